@@ -1,0 +1,60 @@
+"""What a fact is: a frozen dataclass, the group it travels under, and why it may be missing."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeVar
+
+T = TypeVar("T", bound=type)
+
+
+class Why(StrEnum):
+    """Why a fact is missing. The first two end as `skip`, the rest as `unknown`."""
+
+    NOT_APPLICABLE = "not_applicable"
+    NOT_COLLECTED = "not_collected"
+    NO_PERMISSION = "no_permission"
+    TIMED_OUT = "timed_out"
+    UNPARSABLE = "unparsable"
+    FAILED = "failed"
+    LOST = "lost"
+
+    @property
+    def is_skip(self) -> bool:
+        return self in (Why.NOT_APPLICABLE, Why.NOT_COLLECTED)
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Stands where a fact should be. `detail` is one line for people."""
+
+    why: Why
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class FactInfo:
+    """How a fact type is obtained.
+
+    group: key in the agent's reply, or name of the measurement.
+    scope: ``node`` (one value per node) or ``cluster`` (one value for the run).
+    origin: ``agent`` (passive, one request), ``transport`` (known from the session itself),
+        ``control`` (from the command line and inventory), ``measure`` (several nodes at once).
+    """
+
+    group: str
+    scope: str
+    origin: str
+
+
+FACT_TYPES: dict[type, FactInfo] = {}
+
+
+def fact(group: str, *, scope: str = "node", origin: str = "agent") -> Callable[[T], T]:
+    """Register a frozen dataclass as the type of a fact group."""
+
+    def register(cls: T) -> T:
+        FACT_TYPES[cls] = FactInfo(group, scope, origin)
+        return cls
+
+    return register

@@ -1,0 +1,70 @@
+"""Facts about GPUs, from NVML (through pynvml), /proc and the PCI tree."""
+
+from dataclasses import dataclass
+
+from netdoctor.facts.base import fact
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuProcess:
+    """A process on a GPU. user and name are None where the node does not let us see them."""
+
+    pid: int
+    name: str | None = None
+    user: str | None = None
+    memory_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """One NVML device. error: NVML's text where the handle or a query failed (``GPU is lost``)."""
+
+    index: int
+    name: str = ""
+    uuid: str = ""
+    pci_bus_id: str = ""
+    memory_total_bytes: int | None = None
+    memory_used_bytes: int | None = None
+    compute_capability: str | None = None
+    ecc_uncorrected: int | None = None
+    throttle_reasons: int | None = None
+    compute_mode: int | None = None
+    mig_enabled: bool | None = None
+    persistence: bool | None = None
+    processes: tuple[GpuProcess, ...] = ()
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PciGpu:
+    """An NVIDIA display or 3D controller on the PCI bus. driver: bound kernel driver or None."""
+
+    address: str
+    device_id: str
+    driver: str | None = None
+
+
+@fact("gpu")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuFacts:
+    """What the node can say about NVIDIA GPUs.
+
+    nvml: ``ok``, ``no_library``, ``no_driver`` (code 9), ``mismatch`` (code 18), ``no_permission``, ``error``.
+    nvml_code: nvmlReturn_t; nvml_message: NVML's text. kernel_driver: version of the loaded module
+    (/proc/driver/nvidia/version or /sys/module/nvidia/version); library_driver: version in the real name of
+    libnvidia-ml.so. cuda_driver: highest CUDA that the driver supports, ``12.4``.
+    device_nodes: /dev/nvidia0 … present; visible_devices: CUDA_VISIBLE_DEVICES / NVIDIA_VISIBLE_DEVICES.
+    """
+
+    nvml: str
+    nvml_code: int | None = None
+    nvml_message: str = ""
+    driver_version: str | None = None
+    kernel_driver: str | None = None
+    library_driver: str | None = None
+    cuda_driver: str | None = None
+    devices: tuple[Gpu, ...] = ()
+    pci: tuple[PciGpu, ...] = ()
+    device_nodes: tuple[str, ...] = ()
+    cuda_visible_devices: str | None = None
+    nvidia_visible_devices: str | None = None

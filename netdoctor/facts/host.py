@@ -1,0 +1,119 @@
+"""Facts about a machine as such: identity, limits, memory file systems."""
+
+from dataclasses import dataclass
+
+from netdoctor.facts.base import fact
+
+
+@fact("node", origin="control")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A node as the user listed it. `order` is its place in the hosts file (rank order)."""
+
+    id: str
+    host: str
+    order: int
+    slots: int | None = None
+    gpus: int | None = None
+    line: int | None = None
+    source: str = ""
+
+
+@fact("session", origin="transport")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """What happened when netdoctor logged in.
+
+    outcome: ``ok`` or a failure class: ``name``, ``refused``, ``no_answer``, ``unreachable``,
+        ``not_ssh``, ``too_many``, ``host_key_unknown``, ``host_key_changed``, ``host_key_revoked``,
+        ``auth``, ``shell``, ``interpreter``, ``old_python``, ``lost``, ``timeout``, ``kex``, ``jump``,
+        ``control`` (our own trouble: file descriptors, local key unreadable).
+    stage: ``resolve``, ``connect``, ``banner``, ``kex``, ``host_key``, ``auth``, ``channel``,
+        ``shell``, ``agent``.
+    detail: one line, sanitised. address, port, user: what was dialled.
+    interpreter: command asked for; python_version: e.g. ``3.6.15`` when it answered.
+    fingerprint: ``SHA256:…`` of the key that the server showed, key_type e.g. ``ssh-ed25519``.
+    login_ms: TCP connect to authenticated; first_byte_ms: command sent to first agent frame.
+    noise: first 200 characters of what the shell printed around our frames, sanitised.
+    """
+
+    outcome: str
+    stage: str = ""
+    detail: str = ""
+    address: str | None = None
+    port: int = 22
+    user: str = ""
+    via: str | None = None
+    server_version: str | None = None
+    fingerprint: str | None = None
+    key_type: str | None = None
+    known_hosts: str | None = None
+    interpreter: str = "python3"
+    python_version: str | None = None
+    login_ms: float | None = None
+    first_byte_ms: float | None = None
+    noise: str = ""
+    transport: str = "ssh"
+
+
+@fact("host")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostFacts:
+    """Identity and size of a machine.
+
+    ssh_server_address: the node's own end of the login connection (SSH_CONNECTION), or None.
+    container: ``docker``, ``podman``, ``kubernetes``, ``lxc`` or None.
+    lab_fakes: hardware that netdoctor's own lab pretends (``hca``, ``gpu``); empty elsewhere.
+    """
+
+    hostname: str
+    fqdn: str
+    machine_id: str | None = None
+    boot_id: str | None = None
+    product_uuid: str | None = None
+    os_name: str
+    kernel: str
+    arch: str
+    user: str
+    uid: int
+    cpu_count: int
+    memory_total_bytes: int
+    memory_available_bytes: int
+    container: str | None = None
+    cloud: str | None = None
+    ssh_server_address: str | None = None
+    in_lab: bool = False
+    lab_fakes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileSystem:
+    """statvfs of a mount point. `error` holds the errno text when it could not be read."""
+
+    path: str
+    fs_type: str | None = None
+    total_bytes: int = 0
+    free_bytes: int = 0
+    writable: bool = True
+    is_mount: bool = True
+    error: str | None = None
+
+
+@fact("limits")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitFacts:
+    """Resource limits of the login session. None means unlimited.
+
+    stale_shm_bytes: size of ``nccl-*``, ``torch_*``, ``psm_*``, ``sem.*`` files of dead owners in /dev/shm.
+    """
+
+    memlock_soft_bytes: int | None
+    memlock_hard_bytes: int | None
+    nofile_soft: int | None
+    nofile_hard: int | None
+    stack_soft_bytes: int | None = None
+    nproc_soft: int | None = None
+    shm: FileSystem
+    tmp: FileSystem
+    stale_shm_files: tuple[str, ...] = ()
+    stale_shm_bytes: int = 0

@@ -1,0 +1,230 @@
+"""Facts about a node's IP network."""
+
+from dataclasses import dataclass, field
+
+from netdoctor.facts.base import fact
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Netdev:
+    """One network interface, from /sys/class/net and its flags.
+
+    kind: ``physical``, ``loopback``, ``bridge``, ``veth``, ``tun``, ``bond``, ``vlan``, ``macvlan``, ``ipoib``, ``other``.
+    speed_mbit_s: None where the driver does not say (virtio, veth without a rate).
+    running: IFF_RUNNING; up: IFF_UP; carrier: None where unreadable (interface down).
+    """
+
+    name: str
+    ifindex: int
+    up: bool
+    running: bool
+    loopback: bool
+    mtu: int
+    operstate: str = "unknown"
+    carrier: bool | None = None
+    speed_mbit_s: int | None = None
+    mac: str | None = None
+    kind: str = "other"
+    driver: str | None = None
+    pci_address: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddressRow:
+    """One getifaddrs() row. family: ``inet`` or ``inet6``; scope: ``global``, ``link``, ``host``."""
+
+    ifname: str
+    family: str
+    address: str
+    prefix_len: int
+    scope: str = "global"
+
+
+@fact("net")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetFacts:
+    """Interfaces and addresses. `addresses` keep getifaddrs() order, which NCCL's choice depends on.
+
+    ephemeral_ports: net.ipv4.ip_local_port_range. default_devs: interfaces of default routes.
+    """
+
+    netdevs: tuple[Netdev, ...]
+    addresses: tuple[AddressRow, ...]
+    ephemeral_ports: tuple[int, int] = (32768, 60999)
+    reserved_ports: str = ""
+    default_devs: tuple[str, ...] = ()
+    ipv6_enabled: bool = True
+    somaxconn: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lookup:
+    """One name looked up on a node with getaddrinfo(), in its order.
+
+    error: None, or the gai error name and text. elapsed_ms: time the resolver took.
+    """
+
+    name: str
+    addresses: tuple[str, ...] = ()
+    canonical: str | None = None
+    error: str | None = None
+    elapsed_ms: float = 0.0
+
+
+@fact("resolve")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolveFacts:
+    """What names mean on this node.
+
+    own: lookup of gethostname(). first_bindable: first address of `own` that bind() accepts here, which is
+    the one gloo advertises when GLOO_SOCKET_IFNAME is unset. peers: one lookup per name asked for.
+    hosts_lines: lines of /etc/hosts that mention a name asked for or the own name (evidence).
+    """
+
+    own: Lookup
+    first_bindable: str | None = None
+    peers: tuple[Lookup, ...] = ()
+    hosts_lines: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """The kernel's own answer for one destination: source address, interface, gateway, or an errno name."""
+
+    destination: str
+    source: str | None = None
+    dev: str | None = None
+    gateway: str | None = None
+    error: str | None = None
+
+
+@fact("routes", origin="measure")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouteFacts:
+    """Routes to every peer's data address, asked on the node. Keys are peer node ids."""
+
+    routes: dict[str, Route] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ruleset:
+    """One firewall front end. kind: ``nftables``, ``iptables``, ``ip6tables``, ``firewalld``, ``ufw``.
+
+    active: has rules that can drop or reject. rules: the drop/reject rules and non-accept policies, with
+    table and chain, at most 50 lines. error: why it could not be read (``no permission`` …).
+    """
+
+    kind: str
+    active: bool
+    rules: tuple[str, ...] = ()
+    error: str | None = None
+
+
+@fact("firewall", origin="measure")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirewallFacts:
+    """Rule sets of a node; collected only from nodes at an end of a filtered connection."""
+
+    rulesets: tuple[Ruleset, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listener:
+    """A socket in LISTEN state. pid, process, user, age_s are None where they could not be read."""
+
+    port: int
+    address: str
+    uid: int | None = None
+    user: str | None = None
+    pid: int | None = None
+    process: str | None = None
+    age_s: float | None = None
+
+
+@fact("port_holder")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PortHolderFacts:
+    """Who listens on the job's rendezvous port on this node. Empty: nobody."""
+
+    port: int
+    listeners: tuple[Listener, ...] = ()
+    bind_error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PortProbe:
+    """One TCP connection attempt from `src` to a listener that netdoctor opened on `dst`.
+
+    outcome: ``open``, ``refused``, ``filtered`` (no answer in time), ``rejected`` (ICMP prohibited/unreachable
+    or EPERM), ``no_route``, ``in_use`` (somebody else answers there), ``error``.
+    purpose: ``rendezvous`` or ``ephemeral``.
+    """
+
+    src: str
+    dst: str
+    address: str
+    port: int
+    purpose: str
+    outcome: str
+    detail: str = ""
+    elapsed_ms: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TestListener:
+    """A listener that netdoctor opened (or could not: `error`, e.g. ``EADDRINUSE``)."""
+
+    __test__ = False  # the name is not a pytest class
+    node: str
+    address: str
+    port: int
+    purpose: str
+    error: str | None = None
+
+
+@fact("ports", scope="cluster", origin="measure")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PortMatrix:
+    """Every directed pair, each over the rendezvous port and a sample of the ephemeral range.
+
+    complete: False when pairs were sampled (`sampled` of `possible` directed pairs).
+    timeout_s: how long silence lasted before it was called ``filtered``.
+    failed_nodes: nodes whose part did not run, with the reason.
+    """
+
+    probes: tuple[PortProbe, ...] = ()
+    listeners: tuple[TestListener, ...] = ()
+    timeout_s: float = 3.0
+    possible: int = 0
+    failed_nodes: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MtuProbe:
+    """UDP datagrams with DF set from `src` to an echo on `dst`. Sizes are IP packet sizes in bytes.
+
+    dev_mtu: MTU of the sending interface. small_ok: a 576-byte packet was echoed. largest_ok: largest
+    size echoed, None if none. outcome: ``ok`` (dev_mtu passed), ``black_hole`` (large packets vanish
+    without an ICMP answer), ``small`` (the path or the far end says it takes less), ``no_answer``, ``error``.
+    learned_mtu: what the kernel learnt from ICMP (IP_MTU), or None.
+    """
+
+    src: str
+    dst: str
+    address: str
+    dev: str | None
+    dev_mtu: int
+    small_ok: bool
+    largest_ok: int | None
+    outcome: str
+    learned_mtu: int | None = None
+    detail: str = ""
+
+
+@fact("path_mtu", scope="cluster", origin="measure")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathMtus:
+    """No-fragment probes over directed pairs."""
+
+    probes: tuple[MtuProbe, ...] = ()
+    failed_nodes: dict[str, str] = field(default_factory=dict)

@@ -1,0 +1,85 @@
+"""Facts about the interpreter that the job will use, read without importing torch."""
+
+from dataclasses import dataclass, field
+
+from netdoctor.facts.base import fact
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Torch:
+    """torch/version.py and its metadata. cuda, hip: None in a build without them."""
+
+    version: str
+    cuda: str | None = None
+    hip: str | None = None
+    path: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nccl:
+    """A libnccl that torch would load. version ``2.21.5``; origin: ``wheel``, ``torch-bundled``, ``LD_PRELOAD``,
+    ``LD_LIBRARY_PATH``, ``system``; path of the library."""
+
+    version: str | None
+    origin: str
+    path: str
+
+
+@fact("software")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SoftwareFacts:
+    """The job's interpreter. packages: asked-for distributions, None where absent.
+
+    nccl: every libnccl found, the one that the loader would take first. cuda_packages: nvidia-cuda-runtime
+    and friends by distribution name. search_path: where distributions were looked for.
+    """
+
+    executable: str
+    version: str
+    implementation: str = "CPython"
+    prefix: str = ""
+    is_venv: bool = False
+    torch: Torch | None = None
+    torch_error: str | None = None
+    nccl: tuple[Nccl, ...] = ()
+    cuda_packages: dict[str, str] = field(default_factory=dict)
+    packages: dict[str, str | None] = field(default_factory=dict)
+    search_path: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfFile:
+    """/etc/nccl.conf, ~/.nccl.conf or NCCL_CONF_FILE as NCCL reads it (no trimming, `#` only in column 0)."""
+
+    path: str
+    values: dict[str, str] = field(default_factory=dict)
+    error: str | None = None
+
+
+@fact("env")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvFacts:
+    """Environment of the login session, by allow-list, and NCCL's configuration files in reading order."""
+
+    variables: dict[str, str] = field(default_factory=dict)
+    nccl_conf: tuple[ConfFile, ...] = ()
+
+
+@fact("job", scope="cluster", origin="control")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What the user says the job will use.
+
+    env: from --env-file and NCCL_*/GLOO_*/MASTER_* of the calling environment; env_from: ``train.env:4`` or
+    ``calling environment`` per variable. master_node: node id that owns master_addr by default (first listed).
+    data_addresses: the address of each node that peers are expected to dial, by node id.
+    """
+
+    env: dict[str, str] = field(default_factory=dict)
+    env_from: dict[str, str] = field(default_factory=dict)
+    master_addr: str | None = None
+    master_port: int = 29500
+    master_node: str | None = None
+    packages: tuple[str, ...] = ()
+    backend: str | None = None
+    data_addresses: dict[str, str] = field(default_factory=dict)

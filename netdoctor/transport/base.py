@@ -1,0 +1,94 @@
+"""The one small interface between the engine and whatever reaches the nodes."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from netdoctor.facts.base import Missing
+from netdoctor.facts.host import Session
+from netdoctor.inventory import Target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SshOptions:
+    """What the command line says about logging in; None leaves it to the user's ssh config."""
+
+    ssh_config: Path | None = None
+    user: str | None = None
+    port: int | None = None
+    key: Path | None = None
+    known_hosts: Path | None = None
+    jump: str | None = None
+    accept_new: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Bounds of a run, seconds and counts. node_budget_s covers one node from name lookup to last reply of
+    its first request; agent_deadline_s is when an agent ends by itself, whatever happens here."""
+
+    parallel: int = 64
+    login_timeout_s: float = 15.0
+    node_budget_s: float = 30.0
+    agent_deadline_s: float = 300.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One request to an agent. op: ``facts``, ``clock``, ``listen``, ``unlisten``, ``connect``, ``udp_echo``, ``path_mtu``…"""
+
+    op: str
+    args: Mapping[str, Any] = field(default_factory=dict)
+    timeout_s: float = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionEvent:
+    """A login ended, well or badly. `at` is time.monotonic() of the control process."""
+
+    node: str
+    session: Session
+    at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """The answer to a request: `result` (plain JSON data, untrusted), or `missing` with the reason."""
+
+    node: str
+    result: Any = None
+    missing: Missing | None = None
+    elapsed_ms: float = 0.0
+
+
+class Transport(Protocol):
+    """Reaches nodes. All methods are called from one thread; iterators end when every node has answered or
+    the bound has passed, and yield exactly one Reply per request."""
+
+    def start(
+        self,
+        targets: Sequence[Target],
+        first: Mapping[str, Request],
+        *,
+        keep_open: bool,
+        collectors: Mapping[str, str],
+    ) -> Iterator[SessionEvent | Reply]:
+        """Log in everywhere, send each node its first request, yield events as they come.
+
+        Per node: one SessionEvent, then one Reply if the session is ``ok``. With keep_open False a node's
+        session ends after its reply. collectors: source text of plug-in collectors by fact group.
+        """
+        ...
+
+    def call(self, requests: Mapping[str, Request]) -> Iterator[Reply]:
+        """Send one request to each named node with an open session; all at once, no order."""
+        ...
+
+    def close(self) -> None:
+        """End all sessions and helper processes within two seconds. Safe to call twice."""
+        ...
+
+    def describe(self, target: Target) -> dict[str, Any]:
+        """What `start` would do for this target (address, port, user, jump), without any contact."""
+        ...
