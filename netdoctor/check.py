@@ -1,0 +1,178 @@
+"""The decorator that makes a function a check, and what it records about it."""
+
+import inspect
+import re
+import types
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from netdoctor.facts.base import FACT_TYPES, FactInfo
+from netdoctor.model import Finding
+
+CheckFunction = Callable[..., Iterable[Finding]]
+
+
+class Profile(StrEnum):
+    """When a check runs: each profile includes the ones before it."""
+
+    QUICK = "quick"
+    LAUNCH = "launch"
+    FULL = "full"
+
+    def includes(self, other: "Profile") -> bool:
+        order = list(Profile)
+        return order.index(other) <= order.index(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """One argument of a check: its fact type, and whether it wants all nodes (a Mapping by node id)."""
+
+    name: str
+    fact: type
+    info: FactInfo
+    all_nodes: bool
+    optional: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """A registered check.
+
+    scope: ``node`` (called once per node), ``cluster`` (called once).
+    after: checks that must not have failed on the same node, else the result is ``blocked``.
+    explains: globs of check ids whose trouble on the same nodes this check's failure accounts for.
+    required: an ``unknown`` of it makes the verdict UNDECIDED.
+    cost: ``read-only``, ``opens-port``, ``loads-gpu``.
+    """
+
+    id: str
+    function: CheckFunction
+    title: str
+    manual: str
+    parameters: tuple[Parameter, ...]
+    scope: str
+    profile: Profile
+    after: tuple[str, ...]
+    explains: tuple[str, ...]
+    required: bool
+    cost: str
+    root: bool
+    source: str | None
+    origin: str
+
+    @property
+    def family(self) -> str:
+        return self.id.split(".", 1)[0]
+
+
+class CheckError(TypeError):
+    """A check is declared wrongly; the message says how to put it right."""
+
+
+REGISTERED: dict[str, Check] = {}
+_FAMILY = re.compile(r"^[a-z0-9]+$")
+
+
+def check(
+    *,
+    after: Sequence[str] = ("ssh.login",),
+    explains: Sequence[str] = (),
+    profile: str = "quick",
+    cost: str = "read-only",
+    required: bool = True,
+    root: bool = False,
+    source: str | None = None,
+) -> Callable[[CheckFunction], CheckFunction]:
+    """Register a check and return the function unchanged.
+
+    The id comes from the function's name: ``rdma_rate`` is ``rdma.rate``, ``net_path_mtu`` is
+    ``net.path-mtu``. Which facts it needs comes from its parameter types: ``limits: LimitFacts`` is this
+    node's, ``nodes: Mapping[str, HcaFacts]`` is every node's, ``ports: PortMatrix`` is the run's. A parameter
+    typed ``X | None`` gets None where the fact is missing instead of ending the check as unknown.
+
+    Raises CheckError when a parameter is no fact, the name has no family, or the docstring is missing.
+    """
+
+    def register(function: CheckFunction) -> CheckFunction:
+        spec = describe(
+            function,
+            after=after,
+            explains=explains,
+            profile=profile,
+            cost=cost,
+            required=required,
+            root=root,
+            source=source,
+        )
+        known = REGISTERED.get(spec.id)
+        if known is not None and known.origin != spec.origin:
+            raise CheckError(f"check {spec.id} of {spec.origin} is already defined by {known.origin}")
+        REGISTERED[spec.id] = spec
+        return function
+
+    return register
+
+
+def describe(
+    function: CheckFunction,
+    *,
+    after: Sequence[str],
+    explains: Sequence[str],
+    profile: str,
+    cost: str,
+    required: bool,
+    root: bool,
+    source: str | None,
+) -> Check:
+    """The Check that `function` and its options amount to."""
+    name = function.__name__
+    family, _, rest = name.partition("_")
+    if not rest or not _FAMILY.match(family):
+        raise CheckError(f"{name}: a check's name is family_property, such as rdma_rate")
+    manual = inspect.getdoc(function)
+    if not manual:
+        raise CheckError(f"{name}: a check needs a docstring; it is its manual page")
+    parameters = tuple(_parameters(function))
+    all_nodes = any(p.all_nodes or p.info.scope == "cluster" for p in parameters if p.info.group != "job")
+    check_id = f"{family}.{rest.replace('_', '-')}"
+    return Check(
+        id=check_id,
+        function=function,
+        title=manual.splitlines()[0].strip(),
+        manual=manual,
+        parameters=parameters,
+        scope="cluster" if all_nodes else "node",
+        profile=Profile(profile),
+        after=tuple(a for a in after if a != check_id),
+        explains=tuple(explains),
+        required=required,
+        cost=cost,
+        root=root,
+        source=source,
+        origin=function.__module__,
+    )
+
+
+def _parameters(function: CheckFunction) -> Iterator[Parameter]:
+    hints = typing.get_type_hints(function)
+    for name in inspect.signature(function).parameters:
+        hint = hints.get(name)
+        optional = False
+        if typing.get_origin(hint) in (typing.Union, types.UnionType):
+            arms = [arm for arm in typing.get_args(hint) if arm is not type(None)]
+            optional = len(arms) < len(typing.get_args(hint))
+            hint = arms[0] if len(arms) == 1 else None
+        all_nodes = typing.get_origin(hint) is Mapping
+        if all_nodes:
+            hint = typing.get_args(hint)[1]
+        if not isinstance(hint, type) or hint not in FACT_TYPES:
+            raise CheckError(
+                f"{function.__name__}: parameter {name} has type {hint!r}, which is no fact; "
+                f"use a fact dataclass, Mapping[str, Fact] for all nodes, or Fact | None"
+            )
+        yield Parameter(
+            name=name, fact=hint, info=FACT_TYPES[hint], all_nodes=all_nodes, optional=optional
+        )
