@@ -1,0 +1,244 @@
+"""The report: one object that every renderer, the gate, the diff and the TUI read.
+
+Field names are the JSON names (design contract, section 7). Within schema major 1 fields are only added.
+Strings that came from nodes are stored as received (capped); each renderer escapes for its own medium.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+SCHEMA = "netdoctor.report/1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool:
+    name: str = "netdoctor"
+    version: str = ""
+    plugins: tuple[dict[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One scan. started, finished: RFC 3339 UTC. complete: False after an interrupt or the deadline; ended_by says
+    which: ``end``, ``interrupt``, ``deadline``. replay: what `scan --last` needs (hosts and options, no secrets)."""
+
+    id: str
+    started: str
+    finished: str
+    duration_ms: int
+    complete: bool
+    ended_by: str
+    profile: str
+    selected: tuple[str, ...] = ("*",)
+    skipped: tuple[str, ...] = ()
+    hosts_source: dict[str, str] = field(default_factory=dict)
+    control_host: dict[str, str] = field(default_factory=dict)
+    ssh_command: str = "ssh"
+    replay: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """Results by status. The field for pass is spelled ``pass`` in JSON."""
+
+    pass_: int = 0
+    warn: int = 0
+    fail: int = 0
+    blocked: int = 0
+    skip: int = 0
+    unknown: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """state: ``ready``, ``not_ready``, ``undecided``. headline: the words after it in the text report."""
+
+    state: str
+    exit_code: int
+    fail_on: str
+    counts: Counts
+    headline: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetRecord:
+    """One node as listed. facts: the few that headers show (gpu model and count, torch, nccl, python, driver)."""
+
+    id: str
+    address: str | None
+    port: int
+    user: str
+    reached: bool
+    order: int = 0
+    slots: int | None = None
+    line: int | None = None
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckRecord:
+    id: str
+    title: str
+    family: str
+    scope: str
+    cost: str
+    profile: str = "quick"
+    required: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Matrix:
+    """cells[i][j] is the status letter of checks[i] on nodes[j]."""
+
+    checks: tuple[str, ...]
+    nodes: tuple[str, ...]
+    cells: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvidenceRecord:
+    kind: str
+    where: str
+    what: str
+    output: str = ""
+    truncated: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """One (check, target) with exactly one status. cause: id of the cause it belongs to or waits for."""
+
+    check: str
+    target: str
+    status: str
+    summary: str
+    cause: int | None = None
+    observed: str | None = None
+    expected: str | None = None
+    expected_from: str | None = None
+    evidence: tuple[EvidenceRecord, ...] = ()
+    duration_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairRecord:
+    """One directed pair of a pair check. class_ (JSON ``class``): open, refused, filtered, …, ok, black_hole."""
+
+    check: str
+    from_: str
+    to: str
+    status: str
+    class_: str
+    ports: tuple[int, ...] = ()
+    value: float | None = None
+    unit: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasureRecord:
+    name: str
+    target: str
+    value: float
+    unit: str
+    error: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandRecord:
+    """shell: one line ready to paste on the control machine; run_on: node ids, ``control`` or ``job``."""
+
+    run_on: tuple[str, ...]
+    shell: str
+    inner: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FixRecord:
+    text: str
+    commands: tuple[CommandRecord, ...] = ()
+    needs_root: bool = False
+    needs_reboot: bool = False
+    effect: str = "at once"
+    persistent: bool = True
+    widens: str | None = None
+    risk: str = "low"
+    where: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verify:
+    argv: tuple[str, ...]
+    shell: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explained:
+    check: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """Results that share a reason. nodes: folded; node_list: all. status: fail, warn or unknown.
+
+    seen: lines for people, worst first (from summaries and evidence). held: number of blocked results.
+    """
+
+    id: int
+    key: str
+    fingerprint: str
+    status: str
+    title: str
+    checks: tuple[str, ...]
+    nodes: str
+    node_list: tuple[str, ...]
+    confidence: str
+    seen: tuple[str, ...] = ()
+    explains: tuple[Explained, ...] = ()
+    held: int = 0
+    fixes: tuple[FixRecord, ...] = ()
+    verify: Verify | None = None
+    see: str | None = None
+    settle_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """A true statement about the run that is no finding. level: ``info`` or ``warn``."""
+
+    level: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FamilyRow:
+    """One line of the text report's table: family, number of checks, worst status word, causes, remark."""
+
+    family: str
+    checks: int
+    status: str
+    causes: tuple[int, ...]
+    remark: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    schema: str = SCHEMA
+    schema_minor: int = 0
+    tool: Tool = field(default_factory=Tool)
+    run: Run
+    verdict: Verdict
+    targets: tuple[TargetRecord, ...] = ()
+    checks: tuple[CheckRecord, ...] = ()
+    matrix: Matrix = field(default_factory=lambda: Matrix(checks=(), nodes=(), cells=()))
+    results: tuple[Result, ...] = ()
+    pairs: tuple[PairRecord, ...] = ()
+    measures: tuple[MeasureRecord, ...] = ()
+    causes: tuple[Cause, ...] = ()
+    families: tuple[FamilyRow, ...] = ()
+    launch: dict[str, Any] = field(default_factory=dict)
+    healthy_nodes: tuple[str, ...] = ()
+    unhealthy_nodes: tuple[str, ...] = ()
+    undecided_nodes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
+    facts: dict[str, Any] = field(default_factory=dict)
