@@ -1,0 +1,50 @@
+"""What most nodes say, and who says otherwise."""
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+H = TypeVar("H", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Majority(Generic[H]):
+    """How a property is spread over nodes.
+
+    value: what more nodes have than any other value; None on a tie, or with no nodes.
+    minority: nodes that have another value, in the order given; every node on a tie.
+    groups: nodes per value, largest group first.
+    """
+
+    value: H | None
+    minority: dict[str, H]
+    groups: dict[H, tuple[str, ...]]
+
+    @property
+    def equal(self) -> bool:
+        """All nodes agree (also true of one node, or none)."""
+        return len(self.groups) < 2
+
+    @property
+    def tie(self) -> bool:
+        """No value is commoner than every other: nobody can be called the odd one out."""
+        return not self.equal and self.value is None
+
+
+def majority(values: Mapping[str, H]) -> Majority[H]:
+    """The commonest of `values` (node id to value) and the nodes that differ from it."""
+    nodes: dict[H, list[str]] = {}
+    for node, value in values.items():
+        nodes.setdefault(value, []).append(node)
+    ordered = sorted(nodes.items(), key=lambda item: -len(item[1]))
+    groups = {value: tuple(holders) for value, holders in ordered}
+    if not ordered:
+        return Majority(value=None, minority={}, groups={})
+    if len(ordered) > 1 and len(ordered[0][1]) == len(ordered[1][1]):
+        return Majority(value=None, minority=dict(values), groups=groups)
+    usual = ordered[0][0]
+    return Majority(
+        value=usual,
+        minority={node: value for node, value in values.items() if value != usual},
+        groups=groups,
+    )
