@@ -40,21 +40,26 @@ class FactInfo:
     scope: ``node`` (one value per node) or ``cluster`` (one value for the run).
     origin: ``agent`` (passive, one request), ``transport`` (known from the session itself),
         ``control`` (from the command line and inventory), ``measure`` (several nodes at once).
+    collector: for a plug-in's own fact, the file beside its module whose text travels to the nodes and
+        defines ``collect(args) -> dict`` (standard library, Python 3.6 and up); None for built-in facts.
     """
 
     group: str
     scope: str
     origin: str
+    collector: str | None = None
 
 
 FACT_TYPES: dict[type, FactInfo] = {}
 
 
-def fact(group: str, *, scope: str = "node", origin: str = "agent") -> Callable[[T], T]:
+def fact(
+    group: str, *, scope: str = "node", origin: str = "agent", collector: str | None = None
+) -> Callable[[T], T]:
     """Register a frozen dataclass as the type of a fact group."""
 
     def register(cls: T) -> T:
-        FACT_TYPES[cls] = FactInfo(group, scope, origin)
+        FACT_TYPES[cls] = FactInfo(group, scope, origin, collector)
         return cls
 
     return register
