@@ -1,0 +1,320 @@
+"""The lab as a Python object: make it, break it, heal it, end it."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import json
+import os
+import re
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from netdoctor.lab import links, node as nodes_, processes, requirements, sshd, state as states
+from netdoctor.lab.processes import Process
+from netdoctor.lab.requirements import missing_requirements
+from netdoctor.lab.state import State
+from netdoctor.lab.system import LabError
+
+__all__ = ["Lab", "LabError", "load", "missing_requirements", "up"]
+
+MOST_NODES = 1000
+
+
+class Lab:
+    """A running lab. Every method that changes something records it first, so `down` finds it."""
+
+    def __init__(self, folder: Path, state: State) -> None:
+        self.state_dir = folder
+        self.state = state
+
+    @property
+    def nodes(self) -> list[str]:
+        return list(self.state.nodes)
+
+    @property
+    def hosts_file(self) -> Path:
+        return self.state_dir / sshd.HOSTS
+
+    @property
+    def ssh_config(self) -> Path:
+        return self.state_dir / sshd.SSH_CONFIG
+
+    @property
+    def known_hosts(self) -> Path:
+        return self.state_dir / sshd.KNOWN_HOSTS
+
+    @property
+    def key(self) -> Path:
+        return self.state_dir / sshd.KEY
+
+    @property
+    def ssh_port(self) -> int:
+        return self.state.ssh_port
+
+    def address(self, node: str) -> str:
+        return self.state.address(node)
+
+    def run(self, node: str, argv: Sequence[str], **kw: Any) -> subprocess.CompletedProcess[Any]:
+        """`subprocess.run` inside every namespace of the node."""
+        return nodes_.run(self.state, node, argv, **kw)
+
+    def write_hosts(self, to: Path) -> Path:
+        """Hosts file, ssh config, known_hosts and key in another folder; returns the hosts file."""
+        sshd.write_client_files(self.state_dir, self.state, to)
+        return to.resolve() / sshd.HOSTS
+
+    def save(self) -> None:
+        states.save(self.state_dir, self.state)
+
+    def down(self) -> None:
+        """End the lab and remove everything it made."""
+        with states.locked(self.state_dir):
+            _remove(self.state_dir, self.state)
+        _forget(self.state_dir)
+
+
+def up(
+    count: int,
+    *,
+    prefix: str = "node",
+    ssh_port: int = 44222,
+    state_dir: Path | None = None,
+    data_net: bool = False,
+    hcas: int = 0,
+    gpus: int = 0,
+    subnet: str = "10.77.0",
+    loopback: bool = False,
+    link_layer: str = "Ethernet",
+) -> Lab:
+    """Make a lab of `count` nodes and return it when every SSH server answers."""
+    folder = (state_dir or states.default_dir()).absolute()
+    state = State(
+        id="netdoctor-lab-" + secrets.token_hex(6),
+        nodes=[f"{prefix}{i}" for i in range(count)],
+        subnet=subnet,
+        ssh_port=ssh_port,
+        user="root",
+        data_net=data_net,
+        hcas=hcas,
+        gpus=gpus,
+        link_layer=link_layer,
+        leg=links.leg_name(subnet),
+    )
+    _check_request(state, count, prefix)
+    missing = missing_requirements()
+    if missing:
+        raise LabError("; ".join(missing) + ". Without it there is `netdoctor lab up N --loopback`")
+    _new_folder(folder)
+    with states.locked(folder):
+        if states.read(folder) is not None:
+            raise LabError(
+                f"a lab is already recorded in {folder}; end it with `netdoctor lab down`, "
+                "or choose another --state-dir (and --subnet)"
+            )
+        links.check_free(state)
+        with _undone_on_failure(folder, state):
+            states.save(folder, state)
+            _build(folder, state)
+    return Lab(folder, state)
+
+
+def load(state_dir: Path | None = None) -> Lab:
+    """The running lab of this state directory."""
+    folder = (state_dir or states.default_dir()).absolute()
+    state = states.read(folder)
+    if state is None:
+        raise LabError(f"no lab in {folder}; start one with `netdoctor lab up 4`")
+    return Lab(folder, state)
+
+
+def _check_request(state: State, count: int, prefix: str) -> None:
+    if not 1 <= count <= MOST_NODES:
+        raise LabError(f"a lab has 1 to {MOST_NODES} nodes, not {count}")
+    if not re.fullmatch(r"[a-z]([a-z0-9-]{0,40}[a-z0-9])?|[a-z]-?", prefix):
+        raise LabError(f"{prefix!r} cannot begin a host name: use small letters, digits and -")
+    parts = state.subnet.split(".")
+    if len(parts) != 3 or not all(p.isdigit() and int(p) <= 255 for p in parts):
+        raise LabError(f"subnet {state.subnet!r} is not three numbers such as 10.77.0")
+    if not 1 <= state.ssh_port <= 65535:
+        raise LabError(f"{state.ssh_port} is not a port")
+    if not 0 <= state.hcas <= 16 or not 0 <= state.gpus <= 16:
+        raise LabError("a node has 0 to 16 HCAs and 0 to 16 GPUs")
+    if socket.gethostname() in state.nodes:
+        raise LabError(
+            f"this machine is itself called {socket.gethostname()}; choose another --prefix"
+        )
+
+
+def _new_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o755)
+        foreign = set(os.listdir(folder)) - {"lock", states.FILE}
+    except OSError as error:
+        raise LabError(f"cannot use {folder}: {error.strerror}; choose another --state-dir") from error
+    if foreign and not (folder / states.FILE).exists():
+        raise LabError(f"{folder} holds other files; the state directory must be empty or new")
+
+
+@contextlib.contextmanager
+def _undone_on_failure(folder: Path, state: State) -> Iterator[None]:
+    """Whatever stops `up`, Ctrl-C and SIGTERM included, nothing stays behind."""
+
+    def terminate(_number: int, _frame: object) -> None:
+        raise SystemExit(143)
+
+    handled = _main_thread()
+    previous = signal.signal(signal.SIGTERM, terminate) if handled else None
+    try:
+        yield
+    except BaseException:
+        if handled:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        _remove(folder, state)
+        _forget(folder)
+        raise
+    finally:
+        if handled:
+            signal.signal(signal.SIGTERM, previous)
+
+
+def _main_thread() -> bool:
+    import threading
+
+    return threading.current_thread() is threading.main_thread()
+
+
+def _build(folder: Path, state: State) -> None:
+    sshd.make_keys(
+        [(folder / sshd.KEY, "netdoctor-lab")]
+        + [(sshd.host_key(folder, node), node) for node in state.nodes]
+    )
+    (folder / "scratch").mkdir()
+    plans = [nodes_.plan(state, folder, node) for node in state.nodes]
+    for node, plan in zip(state.nodes, plans, strict=True):
+        plan["stdins"] = [links.node_batch(state, node), ""]
+    fabric = {"name": "fabric", "fabric": True, "commands": [], "stdins": []}
+    with _boot(state) as helper:
+        _send(helper, json.dumps({
+            "id": state.id, "scratch": str(folder / "scratch"), "nodes": [fabric, *plans],
+        }))  # fmt: skip
+        for name, number in _answer(helper)["pids"].items():
+            process = processes.identify(number)
+            if process is None:
+                raise LabError(f"{name} ended while it was starting")
+            state.processes[name] = process
+        links.raise_neighbour_limit(state)
+        states.save(folder, state)
+        links.apply_sysctls(state)
+        links.connect(state)
+        _send(helper, "linked")
+        _answer(helper)
+        sshd.write_client_files(folder, state, folder)
+        wait_for_ssh(state, state.nodes)
+        state.ready = True
+        states.save(folder, state)
+        _send(helper, "keep")
+        if helper.wait(30) != 0:
+            raise LabError("the nodes could not be kept running")
+
+
+@contextlib.contextmanager
+def _boot(state: State) -> Iterator[subprocess.Popen[bytes]]:
+    source = str(requirements.package_folder().parent.parent)
+    path = os.pathsep.join(p for p in (source, os.environ.get("PYTHONPATH", "")) if p)
+    helper = subprocess.Popen(
+        [sys.executable, "-m", "netdoctor.lab.boot", state.id],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": path},
+        start_new_session=True,  # Ctrl-C is for `up`, which then ends this by closing its stdin
+    )
+    try:
+        yield helper
+    finally:
+        assert helper.stdin is not None
+        assert helper.stdout is not None
+        helper.stdin.close()
+        try:
+            helper.wait(10)
+        except subprocess.TimeoutExpired:
+            helper.kill()
+            helper.wait()
+        helper.stdout.close()
+
+
+def _send(helper: subprocess.Popen[bytes], line: str) -> None:
+    assert helper.stdin is not None
+    try:
+        helper.stdin.write(line.encode() + b"\n")
+        helper.stdin.flush()
+    except BrokenPipeError:
+        raise LabError("the process that makes the nodes ended early") from None
+
+
+def _answer(helper: subprocess.Popen[bytes]) -> dict[str, Any]:
+    assert helper.stdout is not None
+    line = helper.stdout.readline()
+    if not line:
+        raise LabError("the process that makes the nodes ended early")
+    message: dict[str, Any] = json.loads(line)
+    if "error" in message:
+        raise LabError(f"could not make the nodes: {message['error']}")
+    return message
+
+
+def wait_for_ssh(state: State, nodes: Sequence[str], timeout_s: float = 20) -> None:
+    """Until each node's SSH server has sent its banner."""
+    deadline = time.monotonic() + timeout_s + len(nodes) / 10
+    for node in nodes:
+        while not _banner(state.address(node), state.ssh_port).startswith(b"SSH-"):
+            if time.monotonic() > deadline:
+                raise LabError(f"the SSH server of {node} does not answer")
+            time.sleep(0.02)
+
+
+def _banner(address: str, port: int) -> bytes:
+    try:
+        with socket.create_connection((address, port), timeout=2) as connection:
+            return connection.recv(64)
+    except OSError:
+        return b""
+
+
+def _remove(folder: Path, state: State) -> None:
+    """Take away everything the state names, and whatever else carries the lab's own id."""
+    left: list[Process] = [*state.extra, *state.processes.values()]
+    left += processes.with_argument(state.id)
+    processes.kill(left)
+    links.remove_leg(state)
+    stuck = processes.wait_gone(left)
+    for path, value in state.sysctls.items():
+        with contextlib.suppress(OSError):
+            Path(path).write_text(value + "\n")
+    if stuck:
+        raise LabError(f"processes {[p.pid for p in stuck]} of the lab do not end")
+
+
+def _forget(folder: Path) -> None:
+    """Remove the state directory, nothing of which is anybody else's."""
+    for name in ("keys", "scratch", "build"):
+        shutil.rmtree(folder / name, ignore_errors=True)
+    for name in (
+        sshd.KEY, sshd.KEY + ".pub", sshd.HOSTS, sshd.SSH_CONFIG, sshd.KNOWN_HOSTS,
+        states.FILE, f"{states.FILE}.new", "lock",
+    ):  # fmt: skip
+        (folder / name).unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        folder.rmdir()
+
+
+def current_user() -> str:
+    return getpass.getuser()

@@ -1,0 +1,228 @@
+"""One node seen from outside: the files it starts with, running things in it, writing to it."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import subprocess
+import tarfile
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from netdoctor.lab import processes, sshd, system
+from netdoctor.lab.state import State
+from netdoctor.lab.system import LabError
+
+LABEL = "/run/netdoctor-lab.json"
+LIMITS = "/run/netdoctor-lab/limits"
+SSHD = ["/usr/sbin/sshd", "-f", "/etc/ssh/sshd_config"]
+HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"
+AUTHORIZED = "/root/.ssh/authorized_keys"
+# Other ways in which a login shell of the machine's owner could colour a node.
+DOTFILES = (".profile", ".bash_profile", ".bash_login", ".bash_logout", ".inputrc", ".pam_environment")
+CLEAN_PROFILE = "if [ -n \"$BASH_VERSION\" ] && [ -f ~/.bashrc ]; then . ~/.bashrc; fi\n"
+
+
+def pid(state: State, node: str) -> int:
+    """Host pid of the node's first process."""
+    state.index(node)
+    process = state.processes.get(node)
+    if process is None or not processes.alive(process):
+        raise LabError(f"{node} is not running; end the lab with `netdoctor lab down`")
+    return process.pid
+
+
+def enter(state: State, node: str, argv: Sequence[str]) -> list[str]:
+    """Command line that runs `argv` inside all namespaces of the node."""
+    return ["nsenter", "-t", str(pid(state, node)), "-m", "-u", "-i", "-n", "-p", "--", *argv]
+
+
+def run(
+    state: State, node: str, argv: Sequence[str], **options: Any
+) -> subprocess.CompletedProcess[Any]:
+    """`subprocess.run` in the node, with the environment of a fresh login unless told otherwise."""
+    program = system.tool("nsenter")
+    if program is None:
+        raise LabError("nsenter is not installed: apt-get install util-linux")
+    options.setdefault("env", dict(system.NODE_ENV))
+    options.setdefault("timeout", 60)
+    if "input" not in options:
+        options.setdefault("stdin", subprocess.DEVNULL)
+    return subprocess.run([program, *enter(state, node, argv)[1:]], **options)
+
+
+def do(state: State, node: str, argv: Sequence[str], stdin: str | bytes = "") -> str:
+    """Run a command in the node that must succeed; return what it printed."""
+    done = system.command(enter(state, node, argv), stdin=stdin)
+    return done.stdout.decode(errors="replace")
+
+
+def write(state: State, node: str, files: Mapping[str, str | bytes | None], mode: int = 0o644) -> None:
+    """Write (or with None remove) files of a node.
+
+    By way of tar in the node, not through /proc/PID/root: an absolute link there would lead
+    to the machine's own files.
+    """
+    gone = [path for path, content in files.items() if content is None]
+    if gone:
+        do(state, node, ["rm", "-rf", "--", *gone])
+    buffer = io.BytesIO()
+    count = 0
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for path, content in files.items():
+            if content is None:
+                continue
+            data = content.encode() if isinstance(content, str) else content
+            member = tarfile.TarInfo(path.lstrip("/"))
+            member.size, member.mode = len(data), mode
+            archive.addfile(member, io.BytesIO(data))
+            count += 1
+    if count:
+        argv = ["tar", "-x", "-f", "-", "-C", "/", "--no-same-owner", "-m"]
+        do(state, node, argv, buffer.getvalue())
+
+
+def read(state: State, node: str, path: str) -> str | None:
+    """Text of a file in the node, or None when there is none."""
+    done = run(state, node, ["cat", "--", path], capture_output=True, check=False)
+    text: str = done.stdout.decode(errors="replace")
+    return text if done.returncode == 0 else None
+
+
+# --- files that follow from the state, faults in force included -------------------------------
+
+
+def hosts_file(state: State, node: str) -> str:
+    """The node's /etc/hosts: every node by its address, its own name included."""
+    lines = ["127.0.0.1 localhost"]
+    table = {name: state.address(name) for name in state.nodes}
+    for active in state.active(node):
+        if active.fault == "own-name-loopback":
+            lines.append(f"{active.params['address']} {node}")
+            table.pop(node, None)
+        elif active.fault == "peer-name-missing":
+            table.pop(active.params["peer"], None)
+        elif active.fault == "peer-name-wrong":
+            table[active.params["peer"]] = active.params["address"]
+    lines += [f"{address} {name}" for name, address in table.items()]
+    return "\n".join(lines) + "\n"
+
+
+def bashrc(state: State, node: str) -> str:
+    """Debian's bash reads ~/.bashrc for `ssh host command` too, so noise here is real."""
+    lines = ["# ~/.bashrc of a lab node: empty unless a fault fills it"]
+    for active in state.active(node):
+        if active.fault == "shell-noise":
+            lines += [
+                "echo 'Welcome to the cluster! Maintenance on Friday.'",
+                r"printf '\033[1;31mNOTICE\033[0m quota at 93%%\033]0;login\007\n'",
+                "echo 'module: command not found' >&2",
+                r"printf '\033[33mwarning:\033[0m conda is not initialised\n' >&2",
+            ]
+        elif active.fault == "slow-shell":
+            lines.append(f"sleep {active.params['seconds']}")
+    return "\n".join(lines) + "\n"
+
+
+def setenv(state: State, node: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for active in state.active(node, "env"):
+        found.update(active.params)
+    return found
+
+
+def sshd_file(state: State, node: str) -> str:
+    return sshd.sshd_config(
+        port=state.ssh_port,
+        setenv=setenv(state, node),
+        lines=[f"HostKey {HOST_KEY}", "AuthorizedKeysFile .ssh/authorized_keys"],
+    )
+
+
+def label(state: State, node: str) -> str:
+    """What tells a program on the node that this is a lab, and what in it is pretended."""
+    fake = [kind for kind, n in (("hca", state.hcas), ("gpu", state.gpus)) if n]
+    if state.torch or state.active(node, "torch"):
+        fake.append("torch")
+    if state.active(node, "clock"):
+        fake.append("clock")
+    return json.dumps({"lab": True, "id": state.id, "node": node, "fake": fake}) + "\n"
+
+
+def refresh(state: State, node: str) -> None:
+    """Write again every file that follows from the faults in force."""
+    files: dict[str, str | bytes | None] = {
+        "/etc/hosts": hosts_file(state, node),
+        "/root/.bashrc": bashrc(state, node),
+        "/etc/ssh/sshd_config": sshd_file(state, node),
+        LABEL: label(state, node),
+    }
+    write(state, node, files)
+
+
+# --- how a node begins -------------------------------------------------------------------------
+
+
+def _passwd() -> str:
+    """The machine's accounts, with root able to log in and using bash."""
+    lines = []
+    for line in Path("/etc/passwd").read_text().splitlines():
+        fields = line.split(":")
+        if fields[0] == "root" and len(fields) == 7:
+            fields[5:] = ["/root", "/bin/bash"]
+        lines.append(":".join(fields))
+    return "\n".join(lines) + "\n"
+
+
+def _shadow() -> str:
+    """No password is valid on a node; `!` would lock the account for keys as well."""
+    names = [line.split(":")[0] for line in Path("/etc/passwd").read_text().splitlines()]
+    return "".join(f"{name}:*:19000:0:99999:7:::\n" for name in names)
+
+
+def _unique(state: State, node: str, what: str) -> uuid.UUID:
+    digest = hashlib.blake2s(f"{state.id}/{node}/{what}".encode(), digest_size=16).digest()
+    return uuid.UUID(bytes=digest, version=4)
+
+
+def plan(state: State, folder: Path, node: str) -> dict[str, Any]:
+    """Everything the first process of a node writes and runs; see `boot.make_node`."""
+    key = sshd.host_key(folder, node)
+    host_keys = [f"/etc/ssh/ssh_host_{kind}_key" for kind in ("rsa", "ecdsa", "dsa")]
+    home = [f"/root/{name}" for name in DOTFILES]
+    files: list[tuple[str, int, str]] = [
+        ("/etc/hostname", 0o644, node + "\n"),
+        ("/etc/hosts", 0o644, hosts_file(state, node)),
+        ("/etc/resolv.conf", 0o644, "# a lab node has no name server\n"),
+        ("/etc/nsswitch.conf", 0o644, "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\n"),
+        ("/etc/machine-id", 0o444, _unique(state, node, "machine").hex + "\n"),
+        ("/etc/environment", 0o644, ""),
+        ("/etc/motd", 0o644, ""),
+        ("/etc/passwd", 0o644, _passwd()),
+        ("/etc/shadow", 0o600, _shadow()),
+        ("/etc/ssh/sshd_config", 0o600, sshd_file(state, node)),
+        (HOST_KEY, 0o600, key.read_text()),
+        (HOST_KEY + ".pub", 0o644, sshd.public(key).read_text()),
+        (AUTHORIZED, 0o600, (folder / (sshd.KEY + ".pub")).read_text()),
+        ("/root/.bashrc", 0o644, bashrc(state, node)),
+        ("/root/.profile", 0o644, CLEAN_PROFILE),
+        (LABEL, 0o644, label(state, node)),
+    ]
+    return {
+        "name": node,
+        "fabric": False,
+        "remove": [
+            *home, *host_keys, "/etc/nologin", "/etc/ld.so.preload", "/etc/nccl.conf",
+            "/root/.ssh/config", "/root/.ssh/known_hosts", "/root/.nccl.conf",
+        ],
+        "files": files,
+        "copies": [],
+        "links": [],
+        "devices": [],
+        "shadows": [("/proc/sys/kernel/random/boot_id", f"{_unique(state, node, 'boot')}\n")],
+        "commands": [["ip", "-batch", "-"], SSHD],
+        "stdins": [],
+    }  # fmt: skip
