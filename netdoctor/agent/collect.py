@@ -1,0 +1,95 @@
+"""The `facts` operation: run collectors side by side, each behind its own wall and time bound."""
+
+import sys
+import time
+
+from . import main, runtime
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+GROUP_TIMEOUT_S = 10.0
+MAX_GROUPS = 64
+
+GROUPS = (
+    "host",
+    "limits",
+    "net",
+    "resolve",
+    "routes",
+    "firewall",
+    "time",
+    "software",
+    "env",
+    "gpu",
+    "rdma",
+    "port_holder",
+)
+
+
+def module_of(group: str) -> "Any":
+    """Return the module that collects a group: ours, or one made of a plug-in's text. Raises Unavailable."""
+    if group in main.collectors:
+        import types
+
+        module = types.ModuleType("ndagent_collector_" + group)
+        code = compile(main.collectors[group], "<collector " + group + ">", "exec")
+        sys.modules[module.__name__] = module
+        exec(code, module.__dict__)
+        return module
+    if group in GROUPS:
+        name = __name__.rpartition(".")[0] + ".facts_" + group
+        return __import__(name, fromlist=["collect"])
+    raise runtime.Unavailable("not_collected", "the agent has no collector for " + repr(group))
+
+
+class _Job:
+    def __init__(self, group: str, args: "dict[str, Any]") -> None:
+        self.group = group
+        self.args = args
+        self.outcome = None  # type: Any
+        self.elapsed_ms = 0.0
+        self.started = time.monotonic()
+        self.thread = runtime.thread(self.run)
+
+    def run(self) -> None:
+        try:
+            value = module_of(self.group).collect(self.args)
+            if not isinstance(value, dict):
+                raise runtime.Unavailable("failed", "the collector returned no object")
+            outcome = {"value": value}
+        except BaseException as e:
+            why, detail = runtime.explain(e)
+            outcome = {"missing": {"why": why, "detail": detail}}
+        self.elapsed_ms = (time.monotonic() - self.started) * 1000
+        self.outcome = outcome
+
+
+def facts(args: "dict[str, Any]") -> "dict[str, Any]":
+    """Return {group: {"value": …} or {"missing": {"why", "detail"}}, "timings_ms": {group: ms}}.
+
+    args: {"groups": {name: args}, "timeout_s": bound for each group}. A group that is late is abandoned.
+    """
+    groups = args.get("groups")
+    if not isinstance(groups, dict):
+        raise runtime.Unavailable("failed", "facts wants groups")
+    timeout_s = float(args.get("timeout_s") or GROUP_TIMEOUT_S)
+    jobs = [
+        _Job(str(name), group_args if isinstance(group_args, dict) else {})
+        for name, group_args in list(groups.items())[:MAX_GROUPS]
+    ]
+    reply = {}  # type: dict[str, Any]
+    timings = {}  # type: dict[str, float]
+    for job in jobs:
+        ended = runtime.join_until(job.thread, job.started + timeout_s)
+        outcome = job.outcome
+        if not ended or outcome is None:
+            detail = "no answer within %g s" % timeout_s
+            outcome = {"missing": {"why": "timed_out", "detail": detail}}
+            timings[job.group] = round((time.monotonic() - job.started) * 1000, 3)
+        else:
+            timings[job.group] = round(job.elapsed_ms, 3)
+        reply[job.group] = outcome
+    reply["timings_ms"] = timings
+    return reply

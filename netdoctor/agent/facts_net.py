@@ -1,0 +1,270 @@
+"""Group `net`: interfaces and addresses, in the kernel's own order."""
+
+import os
+import re
+
+from . import files
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Optional, Sequence
+
+IFF_UP = 0x1
+IFF_LOOPBACK = 0x8
+IFF_RUNNING = 0x40
+AF_INET = 2
+AF_INET6 = 10
+_ARPHRD_INFINIBAND = "32"
+_SPEED_UNKNOWN = (-1, 0, 65535, 4294967295)
+_PCI = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+MAX_ROWS = 4096
+
+
+class Row(object):
+    """One getifaddrs() row: interface flags, and an address where it is of an IP family."""
+
+    __slots__ = ("address", "family", "flags", "name", "prefix_len")
+
+    def __init__(
+        self, name: str, flags: int, family: int = 0, address: str = "", prefix_len: int = 0
+    ) -> None:
+        self.name = name
+        self.flags = flags
+        self.family = family
+        self.address = address
+        self.prefix_len = prefix_len
+
+
+def getifaddrs() -> "list[Row]":
+    """Return getifaddrs() in the order of the C library, which NCCL's choice depends on. Raises OSError."""
+    import ctypes
+    import socket
+
+    class Ifaddrs(ctypes.Structure):
+        pass
+
+    Ifaddrs._fields_ = [
+        ("next", ctypes.POINTER(Ifaddrs)),
+        ("name", ctypes.c_char_p),
+        ("flags", ctypes.c_uint),
+        ("addr", ctypes.c_void_p),
+        ("netmask", ctypes.c_void_p),
+        ("ifu", ctypes.c_void_p),
+        ("data", ctypes.c_void_p),
+    ]
+    libc = ctypes.CDLL(None, use_errno=True)
+    head = ctypes.POINTER(Ifaddrs)()
+    if libc.getifaddrs(ctypes.byref(head)) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    rows = []
+    try:
+        at = head
+        while at and len(rows) < MAX_ROWS:
+            entry = at.contents
+            row = Row((entry.name or b"").decode("utf-8", "replace"), entry.flags)
+            if entry.addr:
+                row.family = ctypes.c_ushort.from_address(entry.addr).value
+                # struct sockaddr_in has the address at 4, sockaddr_in6 at 8.
+                offset, size = {AF_INET: (4, 4), AF_INET6: (8, 16)}.get(row.family, (0, 0))
+                if size:
+                    raw = ctypes.string_at(entry.addr + offset, size)
+                    row.address = socket.inet_ntop(row.family, raw)
+                    if entry.netmask:
+                        mask = ctypes.string_at(entry.netmask + offset, size)
+                        row.prefix_len = sum(bin(b).count("1") for b in bytearray(mask))
+            rows.append(row)
+            at = entry.next
+    finally:
+        libc.freeifaddrs(head)
+    return rows
+
+
+def address_scope(address: str) -> str:
+    """Return ``host``, ``link`` or ``global``."""
+    if address == "::1" or address.startswith("127."):
+        return "host"
+    if address.startswith("169.254.") or re.match(r"fe[89ab][0-9a-f]:", address):
+        return "link"
+    return "global"
+
+
+def driver_by_ethtool(name: str) -> "Optional[str]":
+    """Return the driver that SIOCETHTOOL names: the only way to tell a veth. None where it does not."""
+    import ctypes
+    import fcntl
+    import socket
+    import struct
+
+    info = ctypes.create_string_buffer(196)  # struct ethtool_drvinfo
+    struct.pack_into("=I", info, 0, 0x3)  # ETHTOOL_GDRVINFO
+    request = struct.pack("16sP16x", name.encode("utf-8", "replace")[:15], ctypes.addressof(info))
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+            fcntl.ioctl(s.fileno(), 0x8946, request)  # SIOCETHTOOL
+    except OSError:
+        return None
+    return info.raw[4:36].split(b"\0", 1)[0].decode("utf-8", "replace") or None
+
+
+def _link_name(path: str) -> "Optional[str]":
+    try:
+        return os.path.basename(os.readlink(path)) or None
+    except OSError:
+        return None
+
+
+def _kind(base: str, flags: int, driver: "Optional[str]") -> str:
+    if flags & IFF_LOOPBACK:
+        return "loopback"
+    for folder, kind in (("bridge", "bridge"), ("bonding", "bond"), ("tun_flags", "tun")):
+        if os.path.exists(os.path.join(base, folder)):
+            return kind
+    if files.text_or_none(os.path.join(base, "type")) == _ARPHRD_INFINIBAND:
+        return "ipoib"
+    uevent = files.text_or_none(os.path.join(base, "uevent")) or ""
+    found = re.search(r"^DEVTYPE=(\w+)$", uevent, re.M)
+    devtype = found.group(1) if found else None
+    if devtype in ("bridge", "bond", "vlan", "macvlan"):
+        return devtype
+    if driver == "veth":
+        return "veth"
+    if os.path.exists(os.path.join(base, "device")):
+        return "physical"
+    # Without an answer from the driver: a virtual Ethernet whose peer has another index is a veth.
+    own = files.int_or_none(os.path.join(base, "ifindex"))
+    peer = files.int_or_none(os.path.join(base, "iflink"))
+    if driver is None and devtype is None and own and peer and own != peer:
+        return "veth"
+    return "other"
+
+
+def netdev(root: str, name: str, flags: "Optional[int]", ask_driver: bool) -> "dict[str, Any]":
+    """Return facts.net.Netdev. flags: as getifaddrs() gives them; None takes those of sysfs."""
+    base = files.under(root, "/sys/class/net/" + name)
+
+    def text(attribute: str) -> "Optional[str]":
+        return files.text_or_none(os.path.join(base, attribute)) or None
+
+    if flags is None:
+        # sysfs shows the stored flags, in which IFF_RUNNING is never set: operstate has to stand in.
+        flags = files.int_or_none(os.path.join(base, "flags")) or 0
+        if text("operstate") in ("up", "unknown") and flags & IFF_UP:
+            flags |= IFF_RUNNING
+    driver = _link_name(os.path.join(base, "device", "driver"))
+    if driver is None and ask_driver:
+        driver = driver_by_ethtool(name)
+    kind = _kind(base, flags, driver)
+    speed = files.int_or_none(os.path.join(base, "speed"))
+    # veth and tun answer with a constant that means nothing.
+    if speed in _SPEED_UNKNOWN or kind in ("veth", "tun", "loopback"):
+        speed = None
+    carrier = text("carrier")
+    pci = None
+    device = os.path.join(base, "device")
+    if os.path.exists(device):
+        # A virtio device has its PCI function as parent, so the last address in the path counts.
+        found = _PCI.findall(os.path.realpath(device))
+        pci = found[-1] if found else None
+    return {
+        "name": name,
+        "ifindex": files.int_or_none(os.path.join(base, "ifindex")) or 0,
+        "up": bool(flags & IFF_UP),
+        "running": bool(flags & IFF_RUNNING),
+        "loopback": bool(flags & IFF_LOOPBACK),
+        "mtu": files.int_or_none(os.path.join(base, "mtu")) or 0,
+        "operstate": text("operstate") or "unknown",
+        "carrier": {"1": True, "0": False}.get(carrier or ""),
+        "speed_mbit_s": speed,
+        "mac": text("address"),
+        "kind": kind,
+        "driver": driver,
+        "pci_address": pci,
+    }
+
+
+def default_devs(root: str) -> "list[str]":
+    """Return the interfaces of default routes, best metric first, IPv4 before IPv6."""
+    found = []
+    table = files.text_or_none(files.under(root, "/proc/net/route"), files.CAP_BYTES) or ""
+    for line in table.splitlines()[1:]:
+        # eth0 00000000 0100A8C0 0003 0 0 100 00000000 0 0 0
+        part = line.split()
+        if len(part) >= 8 and part[1] == part[7] == "00000000" and _hex(part[3]) & 1:
+            found.append((4, int(part[6]) if part[6].isdigit() else 0, part[0]))
+    table = files.text_or_none(files.under(root, "/proc/net/ipv6_route"), files.CAP_BYTES) or ""
+    for line in table.splitlines():
+        # dest plen src plen gateway metric refcnt use flags dev; RTF_REJECT 0x200 marks "unreachable".
+        part = line.split()
+        if (
+            len(part) >= 10
+            and part[1] == "00"
+            and not part[0].strip("0")
+            and not _hex(part[8]) & 0x200
+            and part[9] != "lo"
+        ):
+            found.append((6, _hex(part[5]), part[9]))
+    devs = []  # type: list[str]
+    for _, _, dev in sorted(found):
+        if dev not in devs:
+            devs.append(dev)
+    return devs
+
+
+def _hex(text: str) -> int:
+    try:
+        return int(text, 16)
+    except ValueError:
+        return 0
+
+
+def ephemeral_ports(root: str) -> "tuple[int, int]":
+    """Return net.ipv4.ip_local_port_range: ``32768\t60999``."""
+    text = files.text_or_none(files.under(root, "/proc/sys/net/ipv4/ip_local_port_range")) or ""
+    part = text.split()
+    if len(part) == 2 and part[0].isdigit() and part[1].isdigit():
+        return int(part[0]), int(part[1])
+    return 32768, 60999
+
+
+def collect(
+    args: "dict[str, Any]", root: str = "/", rows: "Optional[Sequence[Row]]" = None
+) -> "dict[str, Any]":
+    """Return facts.net.NetFacts. rows: getifaddrs() of a recorded machine, with its `root`."""
+    live = rows is None
+    if rows is None:
+        rows = getifaddrs()
+    flags = {row.name: row.flags for row in rows}
+    found = [
+        name
+        for name in files.names(files.under(root, "/sys/class/net"))
+        # bonding_masters is a plain file there
+        if os.path.isdir(files.under(root, "/sys/class/net/" + name))
+    ]
+    netdevs = [netdev(root, name, flags.get(name), live) for name in found[:MAX_ROWS]]
+    netdevs.sort(key=lambda dev: (dev["ifindex"], dev["name"]))
+    disabled = files.text_or_none(
+        files.under(root, "/proc/sys/net/ipv6/conf/all/disable_ipv6")
+    )
+    return {
+        "netdevs": netdevs,
+        "addresses": [
+            {
+                "ifname": row.name,
+                "family": "inet" if row.family == AF_INET else "inet6",
+                "address": row.address,
+                "prefix_len": row.prefix_len,
+                "scope": address_scope(row.address),
+            }
+            for row in rows
+            if row.family in (AF_INET, AF_INET6) and row.address
+        ],
+        "ephemeral_ports": list(ephemeral_ports(root)),
+        "reserved_ports": (
+            files.text_or_none(files.under(root, "/proc/sys/net/ipv4/ip_local_reserved_ports"))
+            or ""
+        ),
+        "default_devs": default_devs(root),
+        "ipv6_enabled": disabled == "0",
+        "somaxconn": files.int_or_none(files.under(root, "/proc/sys/net/core/somaxconn")),
+    }

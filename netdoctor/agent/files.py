@@ -1,0 +1,73 @@
+"""Reading files of a node that may be huge, binary, endless, absent or forbidden."""
+
+import errno
+import os
+import stat
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Optional
+
+CAP_BYTES = 256 * 1024
+
+
+def read_bytes(path: str, cap: int = CAP_BYTES) -> bytes:
+    """Return at most `cap` bytes. Raises OSError; refuses FIFOs, sockets and devices, which could block."""
+    # O_NONBLOCK so that the open itself does not wait for the other end of a FIFO.
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", path)
+        parts = []
+        left = cap
+        while left > 0:
+            part = os.read(fd, min(left, 65536))
+            if not part:
+                break
+            parts.append(part)
+            left -= len(part)
+        return b"".join(parts)
+    finally:
+        os.close(fd)
+
+
+def read_text(path: str, cap: int = CAP_BYTES) -> str:
+    """Return at most `cap` bytes as text, undecodable bytes replaced. Raises OSError."""
+    return read_bytes(path, cap).decode("utf-8", "replace")
+
+
+def text_or_none(path: str, cap: int = 4096) -> "Optional[str]":
+    """Return the stripped text of a small file such as a sysfs attribute, or None where unreadable."""
+    try:
+        return read_bytes(path, cap).decode("utf-8", "replace").strip("\0 \t\r\n")
+    except (OSError, ValueError):
+        return None
+
+
+def int_or_none(path: str) -> "Optional[int]":
+    """Return the integer (decimal or 0x…) in a small file, or None."""
+    text = text_or_none(path)
+    try:
+        return int(text, 0) if text else None
+    except ValueError:
+        return None
+
+
+def names(path: str, cap: int = 65536) -> "list[str]":
+    """Return the sorted names in a directory, empty where unreadable."""
+    try:
+        return sorted(os.listdir(path))[:cap]
+    except (OSError, ValueError):
+        return []
+
+
+def under(root: str, path: str) -> str:
+    """Return `path` (absolute) below `root`, which tests replace by a recorded tree."""
+    return os.path.join(root, path.lstrip("/"))
+
+
+def errno_name(error: OSError) -> str:
+    """Return ``EADDRINUSE`` and the like, or the error's text where it has no number."""
+    if error.errno is None:
+        return str(error)
+    return errno.errorcode.get(error.errno, "errno %d" % error.errno)

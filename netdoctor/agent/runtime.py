@@ -1,0 +1,309 @@
+"""What operations share on a node: child processes, libraries asked for from the control host, clean-up."""
+
+import base64
+import os
+import signal
+import sys
+import threading
+import time
+
+from . import files
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import subprocess
+    from types import ModuleType
+    from typing import Any, Callable, Optional
+
+OUTPUT_CAP_BYTES = 256 * 1024
+PROVIDE_WAIT_S = 5.0
+
+# The limits of the login session, read before the agent changes its own: {name: (soft, hard)}.
+session_limits = {}  # type: dict[str, tuple[int, int]]
+# Environment of the login session (a copy; nothing here changes os.environ).
+scope = threading.local()
+
+
+class Unavailable(Exception):
+    """A fact or an operation that cannot be had. why: a value of netdoctor.facts.Why."""
+
+    def __init__(self, why: str, detail: str) -> None:
+        Exception.__init__(self, detail)
+        self.why = why
+        self.detail = detail
+
+
+_WHYS = frozenset(
+    ("not_applicable", "not_collected", "no_permission", "timed_out", "unparsable", "failed", "lost")
+)
+
+
+def explain(error: BaseException) -> "tuple[str, str]":
+    """Return (why, detail) for an exception; one line, no traceback."""
+    why = getattr(error, "why", None)
+    if not isinstance(why, str) or why not in _WHYS:
+        why = "no_permission" if isinstance(error, PermissionError) else "failed"
+    if isinstance(error, Unavailable):
+        return why, error.detail
+    text = " ".join(str(error).split())[:500]
+    kind = type(error).__name__
+    return why, kind + ": " + text if text else kind
+
+
+# --- children ---------------------------------------------------------------------------------------------
+
+_children = {}  # type: dict[int, subprocess.Popen[bytes]]
+_children_lock = threading.Lock()
+_closing = False
+_closers = []  # type: list[Callable[[], None]]
+
+
+def at_exit(closer: "Callable[[], None]") -> None:
+    """Register what must be closed when the agent ends."""
+    _closers.append(closer)
+
+
+class ToolResult:
+    """Output of a child: text capped, undecodable bytes replaced. code is None when it was killed for time."""
+
+    def __init__(self, code: "Optional[int]", out: str, err: str) -> None:
+        self.code = code
+        self.out = out
+        self.err = err
+
+
+def find_tool(name: str) -> "Optional[str]":
+    """Return the path of a system tool, also from sbin directories that a login shell may not have on PATH."""
+    for folder in ("/usr/sbin", "/usr/bin", "/sbin", "/bin", "/usr/local/sbin", "/usr/local/bin"):
+        path = folder + "/" + name
+        if os.access(path, os.X_OK) and os.path.isfile(path):
+            return path
+    return None
+
+
+def _kill_group(pid: int) -> None:
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except OSError:
+        pass
+
+
+def run_tool(argv: "list[str]", timeout_s: float = 5.0) -> ToolResult:
+    """Run a child in its own session: no stdin, LC_ALL=C, bounded time and output. Raises OSError."""
+    import select
+    import subprocess
+
+    environment = dict(os.environ, LC_ALL="C", LANG="C")
+    # Tools of the system want the system's libraries, whatever the job preloads.
+    for name in ("LD_PRELOAD", "LD_LIBRARY_PATH"):
+        environment.pop(name, None)
+    with _children_lock:
+        if _closing:
+            raise OSError("the agent is ending")
+        child = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+            cwd="/",
+            start_new_session=True,
+            close_fds=True,
+        )
+        _children[child.pid] = child
+    end = time.monotonic() + timeout_s
+    collected = {}  # type: dict[int, bytearray]
+    late = False
+    try:
+        assert child.stdout is not None
+        assert child.stderr is not None
+        out, err = child.stdout.fileno(), child.stderr.fileno()
+        collected = {out: bytearray(), err: bytearray()}
+        poll = select.poll()
+        for fd in collected:
+            poll.register(fd, select.POLLIN | select.POLLHUP)
+        still = set(collected)
+        while still:
+            left = end - time.monotonic()
+            if left <= 0:
+                late = True
+                break
+            for fd, _ in poll.poll(max(1, int(left * 1000))):
+                part = os.read(fd, 65536)
+                if not part:
+                    poll.unregister(fd)
+                    still.discard(fd)
+                    continue
+                room = OUTPUT_CAP_BYTES - len(collected[fd])
+                collected[fd] += part[: max(0, room)]
+        while not late and child.poll() is None:
+            if time.monotonic() > end:
+                late = True
+            time.sleep(0.005)
+    finally:
+        # Also after a good end: a tool may have left something behind in its session.
+        _kill_group(child.pid)
+        try:
+            child.wait(1)
+        except subprocess.TimeoutExpired:
+            pass
+        with _children_lock:
+            _children.pop(child.pid, None)
+        for pipe in (child.stdout, child.stderr):
+            if pipe is not None:
+                pipe.close()
+    return ToolResult(
+        None if late else child.returncode,
+        bytes(collected[out]).decode("utf-8", "replace"),
+        bytes(collected[err]).decode("utf-8", "replace"),
+    )
+
+
+def shut_down(code: int) -> None:
+    """End now: close listeners, kill children with their groups, leave without further ceremony."""
+    global _closing
+    _closing = True
+    try:
+        for closer in list(_closers):
+            try:
+                closer()
+            except Exception:
+                pass
+        for pid in list(_children):
+            _kill_group(pid)
+    finally:
+        os._exit(code)
+
+
+# --- threads ----------------------------------------------------------------------------------------------
+
+
+def thread(target: "Callable[[], None]") -> threading.Thread:
+    """Start a daemon thread that belongs to the same request as the caller."""
+    request = getattr(scope, "request", None)
+
+    def body() -> None:
+        scope.request = request
+        target()
+
+    started = threading.Thread(target=body)
+    started.daemon = True
+    started.start()
+    return started
+
+
+def join_until(started: threading.Thread, end: float) -> bool:
+    """Wait for a thread until monotonic time `end`; say whether it ended.
+
+    Thread.join with a timeout follows the wall clock up to Python 3.10 where sem_clockwait is missing; short
+    waits in a loop keep a clock step harmless.
+    """
+    pause = 0.001
+    while started.is_alive():
+        left = end - time.monotonic()
+        if left <= 0:
+            return False
+        started.join(min(left, pause))
+        pause = min(pause * 2, 0.05)
+    return True
+
+
+def bounded(function: "Callable[[], Any]", timeout_s: float) -> "Any":
+    """Return function() from a thread of its own; raise Unavailable("timed_out") and abandon it when late."""
+    box = []  # type: list[Any]
+
+    def body() -> None:
+        try:
+            box.append((True, function()))
+        except BaseException as e:  # handed to the caller below
+            box.append((False, e))
+
+    if not join_until(thread(body), time.monotonic() + timeout_s) or not box:
+        raise Unavailable("timed_out", "no answer within %g s" % timeout_s)
+    good, value = box[0]
+    if not good:
+        raise value
+    return value
+
+
+# --- libraries from the control host ----------------------------------------------------------------------
+
+_ask = None  # type: Optional[Callable[[dict[str, Any]], None]]
+_provided = {}  # type: dict[str, dict[str, Any]]
+_libraries = {}  # type: dict[str, Any]
+_library_lock = threading.Lock()
+
+
+def set_asker(ask: "Callable[[dict[str, Any]], None]") -> None:
+    """Tell how a message reaches the control host."""
+    global _ask
+    _ask = ask
+
+
+def provide(message: "dict[str, Any]") -> None:
+    """Take a ``provide`` frame; called by the main thread."""
+    name = message.get("provide")
+    if isinstance(name, str):
+        _provided[name] = message
+
+
+def library(name: str) -> "Optional[ModuleType]":
+    """Return pynvml or psutil: the node's own, else the control host's, else None."""
+    with _library_lock:
+        if name not in _libraries:
+            try:
+                _libraries[name] = __import__(name)
+            except Exception:  # absent, or a broken installation that is not ours to judge
+                _drop(name)
+                try:
+                    _libraries[name] = _from_control(name)
+                except Exception:
+                    _drop(name)
+                    _libraries[name] = None
+        return _libraries[name]  # type: ignore[no-any-return]
+
+
+def _drop(name: str) -> None:
+    for loaded in list(sys.modules):
+        if loaded == name or loaded.startswith(name + "."):
+            del sys.modules[loaded]
+
+
+def _from_control(name: str) -> "Optional[ModuleType]":
+    request = getattr(scope, "request", None)
+    if _ask is None or request is None:
+        return None
+    _ask({"id": request, "need": name})
+    end = time.monotonic() + PROVIDE_WAIT_S
+    while name not in _provided:
+        if time.monotonic() > end:
+            return None
+        time.sleep(0.002)
+    answer = _provided[name]
+    encoded = answer.get("files")
+    if not isinstance(encoded, dict) or not encoded:
+        return None
+    from . import provided
+
+    content = {str(path): base64.b64decode(data) for path, data in encoded.items()}
+    return provided.load(name, content)
+
+
+__all__ = [
+    "ToolResult",
+    "Unavailable",
+    "at_exit",
+    "bounded",
+    "explain",
+    "files",
+    "find_tool",
+    "join_until",
+    "library",
+    "provide",
+    "run_tool",
+    "scope",
+    "session_limits",
+    "set_asker",
+    "shut_down",
+    "thread",
+]
