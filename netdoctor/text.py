@@ -1,0 +1,42 @@
+"""Text from outside made inert: one function, for every room that shows or stores it."""
+
+import re
+
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+
+# Whole escape sequences, so that "\x1b[31mred" leaves one mark and not "[31m" as litter. ECMA-48 5.4 (CSI), 5.6
+# (OSC, DCS and friends, which end at BEL or ST), then two-character escapes.
+_ESCAPES = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"
+    r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"
+    r"|\x1b[ -/]*[0-~]?"
+)
+_SPACES = re.compile(r"[ \t\n\v\f\r\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+")
+# Printable by Python's rules, yet drawn as nothing.
+_BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
+
+
+def clean(text: str | bytes, limit: int = 500) -> str:
+    """Return `text` as one harmless line of at most `limit` characters.
+
+    Escape sequences, control, format (bidirectional ones too), unassigned and surrogate characters become one
+    visible U+FFFD per run; line ends, tabs and odd spaces become single spaces; what is cut ends in an ellipsis.
+    Bytes are read as UTF-8. Applying it twice changes nothing.
+    """
+    if isinstance(text, bytes):
+        text = text[: 8 * limit + 64].decode("utf-8", "replace")
+    if len(text) <= limit and text.isascii() and text.isprintable() and "  " not in text:
+        return text.strip(" ")
+    text = text[: 8 * limit + 64]
+    text = _SPACES.sub(" ", _ESCAPES.sub("\x00", text)).strip(" ")
+    if not text.isprintable() or not _BLANK.isdisjoint(text):
+        shown: list[str] = []
+        for char in text:
+            if char.isprintable() and char not in _BLANK:
+                shown.append(char)
+            elif not shown or shown[-1] != REPLACEMENT:
+                shown.append(REPLACEMENT)
+        text = "".join(shown)
+    if len(text) > limit:
+        text = text[: max(limit - 1, 0)].rstrip(" ") + "…" if limit > 0 else ""
+    return text
