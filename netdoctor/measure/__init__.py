@@ -1,0 +1,1 @@
+"""Experiments that need several nodes at once. They measure; nothing here judges."""

@@ -1,0 +1,155 @@
+"""Where checks come from, and which of them run in which order."""
+
+import difflib
+import fnmatch
+import graphlib
+import importlib
+import importlib.metadata
+import importlib.util
+import pkgutil
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from netdoctor.check import REGISTERED, Check, Profile
+from netdoctor.errors import InputError
+
+ENTRY_POINTS = "netdoctor.checks"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plugin:
+    """A package or file that brought checks. error: why it brought none; it costs only its own checks."""
+
+    name: str
+    version: str = ""
+    checks: tuple[str, ...] = ()
+    error: str | None = None
+
+
+@dataclass(slots=True)
+class Registry:
+    """All known checks by id, and the plug-ins that were looked at."""
+
+    checks: dict[str, Check] = field(default_factory=dict)
+    plugins: list[Plugin] = field(default_factory=list)
+
+
+def load_builtin() -> dict[str, Check]:
+    """Import every module of netdoctor.checks and return what they registered, by id."""
+    package = importlib.import_module("netdoctor.checks")
+    for module in pkgutil.iter_modules(package.__path__):
+        if not module.name.startswith("_"):
+            importlib.import_module(f"netdoctor.checks.{module.name}")
+    return {
+        name: spec for name, spec in sorted(REGISTERED.items()) if spec.origin.startswith("netdoctor.checks.")
+    }
+
+
+def load(*, plugins: bool = True, folders: Sequence[Path] = ()) -> Registry:
+    """Built-in checks, those of installed plug-ins, and the loose files of each folder.
+
+    Raises InputError when a folder cannot be read. A plug-in that fails to import is recorded, not raised.
+    """
+    registry = Registry(checks=load_builtin())
+    if plugins:
+        for entry in importlib.metadata.entry_points(group=ENTRY_POINTS):
+            version = entry.dist.version if entry.dist else ""
+            registry.plugins.append(_adopt(registry, entry.name, version, entry.load))
+    for folder in folders:
+        if not folder.is_dir():
+            raise InputError(f"--checks-dir {folder}: no such folder")
+        for path in sorted(folder.glob("*.py")):
+            if not path.name.startswith("_"):
+                registry.plugins.append(_adopt(registry, str(path), "", lambda p=path: _load_file(p)))
+    registry.checks = dict(sorted(registry.checks.items()))
+    return registry
+
+
+def _load_file(path: Path) -> object:
+    name = f"netdoctor_checks_dir_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _adopt(registry: Registry, name: str, version: str, import_it: "object") -> Plugin:
+    before = set(REGISTERED)
+    try:
+        import_it()  # type: ignore[operator]  # entry_point.load or a loader closure
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        for leftover in set(REGISTERED) - before:
+            del REGISTERED[leftover]
+        return Plugin(name=name, version=version, error=f"{type(error).__name__}: {error}")
+    new = sorted(set(REGISTERED) - before)
+    registry.checks.update({check_id: REGISTERED[check_id] for check_id in new})
+    return Plugin(name=name, version=version, checks=tuple(new))
+
+
+def select(
+    checks: Mapping[str, Check],
+    profile: Profile,
+    only: Sequence[str] = (),
+    skip: Sequence[str] = (),
+) -> list[Check]:
+    """The checks to run, prerequisites first.
+
+    `only` and `skip` are globs on ids. `ssh.login` always runs, because everything stands on it. With `only`,
+    a check of a larger profile runs too: naming it asks for it.
+    Raises InputError for a glob that matches nothing, or when nothing is left.
+    """
+    for pattern in [*only, *skip]:
+        if not fnmatch.filter(checks, pattern):
+            close = difflib.get_close_matches(pattern, checks, n=1, cutoff=0.5)
+            hint = f"; did you mean {close[0]}?" if close else "; see: netdoctor checks list"
+            raise InputError(f"no check is called {pattern!r}{hint}")
+    chosen = []
+    for check in ordered(checks.values()):
+        wanted = matches(check.id, only) if only else profile.includes(check.profile)
+        if check.id == "ssh.login" or (wanted and not matches(check.id, skip)):
+            chosen.append(check)
+    if only and all(c.id == "ssh.login" for c in chosen) and not matches("ssh.login", only):
+        raise InputError("nothing is left to run: --skip removes everything that --only asks for")
+    return chosen
+
+
+def ordered(checks: Iterable[Check]) -> list[Check]:
+    """Checks with prerequisites before what stands on them; ids break ties.
+
+    Raises InputError when checks wait for each other in a circle.
+    """
+    by_id = {check.id: check for check in checks}
+    graph = {
+        check.id: sorted(a for a in check.after if a in by_id) for check in sorted(by_id.values(), key=_id)
+    }
+    try:
+        return [by_id[check_id] for check_id in graphlib.TopologicalSorter(graph).static_order()]
+    except graphlib.CycleError as error:
+        raise InputError(f"checks wait for each other: {' -> '.join(error.args[1])}") from None
+
+
+def matches(check_id: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatch.fnmatchcase(check_id, pattern) for pattern in patterns)
+
+
+def collectors(checks: Iterable[Check]) -> dict[str, str]:
+    """Source text of the agent-side collectors that plug-in facts of these checks bring, by group."""
+    texts: dict[str, str] = {}
+    for check in checks:
+        for parameter in check.parameters:
+            if parameter.info.collector is not None:
+                module = sys.modules[parameter.fact.__module__]
+                folder = Path(str(module.__file__)).parent
+                texts[parameter.info.group] = (folder / parameter.info.collector).read_text("utf-8")
+    return texts
+
+
+def _id(check: Check) -> str:
+    return check.id

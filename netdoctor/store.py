@@ -1,0 +1,93 @@
+"""What a scan knows: facts by group and node, decoded at the edge, each missing one with its reason."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from netdoctor.facts.base import FACT_TYPES, Missing, Why
+
+NOT_COLLECTED = Missing(Why.NOT_COLLECTED, "not collected in this scan")
+
+
+@dataclass(slots=True)
+class Store:
+    """node[group][node id] and cluster[group] hold a fact or a Missing."""
+
+    node: dict[str, dict[str, Any]] = field(default_factory=dict)
+    cluster: dict[str, Any] = field(default_factory=dict)
+
+    def put(self, group: str, node: str, value: Any) -> None:
+        self.node.setdefault(group, {})[node] = value
+
+    def get(self, group: str, node: str) -> Any:
+        return self.node.get(group, {}).get(node, NOT_COLLECTED)
+
+    def present(self, group: str, nodes: Iterable[str]) -> dict[str, Any]:
+        """The nodes that have this fact, in the order given."""
+        known = self.node.get(group, {})
+        return {n: known[n] for n in nodes if n in known and not isinstance(known[n], Missing)}
+
+    def whole(self, group: str) -> Any:
+        return self.cluster.get(group, NOT_COLLECTED)
+
+
+def group_type(group: str) -> type | None:
+    """The fact type registered for a group."""
+    for cls, info in FACT_TYPES.items():
+        if info.group == group:
+            return cls
+    return None
+
+
+def decode(group: str, raw: Any) -> Any:
+    """A fact from an agent's reply ``{"value": …}`` or ``{"missing": {"why", "detail"}}``; never raises.
+
+    What does not fit the type is Missing(UNPARSABLE): a node's text is data, validated here once.
+    """
+    if not isinstance(raw, dict):
+        return Missing(Why.UNPARSABLE, f"{group}: the node's answer is no object")
+    if "value" in raw:
+        cls = group_type(group)
+        if cls is None:
+            return Missing(Why.UNPARSABLE, f"{group}: no such fact")
+        try:
+            return msgspec.convert(raw["value"], type=cls)
+        except (msgspec.ValidationError, TypeError, ValueError, RecursionError) as error:
+            return Missing(Why.UNPARSABLE, f"{group}: {error}")
+    missing = raw.get("missing")
+    if isinstance(missing, dict):
+        why = missing.get("why")
+        known = why if isinstance(why, str) and why in set(Why) else Why.FAILED
+        return Missing(Why(known), str(missing.get("detail", ""))[:400])
+    return Missing(Why.UNPARSABLE, f"{group}: neither a value nor a reason")
+
+
+def dump(store: Store) -> dict[str, Any]:
+    """Plain data for the report's `facts`, the inverse of `load`."""
+
+    def one(value: Any) -> Any:
+        if isinstance(value, Missing):
+            return {"missing": {"why": value.why.value, "detail": value.detail}}
+        return {"value": msgspec.to_builtins(value)}
+
+    return {
+        "node": {g: {n: one(v) for n, v in nodes.items()} for g, nodes in store.node.items()},
+        "cluster": {g: one(v) for g, v in store.cluster.items()},
+    }
+
+
+def load(data: Mapping[str, Any]) -> Store:
+    """A Store from a report's `facts`. Groups that this version does not know are left out."""
+    store = Store()
+    nodes = data.get("node")
+    for group, by_node in (nodes.items() if isinstance(nodes, dict) else ()):
+        if group_type(group) is not None and isinstance(by_node, dict):
+            for node, raw in by_node.items():
+                store.put(group, node, decode(group, raw))
+    whole = data.get("cluster")
+    for group, raw in (whole.items() if isinstance(whole, dict) else ()):
+        if group_type(group) is not None:
+            store.cluster[group] = decode(group, raw)
+    return store
