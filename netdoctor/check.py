@@ -173,6 +173,4 @@ def _parameters(function: CheckFunction) -> Iterator[Parameter]:
                 f"{function.__name__}: parameter {name} has type {hint!r}, which is no fact; "
                 f"use a fact dataclass, Mapping[str, Fact] for all nodes, or Fact | None"
             )
-        yield Parameter(
-            name=name, fact=hint, info=FACT_TYPES[hint], all_nodes=all_nodes, optional=optional
-        )
+        yield Parameter(name=name, fact=hint, info=FACT_TYPES[hint], all_nodes=all_nodes, optional=optional)

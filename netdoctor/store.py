@@ -82,12 +82,12 @@ def load(data: Mapping[str, Any]) -> Store:
     """A Store from a report's `facts`. Groups that this version does not know are left out."""
     store = Store()
     nodes = data.get("node")
-    for group, by_node in (nodes.items() if isinstance(nodes, dict) else ()):
+    for group, by_node in nodes.items() if isinstance(nodes, dict) else ():
         if group_type(group) is not None and isinstance(by_node, dict):
             for node, raw in by_node.items():
                 store.put(group, node, decode(group, raw))
     whole = data.get("cluster")
-    for group, raw in (whole.items() if isinstance(whole, dict) else ()):
+    for group, raw in whole.items() if isinstance(whole, dict) else ():
         if group_type(group) is not None:
             store.cluster[group] = decode(group, raw)
     return store

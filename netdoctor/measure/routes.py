@@ -26,9 +26,7 @@ def measure_routes(transport: Transport, ground: Ground) -> dict[str, Any]:
 
 def measure_firewall(transport: Transport, nodes: Sequence[str]) -> dict[str, Any]:
     """FirewallFacts (or Missing) by node."""
-    requests = {
-        n: Request(op="facts", args={"groups": {"firewall": {}}}, timeout_s=15.0) for n in nodes
-    }
+    requests = {n: Request(op="facts", args={"groups": {"firewall": {}}}, timeout_s=15.0) for n in nodes}
     return _facts(transport, requests, "firewall")
 
 
