@@ -1,0 +1,53 @@
+# make demo    four nodes on this machine, two of them broken, and what netdoctor says about them
+# make test    every test that this machine and user can run
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+LAB_PACKAGES := $(shell cat scripts/lab-packages.txt)
+export PYTHON
+
+.PHONY: demo test lint docs bench clean system
+
+demo: $(VENV)/netdoctor
+	PATH="$(CURDIR)/$(BIN):$$PATH" scripts/demo.sh
+
+test: $(VENV)/dev
+	$(BIN)/pytest
+
+lint: $(VENV)/dev
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+docs: $(VENV)/dev
+	$(BIN)/python scripts/gen_docs.py
+
+bench: $(VENV)/dev
+	$(BIN)/python benchmarks/fanout.py
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+
+# What the lab and virtual environments need of Debian. Without root nothing is installed, and netdoctor itself says
+# what it then cannot do.
+system:
+	if [ "$$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then \
+		scripts/system-packages.sh $(LAB_PACKAGES); \
+		scripts/python.sh >/dev/null 2>&1 || scripts/system-packages.sh python3 python3-venv; \
+	fi
+
+$(BIN)/python: | system
+	"$$(scripts/python.sh)" -m venv $(VENV)
+	$(PIP) install --quiet --upgrade 'pip>=25.1'
+
+$(VENV)/netdoctor: pyproject.toml | $(BIN)/python
+	$(PIP) install --quiet --editable .
+	touch $@
+
+$(VENV)/dev: pyproject.toml | $(BIN)/python
+	$(PIP) install --quiet --editable . --group dev
+	touch $@ $(VENV)/netdoctor
