@@ -1,0 +1,84 @@
+"""Gloo's own choice of address, as pure functions over facts.
+
+Written after torch 2.15 (c10d/init.cpp, ProcessGroupGloo.cpp) and gloo 70dc360
+(transport/tcp/device.cc).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from netdoctor.facts.net import AddressRow, NetFacts, ResolveFacts
+from netdoctor.nccl_rules import ip, rows_of
+
+LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One device of a Gloo process. row: None when the interface is not there, has no address, or
+    the address is of no interface listed. address: what it advertises, None when it fails. ifname:
+    as asked for, or the interface that holds the address.
+
+    rule: ``GLOO_SOCKET_IFNAME``, ``own name`` or ``fallback`` (own name of no use: loopback).
+    """
+
+    ifname: str | None
+    address: str | None
+    row: AddressRow | None
+    rule: str
+
+
+def interface_names(env: Mapping[str, str]) -> tuple[str, ...]:
+    """GLOO_SOCKET_IFNAME as torch splits it: exact names, nothing trimmed, an end comma adds
+    nothing.
+
+    Empty when the variable is unset or under two characters, which torch takes for unset.
+    """
+    text = env.get("GLOO_SOCKET_IFNAME", "")
+    if len(text) < 2:
+        return ()
+    names = text.split(",")
+    return tuple(names[:-1] if names[-1] == "" else names)
+
+
+def choose(net: NetFacts, resolve: ResolveFacts | None, env: Mapping[str, str]) -> tuple[Device, ...]:
+    """The devices that a Gloo process of this node makes, at least one; more with a list of
+    interfaces.
+
+    Without GLOO_SOCKET_IFNAME it is the first address of the node's own name that can be bound,
+    else loopback. Empty when that cannot be told, because `resolve` is None.
+    """
+    names = interface_names(env)
+    if names:
+        return tuple(_of_interface(net, name) for name in names)
+    if resolve is None:
+        return ()
+    if resolve.first_bindable is None:
+        return (Device("lo", LOOPBACK, _row_of(net, LOOPBACK), "fallback"),)
+    row = _row_of(net, resolve.first_bindable)
+    return (Device(row.ifname if row else None, resolve.first_bindable, row, "own name"),)
+
+
+def _of_interface(net: NetFacts, name: str) -> Device:
+    # lookupAddrForIface: strcmp on the name, the first row of an IP family; link-local is not
+    # passed over.
+    for row in rows_of(net):
+        if row.ifname == name and row.family in ("inet", "inet6"):
+            return Device(name, row.address, row, "GLOO_SOCKET_IFNAME")
+    return Device(name, None, None, "GLOO_SOCKET_IFNAME")
+
+
+def _row_of(net: NetFacts, address: str) -> AddressRow | None:
+    try:
+        wanted = ip(address)
+    except ValueError:
+        return None
+    for row in rows_of(net):
+        if ip(row.address) == wanted:
+            return row
+    return None
+
+
+def is_loopback(device: Device) -> bool:
+    """Whether other nodes would be told to dial themselves."""
+    return device.address is not None and ip(device.address).is_loopback
