@@ -128,6 +128,10 @@ def _absorb(groups: list[Group], by_id: dict[str, Check]) -> list[Group]:
             if i is not None:
                 moved.setdefault(j, []).append((i, check_id, finding))
     gone = {j: moved[j][0][0] for j in moved if len(moved[j]) == len(groups[j].members)}
+    for j in sorted(gone):
+        if _in_circle(j, gone):  # two causes that claim to explain each other: the earlier check's stands
+            del gone[j]
+            del moved[j]
     for j, items in moved.items():
         taken = {id(finding) for _, _, finding in items}
         for i, check_id, finding in items:
@@ -177,6 +181,15 @@ def _explainer(
             ):
                 return i
     return None
+
+
+def _in_circle(j: int, gone: dict[int, int]) -> bool:
+    seen: set[int] = set()
+    i = gone[j]
+    while i in gone and i not in seen and i != j:
+        seen.add(i)
+        i = gone[i]
+    return i == j
 
 
 def _root(i: int, gone: dict[int, int]) -> int:

@@ -1,0 +1,331 @@
+"""Decides what runs, in which order, with which bound: log in, collect, measure, judge."""
+
+import ipaddress
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import netdoctor.facts.clock
+import netdoctor.facts.gpu
+import netdoctor.facts.rdma  # noqa: F401  registers the fact types
+from netdoctor.check import Check, Profile
+from netdoctor.errors import DeadlineReached
+from netdoctor.facts.base import FACT_TYPES, Missing, Why
+from netdoctor.facts.host import Node, Session
+from netdoctor.facts.net import PortMatrix
+from netdoctor.facts.software import Job
+from netdoctor.inventory import Target
+from netdoctor.judge import Judgement, judge
+from netdoctor.measure import clock, path_mtu, ports, routes
+from netdoctor.measure.common import Ground
+from netdoctor.model import Status
+from netdoctor.registry import collectors
+from netdoctor.store import Store, decode
+from netdoctor.transport.base import Request, SessionEvent, Transport
+
+# Names that every node is asked to look up. Past this many, the first ones: lookups grow with the square.
+LOOKUPS_AT_MOST = 512
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """Something happened. phase: ``connect``, ``clock``, ``routes``, ``ports``, ``path-mtu``, ``firewall``, ``judge``.
+
+    done of total nodes (or 0 of 0 when a phase begins without a count); node and text describe one event.
+    """
+
+    phase: str
+    done: int = 0
+    total: int = 0
+    node: str | None = None
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What to run. judged: node ids that get statuses (peers are contacted all the same), None for all."""
+
+    profile: Profile = Profile.LAUNCH
+    timeout_s: float = 30.0
+    judged: tuple[str, ...] | None = None
+
+
+@dataclass(slots=True)
+class Outcome:
+    """A finished or interrupted scan. ended_by: ``end``, ``interrupt``, ``deadline``."""
+
+    store: Store
+    judgement: Judgement
+    ended_by: str = "end"
+    phase_ms: dict[str, float] = field(default_factory=dict)
+
+
+Listener = Callable[[Progress], None]
+
+
+class Scan:
+    """One scan: state that survives an interrupt, so that what is known is always judged."""
+
+    def __init__(
+        self,
+        targets: Sequence[Target],
+        checks: Sequence[Check],
+        job: Job,
+        options: Options,
+        listener: Listener = lambda progress: None,
+    ) -> None:
+        self.targets = tuple(targets)
+        self.nodes = tuple(target.id for target in targets)
+        self.checks = tuple(checks)
+        self.job = job
+        self.options = options
+        self.listener = listener
+        self.store = Store()
+        self.phase_ms: dict[str, float] = {}
+        self.wanted = _groups(checks)
+
+    def run(self, transport: Transport) -> Outcome:
+        """Everything, then the verdict's raw material. KeyboardInterrupt and DeadlineReached end the collecting,
+        not the scan: what was not measured by then is unknown."""
+        ended_by = "end"
+        self._control_facts()
+        try:
+            self._connect(transport)
+            if self._experiments():
+                self._measure(transport)
+        except KeyboardInterrupt:
+            ended_by = "interrupt"
+        except DeadlineReached:
+            ended_by = "deadline"
+        self._fill_gaps(ended_by)
+        try:
+            transport.close()
+        except KeyboardInterrupt:
+            ended_by = "interrupt"
+        return Outcome(
+            store=self.store,
+            judgement=self._judge(),
+            ended_by=ended_by,
+            phase_ms=self.phase_ms,
+        )
+
+    def first_requests(self) -> dict[str, Request]:
+        """The passive facts each node is asked for right after login."""
+        groups = self._first_groups()
+        request = Request(op="facts", args={"groups": groups}, timeout_s=self.options.timeout_s)
+        return dict.fromkeys(self.nodes, request)
+
+    def _first_groups(self) -> dict[str, dict[str, Any]]:
+        known = {info.group: info for info in FACT_TYPES.values()}
+        groups: dict[str, dict[str, Any]] = {}
+        for group in sorted(self.wanted | {"host"} | self._ground_groups()):
+            if known[group].origin == "agent":
+                groups[group] = {}
+        if "resolve" in groups:
+            groups["resolve"] = {"names": self._names()}
+        if "port_holder" in groups:
+            groups["port_holder"] = {"port": self.job.master_port}
+        if "software" in groups:
+            groups["software"] = {"packages": list(self.job.packages)}
+        return groups
+
+    def _ground_groups(self) -> set[str]:
+        """What data addresses are worked out from; needed as soon as nodes talk to each other."""
+        return {"host", "net", "env"} if self._experiments() or "job" in self.wanted else {"host"}
+
+    def _names(self) -> list[str]:
+        names = []
+        if self.options.profile.includes(Profile.LAUNCH):
+            names = [target.host for target in self.targets][:LOOKUPS_AT_MOST]
+        if self.job.master_addr:
+            names.append(self.job.master_addr)
+        return list(dict.fromkeys(name for name in names if not _is_address(name)))
+
+    def _experiments(self) -> bool:
+        measured = {info.group for info in FACT_TYPES.values() if info.origin == "measure"}
+        return bool(self.wanted & measured)
+
+    def _control_facts(self) -> None:
+        for target in self.targets:
+            self.store.put(
+                "node",
+                target.id,
+                Node(
+                    id=target.id,
+                    host=target.host,
+                    order=target.order,
+                    slots=target.slots,
+                    gpus=target.gpus,
+                    line=target.line,
+                    source=target.source,
+                ),
+            )
+        self.store.cluster["job"] = self.job
+
+    def _connect(self, transport: Transport) -> None:
+        started = time.monotonic()
+        total = len(self.targets)
+        done = 0
+        self.listener(Progress(phase="connect", total=total))
+        for event in transport.start(
+            self.targets,
+            self.first_requests(),
+            keep_open=self._experiments(),
+            collectors=collectors(self.checks),
+        ):
+            if isinstance(event, SessionEvent):
+                self.store.put("session", event.node, event.session)
+                if event.session.outcome == "ok":
+                    continue
+                done += 1
+                self.listener(
+                    Progress(
+                        phase="connect", done=done, total=total, node=event.node, text=event.session.outcome
+                    )
+                )
+                continue
+            done += 1
+            self._take(event.node, event.result, event.missing)
+            self.listener(Progress(phase="connect", done=done, total=total, node=event.node))
+        self.phase_ms["connect"] = (time.monotonic() - started) * 1000
+        self._set_ground()
+
+    def _take(self, node: str, result: Any, missing: Missing | None) -> None:
+        for group in self._first_groups():
+            if missing is not None:
+                self.store.put(group, node, missing)
+            elif isinstance(result, dict) and group in result:
+                self.store.put(group, node, decode(group, result[group]))
+            else:
+                self.store.put(group, node, Missing(Why.UNPARSABLE, f"{group}: not in the node's answer"))
+
+    def _set_ground(self) -> None:
+        """Work out where peers dial each node, and tell the checks through the Job fact."""
+        from netdoctor import nccl_rules  # pure, but large: only scans need it
+
+        nets = self.store.present("net", self.nodes)
+        envs = {
+            n: {k: v for k, (v, _) in nccl_rules.effective_env(env, self.job).items()}
+            for n, env in self.store.present("env", self.nodes).items()
+        }
+        ssh = {n: h.ssh_server_address for n, h in self.store.present("host", self.nodes).items()}
+        addresses = nccl_rules.data_addresses(nets, envs, ssh) if nets else {}
+        self.job = replace(self.job, data_addresses=addresses)
+        self.store.cluster["job"] = self.job
+
+    def _measure(self, transport: Transport) -> None:
+        alive = [
+            n
+            for n in self.nodes
+            if isinstance(session := self.store.get("session", n), Session)
+            and session.outcome == "ok"
+            and not isinstance(self.store.get("host", n), Missing)
+        ]
+        nets = self.store.present("net", alive)
+        ground = Ground(
+            nodes=tuple(alive),
+            addresses=self.job.data_addresses,
+            master=self.job.master_node,
+            master_port=self.job.master_port,
+            ephemeral={n: facts.ephemeral_ports for n, facts in nets.items()},
+        )
+        first_clock: Mapping[str, Any] = {}
+        if "clock" in self.wanted:
+            first_clock = self._phase("clock", len(alive), lambda: clock.measure(transport, alive))
+            self.store.node["clock"] = dict(first_clock)
+        if "routes" in self.wanted:
+            found = self._phase("routes", len(alive), lambda: routes.measure_routes(transport, ground))
+            self.store.node["routes"] = found
+        if "ports" in self.wanted:
+            self.store.cluster["ports"] = self._phase(
+                "ports", len(alive), lambda: ports.measure(transport, ground)
+            )
+        if "path_mtu" in self.wanted:
+            self.store.cluster["path_mtu"] = self._phase(
+                "path-mtu", len(alive), lambda: path_mtu.measure(transport, ground)
+            )
+        matrix = self.store.whole("ports")
+        if "firewall" in self.wanted and isinstance(matrix, PortMatrix):
+            ends = [n for n in routes.filtered_ends(matrix) if n in alive]
+            quiet = Missing(Why.NOT_APPLICABLE, "nothing is filtered here")
+            self.store.node["firewall"] = dict.fromkeys(alive, quiet)
+            if ends:
+                self.store.node["firewall"].update(
+                    self._phase("firewall", len(ends), lambda: routes.measure_firewall(transport, ends))
+                )
+        if "clock" in self.wanted:
+            again = self._phase("clock", len(alive), lambda: clock.measure(transport, alive))
+            for node in alive:
+                self.store.put("clock", node, clock.combine(first_clock.get(node), again.get(node)))
+
+    def _phase(self, name: str, total: int, work: Callable[[], Any]) -> Any:
+        self.listener(Progress(phase=name, total=total))
+        started = time.monotonic()
+        found = work()
+        self.phase_ms[name] = self.phase_ms.get(name, 0.0) + (time.monotonic() - started) * 1000
+        self.listener(Progress(phase=name, done=total, total=total))
+        return found
+
+    def _fill_gaps(self, ended_by: str) -> None:
+        """Give every wanted fact that did not arrive its reason."""
+        if ended_by == "end":
+            late = Missing(Why.LOST, "the session ended before this was measured")
+        elif ended_by == "deadline":
+            late = Missing(Why.TIMED_OUT, "the deadline passed before this was measured")
+        else:
+            late = Missing(Why.FAILED, "the scan was interrupted before this was measured")
+        for info in FACT_TYPES.values():
+            if info.group not in self.wanted:
+                continue
+            if info.scope == "cluster":
+                self.store.cluster.setdefault(info.group, late)
+            else:
+                for node in self.nodes:
+                    if node not in self.store.node.get(info.group, {}):
+                        self.store.put(info.group, node, late)
+        for node in self.nodes:
+            if isinstance(self.store.get("session", node), Missing):
+                outcome = "timeout" if ended_by == "deadline" else "control"
+                self.store.put("session", node, Session(outcome=outcome, stage="connect", detail=late.detail))
+
+    def _judge(self) -> Judgement:
+        self.listener(Progress(phase="judge"))
+        return judge(self.checks, self.nodes, self.store, self.options.judged)
+
+
+def rejudge(store: Store, checks: Sequence[Check], judged: Iterable[str] | None = None) -> Outcome:
+    """Judge saved facts again, without any contact. Facts that the earlier scan did not collect make `skip`."""
+    nodes = tuple(sorted(store.node.get("node", {}), key=lambda n: getattr(store.get("node", n), "order", 0)))
+    return Outcome(store=store, judgement=judge(checks, nodes, store, judged))
+
+
+def ready_nodes(judgement: Judgement) -> tuple[list[str], list[str], list[str]]:
+    """(healthy, unhealthy, undecided): without trouble; with a fail or blocked; only unknowns of required checks."""
+    healthy: list[str] = []
+    unhealthy: list[str] = []
+    undecided: list[str] = []
+    for node in judgement.nodes:
+        letters = {
+            (check.required, judgement.cells[check.id].get(node, Status.SKIP)) for check in judgement.checks
+        }
+        statuses = {status for _, status in letters}
+        if (True, Status.UNKNOWN) in letters and Status.FAIL not in statuses:
+            undecided.append(node)
+        elif statuses & {Status.FAIL, Status.BLOCKED}:
+            unhealthy.append(node)
+        else:
+            healthy.append(node)
+    return healthy, unhealthy, undecided
+
+
+def _groups(checks: Sequence[Check]) -> set[str]:
+    return {parameter.info.group for check in checks for parameter in check.parameters}
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name.split("%", 1)[0])
+    except ValueError:
+        return False
+    return True
