@@ -1,0 +1,123 @@
+"""Write docs/checks/ from the docstrings of the checks: a page for each, and an index.
+
+With --check nothing is written; exit 1 when a page differs from its docstring.
+"""
+
+import argparse
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from pathlib import Path
+
+from netdoctor.check import Check, Profile
+from netdoctor.registry import load_builtin
+
+CHECKS = Path(__file__).resolve().parent.parent / "docs" / "checks"
+GENERATED = "<!-- Generated from checks/*.py by `make docs`. Edit the docstring. -->"
+
+PROFILES = {
+    Profile.QUICK: "quick, launch, full",
+    Profile.LAUNCH: "launch, full",
+    Profile.FULL: "full",
+}
+COSTS = {
+    "read-only": "read-only",
+    "opens-port": "opens ports on the nodes for the length of the scan",
+    "loads-gpu": "loads the GPUs for seconds",
+}
+
+
+def pages(checks: Iterable[Check]) -> dict[str, str]:
+    """Text of every file of docs/checks/ by file name."""
+    known = sorted(checks, key=lambda check: check.id)
+    return {"index.md": index(known)} | {f"{check.id}.md": page(check) for check in known}
+
+
+def index(checks: list[Check]) -> str:
+    """A table for each family of checks."""
+    parts = [GENERATED, "# Checks", "`netdoctor checks explain ID` prints the same pages offline."]
+    for family, members in groupby(checks, key=lambda check: check.family):
+        rows = ["| check | true on a healthy cluster | from profile | cost |", "|---|---|---|---|"]
+        rows += [
+            f"| [{check.id}]({check.id}.md) | {markdown(check.title)} | {check.profile} | {check.cost} |"
+            for check in members
+        ]
+        parts += [f"## {family}", "\n".join(rows)]
+    return "\n\n".join(parts) + "\n"
+
+
+def page(check: Check) -> str:
+    """The manual page of one check."""
+    rows = [f"| {name} | {value} |" for name, value in properties(check)]
+    table = "\n".join(["| | |", "|---|---|", *rows])
+    return "\n\n".join([GENERATED, f"# {check.id}", *body(check.manual), table]) + "\n"
+
+
+def body(manual: str) -> Iterator[str]:
+    """Paragraphs of a docstring as Markdown; ``Looks at:`` with an indented text becomes a heading.
+
+    What is indented deeper than its section stays so, and is code in Markdown.
+    """
+    for block in re.split(r"\n{2,}", manual.strip()):
+        head, _, rest = block.partition("\n")
+        section = bool(re.fullmatch(r"[A-Z][\w ]*:", head)) and rest.startswith(" ")
+        if section:
+            yield f"## {head[:-1]}"
+        yield markdown(re.sub(r"^ {4}", "", rest if section else block, flags=re.MULTILINE))
+
+
+def markdown(text: str) -> str:
+    """Code between double backticks, as docstrings have it, between single ones."""
+    return text.replace("``", "`")
+
+
+def properties(check: Check) -> Iterator[tuple[str, str]]:
+    """What a reader wants to know beside the manual."""
+    yield "judged", "once per node" if check.scope == "node" else "over all nodes at once"
+    yield "runs in profile", PROFILES[check.profile]
+    yield "cost", COSTS.get(check.cost, check.cost)
+    yield "root on the nodes", "needed" if check.root else "not needed"
+    yield "when it cannot be measured", "the verdict is UNDECIDED" if check.required else "the verdict stands"
+    if check.after:
+        yield "runs after", ", ".join(f"[{name}]({name}.md)" for name in check.after)
+    if check.explains:
+        yield "a failure explains", ", ".join(f"`{name}`" for name in check.explains)
+    facts = [
+        f"`{p.info.group}`{' of all nodes' if p.all_nodes else ''}{' if there' if p.optional else ''}"
+        for p in check.parameters
+    ]
+    yield "facts", ", ".join(facts) or "none"
+    if check.source:
+        yield "source", f"<{check.source}>" if check.source.startswith("http") else check.source
+
+
+def stale(wanted: dict[str, str], folder: Path = CHECKS) -> list[str]:
+    """Names of the files in `folder` that are missing, left over, or differ from `wanted`."""
+    found = {path.name: path.read_text("utf-8") for path in folder.glob("*.md")}
+    return sorted(name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="write nothing, exit 1 when a page is stale")
+    options = parser.parse_args()
+    wanted = pages(load_builtin().values())
+    different = stale(wanted)
+    if options.check:
+        for name in different:
+            print(f"docs/checks/{name} is stale: run `make docs`", file=sys.stderr)
+        return 1 if different else 0
+    CHECKS.mkdir(parents=True, exist_ok=True)
+    for name in different:
+        path = CHECKS / name
+        if name in wanted:
+            path.write_text(wanted[name], "utf-8")
+        else:
+            path.unlink()
+    print(f"docs/checks/: {len(wanted)} pages, {len(different)} changed")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

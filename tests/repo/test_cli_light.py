@@ -1,0 +1,64 @@
+"""`netdoctor --help` loads nothing heavy."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+HEAVY = (
+    "ClusterShell", "asyncio", "cryptography", "fabric", "gevent", "invoke", "msgspec", "multiprocessing",
+    "paramiko", "psutil", "pynvml", "rich", "textual", "yaml",
+)  # fmt: skip
+PROGRAM = """
+import json, sys
+from netdoctor.__main__ import main
+try:
+    code = main({arguments!r})
+except SystemExit as error:
+    code = error.code
+print(json.dumps([code or 0, sorted(sys.modules)]), file=sys.stderr)
+"""
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT)}
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["scan", "--help"]], ids=" ".join)
+def test_help_loads_no_heavy_module(arguments: list[str]) -> None:
+    program = PROGRAM.format(arguments=arguments)
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        check=False,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    code, modules = json.loads(done.stderr.strip().splitlines()[-1])
+    assert code == 0
+    assert "netdoctor" in done.stdout
+    loaded = {name.split(".", 1)[0] for name in modules}
+    assert not loaded & set(HEAVY)
+
+
+def test_help_is_quick() -> None:
+    """Less than twice what an empty Python and argparse take, plus 50 ms; the best of several runs."""
+
+    def best_s(*arguments: str) -> float:
+        times = []
+        for _ in range(5):
+            start = time.monotonic()
+            subprocess.run(
+                [sys.executable, *arguments], env=environment(), stdout=subprocess.DEVNULL, check=True
+            )
+            times.append(time.monotonic() - start)
+        return min(times)
+
+    assert best_s("-m", "netdoctor", "--help") < 2 * best_s("-c", "import argparse, gettext, shutil") + 0.05
