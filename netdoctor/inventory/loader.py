@@ -1,0 +1,343 @@
+"""All arguments of a command line to one inventory, or to one error with all that is wrong."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from netdoctor.inventory import formats, reading
+from netdoctor.inventory.formats import DEEPSPEED, DIALECTS, PLAIN, Dialect
+from netdoctor.inventory.model import (
+    KEPT_MAX,
+    Inventory,
+    InventoryError,
+    Problem,
+    Problems,
+    Target,
+)
+from netdoctor.inventory.names import host_fault, host_key, printable, with_port
+from netdoctor.inventory.nodeset import RANGE_MAX, SyntaxFault, evaluate
+from netdoctor.inventory.parsing import Entry, LineReader
+
+if TYPE_CHECKING:
+    from typing import TextIO
+
+COMMAND_LINE = "command line"
+STDIN = "standard input"
+# A URL, a network, a line such as 'n1 python=/usr/bin/python3', or what no file name holds.
+_SURELY_NAMES = re.compile(r"://|[\0\n]|[ \t][a-z]+=|^[0-9.]+/[0-9]{1,2}$")
+_JOB_LISTS = ("SLURM_JOB_NODELIST", "SLURM_NODELIST")
+
+
+def load(
+    args: Sequence[str],
+    *,
+    stdin: TextIO | None = None,
+    environ: Mapping[str, str] | None = None,
+    format: str = "auto",
+) -> Inventory:
+    """Read and join host lists: each argument is a file, ``-`` for stdin, or names and ranges.
+
+    An argument that names an existing file is that file. `format` names the kind of the files
+    ('auto' detects it); names on the command line are always ``user@host:port``. `environ` is
+    looked at for hints only. Raises InventoryError with every problem found.
+    """
+    problems = Problems()
+    forced = _dialect(format, problems)
+    problems.raise_any()
+    loader = _Loader(sys.stdin if stdin is None else stdin, forced, problems)
+    for arg in args:
+        loader.take(arg)
+    if not loader.entries and not problems:
+        problems.add(COMMAND_LINE, None, "", "nothing selected: no hosts given", _job_hint(environ))
+    entries = _without_repeats(loader.entries, loader.deepspeed, problems)
+    ordered = _by_rank(entries, problems)
+    problems.raise_any()
+    return Inventory(
+        targets=tuple(_targets(ordered)),
+        format="+".join(dict.fromkeys(loader.formats)),
+        source=", ".join(dict.fromkeys(loader.sources)),
+        notes=tuple(loader.notes),
+    )
+
+
+def restrict(inventory: Inventory, expr: str) -> tuple[str, ...]:
+    """Return the ids that a node-set expression selects, in inventory order.
+
+    ``gpu[01-04],gpu09``, ``gpu*!gpu03``; a name listed on several ports stands for all of them.
+    Raises InventoryError for unknown names, with a suggestion, and when nothing is left.
+    """
+    by_name: dict[str, list[str]] = {}
+    for target in inventory.targets:
+        names = {target.id, target.host, with_port(target.host, target.port), f"[{target.host}]"}
+        for name in names:
+            by_name.setdefault(name, []).append(target.id)
+    ids = [target.id for target in inventory.targets]
+    unknown: list[str] = []
+
+    def resolve(name: str) -> list[str]:
+        if name not in by_name:
+            unknown.append(name)
+        return by_name.get(name, [])
+
+    source = "-n/--node"
+    try:
+        chosen = evaluate(expr, ids, resolve)
+    except SyntaxFault as error:
+        raise InventoryError([Problem(source, None, error.token, *error.fault)]) from None
+    problems = Problems()
+    if len(unknown) > 3:
+        from netdoctor.inventory.nodeset import fold
+
+        shown = fold(unknown, limit=60)
+        problems.add(source, None, shown, "not in the list of hosts", f"listed: {fold(ids, 60)}")
+    else:
+        for name in unknown:
+            hint = _nearest(name, by_name)
+            problems.add(source, None, name, "not in the list of hosts", hint)
+    problems.raise_any()
+    if not chosen:
+        problems.add(source, None, expr, "nothing selected: the expression leaves no node")
+    problems.raise_any()
+    return tuple(name for name in ids if name in chosen)
+
+
+class _Loader:
+    """Takes arguments one after the other, collecting entries, notes and problems."""
+
+    def __init__(self, stdin: TextIO | None, forced: Dialect | None, problems: Problems) -> None:
+        self.stdin = stdin
+        self.forced = forced
+        self.problems = problems
+        self.entries: list[Entry] = []
+        self.deepspeed: set[str] = set()
+        self.formats: list[str] = []
+        self.sources: list[str] = []
+        self.notes: list[str] = []
+        self._stdin_taken = False
+
+    def take(self, arg: str) -> None:
+        """Read one argument."""
+        if arg == "-":
+            self._take_stdin()
+        elif not arg.strip(" \t"):
+            self.problems.add(COMMAND_LINE, None, "", "empty argument", "an unset variable?")
+        elif reading.file_exists(arg) or self._is_missing_file(arg):
+            self._take_bytes(reading.read_file(arg, self.problems), arg)
+        else:
+            self._take_names(arg)
+
+    def _is_missing_file(self, arg: str) -> bool:
+        """Return whether an argument that names no file is to be refused as one."""
+        if _SURELY_NAMES.search(arg) or not _encodable(arg):
+            return False
+        return reading.looks_like_path(arg) and "@" not in arg.partition("/")[0]
+
+    def _take_stdin(self) -> None:
+        if self._stdin_taken:
+            self.problems.add(COMMAND_LINE, None, "-", "standard input was given twice")
+            return
+        self._stdin_taken = True
+        if self.stdin is None:
+            self.problems.add(STDIN, None, "", "is closed")
+            return
+        self._take_bytes(reading.read_stream(self.stdin, STDIN, self.problems), STDIN)
+
+    def _take_bytes(self, content: bytes | str | None, source: str) -> None:
+        """Read the content of a file or stream, None if it could not be had."""
+        if content is None:
+            return
+        text = reading.decode(content, source, self.problems)
+        if text is None:
+            return
+        before = self.problems.total
+        lines = reading.content_lines(text, source, self.problems)
+        if not lines:
+            if self.problems.total == before:
+                self.problems.add(source, None, "", "nothing selected: lists no hosts")
+            return
+        if formats.secret(text):
+            hint = "name the hosts file"
+            self.problems.add(source, None, "", "holds a key or certificate, none is shown", hint)
+            return
+        other = None if self.forced else formats.foreign(text, lines)
+        if other:
+            number, what, hint = other
+            self.problems.add(source, number, "", f"looks like {what}", hint)
+            return
+        dialect = self.forced or formats.detect(lines, source, self.problems)
+        # Without a reading the lines are still looked at, so that other faults are told at once.
+        self._take_lines(lines, source, dialect or PLAIN)
+
+    def _take_lines(self, lines: Iterable[reading.Line], source: str, dialect: Dialect) -> None:
+        shown = printable(source, 1000)
+        reader = LineReader(source, dialect, self.problems, RANGE_MAX - len(self.entries))
+        found: list[Entry] = []
+        for line in lines:
+            found.extend(reader.read(line.text, line.number))
+            if self.problems.total >= KEPT_MAX:
+                message = f"reading stopped here, after {self.problems.total} problems"
+                self.problems.add(source, line.number, "", message)
+                break
+        for entry in found:
+            entry.source = shown
+        if dialect is DEEPSPEED:
+            self.deepspeed.add(shown)
+        self.entries.extend(found)
+        self.formats.append(dialect.name)
+        self.sources.append(shown)
+        self.notes.append(_note(shown, dialect, found))
+
+    def _take_names(self, arg: str) -> None:
+        """Read names and ranges from one argument; a final comma says that it is no file."""
+        text = arg[:-1] if arg.endswith(",") and len(arg) > 1 else arg
+        if "\n" in arg or "\r" in arg:
+            hint = "pipe the list instead: ... | netdoctor scan -"
+            self.problems.add(COMMAND_LINE, None, arg, "line end inside an argument", hint)
+            return
+        reader = LineReader(COMMAND_LINE, PLAIN, self.problems, RANGE_MAX - len(self.entries))
+        self.entries.extend(reader.read(text.strip(" \t"), None))
+        self.formats.append("names")
+        self.sources.append(COMMAND_LINE)
+
+
+def _encodable(text: str) -> bool:
+    """Return whether the text can be a file name here."""
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _dialect(name: str, problems: Problems) -> Dialect | None:
+    """Return the dialect that --format names, None for 'auto'."""
+    if name == "auto":
+        return None
+    if name in DIALECTS:
+        return DIALECTS[name]
+    if name in formats.LATER:
+        problems.add("--format", None, name, "is not read yet", formats.LATER[name])
+        return None
+    known = ["auto", *DIALECTS]
+    problems.add("--format", None, name, "no such format", f"one of: {', '.join(known)}")
+    return None
+
+
+def _job_hint(environ: Mapping[str, str] | None) -> str:
+    """Point to the node list of the surrounding job, if there is one."""
+    for name in _JOB_LISTS:
+        if (os.environ if environ is None else environ).get(name):
+            return f'in this job: netdoctor scan "${name}"'
+    return "write: netdoctor scan hosts.txt, or: netdoctor scan gpu[01-16]"
+
+
+def _note(source: str, dialect: Dialect, entries: Sequence[Entry]) -> str:
+    """Return the line that says how a list was understood."""
+    hosts = len({host_key(entry.host) for entry in entries})
+    note = f"{source}: {dialect.title}, {hosts} {'host' if hosts == 1 else 'hosts'}"
+    slots = sum(entry.slots or 0 for entry in entries)
+    if slots:
+        note += f", {slots} {'slot' if slots == 1 else 'slots'}"
+    without = [entry for entry in entries if entry.slots is None]
+    if slots and without and dialect is not DIALECTS["mpich"]:
+        first = without[0]
+        at = f" (line {first.line})" if first.line else ""
+        note += f"; {len(without)} without slots=, which DeepSpeed would refuse{at}"
+    return note
+
+
+def _place(entry: Entry, reader: Entry) -> str:
+    """Return where `entry` stands, for somebody who reads a message about `reader`."""
+    if entry.source == reader.source and entry.line is not None:
+        return f"line {entry.line}"
+    return entry.source if entry.line is None else f"{entry.source}:{entry.line}"
+
+
+def _without_repeats(entries: Iterable[Entry], deepspeed: set[str], problems: Problems) -> list[Entry]:
+    """Refuse hosts listed twice; add up the slots of repeated Open MPI lines."""
+    first: dict[tuple[str, int | None], Entry] = {}
+    for entry in entries:
+        key = host_key(entry.host), entry.port
+        old = first.setdefault(key, entry)
+        if old is entry:
+            continue
+        if entry.repeats_add and old.repeats_add and entry.source == old.source:
+            if entry.user != old.user:
+                message = f"same host as {_place(old, entry)} with another user"
+                problems.add(entry.source, entry.line, entry.text, message)
+            # PRRTE, detail-hostfiles.rst: a line without slots= counts one.
+            old.slots = (old.slots or 1) + (entry.slots or 1)
+            continue
+        message = f"same host as {_place(old, entry)}"
+        hint = "name every host once"
+        if entry.source in deepspeed and old.source == entry.source:
+            message += " (DeepSpeed refuses duplicates)"
+            hint = "if Open MPI's sum of slots is meant, say --format openmpi"
+        elif entry.slots is None and old.slots is None and entry.line and old.line:
+            hint = "if every line is one slot more, say --format openmpi"
+        problems.add(entry.source, entry.line, entry.text, message, hint)
+    return list(first.values())
+
+
+def _by_rank(entries: list[Entry], problems: Problems) -> list[Entry]:
+    """Return entries ordered by rank= if they have it: all of them, from 0, without a gap."""
+    ranked: dict[int, Entry] = {}
+    for entry in entries:
+        if entry.rank is None:
+            continue
+        old = ranked.setdefault(entry.rank, entry)
+        if old is not entry:
+            same = old.line == entry.line and old.source == entry.source
+            message = f"rank={entry.rank} for several hosts"
+            message = message if same else f"{message}, also {_place(old, entry)}"
+            problems.add(entry.source, entry.line, entry.text, message, "number hosts from 0")
+    if not ranked:
+        return entries
+    for entry in entries:
+        if entry.rank is None:
+            message = "no rank=, but other hosts have one"
+            hint = "give it to all hosts or to none"
+            problems.add(entry.source, entry.line, entry.text, message, hint)
+    gap = next((rank for rank in range(len(ranked)) if rank not in ranked), None)
+    if gap is not None and not problems:
+        entry = ranked[max(ranked)]
+        message = f"rank={entry.rank}, but no host has rank={gap}"
+        hint = f"number {len(entries)} hosts from 0 to {len(entries) - 1}"
+        problems.add(entry.source, entry.line, entry.text, message, hint)
+    return sorted(entries, key=lambda entry: -1 if entry.rank is None else entry.rank)
+
+
+def _targets(entries: Sequence[Entry]) -> Iterable[Target]:
+    """Yield targets with ids that are unique: the port is added where a name has several."""
+    ports: dict[str, int] = {}
+    for entry in entries:
+        ports[host_key(entry.host)] = ports.get(host_key(entry.host), 0) + 1
+    for order, entry in enumerate(entries):
+        several = ports[host_key(entry.host)] > 1
+        yield Target(
+            id=with_port(entry.host, entry.port) if several else entry.host,
+            host=entry.host,
+            port=entry.port,
+            user=entry.user,
+            python=entry.python,
+            slots=entry.slots,
+            gpus=entry.gpus,
+            rank=entry.rank,
+            order=order,
+            source=entry.source,
+            line=entry.line,
+        )
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    """Return a hint with the known name that is nearest, '' when none is."""
+    from difflib import get_close_matches
+
+    if host_fault(name) and ":" not in name:
+        return ""
+    close = get_close_matches(name, list(known)[:RANGE_MAX], n=1)
+    return f"did you mean {close[0]}?" if close else ""

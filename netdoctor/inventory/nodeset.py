@@ -1,0 +1,295 @@
+"""Node-set syntax: ranges written out, names folded, expressions over known names.
+
+Folding is ClusterShell's. Writing out is done here, because ClusterShell sorts, where the order
+of a list is the order of ranks, and because it builds ``n[1-999999999]`` before anyone can count
+it. Tests hold both to the same answers. Groups (``@name``) are never resolved: that may run
+commands.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
+from fnmatch import fnmatchcase
+from itertools import product
+from math import prod
+
+from netdoctor.inventory.model import InventoryError, Problem
+from netdoctor.inventory.names import Fault, printable
+
+RANGE_MAX = 20_000
+BRACKETS_MAX = 4
+NODESET_MAX = 500  # ClusterShell needs 2.3 s for 2,000 scattered IPv4 addresses (1.10.1), cubic
+
+_STEP = re.compile(r"([0-9]+)(?:-([0-9]+)(?:/([0-9]+))?)?")
+_DIGITS_MAX = 18
+_FOLDABLE = re.compile(r"[A-Za-z0-9_.-]{1,253}(?::[0-9]{1,5})?")
+_DIGITS = re.compile(r"([0-9]+)")
+_OPERATORS = ",!&^"
+
+
+class SyntaxFault(Exception):
+    """A piece of node-set text that cannot be read; `token` is the piece."""
+
+    def __init__(self, token: str, fault: Fault) -> None:
+        super().__init__(fault.message)
+        self.token = token
+        self.fault = fault
+
+
+def split(text: str, separators: str = ",") -> Iterator[tuple[str, str]]:
+    """Yield (operator, piece) for pieces between separators that stand outside brackets.
+
+    The first operator is ''. Raises SyntaxFault for brackets that do not pair.
+    """
+    operator, start, inside = "", 0, False
+    for position, char in enumerate(text):
+        if char == "[":
+            if inside:
+                raise SyntaxFault(text, Fault("bracket inside a bracket", "write: gpu[01-16,20]"))
+            inside = True
+        elif char == "]":
+            if not inside:
+                raise SyntaxFault(text, Fault("']' without '['", "write: gpu[01-16]"))
+            inside = False
+        elif char in separators and not inside:
+            yield operator, text[start:position]
+            operator, start = char, position + 1
+    if inside:
+        raise SyntaxFault(text, Fault("'[' without ']'", "write: gpu[01-16]"))
+    yield operator, text[start:]
+
+
+def write_out(pattern: str, room: int = RANGE_MAX) -> list[str]:
+    """Return the names that one pattern such as ``rack[1-2]n[01-16,20]`` stands for, in its order.
+
+    Zero padding is kept. Raises SyntaxFault when it is malformed or stands for more than `room`.
+    """
+    if "[" not in pattern:
+        if "]" in pattern:
+            raise SyntaxFault(pattern, Fault("']' without '['", "write: gpu[01-16]"))
+        return [pattern]
+    if pattern.count("[") > BRACKETS_MAX:
+        raise SyntaxFault(pattern, Fault(f"more than {BRACKETS_MAX} ranges in one name"))
+    parts: list[list[str]] = []
+    spans: list[list[tuple[int, int, int, int]]] = []
+    literals: list[str] = []
+    rest = pattern
+    while rest:
+        literal, bracket, rest = rest.partition("[")
+        literals.append(literal)
+        if not bracket:
+            break
+        body, closed, rest = rest.partition("]")
+        if not closed or "]" in literal or "[" in body:
+            raise SyntaxFault(pattern, Fault("brackets do not pair", "write: gpu[01-16]"))
+        spans.append([_span(pattern, item) for item in body.split(",")])
+    count = prod(sum(_size(span) for span in group) for group in spans)
+    if count > room:
+        raise SyntaxFault(
+            pattern,
+            Fault(f"stands for {printable(str(count), 24)} names, {RANGE_MAX} are allowed in all"),
+        )
+    for index, group in enumerate(spans):
+        parts.append([literals[index]])
+        parts.append([str(n).zfill(w) for lo, hi, st, w in group for n in range(lo, hi + 1, st)])
+    parts.extend([literal] for literal in literals[len(spans) :])
+    return ["".join(piece) for piece in product(*parts)]
+
+
+def _span(pattern: str, item: str) -> tuple[int, int, int, int]:
+    """Return (first, last, step, width) of ``7``, ``01-16`` or ``0-10/2``."""
+    match = _STEP.fullmatch(item)
+    if match is None:
+        if not item:
+            raise SyntaxFault(pattern, Fault("number missing in the range", "write: gpu[01-16]"))
+        if re.fullmatch("[0-9]+:[0-9]+", item):
+            hint = f"Ansible's colon; write: [{item.replace(':', '-')}]"
+            raise SyntaxFault(pattern, Fault("':' in a range", hint))
+        if re.fullmatch(r"[0-9]+\.\.\.?[0-9]+", item):
+            raise SyntaxFault(pattern, Fault("dots in a range", "write: gpu[01-16]"))
+        message = f"'{printable(item, 30)}' is not a range of numbers"
+        raise SyntaxFault(pattern, Fault(message, "write: gpu[01-16,20]"))
+    first, last, step = match[1], match[2] or match[1], match[3] or "1"
+    if max(len(first), len(last), len(step)) > _DIGITS_MAX:
+        raise SyntaxFault(pattern, Fault(f"number of more than {_DIGITS_MAX} digits in a range"))
+    if int(first) > int(last):
+        hint = f"write: [{last}-{first}]"
+        raise SyntaxFault(pattern, Fault(f"range {first}-{last} runs backwards", hint))
+    if len(last) > 1 and last[0] == "0" and len(first) != len(last):
+        raise SyntaxFault(
+            pattern,
+            Fault(
+                f"zero padding differs in {first}-{last}",
+                f"write: [{first.zfill(len(last))}-{last}]",
+            ),
+        )
+    if int(step) == 0:
+        raise SyntaxFault(pattern, Fault("step of 0 in a range", "write: gpu[0-10/2]"))
+    padded = len(first) > 1 and first[0] == "0"
+    return int(first), int(last), int(step), len(first) if padded else 0
+
+
+def _size(span: tuple[int, int, int, int]) -> int:
+    """Return how many numbers a span holds (len() of a range overflows on large ones)."""
+    first, last, step, _ = span
+    return (last - first) // step + 1
+
+
+def is_ipv6_literal(text: str) -> bool:
+    """Return whether `text` begins with a bracket that holds an address and not a range."""
+    from netdoctor.inventory.names import host_fault
+
+    inside, closed, _ = text.removeprefix("[").partition("]")
+    if not (text.startswith("[") and closed and ":" in inside):
+        return False
+    return host_fault(inside) is None or inside.count(":") > 1
+
+
+def expand(expr: str) -> list[str]:
+    """Return the names in ``gpu[01-16,20],b2`` in the order written, duplicates kept.
+
+    Names are not checked against the rules for hosts. Raises InventoryError.
+    """
+    names: list[str] = []
+    try:
+        for _, piece in split(expr):
+            names.extend(_expand_piece(piece.strip(" \t"), RANGE_MAX - len(names)))
+    except SyntaxFault as error:
+        problem = Problem("command line", None, error.token, *error.fault)
+        raise InventoryError([problem]) from None
+    return names
+
+
+def _expand_piece(piece: str, room: int) -> list[str]:
+    """Return the names one piece stands for, refusing what no name can hold."""
+    if not piece:
+        raise SyntaxFault(piece, Fault("name missing", "write: gpu[01-16],b2"))
+    if not piece.isprintable() or " " in piece:
+        raise SyntaxFault(piece, Fault("space or control character in a name"))
+    if is_ipv6_literal(piece):
+        return [piece]
+    return write_out(piece, room)
+
+
+def fold(names: Sequence[str], limit: int | None = None) -> str:
+    """Return names folded with zero padding kept: ``gpu-a[01-02,04]``; duplicates count once.
+
+    Names that node-set syntax cannot carry are joined by commas after the others. With `limit`, a
+    longer text is cut between names: ``gpu-a[01-40,42,...] (113 nodes)``, the folded part at most
+    `limit` long.
+    """
+    unique = list(dict.fromkeys(names))
+    foldable = [name for name in unique if _FOLDABLE.fullmatch(name)]
+    others = [name for name in unique if not _FOLDABLE.fullmatch(name)]
+    text = ",".join(filter(None, [_fold(foldable), *others]))
+    if limit is None or len(text) <= limit:
+        return text
+    return f"{_shorten(text, limit)} ({len(unique)} {'node' if len(unique) == 1 else 'nodes'})"
+
+
+def _fold(names: list[str]) -> str:
+    """Fold plain names; fall back to a comma list rather than give a wrong answer."""
+    if len(names) < 2:
+        return "".join(names)
+    from ClusterShell.NodeSet import (
+        RESOLVER_NOGROUP,
+        NodeSet,
+        NodeSetException,
+    )
+    from ClusterShell.RangeSet import (
+        RangeSetException,
+    )
+
+    try:
+        if len(names) <= NODESET_MAX:
+            text = str(NodeSet.fromlist(names, resolver=RESOLVER_NOGROUP))
+        else:
+            text = ",".join(_fold_one_axis(names))
+        same = len(names) > RANGE_MAX or sorted(expand(text)) == sorted(names)
+    except (NodeSetException, RangeSetException, InventoryError):
+        same = False
+    return text if same else ",".join(names)
+
+
+def _fold_one_axis(names: list[str]) -> Iterator[str]:
+    """Fold along the last number that varies, where all axes at once would take minutes."""
+    from ClusterShell.RangeSet import RangeSet
+
+    shapes: dict[str, list[list[str]]] = {}
+    for name in names:
+        parts = _DIGITS.split(name)
+        shapes.setdefault("\0".join(parts[::2]), []).append(parts)
+    for rows in shapes.values():
+        axis = _last_varying(rows)
+        if axis is None:
+            yield from ("".join(parts) for parts in rows)
+            continue
+        runs: dict[tuple[str, str], list[str]] = {}
+        for parts in rows:
+            ends = "".join(parts[:axis]), "".join(parts[axis + 1 :])
+            runs.setdefault(ends, []).append(parts[axis])
+        for (before, after), numbers in runs.items():
+            folded = str(RangeSet.fromlist(numbers)) if len(numbers) > 1 else numbers[0]
+            yield f"{before}[{folded}]{after}" if len(numbers) > 1 else f"{before}{folded}{after}"
+
+
+def _last_varying(rows: list[list[str]]) -> int | None:
+    """Return the index of the last number that is not the same in all rows."""
+    for axis in range(len(rows[0]) - 2, 0, -2):
+        if len({parts[axis] for parts in rows}) > 1:
+            return axis
+    return None
+
+
+def _shorten(text: str, limit: int) -> str:
+    """Cut folded text at a comma so that it fits `limit`, closing an open bracket."""
+    best, inside = "", False
+    for position, char in enumerate(text):
+        if position > limit:
+            break
+        if char == ",":
+            cut = text[:position] + (",...]" if inside else ",...")
+            best = cut if len(cut) <= limit else best
+        inside = char == "[" if char in "[]" else inside
+    return best or text[: max(limit - 3, 1)] + "..."
+
+
+def evaluate(expr: str, universe: Collection[str], resolve: Callable[[str], list[str]]) -> set[str]:
+    """Return the names that an expression selects.
+
+    ``,`` adds, ``!`` removes, ``&`` keeps common ones, ``^`` keeps those in one of both, from left
+    to right without precedence, as ClusterShell reads them. ``*`` and ``?`` match names of
+    `universe`. `resolve` turns one written-out name into known names. Raises SyntaxFault.
+    """
+    chosen: set[str] = set()
+    for operator, raw in split(expr, _OPERATORS):
+        piece = raw.strip(" \t")
+        if piece.startswith("@"):
+            raise SyntaxFault(piece, Fault("groups are not read", "write the names"))
+        if "*" in piece or "?" in piece:
+            found = _match(piece, universe)
+        else:
+            written = _expand_piece(piece, RANGE_MAX)
+            found = {known for name in written for known in resolve(name)}
+        match operator:
+            case "!":
+                chosen -= found
+            case "&":
+                chosen &= found
+            case "^":
+                chosen ^= found
+            case _:
+                chosen |= found
+    return chosen
+
+
+def _match(piece: str, universe: Collection[str]) -> set[str]:
+    """Return the known names that a wildcard matches; ranges do not mix with wildcards."""
+    if "[" in piece:
+        raise SyntaxFault(piece, Fault("a wildcard and a range in one name", "use one of the two"))
+    # fnmatch and not a pattern of our own: it does not backtrack on 'n*n*n*n*n*x'.
+    found = {name for name in universe if fnmatchcase(name, piece)}
+    if not found:
+        raise SyntaxFault(piece, Fault("matches none of the listed nodes"))
+    return found

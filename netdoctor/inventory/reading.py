@@ -1,0 +1,184 @@
+"""From a file or stdin to numbered lines: size, encoding, and what is not a hosts file at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from netdoctor.inventory.model import Problems
+from netdoctor.inventory.names import printable
+
+if TYPE_CHECKING:
+    from typing import TextIO
+
+FILE_MAX = 4 * 1024 * 1024
+LINE_MAX = 64 * 1024
+NEIGHBOURS_MAX = 5000
+
+# No top-level domains among them: gpu1.example.sh is a host.
+_PATH_ENDS = (
+    *(".txt", ".hosts", ".hostfile", ".machines", ".nodes", ".list", ".lst", ".inventory"),
+    *(".cfg", ".conf", ".ini", ".yaml", ".yml", ".json", ".toml", ".csv", ".env"),
+)
+_PATH_NAMES = frozenset({"hosts", "hostfile", "hostlist", "machinefile", "machines", "nodefile", "nodelist"})
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line with content: its number in the file and its text without comment and edges."""
+
+    number: int
+    text: str
+
+
+def looks_like_path(arg: str) -> bool:
+    """Return whether an argument that names no file was probably meant to."""
+    folded = arg.lower()
+    return "/" in arg or arg.startswith("~") or folded.endswith(_PATH_ENDS) or folded in _PATH_NAMES
+
+
+def file_exists(path: str) -> bool:
+    """Return whether something of that name is there, also where it may not be looked at."""
+    try:
+        os.lstat(path)
+    except PermissionError:
+        return "/" in path
+    except (OSError, ValueError):  # ValueError: NUL or characters that no file name can hold
+        return False
+    return True
+
+
+def read_file(path: str, problems: Problems) -> bytes | None:
+    """Return the bytes of a regular file, None after noting why it cannot be read.
+
+    Never waits: a pipe or device under that name is refused, not read.
+    """
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    except OSError as error:
+        problems.add(path, None, "", *_open_fault(path, error))
+        return None
+    try:
+        mode = os.fstat(handle).st_mode
+        if stat.S_ISDIR(mode):
+            problems.add(path, None, "", "is a directory, not a hosts file", _directory_hint(path))
+            return None
+        if not stat.S_ISREG(mode):
+            problems.add(path, None, "", "is not a regular file", "pipe it instead: ... | netdoctor scan -")
+            return None
+        with open(handle, "rb", closefd=False) as file:
+            content = file.read(FILE_MAX + 1)
+    except OSError as error:
+        problems.add(path, None, "", f"cannot be read: {error.strerror}")
+        return None
+    finally:
+        os.close(handle)
+    return content
+
+
+def _open_fault(path: str, error: OSError) -> tuple[str, str]:
+    """Return message and hint for a file that could not be opened."""
+    if isinstance(error, PermissionError):
+        return "no permission to read this file", ""
+    if error.errno == errno.ELOOP:
+        return "symbolic links in a circle", ""
+    if isinstance(error, FileNotFoundError) and os.path.islink(path):
+        return "symbolic link to a file that does not exist", ""
+    if error.errno in (errno.ENXIO, errno.ENODEV):
+        return "is not a regular file", "pipe it instead: ... | netdoctor scan -"
+    if isinstance(error, FileNotFoundError):
+        return "no such file", nearest_file(path)
+    return f"cannot be opened: {error.strerror}", ""
+
+
+def _directory_hint(path: str) -> str:
+    """Say how to name a host that is called like a folder."""
+    return "" if "/" in path else f"for the host of that name write: {path},"
+
+
+def nearest_file(path: str) -> str:
+    """Return a hint with the existing file whose name is nearest, '' when none is near."""
+    from difflib import get_close_matches
+    from itertools import islice
+
+    folder, name = os.path.split(path)
+    if folder and not os.path.isdir(folder):
+        return f"there is no folder {printable(folder)}"
+    try:
+        with os.scandir(folder or ".") as entries:
+            names = [entry.name for entry in islice(entries, NEIGHBOURS_MAX)]
+    except OSError:
+        return ""
+    for close in get_close_matches(name[:255], names, n=3):
+        if os.path.isfile(os.path.join(folder, close)):
+            return f"did you mean {os.path.join(folder, close)}?"
+    return ""
+
+
+def read_stream(stream: TextIO, source: str, problems: Problems) -> bytes | str | None:
+    """Return what a stream holds, as bytes where it has them, up to the size limit."""
+    try:
+        raw = getattr(stream, "buffer", None)
+        content = (stream if raw is None else raw).read(FILE_MAX + 1)
+    except UnicodeDecodeError:
+        problems.add(source, None, "", "is not UTF-8 text")
+        return None
+    except (OSError, ValueError) as error:  # ValueError: closed
+        problems.add(source, None, "", f"cannot be read: {error}")
+        return None
+    return content if isinstance(content, bytes | str) else None
+
+
+def decode(content: bytes | str, source: str, problems: Problems) -> str | None:
+    """Return the text of a hosts file, None after noting why it is not one."""
+    if len(content) > FILE_MAX:
+        problems.add(source, None, "", f"is larger than {FILE_MAX // 1024 // 1024} MiB")
+        return None
+    if isinstance(content, str):
+        return content.removeprefix("\ufeff")
+    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
+        hint = "convert it: iconv -f UTF-16 -t UTF-8"
+        problems.add(source, 1, "", "is UTF-16 text, UTF-8 is read", hint)
+        return None
+    if b"\0" in content:
+        line = content.count(b"\n", 0, content.index(b"\0")) + 1
+        problems.add(source, line, "", "NUL byte: this is not a text file")
+        return None
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        problems.add(
+            source,
+            line,
+            "",
+            f"byte 0x{content[error.start]:02x} is not UTF-8",
+            "convert it: iconv -f LATIN1 -t UTF-8",
+        )
+        return None
+
+
+def content_lines(text: str, source: str, problems: Problems) -> list[Line]:
+    """Return the lines that are more than blanks and comments, noting those that are too long.
+
+    Split at line feeds only: `str.splitlines` also splits at characters that no editor counts as a
+    line end. A comment begins with '#' at the start or after a space.
+    """
+    lines = []
+    for number, raw in enumerate(text.split("\n"), 1):
+        if len(raw) > LINE_MAX:
+            message = f"line of {len(raw)} characters, {LINE_MAX} are allowed"
+            problems.add(source, number, raw[:40], message)
+            continue
+        body = raw.removesuffix("\r")
+        content = re.split(r"(?:^|(?<=[ \t]))#", body, maxsplit=1)[0].strip(" \t")
+        if "\r" in content:
+            hint = "line ends of an old Mac? convert it: tr '\\r' '\\n'"
+            problems.add(source, number, content, "carriage return inside a line", hint)
+        elif content:
+            lines.append(Line(number, content))
+    return lines
