@@ -53,7 +53,7 @@ done
 
 echo
 set +e
-shown netdoctor scan "$work/lab/hosts" --ssh-config "$work/lab/ssh_config" "${only[@]}" \
+shown netdoctor scan "$work/lab/hosts.txt" --ssh-config "$work/lab/ssh_config" "${only[@]}" \
     --no-save -o text -o json="$work/report.json"
 code=$?
 set -e
