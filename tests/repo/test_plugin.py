@@ -1,4 +1,4 @@
-"""The example plug-in, installed: its check is listed, its collector runs in the agent, its fact is judged."""
+"""The example plug-in, installed: its check is listed, its collector runs in the agent, its fact judged."""
 
 import json
 import os
@@ -39,10 +39,12 @@ class Here:
 known = registry.load()
 checks = registry.select(known.checks, Profile.QUICK, only=["site.scratch"])
 outcome = Scan([Target(id="n0", host="n0")], checks, Job(), Options(profile=Profile.QUICK)).run(Here())
-print(json.dumps([
-    {"check": r.check, "status": r.status.value, "summary": r.summary}
-    for r in outcome.judgement.results if r.check == "site.scratch"
-]))
+said = outcome.judgement
+print(json.dumps({
+    "status": said.cells["site.scratch"]["n0"],
+    "summary": [f.summary for f in said.findings.get("site.scratch", [])],
+    "reason": said.reasons.get("site.scratch"),
+}))
 """
 
 
@@ -83,8 +85,7 @@ def python(*arguments: str, path: Path | None = None, **environment: str) -> str
 
 
 def scan(site: Path, scratch: Path) -> Any:
-    (result,) = json.loads(python("-c", SCAN, path=site, SCRATCH=str(scratch)))
-    return result
+    return json.loads(python("-c", SCAN, path=site, SCRATCH=str(scratch)))
 
 
 def test_installed_check_is_listed(site: Path) -> None:
@@ -102,14 +103,14 @@ def test_docstring_is_its_manual(site: Path) -> None:
 
 def test_missing_folder_is_found_on_the_node(site: Path, tmp_path: Path) -> None:
     result = scan(site, tmp_path / "nowhere")
-    assert result["status"] == "fail"
-    assert "nowhere does not exist" in result["summary"]
+    assert result["status"] == "fail", result
+    assert result["summary"] == [f"{tmp_path}/nowhere does not exist"]
 
 
 def test_free_space_is_measured_on_the_node(site: Path, tmp_path: Path) -> None:
     result = scan(site, tmp_path)
     enough = shutil.disk_usage(tmp_path).free >= 100 * 10**9
-    assert result["status"] == ("pass" if enough else "fail")
+    assert result["status"] == ("pass" if enough else "fail"), result
 
 
 def test_loose_folder_does_the_same(tmp_path: Path) -> None:
