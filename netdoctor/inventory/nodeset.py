@@ -86,10 +86,9 @@ def write_out(pattern: str, room: int = RANGE_MAX) -> list[str]:
         spans.append([_span(pattern, item) for item in body.split(",")])
     count = prod(sum(_size(span) for span in group) for group in spans)
     if count > room:
-        raise SyntaxFault(
-            pattern,
-            Fault(f"stands for {printable(str(count), 24)} names, {RANGE_MAX} are allowed in all"),
-        )
+        message = f"stands for {printable(str(count), 24)} names, {RANGE_MAX} are allowed in all"
+        left = "" if room == RANGE_MAX else f"{max(room, 0)} are left at this place"
+        raise SyntaxFault(pattern, Fault(message, left))
     for index, group in enumerate(spans):
         parts.append([literals[index]])
         parts.append([str(n).zfill(w) for lo, hi, st, w in group for n in range(lo, hi + 1, st)])

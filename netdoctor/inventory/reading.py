@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from netdoctor.inventory.model import Problems
-from netdoctor.inventory.names import printable
+from netdoctor.inventory.names import host_fault, printable
 
 if TYPE_CHECKING:
     from typing import TextIO
@@ -65,7 +65,7 @@ def read_file(path: str, problems: Problems) -> bytes | None:
     try:
         mode = os.fstat(handle).st_mode
         if stat.S_ISDIR(mode):
-            problems.add(path, None, "", "is a directory, not a hosts file", _directory_hint(path))
+            problems.add(path, None, "", "is a directory, not a hosts file", _host_hint(path))
             return None
         if not stat.S_ISREG(mode):
             problems.add(path, None, "", "is not a regular file", "pipe it instead: ... | netdoctor scan -")
@@ -91,13 +91,13 @@ def _open_fault(path: str, error: OSError) -> tuple[str, str]:
     if error.errno in (errno.ENXIO, errno.ENODEV):
         return "is not a regular file", "pipe it instead: ... | netdoctor scan -"
     if isinstance(error, FileNotFoundError):
-        return "no such file", nearest_file(path)
+        return "no such file", nearest_file(path) or _host_hint(path)
     return f"cannot be opened: {error.strerror}", ""
 
 
-def _directory_hint(path: str) -> str:
-    """Say how to name a host that is called like a folder."""
-    return "" if "/" in path else f"for the host of that name write: {path},"
+def _host_hint(path: str) -> str:
+    """Say how to name a host that is called like a file or folder."""
+    return "" if "/" in path or host_fault(path) else f"for the host of that name write: {path},"
 
 
 def nearest_file(path: str) -> str:

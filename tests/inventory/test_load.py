@@ -270,7 +270,8 @@ def test_stdin_with_bytes_underneath() -> None:
         ("n[1-", "'[' without ']'"),
         ("n[01:16]", "write: [01-16]"),
         ("n[1-20001]", "20,000".replace(",", "")),
-        ("n[1-15000]\nm[1-15000]", "hosts.txt:2"),
+        ("n[1-15000]\nm[1-15000]", "hosts.txt:2: 'm[1-15000]': stands for 15000 names"),
+        ("n[1-15000]\nm[1-15000]", "(5000 are left at this place)"),
         # repeats
         ("a\nb\na", "hosts.txt:3: 'a': same host as line 1"),
         ("a\na", "--format openmpi"),
@@ -395,7 +396,7 @@ def test_no_arguments_point_to_the_job() -> None:
         ("host.txt", "host.txt: no such file   (did you mean hosts.txt?)"),
         ("./host.txt", "did you mean ./hosts.txt?"),
         ("nowhere/hosts.txt", "there is no folder nowhere"),
-        ("hostfile", "hostfile: no such file"),
+        ("machines", "machines: no such file   (for the host of that name write: machines,)"),
         ("zzz.yaml", "zzz.yaml: no such file"),
         ("folder", "folder: is a directory"),
         ("folder", "for the host of that name write: folder,"),
