@@ -1,0 +1,111 @@
+"""Processes that already use the GPUs."""
+
+from collections.abc import Iterator
+
+from netdoctor.check import check
+from netdoctor.checks._parity import join
+from netdoctor.facts.gpu import GpuFacts, GpuProcess
+from netdoctor.facts.host import Node
+from netdoctor.model import (
+    CauseHint,
+    Command,
+    Evidence,
+    ExpectedFrom,
+    Finding,
+    Fix,
+    skip,
+    warn,
+)
+
+# Display servers and monitors hold small contexts on GPUs without being in a job's way.
+HARMLESS = ("Xorg", "Xwayland", "gnome-shell", "nvidia-persistenced", "nv-hostengine", "dcgm")
+MIB = 1024 * 1024
+# The driver reserves memory by itself, up to about 1.1 GiB per GPU on the largest boards.
+FOREIGN_BYTES = 2048 * MIB
+
+
+@check(
+    after=["ssh.login", "gpu.visible"],
+    required=False,
+    source="https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html",
+)
+def gpu_idle(node: Node, gpu: GpuFacts) -> Iterator[Finding]:
+    """Nothing else runs on the GPUs.
+
+    Looks at:
+        NVML's compute processes on each GPU, with process id, user and memory.
+
+    Matters because:
+        A process that a crashed job left behind keeps memory that the next job needs, and one that
+        computes makes every rank wait for this node.
+
+    Fix:
+        End what is left over; leave alone what belongs to somebody's job.
+    """
+    if not gpu.devices:
+        yield skip("no GPU on this node", node.id)
+        return
+    for device in gpu.devices:
+        busy = [p for p in device.processes if not _is_harmless(p)]
+        if busy:
+            yield _busy(node.id, device.index, busy)
+        elif not device.processes and (device.memory_used_bytes or 0) > FOREIGN_BYTES:
+            used = (device.memory_used_bytes or 0) // MIB
+            yield warn(
+                node.id,
+                f"{used} MiB of GPU {device.index} are in use by processes that cannot be seen",
+                observed=f"{used} MiB",
+                expected="an idle GPU",
+                expected_from=ExpectedFrom.CONSTANT,
+                cause=CauseHint(
+                    key="gpu-busy",
+                    title="something already uses GPUs of {nodes}",
+                    culprits=(node.id,),
+                    fixes=(
+                        Fix(
+                            text="see who has the devices open, from outside any container",
+                            commands=(Command(run_on=node.id, shell="fuser -v /dev/nvidia*"),),
+                            root=True,
+                        ),
+                    ),
+                ),
+            )
+
+
+def _is_harmless(process: GpuProcess) -> bool:
+    name = (process.name or "").rsplit("/", 1)[-1]
+    return name.startswith(HARMLESS)
+
+
+def _busy(node: str, index: int, busy: list[GpuProcess]) -> Finding:
+    who = [f"{p.name or 'process'} (pid {p.pid}, {p.user or 'user unknown'}{_memory(p)})" for p in busy]
+    pids = " ".join(str(p.pid) for p in busy[:20])
+    return warn(
+        node,
+        f"GPU {index} is in use by {join(who, 3)}",
+        observed=f"{len(busy)} process{'es' if len(busy) > 1 else ''}",
+        expected="an idle GPU",
+        expected_from=ExpectedFrom.CONSTANT,
+        evidence=(Evidence(kind="probe", where=node, what=f"NVML, GPU {index}", output=join(who)),),
+        cause=CauseHint(
+            key="gpu-busy",
+            title="something already uses GPUs of {nodes}",
+            culprits=(node,),
+            fixes=(
+                Fix(
+                    text="see what they are; end them only if they are left over",
+                    commands=(
+                        Command(run_on=node, shell=f"ps -o pid,user,etime,args -p {pids}"),
+                        Command(run_on=node, shell=f"kill {pids}"),
+                    ),
+                    root=True,
+                    persistent=False,
+                    risk="high",
+                ),
+            ),
+        ),
+    )
+
+
+def _memory(process: GpuProcess) -> str:
+    return f", {process.memory_bytes // MIB} MiB" if process.memory_bytes else ""
