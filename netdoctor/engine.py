@@ -92,7 +92,7 @@ class Scan:
         self._control_facts()
         try:
             self._connect(transport)
-            if self._experiments():
+            if self.experiments():
                 self._measure(transport)
         except KeyboardInterrupt:
             ended_by = "interrupt"
@@ -132,7 +132,7 @@ class Scan:
 
     def _ground_groups(self) -> set[str]:
         """What data addresses are worked out from; needed as soon as nodes talk to each other."""
-        return {"host", "net", "env"} if self._experiments() or "job" in self.wanted else {"host"}
+        return {"host", "net", "env"} if self.experiments() or "job" in self.wanted else {"host"}
 
     def _names(self) -> list[str]:
         names = []
@@ -142,9 +142,11 @@ class Scan:
             names.append(self.job.master_addr)
         return list(dict.fromkeys(name for name in names if not _is_address(name)))
 
-    def _experiments(self) -> bool:
-        measured = {info.group for info in FACT_TYPES.values() if info.origin == "measure"}
-        return bool(self.wanted & measured)
+    def experiments(self) -> list[str]:
+        """Groups that need nodes to talk to each other or to keep their sessions open."""
+        return sorted(
+            i.group for i in FACT_TYPES.values() if i.origin == "measure" and i.group in self.wanted
+        )
 
     def _control_facts(self) -> None:
         for target in self.targets:
@@ -171,7 +173,7 @@ class Scan:
         for event in transport.start(
             self.targets,
             self.first_requests(),
-            keep_open=self._experiments(),
+            keep_open=self.experiments(),
             collectors=collectors(self.checks),
         ):
             if isinstance(event, SessionEvent):

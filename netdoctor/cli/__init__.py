@@ -1,0 +1,128 @@
+"""The command line: one small parser, filled only for the command that was typed."""
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from netdoctor import __version__
+
+# command: (module that defines it, help). A module's `add_parser(subparsers)` adds all commands it is named for.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "scan": ("netdoctor.cli.scan", "examine nodes over SSH, print the report, save it"),
+    "checks": ("netdoctor.cli.checks", "list and explain the checks, offline"),
+    "report": ("netdoctor.report.cli", "show or convert a saved report"),
+    "schema": ("netdoctor.report.cli", "print the JSON schema of the report"),
+    "lab": ("netdoctor.lab.cli", "make, break and heal real nodes on this machine"),
+}
+
+EXIT_BAD_INPUT = 2
+EXIT_BROKEN = 5
+
+EPILOG = """\
+examples:
+  netdoctor scan hosts.txt                    will a job on these nodes start, and be fast?
+  netdoctor scan 'gpu[01-16]' -o junit=r.xml  text for people, JUnit for CI
+  netdoctor checks explain net.ports          what a check looks at and why
+
+exit codes:
+  0 ready   1 not ready   2 bad input   3 undecided   4 warnings (--fail-on warn)
+  5 netdoctor broke       130, 143 interrupted
+"""
+
+
+class Parser(argparse.ArgumentParser):
+    """Errors in one line with the way to help, exit 2; no abbreviations, because each becomes a promise."""
+
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        kwargs.setdefault("allow_abbrev", False)
+        kwargs.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        super().__init__(*args, **kwargs)  # type: ignore[arg-type]  # passed through
+
+    def error(self, message: str) -> NoReturn:
+        from netdoctor.text import clean
+
+        sys.stderr.write(f"{self.prog}: {clean(message)}\n{self.prog} -h shows how to use it\n")
+        sys.exit(EXIT_BAD_INPUT)
+
+
+def build_parser(command: str | None) -> argparse.ArgumentParser:
+    """The parser with `command` filled in, and only a line of help for the others."""
+    parser = Parser(
+        prog="netdoctor",
+        description="Preflight doctor for multi-node GPU training: will the job start, will it be fast, "
+        "and if not, which node or link is at fault, and what fixes it.",
+        epilog=EPILOG,
+    )
+    parser.add_argument("--version", action="version", version=f"netdoctor {__version__}")
+    sub = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
+    chosen = COMMANDS[command][0] if command in COMMANDS else None
+    for name, (module, text) in COMMANDS.items():
+        if module != chosen:
+            sub.add_parser(name, help=text)
+    if chosen is not None:
+        importlib.import_module(chosen).add_parser(sub)
+    return parser
+
+
+def run(argv: Sequence[str]) -> int:
+    """Run one command and return its exit code. Anything unforeseen is 5, with the traceback in a file."""
+    command = next((word for word in argv if not word.startswith("-")), None)
+    try:
+        parser = build_parser(command)
+        if not argv:
+            return _status_page(parser)
+        args = parser.parse_args(argv)
+        if args.command is None:
+            parser.error("a command is needed")
+        return int(args.run(args))
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # Whoever read our output is gone. The commands that have a verdict handle this themselves.
+        _drop_stdout()
+        return EXIT_BROKEN
+    except SystemExit as error:
+        return error.code if isinstance(error.code, int) else EXIT_BAD_INPUT
+    except Exception as error:
+        return _broken(error)
+
+
+def _status_page(parser: argparse.ArgumentParser) -> int:
+    from pathlib import Path
+
+    last = Path(".netdoctor/last.json")
+    if last.exists():
+        sys.stdout.write(f"last report: {last}    netdoctor report show {last}\n\n")
+    parser.print_help()
+    return 0
+
+
+def _drop_stdout() -> None:
+    """Point stdout at nothing, so that the interpreter's final flush does not fail again."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError):
+        sys.stdout = None  # type: ignore[assignment]  # no descriptor left to point elsewhere
+
+
+def _broken(error: Exception) -> int:
+    import tempfile
+    import traceback
+
+    from netdoctor.text import clean
+
+    place = "no file could be written"
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="netdoctor-", suffix=".traceback", delete=False, encoding="utf-8", errors="replace"
+        ) as file:
+            traceback.print_exception(error, file=file)
+            place = file.name
+    except OSError:
+        pass
+    text = clean(f"{type(error).__name__}: {error}", 300)
+    sys.stderr.write(f"netdoctor broke ({text}); traceback: {place}; the cluster was not judged\n")
+    return EXIT_BROKEN

@@ -73,6 +73,7 @@ class Context:
     notes: tuple[Note, ...] = ()
     verify_prefix: tuple[str, ...] = ("netdoctor", "scan", "--last")
     keep_facts: bool = True
+    interrupted_code: int = 130
 
 
 def build(outcome: Outcome, context: Context) -> Report:
@@ -149,7 +150,7 @@ def _verdict(
     fails = Status.FAIL in statuses or strict_fail
     state = "not_ready" if fails else "undecided" if open_question else "ready"
     if outcome.ended_by == "interrupt":
-        code = 130
+        code = context.interrupted_code
     elif context.fail_on == "never":
         code = 0
     elif fails:

@@ -19,8 +19,9 @@ class Tool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One scan. started, finished: RFC 3339 UTC. complete: False after an interrupt or the deadline; ended_by says
-    which: ``end``, ``interrupt``, ``deadline``. replay: what `scan --last` needs (hosts and options, no secrets)."""
+    """One scan. started, finished: RFC 3339 UTC. complete: False after an interrupt or the deadline; ended_by
+    says which: ``end``, ``interrupt``, ``deadline``. replay: what `scan --last` needs (hosts and options, no
+    secrets). saved: where this report was written, None with --no-save."""
 
     id: str
     started: str
@@ -34,7 +35,9 @@ class Run:
     hosts_source: dict[str, str] = field(default_factory=dict)
     control_host: dict[str, str] = field(default_factory=dict)
     ssh_command: str = "ssh"
+    saved_to: str | None = None
     replay: dict[str, Any] = field(default_factory=dict)
+    saved: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +65,8 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetRecord:
-    """One node as listed. facts: the few that headers show (gpu model and count, torch, nccl, python, driver)."""
+    """One node as listed. facts: the few that headers show (gpu {count, model}, torch, nccl, python,
+    driver; pretend: True for a lab's make-believe hardware)."""
 
     id: str
     address: str | None
@@ -122,7 +126,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairRecord:
-    """One directed pair of a pair check. class_ (JSON ``class``): open, refused, filtered, …, ok, black_hole."""
+    """One directed pair of a pair check. class_ (JSON ``class``): open, refused, filtered, ok, black_hole…"""
 
     check: str
     from_: str
@@ -182,6 +186,7 @@ class Cause:
     """Results that share a reason. nodes: folded; node_list: all. status: fail, warn or unknown.
 
     seen: lines for people, worst first (from summaries and evidence). held: number of blocked results.
+    why: one line, why it matters (the check's manual); shown with -v. settle_by: a command or a sentence.
     """
 
     id: int
@@ -199,6 +204,7 @@ class Cause:
     fixes: tuple[FixRecord, ...] = ()
     verify: Verify | None = None
     see: str | None = None
+    why: str | None = None
     settle_by: str | None = None
 
 

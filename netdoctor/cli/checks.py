@@ -1,0 +1,102 @@
+"""`netdoctor checks list` and `checks explain`: the catalogue, offline."""
+
+import argparse
+import difflib
+import sys
+from pathlib import Path
+
+from netdoctor.check import Check
+from netdoctor.cli import EXIT_BAD_INPUT
+from netdoctor.errors import InputError
+from netdoctor.text import clean
+
+
+def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = subparsers.add_parser("checks", help="list and explain the checks, offline")
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    lister = verbs.add_parser(
+        "list",
+        help="one line per check",
+        epilog="examples:\n  netdoctor checks list\n  netdoctor checks list --family net",
+    )
+    lister.add_argument("--family", help="only this family: ssh, host, net, …")
+    explain = verbs.add_parser(
+        "explain",
+        help="a check's manual page",
+        epilog="examples:\n  netdoctor checks explain net.ports\n  netdoctor checks explain time.skew",
+    )
+    explain.add_argument("id", help="check id, such as net.ports")
+    for verb in (lister, explain):
+        verb.add_argument(
+            "--checks-dir",
+            action="append",
+            default=[],
+            type=Path,
+            metavar="DIR",
+            help="folder with more checks; repeatable",
+        )
+        verb.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    from netdoctor import registry
+
+    try:
+        known = registry.load(folders=args.checks_dir)
+    except InputError as error:
+        sys.stderr.write(f"netdoctor checks: {error}\n")
+        return EXIT_BAD_INPUT
+    for plugin in known.plugins:
+        if plugin.error:
+            sys.stderr.write(f"netdoctor: plug-in {clean(plugin.name)} is left out: {clean(plugin.error)}\n")
+    if args.verb == "list":
+        return _list(known.checks, args.family)
+    return _explain(known.checks, args.id)
+
+
+def _list(checks: dict[str, Check], family: str | None) -> int:
+    if family is not None:
+        families = sorted({check.family for check in checks.values()})
+        if family not in families:
+            sys.stderr.write(
+                f"netdoctor checks: no family {clean(family)!r}; there are: {', '.join(families)}\n"
+            )
+            return EXIT_BAD_INPUT
+        checks = {i: c for i, c in checks.items() if c.family == family}
+    width = max(len(i) for i in checks)
+    for check_id, check in checks.items():
+        notes = [check.profile.value]
+        if check.cost != "read-only":
+            notes.append(check.cost)
+        if check.root:
+            notes.append("root")
+        sys.stdout.write(f"{check_id:<{width}}  {clean(check.title)}  [{', '.join(notes)}]\n")
+    return 0
+
+
+def _explain(checks: dict[str, Check], check_id: str) -> int:
+    check = checks.get(check_id)
+    if check is None:
+        close = difflib.get_close_matches(check_id, checks, n=1, cutoff=0.4)
+        hint = f"did you mean {close[0]}?" if close else "see: netdoctor checks list"
+        sys.stderr.write(f"netdoctor checks: no check is called {clean(check_id)!r}; {hint}\n")
+        return EXIT_BAD_INPUT
+    facts = ", ".join(f"{p.fact.__name__}{' of all nodes' if p.all_nodes else ''}" for p in check.parameters)
+    lines = [
+        f"{check.id}: {check.title}",
+        "",
+        *check.manual.splitlines()[2:],
+        "",
+        f"runs in profile {check.profile.value} and up; {check.cost}"
+        + ("; needs root on the nodes for all it can say" if check.root else "")
+        + ("" if check.required else "; not required: what it cannot measure does not make a run undecided"),
+        f"judges: {facts}",
+    ]
+    if check.after:
+        lines.append(f"waits for: {', '.join(check.after)}")
+    if check.explains:
+        lines.append(f"its failure explains: {', '.join(check.explains)}")
+    if check.source:
+        lines.append(f"source: {check.source}")
+    sys.stdout.write("\n".join(lines) + "\n")
+    return 0

@@ -1,0 +1,80 @@
+"""What is going on, on stderr: a live line on a terminal, a heartbeat line elsewhere."""
+
+import os
+import threading
+import time
+from types import TracebackType
+from typing import Self, TextIO
+
+from netdoctor.engine import Progress as Event
+from netdoctor.text import clean
+
+HEARTBEAT_S = 10.0
+REFRESH_S = 0.2
+
+
+class Progress:
+    """Context manager whose `update` takes engine events. Never raises: a closed stderr is no reason to stop."""
+
+    def __init__(self, stream: TextIO, nodes: int, *, enabled: bool = True) -> None:
+        self.stream = stream
+        self.nodes = nodes
+        self.enabled = enabled
+        self.live = stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+        self.started = time.monotonic()
+        self.event = Event(phase="connect", total=nodes)
+        self.trouble: list[str] = []
+        self.stop = threading.Event()
+        self.thread = threading.Thread(target=self._beat, daemon=True)
+
+    def update(self, event: Event) -> None:
+        self.event = event
+        if event.node and event.text:
+            self.trouble.append(f"{clean(event.node, 60)} {clean(event.text, 40)}")
+
+    def __enter__(self) -> Self:
+        if self.enabled:
+            self.thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop.set()
+        if self.enabled:
+            self.thread.join(timeout=1.0)
+            if self.live:
+                self._write("\r\x1b[K")
+
+    def _beat(self) -> None:
+        while not self.stop.wait(REFRESH_S if self.live else HEARTBEAT_S):
+            line = self._line()
+            self._write(f"\r\x1b[K{line}" if self.live else f"netdoctor: {line}\n")
+
+    def _line(self) -> str:
+        event = self.event
+        count = f" {event.done}/{event.total}" if event.total else ""
+        line = f"scan {self._clock()}  {event.phase}{count}"
+        if self.trouble:
+            line += f"  trouble: {', '.join(self.trouble[:3])}"
+            if len(self.trouble) > 3:
+                line += f" and {len(self.trouble) - 3} more"
+        return line[: self._columns() - 1] if self.live else line
+
+    def _clock(self) -> str:
+        seconds = int(time.monotonic() - self.started)
+        return f"{seconds // 60:02d}:{seconds % 60:02d}"
+
+    def _columns(self) -> int:
+        try:
+            return max(os.get_terminal_size(self.stream.fileno()).columns, 20)
+        except (OSError, ValueError):
+            return 80
+
+    def _write(self, text: str) -> None:
+        try:
+            self.stream.write(text)
+            self.stream.flush()
+        except (OSError, ValueError):
+            self.enabled = False
+            self.stop.set()
