@@ -3,7 +3,7 @@
 import json
 import os
 
-from . import files, runtime
+from . import files, procs, runtime
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -116,16 +116,6 @@ def lab(root: str) -> "tuple[bool, list[str]]":
     return bool(said.get("lab", True)), [str(f) for f in fakes] if isinstance(fakes, list) else []
 
 
-def user_name(uid: int) -> str:
-    """Return the user's name, or the number where the user data base does not know it."""
-    import pwd
-
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except (KeyError, OSError):
-        return str(uid)
-
-
 def fqdn(hostname: str) -> str:
     """Return getfqdn(), or the plain name when the resolver takes too long."""
     import socket
@@ -155,7 +145,7 @@ def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
         "os_name": os_name(root),
         "kernel": uname.release,
         "arch": uname.machine,
-        "user": user_name(os.getuid()),
+        "user": procs.user_name(os.getuid()),
         "uid": os.getuid(),
         "cpu_count": os.cpu_count() or 1,
         "memory_total_bytes": total,

@@ -57,7 +57,7 @@ def getifaddrs() -> "list[Row]":
     if libc.getifaddrs(ctypes.byref(head)) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
-    rows = []
+    rows = []  # type: list[Row]
     try:
         at = head
         while at and len(rows) < MAX_ROWS:

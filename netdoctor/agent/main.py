@@ -60,6 +60,10 @@ def settle(deadline_s: float) -> None:
     except (ValueError, RuntimeError):
         pass
     try:
+        runtime.login_directory = os.getcwd()
+    except OSError:  # the directory is gone, or not ours to read
+        pass
+    try:
         os.chdir("/")  # keep no mount busy
     except OSError:
         pass

@@ -6,21 +6,22 @@ import signal
 import sys
 import threading
 import time
-
-from . import files
+import zlib
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import subprocess
     from types import ModuleType
     from typing import Any, Callable, Optional
 
 OUTPUT_CAP_BYTES = 256 * 1024
 PROVIDE_WAIT_S = 5.0
+LIBRARY_CAP_BYTES = 4 << 20
 
 # The limits of the login session, read before the agent changes its own: {name: (soft, hard)}.
 session_limits = {}  # type: dict[str, tuple[int, int]]
-# Environment of the login session (a copy; nothing here changes os.environ).
+# Where the login shell started us; relative entries of PYTHONPATH count from here.
+login_directory = "/"
+# The request that a thread works for: scope.request.
 scope = threading.local()
 
 
@@ -52,9 +53,14 @@ def explain(error: BaseException) -> "tuple[str, str]":
 
 # --- children ---------------------------------------------------------------------------------------------
 
-_children = {}  # type: dict[int, subprocess.Popen[bytes]]
+class _State(object):
+    closing = False
+    ask = None  # type: Optional[Callable[[dict[str, Any]], None]]
+
+
+_state = _State()
+_children = set()  # type: set[int]
 _children_lock = threading.Lock()
-_closing = False
 _closers = []  # type: list[Callable[[], None]]
 
 
@@ -98,7 +104,7 @@ def run_tool(argv: "list[str]", timeout_s: float = 5.0) -> ToolResult:
     for name in ("LD_PRELOAD", "LD_LIBRARY_PATH"):
         environment.pop(name, None)
     with _children_lock:
-        if _closing:
+        if _state.closing:
             raise OSError("the agent is ending")
         child = subprocess.Popen(
             argv,
@@ -110,7 +116,7 @@ def run_tool(argv: "list[str]", timeout_s: float = 5.0) -> ToolResult:
             start_new_session=True,
             close_fds=True,
         )
-        _children[child.pid] = child
+        _children.add(child.pid)
     end = time.monotonic() + timeout_s
     collected = {}  # type: dict[int, bytearray]
     late = False
@@ -148,7 +154,7 @@ def run_tool(argv: "list[str]", timeout_s: float = 5.0) -> ToolResult:
         except subprocess.TimeoutExpired:
             pass
         with _children_lock:
-            _children.pop(child.pid, None)
+            _children.discard(child.pid)
         for pipe in (child.stdout, child.stderr):
             if pipe is not None:
                 pipe.close()
@@ -161,8 +167,7 @@ def run_tool(argv: "list[str]", timeout_s: float = 5.0) -> ToolResult:
 
 def shut_down(code: int) -> None:
     """End now: close listeners, kill children with their groups, leave without further ceremony."""
-    global _closing
-    _closing = True
+    _state.closing = True
     try:
         for closer in list(_closers):
             try:
@@ -228,7 +233,6 @@ def bounded(function: "Callable[[], Any]", timeout_s: float) -> "Any":
 
 # --- libraries from the control host ----------------------------------------------------------------------
 
-_ask = None  # type: Optional[Callable[[dict[str, Any]], None]]
 _provided = {}  # type: dict[str, dict[str, Any]]
 _libraries = {}  # type: dict[str, Any]
 _library_lock = threading.Lock()
@@ -236,8 +240,7 @@ _library_lock = threading.Lock()
 
 def set_asker(ask: "Callable[[dict[str, Any]], None]") -> None:
     """Tell how a message reaches the control host."""
-    global _ask
-    _ask = ask
+    _state.ask = ask
 
 
 def provide(message: "dict[str, Any]") -> None:
@@ -252,6 +255,7 @@ def library(name: str) -> "Optional[ModuleType]":
     with _library_lock:
         if name not in _libraries:
             try:
+                # -E -s hold: what the interpreter itself has installed.
                 _libraries[name] = __import__(name)
             except Exception:  # absent, or a broken installation that is not ours to judge
                 _drop(name)
@@ -260,7 +264,8 @@ def library(name: str) -> "Optional[ModuleType]":
                 except Exception:
                     _drop(name)
                     _libraries[name] = None
-        return _libraries[name]  # type: ignore[no-any-return]
+        found = _libraries[name]  # type: Optional[ModuleType]
+        return found
 
 
 def _drop(name: str) -> None:
@@ -271,9 +276,9 @@ def _drop(name: str) -> None:
 
 def _from_control(name: str) -> "Optional[ModuleType]":
     request = getattr(scope, "request", None)
-    if _ask is None or request is None:
+    if _state.ask is None or request is None:
         return None
-    _ask({"id": request, "need": name})
+    _state.ask({"id": request, "need": name})
     end = time.monotonic() + PROVIDE_WAIT_S
     while name not in _provided:
         if time.monotonic() > end:
@@ -285,25 +290,8 @@ def _from_control(name: str) -> "Optional[ModuleType]":
         return None
     from . import provided
 
-    content = {str(path): base64.b64decode(data) for path, data in encoded.items()}
+    content = {}
+    for path, data in encoded.items():
+        inflate = zlib.decompressobj()
+        content[str(path)] = inflate.decompress(base64.b64decode(data), LIBRARY_CAP_BYTES)
     return provided.load(name, content)
-
-
-__all__ = [
-    "ToolResult",
-    "Unavailable",
-    "at_exit",
-    "bounded",
-    "explain",
-    "files",
-    "find_tool",
-    "join_until",
-    "library",
-    "provide",
-    "run_tool",
-    "scope",
-    "session_limits",
-    "set_asker",
-    "shut_down",
-    "thread",
-]

@@ -1,0 +1,154 @@
+"""Group `env`: environment of the login session by allow-list, and NCCL's configuration files."""
+
+import os
+import re
+
+from . import files
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Mapping, Optional
+
+VALUE_CAP = 4096
+MAX_VARIABLES = 1000
+_PREFIXES = (
+    "NCCL_",
+    "GLOO_",
+    "UCX_",
+    "FI_",
+    "TORCH_NCCL_",
+    "TORCH_DISTRIBUTED_",
+    "TORCH_CPP_LOG_LEVEL",
+    "TORCHELASTIC_",
+    "PET_",
+)
+_NAMES = frozenset(
+    (
+        "TP_SOCKET_IFNAME",
+        "MASTER_ADDR",
+        "MASTER_PORT",
+        "RANK",
+        "LOCAL_RANK",
+        "GROUP_RANK",
+        "ROLE_RANK",
+        "WORLD_SIZE",
+        "LOCAL_WORLD_SIZE",
+        "GROUP_WORLD_SIZE",
+        "ROLE_WORLD_SIZE",
+        "NODE_RANK",
+        "NNODES",
+        "CUDA_VISIBLE_DEVICES",
+        "CUDA_HOME",
+        "CUDA_PATH",
+        "CUDA_DEVICE_ORDER",
+        "CUDA_LAUNCH_BLOCKING",
+        "NVIDIA_VISIBLE_DEVICES",
+        "NVIDIA_DRIVER_CAPABILITIES",
+        "OMP_NUM_THREADS",
+        "LD_LIBRARY_PATH",
+        "LD_PRELOAD",
+        "PYTHONPATH",
+        "PYTHONHOME",
+        "PYTHONNOUSERSITE",
+        "VIRTUAL_ENV",
+        "CONDA_PREFIX",
+        "CONDA_DEFAULT_ENV",
+        "PATH",
+        "SLURM_JOB_ID",
+        "SLURM_JOB_NODELIST",
+        "SLURM_JOB_NUM_NODES",
+        "SLURM_NNODES",
+        "SLURM_NODEID",
+        "SLURM_PROCID",
+        "SLURM_LOCALID",
+        "SLURM_NTASKS",
+        "SLURM_GPUS_ON_NODE",
+        "SLURM_STEP_NODELIST",
+        "SLURMD_NODENAME",
+    )
+)
+_PROXIES = frozenset(("http_proxy", "https_proxy", "all_proxy", "no_proxy"))
+_PRESENCE = frozenset(("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "WANDB_API_KEY"))
+_SECRET = re.compile(
+    "TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|AUTH_?KEY", re.I
+)
+# scheme://user:password@host, also without a scheme.
+_USER_INFO = re.compile(r"(^|//)[^/@\s]*@")
+
+
+def shown(name: str, value: str) -> "Optional[str]":
+    """Return what may be told of a variable: its value, a value without credentials, ``set``, or None."""
+    if name in _PRESENCE:
+        return "set"
+    if name.lower() in _PROXIES:
+        return _USER_INFO.sub(r"\1***@", value)[:VALUE_CAP]
+    if name in _NAMES or name.startswith(_PREFIXES):
+        return "set" if _SECRET.search(name) else value[:VALUE_CAP]
+    return None
+
+
+def variables(environ: "Mapping[bytes, bytes]") -> "dict[str, str]":
+    """Return the variables that matter to a job; undecodable bytes replaced."""
+    found = {}  # type: dict[str, str]
+    for key, raw in environ.items():
+        name = key.decode("utf-8", "replace")
+        value = shown(name, raw[: 2 * VALUE_CAP].decode("utf-8", "replace"))
+        if value is not None and len(found) < MAX_VARIABLES:
+            found[name] = value
+    return dict(sorted(found.items()))
+
+
+def parse_nccl_conf(text: str) -> "dict[str, str]":
+    """Return the settings that NCCL would take from a file: first one wins, nothing is trimmed.
+
+    ``#`` is a comment only in column 0, a line without ``=`` is ignored. [NCCL src/misc/param.cc setEnvFile]
+    Keys that are not NCCL's business are left out: the file may set any variable.
+    """
+    found = {}  # type: dict[str, str]
+    for line in text.split("\n"):
+        key, equals, value = line.partition("=")
+        if line.startswith("#") or not equals or not key or key in found:
+            continue
+        seen = shown(key.strip(), value[:1023])
+        if seen is not None:
+            found[key[:1023]] = seen
+    return found
+
+
+def conf_file(path: str, real: str) -> "Optional[dict[str, Any]]":
+    """Return facts.software.ConfFile, or None where there is no such file."""
+    try:
+        return {"path": path, "values": parse_nccl_conf(files.read_text(real, 65536))}
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as e:
+        text = files.errno_name(e) if isinstance(e, OSError) else str(e)
+        return {"path": path, "values": {}, "error": text}
+
+
+def nccl_conf(environ: "Mapping[str, str]", home: "Optional[str]", root: str) -> "list[Any]":
+    """Return NCCL's configuration files in reading order; the first to set a variable wins."""
+    found = []  # type: list[Optional[dict[str, Any]]]
+    named = environ.get("NCCL_CONF_FILE")
+    if named:
+        real = files.under(root, named) if named.startswith("/") else named
+        missing = {"path": named, "values": {}, "error": "ENOENT"}
+        found.append(conf_file(named[:VALUE_CAP], real) or missing)
+    elif home:
+        found.append(conf_file(home + "/.nccl.conf", files.under(root, home + "/.nccl.conf")))
+    found.append(conf_file("/etc/nccl.conf", files.under(root, "/etc/nccl.conf")))
+    return [entry for entry in found if entry is not None]
+
+
+def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
+    """Return facts.software.EnvFacts."""
+    import pwd
+
+    try:
+        home = pwd.getpwuid(os.getuid()).pw_dir  # type: Optional[str]
+    except (KeyError, OSError):
+        home = os.environ.get("HOME")
+    return {
+        "variables": variables(os.environb),
+        "nccl_conf": nccl_conf(os.environ, home, root),
+    }

@@ -1,0 +1,214 @@
+"""Group `gpu`: NVIDIA GPUs through NVML, /proc and the PCI tree. Never a CUDA context."""
+
+import os
+import re
+
+from . import files, libs, procs, runtime
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Optional
+
+# Under the group's own bound, so that a hang is reported with its reason.
+NVML_S = 18.0
+MAX_GPUS = 64
+MAX_PROCESSES = 64
+_NVIDIA = "0x10de"
+_SONAME = "libnvidia-ml.so.1"
+
+# nvmlReturn_t
+_STATES = {4: "no_permission", 9: "no_driver", 12: "no_library", 18: "mismatch"}
+# What a device can say that concerns the device and not the one question.
+_DEVICE_FAULTS = (4, 10, 11, 15, 16, 17, 999)
+
+
+def kernel_driver(root: str) -> "Optional[str]":
+    """Return the version of the loaded kernel module.
+
+    ``NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5 22:23:56 UTC 2024`` or
+    ``NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  550.54.15  Release Build  (…)``
+    """
+    text = files.text_or_none(files.under(root, "/proc/driver/nvidia/version")) or ""
+    found = re.search(r"Kernel Module.*?\s(\d+\.\d+(?:\.\d+)?)\b", text)
+    if found:
+        return found.group(1)
+    return files.text_or_none(files.under(root, "/sys/module/nvidia/version")) or None
+
+
+def library_version(paths: "list[str]", root: str) -> "Optional[str]":
+    """Return 550.54.15 of the real name libnvidia-ml.so.550.54.15."""
+    for path in paths:
+        real = os.path.basename(os.path.realpath(files.under(root, path)))
+        found = re.search(r"\.so\.(\d+\.\d+(?:\.\d+)?)$", real)
+        if found:
+            return found.group(1)
+    return None
+
+
+def pci_gpus(root: str) -> "list[dict[str, Any]]":
+    """Return facts.gpu.PciGpu rows."""
+    found = []
+    folder = files.under(root, "/sys/bus/pci/devices")
+    for address in files.names(folder):
+        base = os.path.join(folder, address)
+        if files.text_or_none(os.path.join(base, "vendor")) != _NVIDIA:
+            continue
+        if not (files.text_or_none(os.path.join(base, "class")) or "").startswith("0x03"):
+            continue
+        try:
+            driver = os.path.basename(os.readlink(os.path.join(base, "driver"))) or None
+        except OSError:
+            driver = None
+        device_id = files.text_or_none(os.path.join(base, "device")) or ""
+        found.append({"address": address, "device_id": device_id, "driver": driver})
+    return found
+
+
+def device_nodes(root: str) -> "list[str]":
+    """Return /dev/nvidia0 and the like."""
+    found = [n for n in files.names(files.under(root, "/dev")) if re.fullmatch(r"nvidia\d+", n)]
+    return ["/dev/" + n for n in sorted(found, key=lambda n: int(n[6:]))]
+
+
+def loadable() -> bool:
+    """Say whether the loader finds NVML in a place that is not searched here."""
+    import ctypes
+
+    try:
+        ctypes.CDLL(_SONAME)
+        return True
+    except OSError:
+        return False
+
+
+def text_of(value: "Any") -> str:
+    """Return NVML text: bytes in old pynvml, str in new."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def code_of(error: BaseException) -> "Optional[int]":
+    """Return the nvmlReturn_t of a pynvml exception."""
+    value = getattr(error, "value", None)
+    return value if isinstance(value, int) else None
+
+
+def processes(nvml: "Any", handle: "Any") -> "list[dict[str, Any]]":
+    """Return facts.gpu.GpuProcess rows; compute clients only."""
+    found = []
+    for row in list(nvml.nvmlDeviceGetComputeRunningProcesses(handle))[:MAX_PROCESSES]:
+        known = procs.describe(int(row.pid))
+        memory = getattr(row, "usedGpuMemory", None)
+        found.append(
+            {
+                "pid": int(row.pid),
+                "name": known["name"],
+                "user": known["user"],
+                # 2^64 - 1 stands for "not available"
+                "memory_bytes": int(memory) if memory is not None and memory < 1 << 63 else None,
+            }
+        )
+    return found
+
+
+def device(nvml: "Any", index: int) -> "dict[str, Any]":
+    """Return facts.gpu.Gpu: each question on its own, the first fault of the device as `error`."""
+    gpu = {"index": index}  # type: dict[str, Any]
+    try:
+        handle = nvml.nvmlDeviceGetHandleByIndex(index)
+    except nvml.NVMLError as e:
+        gpu["error"] = str(e)
+        return gpu
+
+    def ask(question: "Callable[[], Any]") -> "Any":
+        try:
+            return question()
+        except nvml.NVMLError as e:
+            if code_of(e) in _DEVICE_FAULTS:
+                gpu.setdefault("error", str(e))
+        except (AttributeError, TypeError, ValueError, UnicodeDecodeError):
+            pass  # a pynvml that does not know the function
+        return None
+
+    def put(field: str, question: "Callable[[], Any]") -> None:
+        value = ask(question)
+        if value is not None:
+            gpu[field] = value
+
+    put("name", lambda: text_of(nvml.nvmlDeviceGetName(handle)))
+    put("uuid", lambda: text_of(nvml.nvmlDeviceGetUUID(handle)))
+    put("pci_bus_id", lambda: text_of(nvml.nvmlDeviceGetPciInfo(handle).busId))
+    memory = ask(lambda: nvml.nvmlDeviceGetMemoryInfo(handle))
+    if memory is not None:
+        gpu["memory_total_bytes"] = int(memory.total)
+        gpu["memory_used_bytes"] = int(memory.used)
+    put(
+        "compute_capability",
+        lambda: "%d.%d" % tuple(nvml.nvmlDeviceGetCudaComputeCapability(handle)),
+    )
+    # Uncorrected errors since the driver was loaded.
+    put("ecc_uncorrected", lambda: int(nvml.nvmlDeviceGetTotalEccErrors(handle, 1, 0)))
+    put(
+        "throttle_reasons",
+        lambda: int(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)),
+    )
+    put("compute_mode", lambda: int(nvml.nvmlDeviceGetComputeMode(handle)))
+    put("mig_enabled", lambda: bool(nvml.nvmlDeviceGetMigMode(handle)[0]))
+    put("persistence", lambda: bool(nvml.nvmlDeviceGetPersistenceMode(handle)))
+    put("processes", lambda: processes(nvml, handle))
+    return gpu
+
+
+def query(nvml: "Any") -> "dict[str, Any]":
+    """Return the NVML part of facts.gpu.GpuFacts."""
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError as e:
+        code = code_of(e)
+        state = _STATES.get(code if code is not None else -1, "error")
+        return {"nvml": state, "nvml_code": code, "nvml_message": str(e)}
+    found = {"nvml": "ok", "nvml_code": 0}  # type: dict[str, Any]
+    try:
+        try:
+            found["driver_version"] = text_of(nvml.nvmlSystemGetDriverVersion())
+        except nvml.NVMLError:
+            pass
+        try:
+            number = int(nvml.nvmlSystemGetCudaDriverVersion())
+            found["cuda_driver"] = "%d.%d" % (number // 1000, number % 1000 // 10)
+        except (nvml.NVMLError, AttributeError):
+            pass
+        try:
+            count = min(int(nvml.nvmlDeviceGetCount()), MAX_GPUS)
+        except nvml.NVMLError as e:
+            found.update(nvml="error", nvml_code=code_of(e), nvml_message=str(e))
+            count = 0
+        found["devices"] = [device(nvml, index) for index in range(count)]
+    finally:
+        try:
+            nvml.nvmlShutdown()
+        except nvml.NVMLError:
+            pass
+    return found
+
+
+def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
+    """Return facts.gpu.GpuFacts. Raises Unavailable("timed_out") when NVML hangs."""
+    library_path = os.environ.get("LD_LIBRARY_PATH", "")
+    paths = libs.find(_SONAME, root, library_path, libs.NVIDIA_DIRECTORIES)
+    found = {
+        "kernel_driver": kernel_driver(root),
+        "library_driver": library_version(paths, root),
+        "pci": pci_gpus(root),
+        "device_nodes": device_nodes(root),
+        "cuda_visible_devices": os.environ.get("CUDA_VISIBLE_DEVICES"),
+        "nvidia_visible_devices": os.environ.get("NVIDIA_VISIBLE_DEVICES"),
+    }  # type: dict[str, Any]
+    if not paths and not (root == "/" and loadable()):
+        found["nvml"] = "no_library"
+        return found
+    nvml = runtime.library("pynvml")
+    if nvml is None:
+        found.update(nvml="error", nvml_message="pynvml is not to be had on the node or from netdoctor")
+        return found
+    found.update(runtime.bounded(lambda: query(nvml), NVML_S))
+    return found

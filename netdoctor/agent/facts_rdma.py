@@ -1,0 +1,153 @@
+"""Group `rdma`: HCAs and their ports as sysfs shows them. [Linux drivers/infiniband/core/sysfs.c]"""
+
+import os
+import re
+
+from . import files, libs
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Optional
+
+_CLASS = "/sys/class/infiniband"
+_PCI = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+_MELLANOX = "0x15b3"
+MAX_HCAS = 128
+MAX_PORTS = 16
+MAX_GIDS = 1024
+_ZERO_GID = re.compile(r"[0:]*")
+
+
+def numeric(name: str) -> "tuple[int, str]":
+    """Sort key for names that are numbers."""
+    return (int(name), name) if name.isdigit() else (1 << 30, name)
+
+
+def state_word(text: "Optional[str]") -> str:
+    """Return ``ACTIVE`` of ``4: ACTIVE``."""
+    return (text or "").partition(":")[2].strip() or (text or "")
+
+
+def rate(text: str) -> "Optional[float]":
+    """Return 400.0 of ``400 Gb/sec (4X NDR)``; the number may end in .5."""
+    found = re.match(r"\s*(\d+(?:\.\d+)?)\s*Gb/sec", text)
+    return float(found.group(1)) if found else None
+
+
+def gids(base: str) -> "list[dict[str, Any]]":
+    """Return the non-empty rows of a port's GID table; reading an empty slot's attributes gives EINVAL."""
+    found = []
+    for name in sorted(files.names(os.path.join(base, "gids"), MAX_GIDS), key=numeric):
+        gid = files.text_or_none(os.path.join(base, "gids", name))
+        if not name.isdigit() or not gid or _ZERO_GID.fullmatch(gid):
+            continue
+        found.append(
+            {
+                "index": int(name),
+                "gid": gid,
+                "type": files.text_or_none(os.path.join(base, "gid_attrs/types", name)) or None,
+                "netdev": files.text_or_none(os.path.join(base, "gid_attrs/ndevs", name)) or None,
+            }
+        )
+    return found
+
+
+def port(hca: str, base: str, number: str) -> "dict[str, Any]":
+    """Return facts.rdma.HcaPort."""
+
+    def text(name: str) -> str:
+        return files.text_or_none(os.path.join(base, name)) or ""
+
+    return {
+        "name": hca + ":" + number,
+        "number": int(number),
+        "state": state_word(text("state")),
+        "phys_state": state_word(text("phys_state")),
+        "link_layer": text("link_layer"),
+        "rate_gbit_s": rate(text("rate")),
+        "rate_text": text("rate"),
+        "lid": files.int_or_none(os.path.join(base, "lid")),
+        "sm_lid": files.int_or_none(os.path.join(base, "sm_lid")),
+        "gids": gids(base),
+    }
+
+
+def uverbs_name(hca: str, base: str, root: str) -> "Optional[str]":
+    """Return ``uverbs0``, from the device or from the class of all uverbs."""
+    for name in files.names(os.path.join(base, "device/infiniband_verbs")):
+        if name.startswith("uverbs"):
+            ibdev = os.path.join(base, "device/infiniband_verbs", name, "ibdev")
+            # Two devices of one PCI function (mlx5 with SFs) share the folder.
+            if (files.text_or_none(ibdev) or hca) == hca:
+                return name
+    folder = files.under(root, "/sys/class/infiniband_verbs")
+    for name in files.names(folder):
+        if files.text_or_none(os.path.join(folder, name, "ibdev")) == hca:
+            return name
+    return None
+
+
+def hca(name: str, root: str) -> "dict[str, Any]":
+    """Return facts.rdma.Hca."""
+    base = files.under(root, _CLASS + "/" + name)
+
+    def text(attribute: str) -> "Optional[str]":
+        return files.text_or_none(os.path.join(base, attribute)) or None
+
+    device = os.path.join(base, "device")
+    address = None
+    if os.path.exists(device):
+        found = _PCI.findall(os.path.realpath(device))
+        address = found[-1] if found else None
+    uverbs = uverbs_name(name, base, root)
+    uverbs_ok = None
+    if uverbs is not None:
+        node = files.under(root, "/dev/infiniband/" + uverbs)
+        if os.path.exists(node):
+            uverbs_ok = os.access(node, os.R_OK | os.W_OK)
+    ports = [n for n in files.names(os.path.join(base, "ports")) if n.isdigit()]
+    return {
+        "name": name,
+        "fw_version": text("fw_ver"),
+        "board_id": text("board_id"),
+        "hca_type": text("hca_type"),
+        "node_guid": text("node_guid"),
+        "sys_image_guid": text("sys_image_guid"),
+        "pci_address": address,
+        "numa_node": files.int_or_none(os.path.join(device, "numa_node")),
+        "netdevs": files.names(os.path.join(device, "net"), 256),
+        "uverbs": uverbs,
+        "uverbs_ok": uverbs_ok,
+        "ports": [
+            port(name, os.path.join(base, "ports", n), n)
+            for n in sorted(ports, key=numeric)[:MAX_PORTS]
+        ],
+    }
+
+
+def unbound_pci(root: str, bound: "set[Optional[str]]") -> "list[str]":
+    """Return PCI addresses of Mellanox/NVIDIA network functions without an RDMA device."""
+    found = []
+    folder = files.under(root, "/sys/bus/pci/devices")
+    for address in files.names(folder):
+        base = os.path.join(folder, address)
+        if (
+            files.text_or_none(os.path.join(base, "vendor")) == _MELLANOX
+            and (files.text_or_none(os.path.join(base, "class")) or "").startswith("0x02")
+            and address not in bound
+            and not files.names(os.path.join(base, "infiniband"))
+        ):
+            found.append(address)
+    return found
+
+
+def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
+    """Return facts.rdma.RdmaFacts."""
+    hcas = [hca(name, root) for name in files.names(files.under(root, _CLASS), MAX_HCAS)]
+    library_path = os.environ.get("LD_LIBRARY_PATH", "")
+    verbs = libs.find("libibverbs.so.1", root, library_path)
+    return {
+        "hcas": hcas,
+        "unbound_pci": unbound_pci(root, {h["pci_address"] for h in hcas}),
+        "libibverbs": verbs[0] if verbs else None,
+    }

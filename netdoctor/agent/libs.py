@@ -1,0 +1,161 @@
+"""Finds shared libraries as the dynamic loader would, without starting ldconfig or a compiler."""
+
+import os
+import struct
+
+from . import files
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Optional
+
+_CACHE_MAGIC = b"glibc-ld.so.cache1.1"
+_CACHE_CAP = 8 << 20
+_DIRECTORIES = (
+    "/lib/x86_64-linux-gnu",
+    "/usr/lib/x86_64-linux-gnu",
+    "/lib/aarch64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/lib64",
+    "/usr/lib64",
+    "/lib",
+    "/usr/lib",
+)
+# Where the container toolkit, drivers and vendors put libraries without telling ldconfig.
+NVIDIA_DIRECTORIES = (
+    "/usr/lib64/nvidia",
+    "/usr/lib/nvidia",
+    "/usr/local/nvidia/lib64",
+    "/usr/local/nvidia/lib",
+    "/usr/local/cuda/compat",
+    "/run/nvidia/driver/usr/lib64",
+    "/usr/lib/wsl/lib",
+)
+
+
+def parse_cache(data: bytes) -> "list[tuple[str, str]]":
+    """Return (soname, path) pairs of /etc/ld.so.cache in its order; empty for a format that is not glibc's."""
+    start = data.find(_CACHE_MAGIC)  # behind the older format where both are written
+    if start < 0 or len(data) < start + 48:
+        return []
+    count = struct.unpack_from("=I", data, start + 20)[0]
+
+    def text(offset: int) -> str:
+        at = start + offset
+        end = data.find(b"\0", at, at + 4096)
+        return data[at:end].decode("utf-8", "replace") if end >= 0 else ""
+
+    found = []
+    for i in range(min(count, 100000)):
+        at = start + 48 + 24 * i
+        if at + 24 > len(data):
+            break
+        _, key, value = struct.unpack_from("=iII", data, at)
+        found.append((text(key), text(value)))
+    return found
+
+
+def cached(soname: str, root: str = "/") -> "list[str]":
+    """Return the paths that the loader's cache names for a soname."""
+    try:
+        data = files.read_bytes(files.under(root, "/etc/ld.so.cache"), _CACHE_CAP)
+    except OSError:
+        return []
+    return [path for name, path in parse_cache(data) if name == soname]
+
+
+def is_file(path: str, root: str = "/") -> bool:
+    """Say whether a path, absolute on the node, is a file below `root`."""
+    return os.path.isfile(files.under(root, path))
+
+
+def find(
+    soname: str,
+    root: str = "/",
+    library_path: str = "",
+    more: "tuple[str, ...]" = (),
+) -> "list[str]":
+    """Return existing paths of a library, in the loader's order, without repeats.
+
+    library_path: LD_LIBRARY_PATH. more: directories that the loader itself would not look into, last.
+    """
+    folders = [folder for folder in library_path.replace(";", ":").split(":") if folder]
+    paths = [os.path.join(folder, soname) for folder in folders]
+    paths += cached(soname, root)
+    paths += [os.path.join(folder, soname) for folder in _DIRECTORIES + more]
+    found = []
+    seen = set()
+    for path in paths:
+        if path.startswith("/") and is_file(path, root):
+            real = os.path.realpath(files.under(root, path))
+            if real not in seen:
+                seen.add(real)
+                found.append(path)
+    return found
+
+
+class Dynamic(object):
+    """What an ELF file asks of the loader."""
+
+    def __init__(self, needed: "list[str]", rpath: "list[str]", runpath: "list[str]") -> None:
+        self.needed = needed
+        self.rpath = rpath
+        self.runpath = runpath
+
+
+def dynamic(path: str) -> "Optional[Dynamic]":
+    """Return DT_NEEDED, DT_RPATH and DT_RUNPATH of a 64-bit little-endian ELF file, or None."""
+    try:
+        with open(path, "rb") as f:
+            head = f.read(64)
+            if head[:6] != b"\x7fELF\x02\x01":
+                return None
+            table = struct.unpack_from("<Q", head, 32)[0]
+            size, count = struct.unpack_from("<HH", head, 54)
+            segments = []
+            place = None
+            f.seek(table)
+            for _ in range(min(count, 256)):
+                row = f.read(size)
+                kind = struct.unpack_from("<I", row)[0]
+                offset, address = struct.unpack_from("<QQ", row, 8)
+                length = struct.unpack_from("<Q", row, 32)[0]
+                if kind == 1:  # PT_LOAD
+                    segments.append((address, offset, length))
+                elif kind == 2:  # PT_DYNAMIC
+                    place = (offset, length)
+            if place is None:
+                return None
+            f.seek(place[0])
+            data = f.read(min(place[1], 1 << 20))
+            entries = []
+            for at in range(0, len(data) - 15, 16):
+                tag, value = struct.unpack_from("<qQ", data, at)
+                if tag == 0:
+                    break
+                entries.append((tag, value))
+            where = dict(entries).get(5)  # DT_STRTAB
+            if where is None:
+                return None
+            base = next((o + where - a for a, o, n in segments if a <= where < a + n), where)
+
+            def text(offset: int) -> str:
+                f.seek(base + offset)
+                return f.read(4096).split(b"\0", 1)[0].decode("utf-8", "replace")
+
+            return Dynamic(
+                [text(value) for tag, value in entries[:4096] if tag == 1],
+                [p for tag, value in entries if tag == 15 for p in text(value).split(":")],
+                [p for tag, value in entries if tag == 29 for p in text(value).split(":")],
+            )
+    except (OSError, struct.error, ValueError):
+        return None
+
+
+def expand(entries: "list[str]", origin: str) -> "list[str]":
+    """Return search directories with $ORIGIN replaced by the folder of the file that names them."""
+    return [
+        os.path.normpath(entry.replace("${ORIGIN}", origin).replace("$ORIGIN", origin))
+        for entry in entries
+        if entry
+    ]

@@ -1,0 +1,79 @@
+"""Who a process is, from psutil where it is to be had, else from /proc. Never its arguments."""
+
+import os
+import re
+import time
+
+from . import files, runtime
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Iterator, Optional
+
+
+def user_name(uid: int) -> str:
+    """Return the user's name, or the number where the user data base does not know it."""
+    import pwd
+
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except (KeyError, OSError):
+        return str(uid)
+
+
+def pids(root: str = "/") -> "Iterator[int]":
+    """Return the process ids that /proc shows."""
+    for name in files.names(files.under(root, "/proc")):
+        if name.isdigit():
+            yield int(name)
+
+
+def comm(pid: int, root: str = "/") -> "Optional[str]":
+    """Return the name of a process as the kernel knows it, at most 15 characters."""
+    return files.text_or_none(files.under(root, "/proc/%d/comm" % pid), 64)
+
+
+def running(root: str = "/") -> "set[str]":
+    """Return the names of all processes that /proc shows."""
+    return {name for name in (comm(pid, root) for pid in pids(root)) if name}
+
+
+def _age_from_proc(pid: int, root: str) -> "Optional[float]":
+    # /proc/PID/stat: "123 (name) S 1 …"; the name may hold blanks and brackets. Field 22 is the start in ticks
+    # after boot, and the uptime comes from the same clock, so that a clock step does not matter.
+    stat = files.text_or_none(files.under(root, "/proc/%d/stat" % pid)) or ""
+    uptime = files.text_or_none(files.under(root, "/proc/uptime")) or ""
+    found = re.match(r".*\) (.*)", stat, re.S)
+    part = found.group(1).split() if found else []
+    try:
+        return max(0.0, float(uptime.split()[0]) - int(part[19]) / float(os.sysconf("SC_CLK_TCK")))
+    except (IndexError, ValueError):
+        return None
+
+
+def describe(pid: int, root: str = "/") -> "dict[str, Any]":
+    """Return {"name", "user", "uid", "age_s"}; None for what the node does not let us see."""
+    psutil = runtime.library("psutil") if root == "/" else None
+    if psutil is not None:
+        try:
+            process = psutil.Process(pid)
+            with process.oneshot():
+                uid = int(process.uids().real)
+                return {
+                    "name": str(process.name()) or None,
+                    "user": user_name(uid),
+                    "uid": uid,
+                    "age_s": max(0.0, time.time() - float(process.create_time())),
+                }
+        except Exception:  # NoSuchProcess, AccessDenied, or a psutil that dislikes this kernel
+            pass
+    try:
+        uid_or_none = os.stat(files.under(root, "/proc/%d" % pid)).st_uid  # type: Optional[int]
+    except OSError:
+        uid_or_none = None
+    return {
+        "name": comm(pid, root),
+        "user": None if uid_or_none is None else user_name(uid_or_none),
+        "uid": uid_or_none,
+        "age_s": _age_from_proc(pid, root),
+    }
