@@ -1,0 +1,64 @@
+"""The report for GitHub Actions: text in a log group, and one annotation per cause on the hosts file."""
+
+from collections.abc import Iterator
+
+from netdoctor.report import words
+from netdoctor.report.model import Cause, Report
+from netdoctor.report.text import render as render_text
+
+MOST = 10  # GitHub shows ten annotations of a level per step
+
+
+def render(report: Report, *, width: int = 100) -> str:
+    """Return what a step prints. Only our own lines can be workflow commands."""
+    lines = ["::group::netdoctor report"]
+    lines += [inert(line) for line in render_text(report, width=width).splitlines()]
+    lines.append("::endgroup::")
+    for status in ("fail", "warn", "unknown"):
+        lines += _annotations(report, status)
+    return "".join(f"{line}\n" for line in lines)
+
+
+def inert(line: str) -> str:
+    """Return a line of the log that the runner takes for no command.
+
+    It looks for ``::`` after leading space, and for the older ``##[`` anywhere (actions/runner, ActionCommand.cs).
+    """
+    line = line.replace("##[", "## [")
+    return f"| {line}" if line.lstrip().startswith("::") else line
+
+
+def _annotations(report: Report, status: str) -> Iterator[str]:
+    level = "error" if status == "fail" else "warning"
+    chosen = [cause for cause in report.causes if cause.status == status]
+    for cause in chosen[:MOST]:
+        place = _place(report, cause)
+        title = f"[{cause.id}] {words.word(cause.status)} {words.cause_check(cause)}"
+        yield f"::{level} {place}title={_property(title)}::{_message(report, cause)}"
+
+
+def _place(report: Report, cause: Cause) -> str:
+    """Return the hosts file and the line of the first affected node, where both are known."""
+    path = report.run.hosts_source.get("path", "")
+    if not path or path == "-":
+        return ""
+    by_id = {target.id: target.line for target in report.targets}
+    line = next((by_id[node] for node in cause.node_list if by_id.get(node)), None)
+    return f"file={_property(path)}," + (f"line={line}," if line else "")
+
+
+def _message(report: Report, cause: Cause) -> str:
+    lines = [words.title(cause), *(words.plain(line) for line in cause.seen[:3])]
+    lines += [words.fix_label(report, fix) for fix in cause.fixes[:1]]
+    if cause.verify:
+        lines.append(words.command(cause.verify.shell))
+    return _data("\n".join(filter(None, lines)))
+
+
+def _data(text: str) -> str:
+    text = text.replace("##[", "## [")
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(words.plain(text)).replace(":", "%3A").replace(",", "%2C")

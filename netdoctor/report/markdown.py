@@ -1,0 +1,104 @@
+"""The report as Markdown, safe to post: no HTML, mention, reference, link or image can come from a node."""
+
+import re
+from collections.abc import Iterator
+
+from netdoctor.report import words
+from netdoctor.report.model import Cause, Report
+
+# Everything that could open markup in the middle of a line (GitHub Flavored Markdown 0.29, section 6), and the
+# dollar sign of GitHub's formulas. What matters only at the start of a line cannot stand there.
+_MARKUP = re.compile(r"([\\`*_\[\]<>|~$!{}])")
+# GitHub looks for @name, #12, GH-12 and addresses in the drawn text, where a backslash no longer helps; an
+# invisible break does. ``&#8203;`` is what Renovate uses.
+_BREAK = "&#8203;"
+_TRIGGERS = re.compile(r"([@#])|(?<=[Gg][Hh])(-)|(?<=:)(//)|(?<=[Ww]{3})(\.)")
+_BACKTICKS = re.compile(r"`+")
+
+
+def escape(text: str) -> str:
+    """Return `text` as Markdown that is drawn as that text and does nothing."""
+    text = _MARKUP.sub(r"\\\1", words.plain(text).replace("&", "&amp;"))
+    text = text.replace("\\<", "&lt;").replace("\\>", "&gt;")
+    return _TRIGGERS.sub(lambda m: f"{m[0]}{_BREAK}" if m[1] else f"{_BREAK}{m[0]}", text)
+
+
+def fence(lines: list[str], language: str = "") -> Iterator[str]:
+    """Yield a fenced block; the fence is longer than any run of backticks inside."""
+    longest = max((len(run) for line in lines for run in _BACKTICKS.findall(line)), default=0)
+    marks = "`" * max(3, longest + 1)
+    yield f"{marks}{language}"
+    yield from lines
+    yield marks
+
+
+def render(report: Report, *, all_causes: bool = True) -> str:
+    """Return verdict, causes with their commands, and the table by family."""
+    return "\n".join(_lines(report, all_causes)) + "\n"
+
+
+def _lines(report: Report, all_causes: bool) -> Iterator[str]:
+    index = words.Index(report)
+    yield f"## {escape(words.verdict(report))}"
+    yield ""
+    yield escape(words.headline(report))
+    stopped = words.stopped(report)
+    if stopped:
+        yield ""
+        yield escape(stopped)
+    yield ""
+    yield escape(", ".join(words.header(report)))
+    yield ""
+    shown = report.causes if all_causes else report.causes[:10]
+    for cause in shown:
+        yield from _cause(report, cause, index)
+    if len(shown) < len(report.causes):
+        yield f"{len(report.causes) - len(shown)} more causes are in the JSON report."
+        yield ""
+    if report.families:
+        yield "| status | family | checks | |"
+        yield "|---|---|--:|---|"
+        for row in report.families:
+            who, remark = words.family_value(report, row, index)
+            value = ", ".join(filter(None, [who, remark]))
+            yield (
+                f"| {escape(words.word(row.status))} | {escape(words.family_label(row.family))} "
+                f"| {row.checks} | {escape(value)} |"
+            )
+        yield ""
+    yield escape(words.counts_line(report))
+    yield ""
+    for note in report.notes:
+        yield f"- note: {escape(note.text)}"
+    if report.notes:
+        yield ""
+    took = words.seconds(report.run.duration_ms)
+    yield f"{escape(words.verdict(report))}, exit {report.verdict.exit_code}, {took}"
+
+
+def _cause(report: Report, cause: Cause, index: words.Index) -> Iterator[str]:
+    check = escape(words.cause_check(cause))
+    yield f"### \\[{cause.id}\\] {escape(words.word(cause.status))} {escape(words.title(cause))}"
+    yield ""
+    yield f"- check: {check}"
+    yield f"- nodes: {escape(words.cause_nodes(report, cause))}"
+    for line in cause.seen:
+        yield f"- seen: {escape(line)}"
+    for line in words.explains(report, cause, index):
+        yield f"- explains: {escape(line)}"
+    if cause.settle_by:
+        yield f"- {'try' if cause.status == 'unknown' else 'settle'}: {escape(cause.settle_by)}"
+    if cause.see:
+        yield f"- see: {escape(cause.see)}"
+    for fix in cause.fixes:
+        yield ""
+        yield f"Fix: {escape(words.fix_label(report, fix))}"
+        if fix.commands:
+            yield ""
+            yield from fence(words.fix_commands(fix), "sh")
+    if cause.verify:
+        yield ""
+        yield "Verify:"
+        yield ""
+        yield from fence([words.command(cause.verify.shell)], "sh")
+    yield ""

@@ -1,0 +1,110 @@
+"""The report for the node exporter's textfile collector: no time stamps, newline at the end."""
+
+import math
+import re
+from collections.abc import Iterator
+from datetime import datetime
+
+from netdoctor.report import words
+from netdoctor.report.model import MeasureRecord, Report
+
+# Base units as Prometheus asks for: factor and suffix.
+_UNITS = {
+    "s": (1.0, "seconds"),
+    "ms": (1e-3, "seconds"),
+    "us": (1e-6, "seconds"),
+    "ns": (1e-9, "seconds"),
+    "GB/s": (1e9, "bytes_per_second"),
+    "MB/s": (1e6, "bytes_per_second"),
+    "Gbit/s": (1e9, "bits_per_second"),
+    "Mbit/s": (1e6, "bits_per_second"),
+    "bytes": (1.0, "bytes"),
+    "B": (1.0, "bytes"),
+    "%": (1e-2, "ratio"),
+}
+_NAMES = {"time.skew": "clock_skew"}
+
+Series = dict[str, tuple[str, dict[str, float]]]
+
+
+def render(report: Report, *, detail: bool = False) -> str:
+    """Return the metrics. detail: also one series per check and node that did not pass."""
+    series: Series = {}
+    for name, help_text, labels, value in _samples(report, detail):
+        shown = ",".join(f'{key}="{_label(text)}"' for key, text in labels.items())
+        _, values = series.setdefault(name, (help_text, {}))
+        values[f"{{{shown}}}" if shown else ""] = value
+    lines = []
+    for name, (help_text, values) in series.items():
+        lines += [f"# HELP {name} {help_text}", f"# TYPE {name} gauge"]
+        lines += [f"{name}{labels} {_number(value)}" for labels, value in values.items()]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _samples(report: Report, detail: bool) -> Iterator[tuple[str, str, dict[str, str], float]]:
+    verdict = report.verdict
+    yield "netdoctor_ready", "1 when the last scan ended READY.", {}, float(verdict.state == "ready")
+    yield "netdoctor_exit_code", "Exit code of the last scan.", {}, verdict.exit_code
+    finished = _epoch(report.run.finished)
+    if finished is not None:
+        yield "netdoctor_run_timestamp_seconds", "When the last scan ended.", {}, finished
+    yield (
+        "netdoctor_run_duration_seconds",
+        "How long the last scan took.",
+        {},
+        report.run.duration_ms / 1000,
+    )
+    yield "netdoctor_run_complete", "0 when the last scan was stopped.", {}, float(report.run.complete)
+    for status in words.STATUSES:
+        results = words.count(verdict.counts, status)
+        yield "netdoctor_results", "Results by status.", {"status": status}, results
+    for check, cells in zip(report.matrix.checks, report.matrix.cells, strict=True):
+        for letter, status in words.LETTERS.items():
+            found = cells.count(letter)
+            if found:
+                labels = {"check": check, "status": status}
+                yield "netdoctor_check_nodes", "Nodes by check and status.", labels, found
+    for cause in report.causes:
+        labels = {"key": cause.key, "status": cause.status, "nodes": words.cause_nodes(report, cause)}
+        yield "netdoctor_cause", "Causes found by the last scan.", labels, 1
+    for measure in report.measures:
+        yield from _measure(measure)
+    if detail:
+        for check, cells in zip(report.matrix.checks, report.matrix.cells, strict=True):
+            for node, letter in zip(report.matrix.nodes, cells, strict=True):
+                if letter != ".":
+                    labels = {"check": check, "node": node, "status": words.LETTERS.get(letter, "unknown")}
+                    yield "netdoctor_cell", "Results other than pass, one by one.", labels, 1
+
+
+def _measure(measure: MeasureRecord) -> Iterator[tuple[str, str, dict[str, str], float]]:
+    if not math.isfinite(measure.value):
+        return
+    factor, suffix = _UNITS.get(measure.unit, (1.0, _name(measure.unit)))
+    stem = _NAMES.get(measure.name) or _name(measure.name)
+    label = {"pair" if "->" in measure.target else "node": measure.target}
+    name = "_".join(filter(None, ["netdoctor", stem, suffix]))
+    what = f"Measured: {words.plain(measure.name, 60)}".replace("\\", "\\\\")
+    yield name, what, label, measure.value * factor
+    if measure.error is not None and math.isfinite(measure.error):
+        yield f"{name}_error", f"{what}, error bound", label, measure.error * factor
+
+
+def _name(text: str) -> str:
+    """Return text as part of a metric name."""
+    return re.sub(r"[^a-z0-9]+", "_", text.lower()[:60]).strip("_")
+
+
+def _label(text: str) -> str:
+    return words.plain(text, 300).replace("\\", "\\\\").replace('"', '\\"')
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if float(value).is_integer() and abs(value) < 2**53 else repr(float(value))
+
+
+def _epoch(text: str) -> float | None:
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError, OSError):
+        return None

@@ -1,0 +1,16 @@
+"""One line per cause, nothing when READY: for cron and prologs."""
+
+from netdoctor.report import words
+from netdoctor.report.model import Report
+
+
+def render(report: Report) -> str:
+    """Return ``FAIL net.ports gpu-a03 drops connections …`` per cause; '' for READY without warnings."""
+    lines = [
+        " ".join(filter(None, [words.word(cause.status), words.cause_check(cause), words.title(cause)]))
+        for cause in report.causes
+    ]
+    if not lines and report.verdict.state != "ready":
+        # Not one cause, and still not ready: silence would read as green.
+        lines = [f"{words.verdict(report)} {words.headline(report)}"]
+    return "".join(f"{line}\n" for line in lines)

@@ -1,0 +1,346 @@
+"""The report for people: verdict and causes first, folded names, commands on lines of their own.
+
+Depends on nothing but the report object, so that a saved report shown later is the same text.
+"""
+
+import textwrap
+from collections.abc import Iterable, Iterator
+
+from netdoctor.report import words
+from netdoctor.report.model import Cause, FixRecord, Report, Result
+from netdoctor.text import REPLACEMENT
+
+WIDTH = 100
+NARROWEST = 40
+FIRST_SCREEN = 40
+SHOWN_CAUSES = 10
+
+_RED, _GREEN, _YELLOW, _MAGENTA, _DIM, _BOLD = "31;1", "32;1", "33;1", "35;1", "2", "1"
+_STYLES = {
+    "fail": _RED,
+    "warn": _YELLOW,
+    "unknown": _MAGENTA,
+    "pass": _DIM,
+    "not_ready": _RED,
+    "ready": _GREEN,
+    "undecided": _YELLOW,
+}
+_LABEL = 10
+_SAID = 8
+
+
+def render(
+    report: Report,
+    *,
+    width: int = WIDTH,
+    color: bool = False,
+    verbosity: int = 0,
+    all_causes: bool = False,
+    ascii: bool = False,
+) -> str:
+    """Return the text report, ending in a newline.
+
+    verbosity: -1 causes and the last line only; 1 also why, every node and what passed; 2 also evidence and
+    times. all_causes: more than ten. color: ANSI on statuses and verdict. ascii: text that came from
+    elsewhere and is not ASCII is written as ``\\u00e9`` (our own is ASCII anyway).
+    """
+    page = _Page(report, max(width, NARROWEST), color, verbosity, all_causes, ascii)
+    lines = page.lines(seen=3)
+    # Up to three causes fit one screen at any size: less of what was seen, never less of what to do.
+    for seen in (2, 1):
+        if width < 90 or verbosity > 0 or len(report.causes) > 3 or len(lines) <= FIRST_SCREEN:
+            break
+        lines = page.lines(seen=seen)
+    return "".join(f"{line}\n" for line in lines)
+
+
+def cause_text(report: Report, cause: Cause, *, width: int = WIDTH, seen: int = 20) -> str:
+    """Return one cause's block, without colour, for formats that embed it."""
+    page = _Page(report, width, False, 0, True, False)
+    return "\n".join(page.cause(cause, seen))
+
+
+class _Page:
+    """One rendering: the options and the lines they lead to."""
+
+    def __init__(
+        self, report: Report, width: int, color: bool, verbosity: int, all_causes: bool, ascii: bool
+    ) -> None:
+        self.report = report
+        self.width = width
+        self.color = color
+        self.verbosity = verbosity
+        self.all_causes = all_causes
+        self.ascii = ascii
+        self.index = words.Index(report)
+        self.fold_limit = words.FOLD_LIMIT if verbosity < 1 else None
+
+    def line(self, *parts: str | tuple[str, str]) -> str:
+        """Return one line of (text, style) parts: the only place where styles become escape codes."""
+        shown = []
+        for part in parts:
+            text, style = part if isinstance(part, tuple) else (part, "")
+            if not text.isprintable():  # everything was cleaned before; this is the second lock
+                text = "".join(char if char.isprintable() else REPLACEMENT for char in text)
+            if self.ascii:
+                text = text.encode("ascii", "backslashreplace").decode("ascii")
+            shown.append(f"\x1b[{style}m{text}\x1b[0m" if self.color and style and text else text)
+        return "".join(shown).rstrip(" ")
+
+    def lines(self, seen: int) -> list[str]:
+        """Return the whole report; `seen` caps the lines of evidence per cause."""
+        report = self.report
+        last = f"{words.verdict(report)}, exit {report.verdict.exit_code}, "
+        last += words.seconds(report.run.duration_ms)
+        end = self.line((last, _STYLES.get(report.verdict.state, "")))
+        if self.verbosity < 0:
+            return [*self.causes(seen), end]
+        blocks = [
+            list(self.header()),
+            [*self.verdict()],
+            self.causes(seen),
+            list(self.table()),
+            list(self.passes()) if self.verbosity > 0 else [],
+            list(self.evidence()) if self.verbosity > 1 else [],
+            [*self.footer(), end],
+        ]
+        return [line for block in blocks if block for line in (*block, "")][:-1]
+
+    def wrap(self, text: str, first: int, rest: int | None = None) -> Iterator[str]:
+        """Yield pieces of `text` for a first line that begins at column `first`, others at `rest`."""
+        rest = first if rest is None else rest
+        initial, following = " " * first, " " * rest
+        room = max(self.width, first + 20, rest + 20)
+        wrapped = textwrap.wrap(
+            text,
+            width=room,
+            initial_indent=initial,
+            subsequent_indent=following,
+            break_on_hyphens=False,
+            break_long_words=True,
+        )
+        for number, line in enumerate(wrapped):
+            yield line[first if number == 0 else rest :]
+
+    def header(self) -> Iterator[str]:
+        line = ""
+        for part in words.header(self.report):
+            if line and len(line) + 3 + len(part) > self.width:
+                yield self.line(line)
+                line = f"  {part}"
+            else:
+                line = f"{line}   {part}" if line else part
+        yield self.line(line)
+
+    def verdict(self) -> Iterator[str]:
+        name = words.verdict(self.report)
+        indent = len(name) + 3
+        style = _STYLES.get(self.report.verdict.state, "")
+        headline = words.headline(self.report)
+        if indent + len(headline) <= self.width:  # keeps the wide gap before the figures of a READY
+            yield self.line((name, style), "   ", headline)
+        else:
+            for number, piece in enumerate(self.wrap(headline, indent)):
+                start: tuple[str | tuple[str, str], ...] = (
+                    ((name, style), "   ") if number == 0 else (" " * indent,)
+                )
+                yield self.line(*start, piece)
+        stopped = words.stopped(self.report)
+        if stopped:
+            for piece in self.wrap(stopped, 0, 2):
+                yield self.line(piece)
+
+    def causes(self, seen: int) -> list[str]:
+        causes = self.report.causes if self.all_causes else self.report.causes[:SHOWN_CAUSES]
+        lines: list[str] = []
+        for cause in causes:
+            lines += [*self.cause(cause, seen if self.verbosity < 1 else 1_000), ""]
+        hidden = len(self.report.causes) - len(causes)
+        if hidden:
+            return [*lines, self.line(f"and {hidden} more: --all"), *([""] if self.verbosity < 0 else [])]
+        return lines if self.verbosity < 0 else lines[:-1]
+
+    def cause(self, cause: Cause, seen: int) -> Iterator[str]:
+        """Yield the block of one cause."""
+        yield from self.cause_title(cause)
+        observed = [words.plain(line) for line in cause.seen[:seen]]
+        if len(cause.seen) > seen:
+            observed[-1] += f" (and {len(cause.seen) - seen} more: -v)"
+        yield from self.labelled("seen", observed)
+        yield from self.labelled("explains", words.explains(self.report, cause, self.index))
+        if self.verbosity > 0:
+            yield from self.labelled("why", [words.plain(cause.why)] if cause.why else [])
+            yield from self.labelled("nodes", self.every_node(cause))
+        fixes = cause.fixes if self.verbosity > 0 or self.all_causes else cause.fixes[:2]
+        for number, fix in enumerate(fixes):
+            yield from self.fix("fix" if number == 0 else "or", fix)
+        if len(fixes) < len(cause.fixes):
+            yield from self.labelled("", [f"{len(cause.fixes) - len(fixes)} other ways: -v"])
+        if cause.settle_by:
+            label = "settle" if cause.status != "unknown" else "try"
+            yield from self.aim(label, cause.settle_by)
+        if cause.verify:
+            again = "verify" if cause.status != "unknown" or cause.settle_by else "try"
+            yield self.line(self.label(again), words.command(cause.verify.shell))
+        yield from self.labelled("see", [words.plain(cause.see)] if cause.see else [])
+
+    def cause_title(self, cause: Cause) -> Iterator[str]:
+        check = words.cause_check(cause)
+        status = words.word(cause.status)
+        mark = f"[{cause.id}] "
+        indent = 10 if len(status) < 5 and len(mark) < 5 else len(mark) + len(status) + 2
+        indent = indent if self.width >= 60 else 4
+        gap = " " * max(indent - len(mark) - len(status), 1)
+        text = words.title(cause)
+        column = self.width
+        beside = self.width >= 90 and bool(check)
+        if beside:
+            widest = max(len(words.cause_check(other)) for other in self.report.causes)
+            column = min(self.width - 13, self.width - widest)
+        styled = (status, _STYLES.get(cause.status, ""))
+        if self.width < 60:
+            yield self.line(mark, styled, f" {check}" if check else "")
+            for piece in self.wrap(text, indent):
+                yield self.line(" " * indent, piece)
+            return
+        room = textwrap.wrap(
+            text, width=max(column - indent - (2 if beside else 0), 20), break_on_hyphens=False
+        ) or [""]
+        first = room[0]
+        if beside:
+            first = first.ljust(column - indent) + check
+        yield self.line(mark, styled, gap, first)
+        for piece in room[1:]:
+            yield self.line(" " * indent, piece)
+        if check and not beside:
+            yield self.line(" " * indent, check)
+
+    def every_node(self, cause: Cause) -> list[str]:
+        whole = words.cause_nodes(self.report, cause, None)
+        return [whole] if len(whole) > words.FOLD_LIMIT else []
+
+    def label(self, name: str) -> str:
+        if self.width < 60:
+            return f"  {name}: " if name else "  "
+        return f"    {name:<{_LABEL}}"
+
+    def labelled(self, name: str, texts: Iterable[str]) -> Iterator[str]:
+        for text in texts:
+            label = self.label(name)
+            rest = len(label) if self.width >= 60 else 4
+            for number, piece in enumerate(self.wrap(text, len(label), rest)):
+                yield self.line(label if number == 0 else " " * rest, piece)
+            name = name if self.width < 60 else ""
+
+    def aim(self, name: str, text: str) -> Iterator[str]:
+        """Yield a command unwrapped, or a sentence wrapped."""
+        if text.startswith("netdoctor "):
+            yield self.line(self.label(name), words.command(text))
+        else:
+            yield from self.labelled(name, [words.plain(text)])
+
+    def fix(self, name: str, fix: FixRecord) -> Iterator[str]:
+        yield from self.labelled(name, [words.fix_label(self.report, fix)])
+        indent = "      " if self.width >= 60 else "    "
+        for shell in words.fix_commands(fix, every=self.all_causes or self.verbosity > 0):
+            yield self.line(indent, shell)
+
+    def table(self) -> Iterator[str]:
+        """Yield one row per family, and the counts."""
+        rows: list[tuple[str, str, int, str, str]] = []
+        for row in self.report.families:
+            who, remark = words.family_value(self.report, row, self.index)
+            label = words.family_label(row.family)
+            rows.append((row.status, label, row.checks, who, remark if self.width >= 70 else ""))
+        rows = _merged(rows) if self.verbosity < 1 else rows
+        state = max([4, *(len(words.word(row[0])) for row in rows)])
+        name = max([10, *(len(row[1]) for row in rows)])
+        for status, label, checks, who, remark in rows:
+            value = f"{who}    {remark}" if remark and who else who or remark
+            left = f"{label:<{name}} {checks:>2}   "
+            indent = 2 + state + 2 + len(left)
+            style = _STYLES.get(status, "")
+            shown = words.word(status)
+            pieces = [value] if indent + len(value) <= self.width else list(self.wrap(value, indent))
+            start = ("  ", (shown, style), " " * (state - len(shown) + 2), left)
+            yield self.line(*start, pieces[0] if pieces else "")
+            for piece in pieces[1:]:
+                yield self.line(" " * indent, piece)
+        if self.report.verdict.state != "ready" or self.verbosity > 0:
+            indent = 8 if self.width >= 60 else 2
+            for number, piece in enumerate(self.wrap(words.counts_line(self.report), indent, indent + 2)):
+                yield self.line(" " * (indent if number == 0 else indent + 2), piece)
+
+    def passes(self) -> Iterator[str]:
+        """Yield each check with what it found in all, and the reasons and values behind it."""
+        matrix = self.report.matrix
+        name = max([10, *(len(words.plain(check, 60)) for check in matrix.checks)])
+        said: dict[str, dict[str, list[str]]] = {}
+        for result in self.report.results:
+            if not self.index.is_plain_pass(result):
+                text = words.plain(result.summary or result.observed or "", 300)
+                line = f"{words.word(result.status)}: {text}"
+                said.setdefault(result.check, {}).setdefault(line, []).append(result.target)
+        for check, cells in zip(matrix.checks, matrix.cells, strict=True):
+            parts = [
+                f"{n} {status}" for letter, status in words.LETTERS.items() if (n := cells.count(letter))
+            ]
+            title = words.plain(self.index.titles.get(check, ""), 200)
+            indent = 2 + name + 3
+            value = f"{', '.join(parts):<8}   {title}"
+            for number, piece in enumerate(self.wrap(value, indent)):
+                left = f"  {words.plain(check, 60):<{name}}   " if number == 0 else " " * indent
+                yield self.line(left, piece)
+            lines = said.get(check, {})
+            for text, targets in list(lines.items())[:_SAID]:
+                for piece in self.wrap(f"{words.nodes_text(self.report, targets)} {text}", 6, 8):
+                    yield self.line("      ", piece)
+            if len(lines) > _SAID:
+                yield self.line(f"      and {len(lines) - _SAID} more in the JSON report")
+
+    def evidence(self) -> Iterator[str]:
+        """Yield what was run or read for each result that keeps it, and how long it took."""
+        for result in self.report.results:
+            if result.evidence or result.duration_ms is not None:
+                yield from self.one_evidence(result)
+
+    def one_evidence(self, result: Result) -> Iterator[str]:
+        took = "" if result.duration_ms is None else f"   {words.figure(result.duration_ms)} ms"
+        yield self.line(
+            f"  {words.plain(result.check, 60)} on {words.plain(result.target, 200)}: ",
+            (words.word(result.status), _STYLES.get(result.status, "")),
+            took,
+        )
+        for item in result.evidence:
+            where = f"    {words.plain(item.where, 200)} {words.plain(item.kind, 20)}: "
+            yield self.line(where, words.escaped(item.what))
+            for text in item.output.splitlines() if item.output else ():
+                yield self.line("      | ", words.escaped(text))
+            if item.truncated:
+                yield self.line("      | (cut)")
+
+    def footer(self) -> Iterator[str]:
+        step = words.next_step(self.report)
+        if step:
+            does, then = step
+            yield self.line(f"{'next':<{_LABEL}}", f"{does}   {then}" if then else does)
+        again = words.report_command(self.report)
+        if again:
+            saved = words.escaped(self.report.run.saved or "")
+            yield self.line(f"{'report':<{_LABEL}}", f"{saved}    {again}")
+        for note in self.report.notes:
+            for number, piece in enumerate(self.wrap(words.plain(note.text, 300), _LABEL)):
+                yield self.line(f"{'note' if number == 0 else '':<{_LABEL}}", piece)
+
+
+def _merged(rows: list[tuple[str, str, int, str, str]]) -> list[tuple[str, str, int, str, str]]:
+    """Put ok and skip rows that say the same into one, where the table is longer than eight rows."""
+    if len(rows) <= 8:
+        return rows
+    merged: dict[tuple[str, str, str], tuple[str, str, int, str, str]] = {}
+    for position, row in enumerate(rows):
+        status, label, checks, who, remark = row
+        alike = (status, who, remark) if status in ("pass", "skip") else (str(position), "", "")
+        known = merged.get(alike)
+        merged[alike] = (status, f"{known[1]}, {label}", known[2] + checks, who, remark) if known else row
+    return list(merged.values())

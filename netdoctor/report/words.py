@@ -1,0 +1,417 @@
+"""What the renderings say alike: counts, headlines, who explains what, where a fix runs. No layout here.
+
+Everything returned is one line of text that `netdoctor.text.clean` has seen, or a command made visible.
+"""
+
+import math
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from netdoctor.report.model import Cause, CommandRecord, Counts, FamilyRow, FixRecord, Report, Result
+from netdoctor.text import clean
+
+STATUSES = ("pass", "warn", "fail", "blocked", "skip", "unknown")
+LETTERS = {".": "pass", "!": "warn", "X": "fail", "b": "blocked", "-": "skip", "?": "unknown"}
+WORDS = {
+    "pass": "ok",
+    "warn": "WARN",
+    "fail": "FAIL",
+    "blocked": "held",
+    "skip": "skip",
+    "unknown": "UNKNOWN",
+}
+VERDICTS = {"ready": "READY", "not_ready": "NOT READY", "undecided": "UNDECIDED"}
+FAMILIES = {"net": "network", "sw": "software", "bw": "bandwidth"}
+
+FOLD_LIMIT = 60
+LOOP_ABOVE = 3
+COMMAND_LIMIT = 3
+_WIDE = 100_000
+
+_HBM = re.compile(r" HBM\d\w*$")
+_SHELL_WORD = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
+
+
+def plain(text: object, limit: int = 2_000) -> str:
+    """Return anything as one harmless line; what is cut ends in three dots."""
+    shown = clean(text if isinstance(text, str) else str(text), _WIDE)
+    return shown if len(shown) <= limit else shown[: limit - 3].rstrip() + "..."
+
+
+def is_inert(char: str) -> bool:
+    """Return whether a character is drawn as itself and steers nothing."""
+    return char.isprintable() and (char.isascii() or clean(f"x{char}x") == f"x{char}x")
+
+
+def escaped(text: str) -> str:
+    r"""Return `text` with each character that cannot be seen written as ``\x1b``, ``\u202e`` or ``\n``."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(c if is_inert(c) else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def command(shell: str) -> str:
+    """Return a command as it may be shown: unchanged, or a comment when it holds what cannot be seen.
+
+    As a comment it does nothing when it is pasted all the same.
+    """
+    shown = escaped(shell)
+    return shown if shown == shell else f"# do not run, it holds control characters: {shown}"
+
+
+def word(status: str) -> str:
+    """Return the status as the text report writes it."""
+    return WORDS.get(status) or (plain(status, 12).upper() or "UNKNOWN")
+
+
+def verdict(report: Report) -> str:
+    """Return READY, NOT READY or UNDECIDED."""
+    state = report.verdict.state
+    return VERDICTS.get(state) or plain(state.replace("_", " "), 24).upper()
+
+
+def count(counts: Counts, status: str) -> int:
+    return int(getattr(counts, "pass_" if status == "pass" else status))
+
+
+def total(counts: Counts) -> int:
+    """Return the number of results."""
+    return sum(count(counts, status) for status in STATUSES)
+
+
+def tally(counts: Counts, *, zeros: bool = False) -> str:
+    """Return ``159 pass, 1 skip``; with `zeros` all six."""
+    pairs = ((count(counts, status), status) for status in STATUSES)
+    return ", ".join(f"{n} {status}" for n, status in pairs if n or zeros) or "none"
+
+
+def counts_line(report: Report) -> str:
+    """Return ``40 checks x 4 nodes = 160 results: 140 pass, …`` with all six statuses."""
+    counts, checks, nodes = report.verdict.counts, len(report.matrix.checks), len(report.matrix.nodes)
+    results = total(counts)
+    product = f"{number(checks, 'check')} x {number(nodes, 'node')} = {number(results, 'result')}"
+    if checks * nodes != results:
+        product = f"{number(checks, 'check')}, {number(nodes, 'node')}, {number(results, 'result')}"
+    return f"{product}: {tally(counts, zeros=True)}"
+
+
+def number(n: int, noun: str) -> str:
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
+def seconds(ms: float) -> str:
+    """Return a duration as ``11.8 s`` or ``134 s``."""
+    return f"{ms / 1000:.1f} s" if abs(ms) < 100_000 else f"{ms / 1000:.0f} s"
+
+
+def figure(value: float) -> str:
+    return f"{value:.6g}" if math.isfinite(value) else "no number"
+
+
+def headline(report: Report) -> str:
+    """Return the words after the verdict: those of the engine, or counts when it has none."""
+    given = plain(report.verdict.headline, 400)
+    if report.verdict.state == "ready":
+        counts = report.verdict.counts
+        tallied = f"{number(total(counts), 'result')}: {tally(counts)}"
+        return given if tallied in given else f"{tallied}    {given}".rstrip()
+    if given:
+        return given
+    if report.verdict.state == "not_ready":
+        stops = sum(cause.status == "fail" for cause in report.causes)
+        risks = sum(cause.status == "warn" for cause in report.causes)
+        parts = [f"{number(stops, 'problem')} stop{'s' if stops == 1 else ''} the launch"] if stops else []
+        parts += [f"{risks} will cause trouble"] if risks else []
+        return ", ".join(parts) or "see the table"
+    lost = report.undecided_nodes
+    examined = len(report.matrix.nodes) - len(lost)
+    where = f" on the {number(examined, 'node')} examined" if examined > 0 and lost else ""
+    rest = f"; {nodes_text(report, lost)} could not be examined fully" if lost else ""
+    return f"no problem proven{where}{rest}"
+
+
+def stopped(report: Report) -> str | None:
+    """Return one line about a run that did not end by itself."""
+    run = report.run
+    if run.complete:
+        return None
+    by = {"interrupt": "stopped by an interrupt", "deadline": "stopped by the deadline"}.get(run.ended_by)
+    left = report.verdict.counts.unknown
+    return (
+        f"{by or 'not complete'} after {seconds(run.duration_ms)}: "
+        f"{number(left, 'result')} unknown, the rest is true"
+    )
+
+
+def header(report: Report) -> list[str]:
+    """Return the parts of the first line: tool, hosts, nodes and GPUs, profile."""
+    source = report.run.hosts_source
+    parts = [
+        f"{plain(report.tool.name, 40)} {plain(report.tool.version, 40)}".rstrip(),
+        plain(source.get("path") or source.get("format") or "", 60),
+        ", ".join(filter(None, [number(len(report.targets), "node"), gpus(report)])),
+        f"profile {plain(report.run.profile, 40)}",
+    ]
+    if any(target.facts.get("pretend") for target in report.targets):
+        parts.append("lab, pretend hardware")
+    return [part for part in parts if part]
+
+
+def gpus(report: Report) -> str:
+    """Return ``32 GPUs (8 x H100 80GB each)``, or '' when no node's GPUs are known."""
+    seen = [found for target in report.targets if (found := _gpu(target.facts)) is not None]
+    amount = sum(n for n, _ in seen)
+    if not amount:
+        return ""
+    known = "" if len(seen) == len(report.targets) else f" on {len(seen)} of {len(report.targets)} nodes"
+    kinds = set(seen)
+    if len(kinds) == 1:
+        n, model = kinds.pop()
+        each = " each" if len(seen) > 1 else ""
+        return f"{number(amount, 'GPU')}{known}" + (f" ({n} x {model}{each})" if model else "")
+    models = sorted({model for n, model in kinds if n and model})
+    return f"{number(amount, 'GPU')}{known}" + (f" ({', '.join(models[:3])})" if models else "")
+
+
+def _gpu(facts: Mapping[str, Any]) -> tuple[int, str] | None:
+    gpu = facts.get("gpu")
+    if not isinstance(gpu, dict) or not isinstance(gpu.get("count"), int):
+        return None
+    model = plain(gpu["model"], 40) if isinstance(gpu.get("model"), str) else ""
+    return gpu["count"], _HBM.sub("", model.removeprefix("NVIDIA "))
+
+
+def fold(names: Sequence[str], limit: int | None = FOLD_LIMIT) -> str:
+    """Return cleaned names folded, cut between names above `limit` characters."""
+    cleaned = [plain(name, 200) for name in names]
+    if len(cleaned) == 1:
+        return cleaned[0]
+    from netdoctor.inventory.nodeset import fold as fold_names
+
+    return plain(fold_names(cleaned, limit), _WIDE)
+
+
+def nodes_text(report: Report, names: Sequence[str], limit: int | None = FOLD_LIMIT) -> str:
+    """Return names folded, or ``all 4 nodes`` for all of several."""
+    every = report.matrix.nodes or tuple(target.id for target in report.targets)
+    if len(every) > 1 and len(names) >= len(every) and set(names) >= set(every):
+        return f"all {len(every)} nodes"
+    return fold(names, limit)
+
+
+def cause_nodes(report: Report, cause: Cause, limit: int | None = FOLD_LIMIT) -> str:
+    """Return the culprits of a cause, folded."""
+    if cause.node_list:
+        return nodes_text(report, cause.node_list, limit)
+    return plain(cause.nodes, 200)
+
+
+def title(cause: Cause) -> str:
+    """Return the cause's sentence; a weak one says so."""
+    text = plain(cause.title, 600)
+    return f"suspected: {text}" if cause.confidence == "suspected" else text
+
+
+def cause_check(cause: Cause) -> str:
+    """Return the check id that stands for a cause."""
+    return plain(cause.checks[0], 60) if cause.checks else ""
+
+
+def ids(causes: Iterable[int]) -> str:
+    """Return ``[1], [2] and [3]``; long lists are cut."""
+    marks = [f"[{n}]" for n in causes]
+    if len(marks) > 4:
+        return f"{marks[0]} to {marks[-1]}"
+    return " and ".join(filter(None, [", ".join(marks[:-1]), marks[-1] if marks else ""]))
+
+
+class Index:
+    """Results of a report by check and target, built once per rendering."""
+
+    def __init__(self, report: Report) -> None:
+        self.results = {(result.check, result.target): result for result in report.results}
+        self.family = {check.id: check.family for check in report.checks}
+        self.titles = {check.id: check.title for check in report.checks}
+
+    def status(self, check: str, target: str) -> str:
+        result = self.results.get((check, target))
+        return result.status if result else "blocked"
+
+    def is_plain_pass(self, result: Result) -> bool:
+        """Return whether a result says no more than its letter in the matrix."""
+        return (
+            result.status == "pass"
+            and result.observed is None
+            and not result.evidence
+            and result.summary in ("", "pass", self.titles.get(result.check))
+        )
+
+
+def explains(report: Report, cause: Cause, index: Index) -> list[str]:
+    """Return what a cause accounts for: results it holds back, and results it turned bad."""
+    own = {(check, node) for check in cause.checks[:1] for node in cause.node_list}
+    held = [e for e in cause.explains if index.status(e.check, e.target) == "blocked"]
+    bad = [
+        e
+        for e in cause.explains
+        if index.status(e.check, e.target) not in ("blocked", "pass") and (e.check, e.target) not in own
+    ]
+    lines = []
+    if cause.held or held:
+        what = f"{number(cause.held or len(held), 'result')} not run"
+        lines.append(f"{what}: {_spread(report, held)}" if held else what)
+    if bad:
+        lines.append(f"{number(len(bad), 'other result')}: {_spread(report, bad)}")
+    return lines
+
+
+def _spread(report: Report, explained: Sequence[Any]) -> str:
+    checks = list(dict.fromkeys(plain(e.check, 60) for e in explained))
+    targets = list(dict.fromkeys(e.target for e in explained if e.target not in ("cluster", "control")))
+    shown = ", ".join(checks[:6]) + (f" and {len(checks) - 6} more checks" if len(checks) > 6 else "")
+    return f"{shown} on {nodes_text(report, targets)}" if targets else shown
+
+
+def fix_label(report: Report, fix: FixRecord) -> str:
+    """Return where a fix runs, with what privilege, when it acts, whether it lasts, what it does, widens."""
+    job = bool(fix.commands) and all(c.run_on == ("job",) for c in fix.commands)
+    where = plain(fix.where, 200) or _where(report, fix)
+    effect = plain(fix.effect, 60)
+    parts = [where] if where else []
+    if fix.commands:
+        parts.append("root" if fix.needs_root else "no root")
+        parts.append(effect)
+        if not job and effect != "after reboot":
+            parts.append("survives reboot" if fix.persistent else "lost at reboot")
+    elif fix.needs_root:
+        parts.append("root")
+    if fix.needs_reboot and effect != "after reboot":
+        parts.append("needs a reboot")
+    if fix.risk != "low":
+        parts.append(f"risk {plain(fix.risk, 20)}")
+    tail = [plain(fix.text, 400), plain(fix.widens or "", 200)]
+    if tail[1] and tail[1] in tail[0]:
+        tail.pop()
+    return "; ".join(filter(None, [", ".join(parts), *tail]))
+
+
+def _where(report: Report, fix: FixRecord) -> str:
+    names = list(dict.fromkeys(name for c in fix.commands for name in c.run_on))
+    if not names:
+        return ""
+    if names == ["control"]:
+        return "on this machine"
+    if names == ["job"]:
+        return "in the job's environment"
+    return f"on {nodes_text(report, names)}"
+
+
+def fix_commands(fix: FixRecord, *, every: bool = False) -> list[str]:
+    """Return the lines to paste; the same command for more than three nodes becomes one loop.
+
+    Where no loop fits, lines beyond the third are counted in a comment unless `every` is set.
+    """
+    shells = [command(c.shell) for c in fix.commands]
+    if len(fix.commands) <= LOOP_ABOVE:
+        return shells
+    lines = list(_looped(fix.commands))
+    if every or len(lines) <= COMMAND_LIMIT:
+        return lines
+    return [*lines[:COMMAND_LIMIT], f"# and {len(lines) - COMMAND_LIMIT} more like these: --all"]
+
+
+def _looped(commands: Sequence[CommandRecord]) -> Iterator[str]:
+    """Yield commands, those that differ only in the node's name as a for loop."""
+    groups: dict[str, list[CommandRecord]] = {}
+    for record in commands:
+        groups.setdefault(_template(record) or f"\0{record.shell}", []).append(record)
+    for template, records in groups.items():
+        if template.startswith("\0") or len(records) <= LOOP_ABOVE:
+            yield from (command(record.shell) for record in records)
+        else:
+            names = " ".join(record.run_on[0] for record in records)
+            yield f"for node in {names}; do {template}; done"
+
+
+def _template(record: CommandRecord) -> str | None:
+    """Return the command with ``"$node"`` for the node's name where that is safe, else None."""
+    if len(record.run_on) != 1 or escaped(record.shell) != record.shell or not record.inner:
+        return None
+    node = record.run_on[0]
+    outer, found, rest = record.shell.partition(f" {node} ")
+    if not found or not _SHELL_WORD.fullmatch(node) or not set("'\"\\#").isdisjoint(outer):
+        return None
+    if re.search(rf"\b{re.escape(node)}\b", rest):
+        return None  # the command itself names the node: no loop over names can say that
+    return f'{outer} "$node" {rest}'
+
+
+def family_value(report: Report, row: FamilyRow, index: Index) -> tuple[str, str]:
+    """Return (who, remark) of a row: ``all 4 nodes`` or ``[1] gpu-a03``, and what else is worth saying."""
+    by_id = {cause.id: cause for cause in report.causes}
+    remark = plain(row.remark, 300)
+    if row.status == "blocked":
+        return (f"waits for {ids(row.causes)}" if row.causes else "waits"), remark
+    if row.causes:
+        named = (
+            f"[{n}] {cause_nodes(report, by_id[n], 40) if n in by_id else ''}".rstrip() for n in row.causes
+        )
+        return "; ".join(filter(None, [*named, remark])), ""
+    if row.status == "pass":
+        return nodes_text(report, passing(report, row.family, index)), remark
+    if row.status == "skip":
+        return remark or "does not apply", ""
+    letter = next((letter for letter, status in LETTERS.items() if status == row.status), "")
+    return nodes_text(report, showing(report, row.family, letter, index)), remark
+
+
+def showing(report: Report, family: str, letter: str, index: Index) -> list[str]:
+    """Return the nodes on which some check of a family has this letter."""
+    rows = _rows(report, family, index)
+    return [node for n, node in enumerate(report.matrix.nodes) if any(cells[n] == letter for cells in rows)]
+
+
+def _rows(report: Report, family: str, index: Index) -> list[str]:
+    pairs = zip(report.matrix.checks, report.matrix.cells, strict=True)
+    return [cells for check, cells in pairs if index.family.get(check) == family]
+
+
+def passing(report: Report, family: str, index: Index) -> list[str]:
+    """Return the nodes on which some check of a family passed and none did anything but pass or skip."""
+    rows = _rows(report, family, index)
+    if not rows:
+        return []
+    good = ({".", "-"}, {"."})
+    return [
+        node
+        for node, column in zip(report.matrix.nodes, zip(*rows, strict=True), strict=True)
+        if set(column) in good
+    ]
+
+
+def family_label(family: str) -> str:
+    return FAMILIES.get(family) or plain(family, 20)
+
+
+def next_step(report: Report) -> tuple[str, str] | None:
+    """Return (what to do, the command after it), or None when nothing is left to do."""
+    if report.verdict.state == "ready":
+        return None
+    fails = [cause.id for cause in report.causes if cause.status == "fail"]
+    warns = [cause.id for cause in report.causes if cause.status == "warn"]
+    again = "netdoctor scan --last --failed" if report.run.saved else ""
+    todo = fails or (warns if report.verdict.state == "not_ready" else [])
+    if todo:
+        return f"fix {ids(todo)}, then" if again else f"fix {ids(todo)}, then scan again", again
+    return ("examine again what is unknown:" if again else "scan again"), again
+
+
+def report_command(report: Report) -> str | None:
+    """Return the command that shows the saved report again."""
+    saved = report.run.saved
+    if not saved:
+        return None
+    shown = command(saved if saved == ".netdoctor/last.json" else shlex.quote(saved))
+    return "netdoctor report show -v" + ("" if saved == ".netdoctor/last.json" else f" {shown}")
