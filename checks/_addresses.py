@@ -1,0 +1,85 @@
+"""Which address belongs to which node and interface."""
+
+import ipaddress
+from collections.abc import Iterable, Mapping
+
+from netdoctor.facts.net import AddressRow, Netdev, NetFacts
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+def parse(text: str | None) -> Address | None:
+    """The address that `text` is (scope and IPv4-mapping removed), or None."""
+    if not text:
+        return None
+    try:
+        found = ipaddress.ip_address(text.partition("%")[0])
+    except ValueError:
+        return None
+    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None:
+        return found.ipv4_mapped
+    return found
+
+
+def is_loopback(text: str | None) -> bool:
+    found = parse(text)
+    return found is not None and found.is_loopback
+
+
+def same(one: str | None, other: str | None) -> bool:
+    """Both are addresses, and the same one."""
+    first = parse(one)
+    return first is not None and first == parse(other)
+
+
+def usable(net: NetFacts) -> list[AddressRow]:
+    """Rows that peers can dial: neither loopback nor link-local."""
+    rows = []
+    for row in net.addresses:
+        found = parse(row.address)
+        if found is not None and not (found.is_loopback or found.is_link_local):
+            rows.append(row)
+    return rows
+
+
+def holds(net: NetFacts, text: str | None) -> AddressRow | None:
+    """The row of `net` with this address, or None."""
+    return next((row for row in net.addresses if same(row.address, text)), None)
+
+
+def device(net: NetFacts, ifname: str) -> Netdev | None:
+    return next((dev for dev in net.netdevs if dev.name == ifname), None)
+
+
+def data_device(net: NetFacts, text: str | None) -> Netdev | None:
+    """The interface that carries the node's data address, or None."""
+    row = holds(net, text)
+    return device(net, row.ifname) if row else None
+
+
+def owners(nets: Mapping[str, NetFacts], text: str | None) -> tuple[str, ...]:
+    """Nodes that have this address, loopback aside."""
+    if parse(text) is None or is_loopback(text):
+        return ()
+    return tuple(node for node, net in nets.items() if holds(net, text))
+
+
+def cover(addresses: Iterable[str], at_most: int = 8) -> list[str]:
+    """Addresses or networks for a rule: the addresses themselves, or one network that holds them when there
+    are more than `at_most`. Families stay apart."""
+    found = sorted({a for a in map(parse, addresses) if a is not None}, key=lambda a: (a.version, int(a)))
+    result: list[str] = []
+    for version in (4, 6):
+        group = [a for a in found if a.version == version]
+        if len(group) <= at_most:
+            result += [str(a) for a in group]
+            continue
+        spread = int(group[0]) ^ int(group[-1])
+        prefix = group[0].max_prefixlen - spread.bit_length()
+        # A network wider than a /16 (IPv6: /48) trusts too much to be a proposal: name the addresses.
+        if prefix < (16 if version == 4 else 48):
+            result += [str(a) for a in group]
+        else:
+            result.append(str(ipaddress.ip_network((int(group[0]), prefix), strict=False)))
+    return result

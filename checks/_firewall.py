@@ -1,0 +1,181 @@
+"""Commands that let peers through the firewall that a node really runs, or say where else to look."""
+
+import re
+from collections.abc import Iterable, Mapping
+
+from netdoctor.checks._addresses import cover, parse
+from netdoctor.checks._matrix import Kind
+from netdoctor.checks._ports import PortCause
+from netdoctor.checks._words import quoted
+from netdoctor.facts.net import FirewallFacts, Ruleset
+from netdoctor.facts.software import Job
+from netdoctor.model import Command, Fix
+
+# A rule as the agent reports it: "inet site_firewall input: tcp dport 29500 counter drop". The braces and the
+# words of `nft list ruleset` are tolerated too.
+_CHAIN = re.compile(
+    r"^\s*(?:table\s+)?(?P<family>ip6?|inet)\s+(?P<table>[\w.-]+)\s+(?:chain\s+)?(?P<chain>[\w.-]+)"
+)
+
+CLOUDS = {
+    "aws": (
+        "let the security group of the nodes accept all traffic from itself",
+        'aws ec2 authorize-security-group-ingress --group-id "$SG" --protocol=-1 --source-group "$SG"',
+    ),
+    "gcp": (
+        "add a firewall rule that lets the nodes' subnet in",
+        'gcloud compute firewall-rules create nodes-internal --network "$NETWORK" '
+        '--allow tcp,udp,icmp --source-ranges "$SUBNET"',
+    ),
+    "azure": (
+        "let the network security group accept traffic inside the virtual network",
+        'az network nsg rule create -g "$GROUP" --nsg-name "$NSG" -n nodes-internal --priority 200 '
+        "--source-address-prefixes VirtualNetwork --destination-port-ranges '*' "
+        "--protocol '*' --access Allow",
+    ),
+    "oci": (
+        "let the subnet's security list accept all protocols from the nodes' subnet",
+        'oci network security-list get --security-list-id "$LIST"',
+    ),
+}
+
+
+def inbound(node: str, cause: PortCause) -> bool:
+    """Whether connections end on their way into `node` (rather than out of it)."""
+    if cause.fault.kind is Kind.PATH:
+        return node == cause.fault.nodes[1]
+    return cause.fault.kind is not Kind.OUT
+
+
+def remedies(
+    node: str,
+    cause: PortCause,
+    firewalls: Mapping[str, FirewallFacts],
+    job: Job,
+    cloud: str | None = None,
+) -> tuple[Fix, ...]:
+    """What to change for `node`'s part in `cause`: its own rules, what lies between, or where to look."""
+    ends = dict.fromkeys(end for cell in cause.fault.cells if node in cell for end in cell if end != node)
+    peers = [job.data_addresses[end] for end in ends if end in job.data_addresses]
+    if cause.outcome == "no_route":
+        asks = [f"ip route get {peer}" for peer in peers[:1] if parse(peer)]
+        text = "see how the kernel would send, and add the route or the address that is missing"
+        return tuple(Fix(text=text, commands=(Command(run_on=node, shell=ask),)) for ask in asks)
+    facts = firewalls.get(node)
+    incoming = inbound(node, cause)
+    if any(relevant(one, incoming) for one in active(facts)) and facts is not None:
+        fixes = allow(node, facts, peers, inbound=incoming)
+        if cause.fault.kind in (Kind.NODE, Kind.ALL):
+            fixes = (*fixes, *allow(node, facts, peers, inbound=False))
+        return fixes or (look(node),)
+    if facts is None or any(one.error for one in facts.rulesets):
+        return (look(node), *_between(cloud))
+    return _between(cloud) or (
+        Fix(
+            text="no rule set on the node explains it: ask for the ACL of its switch port, or the "
+            "security group of its network interface",
+        ),
+    )
+
+
+def look(node: str) -> Fix:
+    return Fix(
+        text="find the rule that drops them, and accept the other nodes before it",
+        commands=(Command(run_on=node, shell="nft list ruleset || iptables-save"),),
+        root=True,
+    )
+
+
+def _between(cloud: str | None) -> tuple[Fix, ...]:
+    if cloud not in CLOUDS:
+        return ()
+    text, shell = CLOUDS[cloud]
+    commands = (Command(run_on="control", shell=shell),)
+    return (Fix(text=text, commands=commands, widens="all traffic between the nodes"),)
+
+
+def active(facts: FirewallFacts | None) -> list[Ruleset]:
+    return [one for one in facts.rulesets if one.active] if facts else []
+
+
+def relevant(ruleset: Ruleset, inbound: bool) -> list[str]:
+    """Rules that act on this direction: those of a chain named after it, or all where no chain says so."""
+    word, other = ("input", "output") if inbound else ("output", "input")
+    aimed = [rule for rule in ruleset.rules if word in rule.lower()]
+    if aimed:
+        return aimed
+    return [rule for rule in ruleset.rules if other not in rule.lower()]
+
+
+def chains(ruleset: Ruleset, inbound: bool) -> list[tuple[str, str, str]]:
+    """(family, table, chain) of the rules that act on this direction, once each."""
+    found: dict[tuple[str, str, str], None] = {}
+    for rule in relevant(ruleset, inbound):
+        match = _CHAIN.match(rule)
+        if match:
+            found.setdefault((match["family"], match["table"], match["chain"]))
+    return list(found)
+
+
+def allow(node: str, facts: FirewallFacts, peers: Iterable[str], *, inbound: bool) -> tuple[Fix, ...]:
+    """Fixes that let `peers` in (or out to them) on `node`, one for each front end that filters there."""
+    addresses = cover(peers)
+    kinds = {one.kind: one for one in active(facts)}
+    if not addresses or not kinds:
+        return ()
+    v4 = [a for a in addresses if ":" not in a]
+    v6 = [a for a in addresses if ":" in a]
+    fixes: list[Fix] = []
+    widens = f"{'trusts' if inbound else 'lets out to'} {', '.join(addresses)}, all ports"
+    if "firewalld" in kinds:
+        if inbound:
+            sources = " ".join(f"--add-source={quoted(a)}" for a in addresses)
+            shell = f"firewall-cmd --permanent --zone=trusted {sources} && firewall-cmd --reload"
+        else:
+            rules = [
+                f"firewall-cmd --permanent --direct --add-rule {family} filter OUTPUT 0 -d {a} -j ACCEPT"
+                for family, group in (("ipv4", v4), ("ipv6", v6))
+                for a in group
+            ]
+            shell = " && ".join([*rules, "firewall-cmd --reload"])
+        fixes.append(_fix(node, "put the other nodes into firewalld's trusted zone", shell, widens, True))
+    if "ufw" in kinds:
+        word = "from" if inbound else "out to"
+        shell = " && ".join(f"ufw allow {word} {quoted(a)}" for a in addresses)
+        fixes.append(_fix(node, "let the other nodes through ufw", shell, widens, True))
+    if "nftables" in kinds:
+        commands = [
+            f"nft insert rule {family} {table} {chain} {proto} {'saddr' if inbound else 'daddr'} "
+            f"'{{ {', '.join(group)} }}' accept"
+            for family, table, chain in chains(kinds["nftables"], inbound)
+            # What firewalld and ufw wrote is theirs to change.
+            if not (table == "firewalld" and "firewalld" in kinds) and not ("ufw" in kinds and "ufw" in chain)
+            for proto, group in (("ip", v4), ("ip6", v6))
+            if group and not (family == "ip" and proto == "ip6") and not (family == "ip6" and proto == "ip")
+        ]
+        if commands:
+            text = "accept the other nodes before the rule that drops them"
+            fixes.append(_fix(node, text, " && ".join(commands), widens, False))
+    legacy = [kind for kind in ("iptables", "ip6tables") if kind in kinds]
+    if legacy and not fixes:
+        chain, side = ("INPUT", "-s") if inbound else ("OUTPUT", "-d")
+        commands = [
+            f"{kind} -I {chain} {side} {','.join(group)} -j ACCEPT"
+            for kind, group in (("iptables", v4), ("ip6tables", v6))
+            if kind in legacy and group
+        ]
+        if commands:
+            text = "accept the other nodes before the rule that drops them"
+            fixes.append(_fix(node, text, " && ".join(commands), widens, False))
+    return tuple(fixes)
+
+
+def _fix(node: str, text: str, shell: str, widens: str, persistent: bool) -> Fix:
+    return Fix(
+        text=text,
+        commands=(Command(run_on=node, shell=shell),),
+        root=True,
+        persistent=persistent,
+        widens=widens,
+        risk="low",
+    )

@@ -1,0 +1,156 @@
+"""From a directed matrix of good and bad pairs to the fewest faults that account for it."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+Cell = tuple[str, str]
+
+
+class Kind(StrEnum):
+    """What a fault sits at."""
+
+    IN = "in"
+    OUT = "out"
+    NODE = "node"
+    PATH = "path"
+    SPLIT = "split"
+    ALL = "all"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """kind IN: nothing gets into `nodes[0]`; OUT: nothing gets out of it; NODE: both; PATH: one directed
+    pair; SPLIT: `nodes` (the smaller part; empty on a tie) and the rest cannot reach each other; ALL: no
+    pair works.
+
+    partial: only some of the node's pairs are bad. cells: bad pairs that it accounts for.
+    """
+
+    kind: Kind
+    nodes: tuple[str, ...]
+    cells: frozenset[Cell]
+    partial: bool = False
+
+
+def decode(cells: Mapping[Cell, bool]) -> tuple[Fault, ...]:
+    """Faults behind `cells` ((src, dst) to "bad"), in the order in which nodes first appear.
+
+    Pairs that were not tried are absent and count for nothing. A node is to blame for a direction when every
+    pair tried in that direction is bad, there are at least two of them, and no other fault accounts for them
+    all. With two nodes that can never be told: what is left is PATH, or ALL.
+    """
+    bad = {cell for cell, is_bad in cells.items() if is_bad}
+    if not bad:
+        return ()
+    nodes = list(dict.fromkeys(node for cell in cells for node in cell))
+    if len(bad) == len(cells) and len(bad) > 1:
+        return (Fault(kind=Kind.ALL, nodes=tuple(nodes), cells=frozenset(bad)),)
+    columns, rows = _full(cells, nodes, 1), _full(cells, nodes, 0)
+    into, out = _necessary(bad, columns, rows)
+    left = {(src, dst) for src, dst in bad if src not in out and dst not in into}
+    faults: list[Fault] = []
+    for node in nodes:
+        if node in into and node in out:
+            kind, own = Kind.NODE, columns[node] | rows[node]
+        elif node in into:
+            kind, own = Kind.IN, columns[node]
+        elif node in out:
+            kind, own = Kind.OUT, rows[node]
+        else:
+            continue
+        faults.append(Fault(kind=kind, nodes=(node,), cells=frozenset(own)))
+    return (*faults, *_rest(cells, left, nodes))
+
+
+def _full(cells: Mapping[Cell, bool], nodes: Iterable[str], end: int) -> dict[str, set[Cell]]:
+    """Nodes of which every pair at this end (0 source, 1 target) is bad, with those pairs."""
+    tried: dict[str, set[Cell]] = {node: set() for node in nodes}
+    fine: set[str] = set()
+    for cell, is_bad in cells.items():
+        tried[cell[end]].add(cell)
+        if not is_bad:
+            fine.add(cell[end])
+    return {node: own for node, own in tried.items() if node not in fine and len(own) > 1}
+
+
+def _necessary(
+    bad: set[Cell], columns: dict[str, set[Cell]], rows: dict[str, set[Cell]]
+) -> tuple[set[str], set[str]]:
+    """Directions of nodes that the simplest account needs.
+
+    First those with a pair that only they account for; then, as long as one direction accounts for more of
+    what is left than any other, that one. A tie stays open.
+    """
+    into: set[str] = set()
+    out: set[str] = set()
+    for src, dst in bad:
+        if dst in columns and src not in rows:
+            into.add(dst)
+        if src in rows and dst not in columns:
+            out.add(src)
+    while True:
+        left = {(src, dst) for src, dst in bad if src not in out and dst not in into}
+        gains = [(len(own & left), node, into) for node, own in columns.items() if node not in into]
+        gains += [(len(own & left), node, out) for node, own in rows.items() if node not in out]
+        gains.sort(key=lambda gain: -gain[0])
+        if not gains or gains[0][0] < 2 or (len(gains) > 1 and gains[1][0] == gains[0][0]):
+            return into, out
+        gains[0][2].add(gains[0][1])
+
+
+def _rest(cells: Mapping[Cell, bool], left: set[Cell], nodes: list[str]) -> list[Fault]:
+    """What no whole row or column accounts for: a split, part of a node's pairs, single paths."""
+    if not left:
+        return []
+    split = _split(cells, left, nodes)
+    if split is not None:
+        return [split]
+    faults: list[Fault] = []
+    while left:
+        sizes = Counter((end, cell[end]) for cell in left for end in (0, 1))
+        most = max(sizes.values())
+        first = [end for end, count in sizes.items() if count == most]
+        # Three pairs of one node in one direction are no coincidence; two may be.
+        if most < 3 or len(first) > 1:
+            break
+        end, node = first[0]
+        own = frozenset(cell for cell in left if cell[end] == node)
+        kind = Kind.IN if end == 1 else Kind.OUT
+        faults.append(Fault(kind=kind, nodes=(node,), cells=own, partial=True))
+        left = left - own
+    order = {node: i for i, node in enumerate(nodes)}
+    for cell in sorted(left, key=lambda c: (order[c[0]], order[c[1]])):
+        faults.append(Fault(kind=Kind.PATH, nodes=cell, cells=frozenset([cell])))
+    return faults
+
+
+def _split(cells: Mapping[Cell, bool], left: set[Cell], nodes: list[str]) -> Fault | None:
+    """Two parts, each at least two nodes, that work inside and not across; None if it is not that."""
+    touched = {node for cell in left for node in cell}
+    involved = [node for node in nodes if node in touched]
+    if len(involved) < 4:
+        return None
+    part = {involved[0]}
+    while True:
+        more = {
+            node
+            for cell, is_bad in cells.items()
+            if not is_bad and (cell[0] in part or cell[1] in part)
+            for node in cell
+            if node in touched
+        } - part
+        if not more:
+            break
+        part |= more
+    rest = [node for node in involved if node not in part]
+    if len(part) < 2 or len(rest) < 2:
+        return None
+    across = {c for c in cells if (c[0] in part) != (c[1] in part) and set(c) <= touched}
+    if left != across:
+        return None
+    small: tuple[str, ...] = ()
+    if len(part) != len(rest):
+        small = tuple(n for n in involved if n in part) if len(part) < len(rest) else tuple(rest)
+    return Fault(kind=Kind.SPLIT, nodes=small, cells=frozenset(left))

@@ -1,0 +1,49 @@
+"""Small words: lists of names, sizes, text that goes into titles and commands."""
+
+import re
+import shlex
+from collections.abc import Iterable
+
+MIB = 1024 * 1024
+GIB = 1024 * MIB
+
+# What may stand in a command that a person pastes: names as DNS and the kernel allow them. Anything else is
+# shown as text only.
+_HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9_])?")
+_IFNAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,14}")
+SHOWN = 6
+
+
+def listing(names: Iterable[str], shown: int = SHOWN) -> str:
+    """``n1``, ``n1 and n2``, ``n1, n2 and 3 more``."""
+    every = list(names)
+    if len(every) > shown:
+        return f"{', '.join(every[: shown - 1])} and {len(every) - shown + 1} more"
+    if len(every) < 2:
+        return "".join(every)
+    return f"{', '.join(every[:-1])} and {every[-1]}"
+
+
+def size(value: int) -> str:
+    """``1.5 GiB``, ``64 MiB``, ``64 KiB``."""
+    if value >= GIB:
+        return f"{value / GIB:.1f} GiB"
+    return f"{value / MIB:.0f} MiB" if value >= MIB else f"{value / 1024:.0f} KiB"
+
+
+def title_text(text: str) -> str:
+    """`text` for a cause title, where braces are placeholders."""
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+def is_host_name(text: str) -> bool:
+    return _HOST.fullmatch(text) is not None
+
+
+def is_ifname(text: str | None) -> bool:
+    return text is not None and _IFNAME.fullmatch(text) is not None
+
+
+def quoted(text: str) -> str:
+    """`text` as one word of a POSIX shell command."""
+    return shlex.quote(text)

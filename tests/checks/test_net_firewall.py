@@ -1,0 +1,95 @@
+import pytest
+
+from netdoctor.checks._firewall import allow
+from netdoctor.checks.net_firewall import net_firewall
+from netdoctor.facts.net import FirewallFacts, Ruleset
+from netdoctor.model import Status
+
+from .build import causes, found, inbound, job, matrix, outbound
+
+PEERS = ["10.0.0.1", "10.0.0.2"]
+
+
+def rules(
+    kind: str = "nftables", *lines: str, active: bool = True, error: str | None = None
+) -> FirewallFacts:
+    return FirewallFacts(rulesets=(Ruleset(kind=kind, active=active, rules=lines, error=error),))
+
+
+DROP_IN = rules("nftables", "inet site input: tcp dport 29500 drop")
+DROP_OUT = rules("nftables", "inet site output: tcp dport 29500 drop")
+QUIET = rules(active=False)
+
+
+def test_silent_when_nothing_is_filtered() -> None:
+    (finding,) = net_firewall(matrix(3), {"n1": DROP_IN}, job(3))
+    assert finding.status is Status.SKIP
+
+
+def test_names_the_rule_set_of_the_culprit_only() -> None:
+    findings = list(net_firewall(matrix(3, inbound(3, "n2")), {"n1": DROP_IN, "n2": DROP_IN}, job(3)))
+    assert causes(findings) == {"firewall-inbound": {"n2"}}
+    assert set(found(findings)) == {"n2"}
+    assert "nftables" in findings[0].summary
+
+
+def test_the_direction_decides_which_rules_count() -> None:
+    bad = matrix(3, outbound(3, "n2"))
+    (finding,) = net_firewall(bad, {"n2": DROP_OUT}, job(3))
+    assert finding.status is Status.FAIL
+    (finding,) = net_firewall(bad, {"n2": DROP_IN}, job(3))
+    assert finding.status is Status.PASS
+
+
+def test_unreadable_rules_are_unknown() -> None:
+    facts = {"n2": rules(active=False, error="no permission")}
+    (finding,) = net_firewall(matrix(3, inbound(3, "n2")), facts, job(3))
+    assert finding.status is Status.UNKNOWN
+    assert "no permission" in finding.summary
+
+
+def test_no_rule_set_points_between_the_nodes() -> None:
+    (finding,) = net_firewall(matrix(3, inbound(3, "n2")), {"n1": QUIET, "n2": QUIET}, job(3))
+    assert finding.status is Status.PASS
+    assert "security group" in finding.summary
+
+
+@pytest.mark.parametrize(
+    ("facts", "inward", "shell"),
+    [
+        pytest.param(
+            rules("firewalld"),
+            True,
+            "firewall-cmd --permanent --zone=trusted --add-source=10.0.0.1 --add-source=10.0.0.2 "
+            "&& firewall-cmd --reload",
+            id="firewalld",
+        ),
+        pytest.param(
+            rules("ufw"), True, "ufw allow from 10.0.0.1 && ufw allow from 10.0.0.2", id="ufw"
+        ),
+        pytest.param(
+            rules("nftables", "table ip filter chain INPUT policy drop"),
+            True,
+            "nft insert rule ip filter INPUT ip saddr '{ 10.0.0.1, 10.0.0.2 }' accept",
+            id="nftables",
+        ),
+        pytest.param(
+            rules("iptables", "-P INPUT DROP"), True,
+            "iptables -I INPUT -s 10.0.0.1,10.0.0.2 -j ACCEPT", id="iptables in",
+        ),
+        pytest.param(
+            rules("iptables", "-P OUTPUT DROP"), False,
+            "iptables -I OUTPUT -d 10.0.0.1,10.0.0.2 -j ACCEPT", id="iptables out",
+        ),
+    ],
+)  # fmt: skip
+def test_the_command_fits_the_front_end(facts: FirewallFacts, inward: bool, shell: str) -> None:
+    (fix,) = allow("n3", facts, PEERS, inbound=inward)
+    assert fix.commands[0].shell == shell
+    assert fix.root
+
+
+def test_many_peers_become_one_network() -> None:
+    (fix,) = allow("n3", rules("ufw"), [f"10.0.0.{i}" for i in range(1, 40)], inbound=True)
+    assert fix.commands[0].shell == "ufw allow from 10.0.0.0/26"
+    assert fix.widens == "trusts 10.0.0.0/26, all ports"

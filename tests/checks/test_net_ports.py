@@ -1,0 +1,141 @@
+import pytest
+
+from netdoctor.checks.net_ports import net_ports
+from netdoctor.facts.net import FirewallFacts, PortMatrix, Ruleset
+from netdoctor.model import Confidence, Finding, Status
+
+from .build import HIGH, RDZV, cause, causes, found, hosts, inbound, job, matrix, outbound, probe
+
+RULES = Ruleset(
+    kind="nftables",
+    active=True,
+    rules=("inet site_firewall input: meta l4proto { tcp, udp } th dport != 22 counter drop",),
+)
+QUIET = FirewallFacts(rulesets=(Ruleset(kind="nftables", active=False),))
+
+
+def judge(
+    ports: PortMatrix, count: int = 4, firewalls: dict[str, FirewallFacts] | None = None
+) -> list[Finding]:
+    return list(net_ports(ports, job(count), hosts(count), firewalls))
+
+
+def test_an_open_matrix_passes_and_says_how_many_pairs() -> None:
+    (finding,) = judge(matrix(4))
+    assert finding.status is Status.PASS
+    assert "12 of 12" in finding.summary
+
+
+def test_one_node_is_skipped() -> None:
+    (finding,) = judge(PortMatrix(), 1)
+    assert finding.status is Status.SKIP
+
+
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [
+        pytest.param(inbound(4, "n3"), {"firewall-inbound": {"n3"}}, id="inbound"),
+        pytest.param(outbound(4, "n3"), {"firewall-outbound": {"n3"}}, id="outbound"),
+        pytest.param({**inbound(4, "n3"), **outbound(4, "n3")}, {"firewall-isolated": {"n3"}}, id="both"),
+        pytest.param(inbound(4, "n2", "n3"), {"firewall-inbound": {"n2", "n3"}}, id="two bad of four"),
+        pytest.param(
+            {**inbound(4, "n1"), **outbound(4, "n4")},
+            {"firewall-inbound": {"n1"}, "firewall-outbound": {"n4"}},
+            id="one each way",
+        ),
+        pytest.param({("n1", "n2"): "filtered"}, {"firewall-path": {"n1->n2"}}, id="one path"),
+        pytest.param(
+            inbound(4, "n3", outcome="rejected"), {"firewall-reject-inbound": {"n3"}}, id="rejected"
+        ),
+        pytest.param(inbound(4, "n3", outcome="refused"), {"port-refused-inbound": {"n3"}}, id="refused"),
+        pytest.param(outbound(4, "n3", outcome="no_route"), {"unreachable-outbound": {"n3"}}, id="no route"),
+        pytest.param(
+            inbound(4, "n1", "n2", "n3", "n4"),
+            {"firewall-everywhere": {"n1", "n2", "n3", "n4"}},
+            id="all",
+        ),
+    ],
+)
+def test_names_the_culprit(bad: dict[tuple[str, str], str], said: dict[str, set[str]]) -> None:
+    findings = judge(matrix(4, bad))
+    assert causes(findings) == said
+    assert {one.status for one in findings} == {Status.FAIL}
+
+
+def test_pairs_and_culprit_share_one_cause() -> None:
+    findings = judge(matrix(4, inbound(4, "n3")))
+    assert set(found(findings)) == {"n3", "n1->n3", "n2->n3", "n4->n3"}
+    assert found(findings)["n3"].evidence[0].what == f"TCP {RDZV} and {HIGH} from n1, n2 and n4 to n3"
+    assert "no answer in 3.0 s" in found(findings)["n3"].evidence[0].output
+    assert "other way" in found(findings)["n3"].evidence[1].what
+
+
+def test_only_the_rendezvous_port_opened() -> None:
+    findings = judge(matrix(4, bad_high=inbound(4, "n2")))
+    assert causes(findings) == {"firewall-ephemeral": {"n2"}}
+    findings = judge(matrix(4, bad_high=inbound(4, "n1", "n2", "n3", "n4")))
+    assert causes(findings) == {"firewall-ephemeral": {"n1", "n2", "n3", "n4"}}
+
+
+def test_a_closed_rendezvous_port_matters_on_the_master() -> None:
+    assert found(judge(matrix(4, bad_rdzv=inbound(4, "n1"))))["n1"].status is Status.FAIL
+    assert found(judge(matrix(4, bad_rdzv=inbound(4, "n3"))))["n3"].status is Status.WARN
+
+
+def test_a_busy_port_is_an_open_way() -> None:
+    assert causes(judge(matrix(4, bad_rdzv=inbound(4, "n1", outcome="in_use")))) == {}
+
+
+def test_two_nodes_are_undecided_until_a_rule_set_settles_it() -> None:
+    ports = matrix(2, {("n1", "n2"): "filtered"})
+    hint = cause(judge(ports, 2), "firewall-path")
+    assert hint.confidence is Confidence.SUSPECTED
+    assert hint.settle_by
+    facts = {"n1": QUIET, "n2": FirewallFacts(rulesets=(RULES,))}
+    assert causes(judge(ports, 2, facts)) == {"firewall-inbound": {"n2"}}
+    facts = {"n2": QUIET, "n1": FirewallFacts(rulesets=(RULES,))}
+    assert causes(judge(ports, 2, facts)) == {"firewall-outbound": {"n1"}}
+
+
+def test_two_nodes_both_ways() -> None:
+    ports = matrix(2, {**inbound(2, "n1"), **inbound(2, "n2")})
+    assert causes(judge(ports, 2)) == {"firewall-everywhere": {"n1", "n2"}}
+    facts = {"n1": QUIET, "n2": FirewallFacts(rulesets=(RULES,))}
+    assert causes(judge(ports, 2, facts)) == {"firewall-isolated": {"n2"}}
+
+
+def test_a_node_that_was_not_tested_is_unknown() -> None:
+    findings = judge(matrix(3, failed_nodes={"n4": "lost"}))
+    assert found(findings)["n4"].status is Status.UNKNOWN
+    assert found(judge(PortMatrix()))["cluster"].status is Status.UNKNOWN
+
+
+def test_our_own_trouble_blames_nobody() -> None:
+    ports = matrix(3, {("n1", "n2"): "error"})
+    findings = judge(ports, 3)
+    assert found(findings)["n1->n2"].status is Status.UNKNOWN
+    assert causes(findings) == {}
+
+
+def test_the_fix_lets_the_peers_in_where_the_rule_is() -> None:
+    facts = {"n3": FirewallFacts(rulesets=(RULES,)), "n1": QUIET}
+    hint = cause(judge(matrix(4, inbound(4, "n3")), 4, facts), "firewall-inbound")
+    (command,) = hint.fixes[0].commands
+    assert command.run_on == "n3"
+    assert command.shell == (
+        "nft insert rule inet site_firewall input ip saddr '{ 10.0.0.1, 10.0.0.2, 10.0.0.4 }' accept"
+    )
+
+
+def test_without_a_rule_set_the_fabric_is_named() -> None:
+    facts = {f"n{i}": QUIET for i in range(1, 5)}
+    hint = cause(judge(matrix(4, inbound(4, "n3")), 4, facts), "firewall-inbound")
+    assert "switch port" in hint.fixes[0].text
+
+
+def test_a_port_that_fails_on_part_of_the_range_counts() -> None:
+    probes = (
+        *matrix(3).probes,
+        *(probe(src, "n2", 52000, "filtered") for src in ("n1", "n3")),
+    )
+    assert causes(judge(PortMatrix(probes=probes), 3)) == {"firewall-ephemeral": {"n2"}}
