@@ -1,0 +1,144 @@
+"""Runs the real `netdoctor scan` against a lab and holds every report to the same promises."""
+
+import json
+import shlex
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+
+from netdoctor.lab import Lab
+from netdoctor.report.schema import report_schema
+
+NETDOCTOR = [sys.executable, "-m", "netdoctor"]
+REPO = Path(__file__).resolve().parents[2]
+
+
+@dataclass
+class Scanned:
+    """One finished scan: exit code, the text that was printed, the JSON report, stderr."""
+
+    code: int
+    text: str
+    report: dict[str, Any]
+    stderr: str
+    folder: Path
+    argv: list[str] = field(default_factory=list)
+
+    @property
+    def state(self) -> str:
+        return str(self.report["verdict"]["state"])
+
+    @property
+    def keys(self) -> list[str]:
+        return [cause["key"] for cause in self.report["causes"]]
+
+    def cause(self, key: str) -> dict[str, Any]:
+        found = [cause for cause in self.report["causes"] if cause["key"] == key]
+        assert len(found) == 1, f"no single cause {key}: {self.summary()}"
+        return dict(found[0])
+
+    def causes(self, status: str) -> list[dict[str, Any]]:
+        return [cause for cause in self.report["causes"] if cause["status"] == status]
+
+    def cell(self, check: str, node: str) -> str:
+        matrix = self.report["matrix"]
+        return str(matrix["cells"][matrix["checks"].index(check)][matrix["nodes"].index(node)])
+
+    def summary(self) -> str:
+        lines = [f"exit {self.code} {self.state}"]
+        lines += [f"{c['status']} {c['key']}: {c['title']} {list(c['seen'])}" for c in self.report["causes"]]
+        return "\n".join(lines) + "\n" + self.stderr
+
+
+def environment() -> dict[str, str]:
+    """A plain environment: nothing of the caller's NCCL or MASTER settings reaches the scan."""
+    return {
+        "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "HOME": str(Path.home()),
+        "PYTHONPATH": str(REPO),
+        "LC_ALL": "C.UTF-8",
+    }
+
+
+def netdoctor(
+    *args: str, cwd: Path, timeout: float = 90, **env: str
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*NETDOCTOR, *args],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        env=environment() | env,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+
+
+def scan(lab: Lab, folder: Path, *args: str, hosts: str | None = None, **env: str) -> Scanned:
+    """Scan the lab from `folder`, then check what every report promises.
+
+    The JSON validates against the published schema, JUnit parses, `report show` of the saved report prints the
+    text of the scan, the matrix is complete, and the exit code is the report's.
+    """
+    argv = ["scan", "--ssh-config", str(lab.ssh_config), hosts or str(lab.hosts_file), *args]
+    argv += ["-o", "text", "-o", "json=report.json", "-o", "junit=report.xml"]
+    done = netdoctor(*argv, cwd=folder, **env)
+    assert "Traceback" not in done.stderr + done.stdout, done.stderr
+    assert (folder / "report.json").exists(), f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+    report = json.loads((folder / "report.json").read_text("utf-8"))
+    scanned = Scanned(done.returncode, done.stdout, report, done.stderr, folder, argv)
+    check_promises(scanned)
+    return scanned
+
+
+def check_promises(scanned: Scanned) -> None:
+    report = scanned.report
+    jsonschema.validate(report, report_schema())
+    ET.parse(scanned.folder / "report.xml")
+    assert scanned.code == report["verdict"]["exit_code"]
+    matrix = report["matrix"]
+    assert len(matrix["cells"]) == len(matrix["checks"])
+    assert all(len(row) == len(matrix["nodes"]) and set(row) <= set(".!Xb-?") for row in matrix["cells"])
+    counts = report["verdict"]["counts"]
+    assert sum(counts.values()) == sum(len(row) for row in matrix["cells"])
+    saved = scanned.folder / ".netdoctor" / "last.json"
+    if saved.exists():
+        shown = netdoctor("report", "show", str(saved), cwd=scanned.folder)
+        assert shown.stdout == scanned.text
+    for cause in report["causes"]:
+        for fix in cause["fixes"]:
+            for command in fix["commands"]:
+                parsed = subprocess.run(
+                    ["sh", "-n", "-c", command["shell"]], capture_output=True, text=True, check=False
+                )
+                assert parsed.returncode == 0, f"{command['shell']}: {parsed.stderr}"
+
+
+def verify(scanned: Scanned, cause: dict[str, Any]) -> subprocess.CompletedProcess[str]:
+    """Run the verify command that the report printed, as printed."""
+    words = shlex.split(cause["verify"]["shell"])
+    assert words[0] == "netdoctor"
+    return netdoctor(*words[1:], "-o", "text", cwd=scanned.folder)
+
+
+def apply_fix(scanned: Scanned, cause: dict[str, Any], number: int = 0) -> None:
+    """Run a printed fix by hand: the very shell lines, here, as a person would paste them."""
+    for command in cause["fixes"][number]["commands"]:
+        assert command["run_on"] != ["job"], "a job command is for the launch script, not for a shell"
+        done = subprocess.run(
+            ["sh", "-c", command["shell"]],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            cwd=scanned.folder,
+            env=environment(),
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
+        assert done.returncode == 0, f"{command['shell']}\n{done.stdout}\n{done.stderr}"
