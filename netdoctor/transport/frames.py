@@ -1,0 +1,158 @@
+r"""The agent's side of the conversation, cut out of whatever else a login shell prints.
+
+A frame is ``\x1e<marker> <length>\n<JSON>\n``. Everything else is noise: capped, and its beginning kept for the report.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from netdoctor.text import clean
+
+FRAME_CAP_BYTES = 8 << 20
+NOISE_CAP_BYTES = 1 << 20
+NOISE_KEPT_BYTES = 2048
+NOISE_SHOWN = 200
+MAX_DEPTH = 64
+
+
+class AgentTrouble(Exception):
+    """The node's bytes are not what an agent sends. The text is for people."""
+
+
+class Hello(msgspec.Struct):
+    """How an agent presents itself."""
+
+    python: str = ""
+    executable: str = ""
+    pid: int = 0
+    uid: int = -1
+    machine: str = ""
+    bits: int = 64
+    old_python: str | None = None
+
+
+class Frame(msgspec.Struct):
+    """Any message of an agent. `result` stays undecoded: it is only passed on."""
+
+    hello: Hello | None = None
+    id: int | None = None
+    ok: bool = False
+    result: msgspec.Raw = msgspec.Raw(b"null")
+    why: str = ""
+    detail: str = ""
+    need: str | None = None
+
+
+_decode = msgspec.json.Decoder(Frame).decode
+
+
+def decode_frame(payload: bytes) -> Frame:
+    """Return the message in a frame. Raises AgentTrouble when it is not strict JSON of the right shape."""
+    try:
+        return _decode(payload)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as e:
+        raise AgentTrouble(f"the agent's reply cannot be read: {clean(str(e), 120)}") from e
+
+
+def decode_result(raw: bytes) -> Any:
+    """Return a node's result as plain data. Raises AgentTrouble on bad JSON, or nesting over 64 levels."""
+    try:
+        value = msgspec.json.decode(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as e:
+        raise AgentTrouble(f"the result cannot be read: {clean(str(e), 120)}") from e
+    level = [value] if isinstance(value, dict | list) else []
+    for _ in range(MAX_DEPTH):
+        if not level:
+            return value
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, dict | list)
+        ]
+    raise AgentTrouble(f"the result is nested more than {MAX_DEPTH} levels deep")
+
+
+def length_prefixed(message: Mapping[str, Any]) -> bytes:
+    """Return a message for the agent: eight hex digits, a newline, JSON."""
+    body = json.dumps(message, allow_nan=False).encode("ascii")
+    return b"%08x\n" % len(body) + body
+
+
+def request_frame(number: int, op: str, args: bytes) -> bytes:
+    """Return a request whose `args` are JSON already."""
+    body = b'{"id":%d,"op":%s,"args":%s}' % (number, json.dumps(op).encode("ascii"), args)
+    return b"%08x\n" % len(body) + body
+
+
+class FrameReader:
+    """Finds the frames of one agent in the bytes of its channel."""
+
+    def __init__(self, marker: str) -> None:
+        self._head = b"\x1e" + marker.encode("ascii") + b" "
+        self._buffer = bytearray()
+        self._wanted = -1  # length of the payload whose header was read, -1 before
+        self._noise = bytearray()
+        self._noise_bytes = 0
+
+    @property
+    def noise(self) -> str:
+        """The first characters that were not part of a frame, sanitised."""
+        return clean(bytes(self._noise), NOISE_SHOWN)
+
+    @property
+    def tail(self) -> str:
+        """Noise and what is still undecided, sanitised: what a shell printed instead of starting an agent."""
+        return clean(bytes(self._noise + self._buffer[:NOISE_KEPT_BYTES]), NOISE_SHOWN)
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Return the payloads that `data` completes. Raises AgentTrouble over the caps or on a bad length."""
+        self._buffer += data
+        found: list[bytes] = []
+        while True:
+            if self._wanted < 0 and not self._read_head():
+                return found
+            if len(self._buffer) < self._wanted + 1:
+                return found
+            found.append(bytes(memoryview(self._buffer)[: self._wanted]))
+            # The newline after a payload is not checked: a frame is its length.
+            del self._buffer[: self._wanted + 1]
+            self._wanted = -1
+
+    def _read_head(self) -> bool:
+        start = self._buffer.find(self._head)
+        if start < 0:
+            # The end of the buffer may be the beginning of a head.
+            keep = len(self._head) - 1
+            cut = self._buffer.rfind(b"\x1e", max(0, len(self._buffer) - keep))
+            self._skip(len(self._buffer) if cut < 0 else cut)
+            return False
+        self._skip(start)
+        end = self._buffer.find(b"\n", len(self._head), len(self._head) + 12)
+        if end < 0:
+            if len(self._buffer) >= len(self._head) + 12:
+                raise AgentTrouble("a frame without a length")
+            return False
+        digits = bytes(self._buffer[len(self._head) : end])
+        if not digits.isdigit():
+            raise AgentTrouble("a frame without a length")
+        self._wanted = int(digits)
+        if self._wanted > FRAME_CAP_BYTES:
+            raise AgentTrouble(f"a reply of {self._wanted} bytes, the limit is {FRAME_CAP_BYTES}")
+        del self._buffer[: end + 1]
+        return True
+
+    def _skip(self, count: int) -> None:
+        """Count and drop bytes that belong to no frame."""
+        if not count:
+            return
+        room = NOISE_KEPT_BYTES - len(self._noise)
+        if room > 0:
+            self._noise += self._buffer[: min(count, room)]
+        del self._buffer[:count]
+        self._noise_bytes += count
+        if self._noise_bytes > NOISE_CAP_BYTES:
+            raise AgentTrouble(f"more than {NOISE_CAP_BYTES >> 20} MiB of output around the agent's replies")

@@ -1,0 +1,200 @@
+"""The keys to offer: each file read once, each agent asked once. Runs inside a worker process only."""
+
+import os
+import stat
+from dataclasses import dataclass, field
+from typing import Any
+
+import paramiko
+from gevent import Timeout
+from gevent.lock import RLock
+
+from netdoctor.inventory.names import printable
+from netdoctor.transport.messages import Endpoint
+
+AGENT_TIMEOUT_S = 5.0
+ATTEMPTS_MAX = 5  # sshd's MaxAuthTries is 6 by default, and one is left for the user's own mistakes
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A key that can sign. label: what the user calls it."""
+
+    label: str
+    key: Any
+
+
+@dataclass(slots=True)
+class Identities:
+    """What can be offered to a server, and why some of what was named cannot."""
+
+    usable: list[Identity] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+    locked: list[str] = field(default_factory=list)
+
+
+class AgentSignature(paramiko.PKey):  # type: ignore[misc]  # paramiko has no types
+    """A key of the SSH agent. The agent's connection is shared, so that signatures take turns."""
+
+    def __init__(self, key: Any, lock: RLock) -> None:
+        self._key = key
+        self._lock = lock
+        self.public_blob = None
+
+    def get_name(self) -> str:
+        return str(self._key.get_name())
+
+    def asbytes(self) -> bytes:
+        return bytes(self._key.asbytes())
+
+    def sign_ssh_data(self, data: bytes, algorithm: str | None = None) -> Any:
+        with self._lock:
+            return self._key.sign_ssh_data(data, algorithm)
+
+
+class KeyRing:
+    """Loads keys for endpoints; all endpoints with the same settings share one answer."""
+
+    def __init__(self) -> None:
+        self._lock = RLock()
+        self._files: dict[str, list[Identity] | str] = {}
+        self._agents: dict[str, list[Identity] | str] = {}
+        self._answers: dict[tuple[Any, ...], Identities] = {}
+
+    def identities(self, endpoint: Endpoint) -> Identities:
+        """Return what to offer, best first."""
+        wanted = (endpoint.keys, endpoint.certificates, endpoint.agent, endpoint.keys_only)
+        with self._lock:
+            if wanted not in self._answers:
+                self._answers[wanted] = self._collect(endpoint)
+            return self._answers[wanted]
+
+    def _collect(self, endpoint: Endpoint) -> Identities:
+        found = Identities()
+        named: list[Identity] = []
+        agent: list[Identity] | None = None
+        for path in endpoint.keys:
+            loaded = self._file(path, endpoint.certificates)
+            if isinstance(loaded, list):
+                named += loaded
+                continue
+            # The agent may hold what the file alone does not give.
+            public = _public_blob(path)
+            if public is not None and endpoint.agent:
+                if agent is None:
+                    agent = self._agent(endpoint.agent, found)
+                held = [i for i in agent if i.key.asbytes() == public]
+                if held:
+                    named += held
+                    continue
+            (found.locked if loaded == LOCKED else found.faults).append(f"{printable(path, 200)}: {loaded}")
+        others: list[Identity] = []
+        if endpoint.agent and not endpoint.keys_only:
+            others = self._agent(endpoint.agent, found) if agent is None else agent
+        # Keys that someone named come first; defaults come after the agent's.
+        ordered = named + others if endpoint.keys_named else others + named
+        seen: set[tuple[bytes, bool]] = set()
+        for identity in ordered:
+            mark = (identity.key.asbytes(), getattr(identity.key, "public_blob", None) is not None)
+            if mark not in seen:
+                seen.add(mark)
+                found.usable.append(identity)
+        return found
+
+    def _agent(self, path: str, found: Identities) -> list[Identity]:
+        if path not in self._agents:
+            self._agents[path] = _ask_agent(path)
+        keys = self._agents[path]
+        if isinstance(keys, str):
+            if keys not in found.faults:
+                found.faults.append(keys)
+            return []
+        return keys
+
+    def _file(self, path: str, certificates: tuple[str, ...]) -> list[Identity] | str:
+        if path not in self._files:
+            self._files[path] = _load(path, certificates)
+        return self._files[path]
+
+
+LOCKED = "encrypted, and no agent holds it: run ssh-add"
+
+
+def _load(path: str, certificates: tuple[str, ...]) -> list[Identity] | str:
+    """Return the identities in a private key file, or why there are none."""
+    try:
+        info = os.stat(path)
+        if not stat.S_ISREG(info.st_mode):
+            return "not a file"
+        if info.st_uid == os.getuid() and info.st_mode & 0o077:
+            # OpenSSH ignores such a key, and so the launch that follows would fail with it.
+            return f"permissions {stat.S_IMODE(info.st_mode):04o} are too open: chmod 600"
+        if info.st_size > 1 << 20:
+            return "not a private key (too large)"
+        key = paramiko.PKey.from_path(path)
+    except OSError as e:
+        return f"not readable: {e.strerror}"
+    except paramiko.PasswordRequiredException:
+        return LOCKED
+    except TypeError as e:
+        # cryptography's way to say that a password is needed.
+        return LOCKED if "password" in str(e).lower() else "not a private key"
+    except paramiko.UnknownKeyType:
+        return "a type of key that is not supported here"
+    except Exception as e:  # parsers of several libraries, with errors of their own
+        return f"not a private key that can be read ({type(e).__name__})"
+    label = printable(path, 200)
+    plain = Identity(label, key)
+    found = []
+    if getattr(key, "public_blob", None) is not None:
+        found.append(Identity(label + "-cert.pub", key))
+        plain = Identity(label, type(key).from_private_key_file(path))
+    for certificate in certificates:
+        try:
+            twin = type(key).from_private_key_file(path)
+            twin.load_certificate(certificate)
+        except Exception:  # noqa: S112  # a certificate of another key: nothing to offer with this one
+            continue
+        found.append(Identity(printable(certificate, 200), twin))
+    return [*found, plain]
+
+
+def _public_blob(path: str) -> bytes | None:
+    """Return the key in `path`.pub, or in `path` itself when that is a public key."""
+    for candidate in (path + ".pub", path):
+        try:
+            with open(candidate, "rb") as file:
+                fields = file.read(1 << 16).split()
+            if len(fields) >= 2 and fields[1].startswith(b"AAAA"):
+                import base64
+
+                return base64.b64decode(fields[1])
+        except (OSError, ValueError):
+            continue
+    return None
+
+
+def _ask_agent(path: str) -> list[Identity] | str:
+    """Return the agent's keys, or why there are none."""
+    before = os.environ.get("SSH_AUTH_SOCK")
+    if not os.path.exists(path):
+        return f"SSH agent: no socket at {printable(path, 100)}"
+    os.environ["SSH_AUTH_SOCK"] = path  # the only way to tell paramiko which one
+    try:
+        with Timeout(AGENT_TIMEOUT_S):
+            keys = paramiko.Agent().get_keys()
+    except Timeout:
+        return f"SSH agent at {printable(path, 100)} did not answer"
+    except Exception as e:  # paramiko lets socket, struct and its own errors through
+        return f"SSH agent at {printable(path, 100)}: {type(e).__name__}"
+    finally:
+        if before is None:
+            del os.environ["SSH_AUTH_SOCK"]
+        else:
+            os.environ["SSH_AUTH_SOCK"] = before
+    lock = RLock()
+    return [
+        Identity(f"agent key {printable(key.comment or key.get_name(), 60)}", AgentSignature(key, lock))
+        for key in keys
+        if not key.get_name().startswith("sk-")
+    ]

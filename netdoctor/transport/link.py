@@ -1,0 +1,214 @@
+"""paramiko held by its public hooks: a socket that watches the first bytes, and a transport that does not poll.
+
+Runs inside a worker process only, where gevent has replaced sockets and threads.
+"""
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import paramiko
+from paramiko.packet import Packetizer
+
+RECEIVE_BYTES = 1 << 18
+PRELUDE_LINES_MAX = 32
+PRELUDE_BYTES_MAX = 16 << 10
+LINE_BYTES_MAX = 4 << 10
+
+# curve25519 costs a client about a millisecond, the post-quantum exchange far more; AES-GCM is one pass in hardware.
+KEX_FIRST = ("curve25519-sha256@libssh.org", "ecdh-sha2-nistp256")
+CIPHERS_FIRST = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "aes128-ctr")
+MACS_FIRST = ("hmac-sha2-256-etm@openssh.com", "hmac-sha2-256")
+NOT_OFFERED = frozenset({"3des-cbc", "hmac-md5", "hmac-md5-96", "hmac-sha1-96"})
+
+
+class Wire:
+    """What paramiko takes for a socket: a connected one, or a channel through a jump host.
+
+    paramiko polls its socket ten times a second; this one waits. It also sees what comes before the version line, so
+    that a server that is not SSH, or refuses for lack of room, can be told from one that is broken.
+
+    prelude: lines before the version line. banner: the version line. strange: why this is not SSH, or ''.
+    last_receive_s: time.monotonic() when bytes last came in.
+    """
+
+    def __init__(self, sock: Any) -> None:
+        self._sock = sock
+        self._data = b""
+        self._at = 0
+        self._shut = False
+        self.prelude: list[bytes] = []
+        self.banner = b""
+        self.strange = ""
+        self.ended = False
+        self.error: OSError | None = None
+        self.last_receive_s = 0.0
+
+    @property
+    def _closed(self) -> bool:
+        # paramiko asks sockets for it under this name.
+        return self._shut
+
+    def settimeout(self, timeout: float | None) -> None:
+        """Do nothing: the time of a whole node is bounded from outside."""
+
+    def gettimeout(self) -> None:
+        return None
+
+    def getpeername(self) -> Any:
+        return self._sock.getpeername()
+
+    def recv(self, count: int) -> bytes:
+        if self._at >= len(self._data):
+            self._data, self._at = self._more(), 0
+            if not self.banner and not self._find_banner():
+                return b""
+        piece = self._data[self._at : self._at + count]
+        self._at += len(piece)
+        return piece
+
+    def send(self, data: bytes) -> int:
+        self._sock.sendall(data)
+        return len(data)
+
+    def close(self) -> None:
+        if not self._shut:
+            self._shut = True
+            self._sock.close()
+
+    def _more(self) -> bytes:
+        try:
+            data: bytes = self._sock.recv(RECEIVE_BYTES)
+        except OSError as e:
+            if self._shut:
+                return b""
+            self.error = e
+            data = b""
+        self.last_receive_s = time.monotonic()
+        if not data:
+            self.ended = True
+        return data
+
+    def _find_banner(self) -> bool:
+        """Read up to the version line, which stays the next thing to read. False at the end, or if it is not SSH."""
+        seen = 0
+        while True:
+            start = 0
+            while (end := self._data.find(b"\n", start)) >= 0:
+                line = self._data[start:end].rstrip(b"\r")
+                if line.startswith(b"SSH-"):
+                    self.banner = line
+                    self._at = start
+                    return True
+                self.prelude.append(line[:LINE_BYTES_MAX])
+                seen += end + 1 - start
+                start = end + 1
+                if len(self.prelude) > PRELUDE_LINES_MAX or seen > PRELUDE_BYTES_MAX:
+                    self.strange = "much text and no SSH version line"
+                    return False
+            rest = self._data[start:]
+            if len(rest) > LINE_BYTES_MAX or (b"\0" in rest and not rest.startswith(b"SSH-")):
+                self.prelude.append(rest[:LINE_BYTES_MAX])
+                self.strange = "bytes that are not a line of text"
+                return False
+            more = self._more()
+            if not more:
+                if rest:
+                    self.prelude.append(rest)
+                self._data, self._at = b"", 0
+                return False
+            self._data = rest + more
+
+
+class QuietPacketizer(Packetizer):  # type: ignore[misc]  # paramiko has no types
+    """Starts no timer thread per handshake: the node's own budget is the bound."""
+
+    def start_handshake(self, timeout: float) -> None:
+        """Do nothing."""
+
+    def complete_handshake(self) -> None:
+        """Do nothing."""
+
+
+class NodeTransport(paramiko.Transport):  # type: ignore[misc]  # paramiko has no types
+    """A transport with cheap algorithms first, whose server's last words are kept.
+
+    last_words: text of the server's disconnect message. refusals: why a channel was not opened, by number.
+    """
+
+    def __init__(self, sock: Wire, key_types: Sequence[str] = (), **options: Any) -> None:
+        self.last_words = ""
+        self.refusals: dict[int, str] = {}
+        self._numbers: dict[int, int] = {}
+        super().__init__(sock, packetizer_class=QuietPacketizer, **options)
+        order = self.get_security_options()
+        order.kex = _first(KEX_FIRST, order.kex)
+        order.ciphers = _first(CIPHERS_FIRST, order.ciphers)
+        order.digests = _first(MACS_FIRST, order.digests)
+        if key_types:
+            order.key_types = _first(key_types, order.key_types)
+
+    def open_tunnel(self, to: tuple[str, int]) -> tuple[Any, str]:
+        """Return a channel to an address beyond this server, or (None, why not). Raises SSHException when cut.
+
+        Many tunnels are opened at once, and paramiko keeps one exception for all of them: the refusal is found by the
+        number of the channel.
+        """
+        me = threading.get_ident()
+        try:
+            return self.open_channel("direct-tcpip", to, ("127.0.0.1", 0)), ""
+        except paramiko.SSHException as e:
+            if not self.is_active():
+                raise
+            text = str(e.text) if isinstance(e, paramiko.ChannelException) else str(e)
+            return None, self.refusals.pop(self._numbers.get(me, -1), text)
+        finally:
+            self._numbers.pop(me, None)
+
+    def _next_channel(self) -> int:
+        number: int = super()._next_channel()
+        self._numbers[threading.get_ident()] = number
+        return number
+
+    def _log(self, level: int, msg: Any, *args: Any) -> None:
+        # paramiko tells some things only to its log, which costs more than it is worth here. Private, and proven by
+        # tests/transport/test_link.py: without it only the wording of details becomes poorer.
+        if isinstance(msg, str):
+            if msg.startswith("Disconnect (code "):
+                self.last_words = msg.partition("): ")[2]
+            elif msg.startswith("Secsh channel ") and " open FAILED: " in msg:
+                number, _, reason = msg[len("Secsh channel ") :].partition(" open FAILED: ")
+                if number.isdigit():
+                    self.refusals[int(number)] = reason
+
+
+def _first(wanted: Sequence[str], available: Sequence[str]) -> tuple[str, ...]:
+    """Return `available` with the wanted ones in front, less what is too weak to offer."""
+    front = [name for name in wanted if name in available]
+    return (*front, *(n for n in available if n not in front and n not in NOT_OFFERED))
+
+
+def key_algorithms(types: Sequence[str]) -> tuple[str, ...]:
+    """Return the signature algorithms for key types as known_hosts names them."""
+    found: list[str] = []
+    for kind in types:
+        found += ("rsa-sha2-512", "rsa-sha2-256") if kind == "ssh-rsa" else (kind,)
+    return tuple(dict.fromkeys(found))
+
+
+class Verify(paramiko.MissingHostKeyPolicy):  # type: ignore[misc]  # paramiko has no types
+    """Hands every server key to a function, which raises unless it is the right one."""
+
+    def __init__(self, judge: Callable[[str, bytes], None]) -> None:
+        self._judge = judge
+
+    def missing_host_key(self, client: Any, hostname: str, key: Any) -> None:
+        self._judge(key.get_name(), key.asbytes())
+
+
+def no_delay(sock: socket.socket) -> None:
+    """Send small packets at once; a handshake is nothing else."""
+    if sock.family in (socket.AF_INET, socket.AF_INET6):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

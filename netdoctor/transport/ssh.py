@@ -1,0 +1,414 @@
+"""The SSH transport as the engine sees it: starts worker processes, deals the nodes out, gathers what they say."""
+
+import contextlib
+import os
+import resource
+import secrets
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+import netdoctor
+from netdoctor.facts.base import Missing, Why
+from netdoctor.facts.host import Session
+from netdoctor.inventory.model import Target
+from netdoctor.text import clean
+from netdoctor.transport import frames
+from netdoctor.transport.base import Limits, Reply, Request, SessionEvent, SshOptions
+from netdoctor.transport.messages import (
+    Answer,
+    Call,
+    Ended,
+    Endpoint,
+    FromWorker,
+    NodePlan,
+    Note,
+    Splitter,
+    Start,
+    WireRequest,
+    framed,
+)
+from netdoctor.transport.sshconfig import Resolver
+
+DEFAULT_PYTHON = "python3"
+NODES_PER_WORKER = 256
+WORKERS_MAX = 16
+FDS_OF_A_WORKER = 40
+FDS_OF_A_PROXY = 3
+CLOSE_S = 1.5
+SLACK_S = 10.0
+CLOCK_AT_ONCE = 16
+
+_decode = msgspec.json.Decoder(FromWorker).decode
+
+
+@dataclass(slots=True)
+class _Worker:
+    """A worker process and the nodes that it looks after."""
+
+    process: subprocess.Popen[bytes]
+    nodes: list[str]
+    errors: int
+    splitter: Splitter = field(default_factory=Splitter)
+    alive: bool = True
+    last_words: str = ""
+
+
+class SshTransport:
+    """Reaches nodes over SSH. notes: what the user should know about their settings, filled as it turns up."""
+
+    def __init__(self, options: SshOptions, limits: Limits) -> None:
+        """Read the user's ssh settings. Raises TransportInputError."""
+        self._limits = limits
+        self._resolver = Resolver(options)
+        self._notes: dict[str, None] = dict.fromkeys(self._resolver.notes)
+        self._workers: list[_Worker] = []
+        self._home: dict[str, tuple[_Worker, int]] = {}
+        self._calls = 0
+        self._closed = False
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return tuple(self._notes)
+
+    # What would happen
+
+    def describe(self, target: Target) -> dict[str, Any]:
+        """Return where and how `start` would log in, without contact. Raises TransportInputError."""
+        endpoint = self._resolver.resolve(target)
+        return {
+            "transport": "ssh",
+            "host": endpoint.host,
+            "address": endpoint.host,
+            "port": endpoint.port,
+            "user": endpoint.user,
+            "jump": [f"{hop.user}@{hop.host}:{hop.port}" for hop in endpoint.jump],
+            "proxy_command": list(endpoint.proxy),
+            "keys": list(endpoint.keys),
+            "agent": endpoint.agent is not None and not (endpoint.keys_only and not endpoint.keys),
+            "known_as": endpoint.known_as,
+            "known_hosts": [*endpoint.user_known_hosts, *endpoint.global_known_hosts],
+            "unknown_host_keys": {"yes": "refused", "accept": "accepted", "record": "accepted and written"}[
+                endpoint.strict
+            ],
+            "python": target.python or DEFAULT_PYTHON,
+        }
+
+    def bound_s(self, count: int) -> float:
+        """Return the longest that `start` can take for `count` nodes, seconds."""
+        # In the worst case all of them share one address, and so its eight places.
+        at_once = max(1, min(self._limits.parallel, 8))
+        rounds = -(-count // at_once)
+        return rounds * self._limits.node_budget_s + SLACK_S
+
+    # Logging in
+
+    def start(
+        self,
+        targets: Sequence[Target],
+        first: Mapping[str, Request],
+        *,
+        keep_open: bool,
+        collectors: Mapping[str, str],
+    ) -> Iterator[SessionEvent | Reply]:
+        """Log in everywhere, send each node its first request, yield events as they come."""
+        endpoints = [self._resolver.resolve(target) for target in targets]
+        return self._start(targets, endpoints, first, keep_open, collectors)
+
+    def _start(
+        self,
+        targets: Sequence[Target],
+        endpoints: Sequence[Endpoint],
+        first: Mapping[str, Request],
+        keep_open: bool,
+        collectors: Mapping[str, str],
+    ) -> Iterator[SessionEvent | Reply]:
+        if not targets:
+            return
+        count = self._worker_count(endpoints, keep_open)
+        shares = [range(i, len(targets), count) for i in range(count)]
+        for share in shares:
+            self._spawn([targets[i].id for i in share])
+        # The workers import while this process compresses the agent.
+        from netdoctor.agent.bootstrap import build_bundle
+
+        marker = secrets.token_hex(8)
+        bundle = build_bundle(marker=marker, deadline_s=self._limits.agent_deadline_s, collectors=collectors)
+        anchor = time.time() - time.monotonic()
+        for worker, share in zip(self._workers, shares, strict=True):
+            table = _Table()
+            message = Start(
+                nodes=[
+                    NodePlan(
+                        endpoints[i],
+                        targets[i].python or DEFAULT_PYTHON,
+                        table.place(first[targets[i].id]),
+                    )
+                    for i in share
+                ],
+                requests=table.requests,
+                keep_open=keep_open,
+                marker=marker,
+                anchor_s=anchor,
+                parallel=max(1, self._limits.parallel // count),
+                login_timeout_s=self._limits.login_timeout_s,
+                node_budget_s=self._limits.node_budget_s,
+                clock_parallel=max(1, CLOCK_AT_ONCE // count),
+            )
+            self._send(worker, framed(message) + len(bundle).to_bytes(4, "big") + bundle)
+        yield from self._gather_logins({target.id for target in targets})
+
+    def _worker_count(self, endpoints: Sequence[Endpoint], keep_open: bool) -> int:
+        """Return how many processes to use: by load, and by what their file descriptors allow."""
+        nodes = len(endpoints)
+        count = min(os.cpu_count() or 1, -(-nodes // NODES_PER_WORKER))
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if keep_open and hard != resource.RLIM_INFINITY:
+            each = FDS_OF_A_PROXY if any(e.proxy for e in endpoints) else 1
+            count = max(count, -(-nodes * each // max(8, hard - FDS_OF_A_WORKER)))
+        # Three descriptors for each worker here.
+        return max(1, min(count, WORKERS_MAX, nodes, (soft - 20) // 4))
+
+    def _spawn(self, nodes: list[str]) -> None:
+        errors = _scratch_file()
+        environment = dict(os.environ)
+        # With -P the current directory is not searched; a source checkout is found where this process found it.
+        home = str(Path(netdoctor.__file__).resolve().parents[1])
+        environment["PYTHONPATH"] = os.pathsep.join(p for p in (home, environment.get("PYTHONPATH", "")) if p)
+        try:
+            process = subprocess.Popen(  # noqa: S603  # our own module
+                [sys.executable, "-P", "-m", "netdoctor.transport.ssh_worker"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env=environment,
+                cwd="/",
+                start_new_session=True,  # Ctrl-C reaches the main process only
+                bufsize=0,
+            )
+        except BaseException:
+            os.close(errors)
+            raise
+        assert process.stdout is not None
+        os.set_blocking(process.stdout.fileno(), False)
+        worker = _Worker(process, nodes, errors)
+        self._workers.append(worker)
+        for place, node in enumerate(nodes):
+            self._home[node] = (worker, place)
+
+    def _gather_logins(self, waiting: set[str]) -> Iterator[SessionEvent | Reply]:
+        """Yield one SessionEvent per node, and one Reply where the session is ok."""
+        reached: set[str] = set()
+        finish = time.monotonic() + self.bound_s(len(waiting))
+
+        def lost(node: str, detail: str) -> SessionEvent | Reply:
+            waiting.discard(node)
+            if node in reached:
+                return Reply(node=node, missing=Missing(Why.FAILED, detail))
+            return SessionEvent(
+                node=node,
+                session=Session(outcome="control", stage="resolve", detail=detail),
+                at=time.monotonic(),
+            )
+
+        for worker, message in self._messages(lambda: bool(waiting), finish):
+            if isinstance(message, Ended):
+                node = worker.nodes[message.node]
+                if message.session.outcome == "ok":
+                    reached.add(node)
+                else:
+                    waiting.discard(node)
+                yield SessionEvent(node=node, session=message.session, at=message.at_s)
+            elif isinstance(message, Answer):
+                if message.call == 0:
+                    waiting.discard(worker.nodes[message.node])
+                    yield _reply(worker.nodes[message.node], message)
+            else:
+                for node in [n for n in worker.nodes if n in waiting]:
+                    yield lost(node, message)
+        for node in sorted(waiting):
+            yield lost(node, "netdoctor's own worker did not answer in time")
+
+    # Requests
+
+    def call(self, requests: Mapping[str, Request]) -> Iterator[Reply]:
+        """Send one request to each named node with an open session; all at once, no order."""
+        self._calls += 1
+        number = self._calls
+        began = time.monotonic()
+        waiting: set[str] = set()
+        batches: dict[int, tuple[_Worker, dict[int, int], _Table]] = {}
+        unknown = []
+        longest = 0.0
+        for node, request in requests.items():
+            if node not in self._home or not self._home[node][0].alive:
+                unknown.append(node)
+                continue
+            worker, place = self._home[node]
+            _, to, table = batches.setdefault(id(worker), (worker, {}, _Table()))
+            to[place] = table.place(request)
+            waiting.add(node)
+            longest = max(longest, request.timeout_s)
+        for worker, to, table in batches.values():
+            self._send(worker, framed(Call(number, to, table.requests)))
+        # Requests of one node take turns, and clock exchanges wait for a place.
+        finish = began + longest * (2 + len(waiting) / CLOCK_AT_ONCE) + SLACK_S
+        return self._answers(number, unknown, waiting, finish)
+
+    def _answers(
+        self, number: int, unknown: Sequence[str], waiting: set[str], finish: float
+    ) -> Iterator[Reply]:
+        for node in unknown:
+            yield Reply(node=node, missing=Missing(Why.LOST, "no open session"))
+        for worker, message in self._messages(lambda: bool(waiting), finish):
+            if isinstance(message, str):
+                for node in [n for n in worker.nodes if n in waiting]:
+                    waiting.discard(node)
+                    yield Reply(node=node, missing=Missing(Why.FAILED, message))
+            elif isinstance(message, Answer) and message.call == number:
+                node = worker.nodes[message.node]
+                if node in waiting:
+                    waiting.discard(node)
+                    yield _reply(node, message)
+        for node in sorted(waiting):
+            detail = "netdoctor's own worker did not answer in time"
+            yield Reply(node=node, missing=Missing(Why.TIMED_OUT, detail))
+
+    # Workers
+
+    def _messages(
+        self, wanted: Callable[[], bool], finish: float
+    ) -> Iterator[tuple[_Worker, Ended | Answer | str]]:
+        """Yield what workers say while it is wanted; a text when a worker is gone."""
+        with selectors.DefaultSelector() as selector:
+            for worker in self._workers:
+                if worker.alive and worker.process.stdout is not None:
+                    selector.register(worker.process.stdout, selectors.EVENT_READ, worker)
+                elif not worker.alive:
+                    yield worker, worker.last_words
+            while wanted() and selector.get_map():
+                left = finish - time.monotonic()
+                if left <= 0:
+                    return
+                for key, _ in selector.select(left):
+                    worker = key.data
+                    for message in self._read(worker):
+                        yield worker, message
+                    if not worker.alive:
+                        selector.unregister(key.fileobj)
+                        yield worker, worker.last_words
+
+    def _read(self, worker: _Worker) -> list[Ended | Answer]:
+        """Return the messages that are there; marks the worker when it is gone."""
+        assert worker.process.stdout is not None
+        try:
+            data = os.read(worker.process.stdout.fileno(), 1 << 20)
+        except BlockingIOError:
+            return []
+        except OSError:
+            data = b""
+        if not data:
+            self._gone(worker)
+            return []
+        found: list[Ended | Answer] = []
+        try:
+            for body in worker.splitter.feed(data):
+                message = _decode(body)
+                if isinstance(message, Note):
+                    self._notes[message.text] = None
+                else:
+                    found.append(message)
+        except (ValueError, msgspec.MsgspecError):  # not reached unless the worker's memory is damaged
+            self._gone(worker)
+        return found
+
+    def _gone(self, worker: _Worker) -> None:
+        """Take leave of a worker that died, and keep its last words."""
+        worker.alive = False
+        with contextlib.suppress(OSError):
+            worker.process.kill()
+        code = worker.process.wait()
+        how = f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
+        lines = os.pread(worker.errors, 1 << 16, 0).decode("utf-8", "replace").strip().splitlines()
+        said = f": {clean(lines[-1], 200)}" if lines else ""
+        worker.last_words = f"netdoctor's own worker {how}{said}"
+
+    def _send(self, worker: _Worker, data: bytes) -> None:
+        """Write to a worker, which always reads; one that is gone is noticed where its output is read."""
+        assert worker.process.stdin is not None
+        view = memoryview(data)
+        try:
+            while view:
+                view = view[os.write(worker.process.stdin.fileno(), view) :]
+        except BrokenPipeError:
+            pass
+
+    def close(self) -> None:
+        """End all sessions and worker processes within two seconds. Safe to call twice."""
+        if self._closed:
+            return
+        self._closed = True
+        for worker in self._workers:
+            if worker.process.stdin is not None:
+                with contextlib.suppress(OSError):
+                    worker.process.stdin.close()
+        finish = time.monotonic() + CLOSE_S
+        for worker in self._workers:
+            try:
+                worker.process.wait(max(0.0, finish - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                with contextlib.suppress(OSError):
+                    os.kill(worker.process.pid, signal.SIGKILL)
+                worker.process.wait()
+            if worker.process.stdout is not None:
+                worker.process.stdout.close()
+            if worker.alive:
+                worker.last_words = "the transport was closed"
+            worker.alive = False
+            os.close(worker.errors)
+
+
+class _Table:
+    """Distinct requests, each encoded once: most nodes are asked the same."""
+
+    def __init__(self) -> None:
+        self.requests: list[WireRequest] = []
+        self._places: dict[int, int] = {}
+        self._kept: list[Request] = []
+
+    def place(self, request: Request) -> int:
+        """Return the index of a request, entering it when it is new."""
+        if id(request) not in self._places:
+            self._kept.append(request)  # so that no other request gets its id
+            self._places[id(request)] = len(self.requests)
+            raw = msgspec.Raw(msgspec.json.encode(dict(request.args)))
+            self.requests.append(WireRequest(request.op, raw, request.timeout_s))
+        return self._places[id(request)]
+
+
+def _reply(node: str, answer: Answer) -> Reply:
+    """Return an answer as the engine wants it; what cannot be decoded is missing."""
+    if answer.why is not None:
+        missing = Missing(Why(answer.why), answer.detail)
+        return Reply(node=node, missing=missing, elapsed_ms=answer.elapsed_ms)
+    try:
+        result = frames.decode_result(bytes(answer.result))
+    except frames.AgentTrouble as e:
+        return Reply(node=node, missing=Missing(Why.UNPARSABLE, str(e)), elapsed_ms=answer.elapsed_ms)
+    return Reply(node=node, result=result, elapsed_ms=answer.elapsed_ms)
+
+
+def _scratch_file() -> int:
+    """Return a descriptor to write to that is nowhere on disk, or the null device."""
+    try:
+        return os.memfd_create("netdoctor-worker")
+    except (OSError, AttributeError):
+        return os.open(os.devnull, os.O_RDWR)
