@@ -48,13 +48,16 @@ def gpu_count(gpus: Mapping[str, GpuFacts], nodes: Mapping[str, Node]) -> Iterat
         yield skip("no GPU on any node, and none listed")
         return
     listed: dict[str, int] = {}
+    slots: dict[str, int] = {}
     for node in gpus:
-        wanted = nodes[node].gpus if node in nodes else None
-        if wanted is None and node in nodes:
-            # slots= are processes per node; with GPUs about, they are GPUs.
-            wanted = nodes[node].slots
+        wanted, slot = (nodes[node].gpus, nodes[node].slots) if node in nodes else (None, None)
         if wanted is not None:
             listed[node] = wanted
+        elif slot is not None:
+            slots[node] = slot
+    # slots= are processes per node. They stand for GPUs where some node has that many.
+    if any(counts[node] == slot for node, slot in slots.items()):
+        listed.update(slots)
     peers = majority({node: count for node, count in counts.items() if node not in listed})
     uneven: list[str] = []
     for node, count in counts.items():
