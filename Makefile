@@ -21,6 +21,7 @@ test: $(VENV)/dev
 lint: $(VENV)/dev
 	$(BIN)/ruff check
 	$(BIN)/mypy
+	MYPYPATH=benchmarks $(BIN)/mypy scripts/*.py benchmarks/*.py
 	$(BIN)/lint-imports
 
 docs: $(VENV)/dev

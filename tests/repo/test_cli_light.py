@@ -16,9 +16,10 @@ HEAVY = (
 )  # fmt: skip
 PROGRAM = """
 import json, sys
+sys.argv = ["netdoctor", *{arguments!r}]
 from netdoctor.__main__ import main
 try:
-    code = main({arguments!r})
+    code = main()
 except SystemExit as error:
     code = error.code
 print(json.dumps([code or 0, sorted(sys.modules)]), file=sys.stderr)

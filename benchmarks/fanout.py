@@ -1,0 +1,463 @@
+"""How fast netdoctor reaches many nodes, beside clush, ansible and plain Fabric, on loopback SSH servers.
+
+    python benchmarks/fanout.py                              16, 64 and 256 nodes, 3 repeats
+    python benchmarks/fanout.py --nodes 256 --repeats 5 --skip ansible
+
+Tools take turns within each repeat; medians are printed. What is not installed is said to be absent.
+README.md beside this file says what is compared and why.
+"""
+
+import argparse
+import base64
+import contextlib
+import importlib.metadata
+import importlib.util
+import json
+import os
+import platform
+import shlex
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn
+
+from endpoints import CannotStart, Endpoints, idle
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
+MIB = 1024 * 1024
+# Linux caps one argument at 128 KiB (MAX_ARG_STRLEN); Fabric's command has to carry the whole request.
+LONGEST_ARGUMENT_BYTES = 128 * 1024 - 1
+KEX = "-o KexAlgorithms=curve25519-sha256"
+
+# Added to the agent that the other tools run: they close stdin after the last request, where netdoctor keeps
+# it open, and the agent ends with its stdin. So it answers before it looks at the end of the file.
+ANSWER_FIRST = """
+
+_answered = threading.Semaphore(0)
+_channel_send = Channel.send
+_real_read_frame = read_frame
+
+
+def _send(self, message):
+    _channel_send(self, message)
+    if "ok" in message:
+        _answered.release()
+
+
+def read_frame(stream):
+    request = _real_read_frame(stream)
+    if request is None:
+        for _ in range({requests}):
+            _answered.acquire(timeout=60)
+    return request
+
+
+Channel.send = _send
+"""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What netdoctor sends to one node: the command, and the bytes on its stdin."""
+
+    command: str
+    stdin: bytes
+    answers: Callable[[str], int]
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A way to ask every node. answers: counts the nodes that answered, in what it printed, if it prints."""
+
+    name: str
+    label: str
+    command: list[str]
+    stdin: Path | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    codes: tuple[int, ...] = (0,)
+    answers: Callable[[str], int] | None = None
+
+
+@dataclass
+class Figures:
+    """What the repeats of one tool gave."""
+
+    wall_s: list[float] = field(default_factory=list)
+    cpu_s: list[float] = field(default_factory=list)
+    server_cpu_s: list[float] = field(default_factory=list)
+    memory_bytes: int | None = None
+    trouble: str | None = None
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--nodes", type=int, nargs="+", default=[16, 64, 256], metavar="N")
+    parser.add_argument("--repeats", type=int, default=3, metavar="N")
+    parser.add_argument(
+        "--skip", nargs="*", default=[], metavar="TOOL", help="netdoctor, clush, ansible, fabric"
+    )
+    parser.add_argument("--timeout", type=float, default=600, metavar="S", help="for one run of one tool")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="every figure, not only the medians")
+    options = parser.parse_args()
+    if min(options.nodes) < 1 or max(options.nodes) > 4096 or options.repeats < 1:
+        parser.error("1 to 4096 nodes, at least 1 repeat")
+    signal.signal(signal.SIGTERM, _terminate)
+    os.environ.pop("SSH_AUTH_SOCK", None)  # no tool is helped or held up by an agent's keys
+
+    print(machine())
+    print(versions())
+    everything: dict[int, dict[str, Figures]] = {}
+    try:
+        for count in options.nodes:
+            with tempfile.TemporaryDirectory(prefix="fanout-") as name:
+                everything[count] = compare(Path(name), count, options)
+            print(table(count, options.repeats, everything[count]), flush=True)
+    except CannotStart as error:
+        print(f"fanout.py: {error}", file=sys.stderr)
+        return 2
+    print(summary(everything))
+    if options.json:
+        raw = {count: {label: vars(f) for label, f in rows.items()} for count, rows in everything.items()}
+        options.json.write_text(json.dumps(raw, indent=1) + "\n")
+    return 1 if any(f.trouble for rows in everything.values() for f in rows.values() if f.wall_s) else 0
+
+
+def compare(folder: Path, count: int, options: argparse.Namespace) -> dict[str, Figures]:
+    """Figures of every tool over `count` endpoints; one run each to warm up, which also measures memory."""
+    with Endpoints(folder, count) as endpoints:
+        say(f"{count} endpoints; recording what netdoctor asks for")
+        request = record(folder, endpoints)
+        tools = [tool for tool in all_tools(folder, endpoints, request) if tool.name not in options.skip]
+        figures = {tool.label: Figures() for tool in tools}
+        for tool in tools:
+            if not tool.command:
+                figures[tool.label].trouble = "absent"
+        present = [tool for tool in tools if tool.command]
+        for tool in present:
+            say(f"{count} endpoints, warm-up and memory: {tool.label}")
+            take(figures[tool.label], folder, endpoints, tool, "memory", options.timeout)
+        for repeat in range(options.repeats):
+            # The order turns, so that no tool always follows the same other one.
+            turn = repeat % len(present) if present else 0
+            for tool in present[turn:] + present[:turn]:
+                say(f"{count} endpoints, repeat {repeat + 1} of {options.repeats}: {tool.label}")
+                take(figures[tool.label], folder, endpoints, tool, "time", options.timeout)
+    return figures
+
+
+def take(
+    figures: Figures, folder: Path, endpoints: Endpoints, tool: Tool, kind: str, timeout_s: float
+) -> None:
+    """Run a tool once and add what it cost."""
+    idle(endpoints)
+    served_s = endpoints.cpu_s()
+    paths = {name: folder / f"run.{name}" for name in ("json", "out", "err")}
+    command = [
+        sys.executable, str(HERE / "measured.py"), str(paths["json"]), str(tool.stdin or os.devnull),
+        str(paths["out"]), str(paths["err"]), kind, str(timeout_s), *tool.command,
+    ]  # fmt: skip
+    paths["json"].unlink(missing_ok=True)
+    with subprocess.Popen(command, cwd=ROOT, env={**os.environ, **tool.environment}) as running:
+        try:
+            running.wait()
+        except BaseException:
+            running.terminate()
+            raise
+    if not paths["json"].exists():
+        figures.trouble = "could not be measured"
+        return
+    result: dict[str, Any] = json.loads(paths["json"].read_text())
+    said = paths["err"].read_text(errors="replace").strip().splitlines()[-1:]
+    if result["code"] is None:
+        figures.trouble = f"not done after {timeout_s:g} s"
+    elif result["code"] not in tool.codes:
+        figures.trouble = f"exit code {result['code']}: {''.join(said)[:120]}"
+    if tool.answers is not None:
+        answered = tool.answers(paths["out"].read_text(errors="replace"))
+        if answered != len(endpoints.addresses):
+            figures.trouble = f"{answered} of {len(endpoints.addresses)} nodes answered"
+    if kind == "memory":
+        figures.memory_bytes = result["memory_bytes"]
+    else:
+        figures.wall_s.append(result["wall_s"])
+        figures.cpu_s.append(result["cpu_s"])
+        idle(endpoints)  # a server's time counts once its sessions have ended
+        figures.server_cpu_s.append(endpoints.cpu_s() - served_s)
+
+
+# --- the tools --------------------------------------------------------------------------------------------
+
+
+def netdoctor_scan(endpoints: Endpoints, hosts: Path) -> list[str]:
+    config = str(endpoints.client.ssh_config)
+    known_hosts = str(endpoints.client.known_hosts)
+    return [
+        sys.executable, "-m", "netdoctor", "scan", str(hosts), "--ssh-config", config,
+        "--known-hosts", known_hosts, "--profile", "quick", "--no-save",
+    ]  # fmt: skip
+
+
+def record(folder: Path, endpoints: Endpoints) -> Request:
+    """Scan once, with an interpreter on the first node that notes how it was called and what it was told.
+
+    So the other tools carry exactly what netdoctor carries. Also makes sure that the scan reaches every node.
+    """
+    recorder = folder / "record"
+    recorder.write_text(
+        f'#!/bin/sh\nprintf "%s\\0" "$@" >{folder}/argv\ntee {folder}/stdin | exec python3 "$@"\n'
+    )
+    recorder.chmod(0o755)
+    first, *others = endpoints.addresses
+    hosts = folder / "hosts.recorded"
+    hosts.write_text("".join([f"{first} python={recorder}\n", *(f"{a}\n" for a in others)]))
+    report_file = folder / "report.json"
+    done = subprocess.run(
+        [*netdoctor_scan(endpoints, hosts), "-o", f"json={report_file}"],
+        check=False,
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    if done.returncode not in (0, 1, 3) or not report_file.exists():
+        raise CannotStart(f"netdoctor scan ended with {done.returncode}: {done.stderr.strip()[-500:]}")
+    reached = sum(target["reached"] for target in json.loads(report_file.read_text())["targets"])
+    if reached != len(endpoints.addresses):
+        raise CannotStart(f"netdoctor reached {reached} of {len(endpoints.addresses)} endpoints")
+    argv = (folder / "argv").read_bytes().decode().split("\0")[:-1]
+    frames = list(split_frames((folder / "stdin").read_bytes()))
+    bundle = json.loads(zlib.decompress(frames[0]))
+    requests = [frame for frame in frames[1:] if "provide" not in json.loads(frame)]
+    bundle["modules"]["wire"] += ANSWER_FIRST.format(requests=len(requests))
+    body = zlib.compress(json.dumps(bundle).encode(), 9)
+    # What was handed over on demand goes first: nobody is there to ask.
+    provided = [frame for frame in frames[1:] if "provide" in json.loads(frame)]
+    stdin = b"".join(b"%08x\n" % len(frame) + frame for frame in [body, *provided, *requests])
+    asked = len(requests)
+    return Request(
+        command="exec " + shlex.join(["python3", *argv]),
+        stdin=stdin,
+        answers=lambda output: sum('"ok": true' in line for line in output.splitlines()) // asked,
+    )
+
+
+def split_frames(data: bytes) -> Iterator[bytes]:
+    """Bodies of the frames in what an agent reads: eight hex digits, a newline, the body."""
+    while data:
+        size = int(data[:8], 16)
+        yield data[9 : 9 + size]
+        data = data[9 + size :]
+
+
+def all_tools(folder: Path, endpoints: Endpoints, request: Request) -> list[Tool]:
+    """Every contender; one that is not installed has no command."""
+    count = len(endpoints.addresses)
+    hosts = folder / "hosts"
+    hosts.write_text("".join(f"{a}\n" for a in endpoints.addresses))
+    stdin = folder / "request"
+    stdin.write_bytes(request.stdin)
+    config = endpoints.client.ssh_config
+    netdoctor = Tool(
+        "netdoctor",
+        "netdoctor scan, judged and rendered",
+        [*netdoctor_scan(endpoints, hosts), "-o", "none"],
+        codes=(0, 1, 3),
+    )
+    clush = find("clush")
+    words = [] if clush is None else [clush, "-w", ",".join(endpoints.addresses)]
+    return [
+        netdoctor,
+        Tool(
+            "clush",
+            "clush, same agent and facts",
+            words and [*words, "-o", f"-F {config}", request.command],
+            stdin=stdin,
+            answers=request.answers,
+        ),
+        Tool(
+            "clush",
+            "clush, the same with curve25519",
+            words and [*words, "-o", f"-F {config} {KEX}", request.command],
+            stdin=stdin,
+            answers=request.answers,
+        ),
+        fabric(folder, hosts, config, request),
+        ansible(folder, endpoints, count),
+    ]
+
+
+def fabric(folder: Path, hosts: Path, config: Path, request: Request) -> Tool:
+    """Plain Fabric feeds stdin one byte at a time, so the request travels in the command, as text."""
+    encoded = base64.b64encode(request.stdin).decode()
+    command = folder / "fabric_command"
+    command.write_text(f"echo {encoded} | base64 -d | {request.command.removeprefix('exec ')}")
+    program = [sys.executable, str(HERE / "fabric_group.py"), str(config), str(hosts), str(command)]
+    short_enough = command.stat().st_size <= LONGEST_ARGUMENT_BYTES
+    return Tool(
+        "fabric",
+        "fabric.ThreadingGroup, same agent and facts",
+        program if short_enough and importlib.util.find_spec("fabric") else [],
+        answers=request.answers,
+    )
+
+
+def ansible(folder: Path, endpoints: Endpoints, count: int) -> Tool:
+    program = find("ansible")
+    inventory = folder / "inventory"
+    inventory.write_text(
+        "".join(f"{a} ansible_python_interpreter=/usr/bin/python3\n" for a in endpoints.addresses)
+    )
+    # Sockets of ControlPersist want a short path; everything of this run stays in its folder.
+    environment = {
+        "ANSIBLE_HOME": str(folder / "a"),
+        "ANSIBLE_LOCAL_TEMP": str(folder / "a" / "local"),
+        "ANSIBLE_REMOTE_TEMP": str(folder / "a" / "remote"),
+        "ANSIBLE_SSH_CONTROL_PATH_DIR": str(folder / "c"),
+        "ANSIBLE_NOCOLOR": "1",
+    }
+    command = [] if program is None else [
+        program, "all", "-i", str(inventory), "-m", "setup", "-f", str(count),
+        "--ssh-common-args", f"-F {endpoints.client.ssh_config}",
+    ]  # fmt: skip
+    return Tool(
+        "ansible",
+        "ansible -m setup, its own facts, forks = nodes",
+        command,
+        environment=environment,
+        answers=lambda output: output.count(" | SUCCESS => "),
+    )
+
+
+def find(program: str) -> str | None:
+    """A program beside this Python, else on PATH."""
+    beside = Path(sys.executable).parent / program
+    return str(beside) if beside.exists() else shutil.which(program)
+
+
+# --- what is printed --------------------------------------------------------------------------------------
+
+
+def table(count: int, repeats: int, figures: Mapping[str, Figures]) -> str:
+    """One row per tool; `times`: how many times netdoctor's figure; `node ms CPU`: what each node spent."""
+    lines = [
+        "",
+        f"{count} nodes, median of {repeats}",
+        f"{'':48}{'wall s':>8}{'times':>7}{'client CPU s':>14}{'ms/node':>9}{'times':>7}{'peak MB':>9}"
+        f"{'node ms CPU':>13}",
+    ]
+    ours = next((f for label, f in figures.items() if label.startswith("netdoctor") and f.wall_s), None)
+    for label, row in figures.items():
+        if not row.wall_s:
+            lines.append(f"{label:48}{row.trouble or 'not run'}")
+            continue
+        wall, cpu = statistics.median(row.wall_s), statistics.median(row.cpu_s)
+        ratios = (
+            (wall / statistics.median(ours.wall_s), cpu / statistics.median(ours.cpu_s))
+            if ours
+            else (0.0, 0.0)
+        )
+        memory = f"{row.memory_bytes / MIB:.0f}" if row.memory_bytes else "?"
+        lines.append(
+            f"{label:48}{wall:8.2f}{ratios[0]:7.1f}{cpu:14.2f}{1000 * cpu / count:9.1f}"
+            f"{ratios[1]:7.1f}{memory:>9}"
+            f"{1000 * statistics.median(row.server_cpu_s) / count:13.0f}"
+        )
+        if row.trouble:
+            lines.append(f"    do not use this row: {row.trouble}")
+    return "\n".join(lines)
+
+
+def summary(everything: Mapping[int, Mapping[str, Figures]]) -> str:
+    """What is aimed at, at the largest size, and how netdoctor grows."""
+    largest = max(everything)
+    rows = {label: f for label, f in everything[largest].items() if f.wall_s and not f.trouble}
+    ours = next((f for label, f in rows.items() if label.startswith("netdoctor")), None)
+    if ours is None:
+        return "\nnetdoctor was not measured"
+    wall, cpu = statistics.median(ours.wall_s), statistics.median(ours.cpu_s)
+    lines = ["", f"netdoctor at {largest} nodes, as a share of another tool's figure (aim: at most)"]
+    for start, what, mine, aim in (
+        ("clush, same agent", "wall", wall, 0.5),
+        ("ansible", "wall", wall, 0.1),
+        ("clush, the same with curve25519", "client CPU", cpu, 0.5),
+    ):
+        other = next((f for label, f in rows.items() if label.startswith(start)), None)
+        name = start.removesuffix(", same agent").replace("the same with ", "")
+        if other is None:
+            lines.append(f"  {what} / {name}: not measured")
+        else:
+            theirs = statistics.median(other.wall_s if what == "wall" else other.cpu_s)
+            lines.append(f"  {what} / {name}: {mine / theirs:.2f} ({aim})")
+    if ours.memory_bytes:
+        lines.append(f"  peak memory of all its processes: {ours.memory_bytes / MIB:.0f} MB (300)")
+    growth = [
+        f"{count}: {1000 * statistics.median(f.wall_s) / count:.1f} ms wall, "
+        f"{1000 * statistics.median(f.cpu_s) / count:.1f} ms CPU"
+        for count, rows_ in sorted(everything.items())
+        for label, f in rows_.items()
+        if label.startswith("netdoctor") and f.wall_s
+    ]
+    lines.append("  per node: " + "; ".join(growth))
+    return "\n".join(lines)
+
+
+def machine() -> str:
+    """One line about what this runs on; endpoints and clients share it."""
+    model = platform.machine()
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                model = line.split(":", 1)[1].strip()
+                break
+    cores = len(os.sched_getaffinity(0))
+    load = os.getloadavg()[0]
+    return f"machine: {cores} cores of {model}, Linux {platform.release()}, load {load:.1f} at the start"
+
+
+def versions() -> str:
+    """Versions of everything that takes part."""
+    parts = [f"Python {platform.python_version()}"]
+    for name in ("netdoctor", "fabric", "paramiko", "gevent"):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            parts.append(f"{name} {importlib.metadata.version(name)}")
+    for words in (
+        ["ssh", "-V"],
+        [find("clush") or "clush", "--version"],
+        [find("ansible") or "ansible", "--version"],
+    ):
+        parts.append(first_line(words))
+    return "versions: " + ", ".join(parts)
+
+
+def first_line(words: Sequence[str]) -> str:
+    try:
+        done = subprocess.run(
+            words, check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60
+        )
+    except OSError:
+        return f"{Path(words[0]).name} absent"
+    return ((done.stdout or done.stderr).strip().splitlines() or ["?"])[0].split(",")[0]
+
+
+def say(text: str) -> None:
+    """Progress, on stderr."""
+    print(f"  {text}", file=sys.stderr, flush=True)
+
+
+def _terminate(_number: int, _frame: object) -> NoReturn:
+    raise SystemExit(143)
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(KeyboardInterrupt):
+        sys.exit(main())
+    sys.exit(130)
