@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import getpass
+import difflib
+import ipaddress
 import json
 import os
 import re
@@ -13,20 +14,42 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from netdoctor.lab import links, node as nodes_, processes, requirements, sshd, state as states
+from netdoctor.lab import (
+    fault_ssh,
+    links,
+    processes,
+    requirements,
+    service,
+    sshd,
+)
+from netdoctor.lab import faults as faults_
+from netdoctor.lab import loopback as loopback_
+from netdoctor.lab import (
+    node as nodes_,
+)
+from netdoctor.lab import (
+    state as states,
+)
+from netdoctor.lab.fault_host import compile_c
+from netdoctor.lab.fault_software import place_torch
+from netdoctor.lab.faults import Fault
 from netdoctor.lab.processes import Process
 from netdoctor.lab.requirements import missing_requirements
-from netdoctor.lab.state import State
+from netdoctor.lab.service import Site
+from netdoctor.lab.state import Active, State
 from netdoctor.lab.system import LabError
 
-__all__ = ["Lab", "LabError", "load", "missing_requirements", "up"]
+__all__ = ["FAULTS", "Fault", "Lab", "LabError", "NodeStatus", "load", "missing_requirements", "up"]
 
 MOST_NODES = 1000
+FAULTS: Mapping[str, Fault] = faults_.registry()
 
 
 class Lab:
@@ -75,11 +98,160 @@ class Lab:
     def save(self) -> None:
         states.save(self.state_dir, self.state)
 
+    def install_torch(self, version: str = "2.4.0+cu121", cuda: str = "12.1", nccl: str = "2.20.5") -> None:
+        """Put the same stand-in torch on every node: versions to read, nothing to compute with."""
+        with self._changing() as site:
+            self.state.torch = {"version": version, "cuda": cuda, "nccl": nccl}
+            for node in self.state.nodes:
+                if not self.state.active(node, "torch"):
+                    place_torch(site, node, self.state.torch)
+                nodes_.refresh(self.state, node)
+
+    def break_(self, node: str, fault: str, /, **params: str) -> list[str]:
+        """Put a fault in force; returns what was done, one line each.
+
+        Parameters named like a Python keyword take a trailing underscore: ``from_="node1"``.
+        """
+        self.state.index(node)
+        kind = _fault(fault, self.state)
+        given = {name.removesuffix("_"): str(value) for name, value in params.items()}
+        complete = kind.complete(given)
+        with self._changing() as site:
+            same = [
+                a
+                for a in self.state.active(node, fault)
+                if all(a.params.get(key) == complete.get(key) for key in kind.key)
+            ]
+            for active in same:
+                self._heal_one(site, active)
+            active = Active(node, fault, complete)
+            self.state.faults.append(active)
+            self.save()
+            try:
+                return kind.apply(site, active)
+            except BaseException:
+                self.state.faults.remove(active)
+                with contextlib.suppress(LabError, OSError):
+                    kind.heal(site, active)
+                raise
+
+    def heal(self, node: str | None = None, fault: str | None = None) -> list[str]:
+        """Take back faults: all, those of one node, or one kind; the latest first."""
+        if node is not None:
+            self.state.index(node)
+        if fault is not None and fault not in FAULTS:
+            raise LabError(_unknown(fault))
+        done = []
+        with self._changing() as site:
+            for active in reversed(self.state.active(node, fault)):
+                self._heal_one(site, active)
+                done.append(f"{active.node}: {active.fault} healed")
+        return done
+
+    def _heal_one(self, site: Site, active: Active) -> None:
+        self.state.faults.remove(active)
+        try:
+            FAULTS[active.fault].heal(site, active)
+        except BaseException:
+            self.state.faults.append(active)
+            raise
+        self.save()
+
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[Site]:
+        """Alone at work on this lab, with the state that the last command left."""
+        with states.locked(self.state_dir):
+            now = states.read(self.state_dir)
+            if now is None or now.id != self.state.id:
+                raise LabError(f"the lab of {self.state_dir} is gone")
+            self.state = now
+            try:
+                yield Site(now, self.state_dir)
+            finally:
+                self.save()
+
+    def status(self) -> list[NodeStatus]:
+        """Each node as it is now, not as it was left."""
+        self.state = states.read(self.state_dir) or self.state
+        found = []
+        for node in self.state.nodes:
+            process = self.state.processes.get(node)
+            running = process is not None and processes.alive(process)
+            if self.state.loopback:
+                running = service.listening(self.state, node)
+            active = tuple(
+                " ".join([a.fault, *(f"{k}={v}" for k, v in a.params.items() if v)])
+                for a in self.state.active(node)
+            )
+            found.append(NodeStatus(node, self.address(node), running, active))
+        return found
+
+    def pids(self, node: str) -> list[int]:
+        """Host pids of everything that runs on the node."""
+        return fault_ssh.members(Site(self.state, self.state_dir), node)
+
+    def listeners(self, node: str) -> list[tuple[str, int]]:
+        """Address and port of every listening TCP socket of the node."""
+        if self.state.loopback:
+            return [(self.address(node), self.ssh_port)] if service.listening(self.state, node) else []
+        found = []
+        for name in ("tcp", "tcp6"):
+            for line in (nodes_.read(self.state, node, f"/proc/net/{name}") or "").splitlines()[1:]:
+                fields = line.split()
+                if fields[3] == "0A":
+                    address, _, port = fields[1].partition(":")
+                    found.append((_address(address), int(port, 16)))
+        return sorted(found)
+
     def down(self) -> None:
         """End the lab and remove everything it made."""
         with states.locked(self.state_dir):
+            self.state = states.read(self.state_dir) or self.state
             _remove(self.state_dir, self.state)
-        _forget(self.state_dir)
+            _forget(self.state_dir)
+
+
+@dataclass(frozen=True)
+class NodeStatus:
+    """One line of `lab status`. faults: as they would be typed after `lab break NODE`."""
+
+    node: str
+    address: str
+    running: bool
+    faults: tuple[str, ...]
+
+
+def _fault(name: str, state: State) -> Fault:
+    kind = FAULTS.get(name)
+    if kind is None:
+        raise LabError(_unknown(name))
+    if state.loopback and not kind.loopback:
+        works = ", ".join(sorted(f.name for f in FAULTS.values() if f.loopback))
+        raise LabError(
+            f"{name} needs the full lab: in a loopback lab the nodes share this machine. There are {works}"
+        )
+    if kind.needs == "hca" and not state.hcas:
+        raise LabError(f"{name} needs pretended HCAs: start the lab with --hcas 2")
+    if kind.needs == "gpu" and not state.gpus:
+        raise LabError(f"{name} needs pretended GPUs: start the lab with --gpus 2")
+    if kind.needs == "gcc" and requirements.compiler() is None:
+        raise LabError(f"{name} needs a C compiler: apt-get install gcc libc6-dev")
+    return kind
+
+
+def _unknown(name: str) -> str:
+    close = difflib.get_close_matches(name, FAULTS, 1)
+    hint = f"; did you mean {close[0]}?" if close else ""
+    return f"no fault is called {name!r}{hint} `netdoctor lab faults` lists them all"
+
+
+def _address(text: str) -> str:
+    """An address of /proc/net/tcp: words of four bytes in the machine's byte order."""
+    raw = bytes.fromhex(text)
+    words = [raw[i : i + 4] for i in range(0, len(raw), 4)]
+    if sys.byteorder == "little":
+        words = [word[::-1] for word in words]
+    return str(ipaddress.ip_address(b"".join(words)))
 
 
 def up(
@@ -110,9 +282,17 @@ def up(
         leg=links.leg_name(subnet),
     )
     _check_request(state, count, prefix)
-    missing = missing_requirements()
-    if missing:
-        raise LabError("; ".join(missing) + ". Without it there is `netdoctor lab up N --loopback`")
+    if loopback:
+        loopback_.prepare(state)
+    else:
+        missing = missing_requirements()
+        if missing:
+            raise LabError(
+                "; ".join(missing) + ". Without it: `netdoctor lab up N --loopback`, "
+                "whose nodes share this machine's network"
+            )
+    if gpus and requirements.compiler() is None:
+        raise LabError("pretended GPUs need a C compiler: apt-get install gcc libc6-dev")
     _new_folder(folder)
     with states.locked(folder):
         if states.read(folder) is not None:
@@ -120,10 +300,15 @@ def up(
                 f"a lab is already recorded in {folder}; end it with `netdoctor lab down`, "
                 "or choose another --state-dir (and --subnet)"
             )
-        links.check_free(state)
+        if not loopback:
+            links.check_free(state)
         with _undone_on_failure(folder, state):
             states.save(folder, state)
-            _build(folder, state)
+            if loopback:
+                loopback_.build(Site(state, folder))
+            else:
+                _build(folder, state)
+            states.save(folder, state)
     return Lab(folder, state)
 
 
@@ -149,9 +334,7 @@ def _check_request(state: State, count: int, prefix: str) -> None:
     if not 0 <= state.hcas <= 16 or not 0 <= state.gpus <= 16:
         raise LabError("a node has 0 to 16 HCAs and 0 to 16 GPUs")
     if socket.gethostname() in state.nodes:
-        raise LabError(
-            f"this machine is itself called {socket.gethostname()}; choose another --prefix"
-        )
+        raise LabError(f"this machine is itself called {socket.gethostname()}; choose another --prefix")
 
 
 def _new_folder(folder: Path) -> None:
@@ -187,20 +370,17 @@ def _undone_on_failure(folder: Path, state: State) -> Iterator[None]:
 
 
 def _main_thread() -> bool:
-    import threading
-
     return threading.current_thread() is threading.main_thread()
 
 
 def _build(folder: Path, state: State) -> None:
     sshd.make_keys(
-        [(folder / sshd.KEY, "netdoctor-lab")]
-        + [(sshd.host_key(folder, node), node) for node in state.nodes]
+        [(folder / sshd.KEY, "netdoctor-lab")] + [(sshd.host_key(folder, node), node) for node in state.nodes]
     )
     (folder / "scratch").mkdir()
-    plans = [nodes_.plan(state, folder, node) for node in state.nodes]
-    for node, plan in zip(state.nodes, plans, strict=True):
-        plan["stdins"] = [links.node_batch(state, node), ""]
+    site = Site(state, folder)
+    nvml = compile_c(site, "nvml.c", "nvml.so", "-Wl,-soname,libnvidia-ml.so.1") if state.gpus else b""
+    plans = [nodes_.plan(state, folder, node, nvml) for node in state.nodes]
     fabric = {"name": "fabric", "fabric": True, "commands": [], "stdins": []}
     with _boot(state) as helper:
         _send(helper, json.dumps({
@@ -275,24 +455,18 @@ def wait_for_ssh(state: State, nodes: Sequence[str], timeout_s: float = 20) -> N
     """Until each node's SSH server has sent its banner."""
     deadline = time.monotonic() + timeout_s + len(nodes) / 10
     for node in nodes:
-        while not _banner(state.address(node), state.ssh_port).startswith(b"SSH-"):
+        while not service.banner(state.address(node), state.ssh_port).startswith(b"SSH-"):
             if time.monotonic() > deadline:
                 raise LabError(f"the SSH server of {node} does not answer")
             time.sleep(0.02)
 
 
-def _banner(address: str, port: int) -> bytes:
-    try:
-        with socket.create_connection((address, port), timeout=2) as connection:
-            return connection.recv(64)
-    except OSError:
-        return b""
-
-
 def _remove(folder: Path, state: State) -> None:
     """Take away everything the state names, and whatever else carries the lab's own id."""
-    left: list[Process] = [*state.extra, *state.processes.values()]
-    left += processes.with_argument(state.id)
+    left: list[Process] = [*state.extra, *processes.with_argument(state.id)]
+    for process in state.processes.values():
+        if processes.alive(process):
+            left += service.family(process) if state.loopback else [process]
     processes.kill(left)
     links.remove_leg(state)
     stuck = processes.wait_gone(left)
@@ -305,7 +479,7 @@ def _remove(folder: Path, state: State) -> None:
 
 def _forget(folder: Path) -> None:
     """Remove the state directory, nothing of which is anybody else's."""
-    for name in ("keys", "scratch", "build"):
+    for name in ("keys", "scratch", "build", "nodes"):
         shutil.rmtree(folder / name, ignore_errors=True)
     for name in (
         sshd.KEY, sshd.KEY + ".pub", sshd.HOSTS, sshd.SSH_CONFIG, sshd.KNOWN_HOSTS,
@@ -314,7 +488,3 @@ def _forget(folder: Path) -> None:
         (folder / name).unlink(missing_ok=True)
     with contextlib.suppress(OSError):
         folder.rmdir()
-
-
-def current_user() -> str:
-    return getpass.getuser()

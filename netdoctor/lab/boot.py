@@ -9,10 +9,12 @@ a node waits on a pipe that only this process holds open, and takes its namespac
 
 from __future__ import annotations
 
+import contextlib
 import json
 import mmap
 import os
 import resource
+import shutil
 import signal
 import stat
 import subprocess
@@ -29,13 +31,36 @@ while :; do sleep 1000000 & wait; done
 """
 
 # One level of these is rebuilt with bind mounts, because nothing can be added to a real sysfs.
-REBUILT_SYS = ("", "class", "devices", "bus", "bus/pci", "bus/pci/devices", "module")
+REBUILT_SYS = ("", "class", "devices", "bus", "bus/pci", "bus/pci/devices", "bus/pci/drivers", "module")
 HIDDEN_SYS = ("class/infiniband", "class/infiniband_verbs", "class/infiniband_mad", "class/dmi")
 HIDDEN_MODULES = ("nvidia", "mlx", "ib_", "rdma_", "nvproxy", "gdrdrv")
 HIDDEN_VENDORS = ("0x10de", "0x15b3")
 VIRTUAL_FS = frozenset(
-    "proc sysfs devtmpfs devpts tmpfs cgroup cgroup2 mqueue hugetlbfs debugfs tracefs securityfs "
-    "pstore bpf configfs fusectl binfmt_misc autofs ramfs rpc_pipefs nsfs efivarfs squashfs".split()
+    [
+        "proc",
+        "sysfs",
+        "devtmpfs",
+        "devpts",
+        "tmpfs",
+        "ramfs",
+        "cgroup",
+        "cgroup2",
+        "mqueue",
+        "hugetlbfs",
+        "debugfs",
+        "tracefs",
+        "securityfs",
+        "pstore",
+        "bpf",
+        "configfs",
+        "fusectl",
+        "binfmt_misc",
+        "autofs",
+        "rpc_pipefs",
+        "nsfs",
+        "efivarfs",
+        "squashfs",
+    ]
 )
 
 
@@ -58,7 +83,7 @@ def other_filesystems() -> list[str]:
     return sorted(set(found))
 
 
-def mount_root(scratch: Path) -> Path:
+def mount_root(scratch: Path, hidden: list[str], shared: list[str]) -> Path:
     """An overlay of the machine's own root with everything written kept in memory."""
     others = other_filesystems()
     system.mount("netdoctor-lab", str(scratch), "tmpfs", 0, "mode=755")
@@ -80,6 +105,19 @@ def mount_root(scratch: Path) -> Path:
                 raise
             if target.is_dir():  # a file system that overlay does not take: share it as it is
                 system.bind(lower, str(target))
+    # Homes of the machine's people are not the nodes' business: empty folders cover them.
+    for i, path in enumerate(hidden):
+        target = root / path.lstrip("/")
+        if target.is_dir() and not target.is_symlink():
+            cover = scratch / f"cover{i}"
+            cover.mkdir()
+            shutil.copystat(target, cover)
+            system.bind(str(cover), str(target))
+    for path in shared:
+        target = root / path.lstrip("/")
+        if os.path.isdir(path):
+            target.mkdir(parents=True, exist_ok=True)
+            system.bind(path, str(target))
     return root
 
 
@@ -150,7 +188,7 @@ def make_sys(root: Path, scratch: Path) -> None:
 
 def make_node(node: dict[str, Any], scratch: Path) -> None:
     system.mount("none", "/", "", system.MS_REC | system.MS_PRIVATE)
-    root = mount_root(scratch)
+    root = mount_root(scratch, node["hidden"], node["shared"])
     make_dev(root)
     system.mount("tmp", str(root / "tmp"), "tmpfs", system.MS_NOSUID, "mode=1777")
     system.mount("run", str(root / "run"), "tmpfs", system.MS_NOSUID, "mode=755")
@@ -168,8 +206,10 @@ def make_node(node: dict[str, Any], scratch: Path) -> None:
         Path(folder).mkdir(parents=True, exist_ok=True)
     if Path("/proc/driver").is_dir():
         system.mount("driver", "/proc/driver", "tmpfs", 0, "mode=555")
+    proc_driver = Path("/proc/driver").is_dir()
     for path, mode, text in node["files"]:
-        write(Path(path), text, mode)
+        if proc_driver or not path.startswith("/proc/driver"):
+            write(Path(path), text, mode)
     for path, source in node["copies"]:
         write(Path(path), "")
         Path(path).write_bytes(bytes.fromhex(source))
@@ -214,10 +254,8 @@ def raise_limits() -> None:
                 resource.setrlimit(limit, (value, value))
         except (OSError, ValueError):
             continue
-    try:
+    with contextlib.suppress(OSError):
         os.nice(-os.nice(0))
-    except OSError:
-        pass
 
 
 def run_all(commands: list[list[str]], stdins: list[str]) -> None:

@@ -57,8 +57,7 @@ def check_free(state: State) -> None:
             for net in wanted:
                 if used.overlaps(net):
                     raise LabError(
-                        f"{net} is already in use: {name} has {entry['local']}; "
-                        "choose another --subnet"
+                        f"{net} is already in use: {name} has {entry['local']}; choose another --subnet"
                     )
     for route in json.loads(system.command(["ip", "-json", "-4", "route"]).stdout):
         if route.get("dst") in (None, "default"):
@@ -106,17 +105,14 @@ def connect(state: State) -> None:
         for net in range(networks(state)):
             end = port(state, node, net)
             lines += [
-                f"link add {end} type veth peer name eth{net} "
-                f"address {mac(state, node, net)} netns {pid}",
+                f"link add {end} type veth peer name eth{net} address {mac(state, node, net)} netns {pid}",
                 f"link set {end} master {BRIDGES[net]} up",
             ]
     in_fabric(state, ["ip", "-batch", "-"], "\n".join(lines) + "\n")
 
     fabric = state.processes["fabric"].pid
-    system.command(
-        ["ip", "link", "add", state.leg, "address", mac(state, "control"), "type", "veth"]
-        + ["peer", "name", "ctl", "netns", str(fabric)]
-    )
+    leg = f"{state.leg} address {mac(state, 'control')} type veth peer name ctl netns {fabric}"
+    system.command(["ip", "link", "add", *leg.split()])
     in_fabric(state, ["ip", "link", "set", "ctl", "master", BRIDGES[0], "up"])
     ipv6 = Path(f"/proc/sys/net/ipv6/conf/{state.leg}/disable_ipv6")
     if ipv6.exists():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import platform
 import subprocess
 import tarfile
 import uuid
@@ -12,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from netdoctor.lab import processes, sshd, system
+from netdoctor.lab import hardware, links, processes, sshd, system
 from netdoctor.lab.state import State
 from netdoctor.lab.system import LabError
 
@@ -21,9 +22,7 @@ LIMITS = "/run/netdoctor-lab/limits"
 SSHD = ["/usr/sbin/sshd", "-f", "/etc/ssh/sshd_config"]
 HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"
 AUTHORIZED = "/root/.ssh/authorized_keys"
-# Other ways in which a login shell of the machine's owner could colour a node.
-DOTFILES = (".profile", ".bash_profile", ".bash_login", ".bash_logout", ".inputrc", ".pam_environment")
-CLEAN_PROFILE = "if [ -n \"$BASH_VERSION\" ] && [ -f ~/.bashrc ]; then . ~/.bashrc; fi\n"
+CLEAN_PROFILE = 'if [ -n "$BASH_VERSION" ] && [ -f ~/.bashrc ]; then . ~/.bashrc; fi\n'
 
 
 def pid(state: State, node: str) -> int:
@@ -40,18 +39,18 @@ def enter(state: State, node: str, argv: Sequence[str]) -> list[str]:
     return ["nsenter", "-t", str(pid(state, node)), "-m", "-u", "-i", "-n", "-p", "--", *argv]
 
 
-def run(
-    state: State, node: str, argv: Sequence[str], **options: Any
-) -> subprocess.CompletedProcess[Any]:
+def run(state: State, node: str, argv: Sequence[str], **options: Any) -> subprocess.CompletedProcess[Any]:
     """`subprocess.run` in the node, with the environment of a fresh login unless told otherwise."""
     program = system.tool("nsenter")
     if program is None:
         raise LabError("nsenter is not installed: apt-get install util-linux")
     options.setdefault("env", dict(system.NODE_ENV))
     options.setdefault("timeout", 60)
+    options.setdefault("check", False)
     if "input" not in options:
         options.setdefault("stdin", subprocess.DEVNULL)
-    return subprocess.run([program, *enter(state, node, argv)[1:]], **options)
+    argv = [program, *enter(state, node, argv)[1:]]
+    return subprocess.run(argv, **options)  # noqa: PLW1510  # `check` is among the options
 
 
 def do(state: State, node: str, argv: Sequence[str], stdin: str | bytes = "") -> str:
@@ -166,6 +165,14 @@ def refresh(state: State, node: str) -> None:
 # --- how a node begins -------------------------------------------------------------------------
 
 
+def library_folder() -> str:
+    """Where the loader of a node finds libraries without being told."""
+    for folder in (f"/usr/lib/{platform.machine()}-linux-gnu", "/usr/lib64"):
+        if Path(folder).is_dir():
+            return folder
+    return "/usr/lib"
+
+
 def _passwd() -> str:
     """The machine's accounts, with root able to log in and using bash."""
     lines = []
@@ -188,11 +195,16 @@ def _unique(state: State, node: str, what: str) -> uuid.UUID:
     return uuid.UUID(bytes=digest, version=4)
 
 
-def plan(state: State, folder: Path, node: str) -> dict[str, Any]:
+def plan(state: State, folder: Path, node: str, nvml: bytes) -> dict[str, Any]:
     """Everything the first process of a node writes and runs; see `boot.make_node`."""
     key = sshd.host_key(folder, node)
     host_keys = [f"/etc/ssh/ssh_host_{kind}_key" for kind in ("rsa", "ecdsa", "dsa")]
-    home = [f"/root/{name}" for name in DOTFILES]
+    libraries = library_folder()
+    tree = hardware.healthy(state, node)
+    copies = {path: data.hex() for path, data in tree.binary.items()}
+    if state.gpus:
+        copies[f"{libraries}/libnvidia-ml.so.{hardware.DRIVER}"] = nvml.hex()
+        tree.links[f"{libraries}/libnvidia-ml.so.1"] = f"libnvidia-ml.so.{hardware.DRIVER}"
     files: list[tuple[str, int, str]] = [
         ("/etc/hostname", 0o644, node + "\n"),
         ("/etc/hosts", 0o644, hosts_file(state, node)),
@@ -210,19 +222,22 @@ def plan(state: State, folder: Path, node: str) -> dict[str, Any]:
         ("/root/.bashrc", 0o644, bashrc(state, node)),
         ("/root/.profile", 0o644, CLEAN_PROFILE),
         (LABEL, 0o644, label(state, node)),
+        *((path, 0o644, text) for path, text in tree.files.items()),
     ]
     return {
         "name": node,
         "fabric": False,
         "remove": [
-            *home, *host_keys, "/etc/nologin", "/etc/ld.so.preload", "/etc/nccl.conf",
-            "/root/.ssh/config", "/root/.ssh/known_hosts", "/root/.nccl.conf",
+            *host_keys, "/etc/nologin", "/etc/ld.so.preload", "/etc/nccl.conf",
+            *(str(file) for file in Path(libraries).glob("libnvidia-ml.so*")),
         ],
+        "hidden": ["/root", "/home"],
+        "shared": [str(Path.home() / ".pyenv" / "versions")],
         "files": files,
-        "copies": [],
-        "links": [],
-        "devices": [],
+        "copies": sorted(copies.items()),
+        "links": sorted(tree.links.items()),
+        "devices": tree.devices,
         "shadows": [("/proc/sys/kernel/random/boot_id", f"{_unique(state, node, 'boot')}\n")],
         "commands": [["ip", "-batch", "-"], SSHD],
-        "stdins": [],
+        "stdins": [links.node_batch(state, node), ""],
     }  # fmt: skip

@@ -30,7 +30,8 @@ def make_keys(files: Sequence[tuple[Path, str]]) -> None:
                 old.unlink(missing_ok=True)
             argv = [program, "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(file)]
             running.append(subprocess.Popen(argv, stdin=subprocess.DEVNULL))
-        if any([child.wait() for child in running]):
+        codes = [child.wait() for child in running]  # all of them: none may stay a zombie
+        if any(codes):
             raise LabError(f"ssh-keygen failed in {files[0][0].parent}")
 
 

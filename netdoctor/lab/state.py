@@ -74,9 +74,7 @@ class State:
         return f"{self.subnet}.1"
 
     def active(self, node: str | None = None, fault: str | None = None) -> list[Active]:
-        return [
-            a for a in self.faults if node in (None, a.node) and fault in (None, a.fault)
-        ]
+        return [a for a in self.faults if node in (None, a.node) and fault in (None, a.fault)]
 
 
 def default_dir() -> Path:

@@ -1,0 +1,199 @@
+"""Faults of a node's names, clock, ports, limits and file systems."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import subprocess
+
+from netdoctor.lab import guest, requirements, service
+from netdoctor.lab import node as nodes
+from netdoctor.lab.fault_ssh import end_guest, keep, node_pid
+from netdoctor.lab.faults import Fault
+from netdoctor.lab.service import Site
+from netdoctor.lab.state import Active
+from netdoctor.lab.system import LabError
+
+PRELOAD = "/etc/ld.so.preload"
+CLOCK_LIBRARY = "/usr/lib/netdoctor-lab-clock.so"
+CLOCK_OFFSET = "/etc/netdoctor-lab-clock"
+FILLER = "filler.bin"
+
+
+# --- names ----------------------------------------------------------------------------------------
+
+
+def names(site: Site, active: Active) -> list[str]:
+    p = active.params
+    if "peer" in p:
+        p["peer"] = p["peer"] or next(n for n in [*site.state.nodes, ""] if n != active.node)
+        if p["peer"] not in site.state.nodes or p["peer"] == active.node:
+            raise LabError(f"peer={p['peer']!r} is not another node of this lab")
+    if "address" in p:
+        try:
+            ipaddress.ip_address(p["address"])
+        except ValueError:
+            raise LabError(f"address={p['address']!r} is not an address") from None
+    nodes.refresh(site.state, active.node)
+    said = {
+        "own-name-loopback": f"/etc/hosts maps its own name to {p.get('address')}",
+        "peer-name-missing": f"/etc/hosts does not know {p.get('peer')}",
+        "peer-name-wrong": f"/etc/hosts maps {p.get('peer')} to {p.get('address')}",
+    }
+    return [f"{active.node}: {said[active.fault]}"]
+
+
+def refresh(site: Site, active: Active) -> None:
+    nodes.refresh(site.state, active.node)
+
+
+# --- clock ----------------------------------------------------------------------------------------
+
+
+def compile_c(site: Site, source: str, library: str, *flags: str) -> bytes:
+    """A small shared library of this package, built once per lab."""
+    built = site.folder / "build" / library
+    if not built.exists():
+        program = requirements.compiler()
+        if program is None:
+            raise LabError("a C compiler is needed for this: apt-get install gcc libc6-dev")
+        built.parent.mkdir(exist_ok=True)
+        argv = [program, "-shared", "-fPIC", "-O1", "-w", "-o", str(built), *flags]
+        argv += [str(requirements.package_folder() / source), "-ldl"]
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            said = done.stderr.strip().splitlines()
+            raise LabError(f"{program} could not compile {source}: {said[0] if said else '?'}")
+    return built.read_bytes()
+
+
+def clock(site: Site, active: Active) -> list[str]:
+    text = active.params["offset"]
+    match = re.fullmatch(r"([+-]?[0-9.]+)(ms|s|m|h)?", text)
+    if match is None:
+        raise LabError(f"offset={text!r}: write +7s, -400s or 250ms")
+    seconds = float(match[1]) * {"ms": 0.001, "s": 1, "m": 60, "h": 3600, None: 1}[match[2]]
+    library = compile_c(site, "wallclock.c", "wallclock.so")
+    nodes.write(site.state, active.node, {CLOCK_LIBRARY: library}, 0o755)
+    nodes.write(site.state, active.node, {CLOCK_OFFSET: f"{round(seconds * 1e9)}\n"})
+    # Last: from here on every program that starts on the node has the other clock.
+    nodes.write(site.state, active.node, {PRELOAD: CLOCK_LIBRARY + "\n"})
+    nodes.refresh(site.state, active.node)
+    return [f"{active.node}: the wall clock is {seconds:+g} s off for every program started now"]
+
+
+def heal_clock(site: Site, active: Active) -> None:
+    nodes.write(site.state, active.node, {PRELOAD: None})
+    nodes.write(site.state, active.node, {CLOCK_OFFSET: None, CLOCK_LIBRARY: None})
+    nodes.refresh(site.state, active.node)
+
+
+# --- ports ----------------------------------------------------------------------------------------
+
+
+def busy(site: Site, active: Active) -> list[str]:
+    p = active.params
+    if not p["port"].isdigit() or not 1 <= int(p["port"]) <= 65535:
+        raise LabError(f"port={p['port']!r} is not a port")
+    request = {
+        "kind": "listen", "port": int(p["port"]), "name": p["name"], "title": p["title"],
+        "user": p["user"],
+    }  # fmt: skip
+    if site.state.loopback:
+        request.update(address=site.state.address(active.node), user="")
+    keep(site, active, guest.start(request, node_pid(site, active.node)))
+    who = site.state.user if site.state.loopback else p["user"]
+    return [f"{active.node}: {p['name']} of user {who} listens on port {p['port']}"]
+
+
+# --- limits ---------------------------------------------------------------------------------------
+
+
+def size(text: str) -> str:
+    """Bytes as prlimit takes them, from ``64k``, ``1m`` or a number."""
+    match = re.fullmatch(r"([0-9]+)([kmg]?)", text.lower())
+    if match is None:
+        raise LabError(f"{text!r}: write 64k, 1m or a number")
+    return str(int(match[1]) * {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}[match[2]])
+
+
+def limit(site: Site, active: Active) -> list[str]:
+    p = active.params
+    p["soft"] = size(p["soft"])
+    p["hard"] = size(p["hard"]) if p["hard"] else p["soft"]
+    service.apply_limits(site, active.node)
+    return [f"{active.node}: {active.fault} of new sessions is {p['soft']} (hard {p['hard']})"]
+
+
+def heal_limit(site: Site, active: Active) -> None:
+    # A lowered hard limit cannot be raised everywhere; a new server begins with a fresh one.
+    service.restart(site, active.node)
+
+
+# --- file systems ---------------------------------------------------------------------------------
+
+
+def small_shm(site: Site, active: Active) -> list[str]:
+    wanted = active.params["size"]
+    size(wanted)
+    argv = ["mount", "-o", f"remount,size={wanted}", "/dev/shm"]
+    nodes.do(site.state, active.node, argv)
+    return [f"{active.node}: /dev/shm has {wanted}"]
+
+
+def heal_small_shm(site: Site, active: Active) -> None:
+    nodes.do(site.state, active.node, ["mount", "-o", "remount,size=50%", "/dev/shm"])
+
+
+def full_disk(site: Site, active: Active) -> list[str]:
+    path, wanted = active.params["path"], active.params["size"]
+    size(wanted)
+    if not re.fullmatch(r"/[\w./-]+", path):
+        raise LabError(f"path={path!r} is not the absolute path of a directory")
+    state, node = site.state, active.node
+    options = f"size={wanted},mode=1777"
+    nodes.do(state, node, ["mkdir", "-p", path])
+    nodes.do(state, node, ["mount", "-t", "tmpfs", "-o", options, "full", path])
+    active.undo["mounted"] = path
+    argv = ["dd", "if=/dev/zero", f"of={path}/{FILLER}", "bs=64k"]
+    nodes.run(state, node, argv, capture_output=True)  # ends with "no space left", as it should
+    return [f"{node}: {path} has {wanted}, all of it used"]
+
+
+def heal_full_disk(site: Site, active: Active) -> None:
+    if "mounted" in active.undo:
+        nodes.do(site.state, active.node, ["umount", "-l", active.undo["mounted"]])
+
+
+FAULTS = (
+    Fault("clock", "the wall clock is off", clock, heal_clock, {"offset": "+7s"}, needs="gcc"),
+    Fault(
+        "own-name-loopback", "the node's own name resolves to a loopback address", names, refresh,
+        {"address": "127.0.1.1"},
+    ),
+    Fault(
+        "peer-name-missing", "a peer's name does not resolve", names, refresh, {"peer": ""},
+        ("peer",),
+    ),
+    Fault(
+        "peer-name-wrong", "a peer's name resolves to another address", names, refresh,
+        {"peer": "", "address": "192.0.2.77"}, ("peer",),
+    ),
+    Fault(
+        "port-busy", "another user's process listens on a port", busy, end_guest,
+        {"port": "29500", "user": "nobody", "name": "python3", "title": "python3 train.py"},
+        ("port",), loopback=True,
+    ),
+    Fault(
+        "memlock", "sessions may lock little memory", limit, heal_limit,
+        {"soft": "64k", "hard": ""},
+    ),
+    Fault(
+        "nofile", "sessions may open few files", limit, heal_limit, {"soft": "256", "hard": ""}
+    ),
+    Fault("small-shm", "/dev/shm is small", small_shm, heal_small_shm, {"size": "64m"}),
+    Fault(
+        "full-disk", "a file system is full", full_disk, heal_full_disk,
+        {"path": "/tmp", "size": "8m"}, ("path",),
+    ),
+)  # fmt: skip

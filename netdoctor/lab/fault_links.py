@@ -1,0 +1,423 @@
+"""Faults of interfaces, links, and the packet filters on nodes and in the fabric."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+
+from netdoctor.lab import guest, links
+from netdoctor.lab import node as nodes
+from netdoctor.lab.fault_ssh import end_guest, keep
+from netdoctor.lab.faults import Fault
+from netdoctor.lab.service import Site
+from netdoctor.lab.state import Active, State
+from netdoctor.lab.system import LabError, command
+
+JUMBO_MTU = 9000
+EXTRA = {
+    "docker0": "172.17.0.1/16",
+    "virbr0": "192.168.122.1/24",
+    "tailscale0": "100.64.0.1/32",
+    "cni0": "10.244.0.1/24",
+}
+
+
+# --- parameters ---------------------------------------------------------------------------------
+
+
+def port_set(state: State, text: str) -> str:
+    """nft words for a port selection: ``29500``, ``30000-60000``, several with commas, or all."""
+    if text == "all":
+        return f"!= {state.ssh_port}"
+    for part in text.split(","):
+        low, _, high = part.partition("-")
+        if not (low.isdigit() and (high.isdigit() or not high) and int(high or low) <= 65535):
+            raise LabError(f"ports={text!r}: write 29500, 30000-60000, several with commas, or all")
+    return "{ " + text.replace(",", ", ") + " }"
+
+
+def named(state: State, text: str) -> list[str]:
+    """Addresses for a list of node names, ``control``, addresses or networks."""
+    found: list[str] = []
+    for word in filter(None, text.split(",")):
+        if word == "control":
+            found.append(state.control_address())
+        elif word in state.nodes:
+            found += [state.address(word, net) for net in range(links.networks(state))]
+        else:
+            try:
+                found.append(str(ipaddress.ip_network(word, False)))
+            except ValueError:
+                raise LabError(f"{word!r} is neither a node, an address nor 'control'") from None
+    return found
+
+
+def interface(state: State, node: str, wanted: str) -> str:
+    """The present name of an interface, which a fault may have changed."""
+    for active in state.active(node, "if-rename"):
+        if active.params["if"] == wanted:
+            return active.params["name"]
+    return wanted
+
+
+def network_of(state: State, name: str) -> int:
+    for net in range(links.networks(state)):
+        if name == f"eth{net}":
+            return net
+    known = ", ".join(f"eth{net}" for net in range(links.networks(state)))
+    raise LabError(f"no interface {name!r} on these nodes; they have {known}")
+
+
+def directions(text: str) -> set[str]:
+    if text not in ("in", "out", "both"):
+        raise LabError(f"dir={text!r}: write in, out or both")
+    return {"in", "out"} if text == "both" else {text}
+
+
+# --- packet filter of a node ----------------------------------------------------------------------
+
+
+def firewall(state: State, node: str) -> str:
+    """The node's rule set, from every drop and reject in force."""
+    rules: dict[str, list[str]] = {"in": [], "out": []}
+    for active in state.active(node):
+        if active.fault not in ("drop", "reject"):
+            continue
+        p = active.params
+        verdict = "drop"
+        if active.fault == "reject":
+            verdict = {
+                "admin-prohibited": "reject with icmpx type admin-prohibited",
+                "port-unreachable": "reject with icmpx type port-unreachable",
+                "reset": "reject with tcp reset",
+            }.get(p["with"], "")
+            if not verdict:
+                raise LabError("with= is admin-prohibited, port-unreachable or reset")
+        for way in sorted(directions(p["dir"])):
+            field = "saddr" if way == "in" else "daddr"
+            peers = "" if p["peers"] == "all" else (
+                f"ip {field} {{ {', '.join(named(state, p['peers']))} }} "
+            )  # fmt: skip
+            protocols = "tcp" if p.get("with") == "reset" else "tcp, udp"
+            rules[way].append(
+                f"{peers}meta l4proto {{ {protocols} }} "
+                f"th dport {port_set(state, p['ports'])} counter {verdict}"
+            )
+    lines = ["table inet site_firewall", "delete table inet site_firewall"]
+    if any(rules.values()):
+        lines.append("table inet site_firewall {")
+        for way, hook, side in (("in", "input", "iifname"), ("out", "output", "oifname")):
+            if rules[way]:
+                lines += [
+                    f"  chain {hook} {{",
+                    f"    type filter hook {hook} priority filter; policy accept;",
+                    f'    {side} "lo" accept',
+                    "    ct state established,related accept",
+                    *(f"    {rule}" for rule in rules[way]),
+                    "  }",
+                ]
+        lines.append("}")
+    return "\n".join(lines) + "\n"
+
+
+def filter_node(site: Site, active: Active) -> list[str]:
+    nodes.do(site.state, active.node, ["nft", "-f", "-"], firewall(site.state, active.node))
+    p = active.params
+    return [
+        f"{active.node}: nftables table inet site_firewall will {active.fault} "
+        f"{p['ports']} ports, direction {p['dir']}, peers {p['peers']}"
+    ]
+
+
+def heal_filter_node(site: Site, active: Active) -> None:
+    nodes.do(site.state, active.node, ["nft", "-f", "-"], firewall(site.state, active.node))
+
+
+# --- packet filter of the fabric: leaves no trace on the nodes ----------------------------------
+
+
+def ends_of(active: Active) -> tuple[str, str]:
+    """Sender and target of a fabric-drop; the broken node is the one that is not given."""
+    sender, target = active.params["from"], active.params["to"]
+    return sender or (active.node if target else "all"), target or active.node
+
+
+def fabric_rules(state: State) -> str:
+    rules = []
+    for active in state.faults:
+        p = active.params
+        ends = [links.port(state, active.node, net) for net in range(links.networks(state))]
+        own = "{ " + ", ".join(f'"{end}"' for end in ends) + " }"
+        if active.fault == "fabric-drop":
+            sender, target = ends_of(active)
+            pair = [
+                f"ip {side} {{ {', '.join(named(state, text))} }} "
+                for side, text in (("saddr", sender), ("daddr", target))
+                if text != "all"
+            ]
+            ports = port_set(state, p["ports"])
+            # Only what opens a connection: answers to the other direction still pass.
+            rules += [
+                f"ether type ip {''.join(pair)}tcp dport {ports} tcp flags & (syn | ack) == syn counter drop",
+                f"ether type ip {''.join(pair)}udp dport {ports} counter drop",
+            ]
+        elif active.fault == "loss":
+            try:
+                share = round(float(p["percent"]) * 100)
+            except ValueError:
+                raise LabError(f"percent={p['percent']!r} is not a number") from None
+            for way in sorted(directions(p["dir"])):
+                side = "oifname" if way == "in" else "iifname"
+                rules.append(f"{side} {own} numgen random mod 10000 < {share} counter drop")
+        elif active.fault == "mtu-blackhole":
+            for side in ("iifname", "oifname"):
+                rules.append(f'{side} "{ends[0]}" meta length > {p["limit"]} counter drop')
+    lines = ["table bridge lab_fabric", "delete table bridge lab_fabric"]
+    if rules:
+        lines += [
+            "table bridge lab_fabric {",
+            "  chain forwarded {",
+            "    type filter hook forward priority filter; policy accept;",
+            *(f"    {rule}" for rule in rules),
+            "  }",
+            "}",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def filter_fabric(site: Site, _active: Active) -> None:
+    links.in_fabric(site.state, ["nft", "-f", "-"], fabric_rules(site.state))
+
+
+def fabric_drop(site: Site, active: Active) -> list[str]:
+    filter_fabric(site, active)
+    sender, target = ends_of(active)
+    ports = active.params["ports"]
+    return [f"fabric: new connections from {sender} to {target}, ports {ports}, vanish"]
+
+
+# --- speed, loss, packet size ---------------------------------------------------------------------
+
+
+def offloads(site: Site, node: str, on: bool) -> None:
+    """Off where packets must be as large on the wire as they look: super-packets pass any rule."""
+    word = "on" if on else "off"
+    options = ["tso", word, "gso", word, "gro", word]
+    for net in range(links.networks(site.state)):
+        name = interface(site.state, node, f"eth{net}")
+        nodes.do(site.state, node, ["ethtool", "-K", name, *options])
+        end = links.port(site.state, node, net)
+        links.in_fabric(site.state, ["ethtool", "-K", end, *options])
+
+
+def want_offloads(site: Site) -> None:
+    """Set offloads on every node as the faults in force need them."""
+    whole_lab = bool(site.state.active(fault="mtu-blackhole"))
+    for node in site.state.nodes:
+        offloads(site, node, not (whole_lab or site.state.active(node, "loss")))
+
+
+def loss(site: Site, active: Active) -> list[str]:
+    filter_fabric(site, active)
+    want_offloads(site)
+    p = active.params
+    return [f"fabric: {p['percent']} % of packets are lost, direction {p['dir']} of {active.node}"]
+
+
+def heal_loss(site: Site, active: Active) -> None:
+    filter_fabric(site, active)
+    want_offloads(site)
+
+
+def slow(site: Site, active: Active) -> list[str]:
+    p = active.params
+    if not re.fullmatch(r"[0-9.]+[kmg]?(bit|bps)", p["rate"]):
+        raise LabError(f"rate={p['rate']!r}: write 50mbit or 1gbit")
+    net = network_of(site.state, p["if"])
+    shape = ["root", "tbf", "rate", p["rate"], "burst", "64kb", "latency", "100ms"]
+    ways = directions(p["dir"])
+    if "out" in ways:
+        name = interface(site.state, active.node, p["if"])
+        nodes.do(site.state, active.node, ["tc", "qdisc", "replace", "dev", name, *shape])
+    if "in" in ways:
+        end = links.port(site.state, active.node, net)
+        links.in_fabric(site.state, ["tc", "qdisc", "replace", "dev", end, *shape])
+    return [f"{active.node}: {p['if']} carries {p['rate']}, direction {p['dir']}"]
+
+
+def heal_slow(site: Site, active: Active) -> None:
+    p = active.params
+    ways = directions(p["dir"])
+    name = interface(site.state, active.node, p["if"])
+    end = links.port(site.state, active.node, network_of(site.state, p["if"]))
+    if "out" in ways:
+        argv = ["tc", "qdisc", "delete", "dev", name, "root"]
+        nodes.run(site.state, active.node, argv, capture_output=True)
+    if "in" in ways:
+        pid = site.state.processes["fabric"].pid
+        argv = ["nsenter", "-t", str(pid), "-n", "--", "tc", "qdisc", "delete", "dev", end, "root"]
+        command(argv, check=False)
+
+
+def set_mtus(site: Site) -> None:
+    """Every interface of the lab, from the faults in force."""
+    state = site.state
+    base = JUMBO_MTU if state.active(fault="mtu-blackhole") else links.BASE_MTU
+    # The fabric first when growing, last when shrinking: a sender's packet must always fit.
+    lines = [f"link set {links.port(state, node)} mtu {base}" for node in state.nodes]
+    links.in_fabric(state, ["ip", "-batch", "-"], "\n".join(lines) + "\n")
+    for node in state.nodes:
+        wanted = {"eth0": base}
+        for active in state.active(node, "mtu"):
+            wanted[active.params["if"]] = int(active.params["mtu"])
+        for name, mtu in wanted.items():
+            now = interface(state, node, name)
+            nodes.do(state, node, ["ip", "link", "set", now, "mtu", str(mtu)])
+
+
+def mtu(site: Site, active: Active) -> list[str]:
+    p = active.params
+    if not p["mtu"].isdigit() or not 576 <= int(p["mtu"]) <= 65535:
+        raise LabError(f"mtu={p['mtu']!r}: write 576 to 65535")
+    network_of(site.state, p["if"])
+    name = interface(site.state, active.node, p["if"])
+    nodes.do(site.state, active.node, ["ip", "link", "set", name, "mtu", p["mtu"]])
+    return [f"{active.node}: MTU of {p['if']} is {p['mtu']}, the others' {links.BASE_MTU}"]
+
+
+def heal_mtu(site: Site, active: Active) -> None:
+    jumbo = active.params["if"] == "eth0" and site.state.active(fault="mtu-blackhole")
+    base = JUMBO_MTU if jumbo else links.BASE_MTU
+    name = interface(site.state, active.node, active.params["if"])
+    nodes.do(site.state, active.node, ["ip", "link", "set", name, "mtu", str(base)])
+
+
+def blackhole(site: Site, active: Active) -> list[str]:
+    if not active.params["limit"].isdigit():
+        raise LabError(f"limit={active.params['limit']!r} is not a number of bytes")
+    set_mtus(site)
+    want_offloads(site)
+    filter_fabric(site, active)
+    return [
+        f"all nodes: MTU {JUMBO_MTU}",
+        f"fabric: packets above {active.params['limit']} bytes to and from {active.node} vanish",
+    ]
+
+
+def heal_blackhole(site: Site, active: Active) -> None:
+    filter_fabric(site, active)
+    set_mtus(site)
+    want_offloads(site)
+
+
+# --- interfaces -----------------------------------------------------------------------------------
+
+
+def rename(site: Site, active: Active) -> list[str]:
+    old, new = active.params["if"], active.params["name"]
+    network_of(site.state, old)
+    _rename(site.state, active.node, old, new)
+    return [f"{active.node}: {old} is called {new} now"]
+
+
+def _rename(state: State, node: str, old: str, new: str) -> None:
+    lines = [f"link set {old} down", f"link set {old} name {new}", f"link set {new} up"]
+    nodes.do(state, node, ["ip", "-batch", "-"], "\n".join(lines) + "\n")
+
+
+def heal_rename(site: Site, active: Active) -> None:
+    _rename(site.state, active.node, active.params["name"], active.params["if"])
+
+
+def if_down(site: Site, active: Active) -> list[str]:
+    wanted = active.params["if"] or f"eth{links.networks(site.state) - 1}"
+    network_of(site.state, wanted)
+    name = interface(site.state, active.node, wanted)
+    active.undo["if"] = name
+    nodes.do(site.state, active.node, ["ip", "link", "set", name, "down"])
+    return [f"{active.node}: {name} is down"]
+
+
+def heal_if_down(site: Site, active: Active) -> None:
+    if "if" in active.undo:
+        nodes.do(site.state, active.node, ["ip", "link", "set", active.undo["if"], "up"])
+
+
+def extra(site: Site, active: Active) -> list[str]:
+    name = active.params["name"]
+    if not re.fullmatch(r"[a-zA-Z][\w.-]{0,14}", name):
+        raise LabError(f"name={name!r} is not the name of an interface")
+    address = active.params["address"] or EXTRA.get(name, "172.30.0.1/16")
+    try:
+        ipaddress.ip_interface(address)
+    except ValueError:
+        raise LabError(f"address={address!r}: write 172.17.0.1/16") from None
+    state, node = site.state, active.node
+    if name.startswith(("tailscale", "tun", "wg")):
+        request = {"kind": "tun", "interface": name, "name": name.rstrip("0123456789") + "d"}
+        keep(site, active, guest.start(request, nodes.pid(state, node)))
+        lines = [f"address add {address} dev {name}", f"link set {name} mtu 1280 up"]
+    else:
+        # A bridge that once had a port reports DOWN and no carrier, as docker0 does without
+        # containers; a new one would say UNKNOWN.
+        lines = [
+            f"link add {name} type bridge",
+            f"address add {address} dev {name} brd +",
+            f"link set {name} up",
+            "link add labx0 type veth peer name labx1",
+            f"link set labx0 master {name} up",
+            "link delete labx0",
+        ]
+    nodes.do(state, node, ["ip", "-batch", "-"], "\n".join(lines) + "\n")
+    active.undo["name"] = name
+    return [f"{node}: there is also {name} with {address}"]
+
+
+def heal_extra(site: Site, active: Active) -> None:
+    end_guest(site, active)
+    if "name" in active.undo:
+        argv = ["ip", "link", "delete", active.undo["name"]]
+        nodes.run(site.state, active.node, argv, capture_output=True)
+
+
+FILTER = {"dir": "in", "peers": "all", "ports": "all"}
+FILTER_KEY = ("dir", "peers", "ports")
+
+FAULTS = (
+    Fault(
+        "drop", "the node's firewall drops packets", filter_node, heal_filter_node, FILTER, FILTER_KEY
+    ),
+    Fault(
+        "reject", "the node's firewall rejects connections", filter_node, heal_filter_node,
+        {**FILTER, "with": "admin-prohibited"}, FILTER_KEY,
+    ),
+    Fault(
+        "fabric-drop", "the network between nodes drops new connections", fabric_drop,
+        filter_fabric, {"from": "", "to": "", "ports": "all"}, ("from", "to", "ports"),
+    ),
+    Fault(
+        "slow-link", "the node's link is slow", slow, heal_slow,
+        {"rate": "50mbit", "dir": "both", "if": "eth0"}, ("if",),
+    ),
+    Fault(
+        "loss", "the network loses packets of the node", loss, heal_loss,
+        {"percent": "2", "dir": "both"},
+    ),
+    Fault(
+        "mtu", "the node's MTU differs from its peers'", mtu, heal_mtu,
+        {"mtu": "1400", "if": "eth0"}, ("if",),
+    ),
+    Fault(
+        "mtu-blackhole", "all at MTU 9000, and the network drops large packets of the node",
+        blackhole, heal_blackhole, {"limit": "1500"},
+    ),
+    Fault(
+        "if-rename", "an interface has another name", rename, heal_rename,
+        {"if": "eth0", "name": "ens10f0np0"}, ("if",),
+    ),
+    Fault("if-down", "an interface is down", if_down, heal_if_down, {"if": ""}, ("if",)),
+    Fault(
+        "if-extra", "an interface that peers cannot reach", extra, heal_extra,
+        {"name": "docker0", "address": ""}, ("name",),
+    ),
+)  # fmt: skip

@@ -1,0 +1,152 @@
+"""A process of our own inside a node: something that listens, holds an interface, or just exists.
+
+Started from outside as ``python -m netdoctor.lab.guest``. It loads all it needs, joins the
+node's namespaces and forks there, so it works on a node that has no Python at all, and wherever
+the lab's own interpreter lives. Prints the host pid of the process it left behind.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import json
+import os
+import pwd
+import signal
+import socket
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from netdoctor.lab import processes, requirements, system
+from netdoctor.lab.processes import Process
+from netdoctor.lab.system import LabError
+
+
+def start(request: dict[str, Any], in_node: int | None) -> Process:
+    """Leave a guest behind in the node whose first process is `in_node` (None: right here)."""
+    source = str(requirements.package_folder().parent.parent)
+    done = subprocess.run(
+        [sys.executable, "-m", "netdoctor.lab.guest"],
+        input=json.dumps({**request, "in_node": in_node}).encode(),
+        capture_output=True,
+        env={**system.NODE_ENV, "PYTHONPATH": source},
+        check=False,
+        timeout=30,
+    )
+    lines = done.stdout.decode(errors="replace").splitlines()
+    answer = json.loads(lines[-1]) if lines else {"error": done.stderr.decode(errors="replace")}
+    if "error" in answer:
+        raise LabError(answer["error"].strip().splitlines()[-1])
+    process = processes.identify(int(answer["pid"]))
+    if process is None:
+        raise LabError(f"the process {request['name']} ended at once")
+    return process
+
+
+def _enter(pid: int) -> None:
+    kinds = ("ipc", "uts", "net", "pid", "mnt")
+    for fd in [os.open(f"/proc/{pid}/ns/{kind}", os.O_RDONLY) for kind in kinds]:
+        system.setns(fd)
+        os.close(fd)
+
+
+def _title(words: str) -> None:
+    """Show `words` as this process's command line, over the memory that holds the real one."""
+    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    begin, end = int(fields[45]), int(fields[46])
+    raw = words.replace(" ", "\0").encode()[: end - begin - 1]
+    ctypes.memmove(begin, raw.ljust(end - begin, b"\0"), end - begin)
+
+
+def _listener(request: dict[str, Any]) -> socket.socket:
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((request.get("address", "0.0.0.0"), request["port"]))
+        listener.listen(64)
+    except OSError as error:
+        raise OSError(f"port {request['port']}: {error.strerror}") from error
+    return listener
+
+
+def _serve(listener: socket.socket, banner: bytes) -> None:
+    """Say `banner` to every client, and end the connection; with none, keep clients waiting."""
+    kept: list[socket.socket] = []
+    while True:
+        client, _ = listener.accept()
+        if banner:
+            try:
+                client.sendall(banner)
+                client.shutdown(socket.SHUT_WR)
+                client.settimeout(1)
+                client.recv(4096)
+            except OSError:
+                pass
+            client.close()
+        else:
+            kept = [*kept[-64:], client]
+
+
+def _tun(name: str) -> int:
+    """A tunnel interface is up only while a process holds it."""
+    tunsetiff, iff_tun, iff_no_pi = 0x400454CA, 0x0001, 0x1000
+    os.makedirs("/dev/net", exist_ok=True)
+    if not os.path.exists("/dev/net/tun"):
+        os.mknod("/dev/net/tun", 0o20666, os.makedev(10, 200))
+    fd = os.open("/dev/net/tun", os.O_RDWR)
+    fcntl.ioctl(fd, tunsetiff, struct.pack("16sH22x", name.encode(), iff_tun | iff_no_pi))
+    return fd
+
+
+def _live(request: dict[str, Any], user: pwd.struct_passwd | None, ready: int) -> None:
+    kind = request["kind"]
+    listener = _listener(request) if kind == "listen" else None
+    tun = _tun(request["interface"]) if kind == "tun" else None
+    if user is not None:
+        os.setgroups([])
+        os.setgid(user.pw_gid)
+        os.setuid(user.pw_uid)
+    system.set_process_name(request["name"])
+    _title(request.get("title") or request["name"])
+    null = os.open("/dev/null", os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(null, fd)
+    os.write(ready, b"ok")
+    os.close(ready)
+    if listener is not None:
+        _serve(listener, request.get("banner", "").encode())
+    while True:
+        if tun is not None:
+            os.read(tun, 65536)
+        else:
+            signal.pause()
+
+
+def main() -> int:
+    request = json.loads(sys.stdin.read())
+    user = pwd.getpwnam(request["user"]) if request.get("user") else None
+    if request["in_node"] is not None:
+        _enter(request["in_node"])
+    receive, ready = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.close(receive)
+            os.setsid()
+            os.chdir("/")
+            _live(request, user, ready)
+        except BaseException as error:  # the reason must reach the command that asked
+            os.write(ready, str(error).encode()[:4000])
+        finally:
+            os._exit(1)
+    os.close(ready)
+    said = os.read(receive, 4096)
+    print(json.dumps({"pid": pid} if said == b"ok" else {"error": said.decode(errors="replace")}))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,447 @@
+/* Stand-in for libnvidia-ml.so.1, for nodes of the netdoctor lab: there is no GPU behind it.
+ *
+ * Answers come from lines "key=value" of /etc/netdoctor-lab-gpus, read anew by each nvmlInit: "init", "driver",
+ * "cuda", "count", and "0.name", "0.uuid", … for GPU 0. A query without an answer there returns "not
+ * supported"; "0.lost=1" makes every query of that GPU fail. Types and numbers as in NVIDIA's public
+ * nvml.h; functions not defined here are reported by nvidia-ml-py as "function not found", as with
+ * an old driver. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FILE_NAME "/etc/netdoctor-lab-gpus"
+#define MAX_GPUS 16
+
+enum {
+  OK = 0, UNINITIALIZED = 1, INVALID = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, TOO_SMALL = 7,
+  DRIVER_NOT_LOADED = 9, LOST = 15, MISMATCH = 18, UNKNOWN = 999
+};
+
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef struct { int index; } gpu_t;
+typedef gpu_t *dev_t_;
+
+static gpu_t gpus[MAX_GPUS];
+static char text[65536];
+static int initialized;
+
+/* Value of a key, copied to `out`; 0 when there is none. */
+static int get(const char *key, char *out, size_t size) {
+  size_t n = strlen(key);
+  for (const char *line = text; *line;) {
+    const char *end = strchr(line, '\n');
+    size_t length = end ? (size_t)(end - line) : strlen(line);
+    if (length > n && line[n] == '=' && !strncmp(line, key, n)) {
+      snprintf(out, size, "%.*s", (int)(length - n - 1), line + n + 1);
+      return 1;
+    }
+    line += length + (end != NULL);
+  }
+  return 0;
+}
+
+static u64 number(const char *key, u64 otherwise) {
+  char value[128];
+  return get(key, value, sizeof value) ? strtoull(value, NULL, 0) : otherwise;
+}
+
+static const char *of(dev_t_ d, const char *name) {
+  static __thread char key[96];
+  snprintf(key, sizeof key, "%d.%s", d->index, name);
+  return key;
+}
+
+static int check(dev_t_ d) {
+  if (!initialized)
+    return UNINITIALIZED;
+  if (d < gpus || d >= gpus + MAX_GPUS)
+    return INVALID;
+  return number(of(d, "lost"), 0) ? LOST : OK;
+}
+
+static int string(dev_t_ d, const char *name, char *out, u32 size) {
+  int code = check(d);
+  if (code)
+    return code;
+  return get(of(d, name), out, size) ? OK : NOT_SUPPORTED;
+}
+
+static int read32(dev_t_ d, const char *name, u32 *out) {
+  char value[128];
+  int code = string(d, name, value, sizeof value);
+  if (!code)
+    *out = (u32)strtoull(value, NULL, 0);
+  return code;
+}
+
+static int read64(dev_t_ d, const char *name, u64 *out) {
+  char value[128];
+  int code = string(d, name, value, sizeof value);
+  if (!code)
+    *out = strtoull(value, NULL, 0);
+  return code;
+}
+
+int nvmlInitWithFlags(u32 flags) {
+  FILE *file = fopen(FILE_NAME, "r");
+  (void)flags;
+  if (!file)
+    return DRIVER_NOT_LOADED;
+  text[fread(text, 1, sizeof text - 1, file)] = 0;
+  fclose(file);
+  for (int i = 0; i < MAX_GPUS; i++)
+    gpus[i].index = i;
+  int code = (int)number("init", OK);
+  initialized = code == OK;
+  return code;
+}
+int nvmlInit_v2(void) { return nvmlInitWithFlags(0); }
+int nvmlInit(void) { return nvmlInitWithFlags(0); }
+int nvmlShutdown(void) {
+  int code = initialized ? OK : UNINITIALIZED;
+  initialized = 0;
+  return code;
+}
+
+const char *nvmlErrorString(int code) {
+  switch (code) {
+  case OK: return "Success";
+  case UNINITIALIZED: return "Uninitialized";
+  case INVALID: return "Invalid Argument";
+  case NOT_SUPPORTED: return "Not Supported";
+  case NOT_FOUND: return "Not Found";
+  case TOO_SMALL: return "Insufficient Size";
+  case DRIVER_NOT_LOADED: return "Driver Not Loaded";
+  case LOST: return "GPU is lost";
+  case MISMATCH: return "Driver/library version mismatch";
+  default: return "Unknown Error";
+  }
+}
+
+static int global(const char *key, char *out, u32 size) {
+  if (!initialized)
+    return UNINITIALIZED;
+  return get(key, out, size) ? OK : NOT_SUPPORTED;
+}
+int nvmlSystemGetDriverVersion(char *out, u32 n) { return global("driver", out, n); }
+int nvmlSystemGetNVMLVersion(char *out, u32 n) { return global("nvml", out, n); }
+int nvmlSystemGetCudaDriverVersion(int *out) {
+  char value[64];
+  int code = global("cuda", value, sizeof value);
+  if (!code)
+    *out = atoi(value);
+  return code;
+}
+int nvmlSystemGetCudaDriverVersion_v2(int *out) { return nvmlSystemGetCudaDriverVersion(out); }
+int nvmlSystemGetProcessName(u32 pid, char *out, u32 size) {
+  char path[64];
+  snprintf(path, sizeof path, "/proc/%u/comm", pid);
+  FILE *file = fopen(path, "r");
+  if (!file)
+    return NOT_FOUND;
+  size_t n = fread(out, 1, size - 1, file);
+  fclose(file);
+  out[n && out[n - 1] == '\n' ? n - 1 : n] = 0;
+  return OK;
+}
+
+int nvmlDeviceGetCount_v2(u32 *out) {
+  if (!initialized)
+    return UNINITIALIZED;
+  *out = (u32)number("count", 0);
+  return OK;
+}
+int nvmlDeviceGetCount(u32 *out) { return nvmlDeviceGetCount_v2(out); }
+int nvmlDeviceGetHandleByIndex_v2(u32 i, dev_t_ *out) {
+  if (!initialized)
+    return UNINITIALIZED;
+  if (i >= number("count", 0) || i >= MAX_GPUS)
+    return INVALID;
+  *out = &gpus[i];
+  return check(*out);
+}
+int nvmlDeviceGetHandleByIndex(u32 i, dev_t_ *out) { return nvmlDeviceGetHandleByIndex_v2(i, out); }
+
+static int find(const char *name, const char *wanted, dev_t_ *out) {
+  char value[128];
+  if (!initialized)
+    return UNINITIALIZED;
+  for (u32 i = 0; i < number("count", 0) && i < MAX_GPUS; i++)
+    if (get(of(&gpus[i], name), value, sizeof value) && !strcasecmp(value, wanted)) {
+      *out = &gpus[i];
+      return check(*out);
+    }
+  return NOT_FOUND;
+}
+int nvmlDeviceGetHandleByUUID(const char *uuid, dev_t_ *out) { return find("uuid", uuid, out); }
+int nvmlDeviceGetHandleBySerial(const char *serial, dev_t_ *out) { return find("serial", serial, out); }
+int nvmlDeviceGetHandleByPciBusId_v2(const char *bus, dev_t_ *out) { return find("bus", bus, out); }
+
+#define STRING(function, key) \
+  int function(dev_t_ d, char *out, u32 n) { return string(d, key, out, n); }
+#define UINT(function, key) \
+  int function(dev_t_ d, u32 *out) { return read32(d, key, out); }
+#define ULONG(function, key) \
+  int function(dev_t_ d, u64 *out) { return read64(d, key, out); }
+
+STRING(nvmlDeviceGetName, "name")
+STRING(nvmlDeviceGetUUID, "uuid")
+STRING(nvmlDeviceGetSerial, "serial")
+STRING(nvmlDeviceGetVbiosVersion, "vbios")
+STRING(nvmlDeviceGetBoardPartNumber, "part")
+STRING(nvmlDeviceGetInforomImageVersion, "inforom")
+STRING(nvmlDeviceGetGspFirmwareVersion, "gsp")
+
+int nvmlDeviceGetIndex(dev_t_ d, u32 *out) {
+  int code = check(d);
+  if (!code)
+    *out = (u32)d->index;
+  return code;
+}
+UINT(nvmlDeviceGetMinorNumber, "minor")
+UINT(nvmlDeviceGetBrand, "brand")
+UINT(nvmlDeviceGetArchitecture, "architecture")
+UINT(nvmlDeviceGetBoardId, "board")
+UINT(nvmlDeviceGetModuleId, "module")
+UINT(nvmlDeviceGetNumaNodeId, "numa")
+UINT(nvmlDeviceGetPersistenceMode, "persistence")
+UINT(nvmlDeviceGetComputeMode, "compute_mode")
+UINT(nvmlDeviceGetPerformanceState, "pstate")
+UINT(nvmlDeviceGetPowerState, "pstate")
+UINT(nvmlDeviceGetPowerUsage, "power_mw")
+UINT(nvmlDeviceGetPowerManagementLimit, "power_limit_mw")
+UINT(nvmlDeviceGetPowerManagementDefaultLimit, "power_default_mw")
+UINT(nvmlDeviceGetEnforcedPowerLimit, "power_limit_mw")
+UINT(nvmlDeviceGetCurrPcieLinkGeneration, "pcie_gen")
+UINT(nvmlDeviceGetCurrPcieLinkWidth, "pcie_width")
+UINT(nvmlDeviceGetMaxPcieLinkGeneration, "pcie_gen_max")
+UINT(nvmlDeviceGetGpuMaxPcieLinkGeneration, "pcie_gen_max")
+UINT(nvmlDeviceGetMaxPcieLinkWidth, "pcie_width_max")
+UINT(nvmlDeviceGetPcieSpeed, "pcie_speed_mbps")
+UINT(nvmlDeviceGetPcieReplayCounter, "pcie_replays")
+UINT(nvmlDeviceGetNumGpuCores, "cores")
+UINT(nvmlDeviceGetMemoryBusWidth, "memory_bus_width")
+UINT(nvmlDeviceGetDisplayMode, "display")
+UINT(nvmlDeviceGetDisplayActive, "display")
+UINT(nvmlDeviceGetFanSpeed, "fan")
+UINT(nvmlDeviceGetRetiredPagesPendingStatus, "retired_pending")
+UINT(nvmlDeviceGetMultiGpuBoard, "multi_gpu_board")
+ULONG(nvmlDeviceGetCurrentClocksThrottleReasons, "throttle")
+ULONG(nvmlDeviceGetCurrentClocksEventReasons, "throttle")
+ULONG(nvmlDeviceGetSupportedClocksThrottleReasons, "throttle_supported")
+ULONG(nvmlDeviceGetSupportedClocksEventReasons, "throttle_supported")
+ULONG(nvmlDeviceGetTotalEnergyConsumption, "energy_mj")
+
+int nvmlDeviceGetCudaComputeCapability(dev_t_ d, int *major, int *minor) {
+  u32 a, b;
+  int code = read32(d, "cc_major", &a);
+  if (!code)
+    code = read32(d, "cc_minor", &b);
+  if (!code) {
+    *major = (int)a;
+    *minor = (int)b;
+  }
+  return code;
+}
+
+typedef struct {
+  char legacy[16];
+  u32 domain, bus, device, pci_device, pci_subsystem;
+  char id[32];
+} pci_t;
+int nvmlDeviceGetPciInfo_v3(dev_t_ d, pci_t *out) {
+  memset(out, 0, sizeof *out);
+  int code = string(d, "bus", out->id, sizeof out->id);
+  if (code)
+    return code;
+  sscanf(out->id, "%x:%x:%x", &out->domain, &out->bus, &out->device);
+  snprintf(out->legacy, sizeof out->legacy, "%04x:%02x:%02x.0", out->domain, out->bus, out->device);
+  out->pci_device = (u32)number(of(d, "pci_device"), 0);
+  out->pci_subsystem = (u32)number(of(d, "pci_subsystem"), 0);
+  return OK;
+}
+int nvmlDeviceGetPciInfo_v2(dev_t_ d, pci_t *out) { return nvmlDeviceGetPciInfo_v3(d, out); }
+
+typedef struct { u64 total, free, used; } memory_t;
+typedef struct { u32 version; u64 total, reserved, free, used; } memory2_t;
+int nvmlDeviceGetMemoryInfo(dev_t_ d, memory_t *m) {
+  int code = read64(d, "memory", &m->total);
+  if (!code) {
+    m->used = number(of(d, "memory_used"), 0);
+    m->free = m->total - m->used;
+  }
+  return code;
+}
+int nvmlDeviceGetMemoryInfo_v2(dev_t_ d, memory2_t *m) {
+  memory_t plain;
+  int code = nvmlDeviceGetMemoryInfo(d, &plain);
+  if (!code) {
+    m->total = plain.total;
+    m->reserved = 0;
+    m->used = plain.used;
+    m->free = plain.free;
+  }
+  return code;
+}
+int nvmlDeviceGetBAR1MemoryInfo(dev_t_ d, memory_t *m) {
+  int code = read64(d, "bar1", &m->total);
+  if (!code) {
+    m->used = 1 << 20;
+    m->free = m->total - m->used;
+  }
+  return code;
+}
+
+typedef struct { u32 gpu, memory; } rates_t;
+int nvmlDeviceGetUtilizationRates(dev_t_ d, rates_t *r) {
+  int code = read32(d, "utilization", &r->gpu);
+  if (!code)
+    r->memory = (u32)number(of(d, "utilization_memory"), 0);
+  return code;
+}
+
+int nvmlDeviceGetTemperature(dev_t_ d, u32 sensor, u32 *out) {
+  return sensor ? INVALID : read32(d, "temperature", out);
+}
+int nvmlDeviceGetTemperatureThreshold(dev_t_ d, u32 which, u32 *out) {
+  char key[32];
+  snprintf(key, sizeof key, "threshold%u", which);
+  return read32(d, key, out);
+}
+static int clock_of(dev_t_ d, const char *kind, u32 type, u32 *out) {
+  char key[32];
+  snprintf(key, sizeof key, "%s%u", kind, type);
+  return read32(d, key, out);
+}
+int nvmlDeviceGetClockInfo(dev_t_ d, u32 type, u32 *out) { return clock_of(d, "clock", type, out); }
+int nvmlDeviceGetMaxClockInfo(dev_t_ d, u32 type, u32 *out) { return clock_of(d, "max_clock", type, out); }
+int nvmlDeviceGetApplicationsClock(dev_t_ d, u32 type, u32 *out) { return clock_of(d, "max_clock", type, out); }
+int nvmlDeviceGetDefaultApplicationsClock(dev_t_ d, u32 type, u32 *out) { return clock_of(d, "max_clock", type, out); }
+int nvmlDeviceGetPcieThroughput(dev_t_ d, u32 counter, u32 *out) {
+  (void)counter;
+  return read32(d, "pcie_kb_s", out);
+}
+int nvmlDeviceGetPowerManagementLimitConstraints(dev_t_ d, u32 *low, u32 *high) {
+  int code = read32(d, "power_min_mw", low);
+  return code ? code : read32(d, "power_default_mw", high);
+}
+
+int nvmlDeviceGetEccMode(dev_t_ d, u32 *current, u32 *pending) {
+  int code = read32(d, "ecc", current);
+  if (!code)
+    *pending = (u32)number(of(d, "ecc_pending"), *current);
+  return code;
+}
+/* kind 0 corrected, 1 uncorrected; counter 0 since driver load, 1 for life */
+int nvmlDeviceGetTotalEccErrors(dev_t_ d, u32 kind, u32 counter, u64 *out) {
+  char key[32];
+  snprintf(key, sizeof key, "ecc%u%u", kind, counter);
+  return kind > 1 || counter > 1 ? INVALID : read64(d, key, out);
+}
+int nvmlDeviceGetMemoryErrorCounter(dev_t_ d, u32 kind, u32 counter, u32 location, u64 *out) {
+  (void)location;
+  return nvmlDeviceGetTotalEccErrors(d, kind, counter, out);
+}
+int nvmlDeviceGetRemappedRows(dev_t_ d, u32 *corrected, u32 *uncorrected, u32 *pending, u32 *failed) {
+  int code = read32(d, "remap_corrected", corrected);
+  if (!code) {
+    *uncorrected = (u32)number(of(d, "remap_uncorrected"), 0);
+    *pending = (u32)number(of(d, "remap_pending"), 0);
+    *failed = (u32)number(of(d, "remap_failed"), 0);
+  }
+  return code;
+}
+int nvmlDeviceGetMigMode(dev_t_ d, u32 *current, u32 *pending) {
+  int code = read32(d, "mig", current);
+  if (!code)
+    *pending = *current;
+  return code;
+}
+int nvmlDeviceGetMaxMigDeviceCount(dev_t_ d, u32 *out) {
+  int code = check(d);
+  *out = 0;
+  return code;
+}
+int nvmlDeviceIsMigDeviceHandle(dev_t_ d, u32 *out) {
+  *out = 0;
+  return check(d);
+}
+
+/* "0.processes=4711:1073741824,4712:0" */
+typedef struct { u32 pid; u64 memory; u32 gpu_instance, compute_instance; } process_t;
+int nvmlDeviceGetComputeRunningProcesses_v3(dev_t_ d, u32 *count, process_t *out) {
+  char value[2048] = "";
+  int code = check(d);
+  if (code)
+    return code;
+  get(of(d, "processes"), value, sizeof value);
+  u32 room = *count, n = 0;
+  char *rest = value;
+  for (char *word; (word = strsep(&rest, ",")) != NULL;) {
+    if (!*word)
+      continue;
+    if (out && n < room) {
+      char *colon = strchr(word, ':');
+      out[n].pid = (u32)atoi(word);
+      out[n].memory = colon ? strtoull(colon + 1, NULL, 0) : 0;
+      out[n].gpu_instance = out[n].compute_instance = 0xffffffffu;
+    }
+    n++;
+  }
+  *count = n;
+  return n > room ? TOO_SMALL : OK;
+}
+int nvmlDeviceGetComputeRunningProcesses_v2(dev_t_ d, u32 *count, process_t *out) {
+  return nvmlDeviceGetComputeRunningProcesses_v3(d, count, out);
+}
+int nvmlDeviceGetGraphicsRunningProcesses_v3(dev_t_ d, u32 *count, process_t *out) {
+  (void)out;
+  *count = 0;
+  return check(d);
+}
+int nvmlDeviceGetGraphicsRunningProcesses_v2(dev_t_ d, u32 *count, process_t *out) {
+  return nvmlDeviceGetGraphicsRunningProcesses_v3(d, count, out);
+}
+int nvmlDeviceGetMPSComputeRunningProcesses_v3(dev_t_ d, u32 *count, process_t *out) {
+  return nvmlDeviceGetGraphicsRunningProcesses_v3(d, count, out);
+}
+
+/* "0.nvlinks=18" links, "0.nvlinks_down=2" of them inactive */
+int nvmlDeviceGetNvLinkState(dev_t_ d, u32 link, u32 *active) {
+  int code = check(d);
+  u32 links = code ? 0 : (u32)number(of(d, "nvlinks"), 0);
+  if (code)
+    return code;
+  if (link >= links)
+    return links ? INVALID : NOT_SUPPORTED;
+  *active = link >= (u32)number(of(d, "nvlinks_down"), 0);
+  return OK;
+}
+int nvmlDeviceGetNvLinkVersion(dev_t_ d, u32 link, u32 *out) {
+  u32 active;
+  int code = nvmlDeviceGetNvLinkState(d, link, &active);
+  return code ? code : read32(d, "nvlink_version", out);
+}
+int nvmlDeviceGetNvLinkErrorCounter(dev_t_ d, u32 link, u32 counter, u64 *out) {
+  u32 active;
+  (void)counter;
+  *out = 0;
+  return nvmlDeviceGetNvLinkState(d, link, &active);
+}
+int nvmlDeviceGetTopologyCommonAncestor(dev_t_ a, dev_t_ b, u32 *out) {
+  int code = check(a) ? check(a) : check(b);
+  *out = a == b ? 0 : 50; /* another processor socket */
+  return code;
+}
+int nvmlDeviceGetP2PStatus(dev_t_ a, dev_t_ b, u32 what, u32 *out) {
+  (void)what;
+  *out = 0;
+  return check(a) ? check(a) : check(b);
+}
+int nvmlDeviceGetCpuAffinity(dev_t_ d, u32 n, unsigned long *set) {
+  int code = check(d);
+  for (u32 i = 0; i < n && !code; i++)
+    set[i] = i ? 0 : 3;
+  return code;
+}
