@@ -22,7 +22,8 @@ def render(report: Report, *, width: int = 100) -> str:
 def inert(line: str) -> str:
     """Return a line of the log that the runner takes for no command.
 
-    It looks for ``::`` after leading space, and for the older ``##[`` anywhere (actions/runner, ActionCommand.cs).
+    It looks for ``::`` after leading space, and for the older ``##[`` anywhere (actions/runner,
+    ActionCommand.cs).
     """
     line = line.replace("##[", "## [")
     return f"| {line}" if line.lstrip().startswith("::") else line

@@ -33,12 +33,15 @@ class ReportError(InputError):
     """A file is no report that can be read; the message says why and what would help."""
 
 
-def dumps(report: Report, detail: str = "problems", pretty: bool = False) -> bytes:
+def dumps(report: Report, detail: str = "problems", pretty: bool = False, facts: bool | None = None) -> bytes:
     """Return the report as UTF-8 JSON with a newline at the end.
 
     detail: ``problems`` leaves out passes that say no more than the matrix does; ``all`` has one result for
-    every pass in it. Numbers that JSON has not (NaN, infinity) become null, measures without a number go.
+    every pass in it. facts: with the facts of all nodes, which is what judging again needs; by default only
+    with ``all``. Numbers that JSON has not (NaN, infinity) become null, measures without a number go.
     """
+    if not (detail == "all" if facts is None else facts):
+        report = dataclasses.replace(report, facts={})
     return encode(to_dict(report, detail), pretty) + b"\n"
 
 

@@ -33,7 +33,7 @@ class _Case:
 
 
 def render(report: Report, *, by: str = "auto") -> str:
-    """Return JUnit XML. by: ``node`` a case per node, ``check`` one per check and status, ``auto`` by size."""
+    """Return JUnit XML. by: ``node``, a case per node; ``check``, one per check and status; ``auto``."""
     folded = by == "check" or (by == "auto" and len(report.matrix.nodes) > FOLD_ABOVE)
     index = words.Index(report)
     cases = list(_folded(report, index) if folded else _cases(report, index))

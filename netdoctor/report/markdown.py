@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from netdoctor.report import words
 from netdoctor.report.model import Cause, Report
 
-# Everything that could open markup in the middle of a line (GitHub Flavored Markdown 0.29, section 6), and the
-# dollar sign of GitHub's formulas. What matters only at the start of a line cannot stand there.
+# Everything that could open markup in the middle of a line (GitHub Flavored Markdown 0.29, section 6), and
+# the dollar sign of GitHub's formulas. What matters only at the start of a line cannot stand there.
 _MARKUP = re.compile(r"([\\`*_\[\]<>|~$!{}])")
 # GitHub looks for @name, #12, GH-12 and addresses in the drawn text, where a backslash no longer helps; an
 # invisible break does. ``&#8203;`` is what Renovate uses.
@@ -61,10 +61,9 @@ def _lines(report: Report, all_causes: bool) -> Iterator[str]:
         for row in report.families:
             who, remark = words.family_value(report, row, index)
             value = ", ".join(filter(None, [who, remark]))
-            yield (
-                f"| {escape(words.word(row.status))} | {escape(words.family_label(row.family))} "
-                f"| {row.checks} | {escape(value)} |"
-            )
+            status = words.word(words.family_status(report, row, index))
+            family = words.family_label(row.family)
+            yield f"| {escape(status)} | {escape(family)} | {row.checks} | {escape(value)} |"
         yield ""
     yield escape(words.counts_line(report))
     yield ""

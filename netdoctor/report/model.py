@@ -21,7 +21,7 @@ class Tool:
 class Run:
     """One scan. started, finished: RFC 3339 UTC. complete: False after an interrupt or the deadline; ended_by
     says which: ``end``, ``interrupt``, ``deadline``. replay: what `scan --last` needs (hosts and options, no
-    secrets). saved: where this report was written, None with --no-save."""
+    secrets)."""
 
     id: str
     started: str
@@ -37,7 +37,6 @@ class Run:
     ssh_command: str = "ssh"
     saved_to: str | None = None
     replay: dict[str, Any] = field(default_factory=dict)
-    saved: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,8 +64,8 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetRecord:
-    """One node as listed. facts: the few that headers show (gpu {count, model}, torch, nccl, python,
-    driver; pretend: True for a lab's make-believe hardware)."""
+    """One node as listed. facts: the few that headers show (gpus, gpu_model, driver, torch, nccl,
+    python)."""
 
     id: str
     address: str | None

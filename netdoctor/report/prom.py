@@ -31,6 +31,8 @@ def render(report: Report, *, detail: bool = False) -> str:
     """Return the metrics. detail: also one series per check and node that did not pass."""
     series: Series = {}
     for name, help_text, labels, value in _samples(report, detail):
+        if not math.isfinite(value):
+            continue
         shown = ",".join(f'{key}="{_label(text)}"' for key, text in labels.items())
         _, values = series.setdefault(name, (help_text, {}))
         values[f"{{{shown}}}" if shown else ""] = value
@@ -78,15 +80,13 @@ def _samples(report: Report, detail: bool) -> Iterator[tuple[str, str, dict[str,
 
 
 def _measure(measure: MeasureRecord) -> Iterator[tuple[str, str, dict[str, str], float]]:
-    if not math.isfinite(measure.value):
-        return
     factor, suffix = _UNITS.get(measure.unit, (1.0, _name(measure.unit)))
     stem = _NAMES.get(measure.name) or _name(measure.name)
     label = {"pair" if "->" in measure.target else "node": measure.target}
     name = "_".join(filter(None, ["netdoctor", stem, suffix]))
     what = f"Measured: {words.plain(measure.name, 60)}".replace("\\", "\\\\")
     yield name, what, label, measure.value * factor
-    if measure.error is not None and math.isfinite(measure.error):
+    if measure.error is not None:
         yield f"{name}_error", f"{what}, error bound", label, measure.error * factor
 
 

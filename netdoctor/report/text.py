@@ -251,7 +251,8 @@ class _Page:
         for row in self.report.families:
             who, remark = words.family_value(self.report, row, self.index)
             label = words.family_label(row.family)
-            rows.append((row.status, label, row.checks, who, remark if self.width >= 70 else ""))
+            status = words.family_status(self.report, row, self.index)
+            rows.append((status, label, row.checks, who, remark if self.width >= 70 else ""))
         rows = _merged(rows) if self.verbosity < 1 else rows
         state = max([4, *(len(words.word(row[0])) for row in rows)])
         name = max([10, *(len(row[1]) for row in rows)])
@@ -326,7 +327,7 @@ class _Page:
             yield self.line(f"{'next':<{_LABEL}}", f"{does}   {then}" if then else does)
         again = words.report_command(self.report)
         if again:
-            saved = words.escaped(self.report.run.saved or "")
+            saved = words.escaped(self.report.run.saved_to or "")
             yield self.line(f"{'report':<{_LABEL}}", f"{saved}    {again}")
         for note in self.report.notes:
             for number, piece in enumerate(self.wrap(words.plain(note.text, 300), _LABEL)):

@@ -115,8 +115,9 @@ def headline(report: Report) -> str:
     given = plain(report.verdict.headline, 400)
     if report.verdict.state == "ready":
         counts = report.verdict.counts
-        tallied = f"{number(total(counts), 'result')}: {tally(counts)}"
-        return given if tallied in given else f"{tallied}    {given}".rstrip()
+        if f"{number(total(counts), 'result')}: " in given:
+            return given
+        return f"{number(total(counts), 'result')}: {tally(counts)}    {given}".rstrip()
     if given:
         return given
     if report.verdict.state == "not_ready":
@@ -133,9 +134,9 @@ def headline(report: Report) -> str:
 
 
 def stopped(report: Report) -> str | None:
-    """Return one line about a run that did not end by itself."""
+    """Return one line about a run that did not end by itself, where the headline is not the engine's."""
     run = report.run
-    if run.complete:
+    if run.complete or report.verdict.headline:
         return None
     by = {"interrupt": "stopped by an interrupt", "deadline": "stopped by the deadline"}.get(run.ended_by)
     left = report.verdict.counts.unknown
@@ -154,8 +155,6 @@ def header(report: Report) -> list[str]:
         ", ".join(filter(None, [number(len(report.targets), "node"), gpus(report)])),
         f"profile {plain(report.run.profile, 40)}",
     ]
-    if any(target.facts.get("pretend") for target in report.targets):
-        parts.append("lab, pretend hardware")
     return [part for part in parts if part]
 
 
@@ -176,11 +175,11 @@ def gpus(report: Report) -> str:
 
 
 def _gpu(facts: Mapping[str, Any]) -> tuple[int, str] | None:
-    gpu = facts.get("gpu")
-    if not isinstance(gpu, dict) or not isinstance(gpu.get("count"), int):
+    amount, name = facts.get("gpus"), facts.get("gpu_model")
+    if not isinstance(amount, int):
         return None
-    model = plain(gpu["model"], 40) if isinstance(gpu.get("model"), str) else ""
-    return gpu["count"], _HBM.sub("", model.removeprefix("NVIDIA "))
+    model = plain(name, 40) if isinstance(name, str) else ""
+    return amount, _HBM.sub("", model.removeprefix("NVIDIA "))
 
 
 def fold(names: Sequence[str], limit: int | None = FOLD_LIMIT) -> str:
@@ -348,23 +347,36 @@ def _template(record: CommandRecord) -> str | None:
     return f'{outer} "$node" {rest}'
 
 
+def family_status(report: Report, row: FamilyRow, index: Index) -> str:
+    """Return the status of a row; one that waits anywhere is not green."""
+    waits = row.status == "pass" and any("b" in cells for cells in _rows(report, row.family, index))
+    return "blocked" if waits else row.status
+
+
 def family_value(report: Report, row: FamilyRow, index: Index) -> tuple[str, str]:
     """Return (who, remark) of a row: ``all 4 nodes`` or ``[1] gpu-a03``, and what else is worth saying."""
-    by_id = {cause.id: cause for cause in report.causes}
+    by_id = {cause.id: cause for cause in report.causes if cause.id in row.causes}
     remark = plain(row.remark, 300)
-    if row.status == "blocked":
-        return (f"waits for {ids(row.causes)}" if row.causes else "waits"), remark
-    if row.causes:
-        named = (
-            f"[{n}] {cause_nodes(report, by_id[n], 40) if n in by_id else ''}".rstrip() for n in row.causes
-        )
-        return "; ".join(filter(None, [*named, remark])), ""
-    if row.status == "pass":
+    own = [c for c in by_id.values() if any(index.family.get(check) == row.family for check in c.checks)]
+    waits = [_waits(row, cause, index) for cause in by_id.values() if cause not in own]
+    status = family_status(report, row, index)
+    if own or (waits and status != "blocked"):
+        return "; ".join([*(f"[{c.id}] {cause_nodes(report, c, 40)}".rstrip() for c in own), *waits]), ""
+    if status == "blocked":
+        rest = [f"{len(row.causes)} causes"] if len(row.causes) > 4 else []
+        return f"waits for {''.join(rest) or ids(row.causes) or 'an earlier check'}", ""
+    if status == "pass":
         return nodes_text(report, passing(report, row.family, index)), remark
-    if row.status == "skip":
+    if status == "skip":
         return remark or "does not apply", ""
-    letter = next((letter for letter, status in LETTERS.items() if status == row.status), "")
+    letter = next((letter for letter, known in LETTERS.items() if known == status), "")
     return nodes_text(report, showing(report, row.family, letter, index)), remark
+
+
+def _waits(row: FamilyRow, cause: Cause, index: Index) -> str:
+    """Return ``1 check held by [1]``."""
+    held = {e.check for e in cause.explains if index.family.get(e.check) == row.family}
+    return f"{number(len(held), 'check')} held by [{cause.id}]" if held else f"see [{cause.id}]"
 
 
 def showing(report: Report, family: str, letter: str, index: Index) -> list[str]:
@@ -401,7 +413,7 @@ def next_step(report: Report) -> tuple[str, str] | None:
         return None
     fails = [cause.id for cause in report.causes if cause.status == "fail"]
     warns = [cause.id for cause in report.causes if cause.status == "warn"]
-    again = "netdoctor scan --last --failed" if report.run.saved else ""
+    again = "netdoctor scan --last --failed" if report.run.saved_to else ""
     todo = fails or (warns if report.verdict.state == "not_ready" else [])
     if todo:
         return f"fix {ids(todo)}, then" if again else f"fix {ids(todo)}, then scan again", again
@@ -410,7 +422,7 @@ def next_step(report: Report) -> tuple[str, str] | None:
 
 def report_command(report: Report) -> str | None:
     """Return the command that shows the saved report again."""
-    saved = report.run.saved
+    saved = report.run.saved_to
     if not saved:
         return None
     shown = command(saved if saved == ".netdoctor/last.json" else shlex.quote(saved))

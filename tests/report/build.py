@@ -219,8 +219,7 @@ def sample_report(state: str = "not_ready", *, nodes: int = 4, interrupted: bool
             interface([names[i] for i in iface], _span(names, iface)),
             clock([names[i] for i in skewed], _span(names, skewed)),
         )
-        family_causes = {"net": (1,), "nccl": (2,), "time": (3,), "bw": (1,)}
-        remarks["nccl"] = "1 check held by [1]"
+        family_causes = {"net": (1,), "nccl": (1, 2), "time": (3,), "bw": (1,)}
         bad = {names[third], *(names[i] for i in iface)}
         unhealthy = [name for name in names if name in bad]
         healthy = [name for name in names if name not in bad]
@@ -254,7 +253,7 @@ def sample_report(state: str = "not_ready", *, nodes: int = 4, interrupted: bool
             hosts_source={"path": "hosts.txt", "format": "plain"},
             control_host={"name": "login1", "python": "3.11.9"},
             replay={"hosts": ["hosts.txt"], "options": {"profile": "full"}},
-            saved=".netdoctor/last.json",
+            saved_to=".netdoctor/last.json",
         ),
         verdict=Verdict(
             state=state, exit_code=exit_code, fail_on="fail", counts=_counts(rows), headline=headline
@@ -268,7 +267,7 @@ def sample_report(state: str = "not_ready", *, nodes: int = 4, interrupted: bool
                 reached=True,
                 order=n,
                 line=n + 1,
-                facts={"gpu": {"count": 8, "model": "NVIDIA H100 80GB HBM3"}}
+                facts={"gpus": 8, "gpu_model": "NVIDIA H100 80GB HBM3"}
                 if nodes <= 64 or state != "ready"
                 else {},
             )

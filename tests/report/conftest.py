@@ -1,0 +1,8 @@
+"""The option that writes golden files anew."""
+
+import pytest
+
+
+@pytest.fixture
+def update_golden(request: pytest.FixtureRequest) -> bool:
+    return bool(request.config.getoption("--update-golden", default=False))

@@ -1,0 +1,85 @@
+"""Makes netdoctor/report/schema.json from the dataclasses; `pytest --update-golden` writes it anew.
+
+What the types cannot say (enums, patterns, which fields consumers may rely on) is added here.
+"""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+import netdoctor.report
+from netdoctor.report import model
+from netdoctor.report.model import SCHEMA, Report
+
+PATH = Path(netdoctor.report.__file__).with_name("schema.json")
+
+JSON_NAMES = {"pass_": "pass", "from_": "from", "class_": "class"}
+# Present in JSON only where they say something.
+OMITTED = {"TargetRecord": {"slots", "line", "facts"}}
+STATUSES = ["pass", "warn", "fail", "blocked", "skip", "unknown"]
+EXTRA: dict[str, dict[str, dict[str, Any]]] = {
+    "Report": {"schema": {"const": SCHEMA, "default": None}},
+    "Verdict": {
+        "state": {"enum": ["ready", "not_ready", "undecided"]},
+        "exit_code": {"minimum": 0, "maximum": 255},
+        "fail_on": {"enum": ["fail", "warn", "never"]},
+    },
+    "Counts": {status: {"minimum": 0} for status in STATUSES},
+    "Matrix": {"cells": {"items": {"type": "string", "pattern": "^[.!Xb?-]*$"}}},
+    "Result": {
+        "status": {"enum": STATUSES},
+        "expected_from": {
+            "enum": ["peers", "derived", "baseline", "config", "constant", None],
+            "anyOf": None,
+        },
+    },
+    "PairRecord": {"status": {"enum": STATUSES}},
+    "Cause": {
+        "status": {"enum": ["fail", "warn", "unknown"]},
+        "confidence": {"enum": ["certain", "likely", "suspected"]},
+    },
+    "TargetRecord": {"port": {"minimum": 0, "maximum": 65535}},
+    "FamilyRow": {"status": {"enum": STATUSES}},
+    "Note": {"level": {"enum": ["info", "warn"]}},
+    "FixRecord": {"risk": {"enum": ["low", "medium", "high"]}},
+}
+
+
+def make() -> dict[str, Any]:
+    (top,), parts = msgspec.json.schema_components([Report], ref_template="#/$defs/{name}")
+    parts = {name: _part(name, part) for name, part in parts.items()}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": SCHEMA,
+        "description": "Additions keep the major version: ignore fields that you do not know.",
+        **top,
+        "$defs": dict(sorted(parts.items())),
+    }
+
+
+def _part(name: str, part: dict[str, Any]) -> dict[str, Any]:
+    fields = dataclasses.fields(getattr(model, name))
+    properties = {}
+    for field in fields:
+        json_name = JSON_NAMES.get(field.name, field.name)
+        schema = {key: value for key, value in part["properties"][field.name].items() if key != "default"}
+        extra = EXTRA.get(name, {}).get(json_name, {})
+        schema |= {key: value for key, value in extra.items() if value is not None}
+        for key, value in extra.items():
+            if value is None:
+                schema.pop(key, None)
+        properties[json_name] = schema
+    described = {"description": " ".join(part["description"].split())} if "description" in part else {}
+    return {
+        "type": "object",
+        **described,
+        "properties": properties,
+        "required": [name_ for name_ in properties if name_ not in OMITTED.get(name, set())],
+    }
+
+
+def text() -> str:
+    return json.dumps(make(), indent=2) + "\n"
