@@ -92,6 +92,10 @@ def test_wheel_holds_every_source_file(wheel: zipfile.ZipFile) -> None:
     assert "netdoctor/py.typed" in names
 
 
+def test_wheel_holds_the_report_schema(wheel: zipfile.ZipFile) -> None:
+    assert "netdoctor/report/schema.json" in wheel.namelist()
+
+
 def test_wheel_holds_the_labs_c_sources(wheel: zipfile.ZipFile) -> None:
     assert [n for n in wheel.namelist() if n.startswith("netdoctor/lab/") and n.endswith(".c")]
 
