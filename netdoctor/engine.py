@@ -173,7 +173,7 @@ class Scan:
         for event in transport.start(
             self.targets,
             self.first_requests(),
-            keep_open=self.experiments(),
+            keep_open=bool(self.experiments()),
             collectors=collectors(self.checks),
         ):
             if isinstance(event, SessionEvent):
