@@ -1,0 +1,56 @@
+"""Memory that is free before the job starts."""
+
+from collections.abc import Iterator
+
+from netdoctor.check import check
+from netdoctor.checks._words import size
+from netdoctor.facts.host import HostFacts, Node
+from netdoctor.model import CauseHint, Command, Evidence, ExpectedFrom, Finding, Fix, skip, warn
+
+# MemAvailable is what can be had without swapping (proc(5)). An idle node has nine tenths of it; under a
+# tenth somebody else's job, or a leak, is there already.
+LEAST_SHARE = 0.10
+
+
+@check(source="https://man7.org/linux/man-pages/man5/proc_meminfo.5.html")
+def host_memory(node: Node, host: HostFacts) -> Iterator[Finding]:
+    """Memory is free for the job.
+
+    Looks at:
+        MemAvailable and MemTotal of /proc/meminfo.
+
+    Matters because:
+        Ranks pin host memory and load data before the first step; on a node that is nearly full the kernel
+        ends one of them (exit code -9), and the others wait for it.
+
+    Fix:
+        End what still holds the memory.
+    """
+    if host.in_lab:
+        yield skip("lab node: shares the memory of the machine that carries the lab", node.id)
+        return
+    total, available = host.memory_total_bytes, host.memory_available_bytes
+    if total <= 0 or available >= total * LEAST_SHARE:
+        return
+    said = f"{size(available)} of {size(total)}"
+    yield warn(
+        node.id,
+        f"{said} memory is available",
+        observed=said,
+        expected=f"at least {LEAST_SHARE:.0%} of it",
+        expected_from=ExpectedFrom.CONSTANT,
+        evidence=(Evidence(kind="file", where=node.id, what="/proc/meminfo MemAvailable", output=said),),
+        cause=CauseHint(
+            key="memory-used",
+            title="Most memory of {nodes} is in use already",
+            culprits=(node.id,),
+            fixes=(
+                Fix(
+                    text="see who holds it, and end what was left behind",
+                    commands=(
+                        Command(run_on=node.id, shell="ps -eo rss,user,pid,etime,comm --sort=-rss | head"),
+                    ),
+                ),
+            ),
+        ),
+    )

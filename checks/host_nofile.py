@@ -1,0 +1,82 @@
+"""Open files."""
+
+from collections.abc import Iterator, Mapping
+
+from netdoctor.check import check
+from netdoctor.checks._limits import is_the_machines, raise_limit
+from netdoctor.facts.host import HostFacts, LimitFacts
+from netdoctor.model import (
+    CauseHint,
+    Command,
+    Evidence,
+    ExpectedFrom,
+    Finding,
+    Fix,
+    fail,
+    warn,
+)
+
+# 1024 is what every kernel starts with (INR_OPEN_CUR, include/uapi/linux/fs.h): less was set by somebody, and
+# a rank with its sockets, shared-memory segments and data loaders does not fit. 4096 is the kernel's own hard
+# limit (INR_OPEN_MAX); 65536 is what NCCL's larger jobs want (more than 32 Ki seen with 144 ranks).
+LEAST = 1024
+ADVISED = 4096
+WANTED = 65536
+
+
+@check(source="https://docs.pytorch.org/docs/stable/multiprocessing.html#file-descriptor-file-descriptor")
+def host_nofile(limits: Mapping[str, LimitFacts], hosts: Mapping[str, HostFacts]) -> Iterator[Finding]:
+    """Sessions may open as many files as a rank needs.
+
+    Looks at:
+        RLIMIT_NOFILE of the login session, soft and hard.
+
+    Matters because:
+        Sockets to every peer, shared-memory segments and data-loader workers all take file descriptors;
+        "Too many open files" comes hours into a run, or at start with many ranks.
+
+    Fix:
+        Raise the soft limit in the job script where the hard limit allows it, else the limit itself.
+    """
+    softs = {node: one.nofile_soft for node, one in limits.items()}
+    for node, one in limits.items():
+        soft, hard = one.nofile_soft, one.nofile_hard
+        if soft is None or soft >= ADVISED:
+            continue
+        machine = is_the_machines(hosts, softs, node)
+        if machine and soft >= LEAST:
+            continue
+        within = hard is None or hard >= ADVISED
+        say = fail if soft < LEAST and not machine else warn
+        note = " (lab node: the limit of the machine that carries the lab)" if machine else ""
+        yield say(
+            node,
+            f"sessions may open {soft} files{note}",
+            observed=f"soft {soft}, hard {'unlimited' if hard is None else hard}",
+            expected=f"at least {ADVISED}; {WANTED} for large jobs",
+            expected_from=ExpectedFrom.CONSTANT,
+            evidence=(Evidence(kind="command", where=node, what="ulimit -n", output=str(soft)),),
+            cause=CauseHint(
+                key="nofile-low",
+                title="{nodes} let{s} sessions open too few files",
+                culprits=(node,),
+                fixes=_soft(hard) if within else _hard(node, hosts[node]),
+            ),
+        )
+
+
+def _soft(hard: int | None) -> tuple[Fix, ...]:
+    value = WANTED if hard is None else min(WANTED, hard)
+    return (
+        Fix(
+            text="raise the soft limit in the job script; the hard limit allows it",
+            commands=(Command(run_on="job", shell=f"ulimit -n {value}"),),
+            effect="next launch",
+            persistent=False,
+        ),
+    )
+
+
+def _hard(node: str, host: HostFacts) -> tuple[Fix, ...]:
+    pair = f"{WANTED}:{WANTED}"
+    return raise_limit(node, host, "nofile", str(WANTED), f"LimitNOFILE={WANTED}", f"nofile={pair}")

@@ -1,0 +1,394 @@
+"""Logging in over SSH and starting the interpreter."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from netdoctor.check import check
+from netdoctor.checks._addresses import parse
+from netdoctor.checks._words import is_host_name, quoted, title_text
+from netdoctor.facts.host import Node, Session
+from netdoctor.model import (
+    CONTROL,
+    CauseHint,
+    Command,
+    Confidence,
+    Evidence,
+    ExpectedFrom,
+    Finding,
+    Fix,
+    Measure,
+    fail,
+    ok,
+    unknown,
+    warn,
+)
+
+# One unanswered DNS query costs five seconds (resolv.conf(5): timeout, default 5 s): a login above that waits
+# for a name server, as sshd does with UseDNS or GSSAPI (sshd_config(5)).
+SLOW_LOGIN_MS = 5000.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Words for one Session.outcome. ours: netdoctor's own trouble, which blames no node."""
+
+    key: str
+    title: str
+    fixes: "Callable[[Node, Session], tuple[Fix, ...]]"
+    ours: bool = False
+    settle_by: str | None = None
+
+
+@check(after=(), explains=(), source="https://man.openbsd.org/ssh_config")
+def ssh_login(node: Node, session: Session) -> Iterator[Finding]:
+    """netdoctor logs in over SSH and gets the node's Python to answer.
+
+    Looks at:
+        One login per node with the user's own SSH configuration, host keys verified, and one Python started
+        in it. Which stage failed: name, TCP, SSH banner, host key, authentication, shell, interpreter.
+
+    Matters because:
+        Launchers (pdsh, mpirun, deepspeed, ray) log in the same way and fail or hang on the first node that
+        asks a question or does not answer; and nothing else can be said of a node that lets nobody in.
+
+    Fix:
+        Each class has its own: see the cause. A host key that changed is never accepted without comparing
+        its fingerprint on the node's console.
+    """
+    where = _endpoint(node, session)
+    if session.outcome == "ok":
+        yield from _fine(node, session)
+        return
+    outcome = OUTCOMES.get(session.outcome)
+    if outcome is None:
+        yield unknown(node.id, f"login ended in a way that netdoctor does not know: {session.detail}")
+        return
+    culprit = CONTROL if session.outcome == "control" else node.id
+    hint = CauseHint(
+        key=outcome.key,
+        title=outcome.title.replace("VIA", title_text(session.via or "")),
+        culprits=(culprit,),
+        confidence=Confidence.SUSPECTED if outcome.ours else Confidence.CERTAIN,
+        fixes=outcome.fixes(node, session),
+        settle_by=outcome.settle_by,
+    )
+    seen = Evidence(
+        kind="probe",
+        where=node.id,
+        what=f"ssh {where}" + (f", stage {session.stage}" if session.stage else ""),
+        output=session.detail or session.outcome.replace("_", " "),
+    )
+    say = unknown if outcome.ours else fail
+    yield say(
+        node.id,
+        f"{where}: {session.detail or session.outcome.replace('_', ' ')}",
+        observed=session.outcome.replace("_", " "),
+        expected="a login and a Python that answers",
+        expected_from=ExpectedFrom.CONSTANT,
+        evidence=(seen,),
+        cause=hint,
+    )
+
+
+def _fine(node: Node, session: Session) -> Iterator[Finding]:
+    if session.login_ms is not None and session.login_ms > SLOW_LOGIN_MS:
+        seconds = session.login_ms / 1000
+        yield warn(
+            node.id,
+            f"the login took {seconds:.1f} s",
+            observed=f"{seconds:.1f} s",
+            expected=f"under {SLOW_LOGIN_MS / 1000:.0f} s",
+            expected_from=ExpectedFrom.CONSTANT,
+            evidence=(Evidence(kind="probe", where=node.id, what="ssh login", output=f"{seconds:.1f} s"),),
+            measures={"ssh.login": Measure(value=session.login_ms, unit="ms")},
+            cause=CauseHint(
+                key="ssh-slow-login",
+                title="Logging in to {nodes} takes longer than a name server's timeout",
+                culprits=(node.id,),
+                confidence=Confidence.LIKELY,
+                fixes=(
+                    Fix(
+                        text="stop sshd from asking a name server or Kerberos about every client",
+                        commands=(
+                            Command(
+                                run_on=node.id,
+                                shell="printf 'UseDNS no\\nGSSAPIAuthentication no\\n' "
+                                "> /etc/ssh/sshd_config.d/10-fast-login.conf && systemctl reload ssh",
+                            ),
+                        ),
+                        root=True,
+                        effect="next login",
+                    ),
+                ),
+            ),
+        )
+    elif session.noise:
+        yield ok(
+            node.id,
+            "login works; the shell prints text at start, which confuses scp and some launchers",
+            evidence=(Evidence(kind="probe", where=node.id, what="shell start-up", output=session.noise),),
+        )
+
+
+def _endpoint(node: Node, session: Session) -> str:
+    """``root@10.0.0.1 port 44222``; the port only where it is not 22."""
+    host = session.address or node.host
+    user = f"{session.user}@" if session.user else ""
+    return f"{user}{host}" + (f" port {session.port}" if session.port != 22 else "")
+
+
+def _dialled(node: Node, session: Session) -> str:
+    """Host for a command; empty when it is no plain name or address."""
+    host = session.address or node.host
+    return host if is_host_name(host) or parse(host) else ""
+
+
+def _control(text: str, *shells: str, **details: object) -> Fix:
+    commands = tuple(Command(run_on=CONTROL, shell=one) for one in shells if one)
+    return Fix(text=text, commands=commands, **details)  # type: ignore[arg-type]  # Fix checks them
+
+
+def _console(node: Node, text: str, *shells: str, **details: object) -> Fix:
+    commands = tuple(Command(run_on=node.id, shell=one) for one in shells)
+    return Fix(text=f"on its console: {text}", commands=commands, root=True, **details)  # type: ignore[arg-type]
+
+
+def _port(session: Session) -> str:
+    return f"-p {session.port} " if session.port != 22 else ""
+
+
+def _name(node: Node, session: Session) -> tuple[Fix, ...]:
+    line = f"line {node.line} of {node.source}" if node.line else "the hosts file"
+    ask = f"getent hosts {quoted(node.host)}" if is_host_name(node.host) else ""
+    return (_control(f"correct the name in {line}, or give it a HostName in ~/.ssh/config", ask),)
+
+
+def _refused(node: Node, session: Session) -> tuple[Fix, ...]:
+    return (
+        _control(
+            "if sshd listens on another port there, say so (also: host:port in the hosts file, "
+            "Port in ~/.ssh/config)",
+            "netdoctor scan HOSTS --ssh-port PORT",
+        ),
+        _console(node, "start the SSH server", "systemctl enable --now ssh || systemctl enable --now sshd"),
+    )
+
+
+def _no_answer(node: Node, session: Session) -> tuple[Fix, ...]:
+    host = _dialled(node, session)
+    test = f"nc -vz -w 5 {quoted(host)} {session.port}" if host else ""
+    return (
+        _control("see whether it is up, and whether a firewall drops this port", test),
+        _console(node, "see that it runs and that sshd listens", "ss -tlnp | grep sshd"),
+    )
+
+
+def _unreachable(node: Node, session: Session) -> tuple[Fix, ...]:
+    address = parse(session.address) or parse(node.host)
+    ask = f"ip route get {address}" if address else ""
+    return (_control("correct the address, or the route from this machine to it", ask),)
+
+
+def _not_ssh(node: Node, session: Session) -> tuple[Fix, ...]:
+    return (
+        _control(
+            "name the port on which sshd listens (also: host:port in the hosts file)",
+            "netdoctor scan HOSTS --ssh-port PORT",
+        ),
+        _console(node, "see who holds the port", f"ss -tlnp 'sport = :{session.port}'"),
+    )
+
+
+def _too_many(node: Node, session: Session) -> tuple[Fix, ...]:
+    return (
+        _control("log in to fewer nodes at once, and wait a minute first", "netdoctor scan HOSTS -j 8"),
+        _console(
+            node,
+            "let sshd take more logins at once; launchers will need it too",
+            "echo 'MaxStartups 100:30:200' > /etc/ssh/sshd_config.d/10-startups.conf && systemctl reload ssh",
+        ),
+    )
+
+
+def _key_unknown(node: Node, session: Session) -> tuple[Fix, ...]:
+    host = _dialled(node, session)
+    shown = f" It showed {session.fingerprint}." if session.fingerprint else ""
+    if session.via or not host:
+        return (
+            _control(
+                f"log in once by hand and compare the fingerprint it shows.{shown}",
+                f"ssh {_port(session)}{quoted(node.host)} true" if is_host_name(node.host) else "",
+                effect="next login",
+                widens="trusts this key from now on",
+            ),
+        )
+    scan = f"ssh-keyscan {_port(session)}{quoted(host)}"
+    known = quoted(session.known_hosts) if session.known_hosts else "~/.ssh/known_hosts"
+    return (
+        _control(
+            f"show the fingerprints that the server offers, and compare them with the node's own.{shown}",
+            f"{scan} 2>/dev/null | ssh-keygen -lf -",
+        ),
+        _console(
+            node,
+            "show its real fingerprints",
+            "for f in /etc/ssh/ssh_host_*_key.pub; do ssh-keygen -lf $f; done",
+        ),
+        _control(
+            "when they are equal, remember the key",
+            f"{scan} 2>/dev/null >> {known}",
+            effect="next login",
+            widens="trusts this key from now on",
+        ),
+    )
+
+
+def _key_changed(node: Node, session: Session) -> tuple[Fix, ...]:
+    host = _dialled(node, session)
+    listed = f"[{host}]:{session.port}" if session.port != 22 else host
+    known = f" -f {quoted(session.known_hosts)}" if session.known_hosts else ""
+    shown = f"; the server now shows {session.fingerprint}" if session.fingerprint else ""
+    forget = f"ssh-keygen -R {quoted(listed)}{known}" if host else ""
+    return (
+        _console(
+            node,
+            f"compare its fingerprint first: somebody may answer in its place{shown}",
+            "for f in /etc/ssh/ssh_host_*_key.pub; do ssh-keygen -lf $f; done",
+        ),
+        _control(
+            "only when it is equal (the node was installed again): forget the old key, then log in once",
+            forget,
+            effect="next login",
+            widens="trusts the new key",
+            risk="high",
+        ),
+    )
+
+
+def _key_revoked(node: Node, session: Session) -> tuple[Fix, ...]:
+    return (
+        _console(
+            node,
+            "make new host keys, and publish them; a revoked key must not be used again",
+            "rm /etc/ssh/ssh_host_*_key* && ssh-keygen -A && systemctl restart ssh",
+            risk="medium",
+        ),
+    )
+
+
+def _auth(node: Node, session: Session) -> tuple[Fix, ...]:
+    host = _dialled(node, session)
+    who = f"{session.user}@{host}" if session.user else host
+    copy = f"ssh-copy-id {_port(session)}{quoted(who)}" if host else ""
+    return (
+        _control("install your public key there", copy, effect="next login", widens="lets your key in"),
+        _control(
+            "or say which user and key to log in with",
+            "netdoctor scan HOSTS --ssh-user USER --ssh-key FILE",
+        ),
+    )
+
+
+def _shell(node: Node, session: Session) -> tuple[Fix, ...]:
+    return (
+        _control(
+            "see what the login shell does instead of running a command",
+            f"ssh {_port(session)}{quoted(_dialled(node, session) or node.host)} true; echo $?",
+        ),
+    )
+
+
+def _interpreter(node: Node, session: Session) -> tuple[Fix, ...]:
+    return (
+        _control(
+            "name the interpreter that is there (also: python=PATH on its line of the hosts file)",
+            "netdoctor scan HOSTS --python /usr/bin/python3",
+        ),
+        Fix(
+            text="or install one",
+            commands=(Command(run_on=node.id, shell="apt-get install -y python3 || dnf install -y python3"),),
+            root=True,
+        ),
+    )
+
+
+def _old_python(node: Node, session: Session) -> tuple[Fix, ...]:
+    found = (
+        f"{session.interpreter} is Python {session.python_version or 'too old'}; 3.6 is the oldest that works"
+    )
+    return (
+        _control(
+            f"{found}: name a newer one (also: python=PATH on its line of the hosts file)",
+            "netdoctor scan HOSTS --python /usr/bin/python3",
+        ),
+    )
+
+
+def _kex(node: Node, session: Session) -> tuple[Fix, ...]:
+    return (
+        _console(
+            node,
+            "allow a current key exchange, cipher and host key (curve25519-sha256, aes, ed25519)",
+            "sshd -T | grep -iE '^(kex|cipher|macs|hostkeyalgorithms)'",
+        ),
+    )
+
+
+def _jump(node: Node, session: Session) -> tuple[Fix, ...]:
+    via = session.via or ""
+    host = via.rpartition("@")[2].partition(":")[0]
+    return (
+        _control(
+            "log in to the jump host by hand, and see that it may forward",
+            f"ssh {quoted(via)} true" if is_host_name(host) else "",
+        ),
+    )
+
+
+def _ours(node: Node, session: Session) -> tuple[Fix, ...]:
+    return (_control("put this machine right, then scan again", "ulimit -n; ssh-add -l"),)
+
+
+def _again(node: Node, session: Session) -> tuple[Fix, ...]:
+    only = f" --node {quoted(node.id)}"
+    return (_control("scan it again with more time", f"netdoctor scan --last{only} --timeout 120"),)
+
+
+OUTCOMES = {
+    "name": Outcome("ssh-name", "The name of {nodes} means nothing to this machine", _name),
+    "refused": Outcome("ssh-refused", "{nodes} refuse{s} connections on the SSH port", _refused),
+    "no_answer": Outcome("ssh-no-answer", "Nothing answers on the SSH port of {nodes}", _no_answer),
+    "unreachable": Outcome("ssh-unreachable", "There is no way from this machine to {nodes}", _unreachable),
+    "not_ssh": Outcome("ssh-not-ssh", "Something else than SSH answers on the SSH port of {nodes}", _not_ssh),
+    "too_many": Outcome("ssh-too-many", "{nodes} turn{s} away logins because too many are open", _too_many),
+    "host_key_unknown": Outcome(
+        "ssh-host-key-unknown", "The host key of {nodes} is not known here yet", _key_unknown
+    ),
+    "host_key_changed": Outcome(
+        "ssh-host-key-changed", "{nodes} show{s} another host key than the one remembered", _key_changed
+    ),
+    "host_key_revoked": Outcome("ssh-host-key-revoked", "{nodes} use{s} a revoked host key", _key_revoked),
+    "auth": Outcome("ssh-auth", "{nodes} accept{s} none of your keys", _auth),
+    "shell": Outcome("ssh-shell", "The login shell of {nodes} ends without running a command", _shell),
+    "interpreter": Outcome("ssh-interpreter", "{nodes} {has} no Python at the place asked for", _interpreter),
+    "old_python": Outcome("ssh-old-python", "The Python of {nodes} is too old for netdoctor", _old_python),
+    "kex": Outcome("ssh-kex", "{nodes} and netdoctor share no SSH algorithm", _kex),
+    "jump": Outcome("ssh-jump", "The jump host VIA does not lead to {nodes}", _jump),
+    "control": Outcome(
+        "ssh-control", "netdoctor could not log in because of this machine, not the nodes", _ours, ours=True
+    ),
+    "timeout": Outcome(
+        "ssh-timeout",
+        "netdoctor ran out of time with {nodes}",
+        _again,
+        ours=True,
+        settle_by="scan it alone with a longer --timeout",
+    ),
+    "lost": Outcome(
+        "ssh-lost",
+        "netdoctor lost its connection to {nodes} after login",
+        _again,
+        ours=True,
+        settle_by="scan it again: does it happen twice, and after the same time?",
+    ),
+}

@@ -1,0 +1,74 @@
+import pytest
+
+from netdoctor.checks.host_memlock import host_memlock
+from netdoctor.facts.host import HostFacts, LimitFacts
+from netdoctor.facts.rdma import Hca, RdmaFacts
+from netdoctor.model import Finding, Status
+
+from .build import GIB, cause, causes, found, host, hosts, limits, names
+
+HCA = RdmaFacts(hcas=(Hca(name="mlx5_0"),))
+NONE = RdmaFacts()
+
+
+def low(soft: int = 65536, hard: int | None = 65536) -> LimitFacts:
+    return limits(memlock_soft_bytes=soft, memlock_hard_bytes=hard)
+
+
+def judge(
+    facts: dict[str, LimitFacts],
+    rdma: RdmaFacts | None = HCA,
+    machines: dict[str, HostFacts] | None = None,
+) -> list[Finding]:
+    devices = dict.fromkeys(facts, rdma) if rdma else None
+    return list(host_memlock(facts, machines or hosts(len(facts)), devices))
+
+
+def test_unlimited_is_silent() -> None:
+    assert judge({"n1": limits(), "n2": limits()}) == []
+
+
+def test_without_hcas_it_does_not_apply() -> None:
+    findings = judge({"n1": low(), "n2": limits()}, NONE)
+    assert [one.status for one in findings] == [Status.SKIP, Status.SKIP]
+    assert "no RDMA device" in findings[0].summary
+
+
+@pytest.mark.parametrize(
+    ("soft", "status"),
+    [(65536, Status.FAIL), (8 * 1024**2, Status.FAIL), (GIB, Status.WARN), (32 * GIB, None)],
+)
+def test_judges_the_soft_limit(soft: int, status: Status | None) -> None:
+    findings = judge({"n1": low(soft), "n2": limits()})
+    assert [one.status for one in findings] == ([status] if status else [])
+
+
+def test_a_soft_limit_below_a_high_hard_one_is_the_jobs_business() -> None:
+    (fix,) = cause(judge({"n1": low(hard=None)}), "memlock-low").fixes
+    assert fix.commands[0].run_on == "job"
+
+
+def test_a_low_hard_limit_needs_root() -> None:
+    fixes = cause(judge({"n1": low()}), "memlock-low").fixes
+    assert "limits.d" in fixes[0].commands[0].shell
+    assert "LimitMEMLOCK=infinity" in fixes[1].commands[0].shell
+
+
+def test_a_container_gets_a_flag() -> None:
+    findings = judge({"n1": low()}, machines={"n1": host(1, container="docker")})
+    assert "--ulimit memlock=-1" in cause(findings, "memlock-low").fixes[0].commands[0].shell
+
+
+def test_in_the_lab_the_machines_limit_only_warns() -> None:
+    lab = {node: host(i, in_lab=True) for i, node in enumerate(names(3), 1)}
+    findings = judge({node: low() for node in names(3)}, machines=lab)
+    assert set(found(findings, Status.WARN)) == {"n1", "n2", "n3"}
+    assert "machine that carries the lab" in findings[0].summary
+    findings = judge({"n1": limits(), "n2": low(), "n3": limits()}, machines=lab)
+    assert causes(findings) == {"memlock-low": {"n2"}}
+    assert findings[0].status is Status.FAIL
+
+
+def test_unread_devices_leave_it_unknown() -> None:
+    assert judge({"n1": low()}, None)[0].status is Status.UNKNOWN
+    assert judge({"n1": limits()}, None) == []

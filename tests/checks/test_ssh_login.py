@@ -1,0 +1,87 @@
+import shlex
+
+import pytest
+
+from netdoctor.checks.ssh_login import OUTCOMES, ssh_login
+from netdoctor.model import Status
+
+from .build import node, session
+
+OURS = {"control", "timeout", "lost"}
+
+
+def test_a_plain_login_says_nothing() -> None:
+    assert list(ssh_login(node(), session())) == []
+
+
+@pytest.mark.parametrize("outcome", sorted(OUTCOMES))
+def test_each_outcome_has_a_cause_a_title_and_a_fix(outcome: str) -> None:
+    facts = session(outcome=outcome, detail="what happened", stage="connect", via="gate")
+    (finding,) = ssh_login(node(), facts)
+    assert finding.status is (Status.UNKNOWN if outcome in OURS else Status.FAIL)
+    assert finding.cause is not None
+    assert finding.cause.key == "ssh-" + outcome.replace("_", "-")
+    assert finding.cause.fixes
+    assert finding.cause.title.format(nodes="n1", s="s", has="has", **{"is": "is"})
+    for fix in finding.cause.fixes:
+        for command in fix.commands:
+            assert shlex.split(command.shell)
+
+
+def test_cause_keys_are_distinct() -> None:
+    assert len({outcome.key for outcome in OUTCOMES.values()}) == len(OUTCOMES)
+
+
+def test_our_own_trouble_is_the_control_hosts() -> None:
+    (finding,) = ssh_login(node(), session(outcome="control", detail="too many open files"))
+    assert finding.cause is not None
+    assert finding.cause.culprits == ("control",)
+
+
+def test_the_jump_host_is_named() -> None:
+    (finding,) = ssh_login(node(), session(outcome="jump", via="gate{1}"))
+    assert finding.cause is not None
+    assert "gate{1}" in finding.cause.title.format(nodes="n1")
+    assert finding.cause.culprits == ("n1",)
+
+
+def test_an_old_python_is_named_with_its_version() -> None:
+    facts = session(outcome="old_python", interpreter="/opt/py/bin/python", python_version="3.5.2")
+    (finding,) = ssh_login(node(), facts)
+    assert finding.cause is not None
+    assert "/opt/py/bin/python is Python 3.5.2" in finding.cause.fixes[0].text
+
+
+def test_a_changed_key_is_compared_before_it_is_forgotten() -> None:
+    facts = session(outcome="host_key_changed", port=44222, fingerprint="SHA256:abc")
+    (finding,) = ssh_login(node(), facts)
+    assert finding.cause is not None
+    first, second = finding.cause.fixes
+    assert "ssh-keygen -lf" in first.commands[0].shell
+    assert second.commands[0].shell == "ssh-keygen -R '[10.0.0.1]:44222'"
+    assert second.risk == "high"
+
+
+def test_text_of_the_node_reaches_no_command() -> None:
+    facts = session(outcome="auth", address="evil; reboot", user="u")
+    (finding,) = ssh_login(node(host="$(reboot)"), facts)
+    assert finding.cause is not None
+    assert not any("reboot" in command.shell for fix in finding.cause.fixes for command in fix.commands)
+
+
+def test_noise_is_tolerated_and_noted() -> None:
+    (finding,) = ssh_login(node(), session(noise="Welcome!"))
+    assert finding.status is Status.PASS
+    assert finding.evidence[0].output == "Welcome!"
+
+
+def test_a_slow_login_warns() -> None:
+    (finding,) = ssh_login(node(), session(login_ms=10_200.0))
+    assert finding.status is Status.WARN
+    assert finding.cause is not None
+    assert "UseDNS" in finding.cause.fixes[0].commands[0].shell
+
+
+def test_an_outcome_of_a_later_version_is_unknown() -> None:
+    (finding,) = ssh_login(node(), session(outcome="novel"))
+    assert finding.status is Status.UNKNOWN
