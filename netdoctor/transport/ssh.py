@@ -184,7 +184,7 @@ class SshTransport:
         home = str(Path(netdoctor.__file__).resolve().parents[1])
         environment["PYTHONPATH"] = os.pathsep.join(p for p in (home, environment.get("PYTHONPATH", "")) if p)
         try:
-            process = subprocess.Popen(  # noqa: S603  # our own module
+            process = subprocess.Popen(  # our own module
                 [sys.executable, "-P", "-m", "netdoctor.transport.ssh_worker"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

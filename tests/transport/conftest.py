@@ -176,9 +176,7 @@ def collect(events: Iterator[SessionEvent | Reply]) -> Outcome:
     return outcome
 
 
-def log_in(
-    options: SshOptions, *targets: Target, limits: Limits = FAST, request: Request = FACTS
-) -> Outcome:
+def log_in(options: SshOptions, *targets: Target, limits: Limits = FAST, request: Request = FACTS) -> Outcome:
     """Log in once to each target and close."""
     transport = SshTransport(options, limits)
     try:

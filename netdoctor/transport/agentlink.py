@@ -1,0 +1,186 @@
+"""An agent at the other end of a channel. Runs inside a worker process only."""
+
+import contextlib
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import paramiko
+from gevent.lock import RLock
+
+from netdoctor.text import clean
+from netdoctor.transport import frames
+from netdoctor.transport.link import NodeTransport, Wire
+from netdoctor.transport.record import Failed, Record
+
+STDERR_KEPT_BYTES = 4096
+STDERR_LOOK_S = 1.0
+NEEDS_MAX = 8
+REPLY_BYTES_MAX = 4 * frames.FRAME_CAP_BYTES
+
+Provide = Callable[[str, str, int], bytes]
+
+
+class Lost(Exception):
+    """The channel to an agent ended."""
+
+
+class AgentLink:
+    """An agent at the other end of a channel: requests go out, frames come back."""
+
+    def __init__(self, connection: Any, transport: NodeTransport, wire: Wire, marker: str) -> None:
+        self._connection = connection
+        self._transport = transport
+        self.wire = wire
+        self._channel: Any = None
+        self._reader = frames.FrameReader(marker)
+        self._payloads: deque[bytes] = deque()
+        self._stderr = bytearray()
+        self._hello = frames.Hello()
+        self._number = 0
+        self._bytes = 0
+        self._sending = False
+        self.broken = ""
+        self.lock = RLock()
+
+    def start(self, command: str, first: bytes, record: Record) -> frames.Hello:
+        """Run the command and return the agent's hello. Raises Failed."""
+        try:
+            record.stage = "channel"
+            self._channel = self._connection.create_session()
+            record.stage = "shell"
+            self._channel.settimeout(STDERR_LOOK_S)
+            self._channel.exec_command(command)
+        except (paramiko.SSHException, EOFError, OSError) as e:
+            if not self._transport.is_active():
+                raise Failed("lost", self._gone()) from e
+            what = "open a session" if record.stage == "channel" else "run a command"
+            raise Failed("shell", f"the server refuses to {what}: {e}") from e
+        sent = time.monotonic()
+        try:
+            self.send(first)
+            while True:
+                frame = self.next_frame()
+                if frame.hello is not None:
+                    break
+        except Lost as e:
+            raise self._no_agent() from e
+        except frames.AgentTrouble as e:
+            raise Failed("shell", f"the agent did not start: {e}") from e
+        finally:
+            record.noise = self._reader.noise
+        record.stage = "agent"
+        record.first_byte_ms = (time.monotonic() - sent) * 1e3
+        self._hello = frame.hello
+        return frame.hello
+
+    def _gone(self) -> str:
+        words = self._transport.last_words
+        return "the connection was cut" + (f": {words}" if words else "")
+
+    def _no_agent(self) -> Failed:
+        """Say why a channel ended before the agent spoke."""
+        if self._channel.closed or self._transport.is_active():
+            # The exit status may come after the end of output.
+            self._channel.status_event.wait(1.0)
+        if not self._transport.is_active() and not self._channel.exit_status_ready():
+            return Failed("lost", self._gone())
+        status = self._channel.exit_status
+        errors = clean(bytes(self._stderr), 200)
+        said = errors or self._reader.tail
+        if status in (126, 127) or (status == 1 and "not found" in errors.lower()):
+            return Failed("interpreter", said or f"the shell ended with status {status}")
+        if status < 0:
+            if not self._transport.is_active():
+                return Failed("lost", self._gone())
+            how = "was killed or gave no status"
+        else:
+            how = f"ended with status {status}"
+        return Failed(
+            "shell", f"the login shell {how} before the agent spoke" + (f": {said}" if said else "")
+        )
+
+    @property
+    def silence(self) -> str:
+        """What was printed instead of a frame so far."""
+        return clean(bytes(self._stderr), 200) or self._reader.tail
+
+    def send(self, data: bytes) -> None:
+        """Send all of it. Raises Lost."""
+        self._sending = True
+        try:
+            self._channel.sendall(data)
+        except (OSError, EOFError, paramiko.SSHException) as e:
+            # What the agent said before it ended is still there to be read.
+            self.broken = self._gone()
+            if not self._channel.closed and not self._channel.eof_received:
+                raise Lost(self.broken) from e
+        self._sending = False
+
+    def next_frame(self) -> frames.Frame:
+        """Return the next message. Raises Lost and AgentTrouble."""
+        while not self._payloads:
+            try:
+                data = self._channel.recv(1 << 18)
+            except TimeoutError:
+                self._drain()
+                continue
+            self._drain()
+            if not data:
+                self.broken = self._gone() if not self._transport.is_active() else "the agent ended"
+                raise Lost(self.broken)
+            self._bytes += len(data)
+            if self._bytes > REPLY_BYTES_MAX:
+                raise frames.AgentTrouble("the agent sends without end")
+            self._payloads.extend(self._reader.feed(data))
+        return frames.decode_frame(self._payloads.popleft())
+
+    def _drain(self) -> None:
+        """Empty stderr, which shares the channel's window with stdout: left alone, it stalls the agent."""
+        while self._channel.recv_stderr_ready():
+            data = self._channel.recv_stderr(1 << 16)
+            if not data:
+                return
+            self._stderr += data
+            del self._stderr[:-STDERR_KEPT_BYTES]
+
+    def frame_for(self, op: str, args: bytes) -> bytes:
+        """Return the next request as bytes; its answer is what `answer` waits for."""
+        self._number += 1
+        return frames.request_frame(self._number, op, args)
+
+    def answer(self, provide: Provide) -> frames.Frame:
+        """Return the reply to the last request, providing what the agent asks for meanwhile."""
+        self._bytes = needs = 0
+        while True:
+            frame = self.next_frame()
+            if frame.need is not None:
+                needs += 1
+                if needs > NEEDS_MAX:
+                    raise frames.AgentTrouble("the agent asks for libraries without end")
+                self.send(provide(frame.need, self._hello.machine, self._hello.bits))
+            elif frame.id == self._number:
+                return frame
+            elif frame.id is None and frame.hello is None:
+                raise frames.AgentTrouble(f"the agent gave up: {clean(frame.detail, 200)}")
+
+    def call(self, op: str, args: bytes, provide: Provide) -> frames.Frame:
+        """Send a request and return its reply."""
+        self.usable()
+        self.send(self.frame_for(op, args))
+        return self.answer(provide)
+
+    def usable(self) -> None:
+        """Raise Lost when there is no use in sending."""
+        if self._sending and not self.broken:
+            self.broken = "a request was cut short"
+        if not self.broken and not self._transport.is_active():
+            self.broken = self._gone()
+        if self.broken:
+            raise Lost(self.broken)
+
+    def close(self) -> None:
+        with contextlib.suppress(Exception):
+            self._connection.close()
+        self.wire.close()

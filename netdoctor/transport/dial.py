@@ -1,0 +1,174 @@
+"""TCP connections, ProxyCommands, and the failure classes they end in. Runs inside a worker process only."""
+
+import contextlib
+import errno
+import ipaddress
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import gevent
+from gevent.event import AsyncResult
+
+from netdoctor.text import clean
+from netdoctor.transport.link import no_delay
+from netdoctor.transport.messages import Endpoint
+from netdoctor.transport.record import Failed, Record
+
+CONTROL_ERRNOS = frozenset(
+    {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EADDRNOTAVAIL, errno.EACCES}
+    | {errno.EPERM, errno.EAFNOSUPPORT, errno.EADDRINUSE}
+)
+UNREACHABLE_ERRNOS = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, errno.EHOSTDOWN})
+FAMILIES = {"inet": socket.AF_INET, "inet6": socket.AF_INET6}
+
+
+class Names:
+    """Name lookups, each name asked once. They run in threads, because the resolver knows no timeout."""
+
+    def __init__(self) -> None:
+        self._lookups: dict[tuple[str, int], AsyncResult] = {}
+
+    def addresses(self, endpoint: Endpoint) -> list[Any]:
+        """Return addresses to dial. Raises Failed."""
+        wanted = FAMILIES.get(endpoint.family, socket.AF_UNSPEC)
+        bare = endpoint.host.partition("%")[0]
+        try:
+            literal = ipaddress.ip_address(bare)
+        except ValueError:
+            pass
+        else:
+            if bare == endpoint.host:
+                family = socket.AF_INET if literal.version == 4 else socket.AF_INET6
+                return [(family, (endpoint.host, endpoint.port))]
+        key = (endpoint.host, wanted)
+        if key not in self._lookups:
+            self._lookups[key] = AsyncResult()
+            gevent.spawn(_look_up, endpoint.host, wanted, self._lookups[key])
+        found = self._lookups[key].get()
+        if isinstance(found, str):
+            raise Failed("name", f"{endpoint.host}: {found}")
+        return [(family, (address[0], endpoint.port, *address[2:])) for family, address in found]
+
+
+def _look_up(host: str, family: int, result: AsyncResult) -> None:
+    """Set the addresses of a name, or what is wrong with it."""
+    try:
+        found = socket.getaddrinfo(host, None, family, socket.SOCK_STREAM)
+    except socket.gaierror as e:
+        result.set(e.strerror or "not found")
+    except (UnicodeError, OSError) as e:
+        result.set("not a name that can be looked up" if isinstance(e, UnicodeError) else str(e))
+    else:
+        # In the resolver's order, each address once.
+        unique = dict.fromkeys((entry[0], entry[4]) for entry in found)
+        result.set(list(unique) or "no address")
+
+
+def dial(
+    endpoint: Endpoint, addresses: Sequence[tuple[int, Any]], limit_s: float, record: Record
+) -> socket.socket:
+    """Return a socket connected to the first address that answers. Raises Failed."""
+    finish = time.monotonic() + min(endpoint.connect_timeout_s or limit_s, limit_s)
+    failure: Failed | None = None
+    for place, (family, address) in enumerate(addresses):
+        share = (finish - time.monotonic()) / (len(addresses) - place)
+        before = record.address
+        record.address = address[0]
+        try:
+            return _open_socket(family, address, endpoint.bind, share)
+        except TimeoutError:
+            where = f"{address[0]} port {endpoint.port}"
+            failed = Failed("no_answer", f"{where}: no answer within {share:.0f} s")
+        except OSError as e:
+            failed = _no_connection(e, address[0], endpoint.port)
+        # Refused says more than silence: a machine is there.
+        if failure is None or failed.outcome == "refused":
+            failure = failed
+        else:
+            record.address = before
+    assert failure is not None
+    raise failure
+
+
+def _open_socket(family: int, address: Any, bind: str | None, timeout_s: float) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        if bind is not None:
+            sock.bind((bind, 0))
+        sock.settimeout(max(timeout_s, 0.1))
+        sock.connect(address)
+        sock.settimeout(None)
+        no_delay(sock)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def _no_connection(error: OSError, address: str, port: int) -> Failed:
+    """Return the failure class of a TCP connection that was not made."""
+    where = f"{address} port {port}"
+    if error.errno in (errno.ECONNREFUSED, errno.ECONNRESET):
+        return Failed("refused", f"{where}: {os.strerror(error.errno).lower()}")
+    if error.errno in UNREACHABLE_ERRNOS:
+        return Failed("unreachable", f"{where}: {os.strerror(error.errno).lower()}")
+    if error.errno == errno.ETIMEDOUT:
+        return Failed("no_answer", f"{where}: no answer")
+    if error.errno in CONTROL_ERRNOS:
+        return Failed("control", f"this machine, dialling {where}: {os.strerror(error.errno).lower()}")
+    return Failed("unreachable", f"{where}: {error.strerror or error}")
+
+
+def no_tunnel(refusal: str, endpoint: Endpoint) -> Failed:
+    """Return the failure class of a connection that a jump host did not make. The words are OpenSSH's."""
+    words = refusal.lower()
+    where = f"{endpoint.host} port {endpoint.port}, dialled by the jump host"
+    for outcome, signs in (
+        ("refused", ("connection refused", "connection reset")),
+        ("no_answer", ("timed out",)),
+        ("unreachable", ("no route", "unreachable")),
+        ("name", ("name or service", "not known", "resolution", "no address", "unknown host")),
+        ("jump", ("prohibited", "unknown channel", "resource")),
+    ):
+        if any(sign in words for sign in signs):
+            return Failed(outcome, f"{where}: {refusal}")
+    return Failed("jump", f"{where}: {refusal or 'refused'}")
+
+
+class Proxy:
+    """A ProxyCommand: an argument list, no shell, its stderr kept."""
+
+    def __init__(self, argv: Sequence[str]) -> None:
+        self.sock, theirs = socket.socketpair()
+        self._errors, errors = os.pipe()
+        os.set_blocking(self._errors, False)
+        try:
+            self._process = subprocess.Popen(  # noqa: S603  # the user's own command, split, never a shell
+                argv, stdin=theirs.fileno(), stdout=theirs.fileno(), stderr=errors, process_group=0
+            )
+        except OSError as e:
+            self.sock.close()
+            os.close(self._errors)
+            raise Failed("jump", f"ProxyCommand {argv[0]}: {e.strerror}") from e
+        finally:
+            theirs.close()
+            os.close(errors)
+
+    def said(self) -> str:
+        """Return the last line of what it wrote to stderr."""
+        try:
+            text = os.read(self._errors, 4096)
+        except (BlockingIOError, OSError):
+            return ""
+        finally:
+            os.close(self._errors)
+        lines = text.strip().splitlines()
+        return clean(lines[-1], 200) if lines else ""
+
+    def kill(self) -> None:
+        with contextlib.suppress(OSError):
+            os.killpg(self._process.pid, 15)

@@ -1,0 +1,385 @@
+"""SSH connections: Fabric opens them, this verifies them. Runs inside a worker process only."""
+
+import contextlib
+import os
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+import fabric
+import gevent
+import paramiko
+from gevent.event import AsyncResult
+from gevent.lock import BoundedSemaphore
+
+from netdoctor.text import clean
+from netdoctor.transport.dial import CONTROL_ERRNOS, Names, Proxy, dial, no_tunnel
+from netdoctor.transport.keys import ATTEMPTS_MAX, Identities, KeyRing
+from netdoctor.transport.knownhosts import HostKey, Known, KnownHosts
+from netdoctor.transport.link import NodeTransport, Verify, Wire, key_algorithms
+from netdoctor.transport.messages import Endpoint
+from netdoctor.transport.record import Failed, Record
+
+HANDSHAKES_PER_ENDPOINT = 8  # below sshd's MaxStartups 10:30:100
+HANDSHAKES_PER_JUMP = 16
+
+# Words of OpenSSH that mean "not now": sshd.c, srclimit.c.
+BUSY_WORDS = ("Exceeded MaxStartups", "Not allowed at this time", "Too many")
+
+
+class NoSshConfig(paramiko.SSHConfig):  # type: ignore[misc]  # paramiko has no types
+    """Tells Fabric nothing: endpoints come resolved, and paramiko's reader is not trusted (see `sshconfig`)."""
+
+    def lookup(self, hostname: str) -> Any:
+        return paramiko.SSHConfigDict()
+
+
+class OfferKeys:
+    """Offers keys, one attempt each; never a password, never a prompt."""
+
+    def __init__(self, user: str, identities: Identities, record: Record) -> None:
+        self._user = user
+        self._identities = identities
+        self._record = record
+
+    def authenticate(self, transport: NodeTransport) -> list[str]:
+        self._record.stage = "auth"
+        found = self._identities
+        if not found.usable:
+            self._nothing_to_offer()
+        offered: list[str] = []
+        methods: list[str] = []
+        for identity in found.usable[:ATTEMPTS_MAX]:
+            offered.append(identity.label)
+            try:
+                more = transport.auth_publickey(self._user, identity.key)
+            except paramiko.BadAuthenticationType as e:
+                methods = list(e.allowed_types)
+                break
+            except paramiko.AuthenticationException as e:
+                if not transport.is_active():
+                    words = transport.last_words
+                    if "authentication failures" in words:
+                        break
+                    raise Failed(
+                        "lost",
+                        "the server closed the connection during authentication"
+                        + (f": {words}" if words else ""),
+                    ) from e
+                continue
+            if not more:
+                return []
+            methods = list(more)
+            raise Failed(
+                "auth",
+                f"the key {identity.label} was accepted, and the server asks for more: {', '.join(methods)}",
+            )
+        detail = f"user {self._user} was refused with " + ", ".join(offered)
+        if methods:
+            detail = f"the server takes no keys for user {self._user}, only {', '.join(methods)}"
+        left_out = found.locked + found.faults
+        if left_out:
+            detail += "; not offered: " + "; ".join(left_out)
+        elif len(found.usable) > ATTEMPTS_MAX:
+            detail += f"; {len(found.usable) - ATTEMPTS_MAX} more keys were not tried"
+        raise Failed("auth", detail)
+
+    def _nothing_to_offer(self) -> NoReturn:
+        found = self._identities
+        if found.locked:
+            raise Failed("auth", "no usable key: " + "; ".join(found.locked + found.faults))
+        if found.faults:
+            raise Failed("control", "no usable key: " + "; ".join(found.faults))
+        raise Failed("auth", "no key to offer: ssh config names none, no default key, no agent")
+
+
+@dataclass(slots=True)
+class Hop:
+    """A way through jump hosts that several nodes share."""
+
+    result: AsyncResult = field(default_factory=AsyncResult)
+    slots: BoundedSemaphore = field(default_factory=lambda: BoundedSemaphore(HANDSHAKES_PER_JUMP))
+
+
+class Logins:
+    """Opens connections for the nodes of one process, and shares what they have in common."""
+
+    def __init__(self, login_timeout_s: float, note: Callable[[str], None]) -> None:
+        self._timeout_s = login_timeout_s
+        self._note = note
+        self._config = fabric.Config(ssh_config=NoSshConfig(), lazy=True)
+        self._ring = KeyRing()
+        self._known = KnownHosts()
+        self._told = 0
+        self._names = Names()
+        self._proxies: set[Proxy] = set()
+        self._hops: dict[tuple[Endpoint, ...], Hop] = {}
+        self._slots: dict[tuple[str, int], BoundedSemaphore] = defaultdict(
+            lambda: BoundedSemaphore(HANDSHAKES_PER_ENDPOINT)
+        )
+
+    @contextlib.contextmanager
+    def way(self, endpoint: Endpoint, record: Record) -> Iterator[Any]:
+        """Wait for a place at the endpoint, and for the jump host if there is one. Raises Failed."""
+        if endpoint.jump:
+            record.via = ",".join(hop.name for hop in endpoint.jump)
+            hop = self._hop(endpoint.jump)
+            with hop.slots:
+                yield self._through(hop, record)
+        elif endpoint.proxy:
+            record.via = clean(" ".join(endpoint.proxy), 80)
+            yield None
+        else:
+            with self._slots[endpoint.host, endpoint.port]:
+                yield None
+
+    def connect(self, endpoint: Endpoint, record: Record, through: Any) -> tuple[Any, Wire]:
+        """Return an authenticated Fabric connection and its wire. Raises Failed."""
+        limit = gevent.Timeout(self._timeout_s)
+        wire: Wire | None = None
+        proxy: Proxy | None = None
+        try:
+            with limit:
+                known = self._lookup_keys(endpoint)
+                identities = self._ring.identities(endpoint)
+                if through is not None:
+                    record.stage = "connect"
+                    began = time.monotonic()
+                    wire = self._tunnel(endpoint, through)
+                elif endpoint.proxy:
+                    record.stage = "connect"
+                    began = time.monotonic()
+                    proxy = Proxy(endpoint.proxy)
+                    self._proxies.add(proxy)
+                    wire = Wire(proxy.sock)
+                else:
+                    addresses = self._names.addresses(endpoint)
+                    record.stage = "connect"
+                    began = time.monotonic()
+                    wire = Wire(dial(endpoint, addresses, self._timeout_s, record))
+                record.stage = "banner"
+                connection = self._handshake(endpoint, record, wire, known, identities)
+                record.login_ms = (time.monotonic() - began) * 1e3
+                return connection, wire
+        except gevent.Timeout as e:
+            if wire is not None:
+                wire.close()
+            raise self._slow_login(record, wire, through) from e
+        except BaseException as e:
+            if wire is not None:
+                wire.close()
+            if proxy is not None:
+                self._proxies.discard(proxy)
+                proxy.kill()
+                if isinstance(e, Failed) and record.stage in ("connect", "banner"):
+                    said = proxy.said()
+                    raise Failed("jump", f"the ProxyCommand gave no SSH server: {said or e.detail}") from e
+            raise
+
+    def _slow_login(self, record: Record, wire: Wire | None, through: Any) -> Failed:
+        """Say what a login that took too long was waiting for."""
+        seconds = f"{self._timeout_s:g} s"
+        if through is not None and not through.is_active():
+            return Failed("jump", "the connection to the jump host was lost")
+        if record.stage == "banner" and wire is not None and wire.banner:
+            record.stage = "kex"
+        if record.stage == "resolve":
+            return Failed("name", f"the name lookup did not end within {seconds}")
+        if record.stage == "connect":
+            return Failed("no_answer", f"no answer to the connection within {seconds}")
+        if record.stage == "banner":
+            if wire is not None and wire.prelude:
+                return Failed("not_ssh", f"no SSH version line within {seconds}: {_first_line(wire)}")
+            return Failed(
+                "no_answer",
+                f"the port is open, and nothing was said within {seconds} (server frozen or overloaded)",
+            )
+        if record.stage in ("kex", "host_key"):
+            return Failed("kex", f"the key exchange did not end within {seconds}")
+        return Failed("timeout", f"authentication did not end within {seconds}")
+
+    def _handshake(
+        self, endpoint: Endpoint, record: Record, wire: Wire, known: Known, identities: Identities
+    ) -> Any:
+        """Do the SSH handshake over a wire. Raises Failed."""
+        types = [key.type for key in known.trusted or known.without_port]
+
+        def transport(sock: Wire, **options: Any) -> NodeTransport:
+            return NodeTransport(sock, key_algorithms(types), **options)
+
+        def judge(kind: str, blob: bytes) -> None:
+            record.stage = "host_key"
+            self._judge(endpoint, record, known, HostKey(kind, blob))
+
+        connection = fabric.Connection(
+            endpoint.host,
+            user=endpoint.user,
+            port=endpoint.port,
+            config=self._config,
+            gateway=False,
+            forward_agent=False,
+            connect_timeout=None,
+            inline_ssh_env=False,
+            connect_kwargs={
+                "sock": wire,
+                "transport_factory": transport,
+                "auth_strategy": OfferKeys(endpoint.user, identities, record),
+                "allow_agent": False,
+                "look_for_keys": False,
+            },
+        )
+        connection.client.set_missing_host_key_policy(Verify(judge))
+        try:
+            connection.open()
+        except (Failed, gevent.Timeout):
+            raise
+        except Exception as e:  # paramiko lets its own, socket, struct and cryptography's errors through
+            raise self._no_handshake(record, wire, connection, e) from e
+        finally:
+            if wire.banner:
+                record.server_version = clean(wire.banner, 100)
+        return connection
+
+    def _no_handshake(self, record: Record, wire: Wire, connection: Any, error: Exception) -> Failed:
+        """Say why a handshake failed, from what the wire saw."""
+        code = getattr(wire.error, "errno", None) or getattr(error, "errno", None)
+        if code in CONTROL_ERRNOS:
+            return Failed("control", f"this machine: {os.strerror(code or 0)}")
+        if not wire.banner:
+            said = _first_line(wire)
+            if any(word in said for word in BUSY_WORDS):
+                return Failed("too_many", f"the server refuses for now: {said}")
+            if wire.strange:
+                return Failed("not_ssh", f"{wire.strange}: {said}")
+            if wire.prelude:
+                return Failed("not_ssh", f"something else than SSH answers: {said}")
+            return Failed("too_many", "the server closed the connection before its version line")
+        if record.stage == "banner":
+            record.stage = "kex"
+        if record.stage in ("kex", "host_key"):
+            transport = connection.client.get_transport()
+            words = transport.last_words if transport is not None else ""
+            if any(word in words for word in BUSY_WORDS):
+                return Failed("too_many", words)
+            if wire.ended or isinstance(error, EOFError):
+                return Failed(
+                    "kex",
+                    "the server closed the connection during the key exchange"
+                    + (f": {words}" if words else ""),
+                )
+            return Failed("kex", str(error) or type(error).__name__)
+        if wire.ended:
+            return Failed("lost", "the server closed the connection during authentication")
+        return Failed("auth", str(error) or type(error).__name__)
+
+    def _lookup_keys(self, endpoint: Endpoint) -> Known:
+        return self._known.lookup(
+            endpoint.known_as, (*endpoint.user_known_hosts, *endpoint.global_known_hosts)
+        )
+
+    def _judge(self, endpoint: Endpoint, record: Record, known: Known, key: HostKey) -> None:
+        """Accept the server's key or raise Failed."""
+        record.fingerprint, record.key_type = key.fingerprint, key.type
+        files = (*endpoint.user_known_hosts, *endpoint.global_known_hosts)
+        where = ", ".join(files) or "no known_hosts file"
+        shown = f"{key.type} {key.fingerprint}"
+        if key in known.revoked:
+            record.known_hosts = where
+            raise Failed("host_key_revoked", f"the server shows a revoked key: {shown}")
+        if key in known.trusted or (not known.trusted and key in known.without_port):
+            return
+        record.known_hosts = where
+        if known.trusted:
+            listed = known.trusted[0]
+            record.known_hosts = listed.source or where
+            raise Failed(
+                "host_key_changed",
+                f"{endpoint.known_as} shows {shown}, and {listed.type} {listed.fingerprint} is known"
+                + (f" ({listed.source})" if listed.source else ""),
+            )
+        if endpoint.strict == "record":
+            self._remember(endpoint, key)
+            return
+        if endpoint.strict == "accept":
+            self._note(
+                f"{endpoint.known_as}: unknown host key {shown} accepted, as ssh config says (StrictHostKeyChecking)"
+            )
+            return
+        also = "; host certificates are not supported" if known.any_certificates else ""
+        raise Failed("host_key_unknown", f"{endpoint.known_as} shows {shown}, not found in {where}{also}")
+
+    def _remember(self, endpoint: Endpoint, key: HostKey) -> None:
+        if not endpoint.user_known_hosts:
+            return
+        file = endpoint.user_known_hosts[0]
+        try:
+            self._known.add(endpoint.known_as, key, file, hashed=endpoint.hash_known_hosts)
+        except OSError as e:
+            self._note(f"{file}: the key of {endpoint.known_as} was not written: {e.strerror}")
+
+    # Jump hosts
+
+    def _hop(self, hops: tuple[Endpoint, ...]) -> Hop:
+        """Return the shared way through `hops`, begun by whoever needs it first."""
+        if hops not in self._hops:
+            self._hops[hops] = Hop()
+            gevent.spawn(self._open_hop, hops, self._hops[hops].result)
+        return self._hops[hops]
+
+    def _open_hop(self, hops: tuple[Endpoint, ...], result: AsyncResult) -> None:
+        *before, last = hops
+        record = Record(last)
+        try:
+            through = self._through(self._hop(tuple(before)), record) if before else None
+            connection, _ = self.connect(last, record, through)
+            result.set(connection)
+        except Failed as e:
+            if e.outcome == "jump" and before:
+                result.set((e, record))
+                return
+            result.set((Failed("jump", f"jump host {last.name}: {e.outcome}: {e.detail}"), record))
+        except Exception as e:
+            result.set((Failed("control", f"netdoctor's own worker: {type(e).__name__}: {e}"), record))
+
+    def _through(self, hop: Hop, record: Record) -> NodeTransport:
+        """Return the transport of the last jump host. Raises Failed, with the jump host's stage and key."""
+        outcome = hop.result.get()
+        if isinstance(outcome, tuple):
+            failed, seen = outcome
+            record.stage = seen.stage
+            record.fingerprint, record.key_type = seen.fingerprint, seen.key_type
+            record.known_hosts = seen.known_hosts
+            raise Failed(failed.outcome, failed.detail)
+        transport: NodeTransport = outcome.transport
+        if not transport.is_active():
+            record.stage = "connect"
+            raise Failed("jump", f"jump host {outcome.host}: the connection was lost")
+        return transport
+
+    def _tunnel(self, endpoint: Endpoint, transport: NodeTransport) -> Wire:
+        """Return a wire through a jump host. Raises Failed."""
+        try:
+            channel, refusal = transport.open_tunnel((endpoint.host, endpoint.port))
+        except (paramiko.SSHException, EOFError, OSError) as e:
+            raise Failed("jump", f"the connection to the jump host was lost: {e}") from e
+        if channel is not None:
+            return Wire(channel)
+        raise no_tunnel(refusal, endpoint)
+
+    def tell(self) -> None:
+        """Pass on what known_hosts had to say since the last time."""
+        notes = self._known.notes
+        while self._told < len(notes):
+            self._note(notes[self._told])
+            self._told += 1
+
+    def end(self) -> None:
+        """Kill what would not end with this process."""
+        for proxy in list(self._proxies):
+            proxy.kill()
+
+
+def _first_line(wire: Wire) -> str:
+    return clean(b" ".join(wire.prelude[:3]), 120)

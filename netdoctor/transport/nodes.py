@@ -1,0 +1,236 @@
+"""The nodes of one worker process: one greenlet each, from login to last answer."""
+
+import os
+import resource
+import time
+from collections.abc import Callable
+
+import gevent
+import msgspec
+from gevent.lock import BoundedSemaphore
+
+from netdoctor.agent import bootstrap, provide
+from netdoctor.facts.base import Why
+from netdoctor.facts.host import Session
+from netdoctor.text import clean
+from netdoctor.transport import frames
+from netdoctor.transport.agentlink import AgentLink, Lost
+from netdoctor.transport.link import NodeTransport
+from netdoctor.transport.login import Logins
+from netdoctor.transport.messages import Answer, Call, Ended, FromWorker, NodePlan, Note, Start, WireRequest
+from netdoctor.transport.record import Failed, Record
+
+FDS_RESERVED = 16
+
+
+class Ping(msgspec.Struct):
+    """An agent's reply to ``ping``: its wall clock, seconds."""
+
+    recv_s: float
+    send_s: float
+
+
+class Worker:
+    """All nodes of this process."""
+
+    def __init__(self, start: Start, bundle: bytes, emit: Callable[[FromWorker], None]) -> None:
+        self._start = start
+        self._bundle = bundle
+        self._emit = emit
+        self._logins = Logins(start.login_timeout_s, self._note)
+        self._links: dict[int, AgentLink] = {}
+        self._slots = BoundedSemaphore(self._room())
+        self._clock_slots = BoundedSemaphore(start.clock_parallel)
+        self._library: dict[tuple[str, str, int], bytes] = {}
+
+    def _room(self) -> int:
+        """Return how many logins may go on at once."""
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        used = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 16
+        each = 3 if any(plan.endpoint.proxy for plan in self._start.nodes) else 1
+        room = (soft - used - FDS_RESERVED) // each
+        return max(1, min(self._start.parallel, room))
+
+    # Nodes
+
+    def run(self) -> None:
+        """Log in everywhere; returns at once."""
+        for index, plan in enumerate(self._start.nodes):
+            gevent.spawn(self._node, index, plan)
+
+    def _node(self, index: int, plan: NodePlan) -> None:
+        record = Record(plan.endpoint, plan.python)
+        link: AgentLink | None = None
+        told = False
+        try:
+            with self._logins.way(plan.endpoint, record) as through, self._slots:
+                began = time.monotonic()
+                budget = gevent.Timeout(self._start.node_budget_s)
+                request = self._start.requests[plan.first]
+                with budget:
+                    link, pending = self._login(plan, record, through, request)
+                    self._links[index] = link
+                    self._emit(Ended(index, time.monotonic(), record.session("ok")))
+                    told = True
+                    if not self._start.keep_open:
+                        self._reply(index, 0, link, request, began, pending=pending)
+            if self._start.keep_open:
+                # Outside the slots: what the agents do costs this machine nothing.
+                left = began + self._start.node_budget_s - time.monotonic()
+                request = msgspec.structs.replace(request, timeout_s=min(request.timeout_s, max(left, 0.1)))
+                self._reply(index, 0, link, request, began, pending=pending)
+        except Failed as e:
+            self._emit(Ended(index, time.monotonic(), record.session(e.outcome, e.detail)))
+        except gevent.Timeout:
+            if told:
+                self._missing(index, 0, began, Why.TIMED_OUT, self._over_budget())
+            else:
+                self._emit(Ended(index, time.monotonic(), self._too_slow(record, link)))
+        except Exception as e:  # one node's surprise must not cost the others
+            detail = f"netdoctor's own worker: {type(e).__name__}: {e}"
+            if told:
+                self._missing(index, 0, began, Why.FAILED, detail)
+            else:
+                self._emit(Ended(index, time.monotonic(), record.session("control", detail)))
+        finally:
+            if link is not None and (not told or not self._start.keep_open):
+                self._links.pop(index, None)
+                link.close()
+            self._logins.tell()
+
+    def _over_budget(self) -> str:
+        return f"not finished within the node's {self._start.node_budget_s:g} s"
+
+    def _too_slow(self, record: Record, link: AgentLink | None) -> Session:
+        return record.session("timeout", self._over_budget())
+
+    def _login(
+        self, plan: NodePlan, record: Record, through: NodeTransport | None, request: WireRequest
+    ) -> tuple[AgentLink, bool]:
+        """Return a link to a running agent, and whether the first request went with it. Raises Failed."""
+        connection, wire = self._logins.connect(plan.endpoint, record, through)
+        link = AgentLink(connection, connection.transport, wire, self._start.marker)
+        try:
+            first = self._bundle
+            pending = request.op != "clock"
+            if pending:
+                first += link.frame_for(request.op, bytes(request.args))
+            hello = link.start(bootstrap.command(plan.python, self._start.marker), first, record)
+            if hello.old_python is not None:
+                record.python_version = clean(hello.old_python, 20)
+                raise Failed(
+                    "old_python",
+                    f"{plan.python} is Python {record.python_version}, 3.6 or newer is needed",
+                )
+            record.python_version = clean(hello.python, 20)
+        except gevent.Timeout as e:
+            said = link.silence
+            link.close()
+            if record.stage == "shell" and said:
+                raise Failed("shell", f"no agent within the node's budget; the shell printed: {said}") from e
+            raise
+        except BaseException:
+            link.close()
+            raise
+        return link, pending
+
+    # Requests
+
+    def call(self, call: Call) -> None:
+        """Send requests to open sessions; returns at once."""
+        for index, which in call.to.items():
+            gevent.spawn(self._call, index, call.number, call.requests[which])
+
+    def _call(self, index: int, number: int, request: WireRequest) -> None:
+        began = time.monotonic()
+        link = self._links.get(index)
+        if link is None:
+            self._missing(index, number, began, Why.LOST, "no open session")
+            return
+        self._reply(index, number, link, request, began)
+
+    def _reply(
+        self,
+        index: int,
+        number: int,
+        link: AgentLink,
+        request: WireRequest,
+        began: float,
+        *,
+        pending: bool = False,
+    ) -> None:
+        """Emit exactly one answer. A timeout that is not this request's own goes on to the caller."""
+        limit = gevent.Timeout(request.timeout_s)
+        try:
+            if request.op == "clock":
+                with self._clock_slots, link.lock, limit:
+                    result = self._clock(link, bytes(request.args))
+            else:
+                with link.lock, limit:
+                    if pending:
+                        frame = link.answer(self._provide)
+                    else:
+                        frame = link.call(request.op, bytes(request.args), self._provide)
+                if not frame.ok:
+                    why = frame.why if frame.why in set(Why) else Why.FAILED
+                    self._missing(index, number, began, why, clean(frame.detail, 400))
+                    return
+                result = frame.result
+        except Lost as e:
+            self._missing(index, number, began, Why.LOST, str(e))
+        except frames.AgentTrouble as e:
+            link.broken = link.broken or "the agent was out of step"
+            self._missing(index, number, began, Why.UNPARSABLE, str(e))
+        except gevent.Timeout as e:
+            if e is not limit:
+                raise
+            self._missing(
+                index,
+                number,
+                began,
+                Why.TIMED_OUT,
+                f"no answer to {request.op} within {request.timeout_s:g} s",
+            )
+        except Exception as e:  # exactly one answer, whatever happens
+            detail = f"netdoctor's own worker: {type(e).__name__}: {e}"
+            self._missing(index, number, began, Why.FAILED, detail)
+        else:
+            elapsed = (time.monotonic() - began) * 1e3
+            self._emit(Answer(index, number, elapsed, result=result))
+
+    def _missing(self, index: int, call: int, began: float, why: str, detail: str) -> None:
+        elapsed = (time.monotonic() - began) * 1e3
+        self._emit(Answer(index, call, elapsed, why=str(why), detail=clean(detail, 400)))
+
+    def _clock(self, link: AgentLink, args: bytes) -> msgspec.Raw:
+        """Exchange pings: [[sent, received there, sent there, received], …], seconds."""
+        exchanges = msgspec.json.decode(args).get("exchanges", 8)
+        anchor = self._start.anchor_s
+        samples = []
+        for _ in range(max(1, min(int(exchanges), 64))):
+            sent = time.monotonic()
+            frame = link.call("ping", b"{}", self._provide)
+            back = link.wire.last_receive_s
+            if not frame.ok:
+                raise frames.AgentTrouble(f"the agent refused a ping: {clean(frame.detail, 100)}")
+            try:
+                there = msgspec.json.decode(frame.result, type=Ping)
+            except msgspec.MsgspecError as e:
+                raise frames.AgentTrouble(f"the reply to a ping cannot be read: {e}") from e
+            samples.append([anchor + sent, there.recv_s, there.send_s, anchor + max(sent, back)])
+        return msgspec.Raw(msgspec.json.encode({"samples": samples}))
+
+    def _provide(self, name: str, machine: str, bits: int) -> bytes:
+        """Return the message that carries a library to an agent, or says why there is none."""
+        key = (name, machine, bits)
+        if key not in self._library:
+            frame = provide.provide_frame(name, machine=machine, bits=bits)
+            self._library[key] = frames.length_prefixed(frame)
+        return self._library[key]
+
+    def _note(self, text: str) -> None:
+        self._emit(Note(clean(text, 300)))
+
+    def end(self) -> None:
+        """Kill what would not end with this process."""
+        self._logins.end()

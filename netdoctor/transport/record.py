@@ -1,0 +1,55 @@
+"""What is known about a login while it goes on, and how one ends badly."""
+
+from dataclasses import dataclass
+
+from netdoctor.facts.host import Session
+from netdoctor.text import clean
+from netdoctor.transport.messages import Endpoint
+
+
+class Failed(Exception):
+    """A login ended badly: failure class of `Session.outcome`, and one line about it."""
+
+    def __init__(self, outcome: str, detail: str) -> None:
+        super().__init__(detail)
+        self.outcome = outcome
+        self.detail = detail
+
+
+@dataclass(slots=True)
+class Record:
+    """What is known about a login while it goes on."""
+
+    endpoint: Endpoint
+    interpreter: str = ""
+    stage: str = "resolve"
+    address: str | None = None
+    via: str | None = None
+    server_version: str | None = None
+    fingerprint: str | None = None
+    key_type: str | None = None
+    known_hosts: str | None = None
+    python_version: str | None = None
+    login_ms: float | None = None
+    first_byte_ms: float | None = None
+    noise: str = ""
+
+    def session(self, outcome: str, detail: str = "") -> Session:
+        return Session(
+            outcome=outcome,
+            stage=self.stage,
+            detail=clean(detail, 400),
+            address=self.address,
+            port=self.endpoint.port,
+            user=self.endpoint.user,
+            via=self.via,
+            server_version=self.server_version,
+            fingerprint=self.fingerprint,
+            key_type=self.key_type,
+            known_hosts=self.known_hosts,
+            interpreter=self.interpreter,
+            python_version=self.python_version,
+            login_ms=self.login_ms,
+            first_byte_ms=self.first_byte_ms,
+            noise=self.noise,
+        )
