@@ -23,6 +23,10 @@ _UNITS = {
     "%": (1e-2, "ratio"),
 }
 _NAMES = {"time.skew": "clock_skew"}
+# What a measure of a plug-in must not pass itself off as.
+_OWN = tuple(
+    f"netdoctor_{name}" for name in ("ready", "exit_code", "run_", "results", "check_nodes", "cause", "cell")
+)
 
 Series = dict[str, tuple[str, dict[str, float]]]
 
@@ -83,7 +87,9 @@ def _measure(measure: MeasureRecord) -> Iterator[tuple[str, str, dict[str, str],
     factor, suffix = _UNITS.get(measure.unit, (1.0, _name(measure.unit)))
     stem = _NAMES.get(measure.name) or _name(measure.name)
     label = {"pair" if "->" in measure.target else "node": measure.target}
-    name = "_".join(filter(None, ["netdoctor", stem, suffix]))
+    name = "_".join(filter(None, ["netdoctor", stem or "measure", suffix]))
+    if name.startswith(_OWN):
+        name = f"netdoctor_measure_{name.removeprefix('netdoctor_')}"
     what = f"Measured: {words.plain(measure.name, 60)}".replace("\\", "\\\\")
     yield name, what, label, measure.value * factor
     if measure.error is not None:

@@ -25,6 +25,7 @@ WORDS = {
 VERDICTS = {"ready": "READY", "not_ready": "NOT READY", "undecided": "UNDECIDED"}
 FAMILIES = {"net": "network", "sw": "software", "bw": "bandwidth"}
 
+LAST = ".netdoctor/last.json"
 FOLD_LIMIT = 60
 LOOP_ABOVE = 3
 COMMAND_LIMIT = 3
@@ -413,7 +414,8 @@ def next_step(report: Report) -> tuple[str, str] | None:
         return None
     fails = [cause.id for cause in report.causes if cause.status == "fail"]
     warns = [cause.id for cause in report.causes if cause.status == "warn"]
-    again = "netdoctor scan --last --failed" if report.run.saved_to else ""
+    saved = report.run.saved_to
+    again = f"netdoctor scan --last{'' if saved == LAST else f' --save {_quoted(saved)}'}" if saved else ""
     todo = fails or (warns if report.verdict.state == "not_ready" else [])
     if todo:
         return f"fix {ids(todo)}, then" if again else f"fix {ids(todo)}, then scan again", again
@@ -425,5 +427,10 @@ def report_command(report: Report) -> str | None:
     saved = report.run.saved_to
     if not saved:
         return None
-    shown = command(saved if saved == ".netdoctor/last.json" else shlex.quote(saved))
-    return "netdoctor report show -v" + ("" if saved == ".netdoctor/last.json" else f" {shown}")
+    return "netdoctor report show -v" if saved == LAST else f"netdoctor report show -v {_quoted(saved)}"
+
+
+def _quoted(path: str) -> str:
+    """Return a path as a shell word; one that cannot be seen stays visible and harmless."""
+    shown = escaped(path)
+    return shlex.quote(f"./{shown}" if shown.startswith("-") else shown)

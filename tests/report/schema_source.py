@@ -17,8 +17,19 @@ from netdoctor.report.model import SCHEMA, Report
 PATH = Path(netdoctor.report.__file__).with_name("schema.json")
 
 JSON_NAMES = {"pass_": "pass", "from_": "from", "class_": "class"}
-# Present in JSON only where they say something.
-OMITTED = {"TargetRecord": {"slots", "line", "facts"}}
+# Fields with a default that consumers may rely on all the same (the design's list). Others may be missing,
+# so that a report written before they existed still fits.
+RELIED_ON = {
+    "Report": {
+        "schema", "schema_minor", "tool", "targets", "checks", "matrix", "results", "pairs", "measures",
+        "causes", "launch", "healthy_nodes", "unhealthy_nodes", "undecided_nodes",
+    },
+    "Tool": {"name", "version"},
+    "Counts": {"pass_", "warn", "fail", "blocked", "skip", "unknown"},
+    "Result": {"cause", "observed", "expected", "expected_from", "evidence", "duration_ms"},
+    "MeasureRecord": {"error"},
+    "Cause": {"explains", "fixes", "verify"},
+}  # fmt: skip
 STATUSES = ["pass", "warn", "fail", "blocked", "skip", "unknown"]
 EXTRA: dict[str, dict[str, dict[str, Any]]] = {
     "Report": {"schema": {"const": SCHEMA, "default": None}},
@@ -62,7 +73,7 @@ def make() -> dict[str, Any]:
 
 def _part(name: str, part: dict[str, Any]) -> dict[str, Any]:
     fields = dataclasses.fields(getattr(model, name))
-    properties = {}
+    properties, required = {}, []
     for field in fields:
         json_name = JSON_NAMES.get(field.name, field.name)
         schema = {key: value for key, value in part["properties"][field.name].items() if key != "default"}
@@ -72,12 +83,15 @@ def _part(name: str, part: dict[str, Any]) -> dict[str, Any]:
             if value is None:
                 schema.pop(key, None)
         properties[json_name] = schema
+        default = (field.default, field.default_factory) != (dataclasses.MISSING, dataclasses.MISSING)
+        if not default or field.name in RELIED_ON.get(name, set()):
+            required.append(json_name)
     described = {"description": " ".join(part["description"].split())} if "description" in part else {}
     return {
         "type": "object",
         **described,
         "properties": properties,
-        "required": [name_ for name_ in properties if name_ not in OMITTED.get(name, set())],
+        "required": required,
     }
 
 

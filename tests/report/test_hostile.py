@@ -1,0 +1,222 @@
+"""Hostile text in every string of a report, through every renderer, judged by the bytes that come out."""
+
+import dataclasses
+import html
+import json
+import re
+import subprocess
+from xml.etree import ElementTree as ET
+
+import jsonschema
+import pytest
+
+from netdoctor.report import words
+from netdoctor.report.github import render as github
+from netdoctor.report.json_ import dumps, loads
+from netdoctor.report.jsonl import render as jsonl
+from netdoctor.report.junit import render as junit
+from netdoctor.report.markdown import render as markdown
+from netdoctor.report.model import CommandRecord, Report
+from netdoctor.report.prom import render as prom
+from netdoctor.report.schema import report_schema
+from netdoctor.report.short import render as short
+from netdoctor.report.text import render as text
+from tests.hostile import HOSTILE
+from tests.report.build import sample_report
+from tests.report.filling import fill, paths, replace_text
+
+REPORTS = {"filled": fill, "realistic": replace_text}
+# C0 but the newline, DEL, C1, bidirectional controls, line separators.
+STEERS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
+VALIDATOR = jsonschema.Draft202012Validator(report_schema())
+
+hostile = pytest.mark.parametrize("attack", HOSTILE)
+shaped = pytest.mark.parametrize("shape", REPORTS)
+
+
+def report_with(shape: str, attack: str) -> Report:
+    return REPORTS[shape](HOSTILE[attack])
+
+
+def assert_inert(output: str | bytes) -> None:
+    shown = output.decode() if isinstance(output, bytes) else output
+    found = STEERS.search(shown)
+    assert found is None, f"{found[0]!a} at {found.start()}: {shown[max(found.start() - 40, 0) :][:80]!a}"
+    shown.encode()
+
+
+def test_the_filling_leaves_no_string_out() -> None:
+    marker = "MARKER"
+    assert len(paths()) > 80
+    flat = json.loads(dumps(fill(marker), "all"))
+    assert json.dumps(flat).count(marker) >= len(paths()) - 10
+
+
+@hostile
+@shaped
+@pytest.mark.parametrize("width", [100, 80, 50])
+def test_text(shape: str, attack: str, width: int) -> None:
+    shown = text(report_with(shape, attack), width=width, verbosity=2, all_causes=True)
+    assert_inert(shown)
+    assert shown.splitlines()[-1].startswith("NOT READY, exit 1, ")
+    assert sum(line.startswith(("READY", "UNDECIDED")) for line in shown.splitlines()) == 0
+
+
+@hostile
+def test_text_in_colour_has_only_our_escape_codes(attack: str) -> None:
+    shown = text(fill(HOSTILE[attack]), color=True, verbosity=2)
+    assert_inert(re.sub(r"\x1b\[(?:0|2|1|3[1235];1)m", "", shown))
+
+
+@hostile
+def test_text_for_terminals_without_unicode(attack: str) -> None:
+    assert text(fill(HOSTILE[attack]), ascii=True, verbosity=2).isascii()
+
+
+@hostile
+@shaped
+def test_short(shape: str, attack: str) -> None:
+    report = report_with(shape, attack)
+    shown = short(report)
+    assert_inert(shown)
+    assert len(shown.splitlines()) == len(report.causes)
+
+
+@hostile
+@shaped
+@pytest.mark.parametrize("detail", ["problems", "all"])
+def test_json_comes_back_as_it_was(shape: str, attack: str, detail: str) -> None:
+    report = report_with(shape, attack)
+    data = dumps(report, detail, facts=True)
+    assert_inert(data)
+    if shape == "realistic":
+        VALIDATOR.validate(json.loads(data))
+    if detail == "problems":
+        assert loads(data).causes == report.causes
+        assert loads(data).facts == report.facts
+
+
+@hostile
+@shaped
+def test_jsonl_has_one_object_per_line(shape: str, attack: str) -> None:
+    data = jsonl(report_with(shape, attack))
+    assert_inert(data)
+    lines = [json.loads(line) for line in data.decode().splitlines()]
+    assert (lines[0]["event"], lines[-1]["event"]) == ("start", "end")
+
+
+@hostile
+@shaped
+@pytest.mark.parametrize("by", ["node", "check"])
+def test_junit_parses(shape: str, attack: str, by: str) -> None:
+    shown = junit(report_with(shape, attack), by=by)
+    assert_inert(shown)
+    root = ET.fromstring(shown)
+    assert {element.tag for element in root.iter()} <= {
+        "testsuites", "testsuite", "testcase", "failure", "error", "skipped", "system-out", "properties",
+        "property",
+    }  # fmt: skip
+
+
+@hostile
+@shaped
+def test_markdown_does_nothing(shape: str, attack: str) -> None:
+    shown = markdown(report_with(shape, attack))
+    assert_inert(shown)
+    outside = outside_of_fences(shown).replace("&#8203;", "\u200b")
+    assert not re.search(r"<(?!/?$)", outside)
+    assert not re.search(r"[@#][\w-]", outside.replace("## ", "").replace("### ", ""))
+    assert not re.search(r"(?<!\\)[\[\]`*_|](?![|\-: ])", "\n".join(
+        line for line in outside.splitlines() if not line.startswith("|")
+    ))  # fmt: skip
+    assert "://" not in outside
+    rows = [line for line in outside.splitlines() if line.startswith("| ")]
+    assert all(len(re.findall(r"(?<!\\)\|", line)) == 5 for line in rows)
+
+
+@hostile
+def test_markdown_draws_only_our_own_elements(attack: str) -> None:
+    from markdown_it import MarkdownIt
+
+    drawn = MarkdownIt("gfm-like", {"html": True}).enable(["strikethrough", "table"]).render(fill_md(attack))
+    allowed = "h2|h3|p|ul|li|pre|code|table|thead|tbody|tr|th|td|br"
+    assert re.sub(rf'</?(?:{allowed})(?: (?:class|style)="[a-z:-]*")?>', "", drawn).count("<") == 0
+
+
+def fill_md(attack: str) -> str:
+    return markdown(fill(HOSTILE[attack]))
+
+
+def outside_of_fences(shown: str) -> str:
+    """Markdown without its fenced blocks, every block ended by its own fence."""
+    kept, fence = [], ""
+    for line in shown.splitlines():
+        opening = re.match(r"`{3,}", line)
+        if fence:
+            fence = "" if line == fence else fence
+        elif opening:
+            fence = opening[0]
+        else:
+            kept.append(line)
+    assert not fence
+    return "\n".join(kept)
+
+
+@hostile
+@shaped
+def test_github_commands_are_only_ours(shape: str, attack: str) -> None:
+    report = report_with(shape, attack)
+    shown = github(report)
+    assert_inert(shown)
+    commands = [line for line in shown.splitlines() if line.lstrip().startswith("::")]
+    assert commands[0] == "::group::netdoctor report"
+    assert commands[1] == "::endgroup::"
+    assert all(re.match(r"::(error|warning) (file=|title=)", line) for line in commands[2:])
+    assert len(commands) == 2 + len(report.causes)
+    assert "##[" not in shown
+
+
+@hostile
+@shaped
+def test_prometheus_parses_line_by_line(shape: str, attack: str) -> None:
+    shown = prom(report_with(shape, attack), detail=True)
+    assert_inert(shown)
+    label = r'[a-z_]+="(?:[^"\\\n]|\\["\\n])*"'
+    number = r"-?[0-9.]+(?:e[+-]?[0-9]+)?"
+    sample = re.compile(rf"([a-z_][a-z0-9_]*)(\{{{label}(?:,{label})*\}})? {number}")
+    seen, named = set(), set()
+    for line in shown.splitlines():
+        if line.startswith("# "):
+            assert re.match(r"# (HELP|TYPE) netdoctor_\w+ ", line)
+            continue
+        match = sample.fullmatch(line)
+        assert match, line
+        assert line.rpartition(" ")[0] not in seen
+        seen.add(line.rpartition(" ")[0])
+        named.add(match[1])
+    assert shown.count("netdoctor_ready 0\n") == 1
+    assert all(name.startswith("netdoctor_") for name in named)
+
+
+@hostile
+def test_a_command_is_shown_as_it_is_or_visibly_not(attack: str) -> None:
+    raw = f"ssh gpu-a03 '{HOSTILE[attack]}'"
+    shown = words.command(raw)
+    assert "\n" not in shown
+    assert shown.isprintable()
+    if shown != raw:
+        assert shown.startswith("# ")
+        done = subprocess.run(["sh", "-c", shown], capture_output=True, timeout=10, check=False, cwd="/")
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+@pytest.mark.parametrize("shell", ["printf 'a\\033[31m'", "echo 'größe' && ls", "true  ;  false"])
+def test_an_honest_command_is_not_touched(shell: str) -> None:
+    report = sample_report("not_ready")
+    cause = report.causes[0]
+    fix = dataclasses.replace(cause.fixes[0], commands=(CommandRecord(run_on=("control",), shell=shell),))
+    report = dataclasses.replace(report, causes=(dataclasses.replace(cause, fixes=(fix,)),))
+    assert f"      {shell}\n" in text(report)
+    assert f"\n{shell}\n" in markdown(report)
+    assert shell in html.unescape(junit(report))
