@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping
 
 from netdoctor.checks._majority import majority
+from netdoctor.checks._words import listing, title_text
 from netdoctor.facts.software import SoftwareFacts
 from netdoctor.model import (
     CauseHint,
@@ -20,11 +21,6 @@ _VERSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+!_-]{0,60}")
 _PATH = re.compile(r"/[\w./+@-]{1,300}")
 
 
-def braces(text: str) -> str:
-    """Text for a title template, in which braces would be fields."""
-    return text.replace("{", "{{").replace("}", "}}")
-
-
 def safe_version(text: str | None) -> str | None:
     """A version that may stand in a command; None for anything that does not look like one."""
     return text if text and _VERSION.fullmatch(text) else None
@@ -34,14 +30,6 @@ def python_of(software: SoftwareFacts) -> str:
     """The job's interpreter as a shell word; ``python3`` where its path is unusual."""
     usual = _PATH.fullmatch(software.executable)
     return shlex.quote(software.executable) if usual else "python3"
-
-
-def join(words: tuple[str, ...] | list[str], most: int = 5) -> str:
-    """``a, b, c and 4 more``."""
-    words = list(words)
-    if len(words) > most:
-        return f"{', '.join(words[:most])} and {len(words) - most} more"
-    return ", ".join(words)
 
 
 def differing(
@@ -66,10 +54,10 @@ def differing(
         return
     tail = f": {why}" if why else ""
     if spread.value is None:
-        sides = "; ".join(f"{value} on {join(nodes)}" for value, nodes in list(spread.groups.items())[:4])
+        sides = "; ".join(f"{value} on {listing(nodes)}" for value, nodes in list(spread.groups.items())[:4])
         hint = CauseHint(
             key=key,
-            title=braces(f"{noun} differs between ") + "{nodes}, and no version has a majority",
+            title=title_text(f"{noun} differs between ") + "{nodes}, and no version has a majority",
             culprits=tuple(values),
             confidence=Confidence.LIKELY,
             verify=verify,
@@ -102,7 +90,7 @@ def differing(
             evidence=evidence(node) if evidence else (),
             cause=CauseHint(
                 key=key,
-                title="{nodes} {has} " + braces(text),
+                title="{nodes} {has} " + title_text(text),
                 culprits=(node,),
                 fixes=fixes(node, spread.value) if fixes else (),
                 verify=verify,

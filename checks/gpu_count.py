@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
 from netdoctor.checks._majority import majority
-from netdoctor.checks._parity import differing, join
+from netdoctor.checks._parity import differing
+from netdoctor.checks._words import listing
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.host import Node
 from netdoctor.model import (
@@ -88,7 +89,7 @@ def gpu_count(gpus: Mapping[str, GpuFacts], nodes: Mapping[str, Node]) -> Iterat
             yield _few(node, gpus[node], counts[node], most, ExpectedFrom.PEERS, tie=True)
 
     models = {
-        node: join(sorted({device.name for device in facts.devices}), 3)
+        node: listing(sorted({device.name for device in facts.devices}), 3)
         for node, facts in gpus.items()
         if facts.devices and all(device.name for device in facts.devices)
     }
@@ -105,8 +106,8 @@ def gpu_count(gpus: Mapping[str, GpuFacts], nodes: Mapping[str, Node]) -> Iterat
         if len(names) > 1:
             yield warn(
                 node,
-                f"different GPUs in one node: {join(sorted(names))}",
-                observed=join(sorted(names)),
+                f"different GPUs in one node: {listing(sorted(names))}",
+                observed=listing(sorted(names)),
                 expected="one model",
                 expected_from=ExpectedFrom.DERIVED,
                 evidence=_evidence(node, facts),
@@ -165,6 +166,6 @@ def _evidence(node: str, gpu: GpuFacts) -> tuple[Evidence, ...]:
             kind="probe",
             where=node,
             what="NVML",
-            output=join([f"{d.index} {d.name} {d.pci_bus_id}" for d in gpu.devices], 8) or "none",
+            output=listing([f"{d.index} {d.name} {d.pci_bus_id}" for d in gpu.devices], 8) or "none",
         ),
     )

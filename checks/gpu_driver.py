@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
-from netdoctor.checks._parity import differing, join
+from netdoctor.checks._parity import differing
+from netdoctor.checks._words import listing
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.model import (
     CauseHint,
@@ -132,4 +133,4 @@ def _evidence(node: str, gpu: GpuFacts) -> tuple[Evidence, ...]:
         f"library {gpu.library_driver or '?'}",
         f"NVML {gpu.driver_version or '?'}",
     ]
-    return (Evidence(kind="file", where=node, what="/proc/driver/nvidia/version", output=join(parts)),)
+    return (Evidence(kind="file", where=node, what="/proc/driver/nvidia/version", output=listing(parts)),)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from netdoctor.check import check
-from netdoctor.checks._parity import join
+from netdoctor.checks._words import listing
 from netdoctor.facts.gpu import GpuFacts, GpuProcess
 from netdoctor.facts.host import Node
 from netdoctor.model import (
@@ -82,11 +82,11 @@ def _busy(node: str, index: int, busy: list[GpuProcess]) -> Finding:
     pids = " ".join(str(p.pid) for p in busy[:20])
     return warn(
         node,
-        f"GPU {index} is in use by {join(who, 3)}",
+        f"GPU {index} is in use by {listing(who, 3)}",
         observed=f"{len(busy)} process{'es' if len(busy) > 1 else ''}",
         expected="an idle GPU",
         expected_from=ExpectedFrom.CONSTANT,
-        evidence=(Evidence(kind="probe", where=node, what=f"NVML, GPU {index}", output=join(who)),),
+        evidence=(Evidence(kind="probe", where=node, what=f"NVML, GPU {index}", output=listing(who)),),
         cause=CauseHint(
             key="gpu-busy",
             title="something already uses GPUs of {nodes}",

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from netdoctor.check import check
-from netdoctor.checks._parity import join
+from netdoctor.checks._words import listing
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.host import Node
 from netdoctor.model import (
@@ -59,8 +59,8 @@ def gpu_throttle(node: Node, gpu: GpuFacts) -> Iterator[Finding]:
         power = bool(bits & 0x80)
         yield warn(
             node.id,
-            f"GPU {device.index} is held back: {join(reasons)}",
-            observed=f"{join(reasons)} ({bits:#x})",
+            f"GPU {device.index} is held back: {listing(reasons)}",
+            observed=f"{listing(reasons)} ({bits:#x})",
             expected="none of them",
             expected_from=ExpectedFrom.CONSTANT,
             evidence=(

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from netdoctor.check import check
-from netdoctor.checks._parity import join
+from netdoctor.checks._words import listing
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.host import HostFacts, Node
 from netdoctor.model import (
@@ -96,12 +96,12 @@ def _devices(node: str, gpu: GpuFacts, host: HostFacts | None) -> Iterator[Findi
     sick = [one for one in gpu.devices if one.error]
     lost = [one for one in sick if "lost" in (one.error or "").lower()]
     if lost:
-        yield _lost(node, gpu, "GPU " + join([str(one.index) for one in lost]))
+        yield _lost(node, gpu, "GPU " + listing([str(one.index) for one in lost]))
     elif sick:
         yield _finding(
             node,
             gpu,
-            f"GPU {join([str(one.index) for one in sick])} does not answer: {sick[0].error}",
+            f"GPU {listing([str(one.index) for one in sick])} does not answer: {sick[0].error}",
             key="gpu-error",
             title="{nodes} {has} GPUs that answer with errors",
             observed=sick[0].error,
@@ -189,7 +189,7 @@ def _fewer(node: str, gpu: GpuFacts, host: HostFacts | None, missing: int) -> Fi
         return _finding(
             node,
             gpu,
-            f"{summary}; {join(unbound)} {'is' if len(unbound) == 1 else 'are'} bound to {join(other)}",
+            f"{summary}; {listing(unbound)} {'is' if len(unbound) == 1 else 'are'} bound to {listing(other)}",
             key="gpu-unbound",
             title="{nodes} {has} GPUs that the NVIDIA driver is not bound to",
             observed=f"{seen} GPUs",
@@ -200,7 +200,7 @@ def _fewer(node: str, gpu: GpuFacts, host: HostFacts | None, missing: int) -> Fi
         return _finding(
             node,
             gpu,
-            f"{summary}; only {join(gpu.device_nodes)} exist in /dev",
+            f"{summary}; only {listing(gpu.device_nodes)} exist in /dev",
             key="gpu-device-node-missing",
             title="{nodes} lack{s} device nodes for some GPUs",
             observed=f"{seen} GPUs",
@@ -294,7 +294,7 @@ def _no_driver(node: str, gpu: GpuFacts, host: HostFacts | None) -> Iterator[Fin
             persistent=False,
         ),
     )
-    bound = f", bound to {join(drivers)}" if drivers else ""
+    bound = f", bound to {listing(drivers)}" if drivers else ""
     in_container = host is not None and host.container is not None
     yield _finding(
         node,
@@ -476,6 +476,6 @@ def _evidence(node: str, gpu: GpuFacts) -> tuple[Evidence, ...]:
             kind="file",
             where=node,
             what="/sys/bus/pci/devices",
-            output=join([f"{b.address} {b.driver or 'no driver'}" for b in gpu.pci], 8),
+            output=listing([f"{b.address} {b.driver or 'no driver'}" for b in gpu.pci], 8),
         ),
     )

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
-from netdoctor.checks._parity import join
 from netdoctor.checks._rdma import NO_HCAS, has_any, is_plain_name, port_evidence, ports_of
+from netdoctor.checks._words import listing
 from netdoctor.facts.rdma import Gid, Hca, HcaPort, RdmaFacts
 from netdoctor.facts.software import EnvFacts, Job, SoftwareFacts
 from netdoctor.model import (
@@ -118,12 +118,12 @@ def rdma_gid(
     flat = len(link_local) == len(versions)
     for node, hca, port in link_local:
         yield _no_ipv4(node, hca, port, flat)
-    for node in judged - reported:
+    for node in [n for n in nodes if n in judged and n not in reported]:
         picks = [
             f"{port.name} {_show(port, env_index)}"
             for _, port, env_index in _picks(node, nodes[node], envs, softwares, job)
         ]
-        yield ok(node, f"GID {join(picks)}", observed=join(picks, 8))
+        yield ok(node, f"GID {listing(picks)}", observed=listing(picks, 8))
 
 
 def _picks(

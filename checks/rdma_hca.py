@@ -5,8 +5,9 @@ from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
 from netdoctor.checks._majority import majority
-from netdoctor.checks._parity import differing, join
+from netdoctor.checks._parity import differing
 from netdoctor.checks._rdma import NO_HCAS
+from netdoctor.checks._words import listing
 from netdoctor.facts.host import HostFacts
 from netdoctor.facts.rdma import Hca, RdmaFacts
 from netdoctor.model import (
@@ -61,7 +62,7 @@ def rdma_hca(nodes: Mapping[str, RdmaFacts], hosts: Mapping[str, HostFacts] | No
         if facts.unbound_pci and have >= usual:
             yield warn(
                 node,
-                f"{join(facts.unbound_pci)} {_is(facts.unbound_pci)} an NVIDIA NIC without an RDMA device",
+                f"{listing(facts.unbound_pci)} {_is(facts.unbound_pci)} an NVIDIA NIC without an RDMA device",
                 observed="no RDMA device",
                 expected="an RDMA device per NIC",
                 expected_from=ExpectedFrom.DERIVED,
@@ -94,7 +95,7 @@ def _fewer(
     own = {hca.name for hca in facts.hcas}
     missing = [hca.name for hca in example.hcas if hca.name not in own]
     said = f"most nodes have {usual}" if not tie else f"another node has {usual}"
-    names = f"; missing: {join(missing)}" if len(missing) == usual - len(own) else ""
+    names = f"; missing: {listing(missing)}" if len(missing) == usual - len(own) else ""
     fixes: list[Fix] = []
     if facts.unbound_pci:
         fixes.append(_load(node, facts))
@@ -107,12 +108,12 @@ def _fewer(
             root=True,
         )
     )
-    unbound = f"; {join(facts.unbound_pci)} on the bus without a driver" if facts.unbound_pci else ""
+    unbound = f"; {listing(facts.unbound_pci)} on the bus without a driver" if facts.unbound_pci else ""
     return fail(
         node,
         f"{len(own) or 'no'} HCA{'' if len(own) == 1 else 's'}, {said}{names}{unbound}",
-        observed=join([h.name for h in facts.hcas], 8) or "none",
-        expected=join([h.name for h in example.hcas], 8),
+        observed=listing([h.name for h in facts.hcas], 8) or "none",
+        expected=listing([h.name for h in example.hcas], 8),
         expected_from=ExpectedFrom.PEERS,
         evidence=(_list(node, facts), *([_pci(node, facts)] if facts.unbound_pci else [])),
         cause=CauseHint(
@@ -135,9 +136,9 @@ def _other_names(node: str, facts: RdmaFacts, nodes: Mapping[str, RdmaFacts]) ->
         return
     yield warn(
         node,
-        f"HCAs are called {join(names[node])} here, {join(spread.value)} on most nodes",
-        observed=join(names[node], 8),
-        expected=join(spread.value, 8),
+        f"HCAs are called {listing(names[node])} here, {listing(spread.value)} on most nodes",
+        observed=listing(names[node], 8),
+        expected=listing(spread.value, 8),
         expected_from=ExpectedFrom.PEERS,
         evidence=(_list(node, facts),),
         cause=CauseHint(
@@ -203,11 +204,13 @@ def _closed(node: str, closed: list[Hca], container: str | None) -> Finding:
     )
     return fail(
         node,
-        f"the login user may not open {join(names)}",
+        f"the login user may not open {listing(names)}",
         observed="no permission",
         expected="readable and writable",
         expected_from=ExpectedFrom.CONSTANT,
-        evidence=(Evidence(kind="file", where=node, what=join(names), output="not readable and writable"),),
+        evidence=(
+            Evidence(kind="file", where=node, what=listing(names), output="not readable and writable"),
+        ),
         cause=CauseHint(
             key="hca-permission",
             title="{nodes} refuse{s} to let the login user open the HCAs",
@@ -281,7 +284,7 @@ def _is(items: tuple[str, ...]) -> str:
 
 
 def _list(node: str, facts: RdmaFacts) -> Evidence:
-    text = join([f"{h.name} {h.hca_type or ''} fw {h.fw_version or '?'}" for h in facts.hcas], 8)
+    text = listing([f"{h.name} {h.hca_type or ''} fw {h.fw_version or '?'}" for h in facts.hcas], 8)
     return Evidence(kind="file", where=node, what="/sys/class/infiniband", output=text or "empty")
 
 
@@ -290,5 +293,5 @@ def _pci(node: str, facts: RdmaFacts) -> Evidence:
         kind="file",
         where=node,
         what="/sys/bus/pci/devices",
-        output=join(facts.unbound_pci, 8) + " without an RDMA device",
+        output=listing(facts.unbound_pci, 8) + " without an RDMA device",
     )

@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
-from netdoctor.checks._parity import differing, join, python_of, safe_version
+from netdoctor.checks._parity import differing, python_of, safe_version
+from netdoctor.checks._words import listing
 from netdoctor.facts.software import Nccl, SoftwareFacts
 from netdoctor.model import (
     CauseHint,
@@ -123,7 +124,9 @@ def _overridden(node: str, nccl: Nccl, own: Nccl, software: SoftwareFacts) -> Fi
 
 def _evidence(node: str, software: SoftwareFacts) -> tuple[Evidence, ...]:
     found = [f"{n.version or '?'} {n.origin} {n.path}" for n in software.nccl]
-    return (Evidence(kind="file", where=node, what="libnccl.so.2, first loaded first", output=join(found)),)
+    return (
+        Evidence(kind="file", where=node, what="libnccl.so.2, first loaded first", output=listing(found)),
+    )
 
 
 def _install(node: str, software: SoftwareFacts, wanted: str | None) -> tuple[Fix, ...]:

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
 from netdoctor.checks._majority import majority
-from netdoctor.checks._parity import braces, differing, python_of, safe_version
+from netdoctor.checks._parity import differing, python_of, safe_version
+from netdoctor.checks._words import title_text
 from netdoctor.facts.software import Job, SoftwareFacts
 from netdoctor.model import (
     CauseHint,
@@ -53,7 +54,7 @@ def sw_parity(nodes: Mapping[str, SoftwareFacts], job: Job) -> Iterator[Finding]
                     expected_from=ExpectedFrom.CONFIG,
                     cause=CauseHint(
                         key=f"package-{_word(package)}-absent",
-                        title=braces(package) + " is installed on none of {nodes}",
+                        title=title_text(package) + " is installed on none of {nodes}",
                         culprits=(node,),
                     ),
                 )
@@ -69,7 +70,7 @@ def sw_parity(nodes: Mapping[str, SoftwareFacts], job: Job) -> Iterator[Finding]
                     expected_from=ExpectedFrom.PEERS,
                     cause=CauseHint(
                         key=f"package-{_word(package)}-missing",
-                        title="{nodes} {has} no " + braces(package),
+                        title="{nodes} {has} no " + title_text(package),
                         culprits=(node,),
                         fixes=_install(node, nodes[node], package, usual),
                     ),

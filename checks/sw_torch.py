@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
-from netdoctor.checks._parity import differing, join, python_of, safe_version
+from netdoctor.checks._parity import differing, python_of, safe_version
+from netdoctor.checks._words import listing
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.software import SoftwareFacts
 from netdoctor.model import (
@@ -61,7 +62,7 @@ def sw_torch(nodes: Mapping[str, SoftwareFacts], gpus: Mapping[str, GpuFacts] | 
             continue
         yield fail(
             node,
-            f"no torch in {software.executable}, while {join(tuple(have), 3)} {_have(have)} it",
+            f"no torch in {software.executable}, while {listing(tuple(have), 3)} {_have(have)} it",
             observed="not installed",
             expected=usual,
             expected_from=ExpectedFrom.PEERS,
@@ -70,7 +71,7 @@ def sw_torch(nodes: Mapping[str, SoftwareFacts], gpus: Mapping[str, GpuFacts] | 
                     kind="file",
                     where=node,
                     what="torch in the interpreter's search path",
-                    output=join(list(software.search_path), 4),
+                    output=listing(list(software.search_path), 4),
                 ),
             ),
             cause=CauseHint(
