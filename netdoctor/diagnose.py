@@ -91,7 +91,8 @@ def diagnose(judgement: Judgement) -> list[Group]:
 
 def _group(judgement: Judgement) -> list[Group]:
     groups: dict[str, Group] = {}
-    for check in judgement.checks:
+    # A check that only adds to what others found (not required) comes last: it does not name the cause.
+    for check in sorted(judgement.checks, key=lambda check: not check.required):
         for finding in judgement.findings.get(check.id, ()):
             if finding.status not in _TROUBLE:
                 continue

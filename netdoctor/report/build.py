@@ -17,7 +17,7 @@ from netdoctor.facts.net import PathMtus, PortMatrix
 from netdoctor.facts.software import SoftwareFacts
 from netdoctor.inventory import fold
 from netdoctor.judge import Judgement, count
-from netdoctor.model import CLUSTER, CONTROL, Command, Finding, Fix, Status, nodes_of
+from netdoctor.model import CLUSTER, CONTROL, Command, ExpectedFrom, Finding, Fix, Status, nodes_of
 from netdoctor.report.model import (
     Cause,
     CheckRecord,
@@ -334,11 +334,12 @@ def _title(template: str, culprits: Sequence[str]) -> str:
 def _seen(group: Group) -> list[str]:
     """What was observed, equal lines of several targets folded into one."""
     said: dict[str, list[str]] = {}
+    expected: dict[str, None] = {}
     for _, finding in sorted(group.members, key=lambda m: -m[1].status.rank):
         text = finding.summary
         if finding.expected:
-            origin = f", from {finding.expected_from.value}" if finding.expected_from else ""
-            text += f" (expected {finding.expected}{origin})"
+            origin = f" ({_ORIGINS[finding.expected_from]})" if finding.expected_from else ""
+            expected.setdefault(f"expected {finding.expected}{origin}")
         said.setdefault(text, [])
         if finding.target not in said[text]:
             said[text].append(finding.target)
@@ -348,7 +349,18 @@ def _seen(group: Group) -> list[str]:
         named_already = all(_mentions(text, target) for target in targets)
         lines.append(text if named_already or targets == [CLUSTER] else f"{where}: {text}")
     rest = len(lines) - SEEN_LINES
-    return lines if rest <= 1 else [*lines[:SEEN_LINES], f"and {rest} more; -v shows all results"]
+    if rest > 1:
+        lines = [*lines[:SEEN_LINES], f"and {rest} more; -v shows all results"]
+    return lines + list(expected)[:2]
+
+
+_ORIGINS = {
+    ExpectedFrom.PEERS: "what most nodes have",
+    ExpectedFrom.DERIVED: "derived from what was seen",
+    ExpectedFrom.BASELINE: "from the baseline",
+    ExpectedFrom.CONFIG: "from what the job is told to use",
+    ExpectedFrom.CONSTANT: "a fixed limit",
+}
 
 
 def _mentions(text: str, target: str) -> bool:
@@ -391,18 +403,20 @@ def _fix(fixes: Sequence[Fix], outcome: Outcome, context: Context) -> FixRecord:
         persistent=first.persistent,
         widens=first.widens,
         risk=first.risk,
-        where=_where(tuple(order)),
+        where=_where(tuple(order), outcome),
     )
 
 
-def _where(places: Sequence[str]) -> str:
+def _where(places: Sequence[str], outcome: Outcome) -> str:
     if not places:
         return ""
     words = {CONTROL: "here", "job": "in the job's environment or script"}
     nodes = [p for p in places if p not in words]
     parts = [words[p] for p in places if p in words]
     if nodes:
-        parts.insert(0, f"on {fold(nodes, FOLD_AT)}")
+        sessions = [outcome.store.get("session", n) for n in nodes]
+        away = all(isinstance(s, Session) and s.outcome != "ok" for s in sessions)
+        parts.insert(0, f"on {'the console of ' if away else ''}{fold(nodes, FOLD_AT)}")
     return ", ".join(parts)
 
 
@@ -423,6 +437,11 @@ def _commands(
     by_inner: dict[str, list[str]] = {}
     for node in nodes:
         session = outcome.store.get("session", node)
+        if isinstance(session, Session) and session.outcome != "ok":
+            # ssh does not get there: this is for the node's own console, so it is printed as it is typed there
+            if not any(record.shell == shell for record in records):
+                records.append(CommandRecord(run_on=(node,), shell=shell, inner=shell))
+            continue
         user = session.user if isinstance(session, Session) else ""
         by_inner.setdefault(_sudo(shell, root and user != "root"), []).append(node)
     for inner, some in by_inner.items():
