@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -49,17 +49,18 @@ class AgentProcess:
         deadline_s: float = 60.0,
         collectors: Mapping[str, str] | None = None,
         env: Mapping[str, str] | None = None,
-        preexec_fn: Any = None,
+        prefix: Sequence[str] = (),
+        cwd: Path | None = None,
         provide: bool = False,
     ) -> None:
         self.process = subprocess.Popen(
-            bootstrap.argv(python, MARKER),
+            [*prefix, *bootstrap.argv(python, MARKER)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=None if env is None else dict(env),
             start_new_session=True,
-            preexec_fn=preexec_fn,
+            cwd=cwd,
         )
         self.buffer = b""
         self.noise = b""
