@@ -449,12 +449,12 @@ def _commands(
         if len(some) > 3 and plain:
             names = " ".join(shlex.quote(n) for n in some)
             ssh = shlex.join(context.remote.ssh)
-            line = f'for n in {names}; do {ssh} "$n" {shlex.quote(inner)}; done'
+            line = f'for n in {names}; do {ssh} "$n" {_quote(inner)}; done'
             records.append(CommandRecord(run_on=tuple(some), shell=line, inner=inner))
             continue
         for node in some:
             argv = (*context.remote.ssh, *context.remote.destination.get(node, (node,)))
-            line = f"{shlex.join(argv)} {shlex.quote(inner)}"
+            line = f"{shlex.join(argv)} {_quote(inner)}"
             records.append(CommandRecord(run_on=(node,), shell=line, inner=inner))
     return records
 
@@ -475,7 +475,14 @@ def _sudo(shell: str, needed: bool) -> str:
     parts = shell.split(" && ")
     if all(_PLAIN.match(part) and not part.startswith(("cd ", "sudo ")) for part in parts):
         return " && ".join(f"sudo {part}" for part in parts)
-    return f"sudo sh -c {shlex.quote(shell)}"
+    return f"sudo sh -c {_quote(shell)}"
+
+
+def _quote(text: str) -> str:
+    """shlex.quote, with double quotes where the text holds single ones and nothing that those would expand."""
+    if "'" in text and not set(text) & set('"$`\\!'):
+        return f'"{text}"'
+    return shlex.quote(text)
 
 
 def _verify(group: Group, nodes: Sequence[str], outcome: Outcome, context: Context) -> Verify | None:
