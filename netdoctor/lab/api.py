@@ -107,6 +107,15 @@ class Lab:
                     place_torch(site, node, self.state.torch)
                 nodes_.refresh(self.state, node)
 
+    def remove_torch(self) -> None:
+        """Take the stand-in torch off every node again."""
+        with self._changing() as site:
+            self.state.torch = {}
+            for node in self.state.nodes:
+                if not self.state.active(node, "torch"):
+                    place_torch(site, node, {})
+                nodes_.refresh(self.state, node)
+
     def break_(self, node: str, fault: str, /, **params: str) -> list[str]:
         """Put a fault in force; returns what was done, one line each.
 
@@ -470,6 +479,9 @@ def _remove(folder: Path, state: State) -> None:
     processes.kill(left)
     links.remove_leg(state)
     stuck = processes.wait_gone(left)
+    for made in state.made:
+        with contextlib.suppress(OSError):
+            os.rmdir(made)
     for path, value in state.sysctls.items():
         with contextlib.suppress(OSError):
             Path(path).write_text(value + "\n")

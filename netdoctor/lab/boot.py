@@ -35,33 +35,11 @@ REBUILT_SYS = ("", "class", "devices", "bus", "bus/pci", "bus/pci/devices", "bus
 HIDDEN_SYS = ("class/infiniband", "class/infiniband_verbs", "class/infiniband_mad", "class/dmi")
 HIDDEN_MODULES = ("nvidia", "mlx", "ib_", "rdma_", "nvproxy", "gdrdrv")
 HIDDEN_VENDORS = ("0x10de", "0x15b3")
-VIRTUAL_FS = frozenset(
-    [
-        "proc",
-        "sysfs",
-        "devtmpfs",
-        "devpts",
-        "tmpfs",
-        "ramfs",
-        "cgroup",
-        "cgroup2",
-        "mqueue",
-        "hugetlbfs",
-        "debugfs",
-        "tracefs",
-        "securityfs",
-        "pstore",
-        "bpf",
-        "configfs",
-        "fusectl",
-        "binfmt_misc",
-        "autofs",
-        "rpc_pipefs",
-        "nsfs",
-        "efivarfs",
-        "squashfs",
-    ]
+_VIRTUAL = (
+    "proc sysfs devtmpfs devpts tmpfs ramfs cgroup cgroup2 mqueue hugetlbfs debugfs tracefs "
+    "securityfs pstore bpf configfs fusectl binfmt_misc autofs rpc_pipefs nsfs efivarfs squashfs"
 )
+VIRTUAL_FS = frozenset(_VIRTUAL.split())
 
 
 def write(path: Path, text: str, mode: int = 0o644) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 import re
 import subprocess
 
@@ -60,7 +61,9 @@ def compile_c(site: Site, source: str, library: str, *flags: str) -> bytes:
         built.parent.mkdir(exist_ok=True)
         argv = [program, "-shared", "-fPIC", "-O1", "-w", "-o", str(built), *flags]
         argv += [str(requirements.package_folder() / source), "-ldl"]
-        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+        # Its temporary files too lie where `down` finds them.
+        env = {**os.environ, "TMPDIR": str(built.parent)}
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, env=env)
         if done.returncode != 0:
             said = done.stderr.strip().splitlines()
             raise LabError(f"{program} could not compile {source}: {said[0] if said else '?'}")

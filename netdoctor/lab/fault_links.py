@@ -358,18 +358,25 @@ def extra(site: Site, active: Active) -> list[str]:
         keep(site, active, guest.start(request, nodes.pid(state, node)))
         lines = [f"address add {address} dev {name}", f"link set {name} mtu 1280 up"]
     else:
-        # A bridge that once had a port reports DOWN and no carrier, as docker0 does without
-        # containers; a new one would say UNKNOWN.
         lines = [
             f"link add {name} type bridge",
             f"address add {address} dev {name} brd +",
-            f"link set {name} up",
             "link add labx0 type veth peer name labx1",
             f"link set labx0 master {name} up",
-            "link delete labx0",
+            "link set labx1 up",
+            f"link set {name} up",
         ]
-    nodes.do(state, node, ["ip", "-batch", "-"], "\n".join(lines) + "\n")
     active.undo["name"] = name
+    nodes.do(state, node, ["ip", "-batch", "-"], "\n".join(lines) + "\n")
+    if "pid" not in active.undo:
+        # A bridge that has lost its last port says DOWN, as docker0 does without containers; one
+        # that never had any says UNKNOWN. The kernel notices either a moment late.
+        script = (
+            'is() { for _ in $(seq 150); do read -r now < "/sys/class/net/$1/operstate"; '
+            '[ "$now" = "$2" ] && return; sleep 0.02; done; }; '
+            'is "$1" up; ip link delete labx0; is "$1" down'
+        )
+        nodes.do(state, node, ["sh", "-c", script, "sh", name])
     return [f"{node}: there is also {name} with {address}"]
 
 

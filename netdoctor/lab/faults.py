@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from netdoctor.lab.service import Site
 from netdoctor.lab.state import Active
@@ -46,5 +47,5 @@ class Fault:
 def registry() -> dict[str, Fault]:
     from netdoctor.lab import fault_hardware, fault_host, fault_links, fault_software, fault_ssh
 
-    modules = (fault_ssh, fault_links, fault_host, fault_software, fault_hardware)
+    modules: tuple[Any, ...] = (fault_ssh, fault_links, fault_host, fault_software, fault_hardware)
     return {fault.name: fault for module in modules for fault in module.FAULTS}

@@ -27,6 +27,8 @@ def prepare(state: State) -> None:
     state.loopback, state.leg, state.user = True, "", getpass.getuser()
     for node in state.nodes:
         with socket.socket() as probe:
+            # Connections that have just ended hold nothing that a server could not take over.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind((state.address(node), state.ssh_port))
             except OSError as error:

@@ -178,8 +178,10 @@ def start_loopback(site: Site, node: str) -> Process:
     program = system.tool("sshd")
     if program is None:
         raise LabError("sshd is not installed: apt-get install openssh-server")
-    if os.geteuid() == 0:
-        Path("/run/sshd").mkdir(exist_ok=True)
+    privileges = Path("/run/sshd")  # sshd of root insists on it; made at boot where sshd runs
+    if os.geteuid() == 0 and not privileges.exists():
+        privileges.mkdir()
+        site.state.made.append(str(privileges))
     folder = loopback_folder(site, node)
     with open(folder / "log", "ab") as log:
         child = subprocess.Popen(

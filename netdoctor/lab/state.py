@@ -46,6 +46,7 @@ class State:
     leg: str = ""
     processes: dict[str, Process] = field(default_factory=dict)
     extra: list[Process] = field(default_factory=list)
+    made: list[str] = field(default_factory=list)
     sysctls: dict[str, str] = field(default_factory=dict)
     torch: dict[str, str] = field(default_factory=dict)
     faults: list[Active] = field(default_factory=list)
