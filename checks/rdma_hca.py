@@ -208,9 +208,7 @@ def _closed(node: str, closed: list[Hca], container: str | None) -> Finding:
         observed="no permission",
         expected="readable and writable",
         expected_from=ExpectedFrom.CONSTANT,
-        evidence=(
-            Evidence(kind="file", where=node, what=listing(names), output="not readable and writable"),
-        ),
+        evidence=(Evidence(kind="file", where=node, what=listing(names), output="no access"),),
         cause=CauseHint(
             key="hca-permission",
             title="{nodes} refuse{s} to let the login user open the HCAs",

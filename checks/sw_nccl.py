@@ -124,9 +124,7 @@ def _overridden(node: str, nccl: Nccl, own: Nccl, software: SoftwareFacts) -> Fi
 
 def _evidence(node: str, software: SoftwareFacts) -> tuple[Evidence, ...]:
     found = [f"{n.version or '?'} {n.origin} {n.path}" for n in software.nccl]
-    return (
-        Evidence(kind="file", where=node, what="libnccl.so.2, first loaded first", output=listing(found)),
-    )
+    return (Evidence(kind="file", where=node, what="libnccl.so.2 in load order", output=listing(found)),)
 
 
 def _install(node: str, software: SoftwareFacts, wanted: str | None) -> tuple[Fix, ...]:

@@ -1,0 +1,464 @@
+"""Variables that do not mean what they look like, differ between nodes, or cripple the job."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from netdoctor.check import check
+from netdoctor.checks._majority import majority
+from netdoctor.checks._words import listing, quoted, title_text
+from netdoctor.facts.rdma import RdmaFacts
+from netdoctor.facts.software import EnvFacts, Job
+from netdoctor.model import (
+    CauseHint,
+    Command,
+    Confidence,
+    Evidence,
+    ExpectedFrom,
+    Finding,
+    Fix,
+    Status,
+)
+from netdoctor.nccl_rules import effective_env, is_plain_number, param, parse_filter
+
+Env = Mapping[str, tuple[str, str]]
+
+# NCCL_PARAM variables, read with strtoll(base 0): src/misc/param.cc ncclLoadParam and its users.
+INTEGERS = frozenset(
+    """
+    NCCL_IB_DISABLE NCCL_IB_GID_INDEX NCCL_IB_TIMEOUT NCCL_IB_RETRY_CNT NCCL_IB_TC NCCL_IB_SL
+    NCCL_IB_PKEY NCCL_IB_QPS_PER_CONNECTION NCCL_IB_SPLIT_DATA_ON_QPS NCCL_IB_ADAPTIVE_ROUTING
+    NCCL_IB_PCI_RELAXED_ORDERING NCCL_IB_MERGE_NICS NCCL_IB_MERGE_VFS NCCL_IB_ROCE_VERSION_NUM
+    NCCL_IB_CUDA_SUPPORT NCCL_P2P_DISABLE NCCL_P2P_DIRECT_DISABLE NCCL_SHM_DISABLE NCCL_CROSS_NIC
+    NCCL_BUFFSIZE NCCL_NTHREADS NCCL_MIN_CTAS NCCL_MAX_CTAS NCCL_MIN_NCHANNELS NCCL_MAX_NCHANNELS
+    NCCL_SOCKET_NTHREADS NCCL_NSOCKS_PERTHREAD NCCL_SOCKET_RETRY_CNT NCCL_SOCKET_RETRY_SLEEP_MSEC
+    NCCL_NVLS_ENABLE NCCL_CUMEM_ENABLE NCCL_CUMEM_HOST_ENABLE NCCL_DMABUF_ENABLE NCCL_MNNVL_ENABLE
+    NCCL_NET_SHARED_BUFFERS NCCL_LAUNCH_MODE_PARALLEL NCCL_COLLNET_ENABLE NCCL_RAS_ENABLE
+    NCCL_IGNORE_CPU_AFFINITY NCCL_CHECKS_DISABLE NCCL_OOB_NET_ENABLE NCCL_PXN_DISABLE
+    """.split()  # noqa: SIM905  one name per word reads better than forty quoted ones
+)
+# Words that are compared with their case: src/misc/socket.cc, src/graph/paths.cc ncclGetLevel.
+LEVELS = ("LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS")
+ENUMS: dict[str, tuple[str, ...]] = {
+    "NCCL_SOCKET_FAMILY": ("AF_INET", "AF_INET6"),
+    "NCCL_IB_ADDR_FAMILY": ("AF_INET", "AF_INET6"),
+    "NCCL_P2P_LEVEL": LEVELS,
+    "NCCL_NET_GDR_LEVEL": LEVELS,
+    "NCCL_NET_MERGE_LEVEL": ("PORT", *LEVELS),
+}
+NUMBERS_TOO = frozenset({"NCCL_P2P_LEVEL", "NCCL_NET_GDR_LEVEL"})  # the old levels 0 to 5
+# Compared by nobody, and different values hang or corrupt the schedule (reference: silent parity hazards).
+MUST_BE_EQUAL = frozenset(
+    """
+    NCCL_ALGO NCCL_PROTO NCCL_MIN_CTAS NCCL_MAX_CTAS NCCL_MIN_NCHANNELS NCCL_MAX_NCHANNELS
+    NCCL_BUFFSIZE NCCL_NTHREADS NCCL_NET NCCL_NET_PLUGIN NCCL_IB_DISABLE NCCL_IB_MERGE_NICS
+    NCCL_IB_QPS_PER_CONNECTION NCCL_IB_SPLIT_DATA_ON_QPS NCCL_CROSS_NIC NCCL_COLLNET_ENABLE
+    NCCL_NVLS_ENABLE NCCL_P2P_DISABLE NCCL_SHM_DISABLE NCCL_IB_ROCE_VERSION_NUM
+    NCCL_SOCKET_FAMILY NCCL_IB_ADDR_FAMILY NCCL_IB_TC NCCL_IB_SL NCCL_COMM_ID
+    NCCL_SOCKET_NTHREADS NCCL_NSOCKS_PERTHREAD
+    MASTER_ADDR MASTER_PORT WORLD_SIZE
+    """.split()  # noqa: SIM905  as above
+)
+RENAMED = {
+    "NCCL_ASYNC_ERROR_HANDLING": "TORCH_NCCL_ASYNC_ERROR_HANDLING",
+    "NCCL_BLOCKING_WAIT": "TORCH_NCCL_BLOCKING_WAIT",
+    "NCCL_DESYNC_DEBUG": "TORCH_NCCL_DESYNC_DEBUG",
+}
+# Set by launchers for one process; from a login session they are left over from something else.
+RANKS = (
+    "RANK",
+    "LOCAL_RANK",
+    "GROUP_RANK",
+    "NODE_RANK",
+    "WORLD_SIZE",
+    "LOCAL_WORLD_SIZE",
+    "TORCHELASTIC_USE_AGENT_STORE",
+    "TORCHELASTIC_RUN_ID",
+)
+SHOWN = ("NCCL_", "GLOO_", "TORCH_", "TORCHELASTIC_", "PET_", "MASTER_", "WORLD_SIZE", "RANK", "LOCAL_")
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """Something odd about one variable on one node. text follows the variable and its origin."""
+
+    name: str
+    key: str
+    text: str
+    title: str
+    status: Status = Status.WARN
+    expected: str = ""
+    value: str | None = None
+    unset: bool = True
+
+
+@check(
+    source="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html",
+)
+def nccl_env(
+    envs: Mapping[str, EnvFacts],
+    rdma: Mapping[str, RdmaFacts] | None,
+    job: Job,
+) -> Iterator[Finding]:
+    """NCCL's and torch's variables mean what they look like, and agree between nodes.
+
+    Looks at:
+        Variables of the job and the login session, ~/.nccl.conf (or NCCL_CONF_FILE) and
+        /etc/nccl.conf, in NCCL's order: the environment wins over the files. Values are shown for
+        NCCL_*, GLOO_*, torch's and the launcher's variables only.
+
+    Matters because:
+        NCCL takes a number that it cannot read for 0 (NCCL_IB_DISABLE=true leaves InfiniBand on),
+        010 for 8, and a word in the wrong case for nothing, all without a message. Some variables
+        must be equal on all ranks, and nothing compares them. Rank variables left in a login
+        session make the next launch join as somebody else.
+
+    Fix:
+        Correct or unset the variable where the finding says it comes from.
+    """
+    effective = {node: effective_env(env, job) for node, env in envs.items()}
+    for node, env in effective.items():
+        for remark in _remarks(env, (rdma or {}).get(node), len(envs)):
+            yield _finding(node, env, remark)
+    yield from _differences(effective)
+
+
+def _remarks(env: Env, rdma: RdmaFacts | None, count: int) -> Iterator[Remark]:
+    for name, (value, _) in env.items():
+        if name in INTEGERS and value:
+            yield from _integer(name, value)
+        if name in ENUMS and value:
+            yield from _enum(name, value)
+        if name in ("NCCL_SOCKET_IFNAME", "NCCL_IB_HCA"):
+            yield from _list(name, value)
+        if name in RENAMED and RENAMED[name] not in env:
+            yield Remark(
+                name,
+                "nccl-env-renamed",
+                f"is called {RENAMED[name]} since torch 2.2",
+                "variables with old names are set on {nodes}",
+                value=RENAMED[name],
+            )
+    yield from _cripples(env)
+    yield from _timeouts(env)
+    yield from _transport(env, rdma)
+    yield from _leftovers(env)
+    if count > 1:
+        yield from _proxy(env)
+
+
+def _integer(name: str, value: str) -> Iterator[Remark]:
+    if is_plain_number(value):
+        return
+    number = param(value, 0)
+    title = f"{name} does not mean on {{nodes}} what it looks like"
+    key = "nccl-env-number"
+    text = value.strip().lower()
+    if text in ("true", "yes", "on", "enable", "enabled"):
+        yield Remark(
+            name,
+            key,
+            "means 0, because NCCL reads a number: write 1",
+            title,
+            expected="1",
+            value="1",
+        )
+    elif text in ("false", "no", "off"):
+        yield Remark(name, key, "means 0 by luck, because it is no number", title, value="0")
+    elif re.fullmatch(r"[+-]?0[0-9]+", value):
+        meant = value.lstrip("+-0") or "0"
+        yield Remark(name, key, f"means {number}, because of the leading 0", title, value=meant)
+    else:
+        yield Remark(name, key, f"means {number}: what follows the number is ignored", title)
+
+
+def _enum(name: str, value: str) -> Iterator[Remark]:
+    words = ENUMS[name]
+    if value in words or (name in NUMBERS_TOO and value.isdecimal()):
+        return
+    meant = value.upper()
+    if meant in ("4", "IPV4", "INET") and "AF_INET" in words:
+        meant = "AF_INET"
+    elif meant in ("6", "IPV6", "INET6") and "AF_INET" in words:
+        meant = "AF_INET6"
+    yield Remark(
+        name,
+        "nccl-env-word",
+        f"is ignored: NCCL knows {listing(words, 11)}, with that case",
+        f"{name} is ignored on {{nodes}}, because its value is no word that NCCL knows",
+        expected=meant if meant in words else listing(words, 11),
+        value=meant if meant in words else None,
+    )
+
+
+def _list(name: str, value: str) -> Iterator[Remark]:
+    title = f"{name} does not mean on {{nodes}} what it looks like"
+    body = value.lstrip("^=")
+    items = body.split(",")
+    if any(item != item.strip() for item in items):
+        clean = value[: len(value) - len(body)] + ",".join(item.strip() for item in items)
+        yield Remark(
+            name,
+            "nccl-env-list",
+            "has spaces, which belong to the names: those entries match nothing",
+            title,
+            expected=clean,
+            value=clean,
+        )
+    if any(item.strip()[:1] in ("^", "=") for item in items[1:]):
+        spec = parse_filter(value)
+        head = ("^" if spec.exclude else "") + ("=" if spec.exact else "")
+        clean = head + ",".join(item.strip().lstrip("^=") for item in items)
+        yield Remark(
+            name,
+            "nccl-env-list",
+            "repeats ^ or =, which count at the start of the whole list only",
+            title,
+            expected=clean,
+            value=clean,
+        )
+    if value.startswith("=^"):
+        yield Remark(
+            name,
+            "nccl-env-list",
+            "looks for a name that begins with ^: to exclude exactly, write ^=",
+            title,
+            expected="^=" + body,
+            value="^=" + body,
+        )
+    if name == "NCCL_SOCKET_IFNAME" and len(value) == 1:
+        yield Remark(name, "nccl-env-list", "is too short to count, and is ignored", title)
+
+
+def _cripples(env: Env) -> Iterator[Remark]:
+    for name, effect in (
+        ("NCCL_P2P_DISABLE", "keeps GPUs of a node from talking over NVLink and PCIe"),
+        ("NCCL_SHM_DISABLE", "keeps ranks of a node from talking over shared memory"),
+        ("NCCL_CHECKS_DISABLE", "switches off NCCL's checks of arguments"),
+    ):
+        if param(env.get(name, ("", ""))[0], 0) != 0:
+            yield Remark(
+                name, "nccl-env-slow", effect, f"{name} slows down the job on {{nodes}}", expected="unset"
+            )
+    for name in ("NCCL_ALGO", "NCCL_PROTO"):
+        if env.get(name, ("", ""))[0]:
+            yield Remark(
+                name,
+                "nccl-env-forced",
+                "takes from NCCL the choice that it makes by size and topology",
+                f"{name} is forced on {{nodes}}",
+                expected="unset, other than for tests",
+            )
+    debug, _ = env.get("NCCL_DEBUG", ("", ""))
+    if debug.upper() in ("INFO", "TRACE"):
+        yield Remark(
+            "NCCL_DEBUG",
+            "nccl-env-debug",
+            "writes many lines per rank, good for a test and slow for a large job",
+            "NCCL_DEBUG is left at a talkative level on {nodes}",
+            expected="WARN",
+            value="WARN",
+        )
+
+
+def _timeouts(env: Env) -> Iterator[Remark]:
+    text = env.get("NCCL_IB_TIMEOUT", ("", ""))[0]
+    number = param(text, 20)
+    if text and not 0 < number < 32:
+        # 4.096 us x 2^n; the field has 5 bits and 0 is "infinite" (InfiniBand specification, 9.9.2.1.1).
+        yield Remark(
+            "NCCL_IB_TIMEOUT",
+            "nccl-env-timeout",
+            f"means {number}, which waits for ever: a broken link becomes a hang",
+            "NCCL_IB_TIMEOUT waits for ever on {nodes}",
+            expected="1 to 31, 20 by default",
+        )
+
+
+def _transport(env: Env, rdma: RdmaFacts | None) -> Iterator[Remark]:
+    net = env.get("NCCL_NET", ("", ""))[0]
+    if net.lower() == "ib" and rdma is not None:
+        off = param(env.get("NCCL_IB_DISABLE", ("", ""))[0], 0) != 0
+        if not rdma.hcas or off:
+            why = "NCCL_IB_DISABLE switches it off" if off and rdma.hcas else "there is no HCA"
+            yield Remark(
+                "NCCL_NET",
+                "nccl-env-net",
+                f"forces InfiniBand, and {why}: NCCL ends with an error",
+                "NCCL_NET forces InfiniBand on {nodes}, which {has} none to use",
+                Status.FAIL,
+                "unset",
+            )
+
+
+def _leftovers(env: Env) -> Iterator[Remark]:
+    for name, (_, origin) in env.items():
+        if origin != "login session":
+            continue
+        if name in RANKS:
+            what = (
+                "makes a plain start wait for an agent"
+                if "AGENT" in name
+                else ("makes a process join as another rank")
+            )
+            yield Remark(
+                name,
+                "env-stale-rank",
+                f"is left over in the login session, and {what}",
+                "logins on {nodes} carry rank variables of another job",
+                expected="unset",
+            )
+        elif name.startswith("PET_"):
+            yield Remark(
+                name,
+                "env-stale-torchrun",
+                f"changes torchrun's default for --{name[4:].lower().replace('_', '-')} unseen",
+                "logins on {nodes} carry defaults for torchrun",
+                expected="unset",
+            )
+
+
+def _proxy(env: Env) -> Iterator[Remark]:
+    """A proxy matters to what speaks HTTP to its peers: the etcd rendezvous, and nothing in NCCL."""
+    backend = env.get("PET_RDZV_BACKEND", ("", ""))[0]
+    proxies = [name for name in ("http_proxy", "HTTP_PROXY") if env.get(name, ("", ""))[0]]
+    if backend.startswith("etcd") and proxies and not (env.get("no_proxy") or env.get("NO_PROXY")):
+        yield Remark(
+            proxies[0],
+            "env-proxy",
+            "is set without no_proxy, so the etcd rendezvous would go through the proxy",
+            "logins on {nodes} send the rendezvous through a proxy",
+            expected="no_proxy with the nodes",
+            unset=False,
+        )
+
+
+def _finding(node: str, env: Env, remark: Remark) -> Finding:
+    value, origin = env[remark.name]
+    shown = _show(remark.name, value)
+    return Finding(
+        target=node,
+        status=remark.status,
+        summary=f"{shown} ({origin}) {remark.text}",
+        observed=shown,
+        expected=remark.expected or None,
+        expected_from=ExpectedFrom.CONSTANT,
+        evidence=(Evidence(kind="file", where=node, what=origin, output=shown),),
+        cause=CauseHint(
+            # One cause per variable: two variables are two corrections.
+            key=f"{remark.key}-{_word(remark.name)}" if "stale" not in remark.key else remark.key,
+            title=remark.title,
+            culprits=(node,),
+            fixes=_correct(node, origin, remark),
+            verify=("nccl.env",),
+        ),
+    )
+
+
+def _correct(node: str, origin: str, remark: Remark) -> tuple[Fix, ...]:
+    name = remark.name
+    if not remark.unset:
+        return ()
+    if remark.key == "nccl-env-renamed" and remark.value:
+        line, text = f"unset {name}; export {remark.value}=1", "use the new name"
+    elif remark.value is not None:
+        line, text = f"export {name}={quoted(remark.value)}", "write what is meant"
+    else:
+        line, text = f"unset {name}", "take it out"
+    if origin == "login session":
+        look = (
+            f"grep -n {name} /etc/environment /etc/profile /etc/profile.d/* ~/.bashrc ~/.profile"
+            " ~/.bash_profile ~/.ssh/environment"
+        )
+        return (
+            Fix(
+                text=f"{text}, where the login session gets it from",
+                commands=(Command(run_on=node, shell=look), Command(run_on="job", shell=line)),
+                effect="next login",
+            ),
+        )
+    if origin.startswith("/"):
+        edit = f"grep -n {name} {quoted(origin)}"
+        return (
+            Fix(
+                text=f"{text}, in {origin}",
+                commands=(Command(run_on=node, shell=edit), Command(run_on="job", shell=line)),
+                root=not origin.startswith("/home"),
+                effect="next launch",
+            ),
+        )
+    return (
+        Fix(
+            text=f"{text}, in {origin}",
+            commands=(Command(run_on="job", shell=line),),
+            effect="next launch",
+        ),
+    )
+
+
+def _differences(effective: Mapping[str, Env]) -> Iterator[Finding]:
+    names = sorted({name for env in effective.values() for name in env if name in MUST_BE_EQUAL})
+    for name in names:
+        texts = {node: _meaning(name, env.get(name)) for node, env in effective.items()}
+        spread = majority(texts)
+        if spread.equal:
+            continue
+        # A variable that one node sets and the others do not is that node's, also between two nodes.
+        blamed = dict(spread.minority)
+        if spread.tie:
+            setters = {node: text for node, text in texts.items() if text != "unset"}
+            blamed = setters if len(setters) < len(texts) else blamed
+        usual = spread.value if spread.value is not None else None
+        for node, text in blamed.items():
+            value, origin = effective[node].get(name, ("", "nowhere"))
+            shown = _show(name, value) if name in effective[node] else f"{name} is unset"
+            where = f" ({origin})" if name in effective[node] else ""
+            sides = "; ".join(f"{v} on {listing(n, 3)}" for v, n in list(spread.groups.items())[:3])
+            yield Finding(
+                target=node,
+                status=Status.FAIL,
+                summary=f"{shown}{where}, while it is {sides}: ranks must agree on it",
+                observed=text,
+                expected=usual or "the same on all nodes",
+                expected_from=ExpectedFrom.PEERS,
+                evidence=(Evidence(kind="file", where=node, what=origin, output=shown),),
+                cause=CauseHint(
+                    key=f"nccl-env-differs-{_word(name)}",
+                    title=title_text(name) + " differs on {nodes} from the other nodes",
+                    culprits=(node,),
+                    confidence=Confidence.LIKELY if spread.tie else Confidence.CERTAIN,
+                    fixes=_equalise(name, usual),
+                    verify=("nccl.env",),
+                ),
+            )
+
+
+def _equalise(name: str, usual: str | None) -> tuple[Fix, ...]:
+    is_set = usual is not None and usual != "unset"
+    line = f"export {name}={quoted(str(usual))}" if is_set else f"unset {name}"
+    return (
+        Fix(
+            text="set it in the job's own environment, which wins on every node",
+            commands=(Command(run_on="job", shell=line),),
+            effect="next launch",
+            persistent=False,
+        ),
+    )
+
+
+def _meaning(name: str, entry: tuple[str, str] | None) -> str:
+    """What a value amounts to, so that 1 and 0x1 agree, and an empty one is unset."""
+    if entry is None or not entry[0]:
+        return "unset"
+    return str(param(entry[0], 0)) if name in INTEGERS else entry[0]
+
+
+def _show(name: str, value: str) -> str:
+    """``NAME=value``, or only that it is set: a proxy's address may hold a password."""
+    if not name.startswith(SHOWN):
+        return f"{name} is set"
+    return f"{name}={value[:120]}"
+
+
+def _word(name: str) -> str:
+    return name.lower().replace("_", "-")
