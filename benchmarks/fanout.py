@@ -230,9 +230,11 @@ def record(folder: Path, endpoints: Endpoints) -> Request:
     )
     if done.returncode not in (0, 1, 3) or not report_file.exists():
         raise CannotStart(f"netdoctor scan ended with {done.returncode}: {done.stderr.strip()[-500:]}")
-    reached = sum(target["reached"] for target in json.loads(report_file.read_text())["targets"])
+    report = json.loads(report_file.read_text())
+    reached = sum(target["reached"] for target in report["targets"])
     if reached != len(endpoints.addresses):
-        raise CannotStart(f"netdoctor reached {reached} of {len(endpoints.addresses)} endpoints")
+        said = [row["summary"] for row in report["results"] if row["check"] == "ssh.login"][:1]
+        raise CannotStart(f"netdoctor reached {reached} of {len(endpoints.addresses)} endpoints: {said}")
     argv = (folder / "argv").read_bytes().decode().split("\0")[:-1]
     frames = list(split_frames((folder / "stdin").read_bytes()))
     bundle = json.loads(zlib.decompress(frames[0]))

@@ -6,15 +6,17 @@
 set -euo pipefail
 
 work=$(mktemp -d)
+cd "$work"
 lab=(netdoctor lab)
-where=(--state-dir "$work/lab")
+where=(--state-dir lab)
 clean_up() {
     status=$?
     trap - EXIT INT TERM
-    if [ -e "$work/lab" ]; then
+    if [ -e lab ]; then
         echo "\$ netdoctor lab down"
         "${lab[@]}" down "${where[@]}" || status=1
     fi
+    cd /
     rm -rf "$work"
     exit "$status"
 }
@@ -53,13 +55,12 @@ done
 
 echo
 set +e
-shown netdoctor scan "$work/lab/hosts.txt" --ssh-config "$work/lab/ssh_config" "${only[@]}" \
-    --no-save -o text -o json="$work/report.json"
+shown netdoctor scan lab/hosts.txt --ssh-config lab/ssh_config "${only[@]}" --no-save -o text -o json=report.json
 code=$?
 set -e
 echo
 
-python3 - "$work/report.json" "$code" <<'EOF'
+python3 - report.json "$code" <<'EOF'
 import json
 import sys
 
