@@ -4,8 +4,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
+from netdoctor.checks._hosts_file import rewrite
 from netdoctor.checks._majority import majority
-from netdoctor.checks._words import is_host_name, is_ifname, listing, quoted
+from netdoctor.checks._words import is_ifname, listing, quoted
+from netdoctor.checks.net_resolve import NOT_ASKED
+from netdoctor.facts.host import HostFacts
 from netdoctor.facts.net import NetFacts, ResolveFacts
 from netdoctor.facts.software import EnvFacts, Job
 from netdoctor.gloo_rules import Device, choose, interface_names, is_loopback
@@ -20,6 +23,7 @@ from netdoctor.model import (
     fail,
     ok,
     skip,
+    unknown,
 )
 from netdoctor.nccl_rules import (
     IPNetwork,
@@ -42,6 +46,7 @@ VARIABLE = "GLOO_SOCKET_IFNAME"
 def gloo_ifname(
     nets: Mapping[str, NetFacts],
     resolves: Mapping[str, ResolveFacts],
+    hosts: Mapping[str, HostFacts] | None,
     envs: Mapping[str, EnvFacts] | None,
     job: Job,
 ) -> Iterator[Finding]:
@@ -70,9 +75,14 @@ def gloo_ifname(
     }
     target = target_rows(nets, job.data_addresses)
     wanted = {node: row.ifname for node, row in (target or {}).items()}
-    addresses = {node: row.address for node, row in (target or {}).items()}
+    addresses = {node: row.address for node, row in (target or {}).items()} | job.data_addresses
     troubles: dict[str, Finding] = {}
     for node, devices in chosen.items():
+        if any(d.rule == "fallback" for d in devices) and (resolves[node].own.error or "").startswith(
+            NOT_ASKED
+        ):
+            troubles[node] = unknown(node, "there was no time left to look up the own name")
+            continue
         setting = envs_of[node].get(VARIABLE)
         bad = next((d for d in devices if d.address is None), None)
         loop = next((d for d in devices if is_loopback(d)), None)
@@ -81,7 +91,9 @@ def gloo_ifname(
         elif loop is not None and loop.rule == "GLOO_SOCKET_IFNAME" and setting:
             troubles[node] = _loopback_asked(node, setting, wanted)
         elif loop is not None:
-            troubles[node] = _loopback(node, resolves[node], loop, addresses, wanted)
+            troubles[node] = _loopback(
+                node, resolves[node], loop, (hosts or {}).get(node), addresses.get(node), wanted
+            )
     repeated = repeated_addresses(nets)
     for node, devices in chosen.items():
         if node not in troubles and any(d.address in repeated for d in devices):
@@ -110,35 +122,47 @@ def _loopback(
     node: str,
     resolve: ResolveFacts,
     device: Device,
-    addresses: Mapping[str, str],
+    host: HostFacts | None,
+    address: str | None,
     wanted: Mapping[str, str],
 ) -> Finding:
-    name = resolve.own.name
-    if device.rule == "fallback":
-        why = resolve.own.error or (
-            f"{listing(resolve.own.addresses)} cannot be bound here"
-            if resolve.own.addresses
-            else "no address"
-        )
-        return _trouble(
-            node,
-            f"the own name {name} is of no use ({why}), so gloo falls back to loopback",
-            key="own-name-unusable",
-            title="the own name of {nodes} gives no address of the machine",
-            observed=why,
-            evidence=_evidence(node, resolve, None),
-            fixes=(*_hosts_line(node, name, addresses.get(node)), *_set_variable(wanted)),
-            verify=("net.resolve", "gloo.ifname"),
-        )
+    """Keys and titles are those of net.resolve, so that both checks speak of one cause."""
+    own = resolve.own
+    if device.rule == "own name":
+        key, title = "hosts-loopback", "The own name of {nodes} resolves to a loopback address there"
+        observed = device.address or ""
+        summary = f"the own name {own.name} means {observed}, so gloo tells its peers to dial themselves"
+    elif own.error or not own.addresses:
+        key, title = "own-name-unknown", "The own name of {nodes} does not resolve there"
+        observed = own.error or "no address"
+        summary = f"the own name {own.name} does not resolve ({observed}), so gloo falls back to loopback"
+    else:
+        key, title = "own-name-wrong", "The own name of {nodes} resolves to an address of another machine"
+        observed = listing(own.addresses)
+        summary = f"the own name {own.name} means {observed}, which cannot be bound: gloo uses loopback"
     return _trouble(
         node,
-        f"the own name {name} means {device.address}, so gloo tells its peers to dial themselves",
-        key="hosts-loopback",
-        title="{nodes} give{s} loopback as the address of the own name",
-        observed=f"{name} is {device.address}",
+        summary,
+        key=key,
+        title=title,
+        observed=observed,
+        expected=address or "an address of this node",
         evidence=_evidence(node, resolve, None),
-        fixes=(*_hosts_line(node, name, addresses.get(node)), *_set_variable(wanted)),
+        fixes=(_own_name(node, own.name, host, address), *_set_variable(wanted)),
         verify=("net.resolve", "gloo.ifname"),
+    )
+
+
+def _own_name(node: str, name: str, host: HostFacts | None, address: str | None) -> Fix:
+    """The fix that net.resolve proposes too; being equal, it is shown once."""
+    other = [host.fqdn] if host and host.fqdn and host.fqdn != name else []
+    again = "; cloud-init writes it back unless manage_etc_hosts is off" if host and host.cloud else ""
+    shell = rewrite({name: address}, other) if address else None
+    return Fix(
+        text=f"give the own name its address in /etc/hosts{again}",
+        commands=(Command(run_on=node, shell=shell),) if shell else (),
+        root=True,
+        effect="next launch",
     )
 
 
@@ -288,23 +312,6 @@ def _set_variable(wanted: Mapping[str, str]) -> tuple[Fix, ...]:
         )
         text = "tell gloo the interface, node by node, where its ranks are started"
     return (Fix(text=text, commands=commands, effect="next launch", persistent=False),)
-
-
-def _hosts_line(node: str, name: str, address: str | None) -> tuple[Fix, ...]:
-    if address is None or not is_host_name(name):
-        return ()
-    pattern = name.replace(".", r"\.")
-    shell = (
-        rf"sed -i -E '/^(127\.|::1)/ s/[[:space:]]{pattern}([[:space:]]|$)/\1/g' /etc/hosts"
-        f" && echo '{address} {name}' >> /etc/hosts && getent ahosts {name}"
-    )
-    return (
-        Fix(
-            text=f"let the name mean {address} in /etc/hosts",
-            commands=(Command(run_on=node, shell=shell),),
-            root=True,
-        ),
-    )
 
 
 def _text(devices: tuple[Device, ...]) -> str:

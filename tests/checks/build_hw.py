@@ -1,0 +1,138 @@
+"""Facts of healthy hardware and software, for tests to spoil: torch 2.6.0, eight H100s, two HCAs."""
+
+from typing import Any
+
+from netdoctor.facts.gpu import Gpu, GpuFacts, GpuProcess, PciGpu
+from netdoctor.facts.rdma import Gid, Hca, HcaPort, RdmaFacts
+from netdoctor.facts.software import Nccl, SoftwareFacts, Torch
+
+from .build import GIB, address, name
+
+GPUS = 8
+
+
+def torch(**changes: Any) -> Torch:
+    defaults: dict[str, Any] = {"version": "2.6.0+cu124", "cuda": "12.4", "path": "/opt/v/lib/torch"}
+    return Torch(**{**defaults, **changes})
+
+
+def nccl(version: str | None = "2.21.5", origin: str = "wheel", **changes: Any) -> Nccl:
+    return Nccl(**{"version": version, "origin": origin, "path": f"/opt/{origin}/libnccl.so.2", **changes})
+
+
+def software(**changes: Any) -> SoftwareFacts:
+    defaults: dict[str, Any] = {
+        "executable": "/opt/v/bin/python",
+        "version": "3.11.9",
+        "torch": torch(),
+        "nccl": (nccl(),),
+    }
+    return SoftwareFacts(**{**defaults, **changes})
+
+
+def softwares(count: int, **odd: SoftwareFacts) -> dict[str, SoftwareFacts]:
+    """n1… all healthy, but for those given by name."""
+    return {name(i): odd.get(name(i), software()) for i in range(1, count + 1)}
+
+
+def bus(index: int) -> str:
+    return f"0000:{0x10 + index:02x}:00.0"
+
+
+def gpu(index: int = 0, **changes: Any) -> Gpu:
+    defaults: dict[str, Any] = {
+        "name": "NVIDIA H100 80GB HBM3",
+        "uuid": f"GPU-{index}",
+        "pci_bus_id": bus(index),
+        "memory_total_bytes": 80 * GIB,
+        "memory_used_bytes": GIB // 2,
+        "compute_capability": "9.0",
+        "ecc_uncorrected": 0,
+        "throttle_reasons": 0x1,
+    }
+    return Gpu(**{"index": index, **defaults, **changes})
+
+
+def process(pid: int = 4711, **changes: Any) -> GpuProcess:
+    return GpuProcess(**{"pid": pid, "name": "python", "user": "alice", **changes})
+
+
+def pci(index: int = 0, driver: str | None = "nvidia") -> PciGpu:
+    return PciGpu(address=bus(index), device_id="0x2330", driver=driver)
+
+
+def gpus(count: int = GPUS, **changes: Any) -> GpuFacts:
+    """One node's GPUs."""
+    defaults: dict[str, Any] = {
+        "nvml": "ok",
+        "nvml_code": 0,
+        "driver_version": "570.86.15",
+        "kernel_driver": "570.86.15",
+        "library_driver": "570.86.15",
+        "cuda_driver": "12.8",
+        "devices": tuple(gpu(i) for i in range(count)),
+        "pci": tuple(pci(i) for i in range(count)),
+        "device_nodes": tuple(f"/dev/nvidia{i}" for i in range(count)),
+    }
+    return GpuFacts(**{**defaults, **changes})
+
+
+def no_gpus() -> GpuFacts:
+    return GpuFacts(nvml="no_library", nvml_code=12)
+
+
+def all_gpus(count: int, **odd: GpuFacts) -> dict[str, GpuFacts]:
+    return {name(i): odd.get(name(i), gpus()) for i in range(1, count + 1)}
+
+
+def roce_gids(i: int = 1) -> tuple[Gid, ...]:
+    """The usual order of mlx5."""
+    return (
+        Gid(index=0, gid="fe80::1", type="IB/RoCE v1", netdev="eth1"),
+        Gid(index=1, gid="fe80::1", type="RoCE v2", netdev="eth1"),
+        Gid(index=2, gid=f"::ffff:{address(i)}", type="IB/RoCE v1", netdev="eth1"),
+        Gid(index=3, gid=f"::ffff:{address(i)}", type="RoCE v2", netdev="eth1"),
+    )
+
+
+def port(hca: str = "mlx5_0", number: int = 1, **changes: Any) -> HcaPort:
+    defaults: dict[str, Any] = {
+        "state": "ACTIVE",
+        "phys_state": "LinkUp",
+        "link_layer": "InfiniBand",
+        "rate_gbit_s": 400.0,
+        "rate_text": "400 Gb/sec (4X NDR)",
+        "lid": 7,
+        "sm_lid": 1,
+    }
+    return HcaPort(**{"name": f"{hca}:{number}", "number": number, **defaults, **changes})
+
+
+def roce_port(hca: str = "mlx5_0", i: int = 1, **changes: Any) -> HcaPort:
+    return port(hca, **{"link_layer": "Ethernet", "gids": roce_gids(i), "sm_lid": 0, **changes})
+
+
+def hca(device: str = "mlx5_0", **changes: Any) -> Hca:
+    defaults: dict[str, Any] = {
+        "fw_version": "28.39.1002",
+        "board_id": "MT_0000000838",
+        "hca_type": "MT4129",
+        "netdevs": ("eth1",),
+        "uverbs": "uverbs0",
+        "uverbs_ok": True,
+        "ports": (port(device),),
+    }
+    return Hca(**{"name": device, **defaults, **changes})
+
+
+def rdma(*hcas: Hca, **changes: Any) -> RdmaFacts:
+    """One node's HCAs; mlx5_0 and mlx5_1 unless others are given."""
+    defaults: dict[str, Any] = {
+        "hcas": hcas or (hca("mlx5_0"), hca("mlx5_1")),
+        "libibverbs": "/lib/x86_64-linux-gnu/libibverbs.so.1",
+    }
+    return RdmaFacts(**{**defaults, **changes})
+
+
+def rdmas(count: int, **odd: RdmaFacts) -> dict[str, RdmaFacts]:
+    return {name(i): odd.get(name(i), rdma()) for i in range(1, count + 1)}
