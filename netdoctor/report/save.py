@@ -67,6 +67,8 @@ def load(path: Path = LAST) -> Report:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise ReportError(f"{path}: is no regular file")
             data = file.read(SIZE_MAX + 1)
+    except IsADirectoryError:
+        raise ReportError(f"{path}: is a folder; name a file") from None
     except FileNotFoundError:
         advice = "; netdoctor scan writes it" if path == LAST else ""
         raise ReportError(f"{path}: no such file{advice}") from None

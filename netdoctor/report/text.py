@@ -286,7 +286,9 @@ class _Page:
             parts = [
                 f"{n} {status}" for letter, status in words.LETTERS.items() if (n := cells.count(letter))
             ]
-            title = words.plain(self.index.titles.get(check, ""), 200)
+            # A title states the healthy case: beside a failure it would read as a contradiction.
+            healthy = set(cells) <= {".", "-"}
+            title = words.plain(self.index.titles.get(check, ""), 200) if healthy else ""
             indent = 2 + name + 3
             value = f"{', '.join(parts):<8}   {title}"
             for number, piece in enumerate(self.wrap(value, indent)):

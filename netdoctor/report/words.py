@@ -358,8 +358,13 @@ def family_value(report: Report, row: FamilyRow, index: Index) -> tuple[str, str
     """Return (who, remark) of a row: ``all 4 nodes`` or ``[1] gpu-a03``, and what else is worth saying."""
     by_id = {cause.id: cause for cause in report.causes if cause.id in row.causes}
     remark = plain(row.remark, 300)
-    own = [c for c in by_id.values() if any(index.family.get(check) == row.family for check in c.checks)]
-    waits = [_waits(row, cause, index) for cause in by_id.values() if cause not in own]
+    held = {c.id: _held(row, c, index) for c in by_id.values()}
+    own = [
+        c
+        for c in by_id.values()
+        if not held[c.id] or any(index.family.get(check) == row.family for check in c.checks)
+    ]
+    waits = [f"{number(held[c.id], 'check')} held by [{c.id}]" for c in by_id.values() if c not in own]
     status = family_status(report, row, index)
     if own or (waits and status != "blocked"):
         return "; ".join([*(f"[{c.id}] {cause_nodes(report, c, 40)}".rstrip() for c in own), *waits]), ""
@@ -374,10 +379,10 @@ def family_value(report: Report, row: FamilyRow, index: Index) -> tuple[str, str
     return nodes_text(report, showing(report, row.family, letter, index)), remark
 
 
-def _waits(row: FamilyRow, cause: Cause, index: Index) -> str:
-    """Return ``1 check held by [1]``."""
-    held = {e.check for e in cause.explains if index.family.get(e.check) == row.family}
-    return f"{number(len(held), 'check')} held by [{cause.id}]" if held else f"see [{cause.id}]"
+def _held(row: FamilyRow, cause: Cause, index: Index) -> int:
+    """Return how many checks of a family wait for a cause."""
+    waiting = {e.check for e in cause.explains if index.status(e.check, e.target) == "blocked"}
+    return sum(index.family.get(check) == row.family for check in waiting)
 
 
 def showing(report: Report, family: str, letter: str, index: Index) -> list[str]:

@@ -1,0 +1,262 @@
+"""Saving, loading, choosing outputs, and the commands on top."""
+
+import argparse
+import errno
+import io
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from netdoctor.errors import InputError
+from netdoctor.report.cli import add_parser
+from netdoctor.report.json_ import ReportError, dumps
+from netdoctor.report.output import (
+    FORMATS,
+    Output,
+    RenderOptions,
+    emit,
+    parse_output,
+    parse_outputs,
+    render,
+)
+from netdoctor.report.save import load, save, write_whole
+from tests.report.build import sample_report, with_evidence
+
+
+def test_saved_report_comes_back_and_knows_its_file(tmp_path: Path) -> None:
+    path = tmp_path / ".netdoctor" / "last.json"
+    saved = save(sample_report("not_ready"), path)
+    assert saved.run.saved_to == str(path)
+    assert load(path) == saved
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert os.listdir(path.parent) == ["last.json"]
+
+
+def test_other_folders_are_not_made(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        save(sample_report("ready"), tmp_path / "missing" / "a.json")
+
+
+@pytest.mark.parametrize("broken", ["fsync", "replace"])
+def test_a_failed_save_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    path = tmp_path / "a.json"
+    save(sample_report("ready"), path)
+    before = path.read_bytes()
+
+    def full(*args: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, broken, full)
+    with pytest.raises(OSError, match="No space"):
+        save(sample_report("not_ready"), path)
+    assert path.read_bytes() == before
+    assert os.listdir(tmp_path) == ["a.json"]
+
+
+def test_a_link_stays_a_link_and_a_pipe_a_pipe(tmp_path: Path) -> None:
+    target, link = tmp_path / "real.json", tmp_path / "link.json"
+    link.symlink_to(target)
+    write_whole(link, b"new")
+    assert link.is_symlink()
+    assert target.read_bytes() == b"new"
+    write_whole(Path("/dev/null"), b"gone")
+    assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
+
+
+def test_a_long_name_can_be_written(tmp_path: Path) -> None:
+    write_whole(tmp_path / ("n" * 250), b"x")
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        pytest.param(lambda p: None, "no such file", id="missing"),
+        pytest.param(lambda p: p.mkdir(), "is a folder", id="folder"),
+        pytest.param(os.mkfifo, "no regular file", id="pipe"),
+        pytest.param(lambda p: p.write_bytes(b""), "empty", id="empty"),
+        pytest.param(lambda p: p.write_text("gpu1\n"), "not JSON", id="hosts file"),
+    ],
+)
+def test_loading_names_the_file_and_the_reason(tmp_path: Path, make, said: str) -> None:  # type: ignore[no-untyped-def]
+    path = tmp_path / "r.json"
+    make(path)
+    with pytest.raises(ReportError, match=said) as caught:
+        load(path)
+    assert str(caught.value).startswith(f"{path}: ")
+
+
+def test_outputs_are_parsed() -> None:
+    assert parse_output("junit=report.xml") == Output("junit", Path("report.xml"))
+    assert parse_output("json=a=b.json") == Output("json", Path("a=b.json"))
+    assert parse_output("json") == parse_output("json=-") == Output("json")
+    assert parse_outputs([]) == [Output("text")]
+    assert len(parse_outputs(["text", "json=a", "junit=b"])) == 3
+
+
+@pytest.mark.parametrize(
+    ("texts", "said"),
+    [
+        (["junitt"], "did you mean junit"),
+        (["md=x"], "there are: text|did you mean"),
+        ([""], "there are: text, short"),
+        (["JSON"], "did you mean json"),
+        (["json="], "the file is missing"),
+        (["none=x"], "write: -o none"),
+        (["json=a\0b"], "NUL"),
+        (["text", "json"], "both go to stdout"),
+        (["json", "json"], "both go to stdout"),
+        (["none", "json"], "contradict"),
+        (["json=a.x", "junit=./a.x"], "same file"),
+        (["json=/tmp/../tmp/a", "junit=/tmp/a"], "same file"),
+    ],
+)
+def test_clashing_outputs_are_refused(texts: list[str], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        parse_outputs(texts)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_renders_and_is_written_whole(name: str, tmp_path: Path) -> None:
+    report = sample_report("not_ready")
+    shown = render(report, name)
+    data = shown if isinstance(shown, bytes) else shown.encode()
+    assert name == "none" or data.endswith(b"\n")
+    emit(report, Output(name, tmp_path / "out"))
+    if name != "none":
+        assert (tmp_path / "out").read_bytes() == data
+
+
+def test_files_have_no_colour_of_the_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    emit(sample_report("not_ready"), Output("text", tmp_path / "a"))
+    assert b"\x1b" not in (tmp_path / "a").read_bytes()
+
+
+class Terminal(io.TextIOWrapper):
+    def isatty(self) -> bool:
+        return True
+
+
+def shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch, encoding: str = "utf-8", color: str = "auto") -> str:
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", Terminal(raw, encoding=encoding))
+    emit(sample_report("not_ready"), Output("text"), RenderOptions(color=color))
+    return raw.getvalue().decode(encoding)
+
+
+def test_colour_on_a_terminal_unless_it_or_the_user_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    assert "\x1b[31;1mNOT READY" in shown_on_a_terminal(monkeypatch)
+    assert "\x1b" not in shown_on_a_terminal(monkeypatch, color="never")
+    monkeypatch.setenv("TERM", "dumb")
+    assert "\x1b" not in shown_on_a_terminal(monkeypatch)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b" not in shown_on_a_terminal(monkeypatch)
+    assert "\x1b" in shown_on_a_terminal(monkeypatch, color="always")
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_any_terminal_encoding_takes_the_report(monkeypatch: pytest.MonkeyPatch, encoding: str) -> None:
+    assert "NOT READY" in shown_on_a_terminal(monkeypatch, encoding)
+
+
+def command(*argv: str) -> int:
+    parser = argparse.ArgumentParser(prog="netdoctor")
+    add_parser(parser.add_subparsers())
+    args = parser.parse_args(argv)
+    return int(args.run(args))
+
+
+def test_show_prints_what_the_scan_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "last.json"
+    report = save(with_evidence(sample_report("not_ready")), path)
+    for flags, options in (
+        ([], RenderOptions()),
+        (["-v"], RenderOptions(verbosity=1)),
+        (["-q"], RenderOptions(verbosity=-1)),
+        (["--width", "60"], RenderOptions(width=60)),
+        (["--all", "--color", "always"], RenderOptions(all_causes=True, color="always")),
+    ):
+        assert command("report", "show", str(path), *flags) == 0
+        assert capsys.readouterr().out == render(report, "text", options)
+
+
+def test_show_takes_the_last_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert command("report", "show") == 2
+    assert "no such file; netdoctor scan writes it" in capsys.readouterr().err
+    save(sample_report("ready"))
+    assert command("report", "show") == 0
+    assert capsys.readouterr().out.endswith("READY, exit 0, 11.8 s\n")
+
+
+def test_a_file_that_is_no_report_is_exit_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "a\x1b[31m.json"
+    path.write_text("{")
+    assert command("report", "show", str(path)) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "\x1b" not in err
+    assert err.count("\n") == 1
+    assert "not JSON" in err
+
+
+def test_convert_writes_several_formats(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "r.json"
+    path.write_bytes(dumps(sample_report("not_ready")))
+    assert command("report", "convert", str(path)) == 2
+    assert "-o FORMAT" in capsys.readouterr().err
+    flags = ["-o", f"junit={tmp_path / 'j.xml'}", "-o", f"markdown={tmp_path / 'm.md'}", "-o", "json"]
+    assert command("report", "convert", str(path), *flags) == 0
+    assert (tmp_path / "j.xml").read_text().startswith("<?xml")
+    assert (tmp_path / "m.md").read_text().startswith("## NOT READY")
+    assert json.loads(capsys.readouterr().out)["schema"] == "netdoctor.report/1"
+    assert command("report", "convert", str(path), "-o", f"json={tmp_path / 'no' / 'x'}") == 2
+
+
+def test_schema_prints_the_packaged_schema(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command("schema", "report") == 0
+    assert json.loads(capsys.readouterr().out)["title"] == "netdoctor.report/1"
+
+
+def test_importing_the_report_is_light() -> None:
+    code = (
+        "import sys, netdoctor.report, netdoctor.report.output, netdoctor.report.cli;"
+        "heavy = {'rich', 'textual', 'fabric', 'paramiko', 'asyncio', 'jsonschema', 'msgspec',"
+        " 'ClusterShell', 'xml.etree.ElementTree', 'yaml'};"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout == "[]\n"
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
+def test_a_full_disk_is_not_a_success(tmp_path: Path) -> None:
+    path = tmp_path / "r.json"
+    path.write_bytes(dumps(sample_report("ready")))
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "netdoctor", "report", "show", str(path)],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+    assert done.returncode == 5
+    assert "No space left" in done.stderr

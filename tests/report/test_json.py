@@ -1,0 +1,213 @@
+"""JSON: there and back, limits, damaged and foreign files, the schema."""
+
+import contextlib
+import dataclasses
+import json
+import math
+import random
+import time
+
+import jsonschema
+import pytest
+
+from netdoctor.report.json_ import DEPTH_MAX, ReportError, dumps, loads
+from netdoctor.report.jsonl import render as jsonl
+from netdoctor.report.model import MeasureRecord, PairRecord, Result
+from netdoctor.report.schema import report_schema
+from tests.hostile import HOSTILE_BYTES
+from tests.report import schema_source
+from tests.report.build import sample_report, with_evidence
+
+STATES = ("ready", "not_ready", "undecided")
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_comes_back_equal(state: str) -> None:
+    report = with_evidence(sample_report(state))
+    assert loads(dumps(report, facts=True)) == report
+    assert loads(dumps(report, facts=True, pretty=True)) == report
+
+
+def test_names_are_those_of_the_contract() -> None:
+    data = json.loads(dumps(sample_report("not_ready")))
+    assert data["verdict"]["counts"] == {
+        "pass": 140, "warn": 1, "fail": 2, "blocked": 16, "skip": 1, "unknown": 0,
+    }  # fmt: skip
+    assert {"from", "to", "class"} <= set(data["pairs"][0])
+    assert next(iter(data)) == "schema"
+
+
+def test_problems_leaves_plain_passes_out_and_all_has_every_one() -> None:
+    report = sample_report("not_ready")
+    plain = Result(check="ssh.login", target="gpu-a01", status="pass", summary="")
+    told = Result(check="time.skew", target="gpu-a01", status="pass", summary="offset 0.1 ms", observed="0.1")
+    report = dataclasses.replace(report, results=(*report.results, plain, told))
+    few = json.loads(dumps(report))["results"]
+    every = json.loads(dumps(report, "all"))["results"]
+    assert len(few) == 20 + 1
+    assert len(every) == 160
+    assert len({(result["check"], result["target"]) for result in every}) == 160
+
+
+def test_facts_travel_only_when_asked() -> None:
+    report = dataclasses.replace(sample_report("ready"), facts={"node": {"host": {}}})
+    assert loads(dumps(report)).facts == {}
+    assert loads(dumps(report, "all")).facts == report.facts
+    assert loads(dumps(report, facts=True)).facts == report.facts
+
+
+def test_numbers_that_are_none() -> None:
+    report = dataclasses.replace(
+        sample_report("ready"),
+        measures=(
+            MeasureRecord(name="a", target="n", value=math.nan, unit="s"),
+            MeasureRecord(name="b", target="n", value=1.0, unit="s", error=math.inf),
+        ),
+        pairs=(PairRecord(check="c", from_="a", to="b", status="fail", class_="x", value=-math.inf),),
+        launch={"x": [math.nan]},
+    )
+    again = loads(dumps(report))
+    assert again.measures == (MeasureRecord(name="b", target="n", value=1.0, unit="s"),)
+    assert again.pairs[0].value is None
+    assert again.launch == {"x": [None]}
+
+
+def test_unknown_fields_are_ignored() -> None:
+    data = json.loads(dumps(sample_report("not_ready")))
+    data["new"] = {"deep": [1]}
+    data["causes"][0]["new"] = 1
+    data["verdict"]["counts"]["new"] = 1
+    assert loads(json.dumps(data).encode()) == loads(dumps(sample_report("not_ready")))
+
+
+def test_fields_that_came_later_may_be_missing() -> None:
+    data = json.loads(dumps(sample_report("not_ready")))
+    for cause in data["causes"]:
+        del cause["why"]
+    del data["families"], data["notes"], data["run"]["saved_to"]
+    assert loads(json.dumps(data).encode()).families == ()
+    jsonschema.validate(data, report_schema())
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        pytest.param(
+            lambda d: d.update(schema="netdoctor.report/2"), "install a newer netdoctor", id="newer"
+        ),
+        pytest.param(lambda d: d.update(schema="netdoctor.report/0"), "an older netdoctor", id="older"),
+        pytest.param(lambda d: d.update(schema="sarif/2"), "not a netdoctor report", id="foreign"),
+        pytest.param(lambda d: d.update(schema=7), "no field 'schema'", id="schema is a number"),
+        pytest.param(lambda d: d.pop("verdict"), "verdict", id="no verdict"),
+        pytest.param(lambda d: d["verdict"].update(counts=[]), "verdict", id="counts are a list"),
+        pytest.param(lambda d: d.update(pairs=[1]), "pairs", id="pair is a number"),
+        pytest.param(lambda d: d["targets"][0].update(port="22"), r"targets\[0\].port", id="wrong type"),
+        pytest.param(lambda d: d["matrix"]["cells"].pop(), "39 rows", id="row missing"),
+        pytest.param(lambda d: d["matrix"]["cells"].insert(0, "..."), "41 rows", id="row too many"),
+        pytest.param(lambda d: d["matrix"]["cells"].__setitem__(0, "..."), "3 letters", id="short row"),
+        pytest.param(lambda d: d["matrix"]["cells"].__setitem__(0, "..z."), "unknown letter", id="letter"),
+    ],
+)
+def test_damaged_reports_are_refused_in_one_line(change, said: str) -> None:  # type: ignore[no-untyped-def]
+    data = json.loads(dumps(sample_report("not_ready")))
+    change(data)
+    with pytest.raises(ReportError, match=said) as caught:
+        loads(json.dumps(data).encode())
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        pytest.param(b"", "empty", id="empty"),
+        pytest.param(b"  \n", "empty", id="blank"),
+        pytest.param(b"null", "no field 'schema'", id="null"),
+        pytest.param(b"[1]", "no field 'schema'", id="list"),
+        pytest.param(b'{"schema": NaN}', "NaN is not a number", id="nan"),
+        pytest.param(b'{"a": 1e999}', "out of range", id="infinite"),
+        pytest.param(b'{"a": ' + b"9" * 5000 + b"}", "out of range", id="huge integer"),
+        pytest.param(b"[" * 1_000_000, f"more than {DEPTH_MAX} deep", id="deep"),
+        pytest.param(b'{"a":' * 100_000, f"more than {DEPTH_MAX} deep", id="deep objects"),
+        pytest.param(b'"' + b'\\"' * 500_000, "not JSON", id="open string"),
+        pytest.param(b"\xff\xfe{", "not UTF-8", id="utf-16"),
+    ],
+)
+def test_no_report_at_all(data: bytes, said: str) -> None:
+    started = time.process_time()
+    with pytest.raises(ReportError, match=said):
+        loads(data)
+    assert time.process_time() - started < 2
+
+
+@pytest.mark.parametrize("name", HOSTILE_BYTES)
+def test_hostile_files_are_refused(name: str) -> None:
+    with pytest.raises(ReportError):
+        loads(HOSTILE_BYTES[name])
+
+
+def test_too_large_is_refused_before_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("netdoctor.report.json_.SIZE_MAX", 100)
+    with pytest.raises(ReportError, match="100 are allowed"):
+        loads(dumps(sample_report("ready")))
+
+
+def test_cut_at_any_place_is_refused() -> None:
+    data = dumps(with_evidence(sample_report("not_ready")))
+    for end in {*range(1, 200), *random.Random(7).sample(range(len(data) - 1), 300)}:
+        with pytest.raises(ReportError):
+            loads(data[:end])
+
+
+def test_mutated_bytes_never_raise_anything_else() -> None:
+    data, source = dumps(sample_report("undecided")), random.Random(11)
+    for _ in range(500):
+        broken = bytearray(data)
+        for _ in range(source.randint(1, 4)):
+            broken[source.randrange(len(broken))] = source.randrange(256)
+        with contextlib.suppress(ReportError):
+            loads(bytes(broken))
+
+
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("detail", ["problems", "all"])
+@pytest.mark.parametrize("nodes", [2, 70])
+def test_reports_fit_the_schema(state: str, detail: str, nodes: int) -> None:
+    data = json.loads(dumps(with_evidence(sample_report(state, nodes=nodes)), detail))
+    jsonschema.Draft202012Validator(report_schema()).validate(data)
+
+
+def test_the_schema_is_strict_about_what_consumers_rely_on() -> None:
+    validator = jsonschema.Draft202012Validator(report_schema())
+    good = json.loads(dumps(sample_report("not_ready")))
+    for field in ("schema", "verdict", "targets", "matrix", "results", "causes", "healthy_nodes"):
+        assert not validator.is_valid({key: value for key, value in good.items() if key != field})
+    bad = json.loads(dumps(sample_report("not_ready")))
+    bad["results"][0]["status"] = "green"
+    assert not validator.is_valid(bad)
+
+
+def test_the_schema_is_what_the_dataclasses_say(update_golden: bool) -> None:
+    if update_golden:
+        schema_source.PATH.write_text(schema_source.text())
+    assert schema_source.PATH.read_text() == schema_source.text(), (
+        "different; when meant so: pytest tests/report --update-golden"
+    )
+    jsonschema.Draft202012Validator.check_schema(report_schema())
+
+
+def test_jsonl_tells_the_same_objects() -> None:
+    report = sample_report("not_ready")
+    events = [json.loads(line) for line in jsonl(report).splitlines()]
+    data = json.loads(dumps(report))
+    assert [e["event"] for e in events].count("result") == len(data["results"])
+    assert events[-1]["verdict"] == data["verdict"]
+    assert {k: v for k, v in events[-2].items() if k != "event"} == data["causes"][-1]
+
+
+def test_a_green_report_of_a_thousand_nodes_is_small() -> None:
+    # The matrix takes 41 kB, the names 12 kB in each list, and a target with address, port and user 82 bytes.
+    report = sample_report("ready", nodes=1000)
+    data = dumps(report)
+    targets = len(json.dumps(json.loads(data)["targets"], separators=(",", ":")))
+    assert len(data) - targets < 100_000
+    assert len(data) < 180_000
