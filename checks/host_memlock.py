@@ -21,8 +21,8 @@ from netdoctor.model import (
 )
 
 # Fleet preflights ask for 16 GiB (awsome-distributed-training, gpu-cluster-healthcheck) or 32 GiB (Primus),
-# or unlimited. The kernel's own default is 64 KiB, 8 MiB since 5.16 (include/uapi/linux/resource.h): with either
-# the first ibv_reg_mr of an NCCL buffer (4 MiB per channel and peer) fails with "Cannot allocate memory".
+# or unlimited. The kernel's own default is 64 KiB, 8 MiB since 5.16 (include/uapi/linux/resource.h): with
+# either the first ibv_reg_mr of an NCCL buffer (4 MiB per channel and peer) ends in "Cannot allocate memory".
 ADVISED_BYTES = 16 * GIB
 LEAST_BYTES = 64 * MIB
 

@@ -1,0 +1,80 @@
+from typing import Any
+
+import pytest
+
+from netdoctor.checks.net_path_mtu import net_path_mtu
+from netdoctor.facts.net import PathMtus
+from netdoctor.model import Confidence, Finding, Status
+
+from .build import cause, causes, found, inbound, job, outbound, path_mtus
+
+HOLE: dict[str, Any] = {"outcome": "black_hole", "dev_mtu": 9000, "largest_ok": 1500}
+SMALL: dict[str, Any] = {"outcome": "small", "dev_mtu": 9000, "largest_ok": 1500, "learned_mtu": 1500}
+
+
+def judge(paths: PathMtus, count: int = 4) -> list[Finding]:
+    return list(net_path_mtu(paths, job(count)))
+
+
+def around(count: int, node: str, what: dict[str, Any]) -> PathMtus:
+    cells = {**inbound(count, node), **outbound(count, node)}
+    return path_mtus(count, dict.fromkeys(cells, what))
+
+
+def test_silent_when_full_packets_pass() -> None:
+    assert judge(path_mtus(4)) == []
+
+
+def test_one_node_is_skipped() -> None:
+    assert judge(PathMtus(), 1)[0].status is Status.SKIP
+
+
+def test_a_hole_around_one_node_is_that_node() -> None:
+    findings = judge(around(4, "n3", HOLE))
+    assert causes(findings) == {"mtu-black-hole": {"n3"}}
+    assert {one.status for one in findings} == {Status.FAIL}
+    shells = [
+        command.shell
+        for one in findings
+        if one.cause
+        for fix in one.cause.fixes
+        for command in fix.commands
+        if command.run_on == "n3"
+    ]
+    assert "ip link set dev eth0 mtu 1500" in shells
+
+
+@pytest.mark.parametrize("cells", [inbound(4, "n2"), outbound(4, "n2")], ids=["in", "out"])
+def test_one_direction_is_enough(cells: dict[tuple[str, str], str]) -> None:
+    findings = judge(path_mtus(4, dict.fromkeys(cells, HOLE)))
+    assert causes(findings) == {"mtu-black-hole": {"n2"}}
+
+
+def test_two_nodes_stay_undecided() -> None:
+    findings = judge(path_mtus(2, {("n1", "n2"): HOLE, ("n2", "n1"): HOLE}), 2)
+    assert causes(findings) == {"mtu-black-hole": {"n1", "n2"}}
+    assert cause(findings, "mtu-black-hole").confidence is Confidence.SUSPECTED
+
+
+def test_one_path_both_ways_is_one_pair() -> None:
+    findings = judge(path_mtus(4, {("n1", "n2"): HOLE, ("n2", "n1"): HOLE}))
+    assert causes(findings) == {"mtu-black-hole": {"n1->n2"}}
+    assert set(found(findings)) == {"n1->n2", "n2->n1"}
+
+
+def test_a_smaller_path_that_says_so_warns() -> None:
+    findings = judge(around(4, "n3", SMALL))
+    assert causes(findings) == {"path-mtu-small": {"n3"}}
+    assert {one.status for one in findings} == {Status.WARN}
+
+
+def test_filtered_udp_is_unknown() -> None:
+    silent = {"outcome": "no_answer", "small_ok": False, "largest_ok": None}
+    findings = judge(path_mtus(3, {("n1", "n2"): silent}), 3)
+    assert found(findings)["n1->n2"].status is Status.UNKNOWN
+    assert causes(findings) == {}
+
+
+def test_a_node_that_took_no_part_is_unknown() -> None:
+    findings = judge(PathMtus(failed_nodes={"n2": "lost"}))
+    assert found(findings)["n2"].status is Status.UNKNOWN
