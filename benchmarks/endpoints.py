@@ -1,6 +1,7 @@
 """Loopback SSH endpoints: real OpenSSH servers on addresses of 127.0.0.0/8, with keys of their own."""
 
 import contextlib
+import ctypes
 import os
 import shutil
 import socket
@@ -15,6 +16,7 @@ import psutil
 
 # OpenSSH's own limit of addresses that one server listens on (MAX_LISTEN_SOCKS).
 ADDRESSES_PER_SERVER = 16
+PR_SET_CHILD_SUBREAPER = 36
 
 
 class CannotStart(Exception):
@@ -46,8 +48,12 @@ class Endpoints:
         ]
         self._servers: list[subprocess.Popen[bytes]] = []
         self._made_run_sshd = False
+        self._orphans_cpu_s = 0.0
 
     def __enter__(self) -> Self:
+        # An agent whose session was cut outlives its server for a moment; it then becomes a child of ours.
+        if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+            raise OSError(ctypes.get_errno(), "cannot become the reaper of the endpoints' processes")
         try:
             self._start()
         except BaseException:
@@ -62,19 +68,37 @@ class Endpoints:
 
     def cpu_s(self) -> float:
         """What the servers and all ended sessions, agents included, have used so far."""
-        total = 0.0
+        total = self._orphans_cpu_s
         for server in self._servers:
             used = psutil.Process(server.pid).cpu_times()
             total += used.user + used.system + used.children_user + used.children_system
         return total
 
-    def busy(self) -> bool:
-        """A session is still open."""
+    def settle(self, timeout_s: float = 20.0) -> bool:
+        """Wait until the last session and agent of the run before has ended; say whether it did."""
+        end = time.monotonic() + timeout_s
+        while self._busy():
+            if time.monotonic() > end:
+                return False
+            time.sleep(0.1)
+        return True
+
+    def _busy(self) -> bool:
+        for orphan in self._orphans():
+            pid, _, used = os.wait4(orphan.pid, os.WNOHANG)
+            if pid == 0:
+                return True
+            self._orphans_cpu_s += used.ru_utime + used.ru_stime
         for server in self._servers:
             with contextlib.suppress(psutil.Error):
                 if psutil.Process(server.pid).children():
                     return True
         return False
+
+    def _orphans(self) -> list[psutil.Process]:
+        """Children of this process that are no servers; called only while no tool is running."""
+        servers = {server.pid for server in self._servers}
+        return [child for child in psutil.Process().children() if child.pid not in servers]
 
     def _start(self) -> None:
         sshd = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
@@ -137,23 +161,13 @@ class Endpoints:
         for server in self._servers:
             server.kill()
             server.wait()
-        for process in left:
+        for process in [*left, *self._orphans()]:
             with contextlib.suppress(psutil.Error):
                 process.kill()
         self._servers.clear()
         if self._made_run_sshd:
             with contextlib.suppress(OSError):
                 Path("/run/sshd").rmdir()
-
-
-def idle(endpoints: Endpoints, timeout_s: float = 20.0) -> bool:
-    """Wait until the last session of the run before has ended; say whether it did."""
-    end = time.monotonic() + timeout_s
-    while time.monotonic() < end:
-        if not endpoints.busy():
-            return True
-        time.sleep(0.2)
-    return False
 
 
 def _free_port(address: str) -> int:

@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
-from endpoints import CannotStart, Endpoints, idle
+from endpoints import CannotStart, Endpoints
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -75,7 +75,12 @@ class Request:
 
 @dataclass(frozen=True)
 class Tool:
-    """A way to ask every node. answers: counts the nodes that answered, in what it printed, if it prints."""
+    """A way to ask every node.
+
+    timed, proving: last words of the command, in timed runs and in the warm-up; with proving, answers are
+        counted in the warm-up only.
+    answers: counts the nodes that answered, in what it printed.
+    """
 
     name: str
     label: str
@@ -83,6 +88,8 @@ class Tool:
     stdin: Path | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     codes: tuple[int, ...] = (0,)
+    timed: tuple[str, ...] = ()
+    proving: tuple[str, ...] = ()
     answers: Callable[[str], int] | None = None
 
 
@@ -157,12 +164,13 @@ def take(
     figures: Figures, folder: Path, endpoints: Endpoints, tool: Tool, kind: str, timeout_s: float
 ) -> None:
     """Run a tool once and add what it cost."""
-    idle(endpoints)
+    endpoints.settle()
     served_s = endpoints.cpu_s()
     paths = {name: folder / f"run.{name}" for name in ("json", "out", "err")}
     command = [
         sys.executable, str(HERE / "measured.py"), str(paths["json"]), str(tool.stdin or os.devnull),
-        str(paths["out"]), str(paths["err"]), kind, str(timeout_s), *tool.command,
+        str(paths["out"]), str(paths["err"]), kind, str(timeout_s),
+        *tool.command, *(tool.proving if kind == "memory" else tool.timed),
     ]  # fmt: skip
     paths["json"].unlink(missing_ok=True)
     with subprocess.Popen(command, cwd=ROOT, env={**os.environ, **tool.environment}) as running:
@@ -180,7 +188,7 @@ def take(
         figures.trouble = f"not done after {timeout_s:g} s"
     elif result["code"] not in tool.codes:
         figures.trouble = f"exit code {result['code']}: {''.join(said)[:120]}"
-    if tool.answers is not None:
+    if tool.answers is not None and (kind == "memory" or not tool.proving):
         answered = tool.answers(paths["out"].read_text(errors="replace"))
         if answered != len(endpoints.addresses):
             figures.trouble = f"{answered} of {len(endpoints.addresses)} nodes answered"
@@ -189,7 +197,7 @@ def take(
     else:
         figures.wall_s.append(result["wall_s"])
         figures.cpu_s.append(result["cpu_s"])
-        idle(endpoints)  # a server's time counts once its sessions have ended
+        endpoints.settle()  # a server's time counts once its sessions have ended
         figures.server_cpu_s.append(endpoints.cpu_s() - served_s)
 
 
@@ -231,7 +239,7 @@ def record(folder: Path, endpoints: Endpoints) -> Request:
     if done.returncode not in (0, 1, 3) or not report_file.exists():
         raise CannotStart(f"netdoctor scan ended with {done.returncode}: {done.stderr.strip()[-500:]}")
     report = json.loads(report_file.read_text())
-    reached = sum(target["reached"] for target in report["targets"])
+    reached = count_reached(report_file.read_text())
     if reached != len(endpoints.addresses):
         said = [row["summary"] for row in report["results"] if row["check"] == "ssh.login"][:1]
         raise CannotStart(f"netdoctor reached {reached} of {len(endpoints.addresses)} endpoints: {said}")
@@ -250,6 +258,14 @@ def record(folder: Path, endpoints: Endpoints) -> Request:
         stdin=stdin,
         answers=lambda output: sum('"ok": true' in line for line in output.splitlines()) // asked,
     )
+
+
+def count_reached(report: str) -> int:
+    """How many nodes a netdoctor report has facts of; 0 when it is no report."""
+    try:
+        return sum(target["reached"] for target in json.loads(report)["targets"])
+    except (ValueError, KeyError, TypeError):
+        return 0
 
 
 def split_frames(data: bytes) -> Iterator[bytes]:
@@ -271,8 +287,11 @@ def all_tools(folder: Path, endpoints: Endpoints, request: Request) -> list[Tool
     netdoctor = Tool(
         "netdoctor",
         "netdoctor scan, judged and rendered",
-        [*netdoctor_scan(endpoints, hosts), "-o", "none"],
+        netdoctor_scan(endpoints, hosts),
         codes=(0, 1, 3),
+        timed=("-o", "none"),
+        proving=("-o", "json"),
+        answers=count_reached,
     )
     clush = find("clush")
     words = [] if clush is None else [clush, "-w", ",".join(endpoints.addresses)]
