@@ -15,7 +15,7 @@ from netdoctor.transport.link import NodeTransport, Wire
 from netdoctor.transport.record import Failed, Record
 
 STDERR_KEPT_BYTES = 4096
-STDERR_LOOK_S = 1.0
+STDERR_LOOK_S = 2.0
 NEEDS_MAX = 8
 REPLY_BYTES_MAX = 4 * frames.FRAME_CAP_BYTES
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import paramiko
 from paramiko.packet import Packetizer
+from paramiko.ssh_exception import PartialAuthentication
 
 RECEIVE_BYTES = 1 << 18
 PRELUDE_LINES_MAX = 32
@@ -149,6 +150,32 @@ class NodeTransport(paramiko.Transport):  # type: ignore[misc]  # paramiko has n
         order.digests = _first(MACS_FIRST, order.digests)
         if key_types:
             order.key_types = _first(key_types, order.key_types)
+
+    def start_client(self, event: threading.Event | None = None, timeout: float | None = None) -> None:
+        """Negotiate keys. Waits once, where paramiko looks ten times a second."""
+        done = event or threading.Event()
+        super().start_client(event=done)
+        if event is None:
+            done.wait()
+            if not self.active:
+                raise self.get_exception() or paramiko.SSHException("Negotiation failed.")
+
+    def offer(self, user: str, key: Any) -> list[str]:
+        """Offer a key and return the methods that the server wants beside it: none when logged in.
+
+        Raises what paramiko's auth_publickey raises, and does not look ten times a second either.
+        """
+        done = threading.Event()
+        self.auth_publickey(user, key, done)
+        done.wait()
+        if self.is_authenticated():
+            return []
+        error = self.get_exception()
+        if isinstance(error, PartialAuthentication):
+            return list(error.allowed_types)
+        if error is None or isinstance(error, EOFError):
+            error = paramiko.AuthenticationException("Authentication failed.")
+        raise error
 
     def open_tunnel(self, to: tuple[str, int]) -> tuple[Any, str]:
         """Return a channel to an address beyond this server, or (None, why not). Raises SSHException when cut.

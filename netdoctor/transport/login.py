@@ -36,6 +36,15 @@ class NoSshConfig(paramiko.SSHConfig):  # type: ignore[misc]  # paramiko has no 
         return paramiko.SSHConfigDict()
 
 
+class NodeConnection(fabric.Connection):  # type: ignore[misc]  # fabric has no types
+    """A Fabric connection whose settings are its own.
+
+    Attributes without a class default are written into the configuration, which all connections share.
+    """
+
+    inline_ssh_env = False
+
+
 class OfferKeys:
     """Offers keys, one attempt each; never a password, never a prompt."""
 
@@ -54,7 +63,7 @@ class OfferKeys:
         for identity in found.usable[:ATTEMPTS_MAX]:
             offered.append(identity.label)
             try:
-                more = transport.auth_publickey(self._user, identity.key)
+                more = transport.offer(self._user, identity.key)
             except paramiko.BadAuthenticationType as e:
                 methods = list(e.allowed_types)
                 break
@@ -213,7 +222,7 @@ class Logins:
             record.stage = "host_key"
             self._judge(endpoint, record, known, HostKey(kind, blob))
 
-        connection = fabric.Connection(
+        connection = NodeConnection(
             endpoint.host,
             user=endpoint.user,
             port=endpoint.port,
