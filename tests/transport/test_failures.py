@@ -124,7 +124,8 @@ def test_host_keys(sshd_maker: ServerMaker, tmp_path: Path) -> None:
 
     unknown = outcome("")
     assert (unknown.outcome, unknown.stage) == ("host_key_unknown", "host_key")
-    assert unknown.fingerprint and unknown.fingerprint in unknown.detail
+    assert unknown.fingerprint
+    assert unknown.fingerprint in unknown.detail
     assert unknown.key_type == kind
     assert unknown.known_hosts == str(known)
     changed = outcome(f"{name} {other_kind} {other}\n")

@@ -21,6 +21,7 @@ def test_logs_in_and_brings_facts(server: Server) -> None:
     assert session.server_version.startswith("SSH-2.0-OpenSSH")
     assert session.fingerprint is not None
     assert session.python_version is not None
-    assert session.login_ms and session.first_byte_ms
+    assert session.login_ms
+    assert session.first_byte_ms
     print(session, outcome.reply)
     assert outcome.reply.missing is None
