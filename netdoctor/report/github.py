@@ -41,11 +41,10 @@ def _annotations(report: Report, status: str) -> Iterator[str]:
 def _place(report: Report, cause: Cause) -> str:
     """Return the hosts file and the line of the first affected node, where both are known."""
     path = report.run.hosts_source.get("path", "")
-    if not path or path == "-":
-        return ""
     by_id = {target.id: target.line for target in report.targets}
     line = next((by_id[node] for node in cause.node_list if by_id.get(node)), None)
-    return f"file={_property(path)}," + (f"line={line}," if line else "")
+    # Names from the command line or stdin have no line, and then there is no file to show it in.
+    return f"file={_property(path)},line={line}," if path and path != "-" and line else ""
 
 
 def _message(report: Report, cause: Cause) -> str:

@@ -27,6 +27,9 @@ _STYLES = {
 }
 _LABEL = 10
 _SAID = 8
+_JOINED = 34
+
+_Row = tuple[str, str, int, str, str]  # status, family, checks, who, remark
 
 
 def render(
@@ -247,7 +250,7 @@ class _Page:
 
     def table(self) -> Iterator[str]:
         """Yield one row per family, and the counts."""
-        rows: list[tuple[str, str, int, str, str]] = []
+        rows: list[_Row] = []
         for row in self.report.families:
             who, remark = words.family_value(self.report, row, self.index)
             label = words.family_label(row.family)
@@ -280,6 +283,8 @@ class _Page:
         for result in self.report.results:
             if not self.index.is_plain_pass(result):
                 text = words.plain(result.summary or result.observed or "", 300)
+                if result.status == "blocked" and result.cause is not None:
+                    text = f"waits for [{result.cause}]"
                 line = f"{words.word(result.status)}: {text}"
                 said.setdefault(result.check, {}).setdefault(line, []).append(result.target)
         for check, cells in zip(matrix.checks, matrix.cells, strict=True):
@@ -336,14 +341,20 @@ class _Page:
                 yield self.line(f"{'note' if number == 0 else '':<{_LABEL}}", piece)
 
 
-def _merged(rows: list[tuple[str, str, int, str, str]]) -> list[tuple[str, str, int, str, str]]:
-    """Put ok and skip rows that say the same into one, where the table is longer than eight rows."""
+def _merged(rows: list[_Row]) -> list[_Row]:
+    """Put rows that say the same into one, where the table is longer than eight rows. Findings stay alone."""
     if len(rows) <= 8:
         return rows
-    merged: dict[tuple[str, str, str], tuple[str, str, int, str, str]] = {}
-    for position, row in enumerate(rows):
+    merged: list[_Row] = []
+    latest: dict[tuple[str, str, str], int] = {}
+    for row in rows:
         status, label, checks, who, remark = row
-        alike = (status, who, remark) if status in ("pass", "skip") else (str(position), "", "")
-        known = merged.get(alike)
-        merged[alike] = (status, f"{known[1]}, {label}", known[2] + checks, who, remark) if known else row
-    return list(merged.values())
+        place = latest.get((status, who, remark))
+        if place is not None and len(merged[place][1]) + 2 + len(label) <= _JOINED:
+            known = merged[place]
+            merged[place] = (status, f"{known[1]}, {label}", known[2] + checks, who, remark)
+            continue
+        if status in ("pass", "skip", "blocked"):
+            latest[status, who, remark] = len(merged)
+        merged.append(row)
+    return merged

@@ -270,20 +270,23 @@ def explains(report: Report, cause: Cause, index: Index) -> list[str]:
 def _spread(report: Report, explained: Sequence[Any]) -> str:
     checks = list(dict.fromkeys(plain(e.check, 60) for e in explained))
     targets = list(dict.fromkeys(e.target for e in explained if e.target not in ("cluster", "control")))
-    shown = ", ".join(checks[:6]) + (f" and {len(checks) - 6} more checks" if len(checks) > 6 else "")
+    shown = ", ".join(checks)
+    if len(checks) > 6:
+        families = dict.fromkeys(check.partition(".")[0] for check in checks)
+        shown = f"{len(checks)} checks of {plain(', '.join(families), 120)}"
     return f"{shown} on {nodes_text(report, targets)}" if targets else shown
 
 
 def fix_label(report: Report, fix: FixRecord) -> str:
     """Return where a fix runs, with what privilege, when it acts, whether it lasts, what it does, widens."""
-    job = bool(fix.commands) and all(c.run_on == ("job",) for c in fix.commands)
+    here = all(name in ("job", "control") for c in fix.commands for name in c.run_on)
     where = plain(fix.where, 200) or _where(report, fix)
     effect = plain(fix.effect, 60)
     parts = [where] if where else []
     if fix.commands:
         parts.append("root" if fix.needs_root else "no root")
         parts.append(effect)
-        if not job and effect != "after reboot":
+        if (fix.needs_root or not here) and effect != "after reboot":
             parts.append("survives reboot" if fix.persistent else "lost at reboot")
     elif fix.needs_root:
         parts.append("root")
