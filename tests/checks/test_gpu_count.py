@@ -1,0 +1,53 @@
+from netdoctor.checks.gpu_count import gpu_count
+from netdoctor.model import Status
+
+from .build import causes, found, node, nodes
+from .build_hw import all_gpus, gpu, gpus, no_gpus
+
+
+def test_says_the_number_when_equal() -> None:
+    findings = list(gpu_count(all_gpus(2), nodes(2)))
+    assert {f.observed for f in findings} == {"8 x NVIDIA H100 80GB HBM3"}
+    assert {f.status for f in findings} == {Status.PASS}
+
+
+def test_skips_without_gpus() -> None:
+    (finding,) = gpu_count({"n1": no_gpus()}, {"n1": node(slots=4)})
+    assert finding.status is Status.SKIP
+
+
+def test_fewer_than_most_nodes_fails() -> None:
+    findings = list(gpu_count(all_gpus(3, n2=gpus(7)), nodes(3)))
+    assert set(found(findings, Status.FAIL)) == {"n2"}
+    assert causes(findings) == {"gpu-count-fewer": {"n2"}}
+
+
+def test_fewer_than_listed_fails_even_on_one_node() -> None:
+    assert causes(gpu_count({"n1": gpus(7)}, {"n1": node(gpus=8)})) == {"gpu-count-fewer": {"n1"}}
+
+
+def test_slots_stand_for_gpus_where_they_fit_some_node() -> None:
+    listed = {"n1": node(1, slots=8), "n2": node(2, slots=8)}
+    assert causes(gpu_count(all_gpus(2, n2=gpus(7)), listed)) == {"gpu-count-fewer": {"n2"}}
+    cores = {"n1": node(1, slots=64), "n2": node(2, slots=64)}
+    assert not causes(gpu_count(all_gpus(2), cores))
+
+
+def test_a_tie_suspects_the_smaller() -> None:
+    findings = list(gpu_count(all_gpus(2, n1=gpus(4)), nodes(2)))
+    assert causes(findings) == {"gpu-count-fewer": {"n1"}}
+
+
+def test_more_than_most_is_a_warning() -> None:
+    findings = gpu_count(all_gpus(3, n1=gpus(10)), nodes(3))
+    assert {t: f.status for t, f in found(findings).items()} == {"n1": Status.WARN}
+
+
+def test_other_models_are_a_warning() -> None:
+    a100 = gpus(devices=tuple(gpu(i, name="NVIDIA A100") for i in range(8)))
+    assert causes(gpu_count(all_gpus(3, n3=a100), nodes(3))) == {"gpu-model": {"n3"}}
+
+
+def test_mixed_models_in_a_node() -> None:
+    mixed = gpus(devices=(*(gpu(i) for i in range(7)), gpu(7, name="NVIDIA A100")))
+    assert "gpu-mixed" in causes(gpu_count({"n1": mixed}, nodes(1)))

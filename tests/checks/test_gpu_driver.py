@@ -1,0 +1,39 @@
+from netdoctor.checks.gpu_driver import gpu_driver
+from netdoctor.facts.gpu import GpuFacts
+from netdoctor.model import Status
+
+from .build import causes, found
+from .build_hw import all_gpus, gpus, no_gpus
+
+
+def driver(version: str, **changes: object) -> GpuFacts:
+    return gpus(driver_version=version, kernel_driver=version, library_driver=version, **changes)
+
+
+def test_says_the_version_when_equal() -> None:
+    assert {f.observed for f in gpu_driver(all_gpus(3))} == {"570.86.15"}
+
+
+def test_skips_without_gpus() -> None:
+    (finding,) = gpu_driver({"n1": no_gpus()})
+    assert finding.status is Status.SKIP
+    assert found(gpu_driver({"n1": gpus(), "n2": no_gpus()}))["n2"].status is Status.SKIP
+
+
+def test_another_branch_is_a_warning_with_a_fix() -> None:
+    findings = list(gpu_driver(all_gpus(3, n1=driver("550.54.14"))))
+    assert causes(findings) == {"driver-branch": {"n1"}}
+    assert found(findings)["n1"].status is Status.WARN
+
+
+def test_within_a_branch_it_is_named_too() -> None:
+    assert causes(gpu_driver(all_gpus(3, n2=driver("570.124.06")))) == {"driver-version": {"n2"}}
+
+
+def test_a_tie_blames_both() -> None:
+    assert causes(gpu_driver(all_gpus(2, n2=driver("550.54.14")))) == {"driver-branch": {"n1", "n2"}}
+
+
+def test_an_upgrade_that_waits_for_a_restart() -> None:
+    facts = gpus(library_driver="575.51.03")
+    assert causes(gpu_driver({"n1": facts})) == {"driver-upgrade-pending": {"n1"}}

@@ -1,0 +1,35 @@
+from netdoctor.checks.gpu_idle import gpu_idle
+from netdoctor.model import Status
+
+from .build import GIB, causes, node
+from .build_hw import gpu, gpus, no_gpus, process
+
+
+def test_silent_when_idle() -> None:
+    assert not list(gpu_idle(node(), gpus()))
+
+
+def test_skips_without_gpus() -> None:
+    (finding,) = gpu_idle(node(), no_gpus())
+    assert finding.status is Status.SKIP
+
+
+def test_names_pid_and_user() -> None:
+    busy = gpus(devices=(gpu(0, processes=(process(4711),)), gpu(1)))
+    (finding,) = gpu_idle(node(), busy)
+    assert finding.status is Status.WARN
+    assert finding.summary == "GPU 0 is in use by python (pid 4711, alice)"
+    assert causes([finding]) == {"gpu-busy": {"n1"}}
+
+
+def test_display_servers_are_harmless() -> None:
+    busy = gpus(devices=(gpu(0, processes=(process(1, name="/usr/lib/xorg/Xorg"),)),))
+    assert not list(gpu_idle(node(), busy))
+
+
+def test_memory_without_a_process_is_named() -> None:
+    busy = gpus(devices=(gpu(0, memory_used_bytes=40 * GIB),))
+    assert causes(gpu_idle(node(), busy)) == {"gpu-busy": {"n1"}}
+    unknown_process = gpus(devices=(gpu(0, processes=(process(9, name=None, user=None),)),))
+    (finding,) = gpu_idle(node(), unknown_process)
+    assert "user unknown" in finding.summary

@@ -1,0 +1,35 @@
+from netdoctor.checks.sw_python import sw_python
+from netdoctor.model import Status
+
+from .build import causes, found
+from .build_hw import software, softwares
+
+
+def test_silent_when_equal_or_only_patches_differ() -> None:
+    assert not list(sw_python(softwares(4, n2=software(version="3.11.2"))))
+    assert not list(sw_python(softwares(1)))
+
+
+def test_names_the_node_with_another_minor() -> None:
+    findings = list(sw_python(softwares(4, n3=software(version="3.9.18"))))
+    assert {f.target: f.status for f in findings} == {"n3": Status.WARN}
+    assert findings[0].observed == "3.9"
+    assert findings[0].expected == "3.11"
+    assert causes(findings) == {"python-version": {"n3"}}
+
+
+def test_a_tie_blames_both_sides() -> None:
+    findings = list(sw_python(softwares(2, n2=software(version="3.12.1"))))
+    assert set(found(findings)) == {"n1", "n2"}
+    assert all("no version has a majority" in f.summary for f in findings)
+
+
+def test_an_old_python_matters_with_torch_only() -> None:
+    old = software(version="3.8.19")
+    assert "python-old" in causes(sw_python({"n1": old}))
+    assert not list(sw_python({"n1": software(version="3.6.8", torch=None)}))
+
+
+def test_names_another_implementation() -> None:
+    findings = list(sw_python(softwares(3, n1=software(implementation="PyPy"))))
+    assert causes(findings) == {"python-implementation": {"n1"}}

@@ -1,0 +1,83 @@
+import pytest
+
+from netdoctor.checks.sw_torch import sw_torch
+from netdoctor.model import Finding, Status
+
+from .build import cause, causes, found
+from .build_hw import all_gpus, gpus, no_gpus, software, softwares, torch
+
+
+def bad(findings: list[Finding]) -> dict[str, Finding]:
+    return found(findings, Status.FAIL)
+
+
+def test_says_the_version_when_equal() -> None:
+    findings = list(sw_torch(softwares(3), all_gpus(3)))
+    assert {f.status for f in findings} == {Status.PASS}
+    assert findings[0].observed == "2.6.0+cu124"
+
+
+def test_skips_without_torch_anywhere() -> None:
+    none = software(torch=None)
+    (finding,) = sw_torch({"n1": none, "n2": none}, None)
+    assert finding.status is Status.SKIP
+    assert "nothing to compare" in finding.summary
+
+
+def test_fails_where_only_some_nodes_have_it() -> None:
+    findings = list(sw_torch(softwares(3, n2=software(torch=None)), all_gpus(3)))
+    assert set(bad(findings)) == {"n2"}
+    fix = cause(findings, "torch-missing").fixes[0].commands[0]
+    assert fix.run_on == "n2"
+    assert fix.shell == (
+        "/opt/v/bin/python -m pip install 'torch==2.6.0+cu124'"
+        " --index-url https://download.pytorch.org/whl/cu124"
+    )
+
+
+def test_names_the_odd_version() -> None:
+    odd = software(torch=torch(version="2.5.1+cu124"))
+    findings = list(sw_torch(softwares(3, n3=odd), None))
+    assert set(bad(findings)) == {"n3"}
+    assert (
+        cause(findings, "torch-version").title
+        == "{nodes} {has} torch 2.5.1+cu124 where most nodes have 2.6.0+cu124"
+    )
+
+
+def test_several_odd_versions_share_a_title_that_is_true_of_each() -> None:
+    odd = {n: software(torch=torch(version=v)) for n, v in (("n1", "2.4.0"), ("n2", "2.5.1"))}
+    findings = list(sw_torch(softwares(5, **odd), None))
+    titles = {f.cause.title for f in findings if f.cause}
+    assert titles == {"{nodes} {has} another torch than most nodes (2.6.0+cu124)"}
+
+
+def test_a_tie_proposes_nothing() -> None:
+    findings = list(sw_torch(softwares(2, n2=software(torch=torch(version="2.5.1"))), None))
+    assert set(bad(findings)) == {"n1", "n2"}
+    assert cause(findings, "torch-version").fixes == ()
+
+
+def test_a_cpu_build_fails_where_there_are_gpus() -> None:
+    cpu = {"n1": software(torch=torch(version="2.6.0+cpu", cuda=None))}
+    assert causes(sw_torch(cpu, {"n1": gpus()})) == {"torch-cpu-build": {"n1"}}
+    assert causes(sw_torch(cpu, {"n1": no_gpus()})) == {}
+    rocm = {"n1": software(torch=torch(version="2.6.0+rocm6.2", cuda=None, hip="6.2"))}
+    assert causes(sw_torch(rocm, {"n1": gpus()})) == {}
+
+
+def test_an_unreadable_torch_is_unknown() -> None:
+    broken = software(torch=None, torch_error="no version in version.py")
+    findings = list(sw_torch(softwares(2, n1=broken), None))
+    assert found(findings)["n1"].status is Status.UNKNOWN
+
+
+@pytest.mark.parametrize("version", ["2.6'; reboot; '", "$(reboot)", "2.6\nreboot", "-r /etc/shadow"])
+def test_no_version_from_a_node_becomes_a_command(version: str) -> None:
+    hostile = software(torch=torch(version=version), executable="/tmp/x; reboot")
+    findings = list(sw_torch(softwares(3, n1=hostile, n2=hostile, n3=software(torch=None)), None))
+    for finding in findings:
+        for fix in finding.cause.fixes if finding.cause else ():
+            for command in fix.commands:
+                assert "reboot" not in command.shell
+                assert "shadow" not in command.shell
