@@ -1,0 +1,123 @@
+import pytest
+
+from netdoctor.checks.nccl_env import nccl_env
+from netdoctor.facts.rdma import RdmaFacts
+from netdoctor.facts.software import ConfFile, EnvFacts
+from netdoctor.model import Finding, Status
+
+from .build import cause, causes, env, found, job
+from .build_hw import rdma
+
+
+def run(count: int = 2, rdmas: dict[str, RdmaFacts] | None = None, **variables: str) -> list[Finding]:
+    setting = job(env=variables, env_from=dict.fromkeys(variables, "train.env:4"))
+    return list(nccl_env({f"n{i}": env() for i in range(1, count + 1)}, rdmas, setting))
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {},
+        {"NCCL_SOCKET_IFNAME": "=eth0", "NCCL_IB_HCA": "^=mlx5_0", "NCCL_DEBUG": "WARN"},
+        {"NCCL_IB_DISABLE": "0", "NCCL_IB_TIMEOUT": "22", "NCCL_SOCKET_FAMILY": "AF_INET"},
+        {"NCCL_NET_GDR_LEVEL": "PXB", "NCCL_P2P_LEVEL": "5", "NCCL_BUFFSIZE": "0x400000"},
+        {"MASTER_ADDR": "10.0.0.1", "WORLD_SIZE": "16"},
+        {"http_proxy": "http://proxy:3128"},
+    ],
+)
+def test_silent_on_what_means_what_it_says(variables: dict[str, str]) -> None:
+    assert not run(**variables)
+    assert not run(1, **variables)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "key", "proposal"),
+    [
+        ("NCCL_IB_DISABLE", "true", "nccl-env-number-nccl-ib-disable", "export NCCL_IB_DISABLE=1"),
+        ("NCCL_IB_DISABLE", "no", "nccl-env-number-nccl-ib-disable", "export NCCL_IB_DISABLE=0"),
+        ("NCCL_IB_TIMEOUT", "022", "nccl-env-number-nccl-ib-timeout", "export NCCL_IB_TIMEOUT=22"),
+        ("NCCL_BUFFSIZE", "4M", "nccl-env-number-nccl-buffsize", "unset NCCL_BUFFSIZE"),
+        ("NCCL_SOCKET_FAMILY", "4", "nccl-env-word-nccl-socket-family", "export NCCL_SOCKET_FAMILY=AF_INET"),
+        ("NCCL_NET_GDR_LEVEL", "pxb", "nccl-env-word-nccl-net-gdr-level", "export NCCL_NET_GDR_LEVEL=PXB"),
+        ("NCCL_P2P_LEVEL", "nvlink", "nccl-env-word-nccl-p2p-level", "unset NCCL_P2P_LEVEL"),
+        (
+            "NCCL_SOCKET_IFNAME",
+            "eth0, eth1",
+            "nccl-env-list-nccl-socket-ifname",
+            "export NCCL_SOCKET_IFNAME=eth0,eth1",
+        ),
+        (
+            "NCCL_SOCKET_IFNAME",
+            "^lo,^docker",
+            "nccl-env-list-nccl-socket-ifname",
+            "export NCCL_SOCKET_IFNAME='^lo,docker'",
+        ),
+        ("NCCL_IB_HCA", "=^mlx5_0", "nccl-env-list-nccl-ib-hca", "export NCCL_IB_HCA='^=mlx5_0'"),
+        ("NCCL_P2P_DISABLE", "1", "nccl-env-slow-nccl-p2p-disable", "unset NCCL_P2P_DISABLE"),
+        ("NCCL_SHM_DISABLE", "1", "nccl-env-slow-nccl-shm-disable", "unset NCCL_SHM_DISABLE"),
+        ("NCCL_IB_TIMEOUT", "0", "nccl-env-timeout-nccl-ib-timeout", "unset NCCL_IB_TIMEOUT"),
+        ("NCCL_IB_TIMEOUT", "32", "nccl-env-timeout-nccl-ib-timeout", "unset NCCL_IB_TIMEOUT"),
+        ("NCCL_DEBUG", "TRACE", "nccl-env-debug-nccl-debug", "export NCCL_DEBUG=WARN"),
+        ("NCCL_ALGO", "Ring", "nccl-env-forced-nccl-algo", "unset NCCL_ALGO"),
+        (
+            "NCCL_ASYNC_ERROR_HANDLING",
+            "1",
+            "nccl-env-renamed-nccl-async-error-handling",
+            "unset NCCL_ASYNC_ERROR_HANDLING; export TORCH_NCCL_ASYNC_ERROR_HANDLING=1",
+        ),
+    ],
+)
+def test_speaks_of_traps(name: str, value: str, key: str, proposal: str) -> None:
+    findings = run(**{name: value})
+    assert key in causes(findings)
+    assert {f.status for f in findings} == {Status.WARN}
+    assert cause(findings, key).fixes[0].commands[-1].shell == proposal
+    assert f"{name}={value} (train.env:4)" in findings[0].summary
+
+
+def test_forcing_infiniband_without_an_hca_ends_the_job() -> None:
+    rdmas = {"n1": RdmaFacts(), "n2": rdma()}
+    findings = run(2, rdmas, NCCL_NET="ib")
+    assert causes(findings) == {"nccl-env-net-nccl-net": {"n1"}}
+    assert findings[0].status is Status.FAIL
+
+
+def test_what_the_login_session_carries() -> None:
+    envs = {"n1": env(), "n2": env(RANK="3", TORCHELASTIC_USE_AGENT_STORE="True", PET_NNODES="4")}
+    findings = list(nccl_env(envs, None, job()))
+    assert causes(findings) == {"env-stale-rank": {"n2"}, "env-stale-torchrun": {"n2"}}
+    assert "--nnodes" in next(f.summary for f in findings if "PET" in f.summary)
+    assert not run(RANK="3")
+
+
+def test_values_that_must_be_equal() -> None:
+    envs = {"n1": env(NCCL_ALGO="Ring"), "n2": env(NCCL_ALGO="Tree"), "n3": env(NCCL_ALGO="Ring")}
+    findings = list(nccl_env(envs, None, job()))
+    assert causes(findings)["nccl-env-differs-nccl-algo"] == {"n2"}
+    assert [f.status for f in findings if f.cause and "differs" in f.cause.key] == [Status.FAIL]
+    assert cause(findings, "nccl-env-differs-nccl-algo").fixes[0].commands[0].shell == "export NCCL_ALGO=Ring"
+
+
+def test_interfaces_may_differ() -> None:
+    envs = {"n1": env(NCCL_SOCKET_IFNAME="eth0"), "n2": env(NCCL_SOCKET_IFNAME="ens3")}
+    assert not list(nccl_env(envs, None, job()))
+
+
+def test_equal_meanings_are_equal() -> None:
+    envs = {"n1": env(NCCL_CROSS_NIC="1"), "n2": env(NCCL_CROSS_NIC="0x1"), "n3": env(NCCL_CROSS_NIC="1")}
+    assert not list(nccl_env(envs, None, job()))
+
+
+def test_of_two_nodes_the_one_that_sets_it_is_named() -> None:
+    conf = ConfFile(path="/etc/nccl.conf", values={"NCCL_IB_DISABLE": "1"})
+    findings = list(nccl_env({"n1": env(), "n2": EnvFacts(nccl_conf=(conf,))}, None, job()))
+    assert causes(findings) == {"nccl-env-differs-nccl-ib-disable": {"n2"}}
+    assert "/etc/nccl.conf" in found(findings)["n2"].summary
+
+
+def test_a_proxy_matters_to_an_etcd_rendezvous_only() -> None:
+    variables = {"http_proxy": "http://user:secret@proxy:3128", "PET_RDZV_BACKEND": "etcd-v2"}
+    findings = run(**variables)
+    assert set(causes(findings)) == {"env-proxy-http-proxy"}
+    assert all("secret" not in repr(f) for f in findings)
+    assert not run(**variables, no_proxy="10.0.0.0/8")

@@ -1,0 +1,80 @@
+from netdoctor.checks.rdma_gid import rdma_gid
+from netdoctor.facts.rdma import Gid, RdmaFacts
+from netdoctor.facts.software import SoftwareFacts
+from netdoctor.model import Finding, Status
+
+from .build import cause, causes, env, found, job
+from .build_hw import hca, nccl, rdma, rdmas, roce_gids, roce_port, software
+
+
+def roce(i: int, **changes: object) -> RdmaFacts:
+    return rdma(hca("mlx5_0", ports=(roce_port(i=i, **changes),)))
+
+
+def cluster(count: int = 3, **odd: RdmaFacts) -> dict[str, RdmaFacts]:
+    return {f"n{i}": odd.get(f"n{i}", roce(i)) for i in range(1, count + 1)}
+
+
+def run(nodes: dict[str, RdmaFacts], version: str = "2.21.5", **variables: str) -> list[Finding]:
+    softwares: dict[str, SoftwareFacts] = {n: software(nccl=(nccl(version),)) for n in nodes}
+    return list(rdma_gid(nodes, None, softwares, job(env=variables)))
+
+
+def test_says_which_gid() -> None:
+    findings = run(cluster())
+    assert {f.status for f in findings} == {Status.PASS}
+    assert findings[0].observed == "mlx5_0:1 index 3 (10.0.0.1, RoCE v2)"
+
+
+def test_skips() -> None:
+    assert [f.status for f in rdma_gid({"n1": RdmaFacts()}, None, None, job())] == [Status.SKIP]
+    assert [f.status for f in rdma_gid(rdmas(2), None, None, job())] == [Status.SKIP]
+    assert found(run(cluster(n2=RdmaFacts())))["n2"].status is Status.SKIP
+
+
+def test_no_ipv4_fails_where_others_have_it() -> None:
+    findings = run(cluster(n2=roce(2, gids=roce_gids(2)[:2])))
+    assert causes(findings) == {"gid-no-ipv4": {"n2"}}
+    assert found(findings)["n2"].status is Status.FAIL
+    assert "eth1" in found(findings)["n2"].summary
+
+
+def test_no_ipv4_anywhere_is_one_flat_ethernet() -> None:
+    flat = {f"n{i}": roce(i, gids=roce_gids(i)[:2]) for i in (1, 2)}
+    assert {f.status for f in run(flat)} == {Status.WARN}
+
+
+def test_a_forced_index_is_checked_on_each_node() -> None:
+    assert {f.status for f in run(cluster(), NCCL_IB_GID_INDEX="3")} == {Status.PASS}
+    shifted = (*roce_gids(2)[:2], Gid(index=4, gid="::ffff:10.0.0.2", type="RoCE v2"))
+    findings = run(cluster(n2=roce(2, gids=shifted)), NCCL_IB_GID_INDEX="3")
+    assert causes(findings) == {"gid-index-wrong": {"n2"}}
+    assert cause(findings, "gid-index-wrong").fixes[0].commands[0].shell == "unset NCCL_IB_GID_INDEX"
+
+
+def test_a_forced_v1_fails() -> None:
+    assert set(causes(run(cluster(2), NCCL_IB_GID_INDEX="2"))) == {"gid-index-wrong"}
+
+
+def test_the_index_from_a_file_counts() -> None:
+    envs = {"n1": env(NCCL_IB_GID_INDEX="9")}
+    assert causes(rdma_gid(cluster(), envs, None, job())) == {"gid-index-wrong": {"n1"}}
+
+
+def test_before_2_21_it_is_index_zero() -> None:
+    findings = run(cluster(2), "2.20.5")
+    assert causes(findings) == {"gid-old-nccl": {"n1", "n2"}}
+    assert cause(findings, "gid-old-nccl").fixes[0].commands[0].shell == "export NCCL_IB_GID_INDEX=3"
+
+
+def test_ports_that_nccl_leaves_out_do_not_count() -> None:
+    two = rdma(
+        hca("mlx5_0", ports=(roce_port(),)),
+        hca("mlx5_1", ports=(roce_port("mlx5_1", gids=roce_gids()[:2]),)),
+    )
+    assert not causes(run({"n1": two}, NCCL_IB_HCA="=mlx5_0"))
+    assert causes(run({"n1": two})) == {"gid-no-ipv4": {"n1"}}
+
+
+def test_an_unreadable_table_is_unknown() -> None:
+    assert found(run(cluster(n1=roce(1, gids=()))))["n1"].status is Status.UNKNOWN

@@ -1,0 +1,68 @@
+from dataclasses import replace
+
+from netdoctor.checks.rdma_hca import rdma_hca
+from netdoctor.facts.rdma import RdmaFacts
+from netdoctor.model import Status
+
+from .build import causes, found, host
+from .build_hw import hca, rdma, rdmas
+
+
+def test_silent_when_equal() -> None:
+    assert not list(rdma_hca(rdmas(3), None))
+    assert not list(rdma_hca(rdmas(1), None))
+
+
+def test_skips_without_hcas() -> None:
+    (finding,) = rdma_hca({"n1": RdmaFacts(), "n2": RdmaFacts()}, None)
+    assert finding.status is Status.SKIP
+
+
+def test_names_what_is_missing() -> None:
+    findings = list(rdma_hca(rdmas(3, n2=rdma(hca("mlx5_0"))), None))
+    assert causes(findings) == {"hca-missing": {"n2"}}
+    assert findings[0].summary == "1 HCA, most nodes have 2; missing: mlx5_1"
+
+
+def test_an_unbound_card_is_named() -> None:
+    findings = list(rdma_hca(rdmas(3, n2=replace(RdmaFacts(), unbound_pci=("0000:3b:00.0",))), None))
+    assert causes(findings) == {"hca-missing": {"n2"}}
+    assert "0000:3b:00.0" in findings[0].summary
+    more = list(rdma_hca(rdmas(2, n1=rdma(unbound_pci=("0000:3b:00.0",))), None))
+    assert causes(more) == {"hca-unbound": {"n1"}}
+
+
+def test_two_nodes_suspect_the_one_with_fewer() -> None:
+    assert causes(rdma_hca(rdmas(2, n1=RdmaFacts()), None)) == {"hca-missing": {"n1"}}
+
+
+def test_devices_that_cannot_be_opened() -> None:
+    closed = rdma(hca("mlx5_0", uverbs_ok=False), hca("mlx5_1"))
+    findings = list(rdma_hca(rdmas(2, n1=closed), None))
+    assert causes(findings) == {"hca-permission": {"n1"}}
+    hosts = {"n1": host(container="docker"), "n2": host(2)}
+    inside = list(rdma_hca(rdmas(2, n1=closed), hosts))
+    hint = inside[0].cause
+    assert hint is not None
+    assert "--device /dev/infiniband" in hint.fixes[0].commands[0].shell
+
+
+def test_no_library() -> None:
+    assert causes(rdma_hca(rdmas(2, n1=rdma(libibverbs=None)), None)) == {"libibverbs-missing": {"n1"}}
+
+
+def test_other_firmware_is_a_warning() -> None:
+    odd = rdma(hca("mlx5_0"), hca("mlx5_1", fw_version="28.35.1012"))
+    findings = list(rdma_hca(rdmas(3, n3=odd), None))
+    assert causes(findings) == {"hca-firmware": {"n3"}}
+    assert found(findings)["n3"].status is Status.WARN
+
+
+def test_firmware_of_other_boards_is_not_compared() -> None:
+    odd = rdma(hca("mlx5_0"), hca("mlx5_1", fw_version="16.1", board_id="MT_storage"))
+    assert not list(rdma_hca(rdmas(3, n3=odd), None))
+
+
+def test_other_names_are_a_warning() -> None:
+    odd = rdma(hca("mlx5_0"), hca("mlx5_4"))
+    assert causes(rdma_hca(rdmas(3, n1=odd), None)) == {"hca-names": {"n1"}}

@@ -1,0 +1,58 @@
+from netdoctor.checks.rdma_port import rdma_port
+from netdoctor.facts.rdma import RdmaFacts
+from netdoctor.model import Status
+
+from .build import cause, causes
+from .build_hw import hca, port, rdma, rdmas, roce_port
+
+
+def with_port(**changes: object) -> RdmaFacts:
+    return rdma(hca("mlx5_0"), hca("mlx5_1", ports=(port("mlx5_1", **changes),)))
+
+
+DOWN = {"state": "DOWN", "phys_state": "Polling"}
+
+
+def test_silent_when_all_are_active() -> None:
+    assert not list(rdma_port(rdmas(3)))
+
+
+def test_skips_without_hcas_or_cables() -> None:
+    assert [f.status for f in rdma_port({"n1": RdmaFacts()})] == [Status.SKIP]
+    bare = rdma(hca("mlx5_0", ports=(port("mlx5_0", **DOWN),)))
+    assert [f.status for f in rdma_port({"n1": bare, "n2": bare})] == [Status.SKIP]
+
+
+def test_down_here_and_active_elsewhere_fails() -> None:
+    findings = list(rdma_port(rdmas(3, n2=with_port(**DOWN))))
+    assert causes(findings) == {"hca-port-down": {"n2"}}
+    assert "nobody answers on the cable" in findings[0].summary
+
+
+def test_down_everywhere_is_not_cabled() -> None:
+    assert not list(rdma_port({f"n{i}": with_port(**DOWN) for i in (1, 2)}))
+
+
+def test_one_node_alone_tells_nothing_of_a_port_that_is_down() -> None:
+    assert not list(rdma_port({"n1": with_port(**DOWN)}))
+
+
+def test_init_means_no_subnet_manager() -> None:
+    init = {"state": "INIT", "sm_lid": 0}
+    assert causes(rdma_port(rdmas(3, n1=with_port(**init)))) == {"hca-port-not-managed": {"n1"}}
+    everywhere = rdma(hca("mlx5_0", ports=(port("mlx5_0", **init),)))
+    findings = list(rdma_port({"n1": everywhere, "n2": everywhere}))
+    assert causes(findings) == {"no-subnet-manager": {"cluster"}}
+    assert {f.status for f in findings} == {Status.FAIL}
+
+
+def test_init_on_a_spare_port_is_a_warning() -> None:
+    spare = with_port(state="INIT", sm_lid=0)
+    assert {f.status for f in rdma_port({"n1": spare, "n2": spare})} == {Status.WARN}
+
+
+def test_roce_gets_the_interface_up() -> None:
+    down = rdma(hca("mlx5_0", ports=(roce_port(state="DOWN", phys_state="Disabled"),)))
+    up = rdma(hca("mlx5_0", ports=(roce_port(),)))
+    findings = list(rdma_port({"n1": down, "n2": up}))
+    assert cause(findings, "hca-port-down").fixes[0].commands[0].shell == "ip link set dev eth1 up"
