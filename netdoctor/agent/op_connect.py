@@ -30,8 +30,6 @@ def judge(
     name = errno.errorcode.get(number, "errno %d" % number)
     said = next((r for r in queued if r.origin in (icmp.ORIGIN_ICMP, icmp.ORIGIN_ICMP6)), None)
     detail = name if said is None else name + ", " + said.text()
-    if number in (errno.EPERM, errno.EACCES):
-        return "rejected", name + ", refused by a rule of this node"
     if said is not None and said.unreachable:
         by_self = said.offender is not None and said.offender == own != far
         if said.prohibited:
@@ -45,6 +43,9 @@ def judge(
         if said.offender == far:
             return "rejected", detail + " (the node itself says so: a reject rule)"
         return "no_route", detail
+    # ICMPv6 "prohibited" also reads EACCES, so that this comes after the queue.
+    if number in (errno.EPERM, errno.EACCES):
+        return "rejected", name + ", refused by a rule of this node"
     if number == errno.ECONNREFUSED:
         return "refused", name
     if number in (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN):

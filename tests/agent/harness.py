@@ -52,9 +52,13 @@ class AgentProcess:
         prefix: Sequence[str] = (),
         cwd: Path | None = None,
         provide: bool = False,
+        isolated: bool = False,
     ) -> None:
+        command = bootstrap.argv(python, MARKER)
+        if isolated:  # -S: an interpreter without site-packages
+            command.insert(1, "-S")
         self.process = subprocess.Popen(
-            [*prefix, *bootstrap.argv(python, MARKER)],
+            [*prefix, *command],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -244,6 +244,15 @@ def test_path_mtu_without_an_echo(agent: harness.AgentProcess) -> None:
 # --- across links -----------------------------------------------------------------------------------------
 
 
+# Without duplicate address detection IPv6 works at once.
+SWITCHES = (
+    "ipv4/ip_forward=1",
+    "ipv6/conf/all/forwarding=1",
+    "ipv6/conf/default/accept_dad=0",
+    "ipv6/conf/all/accept_dad=0",
+)
+
+
 class Wire:
     """a --- r --- b: two nodes and a router, each a network namespace."""
 
@@ -257,13 +266,17 @@ class Wire:
         run("ip", "-n", self.names[node], *args)
 
     def nft(self, node: str, rule: str, hook: str = "input") -> None:
-        text = f"table inet t {{ chain c {{ type filter hook {hook} priority 0; {rule} }} }}"
+        chain = f"add chain inet t c {{ type filter hook {hook} priority 0; }}"
+        text = f"add table inet t; {chain}; add rule inet t c {rule}"
         run("ip", "netns", "exec", self.names[node], "nft", text)
 
     def up(self, mtu: int = 9000) -> None:
         for name in self.names.values():
             run("ip", "netns", "add", name)
             run("ip", "-n", name, "link", "set", "lo", "up")
+            for switch in SWITCHES:
+                path, _, value = switch.partition("=")
+                run("ip", "netns", "exec", name, "sh", "-c", f"echo {value} > /proc/sys/net/{path}")
         for i, node in enumerate("ab"):
             self.ip("r", "link", "add", f"to{node}", "mtu", str(mtu), "type", "veth", "peer",
                     "name", "eth0", "netns", self.names[node])  # fmt: skip
@@ -278,8 +291,6 @@ class Wire:
                 self.ip(node, "-6", "route", "add", "default", "via", v6 + "1")
             run("ip", "netns", "exec", self.names[node], "ethtool", "-K", "eth0", "tso", "off",
                 "gso", "off", "gro", "off", check=False)  # fmt: skip
-        for switch in ("net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding"):
-            run("ip", "netns", "exec", self.names["r"], "sh", "-c", f"echo 1 > /proc/sys/{switch}")
 
     def down(self) -> None:
         for name in self.names.values():

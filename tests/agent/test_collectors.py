@@ -1,0 +1,787 @@
+"""Every group, decoded into its fact type: live under every interpreter, and from recorded trees."""
+
+import os
+import socket
+import struct
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from netdoctor.agent import (
+    dists,
+    facts_env,
+    facts_firewall,
+    facts_gpu,
+    facts_host,
+    facts_limits,
+    facts_net,
+    facts_port_holder,
+    facts_rdma,
+    facts_resolve,
+    facts_software,
+    facts_time,
+    files,
+    libs,
+)
+from netdoctor.facts import FACT_TYPES
+from netdoctor.facts.clock import ChronyTracking
+from netdoctor.facts.gpu import GpuFacts
+from netdoctor.facts.host import HostFacts, LimitFacts
+from netdoctor.facts.net import NetFacts, ResolveFacts
+from netdoctor.facts.rdma import RdmaFacts
+from netdoctor.facts.software import ConfFile, EnvFacts, SoftwareFacts
+from tests.agent import harness, trees
+from tests.agent.test_bootstrap import SUPPORTED, python_or_skip
+
+TYPES = {info.group: cls for cls, info in FACT_TYPES.items()}
+
+
+def groups() -> dict[str, dict[str, Any]]:
+    return {
+        "host": {},
+        "limits": {},
+        "net": {},
+        "resolve": {"names": ["localhost", "no-such.invalid", "a..b", ""]},
+        "routes": {"destinations": {"a": "127.0.0.1", "b": "192.0.2.200", "c": "x; rm"}},
+        "firewall": {},
+        "time": {},
+        "software": {"packages": ["pip", "No_such.Package"]},
+        "env": {},
+        "gpu": {},
+        "rdma": {},
+        "port_holder": {"port": 29500},
+    }
+
+
+@pytest.mark.interpreters
+@pytest.mark.parametrize("version", SUPPORTED)
+def test_every_group_decodes(version: str) -> None:
+    with harness.agent(python_or_skip(version), provide=True) as agent:
+        reply = agent.facts(**groups())
+    timings = reply.pop("timings_ms")
+    assert set(timings) == set(reply) == set(groups())
+    for group, entry in reply.items():
+        assert "value" in entry, (group, entry)
+        fact = msgspec.convert(entry["value"], type=TYPES[group])
+        assert set(entry["value"]) <= set(fact.__dataclass_fields__), group
+    software = msgspec.convert(reply["software"]["value"], type=SoftwareFacts)
+    assert software.version.startswith(version + ".")
+    assert software.packages["No_such.Package"] is None
+    assert software.packages["pip"]
+
+
+def test_passive_facts_are_cheap() -> None:
+    with harness.agent() as agent:
+        agent.facts(**groups())
+        stat = Path(f"/proc/{agent.process.pid}/stat").read_text().rpartition(")")[2].split()
+        status = Path(f"/proc/{agent.process.pid}/status").read_text()
+    peak_kib = int(status.split("VmHWM:")[1].split()[0])
+    assert (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK") < 1.0
+    assert peak_kib < 50 * 1024
+
+
+# --- host, limits, net ------------------------------------------------------------------------------------
+
+
+def host(tmp_path: Path, content: dict[str, Any]) -> HostFacts:
+    return msgspec.convert(
+        facts_host.collect({}, trees.make(tmp_path, content)), type=HostFacts
+    )
+
+
+def test_host_of_an_aws_node_in_the_lab(tmp_path: Path) -> None:
+    fact = host(
+        tmp_path,
+        {
+            "/etc/os-release": 'NAME="Ubuntu"\nPRETTY_NAME="Ubuntu 22.04.4 LTS"\n',
+            "/etc/machine-id": "3d12\n",
+            "/proc/meminfo": "MemTotal:       24683116 kB\nMemAvailable:   24302628 kB\n",
+            "/sys/class/dmi/id/sys_vendor": "Amazon EC2\n",
+            "/run/netdoctor-lab.json": '{"lab": true, "fake": ["hca", "gpu"]}',
+            "/proc/1/cgroup": "0::/\n",
+        },
+    )
+    assert (fact.os_name, fact.cloud, fact.container) == ("Ubuntu 22.04.4 LTS", "aws", None)
+    assert fact.memory_total_bytes == 24683116 * 1024
+    assert (fact.in_lab, fact.lab_fakes) == (True, ("hca", "gpu"))
+
+
+@pytest.mark.parametrize("lab", ["", "{", "[]", "null", '{"fake": 5}', "[" * 100000])
+def test_damaged_lab_file_is_survived(tmp_path: Path, lab: str) -> None:
+    assert host(tmp_path, {"/run/netdoctor-lab.json": lab}).lab_fakes == ()
+
+
+@pytest.mark.parametrize(
+    ("content", "container"),
+    [
+        ({"/.dockerenv": ""}, "docker"),
+        ({"/run/.containerenv": ""}, "podman"),
+        ({"/proc/1/environ": b"PATH=/x\0container=lxc\0"}, "lxc"),
+        ({"/var/run/secrets/kubernetes.io/serviceaccount/x": "", "/.dockerenv": ""}, "kubernetes"),
+        ({"/proc/1/cgroup": "12:cpu:/kubepods/burstable/pod1\n"}, "kubernetes"),
+        ({}, None),
+    ],
+)
+def test_containers(tmp_path: Path, content: dict[str, Any], container: str | None) -> None:
+    assert facts_host.container(trees.make(tmp_path, content), {}) == container
+
+
+@pytest.mark.parametrize(
+    ("dmi", "cloud"),
+    [
+        ({"sys_vendor": "Google", "product_name": "Google Compute Engine"}, "gcp"),
+        ({"sys_vendor": "Microsoft Corporation", "product_name": "Virtual Machine",
+          "chassis_asset_tag": "7783-7084-3265-9085-8269-3286-77"}, "azure"),
+        ({"sys_vendor": "Microsoft Corporation", "product_name": "Virtual Machine"}, None),
+        ({"sys_vendor": "QEMU", "chassis_asset_tag": "OracleCloud.com"}, "oci"),
+        ({"sys_vendor": "Supermicro", "product_name": "AS -8125GS-TNHR"}, None),
+    ],
+)  # fmt: skip
+def test_clouds(tmp_path: Path, dmi: dict[str, str], cloud: str | None) -> None:
+    root = trees.make(tmp_path, {f"/sys/class/dmi/id/{k}": v + "\n" for k, v in dmi.items()})
+    assert facts_host.cloud(root) == cloud
+
+
+def test_limits_from_a_tree(tmp_path: Path) -> None:
+    root = trees.make(
+        tmp_path,
+        {
+            "/proc/self/mountinfo": (
+                "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n"
+                "30 22 0:25 / /dev/shm rw,nosuid - tmpfs tmpfs rw,size=65536k\n"
+                "garbage\n31 - x\n"
+            ),
+            "/dev/shm/nccl-Ab12Cd": b"x" * 8192,
+            "/dev/shm/sem.mp-1": b"x" * 32,
+            "/dev/shm/mine.txt": "keep",
+            "/proc/77/maps": "7f00-7f01 rw-s 00000000 00:19 5 /dev/shm/sem.mp-1\n",
+            "/proc/77/fd": None,
+        },
+    )
+    old = time.time() - 3600
+    for name in ("nccl-Ab12Cd", "sem.mp-1"):
+        os.utime(f"{root}/dev/shm/{name}", (old, old))
+    fact = msgspec.convert(facts_limits.collect({}, root), type=LimitFacts)
+    assert (fact.shm.is_mount, fact.shm.fs_type) == (True, "tmpfs")
+    assert fact.tmp.error is not None
+    assert not fact.tmp.writable
+    assert fact.stale_shm_files == ("nccl-Ab12Cd",)
+    assert fact.stale_shm_bytes >= 8192
+
+
+def test_unlimited_is_none() -> None:
+    import resource
+
+    infinite = resource.RLIM_INFINITY
+    assert facts_limits.limit("MEMLOCK", 0, {"MEMLOCK": (infinite, infinite)}) is None
+    assert facts_limits.limit("MEMLOCK", 0, {"MEMLOCK": (65536, infinite)}) == 65536
+    assert facts_limits.limit("NOFILE", 0, {}) is None
+
+
+def test_interfaces_from_a_tree(tmp_path: Path) -> None:
+    net = "/sys/class/net"
+
+    def dev(name: str, index: int, link: int | None = None, **more: str) -> dict[str, str]:
+        content = {"ifindex": str(index), "iflink": str(link or index), "mtu": "1500", "type": "1"}
+        return {f"{net}/{name}/{k}": v + "\n" for k, v in (content | more).items()}
+
+    pci = "/sys/devices/pci0000:00/0000:17:00.0"
+    root = trees.make(
+        tmp_path,
+        {
+            **dev("lo", 1, mtu="65536", operstate="unknown"),
+            **dev("eth0", 2, speed="400000", operstate="up", carrier="1", mtu="9000"),
+            f"{net}/eth0/device -> ../../../devices/pci0000:00/0000:17:00.0": "",
+            f"{pci}/driver -> ../../../bus/pci/drivers/mlx5_core": "",
+            **dev("eth1", 3, speed="-1", operstate="down"),
+            **dev("bond0", 4),
+            f"{net}/bond0/bonding": None,
+            **dev("docker0", 5, operstate="down", carrier="0"),
+            f"{net}/docker0/bridge": None,
+            **dev("eth0.7", 6, uevent="DEVTYPE=vlan\nINTERFACE=eth0.7"),
+            **dev("ib0", 7, type="32"),
+            **dev("vethabc", 8, link=9, speed="10000"),
+            **dev("tailscale0", 10, tun_flags="0x1001", speed="10"),
+            f"{net}/bonding_masters": "bond0\n",
+            "/proc/net/route": (
+                "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\tMTU\tWindow\tIRTT\n"
+                "eth1\t00000000\t0100000A\t0003\t0\t0\t200\t00000000\t0\t0\t0\n"
+                "eth0\t00000000\t0100000A\t0003\t0\t0\t100\t00000000\t0\t0\t0\n"
+                "eth0\t0000000A\t00000000\t0001\t0\t0\t100\t00FFFFFF\t0\t0\t0\nshort\n"
+            ),
+            "/proc/sys/net/ipv4/ip_local_port_range": "20000\t30000\n",
+            "/proc/sys/net/ipv4/ip_local_reserved_ports": "29500\n",
+            "/proc/sys/net/ipv6/conf/all/disable_ipv6": "1\n",
+        },
+    )
+    rows = [
+        facts_net.Row("lo", 0x49, 2, "127.0.0.1", 8),
+        facts_net.Row("eth1", 0x1003, 2, "10.0.1.5", 24),
+        facts_net.Row("eth0", 0x1043, 2, "10.0.0.5", 24),
+        facts_net.Row("eth0", 0x1043, 10, "fe80::1", 64),
+        facts_net.Row("eth0", 0x1043, 17),
+    ]
+    fact = msgspec.convert(facts_net.collect({}, root, rows), type=NetFacts)
+    devs = {d.name: d for d in fact.netdevs}
+    assert [d.name for d in fact.netdevs][:4] == ["lo", "eth0", "eth1", "bond0"]
+    kinds = {name: d.kind for name, d in devs.items()}
+    assert kinds == {
+        "lo": "loopback", "eth0": "physical", "eth1": "other", "bond0": "bond", "docker0": "bridge",
+        "eth0.7": "vlan", "ib0": "ipoib", "vethabc": "veth", "tailscale0": "tun",
+    }  # fmt: skip
+    eth0 = devs["eth0"]
+    assert (eth0.driver, eth0.pci_address, eth0.speed_mbit_s) == ("mlx5_core", "0000:17:00.0", 400000)
+    assert (eth0.up, eth0.running, eth0.carrier, eth0.mtu) == (True, True, True, 9000)
+    assert (devs["eth1"].up, devs["eth1"].running, devs["eth1"].carrier) == (True, False, None)
+    assert devs["docker0"].carrier is False
+    assert devs["vethabc"].speed_mbit_s is devs["tailscale0"].speed_mbit_s is None
+    # The order of getifaddrs() and not of names or indexes.
+    assert [(a.ifname, a.scope) for a in fact.addresses] == [
+        ("lo", "host"), ("eth1", "global"), ("eth0", "global"), ("eth0", "link"),
+    ]  # fmt: skip
+    assert fact.default_devs == ("eth0", "eth1")
+    assert (fact.ephemeral_ports, fact.reserved_ports) == ((20000, 30000), "29500")
+    assert fact.ipv6_enabled is False
+
+
+def test_live_addresses_match_the_kernel() -> None:
+    rows = facts_net.getifaddrs()
+    assert "127.0.0.1" in [row.address for row in rows]
+    assert {row.name for row in rows} == {name for _, name in socket.if_nameindex()}
+
+
+# --- resolve, ports ---------------------------------------------------------------------------------------
+
+
+def test_hosts_lines_and_first_bindable(tmp_path: Path) -> None:
+    root = trees.make(
+        tmp_path,
+        {"/etc/hosts": b"127.0.0.1 localhost\n127.0.1.1\tGPU01  gpu01.x\n#10.0.0.9 gpu01\n\xff\xfe\n"},
+    )
+    assert facts_resolve.hosts_lines(["gpu01"], root) == ["127.0.1.1 GPU01 gpu01.x"]
+    rows = [
+        (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("192.0.2.222", 0)),
+        (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.1.1", 0)),
+    ]
+    assert facts_resolve.first_bindable(rows) == "127.0.1.1"
+    assert facts_resolve.first_bindable([]) is None
+
+
+def test_hanging_resolver_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = socket.getaddrinfo
+
+    def slow(name: str, *args: Any, **kwargs: Any) -> Any:
+        if name.startswith("slow"):
+            time.sleep(20)
+        return real("127.0.0.1", *args, **kwargs)
+
+    monkeypatch.setattr(facts_resolve, "LOOKUP_S", 0.3)
+    monkeypatch.setattr(facts_resolve, "TOTAL_S", 2.0)
+    monkeypatch.setattr(facts_resolve, "PARALLEL", 2)
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
+    names = ["slow1", "slow2", "slow3", "a", "b"]
+    start = time.monotonic()
+    fact = msgspec.convert(facts_resolve.collect({"names": names}), type=ResolveFacts)
+    assert time.monotonic() - start < 3
+    assert [p.error is None for p in fact.peers] == [False, False, False, True, True]
+    assert "timed out" in (fact.peers[0].error or "")
+
+
+def test_port_tables(tmp_path: Path) -> None:
+    root = trees.make(
+        tmp_path,
+        {
+            "/proc/net/tcp": (
+                "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid\n"
+                "   0: 00000000:733C 00000000:0000 0A 00000000:00000000 00:00000000 00000000 "
+                " 1000        0 4242 1 0 100 0 0 10 0\n"
+                "   1: 0100007F:733C 0100007F:9999 01 00000000:00000000 00:00000000 00000000 "
+                " 1000        0 4243 1 0\n garbage\n"
+            ),
+            "/proc/net/tcp6": (
+                "  sl  local_address\n"
+                "   0: 00000000000000000000000001000000:733C 00000000000000000000000000000000:0000 0A "
+                "00000000:00000000 00:00000000 00000000     0        0 4244 1 0 100 0 0 10 0\n"
+            ),
+            "/proc/99/comm": "python3\n",
+            "/proc/99/stat": "99 (py (x) 3) S 1 " + "0 " * 17 + "5000 0 0\n",
+            "/proc/uptime": "1050.00 2000.00\n",
+            "/proc/99/fd/3 -> socket:[4242]": "",
+            "/proc/98/fd/x": "",
+        },
+    )
+    value = facts_port_holder.collect({"port": 0x733C}, root)
+    fact = msgspec.convert(value, type=TYPES["port_holder"])
+    first, second = fact.listeners
+    assert (first.address, first.uid, first.pid, first.process) == ("0.0.0.0", 1000, 99, "python3")
+    assert first.age_s == pytest.approx(1050 - 5000 / os.sysconf("SC_CLK_TCK"))
+    assert (second.address, second.pid) == ("::1", None)
+
+
+@pytest.mark.interpreters
+@pytest.mark.parametrize("provide", [True, False])
+def test_holder_of_a_busy_port_is_named(provide: bool) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, harness.agent(provide=provide) as agent:
+        port = server.getsockname()[1]
+        value = agent.facts(port_holder={"port": port})["port_holder"]["value"]
+    (listener,) = value["listeners"]
+    assert listener["pid"] == os.getpid()
+    assert listener["process"]
+    assert listener["user"]
+    assert 0 <= listener["age_s"] < 100000
+    assert value["bind_error"] == "EADDRINUSE"
+
+
+@pytest.mark.parametrize("port", [0, 70000, "x", None])
+def test_no_such_port_is_missing(port: Any) -> None:
+    with harness.agent() as agent:
+        assert "missing" in agent.facts(port_holder={"port": port})["port_holder"]
+
+
+# --- firewall, time ---------------------------------------------------------------------------------------
+
+NFT = """table inet filter {
+	set blocked {
+		type ipv4_addr
+		elements = { 10.0.0.1, 10.0.0.2 }
+	}
+	chain input {
+		type filter hook input priority filter; policy drop;
+		ct state established,related accept
+		tcp dport 29500 counter packets 3 bytes 180 drop
+		log prefix "please drop me" accept
+		tcp dport vmap { 22 : accept, 80 : drop }
+	}
+	chain out {
+		type filter hook output priority filter; policy accept;
+		ip daddr 10.0.0.9 reject with icmp admin-prohibited
+	}
+}
+"""
+
+IPTABLES = """# Generated by iptables-save v1.8.9 on Thu Nov 20 10:00:00 2025
+*filter
+:INPUT DROP [0:0]
+:OUTPUT ACCEPT [10:100]
+-A INPUT -i lo -j ACCEPT
+-A INPUT -p tcp -m tcp --dport 29500 -m comment --comment "no DROP here" -j ACCEPT
+-A INPUT -s 10.0.0.0/8 -j REJECT --reject-with icmp-port-unreachable
+COMMIT
+"""
+
+
+def test_nft_rules() -> None:
+    assert facts_firewall.nft_rules(NFT) == [
+        "inet filter input: policy drop (hook input)",
+        "inet filter input: tcp dport 29500 counter packets 3 bytes 180 drop",
+        "inet filter input: tcp dport vmap { 22 : accept, 80 : drop }",
+        "inet filter out: ip daddr 10.0.0.9 reject with icmp admin-prohibited",
+    ]
+    assert facts_firewall.nft_rules("") == facts_firewall.nft_rules("}}}{{{\x00 drop") == []
+
+
+def test_iptables_rules() -> None:
+    assert facts_firewall.iptables_rules(IPTABLES) == [
+        "filter INPUT: policy DROP",
+        "filter INPUT: -s 10.0.0.0/8 -j REJECT --reject-with icmp-port-unreachable",
+    ]
+
+
+def test_firewalld_and_ufw() -> None:
+    zone = "public (active)\n  target: default\n  services: ssh\n  ports: \n  rich rules: \n"
+    assert facts_firewall.firewalld_rules(zone)[1] == "zone public: services: ssh"
+    status = "Status: active\nDefault: deny (incoming), allow (outgoing)\n22/tcp  LIMIT IN Anywhere\n"
+    assert facts_firewall.ufw_rules(status) == [
+        "Default: deny (incoming), allow (outgoing)", "22/tcp LIMIT IN Anywhere",
+    ]  # fmt: skip
+    assert facts_firewall.ufw_rules("Status: inactive\n") == []
+
+
+def test_many_rules_are_cut() -> None:
+    value = facts_firewall.ruleset("nftables", ["x" * 1000] * 1000)
+    assert len(value["rules"]) == 50
+    assert max(map(len, value["rules"])) <= 240
+
+
+def test_chrony_tracking() -> None:
+    line = (
+        "0A4D000A,10.77.0.10,4,1763623911.904,-0.000012,0.000020,0.000100,"
+        "-12.300,0.010,0.400,0.000200,0.000300,64.2,Normal\n"
+    )
+    fact = msgspec.convert(facts_time.parse_tracking(line), type=ChronyTracking)
+    assert (fact.reference, fact.stratum, fact.offset_s) == ("10.77.0.10", 4, -0.000012)
+    for garbage in ("", "506 Cannot talk to daemon\n", "a," * 20):
+        with pytest.raises(ValueError, match=r".*"):
+            facts_time.parse_tracking(garbage)
+
+
+# --- env --------------------------------------------------------------------------------------------------
+
+
+def test_environment_is_an_allow_list_without_secrets() -> None:
+    raw = {
+        b"NCCL_SOCKET_IFNAME": b"eth0",
+        b"NCCL_IB_PKEY": b"1",
+        b"HF_TOKEN": b"hf_s3cr3t",
+        b"AWS_SECRET_ACCESS_KEY": b"s3cr3t",
+        b"UCX_AUTH_TOKEN": b"s3cr3t",
+        b"https_proxy": b"http://joe:s3cr3t@proxy:3128/",
+        b"HTTP_PROXY": b"joe:s3cr3t@proxy:3128",
+        b"MY_NCCL_X": b"s3cr3t",
+        b"LD_PRELOAD": b"\xff\xfe\x1b[31m",
+        b"PATH": b"x" * 100000,
+        b"GLOO_\xff": b"y",
+    }
+    found = facts_env.variables(raw)
+    assert "s3cr3t" not in str(found)
+    assert found["NCCL_IB_PKEY"] == "1"
+    assert found["HF_TOKEN"] == found["UCX_AUTH_TOKEN"] == "set"
+    assert found["https_proxy"] == "http://***@proxy:3128/"
+    assert len(found["PATH"]) == 4096
+    assert "AWS_SECRET_ACCESS_KEY" not in found
+    assert "MY_NCCL_X" not in found
+
+
+@pytest.mark.interpreters
+@pytest.mark.parametrize("version", SUPPORTED)
+def test_binary_environment_travels(version: str) -> None:
+    env = {**os.environ, "NCCL_DEBUG": "\udcff\udc80", "NCCL_X": "\U0001f600", "LC_ALL": "C"}
+    with harness.agent(python_or_skip(version), env=env) as agent:
+        value = agent.facts(env={})["env"]["value"]
+    fact = msgspec.convert(value, type=EnvFacts)
+    assert fact.variables["NCCL_DEBUG"] == "\ufffd\ufffd"
+    assert fact.variables["NCCL_X"] == "\U0001f600"
+
+
+def test_nccl_conf_is_read_as_nccl_reads_it(tmp_path: Path) -> None:
+    root = trees.make(
+        tmp_path,
+        {
+            "/etc/nccl.conf": (
+                "# comment\n #NCCL_A=1\nNCCL_SOCKET_IFNAME=eth0 \nNCCL_SOCKET_IFNAME=eth1\n"
+                " NCCL_DEBUG=INFO\nNCCL_EMPTY=\nno equals\nPASSWORD=s3cr3t\r\n=x\n"
+            ),
+            "/home/u/.nccl.conf": "NCCL_DEBUG=WARN\n",
+        },
+    )
+    entries = facts_env.nccl_conf({}, "/home/u", root)
+    conf = [msgspec.convert(e, type=ConfFile) for e in entries]
+    assert [c.path for c in conf] == ["/home/u/.nccl.conf", "/etc/nccl.conf"]
+    assert conf[1].values == {
+        "NCCL_SOCKET_IFNAME": "eth0 ", " NCCL_DEBUG": "INFO", "NCCL_EMPTY": "",
+    }  # fmt: skip
+    named = facts_env.nccl_conf({"NCCL_CONF_FILE": "/nope"}, "/home/u", root)
+    assert [(e["path"], e.get("error")) for e in named] == [
+        ("/nope", "ENOENT"), ("/etc/nccl.conf", None),
+    ]  # fmt: skip
+
+
+# --- rdma, gpu --------------------------------------------------------------------------------------------
+
+
+def test_roce_hca(tmp_path: Path) -> None:
+    root = trees.make(tmp_path, trees.connectx7())
+    fact = msgspec.convert(facts_rdma.collect({}, root), type=RdmaFacts)
+    (hca,) = fact.hcas
+    (port,) = hca.ports
+    assert (hca.name, hca.fw_version, hca.pci_address) == ("mlx5_0", "28.39.1002", "0000:17:00.0")
+    assert (hca.netdevs, hca.numa_node) == (("ens1np0",), 1)
+    assert (hca.uverbs, hca.uverbs_ok) == ("uverbs0", True)
+    assert (port.name, port.state, port.phys_state) == ("mlx5_0:1", "ACTIVE", "LinkUp")
+    assert (port.rate_gbit_s, port.rate_text) == (400.0, "400 Gb/sec (4X NDR)")
+    assert port.is_roce
+    assert [(g.index, g.type, g.netdev) for g in port.gids] == [
+        (0, "IB/RoCE v1", "ens1np0"), (10, "RoCE v2", None),
+    ]  # fmt: skip
+    assert fact.unbound_pci == ("0000:18:00.0",)
+
+
+def test_garbage_instead_of_an_hca(tmp_path: Path) -> None:
+    base = "/sys/class/infiniband/mlx5_0"
+    root = trees.make(
+        tmp_path,
+        {
+            f"{base}/fw_ver": b"\xff\xfe\x00\x1b[31m" * 5000,
+            f"{base}/ports/1/state": "",
+            f"{base}/ports/1/rate": "fast\n",
+            f"{base}/ports/1/lid": "0xzz\n",
+            f"{base}/ports/x/state": "4: ACTIVE\n",
+            f"{base}/device -> /nowhere": "",
+            "/sys/class/infiniband/loop -> loop": "",
+        },
+    )
+    os.mkfifo(f"{root}{base}/board_id")
+    fact = msgspec.convert(facts_rdma.collect({}, root), type=RdmaFacts)
+    hca = next(h for h in fact.hcas if h.name == "mlx5_0")
+    assert [(p.number, p.rate_gbit_s, p.lid) for p in hca.ports] == [(1, None, None)]
+    assert hca.board_id is None
+
+
+@pytest.mark.parametrize(
+    ("text", "rate"),
+    [("2.5 Gb/sec (1X SDR)", 2.5), ("400 Gb/sec (4X NDR)", 400.0), ("", None), ("x Gb/sec", None)],
+)
+def test_rates(text: str, rate: float | None) -> None:
+    assert facts_rdma.rate(text) == rate
+
+
+def nvml_module(body: str) -> str:
+    return (
+        "class NVMLError(Exception):\n"
+        "    def __init__(self, value): self.value = value\n"
+        "    def __str__(self): return {9: 'Driver Not Loaded', 15: 'GPU is lost', 18: "
+        "'RM has detected an NVML/RM version mismatch.', 3: 'Not Supported'}.get(self.value, '?')\n"
+        + body
+    )
+
+
+HEALTHY = """
+class Row:
+    def __init__(self, **k): self.__dict__.update(k)
+def nvmlInit(): pass
+def nvmlShutdown(): pass
+def nvmlSystemGetDriverVersion(): return b'550.54.15'
+def nvmlSystemGetCudaDriverVersion(): return 12040
+def nvmlDeviceGetCount(): return 2
+def nvmlDeviceGetHandleByIndex(i):
+    if i == 1: raise NVMLError(15)
+    return i
+def nvmlDeviceGetName(h): return b'NVIDIA H100 80GB HBM3'
+def nvmlDeviceGetUUID(h): return 'GPU-1'
+def nvmlDeviceGetPciInfo(h): return Row(busId=b'00000000:17:00.0')
+def nvmlDeviceGetMemoryInfo(h): return Row(total=80, used=8)
+def nvmlDeviceGetCudaComputeCapability(h): return (9, 0)
+def nvmlDeviceGetTotalEccErrors(h, a, b): raise NVMLError(3)
+def nvmlDeviceGetComputeRunningProcesses(h):
+    import os
+    return [Row(pid=os.getpid(), usedGpuMemory=None), Row(pid=2**22 + 5, usedGpuMemory=5)]
+"""
+
+
+class FakeModule:
+    def __init__(self, source: str) -> None:
+        exec(source, self.__dict__)
+
+
+def gpu_facts(source: str) -> GpuFacts:
+    return msgspec.convert(facts_gpu.query(FakeModule(nvml_module(source))), type=GpuFacts)
+
+
+def test_nvml_with_a_lost_gpu() -> None:
+    fact = gpu_facts(HEALTHY)
+    good, lost = fact.devices
+    assert (fact.nvml, fact.driver_version, fact.cuda_driver) == ("ok", "550.54.15", "12.4")
+    assert (good.name, good.compute_capability) == ("NVIDIA H100 80GB HBM3", "9.0")
+    assert good.error is good.ecc_uncorrected is good.mig_enabled is None
+    assert [(p.pid, p.memory_bytes) for p in good.processes][1] == (2**22 + 5, 5)
+    assert good.processes[0].user
+    assert lost.error == "GPU is lost"
+
+
+@pytest.mark.parametrize(
+    ("code", "state"), [(9, "no_driver"), (18, "mismatch"), (4, "no_permission"), (999, "error")]
+)
+def test_nvml_that_does_not_start(code: int, state: str) -> None:
+    fact = gpu_facts(f"def nvmlInit(): raise NVMLError({code})\n")
+    assert (fact.nvml, fact.nvml_code) == (state, code)
+
+
+def test_gpu_tree(tmp_path: Path) -> None:
+    root = trees.make(
+        tmp_path,
+        {
+            "/proc/driver/nvidia/version": (
+                "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  550.54.15  Release Build\n"
+            ),
+            "/usr/lib64/libnvidia-ml.so.550.90.07": "",
+            "/usr/lib64/libnvidia-ml.so.1 -> libnvidia-ml.so.550.90.07": "",
+            "/sys/bus/pci/devices/0000:17:00.0/vendor": "0x10de\n",
+            "/sys/bus/pci/devices/0000:17:00.0/class": "0x030200\n",
+            "/sys/bus/pci/devices/0000:17:00.0/device": "0x2330\n",
+            "/sys/bus/pci/devices/0000:17:00.0/driver -> ../../drivers/nvidia": "",
+            "/sys/bus/pci/devices/0000:18:00.0/vendor": "0x10de\n",
+            "/sys/bus/pci/devices/0000:18:00.0/class": "0x068000\n",
+            "/dev/nvidia10": "",
+            "/dev/nvidia2": "",
+            "/dev/nvidiactl": "",
+        },
+    )
+    assert facts_gpu.kernel_driver(root) == "550.54.15"
+    paths = libs.find("libnvidia-ml.so.1", root)
+    assert facts_gpu.library_version(paths, root) == "550.90.07"
+    assert facts_gpu.pci_gpus(root) == [
+        {"address": "0000:17:00.0", "device_id": "0x2330", "driver": "nvidia"}
+    ]
+    assert facts_gpu.device_nodes(root) == ["/dev/nvidia2", "/dev/nvidia10"]
+
+
+def test_no_gpu_hardware_at_all(tmp_path: Path) -> None:
+    fact = msgspec.convert(facts_gpu.collect({}, trees.make(tmp_path, {})), type=GpuFacts)
+    assert (fact.nvml, fact.pci, fact.devices, fact.device_nodes) == ("no_library", (), (), ())
+
+
+# --- software ---------------------------------------------------------------------------------------------
+
+VERSION_PY = """from typing import Optional
+
+__all__ = ['__version__', 'debug', 'cuda', 'git_version', 'hip']
+__version__ = '2.5.1+cu124'
+debug = False
+cuda: Optional[str] = '12.4'
+git_version = 'a8d6afb511a69687bbb2b7e88a3cf67917e1697e'
+hip: Optional[str] = None
+"""
+
+
+def elf(path: Path, *, needed: str, rpath: str | None = None, runpath: str | None = None) -> None:
+    """Write a 64-bit ELF file with nothing but a dynamic section."""
+    strings = b"\0"
+    entries = []
+    for tag, text in ((1, needed), (15, rpath), (29, runpath)):
+        if text is not None:
+            entries.append((tag, len(strings)))
+            strings += text.encode() + b"\0"
+    table = 64 + 2 * 56
+    size = 16 * (len(entries) + 2)
+    entries += [(5, table + size), (0, 0)]
+    body = b"".join(struct.pack("<qQ", *e) for e in entries) + strings
+    head = b"\x7fELF\x02\x01\x01" + bytes(9) + struct.pack(
+        "<HHIQQQIHHHHHH", 3, 62, 1, 0, 64, 0, 0, 64, 56, 2, 0, 0, 0
+    )  # fmt: skip
+    load = struct.pack("<IIQQQQQQ", 1, 4, 0, 0, 0, table + len(body), table + len(body), 4096)
+    dynamic = struct.pack("<IIQQQQQQ", 2, 4, table, table, table, size, size, 8)
+    path.write_bytes(head + load + dynamic + body)
+
+
+def site(tmp_path: Path) -> Path:
+    root = tmp_path / "site-packages"
+    trees.make(
+        root,
+        {
+            "torch/__init__.py": "raise SystemExit('torch was imported')",
+            "torch/version.py": VERSION_PY,
+            "torch/lib": None,
+            "torch-2.5.1+cu124.dist-info/METADATA": "Metadata-Version: 2.1\nVersion: 2.5.1+cu124\n",
+            "nvidia/nccl/lib/libnccl.so.2": b"\x7fELF" + b"\0" * 100,
+            "nvidia_nccl_cu12-2.21.5.dist-info/METADATA": "Name: nvidia-nccl-cu12\nVersion: 2.21.5\n",
+            "nvidia_cuda_runtime_cu12-12.4.127.dist-info/METADATA": "Version: 12.4.127\n",
+            "PyYAML-5.1-py3.8.egg-info": "Metadata-Version: 1.1\nName: PyYAML\nVersion: 5.1.2\n",
+            "broken-1.0.dist-info -> nowhere": "",
+            "huge-9.dist-info/METADATA": b"X" * 200000 + b"\nVersion: 6\n",
+        },
+    )
+    return root
+
+
+def test_torch_is_read_and_not_imported(tmp_path: Path) -> None:
+    root = site(tmp_path)
+    paths = [str(tmp_path), str(root)]
+    packages = dists.installed(paths)
+    torch, error = facts_software.find_torch(paths, packages)
+    assert error is None
+    assert torch == {
+        "version": "2.5.1+cu124", "cuda": "12.4", "hip": None, "path": f"{root}/torch",
+    }  # fmt: skip
+    assert packages["pyyaml"].version() == "5.1.2"
+    assert packages["broken"].version() == "1.0"
+    assert packages["huge"].version() == "9"
+
+
+@pytest.mark.parametrize("text", ["", "__version__ = open('/etc/passwd').read()", "\x00", "[" * 9999])
+def test_damaged_torch_falls_back_to_metadata(tmp_path: Path, text: str) -> None:
+    root = site(tmp_path)
+    (root / "torch/version.py").write_text(text)
+    torch, error = facts_software.find_torch([str(root)], dists.installed([str(root)]))
+    assert torch
+    assert torch["version"] == "2.5.1+cu124"
+    assert error
+
+
+def nccl(
+    root: Path, tmp_path: Path, **environ: str
+) -> list[tuple[str | None, str]]:
+    paths = [str(root)]
+    rows = facts_software.find_nccl(
+        paths, dists.installed(paths), f"{root}/torch", environ, "/"
+    )
+    mine = [row for row in rows if row["path"].startswith(str(tmp_path))]
+    return [(row["version"], row["origin"]) for row in mine]
+
+
+RPATH = "$ORIGIN/../../nvidia/nccl/lib:$ORIGIN"
+
+
+def test_loader_order_of_nccl(tmp_path: Path) -> None:
+    root = site(tmp_path)
+    other = trees.make(
+        tmp_path / "other",
+        {
+            "libnccl.so.2 -> libnccl.so.2.20.3": "",
+            "libnccl.so.2.20.3": "x",
+            "pre/libnccl.so.2": b"\0" * (1 << 20) + b"NCCL version 2.19.3+cuda12.2\0",
+        },
+    )
+    cuda = root / "torch/lib/libtorch_cuda.so"
+    wheel, path, preload = ("2.21.5", "wheel"), ("2.20.3", "LD_LIBRARY_PATH"), ("2.19.3", "LD_PRELOAD")
+    environ = {"LD_LIBRARY_PATH": f"/nope:{other}"}
+    elf(cuda, needed="libnccl.so.2", rpath=RPATH)
+    assert nccl(root, tmp_path) == [wheel]
+    assert nccl(root, tmp_path, **environ) == [wheel, path]
+    elf(cuda, needed="libnccl.so.2", runpath=RPATH)
+    assert nccl(root, tmp_path, **environ) == [path, wheel]
+    environ["LD_PRELOAD"] = f"/x.so {other}/pre/libnccl.so.2"
+    assert nccl(root, tmp_path, **environ) == [preload, path, wheel]
+    elf(cuda, needed="libc.so.6", runpath=RPATH)
+    assert nccl(root, tmp_path)[0] == (None, "torch-bundled")
+    cuda.write_bytes(b"\x7fELF\x02\x01" + b"\xff" * 200)
+    assert nccl(root, tmp_path, LD_LIBRARY_PATH=other) == [path, wheel]
+
+
+@pytest.mark.interpreters
+@pytest.mark.parametrize("version", SUPPORTED)
+def test_search_path_is_that_of_a_normal_start(version: str, tmp_path: Path) -> None:
+    python = python_or_skip(version)
+    root = site(tmp_path)
+    user = tmp_path / f"base/lib/python{version}/site-packages"
+    trees.make(
+        user,
+        {"a.pth": f"import os; os._exit(9)\n# x\n{tmp_path}/pth\nnope\n", "only_user-3.dist-info/METADATA": "Version: 3\n"},
+    )
+    trees.make(tmp_path / "pth", {"by_pth-4.dist-info/METADATA": "Version: 4\n"})
+    env = {**os.environ, "PYTHONPATH": f"site-packages:{tmp_path}/nope", "PYTHONUSERBASE": f"{tmp_path}/base"}
+    env.pop("PYTHONNOUSERSITE", None)
+    asked = {"packages": ["torch", "only-user", "By.Pth"]}
+    with harness.agent(python, env=env, cwd=tmp_path) as agent:
+        value = agent.facts(software=asked)["software"]["value"]
+    fact = msgspec.convert(value, type=SoftwareFacts)
+    assert fact.search_path[0] == str(root)
+    assert fact.packages == {"torch": "2.5.1+cu124", "only-user": "3", "By.Pth": "4"}
+    assert fact.torch
+    assert fact.torch.cuda == "12.4"
+    assert fact.cuda_packages["nvidia-cuda-runtime-cu12"] == "12.4.127"
+
+
+def test_ld_cache_of_this_machine() -> None:
+    if not Path("/etc/ld.so.cache").exists():
+        pytest.skip("no ld.so.cache on this machine")
+    rows = dict(libs.parse_cache(Path("/etc/ld.so.cache").read_bytes()))
+    assert rows["libc.so.6"].endswith("libc.so.6")
+    assert libs.parse_cache(b"garbage") == []
+
+
+# --- files ------------------------------------------------------------------------------------------------
+
+
+def test_reading_is_capped_and_never_blocks(tmp_path: Path) -> None:
+    (tmp_path / "big").write_bytes(b"x" * 1_000_000)
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "loop").symlink_to("loop")
+    assert len(files.read_bytes(str(tmp_path / "big"), 1000)) == 1000
+    for name in ("fifo", "loop", "absent"):
+        assert files.text_or_none(str(tmp_path / name)) is None
+    assert files.text_or_none("/dev/zero") is None
+    assert files.text_or_none("nul\0byte") is None
+    assert files.names(str(tmp_path / "absent")) == []
