@@ -219,17 +219,17 @@ def _lengths(
     for node, count in spread.minority.items():
         if node in troubles:
             continue
-        others = [n for n in counts.values() if n != count]
+        other = next(n for n in spread.groups if n != count)
         yield (
             node,
             _trouble(
                 node,
-                f"gloo makes {count} device{'s' if count > 1 else ''} here, {others[0]} on other"
+                f"gloo makes {count} device{'s' if count > 1 else ''} here, {other} on other"
                 " nodes: the group would wait for a mesh that never comes",
                 key="gloo-ifname-count",
                 title=VARIABLE + " lists another number of interfaces on {nodes}",
                 observed=str(count),
-                expected=str(others[0]),
+                expected=str(other),
                 expected_from=ExpectedFrom.PEERS,
                 evidence=_evidence(node, resolves.get(node), envs_of[node].get(VARIABLE)),
                 fixes=_set_variable(wanted),

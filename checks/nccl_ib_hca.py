@@ -88,8 +88,9 @@ def nccl_ib_hca(
         return
     fixes = _propose(seen)
     reported: set[str] = set()
+    some_use = any(one.used for one in seen.values())
     for one in seen.values():
-        finding = _none_used(one, seen, fixes) or _prefix(one)
+        finding = _none_used(one, some_use, fixes) or _prefix(one)
         if finding:
             reported.add(one.node)
             yield finding
@@ -120,12 +121,11 @@ def _look(node: str, facts: RdmaFacts, env: Mapping[str, tuple[str, str]]) -> Se
     return Seen(node, facts.hcas, env, active, used, reason)
 
 
-def _none_used(one: Seen, seen: Mapping[str, Seen], fixes: tuple[Fix, ...]) -> Finding | None:
+def _none_used(one: Seen, peers_use: bool, fixes: tuple[Fix, ...]) -> Finding | None:
     if one.used or not one.active:
         return None
     names = listing([port.name for port in one.active])
     by_switch = not one.reason.startswith(VARIABLE)
-    peers_use = any(other.used for other in seen.values())
     if by_switch:
         variable = one.reason.partition("=")[0]
         return _trouble(

@@ -104,16 +104,17 @@ def nccl_ifname(
         env = effective_env((envs or {}).get(node), job)
         version = nccl_version((softwares or {}).get(node))
         seen[node] = Seen(node, net, env, version, choose(net, values(env), version))
-    fixes = _fixes(
-        propose_ifname(
+    troubles = {finding.target: finding for finding in _judge(seen, routes or {}, job, ())}
+    if troubles:
+        # Trying values on every node costs more than the judgement: only where there is something to mend.
+        proposal = propose_ifname(
             nets,
             {node: values(one.env) for node, one in seen.items()},
             {node: one.version for node, one in seen.items()},
             job.data_addresses,
-        ),
-        seen,
-    )
-    troubles = {finding.target: finding for finding in _judge(seen, routes or {}, job, fixes)}
+        )
+        fixes = _fixes(proposal, seen)
+        troubles = {finding.target: finding for finding in _judge(seen, routes or {}, job, fixes)}
     for node, one in seen.items():
         if node in troubles:
             yield troubles[node]
@@ -136,11 +137,16 @@ def _judge(
     nets = {node: one.net for node, one in seen.items()}
     repeated = repeated_addresses(nets)
     empty = [one for one in seen.values() if one.choice.row is None]
+    alike = len({one.env.get(VARIABLE) for one in empty}) == 1
     for one in empty:
-        yield _nothing(one, empty, fixes)
+        yield _nothing(one, alike, fixes)
     found = {node: one.choice.row for node, one in seen.items() if one.choice.row}
     if len(seen) < 2:
         return
+    owners: dict[str, list[str]] = {}
+    for node, net in nets.items():
+        for address in {row.address for row in rows_of(net)} & repeated:
+            owners.setdefault(address, []).append(node)
     fit: dict[str, AddressRow] = {}
     for node, row in found.items():
         one = seen[node]
@@ -161,7 +167,7 @@ def _judge(
                 fixes=fixes,
             )
         elif row.address in repeated:
-            others = [n for n, net in nets.items() if n != node and _has(net, row.address)]
+            others = [other for other in owners[row.address][:5] if other != node]
             yield _trouble(
                 one,
                 f"NCCL would use {_text(one)}, an address that {listing(others, 3)} also"
@@ -190,11 +196,21 @@ def _networks(
     count = Counter(chosen.values())
     usual = max(count, key=lambda net: (count[net], len(reach.get(net, {}))))
     certain = count[usual] * 2 > len(fit)
+    direct = any(
+        len(rows) == len(seen) and not any(is_tunnel_name(row.ifname) for row in rows.values())
+        for rows in reach.values()
+    )
+    # Two nodes of each network stand for all of it: one of them is not the node that asks.
+    peers: dict[IPNetwork, list[str]] = {}
+    for node, net in chosen.items():
+        if len(peers.setdefault(net, [])) < 2:
+            peers[net].append(node)
+    dialled = {peer: fit[peer] for group in peers.values() for peer in group}
     for node, row in fit.items():
         one = seen[node]
         inside = ip(row.address).version == usual.version and ip(row.address) in usual
         if inside:
-            if is_tunnel_name(row.ifname) and _other_choice(reach, row, seen):
+            if is_tunnel_name(row.ifname) and direct:
                 yield _trouble(
                     one,
                     f"NCCL would use {_text(one)}, an overlay network, although a direct one"
@@ -206,7 +222,7 @@ def _networks(
                     confidence=Confidence.LIKELY,
                 )
             continue
-        reason = _outside(one, row, usual, reach, fit, routes, job)
+        reason = _outside(one, row, usual, reach, dialled, routes, job)
         if reason is None:
             continue
         yield _trouble(
@@ -226,7 +242,7 @@ def _outside(
     row: AddressRow,
     usual: IPNetwork,
     reach: Mapping[IPNetwork, Mapping[str, AddressRow]],
-    fit: Mapping[str, AddressRow],
+    dialled: Mapping[str, AddressRow],
     routes: Mapping[str, RouteFacts],
     job: Job,
 ) -> str | None:
@@ -242,7 +258,7 @@ def _outside(
     here = reach.get(network(row), {})
     if 2 * len(here) > len(reach.get(usual, {})) and len(here) > 1:
         return "this node has no address there, and falls back to a network that they do not use"
-    for peer, theirs in fit.items():
+    for peer, theirs in dialled.items():
         if peer != one.node and not _reaches(one, theirs, peer, routes, job):
             return f"it has no route to {theirs.address} of {peer}"
     return None
@@ -260,17 +276,7 @@ def _reaches(one: Seen, theirs: AddressRow, peer: str, routes: Mapping[str, Rout
     return connected or bool(one.net.default_devs) or facts is not None
 
 
-def _other_choice(
-    reach: Mapping[IPNetwork, Mapping[str, AddressRow]], row: AddressRow, seen: Mapping[str, Seen]
-) -> bool:
-    return any(
-        len(rows) == len(seen) and not any(is_tunnel_name(r.ifname) for r in rows.values())
-        for net, rows in reach.items()
-        if net != network(row)
-    )
-
-
-def _nothing(one: Seen, empty: list[Seen], fixes: tuple[Fix, ...]) -> Finding:
+def _nothing(one: Seen, alike: bool, fixes: tuple[Fix, ...]) -> Finding:
     """NCCL finds no interface at all: because of a variable, or because there is none."""
     if one.choice.rule == "NCCL_COMM_ID":
         value = one.env["NCCL_COMM_ID"][0]
@@ -322,10 +328,9 @@ def _nothing(one: Seen, empty: list[Seen], fixes: tuple[Fix, ...]) -> Finding:
             fixes=fixes,
             observed=f"{listing(bare or matching)} without an address",
         )
-    same = {other.env.get(VARIABLE) for other in empty} == {one.env[VARIABLE]}
     plain = value.lstrip("=")
     title = VARIABLE + " matches no interface on {nodes}"
-    if same and is_ifname(plain):
+    if alike and is_ifname(plain):
         title = "{nodes} {has} no interface " + title_text(plain) + f", which {VARIABLE} asks for"
     return _trouble(
         one,
@@ -353,10 +358,6 @@ def _trap(value: str) -> str:
 def _have(one: Seen) -> str:
     names = dict.fromkeys(row.ifname for row in rows_of(one.net))
     return f"this node has {listing(names) or 'none with an address'}"
-
-
-def _has(net: NetFacts, address: str) -> bool:
-    return any(row.address == address for row in net.addresses)
 
 
 def _bring_up(node: str, names: list[str]) -> tuple[Fix, ...]:

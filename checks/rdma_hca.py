@@ -51,14 +51,15 @@ def rdma_hca(nodes: Mapping[str, RdmaFacts], hosts: Mapping[str, HostFacts] | No
     counts = majority({node: len(facts.hcas) for node, facts in nodes.items()})
     most = max(len(facts.hcas) for facts in nodes.values())
     usual = most if counts.value is None else counts.value
+    names = majority({n: tuple(hca.name for hca in f.hcas) for n, f in nodes.items() if f.hcas})
     example = next(node for node, facts in nodes.items() if len(facts.hcas) == usual)
 
     for node, facts in nodes.items():
         have = len(facts.hcas)
         if have < usual:
             yield _fewer(node, facts, nodes[example], usual, counts.tie, container.get(node))
-        elif have and have == usual:
-            yield from _other_names(node, facts, nodes)
+        elif have and have == usual and node in names.minority:
+            yield from _other_names(node, facts, names.value)
         if facts.unbound_pci and have >= usual:
             yield warn(
                 node,
@@ -127,18 +128,15 @@ def _fewer(
     )
 
 
-def _other_names(node: str, facts: RdmaFacts, nodes: Mapping[str, RdmaFacts]) -> Iterator[Finding]:
-    names = {n: tuple(h.name for h in f.hcas) for n, f in nodes.items() if f.hcas}
-    spread = majority(names)
-    if spread.value is None or node not in spread.minority:
-        return
-    if len(spread.value) != len(names[node]):
+def _other_names(node: str, facts: RdmaFacts, usual: tuple[str, ...] | None) -> Iterator[Finding]:
+    own = [hca.name for hca in facts.hcas]
+    if usual is None or len(usual) != len(own):
         return
     yield warn(
         node,
-        f"HCAs are called {listing(names[node])} here, {listing(spread.value)} on most nodes",
-        observed=listing(names[node], 8),
-        expected=listing(spread.value, 8),
+        f"HCAs are called {listing(own)} here, {listing(usual)} on most nodes",
+        observed=listing(own, 8),
+        expected=listing(usual, 8),
         expected_from=ExpectedFrom.PEERS,
         evidence=(_list(node, facts),),
         cause=CauseHint(

@@ -45,21 +45,21 @@ def rdma_port(nodes: Mapping[str, RdmaFacts]) -> Iterator[Finding]:
     active: dict[str, int] = {}
     for _, _, port in ports:
         active[port.name] = active.get(port.name, 0) + port.active
-    no_manager = [
-        (node, hca, port)
-        for node, hca, port in ports
-        if port.state in ("INIT", "INITIALIZE", "ARMED") and not port.is_roce
-    ]
-    stuck_everywhere = bool(no_manager) and not any(active.values())
+    no_manager = any(_waits_for_manager(port) for _, _, port in ports)
+    stuck_everywhere = no_manager and not any(active.values())
     for node, hca, port in ports:
         if port.active or port.state == "ACTIVE_DEFER":
             continue
-        if (node, hca, port) in no_manager:
+        if _waits_for_manager(port):
             yield _not_managed(node, hca, port, active[port.name] > 0, stuck_everywhere)
         elif active[port.name]:
             yield _down(node, hca, port, active[port.name])
     if not any(active.values()) and not no_manager:
         yield skip("no HCA port is up on any node: taken for not cabled")
+
+
+def _waits_for_manager(port: HcaPort) -> bool:
+    return port.state in ("INIT", "INITIALIZE", "ARMED") and not port.is_roce
 
 
 def _down(node: str, hca: Hca, port: HcaPort, peers: int) -> Finding:

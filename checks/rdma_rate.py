@@ -66,9 +66,10 @@ def rdma_rate(nodes: Mapping[str, RdmaFacts], nets: Mapping[str, NetFacts] | Non
     for _, hca, port in ports:
         by_name.setdefault(port.name, []).append(port)
         by_card.setdefault(_card(hca), []).append(port)
+    usual_by_name = {name: _usual(group) for name, group in by_name.items() if len(group) > 1}
+    usual_by_card = {card: _usual(group) for card, group in by_card.items()}
     for node, hca, port in ports:
-        peers = by_name[port.name] if len(by_name[port.name]) > 1 else by_card[_card(hca)]
-        usual, fast = _usual(peers)
+        usual, fast = usual_by_name.get(port.name) or usual_by_card[_card(hca)]
         if (port.rate_gbit_s or 0) < usual:
             yield _slow(node, hca, port, usual, fast, (nets or {}).get(node))
 

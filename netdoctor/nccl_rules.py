@@ -134,6 +134,7 @@ class Filter:
         )
 
 
+@lru_cache(maxsize=1024)
 def parse_filter(text: str, most: int = MAX_IFS) -> Filter:
     """`text` as NCCL takes it apart: ``^`` and then ``=`` count only at the very start of the list.
 
