@@ -30,8 +30,8 @@ def net_mtu(nets: Mapping[str, NetFacts], job: Job) -> Iterator[Finding]:
 
     Matters because:
         TCP survives a difference (each end announces its segment size), at the price of more packets. RoCE
-        and UDP do not: an RDMA path MTU of 4096 needs 4200 bytes at both ends, and packets that are larger than
-        the receiver's MTU are lost without a trace.
+        and UDP do not: an RDMA path MTU of 4096 needs 4200 bytes at both ends, and packets that are larger
+        than the receiver's MTU are lost without a trace.
 
     Fix:
         Give the odd node the others' MTU, after checking that its switch port carries it.

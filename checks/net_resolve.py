@@ -95,8 +95,8 @@ def _own(node: str, facts: ResolveFacts, net: NetFacts, host: HostFacts, job: Jo
     elif is_loopback(facts.first_bindable) or all(map(is_loopback, own.addresses)):
         key, title = "hosts-loopback", "The own name of {nodes} resolves to a loopback address there"
         summary = (
-            f"its own name {own.name} resolves to {facts.first_bindable or said}: gloo tells the others to connect "
-            "there, and torchrun finds nobody to host the rendezvous"
+            f"its own name {own.name} resolves to {facts.first_bindable or said}: gloo tells the others to "
+            "connect there, and torchrun finds nobody to host the rendezvous"
         )
     elif not any(holds(net, one) or same(one, address) for one in own.addresses):
         key, title = "own-name-wrong", "The own name of {nodes} resolves to an address of another machine"

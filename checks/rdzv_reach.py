@@ -40,6 +40,9 @@ def rdzv_reach(
     if master in ports.failed_nodes:
         yield unknown(CLUSTER, f"{master} could not take part: {ports.failed_nodes[master]}")
         return
+    if all(master not in (probe.src, probe.dst) for probe in ports.probes):
+        yield skip(f"{master}, where the rendezvous would be, took no part")
+        return
     causes = port_causes(ports, firewalls)
     probes = {p.src: p for p in ports.probes if p.dst == master and p.purpose == RENDEZVOUS}
     reached = 0

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from netdoctor.checks.net_interface import net_interface
@@ -11,11 +13,11 @@ def judge(facts: dict[str, NetFacts], **changes: object) -> list[Finding]:
     return list(net_interface(facts, job(len(facts), **changes)))
 
 
-def with_dev(i: int, **changes: object) -> NetFacts:
+def with_dev(i: int, **changes: Any) -> NetFacts:
     return net(i, netdevs=(loopback(), netdev(**changes)))
 
 
-def two_nets(i: int, **changes: object) -> NetFacts:
+def two_nets(i: int, **changes: Any) -> NetFacts:
     return net(
         i,
         netdevs=(loopback(), netdev(), netdev("eth1", 3, **changes)),

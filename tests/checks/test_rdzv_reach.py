@@ -39,6 +39,12 @@ def test_a_master_that_took_no_part_is_unknown() -> None:
     assert finding.status is Status.UNKNOWN
 
 
+def test_a_master_that_could_not_be_logged_in_to_leaves_nothing_to_say() -> None:
+    others = tuple(p for p in matrix(3).probes if "n1" not in (p.src, p.dst))
+    (finding,) = rdzv_reach(PortMatrix(probes=others), job(3), None)
+    assert finding.status is Status.SKIP
+
+
 def test_a_busy_port_that_answers_is_reached() -> None:
     ports = matrix(3, bad_rdzv=inbound(3, "n1", outcome="in_use"))
     assert found(rdzv_reach(ports, job(3), None), Status.FAIL) == {}

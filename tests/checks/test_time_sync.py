@@ -1,0 +1,83 @@
+import pytest
+
+from netdoctor.checks.time_sync import time_sync
+from netdoctor.facts.clock import ChronyTracking, TimeFacts
+from netdoctor.facts.host import HostFacts
+from netdoctor.model import Status
+
+from .build import cause, causes, host, node, time_facts
+
+BARE = {"kernel_synchronized": False, "daemons": ()}
+
+
+def chrony(**changes: object) -> ChronyTracking:
+    fields: dict[str, object] = {
+        "reference": "10.0.0.250",
+        "stratum": 3,
+        "offset_s": 0.0001,
+        "root_delay_s": 0.001,
+        "root_dispersion_s": 0.0005,
+        "leap": "Normal",
+    }
+    return ChronyTracking(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+def keys(facts: TimeFacts) -> set[str]:
+    return set(causes(time_sync(node(), facts, host())))
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        pytest.param(time_facts(), id="kernel says so"),
+        pytest.param(time_facts(daemons=()), id="no daemon seen, kernel synchronised"),
+        pytest.param(time_facts(kernel_synchronized=False, chrony=chrony()), id="chrony without rtcsync"),
+        pytest.param(
+            time_facts(kernel_synchronized=False, daemons=("ptp4l", "phc2sys")), id="PTP sets no flag"
+        ),
+        pytest.param(time_facts(daemons=("systemd-timesyncd",), timesyncd_synchronized=True), id="timesyncd"),
+    ],
+)
+def test_silent_when_synchronised(facts: TimeFacts) -> None:
+    assert list(time_sync(node(), facts, host())) == []
+
+
+@pytest.mark.parametrize(
+    ("facts", "key"),
+    [
+        pytest.param(time_facts(**BARE), "time-no-daemon", id="nothing runs"),
+        pytest.param(time_facts(chrony=chrony(reference="7F7F0101")), "time-unsynchronised", id="local"),
+        pytest.param(time_facts(chrony=chrony(leap="Not synchronised")), "time-unsynchronised", id="leap"),
+        pytest.param(time_facts(chrony=chrony(offset_s=-4.0)), "time-unsynchronised", id="far off"),
+        pytest.param(
+            time_facts(daemons=("systemd-timesyncd",), timesyncd_synchronized=False),
+            "time-unsynchronised",
+            id="timesyncd",
+        ),
+        pytest.param(
+            time_facts(kernel_synchronized=False, daemons=("ntpd",)), "time-unsynchronised", id="ntpd"
+        ),
+        pytest.param(time_facts(daemons=("chronyd", "systemd-timesyncd")), "time-daemons-fight", id="two"),
+    ],
+)
+def test_warns_otherwise(facts: TimeFacts, key: str) -> None:
+    assert keys(facts) == {key}
+
+
+def test_the_fix_fits_the_daemon() -> None:
+    findings = list(time_sync(node(), time_facts(chrony=chrony(leap="Not synchronised")), host()))
+    assert "chronyc makestep" in cause(findings, "time-unsynchronised").fixes[0].commands[0].shell
+
+
+@pytest.mark.parametrize("machine", [host(container="docker"), host(in_lab=True)], ids=["container", "lab"])
+def test_shared_clocks_are_skipped(machine: HostFacts) -> None:
+    (finding,) = time_sync(node(), time_facts(**BARE), machine)
+    assert finding.status is Status.SKIP
+
+
+def test_what_could_not_be_read_is_unknown() -> None:
+    facts = time_facts(kernel_synchronized=False, chrony_error="506 Cannot talk to daemon")
+    (finding,) = time_sync(node(), facts, host())
+    assert finding.status is Status.UNKNOWN
+    (finding,) = time_sync(node(), time_facts(kernel_synchronized=None, daemons=()), host())
+    assert finding.status is Status.UNKNOWN
