@@ -23,7 +23,7 @@ from netdoctor.model import (
 
 # torchrun drops a node whose heartbeat, stamped by that node's own clock, is older than 15 s (keep_alive
 # 5 s x 3, torch/distributed/elastic/rendezvous/dynamic_rendezvous.py). A shifted clock had no effect up to 8
-# and killed living nodes from 9.5 seconds on (torch 2.13): 5 s leaves room for drift, 1 s is on the way there.
+# and killed living nodes from 9.5 seconds on (torch 2.13): 5 leave room for drift, 1 is on the way there.
 FAIL_S = 5.0
 WARN_S = 1.0
 
