@@ -70,7 +70,10 @@ def gpu_visible(node: Node, gpu: GpuFacts, host: HostFacts | None) -> Iterator[F
         else:
             yield skip("no NVIDIA GPU on this node, and none listed", node.id)
         return
-    if gpu.nvml == "mismatch" or gpu.nvml_code == MISMATCH:
+    if host is not None and host.container and not (gpu.device_nodes or gpu.devices or node.gpus):
+        # The PCI bus shows through into containers: the machine's GPUs may be none of this one's business.
+        yield _not_given(node.id, gpu)
+    elif gpu.nvml == "mismatch" or gpu.nvml_code == MISMATCH:
         yield _mismatch(node.id, gpu)
     elif gpu.nvml == "no_driver" or gpu.nvml_code == DRIVER_NOT_LOADED:
         yield from _no_driver(node.id, gpu, host)
@@ -230,6 +233,25 @@ def _fewer(node: str, gpu: GpuFacts, host: HostFacts | None, missing: int) -> Fi
                 "nvidia-smi -L; nvidia-smi drain -q; dmesg | grep -E 'NVRM|Xid'",
                 True,
             ),
+        ),
+    )
+
+
+def _not_given(node: str, gpu: GpuFacts) -> Finding:
+    return warn(
+        node,
+        f"the machine has {len(gpu.pci)} GPUs, and this container was given none",
+        observed="no /dev/nvidia*",
+        expected="the machine's GPUs, if the job is to use them",
+        expected_from=ExpectedFrom.DERIVED,
+        evidence=_evidence(node, gpu),
+        cause=CauseHint(
+            key="gpu-not-in-container",
+            title="the container on {nodes} was given none of the machine's GPUs",
+            culprits=(node,),
+            confidence=Confidence.LIKELY,
+            fixes=(_container(),),
+            settle_by="gpus= in the hosts file says how many each node should have",
         ),
     )
 

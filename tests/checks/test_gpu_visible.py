@@ -82,6 +82,15 @@ def test_a_container_gets_a_flag() -> None:
     assert "--gpus all" in fix.commands[0].shell
 
 
+def test_a_container_without_gpus_may_be_meant_so() -> None:
+    facts = dark("no_library", 12, device_nodes=())
+    findings = list(gpu_visible(node(), facts, host(container="docker")))
+    assert causes(findings) == {"gpu-not-in-container": {"n1"}}
+    assert findings[0].status is Status.WARN
+    listed = list(gpu_visible(node(gpus=8), facts, host(container="docker")))
+    assert causes(listed) == {"nvml-library-missing": {"n1"}}
+
+
 def test_a_variable_that_hides_gpus_is_a_warning() -> None:
     findings = list(gpu_visible(node(), gpus(cuda_visible_devices="0,1"), host()))
     assert [f.status for f in findings] == [Status.WARN]
