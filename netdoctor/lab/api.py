@@ -333,7 +333,7 @@ def load(state_dir: Path | None = None) -> Lab:
 def _check_request(state: State, count: int, prefix: str) -> None:
     if not 1 <= count <= MOST_NODES:
         raise LabError(f"a lab has 1 to {MOST_NODES} nodes, not {count}")
-    if not re.fullmatch(r"[a-z]([a-z0-9-]{0,40}[a-z0-9])?|[a-z]-?", prefix):
+    if not re.fullmatch(r"[a-z][a-z0-9-]{0,40}", prefix):
         raise LabError(f"{prefix!r} cannot begin a host name: use small letters, digits and -")
     parts = state.subnet.split(".")
     if len(parts) != 3 or not all(p.isdigit() and int(p) <= 255 for p in parts):
@@ -349,6 +349,8 @@ def _check_request(state: State, count: int, prefix: str) -> None:
 def _new_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o755)
+        if folder.stat().st_uid != os.geteuid():
+            raise LabError(f"{folder} belongs to somebody else; choose another --state-dir")
         foreign = set(os.listdir(folder)) - {"lock", states.FILE}
     except OSError as error:
         raise LabError(f"cannot use {folder}: {error.strerror}; choose another --state-dir") from error
@@ -360,22 +362,25 @@ def _new_folder(folder: Path) -> None:
 def _undone_on_failure(folder: Path, state: State) -> Iterator[None]:
     """Whatever stops `up`, Ctrl-C and SIGTERM included, nothing stays behind."""
 
-    def terminate(_number: int, _frame: object) -> None:
-        raise SystemExit(143)
+    def terminate(number: int, _frame: object) -> None:
+        raise SystemExit(128 + number)
 
-    handled = _main_thread()
-    previous = signal.signal(signal.SIGTERM, terminate) if handled else None
+    signals = (signal.SIGTERM, signal.SIGHUP) if _main_thread() else ()
+    previous = [signal.signal(sig, terminate) for sig in signals]
+    interrupt = signal.getsignal(signal.SIGINT)
     try:
         yield
     except BaseException:
-        if handled:
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        for sig in (*signals, signal.SIGINT) if signals else ():
+            signal.signal(sig, signal.SIG_IGN)  # a second Ctrl-C must not stop the clearing up
         _remove(folder, state)
         _forget(folder)
         raise
     finally:
-        if handled:
-            signal.signal(signal.SIGTERM, previous)
+        for sig, handler in zip(signals, previous, strict=True):
+            signal.signal(sig, handler)
+        if signals:
+            signal.signal(signal.SIGINT, interrupt)
 
 
 def _main_thread() -> bool:
@@ -391,9 +396,10 @@ def _build(folder: Path, state: State) -> None:
     nvml = compile_c(site, "nvml.c", "nvml.so", "-Wl,-soname,libnvidia-ml.so.1") if state.gpus else b""
     plans = [nodes_.plan(state, folder, node, nvml) for node in state.nodes]
     fabric = {"name": "fabric", "fabric": True, "commands": [], "stdins": []}
-    with _boot(state) as helper:
+    with _boot(state, folder) as helper:
         _send(helper, json.dumps({
-            "id": state.id, "scratch": str(folder / "scratch"), "nodes": [fabric, *plans],
+            "id": state.id, "folder": str(folder),
+                    "scratch": str(folder / "scratch"), "nodes": [fabric, *plans],
         }))  # fmt: skip
         for name, number in _answer(helper)["pids"].items():
             process = processes.identify(number)
@@ -416,11 +422,11 @@ def _build(folder: Path, state: State) -> None:
 
 
 @contextlib.contextmanager
-def _boot(state: State) -> Iterator[subprocess.Popen[bytes]]:
+def _boot(state: State, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     source = str(requirements.package_folder().parent.parent)
     path = os.pathsep.join(p for p in (source, os.environ.get("PYTHONPATH", "")) if p)
     helper = subprocess.Popen(
-        [sys.executable, "-m", "netdoctor.lab.boot", state.id],
+        [sys.executable, "-m", "netdoctor.lab.boot", state.id, str(folder)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": path},
@@ -473,6 +479,7 @@ def wait_for_ssh(state: State, nodes: Sequence[str], timeout_s: float = 20) -> N
 def _remove(folder: Path, state: State) -> None:
     """Take away everything the state names, and whatever else carries the lab's own id."""
     left: list[Process] = [*state.extra, *processes.with_argument(state.id)]
+    left += processes.with_argument(f"{folder}/build/")  # a compiler that outlived its `up`
     for process in state.processes.values():
         if processes.alive(process):
             left += service.family(process) if state.loopback else [process]

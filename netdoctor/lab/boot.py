@@ -306,7 +306,7 @@ def first_process(forks: Forks, plan: dict[str, Any], node: dict[str, Any]) -> N
         forks.say(ready=name)
         forks.pass_gate(1)
         os.chdir("/")
-        argv = ["sh", "-c", KEEP_RUNNING, "netdoctor-lab", plan["id"], name]
+        argv = ["sh", "-c", KEEP_RUNNING, "netdoctor-lab", plan["id"], name, plan["folder"]]
         os.execve("/bin/sh", argv, dict(system.NODE_ENV))
     except BaseException as error:  # whatever it is, it must reach `up` and not the fork's parent
         forks.say(error=f"{name}: {error}", trace=traceback.format_exc()[-3000:])

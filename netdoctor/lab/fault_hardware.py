@@ -83,7 +83,7 @@ def heal_hca_values(site: Site, active: Active) -> None:
     for i in chosen(site, active):
         folder = hardware.hca_folder(i)
         for name in port_values(site.state, active, i):
-            files[f"{folder}/{name}"] = tree.files[f"{folder}/{name}"]
+            files[f"{folder}/{name}"] = tree.files.get(f"{folder}/{name}")
     nodes.write(site.state, active.node, files)
     for other in site.state.active(active.node):
         if other is not active and other.fault.startswith("hca-") and other.fault != "hca-missing":

@@ -161,6 +161,15 @@ def fabric_rules(state: State) -> str:
                 f"ether type ip {''.join(pair)}tcp dport {ports} tcp flags & (syn | ack) == syn counter drop",
                 f"ether type ip {''.join(pair)}udp dport {ports} counter drop",
             ]
+        elif active.fault == "slow-pair":
+            if not p["mbyte_s"].isdigit() or not int(p["mbyte_s"]):
+                raise LabError(f"mbyte_s={p['mbyte_s']!r} is not a number of megabytes per second")
+            near, far = (", ".join(named(state, name)) for name in (active.node, p["peer"]))
+            limit = f"limit rate over {p['mbyte_s']} mbytes/second burst 256 kbytes counter drop"
+            rules += [
+                f"ip saddr {{ {one} }} ip daddr {{ {other} }} {limit}"
+                for one, other in ((near, far), (far, near))
+            ]
         elif active.fault == "loss":
             try:
                 share = round(float(p["percent"]) * 100)
@@ -194,6 +203,16 @@ def fabric_drop(site: Site, active: Active) -> list[str]:
     sender, target = ends_of(active)
     ports = active.params["ports"]
     return [f"fabric: new connections from {sender} to {target}, ports {ports}, vanish"]
+
+
+def slow_pair(site: Site, active: Active) -> list[str]:
+    others = [name for name in site.state.nodes if name != active.node]
+    active.params["peer"] = active.params["peer"] or (others[0] if others else "")
+    if active.params["peer"] not in others:
+        raise LabError(f"peer={active.params['peer']!r} is not another node of this lab")
+    filter_fabric(site, active)
+    p = active.params
+    return [f"fabric: {active.node} and {p['peer']} get {p['mbyte_s']} MB/s between them"]
 
 
 # --- speed, loss, packet size ---------------------------------------------------------------------
@@ -405,6 +424,10 @@ FAULTS = (
     Fault(
         "slow-link", "the node's link is slow", slow, heal_slow,
         {"rate": "50mbit", "dir": "both", "if": "eth0"}, ("if",),
+    ),
+    Fault(
+        "slow-pair", "the network between two nodes is slow", slow_pair, filter_fabric,
+        {"peer": "", "mbyte_s": "6"}, ("peer",),
     ),
     Fault(
         "loss", "the network loses packets of the node", loss, heal_loss,

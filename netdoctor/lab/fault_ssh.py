@@ -113,6 +113,29 @@ def refresh(site: Site, active: Active) -> None:
     nodes.refresh(site.state, active.node)
 
 
+def ssh_full(site: Site, active: Active) -> list[str]:
+    service.restart(site, active.node)
+    request = {
+        "kind": "hold", "address": site.state.address(active.node),
+        "port": site.state.ssh_port, "name": "ssh-scan",
+    }  # fmt: skip
+    keep(site, active, guest.start(request, node_pid(site, active.node)))
+    return [f"{active.node}: sshd takes one unfinished login at a time, and somebody holds it"]
+
+
+def heal_ssh_full(site: Site, active: Active) -> None:
+    end_guest(site, active)
+    service.restart(site, active.node)
+
+
+def login_shell(site: Site, active: Active) -> list[str]:
+    path = active.params["path"]
+    if not re.fullmatch(r"/[\w./-]+", path):
+        raise LabError(f"path={path!r} is not the absolute path of a program")
+    nodes.refresh(site.state, active.node)
+    return [f"{active.node}: the login shell of root is {path}"]
+
+
 def env(site: Site, active: Active) -> list[str]:
     for name in active.params:
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
@@ -128,6 +151,14 @@ FAULTS = (
     Fault("frozen", "every process of the node is stopped", freeze, thaw, loopback=True),
     Fault("wrong-key", "the client's key is not authorized", wrong_key, configure, loopback=True),
     Fault("host-key", "the server has another host key", host_key, restart, loopback=True),
+    Fault("ssh-full", "sshd turns away everybody (MaxStartups)", ssh_full, heal_ssh_full),
+    Fault(
+        "login-shell",
+        "root's login shell is another program",
+        login_shell,
+        refresh,
+        {"path": "/usr/sbin/nologin"},
+    ),
     Fault("shell-noise", "the shell start-up file prints to stdout and stderr", shell, refresh),
     Fault("slow-shell", "the shell start-up file takes its time", shell, refresh, {"seconds": "3"}),
     Fault("env", "sessions get these environment variables", env, restart, free=True, loopback=True),

@@ -17,6 +17,7 @@ import socket
 import struct
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,17 @@ def _listener(request: dict[str, Any]) -> socket.socket:
     return listener
 
 
+def _hold(request: dict[str, Any]) -> socket.socket:
+    """A connection to the server that never gets past hello."""
+    while True:
+        connection = socket.create_connection((request["address"], request["port"]), 5)
+        connection.settimeout(None)
+        if connection.recv(4) == b"SSH-":
+            return connection
+        connection.close()
+        time.sleep(0.05)
+
+
 def _serve(listener: socket.socket, banner: bytes) -> None:
     """Say `banner` to every client, and end the connection; with none, keep clients waiting."""
     kept: list[socket.socket] = []
@@ -104,6 +116,7 @@ def _tun(name: str) -> int:
 def _live(request: dict[str, Any], user: pwd.struct_passwd | None, ready: int) -> None:
     kind = request["kind"]
     listener = _listener(request) if kind == "listen" else None
+    held = _hold(request) if kind == "hold" else None
     tun = _tun(request["interface"]) if kind == "tun" else None
     if user is not None:
         os.setgroups([])
@@ -121,6 +134,12 @@ def _live(request: dict[str, Any], user: pwd.struct_passwd | None, ready: int) -
     while True:
         if tun is not None:
             os.read(tun, 65536)
+        elif held is not None:
+            # A server gives up on a client that never logs in; begin again.
+            while held.recv(4096):
+                pass
+            held.close()
+            held = _hold(request)
         else:
             signal.pause()
 

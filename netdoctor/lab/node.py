@@ -17,6 +17,9 @@ from netdoctor.lab import hardware, links, processes, sshd, system
 from netdoctor.lab.state import State
 from netdoctor.lab.system import LabError
 
+# Somebody who is not root, for what only root may see or do.
+PERSON = "trainer"
+PERSON_ID = "31337"
 LABEL = "/run/netdoctor-lab.json"
 LIMITS = "/run/netdoctor-lab/limits"
 SSHD = ["/usr/sbin/sshd", "-f", "/etc/ssh/sshd_config"]
@@ -138,6 +141,7 @@ def sshd_file(state: State, node: str) -> str:
         port=state.ssh_port,
         setenv=setenv(state, node),
         lines=[f"HostKey {HOST_KEY}", "AuthorizedKeysFile .ssh/authorized_keys"],
+        startups="1:100:1" if state.active(node, "ssh-full") else "500",
     )
 
 
@@ -156,6 +160,7 @@ def refresh(state: State, node: str) -> None:
     files: dict[str, str | bytes | None] = {
         "/etc/hosts": hosts_file(state, node),
         "/root/.bashrc": bashrc(state, node),
+        "/etc/passwd": passwd(state, node),
         "/etc/ssh/sshd_config": sshd_file(state, node),
         LABEL: label(state, node),
     }
@@ -173,21 +178,38 @@ def library_folder() -> str:
     return "/usr/lib"
 
 
-def _passwd() -> str:
-    """The machine's accounts, with root able to log in and using bash."""
-    lines = []
+def passwd(state: State, node: str) -> str:
+    """The machine's system accounts, root with bash, and one ordinary account."""
+    shell = "/bin/bash"
+    for active in state.active(node, "login-shell"):
+        shell = active.params["path"]
+    lines = [f"root:x:0:0:root:/root:{shell}"]
     for line in Path("/etc/passwd").read_text().splitlines():
         fields = line.split(":")
-        if fields[0] == "root" and len(fields) == 7:
-            fields[5:] = ["/root", "/bin/bash"]
-        lines.append(":".join(fields))
+        if len(fields) == 7 and fields[0] not in ("root", PERSON) and fields[2] != PERSON_ID:
+            lines.append(line)
+    lines.append(f"{PERSON}:x:{PERSON_ID}:65534::/home/{PERSON}:/bin/bash")
     return "\n".join(lines) + "\n"
 
 
-def _shadow() -> str:
+def _shadow(accounts: str) -> str:
     """No password is valid on a node; `!` would lock the account for keys as well."""
-    names = [line.split(":")[0] for line in Path("/etc/passwd").read_text().splitlines()]
+    names = [line.split(":")[0] for line in accounts.splitlines()]
     return "".join(f"{name}:*:19000:0:99999:7:::\n" for name in names)
+
+
+def _between_nodes(state: State, folder: Path) -> list[tuple[str, int, str]]:
+    """Nodes log in to each other with the client's key, as launchers such as mpirun expect."""
+    known = []
+    for peer in state.nodes:
+        where = peer if state.ssh_port == 22 else f"[{peer}]:{state.ssh_port}"
+        key = sshd.public(sshd.host_key(folder, peer)).read_text().split()[:2]
+        known.append(f"{where} {' '.join(key)}\n")
+    return [
+        ("/root/.ssh/config", 0o600, f"Host *\n  Port {state.ssh_port}\n  BatchMode yes\n"),
+        ("/root/.ssh/known_hosts", 0o600, "".join(known)),
+        ("/root/.ssh/id_ed25519", 0o600, (folder / sshd.KEY).read_text()),
+    ]
 
 
 def _unique(state: State, node: str, what: str) -> uuid.UUID:
@@ -213,14 +235,17 @@ def plan(state: State, folder: Path, node: str, nvml: bytes) -> dict[str, Any]:
         ("/etc/machine-id", 0o444, _unique(state, node, "machine").hex + "\n"),
         ("/etc/environment", 0o644, ""),
         ("/etc/motd", 0o644, ""),
-        ("/etc/passwd", 0o644, _passwd()),
-        ("/etc/shadow", 0o600, _shadow()),
+        ("/etc/passwd", 0o644, passwd(state, node)),
+        ("/etc/shadow", 0o600, _shadow(passwd(state, node))),
         ("/etc/ssh/sshd_config", 0o600, sshd_file(state, node)),
         (HOST_KEY, 0o600, key.read_text()),
         (HOST_KEY + ".pub", 0o644, sshd.public(key).read_text()),
         (AUTHORIZED, 0o600, (folder / (sshd.KEY + ".pub")).read_text()),
         ("/root/.bashrc", 0o644, bashrc(state, node)),
         ("/root/.profile", 0o644, CLEAN_PROFILE),
+        (f"/home/{PERSON}/.ssh/authorized_keys", 0o644, (folder / (sshd.KEY + ".pub")).read_text()),
+        (f"/home/{PERSON}/.profile", 0o644, CLEAN_PROFILE),
+        *_between_nodes(state, folder),
         (LABEL, 0o644, label(state, node)),
         *((path, 0o644, text) for path, text in tree.files.items()),
     ]

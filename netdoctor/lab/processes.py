@@ -77,11 +77,12 @@ def name(pid: int) -> str:
         return ""
 
 
-def with_argument(argument: str) -> list[Process]:
-    """Processes that carry this exact word in their command line."""
+def with_argument(beginning: str) -> list[Process]:
+    """Processes that have a word beginning so in their command line."""
     found = []
     for pid in all_pids():
-        if pid != os.getpid() and argument in command_line(pid):
+        words = command_line(pid)
+        if pid != os.getpid() and any(word.startswith(beginning) for word in words):
             process = identify(pid)
             if process is not None:
                 found.append(process)

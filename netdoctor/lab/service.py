@@ -160,7 +160,15 @@ def _private(file: Path, text: str) -> None:
 def loopback_config(site: Site, node: str) -> str:
     folder = loopback_folder(site, node)
     state = site.state
-    setenv = {"NETDOCTOR_LAB": state.id, "NETDOCTOR_LAB_NODE": node, **nodes.setenv(state, node)}
+    # The user's own start-up files are not part of the lab: an empty home hides them.
+    home = folder / "home"
+    home.mkdir(exist_ok=True)
+    setenv = {
+        "HOME": str(home),
+        "NETDOCTOR_LAB": state.id,
+        "NETDOCTOR_LAB_NODE": node,
+        **nodes.setenv(state, node),
+    }
     return sshd.sshd_config(
         port=state.ssh_port,
         address=state.address(node),

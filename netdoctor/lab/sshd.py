@@ -44,7 +44,12 @@ def host_key(folder: Path, node: str) -> Path:
 
 
 def sshd_config(
-    *, port: int, setenv: Mapping[str, str], lines: Sequence[str] = (), address: str = "0.0.0.0"
+    *,
+    port: int,
+    setenv: Mapping[str, str],
+    lines: Sequence[str] = (),
+    address: str = "0.0.0.0",
+    startups: str = "500",
 ) -> str:
     """Only the first SetEnv line of a configuration counts, so every variable is on one."""
     text = [
@@ -58,7 +63,7 @@ def sshd_config(
         "PermitUserRC no",
         "PrintMotd no",
         "UseDNS no",
-        "MaxStartups 500",
+        f"MaxStartups {startups}",
         "MaxSessions 500",
         "LoginGraceTime 30",
         "AcceptEnv LANG LC_*",
