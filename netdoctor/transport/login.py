@@ -22,7 +22,6 @@ from netdoctor.transport.link import NodeTransport, Verify, Wire, key_algorithms
 from netdoctor.transport.messages import Endpoint
 from netdoctor.transport.record import Failed, Record
 
-HANDSHAKES_PER_ENDPOINT = 8  # below sshd's MaxStartups 10:30:100
 HANDSHAKES_PER_JUMP = 16
 
 # Words of OpenSSH that mean "not now": sshd.c, srclimit.c.
@@ -115,7 +114,7 @@ class Hop:
 class Logins:
     """Opens connections for the nodes of one process, and shares what they have in common."""
 
-    def __init__(self, login_timeout_s: float, note: Callable[[str], None]) -> None:
+    def __init__(self, login_timeout_s: float, per_endpoint: int, note: Callable[[str], None]) -> None:
         self._timeout_s = login_timeout_s
         self._note = note
         self._config = fabric.Config(ssh_config=NoSshConfig(), lazy=True)
@@ -126,7 +125,7 @@ class Logins:
         self._proxies: set[Proxy] = set()
         self._hops: dict[tuple[Endpoint, ...], Hop] = {}
         self._slots: dict[tuple[str, int], BoundedSemaphore] = defaultdict(
-            lambda: BoundedSemaphore(HANDSHAKES_PER_ENDPOINT)
+            lambda: BoundedSemaphore(per_endpoint)
         )
 
     @contextlib.contextmanager

@@ -71,6 +71,7 @@ class Start(msgspec.Struct, frozen=True, tag="start"):
     login_timeout_s: float
     node_budget_s: float
     clock_parallel: int = 16
+    per_endpoint: int = 8
 
 
 class Call(msgspec.Struct, frozen=True, tag="call"):

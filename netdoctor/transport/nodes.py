@@ -37,7 +37,7 @@ class Worker:
         self._start = start
         self._bundle = bundle
         self._emit = emit
-        self._logins = Logins(start.login_timeout_s, self._note)
+        self._logins = Logins(start.login_timeout_s, start.per_endpoint, self._note)
         self._links: dict[int, AgentLink] = {}
         self._slots = BoundedSemaphore(self._room())
         self._clock_slots = BoundedSemaphore(start.clock_parallel)

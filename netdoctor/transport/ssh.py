@@ -46,6 +46,7 @@ FDS_OF_A_PROXY = 3
 CLOSE_S = 1.5
 SLACK_S = 10.0
 CLOCK_AT_ONCE = 16
+HANDSHAKES_PER_ENDPOINT = 8  # below sshd's MaxStartups 10:30:100
 
 _decode = msgspec.json.Decoder(FromWorker).decode
 
@@ -104,8 +105,8 @@ class SshTransport:
 
     def bound_s(self, count: int) -> float:
         """Return the longest that `start` can take for `count` nodes, seconds."""
-        # In the worst case all of them share one address, and so its eight places.
-        at_once = max(1, min(self._limits.parallel, 8))
+        # In the worst case all of them share one address, and so its places.
+        at_once = max(1, min(self._limits.parallel, HANDSHAKES_PER_ENDPOINT))
         rounds = -(-count // at_once)
         return rounds * self._limits.node_budget_s + SLACK_S
 
@@ -119,8 +120,11 @@ class SshTransport:
         keep_open: bool,
         collectors: Mapping[str, str],
     ) -> Iterator[SessionEvent | Reply]:
-        """Log in everywhere, send each node its first request, yield events as they come."""
-        endpoints = [self._resolver.resolve(target) for target in targets]
+        """Log in everywhere, send each node its first request, yield events as they come.
+
+        Raises TransportInputError at once, before any contact, naming everything that is wrong.
+        """
+        endpoints = self._resolver.resolve_all(targets)
         return self._start(targets, endpoints, first, keep_open, collectors)
 
     def _start(
@@ -162,6 +166,7 @@ class SshTransport:
                 login_timeout_s=self._limits.login_timeout_s,
                 node_budget_s=self._limits.node_budget_s,
                 clock_parallel=max(1, CLOCK_AT_ONCE // count),
+                per_endpoint=max(1, HANDSHAKES_PER_ENDPOINT // count),
             )
             self._send(worker, framed(message) + len(bundle).to_bytes(4, "big") + bundle)
         yield from self._gather_logins({target.id for target in targets})

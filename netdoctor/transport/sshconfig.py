@@ -430,6 +430,19 @@ class Resolver:
             self._cache[key] = self._target(*key)
         return self._cache[key]
 
+    def resolve_all(self, targets: Sequence[Target]) -> list[Endpoint]:
+        """Return an endpoint for each target. Raises one TransportInputError with a line for each fault."""
+        found = []
+        faults: dict[str, None] = {}
+        for target in targets:
+            try:
+                found.append(self.resolve(target))
+            except TransportInputError as e:
+                faults[str(e)] = None
+        if faults:
+            raise TransportInputError("\n".join(faults))
+        return found
+
     def _target(self, host: str, user: str | None, port: int | None) -> Endpoint:
         options = self._options
         user, port = user or options.user, port or options.port
@@ -443,16 +456,14 @@ class Resolver:
         if jump is not None:
             if jump.lower() == "none":
                 return replace_endpoint(endpoint, jump=(), proxy=())
-            hops = self._hops(jump, where, settings, endpoint)
+            hops = self._hops(jump, where, endpoint)
             # A pattern such as `Host *` gives the jump host itself as its own: OpenSSH goes there directly.
             if any((h.host, h.port) == (endpoint.host, endpoint.port) for h in hops):
                 hops = ()
             return replace_endpoint(endpoint, jump=hops, proxy=())
         return endpoint
 
-    def _hops(
-        self, spec: str, where: str, settings: Settings, target: Endpoint, depth: int = 0
-    ) -> tuple[Endpoint, ...]:
+    def _hops(self, spec: str, where: str, target: Endpoint, depth: int = 0) -> tuple[Endpoint, ...]:
         """Return the hops of a comma list, those that the first one needs itself in front."""
         tokens = {"h": target.host, "n": target.name, "p": str(target.port), "r": target.user, "%": "%"}
         hops: list[Endpoint] = []
@@ -463,16 +474,15 @@ class Resolver:
             nested = found.values.get("proxyjump") if number == 0 and self._options.jump is None else None
             if number:
                 hop = replace_endpoint(hop, proxy=())
-            if nested is not None and nested.args[0].lower() != "none":
+            if nested is not None and not _names_itself(nested.args[0], host):
                 if depth >= JUMPS_MAX:
                     raise nested.fail("ProxyJump leads back to itself")
-                before = self._hops(nested.args[0], f"{nested.where}: ProxyJump: ", found, hop, depth + 1)
+                before = self._hops(nested.args[0], f"{nested.where}: ProxyJump: ", hop, depth + 1)
                 if not any((h.host, h.port) == (hop.host, hop.port) for h in before):
                     hops += before
             hops.append(hop)
         if len(hops) > JUMPS_MAX:
             raise TransportInputError(f"{where}more than {JUMPS_MAX} jump hosts")
-        del settings
         return tuple(hops)
 
     def _endpoint(
@@ -492,8 +502,6 @@ class Resolver:
             raise TransportInputError(
                 f"{found.where('hostname')}HostName '{names.printable(host, 60)}': {fault.message}"
             )
-        if not found.values and not found.lists and user and port and not key:
-            pass
         user = user or found.one("user") or local_user()
         if not names.is_valid_user(user):
             raise TransportInputError(
@@ -643,6 +651,13 @@ def _proxy(found: Settings, tokens: dict[str, str]) -> tuple[str, ...]:
     # Tokens after splitting: a host name cannot become two arguments.
     expanded = [_expand(word, tokens, f"{line.where}: ProxyCommand: ") for word in words]
     return (os.path.expanduser(expanded[0]), *expanded[1:])
+
+
+def _names_itself(spec: str, host: str) -> bool:
+    """Return whether a jump host needs no further one: none is wanted, or a pattern names the host itself."""
+    return spec.lower() == "none" or any(
+        _jump_spec(part.strip(), "")[1] == host for part in spec.split(",") if "%" not in part
+    )
 
 
 def _jump_spec(text: str, where: str) -> tuple[str | None, str, int | None]:

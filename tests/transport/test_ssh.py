@@ -1,14 +1,67 @@
-"""The SSH transport against a real sshd."""
+"""The SSH transport against a real sshd: logging in, asking, and leaving nothing behind."""
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
-from netdoctor.transport.base import SshOptions
+from netdoctor.facts.base import Why
+from netdoctor.transport.base import Limits, Request, SessionEvent, SshOptions
+from netdoctor.transport.ssh import SshTransport
+from netdoctor.transport.sshconfig import TransportInputError
 
-from .conftest import USER, Server, log_in, target
+from .conftest import FACTS, FAST, USER, Server, ServerMaker, collect, free_port, log_in, target
 
 pytestmark = pytest.mark.ssh
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def transport(server: Server) -> Iterator[SshTransport]:
+    transport = SshTransport(SshOptions(ssh_config=server.config()), FAST)
+    yield transport
+    began = time.monotonic()
+    transport.close()
+    transport.close()
+    assert time.monotonic() - began < 2
+
+
+def agents_of(server: Server) -> list[int]:
+    """Return the agents that this sshd started: processes below it that run our bootstrap."""
+    parents: dict[int, int] = {}
+    agents = []
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        try:
+            stat = Path(f"/proc/{entry}/stat").read_text()
+            command = Path(f"/proc/{entry}/cmdline").read_bytes()
+        except OSError:
+            continue
+        parents[int(entry)] = int(stat.rpartition(")")[2].split()[1])
+        if b"ndagent_loader" in command:
+            agents.append(int(entry))
+
+    def below(pid: int) -> bool:
+        while pid > 1 and pid != server.process.pid:
+            pid = parents.get(pid, 0)
+        return pid == server.process.pid
+
+    return [pid for pid in agents if below(pid)]
+
+
+def wait_for_none(server: Server, seconds: float) -> list[int]:
+    finish = time.monotonic() + seconds
+    while (left := agents_of(server)) and time.monotonic() < finish:
+        time.sleep(0.1)
+    return left
 
 
 def test_logs_in_and_brings_facts(server: Server) -> None:
@@ -23,5 +76,317 @@ def test_logs_in_and_brings_facts(server: Server) -> None:
     assert session.python_version is not None
     assert session.login_ms
     assert session.first_byte_ms
-    print(session, outcome.reply)
+    assert outcome.reply.result["host"]["value"]["uid"] == os.getuid()
+    assert wait_for_none(server, 5) == []
+
+
+def test_serves_requests_over_open_sessions(server: Server, transport: SshTransport) -> None:
+    nodes = [target(f"n{i}", i) for i in range(3)]
+    outcome = collect(transport.start(nodes, {n.id: FACTS for n in nodes}, keep_open=True, collectors={}))
+    assert {s.outcome for s in outcome.sessions.values()} == {"ok"}
+    assert len(agents_of(server)) == 3
+    before = time.time()
+    clock = {
+        r.node: r for r in transport.call({n.id: Request(op="clock", args={"exchanges": 5}) for n in nodes})
+    }
+    for reply in clock.values():
+        assert reply.missing is None, reply
+        assert len(reply.result["samples"]) == 5
+        for sent, there, back, received in reply.result["samples"]:
+            assert before - 1 < sent <= there + 0.001
+            assert there <= back <= received + 0.001
+            assert received - sent < 2
+    (odd,) = transport.call({"n0": Request(op="no-such-thing")})
+    assert odd.missing is not None
+    assert odd.missing.why is Why.NOT_COLLECTED
+    replies = {r.node: r for r in transport.call({"n1": FACTS, "stranger": FACTS})}
+    assert replies["n1"].missing is None
+    assert replies["stranger"].missing is not None
+    assert replies["stranger"].missing.why is Why.LOST
+    transport.close()
+    assert wait_for_none(server, 5) == []
+    (late,) = transport.call({"n0": FACTS})
+    assert late.missing is not None
+
+
+COLLECTOR_SLOW = "import time\ndef collect(args):\n    time.sleep(args.get('s', 0)); return {'slept': True}\n"
+COLLECTOR_NEED = (
+    "import importlib\n"
+    "def collect(args):\n"
+    "    import ndagent.provided as p\n"
+    "    return {'file': str(importlib.import_module('sys').version_info[0])}\n"
+)
+COLLECTOR_DIE = "import os\ndef collect(args):\n    os._exit(3)\n"
+COLLECTOR_BIG = "def collect(args):\n    return {'text': 'x' * args['bytes']}\n"
+COLLECTOR_NOISE = (
+    "import os\ndef collect(args):\n    os.write(2, b'e' * 5000000); print('noise'); return {'ok': True}\n"
+)
+COLLECTOR_BAD = "def collect(args):\n    return {'deep': args['deep'], 'nan': float('nan')}\n"
+
+
+def test_bounds_and_survives_odd_replies(server: Server, transport: SshTransport) -> None:
+    collectors = {
+        "slow": COLLECTOR_SLOW,
+        "die": COLLECTOR_DIE,
+        "big": COLLECTOR_BIG,
+        "noise": COLLECTOR_NOISE,
+    }
+    nodes = [target("n0"), target("n1")]
+    outcome = collect(
+        transport.start(nodes, {n.id: FACTS for n in nodes}, keep_open=True, collectors=collectors)
+    )
+    assert {s.outcome for s in outcome.sessions.values()} == {"ok"}, outcome
+
+    def ask(group: str, timeout_s: float = 10, **args: object) -> object:
+        request = Request(op="facts", args={"groups": {group: args}}, timeout_s=timeout_s)
+        (reply,) = transport.call({"n0": request})
+        return reply.missing.why if reply.missing else reply.result[group].get("value")
+
+    assert ask("slow", timeout_s=0.5, s=2) is Why.TIMED_OUT
+    # The late answer to the first request is not taken for the answer to this one.
+    assert ask("slow", s=0) == {"slept": True}
+    big = ask("big", bytes=6 << 20)
+    assert isinstance(big, dict)
+    assert len(big["text"]) == 6 << 20
+    assert ask("big", bytes=9 << 20) is Why.FAILED
+    assert ask("noise") == {"ok": True}
+    assert ask("die") is Why.LOST
+    assert ask("slow", s=0) is Why.LOST
+    (other,) = transport.call({"n1": FACTS})
+    assert other.missing is None
+
+
+def test_skips_what_a_noisy_shell_prints(sshd_maker: ServerMaker) -> None:
+    server = sshd_maker(
+        r'ForceCommand printf "Welcome \033[31mto\n\036fake 3\nthe node\n"; sh -c "$SSH_ORIGINAL_COMMAND"'
+    )
+    outcome = log_in(SshOptions(ssh_config=server.config()), target("node"))
+    assert outcome.session.outcome == "ok", outcome.session
+    assert outcome.session.noise.startswith("Welcome")
+    assert "the node" in outcome.session.noise
+    assert outcome.session.noise.isprintable()
     assert outcome.reply.missing is None
+
+
+def test_config_decides_where_to_go(server: Server, tmp_path: Path) -> None:
+    owned = tmp_path / "owned"
+    config = server.config(
+        f'Match exec "touch {owned}"\n  Port 1\nHost alias\n  HostName localhost\n  AddressFamily inet\n'
+    )
+    options = SshOptions(ssh_config=config)
+    outcome = log_in(options, target("alias"), target("other"))
+    assert {s.outcome for s in outcome.sessions.values()} == {"ok"}, outcome.sessions
+    assert not owned.exists()
+    transport = SshTransport(options, FAST)
+    assert any("exec" in note for note in transport.notes)
+    described = transport.describe(target("alias"))
+    assert (described["host"], described["port"], described["user"]) == ("localhost", server.port, USER)
+    assert described["keys"] == [str(server.key)]
+    transport.close()
+
+
+def test_bad_config_is_told_before_contact(tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    config.write_text("Host a\n  HostName -oProxyCommand=x\nHost b\n  User 'x y'\n")
+    transport = SshTransport(SshOptions(ssh_config=config), FAST)
+    with pytest.raises(TransportInputError) as caught:
+        transport.start([target("a"), target("b")], {}, keep_open=False, collectors={})
+    assert f"{config}:2" in str(caught.value)
+    assert f"{config}:4" in str(caught.value)
+    transport.close()
+
+
+def jump_config(server: Server, jump: Server, how: str, extra: str = "") -> SshOptions:
+    config = server.folder / "jump_config"
+    known = server.folder / "jump_known"
+    known.write_text(server.known_line + jump.known_line)
+    config.write_text(
+        f"{extra}\nHost gate\n HostName 127.0.0.1\n Port {jump.port}\n IdentityFile {jump.key}\n"
+        f"Host n*\n HostName 127.0.0.1\n Port {server.port}\n {how}\n IdentityFile {server.key}\n"
+        f"Host *\n User {USER}\n IdentitiesOnly yes\n UserKnownHostsFile {known}\n GlobalKnownHostsFile none\n"
+    )
+    return SshOptions(ssh_config=config)
+
+
+def accepted(server: Server) -> int:
+    return server.log().count("Accepted publickey")
+
+
+def test_jump_host_is_shared(sshd_maker: ServerMaker) -> None:
+    server, jump = sshd_maker(), sshd_maker()
+    nodes = [target(f"n{i}", i) for i in range(6)] + [target("n-closed", 6, port=free_port())]
+    outcome = log_in(jump_config(server, jump, "ProxyJump gate"), *nodes)
+    closed = outcome.sessions.pop("n-closed")
+    assert {s.outcome for s in outcome.sessions.values()} == {"ok"}, outcome.sessions
+    assert {s.via for s in outcome.sessions.values()} == {"gate"}
+    assert (closed.outcome, closed.stage) == ("refused", "connect")
+    assert accepted(jump) == 1
+    assert accepted(server) == 6
+
+
+def test_jump_host_that_fails_is_named(sshd_maker: ServerMaker, server: Server) -> None:
+    jump = sshd_maker("AllowTcpForwarding no")
+    options = jump_config(server, jump, "ProxyJump gate")
+    prohibited = log_in(options, target("n1")).session
+    assert prohibited.outcome == "jump"
+    assert "prohibited" in prohibited.detail
+    dead = SshOptions(ssh_config=options.ssh_config, jump=f"{USER}@127.0.0.1:{free_port()}")
+    outcome = log_in(dead, target("n1"), target("n2"))
+    for session in outcome.sessions.values():
+        assert session.outcome == "jump"
+        assert "refused" in session.detail
+        assert "127.0.0.1" in session.detail
+    unknown = sshd_maker()
+    strange = SshOptions(ssh_config=options.ssh_config, jump=f"127.0.0.1:{unknown.port}")
+    session = log_in(strange, target("n1")).session
+    assert session.outcome == "jump"
+    assert "host_key_unknown" in session.detail
+    assert session.fingerprint is not None
+
+
+def test_two_jump_hosts(sshd_maker: ServerMaker, server: Server) -> None:
+    first, second = sshd_maker(), sshd_maker()
+    extra = f"Host gate2\n HostName 127.0.0.1\n Port {second.port}\n IdentityFile {second.key}\n"
+    options = jump_config(server, first, "ProxyJump gate,gate2", extra)
+    known = server.folder / "jump_known"
+    known.write_text(known.read_text() + second.known_line)
+    outcome = log_in(options, target("n1"), target("n2"))
+    assert {s.outcome for s in outcome.sessions.values()} == {"ok"}, outcome.sessions
+    assert accepted(first) == accepted(second) == 1
+
+
+RELAY = """
+import socket, sys, threading, os
+s = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+def up():
+    while True:
+        d = os.read(0, 65536)
+        if not d: s.shutdown(1); return
+        s.sendall(d)
+threading.Thread(target=up, daemon=True).start()
+while True:
+    d = s.recv(65536)
+    if not d: break
+    os.write(1, d)
+"""
+
+
+def test_proxy_command_runs_without_a_shell(server: Server, tmp_path: Path) -> None:
+    relay = tmp_path / "relay.py"
+    relay.write_text(RELAY)
+    options = jump_config(server, server, f"ProxyCommand {sys.executable} {relay} %h %p 2>/dev/null")
+    outcome = log_in(options, target("n1"), target("n2"))
+    assert {s.outcome for s in outcome.sessions.values()} == {"ok"}, outcome.sessions
+    relay.write_text("raise SystemExit('no way through')")
+    session = log_in(options, target("n1")).session
+    assert session.outcome == "jump"
+    assert "no way through" in session.detail
+    gone = jump_config(server, server, "ProxyCommand /no/such/program %h %p")
+    session = log_in(gone, target("n1")).session
+    assert session.outcome == "jump"
+    assert "/no/such/program" in session.detail
+    with pytest.raises(TransportInputError, match="needs a shell"):
+        log_in(jump_config(server, server, "ProxyCommand nc %h %p; touch x"), target("n1"))
+
+
+SCAN = """
+import sys, time
+from pathlib import Path
+from netdoctor.inventory.model import Target
+from netdoctor.transport.base import *
+from netdoctor.transport.ssh import SshTransport
+t = SshTransport(SshOptions(ssh_config=Path(sys.argv[1])), Limits(node_budget_s=float(sys.argv[3]), login_timeout_s=60))
+n = [Target(id=f"n{i}", host=f"n{i}", order=i) for i in range(int(sys.argv[2]))]
+r = Request(op="facts", args={"groups": {"host": {}}})
+seen = {}
+for e in t.start(n, {x.id: r for x in n}, keep_open=True, collectors={}):
+    kind = e.session.outcome if isinstance(e, SessionEvent) else ("reply" if e.missing is None else e.missing.why)
+    seen[str(kind)] = seen.get(str(kind), 0) + 1
+print(*(f"{k}={v}" for k, v in sorted(seen.items())), len(t._workers), flush=True)
+if sys.argv[4] == "stay":
+    time.sleep(60)
+t.close()
+"""
+
+
+def scan_process(config: Path, nodes: int, stay: bool, limit: int | None = None) -> subprocess.Popen[str]:
+    argv = [sys.executable, "-c", SCAN, str(config), str(nodes), "60", "stay" if stay else "go"]
+    if limit is not None:
+        argv = ["sh", "-c", f'ulimit -n {limit}; exec "$@"', "sh", *argv]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=env)
+
+
+def test_nothing_stays_when_the_main_process_is_killed(sshd_maker: ServerMaker) -> None:
+    server = sshd_maker()
+    process = scan_process(server.config(), 4, stay=True)
+    assert process.stdout is not None
+    assert process.stdout.readline().split()[:2] == ["ok=4", "reply=4"]
+    assert len(agents_of(server)) == 4
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert wait_for_none(server, 5) == []
+
+
+def test_a_worker_that_dies_is_never_a_node_s_fault(server: Server, transport: SshTransport) -> None:
+    nodes = [target("n0"), target("n1")]
+    first = {n.id: Request(op="facts", args={"groups": {"slow": {"s": 5}}}) for n in nodes}
+    events = transport.start(nodes, first, keep_open=True, collectors={"slow": COLLECTOR_SLOW})
+    seen = [next(events), next(events)]
+    assert all(isinstance(e, SessionEvent) and e.session.outcome == "ok" for e in seen)
+    transport._workers[0].process.kill()
+    rest = list(events)
+    assert len(rest) == 2
+    for reply in rest:
+        assert not isinstance(reply, SessionEvent)
+        assert reply.missing is not None
+        assert reply.missing.why is Why.FAILED
+        assert "netdoctor's own worker" in reply.missing.detail
+    (late,) = transport.call({"n0": FACTS})
+    assert late.missing is not None
+
+
+def test_a_worker_that_cannot_start(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    session = log_in(SshOptions(ssh_config=server.config()), target("n0")).session
+    assert session.outcome == "control"
+    assert "netdoctor's own worker" in session.detail
+
+
+def test_close_is_quick_while_logins_hang(server: Server) -> None:
+    from . import peers
+
+    with peers.peer(peers.silent) as port:
+        transport = SshTransport(SshOptions(ssh_config=server.config()), FAST)
+        nodes = [target("good"), *(target(f"hung{i}", i, host="127.0.0.1", port=port) for i in range(20))]
+        events = transport.start(nodes, {n.id: FACTS for n in nodes}, keep_open=True, collectors={})
+        first = next(events)
+        assert isinstance(first, SessionEvent)
+        began = time.monotonic()
+        transport.close()
+        assert time.monotonic() - began < 2
+
+
+def test_few_file_descriptors(sshd_maker: ServerMaker) -> None:
+    server = sshd_maker()
+    process = scan_process(server.config(), 100, stay=False, limit=64)
+    out, _ = process.communicate(timeout=120)
+    assert out.split()[:2] == ["ok=100", "reply=100"], out
+    assert wait_for_none(server, 5) == []
+
+
+def test_many_nodes_behind_one_address(sshd_maker: ServerMaker) -> None:
+    """sshd's own default limit, and no login is refused for it."""
+    server = sshd_maker("MaxStartups 10:30:100")
+    nodes = [target(f"n{i}", i) for i in range(200)]
+    began = time.monotonic()
+    outcome = log_in(
+        SshOptions(ssh_config=server.config()),
+        *nodes,
+        limits=Limits(node_budget_s=60, login_timeout_s=60),
+        request=Request(op="ping"),
+    )
+    assert {s.outcome for s in outcome.sessions.values()} == {"ok"}
+    assert all(r.missing is None for r in outcome.replies.values())
+    assert accepted(server) == 200
+    assert time.monotonic() - began < 120
