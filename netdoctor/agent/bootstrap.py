@@ -10,10 +10,10 @@ from importlib import resources
 # Modules of this package that stay on the control host.
 _CONTROL_SIDE = frozenset({"__init__", "bootstrap", "provide"})
 
-# One line that every login shell passes on unchanged inside single quotes: sh, csh and fish differ in what they
-# do with newlines, exclamation marks, backslashes and nested quotes, so there are none (a test looks).
-# Valid in Python 2.6 to 3.13. The empty first entry of sys.path (login directory) goes before anything but the
-# built-in `sys` is imported, or a file json.py in a home directory would be run.
+# One line that every login shell passes on unchanged inside single quotes: sh, csh and fish differ in what
+# they do with newlines, exclamation marks, backslashes and nested quotes, so there are none (a test looks).
+# Valid in Python 2.6 to 3.13. The empty first entry of sys.path (login directory) goes before anything but
+# the built-in `sys` is imported, or a file json.py in a home directory would be run.
 BOOTSTRAP = (
     "import sys;"
     "sys.path[:]=[p for p in sys.path if p];"
@@ -34,8 +34,8 @@ BOOTSTRAP = (
 def command(python: str, marker: str) -> str:
     """Return the command line for the login shell of a node.
 
-    `python` was validated by the caller; a leading ``~/`` is left to the shell. A missing interpreter ends with
-    status 127 under sh and fish, and with status 1 and "Command not found" under csh.
+    `python` was validated by the caller; a leading ``~/`` is left to the shell. A missing interpreter ends
+    with status 127 under sh and fish, and with status 1 and "Command not found" under csh.
     """
     home = python.startswith("~/")
     interpreter = "~/" + shlex.quote(python[2:]) if home else shlex.quote(python)

@@ -1,7 +1,10 @@
-"""The search path and the installed distributions of the job's interpreter, on any Python, without importing any.
+"""The search path and the installed distributions of the job's interpreter, on any Python, without
+importing any.
 
-The agent runs with -E -s, a job does not: PYTHONPATH and the user's own site-packages are put back here. Lines of
-.pth files that are paths count; those that begin with `import` are code, and of the user's folder none is run.
+The agent runs with -E -s, a job does not: PYTHONPATH and the user's own site-packages are put back here.
+Lines of
+.pth files that are paths count; those that begin with `import` are code, and of the user's folder none is
+run.
 """
 
 import os
@@ -54,9 +57,7 @@ def pth_paths(folder: str) -> "list[str]":
     return found
 
 
-def search_path(
-    own: "Sequence[str]", environ: "Mapping[str, str]", home: str, cwd: str
-) -> "list[str]":
+def search_path(own: "Sequence[str]", environ: "Mapping[str, str]", home: str, cwd: str) -> "list[str]":
     """Return sys.path of a normal start of this interpreter, without the script's folder.
 
     own: sys.path under -E -s. Order: PYTHONPATH, standard library, user site, site-packages.

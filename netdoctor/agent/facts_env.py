@@ -69,9 +69,7 @@ _NAMES = frozenset(
 )
 _PROXIES = frozenset(("http_proxy", "https_proxy", "all_proxy", "no_proxy"))
 _PRESENCE = frozenset(("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "WANDB_API_KEY"))
-_SECRET = re.compile(
-    "TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|AUTH_?KEY", re.I
-)
+_SECRET = re.compile("TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|AUTH_?KEY", re.I)
 # scheme://user:password@host, also without a scheme.
 _USER_INFO = re.compile(r"(^|//)[^/@\s]*@")
 

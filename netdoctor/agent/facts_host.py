@@ -58,9 +58,7 @@ def container(root: str, environ: "Mapping[str, str]") -> "Optional[str]":
     said = files.text_or_none(files.under(root, "/run/systemd/container")) or ""
     if not said:
         # Readable for root only: "container=lxc".
-        for item in (files.text_or_none(files.under(root, "/proc/1/environ"), 65536) or "").split(
-            "\0"
-        ):
+        for item in (files.text_or_none(files.under(root, "/proc/1/environ"), 65536) or "").split("\0"):
             if item.startswith("container="):
                 said = item[len("container=") :]
     if said.startswith("lxc"):

@@ -59,7 +59,7 @@ def file_system(path: str, mounts: "Mapping[str, str]", root: str = "/") -> "dic
 
 
 def _in_use(wanted: "set[str]", root: str, end: float) -> "tuple[set[str], bool]":
-    """Return names of /dev/shm that processes have mapped or open, and whether all processes were readable."""
+    """Return names of /dev/shm that processes have mapped or open, and whether all were readable."""
     found = set()  # type: set[str]
     complete = True
     for pid in procs.pids(root):
@@ -86,8 +86,8 @@ def _in_use(wanted: "set[str]", root: str, end: float) -> "tuple[set[str], bool]
 def stale_shm(root: str, now: float) -> "tuple[list[str], int]":
     """Return names and total size of shared-memory files that no living process uses.
 
-    A file of another user whose processes we may not look into is left out, unless its name carries the pid of a
-    process that is gone.
+    A file of another user whose processes we may not look into is left out, unless its name carries the
+    pid of a process that is gone.
     """
     folder = files.under(root, "/dev/shm")
     candidates = {}
@@ -106,9 +106,7 @@ def stale_shm(root: str, now: float) -> "tuple[list[str], int]":
     size = 0
     for name, stat in sorted(candidates.items()):
         torch = _TORCH.match(name)
-        owner_gone = torch is not None and not os.path.exists(
-            files.under(root, "/proc/" + torch.group(1))
-        )
+        owner_gone = torch is not None and not os.path.exists(files.under(root, "/proc/" + torch.group(1)))
         ours = stat.st_uid == os.getuid()
         if name not in used and (complete or ours or owner_gone):
             stale.append(name)

@@ -243,9 +243,7 @@ def collect(
     ]
     netdevs = [netdev(root, name, flags.get(name), live) for name in found[:MAX_ROWS]]
     netdevs.sort(key=lambda dev: (dev["ifindex"], dev["name"]))
-    disabled = files.text_or_none(
-        files.under(root, "/proc/sys/net/ipv6/conf/all/disable_ipv6")
-    )
+    disabled = files.text_or_none(files.under(root, "/proc/sys/net/ipv6/conf/all/disable_ipv6"))
     return {
         "netdevs": netdevs,
         "addresses": [
@@ -261,8 +259,7 @@ def collect(
         ],
         "ephemeral_ports": list(ephemeral_ports(root)),
         "reserved_ports": (
-            files.text_or_none(files.under(root, "/proc/sys/net/ipv4/ip_local_reserved_ports"))
-            or ""
+            files.text_or_none(files.under(root, "/proc/sys/net/ipv4/ip_local_reserved_ports")) or ""
         ),
         "default_devs": default_devs(root),
         "ipv6_enabled": disabled == "0",

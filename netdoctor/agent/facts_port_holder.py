@@ -60,7 +60,8 @@ def holders(inodes: "set[str]", root: str) -> "dict[str, int]":
 
 def bind_error(port: int) -> "Optional[str]":
     """Return the errno name that a real bind() meets, or None. SO_REUSEADDR as torch sets it; no listen()."""
-    # torch's store binds [::] first and falls back to 0.0.0.0; a bound socket without listen() accepts nothing.
+    # torch's store binds [::] first and falls back to 0.0.0.0; a bound socket without listen() accepts
+    # nothing.
     for family, address in ((socket.AF_INET6, "::"), (socket.AF_INET, "0.0.0.0")):
         try:
             with socket.socket(family, socket.SOCK_STREAM) as s:

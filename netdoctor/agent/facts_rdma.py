@@ -119,8 +119,7 @@ def hca(name: str, root: str) -> "dict[str, Any]":
         "uverbs": uverbs,
         "uverbs_ok": uverbs_ok,
         "ports": [
-            port(name, os.path.join(base, "ports", n), n)
-            for n in sorted(ports, key=numeric)[:MAX_PORTS]
+            port(name, os.path.join(base, "ports", n), n) for n in sorted(ports, key=numeric)[:MAX_PORTS]
         ],
     }
 

@@ -16,11 +16,7 @@ TOTAL_S = 9.0
 PARALLEL = 32
 MAX_NAMES = 4096
 MAX_ADDRESSES = 64
-_GAI = {
-    getattr(socket, name): name
-    for name in dir(socket)
-    if name.startswith("EAI_")
-}  # type: dict[int, str]
+_GAI = {getattr(socket, name): name for name in dir(socket) if name.startswith("EAI_")}  # type: dict[int, str]
 
 
 class _Lookup(object):
@@ -37,9 +33,7 @@ class _Lookup(object):
         reply = {"name": self.name}  # type: dict[str, Any]
         try:
             # No AI_ADDRCONFIG, as gloo and torch ask: an IPv6 answer counts on a node without IPv6.
-            rows = socket.getaddrinfo(
-                self.name, None, type=socket.SOCK_STREAM, flags=socket.AI_CANONNAME
-            )
+            rows = socket.getaddrinfo(self.name, None, type=socket.SOCK_STREAM, flags=socket.AI_CANONNAME)
             addresses = []  # type: list[str]
             for row in rows:
                 if row[4][0] not in addresses:

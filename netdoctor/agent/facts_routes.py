@@ -21,9 +21,7 @@ DISCARD_PORT = 9
 
 def parse_address(text: str) -> "tuple[int, Any]":
     """Return (family, sockaddr) of a literal address, scope included. Raises OSError, ValueError."""
-    row = socket.getaddrinfo(
-        text, DISCARD_PORT, type=socket.SOCK_DGRAM, flags=socket.AI_NUMERICHOST
-    )[0]
+    row = socket.getaddrinfo(text, DISCARD_PORT, type=socket.SOCK_DGRAM, flags=socket.AI_NUMERICHOST)[0]
     return row[0], row[4]
 
 

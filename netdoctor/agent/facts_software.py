@@ -29,9 +29,7 @@ def version_py(text: str) -> "dict[str, Any]":
     ``__version__ = '2.5.1+cu124'``, ``cuda: Optional[str] = '12.4'``, ``hip: Optional[str] = None``
     """
     found = {}
-    for name, value in re.findall(
-        r"^(__version__|cuda|hip)[ \t]*(?::[^=\n]+)?=[ \t]*([^\n#]+)", text, re.M
-    ):
+    for name, value in re.findall(r"^(__version__|cuda|hip)[ \t]*(?::[^=\n]+)?=[ \t]*([^\n#]+)", text, re.M):
         try:
             found[name] = ast.literal_eval(value.strip())
         except (ValueError, SyntaxError, RecursionError, MemoryError):
@@ -110,9 +108,7 @@ class Library(object):
         self._seen.add(real)
         named = _REAL_NAME.search(real)
         version = self._wheels.get(real) or (named.group(1) if named else None)
-        self.rows.append(
-            {"version": version or scan_version(real), "origin": origin, "path": path}
-        )
+        self.rows.append({"version": version or scan_version(real), "origin": origin, "path": path})
 
 
 def wheel_origin(path: str) -> str:
@@ -131,8 +127,8 @@ def find_nccl(
 ) -> "list[dict[str, Any]]":
     """Return facts.software.Nccl rows, the one that the loader would take first.
 
-    Order: LD_PRELOAD; DT_RPATH of libtorch_cuda.so; LD_LIBRARY_PATH; DT_RUNPATH; the system's directories. Where
-    torch's library does not tell, LD_LIBRARY_PATH is taken to come before the wheel.
+    Order: LD_PRELOAD; DT_RPATH of libtorch_cuda.so; LD_LIBRARY_PATH; DT_RUNPATH; the system's directories.
+    Where torch's library does not tell, LD_LIBRARY_PATH is taken to come before the wheel.
     """
     wheels = {}  # type: dict[str, Optional[str]]
     wheel_paths = []
@@ -198,9 +194,7 @@ def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
     return {
         "executable": sys.executable or "",
         "version": "%d.%d.%d" % sys.version_info[:3],
-        "implementation": {"cpython": "CPython", "pypy": "PyPy"}.get(
-            implementation, implementation
-        ),
+        "implementation": {"cpython": "CPython", "pypy": "PyPy"}.get(implementation, implementation),
         "prefix": sys.prefix,
         "is_venv": sys.prefix != sys.base_prefix,
         "torch": torch,

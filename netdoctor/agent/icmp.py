@@ -1,4 +1,4 @@
-"""Reads the error queue of a socket: which router or host said what about our packet. [man 7 ip, IP_RECVERR]"""
+"""Reads the error queue of a socket: who said what about our packet. [man 7 ip, IP_RECVERR]"""
 
 import socket
 import struct

@@ -34,7 +34,7 @@ NVIDIA_DIRECTORIES = (
 
 
 def parse_cache(data: bytes) -> "list[tuple[str, str]]":
-    """Return (soname, path) pairs of /etc/ld.so.cache in its order; empty for a format that is not glibc's."""
+    """Return (soname, path) pairs of /etc/ld.so.cache in its order; empty for a foreign format."""
     start = data.find(_CACHE_MAGIC)  # behind the older format where both are written
     if start < 0 or len(data) < start + 48:
         return []

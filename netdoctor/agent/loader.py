@@ -1,7 +1,7 @@
 """First code of the bundle that runs on a node: makes the other modules importable as `ndagent`, runs main.
 
-Executed by the bootstrap with `BUNDLE` in its globals. Modules are compiled when they are first imported, so a
-request pays only for what it uses.
+Executed by the bootstrap with `BUNDLE` in its globals. Modules are compiled when they are first imported,
+so a request pays only for what it uses.
 """
 
 import sys
@@ -22,9 +22,7 @@ class BundleImporter(MetaPathFinder, Loader):
     def __init__(self, sources: "dict[str, str]") -> None:
         self._sources = sources
 
-    def find_spec(
-        self, fullname: str, path: "Any" = None, target: "Any" = None
-    ) -> "ModuleSpec | None":
+    def find_spec(self, fullname: str, path: "Any" = None, target: "Any" = None) -> "ModuleSpec | None":
         if fullname == PACKAGE:
             return ModuleSpec(fullname, self, origin="<bundle>", is_package=True)
         package, _, name = fullname.rpartition(".")

@@ -129,9 +129,7 @@ class Agent:
         try:
             try:
                 module_name, function = OPERATIONS[op]
-                module = __import__(
-                    __name__.rpartition(".")[0] + "." + module_name, fromlist=[function]
-                )
+                module = __import__(__name__.rpartition(".")[0] + "." + module_name, fromlist=[function])
                 result = getattr(module, function)(args)
             except BaseException as e:
                 why, detail = runtime.explain(e)

@@ -19,13 +19,11 @@ ANSWER_CAP = 512
 HANDSHAKE_S = 2.0
 
 
-def judge(
-    number: int, queued: "list[icmp.Report]", own: "Optional[str]", far: str
-) -> "tuple[str, str]":
+def judge(number: int, queued: "list[icmp.Report]", own: "Optional[str]", far: str) -> "tuple[str, str]":
     """Return (outcome, detail) for an errno of connect() and what the error queue held.
 
-    own, far: the two addresses. The kernel reports a failed neighbour lookup as an ICMP "host unreachable" that
-    it sends to itself, which is how it is told from one that a router or a firewall sent.
+    own, far: the two addresses. The kernel reports a failed neighbour lookup as an ICMP "host unreachable"
+    that it sends to itself, which is how it is told from one that a router or a firewall sent.
     """
     name = errno.errorcode.get(number, "errno %d" % number)
     said = next((r for r in queued if r.origin in (icmp.ORIGIN_ICMP, icmp.ORIGIN_ICMP6)), None)
@@ -96,9 +94,7 @@ class Attempt(object):
         self.started = time.monotonic()
         self.deadline = self.started + timeout_s
         try:
-            family, where = op_listen.resolve(
-                self.reply["address"], self.reply["port"], socket.SOCK_STREAM
-            )
+            family, where = op_listen.resolve(self.reply["address"], self.reply["port"], socket.SOCK_STREAM)
             self.reply["port"] = int(where[1])
             self.socket = s = socket.socket(family, socket.SOCK_STREAM)
             s.setblocking(False)
@@ -180,8 +176,8 @@ def parallelism(asked: "Any") -> int:
 def connect(args: "dict[str, Any]") -> "list[dict[str, Any]]":
     """Try every target once; rows in the order of the targets.
 
-    args: {"targets": [{"dst", "address", "port", "purpose", "source": local address (optional)}], "timeout_s",
-    "token", "parallel"}. Outcomes as in facts.net.PortProbe.
+    args: {"targets": [{"dst", "address", "port", "purpose", "source": local address (optional)}],
+    "timeout_s", "token", "parallel"}. Outcomes as in facts.net.PortProbe.
     """
     token = op_listen.check_token(args)
     timeout_s = min(max(float(args.get("timeout_s") or DEFAULT_TIMEOUT_S), 0.05), 60.0)
@@ -229,5 +225,3 @@ def connect(args: "dict[str, Any]") -> "list[dict[str, Any]]":
                 attempt.late(timeout_s)
                 close(attempt)
     return [attempt.reply for attempt in attempts]
-
-

@@ -41,7 +41,7 @@ def tag_of(token: bytes) -> bytes:
 
 
 def resolve(address: "Any", port: "Any", kind: int) -> "tuple[int, Any]":
-    """Return (family, sockaddr) for a literal address; never a name, never the wildcard. Raises OSError, ValueError."""
+    """Return (family, sockaddr) of a literal address, never the wildcard. Raises OSError, ValueError."""
     number = int(port)
     if not 0 <= number < 65536:
         raise ValueError("no such port: %d" % number)
@@ -254,8 +254,8 @@ def _error(e: Exception) -> str:
 def listen(args: "dict[str, Any]") -> "list[dict[str, Any]]":
     """Open listeners. args: {"listeners": [{"address", "port", "purpose"}], "token", "ttl_s"}.
 
-    Return [{"address", "port", "purpose", "error"}]; port 0 becomes a free one of the ephemeral range; error is
-    None or an errno name such as EADDRINUSE.
+    Return [{"address", "port", "purpose", "error"}]; port 0 becomes a free one of the ephemeral range;
+    error is None or an errno name such as EADDRINUSE.
     """
     server = _new_server(args)
     rows = []

@@ -1,7 +1,9 @@
 """The `path_mtu` operation: how large an unfragmented packet reaches each target, and who says so if not.
 
-Datagrams with DF set go to a `udp_echo`. Sizes are those of the whole IP packet. A size counts as lost only after
-three tries, each together with a small packet that has to come back: loss alone must not read as a black hole.
+Datagrams with DF set go to a `udp_echo`. Sizes are those of the whole IP packet. A size counts as lost
+only after
+three tries, each together with a small packet that has to come back: loss alone must not read as a black
+hole.
 """
 
 import errno
@@ -22,7 +24,8 @@ PARALLEL = 16
 DEFAULT_TIMEOUT_S = 12.0
 MIN_WAIT_S = 0.2
 MAX_WAIT_S = 1.0
-# Sizes that real paths end at: IPv6 minimum, tunnels and overlays, PPPoE, Ethernet, IPoIB, clouds, jumbo frames.
+# Sizes that real paths end at: IPv6 minimum, tunnels and overlays, PPPoE, Ethernet, IPoIB, clouds, jumbo
+# frames.
 COMMON = (1280, 1400, 1420, 1450, 1460, 1480, 1492, 1500, 2044, 4000, 4092, 8000, 8500, 8896, 9000)
 FAN = 15
 
@@ -279,7 +282,8 @@ def probe(target: "Any", token: bytes, timeout_s: float) -> "dict[str, Any]":
 def path_mtu(args: "dict[str, Any]") -> "list[dict[str, Any]]":
     """Probe every target; rows in the order of the targets.
 
-    args: {"targets": [{"dst", "address", "port": of a udp_echo}], "token", "timeout_s": bound for one target}.
+    args: {"targets": [{"dst", "address", "port": of a udp_echo}], "token", "timeout_s": bound for one
+    target}.
     """
     token = op_listen.check_token(args)
     timeout_s = min(max(float(args.get("timeout_s") or DEFAULT_TIMEOUT_S), 0.5), 60.0)

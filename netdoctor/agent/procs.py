@@ -39,8 +39,8 @@ def running(root: str = "/") -> "set[str]":
 
 
 def _age_from_proc(pid: int, root: str) -> "Optional[float]":
-    # /proc/PID/stat: "123 (name) S 1 …"; the name may hold blanks and brackets. Field 22 is the start in ticks
-    # after boot, and the uptime comes from the same clock, so that a clock step does not matter.
+    # /proc/PID/stat: "123 (name) S 1 …"; the name may hold blanks and brackets. Field 22 is the start in
+    # ticks after boot, and the uptime comes from the same clock, so that a clock step does not matter.
     stat = files.text_or_none(files.under(root, "/proc/%d/stat" % pid)) or ""
     uptime = files.text_or_none(files.under(root, "/proc/uptime")) or ""
     found = re.match(r".*\) (.*)", stat, re.S)

@@ -18,8 +18,8 @@ class NotProvided(LookupError):
 def library_files(name: str, *, machine: str, bits: int = 64) -> dict[str, str]:
     """Return {relative path: base64 of zlib-compressed content} for a ``provide`` frame.
 
-    machine, bits: from the agent's hello; psutil has a C extension and is sent only to the same kind of machine.
-    Raises NotProvided.
+    machine, bits: from the agent's hello; psutil has a C extension and is sent only to the same kind of
+    machine. Raises NotProvided.
     """
     if name == "pynvml":
         return _files(name)

@@ -44,9 +44,7 @@ class MemoryImporter(MetaPathFinder, Loader):
     def __init__(self, content: "Mapping[str, bytes]") -> None:
         self._content = content
 
-    def find_spec(
-        self, fullname: str, path: "Any" = None, target: "Any" = None
-    ) -> "ModuleSpec | None":
+    def find_spec(self, fullname: str, path: "Any" = None, target: "Any" = None) -> "ModuleSpec | None":
         base = fullname.replace(".", "/")
         for file, is_package in ((base + "/__init__.py", True), (base + ".py", False)):
             if file in self._content:
@@ -123,7 +121,7 @@ class _Extension(Loader):
 
 
 def load(name: str, content: "Mapping[str, bytes]") -> "ModuleType":
-    """Return library `name` made of {relative path: content}. Raises ImportError and what the library raises."""
+    """Return library `name` made of {relative path: content}. Raises what the import raises."""
     importer = MemoryImporter(content)
     sys.meta_path.insert(0, importer)
     try:

@@ -53,6 +53,7 @@ def explain(error: BaseException) -> "tuple[str, str]":
 
 # --- children ---------------------------------------------------------------------------------------------
 
+
 class _State(object):
     closing = False
     ask = None  # type: Optional[Callable[[dict[str, Any]], None]]
@@ -70,7 +71,7 @@ def at_exit(closer: "Callable[[], None]") -> None:
 
 
 class ToolResult:
-    """Output of a child: text capped, undecodable bytes replaced. code is None when it was killed for time."""
+    """Output of a child: text capped, undecodable bytes replaced. code is None when it was late."""
 
     def __init__(self, code: "Optional[int]", out: str, err: str) -> None:
         self.code = code
@@ -79,7 +80,7 @@ class ToolResult:
 
 
 def find_tool(name: str) -> "Optional[str]":
-    """Return the path of a system tool, also from sbin directories that a login shell may not have on PATH."""
+    """Return the path of a system tool, also from sbin, which a login shell may not have on PATH."""
     for folder in ("/usr/sbin", "/usr/bin", "/sbin", "/bin", "/usr/local/sbin", "/usr/local/bin"):
         path = folder + "/" + name
         if os.access(path, os.X_OK) and os.path.isfile(path):

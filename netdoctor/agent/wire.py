@@ -1,7 +1,9 @@
 """Frames between control host and agent.
 
-To the agent: eight hex digits (length), a newline, JSON. From the agent: ``\\x1e`` marker, a space, the decimal
-length, a newline, JSON, a newline. The marker lets the reader skip whatever a login shell prints around frames.
+To the agent: eight hex digits (length), a newline, JSON. From the agent: ``\\x1e`` marker, a space, the
+decimal
+length, a newline, JSON, a newline. The marker lets the reader skip whatever a login shell prints around
+frames.
 """
 
 import json
@@ -38,10 +40,7 @@ def clean(value: "Any", depth: int = 0) -> "Any":
     if depth > 60:
         return None
     if isinstance(value, dict):
-        return {
-            clean(k if isinstance(k, str) else str(k)): clean(v, depth + 1)
-            for k, v in value.items()
-        }
+        return {clean(k if isinstance(k, str) else str(k)): clean(v, depth + 1) for k, v in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
         return [clean(v, depth + 1) for v in value]
     return clean(str(value))
@@ -103,7 +102,7 @@ class Channel:
         return cls(private, marker)
 
     def send(self, message: "dict[str, Any]") -> None:
-        """Write one frame; a payload over the cap becomes an error reply. Raises OSError when nobody reads."""
+        """Write one frame; a payload over the cap becomes an error reply. Raises OSError."""
         payload = encode(message)
         if len(payload) > MAX_PAYLOAD_BYTES:
             size = len(payload)
@@ -112,8 +111,7 @@ class Channel:
                     "id": message.get("id"),
                     "ok": False,
                     "why": "failed",
-                    "detail": "the reply has %d bytes, over the limit of %d"
-                    % (size, MAX_PAYLOAD_BYTES),
+                    "detail": "the reply has %d bytes, over the limit of %d" % (size, MAX_PAYLOAD_BYTES),
                 }
             )
         data = memoryview(frame(self._marker, payload))

@@ -73,9 +73,7 @@ class AgentProcess:
         self.needs: list[str] = []
         self.replies: dict[int, dict[str, Any]] = {}
         self.send_raw(
-            bootstrap.build_bundle(
-                marker=MARKER, deadline_s=deadline_s, collectors=collectors or {}
-            )
+            bootstrap.build_bundle(marker=MARKER, deadline_s=deadline_s, collectors=collectors or {})
         )
 
     def __enter__(self) -> Self:
@@ -135,9 +133,7 @@ class AgentProcess:
     def start(self, op: str, args: Mapping[str, Any] | None = None) -> int:
         """Send a request, return its number."""
         self.sequence += 1
-        self.send_raw(
-            bootstrap.request_frame({"id": self.sequence, "op": op, "args": dict(args or {})})
-        )
+        self.send_raw(bootstrap.request_frame({"id": self.sequence, "op": op, "args": dict(args or {})}))
         return self.sequence
 
     def finish(self, number: int, timeout_s: float = 20.0) -> dict[str, Any]:

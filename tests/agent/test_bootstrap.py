@@ -63,9 +63,7 @@ def test_command_survives_login_shells(shell: str) -> None:
         pytest.skip(f"no {shell} on this machine")
     line = bootstrap.command("python3", harness.MARKER)
     bundle = bootstrap.build_bundle(marker=harness.MARKER, deadline_s=10, collectors={})
-    done = subprocess.run(
-        [path, "-c", line], input=bundle, capture_output=True, timeout=20, check=False
-    )
+    done = subprocess.run([path, "-c", line], input=bundle, capture_output=True, timeout=20, check=False)
     assert done.stdout.startswith(b"\x1e" + harness.MARKER.encode() + b" ")
     assert done.returncode == 0
 

@@ -87,9 +87,7 @@ def test_passive_facts_are_cheap() -> None:
 
 
 def host(tmp_path: Path, content: dict[str, Any]) -> HostFacts:
-    return msgspec.convert(
-        facts_host.collect({}, trees.make(tmp_path, content)), type=HostFacts
-    )
+    return msgspec.convert(facts_host.collect({}, trees.make(tmp_path, content)), type=HostFacts)
 
 
 def test_host_of_an_aws_node_in_the_lab(tmp_path: Path) -> None:
@@ -533,8 +531,7 @@ def nvml_module(body: str) -> str:
         "class NVMLError(Exception):\n"
         "    def __init__(self, value): self.value = value\n"
         "    def __str__(self): return {9: 'Driver Not Loaded', 15: 'GPU is lost', 18: "
-        "'RM has detected an NVML/RM version mismatch.', 3: 'Not Supported'}.get(self.value, '?')\n"
-        + body
+        "'RM has detected an NVML/RM version mismatch.', 3: 'Not Supported'}.get(self.value, '?')\n" + body
     )
 
 
@@ -700,13 +697,9 @@ def test_damaged_torch_falls_back_to_metadata(tmp_path: Path, text: str) -> None
     assert error
 
 
-def nccl(
-    root: Path, tmp_path: Path, **environ: str
-) -> list[tuple[str | None, str]]:
+def nccl(root: Path, tmp_path: Path, **environ: str) -> list[tuple[str | None, str]]:
     paths = [str(root)]
-    rows = facts_software.find_nccl(
-        paths, dists.installed(paths), f"{root}/torch", environ, "/"
-    )
+    rows = facts_software.find_nccl(paths, dists.installed(paths), f"{root}/torch", environ, "/")
     mine = [row for row in rows if row["path"].startswith(str(tmp_path))]
     return [(row["version"], row["origin"]) for row in mine]
 
@@ -748,7 +741,10 @@ def test_search_path_is_that_of_a_normal_start(version: str, tmp_path: Path) -> 
     user = tmp_path / f"base/lib/python{version}/site-packages"
     trees.make(
         user,
-        {"a.pth": f"import os; os._exit(9)\n# x\n{tmp_path}/pth\nnope\n", "only_user-3.dist-info/METADATA": "Version: 3\n"},
+        {
+            "a.pth": f"import os; os._exit(9)\n# x\n{tmp_path}/pth\nnope\n",
+            "only_user-3.dist-info/METADATA": "Version: 3\n",
+        },
     )
     trees.make(tmp_path / "pth", {"by_pth-4.dist-info/METADATA": "Version: 4\n"})
     env = {**os.environ, "PYTHONPATH": f"site-packages:{tmp_path}/nope", "PYTHONUSERBASE": f"{tmp_path}/base"}

@@ -1,4 +1,4 @@
-"""Listening, connecting and path MTU between real agents: on loopback, and across real links where root allows."""
+"""Listening, connecting and path MTU between real agents: on loopback, and across real links."""
 
 import contextlib
 import itertools
@@ -31,17 +31,13 @@ def connect(agent: harness.AgentProcess, *targets: tuple[str, int], **args: Any)
         {"dst": f"n{i}", "address": address, "port": port, "purpose": "rendezvous"}
         for i, (address, port) in enumerate(targets)
     ]
-    reply = agent.request(
-        "connect", {"targets": rows, "token": TOKEN, "timeout_s": 1.0} | args
-    )
+    reply = agent.request("connect", {"targets": rows, "token": TOKEN, "timeout_s": 1.0} | args)
     return [msgspec.convert({"src": "me", **row}, type=PortProbe) for row in reply]
 
 
 def listen(agent: harness.AgentProcess, *where: tuple[str, int], ttl_s: float = 30) -> list[Any]:
     listeners = [{"address": a, "port": p, "purpose": "ephemeral"} for a, p in where]
-    reply: list[Any] = agent.request(
-        "listen", {"listeners": listeners, "token": TOKEN, "ttl_s": ttl_s}
-    )
+    reply: list[Any] = agent.request("listen", {"listeners": listeners, "token": TOKEN, "ttl_s": ttl_s})
     return reply
 
 

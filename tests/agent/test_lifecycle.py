@@ -139,10 +139,7 @@ def test_broken_collector_costs_its_own_group(source: str, why: str, detail: str
 
 
 def test_collector_may_say_why_it_has_nothing() -> None:
-    source = (
-        "class No(Exception): why = 'not_applicable'\n"
-        "def collect(args): raise No('no such hardware')"
-    )
+    source = "class No(Exception): why = 'not_applicable'\ndef collect(args): raise No('no such hardware')"
     with harness.agent(collectors={"mine": source}) as agent:
         missing = agent.facts(mine={})["mine"]["missing"]
     assert missing == {"why": "not_applicable", "detail": "No: no such hardware"}
