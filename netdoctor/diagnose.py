@@ -4,210 +4,262 @@ Generic over what checks declare (`CauseHint.key`, `explains=`); no check is nam
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from netdoctor.check import Check
-from netdoctor.judge import Judgement
+from netdoctor.facts.base import Why
+from netdoctor.judge import UNMEASURED, Judgement, blamed_nodes, is_about_all
 from netdoctor.model import CLUSTER, CONTROL, CauseHint, Confidence, Finding, Fix, Status, nodes_of
 from netdoctor.registry import matches
 
 _TROUBLE = (Status.FAIL, Status.UNKNOWN, Status.WARN)
+_CONFIDENCE = (Confidence.CERTAIN, Confidence.LIKELY, Confidence.SUSPECTED)
+# A node that is gone, or a scan that ended: whatever could not be told about it has that one reason.
+_ENDINGS = tuple(UNMEASURED + why.value for why in (Why.LOST, Why.STOPPED))
 
 
-@dataclass(slots=True)
+@dataclass
 class Group:
-    """Findings that share one cause. members: (check id, finding) in check order."""
+    """Findings that share one cause. members: (check id, finding) in check order, with their hints.
+
+    explained: (check id, target) of symptoms that went under this cause. held: (check id, node) cells that
+    are blocked behind it. cells: (check id, node) whose letter comes from its members or symptoms.
+    """
 
     key: str
     status: Status
-    members: list[tuple[str, Finding]] = field(default_factory=list)
+    members: list[tuple[str, Finding]]
+    hints: list[CauseHint]
     explained: list[tuple[str, str]] = field(default_factory=list)
     held: list[tuple[str, str]] = field(default_factory=list)
-    hints: list[CauseHint] = field(default_factory=list)
+    cells: list[tuple[str, str]] = field(default_factory=list)
 
-    @property
+    @cached_property
+    def distinct(self) -> tuple[CauseHint, ...]:
+        """The hints, each once: thousands of pairs may share one object."""
+        return tuple({id(hint): hint for hint in self.hints}.values())
+
+    @cached_property
     def culprits(self) -> tuple[str, ...]:
         """Culprits in first-seen order; a node named alone and in a pair counts as the node."""
-        seen: dict[str, None] = {}
-        for hint in self.hints:
-            for culprit in hint.culprits:
-                seen.setdefault(culprit)
-        return tuple(seen)
+        seen = dict.fromkeys(culprit for hint in self.distinct for culprit in hint.culprits)
+        alone = {culprit for culprit in seen if "->" not in culprit}
+        return tuple(c for c in seen if c in alone or alone.isdisjoint(nodes_of(c)))
 
-    @property
+    @cached_property
     def checks(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(check_id for check_id, _ in self.members))
 
-    @property
+    @cached_property
     def title(self) -> str:
         """The template of the worst finding's hint, first in check order."""
-        worst = max(self.members, key=lambda m: m[1].status.rank)[1]
-        return (worst.cause or self.hints[0]).title
+        at = max(range(len(self.members)), key=lambda i: (self.members[i][1].status.rank, -i))
+        worst = self.members[at][1]
+        if worst.cause is not None:
+            return worst.cause.title
+        said = {f.summary for _, f in self.members}
+        return self.hints[at].title + (f" (and {len(said) - 1} more)" if len(said) > 1 else "")
 
-    @property
+    @cached_property
     def confidence(self) -> Confidence:
-        order = [Confidence.CERTAIN, Confidence.LIKELY, Confidence.SUSPECTED]
-        return min((hint.confidence for hint in self.hints), key=order.index)
+        return min((hint.confidence for hint in self.distinct), key=_CONFIDENCE.index)
 
-    @property
+    @cached_property
     def fixes(self) -> tuple[Fix, ...]:
         """Fixes of the later, more specific checks first; equal ones once."""
-        seen: dict[Fix, None] = {}
-        for check_id in reversed(self.checks):
-            for member, finding in self.members:
-                if member == check_id and finding.cause is not None:
-                    for fix in finding.cause.fixes:
-                        seen.setdefault(fix)
-        return tuple(seen)
+        by_check: dict[str, dict[Fix, None]] = {check_id: {} for check_id in reversed(self.checks)}
+        looked: set[tuple[str, int]] = set()
+        for (check_id, _), hint in zip(self.members, self.hints, strict=True):
+            if (check_id, id(hint)) not in looked:
+                looked.add((check_id, id(hint)))
+                by_check[check_id].update(dict.fromkeys(hint.fixes))
+        return tuple(dict.fromkeys(fix for fixes in by_check.values() for fix in fixes))
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
-        text = "\n".join([self.key, *sorted(self.culprits)])
+        apart = [self.status.value] if self.status is Status.UNKNOWN else []
+        text = "\n".join([self.key, *apart, *sorted(self.culprits)])
         return "sha256:" + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Item:
+    """One finding on its way to a cause. group: index of the causes by key."""
+
+    check_id: str
+    finding: Finding
+    hint: CauseHint
+    group: int
+
+
 def diagnose(judgement: Judgement) -> list[Group]:
-    """Causes, worst first: what stops the launch, then what is unknown, then risks; by how much each explains."""
-    by_id = {check.id: check for check in judgement.checks}
-    groups = _group(judgement)
-    groups = _absorb(groups, by_id)
-    for group in groups:
-        group.held = _held(group, judgement)
+    """Causes, worst first: what stops the launch, what is unknown, then risks; by how much each explains."""
+    items = _items(judgement)
+    homes = _homes(items, _explains(judgement.checks))
+    groups: dict[int, Group] = {}
+    for item, home in zip(items, homes, strict=True):
+        if home is None:
+            group = groups.setdefault(
+                item.group, Group(key=item.hint.key, status=item.finding.status, members=[], hints=[])
+            )
+            group.members.append((item.check_id, item.finding))
+            group.hints.append(item.hint)
+            if item.finding.status.rank > group.status.rank:
+                group.status = item.finding.status
+    for item, home in zip(items, homes, strict=True):
+        if home is not None:
+            groups[home].explained.append((item.check_id, item.finding.target))
+    for group in groups.values():
+        group.explained = list(dict.fromkeys(group.explained))
+    _assign_cells(judgement, items, homes, groups)
+
     order = {Status.FAIL: 0, Status.UNKNOWN: 1, Status.WARN: 2}
-    confidence = [Confidence.CERTAIN, Confidence.LIKELY, Confidence.SUSPECTED]
-    groups.sort(
+    place = {check.id: i for i, check in enumerate(judgement.checks)}
+    return sorted(
+        groups.values(),
         key=lambda g: (
             order[g.status],
             -(len(g.explained) + len(g.held)),
             -len(g.culprits),
-            confidence.index(g.confidence),
-            list(by_id).index(g.checks[0]),
+            _CONFIDENCE.index(g.confidence),
+            place[g.checks[0]],
             g.key,
-        )
+        ),
     )
-    return groups
 
 
-def _group(judgement: Judgement) -> list[Group]:
-    groups: dict[str, Group] = {}
-    # A check that only adds to what others found (not required) comes last: it does not name the cause.
-    for check in sorted(judgement.checks, key=lambda check: not check.required):
+def _items(judgement: Judgement) -> list[_Item]:
+    """Findings that are trouble, in check order, with the cause that each names.
+
+    What could not be measured never shares a cause with what was: its nodes are not to blame.
+    """
+    known: dict[tuple[str, bool], int] = {}
+    items = []
+    for check in judgement.checks:
         for finding in judgement.findings.get(check.id, ()):
-            if finding.status not in _TROUBLE:
-                continue
-            hint = finding.cause or _default_hint(check, finding)
-            group = groups.setdefault(hint.key, Group(key=hint.key, status=finding.status))
-            group.members.append((check.id, finding))
-            group.hints.append(hint)
-            if finding.status.rank > group.status.rank:
-                group.status = finding.status
-    return list(groups.values())
+            if finding.status in _TROUBLE:
+                hint = finding.cause or _default_hint(check, finding)
+                group = known.setdefault((hint.key, finding.status is Status.UNKNOWN), len(known))
+                items.append(_Item(check.id, finding, hint, group))
+    return items
 
 
 def _default_hint(check: Check, finding: Finding) -> CauseHint:
     where = "" if finding.target in (CLUSTER, CONTROL) else "{nodes}: "
     return CauseHint(
-        key=check.id,
+        key=check.id if finding.status is Status.FAIL else f"{check.id}-{finding.status.value}",
         title=where + finding.summary.replace("{", "{{").replace("}", "}}"),
         culprits=nodes_of(finding.target) or (finding.target,),
     )
 
 
-def _absorb(groups: list[Group], by_id: dict[str, Check]) -> list[Group]:
-    """Move findings that another cause accounts for under it; a cause that loses all its findings is gone.
+def _explains(checks: Sequence[Check]) -> dict[str, list[str]]:
+    """Which checks' failures account for each check's trouble, earliest first; never in a circle.
 
-    A cause explains a finding when it is a failure of a check whose `explains` matches, and they share a node.
+    Of checks that claim to explain each other, in whatever roundabout way, the earlier in order explains.
     """
-    order = {check_id: i for i, check_id in enumerate(by_id)}
-    groups = sorted(groups, key=lambda g: min(order[c] for c in g.checks))
-    scopes = [_scope(group) for group in groups]
-    moved: dict[int, list[tuple[int, str, Finding]]] = {}
-    for j, group in enumerate(groups):
-        for check_id, finding in group.members:
-            i = _explainer(groups, scopes, by_id, j, check_id, finding)
-            if i is not None:
-                moved.setdefault(j, []).append((i, check_id, finding))
-    gone = {j: moved[j][0][0] for j in moved if len(moved[j]) == len(groups[j].members)}
-    for j in sorted(gone):
-        if _in_circle(j, gone):  # two causes that claim to explain each other: the earlier check's stands
-            del gone[j]
-            del moved[j]
-    for j, items in moved.items():
-        taken = {id(finding) for _, _, finding in items}
-        for i, check_id, finding in items:
-            groups[_root(i, gone)].explained.append((check_id, finding.target))
-        keep = [
-            (member, hint)
-            for member, hint in zip(groups[j].members, groups[j].hints, strict=True)
-            if id(member[1]) not in taken
+    ids = [check.id for check in checks]
+    claims = {c.id: {i for i in ids if i != c.id and matches(i, c.explains)} for c in checks}
+    reach = {check_id: _reachable(check_id, claims) for check_id in ids}
+    place = {check_id: i for i, check_id in enumerate(ids)}
+    return {
+        effect: [
+            source
+            for source in ids
+            if effect in claims[source] and (source not in reach[effect] or place[source] < place[effect])
         ]
-        if keep:
-            groups[j].members = [member for member, _ in keep]
-            groups[j].hints = [hint for _, hint in keep]
-            groups[j].status = max((m[1].status for m in groups[j].members), key=lambda s: s.rank)
-    return [group for j, group in enumerate(groups) if j not in gone]
+        for effect in ids
+    }
 
 
-def _scope(group: Group) -> set[str]:
-    """Nodes that a cause can account for; ``cluster`` stands for all."""
-    names: set[str] = set()
-    for culprit in group.culprits:
-        names.update(nodes_of(culprit) or (culprit,))
-    return names
+def _reachable(start: str, edges: Mapping[str, set[str]]) -> set[str]:
+    seen: set[str] = set()
+    todo = [start]
+    while todo:
+        for following in edges[todo.pop()] - seen:
+            seen.add(following)
+            todo.append(following)
+    return seen
 
 
-def _explainer(
-    groups: Sequence[Group],
-    scopes: Sequence[set[str]],
-    by_id: dict[str, Check],
-    j: int,
-    check_id: str,
-    finding: Finding,
-) -> int | None:
-    involved = set(nodes_of(finding.target))
-    if finding.cause is not None:
-        for culprit in finding.cause.culprits:
-            involved.update(nodes_of(culprit))
-    for i, group in enumerate(groups):
-        if i == j or group.status is not Status.FAIL:
-            continue
-        if not (CLUSTER in scopes[i] or scopes[i] & involved):
-            continue
-        for other_id, other in group.members:
-            if (
-                other.status is Status.FAIL
-                and other_id != check_id
-                and matches(check_id, by_id[other_id].explains)
-            ):
-                return i
-    return None
+def _homes(items: Sequence[_Item], explains: Mapping[str, Sequence[str]]) -> list[int | None]:
+    """For each item the index of the cause that explains it in the end, or None when it stands for itself.
+
+    A finding is explained by a failure of a check that claims to, in another cause, when they share a node.
+    What explains may itself be explained: the last in that chain, which stands for itself, is the cause.
+    """
+    # The first failing item of each check by node and cause. With CLUSTER as node: those that touch every
+    # node; with None: all of them, for symptoms of the cluster as a whole.
+    failing: dict[tuple[str, str | None], dict[int, int]] = {}
+    ended: dict[str | None, int] = {}
+    for i, item in enumerate(items):
+        if item.finding.status is Status.FAIL:
+            for name in (*_culprit_nodes(item), None):
+                failing.setdefault((item.check_id, name), {}).setdefault(item.group, i)
+        elif item.hint.key in _ENDINGS:
+            for name in (*_culprit_nodes(item), None):
+                ended.setdefault(name, i)
+
+    def source(item: _Item) -> int | None:
+        involved = _involved(item)
+        for check_id in explains.get(item.check_id, ()):
+            for name in involved:
+                for group, i in failing.get((check_id, name), {}).items():
+                    if group != item.group:
+                        return i
+        if item.finding.status is Status.UNKNOWN and item.finding.cause is None:
+            return next((ended[name] for name in involved if name in ended), None)
+        return None
+
+    homes: list[int | None] = [None] * len(items)
+    sources = [source(item) for item in items]
+    for i, first in enumerate(sources):
+        at = first
+        while at is not None:
+            homes[i] = items[at].group
+            at = sources[at]
+        if homes[i] == items[i].group:  # round about and back: it belongs there anyway
+            homes[i] = None
+    return homes
 
 
-def _in_circle(j: int, gone: dict[int, int]) -> bool:
-    seen: set[int] = set()
-    i = gone[j]
-    while i in gone and i not in seen and i != j:
-        seen.add(i)
-        i = gone[i]
-    return i == j
+def _culprit_nodes(item: _Item) -> tuple[str, ...]:
+    """Nodes that a finding accounts for, or ``cluster``, ``control``."""
+    culprits = [n for culprit in item.hint.culprits for n in (nodes_of(culprit) or (culprit,))]
+    return tuple(dict.fromkeys(culprits))
 
 
-def _root(i: int, gone: dict[int, int]) -> int:
-    seen: set[int] = set()
-    while i in gone and i not in seen:
-        seen.add(i)
-        i = gone[i]
-    return i
+def _involved(item: _Item) -> tuple[str | None, ...]:
+    """Where to look for what explains a finding: its culprits when they are certain, else its target too."""
+    names = dict.fromkeys(n for n in _culprit_nodes(item) if n not in (CLUSTER, CONTROL))
+    if not names or item.hint.confidence is not Confidence.CERTAIN:
+        names.update(dict.fromkeys(nodes_of(item.finding.target)))
+    if CONTROL in (item.finding.target, *item.hint.culprits) and not names:
+        return (CONTROL,)
+    return (*names, CLUSTER) if names else (None,)
 
 
-def _held(group: Group, judgement: Judgement) -> list[tuple[str, str]]:
-    """(check, node) cells that are blocked because of a check of this cause on one of its nodes."""
-    checks = {*group.checks, *(check_id for check_id, _ in group.explained)}
-    scope = _scope(group)
-    held = []
+def _assign_cells(
+    judgement: Judgement, items: Sequence[_Item], homes: Sequence[int | None], groups: Mapping[int, Group]
+) -> None:
+    """Give each cell that is trouble, and each that is blocked behind one, to exactly one cause."""
+    every = frozenset(judgement.nodes)
+    owner: dict[tuple[str, str], tuple[int, int]] = {}
+    for item, home in zip(items, homes, strict=True):
+        nodes: Iterable[str] = blamed_nodes(item.finding, every)
+        if not nodes and is_about_all(item.finding):
+            nodes = judgement.nodes
+        index = item.group if home is None else home
+        for node in nodes:
+            cell = (item.check_id, node)
+            if cell not in owner or item.finding.status.rank > owner[cell][0]:
+                owner[cell] = (item.finding.status.rank, index)
+    for (check_id, node), (_, index) in owner.items():
+        if judgement.cells[check_id].get(node) in _TROUBLE:
+            groups[index].cells.append((check_id, node))
     for check_id, by_node in judgement.blocked_by.items():
         for node, root in by_node.items():
-            if root in checks and (node in scope or CLUSTER in scope) and node in judgement.nodes:
-                held.append((check_id, node))
-    return held
+            if (root, node) in owner and node in every:
+                groups[owner[root, node][1]].held.append((check_id, node))

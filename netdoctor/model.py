@@ -111,6 +111,7 @@ class CauseHint:
         number: ``{nodes} drop{s} connections from the other nodes``.
     culprits: node ids, ``a->b`` pairs, ``cluster`` or ``control``.
     verify: check ids or globs whose green proves the fix; the check itself when empty.
+    explains: False when this finding accounts for none of what its check's ``explains=`` names.
     """
 
     key: str
@@ -121,6 +122,7 @@ class CauseHint:
     verify: tuple[str, ...] = ()
     see: str | None = None
     settle_by: str | None = None
+    explains: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
