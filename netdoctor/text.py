@@ -4,8 +4,8 @@ import re
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
-# Whole escape sequences, so that "\x1b[31mred" leaves one mark and not "[31m" as litter. ECMA-48 5.4 (CSI), 5.6
-# (OSC, DCS and friends, which end at BEL or ST), then two-character escapes.
+# Whole escape sequences, so that "\x1b[31mred" leaves one mark and not "[31m" as litter. ECMA-48 5.4 (CSI),
+# 5.6 (OSC, DCS and friends, which end at BEL or ST), then two-character escapes.
 _ESCAPES = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"
     r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"
@@ -20,8 +20,8 @@ def clean(text: str | bytes, limit: int = 500) -> str:
     """Return `text` as one harmless line of at most `limit` characters.
 
     Escape sequences, control, format (bidirectional ones too), unassigned and surrogate characters become one
-    visible U+FFFD per run; line ends, tabs and odd spaces become single spaces; what is cut ends in an ellipsis.
-    Bytes are read as UTF-8. Applying it twice changes nothing.
+    visible U+FFFD per run; line ends, tabs and odd spaces become single spaces; what is cut ends in an
+    ellipsis. Bytes are read as UTF-8. Applying it twice changes nothing.
     """
     if isinstance(text, bytes):
         text = text[: 8 * limit + 64].decode("utf-8", "replace")

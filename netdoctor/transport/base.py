@@ -36,7 +36,10 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One request to an agent. op: ``facts``, ``clock``, ``listen``, ``unlisten``, ``connect``, ``udp_echo``, ``path_mtu``…"""
+    """One request to an agent.
+
+    op: ``facts``, ``clock``, ``listen``, ``unlisten``, ``connect``, ``udp_echo``, ``path_mtu``…
+    """
 
     op: str
     args: Mapping[str, Any] = field(default_factory=dict)

@@ -15,9 +15,9 @@ Answers = Callable[[str, Request], Any]
 class FakeTransport:
     """Answers at once and in a fixed order.
 
-    sessions: by node; a node that is not there gets a session that is ok. replies: a function of node and request that
-    returns a result or a `Missing`; or the fact groups of each node, ``{node: {group: value or Missing}}``, for
-    requests of ``facts`` only. `calls` records what was asked.
+    sessions: by node; a node that is not there gets a session that is ok. replies: a function of node and
+    request that returns a result or a `Missing`; or the fact groups of each node, ``{node: {group: value or
+    Missing}}``, for requests of ``facts`` only. `calls` records what was asked.
     """
 
     def __init__(

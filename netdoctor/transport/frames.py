@@ -1,6 +1,7 @@
 r"""The agent's side of the conversation, cut out of whatever else a login shell prints.
 
-A frame is ``\x1e<marker> <length>\n<JSON>\n``. Everything else is noise: capped, and its beginning kept for the report.
+A frame is ``\x1e<marker> <length>\n<JSON>\n``. Everything else is noise: capped, and its beginning kept for
+the report.
 """
 
 import json

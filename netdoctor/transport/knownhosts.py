@@ -1,7 +1,7 @@
 """known_hosts as OpenSSH reads it: which keys a server may show, and which it must not.
 
-paramiko's reader knows no markers and no patterns, and one line that it dislikes can fail the file. Source: sshd(8),
-SSH_KNOWN_HOSTS FILE FORMAT, and hostfile.c of OpenSSH 9.2.
+paramiko's reader knows no markers and no patterns, and one line that it dislikes can fail the file.
+Source: sshd(8), SSH_KNOWN_HOSTS FILE FORMAT, and hostfile.c of OpenSSH 9.2.
 """
 
 import base64
@@ -22,7 +22,7 @@ NOTES_PER_FILE = 5
 
 @dataclass(frozen=True, slots=True)
 class HostKey:
-    """A public key: its type (``ssh-ed25519``), its bytes as they travel, and ``file:line`` where it is listed."""
+    """A public key: its type (``ssh-ed25519``) and its bytes as they travel; ``file:line`` if listed."""
 
     type: str
     blob: bytes

@@ -1,4 +1,4 @@
-"""paramiko held by its public hooks: a socket that watches the first bytes, and a transport that does not poll.
+"""paramiko held by its public hooks: a socket that watches the first bytes, a transport without polls.
 
 Runs inside a worker process only, where gevent has replaced sockets and threads.
 """
@@ -18,7 +18,8 @@ PRELUDE_LINES_MAX = 32
 PRELUDE_BYTES_MAX = 16 << 10
 LINE_BYTES_MAX = 4 << 10
 
-# curve25519 costs a client about a millisecond, the post-quantum exchange far more; AES-GCM is one pass in hardware.
+# curve25519 costs a client about a millisecond, the post-quantum exchange far more; AES-GCM is one pass in
+# hardware.
 KEX_FIRST = ("curve25519-sha256@libssh.org", "ecdh-sha2-nistp256")
 CIPHERS_FIRST = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "aes128-ctr")
 MACS_FIRST = ("hmac-sha2-256-etm@openssh.com", "hmac-sha2-256")
@@ -28,8 +29,8 @@ NOT_OFFERED = frozenset({"3des-cbc", "hmac-md5", "hmac-md5-96", "hmac-sha1-96"})
 class Wire:
     """What paramiko takes for a socket: a connected one, or a channel through a jump host.
 
-    paramiko polls its socket ten times a second; this one waits. It also sees what comes before the version line, so
-    that a server that is not SSH, or refuses for lack of room, can be told from one that is broken.
+    paramiko polls its socket ten times a second; this one waits. It also sees what comes before the version
+    line, so that a server that is not SSH, or refuses for lack of room, can be told from one that is broken.
 
     prelude: lines before the version line. banner: the version line. strange: why this is not SSH, or ''.
     last_receive_s: time.monotonic() when bytes last came in.
@@ -93,7 +94,10 @@ class Wire:
         return data
 
     def _find_banner(self) -> bool:
-        """Read up to the version line, which stays the next thing to read. False at the end, or if it is not SSH."""
+        """Read up to the version line, which stays the next thing to read.
+
+        False at the end, or if it is not SSH.
+        """
         seen = 0
         while True:
             start = 0
@@ -178,10 +182,10 @@ class NodeTransport(paramiko.Transport):  # type: ignore[misc]  # paramiko has n
         raise error
 
     def open_tunnel(self, to: tuple[str, int]) -> tuple[Any, str]:
-        """Return a channel to an address beyond this server, or (None, why not). Raises SSHException when cut.
+        """Return a channel to an address beyond this server, or (None, why not). Raises SSHException if cut.
 
-        Many tunnels are opened at once, and paramiko keeps one exception for all of them: the refusal is found by the
-        number of the channel.
+        Many tunnels are opened at once, and paramiko keeps one exception for all of them: the refusal is
+        found by the number of the channel.
         """
         me = threading.get_ident()
         try:
@@ -200,8 +204,8 @@ class NodeTransport(paramiko.Transport):  # type: ignore[misc]  # paramiko has n
         return number
 
     def _log(self, level: int, msg: Any, *args: Any) -> None:
-        # paramiko tells some things only to its log, which costs more than it is worth here. Private, and proven by
-        # tests/transport/test_link.py: without it only the wording of details becomes poorer.
+        # paramiko tells some things only to its log, which costs more than it is worth here. Private, and
+        # proven by tests/transport/test_link.py: without it only the wording of details becomes poorer.
         if isinstance(msg, str):
             if msg.startswith("Disconnect (code "):
                 self.last_words = msg.partition("): ")[2]

@@ -29,7 +29,7 @@ BUSY_WORDS = ("Exceeded MaxStartups", "Not allowed at this time", "Too many")
 
 
 class NoSshConfig(paramiko.SSHConfig):  # type: ignore[misc]  # paramiko has no types
-    """Tells Fabric nothing: endpoints come resolved, and paramiko's reader is not trusted (see `sshconfig`)."""
+    """Tells Fabric nothing: endpoints come resolved, by a reader that runs nothing (see `sshconfig`)."""
 
     def lookup(self, hostname: str) -> Any:
         return paramiko.SSHConfigDict()
@@ -312,7 +312,7 @@ class Logins:
             return
         if endpoint.strict == "accept":
             self._note(
-                f"{endpoint.known_as}: unknown host key {shown} accepted, as ssh config says (StrictHostKeyChecking)"
+                f"{endpoint.known_as}: unknown key {shown} accepted (StrictHostKeyChecking in ssh config)"
             )
             return
         also = "; host certificates are not supported" if known.any_certificates else ""

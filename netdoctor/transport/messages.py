@@ -1,6 +1,7 @@
 """What the main process and its worker processes tell each other, and how it is framed.
 
-Both directions: four bytes of length (big endian), then JSON. The bundle for the agents follows `Start` as raw bytes.
+Both directions: four bytes of length (big endian), then JSON. The bundle for the agents follows `Start` as
+raw bytes.
 """
 
 from typing import Any
@@ -16,9 +17,10 @@ MAX_MESSAGE_BYTES = 256 << 20
 class Endpoint(msgspec.Struct, frozen=True, omit_defaults=True):
     """One SSH server and how to log in to it, resolved: no aliases, no patterns, no tokens left.
 
-    name: as the user wrote it. known_as: what known_hosts is asked for. keys: files to offer, in order. keys_named:
-        whether someone chose them, so that the defaults do not count. agent: path of the agent's socket or None.
-    strict: what to do with unknown host keys: ``yes`` refuse, ``accept`` for this run, ``record`` accept and write down.
+    name: as the user wrote it. known_as: what known_hosts is asked for.
+    keys: files to offer, in order. keys_named: someone chose them. keys_only: no others from the agent.
+    agent: path of the agent's socket or None.
+    strict: unknown host keys are refused (``yes``), accepted (``accept``), accepted and written (``record``).
     proxy: argument list of a ProxyCommand. jump: the hops, nearest first.
     """
 
@@ -94,7 +96,7 @@ class Ended(msgspec.Struct, frozen=True, tag="session"):
 
 
 class Answer(msgspec.Struct, frozen=True, omit_defaults=True, tag="answer"):
-    """The answer of a node: `result` as it came from the agent (valid JSON, otherwise untrusted), or why not."""
+    """The answer of a node: `result` as the agent sent it (valid JSON, otherwise untrusted), or why not."""
 
     node: int
     call: int

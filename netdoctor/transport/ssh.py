@@ -1,4 +1,4 @@
-"""The SSH transport as the engine sees it: starts worker processes, deals the nodes out, gathers what they say."""
+"""The SSH transport as the engine sees it: worker processes that it starts, feeds and listens to."""
 
 import contextlib
 import os
@@ -64,7 +64,10 @@ class _Worker:
 
 
 class SshTransport:
-    """Reaches nodes over SSH. notes: what the user should know about their settings, filled as it turns up."""
+    """Reaches nodes over SSH.
+
+    notes: what the user should know about their settings, filled as it turns up.
+    """
 
     def __init__(self, options: SshOptions, limits: Limits) -> None:
         """Read the user's ssh settings. Raises TransportInputError."""
@@ -185,7 +188,7 @@ class SshTransport:
     def _spawn(self, nodes: list[str]) -> None:
         errors = _scratch_file()
         environment = dict(os.environ)
-        # With -P the current directory is not searched; a source checkout is found where this process found it.
+        # With -P the current directory is not searched; a checkout is found where this process found it.
         home = str(Path(netdoctor.__file__).resolve().parents[1])
         environment["PYTHONPATH"] = os.pathsep.join(p for p in (home, environment.get("PYTHONPATH", "")) if p)
         try:

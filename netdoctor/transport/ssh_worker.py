@@ -1,8 +1,8 @@
 """A worker process: logs in to its share of the nodes and carries requests to their agents.
 
-Speaks with the main process over stdin and stdout (`messages`). Ends, and with it every connection and so every agent,
-when stdin ends: nothing is left when the main process is killed. gevent replaces sockets and threads before anything
-else is imported, and only here.
+Speaks with the main process over stdin and stdout (`messages`). Ends when stdin ends, and with it every
+connection and so every agent: nothing is left when the main process is killed. gevent replaces sockets and
+threads before anything else is imported, and only here.
 """
 
 from gevent import monkey

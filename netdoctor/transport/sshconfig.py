@@ -1,10 +1,11 @@
 """The user's ssh config, read the way OpenSSH reads it, without anything that runs a program.
 
-paramiko's reader is not used: it runs ``Match exec`` through a shell, takes criteria it does not know for a match, and
-knows no ``Include``. Source: ssh_config(5) and readconf.c of OpenSSH 9.2 to 10.
+paramiko's reader is not used: it runs ``Match exec`` through a shell, takes criteria it does not know for a
+match, and knows no ``Include``. Source: ssh_config(5) and readconf.c of OpenSSH 9.2 to 10.
 
-Left out on purpose: ``Match exec``, ``localnetwork``, ``tagged`` and later criteria never match (a note says so);
-CanonicalizeHostname, ControlMaster, forwarding, password and keyboard-interactive settings have no effect.
+Left out on purpose: ``Match exec``, ``localnetwork``, ``tagged`` and later criteria never match (a note says
+so); CanonicalizeHostname, ControlMaster, forwarding, password and keyboard-interactive settings have no
+effect.
 """
 
 import glob
@@ -34,7 +35,8 @@ JUMPS_MAX = 8
 
 SYSTEM_CONFIG = Path("/etc/ssh/ssh_config")
 SYSTEM_KNOWN_HOSTS = ("/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2")
-# ssh_config(5), IdentityFile, in the order that OpenSSH 9.2 tries them; keys that live in hardware cannot be used here.
+# ssh_config(5), IdentityFile, in the order that OpenSSH 9.2 tries them; keys that live in hardware cannot be
+# used here.
 DEFAULT_KEYS = ("~/.ssh/id_rsa", "~/.ssh/id_ecdsa", "~/.ssh/id_ed25519")
 
 _LINE = re.compile(r"(\w+)(?:\s*=\s*|\s+|$)(.*)")
@@ -102,7 +104,7 @@ class SshConfig:
         return cls(lines, reader.notes)
 
     def lookup(self, alias: str, user: str | None = None) -> Settings:
-        """Return the settings for an alias; `user` is the login name if something stronger than config set it."""
+        """Return the settings for an alias; `user` if something stronger than config set the login name."""
         found = Settings()
         _Evaluation(alias, alias, user, found, final=False).run(self._lines)
         if self._final:
@@ -184,9 +186,7 @@ class _Reader:
     def _check_match(self, line: Line) -> None:
         for negated, name, argument in _criteria(line):
             if name not in _CRITERIA:
-                self.notes.append(
-                    f"{line.where}: this Match block is not used: netdoctor does not evaluate '{clean(name, 30)}'"
-                )
+                self.notes.append(f"{line.where}: Match block not used: '{clean(name, 30)}' is not evaluated")
             elif argument is None and name not in _BARE_CRITERIA:
                 raise line.fail(f"Match {name} without a pattern")
             del negated
@@ -312,7 +312,7 @@ def in_list(name: str, patterns: str) -> bool:
 
 
 def _split(text: str) -> list[str]:
-    """Split a value as OpenSSH does: double or single quotes, backslash before a quote or itself, # ends the line."""
+    """Split a value as OpenSSH does: both quotes, backslash before a quote or itself, # ends the line."""
     words: list[str] = []
     word: list[str] | None = None
     quote = ""
@@ -495,7 +495,10 @@ class Resolver:
         *,
         strong: bool,
     ) -> Endpoint:
-        """Return one endpoint. strong: a key from the command line stands alone; a jump host tries it last."""
+        """Return one endpoint.
+
+        strong: a key from the command line stands alone; a jump host tries it last.
+        """
         host = _expand_hostname(found, alias)
         fault = names.host_fault(host)
         if fault is not None:

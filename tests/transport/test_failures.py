@@ -15,7 +15,7 @@ from netdoctor.transport.base import Limits, SshOptions
 from . import peers
 from .conftest import Server, ServerMaker, free_port, log_in, make_key, target
 
-SHORT = Limits(parallel=8, login_timeout_s=1.5, node_budget_s=4, agent_deadline_s=60)
+SHORT = Limits(parallel=8, login_timeout_s=3, node_budget_s=6, agent_deadline_s=60)
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def test_names(options: SshOptions, host: str) -> None:
 
 @pytest.mark.ssh
 def test_no_route(options: SshOptions) -> None:
-    limits = Limits(login_timeout_s=6, node_budget_s=8)
+    limits = Limits(login_timeout_s=8, node_budget_s=10)
     session = dial(options, 22, "2001:db8::1", limits)
     if session.outcome == "no_answer":
         pytest.skip("this machine has a default route for IPv6")
@@ -249,7 +249,7 @@ def test_no_session(sshd_maker: ServerMaker) -> None:
 def test_interpreters(server: Server, tmp_path: Path) -> None:
     old = tmp_path / "python2"
     old.write_text(
-        '#!/bin/sh\nfor m; do :; done\nh=\'{"hello": {"old_python": "2.7.18", "executable": "/usr/bin/python2"}}\'\n'
+        '#!/bin/sh\nfor m; do :; done\nh=\'{"hello": {"old_python": "2.7.18", "executable": "py2"}}\'\n'
         'printf "\\036%s %d\\n%s\\n" "$m" "${#h}" "$h"\n'
     )
     old.chmod(0o755)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -43,11 +45,10 @@ def test_finds_frames_however_they_are_cut(parts: list[tuple[bytes, bytes]], cut
 @given(st.binary(max_size=200))
 def test_survives_anything(data: bytes) -> None:
     reader = FrameReader(MARKER)
-    try:
+    with contextlib.suppress(AgentTrouble):
         for payload in reader.feed(data + frame(b"{}") + data):
             decode_frame(payload)
-    except AgentTrouble as e:
-        assert str(e).isprintable()
+    assert reader.tail.isprintable()
 
 
 @pytest.mark.parametrize("length", [b"x", b"-1", b"", b"99999999", b"1" * 20])
@@ -58,9 +59,10 @@ def test_refuses_a_bad_length(length: bytes) -> None:
 
 def test_noise_is_capped() -> None:
     reader = FrameReader(MARKER)
+    for _ in range(NOISE_CAP_BYTES // 1024):
+        assert reader.feed(b"n" * 1024) == []
     with pytest.raises(AgentTrouble, match="output around"):
-        for _ in range(NOISE_CAP_BYTES // 1000 + 10):
-            reader.feed(b"n" * 1000)
+        reader.feed(b"n" * 1024)
     assert reader.noise.startswith("nnn")
 
 

@@ -110,18 +110,11 @@ def test_serves_requests_over_open_sessions(server: Server, transport: SshTransp
 
 
 COLLECTOR_SLOW = "import time\ndef collect(args):\n    time.sleep(args.get('s', 0)); return {'slept': True}\n"
-COLLECTOR_NEED = (
-    "import importlib\n"
-    "def collect(args):\n"
-    "    import ndagent.provided as p\n"
-    "    return {'file': str(importlib.import_module('sys').version_info[0])}\n"
-)
 COLLECTOR_DIE = "import os\ndef collect(args):\n    os._exit(3)\n"
 COLLECTOR_BIG = "def collect(args):\n    return {'text': 'x' * args['bytes']}\n"
 COLLECTOR_NOISE = (
     "import os\ndef collect(args):\n    os.write(2, b'e' * 5000000); print('noise'); return {'ok': True}\n"
 )
-COLLECTOR_BAD = "def collect(args):\n    return {'deep': args['deep'], 'nan': float('nan')}\n"
 
 
 def test_bounds_and_survives_odd_replies(server: Server, transport: SshTransport) -> None:
@@ -203,7 +196,8 @@ def jump_config(server: Server, jump: Server, how: str, extra: str = "") -> SshO
     config.write_text(
         f"{extra}\nHost gate\n HostName 127.0.0.1\n Port {jump.port}\n IdentityFile {jump.key}\n"
         f"Host n*\n HostName 127.0.0.1\n Port {server.port}\n {how}\n IdentityFile {server.key}\n"
-        f"Host *\n User {USER}\n IdentitiesOnly yes\n UserKnownHostsFile {known}\n GlobalKnownHostsFile none\n"
+        f"Host *\n User {USER}\n IdentitiesOnly yes\n"
+        f" UserKnownHostsFile {known}\n GlobalKnownHostsFile none\n"
     )
     return SshOptions(ssh_config=config)
 
@@ -295,22 +289,26 @@ from pathlib import Path
 from netdoctor.inventory.model import Target
 from netdoctor.transport.base import *
 from netdoctor.transport.ssh import SshTransport
-t = SshTransport(SshOptions(ssh_config=Path(sys.argv[1])), Limits(node_budget_s=float(sys.argv[3]), login_timeout_s=60))
+limits = Limits(node_budget_s=60, login_timeout_s=60)
+t = SshTransport(SshOptions(ssh_config=Path(sys.argv[1])), limits)
 n = [Target(id=f"n{i}", host=f"n{i}", order=i) for i in range(int(sys.argv[2]))]
 r = Request(op="facts", args={"groups": {"host": {}}})
 seen = {}
 for e in t.start(n, {x.id: r for x in n}, keep_open=True, collectors={}):
-    kind = e.session.outcome if isinstance(e, SessionEvent) else ("reply" if e.missing is None else e.missing.why)
-    seen[str(kind)] = seen.get(str(kind), 0) + 1
+    if isinstance(e, SessionEvent):
+        kind = e.session.outcome
+    else:
+        kind = str(e.missing.why) if e.missing else "reply"
+    seen[kind] = seen.get(kind, 0) + 1
 print(*(f"{k}={v}" for k, v in sorted(seen.items())), len(t._workers), flush=True)
-if sys.argv[4] == "stay":
+if sys.argv[3] == "stay":
     time.sleep(60)
 t.close()
 """
 
 
 def scan_process(config: Path, nodes: int, stay: bool, limit: int | None = None) -> subprocess.Popen[str]:
-    argv = [sys.executable, "-c", SCAN, str(config), str(nodes), "60", "stay" if stay else "go"]
+    argv = [sys.executable, "-c", SCAN, str(config), str(nodes), "stay" if stay else "go"]
     if limit is not None:
         argv = ["sh", "-c", f'ulimit -n {limit}; exec "$@"', "sh", *argv]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
