@@ -210,6 +210,7 @@ def netdoctor_scan(endpoints: Endpoints, hosts: Path) -> list[str]:
     return [
         sys.executable, "-m", "netdoctor", "scan", str(hosts), "--ssh-config", config,
         "--known-hosts", known_hosts, "--profile", "quick", "--no-save",
+        "--timeout", "300",  # all nodes together have no more cores than this machine
     ]  # fmt: skip
 
 
