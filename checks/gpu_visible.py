@@ -70,8 +70,10 @@ def gpu_visible(node: Node, gpu: GpuFacts, host: HostFacts | None) -> Iterator[F
         else:
             yield skip("no NVIDIA GPU on this node, and none listed", node.id)
         return
-    if host is not None and host.container and not (gpu.device_nodes or gpu.devices or node.gpus):
-        # The PCI bus shows through into containers: the machine's GPUs may be none of this one's business.
+    given = gpu.device_nodes or gpu.devices or node.gpus
+    if host is not None and host.container and not given and any(b.driver == "nvidia" for b in gpu.pci):
+        # The PCI bus shows through into containers: the machine's GPUs, which its driver serves, may be
+        # none of this container's business.
         yield _not_given(node.id, gpu)
     elif gpu.nvml == "mismatch" or gpu.nvml_code == MISMATCH:
         yield _mismatch(node.id, gpu)

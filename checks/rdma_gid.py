@@ -71,6 +71,7 @@ def rdma_gid(
         return
     versions: dict[tuple[str, str], int | None] = {}
     link_local: list[tuple[str, Hca, HcaPort]] = []
+    old_default: list[tuple[str, Hca, HcaPort]] = []
     judged: set[str] = set()
     reported: set[str] = set()
     for node, facts in nodes.items():
@@ -103,7 +104,7 @@ def rdma_gid(
             elif _is_link_local(gid):
                 reported.add(node)
                 if forced < 0 and not at_least(version, GID_SCAN_SINCE) and _good(port):
-                    yield _old_default(node, hca, port, _good(port)[0])
+                    old_default.append((node, hca, port))
                 elif _good(port):
                     yield _wrong_index(node, hca, port, index, _good(port)[0], tagged)
                 else:
@@ -114,8 +115,10 @@ def rdma_gid(
     for node in nodes:
         if node not in judged:
             yield skip("no active RoCE port that NCCL would use", node)
-    # Where every port is so, it is one flat Ethernet, on which link-local GIDs work.
-    flat = len(link_local) == len(versions)
+    # Link-local GIDs work where all ports are in one flat Ethernet, so that is a risk where all are alike.
+    flat = len(link_local) + len(old_default) == len(versions)
+    for node, hca, port in old_default:
+        yield _old_default(node, hca, port, _good(port)[0], flat)
     for node, hca, port in link_local:
         yield _no_ipv4(node, hca, port, flat)
     for node in [n for n in nodes if n in judged and n not in reported]:
@@ -244,8 +247,9 @@ def _wrong_index(
     )
 
 
-def _old_default(node: str, hca: Hca, port: HcaPort, good: Gid) -> Finding:
-    return fail(
+def _old_default(node: str, hca: Hca, port: HcaPort, good: Gid, flat: bool) -> Finding:
+    finding = warn if flat else fail
+    return finding(
         node,
         f"NCCL before 2.21 uses GID 0 of {port.name}, a link-local one; index {good.index} is {_text(good)}",
         observed="index 0",

@@ -26,7 +26,9 @@ from netdoctor.model import (
 
 
 @check(
-    explains=("rdma.port", "rdma.rate", "rdma.gid", "rdma.gpudirect", "nccl.ib-hca"),
+    # Not rdma.port, rdma.rate, rdma.gid: they speak of HCAs that are there, and a bad port of one HCA
+    # does not come from another one's absence.
+    explains=("nccl.ib-hca", "rdma.gpudirect"),
     source="https://docs.kernel.org/admin-guide/abi-stable.html#abi-file-stable-sysfs-class-infiniband",
 )
 def rdma_hca(nodes: Mapping[str, RdmaFacts], hosts: Mapping[str, HostFacts] | None) -> Iterator[Finding]:
@@ -77,7 +79,9 @@ def rdma_hca(nodes: Mapping[str, RdmaFacts], hosts: Mapping[str, HostFacts] | No
             )
         if not facts.hcas:
             continue
-        if facts.libibverbs is None:
+        # The lab pretends HCAs, and no library to go with them.
+        host = (hosts or {}).get(node)
+        if facts.libibverbs is None and not (host and "hca" in host.lab_fakes):
             yield _no_library(node, container.get(node))
         closed = [hca for hca in facts.hcas if hca.uverbs_ok is False]
         if closed:

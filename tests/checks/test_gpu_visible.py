@@ -87,6 +87,8 @@ def test_a_container_without_gpus_may_be_meant_so() -> None:
     findings = list(gpu_visible(node(), facts, host(container="docker")))
     assert causes(findings) == {"gpu-not-in-container": {"n1"}}
     assert findings[0].status is Status.WARN
+    no_driver = dark("no_driver", 9, device_nodes=(), pci=(pci(0, None),))
+    assert causes(gpu_visible(node(), no_driver, host(container="docker"))) == {"driver-not-loaded": {"n1"}}
     listed = list(gpu_visible(node(gpus=8), facts, host(container="docker")))
     assert causes(listed) == {"nvml-library-missing": {"n1"}}
 

@@ -64,6 +64,10 @@ def test_the_index_from_a_file_counts() -> None:
 def test_before_2_21_it_is_index_zero() -> None:
     findings = run(cluster(2), "2.20.5")
     assert causes(findings) == {"gid-old-nccl": {"n1", "n2"}}
+    assert {f.status for f in findings} == {Status.WARN}
+    softwares = {"n1": software(nccl=(nccl("2.20.5"),)), "n2": software()}
+    (mixed,) = [f for f in rdma_gid(cluster(2), None, softwares, job()) if f.target == "n1"]
+    assert mixed.status is Status.FAIL
     assert cause(findings, "gid-old-nccl").fixes[0].commands[0].shell == "export NCCL_IB_GID_INDEX=3"
 
 
