@@ -16,7 +16,7 @@ MAX_PARALLEL = 512
 DEFAULT_TIMEOUT_S = 3.0
 ANSWER_CAP = 512
 # What an open port may take to answer our token once the connection stands.
-HANDSHAKE_S = 2.0
+HANDSHAKE_S = 4.0
 
 
 def judge(number: int, queued: "list[icmp.Report]", own: "Optional[str]", far: str) -> "tuple[str, str]":

@@ -21,9 +21,11 @@ SMALL = 576
 TRIES = 3
 MAX_TARGETS = 4096
 PARALLEL = 16
-DEFAULT_TIMEOUT_S = 12.0
+# How long one answer may take, one target, and the whole request.
+DEFAULT_WAIT_S = 1.0
 MIN_WAIT_S = 0.2
-MAX_WAIT_S = 1.0
+TARGET_S = 12.0
+DEFAULT_BUDGET_S = 45.0
 # Sizes that real paths end at: IPv6 minimum, tunnels and overlays, PPPoE, Ethernet, IPoIB, clouds, jumbo
 # frames.
 COMMON = (1280, 1400, 1420, 1450, 1460, 1480, 1492, 1500, 2044, 4000, 4092, 8000, 8500, 8896, 9000)
@@ -52,14 +54,14 @@ class Told(object):
 class Prober(object):
     """A connected datagram socket towards one echo."""
 
-    def __init__(self, address: str, port: int, token: bytes) -> None:
+    def __init__(self, address: str, port: int, token: bytes, wait_s: float) -> None:
         self.family, where = op_listen.resolve(address, port, socket.SOCK_DGRAM)
         self.overhead = 48 if self.family == socket.AF_INET6 else 28
         self.tag = op_listen.tag_of(token)
         self.socket = socket.socket(self.family, socket.SOCK_DGRAM)
         self.where = where
         self.sequence = 0
-        self.wait_s = MAX_WAIT_S
+        self.longest_s = self.wait_s = wait_s
         self.told = Told()
 
     def connect(self) -> None:
@@ -157,7 +159,7 @@ class Prober(object):
                 while answered is not None:
                     passed.add(answered)
                     took = time.monotonic() - sent
-                    self.wait_s = min(MAX_WAIT_S, max(MIN_WAIT_S, 4 * took))
+                    self.wait_s = min(self.longest_s, max(MIN_WAIT_S, 4 * took))
                     answered = self._receive(waiting)
         self._read_queue()
         return passed
@@ -236,7 +238,7 @@ def search(prober: Prober, dev_mtu: int, end: float) -> "dict[str, Any]":
     return verdict("black_hole", low, bound + ", and nothing says so" + local)
 
 
-def probe(target: "Any", token: bytes, timeout_s: float) -> "dict[str, Any]":
+def probe(target: "Any", token: bytes, wait_s: float, end: float) -> "dict[str, Any]":
     """Return facts.net.MtuProbe without `src`."""
     row = target if isinstance(target, dict) else {}
     reply = {
@@ -250,8 +252,11 @@ def probe(target: "Any", token: bytes, timeout_s: float) -> "dict[str, Any]":
         "learned_mtu": None,
         "detail": "",
     }  # type: dict[str, Any]
+    if time.monotonic() >= end:
+        reply["detail"] = "not probed: the request's time was used up"
+        return reply
     try:
-        prober = Prober(reply["address"], int(row.get("port") or 0), token)
+        prober = Prober(reply["address"], int(row.get("port") or 0), token, wait_s)
     except (OSError, ValueError, TypeError) as e:
         reply["detail"] = files.errno_name(e) if isinstance(e, OSError) and e.errno else str(e)
         return reply
@@ -267,7 +272,7 @@ def probe(target: "Any", token: bytes, timeout_s: float) -> "dict[str, Any]":
             pass
         mtu = files.int_or_none("/sys/class/net/%s/mtu" % reply["dev"]) if reply["dev"] else None
         reply["dev_mtu"] = mtu or prober.known_mtu() or 1500
-        reply.update(search(prober, reply["dev_mtu"], time.monotonic() + timeout_s))
+        reply.update(search(prober, reply["dev_mtu"], min(end, time.monotonic() + TARGET_S)))
         known = prober.known_mtu()
         learned = [m for m in (prober.told.mtu, known) if m and m < reply["dev_mtu"]]
         reply["learned_mtu"] = min(learned) if learned else None
@@ -282,11 +287,12 @@ def probe(target: "Any", token: bytes, timeout_s: float) -> "dict[str, Any]":
 def path_mtu(args: "dict[str, Any]") -> "list[dict[str, Any]]":
     """Probe every target; rows in the order of the targets.
 
-    args: {"targets": [{"dst", "address", "port": of a udp_echo}], "token", "timeout_s": bound for one
-    target}.
+    args: {"targets": [{"dst", "address", "port": of a udp_echo}], "token", "timeout_s": how long one answer
+    may take, "budget_s": bound for all targets together}.
     """
     token = op_listen.check_token(args)
-    timeout_s = min(max(float(args.get("timeout_s") or DEFAULT_TIMEOUT_S), 0.5), 60.0)
+    wait_s = min(max(float(args.get("timeout_s") or DEFAULT_WAIT_S), MIN_WAIT_S), 5.0)
+    end = time.monotonic() + min(max(float(args.get("budget_s") or DEFAULT_BUDGET_S), 0.1), 300.0)
     targets = list(args.get("targets") or [])[:MAX_TARGETS]
     rows = [None] * len(targets)  # type: list[Optional[dict[str, Any]]]
     waiting = list(range(len(targets)))[::-1]
@@ -297,7 +303,7 @@ def path_mtu(args: "dict[str, Any]") -> "list[dict[str, Any]]":
                 at = waiting.pop()
             except IndexError:
                 return
-            rows[at] = probe(targets[at], token, timeout_s)
+            rows[at] = probe(targets[at], token, wait_s, end)
 
     threads = [runtime.thread(work) for _ in range(min(PARALLEL, len(targets)))]
     for started in threads:

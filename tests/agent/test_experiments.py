@@ -237,6 +237,19 @@ def test_path_mtu_without_an_echo(agent: harness.AgentProcess) -> None:
     assert time.monotonic() - start < 8
 
 
+def test_path_mtu_names_targets_that_it_did_not_reach(agent: harness.AgentProcess) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
+        silent.bind(("127.0.0.1", 0))
+        target = {"dst": "n", "address": "127.0.0.1", "port": silent.getsockname()[1]}
+        args = {"targets": [target] * 40, "token": TOKEN, "timeout_s": 0.3, "budget_s": 1.0}
+        start = time.monotonic()
+        rows = agent.request("path_mtu", args)
+    assert time.monotonic() - start < 8
+    assert len(rows) == 40
+    assert {row["outcome"] for row in rows} == {"no_answer", "error"}
+    assert "time was used up" in rows[-1]["detail"]
+
+
 # --- across links -----------------------------------------------------------------------------------------
 
 
