@@ -1,16 +1,17 @@
 """Clock offsets from exchanges over sessions that are already open."""
 
+import math
 from collections.abc import Sequence
 
 from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.clock import ClockSample
-from netdoctor.measure.common import reason, replies
-from netdoctor.transport.base import Reply, Request, Transport
+from netdoctor.measure.common import Caller, reason, replies
+from netdoctor.transport.base import Reply, Request
 
 EXCHANGES = 8
 
 
-def measure(transport: Transport, nodes: Sequence[str]) -> dict[str, ClockSample | Missing]:
+def measure(transport: Caller, nodes: Sequence[str]) -> dict[str, ClockSample | Missing]:
     """Offset of each node's wall clock against the control's time base, by the least round trip of eight."""
     requests = {n: Request(op="clock", args={"exchanges": EXCHANGES}, timeout_s=10.0) for n in nodes}
     return {reply.node: _sample(reply) for reply in replies(transport, requests)}
@@ -21,8 +22,8 @@ def combine(
 ) -> ClockSample | Missing:
     """The better of two bursts, with the step between them when it exceeds both error bounds.
 
-    100 ppm is the most that a disciplined clock slews (adjtimex's usual limit is 500 ppm); over the minutes of
-    a scan that stays under the millisecond added here.
+    500 ppm is the most that a disciplined clock slews (adjtimex(2)): over a scan of a minute and a half, that
+    stays under the 50 ms added here.
     """
     if not isinstance(second, ClockSample):
         return first if first is not None else Missing(Why.NOT_COLLECTED, "no clock exchange")
@@ -50,11 +51,13 @@ def _sample(reply: Reply) -> ClockSample | Missing:
     for row in samples if isinstance(samples, list) else []:
         try:
             t0, t1, t2, t3 = (float(value) for value in row)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             continue
         # RFC 5905 section 8: offset = ((t1 - t0) + (t2 - t3)) / 2, delay = (t3 - t0) - (t2 - t1)
         delay = max((t3 - t0) - (t2 - t1), 0.0)
         offset = ((t1 - t0) + (t2 - t3)) / 2
+        if not (math.isfinite(delay) and math.isfinite(offset)):
+            continue  # no comparison with NaN is true, and so it would pass every limit
         count += 1
         if best is None or delay < best[0]:
             best = (delay, offset)

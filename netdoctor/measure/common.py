@@ -4,15 +4,26 @@ import random
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeVar
+
+import msgspec
 
 from netdoctor.facts.base import Missing, Why
-from netdoctor.transport.base import Reply, Request, Transport
+from netdoctor.transport.base import Reply, Request
 
-# Up to this many nodes every directed pair is tried; beyond, each node dials a seeded sample of peers, so that
-# the work per node stays bounded (64 peers x 4 ports = 256 connects a node).
+T = TypeVar("T")
+
+# Up to this many nodes every directed pair is tried; beyond, each node dials a seeded sample of peers, so
+# that the work per node stays bounded (64 peers x 4 ports = 256 connects a node).
 ALL_PAIRS_UP_TO = 64
 PEERS_WHEN_SAMPLED = 64
+NO_ADDRESS = "has no usable data address"
+
+
+class Caller(Protocol):
+    """The part of a transport that an experiment needs."""
+
+    def call(self, requests: Mapping[str, Request]) -> Iterator[Reply]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,13 +40,24 @@ class Ground:
         return [n for n in self.nodes if n in self.addresses]
 
 
-def peers(nodes: Sequence[str], *, at_most: int = ALL_PAIRS_UP_TO, seed: int = 0) -> dict[str, list[str]]:
-    """Whom each node dials: everybody up to `at_most` nodes, else a seeded regular sample (i to i + offset)."""
+def peers(
+    nodes: Sequence[str],
+    *,
+    at_most: int = ALL_PAIRS_UP_TO,
+    count: int = PEERS_WHEN_SAMPLED,
+    seed: int = 0,
+) -> dict[str, list[str]]:
+    """Whom each node dials: everybody up to `at_most` nodes, else a seeded sample of `count` peers.
+
+    The sample is regular (i dials i + offset): every node dials and is dialled equally often. Both neighbours
+    in the list are in it; the other offsets reach over the whole of it, past racks and leaves.
+    """
     n = len(nodes)
-    if n <= at_most:
+    if n <= at_most or n <= 3:
         return {a: [b for b in nodes if b != a] for a in nodes}
     rng = random.Random(seed)  # noqa: S311  a schedule, not a secret
-    offsets = sorted({1, n - 1, *rng.sample(range(2, n - 1), min(PEERS_WHEN_SAMPLED, n - 3) - 2)})
+    far = range(2, n - 1)
+    offsets = sorted({1, n - 1, *rng.sample(far, max(min(count - 2, len(far)), 0))})
     return {a: [nodes[(i + o) % n] for o in offsets] for i, a in enumerate(nodes)}
 
 
@@ -44,7 +66,7 @@ def token() -> str:
     return secrets.token_hex(16)
 
 
-def replies(transport: Transport, requests: Mapping[str, Request]) -> Iterator[Reply]:
+def replies(transport: Caller, requests: Mapping[str, Request]) -> Iterator[Reply]:
     """One reply per request, also when the transport ends early."""
     waiting = set(requests)
     if requests:
@@ -60,6 +82,38 @@ def rows(reply: Reply) -> list[dict[str, Any]]:
     if isinstance(reply.result, list):
         return [row for row in reply.result if isinstance(row, dict)]
     return []
+
+
+def answered(
+    reply: Reply, asked: Sequence[Mapping[str, Any]], keys: Sequence[str]
+) -> tuple[list[dict[str, Any]], str | None]:
+    """The rows of a reply that answer what was asked, each once, and what is wrong with the rest, or None.
+
+    A row answers the target whose `keys` it repeats. A node has a say about its own probes only, and silence
+    about one of them is not a success.
+    """
+    waiting = {tuple(target[key] for key in keys) for target in asked}
+    found = []
+    for row in rows(reply):
+        name = tuple(row.get(key) for key in keys)
+        try:
+            known = name in waiting
+        except TypeError:  # a list where a name should be
+            known = False
+        if known:
+            waiting.discard(name)
+            found.append(row)
+    if not waiting:
+        return found, None
+    return found, f"{len(waiting)} of {len(asked)} probes were not answered for"
+
+
+def converted(row: Mapping[str, Any], src: str, cls: type[T]) -> T | str:
+    """The probe that a row stands for, or why it cannot be read."""
+    try:
+        return msgspec.convert({**row, "src": src}, type=cls)
+    except (msgspec.ValidationError, RecursionError, TypeError, ValueError) as error:
+        return f"unreadable answer: {error}"
 
 
 def reason(reply: Reply) -> str:

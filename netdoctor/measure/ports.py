@@ -4,69 +4,81 @@ import random
 from collections import Counter
 from typing import Any
 
-import msgspec
-
 from netdoctor.facts.net import PortMatrix, PortProbe, TestListener
-from netdoctor.measure.common import Ground, peers, reason, replies, rows, token
-from netdoctor.transport.base import Request, Transport
+from netdoctor.measure.common import (
+    NO_ADDRESS,
+    Caller,
+    Ground,
+    answered,
+    converted,
+    peers,
+    reason,
+    replies,
+    rows,
+    token,
+)
+from netdoctor.transport.base import Request
 
 # NCCL and gloo listen on kernel-chosen ports (bind to port 0), so a sample of the ephemeral range stands for
 # them: near both ends and in the middle, where a partly opened range shows.
 FRACTIONS = (0.04, 0.5, 0.96)
 # Three seconds of silence are two SYN retransmissions (at 1 s and 3 s, RFC 6298 with Linux's initial RTO).
 TIMEOUT_S = 3.2
+OUTCOMES = ("open", "refused", "filtered", "rejected", "no_route", "in_use", "error")
+DEFAULT_RANGE = (32768, 60999)  # net.ipv4.ip_local_port_range, Documentation/networking/ip-sysctl.rst
 
 
-def measure(transport: Transport, ground: Ground, *, seed: int = 0) -> PortMatrix:
+def measure(transport: Caller, ground: Ground, *, seed: int = 0) -> PortMatrix:
     """The directed matrix over the rendezvous port and three ephemeral ports per node.
 
     A node that cannot open listeners or does not report is named in `failed_nodes`; the rest stands.
     """
     nodes = ground.usable()
-    failed: dict[str, str] = {n: "has no usable data address" for n in ground.nodes if n not in nodes}
+    failed: dict[str, str] = {n: NO_ADDRESS for n in ground.nodes if n not in nodes}
     if len(nodes) < 2:
         return PortMatrix(failed_nodes=failed, timeout_s=TIMEOUT_S)
     word = token()
     listeners = _open(transport, ground, nodes, word, failed, random.Random(seed))  # noqa: S311  port sample
-    try:
-        plan = peers(nodes)
-        if ground.master in nodes:
-            for node in nodes:
-                if node != ground.master and ground.master not in plan[node]:
-                    plan[node].append(str(ground.master))
-        requests = {
-            src: Request(
-                op="connect",
-                args={
-                    "targets": [
-                        {
-                            "dst": one.node,
-                            "address": one.address,
-                            "port": one.port,
-                            "purpose": one.purpose,
-                        }
-                        for dst in plan[src]
-                        for one in listeners.get(dst, [])
-                        # a busy rendezvous port is still dialled: who answers there shows the way is open
-                        if one.error in (None, "EADDRINUSE")
-                    ],
-                    "timeout_s": TIMEOUT_S,
-                    "token": word,
-                    "parallel": 256,
-                },
-                timeout_s=TIMEOUT_S * 4 + 10,
-            )
-            for src in nodes
-        }
-        probes: list[PortProbe] = []
-        for reply in replies(transport, requests):
-            if reply.missing is not None:
-                failed.setdefault(reply.node, reason(reply))
-                continue
-            probes.extend(_probe(reply.node, row) for row in rows(reply))
-    finally:
-        for _ in replies(transport, {n: Request(op="unlisten", timeout_s=5.0) for n in nodes}):
-            pass
+    plan = peers(nodes)
+    master = ground.master
+    if master is not None and master in plan:
+        for node in nodes:
+            if node != master and master not in plan[node]:
+                plan[node].append(master)
+    targets = {
+        src: [
+            {"dst": one.node, "address": one.address, "port": one.port, "purpose": one.purpose}
+            for dst in plan[src]
+            for one in listeners.get(dst, [])
+            # a busy rendezvous port is still dialled: who answers there shows the way is open
+            if one.error in (None, "EADDRINUSE")
+        ]
+        for src in nodes
+    }
+    requests = {
+        src: Request(
+            op="connect",
+            args={"targets": targets[src], "timeout_s": TIMEOUT_S, "token": word, "parallel": 256},
+            timeout_s=TIMEOUT_S * 4 + 10,
+        )
+        for src in nodes
+    }
+    probes: list[PortProbe] = []
+    silent: set[str] = set()
+    for reply in replies(transport, requests):
+        if reply.missing is not None:
+            silent.add(reply.node)
+            failed.setdefault(reply.node, reason(reply))
+            continue
+        found, gap = answered(reply, targets[reply.node], ("dst", "address", "port"))
+        if gap is not None:
+            failed.setdefault(reply.node, gap)
+        probes.extend(_probe(reply.node, row) for row in found)
+    # Not in a `finally`: after an interrupt nobody waits for this, and agents close with their sessions.
+    for _ in replies(transport, {n: Request(op="unlisten", timeout_s=5.0) for n in nodes}):
+        pass
+    # The listeners of a node that went away in the meantime are gone: what failed there is no firewall.
+    probes = [p for p in probes if p.dst not in silent or p.outcome in ("open", "in_use")]
     order = {n: i for i, n in enumerate(nodes)}
     probes.sort(key=lambda p: (order.get(p.src, 0), order.get(p.dst, 0), p.purpose != "rendezvous", p.port))
     return PortMatrix(
@@ -79,7 +91,7 @@ def measure(transport: Transport, ground: Ground, *, seed: int = 0) -> PortMatri
 
 
 def _open(
-    transport: Transport,
+    transport: Caller,
     ground: Ground,
     nodes: list[str],
     word: str,
@@ -88,11 +100,15 @@ def _open(
 ) -> dict[str, list[TestListener]]:
     requests = {}
     for node in nodes:
-        low, high = (ground.ephemeral or {}).get(node, (32768, 60999))
-        span = max(high - low, 1)
+        low, high = (ground.ephemeral or {}).get(node, DEFAULT_RANGE)
+        if not 1024 <= low < high <= 65535:
+            low, high = DEFAULT_RANGE
+        span = high - low
         sample = [low + int(span * f) + rng.randrange(max(span // 50, 1)) for f in FRACTIONS]
-        wanted = [{"port": ground.master_port, "purpose": "rendezvous"}]
-        wanted += [{"port": port, "purpose": "ephemeral"} for port in dict.fromkeys(sample)]
+        wanted: list[dict[str, Any]] = [{"port": ground.master_port, "purpose": "rendezvous"}]
+        wanted += [
+            {"port": p, "purpose": "ephemeral"} for p in dict.fromkeys(sample) if p != ground.master_port
+        ]
         for row in wanted:
             row["address"] = ground.addresses[node]
         requests[node] = Request(
@@ -105,36 +121,43 @@ def _open(
         if reply.missing is not None:
             failed[reply.node] = f"could not open test listeners: {reason(reply)}"
             continue
-        opened[reply.node] = [
-            TestListener(
-                node=reply.node,
-                address=str(row.get("address", "")),
-                port=_int(row.get("port")),
-                purpose=str(row.get("purpose", "")),
-                error=None if row.get("error") is None else str(row.get("error"))[:200],
-            )
-            for row in rows(reply)
-        ]
+        # Address and purpose are ours: a node does not get to choose where all the others dial.
+        asked = {row["port"]: row["purpose"] for row in requests[reply.node].args["listeners"]}
+        mine = opened[reply.node] = []
+        for row in rows(reply):
+            port = row.get("port")
+            if isinstance(port, int) and port in asked:
+                mine.append(
+                    TestListener(
+                        node=reply.node,
+                        address=ground.addresses[reply.node],
+                        port=port,
+                        purpose=asked.pop(port),
+                        error=None if row.get("error") is None else str(row.get("error"))[:200],
+                    )
+                )
+        closed = [one for one in mine if one.error not in (None, "EADDRINUSE")]
+        if asked:
+            failed[reply.node] = f"{len(asked)} test listeners were not answered for"
+        elif closed:
+            failed[reply.node] = f"could not listen on port {closed[0].port}: {closed[0].error}"
     return {n: opened[n] for n in nodes if n in opened}
 
 
 def _probe(src: str, row: dict[str, Any]) -> PortProbe:
-    try:
-        return msgspec.convert({**row, "src": src}, type=PortProbe)
-    except msgspec.ValidationError as error:
-        return PortProbe(
-            src=src,
-            dst=str(row.get("dst", "")),
-            address=str(row.get("address", "")),
-            port=_int(row.get("port")),
-            purpose=str(row.get("purpose", "")),
-            outcome="error",
-            detail=f"unreadable answer: {error}",
-        )
-
-
-def _int(value: object) -> int:
-    return value if isinstance(value, int) and 0 <= value < 65536 else 0
+    probe = converted(row, src, PortProbe)
+    detail = probe if isinstance(probe, str) else f"unknown outcome {probe.outcome[:40]!r}"
+    if isinstance(probe, PortProbe) and probe.outcome in OUTCOMES:
+        return probe
+    return PortProbe(
+        src=src,
+        dst=row["dst"],
+        address=row["address"],
+        port=row["port"],
+        purpose=str(row.get("purpose", "")),
+        outcome="error",
+        detail=detail,
+    )
 
 
 def summary(ports: PortMatrix) -> dict[str, int]:

@@ -1,15 +1,16 @@
-"""Routes to the peers' data addresses, and firewall rule sets where something was filtered: both asked of agents."""
+"""Routes to the peers' data addresses, and firewall rule sets where something was filtered."""
 
 from collections.abc import Sequence
 from typing import Any
 
+from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.net import PortMatrix
-from netdoctor.measure.common import Ground, peers, replies
+from netdoctor.measure.common import NO_ADDRESS, Caller, Ground, peers, replies
 from netdoctor.store import decode
-from netdoctor.transport.base import Request, Transport
+from netdoctor.transport.base import Request
 
 
-def measure_routes(transport: Transport, ground: Ground) -> dict[str, Any]:
+def measure_routes(transport: Caller, ground: Ground) -> dict[str, Any]:
     """RouteFacts (or Missing) by node."""
     nodes = ground.usable()
     plan = peers(nodes)
@@ -21,10 +22,12 @@ def measure_routes(transport: Transport, ground: Ground) -> dict[str, Any]:
         )
         for n in nodes
     }
-    return _facts(transport, requests, "routes")
+    found = _facts(transport, requests, "routes")
+    nowhere = Missing(Why.FAILED, NO_ADDRESS)
+    return {n: found.get(n, nowhere) for n in ground.nodes}
 
 
-def measure_firewall(transport: Transport, nodes: Sequence[str]) -> dict[str, Any]:
+def measure_firewall(transport: Caller, nodes: Sequence[str]) -> dict[str, Any]:
     """FirewallFacts (or Missing) by node."""
     requests = {n: Request(op="facts", args={"groups": {"firewall": {}}}, timeout_s=15.0) for n in nodes}
     return _facts(transport, requests, "firewall")
@@ -40,7 +43,7 @@ def filtered_ends(ports: PortMatrix) -> list[str]:
     return list(ends)
 
 
-def _facts(transport: Transport, requests: dict[str, Request], group: str) -> dict[str, Any]:
+def _facts(transport: Caller, requests: dict[str, Request], group: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for reply in replies(transport, requests):
         if reply.missing is not None:
