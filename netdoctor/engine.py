@@ -2,8 +2,10 @@
 
 import ipaddress
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import netdoctor.facts.clock
@@ -22,7 +24,7 @@ from netdoctor.measure.common import Ground
 from netdoctor.model import Status
 from netdoctor.registry import collectors
 from netdoctor.store import Store, decode
-from netdoctor.transport.base import Request, SessionEvent, Transport
+from netdoctor.transport.base import Reply, Request, SessionEvent, Transport
 
 # Names that every node is asked to look up. Past this many, the first ones: lookups grow with the square.
 LOOKUPS_AT_MOST = 512
@@ -30,8 +32,9 @@ LOOKUPS_AT_MOST = 512
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """Something happened. phase: ``connect``, ``clock``, ``routes``, ``ports``, ``path-mtu``, ``firewall``, ``judge``.
+    """Something happened.
 
+    phase: ``connect``, ``clock``, ``routes``, ``ports``, ``path-mtu``, ``firewall``, ``judge``.
     done of total nodes (or 0 of 0 when a phase begins without a count); node and text describe one event.
     """
 
@@ -84,38 +87,50 @@ class Scan:
         self.store = Store()
         self.phase_ms: dict[str, float] = {}
         self.wanted = _groups(checks)
+        self.tracebacks: list[str] = []
 
     def run(self, transport: Transport) -> Outcome:
-        """Everything, then the verdict's raw material. KeyboardInterrupt and DeadlineReached end the collecting,
-        not the scan: what was not measured by then is unknown."""
-        ended_by = "end"
+        """Everything, then the verdict's raw material.
+
+        KeyboardInterrupt and DeadlineReached end the collecting, not the scan: what was not measured by then
+        is unknown.
+        """
         self._control_facts()
+        ended_by = "end"
         try:
-            self._connect(transport)
-            if self.experiments():
-                self._measure(transport)
-        except KeyboardInterrupt:
-            ended_by = "interrupt"
-        except DeadlineReached:
-            ended_by = "deadline"
-        self._fill_gaps(ended_by)
-        try:
-            transport.close()
-        except KeyboardInterrupt:
-            ended_by = "interrupt"
+            ended_by = _stopped(lambda: self._collect(transport)) or "end"
+        finally:  # also when netdoctor itself broke: sessions do not wait for the process to end
+            ended_by = _stopped(transport.close) or ended_by
+        # Judging takes well under a second. Whatever stops it, once by an interrupt and once by the deadline,
+        # is noted and the judging done again: a scan that collected something has something to say.
+        judgement: Judgement | None = None
+        while judgement is None:
+            try:
+                judgement = self._judge(ended_by)
+            except KeyboardInterrupt:
+                ended_by = "interrupt"
+            except DeadlineReached:
+                ended_by = "deadline"
+        judgement.tracebacks[:0] = self.tracebacks
         return Outcome(
             store=self.store,
-            judgement=self._judge(),
-            ended_by=ended_by,
+            judgement=judgement,
+            ended_by=judgement.stopped or ended_by,
             phase_ms=self.phase_ms,
         )
 
+    def _collect(self, transport: Transport) -> None:
+        self._connect(transport)
+        if self.experiments():
+            self._measure(transport)
+
     def first_requests(self) -> dict[str, Request]:
         """The passive facts each node is asked for right after login."""
-        groups = self._first_groups()
+        groups = self._first_groups
         request = Request(op="facts", args={"groups": groups}, timeout_s=self.options.timeout_s)
         return dict.fromkeys(self.nodes, request)
 
+    @cached_property
     def _first_groups(self) -> dict[str, dict[str, Any]]:
         known = {info.group: info for info in FACT_TYPES.values()}
         groups: dict[str, dict[str, Any]] = {}
@@ -194,7 +209,7 @@ class Scan:
         self._set_ground()
 
     def _take(self, node: str, result: Any, missing: Missing | None) -> None:
-        for group in self._first_groups():
+        for group in self._first_groups:
             if missing is not None:
                 self.store.put(group, node, missing)
             elif isinstance(result, dict) and group in result:
@@ -206,13 +221,18 @@ class Scan:
         """Work out where peers dial each node, and tell the checks through the Job fact."""
         from netdoctor import nccl_rules  # pure, but large: only scans need it
 
-        nets = self.store.present("net", self.nodes)
-        envs = {
-            n: {k: v for k, (v, _) in nccl_rules.effective_env(env, self.job).items()}
-            for n, env in self.store.present("env", self.nodes).items()
-        }
-        ssh = {n: h.ssh_server_address for n, h in self.store.present("host", self.nodes).items()}
-        addresses = nccl_rules.data_addresses(nets, envs, ssh) if nets else {}
+        def work() -> dict[str, str]:
+            nets = self.store.present("net", self.nodes)
+            envs = {
+                n: {k: v for k, (v, _) in nccl_rules.effective_env(env, self.job).items()}
+                for n, env in self.store.present("env", self.nodes).items()
+            }
+            ssh = {n: h.ssh_server_address for n, h in self.store.present("host", self.nodes).items()}
+            return dict(nccl_rules.data_addresses(nets, envs, ssh)) if nets else {}
+
+        addresses = self._guarded("the nodes' data addresses", work)
+        if isinstance(addresses, Missing):
+            addresses = {}
         self.job = replace(self.job, data_addresses=addresses)
         self.store.cluster["job"] = self.job
 
@@ -232,78 +252,140 @@ class Scan:
             master_port=self.job.master_port,
             ephemeral={n: facts.ephemeral_ports for n, facts in nets.items()},
         )
-        first_clock: Mapping[str, Any] = {}
+        watched = _Watched(transport)
         if "clock" in self.wanted:
-            first_clock = self._phase("clock", len(alive), lambda: clock.measure(transport, alive))
-            self.store.node["clock"] = dict(first_clock)
+            self._per_node("clock", alive, lambda: clock.measure(watched, alive))
         if "routes" in self.wanted:
-            found = self._phase("routes", len(alive), lambda: routes.measure_routes(transport, ground))
-            self.store.node["routes"] = found
+            self._per_node("routes", alive, lambda: routes.measure_routes(watched, ground))
         if "ports" in self.wanted:
-            self.store.cluster["ports"] = self._phase(
-                "ports", len(alive), lambda: ports.measure(transport, ground)
-            )
+            self._per_run("ports", "ports", alive, watched, lambda: ports.measure(watched, ground))
         if "path_mtu" in self.wanted:
-            self.store.cluster["path_mtu"] = self._phase(
-                "path-mtu", len(alive), lambda: path_mtu.measure(transport, ground)
-            )
-        matrix = self.store.whole("ports")
-        if "firewall" in self.wanted and isinstance(matrix, PortMatrix):
-            ends = [n for n in routes.filtered_ends(matrix) if n in alive]
-            quiet = Missing(Why.NOT_APPLICABLE, "nothing is filtered here")
-            self.store.node["firewall"] = dict.fromkeys(alive, quiet)
-            if ends:
-                self.store.node["firewall"].update(
-                    self._phase("firewall", len(ends), lambda: routes.measure_firewall(transport, ends))
-                )
+            self._per_run("path_mtu", "path-mtu", alive, watched, lambda: path_mtu.measure(watched, ground))
+        if "firewall" in self.wanted:
+            self._firewall(watched, alive)
         if "clock" in self.wanted:
-            again = self._phase("clock", len(alive), lambda: clock.measure(transport, alive))
-            for node in alive:
-                self.store.put("clock", node, clock.combine(first_clock.get(node), again.get(node)))
+            first = dict(self.store.node["clock"])
+            again = self._phase("clock", len(alive), lambda: clock.measure(watched, alive))
+            if not isinstance(again, Missing):
+                for node in alive:
+                    self.store.put("clock", node, clock.combine(first.get(node), again.get(node)))
+
+    def _firewall(self, transport: "_Watched", alive: Sequence[str]) -> None:
+        """Rule sets of the nodes at either end of what was filtered; nobody else's are looked at."""
+        matrix = self.store.whole("ports")
+        if not isinstance(matrix, PortMatrix):
+            why = matrix if "ports" in self.wanted else Missing(Why.NOT_COLLECTED, "no port was tried")
+            self.store.node["firewall"] = dict.fromkeys(alive, why)
+            return
+        quiet = Missing(Why.NOT_APPLICABLE, "nothing is filtered here")
+        self.store.node["firewall"] = dict.fromkeys(alive, quiet)
+        known = set(alive)
+        ends = [n for n in routes.filtered_ends(matrix) if n in known]
+        if ends:
+            self._per_node("firewall", ends, lambda: routes.measure_firewall(transport, ends))
+
+    def _per_node(self, group: str, nodes: Sequence[str], work: Callable[[], Mapping[str, Any]]) -> None:
+        """Store what an experiment found about each node."""
+        found = self._phase(group, len(nodes), work)
+        if isinstance(found, Missing):
+            found = dict.fromkeys(nodes, found)
+        self.store.node.setdefault(group, {}).update(found)
+
+    def _per_run(
+        self, group: str, phase: str, nodes: Sequence[str], watched: "_Watched", work: Callable[[], Any]
+    ) -> None:
+        """Store what an experiment found about the run, and which nodes were lost while it went on."""
+        watched.lost.clear()
+        self.store.cluster[group] = self._phase(phase, len(nodes), work)
+        for node, missing in watched.lost.items():
+            self.store.put(group, node, missing)
 
     def _phase(self, name: str, total: int, work: Callable[[], Any]) -> Any:
+        """The experiment's result, or a Missing when it ended with an exception: the others go on."""
         self.listener(Progress(phase=name, total=total))
         started = time.monotonic()
-        found = work()
+        found = self._guarded(name, work)
         self.phase_ms[name] = self.phase_ms.get(name, 0.0) + (time.monotonic() - started) * 1000
         self.listener(Progress(phase=name, done=total, total=total))
         return found
 
+    def _guarded(self, what: str, work: Callable[[], Any]) -> Any:
+        try:
+            return work()
+        except DeadlineReached:
+            raise
+        except Exception as error:  # our own defect, or what a hostile node's answer leads to
+            self.tracebacks.append(f"measuring {what} crashed\n{traceback.format_exc()}")
+            return Missing(Why.FAILED, f"netdoctor could not measure {what}: {type(error).__name__}: {error}")
+
     def _fill_gaps(self, ended_by: str) -> None:
         """Give every wanted fact that did not arrive its reason."""
         if ended_by == "end":
-            late = Missing(Why.LOST, "the session ended before this was measured")
+            late = Missing(Why.FAILED, "netdoctor did not get to this")
         elif ended_by == "deadline":
-            late = Missing(Why.TIMED_OUT, "the deadline passed before this was measured")
+            late = Missing(Why.STOPPED, "the deadline passed before this was measured")
         else:
-            late = Missing(Why.FAILED, "the scan was interrupted before this was measured")
+            late = Missing(Why.STOPPED, "the scan was interrupted before this was measured")
+        # What kept a node from its first answer kept it from all that came after, too.
+        hosts = self.store.node.get("host", {})
+        first = {n: v for n in self.nodes if isinstance(v := hosts.get(n), Missing)}
         for info in FACT_TYPES.values():
             if info.group not in self.wanted:
                 continue
             if info.scope == "cluster":
                 self.store.cluster.setdefault(info.group, late)
-            else:
-                for node in self.nodes:
-                    if node not in self.store.node.get(info.group, {}):
-                        self.store.put(info.group, node, late)
-        for node in self.nodes:
-            if isinstance(self.store.get("session", node), Missing):
-                outcome = "timeout" if ended_by == "deadline" else "control"
-                self.store.put("session", node, Session(outcome=outcome, stage="connect", detail=late.detail))
+                continue
+            known = self.store.node.setdefault(info.group, {})
+            for node in self.nodes:
+                if node not in known:
+                    known[node] = first.get(node, late)
 
-    def _judge(self) -> Judgement:
+    def _judge(self, ended_by: str) -> Judgement:
         self.listener(Progress(phase="judge"))
+        self._fill_gaps(ended_by)
         return judge(self.checks, self.nodes, self.store, self.options.judged)
 
 
-def rejudge(store: Store, checks: Sequence[Check], judged: Iterable[str] | None = None) -> Outcome:
-    """Judge saved facts again, without any contact. Facts that the earlier scan did not collect make `skip`."""
+class _Watched:
+    """A transport that remembers which nodes were lost on a call, until somebody clears that."""
+
+    def __init__(self, transport: Transport) -> None:
+        self.transport = transport
+        self.lost: dict[str, Missing] = {}
+
+    def call(self, requests: Mapping[str, Request]) -> Iterator[Reply]:
+        for reply in self.transport.call(requests):
+            # By the time listeners are closed the node has told all that was asked.
+            late = reply.node in requests and requests[reply.node].op == "unlisten"
+            if reply.missing is not None and reply.missing.why is Why.LOST and not late:
+                self.lost.setdefault(reply.node, reply.missing)
+            yield reply
+
+
+def _stopped(work: Callable[[], None]) -> str | None:
+    """Do `work` and say what stopped it: ``interrupt``, ``deadline``, or None."""
+    try:
+        work()
+    except KeyboardInterrupt:
+        return "interrupt"
+    except DeadlineReached:
+        return "deadline"
+    return None
+
+
+def rejudge(
+    store: Store, checks: Sequence[Check], judged: Iterable[str] | None = None, ended_by: str = "end"
+) -> Outcome:
+    """Judge saved facts again, without any contact. Facts that the earlier scan did not collect make `skip`.
+
+    ended_by: how the earlier scan ended; one that was cut short does not become whole by judging it again.
+    """
     nodes = tuple(sorted(store.node.get("node", {}), key=lambda n: getattr(store.get("node", n), "order", 0)))
-    return Outcome(store=store, judgement=judge(checks, nodes, store, judged))
+    return Outcome(store=store, judgement=judge(checks, nodes, store, judged), ended_by=ended_by)
 
 
 def ready_nodes(judgement: Judgement) -> tuple[list[str], list[str], list[str]]:
-    """(healthy, unhealthy, undecided): without trouble; with a fail or blocked; only unknowns of required checks."""
+    """(healthy, unhealthy, undecided): no trouble; a fail or blocked; no fail, but a required unknown."""
     healthy: list[str] = []
     unhealthy: list[str] = []
     undecided: list[str] = []

@@ -1,23 +1,39 @@
-"""Runs checks over facts: prerequisites, missing facts, passes, and exceptions, each to exactly one status."""
+"""Runs checks over facts: prerequisites, missing facts, passes and exceptions each get exactly one status."""
 
+import contextlib
+import math
+import sys
+import threading
 import time
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 from netdoctor.check import Check, Parameter
+from netdoctor.errors import DeadlineReached
 from netdoctor.facts.base import Missing, Why
 from netdoctor.model import (
     CLUSTER,
     CONTROL,
     CauseHint,
     Confidence,
+    Evidence,
+    ExpectedFrom,
     Finding,
+    Measure,
     Status,
     nodes_of,
 )
 from netdoctor.store import Store
+
+LOGIN = "ssh.login"
+# What a plug-in's check may take for the whole cluster. Ours need milliseconds per thousand nodes; a function
+# without I/O that is still busy after this long is stuck.
+FOREIGN_CHECK_S = 10.0
+# A pair check over 1,000 nodes and 64 peers has 64,000 things to say at the very worst.
+FINDINGS_AT_MOST = 200_000
 
 
 @dataclass(slots=True)
@@ -27,6 +43,8 @@ class Judgement:
     cells[check id][node] is the status of every check on every node, complete by construction.
     findings[check id] are all findings, also those that end as one result.
     blocked_by[check id][node] is the check whose failure made this one pointless there.
+    stopped: what ended the wait for a plug-in's check: ``interrupt``, ``deadline``, else None.
+    tracebacks: one text per check that crashed, its first line names the check and the nodes.
     """
 
     nodes: tuple[str, ...]
@@ -37,6 +55,7 @@ class Judgement:
     reasons: dict[str, dict[str, str]] = field(default_factory=dict)
     durations_ms: dict[str, float] = field(default_factory=dict)
     tracebacks: list[str] = field(default_factory=list)
+    stopped: str | None = None
 
 
 def judge(
@@ -48,66 +67,110 @@ def judge(
     One exception in a check is `unknown` for that check alone.
     """
     wanted = set(nodes if judged is None else judged)
-    shown = tuple(n for n in nodes if n in wanted)
-    result = Judgement(nodes=shown, checks=tuple(checks))
-    for check in checks:
-        started = time.perf_counter()
-        _run_check(check, tuple(nodes), store, result)
-        result.durations_ms[check.id] = (time.perf_counter() - started) * 1000
+    result = Judgement(nodes=tuple(n for n in nodes if n in wanted), checks=tuple(checks))
+    run = _Run(nodes=tuple(nodes), known=frozenset(nodes), store=store, result=result)
+    # A plug-in that prints must not write into a report on stdout.
+    ours = all(_is_ours(check) for check in checks)
+    with contextlib.nullcontext() if ours else contextlib.redirect_stdout(sys.stderr):
+        for check in checks:
+            started = time.perf_counter()
+            _run_check(check, run)
+            result.durations_ms[check.id] = (time.perf_counter() - started) * 1000
     if judged is not None:
-        _restrict(result, set(shown))
+        _restrict(result, set(result.nodes))
     return result
 
 
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """What every check of one judgement shares. known: all node ids, for telling targets from nonsense."""
+
+    nodes: tuple[str, ...]
+    known: frozenset[str]
+    store: Store
+    result: Judgement
+
+
 def _restrict(result: Judgement, shown: set[str]) -> None:
-    for cells in result.cells.values():
-        for node in [n for n in cells if n not in shown]:
-            del cells[node]
+    """Keep what concerns the shown nodes: their cells, and findings that do not blame others alone."""
+    by_check: list[dict[str, dict[str, Any]]] = [result.cells, result.blocked_by, result.reasons]
+    for tables in by_check:
+        for by_node in tables.values():
+            for node in [n for n in by_node if n not in shown]:
+                del by_node[node]
     for check_id, findings in result.findings.items():
-        result.findings[check_id] = [
-            f for f in findings if not nodes_of(f.target) or shown & set(nodes_of(f.target))
-        ]
+        result.findings[check_id] = [f for f in findings if _concerns(f, shown)]
 
 
-def _run_check(check: Check, nodes: tuple[str, ...], store: Store, result: Judgement) -> None:
+def _concerns(finding: Finding, shown: set[str]) -> bool:
+    own = nodes_of(finding.target)
+    if own and not shown & set(own):
+        return False
+    if len(own) == 1 or finding.cause is None or finding.cause.confidence is Confidence.SUSPECTED:
+        return True
+    # A pair whose trouble is known to be the other end's: that node was not asked about.
+    culprits = {n for culprit in finding.cause.culprits for n in nodes_of(culprit)}
+    return not culprits or bool(culprits & shown)
+
+
+def _run_check(check: Check, run: _Run) -> None:
+    result = run.result
     cells: dict[str, Status] = {}
     findings: list[Finding] = []
     result.cells[check.id] = cells
     result.findings[check.id] = findings
-    blocked = _blocked(check, nodes, result)
+    blocked = _blocked(check, run.nodes, result)
     result.blocked_by[check.id] = blocked
     for node in blocked:
         cells[node] = Status.BLOCKED
-    open_nodes = [n for n in nodes if n not in blocked]
 
     usable: list[str] = []
-    for node in open_nodes:
-        missing = _missing(check, node, store)
+    for node in run.nodes:
+        if node in blocked:
+            continue
+        missing = _missing(check, node, run.store)
         if missing is None:
             usable.append(node)
         else:
             _put_missing(check, node, missing, cells, findings, result)
+    if not usable:
+        return
 
-    if check.scope == "node":
-        for node in usable:
-            _call(check, [node], store, cells, findings, result)
-    elif usable:
-        _call(check, usable, store, cells, findings, result)
+    calls = [[node] for node in usable] if check.scope == "node" else [usable]
+    trouble: list[tuple[list[str], BaseException]] = []
+    for nodes, answer in zip(calls, _answers(check, calls, run), strict=True):
+        if isinstance(answer, BaseException):
+            trouble.append((nodes, answer))
+        else:
+            _settle(check, nodes, answer, cells, result)
+            findings.extend(answer)
+    if trouble:
+        _put_trouble(check, trouble, cells, findings, result)
 
 
 def _blocked(check: Check, nodes: Sequence[str], result: Judgement) -> dict[str, str]:
     blocked: dict[str, str] = {}
-    for before in check.after:
+    for before in _prerequisites(check):
         cells = result.cells.get(before, {})
+        roots = result.blocked_by.get(before, {})
         for node in nodes:
             status = cells.get(node)
             # An unknown login leaves nothing to look at either; other unknowns do not hold anything up.
-            held = status in (Status.FAIL, Status.BLOCKED) or (
-                before == "ssh.login" and status is Status.UNKNOWN
-            )
+            held = status in (Status.FAIL, Status.BLOCKED) or (before == LOGIN and status is Status.UNKNOWN)
             if held and node not in blocked:
-                blocked[node] = result.blocked_by.get(before, {}).get(node, before)
+                blocked[node] = roots.get(node, before)
     return blocked
+
+
+def _prerequisites(check: Check) -> tuple[str, ...]:
+    """What the check names, and a login for whatever was asked of the node.
+
+    Without it `--only rdma.rate` on a node that nobody can log in to would call the same trouble a second
+    thing, because rdma.rate waits for rdma.port, and that one alone for the login.
+    """
+    asks = any(p.info.origin in ("agent", "measure") for p in check.parameters)
+    login = (LOGIN,) if asks and check.id != LOGIN and LOGIN not in check.after else ()
+    return (*login, *check.after)
 
 
 def _missing(check: Check, node: str, store: Store) -> Missing | None:
@@ -124,7 +187,7 @@ def _missing(check: Check, node: str, store: Store) -> Missing | None:
 
 def _lookup(parameter: Parameter, node: str, store: Store) -> Any:
     if parameter.info.scope == "cluster":
-        return store.whole(parameter.info.group)
+        return store.part(parameter.info.group, node)
     return store.get(parameter.info.group, node)
 
 
@@ -147,7 +210,7 @@ def _put_missing(
             status=Status.UNKNOWN,
             summary=missing.detail or missing.why.value.replace("_", " "),
             cause=CauseHint(
-                key=f"unmeasured-{missing.why.value.replace('_', '-')}",
+                key=f"{UNMEASURED}{missing.why.value.replace('_', '-')}",
                 title=_UNMEASURED[missing.why],
                 culprits=(node,),
                 confidence=Confidence.CERTAIN,
@@ -156,60 +219,201 @@ def _put_missing(
     )
 
 
+UNMEASURED = "unmeasured-"  # keys of causes that say why a fact is missing
 _UNMEASURED = {
     Why.NO_PERMISSION: "netdoctor was not allowed to look at everything on {nodes}",
     Why.TIMED_OUT: "{nodes} did not answer some questions in time",
     Why.UNPARSABLE: "netdoctor could not read some answers from {nodes}",
     Why.FAILED: "netdoctor could not measure everything on {nodes}",
     Why.LOST: "netdoctor lost its connection to {nodes}",
+    Why.STOPPED: "the scan ended before {nodes} {was} fully examined",
     Why.NOT_APPLICABLE: "does not apply to {nodes}",
     Why.NOT_COLLECTED: "not collected on {nodes}",
 }
 
 
-def _call(
-    check: Check,
-    nodes: Sequence[str],
-    store: Store,
-    cells: dict[str, Status],
-    findings: list[Finding],
-    result: Judgement,
-) -> None:
+def _answers(
+    check: Check, calls: Sequence[Sequence[str]], run: _Run
+) -> list[tuple[Finding, ...] | BaseException]:
+    """What the check says for each of `calls`, or what it raised.
+
+    A plug-in's check runs in a thread of its own, so that one that hangs is left behind after a while.
+    What it leaves unanswered is a TimeoutError, or the interrupt that ended the waiting.
+    """
+    answers: list[tuple[Finding, ...] | BaseException] = []
+
+    def work() -> None:
+        for nodes in calls:
+            try:
+                answers.append(_ask(check, nodes, run))
+            except (KeyboardInterrupt, DeadlineReached) as error:
+                if ours:  # they are meant for the scan, which judges again
+                    raise
+                answers.append(RuntimeError(f"raised {type(error).__name__}"))
+            except BaseException as error:  # SystemExit too: one check's defect must not end the scan
+                answers.append(error)
+
+    ours = _is_ours(check)
+    if ours:
+        work()
+        return answers
+    late: BaseException
+    try:
+        late = TimeoutError(f"no answer within {FOREIGN_CHECK_S:g} s")
+        _bounded(work, FOREIGN_CHECK_S)
+    except KeyboardInterrupt as error:
+        run.result.stopped, late = "interrupt", error
+    except DeadlineReached as error:
+        run.result.stopped, late = run.result.stopped or "deadline", error
+    done = answers[: len(calls)]  # a copy: the thread may still be running
+    return done + [late] * (len(calls) - len(done))
+
+
+def _is_ours(check: Check) -> bool:
+    return check.origin.startswith("netdoctor.")
+
+
+def _bounded(work: Callable[[], None], limit_s: float) -> None:
+    thread = threading.Thread(target=work, name="foreign-check", daemon=True)
+    thread.start()
+    thread.join(limit_s)
+
+
+def _ask(check: Check, nodes: Sequence[str], run: _Run) -> tuple[Finding, ...]:
     arguments: dict[str, Any] = {}
     for parameter in check.parameters:
         value: Any
         if parameter.all_nodes:
-            value = store.present(parameter.info.group, nodes)
+            value = run.store.present(parameter.info.group, nodes)
             if not value and parameter.optional:
                 value = None
+        elif parameter.info.scope == "cluster":
+            value = run.store.whole(parameter.info.group)
         else:
-            value = _lookup(parameter, nodes[0], store)
+            value = run.store.get(parameter.info.group, nodes[0])
         arguments[parameter.name] = None if isinstance(value, Missing) else value
-    try:
-        said = [_valid(check, finding) for finding in check.function(**arguments)]
-    except Exception as error:  # noqa: BLE001  one check's defect must not end the scan
-        result.tracebacks.append(f"{check.id} on {', '.join(nodes[:5])}\n{traceback.format_exc()}")
-        text = f"check {check.id} ended with {type(error).__name__}: {error}"
-        hint = CauseHint(
-            key=f"check-crashed-{check.id}",
-            title=f"netdoctor's own check {check.id} crashed; the nodes are not to blame",
-            culprits=(CONTROL,),
-        )
+    trusted: dict[int, CauseHint] = {}
+    said = [
+        _valid(finding, run.known, trusted)
+        for finding in islice(check.function(**arguments), FINDINGS_AT_MOST + 1)
+    ]
+    if len(said) > FINDINGS_AT_MOST:
+        raise OverflowError(f"more than {FINDINGS_AT_MOST} findings")
+    return tuple(said)
+
+
+def _put_trouble(
+    check: Check,
+    trouble: Sequence[tuple[Sequence[str], BaseException]],
+    cells: dict[str, Status],
+    findings: list[Finding],
+    result: Judgement,
+) -> None:
+    """Make `unknown` of a check that crashed, hung or was stopped: one cause that blames no node."""
+    owner = "netdoctor's own check" if _is_ours(check) else "the plug-in's check"
+    crashed = [item for item in trouble if not isinstance(item[1], KeyboardInterrupt | DeadlineReached)]
+    if crashed:
+        names = [node for nodes, _ in crashed for node in nodes]
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        text = "".join(traceback.format_exception(crashed[0][1]))
+        result.tracebacks.append(f"check {check.id} crashed on {', '.join(names[:3])}{more}\n{text}")
+    for nodes, error in trouble:
+        key, title = f"check-crashed-{check.id}", f"{owner} {check.id} crashed; the nodes are not to blame"
+        summary = f"check {check.id} ended with {type(error).__name__}: {_text_of(error)}"
+        if isinstance(error, KeyboardInterrupt | DeadlineReached):
+            key, title = f"{UNMEASURED}stopped", _UNMEASURED[Why.STOPPED]
+            summary = f"check {check.id} was stopped before it had judged"
+        elif isinstance(error, TimeoutError):
+            key, title = f"check-hung-{check.id}", f"{owner} {check.id} hung; the nodes are not to blame"
+            summary = f"check {check.id} gave {_text_of(error)}"
+        stopped = key.startswith(UNMEASURED)
         for node in nodes:
             cells[node] = Status.UNKNOWN
-        target = nodes[0] if check.scope == "node" else CLUSTER
-        findings.append(Finding(target=target, status=Status.UNKNOWN, summary=text, cause=hint))
-        return
-    _settle(check, nodes, said, cells, result)
-    findings.extend(said)
+        findings.append(
+            Finding(
+                target=nodes[0] if check.scope == "node" else CLUSTER,
+                status=Status.UNKNOWN,
+                summary=summary,
+                cause=CauseHint(key=key, title=title, culprits=tuple(nodes) if stopped else (CONTROL,)),
+            )
+        )
 
 
-def _valid(check: Check, finding: Finding) -> Finding:
-    if not isinstance(finding, Finding):
-        raise TypeError(f"yielded {type(finding).__name__} instead of a finding")
+def _text_of(error: BaseException) -> str:
+    try:
+        return str(error)[:400]
+    except Exception:  # a plug-in's __str__
+        return "(its message could not be read)"
+
+
+def _valid(said: object, known: frozenset[str], trusted: dict[int, CauseHint]) -> Finding:
+    """The finding, if it is one about nodes that exist. Raises TypeError or ValueError.
+
+    `trusted` holds the cause hints already looked at, by their ids: thousands of pairs share one.
+    """
+    if not isinstance(said, Finding):
+        raise TypeError(f"yielded {type(said).__name__} instead of a finding")
+    finding: Any = said  # its fields are a plug-in's, whatever their annotations say
+    if not isinstance(finding.status, Status):
+        raise TypeError(f"a finding's status is {type(finding.status).__name__}, not Status")
+    _need_text(finding.target, "target")
+    _need_text(finding.summary, "summary")
+    _need_target(finding.target, known)
+    for name in ("observed", "expected"):
+        if getattr(finding, name) is not None:
+            _need_text(getattr(finding, name), name)
+    if finding.expected_from is not None and not isinstance(finding.expected_from, ExpectedFrom):
+        raise TypeError("a finding's expected_from is no ExpectedFrom")
+    for one in finding.evidence:
+        if not isinstance(one, Evidence):
+            raise TypeError("a finding's evidence is no Evidence")
+        for name in ("kind", "where", "what", "output"):
+            _need_text(getattr(one, name), f"evidence.{name}")
+    if finding.measures is not None:
+        for name, measure in finding.measures.items():
+            _need_text(name, "measure's name")
+            if not isinstance(measure, Measure) or not math.isfinite(measure.value):
+                raise TypeError(f"measure {name} is no finite Measure")
+    hint = finding.cause
+    if hint is not None and id(hint) not in trusted:
+        _need_hint(hint, known)
+        trusted[id(hint)] = hint
+    if hint is not None and not hint.culprits:
+        culprits = nodes_of(finding.target) or (finding.target,)
+        said = replace(said, cause=replace(hint, culprits=culprits))
     if finding.status is Status.BLOCKED:
-        return replace(finding, status=Status.UNKNOWN)  # only the engine knows what is blocked
-    return finding
+        return replace(said, status=Status.UNKNOWN)  # only the engine knows what is blocked
+    return said
+
+
+def _need_hint(hint: Any, known: frozenset[str]) -> None:
+    if not isinstance(hint, CauseHint) or not isinstance(hint.confidence, Confidence):
+        raise TypeError(f"a finding's cause is {type(hint).__name__}, not a whole CauseHint")
+    hash(hint)  # everything in it is frozen, tuples and not lists
+    _need_text(hint.key, "cause.key")
+    _need_text(hint.title, "cause.title")
+    for culprit in hint.culprits:
+        _need_text(culprit, "culprit")
+        _need_target(culprit, known)
+    for text in (*hint.verify, hint.see or "", hint.settle_by or ""):
+        _need_text(text, "cause")
+    for fix in hint.fixes:
+        for text in (fix.text, fix.effect, fix.risk, fix.widens or ""):
+            _need_text(text, "fix")
+        for command in fix.commands:
+            _need_text(command.run_on, "command.run_on")
+            _need_text(command.shell, "command.shell")
+
+
+def _need_text(value: object, what: str) -> None:
+    if not isinstance(value, str):
+        raise TypeError(f"a finding's {what} is {type(value).__name__}, not text")
+
+
+def _need_target(target: str, known: frozenset[str]) -> None:
+    for node in nodes_of(target):
+        if node not in known:
+            raise ValueError(f"a finding names {node[:80]!r}, which is no node of this scan")
 
 
 def _settle(
@@ -219,38 +423,58 @@ def _settle(
     cells: dict[str, Status],
     result: Judgement,
 ) -> None:
-    """Give each node of a finished check its one status: the worst that was said about it, else a pass."""
+    """Give each node of a finished check its one status: the worst that was said about it, else a pass.
+
+    What is said of a node itself outranks what is said of the cluster, unless that is worse.
+    """
     inside = set(nodes)
-    default = Status.PASS
+    own: dict[str, tuple[Status, str]] = {}
+    whole: tuple[Status, str] | None = None
     for finding in said:
-        if finding.target == CLUSTER and not finding.cause:
-            default = finding.status if finding.status.rank > default.rank else default
-            if finding.status is Status.SKIP:
-                default = Status.SKIP
-                for node in nodes:
-                    result.reasons.setdefault(check.id, {})[node] = finding.summary
+        blamed = blamed_nodes(finding, inside)
+        for node in blamed:
+            if node not in own or finding.status.rank > own[node][0].rank:
+                own[node] = (finding.status, finding.summary)
+        if not blamed and is_about_all(finding) and (whole is None or _outranks(finding.status, whole[0])):
+            whole = (finding.status, finding.summary)
     for node in nodes:
-        cells[node] = default
-    for finding in said:
-        for node in _blamed(finding):
-            if node in inside and (
-                finding.status.rank > cells[node].rank or cells[node] in (Status.PASS, Status.SKIP)
-            ):
-                cells[node] = finding.status
-                if finding.status is Status.SKIP:
-                    result.reasons.setdefault(check.id, {})[node] = finding.summary
+        status, summary = own.get(node) or whole or (Status.PASS, "")
+        if whole is not None and whole[0] in _TROUBLE and whole[0].rank > status.rank:
+            status, summary = whole
+        cells[node] = status
+        if status is Status.SKIP:
+            result.reasons.setdefault(check.id, {})[node] = summary
 
 
-def _blamed(finding: Finding) -> Iterable[str]:
-    """Nodes whose cell a finding colours: its own node, or the culprits of a pair or cluster finding."""
+_TROUBLE = (Status.WARN, Status.UNKNOWN, Status.FAIL)
+
+
+def _outranks(status: Status, before: Status) -> bool:
+    # "does not apply" for the cluster outranks a pass, but no trouble.
+    order = (Status.PASS, Status.SKIP, Status.WARN, Status.UNKNOWN, Status.FAIL)
+    return order.index(status) > order.index(before)
+
+
+def is_about_all(finding: Finding) -> bool:
+    """It names no node: of the cluster it holds for every node, of the control host only an unknown does."""
+    culprits = finding.cause.culprits if finding.cause is not None else (finding.target,)
+    if nodes_of(finding.target) or any(nodes_of(culprit) for culprit in culprits):
+        return False
+    return finding.status is Status.UNKNOWN or (finding.target == CLUSTER and set(culprits) != {CONTROL})
+
+
+def blamed_nodes(finding: Finding, inside: Set[str]) -> list[str]:
+    """Nodes whose cell a finding colours: its own node, or the culprits of a pair or cluster finding.
+
+    When none of the culprits was judged here (its own cell is blocked), the ends of the pair carry it: no
+    trouble is without a cell.
+    """
     own = nodes_of(finding.target)
-    if len(own) == 1 or finding.cause is None:
-        return own
     culprits: dict[str, None] = {}
-    for culprit in finding.cause.culprits:
-        for node in nodes_of(culprit):
-            culprits.setdefault(node)
-    return culprits or own
+    if len(own) != 1 and finding.cause is not None:
+        for culprit in finding.cause.culprits:
+            culprits.update(dict.fromkeys(nodes_of(culprit)))
+    return [n for n in culprits if n in inside] or [n for n in own if n in inside]
 
 
 def count(cells: Mapping[str, Mapping[str, Status]]) -> dict[Status, int]:

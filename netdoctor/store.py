@@ -13,7 +13,10 @@ NOT_COLLECTED = Missing(Why.NOT_COLLECTED, "not collected in this scan")
 
 @dataclass(slots=True)
 class Store:
-    """node[group][node id] and cluster[group] hold a fact or a Missing."""
+    """node[group][node id] and cluster[group] hold a fact or a Missing.
+
+    node[group] of a cluster-wide fact holds a Missing for nodes that dropped out while it was measured.
+    """
 
     node: dict[str, dict[str, Any]] = field(default_factory=dict)
     cluster: dict[str, Any] = field(default_factory=dict)
@@ -31,6 +34,12 @@ class Store:
 
     def whole(self, group: str) -> Any:
         return self.cluster.get(group, NOT_COLLECTED)
+
+    def part(self, group: str, node: str) -> Any:
+        """The run's fact as far as this node goes: Missing where the node took no part in it."""
+        whole = self.whole(group)
+        own = self.node.get(group, {}).get(node)
+        return own if isinstance(own, Missing) and not isinstance(whole, Missing) else whole
 
 
 def group_type(group: str) -> type | None:

@@ -18,6 +18,7 @@ class Why(StrEnum):
     UNPARSABLE = "unparsable"
     FAILED = "failed"
     LOST = "lost"
+    STOPPED = "stopped"  # an interrupt or the deadline ended the scan first
 
     @property
     def is_skip(self) -> bool:
