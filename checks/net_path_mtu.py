@@ -1,11 +1,12 @@
 """The largest packet that passes between nodes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
+from netdoctor.checks._addresses import data_device
 from netdoctor.checks._matrix import Cell, Fault, Kind, decode
 from netdoctor.checks._words import is_ifname
-from netdoctor.facts.net import MtuProbe, PathMtus
+from netdoctor.facts.net import MtuProbe, NetFacts, PathMtus
 from netdoctor.facts.software import Job
 from netdoctor.model import (
     CLUSTER,
@@ -27,6 +28,9 @@ from netdoctor.model import (
 ETHERNET_MTU = 1500
 LEAST_MTU = 1280
 
+FAR_END = "far_end"
+KEYS = {"black_hole": "mtu-black-hole", "small": "path-mtu-small", FAR_END: "mtu-differs"}
+
 
 @check(
     after=["ssh.login", "net.interface"],
@@ -36,7 +40,7 @@ LEAST_MTU = 1280
     required=False,
     source="https://datatracker.ietf.org/doc/html/rfc4821",
 )
-def net_path_mtu(paths: PathMtus, job: Job) -> Iterator[Finding]:
+def net_path_mtu(paths: PathMtus, job: Job, nets: Mapping[str, NetFacts]) -> Iterator[Finding]:
     """Packets as large as the interface's MTU pass between nodes unfragmented.
 
     Looks at:
@@ -60,11 +64,14 @@ def net_path_mtu(paths: PathMtus, job: Job) -> Iterator[Finding]:
         yield unknown(CLUSTER, "no path was probed")
         return
     probes = {(probe.src, probe.dst): probe for probe in paths.probes}
-    for outcome in ("black_hole", "small"):
+    outcomes = {
+        cell: FAR_END if _is_far_end(probe, nets, job) else probe.outcome for cell, probe in probes.items()
+    }
+    for outcome in ("black_hole", "small", FAR_END):
         cells = {
-            cell: probe.outcome == outcome
-            for cell, probe in probes.items()
-            if probe.outcome in ("ok", "black_hole", "small")
+            cell: found == outcome
+            for cell, found in outcomes.items()
+            if found in ("ok", "black_hole", "small", FAR_END)
         }
         for fault in _merged(decode(cells)):
             for cell in sorted(fault.cells):
@@ -77,6 +84,17 @@ def net_path_mtu(paths: PathMtus, job: Job) -> Iterator[Finding]:
             )
         elif probe.outcome == "error":
             yield unknown(pair(*cell), f"path MTU was not measured: {probe.detail}")
+
+
+def _is_far_end(probe: MtuProbe, nets: Mapping[str, NetFacts], job: Job) -> bool:
+    """All that the receiver's own MTU allows does pass: its interface is the limit, and not the path.
+
+    Receivers take a few bytes more than their MTU (a VLAN tag; on some NICs the whole buffer).
+    """
+    far = data_device(nets[probe.dst], job.data_addresses.get(probe.dst)) if probe.dst in nets else None
+    if probe.outcome not in ("black_hole", "small") or far is None:
+        return False
+    return far.mtu < probe.dev_mtu and probe.largest_ok is not None and probe.largest_ok >= far.mtu
 
 
 def _merged(faults: tuple[Fault, ...]) -> list[Fault]:
@@ -131,11 +149,11 @@ def _finding(probe: MtuProbe, fault: Fault, outcome: str, count: int) -> Finding
             ),
         ),
         cause=CauseHint(
-            key="mtu-black-hole" if hole else "path-mtu-small",
+            key=KEYS[outcome],
             title=title,
             culprits=culprits,
             confidence=_confidence(fault, count),
-            fixes=_fixes(probe, fault, culprits, passed),
+            fixes=() if outcome == FAR_END else _fixes(probe, fault, culprits, passed),
             settle_by="compare the MTU of the two switch ports" if fault.kind is Kind.PATH else None,
         ),
     )

@@ -16,16 +16,10 @@ from netdoctor.model import (
     ExpectedFrom,
     Finding,
     Fix,
-    Measure,
     fail,
     ok,
     unknown,
-    warn,
 )
-
-# One unanswered DNS query costs five seconds (resolv.conf(5): timeout, default 5 s): a login above that waits
-# for a name server, as sshd does with UseDNS or GSSAPI (sshd_config(5)).
-SLOW_LOGIN_MS = 5000.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +33,7 @@ class Outcome:
     settle_by: str | None = None
 
 
-@check(after=(), explains=(), source="https://man.openbsd.org/ssh_config")
+@check(after=(), source="https://man.openbsd.org/ssh_config")
 def ssh_login(node: Node, session: Session) -> Iterator[Finding]:
     """netdoctor logs in over SSH and gets the node's Python to answer.
 
@@ -91,38 +85,7 @@ def ssh_login(node: Node, session: Session) -> Iterator[Finding]:
 
 
 def _fine(node: Node, session: Session) -> Iterator[Finding]:
-    if session.login_ms is not None and session.login_ms > SLOW_LOGIN_MS:
-        seconds = session.login_ms / 1000
-        yield warn(
-            node.id,
-            f"the login took {seconds:.1f} s",
-            observed=f"{seconds:.1f} s",
-            expected=f"under {SLOW_LOGIN_MS / 1000:.0f} s",
-            expected_from=ExpectedFrom.CONSTANT,
-            evidence=(Evidence(kind="probe", where=node.id, what="ssh login", output=f"{seconds:.1f} s"),),
-            measures={"ssh.login": Measure(value=session.login_ms, unit="ms")},
-            cause=CauseHint(
-                key="ssh-slow-login",
-                title="Logging in to {nodes} takes longer than a name server's timeout",
-                culprits=(node.id,),
-                confidence=Confidence.LIKELY,
-                fixes=(
-                    Fix(
-                        text="stop sshd from asking a name server or Kerberos about every client",
-                        commands=(
-                            Command(
-                                run_on=node.id,
-                                shell="printf 'UseDNS no\\nGSSAPIAuthentication no\\n' "
-                                "> /etc/ssh/sshd_config.d/10-fast-login.conf && systemctl reload ssh",
-                            ),
-                        ),
-                        root=True,
-                        effect="next login",
-                    ),
-                ),
-            ),
-        )
-    elif session.noise:
+    if session.noise:
         yield ok(
             node.id,
             "login works; the shell prints text at start, which confuses scp and some launchers",

@@ -6,14 +6,31 @@ from netdoctor.checks.net_path_mtu import net_path_mtu
 from netdoctor.facts.net import PathMtus
 from netdoctor.model import Confidence, Finding, Status
 
-from .build import cause, causes, found, inbound, job, outbound, path_mtus
+from .build import (
+    cause,
+    causes,
+    found,
+    inbound,
+    job,
+    loopback,
+    names,
+    net,
+    netdev,
+    outbound,
+    path_mtus,
+)
 
 HOLE: dict[str, Any] = {"outcome": "black_hole", "dev_mtu": 9000, "largest_ok": 1500}
 SMALL: dict[str, Any] = {"outcome": "small", "dev_mtu": 9000, "largest_ok": 1500, "learned_mtu": 1500}
 
 
-def judge(paths: PathMtus, count: int = 4) -> list[Finding]:
-    return list(net_path_mtu(paths, job(count)))
+def judge(paths: PathMtus, count: int = 4, mtus: dict[str, int] | None = None) -> list[Finding]:
+    sizes = dict.fromkeys(names(count), 9000) | (mtus or {})
+    machines = {
+        name: net(i, netdevs=(loopback(), netdev(mtu=sizes[name])))
+        for i, name in enumerate(names(count), start=1)
+    }
+    return list(net_path_mtu(paths, job(count), machines))
 
 
 def around(count: int, node: str, what: dict[str, Any]) -> PathMtus:
@@ -78,3 +95,22 @@ def test_filtered_udp_is_unknown() -> None:
 def test_a_node_that_took_no_part_is_unknown() -> None:
     findings = judge(PathMtus(failed_nodes={"n2": "lost"}))
     assert found(findings)["n2"].status is Status.UNKNOWN
+
+
+def test_a_receiver_with_a_smaller_mtu_is_the_difference_and_no_hole() -> None:
+    # four bytes more than the MTU: a VLAN tag's worth, as veth takes
+    paths = path_mtus(4, dict.fromkeys(inbound(4, "n2"), HOLE | {"largest_ok": 1504}))
+    findings = judge(paths, mtus={"n2": 1500})
+    assert causes(findings) == {"mtu-differs": {"n2"}}
+    assert {one.status for one in findings} == {Status.WARN}
+
+
+def test_a_sender_with_a_larger_mtu_is_the_difference_too() -> None:
+    paths = path_mtus(4, dict.fromkeys(outbound(4, "n2"), HOLE))
+    findings = judge(paths, mtus={"n1": 1500, "n3": 1500, "n4": 1500})
+    assert causes(findings) == {"mtu-differs": {"n2"}}
+
+
+def test_a_limit_below_the_receivers_mtu_stays_a_hole() -> None:
+    paths = path_mtus(4, dict.fromkeys(inbound(4, "n2"), HOLE | {"largest_ok": 1400}))
+    assert causes(judge(paths, mtus={"n2": 1500})) == {"mtu-black-hole": {"n2"}}

@@ -75,13 +75,6 @@ def test_noise_is_tolerated_and_noted() -> None:
     assert finding.evidence[0].output == "Welcome!"
 
 
-def test_a_slow_login_warns() -> None:
-    (finding,) = ssh_login(node(), session(login_ms=10_200.0))
-    assert finding.status is Status.WARN
-    assert finding.cause is not None
-    assert "UseDNS" in finding.cause.fixes[0].commands[0].shell
-
-
 def test_an_outcome_of_a_later_version_is_unknown() -> None:
     (finding,) = ssh_login(node(), session(outcome="novel"))
     assert finding.status is Status.UNKNOWN

@@ -1,0 +1,91 @@
+"""How long a login takes, compared across the cluster."""
+
+from collections.abc import Iterator, Mapping
+from statistics import median
+
+from netdoctor.check import check
+from netdoctor.facts.host import Session
+from netdoctor.model import (
+    CLUSTER,
+    CauseHint,
+    Command,
+    Confidence,
+    Evidence,
+    ExpectedFrom,
+    Finding,
+    Fix,
+    Measure,
+    ok,
+    warn,
+)
+
+# One unanswered DNS query costs five seconds (resolv.conf(5): timeout, default 5 s): a login above that waits
+# for a name server, as sshd does with UseDNS or GSSAPI (sshd_config(5)).
+SLOW_MS = 5000.0
+# Many logins at once queue for the processor of the machine that runs netdoctor; that slows all nodes alike.
+TIMES_USUAL = 3.0
+
+
+@check(required=False, source="https://man.openbsd.org/sshd_config#UseDNS")
+def ssh_speed(sessions: Mapping[str, Session]) -> Iterator[Finding]:
+    """Logging in takes no node much longer than the others.
+
+    Looks at:
+        The time from TCP connect to authenticated, and the median over all nodes, which holds what this
+        machine's own load adds.
+
+    Matters because:
+        Launchers log in to every node, some of them one after another, some with a timeout of ten seconds. A
+        login that waits for a name server says that lookups on that node are slow for the job too.
+
+    Fix:
+        Take the name server that does not answer out of /etc/resolv.conf there, or set ``UseDNS no`` and
+        ``GSSAPIAuthentication no`` in its sshd_config.
+    """
+    times = {
+        node: session.login_ms
+        for node, session in sessions.items()
+        if session.outcome == "ok" and session.login_ms is not None
+    }
+    if not times:
+        return
+    usual = median(times.values())
+    for node, took in times.items():
+        if took > SLOW_MS and took > usual * TIMES_USUAL:
+            yield _slow(node, took, usual)
+    if usual > SLOW_MS:
+        yield ok(
+            CLUSTER, f"logins take {usual / 1000:.1f} s everywhere: this machine, or the way to the nodes"
+        )
+
+
+def _slow(node: str, took: float, usual: float) -> Finding:
+    return warn(
+        node,
+        f"the login took {took / 1000:.1f} s, the usual one {usual / 1000:.1f} s",
+        observed=f"{took / 1000:.1f} s",
+        expected=f"under {SLOW_MS / 1000:.0f} s",
+        expected_from=ExpectedFrom.CONSTANT,
+        evidence=(Evidence(kind="probe", where=node, what="ssh login", output=f"{took / 1000:.1f} s"),),
+        measures={"ssh.speed": Measure(value=took, unit="ms")},
+        cause=CauseHint(
+            key="ssh-slow-login",
+            title="Logging in to {nodes} takes longer than a name server's timeout",
+            culprits=(node,),
+            confidence=Confidence.LIKELY,
+            fixes=(
+                Fix(
+                    text="stop sshd from asking a name server or Kerberos about every client",
+                    commands=(
+                        Command(
+                            run_on=node,
+                            shell="printf 'UseDNS no\\nGSSAPIAuthentication no\\n' "
+                            "> /etc/ssh/sshd_config.d/10-fast-login.conf && systemctl reload ssh",
+                        ),
+                    ),
+                    root=True,
+                    effect="next login",
+                ),
+            ),
+        ),
+    )
