@@ -16,8 +16,8 @@ from netdoctor.facts.host import HostFacts, Node, Session
 from netdoctor.facts.net import PathMtus, PortMatrix
 from netdoctor.facts.software import SoftwareFacts
 from netdoctor.inventory import fold
-from netdoctor.judge import Judgement, count
-from netdoctor.model import CLUSTER, CONTROL, Command, ExpectedFrom, Finding, Fix, Status, nodes_of
+from netdoctor.judge import LOGIN, UNMEASURED, Judgement, count
+from netdoctor.model import CLUSTER, CONTROL, Command, Evidence, ExpectedFrom, Finding, Fix, Status, nodes_of
 from netdoctor.report.model import (
     Cause,
     CheckRecord,
@@ -43,6 +43,7 @@ from netdoctor.store import dump
 
 EVIDENCE_BYTES = 64 * 1024
 SEEN_LINES = 6
+LOOP_ABOVE = 3
 FOLD_AT = 60
 # Families in the order in which trouble travels; others follow by name.
 FAMILY_ORDER = ("ssh", "host", "time", "net", "rdzv", "sw", "gpu", "rdma", "nccl", "gloo", "bw")
@@ -109,7 +110,7 @@ def build(outcome: Outcome, context: Context) -> Report:
                 "".join(judgement.cells[c.id][n].letter for n in judgement.nodes) for c in judgement.checks
             ),
         ),
-        results=tuple(_results(judgement, owners)),
+        results=tuple(_results(judgement, owners, causes)),
         pairs=tuple(_pairs(outcome)),
         measures=tuple(_measures(judgement)),
         causes=causes,
@@ -139,15 +140,15 @@ def _verdict(
     judgement: Judgement, counts: Counts, groups: Sequence[Group], outcome: Outcome, context: Context
 ) -> Verdict:
     """The state and exit code of design sections 3 and 4. Bad input and broken runs never get here."""
+    # Causes and cells agree, but for a cause on the control host alone, which has no cell. Both are asked: a
+    # defect in either must not turn a verdict green.
     statuses = {group.status for group in groups}
-    required = {check.id for check in judgement.checks if check.required}
+    required = [check.id for check in judgement.checks if check.required]
     open_question = outcome.ended_by != "end" or any(
         judgement.cells[c][n] is Status.UNKNOWN for c in required for n in judgement.nodes
     )
-    strict_fail = context.strict and any(
-        judgement.cells[c][n] in (Status.UNKNOWN, Status.SKIP) for c in required for n in judgement.nodes
-    )
-    fails = Status.FAIL in statuses or strict_fail
+    strict = _strict(judgement) if context.strict else 0
+    fails = Status.FAIL in statuses or counts.fail > 0 or strict > 0
     state = "not_ready" if fails else "undecided" if open_question else "ready"
     if outcome.ended_by == "interrupt":
         code = context.interrupted_code
@@ -157,7 +158,7 @@ def _verdict(
         code = 1
     elif open_question:
         code = 3
-    elif context.fail_on == "warn" and Status.WARN in statuses:
+    elif context.fail_on == "warn" and (Status.WARN in statuses or counts.warn > 0):
         code = 4
     else:
         code = 0
@@ -166,19 +167,38 @@ def _verdict(
         exit_code=code,
         fail_on=context.fail_on,
         counts=counts,
-        headline=_headline(judgement, groups, outcome, state, counts),
+        headline=_headline(judgement, groups, outcome, state, counts, strict),
+    )
+
+
+def _strict(judgement: Judgement) -> int:
+    """Results of required checks that `--strict` does not let pass."""
+    return sum(
+        status in (Status.UNKNOWN, Status.SKIP)
+        for check in judgement.checks
+        if check.required
+        for status in judgement.cells[check.id].values()
     )
 
 
 def _headline(
-    judgement: Judgement, groups: Sequence[Group], outcome: Outcome, state: str, counts: Counts
+    judgement: Judgement,
+    groups: Sequence[Group],
+    outcome: Outcome,
+    state: str,
+    counts: Counts,
+    strict: int,
 ) -> str:
     by_status = Counter(group.status for group in groups)
     parts = []
     if outcome.ended_by != "end":
         word = "interrupted" if outcome.ended_by == "interrupt" else "stopped by the deadline"
         parts.append(f"{word} before everything was measured")
-    if by_status[Status.FAIL]:
+    logins = set(judgement.cells.get(LOGIN, {}).values())
+    if logins == {Status.FAIL}:
+        n = len(judgement.nodes)
+        parts.append(f"none of {n} nodes can be logged in to" if n > 1 else "the node cannot be logged in to")
+    elif by_status[Status.FAIL]:
         n = by_status[Status.FAIL]
         parts.append(f"{n} problem{'s' if n > 1 else ''} stop{'' if n > 1 else 's'} the launch")
     if by_status[Status.UNKNOWN]:
@@ -186,6 +206,8 @@ def _headline(
         parts.append(f"{n} question{'s' if n > 1 else ''} could not be answered")
     if by_status[Status.WARN]:
         parts.append(f"{by_status[Status.WARN]} will cause trouble")
+    if strict:
+        parts.append(f"--strict: {strict} required result{'s were' if strict > 1 else ' was'} not measured")
     if state == "ready" and not parts:
         total = sum(count(judgement.cells).values())
         parts.append(f"{total} results: {counts.pass_} pass, {counts.skip} skip")
@@ -201,23 +223,26 @@ def _owners(groups: Sequence[Group]) -> dict[tuple[str, str], int]:
         for check_id, finding in group.members:
             owners.setdefault((check_id, finding.target), number)
     for number, group in enumerate(groups, start=1):
-        for item in [*group.explained, *group.held]:
+        for item in [*group.explained, *group.cells, *group.held]:
             owners.setdefault(item, number)
     return owners
 
 
-def _results(judgement: Judgement, owners: Mapping[tuple[str, str], int]) -> list[Result]:
-    """Every result that is not a plain pass, one per (check, target)."""
+def _results(
+    judgement: Judgement, owners: Mapping[tuple[str, str], int], causes: Sequence[Cause]
+) -> list[Result]:
+    """Every result that is not a plain pass, one per (check, target), each trouble in a cell among them."""
     results: list[Result] = []
+    trouble = (Status.FAIL, Status.WARN, Status.UNKNOWN)
     for check in judgement.checks:
         by_target: dict[str, list[Finding]] = {}
         for finding in judgement.findings[check.id]:
             by_target.setdefault(finding.target, []).append(finding)
         for target, findings in by_target.items():
-            if target == CLUSTER and findings[0].status is Status.SKIP:
-                continue
             worst = max(findings, key=lambda f: f.status.rank)
-            more = len(findings) - 1
+            if target == CLUSTER and worst.status is Status.SKIP:
+                continue  # said of each node below
+            more = len({f.summary for f in findings if f.status in trouble} - {worst.summary})
             results.append(
                 Result(
                     check=check.id,
@@ -250,6 +275,12 @@ def _results(judgement: Judgement, owners: Mapping[tuple[str, str], int]) -> lis
             elif status is Status.SKIP:
                 results.append(
                     Result(check=check.id, target=node, status=status.value, summary=reasons.get(node, ""))
+                )
+            elif status in trouble:  # coloured by what was said of a pair or of the cluster
+                number = owners.get((check.id, node))
+                summary = causes[number - 1].title if number is not None else "see the pairs"
+                results.append(
+                    Result(check=check.id, target=node, status=status.value, summary=summary, cause=number)
                 )
     return results
 
@@ -288,19 +319,24 @@ def _cause(number: int, group: Group, outcome: Outcome, context: Context) -> Cau
         held=len(group.held),
         fixes=tuple(_fix(fixes, outcome, context) for fixes in _same_text(group.fixes)),
         verify=_verify(group, node_list, outcome, context),
-        see=next((h.see for h in group.hints if h.see), None),
-        settle_by=next((h.settle_by for h in group.hints if h.settle_by), None),
+        see=next((h.see for h in group.distinct if h.see), None),
+        why=_why(group, outcome),
+        settle_by=next((h.settle_by for h in group.distinct if h.settle_by), None),
     )
 
 
+def _why(group: Group, outcome: Outcome) -> str | None:
+    """What the manual of the cause's first check says under "Matters because", as one line."""
+    manual = next((c.manual for c in outcome.judgement.checks if c.id == group.checks[0]), "")
+    found = re.search(r"^Matters because:\n((?:[ \t]+\S.*\n?)+)", manual, re.MULTILINE)
+    return " ".join(found.group(1).split()) if found and not group.key.startswith(UNMEASURED) else None
+
+
 def _named(culprits: Sequence[str]) -> str:
-    """Folded node names; pairs one by one; ``the cluster`` and ``the control host`` in words."""
+    """Folded node names; pairs with equal ends folded; ``the cluster`` and ``the control host`` in words."""
     plain = [c for c in culprits if "->" not in c and c not in (CLUSTER, CONTROL)]
-    pairs = [c for c in culprits if "->" in c]
     parts = [fold(plain, FOLD_AT)] if plain else []
-    parts += [" -> ".join(pair.split("->", 1)) for pair in pairs[:3]]
-    if len(pairs) > 3:
-        parts.append(f"{len(pairs) - 3} more pairs")
+    parts += _named_pairs([c for c in culprits if "->" in c])
     if CLUSTER in culprits:
         parts.append("the cluster")
     if CONTROL in culprits:
@@ -308,50 +344,80 @@ def _named(culprits: Sequence[str]) -> str:
     return ", ".join(parts)
 
 
-class _Words(dict[str, str]):
-    def __missing__(self, key: str) -> str:
-        return "{" + key + "}"
+def _named_pairs(pairs: Sequence[str]) -> list[str]:
+    """``n[1-2,4] -> n3``: gathered by the end that fewer pairs differ in, at most three lines and a rest."""
+    into: dict[str, list[str]] = {}
+    outof: dict[str, list[str]] = {}
+    for target in pairs:
+        src, dst = nodes_of(target)
+        into.setdefault(dst, []).append(src)
+        outof.setdefault(src, []).append(dst)
+    if len(outof) < len(into):
+        rows = [(f"{src} -> {fold(many, FOLD_AT)}", len(many)) for src, many in list(outof.items())[:3]]
+    else:
+        rows = [(f"{fold(many, FOLD_AT)} -> {dst}", len(many)) for dst, many in list(into.items())[:3]]
+    rest = len(pairs) - sum(n for _, n in rows)
+    return [text for text, _ in rows] + ([f"{rest} more pair{'s' if rest > 1 else ''}"] if rest else [])
+
+
+_WORD = re.compile(r"\{\{|\}\}|\{(\w+)\}")
 
 
 def _title(template: str, culprits: Sequence[str]) -> str:
+    """The template with names and verb endings in place.
+
+    Not str.format: a title may quote what a node said, and ``{s:>999999999}`` is a gigabyte.
+    """
     many = len(culprits) > 1
-    words = _Words(
-        nodes=_named(culprits),
-        s="" if many else "s",
-        es="" if many else "es",
-        has="have" if many else "has",
-        does="do" if many else "does",
-        its="their" if many else "its",
-        was="were" if many else "was",
-    )
-    words["is"] = "are" if many else "is"
-    try:
-        return template.format_map(words)
-    except (ValueError, IndexError, KeyError, AttributeError):
-        return template  # a plug-in's braces; better raw than lost
+    words = {
+        "nodes": _named(culprits),
+        "s": "" if many else "s",
+        "es": "" if many else "es",
+        "is": "are" if many else "is",
+        "has": "have" if many else "has",
+        "does": "do" if many else "does",
+        "its": "their" if many else "its",
+        "was": "were" if many else "was",
+    }
+    doubled = {"{{": "{", "}}": "}"}
+    return _WORD.sub(lambda m: doubled.get(m[0]) or words.get(m[1], m[0]), template)
 
 
 def _seen(group: Group) -> list[str]:
-    """What was observed, equal lines of several targets folded into one."""
-    said: dict[str, list[str]] = {}
+    """What was observed, worst first: two summaries, evidence that adds to them, the other summaries.
+
+    Equal lines of several targets are one line.
+    """
+    said: dict[str, dict[str, None]] = {}
     expected: dict[str, None] = {}
+    evidence: dict[str, None] = {}
     for _, finding in sorted(group.members, key=lambda m: -m[1].status.rank):
-        text = finding.summary
         if finding.expected:
             origin = f" ({_ORIGINS[finding.expected_from]})" if finding.expected_from else ""
             expected.setdefault(f"expected {finding.expected}{origin}")
-        said.setdefault(text, [])
-        if finding.target not in said[text]:
-            said[text].append(finding.target)
+        said.setdefault(finding.summary, {}).setdefault(finding.target)
+        for one in finding.evidence[:4]:
+            if len(evidence) < SEEN_LINES:
+                evidence.setdefault(_evidence_line(one))
     lines = []
-    for text, targets in said.items():
-        where = _named(targets)
-        named_already = all(_mentions(text, target) for target in targets)
-        lines.append(text if named_already or targets == [CLUSTER] else f"{where}: {text}")
-    rest = len(lines) - SEEN_LINES
+    for text, found in list(said.items())[: SEEN_LINES + 2]:
+        targets = list(found)
+        named_already = len(targets) <= 4 and all(_mentions(text, target) for target in targets)
+        plain = named_already or targets in ([CLUSTER], [CONTROL])
+        lines.append(text if plain else f"{_named(targets)}: {text}")
+    adds = [e for e in evidence if not any(e in line or e.partition(": ")[2] in line for line in lines)][:3]
+    lines = [*lines[:2], *adds, *lines[2:]]
+    rest = len(said) + len(adds) - SEEN_LINES
     if rest > 1:
         lines = [*lines[:SEEN_LINES], f"and {rest} more; -v shows all results"]
     return lines + list(expected)[:2]
+
+
+def _evidence_line(evidence: Evidence) -> str:
+    first = evidence.output.strip().split("\n", 1)[0][:200]
+    where = evidence.where in ("", CLUSTER, CONTROL) or evidence.where in evidence.what
+    start = evidence.what if where or evidence.kind == "probe" else f"{evidence.where}, {evidence.what}"
+    return f"{start}: {first}" if first else start
 
 
 _ORIGINS = {
@@ -424,38 +490,40 @@ def _commands(
     shell: str, where: Sequence[str], root: bool, outcome: Outcome, context: Context
 ) -> list[CommandRecord]:
     """Lines to paste here: as they are for control and job, over ssh for nodes; a loop above three nodes."""
-    records = [
-        CommandRecord(
-            run_on=(place,),
-            shell=_sudo(shell, root and not _am_root()) if place == CONTROL else shell,
-            inner=shell,
-        )
-        for place in where
-        if place in (CONTROL, "job")
-    ]
-    nodes = [place for place in where if place not in (CONTROL, "job")]
-    by_inner: dict[str, list[str]] = {}
-    for node in nodes:
-        session = outcome.store.get("session", node)
-        if isinstance(session, Session) and session.outcome != "ok":
-            # ssh does not get there: this is for the node's own console, so it is printed as it is typed there
-            if not any(record.shell == shell for record in records):
-                records.append(CommandRecord(run_on=(node,), shell=shell, inner=shell))
-            continue
+    records: list[CommandRecord] = []
+    consoles: list[str] = []
+    remote: dict[str, list[str]] = {}
+    for place in where:
+        session = outcome.store.get("session", place)
         user = session.user if isinstance(session, Session) else ""
-        by_inner.setdefault(_sudo(shell, root and user != "root"), []).append(node)
-    for inner, some in by_inner.items():
-        plain = all(context.remote.destination.get(n, (n,)) == (n,) for n in some)
-        if len(some) > 3 and plain:
-            names = " ".join(shlex.quote(n) for n in some)
-            ssh = shlex.join(context.remote.ssh)
-            line = f'for n in {names}; do {ssh} "$n" {_quote(inner)}; done'
-            records.append(CommandRecord(run_on=tuple(some), shell=line, inner=inner))
-            continue
-        for node in some:
-            argv = (*context.remote.ssh, *context.remote.destination.get(node, (node,)))
-            line = f"{shlex.join(argv)} {_quote(inner)}"
-            records.append(CommandRecord(run_on=(node,), shell=line, inner=inner))
+        here = place == CONTROL or (isinstance(session, Session) and session.transport == "local")
+        if here or place == "job":
+            line = _sudo(shell, here and root and not _am_root())
+            records.append(CommandRecord(run_on=(place,), shell=line, inner=shell))
+        elif isinstance(session, Session) and session.outcome != "ok":
+            consoles.append(place)
+        else:
+            remote.setdefault(_sudo(shell, root and user != "root"), []).append(place)
+    if consoles:
+        # ssh does not get there: this is for the node's own console, so it is printed as it is typed there
+        records.append(CommandRecord(run_on=tuple(consoles), shell=shell, inner=shell))
+    ssh = shlex.join(context.remote.ssh)
+    for inner, nodes in remote.items():
+        alike: dict[str, dict[str, str]] = {}
+        for node in nodes:
+            *options, host = context.remote.destination.get(node, (node,))
+            if host.startswith("-"):  # from a saved report only: an inventory has no such name
+                options.append("--")
+            alike.setdefault(" ".join([ssh, *map(shlex.quote, options)]), {})[node] = host
+        for client, hosts in alike.items():
+            if len(hosts) > LOOP_ABOVE:
+                names = " ".join(shlex.quote(host) for host in hosts.values())
+                line = f'for n in {names}; do {client} "$n" {_quote(inner)}; done'
+                records.append(CommandRecord(run_on=tuple(hosts), shell=line, inner=inner))
+                continue
+            for node, host in hosts.items():
+                line = f"{client} {shlex.quote(host)} {_quote(inner)}"
+                records.append(CommandRecord(run_on=(node,), shell=line, inner=inner))
     return records
 
 
@@ -465,7 +533,14 @@ def _am_root() -> bool:
     return os.geteuid() == 0
 
 
-_PLAIN = re.compile(r"^[\w@%+=:,./ \"'{}*?\[\]-]*$")
+_PLAIN = re.compile(r"[\w@%+=:,./ \"'{}*?\[\]-]*")
+# What sudo cannot run, because only a shell knows it.
+_SHELL_WORDS = (
+    *(".", ":", "alias", "break", "cd", "command", "continue", "eval", "exec", "exit", "export", "hash"),
+    *("read", "return", "set", "shift", "source", "sudo", "times", "trap", "type", "ulimit", "umask"),
+    *("unalias", "unset", "wait", "if", "then", "else", "elif", "fi", "for", "while", "until", "do", "done"),
+    *("case", "esac", "function", "{", "}", "!", "[["),
+)
 
 
 def _sudo(shell: str, needed: bool) -> str:
@@ -473,24 +548,36 @@ def _sudo(shell: str, needed: bool) -> str:
     if not needed:
         return shell
     parts = shell.split(" && ")
-    if all(_PLAIN.match(part) and not part.startswith(("cd ", "sudo ")) for part in parts):
+    if all(_is_simple(part) for part in parts):
         return " && ".join(f"sudo {part}" for part in parts)
     return f"sudo sh -c {_quote(shell)}"
 
 
+def _is_simple(part: str) -> bool:
+    """One program with its arguments: nothing that the shell itself does, no quotes torn by the split."""
+    try:
+        words = shlex.split(part)
+    except ValueError:
+        return False
+    return bool(words) and bool(_PLAIN.fullmatch(part)) and words[0] not in _SHELL_WORDS
+
+
 def _quote(text: str) -> str:
-    """shlex.quote, with double quotes where the text holds single ones and nothing that those would expand."""
+    """shlex.quote, with double quotes around single ones where those would expand nothing."""
     if "'" in text and not set(text) & set('"$`\\!'):
         return f'"{text}"'
     return shlex.quote(text)
 
 
 def _verify(group: Group, nodes: Sequence[str], outcome: Outcome, context: Context) -> Verify | None:
-    checks = next((h.verify for h in group.hints if h.verify), ()) or group.checks[:2]
+    """The scan that shows the cause healed; all checks again where the scan could not look."""
+    checks = next((h.verify for h in group.distinct if h.verify), ()) or group.checks[:2]
     argv = [*context.verify_prefix]
-    for check_id in checks:
-        argv += ["--only", check_id]
-    if nodes and len(nodes) < len(outcome.judgement.nodes):
+    if not group.key.startswith(UNMEASURED):
+        for check_id in checks:
+            argv += ["--only", check_id]
+    every = outcome.store.node.get("node", {})
+    if nodes and len(nodes) < len(every):
         argv += ["--node", fold(list(nodes))]
     return Verify(argv=tuple(argv), shell=shlex.join(argv))
 
@@ -542,20 +629,21 @@ def _pairs(outcome: Outcome) -> list[PairRecord]:
     chosen = {c.id for c in outcome.judgement.checks}
     matrix = outcome.store.whole("ports")
     if isinstance(matrix, PortMatrix) and "net.ports" in chosen:
-        order = ("open", "in_use", "refused", "error", "no_route", "rejected", "filtered")
+        # What could not be tried is worse than good and better than anything measured bad.
+        order = ("open", "in_use", "error", "refused", "no_route", "rejected", "filtered")
         by_pair: dict[tuple[str, str], list[Any]] = {}
         for probe in matrix.probes:
             by_pair.setdefault((probe.src, probe.dst), []).append(probe)
         for (src, dst), probes in by_pair.items():
-            worst = max((p.outcome for p in probes), key=lambda o: order.index(o) if o in order else 3)
+            worst = max((p.outcome for p in probes), key=lambda o: order.index(o) if o in order else 2)
             bad = tuple(sorted({p.port for p in probes if p.outcome == worst}))
-            good = worst in ("open", "in_use")
+            tried = worst in order and worst != "error"
             records.append(
                 PairRecord(
                     check="net.ports",
                     from_=src,
                     to=dst,
-                    status="pass" if good else "fail",
+                    status="unknown" if not tried else "pass" if worst in order[:2] else "fail",
                     class_=worst,
                     ports=bad,
                 )
@@ -567,7 +655,7 @@ def _pairs(outcome: Outcome) -> list[PairRecord]:
                 check="net.path-mtu",
                 from_=m.src,
                 to=m.dst,
-                status="pass" if m.outcome == "ok" else "unknown" if m.outcome == "no_answer" else "fail",
+                status={"ok": "pass", "small": "fail", "black_hole": "fail"}.get(m.outcome, "unknown"),
                 class_=m.outcome,
                 value=m.largest_ok,
                 unit="bytes",
