@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from netdoctor.check import check
+from netdoctor.checks._env import LOGIN, change
 from netdoctor.checks._majority import majority
 from netdoctor.checks._words import listing, quoted, title_text
 from netdoctor.facts.rdma import RdmaFacts
@@ -293,7 +294,7 @@ def _transport(env: Env, rdma: RdmaFacts | None) -> Iterator[Remark]:
 
 def _leftovers(env: Env) -> Iterator[Remark]:
     for name, (_, origin) in env.items():
-        if origin != "login session":
+        if origin != LOGIN:
             continue
         if name in RANKS:
             what = (
@@ -356,44 +357,18 @@ def _finding(node: str, env: Env, remark: Remark) -> Finding:
 
 
 def _correct(node: str, origin: str, remark: Remark) -> tuple[Fix, ...]:
-    name = remark.name
     if not remark.unset:
         return ()
     if remark.key == "nccl-env-renamed" and remark.value:
-        line, text = f"unset {name}; export {remark.value}=1", "use the new name"
-    elif remark.value is not None:
-        line, text = f"export {name}={quoted(remark.value)}", "write what is meant"
-    else:
-        line, text = f"unset {name}", "take it out"
-    if origin == "login session":
-        look = (
-            f"grep -n {name} /etc/environment /etc/profile /etc/profile.d/* ~/.bashrc ~/.profile"
-            " ~/.bash_profile ~/.ssh/environment"
-        )
+        line = f"unset {remark.name}; export {remark.value}=1"
         return (
             Fix(
-                text=f"{text}, where the login session gets it from",
-                commands=(Command(run_on=node, shell=look), Command(run_on="job", shell=line)),
-                effect="next login",
-            ),
-        )
-    if origin.startswith("/"):
-        edit = f"grep -n {name} {quoted(origin)}"
-        return (
-            Fix(
-                text=f"{text}, in {origin}",
-                commands=(Command(run_on=node, shell=edit), Command(run_on="job", shell=line)),
-                root=not origin.startswith("/home"),
+                text="use the new name",
+                commands=(Command(run_on="job", shell=line),),
                 effect="next launch",
             ),
         )
-    return (
-        Fix(
-            text=f"{text}, in {origin}",
-            commands=(Command(run_on="job", shell=line),),
-            effect="next launch",
-        ),
-    )
+    return (change(node, remark.name, origin, remark.value),)
 
 
 def _differences(effective: Mapping[str, Env]) -> Iterator[Finding]:
@@ -427,19 +402,20 @@ def _differences(effective: Mapping[str, Env]) -> Iterator[Finding]:
                     title=title_text(name) + " differs on {nodes} from the other nodes",
                     culprits=(node,),
                     confidence=Confidence.LIKELY if spread.tie else Confidence.CERTAIN,
-                    fixes=_equalise(name, usual),
+                    fixes=_equalise(node, name, origin, usual),
                     verify=("nccl.env",),
                 ),
             )
 
 
-def _equalise(name: str, usual: str | None) -> tuple[Fix, ...]:
+def _equalise(node: str, name: str, origin: str, usual: str | None) -> tuple[Fix, ...]:
     is_set = usual is not None and usual != "unset"
-    line = f"export {name}={quoted(str(usual))}" if is_set else f"unset {name}"
+    if not is_set:
+        return (change(node, name, origin),)
     return (
         Fix(
             text="set it in the job's own environment, which wins on every node",
-            commands=(Command(run_on="job", shell=line),),
+            commands=(Command(run_on="job", shell=f"export {name}={quoted(str(usual))}"),),
             effect="next launch",
             persistent=False,
         ),
@@ -450,7 +426,11 @@ def _meaning(name: str, entry: tuple[str, str] | None) -> str:
     """What a value amounts to, so that 1 and 0x1 agree, and an empty one is unset."""
     if entry is None or not entry[0]:
         return "unset"
-    return str(param(entry[0], 0)) if name in INTEGERS else entry[0]
+    if name not in INTEGERS:
+        return entry[0]
+    number = param(entry[0], 0)
+    # All of NCCL's ..._DISABLE are 0 by default.
+    return "unset" if number == 0 and name.endswith("_DISABLE") else str(number)
 
 
 def _show(name: str, value: str) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from netdoctor.check import check
+from netdoctor.checks._env import change
 from netdoctor.checks._majority import majority
 from netdoctor.checks._rdma import is_plain_name
 from netdoctor.checks._words import listing, quoted
@@ -135,13 +136,7 @@ def _none_used(one: Seen, peers_use: bool, fixes: tuple[Fix, ...]) -> Finding | 
             finding=fail if peers_use else warn,
             key="nccl-ib-off",
             title="NCCL is told not to use the HCAs of {nodes}",
-            fixes=(
-                Fix(
-                    text="let NCCL use the HCAs",
-                    commands=(Command(run_on="job", shell=f"unset {variable}"),),
-                    effect="next launch",
-                ),
-            ),
+            fixes=(change(one.node, variable, one.env[variable][1]),),
         )
     return _trouble(
         one,
@@ -150,7 +145,8 @@ def _none_used(one: Seen, peers_use: bool, fixes: tuple[Fix, ...]) -> Finding | 
         finding=fail,
         key="nccl-ib-hca-nomatch",
         title=VARIABLE + " matches none of the HCAs of {nodes}",
-        fixes=fixes,
+        # Without the variable NCCL takes all active ports; with exact names it takes these.
+        fixes=(change(one.node, VARIABLE, one.env[VARIABLE][1]), *fixes),
     )
 
 
@@ -264,14 +260,7 @@ def _propose(seen: Mapping[str, Seen]) -> tuple[Fix, ...]:
         for one in active.values()
     )
     if everything:
-        return (
-            Fix(
-                text="let NCCL take all active HCA ports",
-                commands=(Command(run_on="job", shell=f"unset {VARIABLE}"),),
-                effect="next launch",
-            ),
-            *_exact(active, "InfiniBand", "Ethernet"),
-        )
+        return _exact(active, "InfiniBand", "Ethernet")
     return _one_layer(seen)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
+from netdoctor.checks._env import change
 from netdoctor.checks._rdma import NO_HCAS, has_any, is_plain_name, port_evidence, ports_of
 from netdoctor.checks._words import listing
 from netdoctor.facts.rdma import Gid, Hca, HcaPort, RdmaFacts
@@ -119,8 +120,9 @@ def rdma_gid(
     flat = len(link_local) + len(old_default) == len(versions)
     for node, hca, port in old_default:
         yield _old_default(node, hca, port, _good(port)[0], flat)
+    nobody = not any(_good(port) for ports in roce.values() for _, port in ports)
     for node, hca, port in link_local:
-        yield _no_ipv4(node, hca, port, flat)
+        yield _no_ipv4(node, hca, port, nobody)
     for node in [n for n in nodes if n in judged and n not in reported]:
         picks = [
             f"{port.name} {_show(port, env_index)}"
@@ -214,7 +216,7 @@ def _empty(node: str, hca: Hca, port: HcaPort, index: int, env: Mapping[str, tup
             key="gid-index-wrong",
             title="the GID index that NCCL is told to use does not fit {nodes}",
             culprits=(node,),
-            fixes=(_unset(),),
+            fixes=(_unset(node, env),),
         ),
     )
 
@@ -242,7 +244,7 @@ def _wrong_index(
             key="gid-index-wrong",
             title="the GID index that NCCL is told to use does not fit {nodes}",
             culprits=(node,),
-            fixes=(_unset(),),
+            fixes=(_unset(node, env),),
         ),
     )
 
@@ -275,9 +277,6 @@ def _old_default(node: str, hca: Hca, port: HcaPort, good: Gid, flat: bool) -> F
     )
 
 
-def _unset() -> Fix:
-    return Fix(
-        text="let NCCL find the index itself, which 2.21 and newer do on each node",
-        commands=(Command(run_on="job", shell="unset NCCL_IB_GID_INDEX"),),
-        effect="next launch",
-    )
+def _unset(node: str, env: Mapping[str, tuple[str, str]]) -> Fix:
+    """NCCL 2.21 and newer find the index by themselves, on each node."""
+    return change(node, "NCCL_IB_GID_INDEX", env.get("NCCL_IB_GID_INDEX", ("", "the job"))[1])

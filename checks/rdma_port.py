@@ -96,7 +96,7 @@ def _where(port: HcaPort) -> str:
 def _up(node: str, hca: Hca, port: HcaPort) -> tuple[Fix, ...]:
     fixes: list[Fix] = []
     netdevs = [name for name in hca.netdevs if is_plain_name(name)]
-    if port.is_roce and netdevs:
+    if port.is_roce and netdevs and port.phys_state == "Disabled":
         fixes.append(
             Fix(
                 text="bring up the network interface behind it",

@@ -113,6 +113,12 @@ def test_of_two_nodes_the_one_that_sets_it_is_named() -> None:
     findings = list(nccl_env({"n1": env(), "n2": EnvFacts(nccl_conf=(conf,))}, None, job()))
     assert causes(findings) == {"nccl-env-differs-nccl-ib-disable": {"n2"}}
     assert "/etc/nccl.conf" in found(findings)["n2"].summary
+    command = cause(findings, "nccl-env-differs-nccl-ib-disable").fixes[0].commands[0]
+    assert (command.run_on, command.shell) == ("n2", "sed -i '/^NCCL_IB_DISABLE=/d' /etc/nccl.conf")
+
+
+def test_a_default_that_is_written_out_is_no_difference() -> None:
+    assert not list(nccl_env({"n1": env(), "n2": env(NCCL_IB_DISABLE="0"), "n3": env()}, None, job()))
 
 
 def test_a_proxy_matters_to_an_etcd_rendezvous_only() -> None:

@@ -44,6 +44,11 @@ def test_no_ipv4_anywhere_is_one_flat_ethernet() -> None:
     assert {f.status for f in run(flat)} == {Status.WARN}
 
 
+def test_no_ipv4_fails_with_an_old_nccl_too() -> None:
+    findings = run(cluster(n2=roce(2, gids=roce_gids(2)[:2])), "2.20.5")
+    assert found(findings)["n2"].status is Status.FAIL
+
+
 def test_a_forced_index_is_checked_on_each_node() -> None:
     assert {f.status for f in run(cluster(), NCCL_IB_GID_INDEX="3")} == {Status.PASS}
     shifted = (*roce_gids(2)[:2], Gid(index=4, gid="::ffff:10.0.0.2", type="RoCE v2"))
