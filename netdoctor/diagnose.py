@@ -137,7 +137,8 @@ def _items(judgement: Judgement) -> list[_Item]:
     """
     known: dict[tuple[str, bool], int] = {}
     items = []
-    for check in judgement.checks:
+    # A check that only adds to what others found (not required) comes last: it does not name the cause.
+    for check in sorted(judgement.checks, key=lambda check: not check.required):
         for finding in judgement.findings.get(check.id, ()):
             if finding.status in _TROUBLE:
                 hint = finding.cause or _default_hint(check, finding)
@@ -196,7 +197,7 @@ def _homes(items: Sequence[_Item], explains: Mapping[str, Sequence[str]]) -> lis
     ended: dict[str | None, int] = {}
     for i, item in enumerate(items):
         if item.finding.status is Status.FAIL:
-            for name in (*_culprit_nodes(item), None):
+            for name in (*_culprit_nodes(item), None) if item.hint.explains else ():
                 failing.setdefault((item.check_id, name), {}).setdefault(item.group, i)
         elif item.hint.key in _ENDINGS:
             for name in (*_culprit_nodes(item), None):
