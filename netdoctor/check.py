@@ -132,6 +132,9 @@ def describe(
     family, _, rest = name.partition("_")
     if not rest or not _FAMILY.match(family):
         raise CheckError(f"{name}: a check's name is family_property, such as rdma_rate")
+    for option, value in (("after", after), ("explains", explains)):
+        if isinstance(value, str):  # a sequence of letters, and so silently nothing
+            raise CheckError(f"{name}: {option} is a list of check ids: {option}=[{value!r}]")
     manual = inspect.getdoc(function)
     if not manual:
         raise CheckError(f"{name}: a check needs a docstring; it is its manual page")

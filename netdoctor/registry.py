@@ -1,19 +1,23 @@
 """Where checks come from, and which of them run in which order."""
 
+import contextlib
 import difflib
 import fnmatch
 import graphlib
+import hashlib
 import importlib
 import importlib.metadata
 import importlib.util
 import pkgutil
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from netdoctor.check import REGISTERED, Check, Profile
 from netdoctor.errors import InputError
+from netdoctor.facts.base import FACT_TYPES
 
 ENTRY_POINTS = "netdoctor.checks"
 
@@ -62,35 +66,100 @@ def load(*, plugins: bool = True, folders: Sequence[Path] = ()) -> Registry:
             raise InputError(f"--checks-dir {folder}: no such folder")
         for path in sorted(folder.glob("*.py")):
             if not path.name.startswith("_"):
-                registry.plugins.append(_adopt(registry, str(path), "", lambda p=path: _load_file(p)))
+                registry.plugins.append(_adopt(registry, str(path), "", partial(_load_file, path)))
+    _drop_circles(registry)
     registry.checks = dict(sorted(registry.checks.items()))
     return registry
 
 
 def _load_file(path: Path) -> object:
-    name = f"netdoctor_checks_dir_{path.stem}"
+    # The folder is in the name: files of two folders may be called the same, and do not replace each other.
+    folder = hashlib.sha256(str(path.resolve().parent).encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    name = f"netdoctor_checks_dir_{folder}_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} is no Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
     return module
 
 
-def _adopt(registry: Registry, name: str, version: str, import_it: "object") -> Plugin:
-    before = set(REGISTERED)
+# What each entry point brought when its modules were first imported in this process: they are imported once.
+_BROUGHT: dict[str, tuple[str, ...]] = {}
+
+
+def _adopt(registry: Registry, name: str, version: str, import_it: Callable[[], object]) -> Plugin:
+    """Import a plug-in and take in its checks; one that fails, or takes what is another's, brings none."""
+    checks, facts = dict(REGISTERED), dict(FACT_TYPES)
     try:
-        import_it()  # type: ignore[operator]  # entry_point.load or a loader closure
+        with contextlib.redirect_stdout(sys.stderr):  # stdout is for the report
+            import_it()
+        new = [i for i, spec in REGISTERED.items() if checks.get(i) is not spec] or _BROUGHT.get(name, ())
+        fresh = {cls: info for cls, info in FACT_TYPES.items() if cls not in facts}
+        _drop_replaced(fresh)
+        groups = {info.group: cls.__module__ for cls, info in facts.items() if cls in FACT_TYPES}
+        for cls, info in fresh.items():
+            if info.group in groups:
+                raise TypeError(
+                    f"fact group {info.group!r} of {cls.__module__} is that of {groups[info.group]} already"
+                )
+        collectors(REGISTERED[i] for i in new)
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt):
             raise
-        for leftover in set(REGISTERED) - before:
-            del REGISTERED[leftover]
+        REGISTERED.clear()
+        REGISTERED.update(checks)
+        for cls in [c for c in FACT_TYPES if c not in facts and not c.__module__.startswith("netdoctor.")]:
+            del FACT_TYPES[cls]
         return Plugin(name=name, version=version, error=f"{type(error).__name__}: {error}")
-    new = sorted(set(REGISTERED) - before)
+    _BROUGHT[name] = tuple(sorted(new))
     registry.checks.update({check_id: REGISTERED[check_id] for check_id in new})
-    return Plugin(name=name, version=version, checks=tuple(new))
+    return Plugin(name=name, version=version, checks=_BROUGHT[name])
+
+
+def _drop_replaced(fresh: Iterable[type]) -> None:
+    """Forget fact types of an earlier run of the same file."""
+    names = {(cls.__module__, cls.__qualname__) for cls in fresh}
+    for cls in [c for c in FACT_TYPES if c not in set(fresh) and (c.__module__, c.__qualname__) in names]:
+        del FACT_TYPES[cls]
+
+
+def _drop_circles(registry: Registry) -> None:
+    """Leave out plug-ins' checks that wait for each other in a circle; without them the rest has an order."""
+    while True:
+        try:
+            ordered(registry.checks.values())
+        except CircleError as error:
+            foreign = {i for i in error.ids if not registry.checks[i].origin.startswith("netdoctor.checks.")}
+            if not foreign:
+                raise
+            for check_id in foreign:
+                del registry.checks[check_id]
+            registry.plugins = [
+                replace(
+                    plugin,
+                    checks=tuple(i for i in plugin.checks if i not in foreign),
+                    error=f"checks wait for each other: {' -> '.join(error.ids)}",
+                )
+                if foreign & set(plugin.checks)
+                else plugin
+                for plugin in registry.plugins
+            ]
+        else:
+            return
+
+
+class CircleError(InputError):
+    """Checks wait for each other. ids: the circle, first and last the same."""
+
+    def __init__(self, ids: Sequence[str]) -> None:
+        self.ids = tuple(ids)
+        super().__init__(f"checks wait for each other: {' -> '.join(ids)}")
 
 
 def select(
@@ -115,15 +184,16 @@ def select(
         wanted = matches(check.id, only) if only else profile.includes(check.profile)
         if check.id == "ssh.login" or (wanted and not matches(check.id, skip)):
             chosen.append(check)
-    if only and all(c.id == "ssh.login" for c in chosen) and not matches("ssh.login", only):
-        raise InputError("nothing is left to run: --skip removes everything that --only asks for")
+    if (only or skip) and all(c.id == "ssh.login" for c in chosen) and not matches("ssh.login", only):
+        asked = "--only asks for" if only else f"profile {profile.value} has"
+        raise InputError(f"nothing is left to run: --skip removes everything that {asked}")
     return chosen
 
 
 def ordered(checks: Iterable[Check]) -> list[Check]:
     """Checks with prerequisites before what stands on them; ids break ties.
 
-    Raises InputError when checks wait for each other in a circle.
+    Raises CircleError when checks wait for each other.
     """
     by_id = {check.id: check for check in checks}
     graph = {
@@ -132,7 +202,7 @@ def ordered(checks: Iterable[Check]) -> list[Check]:
     try:
         return [by_id[check_id] for check_id in graphlib.TopologicalSorter(graph).static_order()]
     except graphlib.CycleError as error:
-        raise InputError(f"checks wait for each other: {' -> '.join(error.args[1])}") from None
+        raise CircleError(error.args[1]) from None
 
 
 def matches(check_id: str, patterns: Iterable[str]) -> bool:
