@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from netdoctor import __version__
 
-# command: (module that defines it, help). A module's `add_parser(subparsers)` adds all commands it is named for.
+# command: (module that defines it, help). A module's `add_parser(subparsers)` adds all its commands.
 COMMANDS: dict[str, tuple[str, str]] = {
     "scan": ("netdoctor.cli.scan", "examine nodes over SSH, print the report, save it"),
     "checks": ("netdoctor.cli.checks", "list and explain the checks, offline"),
@@ -70,6 +70,7 @@ def build_parser(command: str | None) -> argparse.ArgumentParser:
 def run(argv: Sequence[str]) -> int:
     """Run one command and return its exit code. Anything unforeseen is 5, with the traceback in a file."""
     command = next((word for word in argv if not word.startswith("-")), None)
+    _replace_closed()
     try:
         parser = build_parser(command)
         if not argv:
@@ -77,7 +78,9 @@ def run(argv: Sequence[str]) -> int:
         args = parser.parse_args(argv)
         if args.command is None:
             parser.error("a command is needed")
-        return int(args.run(args))
+        code = int(args.run(args))
+        sys.stdout.flush()  # here, where it can still change the exit code
+        return code
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
@@ -86,8 +89,34 @@ def run(argv: Sequence[str]) -> int:
         return EXIT_BROKEN
     except SystemExit as error:
         return error.code if isinstance(error.code, int) else EXIT_BAD_INPUT
+    except OSError as error:
+        if not _is_output(error):
+            return _broken(error)
+        _drop_stdout()
+        sys.stderr.write(f"netdoctor: standard output: {error.strerror or error}\n")
+        return EXIT_BROKEN
     except Exception as error:
         return _broken(error)
+
+
+def _replace_closed() -> None:
+    """Stand-ins for streams that were closed before we began (``>&-``), where Python has None.
+
+    Writing to the one for stdout fails with an OSError, as on a full disk: nobody got the report.
+    """
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, encoding="utf-8")  # noqa: SIM115  lives as long as the process
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  the same
+
+
+def _is_output(error: OSError) -> bool:
+    """Whether this is what a write to stdout raises; errors about a file carry its name."""
+    import errno
+    import io
+
+    full = error.errno in (errno.ENOSPC, errno.EBADF, errno.EIO, errno.EDQUOT, errno.EFBIG)
+    return error.filename is None and (full or isinstance(error, io.UnsupportedOperation))
 
 
 def _status_page(parser: argparse.ArgumentParser) -> int:
@@ -105,7 +134,7 @@ def _drop_stdout() -> None:
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (OSError, ValueError):
-        sys.stdout = None  # type: ignore[assignment]  # no descriptor left to point elsewhere
+        sys.stdout = None  # no descriptor left to point elsewhere
 
 
 def _broken(error: Exception) -> int:

@@ -83,9 +83,9 @@ def _explain(checks: dict[str, Check], check_id: str) -> int:
         return EXIT_BAD_INPUT
     facts = ", ".join(f"{p.fact.__name__}{' of all nodes' if p.all_nodes else ''}" for p in check.parameters)
     lines = [
-        f"{check.id}: {check.title}",
+        f"{check.id}: {clean(check.title)}",
         "",
-        *check.manual.splitlines()[2:],
+        *(_inert(line) for line in "\n".join(check.manual.splitlines()[1:]).strip("\n").splitlines()),
         "",
         f"runs in profile {check.profile.value} and up; {check.cost}"
         + ("; needs root on the nodes for all it can say" if check.root else "")
@@ -97,6 +97,11 @@ def _explain(checks: dict[str, Check], check_id: str) -> int:
     if check.explains:
         lines.append(f"its failure explains: {', '.join(check.explains)}")
     if check.source:
-        lines.append(f"source: {check.source}")
+        lines.append(f"source: {clean(check.source)}")
     sys.stdout.write("\n".join(lines) + "\n")
     return 0
+
+
+def _inert(line: str) -> str:
+    """A line of a manual with its indentation; a plug-in's docstring does not steer the terminal either."""
+    return line if line.isprintable() else line[: len(line) - len(line.lstrip(" "))] + clean(line, 1000)

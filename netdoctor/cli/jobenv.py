@@ -11,15 +11,26 @@ from netdoctor.text import clean
 
 # Variables of the calling shell that a launcher would hand on; everything else stays private.
 CARRIED = re.compile(r"^(NCCL_\w+|GLOO_\w+|TP_SOCKET_IFNAME|MASTER_ADDR|MASTER_PORT)$")
-_LINE = re.compile(r"^\s*(?:export\s+)?([A-Za-z_]\w*)=(.*)$")
+# What of an env file goes into the report: names that checks read. Such files hold tokens, too.
+KEPT = re.compile(
+    r"(NCCL|GLOO|UCX|FI|TORCH_NCCL|TORCH_DISTRIBUTED|TORCHELASTIC|PET|MASTER)_\w+|TP_SOCKET_IFNAME"
+    r"|(LOCAL_|GROUP_|ROLE_|NODE_)?RANK|(LOCAL_|GROUP_|ROLE_)?WORLD_SIZE|NNODES|OMP_NUM_THREADS"
+    r"|CUDA_(VISIBLE_DEVICES|HOME|PATH|DEVICE_ORDER|LAUNCH_BLOCKING)|NVIDIA_(VISIBLE_DEVICES|DRIVER_CAPABILITIES)"
+    r"|LD_LIBRARY_PATH|LD_PRELOAD|PYTHON(PATH|HOME|NOUSERSITE)|VIRTUAL_ENV|CONDA_PREFIX"
+)
+_SECRET = re.compile(
+    "TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|AUTH_?KEY", re.IGNORECASE
+)
+_LINE = re.compile(r"\s*(?:export\s+)?([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _HOST = re.compile(r"^[A-Za-z0-9_.:%-]{1,255}$")
 MAX_BYTES = 1024 * 1024
 
 
 def read_env_file(path: Path) -> tuple[dict[str, str], dict[str, str]]:
-    """(values, origins) of an env file: `NAME=value` or `export NAME=value` lines, `#` comments, shell quotes.
+    """(values, origins) of an env file: `NAME=value` or `export NAME=value` lines, comments, shell quotes.
 
-    Origins read ``train.env:4``. Raises InputError that lists every line that is neither.
+    Only names that checks read are kept: the job's tokens are none of our business. Origins read
+    ``train.env:4``. Raises InputError that lists every line that is neither.
     """
     try:
         data = path.read_bytes()
@@ -34,23 +45,58 @@ def read_env_file(path: Path) -> tuple[dict[str, str], dict[str, str]]:
     values: dict[str, str] = {}
     origins: dict[str, str] = {}
     problems = []
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), start=1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
-        match = _LINE.match(line)
+        match = _LINE.fullmatch(line)
+        # Not the line itself: what is no assignment may be a token on a line of its own.
+        name = match.group(1) if match else ""
+        where = f"{path}:{number}: {clean(name, 80) + ': ' if name else ''}"
         try:
-            words = shlex.split(match.group(2), comments=True) if match else []
+            value = _value(match.group(2)) if match and "\0" not in line else None
         except ValueError as error:
-            problems.append(f"{path}:{number}: {clean(line, 80)!r}: {error} (write: NAME=value)")
+            problems.append(f"{where}{str(error).lower()} (write: NAME=value)")
             continue
-        if match is None or len(words) > 1 or "\0" in line:
-            problems.append(f"{path}:{number}: {clean(line, 80)!r}: not NAME=value (write: NAME=value)")
+        if match is None or value is None:
+            problems.append(f"{where}not NAME=value (write: NAME=value)")
             continue
-        values[match.group(1)] = words[0] if words else ""
+        if not KEPT.fullmatch(name) or _SECRET.search(name):
+            continue
+        values[name] = value
         origins[match.group(1)] = f"{path.name}:{number}"
     if problems:
         raise InputError("\n".join(problems[:20]))
     return values, origins
+
+
+def _value(text: str) -> str | None:
+    """What a shell would assign, or None when more words follow. ValueError: a quote that stays open."""
+    text = _without_comment(text)
+    if not text.strip():
+        return ""
+    if text[0].isspace():
+        return None  # NAME= value runs `value` with an empty NAME
+    words = shlex.split(text)
+    return words[0] if len(words) == 1 else None
+
+
+def _without_comment(text: str) -> str:
+    """`text` up to a # that begins a word outside quotes (shlex cuts inside words, too)."""
+    quote, before = "", "="
+    skip = False
+    for at, char in enumerate(text):
+        if skip:
+            skip = False
+        elif char == "\\" and quote != "'":
+            skip = True
+        elif quote:
+            quote = "" if char == quote else quote
+        elif char in "'\"":
+            quote = char
+        elif char == "#" and before.isspace():
+            return text[:at]
+        before = char
+    return text
 
 
 def job(

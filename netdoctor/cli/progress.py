@@ -14,13 +14,13 @@ REFRESH_S = 0.2
 
 
 class Progress:
-    """Context manager whose `update` takes engine events. Never raises: a closed stderr is no reason to stop."""
+    """Context manager whose `update` takes engine events. Never raises: a closed stderr stops nothing."""
 
-    def __init__(self, stream: TextIO, nodes: int, *, enabled: bool = True) -> None:
+    def __init__(self, stream: TextIO | None, nodes: int, *, enabled: bool = True) -> None:
         self.stream = stream
         self.nodes = nodes
-        self.enabled = enabled
-        self.live = stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+        self.enabled = enabled and stream is not None  # None: started with stderr closed
+        self.live = stream is not None and stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
         self.started = time.monotonic()
         self.event = Event(phase="connect", total=nodes)
         self.trouble: list[str] = []
@@ -67,11 +67,13 @@ class Progress:
 
     def _columns(self) -> int:
         try:
-            return max(os.get_terminal_size(self.stream.fileno()).columns, 20)
+            return max(os.get_terminal_size(self.stream.fileno() if self.stream else 2).columns, 20)
         except (OSError, ValueError):
             return 80
 
     def _write(self, text: str) -> None:
+        if self.stream is None:
+            return
         try:
             self.stream.write(text)
             self.stream.flush()
