@@ -18,9 +18,7 @@ def rewrite(entries: Mapping[str, str], names: Iterable[str] = ()) -> str | None
             return None
         lines.append(f"{parse(address)} {name}")
     taken = dict.fromkeys([*entries, *(name for name in names if is_host_name(name))])
-    edits = " ".join(f"-e 's/[[:space:]]{name.replace('.', '[.]')}([[:space:]]|$)/\\1/g'" for name in taken)
-    text = "\\n".join(lines)
-    return (
-        f"c=$(sed -E {edits} /etc/hosts) && printf '%s\\n' \"$c\" > /etc/hosts && "
-        f"printf '{text}\\n' >> /etc/hosts"
-    )
+    # Double quotes inside, so that the whole can stand in single ones after `ssh NODE`.
+    edits = ";".join(rf"s/[[:space:]]{name.replace('.', '[.]')}([[:space:]]|$)/\1/g" for name in taken)
+    added = " && ".join(f'echo "{line}" >> /etc/hosts' for line in lines)
+    return f'cp -p /etc/hosts /etc/hosts.orig && sed -E "{edits}" /etc/hosts.orig > /etc/hosts && {added}'
