@@ -13,7 +13,7 @@ export PYTHON
 .PHONY: demo test lint docs bench clean system
 
 demo: $(VENV)/netdoctor
-	PATH="$(CURDIR)/$(BIN):$$PATH" scripts/demo.sh
+	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/demo.sh
 
 test: $(VENV)/dev
 	$(BIN)/pytest
@@ -36,7 +36,7 @@ clean:
 # What the lab and virtual environments need of Debian. Without root nothing is installed, and netdoctor itself says
 # what it then cannot do.
 system:
-	if [ "$$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then \
+	@if [ "$$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then \
 		scripts/system-packages.sh $(LAB_PACKAGES); \
 		scripts/python.sh >/dev/null 2>&1 || scripts/system-packages.sh python3 python3-venv; \
 	fi
@@ -46,9 +46,9 @@ $(BIN)/python: | system
 	$(PIP) install --quiet --upgrade 'pip>=25.1'
 
 $(VENV)/netdoctor: pyproject.toml | $(BIN)/python
-	$(PIP) install --quiet --editable .
-	touch $@
+	$(PIP) install -qq --editable .
+	@touch $@
 
 $(VENV)/dev: pyproject.toml | $(BIN)/python
-	$(PIP) install --quiet --editable . --group dev
-	touch $@ $(VENV)/netdoctor
+	$(PIP) install -qq --editable . --group dev
+	@touch $@ $(VENV)/netdoctor
