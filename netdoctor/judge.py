@@ -137,13 +137,19 @@ def _run_check(check: Check, run: _Run) -> None:
         return
 
     calls = [[node] for node in usable] if check.scope == "node" else [usable]
+    free = set(run.nodes) - set(blocked)
     trouble: list[tuple[list[str], BaseException]] = []
     for nodes, answer in zip(calls, _answers(check, calls, run), strict=True):
         if isinstance(answer, BaseException):
             trouble.append((nodes, answer))
         else:
-            _settle(check, nodes, answer, cells, result)
+            _settle(check, nodes, free, answer, cells, result)
             findings.extend(answer)
+    for finding in findings:
+        # Others' facts may tell trouble of a node whose own are missing, or whose turn is over.
+        for node in blamed_nodes(finding, free) if finding.status in _TROUBLE else ():
+            if finding.status.rank > cells.get(node, Status.SKIP).rank:
+                cells[node] = finding.status
     if trouble:
         _put_trouble(check, trouble, cells, findings, result)
 
@@ -419,19 +425,20 @@ def _need_target(target: str, known: frozenset[str]) -> None:
 def _settle(
     check: Check,
     nodes: Sequence[str],
+    free: Set[str],
     said: Sequence[Finding],
     cells: dict[str, Status],
     result: Judgement,
 ) -> None:
     """Give each node of a finished check its one status: the worst that was said about it, else a pass.
 
-    What is said of a node itself outranks what is said of the cluster, unless that is worse.
+    What is said of a node itself outranks what is said of the cluster, unless that is worse. free: all nodes
+    that are not blocked.
     """
-    inside = set(nodes)
     own: dict[str, tuple[Status, str]] = {}
     whole: tuple[Status, str] | None = None
     for finding in said:
-        blamed = blamed_nodes(finding, inside)
+        blamed = blamed_nodes(finding, free)
         for node in blamed:
             if node not in own or finding.status.rank > own[node][0].rank:
                 own[node] = (finding.status, finding.summary)

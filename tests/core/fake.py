@@ -1,0 +1,165 @@
+"""A cluster that lives in a dictionary: a transport for the engine, and checks made on the spot."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import msgspec
+
+from netdoctor.check import Check, describe
+from netdoctor.facts.base import Missing, Why
+from netdoctor.facts.host import HostFacts, Node, Session
+from netdoctor.facts.software import Job
+from netdoctor.inventory import Target
+from netdoctor.model import CLUSTER, CONTROL, CauseHint, Finding, fail, unknown
+from netdoctor.store import Store
+from netdoctor.transport.base import Reply, Request, SessionEvent
+from tests.checks import build as healthy
+
+
+def make(function: Callable[..., Iterable[Finding]], **options: Any) -> Check:
+    """The Check that `function` is, without registering it; a built-in one unless `origin` says otherwise."""
+    origin = options.pop("origin", "netdoctor.checks.test")
+    defaults: dict[str, Any] = {
+        "after": ("ssh.login",),
+        "explains": (),
+        "profile": "quick",
+        "cost": "read-only",
+        "required": True,
+        "root": False,
+        "source": None,
+    }
+    return replace(describe(function, **{**defaults, **options}), origin=origin)
+
+
+def login() -> Check:
+    """A check with the id ssh.login: a node without a good session fails it."""
+
+    def ssh_login(node: Node, session: Session) -> Iterator[Finding]:
+        """Somebody logs in."""
+        if session.outcome == "control":
+            yield unknown(node.id, "our own trouble", cause=hint("ssh-control", CONTROL))
+        elif session.outcome != "ok":
+            cause = hint(f"ssh-{session.outcome}", node.id, title="nobody can log in to {nodes}")
+            yield fail(node.id, session.outcome, cause=cause)
+
+    return make(ssh_login, after=())
+
+
+def saying(check_id: str, *said: object, scope: str = "cluster", **options: Any) -> Check:
+    """A check that yields `said`, whatever the facts. scope ``node``: what is said of that node only."""
+
+    def cluster(hosts: Mapping[str, HostFacts]) -> Iterator[object]:
+        """It is said to be fine."""
+        yield from said
+
+    def node(node: Node, host: HostFacts) -> Iterator[object]:
+        """It is said to be fine."""
+        here = (node.id, CLUSTER, CONTROL)
+        yield from (one for one in said if not isinstance(one, Finding) or one.target in here)
+
+    function: Any = cluster if scope == "cluster" else node
+    function.__name__ = check_id.replace(".", "_").replace("-", "_")
+    return make(function, **options)
+
+
+def hint(key: str, *culprits: str, title: str = "{nodes} {is} bad", **details: Any) -> CauseHint:
+    return CauseHint(key=key, title=title, culprits=culprits, **details)
+
+
+def targets(count: int) -> list[Target]:
+    return [Target(id=healthy.name(i), host=healthy.name(i), order=i - 1) for i in range(1, count + 1)]
+
+
+def store_of(count: int, **groups: Mapping[str, Any]) -> Store:
+    """A store in which every node was logged in to and says who it is, plus `groups` by node."""
+    store = Store()
+    for i in range(1, count + 1):
+        store.put("node", healthy.name(i), healthy.node(i))
+        store.put("session", healthy.name(i), healthy.session(i))
+        store.put("host", healthy.name(i), healthy.host(i))
+    store.cluster["job"] = Job(master_node="n1")
+    for group, by_node in groups.items():
+        for node, value in by_node.items():
+            store.put(group, node, value)
+    return store
+
+
+def plain(fact: object) -> dict[str, Any]:
+    """A fact as an agent sends it."""
+    return {"value": msgspec.to_builtins(fact)}
+
+
+FACTS: dict[str, Callable[[int], object]] = {
+    "host": healthy.host,
+    "limits": lambda i: healthy.limits(),
+}
+
+ABSENT = {"missing": {"why": Why.NOT_APPLICABLE.value, "detail": "not here"}}
+
+Answer = Callable[[str, Request], Any]
+
+
+@dataclass
+class FakeTransport:
+    """Nodes n1, n2… that log in and answer.
+
+    sessions[node]: instead of a good login. facts[node][group]: raw reply instead of the healthy one.
+    answers[op]: function from (node, request) to a raw result, a Missing, or None for silence.
+    trip: called with (what, node) before each event; it may raise.
+    """
+
+    sessions: dict[str, Session] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
+    answers: dict[str, Answer] = field(default_factory=dict)
+    trip: Callable[[str, str], None] = lambda what, node: None
+    closed: int = 0
+    asked: list[tuple[str, str]] = field(default_factory=list)
+
+    def start(
+        self,
+        targets: Sequence[Target],
+        first: Mapping[str, Request],
+        *,
+        keep_open: bool,
+        collectors: Mapping[str, str],
+    ) -> Iterator[SessionEvent | Reply]:
+        for i, target in enumerate(targets, start=1):
+            self.trip("login", target.id)
+            session = self.sessions.get(target.id, healthy.session(i))
+            yield SessionEvent(node=target.id, session=session)
+            if session.outcome != "ok":
+                continue
+            self.trip("facts", target.id)
+            said = self.facts.get(target.id, {})
+            if isinstance(said, Missing):
+                yield Reply(node=target.id, missing=said)
+                continue
+            if not isinstance(said, dict):
+                yield Reply(node=target.id, result=said)
+                continue
+            groups = first[target.id].args["groups"]
+            usual = {group: plain(FACTS[group](i)) if group in FACTS else ABSENT for group in groups}
+            yield Reply(node=target.id, result={**usual, **said})
+
+    def call(self, requests: Mapping[str, Request]) -> Iterator[Reply]:
+        for node, request in requests.items():
+            self.asked.append((request.op, node))
+            self.trip(request.op, node)
+            answer = self.answers.get(request.op, lambda node, request: [])(node, request)
+            if answer is None:
+                continue
+            if isinstance(answer, Missing):
+                yield Reply(node=node, missing=answer)
+            else:
+                yield Reply(node=node, result=answer)
+
+    def close(self) -> None:
+        self.closed += 1
+        self.trip("close", "")
+
+    def describe(self, target: Target) -> dict[str, Any]:
+        return {"host": target.host}
+
+
+LOST = Missing(Why.LOST, "the connection was closed")
