@@ -97,7 +97,7 @@ class _Item:
 def diagnose(judgement: Judgement) -> list[Group]:
     """Causes, worst first: what stops the launch, what is unknown, then risks; by how much each explains."""
     items = _items(judgement)
-    homes = _homes(items, _explains(judgement.checks))
+    homes = _homes(items, _explains(judgement.checks, items))
     groups: dict[int, Group] = {}
     for item, home in zip(items, homes, strict=True):
         if home is None:
@@ -156,21 +156,27 @@ def _default_hint(check: Check, finding: Finding) -> CauseHint:
     )
 
 
-def _explains(checks: Sequence[Check]) -> dict[str, list[str]]:
+def _explains(checks: Sequence[Check], items: Sequence[_Item]) -> dict[str, dict[str, bool]]:
     """Which checks' failures account for each check's trouble, earliest first; never in a circle.
 
-    Of checks that claim to explain each other, in whatever roundabout way, the earlier in order explains.
+    True: for all of its trouble; False: for the findings whose hint says that they follow from it. Of checks
+    that claim to explain each other, in whatever roundabout way, the earlier in order explains.
     """
     ids = [check.id for check in checks]
-    claims = {c.id: {i for i in ids if i != c.id and matches(i, c.explains)} for c in checks}
+    all_of = {c.id: {i for i in ids if i != c.id and matches(i, c.explains)} for c in checks}
+    claims = {check_id: set(effects) for check_id, effects in all_of.items()}
+    for check_id, follows in {(item.check_id, item.hint.follows) for item in items if item.hint.follows}:
+        for source in follows:
+            if source != check_id and source in claims:
+                claims[source].add(check_id)
     reach = {check_id: _reachable(check_id, claims) for check_id in ids}
     place = {check_id: i for i, check_id in enumerate(ids)}
     return {
-        effect: [
-            source
+        effect: {
+            source: effect in all_of[source]
             for source in ids
             if effect in claims[source] and (source not in reach[effect] or place[source] < place[effect])
-        ]
+        }
         for effect in ids
     }
 
@@ -185,7 +191,7 @@ def _reachable(start: str, edges: Mapping[str, set[str]]) -> set[str]:
     return seen
 
 
-def _homes(items: Sequence[_Item], explains: Mapping[str, Sequence[str]]) -> list[int | None]:
+def _homes(items: Sequence[_Item], explains: Mapping[str, Mapping[str, bool]]) -> list[int | None]:
     """For each item the index of the cause that explains it in the end, or None when it stands for itself.
 
     A finding is explained by a failure of a check that claims to, in another cause, when they share a node.
@@ -205,7 +211,9 @@ def _homes(items: Sequence[_Item], explains: Mapping[str, Sequence[str]]) -> lis
 
     def source(item: _Item) -> int | None:
         involved = _involved(item)
-        for check_id in explains.get(item.check_id, ()):
+        for check_id, always in explains.get(item.check_id, {}).items():
+            if not always and check_id not in item.hint.follows:
+                continue
             for name in involved:
                 for group, i in failing.get((check_id, name), {}).items():
                     if group != item.group:

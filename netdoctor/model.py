@@ -87,7 +87,8 @@ class Command:
 class Fix:
     """A way to heal a cause. netdoctor never runs it.
 
-    effect: when it takes effect: ``at once``, ``next login``, ``next launch``, ``after reboot``.
+    effect: when it takes effect: ``at once``, ``next login``, ``next launch``, ``after reboot``; empty for a
+        command that only looks.
     persistent: survives a reboot. widens: what it opens or trusts beyond before, or None. risk: low, medium, high.
     text: one line, what it does. settle: True when it does not heal but measures what would decide.
     """
@@ -112,6 +113,8 @@ class CauseHint:
     culprits: node ids, ``a->b`` pairs, ``cluster`` or ``control``.
     verify: check ids or globs whose green proves the fix; the check itself when empty.
     explains: False when this finding accounts for none of what its check's ``explains=`` names.
+    follows: check ids whose failure on the same node accounts for this finding, though they do not explain
+        all that its check finds: NCCL is old where torch is old.
     """
 
     key: str
@@ -123,6 +126,7 @@ class CauseHint:
     see: str | None = None
     settle_by: str | None = None
     explains: bool = True
+    follows: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
