@@ -1,14 +1,21 @@
 """Resource limits: how to raise one for the sessions that start a job."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from netdoctor.facts.host import HostFacts
 from netdoctor.model import Command, Fix
 
+FOLDER = "/etc/security/limits.d"
 
-def raise_limit(node: str, host: HostFacts, item: str, value: str, unit: str, flag: str) -> tuple[Fix, ...]:
-    """Fixes that raise a hard limit. item: limits.conf's name; unit: systemd's; flag: the engine's."""
+
+def raise_limit(
+    node: str, host: HostFacts, item: str, value: str, line: str, flag: str, *, unit_bytes: int = 1
+) -> tuple[Fix, ...]:
+    """Fixes that raise a limit of login sessions.
+
+    item: limits.conf's name for it; value: a number in limits.conf's unit of `unit_bytes`, or ``unlimited``;
+    line: what a systemd unit says; flag: the container engine's.
+    """
     if host.container:
         shell = f"docker run --ulimit {flag} ...   # Kubernetes: the container runtime's own unit"
         return (
@@ -19,26 +26,32 @@ def raise_limit(node: str, host: HostFacts, item: str, value: str, unit: str, fl
                 persistent=False,
             ),
         )
-    # limits.conf(5): the wildcard does not reach root. A dash sets soft and hard.
+    # limits.conf(5): the wildcard does not reach root. A dash sets soft and hard. Only PAM reads it; without
+    # PAM a session has the limits of the sshd that runs, so that one gets them too.
     lines = f"* - {item} {value}\\nroot - {item} {value}\\n"
-    folder = "/etc/systemd/system/slurmd.service.d"
+    running = str(int(value) * unit_bytes) if value.isdecimal() else value
+    service = "/etc/systemd/system/slurmd.service.d"
     return (
         Fix(
-            text="raise the limit of login sessions",
+            text="raise it for logins through PAM, and in the sshd that runs for those without",
             commands=(
-                Command(run_on=node, shell=f"printf '{lines}' > /etc/security/limits.d/90-{item}.conf"),
+                Command(
+                    run_on=node,
+                    shell=f"mkdir -p {FOLDER} && printf '{lines}' > {FOLDER}/90-{item}.conf && "
+                    f"prlimit --pid $(pgrep -o -x sshd) --{item}={running}:{running}",
+                ),
             ),
             root=True,
             effect="next login",
         ),
         Fix(
-            text="and of the service that starts the job, which limits.conf does not reach (slurmd, "
-            "containerd; sshd without PAM)",
+            text="where a service starts the job, limits.conf does not reach it: the same for slurmd "
+            "(or containerd, ssh)",
             commands=(
                 Command(
                     run_on=node,
-                    shell=f"mkdir -p {folder} && "
-                    f"printf '[Service]\\n{unit}\\n' > {folder}/90-{item}.conf && "
+                    shell=f"mkdir -p {service} && "
+                    f"printf '[Service]\\n{line}\\n' > {service}/90-{item}.conf && "
                     "systemctl daemon-reload && systemctl restart slurmd",
                 ),
             ),
@@ -48,9 +61,13 @@ def raise_limit(node: str, host: HostFacts, item: str, value: str, unit: str, fl
     )
 
 
-def is_the_machines(hosts: Mapping[str, HostFacts], values: Mapping[str, Any], node: str) -> bool:
-    """Whether a lab node's limit is that of the machine that carries the lab: all lab nodes have the same.
+def of_the_machine(hosts: Mapping[str, HostFacts], softs: Mapping[str, int | None], node: str) -> bool:
+    """Whether a lab node has the limit of the machine that carries the lab: no lab node has a higher one.
 
-    Nobody inside the lab can raise it, so it stops no launch there; a node that differs is a fault.
+    Nobody inside the lab can raise it, so it stops no launch there; a node below the others is a fault.
     """
-    return hosts[node].in_lab and len(values) > 1 and len(set(values.values())) == 1
+    if not hosts[node].in_lab:
+        return False
+    own = softs[node]
+    others = [soft for other, soft in softs.items() if other != node and other in hosts]
+    return bool(others) and own is not None and all(soft is not None and own >= soft for soft in others)

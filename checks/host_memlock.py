@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
-from netdoctor.checks._limits import is_the_machines, raise_limit
+from netdoctor.checks._limits import of_the_machine, raise_limit
 from netdoctor.checks._words import GIB, MIB, size
 from netdoctor.facts.host import HostFacts, LimitFacts
 from netdoctor.facts.rdma import RdmaFacts
@@ -25,6 +25,7 @@ from netdoctor.model import (
 # either the first ibv_reg_mr of an NCCL buffer (4 MiB per channel and peer) ends in "Cannot allocate memory".
 ADVISED_BYTES = 16 * GIB
 LEAST_BYTES = 64 * MIB
+EXPECTED = f"unlimited, or at least {size(ADVISED_BYTES)}"
 
 
 @check(source="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html")
@@ -42,7 +43,8 @@ def host_memlock(
 
     Fix:
         Set memlock to unlimited for login sessions and for the service that starts the job, or start the
-        container with ``--ulimit memlock=-1``.
+        container with ``--ulimit memlock=-1``. The nodes of netdoctor's own lab have the limit of the machine
+        that carries them, which is told as a warning about that machine.
     """
     softs = {node: one.memlock_soft_bytes for node, one in limits.items()}
     for node, one in limits.items():
@@ -56,36 +58,67 @@ def host_memlock(
         if devices is None:
             yield unknown(node, f"at most {size(soft)} may be locked; RDMA devices could not be read")
             continue
-        machine = is_the_machines(hosts, softs, node)
-        say = fail if soft < LEAST_BYTES and not machine else warn
+        if of_the_machine(hosts, softs, node):
+            yield _of_the_machine(node, soft, hard)
+            continue
+        say = fail if soft < LEAST_BYTES else warn
         within = hard is None or hard >= ADVISED_BYTES
-        note = " (lab node: the limit of the machine that carries the lab)" if machine else ""
         yield say(
             node,
-            f"sessions may lock {size(soft)} of memory{note}",
-            observed=f"soft {size(soft)}, hard {'unlimited' if hard is None else size(hard)}",
-            expected=f"unlimited, or at least {size(ADVISED_BYTES)}",
+            f"sessions may lock {size(soft)} of memory (ulimit -l: {soft // 1024})",
+            observed=_text(soft, hard),
+            expected=EXPECTED,
             expected_from=ExpectedFrom.CONSTANT,
-            evidence=(Evidence(kind="command", where=node, what="ulimit -l", output=str(soft // 1024)),),
+            evidence=_evidence(node, soft),
             cause=CauseHint(
                 key="memlock-low",
                 title="{nodes} let{s} sessions lock too little memory for RDMA",
                 culprits=(node,),
-                fixes=_soft() if within else _hard(node, hosts[node]),
+                fixes=_raise(node, hosts[node], hard, within),
             ),
         )
 
 
-def _soft() -> tuple[Fix, ...]:
-    return (
-        Fix(
-            text="raise the soft limit in the job script; the hard limit allows it",
-            commands=(Command(run_on="job", shell="ulimit -l $(ulimit -H -l)"),),
-            effect="next launch",
-            persistent=False,
+def _of_the_machine(node: str, soft: int, hard: int | None) -> Finding:
+    return warn(
+        node,
+        f"sessions may lock {size(soft)} of memory (ulimit -l: {soft // 1024}), the limit of the machine"
+        " that carries the lab",
+        observed=_text(soft, hard),
+        expected=EXPECTED,
+        expected_from=ExpectedFrom.CONSTANT,
+        evidence=_evidence(node, soft),
+        cause=CauseHint(
+            key="memlock-of-lab-machine",
+            title="The machine that carries the lab lets {nodes} lock too little memory for RDMA",
+            culprits=(node,),
+            fixes=(
+                Fix(
+                    text="nothing on the nodes; the lab's HCAs are pretended and lock nothing. A lab that is"
+                    " started with a higher limit (ulimit -l unlimited) has that one",
+                ),
+            ),
         ),
     )
 
 
-def _hard(node: str, host: HostFacts) -> tuple[Fix, ...]:
-    return raise_limit(node, host, "memlock", "unlimited", "LimitMEMLOCK=infinity", "memlock=-1")
+def _text(soft: int, hard: int | None) -> str:
+    return f"soft {size(soft)}, hard {'unlimited' if hard is None else size(hard)}"
+
+
+def _evidence(node: str, soft: int) -> tuple[Evidence, ...]:
+    return (Evidence(kind="command", where=node, what="ulimit -l", output=str(soft // 1024)),)
+
+
+def _raise(node: str, host: HostFacts, hard: int | None, within: bool) -> tuple[Fix, ...]:
+    value = str(hard // 1024) if within and hard is not None else "unlimited"
+    fixes = raise_limit(node, host, "memlock", value, "LimitMEMLOCK=infinity", "memlock=-1", unit_bytes=1024)
+    if not within:
+        return fixes
+    in_job = Fix(
+        text="in the job script, where the hard limit allows it (logins stay as they are)",
+        commands=(Command(run_on="job", shell="ulimit -l $(ulimit -H -l)"),),
+        effect="next launch",
+        persistent=False,
+    )
+    return (in_job, *fixes) if host.container else (fixes[0], in_job)

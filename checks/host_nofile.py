@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
-from netdoctor.checks._limits import is_the_machines, raise_limit
+from netdoctor.checks._limits import of_the_machine, raise_limit
 from netdoctor.facts.host import HostFacts, LimitFacts
 from netdoctor.model import (
     CauseHint,
@@ -43,15 +43,14 @@ def host_nofile(limits: Mapping[str, LimitFacts], hosts: Mapping[str, HostFacts]
         soft, hard = one.nofile_soft, one.nofile_hard
         if soft is None or soft >= ADVISED:
             continue
-        machine = is_the_machines(hosts, softs, node)
-        if machine and soft >= LEAST:
+        # What every kernel starts with is no fault of the lab, and less was set by somebody.
+        if soft >= LEAST and of_the_machine(hosts, softs, node):
             continue
         within = hard is None or hard >= ADVISED
-        say = fail if soft < LEAST and not machine else warn
-        note = " (lab node: the limit of the machine that carries the lab)" if machine else ""
+        say = fail if soft < LEAST else warn
         yield say(
             node,
-            f"sessions may open {soft} files{note}",
+            f"sessions may open {soft} files (ulimit -n)",
             observed=f"soft {soft}, hard {'unlimited' if hard is None else hard}",
             expected=f"at least {ADVISED}; {WANTED} for large jobs",
             expected_from=ExpectedFrom.CONSTANT,
@@ -60,23 +59,21 @@ def host_nofile(limits: Mapping[str, LimitFacts], hosts: Mapping[str, HostFacts]
                 key="nofile-low",
                 title="{nodes} let{s} sessions open too few files",
                 culprits=(node,),
-                fixes=_soft(hard) if within else _hard(node, hosts[node]),
+                fixes=_raise(node, hosts[node], hard, within),
             ),
         )
 
 
-def _soft(hard: int | None) -> tuple[Fix, ...]:
-    value = WANTED if hard is None else min(WANTED, hard)
-    return (
-        Fix(
-            text="raise the soft limit in the job script; the hard limit allows it",
-            commands=(Command(run_on="job", shell=f"ulimit -n {value}"),),
-            effect="next launch",
-            persistent=False,
-        ),
-    )
-
-
-def _hard(node: str, host: HostFacts) -> tuple[Fix, ...]:
+def _raise(node: str, host: HostFacts, hard: int | None, within: bool) -> tuple[Fix, ...]:
+    value = min(WANTED, hard) if within and hard is not None else WANTED
     pair = f"{WANTED}:{WANTED}"
-    return raise_limit(node, host, "nofile", str(WANTED), f"LimitNOFILE={WANTED}", f"nofile={pair}")
+    fixes = raise_limit(node, host, "nofile", str(value), f"LimitNOFILE={WANTED}", f"nofile={pair}")
+    if not within:
+        return fixes
+    in_job = Fix(
+        text="in the job script, where the hard limit allows it (logins stay as they are)",
+        commands=(Command(run_on="job", shell=f"ulimit -n {value}"),),
+        effect="next launch",
+        persistent=False,
+    )
+    return (in_job, *fixes) if host.container else (fixes[0], in_job)

@@ -43,15 +43,23 @@ def test_judges_the_soft_limit(soft: int, status: Status | None) -> None:
     assert [one.status for one in findings] == ([status] if status else [])
 
 
-def test_a_soft_limit_below_a_high_hard_one_is_the_jobs_business() -> None:
-    (fix,) = cause(judge({"n1": low(hard=None)}), "memlock-low").fixes
-    assert fix.commands[0].run_on == "job"
+def test_a_soft_limit_below_a_high_hard_one_is_also_the_jobs_business() -> None:
+    session, in_job = cause(judge({"n1": low(hard=None)}), "memlock-low").fixes
+    assert session.commands[0].run_on == "n1"
+    assert in_job.commands[0].run_on == "job"
+
+
+def test_units_of_a_finite_hard_limit() -> None:
+    shell = cause(judge({"n1": low(hard=32 * GIB)}), "memlock-low").fixes[0].commands[0].shell
+    assert f"* - memlock {32 * GIB // 1024}\\n" in shell
+    assert f"--memlock={32 * GIB}:{32 * GIB}" in shell
 
 
 def test_a_low_hard_limit_needs_root() -> None:
-    fixes = cause(judge({"n1": low()}), "memlock-low").fixes
-    assert "limits.d" in fixes[0].commands[0].shell
-    assert "LimitMEMLOCK=infinity" in fixes[1].commands[0].shell
+    sessions, service = cause(judge({"n1": low()}), "memlock-low").fixes
+    assert "limits.d" in sessions.commands[0].shell
+    assert "prlimit --pid $(pgrep -o -x sshd) --memlock=unlimited:unlimited" in sessions.commands[0].shell
+    assert "LimitMEMLOCK=infinity" in service.commands[0].shell
 
 
 def test_a_container_gets_a_flag() -> None:
@@ -63,7 +71,15 @@ def test_in_the_lab_the_machines_limit_only_warns() -> None:
     lab = {node: host(i, in_lab=True) for i, node in enumerate(names(3), 1)}
     findings = judge({node: low() for node in names(3)}, machines=lab)
     assert set(found(findings, Status.WARN)) == {"n1", "n2", "n3"}
+    assert causes(findings) == {"memlock-of-lab-machine": {"n1", "n2", "n3"}}
     assert "machine that carries the lab" in findings[0].summary
+
+
+def test_in_the_lab_a_node_below_the_machine_is_at_fault_itself() -> None:
+    lab = {node: host(i, in_lab=True) for i, node in enumerate(names(3), 1)}
+    findings = judge({"n1": low(2**23), "n2": low(), "n3": low(2**23)}, machines=lab)
+    assert causes(findings) == {"memlock-of-lab-machine": {"n1", "n3"}, "memlock-low": {"n2"}}
+    assert set(found(findings, Status.FAIL)) == {"n2"}
     findings = judge({"n1": limits(), "n2": low(), "n3": limits()}, machines=lab)
     assert causes(findings) == {"memlock-low": {"n2"}}
     assert findings[0].status is Status.FAIL

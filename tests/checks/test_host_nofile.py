@@ -17,8 +17,10 @@ def test_judges_the_soft_limit(soft: int | None, status: Status | None) -> None:
 
 def test_the_job_can_raise_a_soft_limit() -> None:
     facts = {"n1": limits(nofile_soft=1024, nofile_hard=524288)}
-    (fix,) = cause(host_nofile(facts, hosts(1)), "nofile-low").fixes
-    assert fix.commands[0].shell == "ulimit -n 65536"
+    session, in_job = cause(host_nofile(facts, hosts(1)), "nofile-low").fixes
+    assert in_job.commands[0].shell == "ulimit -n 65536"
+    assert session.root
+    assert session.commands[0].shell.endswith("prlimit --pid $(pgrep -o -x sshd) --nofile=65536:65536")
 
 
 def test_a_low_hard_limit_needs_root() -> None:
