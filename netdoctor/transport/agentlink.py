@@ -11,11 +11,10 @@ from gevent.lock import RLock
 
 from netdoctor.text import clean
 from netdoctor.transport import frames
-from netdoctor.transport.link import NodeTransport, Wire
+from netdoctor.transport.link import Inbox, NodeTransport, Wire
 from netdoctor.transport.record import Failed, Record
 
 STDERR_KEPT_BYTES = 4096
-STDERR_LOOK_S = 2.0
 NEEDS_MAX = 8
 REPLY_BYTES_MAX = 4 * frames.FRAME_CAP_BYTES
 
@@ -50,7 +49,7 @@ class AgentLink:
             record.stage = "channel"
             self._channel = self._connection.create_session()
             record.stage = "shell"
-            self._channel.settimeout(STDERR_LOOK_S)
+            Inbox.fit(self._channel)
             self._channel.exec_command(command)
         except (paramiko.SSHException, EOFError, OSError) as e:
             if not self._transport.is_active():

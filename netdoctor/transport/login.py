@@ -238,7 +238,7 @@ class Logins:
                 "look_for_keys": False,
             },
         )
-        connection.client.set_missing_host_key_policy(Verify(judge))
+        Verify.all_keys(connection.client, judge)
         try:
             connection.open()
         except (Failed, gevent.Timeout):

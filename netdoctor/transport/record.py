@@ -47,6 +47,7 @@ class Record:
             fingerprint=self.fingerprint,
             key_type=self.key_type,
             known_hosts=self.known_hosts,
+            known_as=self.endpoint.known_as,
             interpreter=self.interpreter,
             python_version=self.python_version,
             login_ms=self.login_ms,

@@ -45,6 +45,38 @@ assert "diffie-hellman-group14-sha1" not in t.preferred_kex
 u = link.NodeTransport(link.Wire(a), link.key_algorithms(["ssh-rsa", "ecdsa-sha2-nistp256"]))
 assert u.preferred_keys[:3] == ("rsa-sha2-512", "rsa-sha2-256", "ecdsa-sha2-nistp256"), u.preferred_keys
 """,
+    "no store answers before the judge": """
+client = paramiko.SSHClient()
+assert hasattr(client, "_system_host_keys") and hasattr(client, "_host_keys")
+link.Verify.all_keys(client, lambda kind, blob: None)
+assert isinstance(client._policy, link.Verify)
+""",
+    "nothing polls": """
+link.wait_without_polling()
+u = link.NodeTransport(link.Wire(a))
+assert isinstance(u.clear_to_send, link.Signal)
+c = paramiko.Channel(1)
+assert isinstance(c.event, link.Signal)
+import pathlib, re
+text = pathlib.Path(paramiko.transport.__file__).read_text()
+assert set(re.findall(r"\\.wait\\(([0-9.]+)\\)", text)) == {"0.1"}
+""",
+    "a channel takes other buffers": """
+c = paramiko.Channel(1)
+link.Inbox.fit(c)
+c._feed(b"out"); c.in_stderr_buffer.feed(b"err")
+assert c.recv_ready() and c.recv_stderr_ready()
+c.transport = t
+assert c.in_buffer.read(2) == b"ou" and c.in_buffer.read(9) == b"t"
+try:
+    c.recv(5)
+except TimeoutError:
+    pass
+else:
+    raise AssertionError("stderr does not wake a reader of stdout")
+c._handle_eof(None)
+assert c.in_buffer.read(5) == b""
+""",
     "the banner is found behind other lines": """
 b.sendall(b"hello\\r\\nthere\\nSSH-2.0-x y\\r\\nrest")
 w = link.Wire(a)
