@@ -1,5 +1,6 @@
 """Logging in over SSH and starting the interpreter."""
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -20,6 +21,9 @@ from netdoctor.model import (
     ok,
     unknown,
 )
+
+# `Fix.effect` of a command that only looks.
+LOOKS = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +53,6 @@ def ssh_login(node: Node, session: Session) -> Iterator[Finding]:
         Each class has its own: see the cause. A host key that changed is never accepted without comparing
         its fingerprint on the node's console.
     """
-    where = _endpoint(node, session)
     if session.outcome == "ok":
         yield from _fine(node, session)
         return
@@ -69,13 +72,13 @@ def ssh_login(node: Node, session: Session) -> Iterator[Finding]:
     seen = Evidence(
         kind="probe",
         where=node.id,
-        what=f"ssh {where}" + (f", stage {session.stage}" if session.stage else ""),
+        what=f"ssh {_endpoint(node, session)}" + (f", stage {session.stage}" if session.stage else ""),
         output=session.detail or session.outcome.replace("_", " "),
     )
     say = unknown if outcome.ours else fail
     yield say(
         node.id,
-        f"{where}: {session.detail or session.outcome.replace('_', ' ')}",
+        _said(node, session),
         observed=session.outcome.replace("_", " "),
         expected="a login and a Python that answers",
         expected_from=ExpectedFrom.CONSTANT,
@@ -93,6 +96,13 @@ def _fine(node: Node, session: Session) -> Iterator[Finding]:
         )
 
 
+def _said(node: Node, session: Session) -> str:
+    """What happened, behind where, unless it says so itself: ``root@10.0.0.1 port 44222: …``."""
+    said = session.detail or session.outcome.replace("_", " ")
+    host = session.address or node.host
+    return said if host in said else f"{_endpoint(node, session)}: {said}"
+
+
 def _endpoint(node: Node, session: Session) -> str:
     """``root@10.0.0.1 port 44222``; the port only where it is not 22."""
     host = session.address or node.host
@@ -106,65 +116,105 @@ def _dialled(node: Node, session: Session) -> str:
     return host if is_host_name(host) or parse(host) else ""
 
 
+def _known_as(node: Node, session: Session) -> str:
+    """The name under which known_hosts keeps the key, for a command; empty when it is none."""
+    host = _dialled(node, session)
+    if not session.known_as:
+        return f"[{host}]:{session.port}" if host and session.port != 22 else host
+    name = re.sub(r"^\[(.*)\]:\d+$", r"\1", session.known_as)
+    return session.known_as if is_host_name(name) or parse(name) else ""
+
+
+def _known_hosts(session: Session) -> str:
+    """The file to write a key to: the first that was read, without the number of a line in it."""
+    first = (session.known_hosts or "").split(", ")[0]
+    path = re.sub(r":\d+$", "", first)
+    return quoted(path) if path.startswith("/") else "~/.ssh/known_hosts"
+
+
+def _place(node: Node) -> str:
+    """``line 3 of hosts.txt``: where the node was named."""
+    return f"line {node.line} of {node.source}" if node.line and node.source else "its line of the hosts file"
+
+
 def _control(text: str, *shells: str, **details: object) -> Fix:
     commands = tuple(Command(run_on=CONTROL, shell=one) for one in shells if one)
     return Fix(text=text, commands=commands, **details)  # type: ignore[arg-type]  # Fix checks them
 
 
 def _console(node: Node, text: str, *shells: str, **details: object) -> Fix:
+    """Nobody logs in there: commands of a node that was not reached are for its console."""
     commands = tuple(Command(run_on=node.id, shell=one) for one in shells)
-    return Fix(text=f"on its console: {text}", commands=commands, root=True, **details)  # type: ignore[arg-type]
+    return Fix(text=text, commands=commands, root=True, **details)  # type: ignore[arg-type]
 
 
 def _port(session: Session) -> str:
     return f"-p {session.port} " if session.port != 22 else ""
 
 
+def _by_hand(node: Node, then: str) -> str:
+    """A login as netdoctor does it; the report adds the options of this scan to ``ssh NODE``."""
+    return f"ssh {quoted(node.id)} {then}" if is_host_name(node.id) else ""
+
+
 def _name(node: Node, session: Session) -> tuple[Fix, ...]:
-    line = f"line {node.line} of {node.source}" if node.line else "the hosts file"
     ask = f"getent hosts {quoted(node.host)}" if is_host_name(node.host) else ""
-    return (_control(f"correct the name in {line}, or give it a HostName in ~/.ssh/config", ask),)
+    text = f"correct the name in {_place(node)}, or give it a HostName in ~/.ssh/config"
+    return (_control(text, ask, effect=LOOKS),)
 
 
 def _refused(node: Node, session: Session) -> tuple[Fix, ...]:
     return (
-        _control(
-            "if sshd listens on another port there, say so (also: host:port in the hosts file, "
-            "Port in ~/.ssh/config)",
-            "netdoctor scan HOSTS --ssh-port PORT",
-        ),
         _console(node, "start the SSH server", "systemctl enable --now ssh || systemctl enable --now sshd"),
+        _control(f"if its sshd listens on another port, write port=NUMBER on {_place(node)}"),
     )
 
 
 def _no_answer(node: Node, session: Session) -> tuple[Fix, ...]:
     host = _dialled(node, session)
     test = f"nc -vz -w 5 {quoted(host)} {session.port}" if host else ""
+    if session.stage == "banner":  # connected, and then silence
+        return (
+            _console(
+                node,
+                "see what keeps it from answering (memory, load, a hung disk); if nothing answers there "
+                "either, reset it",
+                "uptime; free -m; systemctl --no-pager status ssh sshd",
+                effect=LOOKS,
+            ),
+        )
     return (
-        _control("see whether it is up, and whether a firewall drops this port", test),
-        _console(node, "see that it runs and that sshd listens", "ss -tlnp | grep sshd"),
+        _control("see whether it is up, and whether a firewall drops this port", test, effect=LOOKS),
+        _console(node, "see that it runs and that sshd listens", "ss -tlnp | grep sshd", effect=LOOKS),
     )
 
 
 def _unreachable(node: Node, session: Session) -> tuple[Fix, ...]:
     address = parse(session.address) or parse(node.host)
     ask = f"ip route get {address}" if address else ""
-    return (_control("correct the address, or the route from this machine to it", ask),)
+    text = f"correct the address in {_place(node)}, or the route from this machine to it"
+    return (_control(text, ask, effect=LOOKS),)
 
 
 def _not_ssh(node: Node, session: Session) -> tuple[Fix, ...]:
     return (
-        _control(
-            "name the port on which sshd listens (also: host:port in the hosts file)",
-            "netdoctor scan HOSTS --ssh-port PORT",
+        _console(
+            node,
+            "see who holds the port, and start sshd in its place",
+            f"ss -tlnp 'sport = :{session.port}'",
+            effect=LOOKS,
         ),
-        _console(node, "see who holds the port", f"ss -tlnp 'sport = :{session.port}'"),
+        _control(f"if its sshd listens on another port, write port=NUMBER on {_place(node)}"),
     )
 
 
 def _too_many(node: Node, session: Session) -> tuple[Fix, ...]:
     return (
-        _control("log in to fewer nodes at once, and wait a minute first", "netdoctor scan HOSTS -j 8"),
+        _control(
+            "wait a minute, then log in to fewer nodes at once",
+            "netdoctor scan --last -j 8",
+            effect=LOOKS,
+        ),
         _console(
             node,
             "let sshd take more logins at once; launchers will need it too",
@@ -180,47 +230,51 @@ def _key_unknown(node: Node, session: Session) -> tuple[Fix, ...]:
         return (
             _control(
                 f"log in once by hand and compare the fingerprint it shows.{shown}",
-                f"ssh {_port(session)}{quoted(node.host)} true" if is_host_name(node.host) else "",
+                _by_hand(node, "true"),
                 effect="next login",
                 widens="trusts this key from now on",
             ),
         )
-    scan = f"ssh-keyscan {_port(session)}{quoted(host)}"
-    known = quoted(session.known_hosts) if session.known_hosts else "~/.ssh/known_hosts"
     return (
         _control(
             f"show the fingerprints that the server offers, and compare them with the node's own.{shown}",
-            f"{scan} 2>/dev/null | ssh-keygen -lf -",
+            f"ssh-keyscan {_port(session)}{quoted(host)} 2>/dev/null | ssh-keygen -lf -",
+            effect=LOOKS,
         ),
-        _console(
-            node,
-            "show its real fingerprints",
-            "for f in /etc/ssh/ssh_host_*_key.pub; do ssh-keygen -lf $f; done",
-        ),
+        _fingerprints(node, "show its real fingerprints"),
         _control(
             "when they are equal, remember the key",
-            f"{scan} 2>/dev/null >> {known}",
+            _remember(node, session, host),
             effect="next login",
             widens="trusts this key from now on",
         ),
     )
 
 
+def _remember(node: Node, session: Session, host: str) -> str:
+    """Appends the server's keys to known_hosts, under the name that is looked up there."""
+    listed = _known_as(node, session)
+    port = f"[{host}]:{session.port}" if session.port != 22 else host
+    rename = "" if listed in ("", port) else f" | sed 's|^[^ ]*|{listed}|'"
+    return f"ssh-keyscan {_port(session)}{quoted(host)} 2>/dev/null{rename} >> {_known_hosts(session)}"
+
+
+def _fingerprints(node: Node, text: str) -> Fix:
+    shell = "for f in /etc/ssh/ssh_host_*_key.pub; do ssh-keygen -lf $f; done"
+    return _console(node, text, shell, effect=LOOKS)
+
+
 def _key_changed(node: Node, session: Session) -> tuple[Fix, ...]:
-    host = _dialled(node, session)
-    listed = f"[{host}]:{session.port}" if session.port != 22 else host
-    known = f" -f {quoted(session.known_hosts)}" if session.known_hosts else ""
-    shown = f"; the server now shows {session.fingerprint}" if session.fingerprint else ""
-    forget = f"ssh-keygen -R {quoted(listed)}{known}" if host else ""
+    host, listed = _dialled(node, session), _known_as(node, session)
+    shown = f" (the server shows {session.fingerprint})" if session.fingerprint else ""
+    forget = [f"ssh-keygen -R {quoted(listed)} -f {_known_hosts(session)}"] if listed else []
+    if forget and host and not session.via:
+        forget.append(_remember(node, session, host))
     return (
-        _console(
-            node,
-            f"compare its fingerprint first: somebody may answer in its place{shown}",
-            "for f in /etc/ssh/ssh_host_*_key.pub; do ssh-keygen -lf $f; done",
-        ),
+        _fingerprints(node, f"first compare: somebody else may answer in its place{shown}"),
         _control(
-            "only when it is equal (the node was installed again): forget the old key, then log in once",
-            forget,
+            "only when it is equal (the node was installed again): forget the old key, remember the new one",
+            " && ".join(forget),
             effect="next login",
             widens="trusts the new key",
             risk="high",
@@ -246,33 +300,34 @@ def _auth(node: Node, session: Session) -> tuple[Fix, ...]:
     return (
         _control("install your public key there", copy, effect="next login", widens="lets your key in"),
         _control(
-            "or say which user and key to log in with",
-            "netdoctor scan HOSTS --ssh-user USER --ssh-key FILE",
+            f"or log in as somebody else (user@host on {_place(node)}, --ssh-user) or with another key "
+            "(IdentityFile in ~/.ssh/config, --ssh-key)",
         ),
     )
 
 
 def _shell(node: Node, session: Session) -> tuple[Fix, ...]:
+    user = session.user if is_host_name(session.user) else ""
+    give = [_console(node, "give the user a shell", f"chsh -s /bin/bash {user}", effect="next login")]
+    refuses = "not available" in session.detail or "nologin" in session.detail
     return (
+        *(give if user and refuses else ()),
         _control(
             "see what the login shell does instead of running a command",
-            f"ssh {_port(session)}{quoted(_dialled(node, session) or node.host)} true; echo $?",
+            _by_hand(node, "true; echo $?"),
+            effect=LOOKS,
         ),
     )
 
 
 def _interpreter(node: Node, session: Session) -> tuple[Fix, ...]:
-    return (
-        _control(
-            "name the interpreter that is there (also: python=PATH on its line of the hosts file)",
-            "netdoctor scan HOSTS --python /usr/bin/python3",
-        ),
-        Fix(
-            text="or install one",
-            commands=(Command(run_on=node.id, shell="apt-get install -y python3 || dnf install -y python3"),),
-            root=True,
-        ),
+    install = Fix(
+        text="install one",
+        commands=(Command(run_on=node.id, shell="apt-get install -y python3 || dnf install -y python3"),),
+        root=True,
     )
+    name = _control(f"if there is one elsewhere, write python=PATH on {_place(node)}")
+    return (name, install) if session.interpreter.startswith("/") else (install, name)
 
 
 def _old_python(node: Node, session: Session) -> tuple[Fix, ...]:
@@ -280,10 +335,8 @@ def _old_python(node: Node, session: Session) -> tuple[Fix, ...]:
         f"{session.interpreter} is Python {session.python_version or 'too old'}; 3.6 is the oldest that works"
     )
     return (
-        _control(
-            f"{found}: name a newer one (also: python=PATH on its line of the hosts file)",
-            "netdoctor scan HOSTS --python /usr/bin/python3",
-        ),
+        _control(f"{found}: write python=PATH of a newer one on {_place(node)}"),
+        _control("see which are there", _by_hand(node, "'ls /usr/bin/python3*'"), effect=LOOKS),
     )
 
 
@@ -293,6 +346,7 @@ def _kex(node: Node, session: Session) -> tuple[Fix, ...]:
             node,
             "allow a current key exchange, cipher and host key (curve25519-sha256, aes, ed25519)",
             "sshd -T | grep -iE '^(kex|cipher|macs|hostkeyalgorithms)'",
+            effect=LOOKS,
         ),
     )
 
@@ -304,17 +358,19 @@ def _jump(node: Node, session: Session) -> tuple[Fix, ...]:
         _control(
             "log in to the jump host by hand, and see that it may forward",
             f"ssh {quoted(via)} true" if is_host_name(host) else "",
+            effect=LOOKS,
         ),
     )
 
 
 def _ours(node: Node, session: Session) -> tuple[Fix, ...]:
-    return (_control("put this machine right, then scan again", "ulimit -n; ssh-add -l"),)
+    return (_control("put this machine right, then scan again", "ulimit -n; ssh-add -l", effect=LOOKS),)
 
 
 def _again(node: Node, session: Session) -> tuple[Fix, ...]:
     only = f" --node {quoted(node.id)}"
-    return (_control("scan it again with more time", f"netdoctor scan --last{only} --timeout 120"),)
+    shell = f"netdoctor scan --last{only} --timeout 120"
+    return (_control("scan it again with more time", shell, effect=LOOKS),)
 
 
 OUTCOMES = {

@@ -31,6 +31,7 @@ class Session:
     stage: ``resolve``, ``connect``, ``banner``, ``kex``, ``host_key``, ``auth``, ``channel``,
         ``shell``, ``agent``.
     detail: one line, sanitised. address, port, user: what was dialled.
+    known_as: the name under which known_hosts keeps the key, ``[10.0.0.1]:44222``.
     interpreter: command asked for; python_version: e.g. ``3.6.15`` when it answered.
     fingerprint: ``SHA256:…`` of the key that the server showed, key_type e.g. ``ssh-ed25519``.
     login_ms: TCP connect to authenticated; first_byte_ms: command sent to first agent frame.
@@ -48,6 +49,7 @@ class Session:
     fingerprint: str | None = None
     key_type: str | None = None
     known_hosts: str | None = None
+    known_as: str | None = None
     interpreter: str = "python3"
     python_version: str | None = None
     login_ms: float | None = None

@@ -58,8 +58,44 @@ def test_a_changed_key_is_compared_before_it_is_forgotten() -> None:
     assert finding.cause is not None
     first, second = finding.cause.fixes
     assert "ssh-keygen -lf" in first.commands[0].shell
-    assert second.commands[0].shell == "ssh-keygen -R '[10.0.0.1]:44222'"
+    assert second.commands[0].shell == (
+        "ssh-keygen -R '[10.0.0.1]:44222' -f ~/.ssh/known_hosts && "
+        "ssh-keyscan -p 44222 10.0.0.1 2>/dev/null >> ~/.ssh/known_hosts"
+    )
     assert second.risk == "high"
+
+
+def test_keys_are_kept_in_the_file_and_under_the_name_that_was_looked_up() -> None:
+    facts = session(
+        outcome="host_key_changed", address="10.0.0.1", known_as="gpu1", known_hosts="/home/ml/my hosts:4"
+    )
+    (finding,) = ssh_login(node(), facts)
+    assert finding.cause is not None
+    assert finding.cause.fixes[1].commands[0].shell == (
+        "ssh-keygen -R gpu1 -f '/home/ml/my hosts' && "
+        "ssh-keyscan 10.0.0.1 2>/dev/null | sed 's|^[^ ]*|gpu1|' >> '/home/ml/my hosts'"
+    )
+    facts = session(outcome="host_key_unknown", known_hosts="/a, /etc/ssh/ssh_known_hosts", known_as="x; rm")
+    (finding,) = ssh_login(node(), facts)
+    assert finding.cause is not None
+    assert finding.cause.fixes[2].commands[0].shell == "ssh-keyscan 10.0.0.1 2>/dev/null >> /a"
+
+
+def test_the_address_is_said_once() -> None:
+    (finding,) = ssh_login(node(), session(outcome="refused", detail="10.0.0.1 port 22: connection refused"))
+    assert finding.summary == "10.0.0.1 port 22: connection refused"
+    (finding,) = ssh_login(node(), session(outcome="auth", user="ml", detail="user ml was refused"))
+    assert finding.summary == "ml@10.0.0.1: user ml was refused"
+
+
+@pytest.mark.parametrize("outcome", sorted(OUTCOMES))
+def test_commands_can_be_pasted_as_they_are(outcome: str) -> None:
+    (finding,) = ssh_login(node(line=3, source="hosts.txt"), session(outcome=outcome, via="gate", user="ml"))
+    assert finding.cause is not None
+    for fix in finding.cause.fixes:
+        assert "console" not in fix.text
+        for command in fix.commands:
+            assert not {"HOSTS", "PORT", "USER", "FILE", "PATH"} & set(command.shell.split()), command.shell
 
 
 def test_text_of_the_node_reaches_no_command() -> None:
