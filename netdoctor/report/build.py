@@ -18,6 +18,7 @@ from netdoctor.facts.software import SoftwareFacts
 from netdoctor.inventory import fold
 from netdoctor.judge import LOGIN, UNMEASURED, Judgement, count
 from netdoctor.model import CLUSTER, CONTROL, Command, Evidence, ExpectedFrom, Finding, Fix, Status, nodes_of
+from netdoctor.report import words
 from netdoctor.report.model import (
     Cause,
     CheckRecord,
@@ -336,28 +337,12 @@ def _named(culprits: Sequence[str]) -> str:
     """Folded node names; pairs with equal ends folded; ``the cluster`` and ``the control host`` in words."""
     plain = [c for c in culprits if "->" not in c and c not in (CLUSTER, CONTROL)]
     parts = [fold(plain, FOLD_AT)] if plain else []
-    parts += _named_pairs([c for c in culprits if "->" in c])
+    parts += words.pairs_text([c for c in culprits if "->" in c])
     if CLUSTER in culprits:
         parts.append("the cluster")
     if CONTROL in culprits:
         parts.append("the control host")
     return ", ".join(parts)
-
-
-def _named_pairs(pairs: Sequence[str]) -> list[str]:
-    """``n[1-2,4] -> n3``: gathered by the end that fewer pairs differ in, at most three lines and a rest."""
-    into: dict[str, list[str]] = {}
-    outof: dict[str, list[str]] = {}
-    for target in pairs:
-        src, dst = nodes_of(target)
-        into.setdefault(dst, []).append(src)
-        outof.setdefault(src, []).append(dst)
-    if len(outof) < len(into):
-        rows = [(f"{src} -> {fold(many, FOLD_AT)}", len(many)) for src, many in list(outof.items())[:3]]
-    else:
-        rows = [(f"{fold(many, FOLD_AT)} -> {dst}", len(many)) for dst, many in list(into.items())[:3]]
-    rest = len(pairs) - sum(n for _, n in rows)
-    return [text for text, _ in rows] + ([f"{rest} more pair{'s' if rest > 1 else ''}"] if rest else [])
 
 
 _WORD = re.compile(r"\{\{|\}\}|\{(\w+)\}")
@@ -369,7 +354,7 @@ def _title(template: str, culprits: Sequence[str]) -> str:
     Not str.format: a title may quote what a node said, and ``{s:>999999999}`` is a gigabyte.
     """
     many = len(culprits) > 1
-    words = {
+    known = {
         "nodes": _named(culprits),
         "s": "" if many else "s",
         "es": "" if many else "es",
@@ -380,7 +365,7 @@ def _title(template: str, culprits: Sequence[str]) -> str:
         "was": "were" if many else "was",
     }
     doubled = {"{{": "{", "}}": "}"}
-    return _WORD.sub(lambda m: doubled.get(m[0]) or words.get(m[1], m[0]), template)
+    return _WORD.sub(lambda m: doubled.get(m[0]) or known.get(m[1], m[0]), template)
 
 
 def _seen(group: Group) -> list[str]:
@@ -476,9 +461,9 @@ def _fix(fixes: Sequence[Fix], outcome: Outcome, context: Context) -> FixRecord:
 def _where(places: Sequence[str], outcome: Outcome) -> str:
     if not places:
         return ""
-    words = {CONTROL: "here", "job": "in the job's environment or script"}
-    nodes = [p for p in places if p not in words]
-    parts = [words[p] for p in places if p in words]
+    known = {CONTROL: "here", "job": "in the job's environment or script"}
+    nodes = [p for p in places if p not in known]
+    parts = [known[p] for p in places if p in known]
     if nodes:
         sessions = [outcome.store.get("session", n) for n in nodes]
         away = all(isinstance(s, Session) and s.outcome != "ok" for s in sessions)
@@ -498,7 +483,7 @@ def _commands(
         user = session.user if isinstance(session, Session) else ""
         here = place == CONTROL or (isinstance(session, Session) and session.transport == "local")
         if here or place == "job":
-            line = _sudo(shell, here and root and not _am_root())
+            line = _sudo(_login(shell, context), here and root and not _am_root())
             records.append(CommandRecord(run_on=(place,), shell=line, inner=shell))
         elif isinstance(session, Session) and session.outcome != "ok":
             consoles.append(place)
@@ -525,6 +510,15 @@ def _commands(
                 line = f"{client} {shlex.quote(host)} {_quote(inner)}"
                 records.append(CommandRecord(run_on=(node,), shell=line, inner=inner))
     return records
+
+
+def _login(shell: str, context: Context) -> str:
+    """A command that begins with ``ssh NODE`` logs in as this scan did."""
+    client, _, rest = shell.partition(" ")
+    node, _, rest = rest.partition(" ")
+    if client != "ssh" or node not in context.remote.destination:
+        return shell
+    return f"{shlex.join((*context.remote.ssh, *context.remote.destination[node]))} {rest}"
 
 
 def _am_root() -> bool:
@@ -556,10 +550,10 @@ def _sudo(shell: str, needed: bool) -> str:
 def _is_simple(part: str) -> bool:
     """One program with its arguments: nothing that the shell itself does, no quotes torn by the split."""
     try:
-        words = shlex.split(part)
+        said = shlex.split(part)
     except ValueError:
         return False
-    return bool(words) and bool(_PLAIN.fullmatch(part)) and words[0] not in _SHELL_WORDS
+    return bool(said) and bool(_PLAIN.fullmatch(part)) and said[0] not in _SHELL_WORDS
 
 
 def _quote(text: str) -> str:

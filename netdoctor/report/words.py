@@ -201,6 +201,22 @@ def nodes_text(report: Report, names: Sequence[str], limit: int | None = FOLD_LI
     return fold(names, limit)
 
 
+def pairs_text(pairs: Sequence[str]) -> list[str]:
+    """Return ``n[1-2,4] -> n3``: gathered by the end that fewer pairs differ in, at most three and a rest."""
+    into: dict[str, list[str]] = {}
+    outof: dict[str, list[str]] = {}
+    for target in pairs:
+        src, _, dst = target.partition("->")
+        into.setdefault(dst, []).append(src)
+        outof.setdefault(src, []).append(dst)
+    if len(outof) < len(into):
+        rows = [(f"{src} -> {fold(many)}", len(many)) for src, many in list(outof.items())[:3]]
+    else:
+        rows = [(f"{fold(many)} -> {dst}", len(many)) for dst, many in list(into.items())[:3]]
+    rest = len(pairs) - sum(n for _, n in rows)
+    return [text for text, _ in rows] + ([f"{number(rest, 'more pair')}"] if rest else [])
+
+
 def cause_nodes(report: Report, cause: Cause, limit: int | None = FOLD_LIMIT) -> str:
     """Return the culprits of a cause, folded."""
     if cause.node_list:
@@ -274,7 +290,10 @@ def _spread(report: Report, explained: Sequence[Any]) -> str:
     if len(checks) > 6:
         families = dict.fromkeys(check.partition(".")[0] for check in checks)
         shown = f"{len(checks)} checks of {plain(', '.join(families), 120)}"
-    return f"{shown} on {nodes_text(report, targets)}" if targets else shown
+    nodes = [target for target in targets if "->" not in target]
+    where = [nodes_text(report, nodes)] if nodes else []
+    where += pairs_text([target for target in targets if "->" in target])
+    return f"{shown} on {', '.join(where)}" if where else shown
 
 
 def fix_label(report: Report, fix: FixRecord) -> str:
@@ -285,8 +304,8 @@ def fix_label(report: Report, fix: FixRecord) -> str:
     parts = [where] if where else []
     if fix.commands:
         parts.append("root" if fix.needs_root else "no root")
-        parts.append(effect)
-        if (fix.needs_root or not here) and effect != "after reboot":
+        parts += [effect] if effect else []
+        if effect and not here and effect != "after reboot":
             parts.append("survives reboot" if fix.persistent else "lost at reboot")
     elif fix.needs_root:
         parts.append("root")
