@@ -93,9 +93,11 @@ def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
     rows = rows[:MAX_LISTENERS]
     pids = holders({inode for _, _, inode in rows if inode != "0"}, root) if rows else {}
     listeners = []
-    for address, uid, inode in rows:
+    for address, opener, inode in rows:
         pid = pids.get(inode)
         known = procs.describe(pid, root) if pid is not None else {}
+        # The socket is its opener's, often root's; the process that holds it may be somebody else's by now.
+        uid = opener if known.get("uid") is None else known["uid"]
         listeners.append(
             {
                 "port": port,
