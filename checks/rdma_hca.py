@@ -79,9 +79,7 @@ def rdma_hca(nodes: Mapping[str, RdmaFacts], hosts: Mapping[str, HostFacts] | No
             )
         if not facts.hcas:
             continue
-        # The lab pretends HCAs, and no library to go with them.
-        host = (hosts or {}).get(node)
-        if facts.libibverbs is None and not (host and "hca" in host.lab_fakes):
+        if facts.libibverbs is None:
             yield _no_library(node, container.get(node))
         closed = [hca for hca in facts.hcas if hca.uverbs_ok is False]
         if closed:

@@ -25,6 +25,7 @@ LIMITS = "/run/netdoctor-lab/limits"
 SSHD = ["/usr/sbin/sshd", "-f", "/etc/ssh/sshd_config"]
 HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"
 AUTHORIZED = "/root/.ssh/authorized_keys"
+STAND_IN = "netdoctor lab: stands in for a library that goes with pretended HCAs; nothing can load it\n"
 CLEAN_PROFILE = 'if [ -n "$BASH_VERSION" ] && [ -f ~/.bashrc ]; then . ~/.bashrc; fi\n'
 
 
@@ -227,6 +228,9 @@ def plan(state: State, folder: Path, node: str, nvml: bytes) -> dict[str, Any]:
     if state.gpus:
         copies[f"{libraries}/libnvidia-ml.so.{hardware.DRIVER}"] = nvml.hex()
         tree.links[f"{libraries}/libnvidia-ml.so.1"] = f"libnvidia-ml.so.{hardware.DRIVER}"
+    verbs = f"{libraries}/libibverbs.so.1"
+    if state.hcas and not Path(verbs).exists():
+        tree.files[verbs] = STAND_IN
     files: list[tuple[str, int, str]] = [
         ("/etc/hostname", 0o644, node + "\n"),
         ("/etc/hosts", 0o644, hosts_file(state, node)),
@@ -254,6 +258,7 @@ def plan(state: State, folder: Path, node: str, nvml: bytes) -> dict[str, Any]:
         "fabric": False,
         "remove": [
             *host_keys, "/etc/nologin", "/etc/ld.so.preload", "/etc/nccl.conf",
+            "/.dockerenv",  # the carrying machine may be a container; its nodes are not
             *(str(file) for file in Path(libraries).glob("libnvidia-ml.so*")),
         ],
         "hidden": ["/root", "/home"],

@@ -47,11 +47,6 @@ def test_devices_that_cannot_be_opened() -> None:
     assert "--device /dev/infiniband" in hint.fixes[0].commands[0].shell
 
 
-def test_the_lab_pretends_hcas_without_a_library() -> None:
-    hosts = {"n1": host(lab_fakes=("hca",))}
-    assert not list(rdma_hca({"n1": rdma(libibverbs=None)}, hosts))
-
-
 def test_no_library() -> None:
     assert causes(rdma_hca(rdmas(2, n1=rdma(libibverbs=None)), None)) == {"libibverbs-missing": {"n1"}}
 
