@@ -748,8 +748,8 @@ def _notes(outcome: Outcome) -> list[Note]:
     if any(h.in_lab for h in hosts.values()):
         text = "these nodes are netdoctor's own lab on one machine"
         if fakes:
-            names = {"hca": "HCAs", "gpu": "GPUs"}
-            text += f"; its {' and '.join(names.get(f, f) for f in fakes)} are pretended"
+            names = {"hca": "HCAs", "gpu": "GPUs", "clock": "wall-clock shift"}
+            text += f"; pretended: {', '.join(names.get(f, f) for f in fakes)}"
         notes.append(Note(level="info", text=text))
     notes += [Note(level="warn", text=t.splitlines()[0]) for t in outcome.judgement.tracebacks]
     return notes
