@@ -28,7 +28,6 @@ def raise_limit(
         )
     # limits.conf(5): the wildcard does not reach root. A dash sets soft and hard. Only PAM reads it; without
     # PAM a session has the limits of the sshd that runs, so that one gets them too.
-    lines = f"* - {item} {value}\\nroot - {item} {value}\\n"
     running = str(int(value) * unit_bytes) if value.isdecimal() else value
     service = "/etc/systemd/system/slurmd.service.d"
     return (
@@ -37,9 +36,10 @@ def raise_limit(
             commands=(
                 Command(
                     run_on=node,
-                    shell=f"mkdir -p {FOLDER} && printf '{lines}' > {FOLDER}/90-{item}.conf && "
-                    f"prlimit --pid $(pgrep -o -x sshd) --{item}={running}:{running}",
+                    shell=f'mkdir -p {FOLDER} && (echo "* - {item} {value}"; echo "root - {item} {value}")'
+                    f" > {FOLDER}/90-{item}.conf",
                 ),
+                Command(run_on=node, shell=f"prlimit --pid $(pgrep -o -x sshd) --{item}={running}:{running}"),
             ),
             root=True,
             effect="next login",
@@ -51,7 +51,7 @@ def raise_limit(
                 Command(
                     run_on=node,
                     shell=f"mkdir -p {service} && "
-                    f"printf '[Service]\\n{line}\\n' > {service}/90-{item}.conf && "
+                    f'(echo "[Service]"; echo "{line}") > {service}/90-{item}.conf && '
                     "systemctl daemon-reload && systemctl restart slurmd",
                 ),
             ),

@@ -50,15 +50,15 @@ def test_a_soft_limit_below_a_high_hard_one_is_also_the_jobs_business() -> None:
 
 
 def test_units_of_a_finite_hard_limit() -> None:
-    shell = cause(judge({"n1": low(hard=32 * GIB)}), "memlock-low").fixes[0].commands[0].shell
-    assert f"* - memlock {32 * GIB // 1024}\\n" in shell
-    assert f"--memlock={32 * GIB}:{32 * GIB}" in shell
+    file, running = cause(judge({"n1": low(hard=32 * GIB)}), "memlock-low").fixes[0].commands
+    assert f'"* - memlock {32 * GIB // 1024}"' in file.shell
+    assert f"--memlock={32 * GIB}:{32 * GIB}" in running.shell
 
 
 def test_a_low_hard_limit_needs_root() -> None:
     sessions, service = cause(judge({"n1": low()}), "memlock-low").fixes
     assert "limits.d" in sessions.commands[0].shell
-    assert "prlimit --pid $(pgrep -o -x sshd) --memlock=unlimited:unlimited" in sessions.commands[0].shell
+    assert "prlimit --pid $(pgrep -o -x sshd) --memlock=unlimited:unlimited" in sessions.commands[1].shell
     assert "LimitMEMLOCK=infinity" in service.commands[0].shell
 
 

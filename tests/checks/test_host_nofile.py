@@ -20,7 +20,7 @@ def test_the_job_can_raise_a_soft_limit() -> None:
     session, in_job = cause(host_nofile(facts, hosts(1)), "nofile-low").fixes
     assert in_job.commands[0].shell == "ulimit -n 65536"
     assert session.root
-    assert session.commands[0].shell.endswith("prlimit --pid $(pgrep -o -x sshd) --nofile=65536:65536")
+    assert session.commands[1].shell.endswith("prlimit --pid $(pgrep -o -x sshd) --nofile=65536:65536")
 
 
 def test_a_low_hard_limit_needs_root() -> None:
