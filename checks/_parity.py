@@ -42,12 +42,14 @@ def differing(
     fixes: Callable[[str, str], tuple[Fix, ...]] | None = None,
     evidence: Callable[[str], tuple[Evidence, ...]] | None = None,
     verify: tuple[str, ...] = (),
+    explains: bool = True,
+    follows: tuple[str, ...] = (),
 ) -> Iterator[Finding]:
     """A finding for each node whose value is not the majority's; on a tie, for every node.
 
     values: node id to value. noun: ``torch``. why: what follows, put behind the summary.
-    fixes(node, wanted): how `node` gets the majority's value; on a tie nothing is proposed,
-    because nothing says which side is right.
+    fixes(node, wanted): how `node` gets the majority's value; on a tie no command is proposed,
+    because nothing says which side is right. explains, follows: as in CauseHint.
     """
     spread = majority(values)
     if spread.equal:
@@ -60,13 +62,19 @@ def differing(
             title=title_text(f"{noun} differs between ") + "{nodes}, and no version has a majority",
             culprits=tuple(values),
             confidence=Confidence.LIKELY,
+            # No command: nothing says which side is right.
+            fixes=(
+                Fix(text="decide for one of them, and bring the other nodes to it", effect="next launch"),
+            ),
             verify=verify,
+            explains=explains,
+            follows=follows,
         )
         for node, value in values.items():
             yield Finding(
                 target=node,
                 status=status,
-                summary=f"{noun} {value} here, and no version has a majority ({sides}){tail}",
+                summary=f"{noun} {sides}{tail}",
                 observed=value,
                 expected="the same on all nodes",
                 expected_from=ExpectedFrom.PEERS,
@@ -94,5 +102,7 @@ def differing(
                 culprits=(node,),
                 fixes=fixes(node, spread.value) if fixes else (),
                 verify=verify,
+                explains=explains,
+                follows=follows,
             ),
         )

@@ -71,10 +71,10 @@ def sw_cuda(nodes: Mapping[str, SoftwareFacts], gpus: Mapping[str, GpuFacts]) ->
         if not (gpus[node].devices or gpus[node].pci):
             yield skip("no GPU on this node", node)
             continue
-        yield from _against_driver(node, software, built[node], gpus[node])
+        yield from _against_driver(node, built[node], gpus[node])
 
 
-def _against_driver(node: str, software: SoftwareFacts, torch: Torch, gpu: GpuFacts) -> Iterator[Finding]:
+def _against_driver(node: str, torch: Torch, gpu: GpuFacts) -> Iterator[Finding]:
     cuda = parse_version(torch.cuda)
     loaded = gpu.driver_version or gpu.kernel_driver
     driver = parse_version(loaded)
@@ -98,7 +98,7 @@ def _against_driver(node: str, software: SoftwareFacts, torch: Torch, gpu: GpuFa
                 key="driver-too-old",
                 title="{nodes} {has} a driver too old for the CUDA that torch is built for",
                 culprits=(node,),
-                fixes=(_driver_fix(node, least), *_older_torch(node, software, gpu)),
+                fixes=(_driver_fix(node, least), *_older_torch(gpu)),
                 verify=("sw.cuda", "gpu.driver"),
             ),
         )
@@ -171,16 +171,13 @@ def _driver_fix(node: str, least: Version) -> Fix:
     )
 
 
-def _older_torch(node: str, software: SoftwareFacts, gpu: GpuFacts) -> tuple[Fix, ...]:
+def _older_torch(gpu: GpuFacts) -> tuple[Fix, ...]:
     newest = parse_version(gpu.cuda_driver)
     if not newest or len(newest) < 2:
         return ()
-    shell = install(node, software, None)[0].commands[0].shell
-    index = f"https://download.pytorch.org/whl/cu{newest[0]}{newest[1]}"
     return (
         Fix(
             text=f"or, on all nodes, a torch built for CUDA {newest[0]}.{newest[1]} or older",
-            commands=(Command(run_on=node, shell=f"{shell} --index-url {index}"),),
             effect="next launch",
             risk="medium",
         ),

@@ -73,6 +73,7 @@ def sw_parity(nodes: Mapping[str, SoftwareFacts], job: Job) -> Iterator[Finding]
                         title="{nodes} {has} no " + title_text(package),
                         culprits=(node,),
                         fixes=_install(node, nodes[node], package, usual),
+                        follows=_follows(package),
                     ),
                 )
         yield from differing(
@@ -83,7 +84,16 @@ def sw_parity(nodes: Mapping[str, SoftwareFacts], job: Job) -> Iterator[Finding]
             fixes=lambda node, wanted, package=package: _install(  # type: ignore[misc]
                 node, nodes[node], package, wanted
             ),
+            follows=_follows(package),
         )
+
+
+def _follows(package: str) -> tuple[str, ...]:
+    """The checks that speak of the same difference: torch's wheel brings NVIDIA's and triton's along."""
+    word = _word(package)
+    if word == "torch":
+        return ("sw.torch",)
+    return ("sw.torch", "sw.nccl") if word.startswith(("nvidia-", "triton")) else ()
 
 
 def _word(package: str) -> str:

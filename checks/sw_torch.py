@@ -1,6 +1,5 @@
 """torch of the job's interpreter, compared across the cluster."""
 
-import re
 from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
@@ -139,17 +138,12 @@ def install(node: str, software: SoftwareFacts, wanted: str | None) -> tuple[Fix
     """How to put torch `wanted` (``2.6.0+cu124``) into the job's interpreter on `node`."""
     version = safe_version(wanted)
     package = f"torch=={version}" if version else "torch"
-    local = re.fullmatch(r"[^+]+\+((?:cu|rocm)[0-9.]+|cpu)", version or "")
-    index = f" --index-url https://download.pytorch.org/whl/{local[1]}" if local else ""
+    # A local version such as +cu124 is in the index of that build only, whose place the site knows.
+    source = ", from the same index as on the other nodes" if version and "+" in version else ""
     return (
         Fix(
-            text=f"install {package} in the job's interpreter",
-            commands=(
-                Command(
-                    run_on=node,
-                    shell=f"{python_of(software)} -m pip install '{package}'{index}",
-                ),
-            ),
+            text=f"install {package} in the job's interpreter{source}",
+            commands=(Command(run_on=node, shell=f"{python_of(software)} -m pip install '{package}'"),),
             effect="next launch",
             risk="medium",
         ),

@@ -55,3 +55,20 @@ def test_each_package_gets_its_own_fix() -> None:
         for fix in (f.cause.fixes if f.cause else ())
     ]
     assert [shell.rsplit(" ", 1)[1] for shell in shells] == ["'a==1'", "'b==3'"]
+
+
+def test_what_torchs_wheel_brings_along_follows_from_torch() -> None:
+    facts = {
+        f"n{i}": software(packages={"torch": v, "nvidia-nccl-cu12": v, "flash-attn": v})
+        for i, v in enumerate(("2", "2", "1"), start=1)
+    }
+    follows = {
+        f.cause.key: f.cause.follows
+        for f in sw_parity(facts, job(packages=("torch", "nvidia-nccl-cu12", "flash-attn")))
+        if f.cause
+    }
+    assert follows == {
+        "package-torch-version": ("sw.torch",),
+        "package-nvidia-nccl-cu12-version": ("sw.torch", "sw.nccl"),
+        "package-flash-attn-version": (),
+    }

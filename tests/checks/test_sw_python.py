@@ -21,7 +21,7 @@ def test_names_the_node_with_another_minor() -> None:
 def test_a_tie_blames_both_sides() -> None:
     findings = list(sw_python(softwares(2, n2=software(version="3.12.1"))))
     assert set(found(findings)) == {"n1", "n2"}
-    assert all("no version has a majority" in f.summary for f in findings)
+    assert all("3.12 on n2" in f.summary for f in findings)
 
 
 def test_an_old_python_matters_with_torch_only() -> None:
