@@ -27,7 +27,7 @@ from netdoctor.model import (
 
 @check(
     # Not rdma.port, rdma.rate, rdma.gid: they speak of HCAs that are there, and a bad port of one HCA
-    # does not come from another one's absence.
+    # does not come from another one's absence. Only an absent HCA explains what NCCL would choose.
     explains=("nccl.ib-hca", "rdma.gpudirect"),
     source="https://docs.kernel.org/admin-guide/abi-stable.html#abi-file-stable-sysfs-class-infiniband",
 )
@@ -75,6 +75,7 @@ def rdma_hca(nodes: Mapping[str, RdmaFacts], hosts: Mapping[str, HostFacts] | No
                     title="{nodes} {has} NICs without an RDMA device",
                     culprits=(node,),
                     fixes=(_load(node, facts),),
+                    explains=False,
                 ),
             )
         if not facts.hcas:
@@ -152,6 +153,7 @@ def _other_names(node: str, facts: RdmaFacts, usual: tuple[str, ...] | None) -> 
                     commands=(Command(run_on=node, shell="rdma link show"),),
                 ),
             ),
+            explains=False,
         ),
     )
 
@@ -180,6 +182,7 @@ def _no_library(node: str, container: str | None) -> Finding:
                     effect="next launch",
                 ),
             ),
+            explains=False,
         ),
     )
 
@@ -215,6 +218,7 @@ def _closed(node: str, closed: list[Hca], container: str | None) -> Finding:
             culprits=(node,),
             fixes=(fix,),
             verify=("rdma.hca", "nccl.ib-hca"),
+            explains=False,
         ),
     )
 
@@ -245,6 +249,7 @@ def _firmware(nodes: Mapping[str, RdmaFacts]) -> Iterator[Finding]:
                 ),
             ),
             evidence=lambda node: (_list(node, nodes[node]),),
+            explains=False,
         )
 
 

@@ -66,3 +66,19 @@ def test_firmware_of_other_boards_is_not_compared() -> None:
 def test_other_names_are_a_warning() -> None:
     odd = rdma(hca("mlx5_0"), hca("mlx5_4"))
     assert causes(rdma_hca(rdmas(3, n1=odd), None)) == {"hca-names": {"n1"}}
+
+
+def test_only_an_absent_hca_explains_what_nccl_would_choose() -> None:
+    nodes = rdmas(
+        4,
+        n1=rdma(libibverbs=None),
+        n2=rdma(hca("mlx5_0", uverbs_ok=False), hca("mlx5_1", fw_version="28.35.1012")),
+        n3=rdma(hca("mlx5_0")),
+    )
+    explains = {f.cause.key: f.cause.explains for f in rdma_hca(nodes, None) if f.cause}
+    assert explains == {
+        "hca-missing": True,
+        "libibverbs-missing": False,
+        "hca-permission": False,
+        "hca-firmware": False,
+    }
