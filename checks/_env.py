@@ -28,11 +28,11 @@ def change(node: str, name: str, origin: str, value: str | None = None) -> Fix:
             effect="next launch",
         )
     if origin == LOGIN:
-        files = "/etc/environment /etc/profile /etc/profile.d/* ~/.bashrc ~/.profile ~/.bash_profile"
+        files = "/etc/environment /etc/profile* ~/.bash* ~/.profile ~/.ssh/environment /etc/ssh/sshd_config*"
         return Fix(
             text=f"{what}, where the login session gets it from, or else in the job",
             commands=(
-                Command(run_on=node, shell=f"grep -n {name} {files} ~/.ssh/environment"),
+                Command(run_on=node, shell=f"grep -rsn {name} {files}"),
                 Command(run_on="job", shell=line),
             ),
             effect="next login",

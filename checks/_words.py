@@ -45,5 +45,5 @@ def is_ifname(text: str | None) -> bool:
 
 
 def quoted(text: str) -> str:
-    """`text` as one word of a POSIX shell command."""
-    return shlex.quote(text)
+    """`text` as one word of a POSIX shell command, and of zsh, which expands a leading ``=``."""
+    return f"'{text}'" if text.startswith("=") and "'" not in text else shlex.quote(text)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from netdoctor.check import check
 from netdoctor.checks._env import LOGIN, change
@@ -60,6 +60,10 @@ MUST_BE_EQUAL = frozenset(
     MASTER_ADDR MASTER_PORT WORLD_SIZE
     """.split()  # noqa: SIM905  as above
 )
+# Of these: those that nccl.ib-hca speaks of, and those that launchers set for each process.
+SWITCHES = ("NCCL_IB_DISABLE", "NCCL_NET")
+LAUNCHERS = ("MASTER_ADDR", "MASTER_PORT")
+UNSET = "unset"
 RENAMED = {
     "NCCL_ASYNC_ERROR_HANDLING": "TORCH_NCCL_ASYNC_ERROR_HANDLING",
     "NCCL_BLOCKING_WAIT": "TORCH_NCCL_BLOCKING_WAIT",
@@ -118,10 +122,18 @@ def nccl_env(
         Correct or unset the variable where the finding says it comes from.
     """
     effective = {node: effective_env(env, job) for node, env in envs.items()}
+    no_hcas = rdma is not None and not any(facts.hcas for facts in rdma.values())
+    differences = list(_differences(effective, no_hcas))
+    differ = {(one.target, name) for name, one in differences}
+    yield from (finding for _, finding in differences)
     for node, env in effective.items():
         for remark in _remarks(env, (rdma or {}).get(node), len(envs)):
-            yield _finding(node, env, remark)
-    yield from _differences(effective)
+            everywhere = {other.get(remark.name, ("",))[0] for other in effective.values()}
+            finding = _finding(node, env, remark, len(everywhere) == 1)
+            if (node, remark.name) in differ and finding.cause:
+                # One variable of one node is one thing to correct, whatever is to be said about it.
+                finding = replace(finding, cause=replace(finding.cause, key=_differs(remark.name)))
+            yield finding
 
 
 def _remarks(env: Env, rdma: RdmaFacts | None, count: int) -> Iterator[Remark]:
@@ -159,9 +171,9 @@ def _integer(name: str, value: str) -> Iterator[Remark]:
         yield Remark(
             name,
             key,
-            "means 0, because NCCL reads a number: write 1",
+            "means 0, because NCCL reads a number",
             title,
-            expected="1",
+            expected="a number: 0 as it is now, 1 if that is meant",
             value="1",
         )
     elif text in ("false", "no", "off"):
@@ -334,7 +346,7 @@ def _proxy(env: Env) -> Iterator[Remark]:
         )
 
 
-def _finding(node: str, env: Env, remark: Remark) -> Finding:
+def _finding(node: str, env: Env, remark: Remark, everywhere: bool) -> Finding:
     value, origin = env[remark.name]
     shown = _show(remark.name, value)
     return Finding(
@@ -350,13 +362,13 @@ def _finding(node: str, env: Env, remark: Remark) -> Finding:
             key=f"{remark.key}-{_word(remark.name)}" if "stale" not in remark.key else remark.key,
             title=remark.title,
             culprits=(node,),
-            fixes=_correct(node, origin, remark),
+            fixes=_correct(node, origin, remark, everywhere),
             verify=("nccl.env",),
         ),
     )
 
 
-def _correct(node: str, origin: str, remark: Remark) -> tuple[Fix, ...]:
+def _correct(node: str, origin: str, remark: Remark, everywhere: bool) -> tuple[Fix, ...]:
     if not remark.unset:
         return ()
     if remark.key == "nccl-env-renamed" and remark.value:
@@ -368,54 +380,80 @@ def _correct(node: str, origin: str, remark: Remark) -> tuple[Fix, ...]:
                 effect="next launch",
             ),
         )
+    if remark.name in MUST_BE_EQUAL and remark.value and not everywhere:
+        # Without it the node does what it does now, and what the others do.
+        meant = Command(run_on="job", shell=f"export {remark.name}={quoted(remark.value)}")
+        return (
+            change(node, remark.name, origin),
+            Fix(text="or, if that was meant, for all nodes", commands=(meant,), effect="next launch"),
+        )
     return (change(node, remark.name, origin, remark.value),)
 
 
-def _differences(effective: Mapping[str, Env]) -> Iterator[Finding]:
+def _differences(effective: Mapping[str, Env], no_hcas: bool) -> Iterator[tuple[str, Finding]]:
+    """Variables whose effect is not the same on all nodes: the name, and a finding per odd node."""
     names = sorted({name for env in effective.values() for name in env if name in MUST_BE_EQUAL})
     for name in names:
         texts = {node: _meaning(name, env.get(name)) for node, env in effective.items()}
         spread = majority(texts)
-        if spread.equal:
+        origins = {env[name][1] for env in effective.values() if name in env}
+        if spread.equal or (name in RANKS and origins == {LOGIN}):  # told as left over
             continue
         # A variable that one node sets and the others do not is that node's, also between two nodes.
         blamed = dict(spread.minority)
         if spread.tie:
-            setters = {node: text for node, text in texts.items() if text != "unset"}
+            setters = {node: text for node, text in texts.items() if text != UNSET}
             blamed = setters if len(setters) < len(texts) else blamed
-        usual = spread.value if spread.value is not None else None
+        status, why = _weight(name, origins, set(texts.values()), no_hcas)
         for node, text in blamed.items():
             value, origin = effective[node].get(name, ("", "nowhere"))
             shown = _show(name, value) if name in effective[node] else f"{name} is unset"
             where = f" ({origin})" if name in effective[node] else ""
-            sides = "; ".join(f"{v} on {listing(n, 3)}" for v, n in list(spread.groups.items())[:3])
-            yield Finding(
-                target=node,
-                status=Status.FAIL,
-                summary=f"{shown}{where}, while it is {sides}: ranks must agree on it",
-                observed=text,
-                expected=usual or "the same on all nodes",
-                expected_from=ExpectedFrom.PEERS,
-                evidence=(Evidence(kind="file", where=node, what=origin, output=shown),),
-                cause=CauseHint(
-                    key=f"nccl-env-differs-{_word(name)}",
-                    title=title_text(name) + " differs on {nodes} from the other nodes",
-                    culprits=(node,),
-                    confidence=Confidence.LIKELY if spread.tie else Confidence.CERTAIN,
-                    fixes=_equalise(node, name, origin, usual),
-                    verify=("nccl.env",),
+            others = [(v, [n for n in nodes if n != node]) for v, nodes in spread.groups.items() if v != text]
+            sides = "; ".join(f"{v} on {listing(nodes, 3)}" for v, nodes in others[:3])
+            yield (
+                name,
+                Finding(
+                    target=node,
+                    status=status,
+                    summary=f"{shown}{where}, while it is {sides}: {why}",
+                    observed=text,
+                    expected=spread.value or "the same on all nodes",
+                    expected_from=ExpectedFrom.PEERS,
+                    evidence=(Evidence(kind="file", where=node, what=origin, output=shown),),
+                    cause=CauseHint(
+                        key=_differs(name),
+                        title=title_text(name) + " differs on {nodes} from the other nodes",
+                        culprits=(node,),
+                        confidence=Confidence.LIKELY if spread.tie else Confidence.CERTAIN,
+                        fixes=_equalise(node, name, origin, spread.value),
+                        verify=("nccl.env",),
+                        follows=("nccl.ib-hca",) if name in SWITCHES else (),
+                    ),
                 ),
             )
 
 
+def _weight(name: str, origins: set[str], meanings: set[str], no_hcas: bool) -> tuple[Status, str]:
+    """How bad it is that a variable differs, and why."""
+    if no_hcas and name.startswith("NCCL_IB_"):
+        return Status.WARN, "of no effect without HCAs"
+    if name in LAUNCHERS and origins == {LOGIN} and len(meanings - {UNSET}) == 1:
+        return Status.WARN, "launchers set it for the job, and a plain start would take this one"
+    return Status.FAIL, "ranks must agree on it"
+
+
+def _differs(name: str) -> str:
+    return f"nccl-env-differs-{_word(name)}"
+
+
 def _equalise(node: str, name: str, origin: str, usual: str | None) -> tuple[Fix, ...]:
-    is_set = usual is not None and usual != "unset"
-    if not is_set:
+    if usual is None or usual == UNSET:
         return (change(node, name, origin),)
     return (
         Fix(
             text="set it in the job's own environment, which wins on every node",
-            commands=(Command(run_on="job", shell=f"export {name}={quoted(str(usual))}"),),
+            commands=(Command(run_on="job", shell=f"export {name}={quoted(usual)}"),),
             effect="next launch",
             persistent=False,
         ),
@@ -425,12 +463,12 @@ def _equalise(node: str, name: str, origin: str, usual: str | None) -> tuple[Fix
 def _meaning(name: str, entry: tuple[str, str] | None) -> str:
     """What a value amounts to, so that 1 and 0x1 agree, and an empty one is unset."""
     if entry is None or not entry[0]:
-        return "unset"
+        return UNSET
     if name not in INTEGERS:
         return entry[0]
     number = param(entry[0], 0)
     # All of NCCL's ..._DISABLE are 0 by default.
-    return "unset" if number == 0 and name.endswith("_DISABLE") else str(number)
+    return UNSET if number == 0 and name.endswith("_DISABLE") else str(number)
 
 
 def _show(name: str, value: str) -> str:

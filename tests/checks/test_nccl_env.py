@@ -94,8 +94,46 @@ def test_values_that_must_be_equal() -> None:
     envs = {"n1": env(NCCL_ALGO="Ring"), "n2": env(NCCL_ALGO="Tree"), "n3": env(NCCL_ALGO="Ring")}
     findings = list(nccl_env(envs, None, job()))
     assert causes(findings)["nccl-env-differs-nccl-algo"] == {"n2"}
-    assert [f.status for f in findings if f.cause and "differs" in f.cause.key] == [Status.FAIL]
+    assert {f.target for f in findings if f.status is Status.FAIL} == {"n2"}
+    assert causes(findings) == {
+        "nccl-env-differs-nccl-algo": {"n2"},
+        "nccl-env-forced-nccl-algo": {"n1", "n3"},
+    }
     assert cause(findings, "nccl-env-differs-nccl-algo").fixes[0].commands[0].shell == "export NCCL_ALGO=Ring"
+
+
+def test_values_are_compared_by_what_they_amount_to() -> None:
+    findings = list(nccl_env({"n1": env(), "n2": env(NCCL_IB_DISABLE="true"), "n3": env()}, None, job()))
+    assert causes(findings) == {"nccl-env-number-nccl-ib-disable": {"n2"}}
+    assert {f.status for f in findings} == {Status.WARN}
+    heal, meant = cause(findings, "nccl-env-number-nccl-ib-disable").fixes
+    assert heal.commands[-1].shell == "unset NCCL_IB_DISABLE"
+    assert meant.commands[-1].shell == "export NCCL_IB_DISABLE=1"
+
+
+def test_one_cause_for_all_that_is_odd_about_a_variable_of_a_node() -> None:
+    findings = list(nccl_env({"n1": env(), "n2": env(NCCL_IB_TC="0106"), "n3": env()}, None, job()))
+    assert causes(findings) == {"nccl-env-differs-nccl-ib-tc": {"n2"}}
+    assert len(findings) == 2
+
+
+def test_what_has_no_effect_here_is_a_warning() -> None:
+    nodes = {"n1": env(), "n2": env(NCCL_IB_DISABLE="1"), "n3": env()}
+    (finding,) = nccl_env(nodes, dict.fromkeys(nodes, RdmaFacts()), job())
+    assert finding.status is Status.WARN
+    (finding,) = nccl_env(nodes, dict.fromkeys(nodes, rdma()), job())
+    assert finding.status is Status.FAIL
+    assert finding.cause is not None
+    assert finding.cause.follows == ("nccl.ib-hca",)
+
+
+def test_launchers_set_their_own_variables() -> None:
+    (left,) = nccl_env({"n1": env(), "n2": env(WORLD_SIZE="8"), "n3": env()}, None, job())
+    assert (left.status, left.cause and left.cause.key) == (Status.WARN, "env-stale-rank")
+    (one,) = nccl_env({"n1": env(), "n2": env(MASTER_ADDR="n1"), "n3": env()}, None, job())
+    assert one.status is Status.WARN
+    two = nccl_env({"n1": env(MASTER_ADDR="n3"), "n2": env(MASTER_ADDR="n1"), "n3": env()}, None, job())
+    assert {f.status for f in two} == {Status.FAIL}
 
 
 def test_interfaces_may_differ() -> None:

@@ -38,7 +38,7 @@ def test_a_list_that_matches_nothing() -> None:
     assert "train.env:7" in findings[0].summary
     assert [f.commands[0].shell for f in cause(findings, "nccl-ib-hca-nomatch").fixes] == [
         "unset NCCL_IB_HCA",
-        "export NCCL_IB_HCA==mlx5_0,mlx5_1",
+        "export NCCL_IB_HCA='=mlx5_0,mlx5_1'",
     ]
 
 
@@ -46,7 +46,7 @@ def test_a_list_that_matches_nothing_on_one_node() -> None:
     findings = run(rdmas(3, n2=named("roce0", "roce1")), NCCL_IB_HCA="=mlx5_0,mlx5_1")
     assert causes(findings) == {"nccl-ib-hca-nomatch": {"n2"}}
     value = cause(findings, "nccl-ib-hca-nomatch").fixes[1].commands[0].shell
-    assert value == "export NCCL_IB_HCA==mlx5_0,mlx5_1,roce0,roce1"
+    assert value == "export NCCL_IB_HCA='=mlx5_0,mlx5_1,roce0,roce1'"
 
 
 def test_names_of_interfaces_are_no_hcas() -> None:
@@ -58,7 +58,7 @@ def test_the_prefix_trap() -> None:
     findings = run({"n1": many, "n2": many}, NCCL_IB_HCA="mlx5_1")
     assert causes(findings) == {"nccl-ib-hca-prefix": {"n1", "n2"}}
     assert {f.status for f in findings} == {Status.WARN}
-    assert cause(findings, "nccl-ib-hca-prefix").fixes[0].commands[0].shell == "export NCCL_IB_HCA==mlx5_1"
+    assert cause(findings, "nccl-ib-hca-prefix").fixes[0].commands[0].shell == "export NCCL_IB_HCA='=mlx5_1'"
     assert not causes(run({"n1": many, "n2": many}, NCCL_IB_HCA="=mlx5_1"))
     assert not causes(run({"n1": many, "n2": many}, NCCL_IB_HCA="mlx5"))
 
@@ -103,5 +103,5 @@ def test_link_layers_do_not_mix() -> None:
     mixed = rdma(hca("mlx5_0"), hca("mlx5_1", ports=(roce_port("mlx5_1"),)))
     findings = run({"n1": mixed, "n2": mixed})
     assert causes(findings) == {"nccl-ib-two-layers": {"n1", "n2"}}
-    assert cause(findings, "nccl-ib-two-layers").fixes[0].commands[0].shell == "export NCCL_IB_HCA==mlx5_0"
+    assert cause(findings, "nccl-ib-two-layers").fixes[0].commands[0].shell == "export NCCL_IB_HCA='=mlx5_0'"
     assert not causes(run({"n1": mixed, "n2": mixed}, NCCL_IB_HCA="=mlx5_0"))

@@ -68,7 +68,7 @@ def test_a_name_that_one_node_lacks() -> None:
     hint = cause(findings, "nccl-ifname-nomatch")
     assert hint.title == "{nodes} {has} no interface eth0, which NCCL_SOCKET_IFNAME asks for"
     assert hint.fixes[0].commands[0].run_on == "job"
-    assert hint.fixes[0].commands[0].shell == "export NCCL_SOCKET_IFNAME==eth0,ens10f0np0"
+    assert hint.fixes[0].commands[0].shell == "export NCCL_SOCKET_IFNAME='=eth0,ens10f0np0'"
     assert hint.fixes[0].text == "in train.env:4, one value that fits all 4 nodes"
     assert "train.env:4" in found(findings)["n4"].summary
 
@@ -76,7 +76,7 @@ def test_a_name_that_one_node_lacks() -> None:
 def test_the_proposal_avoids_a_prefix() -> None:
     facts = {f"n{i}": machine(row("eth10", f"192.168.{i}.9"), eth(i, "eth1")) for i in (1, 2)}
     findings = run(facts, NCCL_SOCKET_IFNAME="ens1")
-    assert fix_of(findings, "nccl-ifname-nomatch") == "export NCCL_SOCKET_IFNAME==eth1"
+    assert fix_of(findings, "nccl-ifname-nomatch") == "export NCCL_SOCKET_IFNAME='=eth1'"
 
 
 def test_no_single_value_gives_one_per_node() -> None:
@@ -89,8 +89,8 @@ def test_no_single_value_gives_one_per_node() -> None:
     commands = cause(findings, "nccl-ifname-network").fixes[0].commands
     assert [(c.run_on, c.shell) for c in commands] == [
         ("job", "unset NCCL_SOCKET_IFNAME"),
-        ("n1", "echo NCCL_SOCKET_IFNAME==eth0 >> /etc/nccl.conf"),
-        ("n2", "echo NCCL_SOCKET_IFNAME==eth1 >> /etc/nccl.conf"),
+        ("n1", "echo NCCL_SOCKET_IFNAME='=eth0' >> /etc/nccl.conf"),
+        ("n2", "echo NCCL_SOCKET_IFNAME='=eth1' >> /etc/nccl.conf"),
     ]
 
 
@@ -115,7 +115,7 @@ def test_the_same_bridge_address_on_two_nodes() -> None:
     assert not causes(run(facts))
     findings = run(facts, NCCL_SOCKET_IFNAME="docker0")
     assert causes(findings) == {"nccl-ifname-same-address": {"n1", "n2"}}
-    assert fix_of(findings, "nccl-ifname-same-address") == "export NCCL_SOCKET_IFNAME==eth0"
+    assert fix_of(findings, "nccl-ifname-same-address") == "export NCCL_SOCKET_IFNAME='=eth0'"
 
 
 def test_a_bridge_on_one_node_only() -> None:
@@ -123,7 +123,7 @@ def test_a_bridge_on_one_node_only() -> None:
     facts = {**nets(3), "n4": machine(bridge, eth(4))}
     findings = run(facts)
     assert causes(findings) == {"nccl-ifname-network": {"n4"}}
-    assert fix_of(findings, "nccl-ifname-network") == "export NCCL_SOCKET_IFNAME==eth0"
+    assert fix_of(findings, "nccl-ifname-network") == "export NCCL_SOCKET_IFNAME='=eth0'"
 
 
 def test_a_vpn_on_one_node_and_on_all() -> None:
@@ -136,7 +136,7 @@ def test_a_vpn_on_one_node_and_on_all() -> None:
     findings = run(shared)
     assert causes(findings) == {"nccl-ifname-overlay": {"n1", "n2"}}
     assert {f.status for f in findings} == {Status.WARN}
-    assert fix_of(findings, "nccl-ifname-overlay") == "export NCCL_SOCKET_IFNAME==eth0"
+    assert fix_of(findings, "nccl-ifname-overlay") == "export NCCL_SOCKET_IFNAME='=eth0'"
 
 
 def test_link_local_is_no_address_for_peers() -> None:
@@ -152,7 +152,7 @@ def test_ipoib_without_an_address_on_one_node() -> None:
     assert {f.observed for f in run(facts)} == {f"ib0 192.168.100.{i}" for i in (1, 2, 3)}
     findings = run({**facts, "n4": machine(eth(4))})
     assert causes(findings) == {"nccl-ifname-network": {"n4"}}
-    assert fix_of(findings, "nccl-ifname-network") == "export NCCL_SOCKET_IFNAME==eth0"
+    assert fix_of(findings, "nccl-ifname-network") == "export NCCL_SOCKET_IFNAME='=eth0'"
 
 
 def test_routed_racks_are_fine() -> None:
