@@ -1,5 +1,6 @@
 """What the checks about HCAs share."""
 
+import ipaddress
 import re
 from collections.abc import Iterator, Mapping
 
@@ -48,13 +49,21 @@ def signalling(rate_text: str) -> str | None:
     return match[1] if match else None
 
 
+def short(gid: str) -> str:
+    """``fe80::9c4:ff``, as people write it, for the eight groups that sysfs prints."""
+    try:
+        return str(ipaddress.IPv6Address(gid))
+    except ValueError:
+        return gid
+
+
 def port_evidence(node: str, hca: Hca, port: HcaPort, *, gids: bool = False) -> Evidence:
     """A port's attributes as sysfs shows them."""
     parts = [port.link_layer, port.state, port.phys_state, port.rate_text or f"{port.rate_gbit_s}"]
     if port.sm_lid is not None and not port.is_roce:
         parts.append(f"sm_lid {port.sm_lid:#x}")
     if gids:
-        parts = [f"{gid.index} {gid.gid} {gid.type or '?'}" for gid in port.gids[:8]] or ["empty"]
+        parts = [f"{gid.index} {short(gid.gid)} {gid.type or '?'}" for gid in port.gids[:8]] or ["empty"]
     attribute = "gids" if gids else ""
     return Evidence(
         kind="file",

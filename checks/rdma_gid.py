@@ -6,6 +6,7 @@ from netdoctor.check import check
 from netdoctor.checks._env import change
 from netdoctor.checks._rdma import NO_HCAS, has_any, is_plain_name, port_evidence, ports_of
 from netdoctor.checks._words import listing
+from netdoctor.facts.net import NetFacts
 from netdoctor.facts.rdma import Gid, Hca, HcaPort, RdmaFacts
 from netdoctor.facts.software import EnvFacts, Job, SoftwareFacts
 from netdoctor.model import (
@@ -30,6 +31,7 @@ from netdoctor.nccl_rules import (
     gid_version,
     nccl_version,
     param,
+    rows_of,
     selected_ports,
     values,
 )
@@ -42,6 +44,7 @@ def rdma_gid(
     nodes: Mapping[str, RdmaFacts],
     envs: Mapping[str, EnvFacts] | None,
     softwares: Mapping[str, SoftwareFacts] | None,
+    nets: Mapping[str, NetFacts] | None,
     job: Job,
 ) -> Iterator[Finding]:
     """NCCL uses a routable RoCE v2 GID on every RoCE port.
@@ -122,7 +125,7 @@ def rdma_gid(
         yield _old_default(node, hca, port, _good(port)[0], flat)
     nobody = not any(_good(port) for ports in roce.values() for _, port in ports)
     for node, hca, port in link_local:
-        yield _no_ipv4(node, hca, port, nobody)
+        yield _no_ipv4(node, hca, port, nobody, (nets or {}).get(node))
     for node in [n for n in nodes if n in judged and n not in reported]:
         picks = [
             f"{port.name} {_show(port, env_index)}"
@@ -168,36 +171,45 @@ def _netdev(hca: Hca, port: HcaPort) -> str | None:
     return next((name for name in names if is_plain_name(name)), None)
 
 
-def _no_ipv4(node: str, hca: Hca, port: HcaPort, flat: bool) -> Finding:
+def _no_ipv4(node: str, hca: Hca, port: HcaPort, flat: bool, net: NetFacts | None) -> Finding:
     netdev = _netdev(hca, port)
-    behind = f" {netdev}" if netdev else ""
+    own = [row for row in rows_of(net) if row.ifname == netdev and ":" not in row.address] if net else []
+    if own:
+        has = f", though its interface {netdev} has {own[0].address}"
+        title = "RoCE ports of {nodes} have no routable GID, though their interfaces have addresses"
+        fix = Fix(
+            text="take the interface down and up, so that the driver fills the GID table anew",
+            commands=(
+                Command(run_on=node, shell=f"ip link set dev {netdev} down && ip link set dev {netdev} up"),
+            ),
+            root=True,
+            risk="medium",
+        )
+    else:
+        behind = f"its interface {netdev}" if netdev else "the interface behind it"
+        has = "" if net is None or netdev is None else f": {behind} has no IPv4 address"
+        title = "RoCE ports of {nodes} have no IPv4 address, and so no routable GID"
+        fix = Fix(
+            text=f"give {behind} an address of the RoCE network, also in the network configuration",
+            commands=(
+                Command(run_on=node, shell=f"ip address add ADDRESS/PREFIX dev {netdev or 'INTERFACE'}"),
+            ),
+            root=True,
+            persistent=False,
+        )
     finding = warn if flat else fail
-    device = netdev or "INTERFACE"
     return finding(
         node,
-        f"{port.name} has no IPv4 RoCE v2 GID, because its interface{behind} has no IPv4 address",
+        f"{port.name} has no IPv4 RoCE v2 GID{has}",
         observed="only link-local GIDs",
         expected="an IPv4-mapped RoCE v2 GID",
         expected_from=ExpectedFrom.CONSTANT if flat else ExpectedFrom.PEERS,
         evidence=(port_evidence(node, hca, port, gids=True),),
         cause=CauseHint(
             key="gid-no-ipv4",
-            title="RoCE ports of {nodes} have no IPv4 address, and so no routable GID",
+            title=title,
             culprits=(node,),
-            fixes=(
-                Fix(
-                    text="give the interface an address of the RoCE network",
-                    commands=(
-                        Command(
-                            run_on=node,
-                            shell=f"ip address add ADDRESS/PREFIX dev {device}"
-                            "   # and in the network configuration",
-                        ),
-                    ),
-                    root=True,
-                    persistent=False,
-                ),
-            ),
+            fixes=(fix,),
         ),
     )
 
@@ -273,6 +285,7 @@ def _old_default(node: str, hca: Hca, port: HcaPort, good: Gid, flat: bool) -> F
                     persistent=False,
                 ),
             ),
+            follows=("sw.torch", "sw.nccl"),
         ),
     )
 

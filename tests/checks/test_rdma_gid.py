@@ -1,4 +1,9 @@
+from typing import Any
+
+import pytest
+
 from netdoctor.checks.rdma_gid import rdma_gid
+from netdoctor.facts.net import AddressRow, NetFacts
 from netdoctor.facts.rdma import Gid, RdmaFacts
 from netdoctor.facts.software import SoftwareFacts
 from netdoctor.model import Finding, Status
@@ -7,7 +12,7 @@ from .build import cause, causes, env, found, job
 from .build_hw import hca, nccl, rdma, rdmas, roce_gids, roce_port, software
 
 
-def roce(i: int, **changes: object) -> RdmaFacts:
+def roce(i: int, **changes: Any) -> RdmaFacts:
     return rdma(hca("mlx5_0", ports=(roce_port(i=i, **changes),)))
 
 
@@ -17,7 +22,7 @@ def cluster(count: int = 3, **odd: RdmaFacts) -> dict[str, RdmaFacts]:
 
 def run(nodes: dict[str, RdmaFacts], version: str = "2.21.5", **variables: str) -> list[Finding]:
     softwares: dict[str, SoftwareFacts] = {n: software(nccl=(nccl(version),)) for n in nodes}
-    return list(rdma_gid(nodes, None, softwares, job(env=variables)))
+    return list(rdma_gid(nodes, None, softwares, None, job(env=variables)))
 
 
 def test_says_which_gid() -> None:
@@ -27,8 +32,8 @@ def test_says_which_gid() -> None:
 
 
 def test_skips() -> None:
-    assert [f.status for f in rdma_gid({"n1": RdmaFacts()}, None, None, job())] == [Status.SKIP]
-    assert [f.status for f in rdma_gid(rdmas(2), None, None, job())] == [Status.SKIP]
+    assert [f.status for f in rdma_gid({"n1": RdmaFacts()}, None, None, None, job())] == [Status.SKIP]
+    assert [f.status for f in rdma_gid(rdmas(2), None, None, None, job())] == [Status.SKIP]
     assert found(run(cluster(n2=RdmaFacts())))["n2"].status is Status.SKIP
 
 
@@ -36,7 +41,16 @@ def test_no_ipv4_fails_where_others_have_it() -> None:
     findings = run(cluster(n2=roce(2, gids=roce_gids(2)[:2])))
     assert causes(findings) == {"gid-no-ipv4": {"n2"}}
     assert found(findings)["n2"].status is Status.FAIL
-    assert "eth1" in found(findings)["n2"].summary
+    assert "interface" not in found(findings)["n2"].summary  # nothing is known about it
+
+
+@pytest.mark.parametrize(("i", "said"), [(1, "eth1 has 10.0.0.1"), (2, "eth1 has no IPv4 address")])
+def test_no_ipv4_says_whether_the_interface_has_one(i: int, said: str) -> None:
+    eth1 = AddressRow(ifname="eth1", family="inet", address="10.0.0.1", prefix_len=24)
+    nets = {n: NetFacts(netdevs=(), addresses=rows) for n, rows in (("n1", (eth1,)), ("n2", ()))}
+    odd = {f"n{i}": roce(i, gids=roce_gids(i)[:2])}
+    findings = found(rdma_gid(cluster() | odd, None, None, nets, job()))
+    assert said in findings[f"n{i}"].summary
 
 
 def test_no_ipv4_anywhere_is_one_flat_ethernet() -> None:
@@ -63,7 +77,7 @@ def test_a_forced_v1_fails() -> None:
 
 def test_the_index_from_a_file_counts() -> None:
     envs = {"n1": env(NCCL_IB_GID_INDEX="9")}
-    assert causes(rdma_gid(cluster(), envs, None, job())) == {"gid-index-wrong": {"n1"}}
+    assert causes(rdma_gid(cluster(), envs, None, None, job())) == {"gid-index-wrong": {"n1"}}
 
 
 def test_before_2_21_it_is_index_zero() -> None:
@@ -71,8 +85,10 @@ def test_before_2_21_it_is_index_zero() -> None:
     assert causes(findings) == {"gid-old-nccl": {"n1", "n2"}}
     assert {f.status for f in findings} == {Status.WARN}
     softwares = {"n1": software(nccl=(nccl("2.20.5"),)), "n2": software()}
-    (mixed,) = [f for f in rdma_gid(cluster(2), None, softwares, job()) if f.target == "n1"]
+    (mixed,) = [f for f in rdma_gid(cluster(2), None, softwares, None, job()) if f.target == "n1"]
     assert mixed.status is Status.FAIL
+    assert mixed.cause is not None
+    assert mixed.cause.follows == ("sw.torch", "sw.nccl")
     assert cause(findings, "gid-old-nccl").fixes[0].commands[0].shell == "export NCCL_IB_GID_INDEX=3"
 
 
