@@ -21,7 +21,7 @@ class Tool:
 class Run:
     """One scan. started, finished: RFC 3339 UTC. complete: False after an interrupt or the deadline; ended_by
     says which: ``end``, ``interrupt``, ``deadline``. replay: what `scan --last` needs (hosts and options, no
-    secrets)."""
+    secrets). redacted: names and addresses are aliases, which nobody can log in to."""
 
     id: str
     started: str
@@ -37,6 +37,7 @@ class Run:
     ssh_command: str = "ssh"
     saved_to: str | None = None
     replay: dict[str, Any] = field(default_factory=dict)
+    redacted: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from netdoctor.check import Check
 from netdoctor.diagnose import Group, diagnose
@@ -229,6 +229,7 @@ def test_a_summary_s_braces_stay() -> None:
     assert groups[0].title == "{nodes}: {{nodes}} {{0}}"
 
 
+@settings(deadline=None)
 @given(CHECKS, SESSIONS, HOSTS)
 def test_nothing_is_lost(checks: tuple[Check, ...], sessions: list[str], hosts: list[Why | None]) -> None:
     judgement = random_judgement(checks, sessions, hosts)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from netdoctor import judge as judge_module
@@ -377,6 +377,7 @@ def random_judgement(checks: tuple[Check, ...], sessions: list[str], hosts: list
     return judge([login(), *checks], healthy.names(NODES), store)
 
 
+@settings(deadline=None)
 @given(CHECKS, SESSIONS, HOSTS)
 def test_the_matrix_is_always_complete(
     checks: tuple[Check, ...], sessions: list[str], hosts: list[Why | None]
