@@ -1,0 +1,167 @@
+"""What pair measurements say and who can be behind a slow one: data, decided on in measure/localise.py."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    """The level at which something is slow."""
+
+    NODE = "node"
+    NIC = "nic"  # one rail of one node
+    PATH = "path"  # between two nodes that are both fast with others
+    RAIL = "rail"  # rail i on all nodes of a leaf, or of the cluster when `leaf` is None
+    LEAF = "leaf"  # everything that touches a leaf, traffic inside it included
+    UPLINK = "uplink"  # everything that enters or leaves a leaf; traffic inside it is fast
+    SPINE = "spine"  # everything between leaves; traffic inside each is fast
+    UNIFORM = "uniform"  # everything, against an expectation
+
+
+class Side(StrEnum):
+    """Which direction is slow, seen from the culprit. Of a path, OUT is first node to second."""
+
+    OUT = "out"
+    IN = "in"
+    BOTH = "both"
+    EITHER = "either"  # no sample told the directions apart
+
+
+class Certainty(StrEnum):
+    """In words: 0.99 and above, 0.9 and above, below."""
+
+    CERTAIN = "certain"
+    LIKELY = "likely"
+    SUSPECTED = "suspected"
+
+
+@dataclass(frozen=True, slots=True)
+class PairSample:
+    """One rate between two nodes.
+
+    direction: ``out`` from src to dst, ``in`` from dst to src, ``both`` when the two were timed as one (an
+        all-reduce, or the slower of both).
+    value_gbyte_s: None when the pair ran and moved nothing (a dead path). A pair that did not run, or failed
+        by netdoctor's own fault, has no sample at all.
+    rail: name of the NIC that carried it, the same name on all nodes; None when all rails together did.
+    round: samples of the same pair in the same round share the moment, and count as one observation of it.
+    """
+
+    src: str
+    dst: str
+    value_gbyte_s: float | None
+    direction: str = "both"
+    rail: str | None = None
+    round: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Culprit:
+    """Somebody that a slow measurement can be blamed on.
+
+    nodes: one for a node or NIC, the two ends of a path, the members that were measured otherwise.
+    factor: its speed as a share of what is healthy; 0.0 when nothing passed. value_gbyte_s and
+        healthy_gbyte_s are medians over the runs that it holds back (None: nothing passed).
+    confidence: probability against the alternatives that explain the same runs, 0 to 1.
+    runs: how many runs it holds back; partners: how many nodes it was met with in them.
+    """
+
+    kind: Kind
+    nodes: tuple[str, ...] = ()
+    side: Side = Side.BOTH
+    rail: str | None = None
+    leaf: str | None = None
+    factor: float = 1.0
+    value_gbyte_s: float | None = None
+    healthy_gbyte_s: float | None = None
+    confidence: float = 0.0
+    runs: int = 0
+    partners: int = 0
+
+    @property
+    def certainty(self) -> Certainty:
+        if self.confidence >= 0.99:
+            return Certainty.CERTAIN
+        return Certainty.LIKELY if self.confidence >= 0.9 else Certainty.SUSPECTED
+
+    @property
+    def dead(self) -> bool:
+        return self.factor == 0.0
+
+    @property
+    def target(self) -> str:
+        """``n3``, ``n3 rail mlx5_1``, ``n1->n2``, ``n1<->n2``, ``rail mlx5_1 of leaf A``, …"""
+        rail = f" rail {self.rail}" if self.rail is not None else ""
+        match self.kind:
+            case Kind.NODE | Kind.NIC:
+                return f"{self.nodes[0]}{rail}"
+            case Kind.PATH:
+                return f"{self.nodes[0]}{'->' if self.side is Side.OUT else '<->'}{self.nodes[1]}{rail}"
+            case Kind.RAIL:
+                return f"rail {self.rail}" + (f" of leaf {self.leaf}" if self.leaf is not None else "")
+            case Kind.LEAF:
+                return f"leaf {self.leaf}"
+            case Kind.UPLINK:
+                return f"uplink of leaf {self.leaf}"
+            case Kind.SPINE:
+                return "paths between leaves"
+            case Kind.UNIFORM:
+                return "every pair"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Undecided:
+    """Several explanations of the same slow runs, none of them far ahead.
+
+    between: best first. maybe_passing: that nothing is wrong and the moment was bad is one of them, so
+        `between` may hold a single one.
+    pair: measuring this pair next tells the first two apart; None when no pair of these nodes can, and
+        `reason` then says why.
+    """
+
+    between: tuple[Culprit, ...]
+    maybe_passing: bool = False
+    pair: tuple[str, str] | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What the samples decide.
+
+    culprits: worst first; empty together with `undecided` means that nothing measured was slow.
+    exonerated: nodes with at least one run at full speed in every direction and rail that it was measured in.
+    unmeasured: nodes asked for that have no sample.
+    healthy_gbyte_s: what pairs without a culprit reach, the peers' figure (None: nothing was measured).
+    expected_ratio: median of measured over expected among those pairs; None without an expectation.
+    noise: scatter of healthy runs, as a share (0.05 is 5 %).
+    pairs_measured of pairs_possible: how many of the undirected pairs were seen; a path that nobody measured
+        cannot be found.
+    """
+
+    culprits: tuple[Culprit, ...] = ()
+    undecided: tuple[Undecided, ...] = ()
+    exonerated: tuple[str, ...] = ()
+    unmeasured: tuple[str, ...] = ()
+    healthy_gbyte_s: float | None = None
+    expected_ratio: float | None = None
+    noise: float = 0.0
+    pairs_measured: int = 0
+    pairs_possible: int = 0
+
+    @property
+    def clean(self) -> bool:
+        return not self.culprits and not self.undecided
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """Pairs that share no node and can run at the same time.
+
+    purpose: ``cover``, ``same_leaf``, ``cross_leaf`` for the first rounds, ``settle`` for a follow-up.
+    idle: nodes that sit this one out.
+    """
+
+    number: int
+    pairs: tuple[tuple[str, str], ...]
+    purpose: str = "cover"
+    idle: tuple[str, ...] = field(default=())

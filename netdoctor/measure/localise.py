@@ -1,0 +1,853 @@
+"""Who holds slow pairs back: node, NIC, path, rail, leaf, or nobody. Pure: samples in, hypotheses out.
+
+Model. A transfer runs at the speed of its slowest part, so with logarithms
+
+    log rate(sample) = min(log base, log expected(pair)) + min(0, f of each culprit that covers it) + noise
+
+`base` is what pairs reach that nothing holds back, `f` one unknown factor per culprit, noise has the width
+sigma. A node covers all samples that it takes part in (or those that leave, or enter it), a NIC those of one
+rail, a path those between two nodes, a leaf's uplink those that cross it, and so on. Faults only make things
+slower, so both unknowns are read where faults do not reach: `base` is the mode below each node's best sample
+(a node's best is slow only if the node is), sigma comes from the deviations above it (median absolute
+deviation). An expectation never accuses a node that keeps up with its peers; it excuses a pair of slower
+hardware, and tells whether all of them together are slow.
+
+Cost. A set of culprits costs, in nats,
+
+    sum over runs of min(misfit, bad moment) + sum over culprits of (rarity + price of a free factor)
+
+A run is one pair in one round. Its misfit is z^2 / 2 per sample. A slow run may also be a bad moment (CASUAL:
+about 1 in 50, priced like a culprit with a factor of its own), however many samples it has: one run never
+tells a path from a moment, a second one does. A run that is too fast for a culprit can hardly be explained
+(WONDER): nothing makes a slow link fast for a while, so one good run exonerates more than one bad run
+accuses. Rarity is -log of the prior (a node in a hundred, a given path in a thousand, ...), so that one node
+is preferred to three paths and one leaf to eight nodes. The price of a free factor is the usual one,
+log(range / width of the estimate).
+
+Search. Greedy: take the hypothesis that lowers the cost most, until none does; then each culprit in turn is
+taken out and the best substitute, or nothing, put in its place, until the set is stable. Hypotheses arise
+from slow samples only, so a node that nobody measured cannot be blamed. Base and sigma are then read again
+from the samples that no culprit covers.
+
+Confidence. For each culprit the best cost without it (with each substitute, with nothing, with a greedy mix)
+gives its probability, 1 / sum(exp(-difference)). Below 0.75 it is not reported as a culprit but as undecided
+between it and the substitutes, with the pair whose outcome tells the first two apart.
+"""
+
+import heapq
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import median
+from typing import NamedTuple
+
+from netdoctor.facts.localisation import (
+    Certainty,
+    Culprit,
+    Decision,
+    Kind,
+    PairSample,
+    Round,
+    Side,
+    Undecided,
+)
+
+__all__ = [
+    "Certainty",
+    "Culprit",
+    "Decision",
+    "Kind",
+    "PairSample",
+    "Round",
+    "Side",
+    "Undecided",
+    "decode",
+]
+
+# The log of a rate that is nothing at all stands this far below the healthy one: a hundredth.
+DEAD = -math.log(100)
+CASUAL = -math.log(0.02)
+WONDER = 12.0
+# Two per cent: repeated transfers over an idle fabric scatter by about as much (nccl-tests, default 20
+# iterations).
+LEAST_NOISE = 0.02
+# Below 90 % of its peers a node is worth a word (NVIDIA/nccl-tests gates at 0.9, ClusterKit at 0.93).
+LEAST_EFFECT = 0.9
+# An expectation derived from hardware is right within some ten per cent, see expectation.py.
+UNIFORM_BELOW = 0.8
+DECIDED = 0.75
+# Alternatives that are e^-7 as likely change no confidence that is printed.
+FAR = 7.0
+
+RARITY = {
+    Kind.NODE: math.log(100),
+    Kind.NIC: math.log(200),
+    Kind.PATH: math.log(1000),
+    Kind.RAIL: math.log(300),
+    Kind.LEAF: math.log(200),
+    Kind.UPLINK: math.log(200),
+    Kind.SPINE: math.log(300),
+}
+LOCAL = (Kind.NODE, Kind.NIC, Kind.PATH)
+
+
+class Suspect(NamedTuple):
+    """A hypothesis: nodes and leaves by number (-1: none), rails by number."""
+
+    kind: Kind
+    a: int = -1
+    b: int = -1
+    side: Side = Side.BOTH
+    rail: int = -1
+
+
+def decode(
+    samples: Iterable[PairSample],
+    *,
+    nodes: Sequence[str] = (),
+    leaves: Mapping[str, str] | None = None,
+    expected_gbyte_s: Mapping[tuple[str, str], float] | None = None,
+    least_effect: float = LEAST_EFFECT,
+) -> Decision:
+    """The culprits behind slow samples, with confidence, and what is still tied.
+
+    nodes: those that should have been measured; ones without a sample are listed as unmeasured. leaves: node
+    to leaf, for nodes where it is known. expected_gbyte_s: per pair, in either order; pairs may be missing,
+    and are then judged by their peers alone. Samples with a rate that is not a number, negative, or of a node
+    with itself are ignored. No sample at all gives an empty decision, which is not a clean bill of health:
+    see `unmeasured`.
+    """
+    data = _read(samples, leaves or {}, expected_gbyte_s or {})
+    listed = list(dict.fromkeys([*nodes, *data.names]))
+    unmeasured = tuple(n for n in listed if n not in data.index)
+    possible = len(listed) * (len(listed) - 1) // 2
+    if not data.y:
+        return Decision(unmeasured=unmeasured, pairs_possible=possible)
+    sigma = _settle_base(data, range(len(data.y)), first=True)
+    search = _Search(data, sigma, least_effect)
+    search.solve()
+    for _ in range(2):
+        free = [s for s in range(len(data.y)) if search.mu[s] == 0.0]
+        if len(free) < 4:
+            break
+        before = dict(data.base)
+        again = _settle_base(data, free, first=False)
+        moved = max(abs(data.base[c] - before[c]) for c in before)
+        if moved < 0.3 * sigma and abs(again - sigma) < 0.3 * sigma:
+            break
+        sigma = again
+        search = _Search(data, sigma, least_effect)
+        search.solve()
+    return _report(data, search, unmeasured, possible)
+
+
+@dataclass(slots=True)
+class _Data:
+    """Samples in columns. A run is one pair in one round; a class is what shares a base."""
+
+    names: list[str] = field(default_factory=list)
+    index: dict[str, int] = field(default_factory=dict)
+    leaf: list[int] = field(default_factory=list)  # of each node, -1 unknown
+    leaf_names: list[str] = field(default_factory=list)
+    rails: list[str] = field(default_factory=list)
+    y: list[float] = field(default_factory=list)  # log GB/s; -inf: nothing passed
+    u: list[int] = field(default_factory=list)  # sender
+    v: list[int] = field(default_factory=list)  # receiver
+    directed: list[bool] = field(default_factory=list)
+    rail: list[int] = field(default_factory=list)
+    cls: list[tuple[bool, bool]] = field(default_factory=list)
+    wanted: list[float] = field(default_factory=list)  # log expected, inf where there is none
+    run: list[int] = field(default_factory=list)
+    runs: list[list[int]] = field(default_factory=list)
+    base: dict[tuple[bool, bool], float] = field(default_factory=dict)
+    d: list[float] = field(default_factory=list)  # y less what is healthy there
+
+
+def _read(
+    samples: Iterable[PairSample],
+    leaves: Mapping[str, str],
+    expected: Mapping[tuple[str, str], float],
+) -> _Data:
+    data = _Data()
+    leaf_index: dict[str, int] = {}
+    rail_index: dict[str, int] = {}
+    run_index: dict[tuple[int, int, int], int] = {}
+
+    def node(name: str) -> int:
+        if name not in data.index:
+            data.index[name] = len(data.names)
+            data.names.append(name)
+            leaf = leaves.get(name)
+            if leaf is not None and leaf not in leaf_index:
+                leaf_index[leaf] = len(leaf_index)
+                data.leaf_names.append(leaf)
+            data.leaf.append(-1 if leaf is None else leaf_index[leaf])
+        return data.index[name]
+
+    for one in samples:
+        value = one.value_gbyte_s
+        if one.src == one.dst or (value is not None and not (math.isfinite(value) and value >= 0.0)):
+            continue
+        a, b = node(one.src), node(one.dst)
+        u, v = (b, a) if one.direction == "in" else (a, b)
+        directed = one.direction in ("out", "in")
+        rail = -1
+        if one.rail is not None:
+            if one.rail not in rail_index:
+                rail_index[one.rail] = len(rail_index)
+                data.rails.append(one.rail)
+            rail = rail_index[one.rail]
+        key = (min(a, b), max(a, b), one.round)
+        if key not in run_index:
+            run_index[key] = len(run_index)
+            data.runs.append([])
+        run = run_index[key]
+        wanted = expected.get((one.src, one.dst), expected.get((one.dst, one.src)))
+        data.runs[run].append(len(data.y))
+        data.run.append(run)
+        data.y.append(math.log(value) if value else -math.inf)
+        data.u.append(u)
+        data.v.append(v)
+        data.directed.append(directed)
+        data.rail.append(rail)
+        data.cls.append((directed, rail >= 0))
+        data.wanted.append(math.log(wanted) if wanted and math.isfinite(wanted) and wanted > 0 else math.inf)
+    # An expectation for a pair is for all its rails together, so it says nothing about one of them.
+    for s, rail in enumerate(data.rail):
+        if rail >= 0:
+            data.wanted[s] = math.inf
+    return data
+
+
+def _settle_base(data: _Data, chosen: Iterable[int], *, first: bool) -> float:
+    """Set `base` of each class and `d` of every sample; the noise scale."""
+    by_class: dict[tuple[bool, bool], list[int]] = {}
+    for s in chosen:
+        if data.y[s] > -math.inf:
+            by_class.setdefault(data.cls[s], []).append(s)
+    above: list[float] = []
+    for cls, members in by_class.items():
+        ys = sorted(data.y[s] for s in members)
+        base = _mode(ys, _start(data, members)) if first else median(ys)
+        data.base[cls] = base
+        above += [data.y[s] - base for s in members if data.y[s] > base and data.wanted[s] >= base]
+    for cls in set(data.cls):
+        # Nothing passed in this whole class: any base will do, all of it is dead.
+        data.base.setdefault(cls, 0.0)
+    data.d = [
+        max(y - min(data.base[c], w), DEAD) for y, c, w in zip(data.y, data.cls, data.wanted, strict=True)
+    ]
+    # 1.4826 makes the median absolute deviation a standard deviation; few samples are trusted less.
+    scale = 1.4826 * median(above) if above else 0.0
+    return max(scale * (1.0 + 2.0 / max(len(above), 1)), LEAST_NOISE)
+
+
+def _start(data: _Data, members: Sequence[int]) -> float:
+    """Upper third of the nodes' best samples: healthy, unless more than two thirds of the nodes are slow."""
+    best: dict[int, float] = {}
+    for s in members:
+        y = data.y[s]
+        for node in (data.u[s], data.v[s]):
+            if y > best.get(node, -math.inf):
+                best[node] = y
+    return sorted(best.values())[int(0.7 * (len(best) - 1))]
+
+
+def _mode(ys: Sequence[float], start: float) -> float:
+    """The middle of the crowd around `start`: the median of what is near, moved until it stays."""
+    width = 0.25
+    centre = start
+    for _ in range(4):
+        for _ in range(20):
+            near = [y for y in ys if abs(y - centre) <= width]
+            if not near:
+                return centre
+            moved = median(near)
+            if abs(moved - centre) < 1e-4:
+                break
+            centre = moved
+        upper = [y - centre for y in ys if y > centre]
+        scale = 1.4826 * median(upper) if upper else 0.0
+        if 2.0 * scale <= width:
+            break
+        width = 2.0 * scale
+    return centre
+
+
+class _Search:
+    """The state of a search: chosen suspects, what they predict, and what each run costs."""
+
+    def __init__(self, data: _Data, sigma: float, least_effect: float) -> None:
+        self.data = data
+        self.sigma = sigma
+        self.most = math.log(least_effect)
+        self.mu = [0.0] * len(data.y)
+        self.chosen: dict[Suspect, float] = {}
+        self.price: dict[Suspect, float] = {}
+        self.cover: dict[Suspect, dict[int, list[int]]] = {}  # run -> samples
+        self.at_run: dict[int, list[Suspect]] = {}
+        self.wide: list[Suspect] = []
+        self.cost = [self._run_cost(run, None, 0.0) for run in range(len(data.runs))]
+        self._suspects()
+
+    # -- costs ---------------------------------------------------------------------------------------------
+
+    def _run_cost(self, run: int, covered: list[int] | None, f: float) -> float:
+        """The cost of one run, were the samples in `covered` held back to `f` as well."""
+        data, mu, sigma = self.data, self.mu, self.sigma
+        total = 0.0
+        low = low2 = 0.0
+        count = 0
+        for s in data.runs[run]:
+            m = mu[s]
+            if covered is not None and f < m and s in covered:
+                m = f
+            z = (data.d[s] - m) / sigma
+            half = z * z / 2.0
+            if z > 0.0:
+                total += min(half, WONDER)
+            elif z < -2.0:
+                count += 1
+                low += z
+                low2 += half
+            else:
+                total += half
+        if count:
+            # Or a bad moment that slowed these samples down together.
+            spread = low2 - low * low / (2.0 * count)
+            total += min(low2, CASUAL + self._factor_price(count) + min(spread, WONDER * (count - 1)))
+        return total
+
+    def _factor_price(self, count: int) -> float:
+        """log(range / width) of a factor that `count` samples estimate."""
+        return max(math.log(-DEAD * math.sqrt(count) / (2.5 * self.sigma)), 0.5)
+
+    def total(self) -> float:
+        return math.fsum(self.cost) + math.fsum(self.price.values())
+
+    # -- hypotheses ----------------------------------------------------------------------------------------
+
+    def _suspects(self) -> None:
+        """Every hypothesis for which at least half of what it covers is slow."""
+        data = self.data
+        touch: list[list[int]] = [[] for _ in data.names]
+        pairs: dict[tuple[int, int], list[int]] = {}
+        told = [False] * len(data.names)
+        low: list[int] = []
+        threshold = min(-2.0 * self.sigma, self.most)
+        for s, d in enumerate(data.d):
+            u, v = data.u[s], data.v[s]
+            touch[u].append(s)
+            touch[v].append(s)
+            pairs.setdefault((min(u, v), max(u, v)), []).append(s)
+            if data.directed[s]:
+                told[u] = told[v] = True
+            if d < threshold:
+                low.append(s)
+        if not low:
+            return
+        wanted: dict[Suspect, None] = {}
+        several_rails = len(data.rails) > 1
+        for s in low:
+            u, v, r = data.u[s], data.v[s], data.rail[s]
+            rails = (-1, r) if several_rails and r >= 0 else (-1,)
+            for rail in rails:
+                for node, mine in ((u, Side.OUT), (v, Side.IN)):
+                    kind = Kind.NODE if rail < 0 else Kind.NIC
+                    if not told[node]:
+                        wanted[Suspect(kind, node, -1, Side.EITHER, rail)] = None
+                        continue
+                    wanted[Suspect(kind, node, -1, Side.BOTH, rail)] = None
+                    for side in (mine,) if data.directed[s] else (Side.OUT, Side.IN):
+                        wanted[Suspect(kind, node, -1, side, rail)] = None
+                a, b = min(u, v), max(u, v)
+                if not any(data.directed[t] for t in pairs[a, b]):
+                    wanted[Suspect(Kind.PATH, a, b, Side.EITHER, rail)] = None
+                else:
+                    wanted[Suspect(Kind.PATH, a, b, Side.BOTH, rail)] = None
+                    if data.directed[s]:
+                        wanted[Suspect(Kind.PATH, u, v, Side.OUT, rail)] = None
+        slow = dict.fromkeys(low)
+        for suspect in wanted:
+            pool = pairs[min(suspect.a, suspect.b), max(suspect.a, suspect.b)] if suspect.b >= 0 else None
+            self._consider(suspect, touch[suspect.a] if pool is None else pool, slow)
+        self._wide_suspects(slow, several_rails)
+
+    def _wide_suspects(self, slow: Mapping[int, None], several_rails: bool) -> None:
+        data = self.data
+        everything = range(len(data.y))
+        leaves: dict[int, None] = {}
+        rails: dict[int, None] = {}
+        for s in slow:
+            leaves[data.leaf[data.u[s]]] = None
+            leaves[data.leaf[data.v[s]]] = None
+            rails[data.rail[s]] = None
+        leaves.pop(-1, None)
+        rails.pop(-1, None)
+        members: dict[int, int] = {}
+        for leaf in data.leaf:
+            members[leaf] = members.get(leaf, 0) + 1
+        by_leaf: dict[int, list[int]] = {leaf: [] for leaf in leaves}
+        for s in everything:
+            a, b = data.leaf[data.u[s]], data.leaf[data.v[s]]
+            if a in by_leaf:
+                by_leaf[a].append(s)
+            if b != a and b in by_leaf:
+                by_leaf[b].append(s)
+        known = sum(1 for leaf in members if leaf >= 0)
+        for leaf, pool in by_leaf.items():
+            if members[leaf] < 2:
+                continue
+            if known > 1:
+                self._consider(Suspect(Kind.LEAF, leaf), pool, slow)
+                for side in (Side.BOTH, Side.OUT, Side.IN):
+                    self._consider(Suspect(Kind.UPLINK, leaf, -1, side), pool, slow)
+                if several_rails:
+                    for rail in rails:
+                        self._consider(Suspect(Kind.RAIL, leaf, -1, Side.BOTH, rail), pool, slow)
+        if known > 2:
+            self._consider(Suspect(Kind.SPINE), everything, slow)
+        if several_rails:
+            for rail in rails:
+                self._consider(Suspect(Kind.RAIL, -1, -1, Side.BOTH, rail), everything, slow)
+
+    def _consider(self, suspect: Suspect, pool: Iterable[int], slow: Mapping[int, None]) -> None:
+        covered = list(self._covered(suspect, pool))
+        # fit() wants the middle one of them to be slow, so fewer than half can never do.
+        if not covered or 2 * sum(1 for s in covered if s in slow) < len(covered):
+            return
+        by_run: dict[int, list[int]] = {}
+        for s in covered:
+            by_run.setdefault(self.data.run[s], []).append(s)
+        self.cover[suspect] = by_run
+        if suspect.kind in LOCAL:
+            for run in by_run:
+                self.at_run.setdefault(run, []).append(suspect)
+        else:
+            self.wide.append(suspect)
+
+    def _covered(self, suspect: Suspect, pool: Iterable[int]) -> Iterator[int]:
+        data = self.data
+        kind, a, _, side, rail = suspect
+        for s in pool:
+            # A sample over all rails together is held back by its slowest.
+            if rail >= 0 and data.rail[s] not in (rail, -1):
+                continue
+            u, v = data.u[s], data.v[s]
+            if kind in (Kind.SPINE, Kind.UPLINK):
+                if data.leaf[u] == data.leaf[v] or min(data.leaf[u], data.leaf[v]) < 0:
+                    continue
+                u, v = data.leaf[u], data.leaf[v]
+            if side is Side.OUT and data.directed[s] and u != a:
+                continue
+            if side is Side.IN and data.directed[s] and v != a:
+                continue
+            yield s
+
+    def rarity(self, suspect: Suspect) -> float:
+        cost = RARITY[suspect.kind]
+        if suspect.kind is Kind.NODE:
+            cost = max(cost, math.log(len(self.data.names)))
+        if suspect.side in (Side.OUT, Side.IN):
+            cost += math.log(2)
+        if suspect.kind is Kind.PATH and suspect.rail >= 0:
+            cost += math.log(5)
+        if suspect.kind is Kind.RAIL and suspect.a < 0:
+            cost += math.log(2)
+        return cost
+
+    # -- moves ---------------------------------------------------------------------------------------------
+
+    def fit(self, suspect: Suspect) -> tuple[float, int] | None:
+        """The factor that suits the samples which nobody else explains, and how many those are."""
+        d, mu, margin = self.data.d, self.mu, 3.0 * self.sigma
+        open_ = sorted(
+            d[s]
+            for covered in self.cover[suspect].values()
+            for s in covered
+            if mu[s] == 0.0 or d[s] < mu[s] - margin
+        )
+        if not open_:
+            return None
+        middle = open_[len(open_) // 2]
+        if middle > self.most:
+            return None
+        near = [x for x in open_ if abs(x - middle) <= margin]
+        f = math.fsum(near) / len(near)
+        return (f, len(near)) if f <= self.most else None
+
+    def gain(self, suspect: Suspect) -> tuple[float, float, float]:
+        """How much the cost falls, the factor, and the price included."""
+        fitted = self.fit(suspect)
+        if fitted is None:
+            return -math.inf, 0.0, 0.0
+        f, count = fitted
+        price = self.rarity(suspect) + self._factor_price(count)
+        saved = 0.0
+        for run, covered in self.cover[suspect].items():
+            saved += self.cost[run] - self._run_cost(run, covered, f)
+        return round(saved - price, 9), f, price
+
+    def add(self, suspect: Suspect, f: float, price: float) -> None:
+        self.chosen[suspect] = f
+        self.price[suspect] = price
+        for run, covered in self.cover[suspect].items():
+            for s in covered:
+                self.mu[s] = min(self.mu[s], f)
+            self.cost[run] = self._run_cost(run, None, 0.0)
+
+    def remove(self, suspect: Suspect) -> None:
+        del self.chosen[suspect], self.price[suspect]
+        for run, covered in self.cover[suspect].items():
+            others = [
+                (f, mine)
+                for other, f in self.chosen.items()
+                if (mine := self.cover[other].get(run)) is not None
+            ]
+            for s in covered:
+                self.mu[s] = min((f for f, mine in others if s in mine), default=0.0)
+            self.cost[run] = self._run_cost(run, None, 0.0)
+
+    def near(self, suspect: Suspect) -> dict[Suspect, None]:
+        """Every hypothesis that shares a run with this one, itself included."""
+        runs = self.cover[suspect]
+        found: dict[Suspect, None] = {}
+        if suspect.kind in LOCAL:
+            for run in runs:
+                found.update(dict.fromkeys(self.at_run.get(run, ())))
+            found.update(dict.fromkeys(w for w in self.wide if not self.cover[w].keys().isdisjoint(runs)))
+            return found
+        # A wide one is weighed against other wide ones, and against the local ones that explain most of it.
+        found.update(dict.fromkeys(self.wide))
+        for run in list(runs)[:200]:
+            found.update(dict.fromkeys(self.at_run.get(run, ())))
+        return found
+
+    def greedy(self, pool: Iterable[Suspect], at_most: int) -> int:
+        """Add the best of `pool` until none helps; how many were added."""
+        allowed = dict.fromkeys(pool)
+        order = {suspect: i for i, suspect in enumerate(allowed)}
+        version = dict.fromkeys(allowed, 0)
+        heap: list[tuple[float, int, int, Suspect]] = []
+
+        def push(suspect: Suspect) -> None:
+            saved = self.gain(suspect)[0]
+            if saved > 0.0:
+                heapq.heappush(heap, (-saved, order[suspect], version[suspect], suspect))
+
+        for suspect in allowed:
+            if suspect not in self.chosen:
+                push(suspect)
+        added = 0
+        stale: set[Suspect] = set()
+        while heap and added < at_most:
+            _, _, seen, suspect = heapq.heappop(heap)
+            if seen != version[suspect] or suspect in self.chosen:
+                continue
+            if suspect in stale:
+                stale.discard(suspect)
+                version[suspect] += 1
+                push(suspect)
+                continue
+            saved, f, price = self.gain(suspect)
+            if saved <= 0.0:
+                continue
+            self.add(suspect, f, price)
+            added += 1
+            for other in self.near(suspect):
+                if other in self.chosen or other not in allowed:
+                    continue
+                if other.kind in LOCAL:
+                    version[other] += 1
+                    push(other)
+                else:
+                    stale.add(other)  # weighed again when its turn comes
+        return added
+
+    def solve(self) -> None:
+        self.greedy(self.cover, len(self.data.names) + 8)
+        for _ in range(3):
+            if not self._polish():
+                break
+
+    def _polish(self) -> bool:
+        """Refit each culprit, and put something better or nothing in its place; whether that changed
+        anything."""
+        changed = False
+        for suspect in list(self.chosen):
+            if suspect not in self.chosen:
+                continue
+            self.remove(suspect)
+            best: tuple[float, Suspect, float, float] | None = None
+            for other in self.near(suspect):
+                if other in self.chosen:
+                    continue
+                saved, f, price = self.gain(other)
+                if saved > 0.0 and (
+                    best is None or saved > best[0] + 1e-6 or (saved > best[0] - 1e-6 and other == suspect)
+                ):
+                    best = (saved, other, f, price)
+            if best is None:
+                changed = True
+            else:
+                changed |= best[1] != suspect
+                self.add(*best[1:])
+        return changed
+
+    def alternatives(self, suspect: Suspect) -> list[tuple[float, Suspect | None]]:
+        """What else could stand in its place: (cost above the present one, substitute or None for
+        nothing)."""
+        now = self.total()
+        kept = dict(self.chosen), dict(self.price)
+        self.remove(suspect)
+        without = self.total()
+        found: list[tuple[float, Suspect | None]] = [(without - now, None)]
+        for other in self.near(suspect):
+            if other != suspect and other not in self.chosen:
+                saved = self.gain(other)[0]
+                if without - saved - now < FAR:
+                    found.append((without - saved - now, other))
+        # Several smaller ones together.
+        before = set(self.chosen)
+        if self.greedy((o for o in self.near(suspect) if o != suspect and o.kind in LOCAL), 8) > 1:
+            mixed = [s for s in self.chosen if s not in before]
+            found.append((self.total() - now, mixed[0]))
+            for one in mixed:
+                self.remove(one)
+        self.add(suspect, kept[0][suspect], kept[1][suspect])
+        # The order of dictionaries is the order of reporting.
+        self.chosen = {s: self.chosen[s] for s in kept[0]}
+        self.price = {s: self.price[s] for s in kept[1]}
+        return sorted(found, key=lambda pair: pair[0])
+
+
+def _report(data: _Data, search: _Search, unmeasured: tuple[str, ...], possible: int) -> Decision:
+    culprits: list[Culprit] = []
+    ties: list[Undecided] = []
+    exonerated = _exonerated(data, search)
+    good = {data.index[n] for n in exonerated}
+    met = {(min(u, v), max(u, v)) for u, v in zip(data.u, data.v, strict=True)}
+    for suspect, f in list(search.chosen.items()):
+        found = search.alternatives(suspect)
+        weight = 1.0 + sum(math.exp(-max(cost, 0.0)) for cost, _ in found)
+        confidence = 1.0 / weight
+        mine = _culprit(data, search, suspect, f, confidence)
+        if confidence >= DECIDED:
+            culprits.append(mine)
+            continue
+        others = [
+            _culprit(data, search, other, None, math.exp(-max(cost, 0.0)) / weight)
+            for cost, other in found
+            if other is not None and cost < 3.0
+        ]
+        nothing = any(other is None and cost < 3.0 for cost, other in found)
+        rivals = [suspect, *(other for cost, other in found if other is not None and cost < 3.0)]
+        pair, reason = _settling(data, search, rivals, nothing, good, met)
+        ties.append(Undecided(between=(mine, *others), maybe_passing=nothing, pair=pair, reason=reason))
+    ties += _moments(data, search, good, met, ties)
+    free = [s for s in range(len(data.y)) if search.mu[s] == 0.0 and data.y[s] > -math.inf]
+    ratios = [data.y[s] - data.wanted[s] for s in free if data.wanted[s] < math.inf]
+    ratio = math.exp(median(ratios)) if ratios else None
+    whole = _uniform(data, ratio, len(ratios), len(free))
+    if isinstance(whole, Culprit):
+        culprits.append(whole)
+    elif whole is not None:
+        ties.append(whole)
+    return Decision(
+        culprits=tuple(sorted(_merged(culprits), key=lambda c: (c.factor, -c.confidence))),
+        undecided=tuple(_distinct(ties)),
+        exonerated=exonerated,
+        unmeasured=unmeasured,
+        healthy_gbyte_s=math.exp(median(data.y[s] for s in free)) if free else None,
+        expected_ratio=ratio,
+        noise=search.sigma,
+        pairs_measured=len(met),
+        pairs_possible=possible,
+    )
+
+
+def _culprit(data: _Data, search: _Search, suspect: Suspect, f: float | None, confidence: float) -> Culprit:
+    cover = search.cover[suspect]
+    if f is None:
+        fitted = search.fit(suspect)
+        ds = sorted(data.d[s] for covered in cover.values() for s in covered)
+        f = fitted[0] if fitted else ds[len(ds) // 2]
+    held = [s for covered in cover.values() for s in covered if search.mu[s] >= f - 1e-9]
+    held = [s for s in held if data.d[s] < f + 3.0 * search.sigma] or held
+    rates = [math.exp(data.y[s]) for s in held]
+    healthy = [math.exp(min(data.base[data.cls[s]], data.wanted[s])) for s in held]
+    ends = {n for s in held for n in (data.u[s], data.v[s])}
+    leaf = suspect.a if suspect.kind in (Kind.LEAF, Kind.UPLINK, Kind.RAIL) and suspect.a >= 0 else None
+    nodes: tuple[int, ...]
+    if suspect.kind in (Kind.NODE, Kind.NIC):
+        nodes = (suspect.a,)
+    elif suspect.kind is Kind.PATH:
+        nodes = (suspect.a, suspect.b)
+    else:
+        nodes = tuple(sorted(n for n in ends if leaf is None or data.leaf[n] == leaf))
+    rate = median(rates) if rates else None
+    return Culprit(
+        kind=suspect.kind,
+        nodes=tuple(data.names[n] for n in nodes),
+        side=suspect.side,
+        rail=data.rails[suspect.rail] if suspect.rail >= 0 else None,
+        leaf=data.leaf_names[leaf] if leaf is not None else None,
+        factor=0.0 if not rate else math.exp(f),
+        value_gbyte_s=rate or None,
+        healthy_gbyte_s=median(healthy) if healthy else None,
+        confidence=confidence,
+        runs=len({data.run[s] for s in held}),
+        partners=len(ends - set(nodes)),
+    )
+
+
+def _merged(culprits: Sequence[Culprit]) -> list[Culprit]:
+    """A node that is slow both out and in, at different speeds, is one culprit; so is a path."""
+    merged: dict[tuple[object, ...], Culprit] = {}
+    for one in culprits:
+        ends = tuple(sorted(one.nodes)) if one.kind is Kind.PATH else one.nodes
+        key = (one.kind, ends if one.kind in LOCAL else one.leaf, one.rail)
+        other = merged.get(key)
+        if other is None:
+            merged[key] = one
+            continue
+        worse = one if one.factor < other.factor else other
+        same = one.side == other.side and one.nodes == other.nodes
+        merged[key] = replace(
+            worse,
+            side=worse.side if same else Side.BOTH,
+            confidence=min(one.confidence, other.confidence),
+            runs=max(one.runs, other.runs),
+            partners=max(one.partners, other.partners),
+        )
+    return list(merged.values())
+
+
+def _exonerated(data: _Data, search: _Search) -> tuple[str, ...]:
+    """Nodes that nothing chosen is about, and that one run at full speed in every sample clears."""
+    accused = {n for s in search.chosen if s.kind in LOCAL for n in (s.a, s.b)}
+    fine: dict[int, None] = {}
+    limit = -max(3.0 * search.sigma, -search.most)
+    for run in data.runs:
+        if all(data.d[s] > limit for s in run):
+            fine[data.u[run[0]]] = None
+            fine[data.v[run[0]]] = None
+    return tuple(name for i, name in enumerate(data.names) if i in fine and i not in accused)
+
+
+def _moments(
+    data: _Data,
+    search: _Search,
+    good: set[int],
+    met: set[tuple[int, int]],
+    known: Sequence[Undecided],
+) -> list[Undecided]:
+    """Slow runs that are taken for a bad moment although a fault is not far behind."""
+    # Pairs that are in a tie already are examined because of it.
+    seen = {tuple(sorted(c.nodes)) for tie in known for c in tie.between}
+    behind: list[tuple[float, int, Suspect]] = []
+    for i, suspect in enumerate(search.cover):
+        if suspect in search.chosen or suspect.kind not in LOCAL:
+            continue
+        saved = search.gain(suspect)[0]
+        if saved > -5.0:
+            behind.append((-saved, i, suspect))
+    behind.sort()
+    taken: set[int] = set()
+    ties: list[Undecided] = []
+    for _, _, suspect in behind:
+        runs = search.cover[suspect].keys()
+        if not taken.isdisjoint(runs):
+            continue
+        taken.update(runs)
+        rivals = [suspect] + [
+            s for _, _, s in behind if s != suspect and not search.cover[s].keys().isdisjoint(runs)
+        ]
+        names = tuple(_culprit(data, search, s, None, 0.0) for s in rivals[:4])
+        if tuple(sorted(names[0].nodes)) in seen:
+            continue
+        pair, reason = _settling(data, search, rivals, True, good, met)
+        ties.append(Undecided(between=names, maybe_passing=True, pair=pair, reason=reason))
+    return ties
+
+
+def _settling(
+    data: _Data,
+    search: _Search,
+    rivals: Sequence[Suspect],
+    nothing: bool,
+    good: set[int],
+    met: set[tuple[int, int]],
+) -> tuple[tuple[str, str] | None, str]:
+    """The pair on whose outcome the first two rivals disagree, with a partner that is known to be good."""
+
+    def covers(suspect: Suspect, a: int, b: int) -> bool:
+        if suspect.kind is Kind.PATH:
+            return {suspect.a, suspect.b} == {a, b}
+        if suspect.kind in (Kind.NODE, Kind.NIC):
+            return suspect.a in (a, b)
+        inside = (data.leaf[a] == suspect.a) + (data.leaf[b] == suspect.a)
+        if suspect.kind is Kind.UPLINK:
+            return inside == 1
+        if suspect.kind is Kind.SPINE:
+            return data.leaf[a] != data.leaf[b]
+        return inside > 0 or suspect.a < 0
+
+    first = rivals[0]
+    second = next((r for r in rivals[1:] if (r.a, r.b) != (first.a, first.b) or r.kind != first.kind), None)
+    ends = list(dict.fromkeys(n for r in rivals[:2] if r.kind in LOCAL for n in (r.a, r.b) if n >= 0))
+    accused = {n for r in rivals if r.kind in LOCAL for n in (r.a, r.b)}
+    if not ends:
+        everyone = range(len(data.names))
+        ends = ([n for n in everyone if data.leaf[n] == first.a] or list(everyone))[:8]
+    options: list[tuple[bool, bool, int, int]] = []
+    for a in ends:
+        for b in [*ends, *sorted(good - accused)[:64], *range(min(len(data.names), 64))]:
+            if a != b:
+                options.append((b not in good or b in accused, (min(a, b), max(a, b)) in met, a, b))
+    options.sort(key=lambda option: option[:2])
+    for _, _, a, b in options:
+        one = covers(first, a, b)
+        if one if second is None else one != covers(second, a, b):
+            return (data.names[a], data.names[b]), ""
+    if nothing:
+        for _, _, a, b in options:
+            if covers(first, a, b):
+                return (data.names[a], data.names[b]), ""
+    return None, f"no pair among {len(data.names)} measured nodes tells them apart"
+
+
+def _distinct(ties: Sequence[Undecided]) -> list[Undecided]:
+    """One entry per set of suspects."""
+    seen: dict[frozenset[tuple[object, ...]], Undecided] = {}
+    for tie in ties:
+        seen.setdefault(frozenset((c.kind, c.nodes, c.rail, c.leaf) for c in tie.between), tie)
+    return list(seen.values())
+
+
+def _uniform(data: _Data, ratio: float | None, told: int, free: int) -> Culprit | Undecided | None:
+    """Everybody slow against the expectation. Two nodes have no peers, so with them nobody can be named."""
+    if ratio is None or ratio >= UNIFORM_BELOW or 2 * told < free:
+        return None
+    # The expectation is soft: 5 % either way on a logarithmic scale.
+    confidence = 1.0 / (1.0 + math.exp((math.log(ratio) - math.log(UNIFORM_BELOW)) / 0.05))
+    whole = Culprit(
+        kind=Kind.UNIFORM,
+        nodes=tuple(data.names),
+        factor=ratio,
+        value_gbyte_s=math.exp(median(y for y in data.y if y > -math.inf)),
+        healthy_gbyte_s=math.exp(median(w for w in data.wanted if w < math.inf)),
+        confidence=confidence,
+        runs=len(data.runs),
+        partners=len(data.names),
+    )
+    if len(data.names) > 2:
+        return whole
+    a, b = data.names
+    third = confidence / 3.0
+    between = (
+        replace(whole, kind=Kind.NODE, nodes=(a,), confidence=third),
+        replace(whole, kind=Kind.NODE, nodes=(b,), confidence=third),
+        replace(whole, kind=Kind.PATH, nodes=(a, b), confidence=third),
+    )
+    return Undecided(between=between, reason="two nodes have no third one to be compared with")
