@@ -334,6 +334,9 @@ class Scan:
                 continue
             if info.scope == "cluster":
                 self.store.cluster.setdefault(info.group, late)
+                if info.origin == "measure":
+                    for node, missing in first.items():
+                        self.store.put(info.group, node, missing)
                 continue
             known = self.store.node.setdefault(info.group, {})
             for node in self.nodes:
