@@ -132,7 +132,8 @@ def nccl_env(
             finding = _finding(node, env, remark, len(everywhere) == 1)
             if (node, remark.name) in differ and finding.cause:
                 # One variable of one node is one thing to correct, whatever is to be said about it.
-                finding = replace(finding, cause=replace(finding.cause, key=_differs(remark.name)))
+                hint = replace(finding.cause, key=_differs(remark.name))
+                finding = replace(finding, expected=None, cause=hint)
             yield finding
 
 
@@ -187,7 +188,7 @@ def _integer(name: str, value: str) -> Iterator[Remark]:
 
 def _enum(name: str, value: str) -> Iterator[Remark]:
     words = ENUMS[name]
-    if value in words or (name in NUMBERS_TOO and value.isdecimal()):
+    if _is_known_word(name, value):
         return
     meant = value.upper()
     if meant in ("4", "IPV4", "INET") and "AF_INET" in words:
@@ -202,6 +203,10 @@ def _enum(name: str, value: str) -> Iterator[Remark]:
         expected=meant if meant in words else listing(words, 11),
         value=meant if meant in words else None,
     )
+
+
+def _is_known_word(name: str, value: str) -> bool:
+    return value in ENUMS[name] or (name in NUMBERS_TOO and value.isdecimal())
 
 
 def _list(name: str, value: str) -> Iterator[Remark]:
@@ -371,6 +376,8 @@ def _finding(node: str, env: Env, remark: Remark, everywhere: bool) -> Finding:
 def _correct(node: str, origin: str, remark: Remark, everywhere: bool) -> tuple[Fix, ...]:
     if not remark.unset:
         return ()
+    if remark.key == "env-stale-rank":
+        return (change(node, RANKS, origin),)
     if remark.key == "nccl-env-renamed" and remark.value:
         line = f"unset {remark.name}; export {remark.value}=1"
         return (
@@ -461,9 +468,11 @@ def _equalise(node: str, name: str, origin: str, usual: str | None) -> tuple[Fix
 
 
 def _meaning(name: str, entry: tuple[str, str] | None) -> str:
-    """What a value amounts to, so that 1 and 0x1 agree, and an empty one is unset."""
+    """What a value amounts to: 1 and 0x1 agree, and what is empty, or ignored, is as good as unset."""
     if entry is None or not entry[0]:
         return UNSET
+    if name in ENUMS:
+        return entry[0] if _is_known_word(name, entry[0]) else UNSET
     if name not in INTEGERS:
         return entry[0]
     number = param(entry[0], 0)

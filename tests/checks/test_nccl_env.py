@@ -111,6 +111,19 @@ def test_values_are_compared_by_what_they_amount_to() -> None:
     assert meant.commands[-1].shell == "export NCCL_IB_DISABLE=1"
 
 
+def test_a_word_that_nccl_ignores_is_no_difference() -> None:
+    nodes = {"n1": env(), "n2": env(NCCL_SOCKET_FAMILY="af_inet"), "n3": env()}
+    (finding,) = nccl_env(nodes, None, job())
+    assert finding.status is Status.WARN
+    assert causes([finding]) == {"nccl-env-word-nccl-socket-family": {"n2"}}
+
+
+def test_left_over_ranks_have_one_fix() -> None:
+    findings = list(nccl_env({"n1": env(), "n2": env(RANK="3", LOCAL_RANK="1")}, None, job()))
+    assert len({f.cause.fixes for f in findings if f.cause}) == 1
+    assert "unset RANK LOCAL_RANK" in cause(findings, "env-stale-rank").fixes[0].commands[1].shell
+
+
 def test_one_cause_for_all_that_is_odd_about_a_variable_of_a_node() -> None:
     findings = list(nccl_env({"n1": env(), "n2": env(NCCL_IB_TC="0106"), "n3": env()}, None, job()))
     assert causes(findings) == {"nccl-env-differs-nccl-ib-tc": {"n2"}}
