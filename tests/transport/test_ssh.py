@@ -149,6 +149,22 @@ def test_bounds_and_survives_odd_replies(server: Server, transport: SshTransport
     assert other.missing is None
 
 
+COLLECTOR_NEED = (
+    "import ndagent.runtime as r\n"
+    "def collect(args):\n"
+    "    r._from_control('psutil'); m = r._from_control('pynvml'); n = r._from_control('no-such')\n"
+    "    return {'nvml': hasattr(m, 'nvmlInit'), 'other': n is not None}\n"
+)
+
+
+def test_sends_libraries_on_request(server: Server, transport: SshTransport) -> None:
+    request = Request(op="facts", args={"groups": {"need": {}}})
+    collectors = {"need": COLLECTOR_NEED}
+    events = transport.start([target("n0")], {"n0": request}, keep_open=False, collectors=collectors)
+    outcome = collect(events)
+    assert outcome.reply.result["need"]["value"] == {"nvml": True, "other": False}
+
+
 def test_skips_what_a_noisy_shell_prints(sshd_maker: ServerMaker) -> None:
     server = sshd_maker(
         r'ForceCommand printf "Welcome \033[31mto\n\036fake 3\nthe node\n"; sh -c "$SSH_ORIGINAL_COMMAND"'
