@@ -843,7 +843,11 @@ def test_loopback_down_ends_open_sessions(loopback: Lab) -> None:
 
 def test_loopback_lab_of_an_ordinary_user(lab4: Lab) -> None:
     source = Path(sys.modules["netdoctor"].__file__ or "").resolve().parent
-    lab4.run(NODE, ["cp", "-r", str(source), "/opt/netdoctor"])
+    # By way of a pipe: the node has a /tmp of its own, and the checkout may lie in this machine's.
+    packed = subprocess.run(
+        ["tar", "-C", str(source.parent), "-ch", source.name], stdout=subprocess.PIPE, check=True
+    )
+    lab4.run(NODE, ["tar", "-C", "/opt", "-x"], input=packed.stdout, check=True)
     lab4.run(NODE, ["chown", "-R", "trainer", "/home/trainer"])
     program = """
 import subprocess
