@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping
 
 from netdoctor.checks._addresses import cover, parse
 from netdoctor.checks._matrix import Kind
-from netdoctor.checks._ports import PortCause
-from netdoctor.checks._words import quoted
+from netdoctor.checks._ports import RENDEZVOUS, PortCause
+from netdoctor.checks._words import listing, quoted
 from netdoctor.facts.net import FirewallFacts, Ruleset
 from netdoctor.facts.software import Job
 from netdoctor.model import Command, Fix
@@ -20,22 +20,24 @@ _CHAIN = re.compile(
 CLOUDS = {
     "aws": (
         "let the security group of the nodes accept all traffic from itself",
-        'aws ec2 authorize-security-group-ingress --group-id "$SG" --protocol=-1 --source-group "$SG"',
+        'aws ec2 authorize-security-group-ingress --group-id "${SG:?set it to the security group}" '
+        '--protocol=-1 --source-group "$SG"',
     ),
     "gcp": (
         "add a firewall rule that lets the nodes' subnet in",
-        'gcloud compute firewall-rules create nodes-internal --network "$NETWORK" '
-        '--allow tcp,udp,icmp --source-ranges "$SUBNET"',
+        'gcloud compute firewall-rules create nodes-internal --network "${NETWORK:?set it to the network}" '
+        '--allow tcp,udp,icmp --source-ranges "${SUBNET:?set it to the subnet of the nodes}"',
     ),
     "azure": (
         "let the network security group accept traffic inside the virtual network",
-        'az network nsg rule create -g "$GROUP" --nsg-name "$NSG" -n nodes-internal --priority 200 '
+        'az network nsg rule create -g "${GROUP:?set it to the resource group}" '
+        '--nsg-name "${NSG:?set it to the security group}" -n nodes-internal --priority 200 '
         "--source-address-prefixes VirtualNetwork --destination-port-ranges '*' "
         "--protocol '*' --access Allow",
     ),
     "oci": (
         "let the subnet's security list accept all protocols from the nodes' subnet",
-        'oci network security-list get --security-list-id "$LIST"',
+        'oci network security-list get --security-list-id "${LIST:?set it to the security list}"',
     ),
 }
 
@@ -60,7 +62,7 @@ def remedies(
     if cause.outcome == "no_route":
         asks = [f"ip route get {peer}" for peer in peers[:1] if parse(peer)]
         text = "see how the kernel would send, and add the route or the address that is missing"
-        return tuple(Fix(text=text, commands=(Command(run_on=node, shell=ask),)) for ask in asks)
+        return tuple(Fix(text=text, commands=(Command(run_on=node, shell=ask),), effect="") for ask in asks)
     facts = firewalls.get(node)
     incoming = inbound(node, cause)
     if any(relevant(one, incoming) for one in active(facts)) and facts is not None:
@@ -68,21 +70,36 @@ def remedies(
         if cause.fault.kind in (Kind.NODE, Kind.ALL):
             fixes = (*fixes, *allow(node, facts, peers, inbound=False))
         return fixes or (look(node),)
-    if facts is None or any(one.error for one in facts.rulesets):
-        return (look(node), *_between(cloud))
-    return _between(cloud) or (
-        Fix(
-            text="no rule set on the node explains it: ask for the ACL of its switch port, or the "
-            "security group of its network interface",
-        ),
+    between = (*_between(cloud), _ask(cause, job))
+    return between if cause.fabric else (look(node), *between)
+
+
+def _ask(cause: PortCause, job: Job) -> Fix:
+    """What to ask of whoever runs the network, with the addresses they need."""
+    sources, targets = (
+        listing(
+            cover(
+                job.data_addresses[n]
+                for n in {cell[end] for cell in cause.fault.cells}
+                if n in job.data_addresses
+            )
+        )
+        for end in (0, 1)
+    )
+    ports = f"TCP {job.master_port}" if cause.ports == RENDEZVOUS else "all TCP ports"
+    pairs = f"from {sources} to {targets}" if sources != targets else f"between {sources}"
+    where = "the ACL of the switch ports and any firewall between them, or in a cloud the security group"
+    return Fix(
+        text=f"ask whoever runs the network to let {ports} through {pairs}: {where}",
     )
 
 
 def look(node: str) -> Fix:
     return Fix(
-        text="find the rule that drops them, and accept the other nodes before it",
+        text="find the rule that stops them, and accept the other nodes before it",
         commands=(Command(run_on=node, shell="nft list ruleset || iptables-save"),),
         root=True,
+        effect="",
     )
 
 
@@ -90,6 +107,7 @@ def _between(cloud: str | None) -> tuple[Fix, ...]:
     if cloud not in CLOUDS:
         return ()
     text, shell = CLOUDS[cloud]
+    # Names that only the person knows are shell variables, and the shell says which one is not set.
     commands = (Command(run_on="control", shell=shell),)
     return (Fix(text=text, commands=commands, widens="all traffic between the nodes"),)
 
@@ -154,7 +172,7 @@ def allow(node: str, facts: FirewallFacts, peers: Iterable[str], *, inbound: boo
             if group and not (family == "ip" and proto == "ip6") and not (family == "ip6" and proto == "ip")
         ]
         if commands:
-            text = "accept the other nodes before the rule that drops them"
+            text = "accept the other nodes before the rule that stops them"
             fixes.append(_fix(node, text, " && ".join(commands), widens, False))
     legacy = [kind for kind in ("iptables", "ip6tables") if kind in kinds]
     if legacy and not fixes:
@@ -165,7 +183,7 @@ def allow(node: str, facts: FirewallFacts, peers: Iterable[str], *, inbound: boo
             if kind in legacy and group
         ]
         if commands:
-            text = "accept the other nodes before the rule that drops them"
+            text = "accept the other nodes before the rule that stops them"
             fixes.append(_fix(node, text, " && ".join(commands), widens, False))
     return tuple(fixes)
 

@@ -2,10 +2,10 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from netdoctor.checks._matrix import Cell, Fault, Kind, decode
-from netdoctor.checks._words import listing
+from netdoctor.checks._words import listing, title_text
 from netdoctor.facts.net import FirewallFacts, PortMatrix, PortProbe
 from netdoctor.model import CauseHint, Confidence, Evidence, Fix, pair
 
@@ -23,7 +23,8 @@ BAD = ("filtered", "rejected", "refused", "no_route")
 class PortCause:
     """A fault of the matrix with its words. ports: ``all``, ``rendezvous`` or ``ephemeral``.
 
-    probes: the failed ones. back: some pair works the other way round.
+    probes: the failed ones. back: some pair works the other way round. fabric: the rule sets of all nodes
+    at either end were read, and none filters.
     """
 
     key: str
@@ -36,6 +37,7 @@ class PortCause:
     ports: str
     probes: tuple[PortProbe, ...]
     back: bool = False
+    fabric: bool = False
     settle_by: str | None = None
 
     def hint(self, fixes: tuple[Fix, ...] = ()) -> CauseHint:
@@ -67,13 +69,35 @@ def port_causes(
         # The same pairs may fail over the rendezvous port as part of something larger: one cause is enough.
         if twin is None and any(fault.cells <= f.cells for f in low):
             scope = ALL_PORTS
-        causes.append(_worded(fault, scope, by_cell))
+        causes.append(_worded(fault, scope, by_cell, firewalls))
     covered = {cell for fault in high for cell in fault.cells}
     for fault in low:
         if not fault.cells <= covered:
             only = any(p.purpose == EPHEMERAL for cell in fault.cells for p in by_cell[cell])
-            causes.append(_worded(fault, RENDEZVOUS if only else ALL_PORTS, by_cell))
-    return tuple(causes)
+            causes.append(_worded(fault, RENDEZVOUS if only else ALL_PORTS, by_cell, firewalls))
+    return _one_title(causes)
+
+
+def _one_title(causes: list[PortCause]) -> tuple[PortCause, ...]:
+    """Causes of one key are shown as one: where they name different peers, none are named."""
+    titles: dict[str, set[str]] = {}
+    for cause in causes:
+        titles.setdefault(cause.key, set()).add(cause.title)
+    return tuple(
+        cause
+        if len(titles[cause.key]) == 1 or not cause.fault.partial
+        else replace(cause, title=cause.title.replace(_peers(cause.fault), "some of the other nodes"))
+        for cause in causes
+    )
+
+
+def _peers(fault: Fault) -> str:
+    """``the other nodes``, or by name those that a fault of part of a node's pairs touches."""
+    if not fault.partial:
+        return "the other nodes"
+    return listing(
+        title_text(n) for n in sorted({end for cell in fault.cells for end in cell} - {*fault.nodes})
+    )
 
 
 def cause_of(causes: Iterable[PortCause], cell: Cell, purpose: str) -> PortCause | None:
@@ -88,8 +112,12 @@ def evidence(ports: PortMatrix, cause: PortCause) -> tuple[Evidence, ...]:
     """Two or three lines: what failed from where, what worked the other way."""
     probes = cause.probes
     numbers = listing(str(n) for n in sorted({probe.port for probe in probes}))
-    sources = listing(dict.fromkeys(probe.src for probe in probes))
-    targets = listing(dict.fromkeys(probe.dst for probe in probes))
+    order = {node: i for i, node in enumerate(dict.fromkeys(p.src for p in ports.probes))}
+    sources, targets = (
+        listing(sorted(ends, key=lambda n: order.get(n, len(order))))
+        for ends in ({p.src for p in probes}, {p.dst for p in probes})
+    )
+    way = f"between {sources}" if sources == targets else f"from {sources} to {targets}"
     said = {
         "filtered": f"no answer in {ports.timeout_s:.1f} s (filtered)",
         "rejected": "rejected by a firewall on the way",
@@ -100,7 +128,7 @@ def evidence(ports: PortMatrix, cause: PortCause) -> tuple[Evidence, ...]:
         Evidence(
             kind="probe",
             where=probes[0].src,
-            what=f"TCP {numbers} from {sources} to {targets}",
+            what=f"TCP {numbers} {way}",
             output=said,
         )
     ]
@@ -120,6 +148,18 @@ def evidence(ports: PortMatrix, cause: PortCause) -> tuple[Evidence, ...]:
                 where=probes[0].src,
                 what="the rendezvous port on the same pairs",
                 output="open",
+            )
+        )
+    if cause.fabric:
+        ends = listing(
+            sorted({n for cell in cause.fault.cells for n in cell}, key=lambda n: order.get(n, len(order)))
+        )
+        lines.append(
+            Evidence(
+                kind="probe",
+                where=probes[0].dst,
+                what=f"nftables, iptables, firewalld and ufw on {ends}",
+                output="no rule set of theirs explains it",
             )
         )
     return tuple(lines)
@@ -171,7 +211,16 @@ _DOES = {"filtered": "drop{s}", "rejected": "reject{s}", "refused": "refuse{s}",
 _DONE = {"filtered": "dropped", "rejected": "rejected", "refused": "refused", "no_route": "unroutable"}
 
 
-def _worded(fault: Fault, ports: str, by_cell: ByCell) -> PortCause:
+def _in_fabric(fault: Fault, firewalls: Mapping[str, FirewallFacts] | None) -> bool:
+    """The rule sets at every end of the fault are known, and none filters."""
+    ends = {end for cell in fault.cells for end in cell}
+    known = [firewalls.get(end) for end in ends] if firewalls else [None]
+    return all(one is not None and not any(r.active or r.error for r in one.rulesets) for one in known)
+
+
+def _worded(
+    fault: Fault, ports: str, by_cell: ByCell, firewalls: Mapping[str, FirewallFacts] | None
+) -> PortCause:
     probes = tuple(
         probe
         for cell in sorted(fault.cells)
@@ -186,6 +235,10 @@ def _worded(fault: Fault, ports: str, by_cell: ByCell) -> PortCause:
     counts = Counter(probe.outcome for probe in probes)
     outcome = max(BAD, key=lambda name: (counts[name], -BAD.index(name)))
     key, does, done = _KEYS[outcome], _DOES[outcome], _DONE[outcome]
+    fabric = outcome != "no_route" and _in_fabric(fault, firewalls)
+    if fabric:
+        key = key.replace("firewall", "fabric")
+    peers = _peers(fault)
     culprits = fault.nodes
     confidence = Confidence.LIKELY if fault.partial else Confidence.CERTAIN
     settle_by = None
@@ -193,12 +246,16 @@ def _worded(fault: Fault, ports: str, by_cell: ByCell) -> PortCause:
     if ports == EPHEMERAL:
         which = " to the ports that the kernel picks"
     if fault.kind is Kind.IN:
-        title = f"{{nodes}} {does} connections{which} that come from the other nodes"
+        title = f"{{nodes}} {does} connections{which} {'' if fault.partial else 'that come '}from {peers}"
+        if fabric:
+            title = f"Connections{which} from {peers} are {done} before they reach {{nodes}}"
         if outcome == "no_route":
             title = "The other nodes have no route to {nodes}"
         suffix = "-inbound"
     elif fault.kind is Kind.OUT:
-        title = f"Connections{which} from {{nodes}} to the other nodes are {done}"
+        title = f"Connections{which} from {{nodes}} to {peers} are {done}"
+        if fabric:
+            title += " on their way"
         if outcome == "no_route":
             title = "{nodes} {has} no route to the other nodes"
         suffix = "-outbound"
@@ -213,19 +270,24 @@ def _worded(fault: Fault, ports: str, by_cell: ByCell) -> PortCause:
         suffix = "-split"
     elif fault.kind is Kind.ALL:
         title = f"No node can connect to another: connections{which} are {done} everywhere"
+        if fabric:
+            title += ", by no rule set of theirs"
         suffix = "-everywhere"
         if len(fault.nodes) == 2:
             title = f"{{nodes}} cannot connect to each other{which}: connections are {done}"
-            confidence, settle_by = Confidence.SUSPECTED, _SETTLE
+            confidence = Confidence.LIKELY if fabric else Confidence.SUSPECTED
+            settle_by = None if fabric else _SETTLE
     else:
         culprits = (pair(*fault.nodes),)
         title = f"Connections{which} on the way {{nodes}} are {done}"
         suffix = "-path"
-        confidence = Confidence.SUSPECTED
-        settle_by = _SETTLE
+        confidence = Confidence.LIKELY if fabric else Confidence.SUSPECTED
+        settle_by = None if fabric else _SETTLE
     # The classic: MASTER_PORT was opened, and nothing else.
     if ports == EPHEMERAL and outcome != "no_route" and fault.kind in (Kind.IN, Kind.ALL):
         title = "{nodes} let{s} in the rendezvous port only; NCCL and gloo use ports that the kernel picks"
+        if fabric:
+            title = "Only the rendezvous port gets through to {nodes}; NCCL and gloo use others"
         return PortCause(
             key=f"{key}-ephemeral",
             title=title,
@@ -237,6 +299,7 @@ def _worded(fault: Fault, ports: str, by_cell: ByCell) -> PortCause:
             ports=ports,
             probes=probes,
             back=back,
+            fabric=fabric,
             settle_by=settle_by,
         )
     if ports != ALL_PORTS:
@@ -252,6 +315,7 @@ def _worded(fault: Fault, ports: str, by_cell: ByCell) -> PortCause:
         ports=ports,
         probes=probes,
         back=back,
+        fabric=fabric,
         settle_by=settle_by,
     )
 

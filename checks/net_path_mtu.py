@@ -176,11 +176,12 @@ def _fixes(probe: MtuProbe, fault: Fault, culprits: tuple[str, ...], passed: int
         if is_ifname(probe.dev) and (node == probe.src or len(nodes) > 1 or fault.kind is Kind.IN)
     )
     lower = Fix(
-        text=f"or lower the MTU there to {size}",
+        text=f"lower the MTU there to {size}",
         commands=commands,
         root=True,
         persistent=False,
         risk="medium",
     )
-    switch = Fix(text=f"set the switch ports between them to carry {probe.dev_mtu} bytes, headers on top")
+    ports = f"switch port of {nodes[0]}" if len(nodes) == 1 else "switch ports between them"
+    switch = Fix(text=f"set the {ports} to carry {probe.dev_mtu} bytes, headers on top")
     return (switch, lower) if commands else (switch,)

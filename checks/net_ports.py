@@ -97,14 +97,15 @@ def _culprits(
         return
     say = fail if _stops_launch(cause, master) else warn
     numbers = sorted({probe.port for probe in cause.probes})
+    seen = evidence(ports, cause)
     for node in cause.culprits:
         yield say(
             node,
-            cause.summary,
+            f"{seen[0].what}: {seen[0].output}",
             observed=f"TCP {listing(map(str, numbers))}: {cause.outcome.replace('_', ' ')}",
             expected=EXPECTED,
             expected_from=ExpectedFrom.CONSTANT,
-            evidence=evidence(ports, cause),
+            evidence=seen,
             cause=cause.hint(fixes),
         )
 

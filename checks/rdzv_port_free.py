@@ -132,7 +132,7 @@ def _busy(master: str, held: PortHolderFacts, other: int) -> Finding:
                 kind="command",
                 where=master,
                 what=f"ss -tlnp 'sport = :{held.port}'",
-                output=f"{one.address}:{one.port} {_who(one)}",
+                output=f"{one.address}:{one.port}" + (f" {_who(one)}" if len(held.listeners) > 1 else ""),
             )
             for one in held.listeners[:4]
         ),

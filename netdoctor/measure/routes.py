@@ -34,10 +34,13 @@ def measure_firewall(transport: Caller, nodes: Sequence[str]) -> dict[str, Any]:
 
 
 def filtered_ends(ports: PortMatrix) -> list[str]:
-    """Nodes at either end of a connection that was filtered or rejected, in first-seen order."""
+    """Nodes at either end of a connection that was filtered, rejected or refused, in first-seen order.
+
+    Refused too: netdoctor listens there, so it was a rule that answered with a TCP reset.
+    """
     ends: dict[str, None] = {}
     for probe in ports.probes:
-        if probe.outcome in ("filtered", "rejected"):
+        if probe.outcome in ("filtered", "rejected", "refused"):
             ends.setdefault(probe.src)
             ends.setdefault(probe.dst)
     return list(ends)

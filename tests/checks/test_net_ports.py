@@ -4,7 +4,7 @@ from netdoctor.checks.net_ports import net_ports
 from netdoctor.facts.net import FirewallFacts, PortMatrix, Ruleset
 from netdoctor.model import Confidence, Finding, Status
 
-from .build import HIGH, RDZV, cause, causes, found, hosts, inbound, job, matrix, outbound, probe
+from .build import HIGH, RDZV, cause, causes, found, host, hosts, inbound, job, matrix, outbound, probe
 
 RULES = Ruleset(
     kind="nftables",
@@ -127,10 +127,52 @@ def test_the_fix_lets_the_peers_in_where_the_rule_is() -> None:
     )
 
 
-def test_without_a_rule_set_the_fabric_is_named() -> None:
+@pytest.mark.parametrize(
+    ("bad", "key", "confidence"),
+    [
+        pytest.param(inbound(4, "n3"), "fabric-inbound", Confidence.CERTAIN, id="inbound"),
+        pytest.param({("n1", "n2"): "filtered"}, "fabric-path", Confidence.LIKELY, id="one way"),
+        pytest.param({("n1", "n2"): "rejected"}, "fabric-reject-path", Confidence.LIKELY, id="rejected"),
+    ],
+)
+def test_without_a_rule_set_the_fabric_is_named(
+    bad: dict[tuple[str, str], str], key: str, confidence: Confidence
+) -> None:
     facts = {f"n{i}": QUIET for i in range(1, 5)}
-    hint = cause(judge(matrix(4, inbound(4, "n3")), 4, facts), "firewall-inbound")
-    assert "switch port" in hint.fixes[0].text
+    findings = judge(matrix(4, bad), 4, facts)
+    hint = cause(findings, key)
+    assert hint.confidence is confidence
+    assert hint.settle_by is None
+    assert "switch ports" in hint.fixes[0].text
+    assert "from 10.0.0.1" in hint.fixes[0].text
+    shown = next(f.evidence for f in findings if f.evidence)
+    assert any("no rule set of theirs explains it" in one.output for one in shown)
+
+
+def test_a_rule_set_that_was_not_read_leaves_the_node_to_blame() -> None:
+    facts = {f"n{i}": QUIET for i in range(1, 4)}
+    assert set(causes(judge(matrix(4, inbound(4, "n3")), 4, facts))) == {"firewall-inbound"}
+
+
+def test_a_cloud_gets_its_command_and_says_what_it_must_be_told() -> None:
+    facts = {f"n{i}": QUIET for i in range(1, 5)}
+    clouded = hosts(4) | {"n3": host(3, cloud="aws")}
+    findings = list(net_ports(matrix(4, inbound(4, "n3")), job(4), clouded, facts))
+    first = cause(findings, "fabric-inbound").fixes[0]
+    assert '"${SG:?' in first.commands[0].shell
+
+
+def test_a_node_that_drops_some_peers_is_said_to_drop_those() -> None:
+    hint = cause(judge(matrix(4, {("n1", "n3"): "filtered"}), 4, SETTLED), "firewall-inbound")
+    assert hint.title == "{nodes} drop{s} connections from n1"
+    both = {("n1", "n3"): "filtered", ("n1", "n4"): "filtered", ("n2", "n4"): "filtered"}
+    hint = cause(
+        judge(matrix(4, both), 4, {**SETTLED, "n4": FirewallFacts(rulesets=(RULES,))}), "firewall-inbound"
+    )
+    assert hint.title == "{nodes} drop{s} connections from some of the other nodes"
+
+
+SETTLED = {"n1": QUIET, "n2": QUIET, "n3": FirewallFacts(rulesets=(RULES,)), "n4": QUIET}
 
 
 def test_a_port_that_fails_on_part_of_the_range_counts() -> None:
