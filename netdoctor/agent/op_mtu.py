@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 SMALL = 576
 TRIES = 3
+# Of the first small packet, before a path counts as closed: a busy node is slow to say anything at all.
+FIRST_TRIES = 4
+QUIET_ROUNDS = 3
 MAX_TARGETS = 4096
 PARALLEL = 16
 # How long one answer may take, one target, and the whole request.
@@ -134,11 +137,15 @@ class Prober(object):
                 if part[2] == b"%d" % (size - self.overhead):
                     return size
 
-    def round(self, sizes: "list[int]", end: float) -> "set[int]":
-        """Send each size up to three times; return those that were answered."""
+    def round(self, sizes: "list[int]", end: float, tries: int = TRIES) -> "set[int]":
+        """Send each size up to `tries` times; return those that were answered.
+
+        The wait follows the round trips seen; while nothing at all is answered it grows, up to twice the
+        longest that was asked for.
+        """
         passed = set()  # type: set[int]
         waiting = {}  # type: dict[bytes, int]
-        for _ in range(TRIES):
+        for _ in range(tries):
             todo = [size for size in sizes if size not in passed]
             if not todo or time.monotonic() >= end:
                 break
@@ -161,6 +168,8 @@ class Prober(object):
                     took = time.monotonic() - sent
                     self.wait_s = min(self.longest_s, max(MIN_WAIT_S, 4 * took))
                     answered = self._receive(waiting)
+            if not passed:
+                self.wait_s = min(2 * self.longest_s, 2 * self.wait_s)
         self._read_queue()
         return passed
 
@@ -194,7 +203,7 @@ def search(prober: Prober, dev_mtu: int, end: float) -> "dict[str, Any]":
         }
 
     top = max(SMALL, min(dev_mtu, 65535))
-    if not prober.round([SMALL], end):
+    if not prober.round([SMALL], end, FIRST_TRIES):
         detail = told.refusal or told.local or "no small packet came back"
         return verdict("no_answer", None, detail)
     if top == SMALL or top in prober.round([SMALL, top], end):
@@ -216,14 +225,18 @@ def search(prober: Prober, dev_mtu: int, end: float) -> "dict[str, Any]":
         if not passed:
             # Not even the small one: this round says nothing about sizes.
             quiet_rounds += 1
-            if quiet_rounds > 1:
+            if quiet_rounds >= QUIET_ROUNDS:
                 return verdict("error", low, "the path loses small packets too")
             continue
         low = max([low] + [size for size in passed if size < high])
         high = min([high] + [size for size in sizes if size not in passed and size > low])
 
     # Loss can have hidden the top in its first round: three more chances beside small ones.
-    last = prober.round([SMALL, top], max(end, time.monotonic() + TRIES * prober.wait_s))
+    last = set()  # type: set[int]
+    for _ in range(QUIET_ROUNDS):
+        last = prober.round([SMALL, top], max(end, time.monotonic() + TRIES * prober.wait_s))
+        if last:
+            break
     if top in last:
         return verdict("ok", top, "the path loses packets")
     if not last:
