@@ -44,6 +44,8 @@ from netdoctor.store import dump
 
 EVIDENCE_BYTES = 64 * 1024
 SEEN_LINES = 6
+# What the text report shows of them; what was expected takes no place of what was seen.
+SHOWN_LINES = 5
 LOOP_ABOVE = 3
 FOLD_AT = 60
 # Families in the order in which trouble travels; others follow by name.
@@ -371,16 +373,20 @@ def _title(template: str, culprits: Sequence[str]) -> str:
 def _seen(group: Group) -> list[str]:
     """What was observed, worst first: two summaries, evidence that adds to them, the other summaries.
 
-    Equal lines of several targets are one line.
+    Equal lines of several targets are one line. Pairs are left out where their nodes speak for them.
     """
     said: dict[str, dict[str, None]] = {}
     expected: dict[str, None] = {}
     evidence: dict[str, None] = {}
-    for _, finding in sorted(group.members, key=lambda m: -m[1].status.rank):
+    findings = [f for _, f in sorted(group.members, key=lambda m: -m[1].status.rank)]
+    spoken_for = {f.target for f in findings if f.evidence}.intersection(group.culprits)
+    for finding in findings:
         if finding.expected:
-            origin = f" ({_ORIGINS[finding.expected_from]})" if finding.expected_from else ""
+            source = _ORIGINS.get(finding.expected_from) if finding.expected_from else None
+            origin = f" ({source})" if source else ""
             expected.setdefault(f"expected {finding.expected}{origin}")
-        said.setdefault(finding.summary, {}).setdefault(finding.target)
+        if not ("->" in finding.target and spoken_for.intersection(nodes_of(finding.target))):
+            said.setdefault(finding.summary, {}).setdefault(finding.target)
         for one in finding.evidence[:4]:
             if len(evidence) < SEEN_LINES:
                 evidence.setdefault(_evidence_line(one))
@@ -390,12 +396,12 @@ def _seen(group: Group) -> list[str]:
         named_already = len(targets) <= 4 and all(_mentions(text, target) for target in targets)
         plain = named_already or targets in ([CLUSTER], [CONTROL])
         lines.append(text if plain else f"{_named(targets)}: {text}")
-    adds = [e for e in evidence if not any(e in line or e.partition(": ")[2] in line for line in lines)][:3]
-    lines = [*lines[:2], *adds, *lines[2:]]
-    rest = len(said) + len(adds) - SEEN_LINES
+    adds = [e for e in evidence if not any(e in line or e.partition(": ")[2] in line for line in lines)]
+    lines = [*lines[:2], *adds[:3], *lines[2:]]
+    rest = len(said) + len(adds[:3]) - SEEN_LINES
     if rest > 1:
         lines = [*lines[:SEEN_LINES], f"and {rest} more; -v shows all results"]
-    return lines + list(expected)[:2]
+    return [*lines, *list(expected)[: max(0, min(2, SHOWN_LINES - len(lines)))]]
 
 
 def _evidence_line(evidence: Evidence) -> str:
@@ -410,7 +416,6 @@ _ORIGINS = {
     ExpectedFrom.DERIVED: "derived from what was seen",
     ExpectedFrom.BASELINE: "from the baseline",
     ExpectedFrom.CONFIG: "from what the job is told to use",
-    ExpectedFrom.CONSTANT: "a fixed limit",
 }
 
 

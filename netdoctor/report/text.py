@@ -48,9 +48,9 @@ def render(
     elsewhere and is not ASCII is written as ``\\u00e9`` (our own is ASCII anyway).
     """
     page = _Page(report, max(width, NARROWEST), color, verbosity, all_causes, ascii)
-    lines = page.lines(seen=3)
+    lines = page.lines(seen=5)
     # Up to three causes fit one screen at any size: less of what was seen, never less of what to do.
-    for seen in (2, 1):
+    for seen in (3, 2, 1):
         if width < 90 or verbosity > 0 or len(report.causes) > 3 or len(lines) <= FIRST_SCREEN:
             break
         lines = page.lines(seen=seen)

@@ -6,6 +6,7 @@ Everything returned is one line of text that `netdoctor.text.clean` has seen, or
 import math
 import re
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -202,19 +203,16 @@ def nodes_text(report: Report, names: Sequence[str], limit: int | None = FOLD_LI
 
 
 def pairs_text(pairs: Sequence[str]) -> list[str]:
-    """Return ``n[1-2,4] -> n3``: gathered by the end that fewer pairs differ in, at most three and a rest."""
-    into: dict[str, list[str]] = {}
-    outof: dict[str, list[str]] = {}
-    for target in pairs:
-        src, _, dst = target.partition("->")
-        into.setdefault(dst, []).append(src)
-        outof.setdefault(src, []).append(dst)
-    if len(outof) < len(into):
-        rows = [(f"{src} -> {fold(many)}", len(many)) for src, many in list(outof.items())[:3]]
-    else:
-        rows = [(f"{fold(many)} -> {dst}", len(many)) for dst, many in list(into.items())[:3]]
-    rest = len(pairs) - sum(n for _, n in rows)
-    return [text for text, _ in rows] + ([f"{number(rest, 'more pair')}"] if rest else [])
+    """Return ``n[1-2,4] -> n3``: pairs with an end in common together, largest first, three at most."""
+    left = dict.fromkeys((src, dst) for src, _, dst in (pair.partition("->") for pair in pairs))
+    lines: list[str] = []
+    while left and len(lines) < 3:
+        sizes = Counter((end, pair[end]) for pair in left for end in (1, 0))
+        (end, node), _ = sizes.most_common(1)[0]
+        others = [pair[1 - end] for pair in left if pair[end] == node]
+        lines.append(f"{fold(others)} -> {node}" if end else f"{node} -> {fold(others)}")
+        left = {pair: None for pair in left if pair[end] != node}
+    return [*lines, number(len(left), "more pair")] if left else lines
 
 
 def cause_nodes(report: Report, cause: Cause, limit: int | None = FOLD_LIMIT) -> str:

@@ -181,7 +181,7 @@ def test_evidence_that_is_left_out_is_counted() -> None:
     report = sample_report("not_ready")
     cause = dataclasses.replace(report.causes[0], seen=tuple(f"line {n}" for n in range(9)))
     report = dataclasses.replace(report, causes=(cause,))
-    assert "line 2 (and 6 more: -v)" in render(report)
+    assert "line 4 (and 4 more: -v)" in render(report)
     assert "line 8" in render(report, verbosity=1)
 
 
