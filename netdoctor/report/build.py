@@ -223,10 +223,13 @@ def _owners(groups: Sequence[Group]) -> dict[tuple[str, str], int]:
     """Which cause a (check, target) belongs to, directly, as a symptom, or waiting for it."""
     owners: dict[tuple[str, str], int] = {}
     for number, group in enumerate(groups, start=1):
+        for item in [*group.cells, *group.held]:
+            owners[item] = number  # each cell has one
+    for number, group in enumerate(groups, start=1):
         for check_id, finding in group.members:
             owners.setdefault((check_id, finding.target), number)
     for number, group in enumerate(groups, start=1):
-        for item in [*group.explained, *group.cells, *group.held]:
+        for item in group.explained:
             owners.setdefault(item, number)
     return owners
 
@@ -250,7 +253,8 @@ def _results(
                 Result(
                     check=check.id,
                     target=target,
-                    status=worst.status.value,
+                    # a pair or the cluster may say worse of a node than its own findings do
+                    status=judgement.cells[check.id].get(target, worst.status).value,
                     summary=worst.summary + (f" (and {more} more)" if more else ""),
                     cause=owners.get((check.id, target)),
                     observed=worst.observed,

@@ -1,0 +1,449 @@
+"""The report of an outcome: verdict, exit code, cells, results, causes with commands that a shell accepts."""
+
+import argparse
+import shlex
+import subprocess
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from netdoctor.check import Check
+from netdoctor.engine import Outcome
+from netdoctor.facts.base import Missing, Why
+from netdoctor.facts.host import HostFacts
+from netdoctor.inventory import load as load_hosts
+from netdoctor.inventory import restrict
+from netdoctor.judge import judge
+from netdoctor.model import (
+    BY_LETTER,
+    CLUSTER,
+    CONTROL,
+    Command,
+    Confidence,
+    Evidence,
+    Finding,
+    Fix,
+    fail,
+    pair,
+    skip,
+    unknown,
+    warn,
+)
+from netdoctor.report.build import Context, Remote, build
+from netdoctor.report.json_ import dumps, loads
+from netdoctor.report.model import Cause, Report, Run
+from netdoctor.report.text import render
+from netdoctor.store import Store
+from tests.checks import build as healthy
+from tests.core.fake import hint, login, make, saying, store_of
+from tests.core.test_judge import CHECKS, HOSTS, SESSIONS, random_judgement
+
+RUN = Run(id="x", started="", finished="", duration_ms=1, complete=True, ended_by="end", profile="launch")
+
+
+def made(
+    *checks: Check, nodes: int = 3, store: Store | None = None, ended_by: str = "end", **context: Any
+) -> Report:
+    store = store or store_of(nodes)
+    judgement = judge([login(), *checks], healthy.names(nodes), store)
+    return build(
+        Outcome(store=store, judgement=judgement, ended_by=ended_by),
+        Context(run=replace(RUN, ended_by=ended_by, complete=ended_by == "end"), **context),
+    )
+
+
+BAD, RISK, OPEN = fail("n1", "bad"), warn("n1", "risky"), unknown("n1", "unreadable")
+
+
+@pytest.mark.parametrize(
+    ("said", "options", "state", "code"),
+    [
+        pytest.param((), {}, "ready", 0, id="ready"),
+        pytest.param((RISK,), {}, "ready", 0, id="warn"),
+        pytest.param((RISK,), {"fail_on": "warn"}, "ready", 4, id="warn, fail on warn"),
+        pytest.param((BAD,), {}, "not_ready", 1, id="fail"),
+        pytest.param((BAD,), {"fail_on": "never"}, "not_ready", 0, id="fail, never"),
+        pytest.param((OPEN,), {}, "undecided", 3, id="unknown"),
+        pytest.param((BAD, unknown("n2", "x")), {}, "not_ready", 1, id="fail outranks unknown"),
+        pytest.param(
+            (OPEN, warn("n2", "x")), {"fail_on": "warn"}, "undecided", 3, id="unknown outranks warn"
+        ),
+        pytest.param((), {"ended_by": "deadline"}, "undecided", 3, id="deadline"),
+        pytest.param((), {"ended_by": "interrupt"}, "undecided", 130, id="interrupt"),
+        pytest.param((BAD,), {"ended_by": "interrupt"}, "not_ready", 130, id="interrupt outranks fail"),
+        pytest.param((BAD,), {"ended_by": "interrupt", "interrupted_code": 143}, "not_ready", 143, id="TERM"),
+        pytest.param(
+            (BAD,), {"ended_by": "interrupt", "fail_on": "never"}, "not_ready", 130, id="130, never"
+        ),
+        pytest.param((skip("none"),), {}, "ready", 0, id="skip"),
+        pytest.param((skip("none"),), {"strict": True}, "not_ready", 1, id="skip, strict"),
+        pytest.param((OPEN,), {"strict": True}, "not_ready", 1, id="unknown, strict"),
+        pytest.param(
+            (unknown(CLUSTER, "x", cause=hint("k", CLUSTER)),), {}, "undecided", 3, id="cluster unknown"
+        ),
+        pytest.param((unknown(CONTROL, "x"),), {}, "undecided", 3, id="control unknown"),
+        pytest.param((fail(CONTROL, "x"),), {}, "not_ready", 1, id="control fail"),
+        pytest.param((fail(CLUSTER, "x", cause=hint("k", CLUSTER)),), {}, "not_ready", 1, id="cluster fail"),
+    ],
+)
+def test_verdict_and_exit_code(
+    said: tuple[Finding, ...], options: dict[str, Any], state: str, code: int
+) -> None:
+    verdict = made(saying("net.x", *said), **options).verdict
+    assert (verdict.state, verdict.exit_code) == (state, code)
+    assert verdict.headline or state == "not_ready"
+
+
+def test_an_optional_check_s_unknown_decides_nothing() -> None:
+    assert made(saying("net.x", OPEN, required=False)).verdict.exit_code == 0
+
+
+def test_strict_says_why() -> None:
+    assert (
+        "--strict: 3 required results were not measured"
+        in made(saying("net.x", skip("no")), strict=True).verdict.headline
+    )
+
+
+@pytest.mark.parametrize(
+    ("count", "words"), [(4, "none of 4 nodes can be logged in to"), (1, "cannot be logged in to")]
+)
+def test_nobody_can_be_logged_in_to(count: int, words: str) -> None:
+    store = store_of(count)
+    for i in range(1, count + 1):
+        store.put("session", f"n{i}", healthy.session(i, outcome="refused"))
+    report = made(saying("net.x"), saying("net.y"), nodes=count, store=store)
+    assert words in report.verdict.headline
+    assert len(report.causes) == 1
+    assert report.causes[0].held == 2 * count
+    assert report.verdict.exit_code == 1
+
+
+def test_an_unknown_login_is_undecided() -> None:
+    store = store_of(2)
+    store.put("session", "n2", healthy.session(2, outcome="control"))
+    report = made(saying("net.x"), nodes=2, store=store)
+    assert report.verdict.exit_code == 3
+    assert report.matrix.cells == (".?", ".b")
+    assert report.undecided_nodes == ("n2",)
+
+
+def test_one_result_for_each_bad_cell_and_pair() -> None:
+    firewall = hint("firewall", "n3", title="{nodes} drop{s} connections")
+    pairs = [fail(pair(a, "n3"), "TCP 29500: filtered", cause=firewall) for a in ("n1", "n2")]
+    report = made(saying("net.x", *pairs), saying("net.y", after=["net.x"]))
+    assert [(r.check, r.target, r.status, r.cause) for r in report.results] == [
+        ("net.x", "n1->n3", "fail", 1),
+        ("net.x", "n2->n3", "fail", 1),
+        ("net.x", "n3", "fail", 1),
+        ("net.y", "n3", "blocked", 1),
+    ]
+    assert report.results[2].summary == "n3 drops connections"
+
+
+def test_several_findings_about_one_node_are_one_result() -> None:
+    report = made(saying("net.x", warn("n1", "a"), fail("n1", "b"), fail("n1", "c"), fail("n1", "b")))
+    [result] = report.results
+    assert (result.status, result.summary) == ("fail", "b (and 2 more)")
+
+
+def test_a_cluster_s_fail_is_not_lost_behind_another_node_s_skip() -> None:
+    def host_x(host: HostFacts) -> Iterator[Finding]:
+        """Fine."""
+        yield skip("none here") if host.hostname == "n1" else fail(CLUSTER, "bad")
+
+    report = made(make(host_x), nodes=2)
+    assert report.matrix.cells[1] == "-X"
+    assert {(r.target, r.status) for r in report.results} >= {(CLUSTER, "fail"), ("n1", "skip")}
+
+
+@pytest.mark.parametrize(
+    ("template", "culprits", "title"),
+    [
+        ("{nodes} drop{s} it", ["n1"], "n1 drops it"),
+        ("{nodes} drop{s} it", ["n1", "n2", "n3"], "n[1-3] drop it"),
+        (
+            "{nodes} {is} {was} {has} {does} {its} pass{es}",
+            ["n1", "n2"],
+            "n[1-2] are were have do their pass",
+        ),
+        ("on {nodes}", ["n1->n2"], "on n1 -> n2"),
+        ("on {nodes}", ["n1->n3", "n2->n3"], "on n[1-2] -> n3"),
+        ("on {nodes}", ["n1->n2", "n1->n3"], "on n1 -> n[2-3]"),
+        ("{nodes}", [CLUSTER], "the cluster"),
+        ("{nodes}", [CONTROL], "the control host"),
+        (
+            "{{x}} {y} {nodes.__class__} {s:>999999999} {",
+            ["n1"],
+            "{x} {y} {nodes.__class__} {s:>999999999} {",
+        ),
+    ],
+)
+def test_titles(template: str, culprits: list[str], title: str) -> None:
+    cause = hint("k", *culprits, title=template)
+    assert made(saying("net.x", fail("n1", "x", cause=cause))).causes[0].title == title
+
+
+def test_titles_stay_short_with_many_nodes() -> None:
+    odd = healthy.names(200)[::3]
+    report = made(saying("net.x", *(fail(n, "x", cause=hint("k", n)) for n in odd)), nodes=200)
+    assert len(report.causes[0].title) < 100
+    assert len(report.causes[0].node_list) == len(odd)
+
+
+def test_what_was_seen_is_folded_and_has_no_line_twice() -> None:
+    evidence = (Evidence(kind="file", where="n1", what="/etc/x", output="bad line\nmore"),)
+    names = healthy.names(100)
+    said = [fail(n, "64 MiB", evidence=evidence if n == "n1" else ()) for n in names]
+    [cause] = made(saying("host.x", *said), nodes=100).causes
+    assert cause.seen[0] == "n[1-100]: 64 MiB"
+    assert "n1, /etc/x: bad line" in cause.seen
+    assert len(set(cause.seen)) == len(cause.seen)
+
+
+def test_what_was_seen_is_cut_and_says_so() -> None:
+    said = [fail(n, f"{n} has {i} MiB") for i, n in enumerate(healthy.names(100))]
+    [cause] = made(saying("host.x", *said), nodes=100).causes
+    assert len(cause.seen) <= 8
+    assert any("more; -v shows all results" in line for line in cause.seen)
+
+
+def parses(line: str) -> bool:
+    return subprocess.run(["sh", "-n", "-c", line], check=False, capture_output=True).returncode == 0
+
+
+SHELLS = [
+    "systemctl restart sshd",
+    "firewall-cmd --permanent --add-port=1-65535/tcp && firewall-cmd --reload",
+    "cd /tmp && rm -f x",
+    "ulimit -l unlimited",
+    "echo 'a && b' > /etc/x",
+    "printf 'it is %s\\n' \"$HOME\" | tee /etc/x",
+    "printf 'a && b'",
+    "if true; then echo yes; fi",
+    "sed -i 's/^#Port 22/Port 44222/' /etc/ssh/sshd_config",
+    "rm /dev/shm/nccl-*",
+    "! grep -q x /etc/x && echo 'it'\"'\"'s gone'",
+]
+
+
+def fixing(shell: str, run_on: list[str], *, root: bool, nodes: int = 5, **remote: Any) -> list[str]:
+    fix = Fix(text="x", commands=tuple(Command(run_on=n, shell=shell) for n in run_on), root=root)
+    store = store_of(nodes)
+    for i in range(1, nodes + 1):
+        store.put("session", f"n{i}", healthy.session(i, user="ml", **remote.pop("session", {})))
+    bad = [fail(n, "x", cause=hint("k", n, fixes=(fix,))) for n in healthy.names(nodes)]
+    report = made(saying("net.x", *bad), nodes=nodes, store=store, remote=Remote(**remote))
+    return [command.shell for command in report.causes[0].fixes[0].commands]
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("run_on", [["n1"], ["n1", "n2", "n3", "n4"], [CONTROL], ["job"]], ids=str)
+@pytest.mark.parametrize("root", [False, True])
+def test_every_command_is_one_that_a_shell_accepts(shell: str, run_on: list[str], root: bool) -> None:
+    for line in fixing(shell, run_on, root=root):
+        assert parses(line), line
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_what_runs_on_the_node_is_what_the_fix_says(shell: str) -> None:
+    """`sudo` and `ssh` taken away, the node's shell gets the fix's own words."""
+    [line] = fixing(shell, ["n1"], root=True)
+    words = shlex.split(line)
+    assert words[:2] == ["ssh", "n1"]
+    inner = words[2]
+    assert parses(inner)
+    if inner.startswith("sudo sh -c "):
+        assert shlex.split(inner)[3] == shell
+    else:
+        assert inner.replace("sudo ", "") == shell
+        assert all(part.startswith("sudo ") for part in inner.split(" && "))
+
+
+def test_shell_built_ins_go_through_a_shell() -> None:
+    assert fixing("ulimit -l unlimited", ["n1"], root=True) == [
+        "ssh n1 'sudo sh -c '\"'\"'ulimit -l unlimited'\"'\"''"
+    ] or ("sudo sh -c" in fixing("ulimit -l unlimited", ["n1"], root=True)[0])
+
+
+def test_above_three_nodes_it_is_one_loop_also_with_ports_and_users() -> None:
+    nodes = ["n1", "n2", "n3", "n4"]
+    assert len(fixing("true", nodes[:3], root=False)) == 3
+    [plain] = fixing("true", nodes, root=False)
+    assert plain == 'for n in n1 n2 n3 n4; do ssh "$n" true; done'
+    where = {n: ("-p", "44222", f"ml@{n}") for n in nodes}
+    [line] = fixing("true", nodes, root=False, destination=where, ssh=("ssh", "-F", "my config"))
+    assert line == "for n in ml@n1 ml@n2 ml@n3 ml@n4; do ssh -F 'my config' -p 44222 \"$n\" true; done"
+    assert parses(line)
+
+
+def test_a_destination_cannot_become_an_option() -> None:
+    [line] = fixing("true", ["n1"], root=False, destination={"n1": ("-oProxyCommand=x",)})
+    assert shlex.split(line) == ["ssh", "--", "-oProxyCommand=x", "true"]
+
+
+def test_on_this_machine_no_ssh() -> None:
+    assert fixing("true", ["n1"], root=False, session={"transport": "local"}) == ["true"]
+
+
+@pytest.mark.parametrize("count", [1, 3, 40])
+def test_verify_names_checks_and_nodes_that_our_own_parser_takes(count: int) -> None:
+    from netdoctor.cli import build_parser
+
+    culprits = healthy.names(50)[:count]
+    said = [fail(n, "x", cause=hint("k", n, verify=("net.*",))) for n in culprits]
+    verify = made(saying("net.x", *said), nodes=50).causes[0].verify
+    assert verify is not None
+    assert parses(verify.shell)
+    assert shlex.split(verify.shell) == list(verify.argv)
+    args: argparse.Namespace = build_parser("scan").parse_args(list(verify.argv[1:]))
+    assert args.only == ["net.*"]
+    inventory = load_hosts(["n[1-50]"])
+    assert list(restrict(inventory, args.node)) == culprits
+
+
+@pytest.mark.parametrize("names", [["10.0.0.1", "10.0.0.2"], ["fd00::1", "fd00::2"], ["a.b.c", "x-1"]])
+def test_verify_names_nodes_however_they_are_called(names: list[str]) -> None:
+    store = Store()
+    for i, name in enumerate([*names, "other"], start=1):
+        store.put("node", name, healthy.node(i, id=name, host=name))
+        store.put("session", name, healthy.session(i))
+        store.put("host", name, healthy.host(i))
+    check = saying("net.x", *(fail(n, "x", cause=hint("k", n)) for n in names))
+    outcome = Outcome(store=store, judgement=judge([login(), check], [*names, "other"], store))
+    verify = build(outcome, Context(run=RUN)).causes[0].verify
+    assert verify is not None
+    expr = verify.argv[verify.argv.index("--node") + 1]
+    assert list(restrict(load_hosts([*names, "other"]), expr)) == names
+
+
+def test_verify_of_what_could_not_be_looked_at_looks_at_all() -> None:
+    store = store_of(3)
+    store.put("host", "n2", Missing(Why.LOST, "gone"))
+    verify = made(saying("net.x"), store=store).causes[0].verify
+    assert verify is not None
+    assert verify.argv == ("netdoctor", "scan", "--last", "--node", "n2")
+
+
+def test_why_comes_from_the_manual() -> None:
+    def net_x(nodes: Mapping[str, HostFacts]) -> Iterator[Finding]:
+        """All is well.
+
+        Looks at:
+            This.
+
+        Matters because:
+            A ring is as slow
+            as its slowest link.
+
+        Fix:
+            That.
+        """
+        yield fail("n1", "bad")
+
+    assert made(make(net_x)).causes[0].why == "A ring is as slow as its slowest link."
+
+
+def _report(
+    checks: tuple[Check, ...], sessions: list[str], hosts: list[Why | None], **context: Any
+) -> Report:
+    judgement = random_judgement(checks, sessions, hosts)
+    return build(Outcome(store=store_of(4), judgement=judgement), Context(run=RUN, **context))
+
+
+@settings(deadline=None)
+@given(CHECKS, SESSIONS, HOSTS, st.booleans(), st.sampled_from(["fail", "warn", "never"]))
+def test_any_report_agrees_with_itself(
+    checks: tuple[Check, ...], sessions: list[str], hosts: list[Why | None], strict: bool, fail_on: str
+) -> None:
+    report = _report(checks, sessions, hosts, strict=strict, fail_on=fail_on)
+    letters = Counter("".join(report.matrix.cells))
+    counts = report.verdict.counts
+    told = {"pass": counts.pass_, "warn": counts.warn, "fail": counts.fail, "blocked": counts.blocked}
+    told |= {"skip": counts.skip, "unknown": counts.unknown}
+    assert told == {status.value: letters[letter] for letter, status in BY_LETTER.items()}
+    assert sum(told.values()) == 4 * 5
+    _verdict_follows(report, strict, fail_on)
+    _results_follow(report)
+    assert [c.id for c in report.causes] == list(range(1, len(report.causes) + 1))
+    nodes = [*report.healthy_nodes, *report.unhealthy_nodes, *report.undecided_nodes]
+    assert sorted(nodes) == sorted(report.matrix.nodes)
+    assert loads(dumps(report, facts=True)).verdict == report.verdict
+    assert render(report)
+
+
+def _verdict_follows(report: Report, strict: bool, fail_on: str) -> None:
+    required = {c.id for c in report.checks if c.required}
+    rows = dict(zip(report.matrix.checks, report.matrix.cells, strict=True))
+    open_question = any("?" in row for check, row in rows.items() if check in required)
+    fails = any(c.status == "fail" for c in report.causes)
+    assert not any("X" in row for row in rows.values()) or fails
+    if strict:
+        fails |= any(letter in row for check, row in rows.items() if check in required for letter in "?-")
+    assert report.verdict.state == ("not_ready" if fails else "undecided" if open_question else "ready")
+    warns = fail_on == "warn" and any(c.status == "warn" for c in report.causes)
+    usual = 1 if fails else 3 if open_question else 4 if warns else 0
+    assert report.verdict.exit_code == (0 if fail_on == "never" else usual)
+
+
+def _results_follow(report: Report) -> None:
+    by_target = {(r.check, r.target): r for r in report.results}
+    assert len(by_target) == len(report.results)
+    known = {c.id for c in report.causes}
+    for check, row in zip(report.matrix.checks, report.matrix.cells, strict=True):
+        for node, letter in zip(report.matrix.nodes, row, strict=True):
+            if letter != ".":
+                assert by_target[check, node].status == BY_LETTER[letter].value
+            if letter in "X!?b":
+                assert by_target[check, node].cause in known
+    assert {r.cause for r in report.results} - {None} <= known
+
+
+@settings(deadline=None)
+@given(CHECKS, SESSIONS, HOSTS)
+def test_same_input_same_report(
+    checks: tuple[Check, ...], sessions: list[str], hosts: list[Why | None]
+) -> None:
+    def stable(report: Report) -> tuple[tuple[Cause, ...], Any]:
+        return report.causes, [replace(r, duration_ms=None) for r in report.results]
+
+    assert stable(_report(checks, sessions, hosts)) == stable(_report(checks, sessions, hosts))
+
+
+def test_confidence_is_told() -> None:
+    doubtful = hint("k", "n1", confidence=Confidence.SUSPECTED, settle_by="look there")
+    [cause] = made(saying("net.x", fail("n1", "x", cause=doubtful))).causes
+    assert (cause.confidence, cause.settle_by) == ("suspected", "look there")
+
+
+def test_pairs_that_could_not_be_tried_are_unknown() -> None:
+    store = store_of(3)
+    store.cluster["ports"] = healthy.matrix(
+        3, {("n1", "n2"): "error", ("n1", "n3"): "filtered", ("n2", "n1"): "odd"}
+    )
+    store.cluster["path_mtu"] = healthy.path_mtus(3, {("n1", "n2"): {"outcome": "error"}})
+    pairs = made(saying("net.ports"), saying("net.path-mtu"), store=store).pairs
+    bad = {(p.check, p.from_, p.to): p.status for p in pairs if p.status != "pass"}
+    assert bad == {
+        ("net.ports", "n1", "n2"): "unknown",
+        ("net.ports", "n2", "n1"): "unknown",
+        ("net.ports", "n1", "n3"): "fail",
+        ("net.path-mtu", "n1", "n2"): "unknown",
+    }
+
+
+def test_a_crash_is_a_note_and_a_cause_on_the_control_host() -> None:
+    def net_x(nodes: Mapping[str, HostFacts]) -> Iterator[Finding]:
+        """Fine."""
+        raise ValueError("x")
+        yield
+
+    report = made(make(net_x))
+    assert report.verdict.exit_code == 3
+    assert report.causes[0].nodes == "the control host"
+    assert [n.text for n in report.notes] == ["check net.x crashed on n1, n2, n3"]

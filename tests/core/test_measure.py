@@ -1,0 +1,248 @@
+"""Schedules and answers of experiments: who dials whom, what unreadable or missing answers become."""
+
+import math
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from netdoctor.facts.base import Missing, Why
+from netdoctor.facts.clock import ClockSample
+from netdoctor.facts.net import PathMtus, PortMatrix
+from netdoctor.measure import clock, path_mtu, ports, routes
+from netdoctor.measure.common import ALL_PAIRS_UP_TO, NO_ADDRESS, Ground, peers
+from netdoctor.transport.base import Request
+from tests.checks import build as healthy
+from tests.core.fake import LOST, FakeTransport
+from tests.core.test_engine import cluster
+
+
+def ground(count: int, **changes: Any) -> Ground:
+    names = healthy.names(count)
+    defaults: dict[str, Any] = {
+        "nodes": tuple(names),
+        "addresses": {n: healthy.address(i) for i, n in enumerate(names, start=1)},
+        "master": "n1",
+    }
+    return Ground(**{**defaults, **changes})
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 4, 63, 64])
+def test_every_directed_pair_once(count: int) -> None:
+    names = healthy.names(count)
+    plan = peers(names)
+    pairs = [(a, b) for a, others in plan.items() for b in others]
+    assert len(pairs) == len(set(pairs)) == count * max(count - 1, 0)
+    assert all(a != b for a, b in pairs)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(4, 400), st.integers(2, 70), st.integers(2, 70), st.integers(0, 3))
+def test_a_sample_is_regular(count: int, at_most: int, wanted: int, seed: int) -> None:
+    names = healthy.names(count)
+    plan = peers(names, at_most=at_most, count=wanted, seed=seed)
+    dials = {len(others) for others in plan.values()}
+    dialled = Counter(b for others in plan.values() for b in others)
+    assert len(dials) == 1
+    assert set(dialled.values()) == dials
+    assert all(a not in others and len(set(others)) == len(others) for a, others in plan.items())
+    if count > max(at_most, 3):
+        assert dials == {min(wanted, count - 1)}
+        for i, a in enumerate(names):
+            assert {names[(i + 1) % count], names[i - 1]} <= set(plan[a])
+    assert plan == peers(names, at_most=at_most, count=wanted, seed=seed)
+
+
+def test_a_sample_reaches_past_the_neighbours() -> None:
+    offsets = {int(name[1:]) - 1 for name in peers(healthy.names(1000), at_most=16, count=8)["n1"]}
+    assert max(min(o, 1000 - o) for o in offsets) > 100
+
+
+def matrix(transport: FakeTransport, count: int = 3, **changes: Any) -> PortMatrix:
+    return ports.measure(transport, ground(count, **changes))
+
+
+def test_every_pair_over_the_rendezvous_port_and_three_others() -> None:
+    found = matrix(cluster(), ephemeral={"n1": (40000, 50000)})
+    assert Counter((p.src, p.dst) for p in found.probes) == {
+        (a, b): 4 for a in healthy.names(3) for b in healthy.names(3) if a != b
+    }
+    assert {p.purpose for p in found.probes} == {"rendezvous", "ephemeral"}
+    assert all(40000 <= p.port <= 50000 for p in found.probes if p.dst == "n1" and p.purpose == "ephemeral")
+    assert found.failed_nodes == {}
+    assert found.possible == 6
+
+
+def test_everybody_dials_the_master_past_the_sample() -> None:
+    count = ALL_PAIRS_UP_TO + 30
+    found = matrix(cluster(count), count, master="n50")
+    assert {p.src for p in found.probes if p.dst == "n50"} == set(healthy.names(count)) - {"n50"}
+
+
+@pytest.mark.parametrize("span", [(0, 0), (50000, 40000), (-5, 10**12), (1, 80)])
+def test_an_absurd_port_range_is_the_kernel_s_default(span: tuple[int, int]) -> None:
+    found = matrix(cluster(), ephemeral={"n1": span})
+    assert all(32768 <= p.port <= 60999 for p in found.probes if p.dst == "n1" and p.purpose == "ephemeral")
+
+
+def test_one_node_and_no_address() -> None:
+    assert matrix(cluster(1), 1) == PortMatrix(timeout_s=ports.TIMEOUT_S)
+    found = matrix(cluster(), addresses={"n1": "10.0.0.1"})
+    assert found.failed_nodes == {"n2": NO_ADDRESS, "n3": NO_ADDRESS}
+
+
+def spoil(transport: FakeTransport, op: str, node: str, change: Any) -> FakeTransport:
+    """n's answer to `op` goes through `change` first."""
+    usual = transport.answers[op]
+    transport.answers[op] = lambda n, request: change(usual(n, request)) if n == node else usual(n, request)
+    return transport
+
+
+def test_a_node_does_not_choose_where_others_dial() -> None:
+    def elsewhere(rows: Any) -> Any:
+        return [{**rows[0], "address": "10.9.9.9"}, {**rows[1], "port": 6379}, *rows[2:]]
+
+    transport = cluster()
+    dialled: list[tuple[str, int]] = []
+    usual = transport.answers["connect"]
+
+    def connect(node: str, request: Request) -> Any:
+        dialled.extend((t["address"], t["port"]) for t in request.args["targets"])
+        return usual(node, request)
+
+    transport.answers["connect"] = connect
+    found = matrix(spoil(transport, "listen", "n2", elsewhere))
+    assert "10.9.9.9" not in {address for address, _ in dialled}
+    assert 6379 not in {port for _, port in dialled}
+    assert "n2" in found.failed_nodes
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda rows: [], id="no rows"),
+        pytest.param(lambda rows: rows[1:], id="a row missing"),
+        pytest.param(lambda rows: [{**rows[0], "dst": "n9"}, *rows[1:]], id="a row about a stranger"),
+        pytest.param(lambda rows: [{**rows[0], "dst": ["n1"]}, *rows[1:]], id="a list for a name"),
+        pytest.param(lambda rows: [rows[1], *rows[1:]], id="a row twice"),
+        pytest.param(lambda rows: "nonsense", id="text"),
+        pytest.param(lambda rows: {"rows": rows}, id="an object"),
+        pytest.param(lambda rows: None, id="silence"),
+    ],
+)
+@pytest.mark.parametrize("op", ["connect", "path_mtu"])
+def test_what_was_not_answered_for_is_not_good(op: str, change: Any) -> None:
+    transport = spoil(cluster(), op, "n2", change)
+    found: PortMatrix | PathMtus = (
+        matrix(transport) if op == "connect" else path_mtu.measure(transport, ground(3))
+    )
+    assert list(found.failed_nodes) == ["n2"]
+    asked = {(a, b) for a in healthy.names(3) for b in healthy.names(3) if a != b}
+    assert {(p.src, p.dst) for p in found.probes} <= asked
+    per_pair = Counter((p.src, p.dst) for p in found.probes)
+    assert max(per_pair.values()) == (4 if op == "connect" else 1)
+
+
+@pytest.mark.parametrize("row", [{"outcome": "fine"}, {"outcome": 7}, {"elapsed_ms": "fast"}])
+def test_a_row_that_cannot_be_read_is_an_error_and_no_pass(row: dict[str, Any]) -> None:
+    found = matrix(spoil(cluster(), "connect", "n2", lambda rows: [{**rows[0], **row}, *rows[1:]]))
+    assert Counter(p.outcome for p in found.probes if p.src == "n2") == {"error": 1, "open": 7}
+
+
+def test_a_node_lost_in_the_middle_is_no_firewall() -> None:
+    def connect(node: str, request: Request) -> Any:
+        if node == "n2":
+            return LOST
+        bad = "filtered"
+        return [{**t, "outcome": bad if t["dst"] == "n2" else "open"} for t in request.args["targets"]]
+
+    transport = cluster()
+    transport.answers["connect"] = connect
+    found = matrix(transport)
+    assert {p.outcome for p in found.probes} == {"open"}
+    assert "n2" in found.failed_nodes
+
+
+def test_a_listener_that_could_not_be_opened_is_told() -> None:
+    def denied(rows: Any) -> Any:
+        return [{**rows[0], "error": "EACCES"}, *rows[1:]]
+
+    found = matrix(spoil(cluster(), "listen", "n2", denied))
+    assert found.failed_nodes == {"n2": "could not listen on port 29500: EACCES"}
+    busy = matrix(
+        spoil(cluster(), "listen", "n2", lambda rows: [{**rows[0], "error": "EADDRINUSE"}, *rows[1:]])
+    )
+    assert busy.failed_nodes == {}
+    assert {p.dst for p in busy.probes if p.purpose == "rendezvous"} == {"n1", "n2", "n3"}
+
+
+def test_listeners_are_closed_at_the_end() -> None:
+    transport = cluster()
+    matrix(transport)
+    assert {n for op, n in transport.asked if op == "unlisten"} == {"n1", "n2", "n3"}
+
+
+@pytest.mark.parametrize(
+    "answer", [{"port": 0}, {"port": "x"}, {"port": True, "error": "EACCES"}, {}, [], LOST]
+)
+def test_an_echo_that_is_not_there(answer: Any) -> None:
+    transport = spoil(cluster(), "udp_echo", "n2", lambda row: answer)
+    found = path_mtu.measure(transport, ground(3))
+    assert list(found.failed_nodes) == ["n2"]
+    assert "n2" not in {p.dst for p in found.probes}
+
+
+def samples(*rows: Any) -> FakeTransport:
+    return FakeTransport(answers={"clock": lambda node, request: {"samples": list(rows)}})
+
+
+def test_the_least_round_trip_counts() -> None:
+    found = clock.measure(samples([0, 5.5, 5.5, 1], [0, 5.05, 5.05, 0.1], [0, 9, 9, 8]), ["n1"])
+    assert found["n1"] == ClockSample(offset_s=5.0, error_s=0.05, round_trip_s=0.1, exchanges=3)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        [math.nan] * 4,
+        ["nan"] * 4,
+        [0, math.inf, 0, 1],
+        [1, 2, 3],
+        "x",
+        None,
+        [0, 1e308, -1e308, 0],
+        [10**400] * 4,
+    ],
+)
+def test_an_exchange_that_is_no_number_is_none(row: Any) -> None:
+    found = clock.measure(samples(row), ["n1"])["n1"]
+    assert isinstance(found, Missing)
+    assert found.why is Why.UNPARSABLE
+    good = clock.measure(samples(row, [0, 1.05, 1.05, 0.1]), ["n1"])["n1"]
+    assert isinstance(good, ClockSample)
+    assert good.offset_s == pytest.approx(1.0)
+
+
+def test_two_bursts() -> None:
+    early, late = healthy.clock(0.0), healthy.clock(0.0)
+    assert clock.combine(early, late).jumped_s == 0.0  # type: ignore[union-attr]
+    jumped = clock.combine(early, healthy.clock(3600.0))
+    assert isinstance(jumped, ClockSample)
+    assert jumped.jumped_s == pytest.approx(3600.0)
+    assert clock.combine(early, LOST) == early
+    assert clock.combine(LOST, late) == late
+    assert isinstance(clock.combine(None, None), Missing)
+
+
+def test_every_node_has_a_route_answer_or_a_reason() -> None:
+    found = routes.measure_routes(cluster(), ground(3, addresses={"n1": "10.0.0.1", "n2": "10.0.0.2"}))
+    assert found["n3"] == Missing(Why.FAILED, NO_ADDRESS)
+    silent = FakeTransport(answers={"facts": lambda node, request: None})
+    assert {type(v) for v in routes.measure_routes(silent, ground(2)).values()} == {Missing}
+
+
+def test_firewalls_are_looked_at_where_something_was_filtered() -> None:
+    spoiled = healthy.matrix(3, {("n1", "n3"): "filtered"})
+    assert routes.filtered_ends(spoiled) == ["n1", "n3"]

@@ -1,0 +1,120 @@
+"""Facts at the edge: what fits becomes a fact, everything else says why not, and both survive saving."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from netdoctor.facts.base import Missing, Why
+from netdoctor.facts.host import HostFacts
+from netdoctor.facts.net import PortMatrix, PortProbe
+from netdoctor.facts.software import Job
+from netdoctor.store import NOT_COLLECTED, Store, decode, dump, load
+from tests.checks import build as healthy
+from tests.core.fake import LOST, plain, store_of
+
+
+def test_a_fact_comes_through() -> None:
+    assert decode("host", plain(healthy.host(1))) == healthy.host(1)
+
+
+@pytest.mark.parametrize("why", list(Why))
+def test_a_reason_comes_through(why: Why) -> None:
+    assert decode("host", {"missing": {"why": why.value, "detail": "x"}}) == Missing(why, "x")
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        pytest.param(None, id="nothing"),
+        pytest.param([], id="a list"),
+        pytest.param({}, id="neither"),
+        pytest.param({"value": {}}, id="fields missing"),
+        pytest.param({"value": {**plain(healthy.host(1))["value"], "uid": "0"}}, id="wrong type"),
+        pytest.param({"missing": "x"}, id="reason is text"),
+    ],
+)
+def test_what_does_not_fit_is_unparsable(raw: Any) -> None:
+    found = decode("host", raw)
+    assert isinstance(found, Missing)
+    assert found.why is Why.UNPARSABLE
+
+
+def test_an_unknown_reason_is_a_failure_and_its_text_is_capped() -> None:
+    found = decode("host", {"missing": {"why": ["x"], "detail": "y" * 10_000}})
+    assert isinstance(found, Missing)
+    assert found.why is Why.FAILED
+    assert len(found.detail) == 400
+
+
+def test_deep_nesting_is_unparsable() -> None:
+    deep: Any = []
+    for _ in range(100_000):
+        deep = [deep]
+    assert isinstance(
+        decode("host", {"value": {**plain(healthy.host(1))["value"], "hostname": deep}}), Missing
+    )
+
+
+def test_unknown_groups_are_unparsable() -> None:
+    assert isinstance(decode("nonsense", {"value": 1}), Missing)
+
+
+def test_what_was_never_asked_is_not_collected() -> None:
+    store = store_of(1)
+    assert store.get("limits", "n1") is NOT_COLLECTED
+    assert store.whole("ports") is NOT_COLLECTED
+
+
+def test_present_keeps_order_and_leaves_out_the_missing() -> None:
+    store = store_of(3)
+    store.put("host", "n2", LOST)
+    assert list(store.present("host", ["n3", "n2", "n1"])) == ["n3", "n1"]
+
+
+def test_a_node_s_part_in_the_run() -> None:
+    store = Store()
+    store.cluster["ports"] = PortMatrix()
+    store.put("ports", "n2", LOST)
+    assert store.part("ports", "n1") == PortMatrix()
+    assert store.part("ports", "n2") is LOST
+
+
+def test_saved_and_loaded_is_the_same() -> None:
+    store = store_of(2, limits={"n1": healthy.limits(), "n2": LOST})
+    store.cluster["ports"] = PortMatrix(probes=(healthy.probe("n1", "n2"),), failed_nodes={"n2": "x"})
+    store.cluster["path_mtu"] = Missing(Why.STOPPED, "interrupted")
+    store.put("ports", "n2", LOST)
+    again = load(json.loads(json.dumps(dump(store))))
+    assert again == store
+    assert isinstance(again.get("host", "n1"), HostFacts)
+    assert isinstance(again.whole("ports").probes[0], PortProbe)
+    assert isinstance(again.whole("job"), Job)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=10,
+)
+
+
+@settings(deadline=None)
+@given(
+    st.dictionaries(
+        st.sampled_from(["node", "cluster", "x"]),
+        st.dictionaries(st.sampled_from(["host", "job", "y"]), JSON) | JSON,
+    )
+)
+def test_loading_anything_never_raises(data: dict[str, Any]) -> None:
+    load(data)
+
+
+@settings(deadline=None)
+@given(
+    st.sampled_from(["host", "net", "software", "ports", "x"]), JSON | st.builds(lambda v: {"value": v}, JSON)
+)
+def test_decoding_anything_never_raises(group: str, raw: Any) -> None:
+    decode(group, raw)
