@@ -1,0 +1,184 @@
+"""The command line from outside: exit codes, one clear line for each mistake, nothing contacted."""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from netdoctor import cli
+
+ENV = {**os.environ, "PYTHONPATH": str(Path(cli.__file__).parents[2]), "HOME": "/nonexistent"}
+
+
+def netdoctor(*argv: str, cwd: Path, **options: object) -> "subprocess.CompletedProcess[str]":
+    given: dict[str, object] = {"capture_output": True, "text": True, "env": ENV, "timeout": 60, **options}
+    return subprocess.run([sys.executable, "-m", "netdoctor", *argv], check=False, cwd=cwd, **given)  # type: ignore[call-overload,no-any-return]
+
+
+def shell(line: str, cwd: Path) -> "subprocess.CompletedProcess[str]":
+    """A shell line in which ``netdoctor`` is ours."""
+    line = line.replace("netdoctor", f"{sys.executable} -m netdoctor")
+    return subprocess.run(["bash", "-c", line], check=False, cwd=cwd, env=ENV, capture_output=True, text=True)
+
+
+@pytest.fixture
+def door() -> Iterator[socket.socket]:
+    """A port on which nobody must knock."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.setblocking(False)
+        yield server
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        pytest.param(["scan"], "no hosts", id="no hosts"),
+        pytest.param(["scan", "HOST", "--only", "net.port"], "did you mean net.ports", id="unknown check"),
+        pytest.param(["scan", "HOST", "--skip", "*"], "nothing is left", id="nothing selected"),
+        pytest.param(["scan", "HOST", "--master-port", "99999"], "1 to 65535", id="port"),
+        pytest.param(["scan", "HOST", "--timeout", "nan"], "seconds", id="timeout"),
+        pytest.param(["scan", "HOST", "--parallel", "0"], "count", id="parallel"),
+        pytest.param(["scan", "HOST", "--profile", "huge"], "huge", id="profile"),
+        pytest.param(["scan", "HOST", "-o", "yaml"], "yaml", id="format"),
+        pytest.param(["scan", "HOST", "-o", "json=/nowhere/x.json"], "/nowhere", id="output folder"),
+        pytest.param(["scan", "HOST", "--env-file", "nowhere.env"], "nowhere.env", id="env file"),
+        pytest.param(["scan", "HOST", "--checks-dir", "nowhere"], "no such folder", id="checks folder"),
+        pytest.param(["scan", "HOST", "--node", "ghost"], "ghost", id="node"),
+        pytest.param(["scan", "nowhere/hosts.txt"], "nowhere", id="no hosts file"),
+        pytest.param(["scan", "bad;name"], "bad;name", id="shell characters"),
+        pytest.param(["scan", "--last"], "last", id="no last report"),
+        pytest.param(["scan", "--facts", "nowhere.json"], "nowhere.json", id="no facts"),
+        pytest.param(["scan", "HOST", "--nope"], "--nope", id="unknown flag"),
+        pytest.param(["scan", "HOST", "--prof", "quick"], "--prof", id="abbreviated flag"),
+        pytest.param(["sca", "HOST"], "sca", id="abbreviated command"),
+        pytest.param(["checks"], "VERB", id="no verb"),
+        pytest.param(["checks", "explain", "net.port"], "net.ports", id="explain"),
+        pytest.param(["checks", "list", "--family", "xx"], "there are:", id="family"),
+        pytest.param(["--nope"], "--nope", id="flag without command"),
+        pytest.param(["scan", "\x1b[31mred"], "red", id="escape in a name"),
+    ],
+)
+def test_bad_input_is_2_and_one_line_and_contacts_nobody(
+    argv: list[str], words: str, tmp_path: Path, door: socket.socket
+) -> None:
+    host = f"127.0.0.1:{door.getsockname()[1]}"
+    done = netdoctor(*(host if word == "HOST" else word for word in argv), cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert words in done.stderr
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    assert "\x1b" not in done.stderr
+    assert len(done.stderr.splitlines()) <= 3
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(BlockingIOError):
+        door.accept()
+
+
+@pytest.mark.parametrize(
+    "argv", [["-h"], ["--help"], ["scan", "-h"], ["checks", "-h"], ["checks", "list", "-h"], []]
+)
+def test_help_is_everywhere(argv: list[str], tmp_path: Path) -> None:
+    done = netdoctor(*argv, cwd=tmp_path)
+    assert done.returncode == 0
+    assert "usage:" in done.stdout
+    assert done.stderr == ""
+
+
+def test_the_catalogue_and_a_manual_page(tmp_path: Path) -> None:
+    listed = netdoctor("checks", "list", cwd=tmp_path)
+    assert listed.returncode == 0
+    ids = [line.split()[0] for line in listed.stdout.splitlines()]
+    assert "net.ports" in ids
+    page = netdoctor("checks", "explain", "net.ports", cwd=tmp_path)
+    assert page.returncode == 0
+    assert "Matters because:" in page.stdout
+    assert "waits for:" in page.stdout
+
+
+def test_a_broken_plug_in_is_named_and_the_rest_listed(tmp_path: Path) -> None:
+    (tmp_path / "bad.py").write_text("raise ValueError('\\x1b[31mboom')\n")
+    done = netdoctor("checks", "list", "--checks-dir", ".", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "bad.py" in done.stderr
+    assert "boom" in done.stderr
+    assert "\x1b" not in done.stderr
+    assert "net.ports" in done.stdout
+
+
+SITE = r'''
+from netdoctor.check import check
+from netdoctor.facts.host import HostFacts
+
+@check()
+def site_x(host: HostFacts):
+    """Fine\x1b[31m.
+
+    Looks at:
+        \x1b]0;x\x07This.
+    """
+    return []
+'''
+
+
+def test_a_plug_in_s_manual_does_not_steer_the_terminal(tmp_path: Path) -> None:
+    (tmp_path / "site.py").write_text(SITE)
+    for verb in (["list"], ["explain", "site.x"]):
+        done = netdoctor("checks", *verb, "--checks-dir", ".", cwd=tmp_path)
+        assert done.returncode == 0
+        assert "Fine" in done.stdout
+        assert "\x1b" not in done.stdout
+
+
+def test_our_own_defect_is_5_with_the_traceback_in_a_file(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def broken(*args: object, **kwargs: object) -> None:
+        raise ZeroDivisionError("us\x1b[31m")
+
+    monkeypatch.setattr("netdoctor.registry.load", broken)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert cli.run(["checks", "list"]) == 5
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert "Traceback" not in told.err
+    assert "\x1b" not in told.err
+    assert len(told.err.splitlines()) == 1
+    [file] = tmp_path.iterdir()
+    assert str(file) in told.err
+    assert "ZeroDivisionError" in file.read_text()
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(KeyboardInterrupt(), 130), (SystemExit(3), 3), (SystemExit("x"), 2), (BrokenPipeError(), 5)],
+)
+def test_other_ends(monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int) -> None:
+    def end(*args: object, **kwargs: object) -> None:
+        raise error
+
+    monkeypatch.setattr("netdoctor.registry.load", end)
+    monkeypatch.setattr(cli, "_drop_stdout", lambda: None)
+    assert cli.run(["checks", "list"]) == code
+
+
+@pytest.mark.parametrize("where", [">&-", ">/dev/full"])
+def test_output_that_nobody_gets_is_never_0(where: str, tmp_path: Path) -> None:
+    done = shell(f"netdoctor checks list {where}", tmp_path)
+    assert done.returncode == 5
+    assert len(done.stderr.splitlines()) == 1
+    assert "standard output" in done.stderr
+
+
+def test_all_streams_closed(tmp_path: Path) -> None:
+    assert shell("netdoctor checks list <&- >&- 2>&-", tmp_path).returncode == 5
+    assert shell("netdoctor checks explain nope <&- 2>&-", tmp_path).returncode == 2
+
+
+def test_a_reader_that_leaves_early_sees_no_traceback(tmp_path: Path) -> None:
+    done = shell("netdoctor checks list | head -n 1", tmp_path)
+    assert done.stderr == ""
