@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+import netdoctor.facts.bandwidth
 import netdoctor.facts.clock
 import netdoctor.facts.gpu
 import netdoctor.facts.rdma  # noqa: F401  registers the fact types
@@ -19,7 +20,7 @@ from netdoctor.facts.net import PortMatrix
 from netdoctor.facts.software import Job
 from netdoctor.inventory import Target
 from netdoctor.judge import Judgement, judge
-from netdoctor.measure import clock, path_mtu, ports, routes
+from netdoctor.measure import clock, loss, path_mtu, ports, routes
 from netdoctor.measure.common import Ground
 from netdoctor.model import Status
 from netdoctor.registry import collectors
@@ -47,10 +48,14 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What to run. judged: node ids that get statuses (peers are contacted all the same), None for all."""
+    """What to run. judged: node ids that get statuses (peers are contacted all the same), None for all.
+
+    budget_s: for all bandwidth experiments together, once their processes run; None: by profile.
+    """
 
     profile: Profile = Profile.LAUNCH
     timeout_s: float = 30.0
+    budget_s: float | None = None
     judged: tuple[str, ...] | None = None
 
 
@@ -261,14 +266,37 @@ class Scan:
             self._per_run("ports", "ports", alive, watched, lambda: ports.measure(watched, ground))
         if "path_mtu" in self.wanted:
             self._per_run("path_mtu", "path-mtu", alive, watched, lambda: path_mtu.measure(watched, ground))
+        if "loss" in self.wanted:
+            self._per_run("loss", "loss", alive, watched, lambda: loss.measure(watched, ground))
         if "firewall" in self.wanted:
             self._firewall(watched, alive)
+        self._bandwidth(watched, ground)
         if "clock" in self.wanted:
             first = dict(self.store.node["clock"])
             again = self._phase("clock", len(alive), lambda: clock.measure(watched, alive))
             if not isinstance(again, Missing):
                 for node in alive:
                     self.store.put("clock", node, clock.combine(first.get(node), again.get(node)))
+
+    def _bandwidth(self, watched: "_Watched", ground: Ground) -> None:
+        """Throughput between the nodes that reach each other; the others wait for what stops them."""
+        parts = [g for g in ("tcp_rates", "pair_rates", "allreduce") if g in self.wanted]
+        if not parts:
+            return
+        from netdoctor.measure import bandwidth  # large, and not every scan measures it
+
+        budget_s = self.options.budget_s or bandwidth.BUDGET_S[self.options.profile.value]
+        nodes = tuple(bandwidth.connected(ground.usable(), self.store.whole("ports")))
+        plan = bandwidth.Plan(
+            ground=replace(ground, nodes=nodes),
+            store=self.store,
+            job=self.job,
+            shares=bandwidth.shares(parts, budget_s),
+        )
+        if "tcp_rates" in parts:
+            self._per_run(
+                "tcp_rates", "tcp", plan.ground.nodes, watched, lambda: bandwidth.measure_tcp(watched, plan)
+            )
 
     def _firewall(self, transport: "_Watched", alive: Sequence[str]) -> None:
         """Rule sets of the nodes at either end of what was filtered; nobody else's are looked at."""

@@ -28,6 +28,13 @@ OPERATIONS = {
     "udp_echo": ("op_listen", "udp_echo"),
     "connect": ("op_connect", "connect"),
     "path_mtu": ("op_mtu", "path_mtu"),
+    "udp_loss": ("op_loss", "udp_loss"),
+    "stream_serve": ("op_stream", "serve"),
+    "stream_send": ("op_stream", "send"),
+    "stream_receive": ("op_stream", "receive"),
+    "spawn": ("op_spawn", "spawn"),
+    "converse": ("op_spawn", "converse"),
+    "stop": ("op_spawn", "stop"),
 }
 
 collectors = {}  # type: dict[str, str]
@@ -52,12 +59,13 @@ def settle(deadline_s: float) -> None:
             pass
     os.umask(0o077)
     try:
-        os.nice(10)
-    except OSError:
-        pass
-    try:
         threading.stack_size(THREAD_STACK_BYTES)
     except (ValueError, RuntimeError):
+        pass
+    runtime.keep_normal()
+    try:
+        os.nice(10)
+    except OSError:
         pass
     try:
         runtime.login_directory = os.getcwd()

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 MAX_LISTENERS = 256
 MAX_ACCEPTED = 4096
 MAX_WAITING = 512
+MAX_COUNTED = 4096
 HANDSHAKE_S = 1.0
 MAX_TTL_S = 600.0
 TOKEN_CAP = 256
@@ -72,6 +73,7 @@ class Server(object):
         self._listeners = []  # type: list[socket.socket]
         self._echoes = []  # type: list[socket.socket]
         self._guests = {}  # type: dict[socket.socket, Guest]
+        self._counts = {}  # type: dict[Any, int]
         self._wake_r, self._wake_w = os.pipe()
         self._lock = threading.Lock()
         os.set_blocking(self._wake_r, False)
@@ -208,6 +210,13 @@ class Server(object):
             pass
         s.close()
 
+    def _count(self, sender: "Any") -> int:
+        """How many datagrams of this sender have arrived, this one included."""
+        if sender not in self._counts and len(self._counts) >= MAX_COUNTED:
+            return 0
+        self._counts[sender] = self._counts.get(sender, 0) + 1
+        return self._counts[sender]
+
     def _answer(self, s: socket.socket) -> None:
         for _ in range(64):
             try:
@@ -220,14 +229,22 @@ class Server(object):
             if len(data) < ACK_BYTES or not hmac.compare_digest(data[:32], self.tag):
                 continue
             answer = self.tag + b" " + data[33:41] + b" %d" % len(data)
+            if data[41:42] == b"c":
+                answer += b" %d" % self._count(sender)
             try:
                 s.sendto(answer.ljust(ACK_BYTES), sender)
             except OSError:
                 continue
 
 
-_servers = []  # type: list[Server]
+_servers = []  # type: list[Any]
 _servers_lock = threading.Lock()
+
+
+def adopt(server: "Any") -> None:
+    """Have `unlisten` and the agent's end close another kind of server: it has token, closed and close()."""
+    with _servers_lock:
+        _servers.append(server)
 
 
 def _close_all() -> None:

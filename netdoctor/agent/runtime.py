@@ -166,6 +166,75 @@ def run_tool(argv: "list[str]", timeout_s: float = 5.0) -> ToolResult:
     )
 
 
+def limits_of_session() -> "dict[int, tuple[int, int]]":
+    """Return the resource limits found at login, by number: for children that are no part of the agent."""
+    import resource
+
+    found = {}  # type: dict[int, tuple[int, int]]
+    for name, value in session_limits.items():
+        number = getattr(resource, "RLIMIT_" + name, None)
+        if number is not None:
+            found[number] = value
+    return found
+
+
+# --- work at the priority that the job would have ---------------------------------------------------------
+
+_normal_work = []  # type: list[Callable[[], None]]
+_normal_wake = threading.Semaphore(0)
+
+
+def keep_normal() -> None:
+    """Start the thread that `normally` uses; to be called before the agent lowers its priority.
+
+    Linux keeps a nice value per thread, and threads and children inherit that of the thread that makes them:
+    what this one starts runs as a job would, without the privilege that raising a priority takes.
+    """
+
+    def serve() -> None:
+        while True:
+            _normal_wake.acquire()
+            _normal_work.pop(0)()
+
+    started = threading.Thread(target=serve)
+    started.daemon = True
+    started.start()
+
+
+def normally(function: "Callable[[], Any]") -> "Any":
+    """Return function(), called in a thread whose priority was never lowered. Must not block for long."""
+    box = []  # type: list[Any]
+    done = threading.Semaphore(0)
+
+    def body() -> None:
+        try:
+            box.append((True, function()))
+        except BaseException as e:  # handed to the caller below
+            box.append((False, e))
+        done.release()
+
+    _normal_work.append(body)
+    _normal_wake.release()
+    done.acquire()
+    good, value = box[0]
+    if not good:
+        raise value
+    return value
+
+
+def normal_thread(target: "Callable[..., None]", *args: "Any") -> threading.Thread:
+    """Start a daemon thread at the priority that the agent had at login."""
+
+    def start() -> threading.Thread:
+        started = threading.Thread(target=target, args=args)
+        started.daemon = True
+        started.start()
+        return started
+
+    thread_ = normally(start)  # type: threading.Thread
+    return thread_
+
+
 def shut_down(code: int) -> None:
     """End now: close listeners, kill children with their groups, leave without further ceremony."""
     _state.closing = True
@@ -179,6 +248,39 @@ def shut_down(code: int) -> None:
             _kill_group(pid)
     finally:
         os._exit(code)
+
+
+def start_child(argv: "list[str]", env: "dict[str, str]") -> "Any":
+    """Start a child with pipes in its own session, at normal priority; it ends with the agent.
+
+    Raises OSError.
+    """
+    import subprocess
+
+    def start() -> "Any":
+        with _children_lock:
+            if _state.closing:
+                raise OSError("the agent is ending")
+            child = subprocess.Popen(
+                argv,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=env,
+                cwd="/",
+                start_new_session=True,
+                close_fds=True,
+            )
+            _children.add(child.pid)
+        return child
+
+    return normally(start)
+
+
+def forget_child(pid: int) -> None:
+    """Take a child that was waited for off the list to kill: its number may be somebody else's soon."""
+    with _children_lock:
+        _children.discard(pid)
 
 
 # --- threads ----------------------------------------------------------------------------------------------

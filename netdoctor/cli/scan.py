@@ -123,6 +123,9 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     bounds.add_argument("-j", "--parallel", type=_count, default=64, metavar="N", help="logins at once (64)")
     bounds.add_argument("--timeout", type=_seconds, default=30.0, metavar="S", help="seconds per node (30)")
     bounds.add_argument("--deadline", type=_seconds, metavar="S", help="seconds for the whole run")
+    bounds.add_argument(
+        "--budget", type=_seconds, metavar="S", help="seconds for bandwidth experiments (launch 20, full 120)"
+    )
     out = parser.add_argument_group("output")
     out.add_argument(
         "-o",
@@ -264,7 +267,7 @@ def _apply_last(args: argparse.Namespace) -> None:
 _PATHS = ("ssh_config", "ssh_key", "known_hosts", "env_file")
 _REPLAYED = (
     *_PATHS, "ssh_user", "ssh_port", "jump", "python", "profile", "master_port", "packages", "parallel",
-    "timeout", "local",
+    "timeout", "budget", "local",
 )  # fmt: skip
 
 
@@ -308,7 +311,9 @@ def _scan(
     from netdoctor.cli.progress import Progress
     from netdoctor.engine import Options, Scan
 
-    options = Options(profile=Profile(args.profile), timeout_s=args.timeout, judged=judged)
+    options = Options(
+        profile=Profile(args.profile), timeout_s=args.timeout, judged=judged, budget_s=args.budget
+    )
     quiet = args.quiet
     with (
         Progress(sys.stderr, len(targets), enabled=not quiet) as progress,

@@ -77,6 +77,29 @@ def replies(transport: Caller, requests: Mapping[str, Request]) -> Iterator[Repl
         yield Reply(node=node, missing=Missing(Why.LOST, "the session ended without an answer"))
 
 
+def open_echoes(
+    transport: Caller, ground: Ground, nodes: Sequence[str], word: str, failed: dict[str, str]
+) -> dict[str, int]:
+    """Ports of datagram echoes by node; a node that opens none is put into `failed`."""
+    echoes: dict[str, int] = {}
+    requests = {
+        n: Request(
+            op="udp_echo",
+            args={"address": ground.addresses[n], "token": word, "ttl_s": 120.0},
+            timeout_s=10.0,
+        )
+        for n in nodes
+    }
+    for reply in replies(transport, requests):
+        port = reply.result.get("port") if isinstance(reply.result, dict) else None
+        if isinstance(port, int) and 0 < port < 65536 and not reply.result.get("error"):
+            echoes[reply.node] = port
+        else:
+            error = reply.result.get("error") if isinstance(reply.result, dict) else None
+            failed[reply.node] = f"could not open a UDP echo: {str(error or reason(reply))[:200]}"
+    return echoes
+
+
 def rows(reply: Reply) -> list[dict[str, Any]]:
     """The reply's result as a list of objects; anything else counts as empty."""
     if isinstance(reply.result, list):

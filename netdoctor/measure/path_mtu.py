@@ -7,6 +7,7 @@ from netdoctor.measure.common import (
     Ground,
     answered,
     converted,
+    open_echoes,
     peers,
     reason,
     replies,
@@ -27,22 +28,7 @@ def measure(transport: Caller, ground: Ground) -> PathMtus:
     if len(nodes) < 2:
         return PathMtus(failed_nodes=failed)
     word = token()
-    echoes: dict[str, int] = {}
-    requests = {
-        n: Request(
-            op="udp_echo",
-            args={"address": ground.addresses[n], "token": word, "ttl_s": 120.0},
-            timeout_s=10.0,
-        )
-        for n in nodes
-    }
-    for reply in replies(transport, requests):
-        port = reply.result.get("port") if isinstance(reply.result, dict) else None
-        if isinstance(port, int) and 0 < port < 65536 and not reply.result.get("error"):
-            echoes[reply.node] = port
-        else:
-            error = reply.result.get("error") if isinstance(reply.result, dict) else None
-            failed[reply.node] = f"could not open a UDP echo: {str(error or reason(reply))[:200]}"
+    echoes = open_echoes(transport, ground, nodes, word, failed)
     plan = peers(nodes, at_most=ALL_PAIRS_UP_TO, count=PEERS_WHEN_SAMPLED)
     targets = {
         src: [

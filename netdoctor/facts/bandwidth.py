@@ -1,0 +1,192 @@
+"""What the bandwidth experiments measured: packet loss, TCP streams, pairs and all-reduces of torch."""
+
+from dataclasses import dataclass, field
+
+from netdoctor.facts.base import fact
+from netdoctor.facts.localisation import Decision
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LossProbe:
+    """Small datagrams from `src` to an echo on `dst`.
+
+    sent: handed to the kernel of `src`; arrived: counted by the echo; answered: answers that came back.
+    """
+
+    src: str
+    dst: str
+    address: str
+    sent: int
+    arrived: int
+    answered: int
+    detail: str = ""
+
+
+@fact("loss", scope="cluster", origin="measure")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LossMatrix:
+    """Datagrams over directed pairs, all nodes at once. failed_nodes: whose part did not run, and why."""
+
+    probes: tuple[LossProbe, ...] = ()
+    seconds: float = 0.0
+    failed_nodes: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TcpRate:
+    """Parallel TCP streams from `src` to `dst`, as the receiver counted them.
+
+    gbyte_s: 10^9 bytes per second, None when nothing arrived though both ends took part (`detail` says what
+    was seen). spread: interquartile range of the tenths of a second over their median. retransmits of
+    segments: as the sender's kernel counted. busy: share of the time that the sender's threads ran or
+    wanted to run, or that the receiver's window held them back, the larger one: near 1 a machine, not the
+    network, set the rate.
+    """
+
+    src: str
+    dst: str
+    round: int
+    gbyte_s: float | None
+    seconds: float = 0.0
+    spread: float = 0.0
+    retransmits: int | None = None
+    segments: int | None = None
+    rtt_us: int | None = None
+    busy: float = 0.0
+    detail: str = ""
+
+
+@fact("tcp_rates", scope="cluster", origin="measure")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TcpRates:
+    """Pairs in rounds, one direction at a time. decision: who is behind what is slow.
+
+    expected_gbyte_s[node]: what a node's own interface allows, where that is known; limited_by[node] names
+    it.
+    rounds of planned: the time budget may end them early. failed_nodes: whose part did not run, and why.
+    """
+
+    rates: tuple[TcpRate, ...] = ()
+    decision: Decision | None = None
+    streams: int = 0
+    seconds: float = 0.0
+    rounds: int = 0
+    planned: int = 0
+    expected_gbyte_s: dict[str, float] = field(default_factory=dict)
+    limited_by: dict[str, str] = field(default_factory=dict)
+    failed_nodes: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairRate:
+    """Messages of torch.distributed from `src` to `dst`; rail: local rank that carried them, with
+    several."""
+
+    src: str
+    dst: str
+    round: int
+    gbyte_s: float
+    rail: str | None = None
+    least_gbyte_s: float = 0.0
+    most_gbyte_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankTrouble:
+    """A rank that did not do its part.
+
+    what: ``import`` (torch cannot be imported), ``device``, ``killed``, ``frozen``, ``exited``, ``silent``
+    (its node does not answer), ``store`` (cannot reach the rendezvous), ``connect`` (cannot form the
+    group), ``stuck`` (in a collective that never ends), ``error``. first: among the first to fail, the
+    others may only echo it.
+    """
+
+    node: str
+    rank: int
+    what: str
+    detail: str
+    during: str
+    first: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """The torch ranks of one experiment.
+
+    backend: ``nccl`` or ``gloo``. ranks: rank to node, in order. ifname[node]: interface that was given to
+    the backend; given_by: ``job`` or ``netdoctor``. port: of the rendezvous; port_busy: why it is not the
+    job's own.
+    left_out: nodes that took no part, with the reason (somebody's process on the GPUs, no address…).
+    """
+
+    backend: str = "gloo"
+    ranks: tuple[str, ...] = ()
+    ifname: dict[str, str] = field(default_factory=dict)
+    given_by: str = "netdoctor"
+    address: str = ""
+    port: int = 0
+    port_busy: str | None = None
+    torch: str = ""
+    start_s: float = 0.0
+    left_out: dict[str, str] = field(default_factory=dict)
+    trouble: tuple[RankTrouble, ...] = ()
+
+
+@fact("pair_rates", scope="cluster", origin="measure")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairRates:
+    """Directed pairs of torch.distributed, in rounds. decision: who is behind what is slow."""
+
+    session: Session = field(default_factory=Session)
+    rates: tuple[PairRate, ...] = ()
+    decision: Decision | None = None
+    rounds: int = 0
+    planned: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizeRow:
+    """All-reduces of one size. Times are those of the slowest rank, per operation, over `batches` of
+    `iterations`.
+
+    algbw = size / median time, busbw = algbw x 2 (n - 1) / n, in 10^9 bytes per second (nccl-tests,
+    doc/PERFORMANCE.md). spread: (most - least) / median of the batches. wrong: values that were not the
+    sum, by node.
+    """
+
+    size_bytes: int
+    median_s: float
+    least_s: float
+    most_s: float
+    batches: int
+    iterations: int
+    algbw_gbyte_s: float
+    busbw_gbyte_s: float
+    wrong: dict[str, int] = field(default_factory=dict)
+    first_wrong: str = ""
+
+    @property
+    def spread(self) -> float:
+        return (self.most_s - self.least_s) / self.median_s if self.median_s > 0 else 0.0
+
+
+@fact("allreduce", scope="cluster", origin="measure")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllReduce:
+    """Sizes from small to large over all ranks.
+
+    solo[node]: the same inside a node with several GPUs. survivors and survivor_rows: once more without the
+    nodes that the pairs blamed. expected_busbw_gbyte_s: physical bound of the slowest node, with its
+    limiting term in `limited_by` (None: not known for this hardware). slow_parts: what the pair rounds
+    say, in words.
+    """
+
+    session: Session = field(default_factory=Session)
+    rows: tuple[SizeRow, ...] = ()
+    solo: dict[str, tuple[SizeRow, ...]] = field(default_factory=dict)
+    survivors: tuple[str, ...] = ()
+    survivor_rows: tuple[SizeRow, ...] = ()
+    expected_busbw_gbyte_s: float | None = None
+    limited_by: str = ""
+    solo_expected_gbyte_s: dict[str, float] = field(default_factory=dict)
+    budget_s: float = 0.0

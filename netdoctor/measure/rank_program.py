@@ -1,0 +1,364 @@
+# mypy: ignore-errors
+"""The program of one rank. Its text travels to the nodes; nothing here imports it.
+
+It runs in the job's interpreter (Python 3.8 and up) with nothing but the standard library and torch. It
+says what happens as lines of JSON on its stdout and takes its steps as lines of JSON from its stdin, whose
+end is its own.
+"""
+
+import json
+import os
+import statistics
+import sys
+import threading
+import time
+
+CONFIG = globals().get("CONFIG") or {}
+ALIVE_S = 0.5
+DTYPE_BYTES = 4
+# Whole numbers that float32 adds up exactly: (rank + 1) * (1 + i % 7), summed over up to 2,000 ranks.
+PERIOD = 7
+
+_out = os.dup(1)
+os.dup2(2, 1)  # what libraries print is no message
+_lock = threading.Lock()
+_now = {"stage": "start", "step": None, "done": 0}
+
+
+def say(**message):
+    data = (json.dumps(message) + "\n").encode("ascii")
+    with _lock:
+        while data:
+            data = data[os.write(_out, data) :]
+
+
+def stage(name):
+    _now["stage"] = name
+    say(event="stage", stage=name)
+
+
+def beat():
+    while True:
+        time.sleep(ALIVE_S)
+        try:
+            say(event="alive", **_now)
+        except OSError:
+            os._exit(0)
+
+
+def trouble(error, end=None):
+    text = " ".join(str(error).split())[:600]
+    say(event="error", stage=_now["stage"], kind=type(error).__name__, text=text, end=end)
+
+
+class Rank:
+    """What the steps share."""
+
+    def __init__(self, torch, dist):
+        self.torch = torch
+        self.dist = dist
+        self.rank = int(CONFIG.get("rank", 0))
+        self.world = int(CONFIG.get("world", 1))
+        self.backend = str(CONFIG.get("backend", "gloo"))
+        self.cuda = self.backend == "nccl"
+        self.device = torch.device("cuda", int(CONFIG.get("device", 0))) if self.cuda else torch.device("cpu")
+        self.groups = {}
+        self.store = None
+        self.listener = None
+
+    def timeout(self, seconds):
+        import datetime
+
+        return datetime.timedelta(seconds=seconds)
+
+    def sync(self):
+        if self.cuda:
+            self.torch.cuda.synchronize(self.device)
+
+    # Steps. Each returns what its "result" event holds.
+
+    def host(self, step):
+        """Open the store on the job's own address, and on its port where that is free."""
+        import socket
+
+        address, port = step["address"], int(step["port"])
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        busy = None
+        for number in (port, 0):
+            s = socket.socket(family, socket.SOCK_STREAM)
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                s.bind((address, number))
+                s.listen(1024)
+            except OSError as error:
+                s.close()
+                busy = str(error)
+                if number == 0:
+                    raise
+                continue
+            break
+        port = int(s.getsockname()[1])
+        timeout = self.timeout(float(step["timeout_s"]))
+        options = {"timeout": timeout, "wait_for_workers": False}
+        try:
+            # On the tested address only; by itself the store listens on every one.
+            self.store = self.dist.TCPStore(
+                address, port, self.world, True, master_listen_fd=s.fileno(), use_libuv=False, **options
+            )
+            self.listener = s.detach()
+        except TypeError:  # a torch that knows no such argument
+            s.close()
+            self.store = self.dist.TCPStore(address, port, self.world, True, **options)
+        return {"port": port, "busy": busy}
+
+    def join(self, step):
+        """Reach the store, then form the group; the two are told apart in what a failure says."""
+        dist = self.dist
+        seconds = float(step["timeout_s"])
+        stage("store")
+        if self.store is None:
+            self.store = dist.TCPStore(
+                step["address"],
+                int(step["port"]),
+                self.world,
+                False,
+                timeout=self.timeout(seconds),
+                wait_for_workers=False,
+            )
+        self.store.set("here/%d" % self.rank, "1")
+        stage("peers")
+        self.store.wait(["here/%d" % r for r in range(self.world)], self.timeout(seconds))
+        stage("group")
+        store = dist.PrefixStore(str(step["name"]), self.store)
+        dist.init_process_group(
+            self.backend, store=store, rank=self.rank, world_size=self.world, timeout=self.timeout(seconds)
+        )
+        stage("mesh")
+        one = self.torch.ones(1, device=self.device)
+        dist.all_reduce(one)
+        self.sync()
+        stage("ready")
+        return {"sum": float(one.item())}
+
+    def group(self, ranks):
+        """The process group of some ranks; every rank makes every group, in the same order."""
+        if ranks is None:
+            return None
+        key = tuple(ranks)
+        if key not in self.groups:
+            self.groups[key] = self.dist.new_group(list(key))
+        return self.groups[key]
+
+    def greatest(self, value, group=None):
+        """The largest value over the ranks of a group: all of them decide alike."""
+        box = self.torch.tensor([float(value)], dtype=self.torch.float64, device=self.device)
+        self.dist.all_reduce(box, op=self.dist.ReduceOp.MAX, group=group)
+        return float(box.item())
+
+    def burst(self, buffer, count, group):
+        """Seconds that `count` all-reduces take on this rank, from a common start."""
+        start = self.torch.zeros(1, device=self.device)
+        self.dist.all_reduce(start, group=group)
+        self.sync()
+        began = time.perf_counter()
+        for _ in range(count):
+            self.dist.all_reduce(buffer, group=group)
+            _now["done"] += 1
+        self.sync()
+        return time.perf_counter() - began
+
+    def wrong(self, size, world, group, position):
+        """How many values of a sum over known ones are not what they should be, and the first of them."""
+        torch = self.torch
+        base = torch.arange(size, device=self.device, dtype=torch.float32).remainder_(PERIOD).add_(1.0)
+        buffer = base * float(position + 1)
+        self.dist.all_reduce(buffer, group=group)
+        self.sync()
+        base.mul_(world * (world + 1) / 2.0)
+        bad = (buffer != base).nonzero()
+        if not len(bad):
+            return 0, None
+        first = int(bad[0].item())
+        return len(bad), [first, float(buffer[first].item()), float(base[first].item())]
+
+    def allreduce(self, step):
+        """Sizes from small to large, as many as fit the time; times are the slowest rank's."""
+        lists = step.get("groups")
+        mine = None
+        for ranks in lists or []:
+            made = self.group(ranks)
+            if self.rank in ranks:
+                mine = (ranks, made)
+        if lists and mine is None:
+            return {"rows": []}
+        ranks, group = mine or (list(range(self.world)), None)
+        world, position = len(ranks), ranks.index(self.rank)
+        began = time.perf_counter()
+        budget = float(step["budget_s"])
+        batches = int(step.get("batches", 5))
+        most = int(step.get("iterations", 20))
+        rows = []
+        sizes = sorted(int(size) for size in step["sizes"])
+        rate = None  # seconds per byte of the largest size so far
+        for at, size in enumerate(sizes):
+            left = self.greatest(budget - (time.perf_counter() - began), group)
+            # Warm-up, verification and at least three batches of one.
+            if rows and rate is not None and (5.5 * rate * size > left or left <= 0):
+                break
+            count = max(size // DTYPE_BYTES, 1)
+            bad, first = self.wrong(count, world, group, position)
+            buffer = self.torch.empty(count, device=self.device, dtype=self.torch.float32).fill_(0.0)
+            warm = self.greatest(self.burst(buffer, 1, group), group)
+            # Later sizes are the ones that count: each takes its share of what is left.
+            share = max(left, 0.0) / max(min(len(sizes) - at, 3), 1)
+            each = max(warm, 1e-6)
+            rounds = int(max(3, min(batches, share / each)))
+            per = int(max(1, min(most, share / (rounds * each))))
+            times = []
+            for _ in range(rounds):
+                times.append(self.greatest(self.burst(buffer, per, group) / per, group))
+            rate = statistics.median(times) / size
+            total = self.torch.tensor([float(bad)], dtype=self.torch.float64, device=self.device)
+            self.dist.all_reduce(total, group=group)
+            rows.append(
+                {
+                    "size": count * DTYPE_BYTES,
+                    "median_s": statistics.median(times),
+                    "least_s": min(times),
+                    "most_s": max(times),
+                    "batches": rounds,
+                    "iterations": per,
+                    "wrong": bad,
+                    "wrong_everywhere": int(total.item()),
+                    "first_wrong": first,
+                }
+            )
+            del buffer
+        return {"rows": rows, "ranks": ranks}
+
+    def pairs(self, step):
+        """Directed pairs at once, each in its own time: the receiver asks for messages and times them."""
+        self.sync()
+        one = self.torch.zeros(1, device=self.device)
+        self.dist.all_reduce(one)
+        self.sync()
+        for src, dst in step["pairs"]:
+            if self.rank == src:
+                return self.give(dst)
+            if self.rank == dst:
+                return self.take(src, float(step["seconds"]), int(step["most_bytes"]))
+        return {}
+
+    def give(self, dst):
+        command = self.torch.zeros(2, dtype=self.torch.int64, device=self.device)
+        while True:
+            self.dist.recv(command, dst)
+            size, count = (int(value) for value in command.tolist())
+            if size == 0:
+                return {}
+            buffer = self.torch.zeros(size // DTYPE_BYTES, device=self.device)
+            for _ in range(count):
+                self.dist.send(buffer, dst)
+                _now["done"] += 1
+            self.sync()
+
+    def take(self, src, seconds, most_bytes):
+        torch, dist = self.torch, self.dist
+
+        def ask(size, count):
+            dist.send(torch.tensor([size, count], dtype=torch.int64, device=self.device), src)
+
+        def fetch(size, count):
+            buffer = torch.empty(size // DTYPE_BYTES, device=self.device)
+            ask(size, count + 1)
+            dist.recv(buffer, src)  # the first one pays for the start
+            self.sync()
+            began = time.perf_counter()
+            for _ in range(count):
+                dist.recv(buffer, src)
+                _now["done"] += 1
+            self.sync()
+            return time.perf_counter() - began
+
+        end = time.perf_counter() + seconds
+        size = 64 * 1024
+        took = fetch(size, 1)
+        while size < most_bytes and took < seconds / 20.0:
+            size = min(size * 4, most_bytes)
+            took = fetch(size, 1)
+        rates = []
+        moved = spent = 0.0
+        while True:
+            left = end - time.perf_counter()
+            count = int(max(1, min(50, left / max(took, 1e-6) / 4.0)))
+            took = fetch(size, count) / count
+            rates.append(size / took)
+            moved += size * count
+            spent += took * count
+            if time.perf_counter() + took * 2 > end or len(rates) >= 50:
+                break
+        ask(0, 0)
+        self.sync()
+        rates.sort()
+        return {
+            "src": src,
+            "bytes": moved,
+            "seconds": spent,
+            "median": rates[len(rates) // 2],
+            "least": rates[0],
+            "most": rates[-1],
+        }
+
+
+def main():
+    watcher = threading.Thread(target=beat)
+    watcher.daemon = True
+    watcher.start()
+    stage("import")
+    try:
+        import torch
+        import torch.distributed as dist
+    except Exception as error:
+        name = getattr(error, "name", None)
+        say(event="error", stage="import", kind=type(error).__name__, text=str(error)[:600], name=name)
+        return 3
+    if not dist.is_available():
+        say(event="error", stage="import", kind="Unavailable", text="torch without distributed", name=None)
+        return 3
+    torch.set_num_threads(1)
+    try:
+        rank = Rank(torch, dist)
+        if rank.cuda:
+            torch.cuda.set_device(rank.device)
+            torch.zeros(1, device=rank.device)
+    except Exception as error:
+        _now["stage"] = "device"
+        trouble(error)
+        return 4
+    _now["stage"] = "imported"
+    say(event="imported", torch=torch.__version__, end="imported")
+    for line in sys.stdin.buffer:
+        step = json.loads(line.decode())
+        if step["do"] == "end":
+            break
+        _now.update(step=step["step"], done=0)
+        try:
+            result = getattr(rank, step["do"])(step)
+        except Exception as error:
+            trouble(error)
+            return 5
+        say(event="result", step=step["step"], result=result, end=step["step"])
+    if dist.is_initialized():
+        stage("end")
+        dist.destroy_process_group()
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        code = main()
+    except BaseException as error:
+        trouble(error)
+        code = 6
+    # Not sys.exit: threads of the libraries may keep an interpreter from ending.
+    os._exit(code)
