@@ -1,0 +1,72 @@
+"""A healthy lab is silent: READY, exit 0, nothing unknown, nothing to warn of."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from netdoctor.lab import Lab
+from tests.scan.faults import OF_THE_MACHINE
+from tests.scan.harness import Scanned, scan
+
+
+def quiet(scanned: Scanned) -> None:
+    """READY; whatever warns is true of the machine that carries the lab, on all its nodes, and says so."""
+    assert (scanned.state, scanned.code) == ("ready", 0), scanned.summary()
+    nodes = scanned.report["matrix"]["nodes"]
+    for cause in scanned.report["causes"]:
+        assert cause["key"] in OF_THE_MACHINE, scanned.summary()
+        assert cause["status"] == "warn"
+        assert cause["node_list"] == nodes, "a machine carries all of its nodes"
+        assert "machine" in cause["title"] + " ".join(cause["seen"])
+    counts = scanned.report["verdict"]["counts"]
+    assert (counts["unknown"], counts["fail"], counts["blocked"]) == (0, 0, 0), scanned.summary()
+    assert counts["warn"] == len(nodes) * len(scanned.report["causes"]), scanned.summary()
+    assert scanned.report["healthy_nodes"] == nodes
+    assert scanned.report["run"]["complete"]
+
+
+@pytest.mark.parametrize("run", [1, 2, 3])
+def test_four_plain_nodes(lab4: Lab, folder: Path, run: int) -> None:
+    scanned = scan(lab4, folder)
+    quiet(scanned)
+    assert scanned.cell("net.ports", "node0") == "."
+    assert scanned.cell("gpu.visible", "node0") == scanned.cell("rdma.hca", "node0") == "-"
+    assert [target["reached"] for target in scanned.report["targets"]] == [True] * 4
+    assert "lab on one machine" in scanned.text
+
+
+@pytest.fixture(scope="module")
+def two_networks(make_lab: Callable[..., Lab]) -> Lab:
+    return make_lab(4, data_net=True)
+
+
+@pytest.mark.parametrize("run", [1, 2, 3])
+def test_four_nodes_with_a_data_network(two_networks: Lab, folder: Path, run: int) -> None:
+    quiet(scan(two_networks, folder))
+
+
+def test_a_job_over_the_data_network(two_networks: Lab, folder: Path) -> None:
+    scanned = scan(two_networks, folder, NCCL_SOCKET_IFNAME="eth1", GLOO_SOCKET_IFNAME="eth1")
+    quiet(scanned)
+
+
+@pytest.mark.parametrize("run", [1, 2, 3])
+def test_four_nodes_with_hcas_and_gpus(hw_lab: Lab, folder: Path, run: int) -> None:
+    scanned = scan(hw_lab, folder)
+    quiet(scanned)
+    for check in ("gpu.visible", "gpu.count", "rdma.hca", "rdma.port", "nccl.ib-hca"):
+        assert scanned.cell(check, "node3") == ".", scanned.summary()
+    assert "pretended" in scanned.text
+
+
+@pytest.mark.parametrize("count", [1, 2, 8])
+def test_other_sizes(make_lab: Callable[..., Lab], folder: Path, count: int) -> None:
+    lab = make_lab(count)
+    try:
+        scanned = scan(lab, folder)
+        quiet(scanned)
+        pairs = {(p["from"], p["to"]) for p in scanned.report["pairs"] if p["check"] == "net.ports"}
+        assert len(pairs) == count * (count - 1)
+    finally:
+        lab.down()
