@@ -305,13 +305,16 @@ def _set_variable(wanted: Mapping[str, str]) -> tuple[Fix, ...]:
             Command(run_on="job", shell=f"export {VARIABLE}={quoted(names.pop())}"),
         )
         text = "tell gloo the interface, by a name that fits all nodes"
-    else:
-        commands = tuple(
-            Command(run_on=node, shell=f"export {VARIABLE}={quoted(name)}   # for ranks there")
+        return (Fix(text=text, commands=commands, effect="next launch", persistent=False),)
+    commands = (
+        Command(run_on="job", shell=f"unset {VARIABLE}"),
+        *(
+            Command(run_on=node, shell=f"echo {VARIABLE}={quoted(name)} >> /etc/environment")
             for node, name in wanted.items()
-        )
-        text = "tell gloo the interface, node by node, where its ranks are started"
-    return (Fix(text=text, commands=commands, effect="next launch", persistent=False),)
+        ),
+    )
+    text = "no single name fits: give each node its own, and the job none"
+    return (Fix(text=text, commands=commands, root=True, effect="next login"),)
 
 
 def _text(devices: tuple[Device, ...]) -> str:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from netdoctor.check import check
 from netdoctor.checks._words import is_ifname, listing, quoted, title_text
@@ -115,6 +115,7 @@ def nccl_ifname(
         )
         fixes = _fixes(proposal, seen)
         troubles = {finding.target: finding for finding in _judge(seen, routes or {}, job, fixes)}
+        troubles = _one_value(troubles, seen)
     for node, one in seen.items():
         if node in troubles:
             yield troubles[node]
@@ -126,6 +127,20 @@ def nccl_ifname(
                 observed=_text(one),
                 evidence=_evidence(one),
             )
+
+
+def _one_value(troubles: dict[str, Finding], seen: Mapping[str, Seen]) -> dict[str, Finding]:
+    """Where a value fits no interface of most nodes it is the value that is wrong, whatever it finds on the
+    others: one cause."""
+    none = {n: f.cause for n, f in troubles.items() if f.cause and f.cause.key == "nccl-ifname-nomatch"}
+    settings = {seen[n].setting for n in none}
+    if 2 * len(none) <= len(seen) or len(settings) != 1:
+        return troubles
+    common = replace(next(iter(none.values())), culprits=tuple(none))
+    return {
+        n: replace(f, cause=common) if f.cause and seen[n].setting in settings else f
+        for n, f in troubles.items()
+    }
 
 
 def _judge(

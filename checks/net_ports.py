@@ -37,7 +37,7 @@ EXPECTED = "open from every node to every other"
 
 @check(
     after=["ssh.login", "net.interface"],
-    explains=["rdzv.reach", "net.path-mtu", "bw.*"],
+    explains=["rdzv.reach", "net.path-mtu", "net.loss", "bw.*"],
     profile="launch",
     cost="opens-port",
     source="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",

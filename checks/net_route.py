@@ -25,7 +25,7 @@ from netdoctor.model import (
 
 @check(
     after=["ssh.login", "net.interface"],
-    explains=["net.ports", "net.path-mtu", "rdzv.reach", "bw.*"],
+    explains=["net.ports", "net.path-mtu", "net.loss", "rdzv.reach", "bw.*"],
     profile="launch",
     source="https://man7.org/linux/man-pages/man8/ip-route.8.html",
 )

@@ -365,7 +365,8 @@ def data_addresses(
     """The address of each node that its peers should dial, by node id; nodes without any are left
     out.
 
-    In order: what NCCL_SOCKET_IFNAME selects when it is set and selects a usable address; the
+    In order: what NCCL_SOCKET_IFNAME selects when it is set and selects a usable address (not one
+    that stands alone where most nodes share a network with this one); the
     node's end of the SSH connection when it is one of its own addresses; NCCL's automatic choice
     when most nodes share its network; the first address in the network that most nodes share; the
     first global address.
@@ -373,13 +374,16 @@ def data_addresses(
     repeated = repeated_addresses(nets)
     reach = networks_by_reach(nets)
     result: dict[str, str] = {}
+    shared = {node for rows in reach.values() if 2 * len(rows) > len(nets) for node in rows}
     for node, net in nets.items():
         env = envs.get(node, {})
         own = {row.address: row for row in rows_of(net) if is_usable(row)}
         chosen = choose(net, env).row
         if is_ifname_set(env) and chosen and is_usable(chosen):
-            result[node] = chosen.address
-            continue
+            alone = len(reach.get(network(chosen), {})) == 1 and node in shared
+            if not alone or len(nets) == 1:
+                result[node] = chosen.address
+                continue
         login = ssh_addresses.get(node)
         if login in own:
             result[node] = own[login].address

@@ -196,6 +196,14 @@ def test_dials_what_the_variable_selects() -> None:
     assert rules.data_addresses(nets, envs, ssh) == {"n1": "10.2.0.1", "n2": "10.1.0.2"}
 
 
+def test_never_dials_an_interface_of_one_node_where_all_share_a_network() -> None:
+    nets = cluster()
+    nets["n2"] = machine(LO, row("eth0", "10.0.0.2"), row("tailscale0", "100.64.0.1", 32))
+    envs = dict.fromkeys(nets, {"NCCL_SOCKET_IFNAME": "tailscale0"})
+    ssh = {f"n{i}": f"10.0.0.{i}" for i in (1, 2, 3)}
+    assert rules.data_addresses(nets, envs, ssh) == ssh
+
+
 def test_never_dials_an_address_that_every_node_has() -> None:
     nets = cluster(DOCKER)
     assert rules.data_addresses(nets, {}, {}) == {f"n{i}": f"10.0.0.{i}" for i in (1, 2, 3)}

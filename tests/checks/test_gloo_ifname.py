@@ -73,7 +73,7 @@ def test_a_name_that_one_node_lacks() -> None:
     findings = run({**nets(2), "n3": odd}, GLOO_SOCKET_IFNAME="eth0")
     assert causes(findings) == {"gloo-ifname-nomatch": {"n3"}}
     commands = cause(findings, "gloo-ifname-nomatch").fixes[0].commands
-    assert [c.run_on for c in commands] == ["n1", "n2", "n3"]
+    assert [c.run_on for c in commands] == ["job", "n1", "n2", "n3"]
 
 
 def test_lists_must_be_of_one_length() -> None:

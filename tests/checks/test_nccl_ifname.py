@@ -103,6 +103,12 @@ def test_an_interface_that_is_down_or_bare() -> None:
     assert causes(findings) == {"nccl-ifname-no-address": {"n3"}}
 
 
+def test_a_value_that_fits_one_node_only_is_one_cause() -> None:
+    facts = {**nets(4), "n3": machine(eth(3), row("docker0", "172.17.0.1"), down=("docker0",))}
+    assert causes(run(facts, NCCL_SOCKET_IFNAME="docker0")) == {"nccl-ifname-nomatch": {"n1", "n2", "n4"}}
+    assert found(run(facts, NCCL_SOCKET_IFNAME="docker0"), Status.FAIL).keys() == facts.keys()
+
+
 def test_loopback_is_no_way_to_a_peer() -> None:
     facts = {**nets(2), "n3": machine()}
     assert causes(run(facts)) == {"nccl-ifname-loopback": {"n3"}}
