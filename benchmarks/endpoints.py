@@ -108,6 +108,7 @@ class Endpoints:
             # Where a server of root's locks its unprivileged half in; made at boot by the service otherwise.
             Path("/run/sshd").mkdir(mode=0o755)
             self._made_run_sshd = True
+        (self.folder / "home").mkdir(exist_ok=True)
         key, host_key = self.folder / "key", self.folder / "host_key"
         for path in (key, host_key):
             command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "benchmark", "-f", str(path)]
@@ -143,6 +144,8 @@ class Endpoints:
             "KbdInteractiveAuthentication no\nPermitRootLogin prohibit-password\nMaxStartups 4096\n"
             "MaxSessions 64\nPrintMotd no\nPrintLastLog no\nUseDNS no\nLogLevel ERROR\n"
             "Subsystem sftp internal-sftp\n"
+            # An empty home: what this user's shell does at each login is no property of any of the tools.
+            f"SetEnv HOME={self.folder}/home\n"
         )
         command = [sshd, "-D", "-f", str(config), "-E", str(self.folder / "sshd.log")]
         # Should this process be killed outright, its servers go too.
