@@ -14,7 +14,7 @@ import netdoctor.facts.gpu
 import netdoctor.facts.rdma  # noqa: F401  registers the fact types
 from netdoctor.check import Check, Profile
 from netdoctor.errors import DeadlineReached
-from netdoctor.facts.base import FACT_TYPES, Missing, Why
+from netdoctor.facts.base import FACT_TYPES, FactInfo, Missing, Why
 from netdoctor.facts.host import Node, Session
 from netdoctor.facts.net import PortMatrix
 from netdoctor.facts.software import Job
@@ -345,6 +345,28 @@ class Scan:
         except Exception as error:  # our own defect, or what a hostile node's answer leads to
             self.tracebacks.append(f"measuring {what} crashed\n{traceback.format_exc()}")
             return Missing(Why.FAILED, f"netdoctor could not measure {what}: {type(error).__name__}: {error}")
+
+    def preview(self, node: str) -> dict[str, Status]:
+        """What checks of one node say from the facts it has sent so far. The verdict judges everything again.
+
+        For those who watch. Checks that compare nodes, wait for a fact, or come from plug-ins are left out.
+        """
+        session = self.store.get("session", node)
+        lost = isinstance(session, Session) and session.outcome != "ok"
+        ready = [
+            check
+            for check in self.checks
+            if check.scope == "node"
+            and check.origin.startswith("netdoctor.")
+            and (lost or all(self._has(parameter.info, node) for parameter in check.parameters))
+        ]
+        cells = judge(ready, [node], self.store).cells
+        return {check: by_node[node] for check, by_node in cells.items()}
+
+    def _has(self, info: FactInfo, node: str) -> bool:
+        if info.scope == "cluster":
+            return info.group in self.store.cluster
+        return node in self.store.node.get(info.group, {})
 
     def _fill_gaps(self, ended_by: str) -> None:
         """Give every wanted fact that did not arrive its reason."""

@@ -1,7 +1,7 @@
 """What a scan knows: facts by group and node, decoded at the edge, each missing one with its reason."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -100,3 +100,33 @@ def load(data: Mapping[str, Any]) -> Store:
         if group_type(group) is not None:
             store.cluster[group] = decode(group, raw)
     return store
+
+
+def merge(old: Store, new: Store) -> Store:
+    """What is known after some of it was measured again: the newer facts, where there are any.
+
+    What the later scan did not ask, or did not get to, does not replace what the earlier one found.
+    """
+    merged = Store(node={g: dict(nodes) for g, nodes in old.node.items()}, cluster=dict(old.cluster))
+    for group, value in new.cluster.items():
+        if group == "job" or not _is_gap(value) or group not in merged.cluster:
+            if group != "job" and not isinstance(value, Missing):
+                merged.node.pop(group, None)  # who dropped out of the earlier measurement
+            merged.cluster[group] = _joined(merged.cluster.get(group), value) if group == "job" else value
+    for group, nodes in new.node.items():
+        known = merged.node.setdefault(group, {})
+        for node, value in nodes.items():
+            if node not in known or not _is_gap(value):
+                known[node] = value
+    return merged
+
+
+def _is_gap(value: Any) -> bool:
+    return isinstance(value, Missing) and value.why in (Why.NOT_COLLECTED, Why.STOPPED)
+
+
+def _joined(old: Any, new: Any) -> Any:
+    """The later job, which knows the addresses of the nodes that were asked again, and those of the rest."""
+    if isinstance(old, Missing) or isinstance(new, Missing) or old is None:
+        return new
+    return replace(new, data_addresses={**old.data_addresses, **new.data_addresses})

@@ -9,8 +9,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,7 @@ from netdoctor.text import clean
 
 if TYPE_CHECKING:
     from netdoctor.check import Check
-    from netdoctor.engine import Outcome
+    from netdoctor.engine import Listener, Outcome, Scan
     from netdoctor.facts.software import Job
     from netdoctor.inventory import Inventory, Target
     from netdoctor.registry import Registry
@@ -70,17 +71,57 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         description="Log in to every node, measure, and say whether a multi-node job will start and be fast.",
         epilog=EPILOG,
     )
-    add = parser.add_argument
-    add(
-        "hosts",
-        nargs="*",
-        metavar="HOSTS",
-        help="a file, '-', or names such as gpu[01-16] or user@host:port; several are joined",
+    add_scan_arguments(
+        parser, hosts="a file, '-', or names such as gpu[01-16] or user@host:port; several are joined"
     )
+    parser.add_argument(
+        "--facts", type=Path, metavar="REPORT", help="judge the facts of a saved report again, offline"
+    )
+    parser.add_argument("--tui", action="store_true", help="watch the scan, and its report, in the TUI")
+    out = parser.add_argument_group("output")
+    out.add_argument(
+        "-o",
+        "--output",
+        action="append",
+        default=[],
+        metavar="FORMAT[=FILE]",
+        help="text, short, json, jsonl, junit, markdown, github, prom, none; repeatable",
+    )
+    out.add_argument(
+        "--fail-on", choices=("fail", "warn", "never"), default="fail", help="what makes the exit code"
+    )
+    out.add_argument(
+        "--strict", action="store_true", help="skip and unknown of required checks count as fail"
+    )
+    out.add_argument("--plan", action="store_true", help="print what would run where, and contact nothing")
+    out.add_argument("--save", type=Path, metavar="FILE", help=f"save the report here (default: {LAST})")
+    out.add_argument("--no-save", action="store_true", help="do not save the report")
+    out.add_argument(
+        "--redact", action="store_true", help="replace host names, addresses and users by aliases"
+    )
+    out.add_argument("-v", "--verbose", action="count", default=0, help="passes too; twice: timings")
+    out.add_argument("-q", "--quiet", action="store_true", help="causes only")
+    out.add_argument("--all", action="store_true", help="all causes, not the first ten")
+    out.add_argument(
+        "--json-detail", choices=("problems", "all"), default="problems", help="how much JSON holds"
+    )
+    out.add_argument("--pretty", action="store_true", help="indented JSON")
+    out.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="colour in text")
+    out.add_argument("--width", type=_count, metavar="N", help="columns of the text report")
+    out.add_argument("--export", type=Path, metavar="FILE", help="with --tui: where E writes fixes")
+    out.add_argument(
+        "--theme", choices=("auto", "dark", "light"), default="auto", help="with --tui: its background"
+    )
+    parser.set_defaults(run=run, parser=parser)
+
+
+def add_scan_arguments(parser: argparse.ArgumentParser, hosts: str) -> None:
+    """What `scan` and `tui` have in common: the hosts, how to reach them, what to look at, bounds."""
+    add = parser.add_argument
+    add("hosts", nargs="*", metavar="HOSTS", help=hosts)
     add("--format", default="auto", metavar="FORMAT", help="how to read the host list (default: detect it)")
     add("--last", action="store_true", help="the hosts and options of the last saved report")
     add("--local", action="store_true", help="this machine only, without SSH")
-    add("--facts", type=Path, metavar="REPORT", help="judge the facts of a saved report again, offline")
     ssh = parser.add_argument_group("logging in")
     ssh.add_argument("--ssh-config", type=Path, metavar="FILE", help="instead of ~/.ssh/config")
     ssh.add_argument("--ssh-user", metavar="U", help="login user")
@@ -126,37 +167,6 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     bounds.add_argument(
         "--budget", type=_seconds, metavar="S", help="seconds for bandwidth experiments (launch 20, full 120)"
     )
-    out = parser.add_argument_group("output")
-    out.add_argument(
-        "-o",
-        "--output",
-        action="append",
-        default=[],
-        metavar="FORMAT[=FILE]",
-        help="text, short, json, jsonl, junit, markdown, github, prom, none; repeatable",
-    )
-    out.add_argument(
-        "--fail-on", choices=("fail", "warn", "never"), default="fail", help="what makes the exit code"
-    )
-    out.add_argument(
-        "--strict", action="store_true", help="skip and unknown of required checks count as fail"
-    )
-    out.add_argument("--plan", action="store_true", help="print what would run where, and contact nothing")
-    out.add_argument("--save", type=Path, metavar="FILE", help=f"save the report here (default: {LAST})")
-    out.add_argument("--no-save", action="store_true", help="do not save the report")
-    out.add_argument(
-        "--redact", action="store_true", help="replace host names, addresses and users by aliases"
-    )
-    out.add_argument("-v", "--verbose", action="count", default=0, help="passes too; twice: timings")
-    out.add_argument("-q", "--quiet", action="store_true", help="causes only")
-    out.add_argument("--all", action="store_true", help="all causes, not the first ten")
-    out.add_argument(
-        "--json-detail", choices=("problems", "all"), default="problems", help="how much JSON holds"
-    )
-    out.add_argument("--pretty", action="store_true", help="indented JSON")
-    out.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="colour in text")
-    out.add_argument("--width", type=_count, metavar="N", help="columns of the text report")
-    parser.set_defaults(run=run, parser=parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -187,12 +197,68 @@ def _run(args: argparse.Namespace) -> int:
     checks = registry.select(known.checks, Profile(args.profile), args.only, args.skip)
     if args.facts is not None:
         return _rejudge(args, known, checks, outputs)
-    inventory = _inventory(args)
+    plan = prepare(args, known=known, checks=checks)
+    if args.plan:
+        _print_plan(args, plan.targets, plan.checks, plan.transport, plan.job)
+        return 0
+    if args.tui:
+        from netdoctor.cli import tui
+
+        code = tui.show(args, None, None)
+        if args.output and args.shown is not None:
+            _deliver(args, args.shown, outputs, saved=True)
+        return code
+    started = time.time()
+    outcome, stopped = _scan(args, plan)
+    report = _report(args, outcome, known, plan.inventory, started, stopped, plan.targets)
+    return _deliver(args, report, outputs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a scan needs, before anything is contacted. judged: node ids that get statuses, None for all."""
+
+    known: "Registry"
+    checks: "Sequence[Check]"
+    inventory: "Inventory"
+    targets: "tuple[Target, ...]"
+    judged: tuple[str, ...] | None
+    job: "Job"
+    transport: "Transport"
+
+    def scan(self, args: argparse.Namespace, listener: "Listener") -> "Scan":
+        from netdoctor.check import Profile
+        from netdoctor.engine import Options, Scan
+
+        options = Options(
+            profile=Profile(args.profile), timeout_s=args.timeout, judged=self.judged, budget_s=args.budget
+        )
+        return Scan(self.targets, self.checks, self.job, options, listener)
+
+
+def prepare(
+    args: argparse.Namespace,
+    *,
+    known: "Registry | None" = None,
+    checks: "Sequence[Check] | None" = None,
+    inventory: "Inventory | None" = None,
+    judged: tuple[str, ...] | None = None,
+) -> Plan:
+    """Read hosts, checks and the job's environment, and make the transport. Raises InputError and its kin."""
+    from netdoctor import registry
+    from netdoctor.check import Profile
     from netdoctor.cli import jobenv
     from netdoctor.inventory import restrict
 
+    if known is None:
+        known = registry.load(folders=args.checks_dir)
+    if checks is None:
+        checks = registry.select(known.checks, Profile(args.profile), args.only, args.skip)
+    if inventory is None:
+        inventory = _inventory(args)
     targets = tuple(replace(t, python=t.python or args.python) for t in inventory.targets)
-    judged = restrict(inventory, args.node) if args.node else None
+    if judged is None and args.node:
+        judged = restrict(inventory, args.node)
     job = jobenv.job(
         env_file=args.env_file,
         environ=os.environ,
@@ -200,15 +266,15 @@ def _run(args: argparse.Namespace) -> int:
         packages=[p for p in args.packages.split(",") if p],
         nodes=[t.id for t in targets],
     )
-    targets = _contacted(targets, checks, judged)
-    transport = _transport(args)
-    if args.plan:
-        _print_plan(args, targets, checks, transport, job)
-        return 0
-    started = time.time()
-    outcome, stopped = _scan(args, targets, checks, job, judged, transport)
-    report = _report(args, outcome, known, inventory, started, stopped, targets)
-    return _deliver(args, report, outputs)
+    return Plan(
+        known=known,
+        checks=checks,
+        inventory=inventory,
+        targets=_contacted(targets, checks, judged),
+        judged=judged,
+        job=job,
+        transport=_transport(args),
+    )
 
 
 def _contacted(
@@ -246,13 +312,18 @@ def _apply_last(args: argparse.Namespace) -> None:
         return
     if args.hosts:
         raise InputError("--last takes the hosts of the last report; leave the host list out")
-    import msgspec
-
-    from netdoctor.inventory import Target
     from netdoctor.report.save import load
 
     path = args.save or LAST
-    replay = load(path).run.replay
+    apply_replay(args, load(path).run.replay, path)
+
+
+def apply_replay(args: argparse.Namespace, replay: dict[str, Any], path: Path) -> None:
+    """Take the hosts of a report, and those of its options that were not given now."""
+    import msgspec
+
+    from netdoctor.inventory import Target
+
     try:
         args.last_targets = msgspec.convert(replay["targets"], type=tuple[Target, ...])
         options: dict[str, Any] = dict(replay["options"])
@@ -298,29 +369,16 @@ def _transport(args: argparse.Namespace) -> "Transport":
     return SshTransport(options, limits)
 
 
-def _scan(
-    args: argparse.Namespace,
-    targets: "tuple[Target, ...]",
-    checks: "Sequence[Check]",
-    job: "Job",
-    judged: tuple[str, ...] | None,
-    transport: "Transport",
-) -> "tuple[Outcome, int | None]":
+def _scan(args: argparse.Namespace, plan: Plan) -> "tuple[Outcome, int | None]":
     """(outcome, signal number that stopped the scan or None)."""
-    from netdoctor.check import Profile
     from netdoctor.cli.progress import Progress
-    from netdoctor.engine import Options, Scan
 
-    options = Options(
-        profile=Profile(args.profile), timeout_s=args.timeout, judged=judged, budget_s=args.budget
-    )
     quiet = args.quiet
     with (
-        Progress(sys.stderr, len(targets), enabled=not quiet) as progress,
+        Progress(sys.stderr, len(plan.targets), enabled=not quiet) as progress,
         _signals(args.deadline) as stopped,
     ):
-        scan = Scan(targets, checks, job, options, progress.update)
-        outcome = scan.run(transport)
+        outcome = plan.scan(args, progress.update).run(plan.transport)
     return outcome, stopped[0] if stopped else None
 
 
@@ -503,7 +561,9 @@ def _rejudge(
     return _deliver(args, build(outcome, context), outputs)
 
 
-def _deliver(args: argparse.Namespace, report: "Report", outputs: "Sequence[Output]") -> int:
+def _deliver(
+    args: argparse.Namespace, report: "Report", outputs: "Sequence[Output]", *, saved: bool = False
+) -> int:
     """Save and print. What could not be written turns a READY into exit 5, and never hides a worse verdict."""
     from netdoctor.report.output import RenderOptions, emit
     from netdoctor.report.save import save
@@ -518,15 +578,15 @@ def _deliver(args: argparse.Namespace, report: "Report", outputs: "Sequence[Outp
     )
     troubles: list[str] = []
 
-    def attempt(what: str, work: Callable[[], None]) -> None:
+    def attempt(what: str, work: Callable[[], object]) -> None:
         try:
             work()
         except OSError as error:
             troubles.append(f"{what}: {error.strerror or error}")
 
-    path = None if args.no_save else (args.save or LAST)
+    path = None if args.no_save or saved else (args.save or LAST)
     if path is not None:
-        attempt(f"the report was not saved to {path}", lambda: save(report, path))
+        attempt(f"the report was not saved to {path}", partial(save, report, path))
         if not troubles:
             report = replace(report, run=replace(report.run, saved_to=str(path)))
     for output in outputs:

@@ -37,6 +37,11 @@ def render(report: Report, *, all_causes: bool = True) -> str:
     return "\n".join(_lines(report, all_causes)) + "\n"
 
 
+def render_cause(report: Report, cause: Cause) -> str:
+    """Return one cause with its commands."""
+    return "\n".join(_cause(report, cause, words.Index(report)))
+
+
 def _lines(report: Report, all_causes: bool) -> Iterator[str]:
     index = words.Index(report)
     yield f"## {escape(words.verdict(report))}"

@@ -44,6 +44,8 @@ WORKERS_MAX = 16
 FDS_OF_A_WORKER = 40
 FDS_OF_A_PROXY = 3
 CLOSE_S = 1.5
+# How soon `interrupt` is noticed.
+INTERRUPT_S = 0.25
 SLACK_S = 10.0
 CLOCK_AT_ONCE = 16
 HANDSHAKES_PER_ENDPOINT = 8  # below sshd's MaxStartups 10:30:100
@@ -78,6 +80,7 @@ class SshTransport:
         self._home: dict[str, tuple[_Worker, int]] = {}
         self._calls = 0
         self._closed = False
+        self._interruption: BaseException | None = None
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -303,10 +306,13 @@ class SshTransport:
                 elif not worker.alive:
                     yield worker, worker.last_words
             while wanted() and selector.get_map():
+                if self._interruption is not None:
+                    interruption, self._interruption = self._interruption, None
+                    raise interruption
                 left = finish - time.monotonic()
                 if left <= 0:
                     return
-                for key, _ in selector.select(left):
+                for key, _ in selector.select(min(left, INTERRUPT_S)):
                     worker = key.data
                     for message in self._read(worker):
                         yield worker, message
@@ -358,6 +364,10 @@ class SshTransport:
                 view = view[os.write(worker.process.stdin.fileno(), view) :]
         except BrokenPipeError:
             pass
+
+    def interrupt(self, error: BaseException) -> None:
+        """From another thread, where signals do not go: let whoever waits for nodes raise this instead."""
+        self._interruption = error
 
     def close(self) -> None:
         """End all sessions and worker processes within two seconds. Safe to call twice."""

@@ -1,0 +1,100 @@
+"""The Diff screen: what changed since another report."""
+
+from collections.abc import Sequence
+
+from netdoctor.report import words
+from netdoctor.report.diff import Change, Diff
+from netdoctor.report.model import Cause, Report
+from netdoctor.tui.lines import STATUS_STYLES, Line, fit, line
+
+
+def page(found: Diff, before: Report, now: Report, width: int, *, changes_only: bool = False) -> list[Line]:
+    """Causes that are new or healed, results that got worse or better, values that moved, facts, hosts."""
+    lines = [
+        line(
+            f" {_when(before)} -> {_when(now)}   ",
+            (f"{words.verdict(before)} -> {words.verdict(now)}", "head"),
+        ),
+        Line(),
+    ]
+    if found.empty:
+        lines.append(line("   nothing changed."))
+    lines += _causes("new", "fail", found.new, now, width)
+    lines += _causes("healed", "good", found.healed, before, width)
+    if not changes_only:
+        lines += _causes("still", "dim", found.same, now, width)
+    lines += _changes("worse", found.worse, now, width)
+    lines += _changes("better", found.better, now, width)
+    lines += _changes("other", found.other, now, width)
+    lines += _listed(
+        "moved",
+        [
+            f"{words.plain(m.name, 40)}  {words.plain(m.target, 50)}   "
+            f"{words.figure(m.before)} -> {words.figure(m.now)} {words.plain(m.unit, 12)}  {m.ratio:+.0%}"
+            for m in found.moved
+        ],
+        width,
+    )
+    lines += _listed(
+        "facts",
+        [
+            f"{words.plain(f.fact, 20)}  {words.nodes_text(now, f.nodes, 40)}   "
+            f"{words.plain(f.before, 60)} -> {words.plain(f.now, 60)}"
+            for f in found.facts
+        ],
+        width,
+    )
+    hosts = [f"+ {words.fold(found.nodes_added, 80)}"] if found.nodes_added else []
+    hosts += [f"- {words.fold(found.nodes_removed, 80)}"] if found.nodes_removed else []
+    lines += _listed("hosts", hosts, width)
+    checks = [f"+ {words.plain(', '.join(found.checks_added), 200)}"] if found.checks_added else []
+    checks += [f"- {words.plain(', '.join(found.checks_removed), 200)}"] if found.checks_removed else []
+    return lines + _listed("checks", checks, width)
+
+
+def _when(report: Report) -> str:
+    return words.plain(report.run.finished[:16].replace("T", " "), 20) or "?"
+
+
+def _causes(label: str, style: str, items: Sequence[Cause], report: Report, width: int) -> list[Line]:
+    return [
+        line(
+            (f" {label if n == 0 else '':<8}", "label"),
+            (
+                f"{words.word(c.status):<8}",
+                STATUS_STYLES.get(c.status, "unknown") if style == "fail" else style,
+            ),
+            fit(f"{words.title(c)}", width - 20).rstrip(),
+            key=("cause-of", "now" if label != "healed" else "before", c.id),
+        )
+        for n, c in enumerate(items)
+    ]
+
+
+def _changes(label: str, items: Sequence[Change], report: Report, width: int) -> list[Line]:
+    return [
+        line(
+            (f" {label if n == 0 else '':<8}", "label"),
+            (fit(f"{c.before} -> {c.now}", 20), STATUS_STYLES.get(c.now, "")),
+            f"{words.plain(c.check, 40)}  {words.nodes_text(report, c.nodes, 40)}  ",
+            (fit(words.plain(c.summary, 200), max(width - 80, 10)).rstrip(), "dim"),
+            key=("changed", c.check, c.nodes[0]),
+        )
+        for n, c in enumerate(items)
+    ]
+
+
+def _listed(label: str, texts: Sequence[str], width: int) -> list[Line]:
+    lines = [
+        line((f" {label if n == 0 else '':<8}", "label"), fit(text, width - 12).rstrip())
+        for n, text in enumerate(texts[:200])
+    ]
+    if len(texts) > 200:
+        lines.append(line((f"         and {len(texts) - 200} more", "dim")))
+    return lines
+
+
+def markdown(found: Diff, before: Report, now: Report) -> str:
+    """The changes as Markdown, each on a line of a code block: nothing in it can become markup."""
+    shown = page(found, before, now, 120)
+    return "```\n" + "\n".join(one.text.rstrip().replace("`", "'") for one in shown) + "\n```\n"

@@ -1,0 +1,129 @@
+"""Screens on top of the others: pick one of many by typing, answer a question."""
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.widgets import Input
+
+from netdoctor.tui.lines import Line, fit, inert, line
+from netdoctor.tui.query import fuzzy
+from netdoctor.tui.widgets import Bar, Page
+
+Choice = tuple[str, str, str]  # what is returned, what is shown, what stands beside it
+
+
+class Picker(ModalScreen[str | None], inherit_bindings=False):
+    """A list that narrows while one types; returns the chosen id, or the text typed with `free`."""
+
+    BINDINGS: ClassVar = [
+        Binding("escape", "leave", id="netdoctor.picker.leave"),
+        Binding("ctrl+c", "leave"),
+        Binding("up", "move(-1)"),
+        Binding("down", "move(1)"),
+        Binding("pageup", "move(-10)"),
+        Binding("pagedown", "move(10)"),
+    ]
+
+    def __init__(
+        self, title: str, choices: Callable[[str], Sequence[Choice]], *, free: bool = False, text: str = ""
+    ) -> None:
+        super().__init__()
+        self.heading = title
+        self.choices = choices
+        self.free = free
+        self.typed = text
+        self.shown: list[str] = []
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="box"):
+            yield Bar(id="box-title")
+            yield Input(value=self.typed, id="box-input", select_on_focus=False)
+            yield Page(id="box-list")
+
+    def on_mount(self) -> None:
+        self.query_one("#box-title", Bar).show([line((f" {self.heading}", "head"))])
+        self.query_one("#box-list", Page).can_focus = False
+        self.query_one("#box-input", Input).focus()
+        self._list(self.typed)
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        self._list(event.value)
+
+    def _list(self, text: str) -> None:
+        found = list(self.choices(text))
+        width = max(self.app.size.width - 12, 30)
+        lines = [
+            line(
+                f"{fit(inert(name), min(46, width // 2))} ",
+                (fit(inert(more), width // 2), "dim"),
+                key=("choice", n),
+            )
+            for n, (_, name, more) in enumerate(found)
+        ]
+        self.shown = [chosen for chosen, _, _ in found]
+        nothing = [] if self.free else [line((" nothing fits", "dim"))]
+        self.query_one("#box-list", Page).show(lines or nothing, top=True)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        page = self.query_one("#box-list", Page)
+        if self.shown and not (self.free and event.value):
+            self.dismiss(self.shown[min(page.at, len(self.shown) - 1)])
+        elif self.free:
+            self.dismiss(event.value)
+
+    def on_page_opened(self, event: Page.Opened) -> None:
+        event.stop()
+        self.dismiss(self.shown[self.query_one("#box-list", Page).at])
+
+    def action_move(self, by: int) -> None:
+        self.query_one("#box-list", Page).move(by)
+
+    def action_leave(self) -> None:
+        self.dismiss(None)
+
+
+def matching(text: str, choices: Sequence[Choice], most: int = 200) -> list[Choice]:
+    """The choices that fit what was typed, best first."""
+    if not text.strip():
+        return list(choices[:most])
+    scored = []
+    for place, choice in enumerate(choices):
+        found = [s for s in (fuzzy(text.strip(), part) for part in choice[:2]) if s is not None]
+        if found:
+            scored.append((min(found), place, choice))
+    return [choice for _, _, choice in sorted(scored)[:most]]
+
+
+class Ask(ModalScreen[bool], inherit_bindings=False):
+    """A question that y or Enter agrees to, and anything else refuses."""
+
+    def __init__(self, lines: Sequence[Line]) -> None:
+        super().__init__()
+        self.text = list(lines)
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="box"):
+            yield Page(id="box-list")
+            yield Bar(id="box-keys")
+
+    def on_mount(self) -> None:
+        self.query_one("#box-list", Page).show(self.text)
+        self.query_one("#box-keys", Bar).show(
+            [line(("  y ", "head"), "yes    ", ("n ", "head"), "no")],
+            [(0, 0, 10, "yes"), (0, 10, 20, "no")],
+        )
+
+    def on_key(self, event: events.Key) -> None:
+        event.stop()
+        event.prevent_default()
+        self.dismiss(event.key in ("y", "enter"))
+
+    def on_bar_clicked(self, event: Bar.Clicked) -> None:
+        event.stop()
+        self.dismiss(event.action == "yes")

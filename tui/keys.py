@@ -1,0 +1,161 @@
+"""Every action once: its id, keys, title, and where it works. Keys, help and palette read this."""
+
+from dataclasses import dataclass
+
+VIEWS = ("causes", "cause", "evidence", "matrix", "pairs", "pair", "node", "diff")
+_CAUSES = ("causes", "cause", "evidence")
+_SHOWN = ("causes", "cause", "evidence", "matrix", "pairs", "pair", "node", "diff")
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """id: stable, for key maps. keys: as Textual spells them. hint: the word in the footer, '' for none.
+
+    views: where it works. needs: ``report``, ``runner`` (something that can scan), ``scan`` (one goes on).
+    """
+
+    id: str
+    keys: tuple[str, ...]
+    title: str
+    hint: str = ""
+    views: tuple[str, ...] = _SHOWN
+    needs: str = ""
+
+
+ACTIONS: tuple[Action, ...] = (
+    Action("open", ("enter", "d"), "open what is under the cursor", "enter open"),
+    Action("back", ("escape",), "back; clear the filter", "esc back"),
+    Action(
+        "next-problem",
+        ("n",),
+        "next problem, or next hit of the filter",
+        "n/N problem",
+        ("matrix",),
+        "report",
+    ),
+    Action("previous-problem", ("N",), "previous problem, or hit", "", ("matrix",), "report"),
+    Action("next-cause", ("right_square_bracket",), "next cause", "] next", needs="report"),
+    Action("previous-cause", ("left_square_bracket",), "previous cause", needs="report"),
+    Action(
+        "copy-fix",
+        ("y",),
+        "copy the fix of this cause",
+        "y copy fix",
+        ("causes", "cause", "evidence", "matrix", "node"),
+        "report",
+    ),
+    Action("copy-diff", ("y",), "copy the changes as Markdown", "y copy", ("diff",), "report"),
+    Action(
+        "copy-all",
+        ("Y",),
+        "copy the cause as Markdown, with all its fixes",
+        "Y all",
+        ("causes", "cause", "evidence", "matrix", "node"),
+        "report",
+    ),
+    Action(
+        "copy-verify",
+        ("v",),
+        "copy the command that proves the fix",
+        "v verify",
+        ("causes", "cause"),
+        "report",
+    ),
+    Action(
+        "copy-names",
+        ("c",),
+        "copy the folded names of the nodes",
+        "",
+        ("causes", "cause", "matrix", "node"),
+        "report",
+    ),
+    Action(
+        "evidence",
+        ("e",),
+        "evidence: what was observed, and where",
+        "e evidence",
+        ("causes", "cause", "matrix", "node"),
+        "report",
+    ),
+    Action("rerun", ("r",), "run this again", "r re-run", needs="runner"),
+    Action("rerun-bad", ("R",), "run everything again that is not green", needs="runner"),
+    Action("rerun-all", ("ctrl+r",), "run everything again", needs="runner"),
+    Action(
+        "faults", ("f",), "only nodes with trouble; in the diff only changes", "f faults", ("matrix", "diff")
+    ),
+    Action("filter", ("slash",), "filter nodes and checks", "/ filter", ("matrix",)),
+    Action("zoom", ("z",), "zoom: groups, rows, overview", "z zoom", ("matrix",)),
+    Action("zoom-in", ("plus", "equals_sign"), "zoom in: towards single rows", "", ("matrix",)),
+    Action("zoom-out", ("minus",), "zoom out: towards the overview", "", ("matrix",)),
+    Action("sort", ("o",), "sort by the next key: worst, listed, name", "", ("matrix",)),
+    Action(
+        "sort-check",
+        (),
+        "sort by the check under the cursor; a click on its head does that, too",
+        "",
+        ("matrix",),
+    ),
+    Action("reverse", ("O",), "reverse the order", "", ("matrix",)),
+    Action("wide", ("w",), "all checks, however wide", "", ("matrix",)),
+    Action("mark", ("space",), "mark the nodes of this row", "", ("matrix",)),
+    Action("mark-range", ("v",), "mark from the last marked row to here", "", ("matrix",)),
+    Action("colour", ("tab",), "overview: show one check instead of the worst", "", ("matrix",)),
+    Action("next-pairs", ("tab",), "pairs of the next check, or the next measure", "tab check", ("pairs",)),
+    Action("values", ("v",), "values instead of statuses, as a heat map", "v values", ("pairs",)),
+    Action("transpose", ("t",), "exchange rows and columns", "t transpose", ("pairs",)),
+    Action("base", ("b",), "compare with another report", "b base", ("diff",)),
+    Action("causes", ("1",), "screen: causes"),
+    Action("matrix", ("2",), "screen: matrix"),
+    Action("pairs", ("3",), "screen: pairs and measures"),
+    Action("node", ("4",), "screen: the node under the cursor"),
+    Action("diff", ("6",), "screen: changes since another report", needs="report"),
+    Action(
+        "shell",
+        ("s",),
+        "shell on the node under the cursor (ssh with the same settings)",
+        "s shell",
+        ("matrix", "node", "cause"),
+        "runner",
+    ),
+    Action(
+        "export",
+        ("E",),
+        "write the fixes to a file, or to stdout when it is a pipe",
+        "E export",
+        needs="report",
+    ),
+    Action("save", ("ctrl+s",), "save the report to another file", needs="report"),
+    Action("pause", ("p",), "hold the picture; the scan goes on", "p hold", needs="scan"),
+    Action("stop", ("x",), "stop the scan and keep what is known", "x stop", needs="scan"),
+    Action("follow", ("F",), "let the cursor follow new problems", "F follow", ("matrix",), "scan"),
+    Action("palette", ("colon", "ctrl+p"), "run any action by name; node, check or cause by name"),
+    Action("help", ("question_mark",), "the keys of this screen", "? keys"),
+    Action("theme", ("T",), "dark or light background"),
+    Action("quit", ("q",), "quit", "q quit"),
+    Action("quit-leaving", ("Q",), "quit and leave the screen in the terminal"),
+)
+BY_ID = {action.id: action for action in ACTIONS}
+
+# Ways to move; they work on every screen.
+MOVES: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("up", ("up", "k")),
+    ("down", ("down", "j")),
+    ("left", ("left", "h")),
+    ("right", ("right", "l")),
+    ("top", ("g", "home", "less_than_sign")),
+    ("bottom", ("G", "end", "greater_than_sign")),
+    ("page-up", ("pageup", "ctrl+b", "ctrl+u")),
+    ("page-down", ("pagedown", "ctrl+f", "ctrl+d")),
+)
+_NAMES = {
+    "right_square_bracket": "]", "left_square_bracket": "[", "slash": "/", "plus": "+", "minus": "-",
+    "equals_sign": "=", "colon": ":", "question_mark": "?", "escape": "esc", "less_than_sign": "<",
+    "greater_than_sign": ">", "pageup": "PgUp", "pagedown": "PgDn",
+}  # fmt: skip
+
+
+def spelled(keys: tuple[str, ...]) -> str:
+    """Keys as people write them."""
+    return " ".join(
+        _NAMES.get(key, f"Ctrl-{key[5:].upper()}" if key.startswith("ctrl+") else key) for key in keys
+    )

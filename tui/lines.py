@@ -1,0 +1,132 @@
+"""Lines of styled text, without knowing what draws them. Styles are names; the widgets give them looks."""
+
+import textwrap
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from netdoctor.report import words
+
+Span = tuple[str, str]
+
+# Letters of statuses to styles. What a letter means never depends on them.
+STYLES = {
+    ".": "pass",
+    "!": "warn",
+    "X": "fail",
+    "b": "blocked",
+    "-": "skip",
+    "?": "unknown",
+    "~": "busy",
+    " ": "",
+}
+STATUS_STYLES = {word: STYLES[letter] for letter, word in words.LETTERS.items()}
+VERDICT_STYLES = {"READY": "good", "NOT READY": "bad", "UNDECIDED": "open", "SCANNING": "head"}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line. key: what the cursor is on there and Enter opens; None where the cursor does not stop."""
+
+    spans: tuple[Span, ...] = ()
+    key: Hashable = None
+
+    @property
+    def text(self) -> str:
+        return "".join(text for text, _ in self.spans)
+
+
+def line(*parts: str | Span, key: Hashable = None) -> Line:
+    """A line of plain strings and (text, style) pairs."""
+    return Line(tuple((part, "") if isinstance(part, str) else part for part in parts), key)
+
+
+@lru_cache(4096)
+def _shown(char: str) -> str:
+    return char if words.is_inert(char) else "?"
+
+
+def inert(text: str) -> str:
+    """`text` with every character that steers a terminal, or is drawn as nothing, made visible.
+
+    The last wall: whatever a widget draws went through it, however it came there.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(map(_shown, text))
+
+
+def width_of(text: str) -> int:
+    """How many columns `text` takes."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def fit(text: str, width: int) -> str:
+    """`text` in exactly `width` columns, what is cut ending in two dots."""
+    if text.isascii():
+        if len(text) <= width:
+            return text.ljust(width)
+        return text[: width - 2] + ".." if width > 3 else text[: max(width, 0)]
+    from rich.cells import cell_len, set_cell_size
+
+    if cell_len(text) <= width:
+        return set_cell_size(text, width)
+    return set_cell_size(text, width - 2) + ".." if width > 3 else set_cell_size(text, max(width, 0))
+
+
+def wrap(text: str, width: int, indent: str = "", first: str | None = None) -> list[str]:
+    """`text` in lines of at most `width` columns."""
+    return textwrap.wrap(
+        text,
+        max(width, 10),
+        initial_indent=indent if first is None else first,
+        subsequent_indent=indent,
+        break_on_hyphens=False,
+    ) or [indent if first is None else first]
+
+
+def labelled(label: str, texts: Iterable[str], width: int, style: str = "", at: int = 10) -> list[Line]:
+    """A label once, then texts under each other beside it."""
+    lines = []
+    for number, text in enumerate(texts):
+        for n, piece in enumerate(wrap(text, width - at - 2)):
+            mark = label if number == 0 and n == 0 else ""
+            lines.append(line((f"  {mark:<{at}}", "label"), (piece, style)))
+    return lines
+
+
+def rule(width: int) -> Line:
+    return line(("-" * width, "rule"))
+
+
+def beside(left: Sequence[Line], right: Sequence[Line], left_width: int) -> list[Line]:
+    """Two columns of lines; each key stays with the line it came from, the left one first."""
+    lines = []
+    for n in range(max(len(left), len(right))):
+        a = left[n] if n < len(left) else Line()
+        b = right[n] if n < len(right) else Line()
+        lines.append(
+            Line((*cut(a, left_width), (" | ", "rule"), *b.spans), a.key if a.key is not None else b.key)
+        )
+    return lines
+
+
+def cut(source: Line, width: int) -> tuple[Span, ...]:
+    """The spans of a line in exactly `width` columns."""
+    spans: list[Span] = []
+    left = width
+    for text, style in source.spans:
+        size = width_of(text)
+        if size > left:
+            spans.append((fit(text, left), style))
+            left = 0
+            break
+        spans.append((text, style))
+        left -= size
+    if left:
+        spans.append((" " * left, ""))
+    return tuple(spans)

@@ -1,0 +1,330 @@
+"""Directed pairs as a matrix with its reading, as a heat map; measures as bars. Lines for a given width."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from netdoctor.report import words
+from netdoctor.report.model import MeasureRecord, PairRecord, Report
+from netdoctor.tui.lines import STATUS_STYLES, Line, fit, line, wrap
+from netdoctor.tui.state import RANK
+
+GROUP_ABOVE = 40
+_LETTER_OF_STATUS = {word: letter for letter, word in words.LETTERS.items()}
+# Letters of classes; anything else is shown by its first letter.
+_CLASSES = {
+    "open": ".",
+    "ok": ".",
+    "in_use": "i",
+    "no_route": "u",
+    "black_hole": "h",
+    "error": "?",
+    "small": "s",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """groups: nodes drawn as one row and one column. worst[a][b]: the worst pair from group a to group b."""
+
+    check: str
+    groups: tuple[tuple[str, ...], ...]
+    worst: tuple[tuple[PairRecord | None, ...], ...]
+
+
+def kinds(report: Report) -> list[str]:
+    """What the Pairs screen can show: checks with pairs, then measures with several values."""
+    checks = list(dict.fromkeys(p.check for p in report.pairs))
+    return checks + [f"measure {name}" for name in curves(report)]
+
+
+def letter(pair: PairRecord) -> str:
+    if pair.class_ in _CLASSES:
+        return _CLASSES[pair.class_]
+    if pair.status == "pass":
+        return "."
+    first = pair.class_[:1].lower()
+    return first if first.isascii() and first.isalpha() else _LETTER_OF_STATUS.get(pair.status, "?")
+
+
+@lru_cache(4)
+def table(report_id: int, check: str, pairs: tuple[PairRecord, ...], nodes: tuple[str, ...]) -> Table:
+    """The pairs of a check as a square. Over GROUP_ABOVE nodes those with equal trouble share a row."""
+    there = {name for p in pairs for name in (p.from_, p.to)}
+    listed = [n for n in nodes if n in there] + sorted(there - set(nodes))
+    groups: list[tuple[str, ...]] = [(name,) for name in listed]
+    if len(listed) > GROUP_ABOVE:
+        trouble: dict[str, set[tuple[str, str, str]]] = {name: set() for name in listed}
+        for p in pairs:
+            if p.status != "pass":
+                trouble[p.from_].add(("to", p.to, p.class_))
+                trouble[p.to].add(("from", p.from_, p.class_))
+        alike: dict[frozenset[tuple[str, str, str]], list[str]] = {}
+        for name in listed:
+            alike.setdefault(frozenset(trouble[name]), []).append(name)
+        groups = [tuple(names) for names in alike.values()]
+    place = {name: i for i, names in enumerate(groups) for name in names}
+    square: list[list[PairRecord | None]] = [[None] * len(groups) for _ in groups]
+    for p in pairs:
+        a, b = place[p.from_], place[p.to]
+        known = square[a][b]
+        if known is None or _rank(p) > _rank(known):
+            square[a][b] = p
+    return Table(check, tuple(groups), tuple(tuple(row) for row in square))
+
+
+def _rank(pair: PairRecord) -> tuple[int, float]:
+    # Of two that say the same, the slower one is the worse.
+    return RANK.get(_LETTER_OF_STATUS.get(pair.status, "?"), 0), -(pair.value or 0.0)
+
+
+def table_of(report: Report, check: str) -> Table:
+    pairs = tuple(p for p in report.pairs if p.check == check)
+    return table(id(report), check, pairs, report.matrix.nodes)
+
+
+def reading(found: Table, transpose: bool = False) -> list[str]:
+    """What the square says in sentences: rows and columns that fail as a whole, else single pairs."""
+    size = len(found.groups)
+    bad = [[p is not None and p.status in ("fail", "warn") for p in row] for row in found.worst]
+    tried = [[p is not None for p in row] for row in found.worst]
+    out, into = [], []
+    for a in range(size):
+        others = [b for b in range(size) if b != a]
+        row = [b for b in others if tried[a][b]]
+        column = [b for b in others if tried[b][a]]
+        many = max(len(row), len(column)) > 1 or size == 2 or len(found.groups) < 3
+        if row and many and all(bad[a][b] for b in row):
+            out.append(a)
+        if column and many and all(bad[b][a] for b in column):
+            into.append(a)
+    if size > 2 and len(out) == size:
+        return ["every direction fails: one cause that all nodes share, or a closed network between them"]
+    lines = []
+    for a in sorted(set(out) | set(into)):
+        name = words.fold(found.groups[a], 50)
+        if a in out and a in into:
+            lines.append(f"row and column: {name} reaches nobody and nobody reaches it")
+        elif a in into:
+            lines.append(f"column pattern: nobody reaches {name}; look at what {name} lets in")
+        elif size > 2:
+            lines.append(f"row pattern: {name} reaches nobody; look at what {name} sends, or its routes")
+    explained = set(out), set(into)
+    single = [
+        (a, b)
+        for a in range(size)
+        for b in range(size)
+        if bad[a][b] and a not in explained[0] and b not in explained[1]
+    ]
+    lines += [
+        f"only {words.fold(found.groups[a], 40)} -> {words.fold(found.groups[b], 40)}" for a, b in single[:4]
+    ]
+    if len(single) > 4:
+        lines.append(f"and {len(single) - 4} more single pairs")
+    return lines or ["no pair fails"]
+
+
+def page(
+    report: Report, kind: str, width: int, *, transpose: bool = False, values: bool = False
+) -> list[Line]:
+    """The Pairs screen: a square, or bars for a measure."""
+    every = kinds(report)
+    if not every:
+        return [
+            Line(),
+            line(
+                "   no pairs were measured.",
+                ("  profile launch tries ports and path MTU between nodes", "dim"),
+            ),
+        ]
+    place = f"{every.index(kind) + 1} of {len(every)}" if kind in every else ""
+    title = line(
+        f" {words.plain(kind, 60)}",
+        (f"   {place}, tab shows the next", "dim") if len(every) > 1 else "",
+    )
+    if kind.startswith("measure "):
+        return [title, Line(), *bars(curves(report).get(kind[8:], []), width)]
+    found = table_of(report, kind)
+    rated = [p.value for row in found.worst for p in row if p is not None and p.value is not None]
+    values = values and bool(rated)
+    return [title, Line(), *_square(found, width, transpose, values, rated)]
+
+
+def _square(found: Table, width: int, transpose: bool, values: bool, rated: Sequence[float]) -> list[Line]:
+    names = [words.fold(g, 24) if len(g) > 1 else words.plain(g[0], 60) for g in found.groups]
+    step = max(3, min(6, max((len(n) for n in names), default=3) - _common(names)) + 1)
+    left = min(max((len(n) for n in names), default=8) + 4, 30)
+    fits = max((width - left - 2) // step, 1)
+    shown = range(min(len(names), fits))
+    way = "column connects to row" if transpose else "row connects to column"
+    heads = "".join(f"{_short(names[b], step - 1):>{step}}" for b in shown)
+    lines = [line((fit(f" {way}", left), "dim"), (heads, "head"))]
+    low, high = (min(rated), max(rated)) if rated else (0.0, 0.0)
+    for a, name in enumerate(names):
+        parts: list[str | tuple[str, str]] = [f"   {fit(name, left - 3)}"]
+        for b in shown:
+            pair = found.worst[b][a] if transpose else found.worst[a][b]
+            same = a == b and len(found.groups[a]) == 1
+            parts.append(_cell(pair, same, step, values, low, high))
+        lines.append(line(*parts, key=("pairs", found.groups[a])))
+    lines.append(Line())
+    if len(names) > fits:
+        lines.append(line((f" {len(names) - fits} more columns do not fit; t transposes", "dim")))
+    if any(len(g) > 1 for g in found.groups):
+        lines.append(line((" nodes with equal results share a row and a column", "dim")))
+    for text in reading(found):
+        lines += [
+            line((" reading  " if n == 0 else " " * 10, "label"), piece)
+            for n, piece in enumerate(wrap(text, width - 12))
+        ]
+    lines.append(line((f" {_legend(found, values, low, high)}", "dim")))
+    return lines
+
+
+def _cell(
+    pair: PairRecord | None, same: bool, step: int, values: bool, low: float, high: float
+) -> str | tuple[str, str]:
+    if same:
+        return (f"{'=':>{step}}", "dim")
+    if pair is None:
+        return " " * step
+    if values and pair.value is not None:
+        return (f"{_value(pair.value, step - 1):>{step}}", heat(pair.value, low, high))
+    return (f"{letter(pair):>{step}}", STATUS_STYLES.get(pair.status, "unknown"))
+
+
+def _value(value: float, room: int) -> str:
+    for digits in (2, 1, 0):
+        text = f"{value:.{digits}f}"
+        if len(text) <= room:
+            return text
+    return f"{value:.0e}"[-room:] if abs(value) >= 10**room else f"{value:.0f}"[:room]
+
+
+def heat(value: float, low: float, high: float) -> str:
+    """The style of a value between the least and the most: five steps, the least the most alarming."""
+    if high - low <= 1e-9 * max(abs(high), 1.0):
+        return "heat4"
+    return f"heat{min(int(5 * (value - low) / (high - low)), 4)}"
+
+
+def _legend(found: Table, values: bool, low: float, high: float) -> str:
+    pairs = [p for row in found.worst for p in row if p is not None]
+    if values:
+        unit = next((p.unit for p in pairs if p.unit), "")
+        scale = f"least {words.figure(low)}, most {words.figure(high)} {words.plain(unit, 20)}"
+        return f"{scale}   v status   = itself"
+    seen = dict.fromkeys((letter(p), words.plain(p.class_.replace("_", " "), 20)) for p in pairs)
+    more = "   v values" if any(p.value is not None for p in pairs) else ""
+    return "   ".join([f"{mark} {word}" for mark, word in seen] + ["= itself", "blank not measured"]) + more
+
+
+def _common(names: Sequence[str]) -> int:
+    """How many letters all names begin with."""
+    if len(names) < 2:
+        return 0
+    first, last = min(names), max(names)
+    size = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
+    while size and first[size - 1].isdigit():
+        size -= 1
+    return size
+
+
+def _short(name: str, room: int) -> str:
+    return name if len(name) <= room else name[-room:]
+
+
+def detail(report: Report, check: str, group: Sequence[str], width: int) -> list[Line]:
+    """Every pair of a row: out and in, what is not good first."""
+    names = set(group)
+    found = [p for p in report.pairs if p.check == check and (p.from_ in names or p.to in names)]
+    found.sort(key=lambda p: (-_rank(p)[0], p.value if p.value is not None else 0.0, p.from_, p.to))
+    lines = [line(f" {words.plain(check, 60)}: {words.fold(tuple(group), 60)}"), Line()]
+    for p in found[:500]:
+        ports = f"  ports {', '.join(map(str, p.ports[:12]))}" if p.ports else ""
+        value = f"  {words.figure(p.value)} {words.plain(p.unit or '', 20)}" if p.value is not None else ""
+        lines.append(
+            line(
+                (f" {letter(p)} ", STATUS_STYLES.get(p.status, "unknown")),
+                fit(f"{words.plain(p.from_, 60)} -> {words.plain(p.to, 60)}", 40),
+                fit(f"  {words.plain(p.class_.replace('_', ' '), 20)}{value}{ports}", width - 46).rstrip(),
+                key=("pair", p.from_, p.to),
+            )
+        )
+    if len(found) > 500:
+        lines.append(line((f" and {len(found) - 500} more", "dim")))
+    return lines
+
+
+# Measures
+
+_SIZE = re.compile(r"[.@ /]?(\d{1,15})\s*(B|KiB|MiB|GiB|kB|KB|MB|GB)?$")
+_UNITS = {None: 1, "B": 1, "KiB": 2**10, "kB": 10**3, "KB": 10**3, "MiB": 2**20, "MB": 10**6, "GiB": 2**30}
+_UNITS["GB"] = 10**9
+
+
+def size_of(name: str) -> tuple[str, int | None]:
+    """(name without the size it ends in, size in bytes), as in ``bw.allreduce.busbw.64MiB``."""
+    found = _SIZE.search(name)
+    if found is None or found.start() == 0:
+        return name, None
+    return name[: found.start()], int(found[1]) * _UNITS[found[2]]
+
+
+def curves(report: Report) -> dict[str, list[tuple[str, MeasureRecord]]]:
+    """Measures worth a plot, by name: (label of the bar, measure). By size where the name ends in one."""
+    found: dict[str, list[tuple[str, int | None, MeasureRecord]]] = {}
+    for measure in report.measures:
+        name, size = size_of(measure.name)
+        target = size_of(measure.target)[1] if "@" in measure.target else None
+        found.setdefault(name, []).append((measure.target, size if size is not None else target, measure))
+    plots: dict[str, list[tuple[str, MeasureRecord]]] = {}
+    for name, items in found.items():
+        if len(items) < 2:
+            continue
+        sized = all(size is not None for _, size, _ in items)
+        if sized:
+            items.sort(key=lambda item: (item[0], item[1] or 0))
+        targets = {target for target, _, _ in items}
+        plots[name] = [
+            (
+                f"{_bytes(size)}{f'  {words.plain(target, 40)}' if len(targets) > 1 else ''}"
+                if sized and size is not None
+                else words.plain(target, 60),
+                measure,
+            )
+            for target, size, measure in items
+        ]
+    return plots
+
+
+def _bytes(size: int) -> str:
+    for unit, factor in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if size >= factor:
+            return f"{size / factor:.4g} {unit}"
+    return f"{size} B"
+
+
+def bars(items: Sequence[tuple[str, MeasureRecord]], width: int) -> list[Line]:
+    """One bar per value, on a common scale, with the value and its error in figures."""
+    if not items:
+        return [line(("   nothing was measured", "dim"))]
+    most = max(abs(m.value) for _, m in items) or 1.0
+    low, high = min(m.value for _, m in items), max(m.value for _, m in items)
+    left = min(max(len(label) for label, _ in items) + 2, 30)
+    room = max(width - left - 28, 8)
+    lines = []
+    for label, m in items[:1000]:
+        full = round(room * abs(m.value) / most)
+        error = f" +/- {words.figure(m.error)}" if m.error is not None else ""
+        lines.append(
+            line(
+                f"  {fit(label, left)}",
+                ("#" * full, heat(m.value, low, high) if high > low else "heat4"),
+                " " * (room - full),
+                f"  {words.figure(m.value)}{error} {words.plain(m.unit, 12)}",
+                key=("measure", m.name, m.target),
+            )
+        )
+    return lines

@@ -1,0 +1,48 @@
+"""What the interface asks of whatever can scan. The command line brings an implementation."""
+
+from collections import deque
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from netdoctor.report.model import Report
+from netdoctor.tui.events import Event
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to run: these checks on these nodes, None for all. Prerequisites come along."""
+
+    checks: tuple[str, ...] | None = None
+    nodes: tuple[str, ...] | None = None
+
+
+class Runner(Protocol):
+    """Scans in a thread of its own and writes events to a queue, which the interface empties often.
+
+    question: what to ask before the first contact, else ''. cannot: why nothing can be scanned, else ''.
+    """
+
+    events: "deque[Event]"
+    question: str
+    cannot: str
+
+    def begin(self, request: Request, report: Report | None) -> None:
+        """Start a scan; with a report its results are merged into that one."""
+        ...
+
+    def stop(self) -> None:
+        """End the running scan soon; what is known is judged and comes as Ended."""
+        ...
+
+    def close(self) -> None:
+        """Stop, and wait until nothing is left on any node."""
+        ...
+
+    def ssh(self, node: str) -> list[str] | None:
+        """The command that opens a shell on a node, None for a node that cannot be reached so."""
+        ...
+
+    def save(self, report: Report, path: Path) -> None:
+        """Write a report. Raises OSError."""
+        ...

@@ -1,0 +1,427 @@
+"""What is known, as a fold over events, and what follows from it: rows, groups, order. Nothing here draws.
+
+A status is its letter (see `netdoctor.report.words.LETTERS`); two more stand in a matrix that is being
+filled: ``~`` for a result that is under way and a space for one that has not begun.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from netdoctor.report import words
+from netdoctor.report.model import Cause, Report, Result, TargetRecord
+from netdoctor.tui.events import Began, Ended, Event, Failed, NodeDone, Phase
+
+# Badness of letters, worst last; a cell that waits for its first value says least.
+ORDER = " -.b~!?X"
+RANK = {letter: place for place, letter in enumerate(ORDER)}
+_RANK_OF_BYTE = bytes(RANK.get(chr(code), 0) for code in range(256))
+TROUBLE = frozenset("X!?")
+SORTS = ("worst", "listed", "name")
+GROUPS_ABOVE = 60
+NEWS_KEPT = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """A matrix, node by node: the letter of node i and check j is cells[i * len(checks) + j]."""
+
+    nodes: tuple[str, ...] = ()
+    checks: tuple[str, ...] = ()
+    families: tuple[str, ...] = ()
+    cells: bytes = b""
+
+    def row(self, row: int) -> bytes:
+        width = len(self.checks)
+        return self.cells[row * width : (row + 1) * width]
+
+    def letter(self, row: int, column: int) -> str:
+        return chr(self.cells[row * len(self.checks) + column])
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseState:
+    """done of total; began and ended in the seconds of the events, ended None while it goes on."""
+
+    name: str
+    done: int
+    total: int
+    began: float
+    ended: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """Everything the screens show that is not a matter of where somebody looks.
+
+    answered: nodes that gave their first answer, with the second at which they did. busy: indices into
+    cells.cells that are being measured again. stamp counts changes of the report, for caches.
+    """
+
+    cells: Cells = field(default_factory=Cells)
+    report: Report | None = None
+    scanning: bool = False
+    partial: bool = False
+    source: str = ""
+    profile: str = ""
+    began: float = 0.0
+    now: float = 0.0
+    phases: tuple[PhaseState, ...] = ()
+    answered: Mapping[str, float] = field(default_factory=dict)
+    troubled: tuple[str, ...] = ()
+    news: tuple[str, ...] = ()
+    busy: frozenset[int] = frozenset()
+    message: str = ""
+    stamp: int = 0
+
+    @property
+    def verdict(self) -> str:
+        if self.report is None:
+            return "SCANNING" if self.scanning else "NO REPORT"
+        return words.verdict(self.report)
+
+
+def fold(state: State, events: Iterable[Event]) -> State:
+    """The state after a batch of events. What grows is copied once per batch, not once per event."""
+    changed: bytearray | None = None
+    busy: set[int] | None = None
+    answered: dict[str, float] | None = None
+    width = len(state.cells.checks)
+    for event in events:
+        if isinstance(event, tuple):
+            row, column, letter = event
+            if changed is None:
+                changed = bytearray(state.cells.cells)
+            place = row * width + column
+            if row >= 0 and 0 <= column < width and place < len(changed):
+                changed[place] = ord(letter)
+                if state.busy:
+                    busy = set(state.busy) if busy is None else busy
+                    busy.discard(place)
+        elif isinstance(event, NodeDone):
+            answered = dict(state.answered) if answered is None else answered
+            answered[event.node] = event.at
+            if event.text:
+                text = f"{words.plain(event.node, 60)} {words.plain(event.text, 60)}"
+                state = replace(
+                    state,
+                    troubled=(*state.troubled, event.node),
+                    news=(text, *state.news)[:NEWS_KEPT],
+                )
+            state = replace(state, now=event.at)
+        elif isinstance(event, Phase):
+            state = _phase(state, event)
+        else:  # these replace what the batch has gathered so far
+            state = _put(state, changed, busy, answered)
+            changed = busy = answered = None
+            state = _turn(state, event)
+            width = len(state.cells.checks)
+    return _put(state, changed, busy, answered)
+
+
+def _put(
+    state: State, changed: bytearray | None, busy: set[int] | None, answered: dict[str, float] | None
+) -> State:
+    if changed is not None:
+        state = replace(state, cells=replace(state.cells, cells=bytes(changed)))
+    if busy is not None:
+        state = replace(state, busy=frozenset(busy))
+    if answered is not None:
+        state = replace(state, answered=answered)
+    return state
+
+
+def _turn(state: State, event: Began | Ended | Failed) -> State:
+    if isinstance(event, Failed):
+        return replace(
+            state, now=event.at, scanning=False, partial=False, busy=frozenset(), message=event.text
+        )
+    if isinstance(event, Ended):
+        return replace(opened(event.report, state), now=event.at, message=event.text)
+    common = replace(
+        state,
+        scanning=True,
+        partial=event.partial,
+        began=event.at,
+        now=event.at,
+        phases=(),
+        answered={},
+        troubled=(),
+        news=(),
+        message="",
+    )
+    if event.partial:
+        return replace(common, busy=_busy(state.cells, event))
+    cells = Cells(
+        nodes=event.nodes,
+        checks=tuple(check for check, _ in event.checks),
+        families=tuple(family for _, family in event.checks),
+        cells=b" " * (len(event.nodes) * len(event.checks)),
+    )
+    return replace(
+        common,
+        cells=cells,
+        report=None,
+        source=event.source,
+        profile=event.profile,
+        busy=frozenset(),
+        stamp=state.stamp + 1,
+    )
+
+
+def _busy(cells: Cells, event: Began) -> frozenset[int]:
+    rows = {node: row for row, node in enumerate(cells.nodes)}
+    columns = {check: column for column, check in enumerate(cells.checks)}
+    return frozenset(
+        rows[node] * len(cells.checks) + columns[check]
+        for node in event.nodes
+        if node in rows
+        for check, _ in event.checks
+        if check in columns
+    )
+
+
+def _phase(state: State, event: Phase) -> State:
+    phases = list(state.phases)
+    place = next((i for i, phase in enumerate(phases) if phase.name == event.name), None)
+    over = event.total > 0 and event.done >= event.total
+    if place is None:
+        # Phases follow each other: a new one ends the one before.
+        phases = [replace(p, ended=p.ended if p.ended is not None else event.at) for p in phases]
+        phases.append(PhaseState(event.name, event.done, event.total, event.at, event.at if over else None))
+    else:
+        known = phases[place]
+        phases[place] = replace(
+            known,
+            done=event.done if event.done or not over else known.done,
+            total=event.total or known.total,
+            ended=event.at if over else None,
+        )
+    return replace(state, phases=tuple(phases), now=event.at)
+
+
+def opened(report: Report, before: State | None = None) -> State:
+    """The state that shows a finished report."""
+    before = before or State()
+    families = {check.id: check.family for check in report.checks}
+    return replace(
+        before,
+        report=report,
+        cells=cells_of(report, families),
+        scanning=False,
+        partial=False,
+        busy=frozenset(),
+        source=report.run.hosts_source.get("path") or report.run.hosts_source.get("format") or "",
+        profile=report.run.profile,
+        stamp=before.stamp + 1,
+    )
+
+
+def by_family(checks: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """(check, family) pairs with families together, in the order in which they first come."""
+    place = {family: i for i, family in enumerate(dict.fromkeys(family for _, family in checks))}
+    return sorted(checks, key=lambda pair: place[pair[1]])
+
+
+def cells_of(report: Report, families: Mapping[str, str]) -> Cells:
+    """The matrix of a report turned round: its rows are checks, ours are nodes. Families stay together."""
+    matrix = report.matrix
+    rows = {check: j for j, check in enumerate(matrix.checks)}
+    order = [rows[check] for check, _ in by_family([(c, families.get(c, "")) for c in matrix.checks])]
+    width = len(order)
+    cells = bytearray(len(matrix.nodes) * width)
+    for column, j in enumerate(order):
+        cells[column::width] = matrix.cells[j].encode("ascii", "replace")
+    return Cells(
+        nodes=matrix.nodes,
+        checks=tuple(matrix.checks[j] for j in order),
+        families=tuple(families.get(matrix.checks[j], "") for j in order),
+        cells=bytes(cells),
+    )
+
+
+class Known:
+    """A report by its keys, built once for each report that is shown."""
+
+    def __init__(self, report: Report) -> None:
+        self.report = report
+        self.index = words.Index(report)
+        self.causes: dict[int, Cause] = {cause.id: cause for cause in report.causes}
+        self.targets: dict[str, TargetRecord] = {target.id: target for target in report.targets}
+        self.titles = {check.id: check.title for check in report.checks}
+        self.costs = {check.id: check.cost for check in report.checks}
+
+    def result(self, check: str, node: str) -> Result | None:
+        return self.index.results.get((check, node))
+
+    def cause_of(self, check: str, node: str) -> Cause | None:
+        """The cause that a cell belongs to or waits for."""
+        result = self.result(check, node)
+        if result is not None and result.cause is not None:
+            return self.causes.get(result.cause)
+        for cause in self.report.causes:
+            if check in cause.checks and node in cause.node_list:
+                return cause
+        return None
+
+    def causes_of(self, node: str) -> list[Cause]:
+        """The causes with which a node has to do, its own first."""
+        named = self.by_node.get(node, ())
+        own = [c for c in self.report.causes if node in self.members[c.id]]
+        rest = [c for c in self.report.causes if c.id in named and node not in self.members[c.id]]
+        return own + rest
+
+    @cached_property
+    def members(self) -> dict[int, frozenset[str]]:
+        return {cause.id: frozenset(cause.node_list) for cause in self.report.causes}
+
+    @cached_property
+    def by_node(self) -> dict[str, set[int]]:
+        found: dict[str, set[int]] = {}
+        for result in self.report.results:
+            if result.cause is not None:
+                found.setdefault(result.target, set()).add(result.cause)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Nodes drawn as one row: indices into the cells, and the letters they share."""
+
+    members: tuple[int, ...]
+    letters: bytes
+
+
+def columns_of(cells: Cells, wanted: Sequence[int] | None = None) -> Sequence[int]:
+    return range(len(cells.checks)) if wanted is None else wanted
+
+
+def letters_of(cells: Cells, row: int, columns: Sequence[int] | None) -> bytes:
+    """The letters of a node in some columns, None for all."""
+    whole = cells.row(row)
+    return whole if columns is None else bytes(whole[column] for column in columns)
+
+
+def worst(letters: bytes) -> str:
+    """The worst letter, a space for none."""
+    if not letters:
+        return " "
+    return ORDER[max(letters.translate(_RANK_OF_BYTE))]
+
+
+def badness(letters: bytes) -> tuple[int, int, int, int, int]:
+    """A key that sorts worse rows first: by fails, unknowns, warnings, waiting, skips."""
+    return (
+        -letters.count(b"X"),
+        -letters.count(b"?"),
+        -letters.count(b"!"),
+        -letters.count(b"b"),
+        -letters.count(b"-"),
+    )
+
+
+def arranged(
+    cells: Cells,
+    rows: Sequence[int] | None = None,
+    columns: Sequence[int] | None = None,
+    *,
+    sort: str = "worst",
+    reverse: bool = False,
+    by: int | None = None,
+) -> list[int]:
+    """Row indices in the order asked for. sort: one of SORTS, or ``check`` with `by` a column."""
+    chosen = list(range(len(cells.nodes)) if rows is None else rows)
+    if sort == "name":
+        chosen.sort(key=lambda row: natural(cells.nodes[row]))
+    elif sort == "check" and by is not None:
+        chosen.sort(key=lambda row: -RANK.get(cells.letter(row, by), 0))
+    elif sort == "worst":
+        keys: dict[bytes, tuple[int, ...]] = {}
+        letters = {row: letters_of(cells, row, columns) for row in chosen}
+        for key in letters.values():
+            if key not in keys:
+                keys[key] = badness(key)
+        chosen.sort(key=lambda row: keys[letters[row]])
+    return chosen[::-1] if reverse else chosen
+
+
+def natural(name: str) -> list[tuple[int, int, str]]:
+    """A sort key under which n2 comes before n10."""
+    parts: list[tuple[int, int, str]] = []
+    digits, other = "", ""
+    for char in name[:200] + "\0":
+        if char.isascii() and char.isdigit():
+            if other:
+                parts.append((1, 0, other))
+                other = ""
+            digits += char
+        else:
+            if digits:
+                parts.append((0, int(digits), digits))
+                digits = ""
+            other += char
+    return [*parts, (1, 0, other)]
+
+
+def grouped(cells: Cells, rows: Sequence[int], columns: Sequence[int] | None = None) -> list[Group]:
+    """Rows whose letters are equal, together, in the order of their first members."""
+    groups: dict[bytes, list[int]] = {}
+    width = len(cells.checks)
+    data = cells.cells
+    if columns is None:
+        for row in rows:
+            groups.setdefault(data[row * width : (row + 1) * width], []).append(row)
+    else:
+        for row in rows:
+            groups.setdefault(bytes([data[row * width + c] for c in columns]), []).append(row)
+    return [Group(tuple(members), letters) for letters, members in groups.items()]
+
+
+def uniform(cells: Cells) -> frozenset[int]:
+    """Columns in which every node says the same: they tell nodes apart from nothing."""
+    width = len(cells.checks)
+    nodes = len(cells.nodes)
+    if nodes < 2:
+        return frozenset()
+    found = set()
+    for column in range(width):
+        first = cells.cells[column : column + 1]
+        if cells.cells[column::width].count(first) == nodes:
+            found.add(column)
+    return frozenset(found)
+
+
+def tally(cells: Cells) -> dict[str, int]:
+    """How many results have each letter."""
+    return {letter: cells.cells.count(letter.encode()) for letter in ORDER}
+
+
+def not_green(cells: Cells) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """(checks, nodes) that have anything but pass and skip."""
+    bad = frozenset(b"X!?b")
+    width = len(cells.checks)
+    checks = [c for i, c in enumerate(cells.checks) if bad & set(cells.cells[i::width])]
+    nodes = [n for i, n in enumerate(cells.nodes) if bad & set(cells.row(i))]
+    return tuple(checks), tuple(nodes)
+
+
+def slow(state: State, least_s: float = 2.0) -> tuple[float, float, tuple[str, ...]] | None:
+    """(seconds so far, usual seconds, nodes) for nodes that have not answered long after most did."""
+    waiting = [node for node in state.cells.nodes if node not in state.answered]
+    times = sorted(at - state.began for at in state.answered.values())
+    if not waiting or not times or not state.scanning or state.partial:
+        return None
+    usual = times[len(times) // 2]
+    taken = state.now - state.began
+    if taken < max(least_s, 3 * usual) or len(waiting) > len(times):
+        return None
+    return taken, usual, tuple(waiting)
+
+
+def left_s(state: State) -> float | None:
+    """About how many seconds the phase that counts its nodes has left, None when that cannot be said."""
+    counting = [p for p in state.phases if p.ended is None and p.total and 0 < p.done < p.total]
+    if not counting:
+        return None
+    phase = counting[-1]
+    return (state.now - phase.began) * (phase.total - phase.done) / phase.done
