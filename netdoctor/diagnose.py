@@ -255,9 +255,10 @@ def _assign_cells(
 ) -> None:
     """Give each cell that is trouble, and each that is blocked behind one, to exactly one cause."""
     every = frozenset(judgement.nodes)
+    free = {check_id: every - by_node.keys() for check_id, by_node in judgement.blocked_by.items()}
     owner: dict[tuple[str, str], tuple[int, int]] = {}
     for item, home in zip(items, homes, strict=True):
-        nodes: Iterable[str] = blamed_nodes(item.finding, every)
+        nodes: Iterable[str] = blamed_nodes(item.finding, free[item.check_id])
         if not nodes and is_about_all(item.finding):
             nodes = judgement.nodes
         index = item.group if home is None else home

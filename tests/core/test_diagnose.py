@@ -218,6 +218,14 @@ def test_a_blocked_cell_has_one_cause() -> None:
     assert {g.key: g.held for g in groups} == {"a": [("net.b", "n1")], "b": [("net.b", "n2")]}
 
 
+def test_a_pair_s_cell_has_a_cause_also_where_the_culprit_is_blocked() -> None:
+    groups = causes(
+        saying("net.a", fail("n1", "down")),
+        saying("net.b", warn(pair("n1", "n2"), "slow", cause=hint("k", "n1")), after=["net.a"]),
+    )
+    assert {g.key: g.cells for g in groups} == {"net.a": [("net.a", "n1")], "k": [("net.b", "n2")]}
+
+
 def test_the_fingerprint_is_of_key_and_culprits_not_of_values() -> None:
     def of(summary: str, culprit: str = "n1") -> str:
         return causes(saying("net.a", fail("n1", summary, cause=hint("k", culprit))))[0].fingerprint
