@@ -134,7 +134,7 @@ def _few(
     said = "the hosts file lists" if expected_from is ExpectedFrom.CONFIG else "most nodes have"
     return fail(
         node,
-        f"{count} GPUs, {'another node has' if tie else said} {wanted}",
+        f"{count} GPU{'' if count == 1 else 's'}, {'another node has' if tie else said} {wanted}",
         observed=str(count),
         expected=str(wanted),
         expected_from=expected_from,
@@ -166,6 +166,7 @@ def _evidence(node: str, gpu: GpuFacts) -> tuple[Evidence, ...]:
             kind="probe",
             where=node,
             what="NVML",
-            output=listing([f"{d.index} {d.name} {d.pci_bus_id}" for d in gpu.devices], 8) or "none",
+            output=listing([f"GPU {d.index} {d.name or '?'} at {d.pci_bus_id}" for d in gpu.devices], 8)
+            or "none",
         ),
     )

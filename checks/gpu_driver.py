@@ -62,17 +62,24 @@ def gpu_driver(nodes: Mapping[str, GpuFacts]) -> Iterator[Finding]:
         why="NCCL may pick other paths there",
         fixes=_install,
         evidence=lambda node: _evidence(node, nodes[node]),
+        follows=("sw.cuda",),  # a driver too old for torch is to be replaced anyway
     ):
         said.add(finding.target)
         yield finding
     if not said:
-        # Within one branch a difference is of little harm; it is named once, without a fix.
+        # Within one branch a difference is of little harm, and no reason to touch a node before a launch.
         yield from differing(
             versions,
             "driver",
             "driver-version",
             status=Status.WARN,
-            why="same branch, so this is a matter of order",
+            why="same branch, so no harm is known",
+            fixes=lambda _, wanted: (
+                Fix(
+                    text=f"bring it to {wanted} at the next maintenance; the job may start",
+                    effect="after reboot",
+                ),
+            ),
             evidence=lambda node: _evidence(node, nodes[node]),
         )
     for node in versions:

@@ -488,13 +488,14 @@ def _finding(
 
 def _evidence(node: str, gpu: GpuFacts) -> tuple[Evidence, ...]:
     code = f" (code {gpu.nvml_code})" if gpu.nvml_code else ""
+    sick = "".join(f", GPU {one.index} {one.pci_bus_id}: {one.error}" for one in gpu.devices if one.error)
     message = f" {gpu.nvml_message}" if gpu.nvml_message else ""
     return (
         Evidence(
             kind="probe",
             where=node,
             what="NVML",
-            output=f"{gpu.nvml}{message}{code}, {len(gpu.devices)} devices",
+            output=f"{gpu.nvml}{message}{code}, {len(gpu.devices)} devices{sick}",
         ),
         Evidence(
             kind="file",
