@@ -1,0 +1,132 @@
+"""One lab fault, one scan, one cause: what a case expects, and how it is held to that."""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from netdoctor.lab import Lab
+from tests.scan.harness import Scanned, apply_fix, netdoctor, scan, verify
+
+# True statements about the machine that carries the lab, which no test can put right.
+OF_THE_MACHINE = frozenset({"memlock-of-lab-machine"})
+JOB_FILE = "job.env"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """Faults as `netdoctor lab break` takes them, and the one cause that a scan names.
+
+    check: the check that names it. said: words of the title or of what was seen. fix: words of the first
+    fix. hidden: results that went under the cause. heal: how the test heals it before it runs the verify
+    command: ``fix`` runs the printed commands, ``job`` puts the printed variables into the job's
+    environment, ``python`` names an interpreter in the hosts file, ``lab`` takes the fault back.
+    look: the first fix only looks; its commands run, whatever they find.
+    """
+
+    faults: tuple[str, ...]
+    key: str
+    check: str
+    status: str = "fail"
+    nodes: tuple[str, ...] = ("node2",)
+    confidence: str = "certain"
+    said: str = ""
+    fix: str = ""
+    hidden: frozenset[str] = frozenset()
+    heal: str = "lab"
+    number: int = 0
+    look: bool = False
+    args: tuple[str, ...] = ()
+    job: dict[str, str] = field(default_factory=dict)
+
+
+def case(faults: str | tuple[str, ...], key: str, check: str, *, id: str = "", **more: Any) -> Any:
+    """A Case as a pytest parameter, named after its faults."""
+    every = (faults,) if isinstance(faults, str) else faults
+    return pytest.param(Case(faults=every, key=key, check=check, **more), id=id or " + ".join(every) or key)
+
+
+def put(lab: Lab, faults: tuple[str, ...]) -> None:
+    """Break nodes: ``node2 hca-rate rate=10 Gb/sec (4X SDR)``, a value reaching to the next name=."""
+    for text in faults:
+        node, fault, *rest = text.split(" ")
+        params: dict[str, str] = {}
+        for word in rest:
+            name, equals, value = word.partition("=")
+            if equals:
+                params[name] = value
+            else:
+                params[next(reversed(params))] += " " + word
+        lab.break_(node, fault, **params)
+
+
+def found(scanned: Scanned) -> dict[str, tuple[str, ...]]:
+    """Keys of the causes, and the nodes each names, without what is true of the machine."""
+    return {
+        cause["key"]: tuple(cause["node_list"])
+        for cause in scanned.report["causes"]
+        if cause["key"] not in OF_THE_MACHINE
+    }
+
+
+def hold(lab: Lab, folder: Path, one: Case) -> Scanned:
+    """Break, scan, compare with what the case expects, heal, and run the verify command."""
+    put(lab, one.faults)
+    args = one.args
+    if one.job:
+        write_job(folder, one.job)
+        args = (*args, "--env-file", JOB_FILE)
+    scanned = scan(lab, folder, *args)
+    cause = judge(scanned, one)
+    if one.look:
+        apply_fix(scanned, cause, one.number)
+    healed(lab, scanned, cause, one)
+    return scanned
+
+
+def judge(scanned: Scanned, one: Case) -> dict[str, Any]:
+    expected = ("not_ready", 1) if one.status == "fail" else ("ready", 0)
+    assert (scanned.state, scanned.code) == expected, scanned.summary()
+    assert found(scanned) == {one.key: one.nodes}, scanned.summary()
+    cause = scanned.cause(one.key)
+    assert cause["status"] == one.status
+    assert cause["confidence"] == one.confidence
+    assert one.check in cause["checks"], cause["checks"]
+    assert cause["fixes"], f"{one.key} has no fix"
+    text = " ".join([cause["title"], *cause["seen"]])
+    assert one.said in text, text
+    first = cause["fixes"][0]
+    assert one.fix in " ".join([first["text"], *(c["shell"] for c in first["commands"])]), first
+    assert one.hidden <= {explained["check"] for explained in cause["explains"]}, cause["explains"]
+    return cause
+
+
+def healed(lab: Lab, scanned: Scanned, cause: dict[str, Any], one: Case) -> None:
+    """Heal as the case says; then the verify command, as printed, is green."""
+    more: list[str] = []
+    if one.heal == "fix":
+        apply_fix(scanned, cause, one.number)
+    elif one.heal == "job":
+        lines = [c["shell"] for c in cause["fixes"][one.number]["commands"] if c["run_on"] == ["job"]]
+        assert lines, cause["fixes"]
+        (scanned.folder / JOB_FILE).write_text("\n".join(lines) + "\n")
+        more = [] if one.job else ["--env-file", JOB_FILE]
+    elif one.heal == "lab":
+        lab.heal()
+    if more:
+        cause = {**cause, "verify": {"shell": " ".join([cause["verify"]["shell"], *more])}}
+    done = verify(scanned, cause)
+    after = json.loads((scanned.folder / ".netdoctor" / "last.json").read_text("utf-8"))
+    left = {c["key"] for c in after["causes"]} - OF_THE_MACHINE
+    assert (done.returncode, left) == (0, set()), f"{cause['verify']['shell']}\n{done.stdout}{done.stderr}"
+
+
+def write_job(folder: Path, variables: dict[str, str]) -> Path:
+    path = folder / JOB_FILE
+    path.write_text("".join(f"export {name}={value}\n" for name, value in variables.items()))
+    return path
+
+
+__all__ = ["Case", "case", "found", "healed", "hold", "judge", "netdoctor", "put", "write_job"]

@@ -1,0 +1,278 @@
+"""Faults of a node's limits, interpreter and environment: each is one cause, and its fix heals it."""
+
+import resource
+from pathlib import Path
+
+import pytest
+
+from netdoctor.lab import Lab
+from tests.scan.faults import Case, case, found, hold, put, write_job
+from tests.scan.harness import scan
+
+ALL = ("node0", "node1", "node2", "node3")
+# What a lab on this machine may raise an open-files limit to.
+MOST_FILES = min(resource.getrlimit(resource.RLIMIT_NOFILE)[1], 65536)
+
+
+# --- limits -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        case("node2 nofile", "nofile-low", "host.nofile", said="256 files", fix="pgrep -o -x sshd"),
+        case(
+            f"node2 nofile soft=256 hard={MOST_FILES}", "nofile-low", "host.nofile", heal="fix",
+            said="256 files", id="node2 nofile, soft only",
+        ),
+        case(
+            f"node2 nofile soft=1024 hard={MOST_FILES}", "nofile-low", "host.nofile", heal="fix",
+            status="warn", id="node2 nofile, the kernel's own",
+        ),
+        case(
+            "node2 small-shm", "shm-small", "host.shm", said="64 MiB free of 64 MiB", heal="fix",
+            fix="remount",
+        ),
+        case("node2 small-shm size=512m", "shm-small", "host.shm", status="warn", heal="fix"),
+        case(
+            ("node1 small-shm", "node2 small-shm"), "shm-small", "host.shm", nodes=("node1", "node2"),
+            heal="fix",
+        ),
+        case("node2 full-disk", "tmp-full", "host.disk", said="free of 8 MiB", look=True),
+    ],
+)  # fmt: skip
+def test_limits(lab4: Lab, tmp_path: Path, one: Case) -> None:
+    if MOST_FILES < 4096 and "nofile" in one.key:
+        pytest.skip(f"this machine lets nobody open more than {MOST_FILES} files")
+    hold(lab4, tmp_path, one)
+
+
+def test_memlock_is_that_nodes_own_fault(hw_lab: Lab, tmp_path: Path) -> None:
+    one = Case(
+        faults=("node2 memlock",), key="memlock-low", check="host.memlock", said="64 KiB",
+        fix="prlimit --pid $(pgrep -o -x sshd) --memlock=unlimited",
+    )  # fmt: skip
+    hold(hw_lab, tmp_path, one)
+
+
+def test_memlock_on_two_nodes_is_one_cause(hw_lab: Lab, tmp_path: Path) -> None:
+    hold(
+        hw_lab, tmp_path,
+        Case(
+            faults=("node1 memlock", "node3 memlock soft=1m"), key="memlock-low", check="host.memlock",
+            nodes=("node1", "node3"),
+        ),
+    )  # fmt: skip
+
+
+def test_memlock_does_not_matter_without_hcas(lab4: Lab, tmp_path: Path) -> None:
+    put(lab4, ("node2 memlock",))
+    scanned = scan(lab4, tmp_path)
+    assert (scanned.code, scanned.report["causes"]) == (0, []), scanned.summary()
+    assert scanned.cell("host.memlock", "node2") == "-"
+
+
+def test_no_fix_of_a_node_is_one_for_containers(lab4: Lab, tmp_path: Path) -> None:
+    put(lab4, ("node1 nofile", "node2 small-shm"))
+    scanned = scan(lab4, tmp_path)
+    assert found(scanned) == {"nofile-low": ("node1",), "shm-small": ("node2",)}, scanned.summary()
+    assert "docker" not in scanned.text
+
+
+# --- interpreters -------------------------------------------------------------------------------------
+
+
+def hosts_with(lab: Lab, folder: Path, python: str) -> str:
+    """A hosts file that names another interpreter for node2."""
+    lines = [f"{node} python={python}" if node == "node2" else node for node in lab.nodes]
+    path = folder / "with-python.txt"
+    path.write_text("\n".join(lines) + "\n")
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("fault", "key", "said", "python"),
+    [
+        pytest.param(
+            "node2 old-python version=3.5.3", "ssh-old-python", "3.5.3", "/usr/bin/python3", id="3.5.3"
+        ),
+        pytest.param(
+            "node2 old-python version=2.7.18", "ssh-old-python", "2.7.18", "/usr/bin/python3", id="2.7.18"
+        ),
+        pytest.param(
+            "node2 no-python", "ssh-interpreter", "python3",
+            "/usr/local/lib/netdoctor-lab-aside/no-python/usr/bin/python3", id="none",
+        ),
+    ],
+)  # fmt: skip
+def test_interpreters(lab4: Lab, tmp_path: Path, fault: str, key: str, said: str, python: str) -> None:
+    put(lab4, (fault,))
+    scanned = scan(lab4, tmp_path)
+    assert scanned.code == 1
+    assert found(scanned) == {key: ("node2",)}, scanned.summary()
+    cause = scanned.cause(key)
+    assert said in " ".join(cause["seen"])
+    assert "python=" in " ".join(f["text"] for f in cause["fixes"])
+    assert len(cause["explains"]) > 20
+    healed = scan(lab4, tmp_path, hosts=hosts_with(lab4, tmp_path, python))
+    assert (healed.code, found(healed)) == (0, {}), healed.summary()
+
+
+def test_a_real_interpreter_that_is_too_old(lab4: Lab, tmp_path: Path) -> None:
+    old = sorted(Path.home().glob(".pyenv/versions/2.7.*/bin/python2.7"))
+    if not old:
+        pytest.skip("no Python 2.7 in ~/.pyenv/versions")
+    put(lab4, (f"node2 old-python path={old[0]}",))
+    scanned = scan(lab4, tmp_path)
+    assert found(scanned) == {"ssh-old-python": ("node2",)}, scanned.summary()
+
+
+def test_another_supported_interpreter_is_a_warning(lab4: Lab, tmp_path: Path) -> None:
+    others = sorted(Path.home().glob(".pyenv/versions/3.1[02].*/bin/python3"))
+    if not others:
+        pytest.skip("no Python 3.10 or 3.12 in ~/.pyenv/versions")
+    one = Case(
+        faults=(f"node2 old-python path={others[0]}",), key="python-version", check="sw.python",
+        status="warn", said="on most nodes",
+    )  # fmt: skip
+    hold(lab4, tmp_path, one)
+
+
+# --- the environment ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        case(
+            "node2 if-rename", "nccl-ifname-nomatch", "nccl.ifname", job={"NCCL_SOCKET_IFNAME": "eth0"},
+            said="no interface eth0, which NCCL_SOCKET_IFNAME asks for", heal="job",
+            id="NCCL_SOCKET_IFNAME=eth0 in the job, and node2 calls it ens10f0np0",
+        ),
+        case(
+            "node2 env NCCL_SOCKET_IFNAME=ens9", "nccl-ifname-nomatch", "nccl.ifname",
+            said="ens9 (login session) matches no interface", heal="job",
+        ),
+        case(
+            "node2 nccl-conf NCCL_SOCKET_IFNAME=ens9", "nccl-ifname-nomatch", "nccl.ifname",
+            said="/etc/nccl.conf", heal="job",
+        ),
+        case(
+            "node2 env NCCL_SOCKET_IFNAME=lo", "nccl-ifname-loopback", "nccl.ifname",
+            said="loopback", heal="job",
+        ),
+        case(
+            (), "nccl-ifname-nomatch", "nccl.ifname", nodes=ALL, job={"NCCL_SOCKET_IFNAME": "ib0"},
+            heal="job", said="job.env:1", id="NCCL_SOCKET_IFNAME=ib0 in the job",
+        ),
+        case(
+            "node2 env GLOO_SOCKET_IFNAME=eth", "gloo-ifname-nomatch", "gloo.ifname",
+            said="gloo takes exact names only", heal="job", fix="export GLOO_SOCKET_IFNAME=eth0",
+        ),
+        case(
+            (), "gloo-ifname-nomatch", "gloo.ifname", nodes=ALL, job={"GLOO_SOCKET_IFNAME": "=eth0"},
+            said="gloo takes exact names only", heal="job", id="GLOO_SOCKET_IFNAME==eth0 in the job",
+        ),
+    ],
+)  # fmt: skip
+def test_interfaces_that_the_environment_asks_for(lab4: Lab, tmp_path: Path, one: Case) -> None:
+    hold(lab4, tmp_path, one)
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        case(
+            "node2 env NCCL_IB_DISABLE=1", "nccl-env-differs-nccl-ib-disable", "nccl.env",
+            status="warn", said="of no effect without HCAs",
+        ),
+        case(
+            "node2 env NCCL_IB_DISABLE=true", "nccl-env-number-nccl-ib-disable", "nccl.env",
+            status="warn", said="means 0",
+        ),
+        case(
+            "node2 env NCCL_SOCKET_FAMILY=af_inet", "nccl-env-word-nccl-socket-family", "nccl.env",
+            status="warn", said="with that case",
+        ),
+        case(
+            "node2 env NCCL_P2P_LEVEL=nvl", "nccl-env-word-nccl-p2p-level", "nccl.env", status="warn",
+            said="with that case", heal="job",
+        ),
+        case(
+            "node2 nccl-conf NCCL_BUFFSIZE=8388608", "nccl-env-differs-nccl-buffsize", "nccl.env",
+            said="ranks must agree", heal="fix",
+        ),
+        case(
+            "node2 nccl-conf NCCL_PROTO=simple", "nccl-env-differs-nccl-proto", "nccl.env",
+            said="ranks must agree", heal="fix",
+        ),
+        case(
+            "node2 env NCCL_DEBUG=INFO", "nccl-env-debug-nccl-debug", "nccl.env", status="warn",
+            heal="job",
+        ),
+        case(
+            "node2 env RANK=3 WORLD_SIZE=8 LOCAL_RANK=1", "env-stale-rank", "nccl.env", status="warn",
+            said="left over in the login session", fix="unset RANK LOCAL_RANK",
+        ),
+        case(
+            "node2 env TORCHELASTIC_RUN_ID=x TORCHELASTIC_USE_AGENT_STORE=True", "env-stale-rank",
+            "nccl.env", status="warn", said="wait for an agent",
+        ),
+    ],
+)  # fmt: skip
+def test_variables(lab4: Lab, tmp_path: Path, one: Case) -> None:
+    hold(lab4, tmp_path, one)
+
+
+def test_a_forced_algorithm_and_a_node_that_differs(lab4: Lab, tmp_path: Path) -> None:
+    put(lab4, tuple(f"node{i} env NCCL_ALGO={'Tree' if i == 2 else 'Ring'}" for i in range(4)))
+    scanned = scan(lab4, tmp_path)
+    assert scanned.code == 1
+    assert found(scanned) == {
+        "nccl-env-differs-nccl-algo": ("node2",),
+        "nccl-env-forced-nccl-algo": ("node0", "node1", "node3"),
+    }, scanned.summary()
+
+
+def test_variables_of_the_env_file_hold_for_all_nodes(lab4: Lab, tmp_path: Path) -> None:
+    write_job(tmp_path, {"NCCL_ALGO": "Ring", "NCCL_IB_TIMEOUT": "022"})
+    scanned = scan(lab4, tmp_path, "--env-file", "job.env")
+    assert scanned.code == 0
+    assert found(scanned) == {
+        "nccl-env-forced-nccl-algo": ALL,
+        "nccl-env-number-nccl-ib-timeout": ALL,
+    }, scanned.summary()
+    assert "job.env:2" in scanned.text
+
+
+# --- two faults at once -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("faults", "expected"),
+    [
+        (("node1 small-shm", "node2 full-disk"), {"shm-small": ("node1",), "tmp-full": ("node2",)}),
+        (("node1 no-python", "node2 nofile"), {"ssh-interpreter": ("node1",), "nofile-low": ("node2",)}),
+        (
+            ("node1 env NCCL_SOCKET_IFNAME=ens9", "node2 env GLOO_SOCKET_IFNAME=eth"),
+            {"nccl-ifname-nomatch": ("node1",), "gloo-ifname-nomatch": ("node2",)},
+        ),
+        (
+            ("node1 env RANK=3", "node3 small-shm"),
+            {"env-stale-rank": ("node1",), "shm-small": ("node3",)},
+        ),
+        (
+            ("node0 nofile", "node1 nofile", "node2 old-python"),
+            {"nofile-low": ("node0", "node1"), "ssh-old-python": ("node2",)},
+        ),
+    ],
+    ids=lambda value: " + ".join(value) if isinstance(value, tuple) else "",
+)
+def test_faults_on_different_nodes_are_causes_of_their_own(
+    lab4: Lab, tmp_path: Path, faults: tuple[str, ...], expected: dict[str, tuple[str, ...]]
+) -> None:
+    put(lab4, faults)
+    scanned = scan(lab4, tmp_path)
+    assert scanned.code == 1
+    assert found(scanned) == expected, scanned.summary()
+    assert all(cause["fixes"] for cause in scanned.report["causes"])

@@ -1,0 +1,379 @@
+"""Faults of HCAs, GPUs and the software on them: each is one cause on the right node, and its fix heals it.
+
+What GPUs answer comes from the lab's stand-in of NVML, asked by the real pynvml that netdoctor brings along.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from netdoctor.lab import Lab
+from tests.scan.faults import Case, case, found, hold, put
+from tests.scan.harness import scan
+
+GPU_CHECKS = frozenset({"gpu.count", "gpu.driver", "gpu.idle", "gpu.ecc", "gpu.throttle"})
+
+
+@pytest.fixture(scope="module", name="ib_session")
+def _ib_session(make_lab: Callable[..., Lab]) -> Lab:
+    return make_lab(4, hcas=2, link_layer="InfiniBand")
+
+
+@pytest.fixture(name="ib_lab")
+def _ib_lab(ib_session: Lab) -> Iterator[Lab]:
+    """Four nodes with two pretended HCAs each on InfiniBand."""
+    yield ib_session
+    ib_session.heal()
+
+
+@pytest.fixture(name="torch_lab")
+def _torch_lab(hw_lab: Lab) -> Iterator[Lab]:
+    """The hardware lab with the same torch on every node."""
+    hw_lab.install_torch("2.6.0+cu124", "12.4", "2.21.5")
+    yield hw_lab
+    hw_lab.heal()
+    hw_lab.remove_torch()
+
+
+# --- HCAs ---------------------------------------------------------------------------------------------
+
+EITHER_LAYER = [
+    case(
+        "node2 hca-missing", "hca-missing", "rdma.hca", said="missing: mlx5_1", fix="lspci",
+        hidden=frozenset({"nccl.ib-hca"}),
+    ),
+    case("node2 hca-missing hca=mlx5_0", "hca-missing", "rdma.hca", said="missing: mlx5_0"),
+    case(
+        "node2 hca-missing hca=all", "hca-missing", "rdma.hca", said="no HCAs, most nodes have 2",
+        hidden=frozenset({"nccl.ib-hca"}),
+    ),
+    case(
+        "node2 hca-down", "hca-port-down", "rdma.port", said="mlx5_1:1 is DOWN (Disabled)",
+        hidden=frozenset({"nccl.ib-hca"}),
+    ),
+    case(
+        "node2 hca-down hca=all", "hca-port-down", "rdma.port", said="mlx5_0:1",
+        hidden=frozenset({"nccl.ib-hca"}),
+    ),
+    case(
+        "node2 hca-rate", "hca-rate-lanes", "rdma.rate", said="2 of 4 lanes", fix="mlxlink -d mlx5_1",
+    ),
+    case(
+        "node2 hca-rate rate=200 Gb/sec (4X HDR)", "hca-rate-low", "rdma.rate",
+        said="200 Gbit/s, the same port of most nodes at 400",
+    ),
+    case(
+        "node2 hca-rate rate=10 Gb/sec (4X SDR)", "hca-rate-not-known", "rdma.rate", status="warn",
+        confidence="suspected", said="prints 10 Gbit/s",
+    ),
+    case(
+        "node2 hca-fw", "hca-firmware", "rdma.hca", status="warn",
+        said="28.33.0800 here, 28.39.1002 on most nodes",
+    ),
+    case(
+        ("node1 hca-down", "node2 hca-down"), "hca-port-down", "rdma.port", nodes=("node1", "node2"),
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("one", EITHER_LAYER)
+def test_hcas_on_ethernet(hw_lab: Lab, tmp_path: Path, one: Case) -> None:
+    hold(hw_lab, tmp_path, one)
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        *EITHER_LAYER,
+        case(
+            "node2 hca-init", "hca-port-not-managed", "rdma.port", said="mlx5_1:1 is INIT",
+            hidden=frozenset({"nccl.ib-hca"}),
+        ),
+        case(
+            tuple(f"node{i} hca-init hca=all" for i in range(4)), "no-subnet-manager", "rdma.port",
+            nodes=(), said="no subnet manager runs", fix="opensm", id="no subnet manager",
+        ),
+    ],
+)  # fmt: skip
+def test_hcas_on_infiniband(ib_lab: Lab, tmp_path: Path, one: Case) -> None:
+    hold(ib_lab, tmp_path, one)
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        case(
+            "node2 hca-gid", "gid-no-ipv4", "rdma.gid", said="though its interface eth1 has 10.",
+            fix="ip link set dev eth1 up",
+        ),
+        case("node2 hca-gid hca=mlx5_0", "gid-no-ipv4", "rdma.gid", said="mlx5_0:1 has no IPv4 RoCE v2 GID"),
+        case(
+            "node2 env NCCL_IB_GID_INDEX=1", "gid-index-wrong", "rdma.gid", said="NCCL_IB_GID_INDEX=1",
+        ),
+        case(
+            "node2 nccl-conf NCCL_IB_GID_INDEX=9", "gid-index-wrong", "rdma.gid", said="empty row",
+            heal="fix",
+        ),
+    ],
+)  # fmt: skip
+def test_gids(hw_lab: Lab, tmp_path: Path, one: Case) -> None:
+    hold(hw_lab, tmp_path, one)
+
+
+# --- which HCAs NCCL is told to use -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        case(
+            "node2 env NCCL_IB_HCA=mlx5_7", "nccl-ib-hca-nomatch", "nccl.ib-hca",
+            said="mlx5_7 (login session) matches none", heal="job", number=1,
+        ),
+        case(
+            "node2 nccl-conf NCCL_IB_HCA=mlx5_7", "nccl-ib-hca-nomatch", "nccl.ib-hca",
+            said="/etc/nccl.conf", heal="fix",
+        ),
+        case(
+            "node2 env NCCL_IB_HCA=eth0", "nccl-ib-hca-nomatch", "nccl.ib-hca",
+            said="names of RDMA devices, not of network interfaces", heal="job", number=1,
+        ),
+        case(
+            (), "nccl-ib-hca-nomatch", "nccl.ib-hca", nodes=("node0", "node1", "node2", "node3"),
+            said="NCCL_IB_HCA=mlx5_7 (job.env:1)", job={"NCCL_IB_HCA": "mlx5_7"}, heal="job", number=1,
+            id="NCCL_IB_HCA=mlx5_7 in the job",
+        ),
+        case(
+            "node2 env NCCL_IB_HCA==mlx5_0", "nccl-ib-fewer", "nccl.ib-hca", status="warn",
+            said="1 HCA port here, 2 on most nodes", heal="job",
+        ),
+        case(
+            "node2 env NCCL_IB_DISABLE=1", "nccl-ib-off", "nccl.ib-hca",
+            said="NCCL_IB_DISABLE=1 (login session) switches them off", hidden=frozenset({"nccl.env"}),
+        ),
+        case(
+            "node2 nccl-conf NCCL_NET=Socket", "nccl-ib-off", "nccl.ib-hca", said="asks for TCP",
+            heal="fix", hidden=frozenset({"nccl.env"}),
+        ),
+        case(
+            "node2 env NCCL_IB_DISABLE=true", "nccl-env-number-nccl-ib-disable", "nccl.env", status="warn",
+            said="means 0", fix="unset NCCL_IB_DISABLE",
+        ),
+    ],
+)  # fmt: skip
+def test_hcas_that_nccl_is_told_to_use(hw_lab: Lab, tmp_path: Path, one: Case) -> None:
+    hold(hw_lab, tmp_path, one)
+
+
+def test_a_prefix_selects_more_than_it_names(make_lab: Callable[..., Lab], tmp_path: Path) -> None:
+    lab = make_lab(2, hcas=11)
+    trap = Case(
+        faults=(),
+        key="nccl-ib-hca-prefix",
+        check="nccl.ib-hca",
+        status="warn",
+        nodes=("node0", "node1"),
+        said="also selects mlx5_10, because mlx5_1 is a prefix",
+        job={"NCCL_IB_HCA": "mlx5_1"},
+        heal="job",
+    )
+    hold(lab, tmp_path, trap)
+    lab.down()
+
+
+# --- GPUs ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        case("node2 gpu-missing", "gpu-count-fewer", "gpu.count", said="1 GPU, most nodes have 2"),
+        case(
+            "node2 gpu-lost", "gpu-lost", "gpu.visible", said="GPU 0 has fallen off the bus",
+            hidden=GPU_CHECKS,
+        ),
+        case("node2 gpu-lost gpu=1", "gpu-lost", "gpu.visible", said="GPU 1 has fallen off the bus"),
+        case(
+            "node2 gpu-mismatch", "driver-mismatch", "gpu.visible", fix="modprobe -r",
+            said="library is 550.127.05, the loaded kernel module 535.183.01", hidden=GPU_CHECKS,
+        ),
+        case(
+            "node2 gpu-no-driver", "driver-not-loaded", "gpu.visible", fix="modprobe nvidia",
+            said="2 GPUs on the PCI bus", hidden=GPU_CHECKS,
+        ),
+        case(
+            "node2 gpu-driver", "driver-branch", "gpu.driver", status="warn",
+            said="driver branch 535 here, 550 on most nodes",
+        ),
+        case(
+            "node2 gpu-driver version=550.54.15", "driver-version", "gpu.driver", status="warn",
+            said="550.54.15 here, 550.127.05 on most nodes",
+        ),
+        case(
+            "node2 gpu-process", "gpu-busy", "gpu.idle", status="warn",
+            said="GPU 0 is in use by python3 (pid", look=True,
+        ),
+        case("node2 gpu-ecc", "gpu-ecc", "gpu.ecc", said="GPU 0 has 3 uncorrected memory errors"),
+        case(
+            "node2 gpu-throttle", "gpu-slowdown", "gpu.throttle", status="warn",
+            said="hardware thermal slowdown",
+        ),
+        case(
+            "node2 gpu-throttle reasons=0x80", "gpu-power-brake", "gpu.throttle", status="warn",
+            said="power brake",
+        ),
+        case(
+            ("node1 gpu-lost", "node3 gpu-lost"), "gpu-lost", "gpu.visible", nodes=("node1", "node3"),
+        ),
+    ],
+)  # fmt: skip
+def test_gpus(hw_lab: Lab, tmp_path: Path, one: Case) -> None:
+    hold(hw_lab, tmp_path, one)
+
+
+def test_gpus_that_the_hosts_file_lists(hw_lab: Lab, tmp_path: Path) -> None:
+    hosts = tmp_path / "gpus.txt"
+    hosts.write_text("".join(f"{node} gpus={3 if node == 'node1' else 2}\n" for node in hw_lab.nodes))
+    scanned = scan(hw_lab, tmp_path, hosts=str(hosts))
+    assert found(scanned) == {"gpu-count-fewer": ("node1",)}, scanned.summary()
+    assert "the hosts file lists 3" in " ".join(scanned.cause("gpu-count-fewer")["seen"])
+
+
+# --- torch, CUDA and NCCL -----------------------------------------------------------------------------
+
+PACKAGES = ("--packages", "torch,nvidia-nccl-cu12")
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        case(
+            "node2 torch", "torch-version", "sw.torch", fix="pip install 'torch==2.6.0+cu124'",
+            said="2.4.0+cu121 here, 2.6.0+cu124 on most nodes", hidden=frozenset({"sw.nccl"}),
+        ),
+        case(
+            "node2 torch", "torch-version", "sw.torch", args=PACKAGES, id="node2 torch with --packages",
+            hidden=frozenset({"sw.nccl", "sw.parity"}),
+        ),
+        case(
+            "node2 torch version=2.6.0+cu118 cuda=11.8 nccl=2.21.5", "torch-version", "sw.torch",
+            args=PACKAGES, hidden=frozenset({"sw.cuda", "sw.parity"}),
+        ),
+        case(
+            "node2 torch version=2.6.0+cu124 cuda=12.4 nccl=2.19.3", "nccl-version", "sw.nccl",
+            fix="'nvidia-nccl-cu12==2.21.5'", said="NCCL 2.19.3 here, 2.21.5 on most nodes",
+        ),
+        case(
+            "node2 torch version=2.6.0+cu124 cuda=12.4 nccl=2.23.4", "nccl-version", "sw.nccl",
+            args=PACKAGES, hidden=frozenset({"sw.parity"}),
+        ),
+        case(
+            "node2 old-python version=3.9.2", "python-version", "sw.python", status="warn",
+            said="Python 3.9 here", id="another Python release",
+        ),
+        case(
+            ("node1 torch", "node2 torch", "node3 torch version=2.6.0+cu124 cuda=12.4 nccl=2.21.5"),
+            "torch-version", "sw.torch", nodes=("node0", "node1", "node2", "node3"), confidence="likely",
+            said="and no version has a majority", args=PACKAGES, id="torch, two against two",
+        ),
+        case(
+            "node2 gpu-driver version=515.65.01 cuda=11070", "driver-too-old", "sw.cuda",
+            said="too old for torch 2.6.0+cu124", hidden=frozenset({"gpu.driver"}),
+        ),
+    ],
+)  # fmt: skip
+def test_software(torch_lab: Lab, tmp_path: Path, one: Case) -> None:
+    scanned = hold(torch_lab, tmp_path, one)
+    assert "--index-url" not in scanned.text
+
+
+def test_torch_missing_on_one_node(torch_lab: Lab, tmp_path: Path) -> None:
+    base = "/usr/local/lib/python3*/dist-packages"
+    parts = f"{base}/torch {base}/torch-* {base}/nvidia {base}/nvidia_*"
+    torch_lab.run("node2", ["sh", "-euc", f"mkdir /root/aside && mv {parts} /root/aside"], check=True)
+    try:
+        scanned = scan(torch_lab, tmp_path, *PACKAGES)
+        assert scanned.code == 1
+        assert found(scanned) == {"torch-missing": ("node2",)}, scanned.summary()
+        shells = [c["shell"] for f in scanned.cause("torch-missing")["fixes"] for c in f["commands"]]
+        assert "pip install 'torch==2.6.0+cu124'" in shells[0]
+    finally:
+        torch_lab.run("node2", ["sh", "-euc", f"mv /root/aside/* {base}/ && rmdir /root/aside"], check=True)
+
+
+def test_torch_on_healthy_nodes(torch_lab: Lab, tmp_path: Path) -> None:
+    scanned = scan(torch_lab, tmp_path, *PACKAGES)
+    assert (scanned.state, scanned.code, found(scanned)) == ("ready", 0, {}), scanned.summary()
+    assert "torch 2.6.0+cu124" in scanned.text
+
+
+# --- two faults at once -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("faults", "expected"),
+    [
+        (("node1 hca-down", "node2 gpu-lost"), {"hca-port-down": ("node1",), "gpu-lost": ("node2",)}),
+        (
+            ("node1 hca-missing", "node2 hca-rate", "node3 hca-fw"),
+            {"hca-missing": ("node1",), "hca-rate-lanes": ("node2",), "hca-firmware": ("node3",)},
+        ),
+        (
+            ("node1 gpu-no-driver", "node2 gpu-mismatch"),
+            {"driver-not-loaded": ("node1",), "driver-mismatch": ("node2",)},
+        ),
+        (
+            ("node1 memlock", "node2 gpu-ecc"),
+            {"memlock-low": ("node1",), "gpu-ecc": ("node2",)},
+        ),
+        (
+            ("node1 hca-missing", "node2 env NCCL_IB_HCA=mlx5_7"),
+            {"hca-missing": ("node1",), "nccl-ib-hca-nomatch": ("node2",)},
+        ),
+        (
+            ("node1 hca-fw", "node2 env NCCL_IB_HCA=mlx5_7", "node3 hca-down"),
+            {"nccl-ib-hca-nomatch": ("node2",), "hca-port-down": ("node3",), "hca-firmware": ("node1",)},
+        ),
+        (
+            ("node1 small-shm", "node2 nofile", "node3 gpu-missing"),
+            {"shm-small": ("node1",), "nofile-low": ("node2",), "gpu-count-fewer": ("node3",)},
+        ),
+        (
+            ("node1 hca-gid", "node2 nccl-conf NCCL_IB_DISABLE=1"),
+            {"gid-no-ipv4": ("node1",), "nccl-ib-off": ("node2",)},
+        ),
+    ],
+    ids=lambda value: " + ".join(value) if isinstance(value, tuple) else "",
+)
+def test_faults_on_different_nodes_are_causes_of_their_own(
+    hw_lab: Lab,
+    tmp_path: Path,
+    faults: tuple[str, ...],
+    expected: dict[str, tuple[str, ...]],
+) -> None:
+    put(hw_lab, faults)
+    scanned = scan(hw_lab, tmp_path)
+    assert scanned.code == 1
+    assert found(scanned) == expected, scanned.summary()
+    assert all(cause["fixes"] for cause in scanned.report["causes"])
+
+
+def test_torch_and_an_hca_at_once(torch_lab: Lab, tmp_path: Path) -> None:
+    put(torch_lab, ("node1 torch", "node2 hca-down"))
+    scanned = scan(torch_lab, tmp_path, *PACKAGES)
+    assert found(scanned) == {"torch-version": ("node1",), "hca-port-down": ("node2",)}, scanned.summary()
+
+
+# --- what is true of the machine ----------------------------------------------------------------------
+
+
+def test_the_machines_own_limit_is_one_warning_about_the_machine(hw_lab: Lab, tmp_path: Path) -> None:
+    scanned = scan(hw_lab, tmp_path)
+    assert (scanned.state, scanned.code, found(scanned)) == ("ready", 0, {}), scanned.summary()
+    for cause in scanned.report["causes"]:
+        assert cause["status"] == "warn"
+        assert cause["node_list"] == hw_lab.nodes
+        assert "machine that carries the lab" in cause["title"]
+        assert len(cause["fixes"]) == 1
+    assert "READY, exit 0" in scanned.text
