@@ -97,7 +97,9 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     out.add_argument("--save", type=Path, metavar="FILE", help=f"save the report here (default: {LAST})")
     out.add_argument("--no-save", action="store_true", help="do not save the report")
     out.add_argument(
-        "--redact", action="store_true", help="replace host names, addresses and users by aliases"
+        "--redact",
+        action="store_true",
+        help="aliases for hosts, addresses and users in what is printed; the saved report keeps them",
     )
     out.add_argument("-v", "--verbose", action="count", default=0, help="passes too; twice: timings")
     out.add_argument("-q", "--quiet", action="store_true", help="causes only")
@@ -210,8 +212,10 @@ def _run(args: argparse.Namespace) -> int:
         return code
     started = time.time()
     outcome, stopped = _scan(args, plan)
-    report = _report(args, outcome, known, plan.inventory, started, stopped, plan.targets)
-    return _deliver(args, report, outputs)
+    with _signals_noted() as late:
+        report = _report(args, outcome, known, plan.inventory, started, stopped, plan.targets)
+        code = _deliver(args, report, outputs)
+    return 128 + late[0] if late else code
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -332,14 +336,23 @@ def apply_replay(args: argparse.Namespace, replay: dict[str, Any], path: Path) -
     for name in _REPLAYED:
         if name in options and getattr(args, name) == args.parser.get_default(name):
             value = options[name]
+            if name == "checks_dir":
+                value = [Path(folder) for folder in value]
             setattr(args, name, Path(value) if name in _PATHS and value else value)
 
 
 _PATHS = ("ssh_config", "ssh_key", "known_hosts", "env_file")
 _REPLAYED = (
     *_PATHS, "ssh_user", "ssh_port", "jump", "python", "profile", "master_port", "packages", "parallel",
-    "timeout", "budget", "local",
+    "timeout", "budget", "local", "checks_dir",
 )  # fmt: skip
+
+
+def _plain(name: str, value: Any) -> Any:
+    """An option as the report keeps it: paths absolute, so that `--last` works from elsewhere."""
+    if name == "checks_dir":
+        return [str(folder.absolute()) for folder in value]
+    return str(Path(value).absolute()) if name in _PATHS else value
 
 
 def _transport(args: argparse.Namespace) -> "Transport":
@@ -412,6 +425,24 @@ def _signals(deadline_s: float | None) -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
+@contextmanager
+def _signals_noted() -> Iterator[list[int]]:
+    """While the report is written a signal only counts: the report is whole first. A second one ends all."""
+    came: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        if came:
+            os._exit(128 + number)
+        came.append(number)
+
+    before = {n: signal.signal(n, note) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield came
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def _report(
     args: argparse.Namespace,
     outcome: "Outcome",
@@ -447,9 +478,7 @@ def _report(
         replay={
             "targets": [msgspec.to_builtins(t) for t in targets],
             "options": {
-                name: str(Path(value).absolute()) if name in _PATHS else value
-                for name in _REPLAYED
-                if (value := getattr(args, name)) is not None
+                name: _plain(name, value) for name in _REPLAYED if (value := getattr(args, name)) is not None
             },
         },
     )
@@ -457,6 +486,8 @@ def _report(
     notes += [
         Note(level="warn", text=f"plug-in {p.name} is left out: {p.error}") for p in known.plugins if p.error
     ]
+    if outcome.judgement.tracebacks and (place := _keep_tracebacks(outcome.judgement.tracebacks)):
+        notes.append(Note(level="warn", text=f"part of netdoctor itself crashed; tracebacks: {place}"))
     context = Context(
         run=run,
         fail_on=args.fail_on,
@@ -468,12 +499,21 @@ def _report(
         verify_prefix=_verify_prefix(args),
         interrupted_code=128 + (stopped or signal.SIGINT),
     )
-    report = build(outcome, context)
-    if args.redact:
-        from netdoctor.report.redact import redact
+    return build(outcome, context)
 
-        report = redact(report)
-    return report
+
+def _keep_tracebacks(tracebacks: Sequence[str]) -> str | None:
+    """Where the tracebacks of checks and experiments that crashed were written; None when nowhere."""
+    import tempfile
+
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="netdoctor-", suffix=".traceback", delete=False, encoding="utf-8", errors="replace"
+        ) as file:
+            file.write("\n".join(tracebacks))
+            return file.name
+    except OSError:
+        return None
 
 
 def _rfc3339(stamp: float) -> str:
@@ -548,7 +588,7 @@ def _rejudge(
     if not saved.facts:
         raise InputError(f"{args.facts}: holds no facts; use {LAST}, or save with --json-detail all")
     known_store = store.load(saved.facts)
-    outcome = rejudge(known_store, checks)
+    outcome = rejudge(known_store, checks, ended_by=saved.run.ended_by)
     context = Context(
         run=replace(saved.run, profile=args.profile, selected=tuple(args.only) or ("*",)),
         fail_on=args.fail_on,
@@ -556,6 +596,7 @@ def _rejudge(
         remote=Remote(ssh=tuple(shlex.split(saved.run.ssh_command))),
         version=__version__,
         verify_prefix=("netdoctor", "scan", "--facts", str(args.facts)),
+        interrupted_code=3,  # that scan was interrupted, this command was not: undecided
     )
     args.no_save = args.save is None
     return _deliver(args, build(outcome, context), outputs)
@@ -564,7 +605,7 @@ def _rejudge(
 def _deliver(
     args: argparse.Namespace, report: "Report", outputs: "Sequence[Output]", *, saved: bool = False
 ) -> int:
-    """Save and print. What could not be written turns a READY into exit 5, and never hides a worse verdict."""
+    """Save and print. What could not be written turns READY into exit 5, and hides no worse verdict."""
     from netdoctor.report.output import RenderOptions, emit
     from netdoctor.report.save import save
 
@@ -589,6 +630,10 @@ def _deliver(
         attempt(f"the report was not saved to {path}", partial(save, report, path))
         if not troubles:
             report = replace(report, run=replace(report.run, saved_to=str(path)))
+    if args.redact:
+        from netdoctor.report.redact import redact
+
+        report = redact(report)  # after saving: --last has to find the nodes again
     for output in outputs:
         attempt(
             f"-o {output.format}{f'={output.path}' if output.path else ''}",
@@ -629,9 +674,9 @@ def _print_plan(
     out(f"  {', '.join(next(iter(scan.first_requests().values())).args['groups'])}\n")
     experiments = scan.experiments()
     if experiments:
-        out("\nexperiments between nodes (temporary listeners on the job's addresses, closed at the end):\n")
+        out("\nexperiments between nodes (listeners on the job's addresses, closed at the end):\n")
         out(
-            f"  {', '.join(experiments)}; rendezvous port {job.master_port} and a sample of the ephemeral range\n"
+            f"  {', '.join(experiments)}; rendezvous port {job.master_port}, a sample of the ephemeral range\n"
         )
     out("\nchecks, in order:\n")
     for check in checks:

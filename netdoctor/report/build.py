@@ -606,7 +606,8 @@ def _header_facts(node: str, outcome: Outcome) -> dict[str, Any]:
     found: dict[str, Any] = {}
     host = outcome.store.get("host", node)
     if isinstance(host, HostFacts):
-        found["hostname"] = host.hostname
+        if host.hostname != node:
+            found["hostname"] = host.hostname
         found["kernel"] = host.kernel
         found["memory_bytes"] = host.memory_total_bytes
         if host.container:
