@@ -130,6 +130,7 @@ class Decision:
 
     culprits: worst first; empty together with `undecided` means that nothing measured was slow.
     exonerated: nodes with at least one run at full speed in every direction and rail that it was measured in.
+    unclear: nodes measured, but only where somebody else was slow; neither cleared nor accused.
     unmeasured: nodes asked for that have no sample.
     healthy_gbyte_s: what pairs without a culprit reach, the peers' figure (None: nothing was measured).
     expected_ratio: median of measured over expected among those pairs; None without an expectation.
@@ -141,6 +142,7 @@ class Decision:
     culprits: tuple[Culprit, ...] = ()
     undecided: tuple[Undecided, ...] = ()
     exonerated: tuple[str, ...] = ()
+    unclear: tuple[str, ...] = ()
     unmeasured: tuple[str, ...] = ()
     healthy_gbyte_s: float | None = None
     expected_ratio: float | None = None

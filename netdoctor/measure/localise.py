@@ -2,22 +2,23 @@
 
 Model. A transfer runs at the speed of its slowest part, so with logarithms
 
-    log rate(sample) = min(log base, log expected(pair)) + min(0, f of each culprit that covers it) + noise
+    log rate(sample) = log base + excuse(pair) + min(0, f of each culprit that covers it) + noise
 
 `base` is what pairs reach that nothing holds back, `f` one unknown factor per culprit, noise has the width
 sigma. A node covers all samples that it takes part in (or those that leave, or enter it), a NIC those of one
 rail, a path those between two nodes, a leaf's uplink those that cross it, and so on. Faults only make things
 slower, so both unknowns are read where faults do not reach: `base` is the mode below each node's best sample
 (a node's best is slow only if the node is), sigma comes from the deviations above it (median absolute
-deviation). An expectation never accuses a node that keeps up with its peers; it excuses a pair of slower
-hardware, and tells whether all of them together are slow.
+deviation). An expectation never accuses a node that keeps up with its peers: it excuses a pair of slower
+hardware, by as much as the pair is expected below those that run at the base, and tells whether all of them
+together are slow.
 
 Cost. A set of culprits costs, in nats,
 
     sum over runs of min(misfit, bad moment) + sum over culprits of (rarity + price of a free factor)
 
 A run is one pair in one round. Its misfit is z^2 / 2 per sample. A slow run may also be a bad moment (CASUAL:
-about 1 in 50, priced like a culprit with a factor of its own), however many samples it has: one run never
+1 in 50, or as often as seen, at the price of a factor of its own), however many samples it has: one run never
 tells a path from a moment, a second one does. A run that is too fast for a culprit can hardly be explained
 (WONDER): nothing makes a slow link fast for a while, so one good run exonerates more than one bad run
 accuses. Rarity is -log of the prior (a node in a hundred, a given path in a thousand, ...), so that one node
@@ -27,7 +28,8 @@ log(range / width of the estimate).
 Search. Greedy: take the hypothesis that lowers the cost most, until none does; then each culprit in turn is
 taken out and the best substitute, or nothing, put in its place, until the set is stable. Hypotheses arise
 from slow samples only, so a node that nobody measured cannot be blamed. Base and sigma are then read again
-from the samples that no culprit covers.
+from the samples that no culprit covers, and once from all of them together: wide noise without culprits may
+be the cheaper story.
 
 Confidence. For each culprit the best cost without it (with each substitute, with nothing, with a greedy mix)
 gives its probability, 1 / sum(exp(-difference)). Below 0.75 it is not reported as a culprit but as undecided
@@ -71,11 +73,17 @@ WONDER = 12.0
 # Two per cent: repeated transfers over an idle fabric scatter by about as much (nccl-tests, default 20
 # iterations).
 LEAST_NOISE = 0.02
+# What to assume while there are few samples: gloo pairs in the lab scatter by 5 % on shaped links. FEW: the
+# weight of that assumption, in samples.
+USUAL_NOISE = 0.05
+FEW = 4.0
 # Below 90 % of its peers a node is worth a word (NVIDIA/nccl-tests gates at 0.9, ClusterKit at 0.93).
 LEAST_EFFECT = 0.9
 # An expectation derived from hardware is right within some ten per cent, see expectation.py.
 UNIFORM_BELOW = 0.8
 DECIDED = 0.75
+# So many suspects of one tie are listed.
+NAMED = 4
 # Alternatives that are e^-7 as likely change no confidence that is printed.
 FAR = 7.0
 
@@ -88,7 +96,10 @@ RARITY = {
     Kind.UPLINK: math.log(200),
     Kind.SPINE: math.log(300),
 }
+# Directions timed apart or together; one rail or all: what shares a base.
+Class = tuple[bool, bool]
 LOCAL = (Kind.NODE, Kind.NIC, Kind.PATH)
+WIDE = (Kind.RAIL, Kind.LEAF, Kind.UPLINK, Kind.SPINE)
 
 
 class Suspect(NamedTuple):
@@ -123,22 +134,8 @@ def decode(
     possible = len(listed) * (len(listed) - 1) // 2
     if not data.y:
         return Decision(unmeasured=unmeasured, pairs_possible=possible)
-    sigma = _settle_base(data, range(len(data.y)), first=True)
-    search = _Search(data, sigma, least_effect)
-    search.solve()
-    for _ in range(2):
-        free = [s for s in range(len(data.y)) if search.mu[s] == 0.0]
-        if len(free) < 4:
-            break
-        before = dict(data.base)
-        again = _settle_base(data, free, first=False)
-        moved = max(abs(data.base[c] - before[c]) for c in before)
-        if moved < 0.3 * sigma and abs(again - sigma) < 0.3 * sigma:
-            break
-        sigma = again
-        search = _Search(data, sigma, least_effect)
-        search.solve()
-    return _report(data, search, unmeasured, possible)
+    search = _best_search(data, least_effect)
+    return _report(search.data, search, unmeasured, possible)
 
 
 @dataclass(slots=True)
@@ -155,11 +152,12 @@ class _Data:
     v: list[int] = field(default_factory=list)  # receiver
     directed: list[bool] = field(default_factory=list)
     rail: list[int] = field(default_factory=list)
-    cls: list[tuple[bool, bool]] = field(default_factory=list)
+    cls: list[Class] = field(default_factory=list)
     wanted: list[float] = field(default_factory=list)  # log expected, inf where there is none
     run: list[int] = field(default_factory=list)
     runs: list[list[int]] = field(default_factory=list)
-    base: dict[tuple[bool, bool], float] = field(default_factory=dict)
+    base: dict[Class, float] = field(default_factory=dict)
+    excuse: list[float] = field(default_factory=list)  # how far below the base it is expected, 0 or less
     d: list[float] = field(default_factory=list)  # y less what is healthy there
 
 
@@ -219,27 +217,17 @@ def _read(
     return data
 
 
-def _settle_base(data: _Data, chosen: Iterable[int], *, first: bool) -> float:
-    """Set `base` of each class and `d` of every sample; the noise scale."""
-    by_class: dict[tuple[bool, bool], list[int]] = {}
-    for s in chosen:
-        if data.y[s] > -math.inf:
-            by_class.setdefault(data.cls[s], []).append(s)
-    above: list[float] = []
-    for cls, members in by_class.items():
-        ys = sorted(data.y[s] for s in members)
-        base = _mode(ys, _start(data, members)) if first else median(ys)
-        data.base[cls] = base
-        above += [data.y[s] - base for s in members if data.y[s] > base and data.wanted[s] >= base]
-    for cls in set(data.cls):
-        # Nothing passed in this whole class: any base will do, all of it is dead.
-        data.base.setdefault(cls, 0.0)
-    data.d = [
-        max(y - min(data.base[c], w), DEAD) for y, c, w in zip(data.y, data.cls, data.wanted, strict=True)
-    ]
-    # 1.4826 makes the median absolute deviation a standard deviation; few samples are trusted less.
-    scale = 1.4826 * median(above) if above else 0.0
-    return max(scale * (1.0 + 2.0 / max(len(above), 1)), LEAST_NOISE)
+def _framed(data: _Data, bases: Mapping[Class, float]) -> tuple[_Data, float]:
+    """The data with each sample's distance from these bases, and the noise scale."""
+    # Nothing passed in a whole class: any base will do, all of it is dead.
+    base = {cls: bases.get(cls, 0.0) for cls in data.cls}
+    above = [y - base[c] for y, c in zip(data.y, data.cls, strict=True) if y > base[c]]
+    # What pairs at the base are expected to reach; slower hardware is allowed to be slower by as much.
+    level = [w for y, c, w in zip(data.y, data.cls, data.wanted, strict=True) if y >= base[c] - 0.1]
+    usual = median(level) if level else math.inf
+    excuse = [min(w - usual, 0.0) if w < math.inf and usual < math.inf else 0.0 for w in data.wanted]
+    d = [max(y - base[c] - e, DEAD) for y, c, e in zip(data.y, data.cls, excuse, strict=True)]
+    return replace(data, base=base, excuse=excuse, d=d), max(_scale(above), LEAST_NOISE)
 
 
 def _start(data: _Data, members: Sequence[int]) -> float:
@@ -257,7 +245,7 @@ def _mode(ys: Sequence[float], start: float) -> float:
     """The middle of the crowd around `start`: the median of what is near, moved until it stays."""
     width = 0.25
     centre = start
-    for _ in range(4):
+    for _ in range(8):
         for _ in range(20):
             near = [y for y in ys if abs(y - centre) <= width]
             if not near:
@@ -266,20 +254,38 @@ def _mode(ys: Sequence[float], start: float) -> float:
             if abs(moved - centre) < 1e-4:
                 break
             centre = moved
-        upper = [y - centre for y in ys if y > centre]
-        scale = 1.4826 * median(upper) if upper else 0.0
-        if 2.0 * scale <= width:
+        scale = _scale([y - centre for y in ys if y > centre])
+        if 3.0 * scale <= width:
             break
-        width = 2.0 * scale
+        width = 3.0 * scale
     return centre
+
+
+def _scale(above: Sequence[float]) -> float:
+    """Standard deviation from the deviations on the side that faults leave alone.
+
+    1.4826 times the median absolute deviation, then the root mean square with outliers cut at three of those:
+    the median alone is half as precise, which matters for a dozen samples. Few samples are drawn to
+    USUAL_NOISE.
+    """
+    if not above:
+        return 0.0
+    cut = 3.0 * 1.4826 * median(above)
+    total = math.fsum(min(x, cut) ** 2 for x in above)
+    return math.sqrt((total + FEW * USUAL_NOISE**2) / (len(above) + FEW))
 
 
 class _Search:
     """The state of a search: chosen suspects, what they predict, and what each run costs."""
 
-    def __init__(self, data: _Data, sigma: float, least_effect: float) -> None:
+    def __init__(self, data: _Data, sigma: float, casual: float, least_effect: float) -> None:
         self.data = data
         self.sigma = sigma
+        self.casual = casual
+        # A moment slows the samples of a run together. While culprits are looked for it is priced per sample,
+        # or one moment would hide that the same two NICs are slow in every run of a node: either alone saves
+        # nothing.
+        self.together = False
         self.most = math.log(least_effect)
         self.mu = [0.0] * len(data.y)
         self.chosen: dict[Suspect, float] = {}
@@ -296,8 +302,7 @@ class _Search:
         """The cost of one run, were the samples in `covered` held back to `f` as well."""
         data, mu, sigma = self.data, self.mu, self.sigma
         total = 0.0
-        low = low2 = 0.0
-        count = 0
+        low: list[float] = []
         for s in data.runs[run]:
             m = mu[s]
             if covered is not None and f < m and s in covered:
@@ -307,23 +312,41 @@ class _Search:
             if z > 0.0:
                 total += min(half, WONDER)
             elif z < -2.0:
-                count += 1
-                low += z
-                low2 += half
+                low.append(z)
             else:
                 total += half
-        if count:
-            # Or a bad moment that slowed these samples down together.
-            spread = low2 - low * low / (2.0 * count)
-            total += min(low2, CASUAL + self._factor_price(count) + min(spread, WONDER * (count - 1)))
-        return total
+        return total + self._low_cost(low) if low else total
+
+    def _low_cost(self, low: list[float]) -> float:
+        """Slow samples of one run: noise, or a bad moment that slowed some of them down by one factor."""
+        plain = sum(z * z for z in low) / 2.0
+        centre = sorted(low)[len(low) // 2]
+        if not self.together:
+            price = self.casual + self._factor_price(1)
+            return math.fsum(min(z * z / 2.0, price) for z in low)
+        moment = sum(min(z * z, (z - centre) ** 2) for z in low) / 2.0
+        return min(plain, self.casual + self._factor_price(len(low)) + moment)
+
+    def is_moment(self, run: int) -> bool:
+        """Whether a bad moment explains this run better than noise does."""
+        zs = [(self.data.d[s] - self.mu[s]) / self.sigma for s in self.data.runs[run]]
+        low = [z for z in zs if z < -2.0]
+        return bool(low) and self._low_cost(low) < sum(z * z for z in low) / 2.0 - 1e-9
+
+    def bad_moments(self) -> float:
+        """-log of the share of runs that were bad moments, drawn to CASUAL while there are few runs."""
+        runs = len(self.data.runs)
+        count = sum(self.is_moment(run) for run in range(runs))
+        return min(-math.log((count + 1.0) / (runs + 50.0)), CASUAL)
 
     def _factor_price(self, count: int) -> float:
         """log(range / width) of a factor that `count` samples estimate."""
         return max(math.log(-DEAD * math.sqrt(count) / (2.5 * self.sigma)), 0.5)
 
     def total(self) -> float:
-        return math.fsum(self.cost) + math.fsum(self.price.values())
+        """Cost in nats, up to a constant of the samples; narrower noise is denser."""
+        density = len(self.data.y) * math.log(self.sigma)
+        return math.fsum(self.cost) + math.fsum(self.price.values()) + density
 
     # -- hypotheses ----------------------------------------------------------------------------------------
 
@@ -472,7 +495,7 @@ class _Search:
         middle = open_[len(open_) // 2]
         if middle > self.most:
             return None
-        near = [x for x in open_ if abs(x - middle) <= margin]
+        near = [x for x in open_ if abs(x - middle) <= 1.5 * margin]
         f = math.fsum(near) / len(near)
         return (f, len(near)) if f <= self.most else None
 
@@ -565,10 +588,14 @@ class _Search:
         return added
 
     def solve(self) -> None:
-        self.greedy(self.cover, len(self.data.names) + 8)
-        for _ in range(3):
+        most = len(self.data.names) + 8
+        self.greedy(self.cover, most)
+        self.together = True
+        self.cost = [self._run_cost(run, None, 0.0) for run in range(len(self.data.runs))]
+        for _ in range(4):
             if not self._polish():
                 break
+        self.greedy(self.cover, most)
 
     def _polish(self) -> bool:
         """Refit each culprit, and put something better or nothing in its place; whether that changed
@@ -621,6 +648,46 @@ class _Search:
         return sorted(found, key=lambda pair: pair[0])
 
 
+def _best_search(data: _Data, least_effect: float) -> _Search:
+    """The cheapest of a few solutions that differ in what they take for healthy.
+
+    First the crowd below the nodes' best samples; then what the culprits of that leave uncovered; then the
+    middle of everything, with a noise that covers it: on a noisy network a handful of culprits explains any
+    few samples.
+    """
+
+    def solved(bases: Mapping[Class, float], casual: float) -> _Search:
+        framed, sigma = _framed(data, bases)
+        search = _Search(framed, sigma, casual, least_effect)
+        search.solve()
+        return search
+
+    members: dict[Class, list[int]] = {}
+    for s, cls in enumerate(data.cls):
+        if data.y[s] > -math.inf:
+            members.setdefault(cls, []).append(s)
+    best = solved(
+        {c: _mode(sorted(data.y[s] for s in mine), _start(data, mine)) for c, mine in members.items()}, CASUAL
+    )
+    for _ in range(2):
+        bases = {
+            c: median([data.y[s] for s in mine if best.mu[s] == 0.0] or [best.data.base[c]])
+            for c, mine in members.items()
+        }
+        casual = best.bad_moments()
+        moved = max((abs(base - best.data.base[c]) for c, base in bases.items()), default=0.0)
+        if moved < 0.1 * best.sigma and abs(casual - best.casual) < 0.3:
+            break
+        again = solved(bases, casual)
+        if again.total() >= best.total():
+            break
+        best = again
+    if best.chosen or best.casual < CASUAL:
+        bases = {c: median(data.y[s] for s in mine) for c, mine in members.items()}
+        best = min(best, solved(bases, best.bad_moments()), key=_Search.total)
+    return best
+
+
 def _report(data: _Data, search: _Search, unmeasured: tuple[str, ...], possible: int) -> Decision:
     culprits: list[Culprit] = []
     ties: list[Undecided] = []
@@ -628,7 +695,12 @@ def _report(data: _Data, search: _Search, unmeasured: tuple[str, ...], possible:
     good = {data.index[n] for n in exonerated}
     met = {(min(u, v), max(u, v)) for u, v in zip(data.u, data.v, strict=True)}
     for suspect, f in list(search.chosen.items()):
-        found = search.alternatives(suspect)
+        # Which side of it is slow is another question than whether it is.
+        found = [
+            (cost, other)
+            for cost, other in search.alternatives(suspect)
+            if other is None or _entity(other) != _entity(suspect)
+        ]
         weight = 1.0 + sum(math.exp(-max(cost, 0.0)) for cost, _ in found)
         confidence = 1.0 / weight
         mine = _culprit(data, search, suspect, f, confidence)
@@ -643,7 +715,9 @@ def _report(data: _Data, search: _Search, unmeasured: tuple[str, ...], possible:
         nothing = any(other is None and cost < 3.0 for cost, other in found)
         rivals = [suspect, *(other for cost, other in found if other is not None and cost < 3.0)]
         pair, reason = _settling(data, search, rivals, nothing, good, met)
-        ties.append(Undecided(between=(mine, *others), maybe_passing=nothing, pair=pair, reason=reason))
+        ties.append(
+            Undecided(between=(mine, *others[: NAMED - 1]), maybe_passing=nothing, pair=pair, reason=reason)
+        )
     ties += _moments(data, search, good, met, ties)
     free = [s for s in range(len(data.y)) if search.mu[s] == 0.0 and data.y[s] > -math.inf]
     ratios = [data.y[s] - data.wanted[s] for s in free if data.wanted[s] < math.inf]
@@ -657,6 +731,7 @@ def _report(data: _Data, search: _Search, unmeasured: tuple[str, ...], possible:
         culprits=tuple(sorted(_merged(culprits), key=lambda c: (c.factor, -c.confidence))),
         undecided=tuple(_distinct(ties)),
         exonerated=exonerated,
+        unclear=_unclear(data, search, exonerated),
         unmeasured=unmeasured,
         healthy_gbyte_s=math.exp(median(data.y[s] for s in free)) if free else None,
         expected_ratio=ratio,
@@ -664,6 +739,10 @@ def _report(data: _Data, search: _Search, unmeasured: tuple[str, ...], possible:
         pairs_measured=len(met),
         pairs_possible=possible,
     )
+
+
+def _entity(suspect: Suspect) -> tuple[object, ...]:
+    return (suspect.kind, min(suspect.a, suspect.b), max(suspect.a, suspect.b), suspect.rail)
 
 
 def _culprit(data: _Data, search: _Search, suspect: Suspect, f: float | None, confidence: float) -> Culprit:
@@ -675,7 +754,7 @@ def _culprit(data: _Data, search: _Search, suspect: Suspect, f: float | None, co
     held = [s for covered in cover.values() for s in covered if search.mu[s] >= f - 1e-9]
     held = [s for s in held if data.d[s] < f + 3.0 * search.sigma] or held
     rates = [math.exp(data.y[s]) for s in held]
-    healthy = [math.exp(min(data.base[data.cls[s]], data.wanted[s])) for s in held]
+    healthy = [math.exp(data.base[data.cls[s]] + data.excuse[s]) for s in held]
     ends = {n for s in held for n in (data.u[s], data.v[s])}
     leaf = suspect.a if suspect.kind in (Kind.LEAF, Kind.UPLINK, Kind.RAIL) and suspect.a >= 0 else None
     nodes: tuple[int, ...]
@@ -735,6 +814,16 @@ def _exonerated(data: _Data, search: _Search) -> tuple[str, ...]:
     return tuple(name for i, name in enumerate(data.names) if i in fine and i not in accused)
 
 
+def _unclear(data: _Data, search: _Search, exonerated: Sequence[str]) -> tuple[str, ...]:
+    """Nodes that nobody accuses and nothing clears: somebody else explains every slow run of theirs."""
+    cleared = set(exonerated)
+    accused = {n for s in search.chosen if s.kind in (Kind.NODE, Kind.NIC, Kind.PATH) for n in (s.a, s.b)}
+    accused |= {
+        n for n, leaf in enumerate(data.leaf) for s in search.chosen if s.kind in WIDE and s.a in (leaf, -1)
+    }
+    return tuple(name for i, name in enumerate(data.names) if name not in cleared and i not in accused)
+
+
 def _moments(
     data: _Data,
     search: _Search,
@@ -750,7 +839,7 @@ def _moments(
         if suspect in search.chosen or suspect.kind not in LOCAL:
             continue
         saved = search.gain(suspect)[0]
-        if saved > -5.0:
+        if saved > (-9.0 if any(search.is_moment(run) for run in search.cover[suspect]) else -5.0):
             behind.append((-saved, i, suspect))
     behind.sort()
     taken: set[int] = set()
@@ -763,7 +852,7 @@ def _moments(
         rivals = [suspect] + [
             s for _, _, s in behind if s != suspect and not search.cover[s].keys().isdisjoint(runs)
         ]
-        names = tuple(_culprit(data, search, s, None, 0.0) for s in rivals[:4])
+        names = tuple(_culprit(data, search, s, None, 0.0) for s in rivals[:NAMED])
         if tuple(sorted(names[0].nodes)) in seen:
             continue
         pair, reason = _settling(data, search, rivals, True, good, met)

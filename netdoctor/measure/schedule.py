@@ -16,6 +16,7 @@ Follow-ups measure only what is still tied, each suspect with a partner that is 
 """
 
 import random
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from netdoctor.facts.localisation import Certainty, Culprit, Decision, Kind, Round
@@ -37,8 +38,9 @@ def first_rounds(
 ) -> tuple[Round, ...]:
     """Up to `rounds` rounds in which no pair comes twice; fewer when the nodes have no more pairs.
 
-    With `leaves`, odd rounds cross leaves and even ones stay inside, as far as the leaves' sizes allow. An
-    odd number of nodes leaves a different one idle each time. The same arguments give the same rounds.
+    With `leaves`, the first, third, … round crosses leaves, the others stay inside, as far as the leaves'
+    sizes allow. An odd number of nodes leaves a different one idle each time. The same arguments give the
+    same rounds.
     """
     nodes = list(dict.fromkeys(nodes))
     rng = random.Random(seed)  # noqa: S311  a schedule, not a secret
@@ -56,7 +58,7 @@ def first_rounds(
     made: list[Round] = []
     for number in range(rounds):
         across = number % 2 == 0
-        pairs = (_across if across else _inside)(nodes, of, used, number, rng)
+        pairs = (_across if across else _inside)(nodes, of, used, rng)
         if not pairs:
             break
         used.update(frozenset(pair) for pair in pairs)
@@ -83,26 +85,37 @@ def follow_up(
     *,
     at_most: int = MOST_ROUNDS,
     leaves: Mapping[str, str] | None = None,
+    missing: Sequence[Pair] = (),
 ) -> Round | None:
     """The next round, or None when all is decided, nothing can be decided, or `at_most` rounds are done.
 
-    In order: what is undecided, culprits that are not yet certain, nodes without a measurement. Suspects meet
-    partners that are exonerated and new to them; a path is measured again as it is. Everybody else rests.
+    In order: what is undecided, culprits that are not yet certain, nodes that nothing clears or accuses.
+    Suspects meet partners that are exonerated and new to them; a path is measured again as it is. Everybody
+    else rests.
+    missing: pairs of rounds done that left no sample through no fault of theirs; they are tried once more.
     """
     if len(done) >= at_most:
         return None
     number = max((r.number for r in done), default=-1) + 1
     plan = _FollowUp(decision, nodes, done, leaves or {})
     for tie in decision.undecided:
+        if tie.pair is None:
+            continue  # no pair of these nodes would tell
         for suspect in tie.between:
             plan.examine(suspect)
-        if tie.pair is not None:
-            plan.add(*tie.pair)
+        plan.add(*tie.pair)
     for culprit in decision.culprits:
         if culprit.certainty is not Certainty.CERTAIN:
             plan.examine(culprit)
-    for node in decision.unmeasured:
-        plan.meet(node)
+    # What would not be measured twice is left unmeasured, and said to be.
+    tries = Counter(frozenset(pair) for one in done for pair in one.pairs)
+    for pair in missing:
+        if tries[frozenset(pair)] < 2:
+            plan.add(*pair)
+    settled = Counter(n for one in done if one.purpose == "settle" for pair in one.pairs for n in pair)
+    for node in (*decision.unclear, *decision.unmeasured):
+        if settled[node] < 2:
+            plan.meet(node)
     if not plan.pairs:
         return None
     return _round(number, plan.pairs, list(nodes), "settle")
@@ -120,11 +133,10 @@ class _FollowUp:
         self.met = {frozenset(pair) for one in done for pair in one.pairs}
         named = [c for tie in decision.undecided for c in tie.between] + list(decision.culprits)
         suspects = {n for c in named if c.kind in (Kind.NODE, Kind.NIC, Kind.PATH) for n in c.nodes}
+        self.doubtful = {c.leaf for c in named if c.leaf is not None}
         good = set(decision.exonerated)
         # Good and in nobody's case, then good, then whoever is left.
         self.partners = sorted(nodes, key=lambda n: (n not in good, n in suspects))
-        self.order = {n: i for i, n in enumerate(self.partners)}
-        self.unmeasured = set(decision.unmeasured)
 
     def add(self, a: str, b: str) -> None:
         if a != b and a in self.free and b in self.free:
@@ -148,11 +160,12 @@ class _FollowUp:
             self.add(*suspect.nodes)
         elif suspect.kind in (Kind.NODE, Kind.NIC):
             self.meet(suspect.nodes[0])
-        elif suspect.kind in (Kind.LEAF, Kind.UPLINK, Kind.RAIL):
-            # Half of its members with each other, half with the rest of the cluster.
-            inside = frozenset(suspect.nodes)
+        elif suspect.kind in (Kind.LEAF, Kind.UPLINK, Kind.RAIL) and suspect.leaf is not None:
+            # Half of its members with each other, half with leaves that nobody suspects.
+            inside = frozenset(n for n in self.free if self.leaves.get(n) == suspect.leaf)
+            doubtful = frozenset(n for n in self.free if self.leaves.get(n) in self.doubtful)
             for i, node in enumerate(suspect.nodes[:8]):
-                self.meet(node, avoid=inside if i % 2 == 0 else frozenset(self.free) - inside)
+                self.meet(node, avoid=doubtful if i % 2 == 0 else frozenset(self.free) - inside)
 
 
 def _round(number: int, pairs: Sequence[Pair], nodes: Sequence[str], purpose: str) -> Round:
@@ -163,7 +176,7 @@ def _round(number: int, pairs: Sequence[Pair], nodes: Sequence[str], purpose: st
 
 
 def _inside(
-    nodes: Sequence[str], of: Mapping[str, str], used: set[frozenset[str]], number: int, rng: random.Random
+    nodes: Sequence[str], of: Mapping[str, str], used: set[frozenset[str]], rng: random.Random
 ) -> list[Pair]:
     """The circle method within each leaf; those left over meet each other."""
     leaves: dict[str, list[str]] = {}
@@ -189,19 +202,17 @@ def _inside(
 
 
 def _across(
-    nodes: Sequence[str], of: Mapping[str, str], used: set[frozenset[str]], number: int, rng: random.Random
+    nodes: Sequence[str], of: Mapping[str, str], used: set[frozenset[str]], rng: random.Random
 ) -> list[Pair]:
-    """Leaf after leaf in a row, its first half against its second, turned; then repaired by swaps.
-
-    Members and leaves are shuffled anew each time, so that leaves meet other leaves and nodes other nodes.
-    """
+    """Leaf after leaf in a row, its first half against its second, then repaired by swaps."""
     leaves: dict[str, list[str]] = {}
     for node in rng.sample(nodes, len(nodes)):
         leaves.setdefault(of[node], []).append(node)
     row = [n for members in sorted(leaves.values(), key=len, reverse=True) for n in members]
     half = len(row) // 2
-    # Opposite each other, half a row apart: two nodes share a leaf only if it holds more than half of them.
-    pairs = [(row[i], row[i + half]) for i in range(half)]
+    # Half a row apart nobody shares a leaf that holds less than half of them. The second half is shuffled, or
+    # one leaf would meet one other only, and no round could tell their uplinks apart.
+    pairs = list(zip(row[:half], rng.sample(row[half : 2 * half], half), strict=True))
 
     def bad(a: str, b: str) -> bool:
         return of[a] == of[b] or frozenset((a, b)) in used
