@@ -154,6 +154,7 @@ def _few(
                         ),
                     ),
                     root=True,
+                    effect="",
                 ),
             ),
         ),

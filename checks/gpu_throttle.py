@@ -87,6 +87,7 @@ def gpu_throttle(node: Node, gpu: GpuFacts) -> Iterator[Finding]:
                                 f" -i {device.index}",
                             ),
                         ),
+                        effect="",
                     ),
                 ),
             ),

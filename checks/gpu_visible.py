@@ -162,7 +162,7 @@ def _hidden_by_variable(node: str, gpu: GpuFacts, variable: str, text: str) -> F
                     effect="next login",
                 ),
                 Fix(
-                    text="or take it out of the job's environment",
+                    text="take it out of the job's environment",
                     commands=(Command(run_on="job", shell=f"unset {variable}"),),
                     effect="next launch",
                     persistent=False,
@@ -285,7 +285,7 @@ def _mismatch(node: str, gpu: GpuFacts) -> Finding:
                 risk="medium",
             ),
             Fix(
-                text="or restart the machine",
+                text="restart the machine",
                 commands=(Command(run_on=node, shell="systemctl reboot"),),
                 root=True,
                 reboot=True,
@@ -452,7 +452,7 @@ def _bind(node: str, addresses: list[str]) -> Fix:
 
 
 def _look(node: str, text: str, shell: str, root: bool = False) -> Fix:
-    return Fix(text=text, commands=(Command(run_on=node, shell=shell),), root=root)
+    return Fix(text=text, commands=(Command(run_on=node, shell=shell),), root=root, effect="")
 
 
 def _finding(

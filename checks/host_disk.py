@@ -46,9 +46,10 @@ def host_disk(node: Node, limits: LimitFacts) -> Iterator[Finding]:
                 ),
             ),
             root=True,
+            effect="",
         ),
         Fix(
-            text="or let the job use another place",
+            text="let the job use another place",
             commands=(Command(run_on="job", shell="export TMPDIR=/var/tmp"),),
             effect="next launch",
             persistent=False,

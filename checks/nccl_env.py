@@ -392,7 +392,7 @@ def _correct(node: str, origin: str, remark: Remark, everywhere: bool) -> tuple[
         meant = Command(run_on="job", shell=f"export {remark.name}={quoted(remark.value)}")
         return (
             change(node, remark.name, origin),
-            Fix(text="or, if that was meant, for all nodes", commands=(meant,), effect="next launch"),
+            Fix(text="if that was meant, set it for all nodes", commands=(meant,), effect="next launch"),
         )
     return (change(node, remark.name, origin, remark.value),)
 

@@ -110,6 +110,7 @@ def _fewer(
             text="see whether the card is on the PCI bus, and what its driver said",
             commands=(Command(run_on=node, shell="lspci -d 15b3: -nnk; dmesg | grep -E 'mlx5|infiniband'"),),
             root=True,
+            effect="",
         )
     )
     unbound = f"; {listing(facts.unbound_pci)} on the bus without a driver" if facts.unbound_pci else ""

@@ -112,6 +112,7 @@ def _up(node: str, hca: Hca, port: HcaPort) -> tuple[Fix, ...]:
             text="read the link's own report, then reseat or swap cable and transceiver",
             commands=(Command(run_on=node, shell=f"{link}ibstat {device}".strip()),),
             root=True,
+            effect="",
         )
     )
     return tuple(fixes)
@@ -145,6 +146,7 @@ def _not_managed(node: str, hca: Hca, port: HcaPort, active_elsewhere: bool, eve
                     " the manager knows the port's GUID",
                     commands=(Command(run_on=node, shell="sminfo; ibstat; ibnetdiscover | head"),),
                     root=True,
+                    effect="",
                 ),
             ),
             verify=("rdma.port",),

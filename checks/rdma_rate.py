@@ -148,4 +148,4 @@ def _netdev_speed(hca: Hca, net: NetFacts | None) -> int | None:
 def _read(node: str, hca: Hca, port: HcaPort, text: str) -> Fix:
     device = hca.name if is_plain_name(hca.name) else "mlx5_0"
     shell = f"mlxlink -d {device} -p {port.number} -m -c; ibstat {device} {port.number}"
-    return Fix(text=text, commands=(Command(run_on=node, shell=shell),), root=True)
+    return Fix(text=text, commands=(Command(run_on=node, shell=shell),), root=True, effect="")

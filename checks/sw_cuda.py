@@ -177,7 +177,7 @@ def _older_torch(gpu: GpuFacts) -> tuple[Fix, ...]:
         return ()
     return (
         Fix(
-            text=f"or, on all nodes, a torch built for CUDA {newest[0]}.{newest[1]} or older",
+            text=f"on all nodes, a torch built for CUDA {newest[0]}.{newest[1]} or older",
             effect="next launch",
             risk="medium",
         ),
