@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from netdoctor.checks._addresses import cover, parse
 from netdoctor.checks._matrix import Kind
@@ -68,10 +69,24 @@ def remedies(
     if any(relevant(one, incoming) for one in active(facts)) and facts is not None:
         fixes = allow(node, facts, peers, inbound=incoming)
         if cause.fault.kind in (Kind.NODE, Kind.ALL):
-            fixes = (*fixes, *allow(node, facts, peers, inbound=False))
+            fixes = _both(fixes, allow(node, facts, peers, inbound=False))
         return fixes or (look(node),)
     between = (*_between(cloud), _ask(cause, job))
     return between if cause.fabric else (look(node), *between)
+
+
+def _both(inward: tuple[Fix, ...], outward: tuple[Fix, ...]) -> tuple[Fix, ...]:
+    """One fix for both directions of each front end that filters; one direction alone heals nothing."""
+    if len(inward) != len(outward):
+        return (*inward, *outward)
+    return tuple(
+        replace(
+            one,
+            commands=(*one.commands, *other.commands),
+            widens=f"{one.widens}; {other.widens}",
+        )
+        for one, other in zip(inward, outward, strict=True)
+    )
 
 
 def _ask(cause: PortCause, job: Job) -> Fix:

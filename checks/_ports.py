@@ -23,8 +23,8 @@ BAD = ("filtered", "rejected", "refused", "no_route")
 class PortCause:
     """A fault of the matrix with its words. ports: ``all``, ``rendezvous`` or ``ephemeral``.
 
-    probes: the failed ones. back: some pair works the other way round. fabric: the rule sets of all nodes
-    at either end were read, and none filters.
+    probes: the failed ones. back: some pair works the other way round. fabric: ends of pairs that
+    fail though neither end has a rule set.
     """
 
     key: str
@@ -37,7 +37,7 @@ class PortCause:
     ports: str
     probes: tuple[PortProbe, ...]
     back: bool = False
-    fabric: bool = False
+    fabric: frozenset[str] = frozenset()
     settle_by: str | None = None
 
     def hint(self, fixes: tuple[Fix, ...] = ()) -> CauseHint:
@@ -151,9 +151,7 @@ def evidence(ports: PortMatrix, cause: PortCause) -> tuple[Evidence, ...]:
             )
         )
     if cause.fabric:
-        ends = listing(
-            sorted({n for cell in cause.fault.cells for n in cell}, key=lambda n: order.get(n, len(order)))
-        )
+        ends = listing(sorted(cause.fabric, key=lambda n: order.get(n, len(order))))
         lines.append(
             Evidence(
                 kind="probe",
@@ -211,11 +209,14 @@ _DOES = {"filtered": "drop{s}", "rejected": "reject{s}", "refused": "refuse{s}",
 _DONE = {"filtered": "dropped", "rejected": "rejected", "refused": "refused", "no_route": "unroutable"}
 
 
-def _in_fabric(fault: Fault, firewalls: Mapping[str, FirewallFacts] | None) -> bool:
-    """The rule sets at every end of the fault are known, and none filters."""
-    ends = {end for cell in fault.cells for end in cell}
-    known = [firewalls.get(end) for end in ends] if firewalls else [None]
-    return all(one is not None and not any(r.active or r.error for r in one.rulesets) for one in known)
+def _in_fabric(fault: Fault, firewalls: Mapping[str, FirewallFacts] | None) -> frozenset[str]:
+    """Ends of failed pairs that no rule set explains: at neither end is one, and both were read."""
+    clean = {
+        node
+        for node, facts in (firewalls or {}).items()
+        if not any(one.active or one.error for one in facts.rulesets)
+    }
+    return frozenset(end for cell in fault.cells if clean.issuperset(cell) for end in cell)
 
 
 def _worded(
@@ -235,7 +236,7 @@ def _worded(
     counts = Counter(probe.outcome for probe in probes)
     outcome = max(BAD, key=lambda name: (counts[name], -BAD.index(name)))
     key, does, done = _KEYS[outcome], _DOES[outcome], _DONE[outcome]
-    fabric = outcome != "no_route" and _in_fabric(fault, firewalls)
+    fabric = _in_fabric(fault, firewalls) if outcome != "no_route" else frozenset()
     if fabric:
         key = key.replace("firewall", "fabric")
     peers = _peers(fault)

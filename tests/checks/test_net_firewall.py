@@ -93,3 +93,14 @@ def test_many_peers_become_one_network() -> None:
     (fix,) = allow("n3", rules("ufw"), [f"10.0.0.{i}" for i in range(1, 40)], inbound=True)
     assert fix.commands[0].shell == "ufw allow from 10.0.0.0/26"
     assert fix.widens == "trusts 10.0.0.0/26, all ports"
+
+
+def test_a_node_that_filters_both_ways_gets_one_fix_for_both() -> None:
+    both = rules("nftables", "inet site input: tcp drop", "inet site output: tcp drop")
+    bad = {**inbound(4, "n2"), **outbound(4, "n2")}
+    (finding,) = net_firewall(matrix(4, bad), {"n2": both}, job(4))
+    assert finding.cause is not None
+    (fix,) = finding.cause.fixes
+    assert [command.shell.split()[5] for command in fix.commands] == ["input", "output"]
+    assert fix.widens is not None
+    assert "lets out to" in fix.widens

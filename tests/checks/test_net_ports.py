@@ -149,8 +149,13 @@ def test_without_a_rule_set_the_fabric_is_named(
     assert any("no rule set of theirs explains it" in one.output for one in shown)
 
 
+def test_another_nodes_rule_set_does_not_clear_the_fabric() -> None:
+    facts = {**SETTLED, "n3": QUIET, "n4": FirewallFacts(rulesets=(RULES,))}
+    assert set(causes(judge(matrix(4, inbound(4, "n3")), 4, facts))) == {"fabric-inbound"}
+
+
 def test_a_rule_set_that_was_not_read_leaves_the_node_to_blame() -> None:
-    facts = {f"n{i}": QUIET for i in range(1, 4)}
+    facts = {f"n{i}": QUIET for i in (1, 2, 4)}
     assert set(causes(judge(matrix(4, inbound(4, "n3")), 4, facts))) == {"firewall-inbound"}
 
 
