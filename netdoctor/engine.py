@@ -8,19 +8,19 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-import netdoctor.facts.bandwidth
 import netdoctor.facts.clock
 import netdoctor.facts.gpu
 import netdoctor.facts.rdma  # noqa: F401  registers the fact types
 from netdoctor.check import Check, Profile
 from netdoctor.errors import DeadlineReached
+from netdoctor.facts.bandwidth import TcpRates
 from netdoctor.facts.base import FACT_TYPES, FactInfo, Missing, Why
 from netdoctor.facts.host import Node, Session
 from netdoctor.facts.net import PortMatrix
 from netdoctor.facts.software import Job
 from netdoctor.inventory import Target
 from netdoctor.judge import Judgement, judge
-from netdoctor.measure import clock, loss, path_mtu, ports, routes
+from netdoctor.measure import bandwidth, clock, collective, loss, path_mtu, ports, routes
 from netdoctor.measure.common import Ground
 from netdoctor.model import Status
 from netdoctor.registry import collectors
@@ -152,7 +152,9 @@ class Scan:
 
     def _ground_groups(self) -> set[str]:
         """What data addresses are worked out from; needed as soon as nodes talk to each other."""
-        return {"host", "net", "env"} if self.experiments() or "job" in self.wanted else {"host"}
+        groups = {"host", "net", "env"} if self.experiments() or "job" in self.wanted else {"host"}
+        # Which interpreter has torch, and whose GPUs are idle.
+        return groups | ({"software", "gpu"} if self.wanted & {"allreduce", "pair_rates"} else set())
 
     def _names(self) -> list[str]:
         names = []
@@ -283,8 +285,6 @@ class Scan:
         parts = [g for g in ("tcp_rates", "pair_rates", "allreduce") if g in self.wanted]
         if not parts:
             return
-        from netdoctor.measure import bandwidth  # large, and not every scan measures it
-
         budget_s = self.options.budget_s or bandwidth.BUDGET_S[self.options.profile.value]
         nodes = tuple(bandwidth.connected(ground.usable(), self.store.whole("ports")))
         plan = bandwidth.Plan(
@@ -297,6 +297,22 @@ class Scan:
             self._per_run(
                 "tcp_rates", "tcp", plan.ground.nodes, watched, lambda: bandwidth.measure_tcp(watched, plan)
             )
+        if "pair_rates" in parts or "allreduce" in parts:
+            self._collectives(watched, plan, parts)
+
+    def _collectives(self, watched: "_Watched", plan: bandwidth.Plan, parts: Sequence[str]) -> None:
+        """Pairs and all-reduces of torch: one start of ranks for both."""
+        tcp = self.store.whole("tcp_rates")
+        known = tcp if isinstance(tcp, TcpRates) else None
+        profile = self.options.profile.value
+        watched.lost.clear()
+        found = self._phase(
+            "allreduce", len(plan.ground.nodes), lambda: collective.measure(watched, plan, profile, known)
+        )
+        pairs, reduced = (found, found) if isinstance(found, Missing) else found
+        for group, value in (("pair_rates", pairs), ("allreduce", reduced)):
+            if group in parts:
+                self.store.cluster[group] = value
 
     def _firewall(self, transport: "_Watched", alive: Sequence[str]) -> None:
         """Rule sets of the nodes at either end of what was filtered; nobody else's are looked at."""

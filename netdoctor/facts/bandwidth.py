@@ -79,8 +79,10 @@ class TcpRates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairRate:
-    """Messages of torch.distributed from `src` to `dst`; rail: local rank that carried them, with
-    several."""
+    """Messages of torch.distributed from `src` to `dst`; rail: which local rank carried them, with several.
+
+    busy: as in TcpRate, for all threads of the busier end together; 0 with nccl, which spins.
+    """
 
     src: str
     dst: str
@@ -89,6 +91,7 @@ class PairRate:
     rail: str | None = None
     least_gbyte_s: float = 0.0
     most_gbyte_s: float = 0.0
+    busy: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,6 +31,8 @@ MOST_ROUNDS = 6
 KEPT_ROUNDS = 2
 # From here on the sender's threads hardly ever waited for the network: the rate is the machine's.
 BUSY = 0.6
+# ...and such a rate wavers with the scheduler, where that of a full link is steady.
+STEADY = 0.05
 
 
 # Seconds for all experiments of a profile together, unless --budget says otherwise.
@@ -184,16 +186,14 @@ def tcp_samples(rates: Sequence[TcpRate]) -> list[PairSample]:
     Such a rate counts as one like the others of its kind: on a busy control-plane node, or on a lab whose
     nodes share two cores, it would otherwise blame the network for what the scheduler did.
     """
-    limited = [r.gbyte_s for r in rates if r.gbyte_s is not None and r.busy >= BUSY]
-    usual = statistics.median(limited) if limited else 0.0
-    usual = max([usual, *(r.gbyte_s for r in rates if r.gbyte_s is not None and r.busy < BUSY)])
-    samples = []
-    for r in rates:
-        value = r.gbyte_s
-        if value is not None and r.busy >= BUSY:
-            value = usual
-        samples.append(PairSample(r.src, r.dst, value, "out", None, r.round))
-    return samples
+    usual = max((r.gbyte_s for r in rates if r.gbyte_s is not None), default=0.0)
+    return [
+        PairSample(r.src, r.dst, usual if _is_limited(r) else r.gbyte_s, "out", None, r.round) for r in rates
+    ]
+
+
+def _is_limited(rate: TcpRate) -> bool:
+    return rate.gbyte_s is not None and rate.busy >= BUSY and rate.spread >= STEADY
 
 
 def _serve(

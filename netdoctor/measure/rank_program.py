@@ -51,6 +51,22 @@ def trouble(error, end=None):
     say(event="error", stage=_now["stage"], kind=type(error).__name__, text=text, end=end)
 
 
+def busy_s():
+    """Seconds that the threads of this process have run, or were ready and waited for a CPU, together."""
+    total = 0.0
+    try:
+        for name in os.listdir("/proc/self/task"):
+            try:
+                with open("/proc/self/task/%s/schedstat" % name) as file:
+                    ran, waited = file.read().split()[:2]
+            except OSError:
+                continue
+            total += (int(ran) + int(waited)) / 1e9
+    except (OSError, ValueError):
+        pass
+    return total
+
+
 class Rank:
     """What the steps share."""
 
@@ -98,7 +114,7 @@ class Rank:
                 continue
             break
         port = int(s.getsockname()[1])
-        timeout = self.timeout(float(step["timeout_s"]))
+        timeout = self.timeout(float(step["store_s"]))
         options = {"timeout": timeout, "wait_for_workers": False}
         try:
             # On the tested address only; by itself the store listens on every one.
@@ -114,7 +130,7 @@ class Rank:
     def join(self, step):
         """Reach the store, then form the group; the two are told apart in what a failure says."""
         dist = self.dist
-        seconds = float(step["timeout_s"])
+        seconds = float(step["store_s"])
         stage("store")
         if self.store is None:
             self.store = dist.TCPStore(
@@ -131,7 +147,11 @@ class Rank:
         stage("group")
         store = dist.PrefixStore(str(step["name"]), self.store)
         dist.init_process_group(
-            self.backend, store=store, rank=self.rank, world_size=self.world, timeout=self.timeout(seconds)
+            self.backend,
+            store=store,
+            rank=self.rank,
+            world_size=self.world,
+            timeout=self.timeout(float(step.get("group_s", seconds))),
         )
         stage("mesh")
         one = self.torch.ones(1, device=self.device)
@@ -211,6 +231,7 @@ class Rank:
             warm = self.greatest(self.burst(buffer, 1, group), group)
             # Later sizes are the ones that count: each takes its share of what is left.
             share = max(left, 0.0) / max(min(len(sizes) - at, 3), 1)
+            share = min(share, float(step.get("each_s", share)))
             each = max(warm, 1e-6)
             rounds = int(max(3, min(batches, share / each)))
             per = int(max(1, min(most, share / (rounds * each))))
@@ -251,11 +272,12 @@ class Rank:
 
     def give(self, dst):
         command = self.torch.zeros(2, dtype=self.torch.int64, device=self.device)
+        before, began = busy_s(), time.perf_counter()
         while True:
             self.dist.recv(command, dst)
             size, count = (int(value) for value in command.tolist())
             if size == 0:
-                return {}
+                return {"busy": (busy_s() - before) / max(time.perf_counter() - began, 1e-6)}
             buffer = self.torch.zeros(size // DTYPE_BYTES, device=self.device)
             for _ in range(count):
                 self.dist.send(buffer, dst)
@@ -280,7 +302,8 @@ class Rank:
             self.sync()
             return time.perf_counter() - began
 
-        end = time.perf_counter() + seconds
+        before, start = busy_s(), time.perf_counter()
+        end = start + seconds
         size = 64 * 1024
         took = fetch(size, 1)
         while size < most_bytes and took < seconds / 20.0:
@@ -307,6 +330,7 @@ class Rank:
             "median": rates[len(rates) // 2],
             "least": rates[0],
             "most": rates[-1],
+            "busy": (busy_s() - before) / max(time.perf_counter() - start, 1e-6),
         }
 
 

@@ -18,7 +18,7 @@ from netdoctor.facts.software import SoftwareFacts
 from netdoctor.inventory import fold
 from netdoctor.judge import LOGIN, UNMEASURED, Judgement, count
 from netdoctor.model import CLUSTER, CONTROL, Command, Evidence, ExpectedFrom, Finding, Fix, Status, nodes_of
-from netdoctor.report import words
+from netdoctor.report import bandwidth, words
 from netdoctor.report.model import (
     Cause,
     CheckRecord,
@@ -666,6 +666,7 @@ def _pairs(outcome: Outcome) -> list[PairRecord]:
             )
             for m in mtus.probes
         ]
+    records += bandwidth.pairs(outcome)
     return records
 
 

@@ -6,7 +6,7 @@ Depends on nothing but the report object, so that a saved report shown later is 
 import textwrap
 from collections.abc import Iterable, Iterator
 
-from netdoctor.report import words
+from netdoctor.report import bandwidth, words
 from netdoctor.report.model import Cause, FixRecord, Report, Result
 from netdoctor.text import REPLACEMENT
 
@@ -103,6 +103,7 @@ class _Page:
             [*self.verdict()],
             self.causes(seen),
             list(self.table()),
+            list(self.bandwidth()),
             list(self.passes()) if self.verbosity > 0 else [],
             list(self.evidence()) if self.verbosity > 1 else [],
             [*self.footer(), end],
@@ -274,6 +275,12 @@ class _Page:
             indent = 8 if self.width >= 60 else 2
             for number, piece in enumerate(self.wrap(words.counts_line(self.report), indent, indent + 2)):
                 yield self.line(" " * (indent if number == 0 else indent + 2), piece)
+
+    def bandwidth(self) -> Iterator[str]:
+        """Yield the sizes of an all-reduce where somebody asked for bandwidth: a full run, or -v."""
+        if self.report.run.profile == "full" or self.verbosity > 0:
+            for text in bandwidth.table(self.report):
+                yield self.line(text)
 
     def passes(self) -> Iterator[str]:
         """Yield each check with what it found in all, and the reasons and values behind it."""

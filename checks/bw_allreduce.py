@@ -1,0 +1,179 @@
+"""All-reduce over all nodes, as a job does it."""
+
+from collections.abc import Iterator, Mapping
+
+from netdoctor.check import check
+from netdoctor.checks._ranks import left_out, trouble
+from netdoctor.checks._slow import STOPS_BELOW, gbyte
+from netdoctor.checks._words import listing, size
+from netdoctor.facts.bandwidth import AllReduce, SizeRow
+from netdoctor.facts.host import HostFacts
+from netdoctor.model import (
+    CLUSTER,
+    CauseHint,
+    Confidence,
+    Evidence,
+    ExpectedFrom,
+    Finding,
+    Measure,
+    fail,
+    ok,
+    skip,
+    warn,
+)
+
+MIB = 1024 * 1024
+# What is expected is a bound; good runs reach 0.83 to 0.96 of it, two nodes 0.6 to 1.1 (docs/bandwidth.md).
+EFFICIENCY = 0.8
+# Below these sizes latency and start-up rule, and no bound of a link says anything.
+LEAST_BYTES = {"nccl": 1024 * MIB, "gloo": 4 * MIB}
+
+
+@check(
+    after=[
+        "ssh.login",
+        "net.ports",
+        "net.path-mtu",
+        "gloo.ifname",
+        "nccl.ifname",
+        "rdzv.addr",
+        "rdzv.reach",
+        "sw.python",
+    ],
+    profile="launch",
+    cost="loads-gpu",
+    required=False,
+    source="https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md",
+)
+def bw_allreduce(reduced: AllReduce, hosts: Mapping[str, HostFacts]) -> Iterator[Finding]:
+    """An all-reduce over all nodes works, adds up correctly, and is as fast as the hardware allows.
+
+    Looks at:
+        A real torch.distributed job: one rank per GPU with nccl, one per node with gloo where there are no
+        GPUs, over the interface that the job would use, its rendezvous on the job's own address and port
+        where that is free. Sizes from small to large, as many as fit the time (--budget); the median over
+        batches of the slowest rank's time; every value compared with the sum it has to be. busbw is
+        algbw x 2(n-1)/n, as in nccl-tests, in GB/s of 10^9 bytes. Nodes whose GPUs run somebody's process
+        take no part.
+
+    Matters because:
+        It is what training does all day, and it needs everything at once: the same library on all nodes, a
+        rendezvous, ports in both directions, interfaces that reach each other. It is as fast as its slowest
+        part, and that part costs every GPU of the cluster.
+
+    Fix:
+        A rank that died, froze or did not arrive is named with what it said. When the figure is low, bw.pair
+        and bw.tcp (profile full) say which node, direction or path holds the others back.
+    """
+    if not hosts:
+        return
+    session = reduced.session
+    yield from left_out(session, hosts)
+    yield from trouble(session, hosts)
+    for node, rows in reduced.solo.items():
+        yield from _wrong(rows, f"inside {node}")
+    yield from _wrong(reduced.rows, "over all ranks")
+    if not reduced.rows:
+        if not session.trouble:
+            yield skip("nothing was measured within the time")
+        return
+    best = max(reduced.rows, key=lambda row: row.size_bytes)
+    yield from _judged(reduced, best)
+    yield ok(CLUSTER, _summary(reduced, best), measures=_measures(reduced, best))
+
+
+def _wrong(rows: tuple[SizeRow, ...], where: str) -> Iterator[Finding]:
+    bad = [row for row in rows if row.wrong]
+    if not bad:
+        return
+    nodes = dict.fromkeys(node for row in bad for node in row.wrong)
+    sizes = listing((size(row.size_bytes) for row in bad), 4)
+    for node in nodes:
+        count = sum(row.wrong.get(node, 0) for row in bad)
+        yield fail(
+            node,
+            f"{count} values of an all-reduce {where} are wrong (at {sizes})",
+            observed=bad[0].first_wrong or f"{count} wrong values",
+            expected="the exact sum",
+            expected_from=ExpectedFrom.CONSTANT,
+            evidence=(
+                Evidence(
+                    kind="probe",
+                    where=node,
+                    what=f"all-reduce of whole numbers, {where}",
+                    output=bad[0].first_wrong,
+                ),
+            ),
+            cause=CauseHint(
+                key="allreduce-wrong-sums",
+                title="an all-reduce gives wrong sums on {nodes}",
+                culprits=tuple(nodes),
+                confidence=Confidence.CERTAIN,
+            ),
+        )
+
+
+def _judged(reduced: AllReduce, best: SizeRow) -> Iterator[Finding]:
+    """Against the bound of the hardware, where that is known and the size large enough to reach it."""
+    bound = reduced.expected_busbw_gbyte_s
+    if bound is None or best.size_bytes < LEAST_BYTES[reduced.session.backend]:
+        return
+    share = best.busbw_gbyte_s / bound
+    if share >= EFFICIENCY:
+        return
+    say = fail if share < STOPS_BELOW else warn
+    yield say(
+        CLUSTER,
+        f"busbw {gbyte(best.busbw_gbyte_s)} at {size(best.size_bytes)}, "
+        f"{100 * share:.0f} % of what the hardware allows",
+        observed=gbyte(best.busbw_gbyte_s),
+        expected=f"{gbyte(EFFICIENCY * bound)}, {100 * EFFICIENCY:.0f} % of {gbyte(bound)}; "
+        f"limit: {reduced.limited_by}",
+        expected_from=ExpectedFrom.DERIVED,
+        cause=CauseHint(
+            key="allreduce-slow",
+            title="the all-reduce over all nodes is slower than the hardware allows",
+            culprits=(CLUSTER,),
+            confidence=Confidence.LIKELY,
+            settle_by="netdoctor scan --last --profile full --only 'bw.*'",
+        ),
+    )
+
+
+def _summary(reduced: AllReduce, best: SizeRow) -> str:
+    session = reduced.session
+    nodes = len(set(session.ranks))
+    ranks = (
+        f"{len(session.ranks)} ranks on {nodes} nodes" if len(session.ranks) != nodes else f"{nodes} ranks"
+    )
+    text = (
+        f"busbw {gbyte(best.busbw_gbyte_s)} at {size(best.size_bytes)} ({session.backend}, {ranks}, "
+        f"spread {100 * best.spread:.0f} %)"
+    )
+    if reduced.expected_busbw_gbyte_s is not None:
+        text += f" of {gbyte(reduced.expected_busbw_gbyte_s)} that {reduced.limited_by} allows"
+    if reduced.survivor_rows:
+        other = max(reduced.survivor_rows, key=lambda row: row.size_bytes)
+        gone = [n for n in dict.fromkeys(session.ranks) if n not in reduced.survivors]
+        text += f"; without {listing(gone, 3)}: {gbyte(other.busbw_gbyte_s)} at {size(other.size_bytes)}"
+    if session.port_busy:
+        text += f"; the job's port was taken, {session.port} used instead"
+    return text
+
+
+def _measures(reduced: AllReduce, best: SizeRow) -> dict[str, Measure]:
+    found = {"bw.allreduce.busbw": Measure(value=best.busbw_gbyte_s, unit="GB/s")}
+    for row in reduced.rows:
+        name = f"bw.allreduce.busbw.{row.size_bytes}"
+        found[name] = Measure(value=row.busbw_gbyte_s, unit="GB/s", error=row.busbw_gbyte_s * row.spread / 2)
+        found[f"bw.allreduce.algbw.{row.size_bytes}"] = Measure(value=row.algbw_gbyte_s, unit="GB/s")
+        found[f"bw.allreduce.time.{row.size_bytes}"] = Measure(
+            value=1e3 * row.median_s, unit="ms", error=1e3 * (row.most_s - row.least_s) / 2
+        )
+    if reduced.survivor_rows:
+        other = max(reduced.survivor_rows, key=lambda row: row.size_bytes)
+        found["bw.allreduce.survivors"] = Measure(value=other.busbw_gbyte_s, unit="GB/s")
+    for node, rows in reduced.solo.items():
+        if rows:
+            found[f"bw.allreduce.solo.{node}"] = Measure(value=rows[-1].busbw_gbyte_s, unit="GB/s")
+    return found

@@ -1,0 +1,69 @@
+"""Speed of torch.distributed between pairs of nodes."""
+
+from collections.abc import Iterator, Mapping
+
+from netdoctor.check import check
+from netdoctor.checks._addresses import data_device
+from netdoctor.checks._ranks import left_out, trouble
+from netdoctor.checks._slow import Words, gbyte, slow
+from netdoctor.checks._words import is_ifname
+from netdoctor.facts.bandwidth import PairRates
+from netdoctor.facts.net import NetFacts
+from netdoctor.facts.software import Job
+from netdoctor.model import CLUSTER, Finding, Measure, ok, skip
+
+
+@check(
+    after=["ssh.login", "net.ports", "net.path-mtu", "gloo.ifname", "nccl.ifname", "rdzv.reach"],
+    profile="full",
+    cost="loads-gpu",
+    required=False,
+    source="https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md",
+)
+def bw_pair(pairs: PairRates, job: Job, nets: Mapping[str, NetFacts]) -> Iterator[Finding]:
+    """Torch moves data between any two nodes as fast as between the others, in both directions.
+
+    Looks at:
+        Messages of torch.distributed (nccl between GPUs, gloo without) between pairs of nodes in rounds that
+        share no node, each direction by itself, GPU i with GPU i of the other node where there are several.
+        Slow pairs are measured again with partners known to be good.
+
+    Matters because:
+        The all-reduce of the whole says that something is slow, and pairs say what: one node with all its
+        partners, one direction, one path, one rail. Slow here and fast in bw.tcp is the library's choice of
+        interface or transport; slow in both is the network.
+
+    Fix:
+        Look at what is named. Where it is undecided, run the pair that the report proposes.
+    """
+    if len(nets) < 2:
+        yield skip("one node: there is no pair")
+        return
+    yield from left_out(pairs.session, nets)
+    if pairs.session.trouble and not pairs.rates:
+        # bw.allreduce tells who it was: one session of ranks, one cause.
+        yield from trouble(pairs.session, nets)
+        return
+    if pairs.decision is None or not pairs.rates:
+        if len(set(pairs.session.ranks)) < 2:
+            yield skip("fewer than two nodes can take part")
+        return
+    devices = {
+        node: dev.name
+        for node, net in nets.items()
+        if (dev := data_device(net, job.data_addresses.get(node))) is not None and is_ifname(dev.name)
+    }
+    words = Words(check="bw.pair", what=pairs.session.backend, rate=gbyte, devices=devices, limited_by={})
+    yield from slow(pairs.decision, words)
+    values = sorted(r.gbyte_s for r in pairs.rates)
+    middle = values[len(values) // 2]
+    decision = pairs.decision
+    yield ok(
+        CLUSTER,
+        f"slowest pair {gbyte(values[0])}, median {gbyte(middle)} ({pairs.session.backend}), "
+        f"{decision.pairs_measured} of {decision.pairs_possible} pairs in {pairs.rounds} rounds",
+        measures={
+            "bw.pair.slowest": Measure(value=values[0], unit="GB/s"),
+            "bw.pair.median": Measure(value=middle, unit="GB/s"),
+        },
+    )

@@ -1,0 +1,427 @@
+"""The torch experiments: pairs in rounds and all-reduces, led over ranks that the agents start."""
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import msgspec
+
+from netdoctor import nccl_rules
+from netdoctor.checks.gpu_idle import HARMLESS
+from netdoctor.facts.bandwidth import AllReduce, PairRate, PairRates, Session, SizeRow, TcpRates
+from netdoctor.facts.base import Missing, Why
+from netdoctor.facts.gpu import GpuFacts
+from netdoctor.facts.host import HostFacts, Node
+from netdoctor.facts.localisation import Decision, Kind, PairSample, Round
+from netdoctor.facts.net import NetFacts
+from netdoctor.facts.software import SoftwareFacts
+from netdoctor.measure.bandwidth import (
+    ALL_PAIRS_UP_TO,
+    BUSY,
+    KEPT_ROUNDS,
+    LEAST_S,
+    MOST_S,
+    Plan,
+    in_rounds,
+)
+from netdoctor.measure.common import Caller
+from netdoctor.measure.localise import decode
+from netdoctor.measure.ranks import NOT_APPLICABLE, Failed, Ranks, only_import
+from netdoctor.measure.schedule import FIRST_ROUNDS
+
+KIB, MIB, GIB = 1024, 1024**2, 1024**3
+# Latency shows below 64 KiB, the link from 16 MiB on; NVSwitch machines need 1 GiB and more to fill up
+# (nccl-tests issues 112 and 212).
+SIZES_GLOO = (4 * KIB, 64 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB, 256 * MIB)
+SIZES_NCCL = (32 * KIB, MIB, 16 * MIB, 128 * MIB, GIB, 4 * GIB)
+# Sum, pattern and copy of the verification, and what the backend keeps beside.
+COPIES = 4
+# How much of the memory of a node all its ranks may take.
+MEMORY_SHARE = 0.25
+# Messages of a pair: what a link is full with.
+PAIR_BYTES_GLOO = 4 * MIB
+PAIR_BYTES_NCCL = 64 * MIB
+PAIR_OVERHEAD_S = 0.4
+# As STEADY of bw.tcp, for the whole range over the median instead of its middle half.
+STEADY_RANGE = 0.2
+# How long one size may take: a launch wants to know in seconds, a full run wants a steady figure.
+EACH_S = {"quick": 0.7, "launch": 0.7, "full": 3.0}
+
+_PASSED_ON = re.compile(r"(NCCL|GLOO|UCX|FI|CUDA|TORCH_NCCL|TP)_\w+\Z|LD_LIBRARY_PATH\Z|LD_PRELOAD\Z")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cast:
+    """Who takes part. counts[node] ranks; environments as the job would have them; memory_bytes per rank."""
+
+    backend: str
+    counts: dict[str, int]
+    environments: dict[str, dict[str, str]]
+    ifname: dict[str, str]
+    given_by: str
+    left_out: dict[str, str] = field(default_factory=dict)
+    memory_bytes: int = GIB
+
+    @property
+    def layout(self) -> list[str]:
+        return [node for node, count in self.counts.items() for _ in range(count)]
+
+
+def cast(plan: Plan) -> Cast | Missing:
+    """The nodes that can run ranks, and how; or why there is nothing to run."""
+    nodes = list(plan.ground.usable())
+    left_out: dict[str, str] = {}
+    software = plan.store.present("software", nodes)
+    able = [n for n in nodes if isinstance(s := software.get(n), SoftwareFacts) and s.torch is not None]
+    if not able:
+        pythons = {s.executable for s in software.values() if isinstance(s, SoftwareFacts)}
+        where = f" ({next(iter(pythons))})" if len(pythons) == 1 else ""
+        return Missing(Why.NOT_APPLICABLE, f"torch is not installed in the job's interpreter{where}")
+    left_out.update({n: "torch is not installed there" for n in nodes if n not in able})
+    gpus = {n: _gpus(plan, n) for n in able}
+    cuda = [n for n in able if gpus[n] and software[n].torch.cuda is not None]
+    backend = "nccl" if cuda and plan.job.backend != "gloo" else "gloo"
+    if backend == "nccl":
+        left_out.update({n: "it has no GPU that torch could use" for n in able if n not in cuda})
+        able = cuda
+        for node in list(able):
+            who = _busy(plan, node)
+            if who:
+                left_out[node] = f"its GPUs are in use by {who}"
+                able.remove(node)
+        if not able:
+            return Missing(Why.NOT_APPLICABLE, f"GPUs are in use: {next(iter(left_out.values()))}")
+    counts = {n: gpus[n] if backend == "nccl" else 1 for n in able}
+    master = plan.job.master_node
+    if master in counts:
+        counts = {master: counts[master], **{n: c for n, c in counts.items() if n != master}}
+    if sum(counts.values()) < 2:
+        why = "one rank alone has nothing to reduce with"
+        return Missing(Why.NOT_APPLICABLE, f"{why}: {'; '.join(left_out.values())}" if left_out else why)
+    ifname, environments, given = _environments(plan, list(counts), backend)
+    return Cast(
+        backend=backend,
+        counts=counts,
+        environments=environments,
+        ifname=ifname,
+        given_by=given,
+        left_out=left_out,
+        memory_bytes=_memory(plan, counts, backend),
+    )
+
+
+def _gpus(plan: Plan, node: str) -> int:
+    """GPUs that a job on this node would use; none where they are pretended."""
+    host, facts = plan.store.get("host", node), plan.store.get("gpu", node)
+    if isinstance(host, HostFacts) and "gpu" in host.lab_fakes:
+        return 0
+    if not isinstance(facts, GpuFacts):
+        return 0
+    count = sum(1 for device in facts.devices if device.error is None)
+    visible = plan.job.env.get("CUDA_VISIBLE_DEVICES", facts.cuda_visible_devices)
+    if visible is not None:
+        count = min(
+            count, len([part for part in visible.split(",") if part.strip() and part.strip() != "-1"])
+        )
+    listed = plan.store.get("node", node)
+    if isinstance(listed, Node) and (listed.gpus or listed.slots):
+        count = min(count, listed.gpus or listed.slots or count)
+    return min(count, 16)
+
+
+def _busy(plan: Plan, node: str) -> str:
+    """Who computes on the node's GPUs, in words; empty when nobody does."""
+    facts = plan.store.get("gpu", node)
+    for device in facts.devices if isinstance(facts, GpuFacts) else ():
+        for process in device.processes:
+            name = (process.name or "").rsplit("/", 1)[-1]
+            if not name.startswith(HARMLESS):
+                return f"{name or 'a process'} (pid {process.pid}, {process.user or 'user unknown'})"
+    return ""
+
+
+def _environments(
+    plan: Plan, nodes: Sequence[str], backend: str
+) -> tuple[dict[str, str], dict[str, dict[str, str]], str]:
+    """(interface by node, variables by node, who chose): the job's own choice where it made one."""
+    variable = "NCCL_SOCKET_IFNAME" if backend == "nccl" else "GLOO_SOCKET_IFNAME"
+    passed = {k: v for k, v in plan.job.env.items() if _PASSED_ON.match(k)}
+    ifname: dict[str, str] = {}
+    environments: dict[str, dict[str, str]] = {}
+    given = "job"
+    envs = plan.store.present("env", nodes)
+    for node in nodes:
+        known = nccl_rules.values(nccl_rules.effective_env(envs.get(node), plan.job))
+        environments[node] = dict(passed)
+        if len(known.get(variable, "")) > 1:
+            ifname[node] = known[variable]
+            continue
+        net = plan.store.get("net", node)
+        address = plan.ground.addresses.get(node)
+        rows = net.addresses if isinstance(net, NetFacts) else ()
+        name = next((row.ifname for row in rows if row.address == address), None)
+        if name is not None:
+            given = "netdoctor"
+            ifname[node] = name
+            environments[node][variable] = f"={name}" if backend == "nccl" else name
+    return ifname, environments, given
+
+
+def _memory(plan: Plan, counts: Mapping[str, int], backend: str) -> int:
+    """Bytes that one rank may take for everything."""
+    room: list[int] = []
+    for node, count in counts.items():
+        host, gpu = plan.store.get("host", node), plan.store.get("gpu", node)
+        if backend == "nccl" and isinstance(gpu, GpuFacts):
+            free = [(d.memory_total_bytes or 0) - (d.memory_used_bytes or 0) for d in gpu.devices]
+            room.append(min(free, default=GIB) // 2)
+        elif isinstance(host, HostFacts):
+            # The nodes of a lab share one machine's memory.
+            share = len(counts) if host.in_lab else 1
+            room.append(int((host.memory_available_bytes or GIB) * MEMORY_SHARE / count / share))
+    return max(min(room, default=GIB), 16 * MIB)
+
+
+class Row(msgspec.Struct):
+    """One size as a rank reports it."""
+
+    size: int
+    median_s: float
+    least_s: float
+    most_s: float
+    batches: int
+    iterations: int
+    wrong: int = 0
+    first_wrong: list[Any] | None = None
+
+
+class Took(msgspec.Struct):
+    """One directed pair as its receiver reports it: bytes per second."""
+
+    median: float
+    least: float
+    most: float
+    busy: float = 0.0
+
+
+class Gave(msgspec.Struct):
+    busy: float = 0.0
+
+
+def measure(
+    transport: Caller, plan: Plan, profile: str, tcp: TcpRates | None = None
+) -> tuple[PairRates | Missing, AllReduce | Missing]:
+    """Pairs and all-reduces, whichever have a share of the time; what ranks could not do is in the facts."""
+    chosen = cast(plan)
+    if isinstance(chosen, Missing):
+        return chosen, chosen
+    began = time.monotonic()
+    layout = chosen.layout
+    ranks = Ranks(transport, layout, plan.ground.addresses, chosen.backend, chosen.environments)
+    session = Session(
+        backend=chosen.backend,
+        ranks=tuple(layout),
+        ifname=chosen.ifname,
+        given_by=chosen.given_by,
+        address=plan.ground.addresses[layout[0]],
+        left_out=chosen.left_out,
+    )
+    pairs, reduced = PairRates(session=session), AllReduce(session=session)
+    try:
+        ranks.start()
+        ranks.join(session.address, plan.ground.master_port)
+        session = replace(
+            session,
+            port=ranks.port,
+            port_busy=ranks.port_busy,
+            torch=ranks.ranks[0].torch,
+            start_s=time.monotonic() - began,
+        )
+        pairs, reduced = replace(pairs, session=session), replace(reduced, session=session)
+        if "allreduce" in plan.shares and chosen.backend == "nccl":
+            reduced = _solo(ranks, reduced, chosen, profile)
+        if "pair_rates" in plan.shares:
+            pairs = _pairs(ranks, pairs, chosen, plan.shares["pair_rates"])
+        if "allreduce" in plan.shares:
+            share = plan.shares["allreduce"]
+            rows = _sweep(ranks, chosen, share, profile, None)
+            reduced = replace(reduced, rows=rows, budget_s=share)
+            decision = pairs.decision or (tcp.decision if tcp is not None else None)
+            reduced = _survivors(ranks, reduced, chosen, share / 2, profile, decision)
+    except Failed as failed:
+        if only_import(failed.trouble):
+            return NOT_APPLICABLE, NOT_APPLICABLE
+        session = replace(session, trouble=failed.trouble)
+        pairs, reduced = replace(pairs, session=session), replace(reduced, session=session)
+    finally:
+        ranks.stop()
+    return pairs, reduced
+
+
+def _sizes(chosen: Cast, profile: str) -> list[int]:
+    sizes = SIZES_NCCL if chosen.backend == "nccl" else SIZES_GLOO
+    most = chosen.memory_bytes // COPIES
+    if profile != "full":  # a launch wants to know in seconds
+        most = min(most, GIB if chosen.backend == "nccl" else 64 * MIB)
+    return [size for size in sizes if size <= most] or [sizes[0]]
+
+
+def _sweep(
+    ranks: Ranks, chosen: Cast, budget_s: float, profile: str, group: Sequence[int] | None
+) -> tuple[SizeRow, ...]:
+    found = ranks.step(
+        "allreduce",
+        budget_s * 2 + 60.0,
+        sizes=_sizes(chosen, profile),
+        budget_s=budget_s,
+        each_s=EACH_S[profile],
+        groups=None if group is None else [list(group)],
+    )
+    members = list(group) if group is not None else list(range(len(ranks.ranks)))
+    return _rows(ranks, found, members)
+
+
+def _rows(ranks: Ranks, found: Sequence[Any], members: Sequence[int]) -> tuple[SizeRow, ...]:
+    """Times are the same on every rank (the slowest one's); what was wrong is each rank's own."""
+    tables = {}
+    for number in members:
+        raw = found[number].get("rows") if isinstance(found[number], dict) else None
+        try:
+            tables[number] = msgspec.convert(raw, list[Row])
+        except (msgspec.ValidationError, RecursionError):
+            tables[number] = []
+    n = len(members)
+    rows = []
+    for at, row in enumerate(tables[members[0]]):
+        if not (row.size > 0 and 0 < row.median_s < 1e6 and row.least_s > 0):
+            continue
+        wrong: dict[str, int] = {}
+        first = ""
+        for number, table in tables.items():
+            own = table[at] if at < len(table) else None
+            if own is not None and own.wrong > 0:
+                node = ranks.ranks[number].node
+                wrong[node] = wrong.get(node, 0) + own.wrong
+                first = first or f"rank {number}, {str(own.first_wrong)[:100]} (index, value, expected)"
+        algbw = row.size / row.median_s / 1e9
+        rows.append(
+            SizeRow(
+                size_bytes=row.size,
+                median_s=row.median_s,
+                least_s=row.least_s,
+                most_s=row.most_s,
+                batches=row.batches,
+                iterations=row.iterations,
+                algbw_gbyte_s=algbw,
+                busbw_gbyte_s=algbw * 2 * (n - 1) / n,
+                wrong=wrong,
+                first_wrong=first,
+            )
+        )
+    return tuple(rows)
+
+
+def _solo(ranks: Ranks, reduced: AllReduce, chosen: Cast, profile: str) -> AllReduce:
+    """All-reduce inside every node with several GPUs: what is slow there is no path's fault."""
+    places = {n: [r.number for r in ranks.of(n)] for n in ranks.nodes}
+    groups = [numbers for numbers in places.values() if len(numbers) > 1]
+    if not groups or len(places) == 1:
+        return reduced
+    found = ranks.step(
+        "allreduce",
+        90.0,
+        sizes=_sizes(chosen, profile)[-3:],
+        budget_s=4.0,
+        each_s=EACH_S[profile],
+        groups=groups,
+    )
+    solo = {n: _rows(ranks, found, numbers) for n, numbers in places.items() if len(numbers) > 1}
+    return replace(reduced, solo=solo)
+
+
+def _survivors(
+    ranks: Ranks, reduced: AllReduce, chosen: Cast, budget_s: float, profile: str, decision: Decision | None
+) -> AllReduce:
+    """Once more without the nodes that the pairs blame."""
+    if decision is None:
+        return reduced
+    blamed = {c.nodes[0] for c in decision.culprits if c.kind in (Kind.NODE, Kind.NIC) and c.nodes}
+    numbers = [r.number for r in ranks.ranks if r.node not in blamed]
+    if not blamed or len({ranks.ranks[n].node for n in numbers}) < 2 or len(numbers) == len(ranks.ranks):
+        return reduced
+    rows = _sweep(ranks, chosen, budget_s, profile, numbers)
+    names = tuple(dict.fromkeys(ranks.ranks[n].node for n in numbers))
+    return replace(reduced, survivors=names, survivor_rows=rows)
+
+
+def _pairs(ranks: Ranks, pairs: PairRates, chosen: Cast, budget_s: float) -> PairRates:
+    """Rounds of pairs, one direction at a time, with as many rails at once as both ends have GPUs."""
+    nodes = list(ranks.nodes)
+    if len(nodes) < 2:
+        return pairs
+    whole = len(nodes) - 1 + len(nodes) % 2 if len(nodes) <= ALL_PAIRS_UP_TO else FIRST_ROUNDS
+    seconds = min(max(budget_s / (2 * (whole + KEPT_ROUNDS)) - PAIR_OVERHEAD_S, LEAST_S), MOST_S)
+    each_s = 2 * (seconds + PAIR_OVERHEAD_S)
+    most = PAIR_BYTES_NCCL if chosen.backend == "nccl" else PAIR_BYTES_GLOO
+    rates: list[PairRate] = []
+
+    def run(one: Round) -> None:
+        for both in (one.pairs, tuple((b, a) for a, b in one.pairs)):
+            asked = [
+                (src.number, dst.number)
+                for a, b in both
+                for src, dst in zip(ranks.of(a), ranks.of(b), strict=False)
+            ]
+            found = ranks.step(
+                "pairs", seconds * 4 + 45.0, pairs=[list(p) for p in asked], seconds=seconds, most_bytes=most
+            )
+            for src, dst in asked:
+                rate = _pair_rate(ranks, src, dst, one.number, found)
+                if rate is not None:
+                    rates.append(rate)
+
+    def judge() -> Decision:
+        return decode(pair_samples(rates), nodes=nodes)
+
+    done, planned = in_rounds(nodes, budget_s, each_s, run, judge)
+    decision = judge() if rates else None
+    return replace(pairs, rates=tuple(rates), decision=decision, rounds=len(done), planned=planned)
+
+
+def _pair_rate(ranks: Ranks, src: int, dst: int, number: int, found: Sequence[Any]) -> PairRate | None:
+    try:
+        took = msgspec.convert(found[dst], Took)
+        gave = msgspec.convert(found[src], Gave)
+    except (msgspec.ValidationError, RecursionError):
+        return None
+    if not 0 < took.median < 1e15:
+        return None
+    several = len(ranks.of(ranks.ranks[src].node)) > 1
+    place = [r.number for r in ranks.of(ranks.ranks[src].node)].index(src)
+    return PairRate(
+        src=ranks.ranks[src].node,
+        dst=ranks.ranks[dst].node,
+        round=number,
+        gbyte_s=took.median / 1e9,
+        rail=f"gpu{place}" if several else None,
+        least_gbyte_s=took.least / 1e9,
+        most_gbyte_s=took.most / 1e9,
+        # NCCL's own threads spin while they wait: theirs says nothing.
+        busy=0.0 if ranks.backend == "nccl" else min(max(gave.busy, took.busy, 0.0), 1.0),
+    )
+
+
+def pair_samples(rates: Sequence[PairRate]) -> list[PairSample]:
+    """What the localiser is told; a rate that a machine's CPU set counts as one like the others."""
+    usual = max((r.gbyte_s for r in rates), default=0.0)
+    values = [usual if _is_limited(r) else r.gbyte_s for r in rates]
+    return [
+        PairSample(r.src, r.dst, value, "out", r.rail, r.round)
+        for r, value in zip(rates, values, strict=True)
+    ]
+
+
+def _is_limited(rate: PairRate) -> bool:
+    return rate.busy >= BUSY and rate.most_gbyte_s - rate.least_gbyte_s >= STEADY_RANGE * rate.gbyte_s

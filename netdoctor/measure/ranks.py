@@ -1,0 +1,340 @@
+"""Ranks of a torch experiment on several nodes: started together, led step by step, ended together.
+
+A rank that dies, freezes, or cannot reach the others is told from those that only wait for it: by how its
+process ended, by its heartbeat, and by how far it came. Nothing here waits without a bound.
+"""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import msgspec
+
+from netdoctor.facts.bandwidth import RankTrouble
+from netdoctor.facts.base import Missing, Why
+from netdoctor.measure.common import Caller, reason, replies, token
+from netdoctor.transport.base import Request
+
+# Importing torch takes a second where it is cached, and many from a busy network file system.
+IMPORT_S = 90.0
+# How long one store operation or one collective may take; a healthy one of ours takes seconds at most.
+TIMEOUT_S = 15.0
+COLLECTIVE_S = 30.0
+POLL_S = 1.0
+# A rank says twice a second that it lives. Importing holds the interpreter's lock for seconds at a time.
+SILENT_S = 5.0
+SILENT_IMPORT_S = 30.0
+# After the first failure: who only echoes it says so soon.
+ECHO_S = 1.5
+HARD_LIMIT_S = 600.0
+
+
+@cache
+def program() -> str:
+    """The text that every rank runs."""
+    return resources.files("netdoctor.measure").joinpath("rank_program.py").read_text("utf-8")
+
+
+class Failed(Exception):
+    """Ranks did not do their part. trouble: those to blame first; the others echo it."""
+
+    def __init__(self, trouble: Sequence[RankTrouble]) -> None:
+        super().__init__("; ".join(f"{t.node}: {t.what}" for t in trouble))
+        self.trouble = tuple(trouble)
+
+
+class Event(msgspec.Struct):
+    """A line that a rank said."""
+
+    event: str
+    stage: str = ""
+    step: int | None = None
+    done: int = 0
+    result: Any = None
+    kind: str = ""
+    text: str = ""
+    name: str | None = None
+    torch: str = ""
+
+
+class Heard(msgspec.Struct):
+    """What an agent says about one of its ranks."""
+
+    running: bool
+    code: int | None = None
+    state: str | None = None
+    silent_s: float = 0.0
+    events: list[Any] = []
+    stderr: str = ""
+
+
+@dataclass(slots=True)
+class Rank:
+    """What is known of one rank. stopped: how often it was seen stopped by a signal, one after the other."""
+
+    node: str
+    number: int
+    stage: str = "start"
+    running: bool = True
+    code: int | None = None
+    silent_s: float = 0.0
+    stopped: int = 0
+    error: Event | None = None
+    stderr: str = ""
+    torch: str = ""
+    results: dict[int, Any] = field(default_factory=dict)
+
+    def take(self, heard: Heard) -> None:
+        self.running, self.code, self.silent_s = heard.running, heard.code, heard.silent_s
+        self.stopped = self.stopped + 1 if heard.state in ("T", "t") else 0
+        self.stderr = heard.stderr[-2000:] or self.stderr
+        for raw in heard.events[:5000]:
+            try:
+                event = msgspec.convert(raw, Event)
+            except (msgspec.ValidationError, RecursionError):
+                continue
+            if event.event in ("stage", "alive"):
+                self.stage = event.stage[:40]
+            elif event.event == "imported":
+                self.stage, self.torch = "imported", event.torch[:60]
+            elif event.event == "error" and self.error is None:
+                self.error = event
+            elif event.event == "result" and event.step is not None:
+                self.results[event.step] = event.result
+
+
+class Ranks:
+    """All ranks of one experiment. layout: node of each rank, ranks of a node next to each other."""
+
+    def __init__(
+        self,
+        transport: Caller,
+        layout: Sequence[str],
+        addresses: Mapping[str, str],
+        backend: str,
+        environments: Mapping[str, Mapping[str, str]],
+    ) -> None:
+        self.transport = transport
+        self.ranks = [Rank(node, number) for number, node in enumerate(layout)]
+        self.nodes = tuple(dict.fromkeys(layout))
+        self.addresses = addresses
+        self.backend = backend
+        self.environments = environments
+        self.session = token()[:16]
+        self.number = 0
+        self.lost: dict[str, str] = {}
+        self.port_busy: str | None = None
+        self.port = 0
+
+    def of(self, node: str) -> list[Rank]:
+        return [rank for rank in self.ranks if rank.node == node]
+
+    def start(self) -> None:
+        """Start every rank and wait until torch is imported everywhere. Raises Failed."""
+        requests = {}
+        for node in self.nodes:
+            configs = [
+                {"rank": rank.number, "world": len(self.ranks), "backend": self.backend, "device": place}
+                for place, rank in enumerate(self.of(node))
+            ]
+            requests[node] = Request(
+                op="spawn",
+                args={
+                    "session": self.session,
+                    "code": program(),
+                    "ranks": configs,
+                    "env": dict(self.environments.get(node, {})),
+                    "seconds": HARD_LIMIT_S,
+                    "gentle": self.backend == "nccl",
+                },
+                timeout_s=15.0,
+            )
+        for reply in replies(self.transport, requests):
+            if reply.missing is not None:
+                self.lost[reply.node] = reason(reply)
+        if self.lost:
+            raise Failed([self._silent(node, "start") for node in self.lost])
+        self._lead(None, "imported", IMPORT_S)
+
+    def join(self, address: str, port: int) -> None:
+        """Open the store on rank 0's node and form the group. Raises Failed."""
+        common: dict[str, Any] = {
+            "address": address,
+            "store_s": TIMEOUT_S,
+            "group_s": COLLECTIVE_S,
+            "name": self.session,
+        }
+        first = [self.ranks[0].node]
+        found = self.step("host", TIMEOUT_S + 5.0, first, port=port, **common)
+        result = found[0] if isinstance(found[0], dict) else {}
+        number = result.get("port")
+        if not isinstance(number, int) or not 0 < number < 65536:
+            raise Failed([RankTrouble(node=first[0], rank=0, what="error", detail="no port", during="store")])
+        self.port, busy = number, result.get("busy")
+        self.port_busy = str(busy)[:200] if busy else None
+        self.step("join", 2 * TIMEOUT_S + COLLECTIVE_S, port=number, **common)
+
+    def step(self, do: str, timeout_s: float, nodes: Iterable[str] | None = None, **args: Any) -> list[Any]:
+        """Have the ranks do something; the result of each, None for those not asked. Raises Failed."""
+        self.number += 1
+        self._lead({"do": do, "step": self.number, **args}, str(self.number), timeout_s, nodes)
+        return [rank.results.get(self.number) for rank in self.ranks]
+
+    def stop(self) -> None:
+        """End every rank, whatever it does."""
+        if self.ranks and all(rank.running for rank in self.ranks) and not self.lost:
+            self._ask({n: self._converse({"do": "end", "step": 0}, "never", 0.3) for n in self.nodes})
+        requests = {
+            n: Request(op="stop", args={"session": self.session}, timeout_s=6.0)
+            for n in self.nodes
+            if n not in self.lost
+        }
+        for _ in replies(self.transport, requests):
+            pass
+
+    def _converse(self, say: Mapping[str, Any] | None, until: str, wait_s: float) -> Request:
+        return Request(
+            op="converse",
+            args={"session": self.session, "say": say, "until": until, "wait_s": wait_s},
+            timeout_s=wait_s + SILENT_S + 1.0,
+        )
+
+    def _ask(self, requests: Mapping[str, Request]) -> set[str]:
+        """Nodes whose ranks have all said the word."""
+        done = set()
+        for reply in replies(self.transport, requests):
+            if reply.missing is not None:
+                self.lost[reply.node] = reason(reply)
+                continue
+            result = reply.result if isinstance(reply.result, dict) else {}
+            own = self.of(reply.node)
+            try:
+                heard = msgspec.convert(result.get("ranks"), list[Heard])
+            except (msgspec.ValidationError, RecursionError):
+                heard = []
+            if len(heard) != len(own):
+                self.lost[reply.node] = "the answer could not be read"
+                continue
+            for rank, one in zip(own, heard, strict=True):
+                rank.take(one)
+            if result.get("done") is True:
+                done.add(reply.node)
+        return done
+
+    def _lead(
+        self, say: dict[str, Any] | None, until: str, timeout_s: float, nodes: Iterable[str] | None = None
+    ) -> None:
+        waiting = dict.fromkeys(self.nodes if nodes is None else nodes)
+        end = time.monotonic() + timeout_s
+        while waiting:
+            left = end - time.monotonic()
+            wait_s = min(POLL_S, max(left, 0.05))
+            done = self._ask({n: self._converse(say, until, wait_s) for n in waiting})
+            say = None
+            for node in done:
+                waiting.pop(node, None)
+            if waiting and self._is_bad(waiting):
+                self._echoes(waiting)
+                raise Failed(self._blame(waiting, until))
+            if waiting and time.monotonic() >= end:
+                raise Failed(self._blame(waiting, until))
+
+    def _is_bad(self, nodes: Iterable[str]) -> bool:
+        return any(n in self.lost for n in nodes) or any(
+            not rank.running or rank.error is not None or self._is_frozen(rank)
+            for n in nodes
+            for rank in self.of(n)
+        )
+
+    def _is_frozen(self, rank: Rank) -> bool:
+        limit = SILENT_IMPORT_S if rank.stage in ("start", "import") else SILENT_S
+        # Stopped twice in a row: a debugger may stop a process for a moment.
+        return rank.running and (rank.stopped >= 2 or rank.silent_s > limit)
+
+    def _echoes(self, nodes: Iterable[str]) -> None:
+        """Look once more, so that a rank that was killed is not hidden behind those that noticed first."""
+        asked = [n for n in nodes if n not in self.lost]
+        end = time.monotonic() + ECHO_S
+        while asked and time.monotonic() < end:
+            self._ask({n: self._converse(None, "never", 0.2) for n in asked})
+            asked = [n for n in asked if n not in self.lost]
+            if all(not rank.running for n in asked for rank in self.of(n)):
+                return
+            time.sleep(0.2)
+
+    def _silent(self, node: str, during: str) -> RankTrouble:
+        return RankTrouble(
+            node=node, rank=self.of(node)[0].number, what="silent", detail=self.lost[node], during=during
+        )
+
+    def _blame(self, waiting: Iterable[str], until: str) -> list[RankTrouble]:
+        """Who did not do its part, those at the root of it first and marked so."""
+        found: list[tuple[int, RankTrouble]] = []
+        late: list[RankTrouble] = []
+        for node in waiting:
+            if node in self.lost:
+                found.append((1, self._silent(node, self.of(node)[0].stage)))
+                continue
+            for rank in self.of(node):
+                weight, what, detail = self._state(rank)
+                one = RankTrouble(
+                    node=node, rank=rank.number, what=what, detail=detail[:400], during=rank.stage
+                )
+                if weight is not None:
+                    found.append((weight, one))
+                elif not self._is_through(rank, until):
+                    late.append(one)
+        if not found:
+            # Alive and waiting: those that came least far are the ones that the others wait for.
+            order = ("start", "import", "imported", "store", "peers", "group", "mesh", "ready")
+            far = [order.index(t.during) if t.during in order else len(order) for t in late]
+            least = min(far, default=0)
+            return [replace(t, first=f == least) for t, f in zip(late, far, strict=True)]
+        root = min(weight for weight, _ in found)
+        return [replace(one, first=weight == root) for weight, one in sorted(found, key=lambda item: item[0])]
+
+    @staticmethod
+    def _is_through(rank: Rank, until: str) -> bool:
+        if until == "imported":
+            return rank.stage not in ("start", "import")
+        return until in {str(step) for step in rank.results}
+
+    def _state(self, rank: Rank) -> tuple[int | None, str, str]:
+        """(weight, what, detail): a smaller weight is nearer to the root, None is alive and well."""
+        error = rank.error
+        if error is not None and error.stage in ("import", "device"):
+            return 0, error.stage, f"{error.kind}: {error.text}"
+        if not rank.running and error is None:
+            if rank.code is not None and rank.code < 0:
+                return 0, "killed", f"its process was killed by signal {-rank.code}"
+            last = rank.stderr.strip().splitlines()[-1:] or [""]
+            return 0, "exited", f"its process ended with status {rank.code} {last[0]}".strip()
+        if self._is_frozen(rank):
+            text = (
+                "its process is stopped"
+                if rank.stopped >= 2
+                else f"no sign of life for {rank.silent_s:.0f} s"
+            )
+            return 1, "frozen", text
+        if error is not None:
+            what = {"store": "store", "group": "connect", "mesh": "connect"}.get(error.stage, "error")
+            # The other end went away: this rank only noticed.
+            echo = "closed by peer" in error.text or "Connection reset" in error.text
+            echo = echo or error.stage == "peers" or "wait timeout" in error.text
+            return 4 if echo else 2, what, f"{error.kind}: {error.text}"
+        return None, "stuck", f"still waiting in stage {rank.stage}"
+
+
+def only_import(trouble: Iterable[RankTrouble]) -> bool:
+    """Whether torch is there and has nothing to compute with (a stand-in, a build without distributed)."""
+    troubles = list(trouble)
+    return bool(troubles) and all(
+        t.what == "import" and ("torch.distributed" in t.detail or "without distributed" in t.detail)
+        for t in troubles
+    )
+
+
+NOT_APPLICABLE = Missing(Why.NOT_APPLICABLE, "the nodes' torch has no torch.distributed")

@@ -1,0 +1,128 @@
+"""What the bandwidth experiments measured, as records of pairs and as a table for the text report."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from netdoctor.engine import Outcome
+from netdoctor.facts.bandwidth import LossMatrix, PairRates, TcpRates
+from netdoctor.facts.localisation import Culprit, Decision, Kind, Side
+from netdoctor.report.model import PairRecord, Report
+
+# As the checks have it: below half of what is usual nobody wants to start a job (checks/_slow.py).
+STOPS_BELOW = 0.5
+LOSSY_PERCENT = 0.5
+
+_NAME = re.compile(r"bw\.allreduce\.(busbw|algbw|time)\.(\d+)")
+
+
+def pairs(outcome: Outcome) -> Iterator[PairRecord]:
+    """Directed pairs of bw.tcp, bw.pair and net.loss: the slowest rail, the last round."""
+    chosen = {c.id for c in outcome.judgement.checks}
+    tcp = outcome.store.whole("tcp_rates")
+    if isinstance(tcp, TcpRates) and "bw.tcp" in chosen:
+        values = {(r.src, r.dst): None if r.gbyte_s is None else 8 * r.gbyte_s for r in tcp.rates}
+        yield from _records("bw.tcp", values, tcp.decision, "Gbit/s")
+    torch = outcome.store.whole("pair_rates")
+    if isinstance(torch, PairRates) and "bw.pair" in chosen:
+        latest = {(r.src, r.dst): r.round for r in torch.rates}
+        slowest: dict[tuple[str, str], float | None] = {}
+        for r in torch.rates:
+            if r.round == latest[r.src, r.dst]:
+                before = slowest.get((r.src, r.dst))
+                slowest[r.src, r.dst] = r.gbyte_s if before is None else min(before, r.gbyte_s)
+        yield from _records("bw.pair", slowest, torch.decision, "GB/s")
+    losses = outcome.store.whole("loss")
+    if isinstance(losses, LossMatrix) and "net.loss" in chosen:
+        for probe in losses.probes:
+            if not probe.sent or not probe.arrived:
+                continue
+            percent = 100.0 * (probe.sent - min(probe.arrived, probe.sent)) / probe.sent
+            yield PairRecord(
+                check="net.loss",
+                from_=probe.src,
+                to=probe.dst,
+                status="pass",
+                class_="measured",
+                value=round(percent, 3),
+                unit="%",
+            )
+
+
+def _records(
+    check: str, values: dict[tuple[str, str], float | None], decision: Decision | None, unit: str
+) -> Iterator[PairRecord]:
+    culprits = decision.culprits if decision is not None else ()
+    for (src, dst), value in values.items():
+        factors = [c.factor for c in culprits if _holds_back(c, src, dst)]
+        status = "pass"
+        if value is None or (factors and min(factors) < STOPS_BELOW):
+            status = "fail"
+        elif factors:
+            status = "warn"
+        shown = "dead" if value is None else "slow" if factors else "ok"
+        yield PairRecord(
+            check=check,
+            from_=src,
+            to=dst,
+            status=status,
+            class_=shown,
+            value=None if value is None else round(value, 5),
+            unit=unit,
+        )
+
+
+def _holds_back(culprit: Culprit, src: str, dst: str) -> bool:
+    if culprit.kind in (Kind.NODE, Kind.NIC):
+        node = culprit.nodes[0]
+        return (src == node and culprit.side is not Side.IN) or (
+            dst == node and culprit.side is not Side.OUT
+        )
+    if culprit.kind is Kind.PATH:
+        a, b = culprit.nodes[:2]
+        forth, back = (src, dst) == (a, b), (src, dst) == (b, a)
+        return (forth and culprit.side is not Side.IN) or (back and culprit.side is not Side.OUT)
+    if culprit.kind is Kind.UNIFORM:
+        return True
+    return src in culprit.nodes and dst in culprit.nodes
+
+
+def table(report: Report) -> list[str]:
+    """Sizes of the all-reduce with time, algbw, busbw and spread; empty when none was measured."""
+    rows: dict[int, dict[str, tuple[float, float | None]]] = {}
+    for measure in report.measures:
+        match = _NAME.fullmatch(measure.name)
+        if match is not None and len(match[2]) < 16:
+            rows.setdefault(int(match[2]), {})[match[1]] = (measure.value, measure.error)
+    shown = []
+    for size, row in sorted(rows.items()):
+        if "busbw" not in row:
+            continue
+        busbw, error = row["busbw"]
+        spread = f"{200 * error / busbw:.0f} %" if error is not None and busbw > 0 else ""
+        time_ms = f"{_three(row['time'][0])} ms" if "time" in row else ""
+        algbw = _three(row["algbw"][0]) if "algbw" in row else ""
+        shown.append((_size(size), time_ms, algbw, _three(busbw), spread))
+    if not shown:
+        return []
+    head = ("all-reduce", "time", "algbw GB/s", "busbw GB/s", "spread")
+    widths = [max(len(row[i]) for row in [head, *shown]) for i in range(len(head))]
+    return ["  " + "   ".join(_cells(row, widths)).rstrip() for row in [head, *shown]]
+
+
+def _cells(row: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
+    for text, width in zip(row, widths, strict=True):
+        yield f"{text:>{width}}"
+
+
+def _three(value: float) -> str:
+    """A figure with three digits that count."""
+    if value >= 100:
+        return f"{value:.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 1 else f"{value:.3g}"
+
+
+def _size(size: int) -> str:
+    for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if size >= unit:
+            return f"{size / unit:g} {name}" if size % unit == 0 else f"{size / unit:.1f} {name}"
+    return f"{size} B"
