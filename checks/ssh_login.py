@@ -308,7 +308,7 @@ def _auth(node: Node, session: Session) -> tuple[Fix, ...]:
 
 def _shell(node: Node, session: Session) -> tuple[Fix, ...]:
     user = session.user if is_host_name(session.user) else ""
-    give = [_console(node, "give the user a shell", f"chsh -s /bin/bash {user}", effect="next login")]
+    give = [_console(node, "give the user a shell", f"usermod -s /bin/bash {user}", effect="next login")]
     refuses = "not available" in session.detail or "nologin" in session.detail
     return (
         *(give if user and refuses else ()),
