@@ -4,7 +4,9 @@ import json
 import shlex
 import subprocess
 import sys
+import time
 import xml.etree.ElementTree as ET
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -65,9 +67,7 @@ def environment() -> dict[str, str]:
     }
 
 
-def netdoctor(
-    *args: str, cwd: Path, timeout: float = 90, **env: str
-) -> subprocess.CompletedProcess[str]:
+def netdoctor(*args: str, cwd: Path, timeout: float = 90, **env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*NETDOCTOR, *args],
         cwd=cwd,
@@ -83,18 +83,53 @@ def netdoctor(
 def scan(lab: Lab, folder: Path, *args: str, hosts: str | None = None, **env: str) -> Scanned:
     """Scan the lab from `folder`, then check what every report promises.
 
-    The JSON validates against the published schema, JUnit parses, `report show` of the saved report prints the
-    text of the scan, the matrix is complete, and the exit code is the report's.
+    The JSON validates against the published schema, JUnit parses, `report show` of the saved report prints
+    the text of the scan, the matrix is complete, and the exit code is the report's.
     """
-    argv = ["scan", "--ssh-config", str(lab.ssh_config), hosts or str(lab.hosts_file), *args]
-    argv += ["-o", "text", "-o", "json=report.json", "-o", "junit=report.xml"]
+    argv = _argv(lab, *args, hosts=hosts)
     done = netdoctor(*argv, cwd=folder, **env)
-    assert "Traceback" not in done.stderr + done.stdout, done.stderr
-    assert (folder / "report.json").exists(), f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return _finished(folder, argv, done.returncode, done.stdout, done.stderr)
+
+
+def _argv(lab: Lab, *args: str, hosts: str | None = None) -> list[str]:
+    argv = ["scan", "--ssh-config", str(lab.ssh_config), hosts or str(lab.hosts_file), *args]
+    return [*argv, "-o", "text", "-o", "json=report.json", "-o", "junit=report.xml"]
+
+
+def _finished(folder: Path, argv: list[str], code: int, stdout: str, stderr: str) -> Scanned:
+    assert "Traceback" not in stderr + stdout, stderr
+    assert (folder / "report.json").exists(), f"exit {code}\n{stdout}\n{stderr}"
     report = json.loads((folder / "report.json").read_text("utf-8"))
-    scanned = Scanned(done.returncode, done.stdout, report, done.stderr, folder, argv)
+    scanned = Scanned(code, stdout, report, stderr, folder, argv)
     check_promises(scanned)
     return scanned
+
+
+def begin(lab: Lab, folder: Path, *args: str) -> subprocess.Popen[str]:
+    """A scan that runs while the test does something to it."""
+    return subprocess.Popen(
+        [*NETDOCTOR, *_argv(lab, *args)],
+        cwd=folder,
+        text=True,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def finish(process: subprocess.Popen[str], folder: Path) -> Scanned:
+    """What a scan that was begun said in the end, held to the same promises."""
+    stdout, stderr = process.communicate(timeout=90)
+    return _finished(folder, [], process.returncode, stdout, stderr)
+
+
+def until(true: Callable[[], bool], what: str, timeout: float = 60) -> None:
+    """Wait for something to become true; a busy machine may take its time."""
+    end = time.monotonic() + timeout
+    while not true():
+        assert time.monotonic() < end, f"not within {timeout:g} s: {what}"
+        time.sleep(0.05)
 
 
 def check_promises(scanned: Scanned) -> None:
@@ -127,10 +162,23 @@ def verify(scanned: Scanned, cause: dict[str, Any]) -> subprocess.CompletedProce
     return netdoctor(*words[1:], "-o", "text", cwd=scanned.folder)
 
 
+def on_console(lab: Lab, cause: dict[str, Any], number: int = 0) -> str:
+    """Type a fix on the node's own console, for a node that nobody can log in to; what it printed."""
+    said = ""
+    for command in cause["fixes"][number]["commands"]:
+        for node in command["run_on"]:
+            done = lab.run(node, ["sh", "-c", command["shell"]], capture_output=True, text=True)
+            assert done.returncode == 0, f"{command['shell']}\n{done.stdout}\n{done.stderr}"
+            said += done.stdout
+    return said
+
+
 def apply_fix(scanned: Scanned, cause: dict[str, Any], number: int = 0) -> None:
     """Run a printed fix by hand: the very shell lines, here, as a person would paste them."""
     for command in cause["fixes"][number]["commands"]:
         assert command["run_on"] != ["job"], "a job command is for the launch script, not for a shell"
+        reached = {target["id"] for target in scanned.report["targets"] if target["reached"]}
+        assert set(command["run_on"]) <= {*reached, "control"}, "a command for a console is not for here"
         done = subprocess.run(
             ["sh", "-c", command["shell"]],
             capture_output=True,

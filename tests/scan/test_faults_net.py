@@ -1,0 +1,249 @@
+"""Faults of networks, names, ports, packet sizes and clocks: one cause each, and what is printed heals it."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from netdoctor.lab import Lab
+from tests.scan.faults import Case, case, found, hold, put
+from tests.scan.harness import scan
+
+ALL = ("node0", "node1", "node2", "node3")
+FILTERED = frozenset({"net.path-mtu"})
+
+FIREWALL = [
+    case(
+        "node2 drop", "firewall-inbound", "net.ports", said="node2 drops connections", fix="nft insert rule",
+        hidden=FILTERED, heal="fix",
+    ),
+    case(
+        "node2 drop dir=out", "firewall-outbound", "net.ports", said="Connections from node2",
+        fix="nft insert rule inet site_firewall output", hidden=FILTERED, heal="fix",
+    ),
+    case("node2 drop dir=both", "firewall-isolated", "net.ports", said="neither", fix="nft", heal="fix"),
+    case(
+        "node2 drop peers=node0", "firewall-inbound", "net.ports", confidence="likely",
+        said="node2 drops connections from node0", fix="nft insert rule", heal="fix",
+    ),
+    case(
+        "node2 drop peers=node0,node1", "firewall-inbound", "net.ports", confidence="likely",
+        said="node2 drops connections from node0 and node1", fix="nft insert rule", heal="fix",
+    ),
+    case(
+        "node0 drop ports=29500", "firewall-rendezvous-inbound", "net.ports", nodes=("node0",),
+        said="to the rendezvous port", fix="nft insert rule", heal="fix",
+    ),
+    case(
+        "node0 drop peers=node3 ports=29500", "firewall-rendezvous-inbound", "net.ports", nodes=("node0",),
+        confidence="likely", said="node3", fix="nft insert rule", heal="fix",
+    ),
+    # The lab's SSH port lies inside the range from which the kernel picks.
+    case(
+        "node2 drop ports=32768-44221,44223-60999", "firewall-ephemeral", "net.ports",
+        said="lets in the rendezvous port only", fix="nft insert rule", heal="fix",
+    ),
+    case(
+        "node2 reject", "firewall-reject-inbound", "net.ports", said="rejected by a firewall",
+        fix="nft insert rule", heal="fix",
+    ),
+    case(
+        "node2 reject with=port-unreachable", "firewall-reject-inbound", "net.ports",
+        said="rejects connections", fix="nft insert rule", heal="fix",
+    ),
+    case(
+        "node2 reject with=reset", "port-refused-inbound", "net.ports",
+        said="refused, though netdoctor listens there", fix="nft insert rule", heal="fix",
+    ),
+]  # fmt: skip
+
+FABRIC = [
+    case(
+        "node2 fabric-drop", "fabric-inbound", "net.ports", said="before they reach node2",
+        fix="ACL of the switch ports", hidden=FILTERED,
+    ),
+    case(
+        "node2 fabric-drop from=node1 to=node2", "fabric-path", "net.ports", nodes=("node1", "node2"),
+        confidence="likely", said="node1 -> node2", fix="ACL of the switch ports",
+    ),
+    case(
+        "node2 fabric-drop from=all to=node0,node1,node2,node3", "fabric-everywhere", "net.ports",
+        nodes=ALL, said="no rule set of theirs explains it", fix="ask whoever runs the network",
+    ),
+    case(
+        "node0 fabric-drop from=all to=node0 ports=29500", "fabric-rendezvous-inbound", "net.ports",
+        nodes=("node0",), said="to the rendezvous port", fix="TCP 29500",
+    ),
+]  # fmt: skip
+
+NAMES = [
+    case(
+        "node2 own-name-loopback", "hosts-loopback", "net.resolve", said="127.0.1.1", fix="/etc/hosts",
+        heal="fix",
+    ),
+    case(
+        "node2 own-name-loopback address=127.0.0.1", "hosts-loopback", "net.resolve", said="127.0.0.1",
+        fix="/etc/hosts", heal="fix",
+    ),
+    case(
+        "node2 peer-name-missing peer=node1", "peer-name-unknown", "net.resolve",
+        said="cannot resolve node1", fix="/etc/hosts", heal="fix",
+    ),
+    case(
+        "node2 peer-name-wrong peer=node1", "peer-name-wrong", "net.resolve",
+        said="resolves node1 to 192.0.2.77", fix="/etc/hosts", heal="fix",
+    ),
+    case(
+        "node0 port-busy", "master-port-busy", "rdzv.port-free", nodes=("node0",), said="of user nobody",
+        fix="kill", heal="fix",
+    ),
+    case(
+        "node0 port-busy port=31000", "master-port-busy", "rdzv.port-free", nodes=("node0",),
+        said="port 31000 is taken", args=("--master-port", "31000"), fix="kill", heal="fix",
+    ),
+]  # fmt: skip
+
+PACKETS = [
+    case(
+        "node2 mtu", "mtu-differs", "net.mtu", status="warn", said="eth0 has MTU 1400; most nodes have 1500",
+        fix="mtu 1500", heal="fix",
+    ),
+    case("node2 mtu mtu=9000", "mtu-differs", "net.mtu", status="warn", said="9000", fix="1500", heal="fix"),
+    case(
+        "node2 mtu-blackhole", "mtu-black-hole", "net.path-mtu", said="packets of 9000 bytes vanish",
+        fix="switch port of node2",
+    ),
+    case("node2 clock", "clock-skew", "time.skew", said="7.0", fix="chrony"),
+    case("node2 clock offset=-90s", "clock-skew", "time.skew", said="90.00 s behind", fix="chrony"),
+]  # fmt: skip
+
+INTERFACES = [
+    case(
+        "node2 if-rename", "nccl-ifname-nomatch", "nccl.ifname", job={"NCCL_SOCKET_IFNAME": "eth0"},
+        said="node2 has no interface eth0", fix="=eth0,ens10f0np0", heal="job",
+    ),
+    case(
+        "node2 if-rename", "gloo-ifname-nomatch", "gloo.ifname", job={"GLOO_SOCKET_IFNAME": "eth0"},
+        said="GLOO_SOCKET_IFNAME", fix="unset GLOO_SOCKET_IFNAME", id="if-rename, gloo",
+    ),
+    case(
+        "node2 if-extra", "nccl-ifname-nomatch", "nccl.ifname", nodes=("node0", "node1", "node3"),
+        job={"NCCL_SOCKET_IFNAME": "docker0"}, said="no interface docker0", fix="=eth0", heal="job",
+    ),
+    case(
+        "node2 if-extra name=virbr0", "nccl-ifname-nomatch", "nccl.ifname",
+        nodes=("node0", "node1", "node3"), job={"NCCL_SOCKET_IFNAME": "virbr0"}, fix="=eth0", heal="job",
+    ),
+    case(
+        "node2 if-extra name=tailscale0", "nccl-ifname-nomatch", "nccl.ifname",
+        nodes=("node0", "node1", "node3"), job={"NCCL_SOCKET_IFNAME": "tailscale0"}, fix="=eth0",
+        heal="job",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("one", [*FIREWALL, *FABRIC])
+def test_ports(lab4: Lab, folder: Path, one: Case) -> None:
+    scanned = hold(lab4, folder, one)
+    failed = {(p["from"], p["to"]) for p in scanned.report["pairs"] if p["status"] == "fail"}
+    assert failed, "the pairs are in the report, directed"
+
+
+@pytest.mark.parametrize("one", NAMES)
+def test_names_and_ports_of_the_rendezvous(lab4: Lab, folder: Path, one: Case) -> None:
+    hold(lab4, folder, one)
+
+
+@pytest.mark.parametrize("one", PACKETS)
+def test_packet_sizes_and_clocks(lab4: Lab, folder: Path, one: Case) -> None:
+    hold(lab4, folder, one)
+
+
+@pytest.mark.parametrize("one", INTERFACES)
+def test_interfaces_that_the_job_names(lab4: Lab, folder: Path, one: Case) -> None:
+    hold(lab4, folder, one)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    ["if-rename", "if-extra", "if-extra name=virbr0", "if-extra name=tailscale0", "if-extra name=cni0"],
+)
+def test_interfaces_that_nobody_names_are_no_matter(lab4: Lab, folder: Path, fault: str) -> None:
+    put(lab4, (f"node2 {fault}",))
+    scanned = scan(lab4, folder)
+    assert (scanned.state, scanned.code, found(scanned)) == ("ready", 0, {}), scanned.summary()
+
+
+def test_a_directed_pair_is_named_as_such(lab4: Lab, folder: Path) -> None:
+    put(lab4, ("node2 fabric-drop from=node1 to=node2",))
+    scanned = scan(lab4, folder)
+    assert scanned.cause("fabric-path")["nodes"] == "node1 -> node2"
+    ports = [p for p in scanned.report["pairs"] if p["check"] == "net.ports" and p["status"] == "fail"]
+    assert [(p["from"], p["to"], p["class"]) for p in ports] == [("node1", "node2", "filtered")]
+
+
+@pytest.fixture(scope="module")
+def two_networks(make_lab: Callable[..., Lab]) -> Lab:
+    return make_lab(4, data_net=True)
+
+
+def test_an_interface_that_is_down(two_networks: Lab, folder: Path) -> None:
+    job = {"NCCL_SOCKET_IFNAME": "eth1"}
+    one = case(
+        "node2 if-down if=eth1", "net-down", "net.interface", job=job, said="eth1", fix="eth1 up",
+        heal="fix",
+    ).values[0]  # fmt: skip
+    try:
+        hold(two_networks, folder, one)
+    finally:
+        two_networks.heal()
+
+
+TWO = [
+    (
+        ("node1 drop", "node2 clock"),
+        {"firewall-inbound": ("node1",), "clock-skew": ("node2",)},
+    ),
+    (
+        ("node1 sshd-down", "node3 own-name-loopback"),
+        {"ssh-refused": ("node1",), "hosts-loopback": ("node3",)},
+    ),
+    (
+        ("node1 drop dir=in", "node2 drop dir=out"),
+        {"firewall-inbound": ("node1",), "firewall-outbound": ("node2",)},
+    ),
+    (
+        ("node0 port-busy", "node2 mtu-blackhole"),
+        {"master-port-busy": ("node0",), "mtu-black-hole": ("node2",)},
+    ),
+    (
+        ("node1 host-key", "node2 wrong-key"),
+        {"ssh-host-key-changed": ("node1",), "ssh-auth": ("node2",)},
+    ),
+    (
+        ("node1 peer-name-wrong peer=node0", "node3 mtu"),
+        {"peer-name-wrong": ("node1",), "mtu-differs": ("node3",)},
+    ),
+    (
+        ("node1 fabric-drop", "node3 drop dir=out"),
+        {"fabric-inbound": ("node1",), "firewall-outbound": ("node3",)},
+    ),
+]
+
+
+@pytest.mark.parametrize(("faults", "causes"), TWO, ids=[" + ".join(faults) for faults, _ in TWO])
+def test_faults_on_different_nodes_are_causes_of_their_own(
+    lab4: Lab, folder: Path, faults: tuple[str, ...], causes: dict[str, tuple[str, ...]]
+) -> None:
+    put(lab4, faults)
+    scanned = scan(lab4, folder)
+    assert (scanned.state, scanned.code) == ("not_ready", 1), scanned.summary()
+    assert found(scanned) == causes, scanned.summary()
+    assert all(cause["fixes"] and cause["verify"] for cause in scanned.report["causes"])
+
+
+def test_the_same_fault_on_two_nodes_is_one_cause_that_names_both(lab4: Lab, folder: Path) -> None:
+    put(lab4, ("node1 drop", "node3 drop"))
+    scanned = scan(lab4, folder)
+    assert found(scanned) == {"firewall-inbound": ("node1", "node3")}, scanned.summary()
+    assert scanned.cause("firewall-inbound")["nodes"] == "node[1,3]"

@@ -1,0 +1,147 @@
+"""Faults between netdoctor and a shell on the node: one cause, and the other nodes are judged as ever."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from netdoctor.lab import Lab
+from tests.scan.faults import Case, case, found, hold, judge, put
+from tests.scan.harness import Scanned, apply_fix, on_console, scan, verify
+
+SILENT_PORT = "node2 drop peers=control ports=44222"
+
+NO_LOGIN = [
+    case("node2 sshd-down", "ssh-refused", "ssh.login", said="refused", fix="start the SSH server"),
+    case(
+        "node2 reject peers=control ports=44222 with=reset", "ssh-refused", "ssh.login",
+        said="connection refused", fix="start the SSH server",
+    ),
+    case("node2 not-ssh", "ssh-not-ssh", "ssh.login", said="HTTP/1.1 400", fix="ss -tlnp"),
+    case("node2 frozen", "ssh-no-answer", "ssh.login", said="nothing was said", fix="reset it"),
+    case(SILENT_PORT, "ssh-no-answer", "ssh.login", said="44222", fix="nc -vz -w 5"),
+    case("node2 wrong-key", "ssh-auth", "ssh.login", said="was refused", fix="ssh-copy-id -p 44222"),
+    case("node2 host-key", "ssh-host-key-changed", "ssh.login", said="SHA256:", fix="ssh-keygen -lf"),
+    case("node2 ssh-full", "ssh-too-many", "ssh.login", said="MaxStartups", fix="-j 8"),
+    case("node2 login-shell", "ssh-shell", "ssh.login", said="not available", fix="usermod -s /bin/bash"),
+    case("node2 login-shell path=/bin/false", "ssh-shell", "ssh.login", said="status 1", fix="true; echo $?"),
+]  # fmt: skip
+
+
+def others_are_judged(scanned: Scanned) -> None:
+    report = scanned.report
+    assert report["unhealthy_nodes"] == ["node2"]
+    assert [t["id"] for t in report["targets"] if not t["reached"]] == ["node2"]
+    cells = report["matrix"]["cells"]
+    for row, check in zip(cells, report["matrix"]["checks"], strict=True):
+        if check != "ssh.login":
+            assert row[2] == "b", f"{check} waits for the login"
+            assert set(row[:2] + row[3:]) <= {".", "-", "!"}, f"{check} of the others: {row}"
+    assert scanned.cell("net.ports", "node0") == "."
+    assert report["causes"][0]["held"] == len(report["matrix"]["checks"]) - 1
+
+
+@pytest.mark.parametrize("one", NO_LOGIN)
+def test_a_node_that_lets_nobody_in(lab4: Lab, folder: Path, one: Case) -> None:
+    others_are_judged(hold(lab4, folder, one))
+
+
+@pytest.fixture
+def own_known_hosts(lab4: Lab) -> Iterator[Lab]:
+    """The lab, whose known_hosts a fix may change."""
+    before = lab4.known_hosts.read_text()
+    yield lab4
+    lab4.known_hosts.write_text(before)
+
+
+def test_a_changed_host_key_is_compared_and_then_replaced(own_known_hosts: Lab, folder: Path) -> None:
+    lab = own_known_hosts
+    put(lab, ("node2 host-key",))
+    scanned = scan(lab, folder)
+    cause = scanned.cause("ssh-host-key-changed")
+    shown = on_console(lab, cause, 0)
+    server, known = re.findall(r"SHA256:[\w+/]+", " ".join(cause["seen"]))[:2]
+    assert server in shown
+    assert known not in shown
+    apply_fix(scanned, cause, 1)
+    done = verify(scanned, cause)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_an_unknown_host_key_is_compared_and_then_remembered(own_known_hosts: Lab, folder: Path) -> None:
+    lab = own_known_hosts
+    lines = lab.known_hosts.read_text().splitlines(keepends=True)
+    lab.known_hosts.write_text("".join(line for line in lines if lab.address("node2") not in line))
+    scanned = scan(lab, folder)
+    one = case((), "ssh-host-key-unknown", "ssh.login", said="not found in", fix="ssh-keygen -lf", id="x")
+    cause = judge(scanned, one.values[0])
+    apply_fix(scanned, cause, 0)
+    on_console(lab, cause, 1)
+    apply_fix(scanned, cause, 2)
+    done = verify(scanned, cause)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_login_shell_is_given_back(lab4: Lab, folder: Path) -> None:
+    put(lab4, ("node2 login-shell",))
+    scanned = scan(lab4, folder)
+    cause = scanned.cause("ssh-shell")
+    on_console(lab4, cause, 0)
+    done = verify(scanned, cause)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_commands_that_look_can_be_pasted(lab4: Lab, folder: Path) -> None:
+    put(lab4, ("node1 not-ssh", "node2 login-shell", SILENT_PORT.replace("node2", "node3")))
+    scanned = scan(lab4, folder)
+    assert set(found(scanned)) == {"ssh-not-ssh", "ssh-shell", "ssh-no-answer"}
+    assert "nginx" in on_console(lab4, scanned.cause("ssh-not-ssh"), 0)
+    apply_fix(scanned, scanned.cause("ssh-shell"), 1)
+
+
+def test_an_address_is_said_once_and_a_console_is_named_once(lab4: Lab, folder: Path) -> None:
+    put(lab4, ("node1 sshd-down", "node2 host-key"))
+    scanned = scan(lab4, folder)
+    (seen,) = [line for line in scanned.cause("ssh-refused")["seen"] if "refused" in line]
+    assert seen.count(lab4.address("node1")) == 1
+    assert "on its console" not in scanned.text
+    assert "HOSTS" not in scanned.text
+    for line in scanned.text.splitlines():
+        assert "known_hosts:" not in line or "ssh-key" not in line
+
+
+@pytest.mark.parametrize("fault", ["shell-noise", "slow-shell", "slow-shell seconds=1"])
+def test_shells_that_talk_or_take_their_time_are_no_fault(lab4: Lab, folder: Path, fault: str) -> None:
+    put(lab4, (f"node2 {fault}",))
+    scanned = scan(lab4, folder)
+    assert (scanned.state, scanned.code) == ("ready", 0), scanned.summary()
+    # Three seconds at each login are worth a word; a sentence at each login is not.
+    allowed = {"ssh-slow"} if "slow" in fault else set()
+    assert found(scanned).keys() <= allowed, scanned.summary()
+    assert "\x1b" not in scanned.text + scanned.stderr
+    assert "Welcome" not in scanned.text
+
+
+def test_nobody_lets_anybody_in(lab4: Lab, folder: Path) -> None:
+    put(lab4, tuple(f"{node} sshd-down" for node in lab4.nodes))
+    scanned = scan(lab4, folder)
+    assert (scanned.state, scanned.code) == ("not_ready", 1)
+    assert found(scanned) == {"ssh-refused": tuple(lab4.nodes)}
+    assert "none of 4 nodes can be logged in to" in scanned.text
+
+
+@pytest.mark.parametrize(
+    ("faults", "keys"),
+    [
+        (("node1 host-key", "node2 wrong-key"), {"ssh-host-key-changed": ("node1",), "ssh-auth": ("node2",)}),
+        (("node1 not-ssh", "node3 frozen"), {"ssh-not-ssh": ("node1",), "ssh-no-answer": ("node3",)}),
+        (("node0 sshd-down", "node2 login-shell"), {"ssh-refused": ("node0",), "ssh-shell": ("node2",)}),
+    ],
+)
+def test_two_faults(
+    lab4: Lab, folder: Path, faults: tuple[str, ...], keys: dict[str, tuple[str, ...]]
+) -> None:
+    put(lab4, faults)
+    scanned = scan(lab4, folder)
+    assert (scanned.code, found(scanned)) == (1, keys), scanned.summary()
