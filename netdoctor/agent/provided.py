@@ -3,6 +3,7 @@
 import importlib
 import os
 import sys
+import threading
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ExtensionFileLoader, ModuleSpec
 
@@ -123,10 +124,23 @@ class _Extension(Loader):
 def load(name: str, content: "Mapping[str, bytes]") -> "ModuleType":
     """Return library `name` made of {relative path: content}. Raises what the import raises."""
     importer = MemoryImporter(content)
-    sys.meta_path.insert(0, importer)
+    _place(importer, first=True)
     try:
         return importlib.import_module(name)
     finally:
         # Stays reachable for later imports inside the library, behind everything of the node's own.
-        sys.meta_path.remove(importer)
-        sys.meta_path.append(importer)
+        _place(importer, first=False)
+
+
+_placing = threading.Lock()
+
+
+def _place(importer: MemoryImporter, first: bool) -> None:
+    """Put a finder at one end of sys.meta_path, in a new list.
+
+    Other threads may be importing: one that walks along the old list while an entry is taken out in front of
+    it would step over the next finder, the bundle's own, and not find a module of the agent.
+    """
+    with _placing:
+        others = [one for one in sys.meta_path if one is not importer]
+        sys.meta_path = [importer, *others] if first else [*others, importer]
