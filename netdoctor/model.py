@@ -11,7 +11,7 @@ CONTROL = "control"
 class Status(StrEnum):
     """Outcome of one check on one target."""
 
-    PASS = "pass"
+    PASS = "pass"  # noqa: S105  a status, no password
     WARN = "warn"
     FAIL = "fail"
     BLOCKED = "blocked"
@@ -66,7 +66,7 @@ class Confidence(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """Something seen. kind: ``command``, ``file``, ``probe``; where: node id; what: command, path or probe."""
+    """Something seen. kind: ``command``, ``file``, ``probe``; where: node id; what: command or path."""
 
     kind: str
     where: str
@@ -89,8 +89,8 @@ class Fix:
 
     effect: when it takes effect: ``at once``, ``next login``, ``next launch``, ``after reboot``; empty for a
         command that only looks.
-    persistent: survives a reboot. widens: what it opens or trusts beyond before, or None. risk: low, medium, high.
-    text: one line, what it does. settle: True when it does not heal but measures what would decide.
+    persistent: survives a reboot. widens: what it opens or trusts beyond before, or None. risk: low, medium,
+    high. text: one line, what it does.
     """
 
     text: str
@@ -108,8 +108,8 @@ class CauseHint:
     """What a finding says about its cause. Findings with the same key become one cause.
 
     key: ``firewall-inbound``, ``hosts-loopback``…; stable over runs, no values in it.
-    title: one sentence with ``{nodes}`` for the folded culprits and ``{s}``, ``{is}``, ``{has}`` for the verb's
-        number: ``{nodes} drop{s} connections from the other nodes``.
+    title: one sentence with ``{nodes}`` for the folded culprits and ``{s}``, ``{is}``, ``{has}`` for
+        the verb's number: ``{nodes} drop{s} connections from the other nodes``.
     culprits: node ids, ``a->b`` pairs, ``cluster`` or ``control``.
     verify: check ids or globs whose green proves the fix; the check itself when empty.
     explains: False when this finding accounts for none of what its check's ``explains=`` names.

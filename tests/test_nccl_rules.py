@@ -199,7 +199,7 @@ def test_dials_what_the_variable_selects() -> None:
 def test_never_dials_an_interface_of_one_node_where_all_share_a_network() -> None:
     nets = cluster()
     nets["n2"] = machine(LO, row("eth0", "10.0.0.2"), row("tailscale0", "100.64.0.1", 32))
-    envs = dict.fromkeys(nets, {"NCCL_SOCKET_IFNAME": "tailscale0"})
+    envs = {n: {"NCCL_SOCKET_IFNAME": "tailscale0"} for n in nets}
     ssh = {f"n{i}": f"10.0.0.{i}" for i in (1, 2, 3)}
     assert rules.data_addresses(nets, envs, ssh) == ssh
 

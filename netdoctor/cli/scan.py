@@ -676,7 +676,7 @@ def _print_plan(
     if experiments:
         out("\nexperiments between nodes (listeners on the job's addresses, closed at the end):\n")
         out(
-            f"  {', '.join(experiments)}; rendezvous port {job.master_port}, a sample of the ephemeral range\n"
+            f"  {', '.join(experiments)}; rendezvous port {job.master_port} and some ephemeral ports\n"
         )
     out("\nchecks, in order:\n")
     for check in checks:

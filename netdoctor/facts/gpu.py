@@ -49,8 +49,8 @@ class PciGpu:
 class GpuFacts:
     """What the node can say about NVIDIA GPUs.
 
-    nvml: ``ok``, ``no_library``, ``no_driver`` (code 9), ``mismatch`` (code 18), ``no_permission``, ``error``.
-    nvml_code: nvmlReturn_t; nvml_message: NVML's text. kernel_driver: version of the loaded module
+    nvml: ``ok``, ``no_library``, ``no_driver`` (code 9), ``mismatch`` (code 18), ``no_permission``,
+    ``error``. nvml_code: nvmlReturn_t; nvml_message: NVML's text. kernel_driver: version of the loaded module
     (/proc/driver/nvidia/version or /sys/module/nvidia/version); library_driver: version in the real name of
     libnvidia-ml.so. cuda_driver: highest CUDA that the driver supports, ``12.4``.
     device_nodes: /dev/nvidia0 … present; visible_devices: CUDA_VISIBLE_DEVICES / NVIDIA_VISIBLE_DEVICES.

@@ -9,7 +9,8 @@ from netdoctor.facts.base import fact
 class Netdev:
     """One network interface, from /sys/class/net and its flags.
 
-    kind: ``physical``, ``loopback``, ``bridge``, ``veth``, ``tun``, ``bond``, ``vlan``, ``macvlan``, ``ipoib``, ``other``.
+    kind: ``physical``, ``loopback``, ``bridge``, ``veth``, ``tun``, ``bond``, ``vlan``, ``macvlan``, ``ipoib``,
+    ``other``.
     speed_mbit_s: None where the driver does not say (virtio, veth without a rate).
     running: IFF_RUNNING; up: IFF_UP; carrier: None where unreadable (interface down).
     """
@@ -155,8 +156,8 @@ class PortHolderFacts:
 class PortProbe:
     """One TCP connection attempt from `src` to a listener that netdoctor opened on `dst`.
 
-    outcome: ``open``, ``refused``, ``filtered`` (no answer in time), ``rejected`` (ICMP prohibited/unreachable
-    or EPERM), ``no_route``, ``in_use`` (somebody else answers there), ``error``.
+    outcome: ``open``, ``refused``, ``filtered`` (no answer in time), ``rejected`` (ICMP prohibited or
+    unreachable, or EPERM), ``no_route``, ``in_use`` (somebody else answers there), ``error``.
     purpose: ``rendezvous`` or ``ephemeral``.
     """
 

@@ -17,8 +17,8 @@ class Torch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nccl:
-    """A libnccl that torch would load. version ``2.21.5``; origin: ``wheel``, ``torch-bundled``, ``LD_PRELOAD``,
-    ``LD_LIBRARY_PATH``, ``system``; path of the library."""
+    """A libnccl that torch would load. version ``2.21.5``; path of the library; origin: ``wheel``,
+    ``torch-bundled``, ``LD_PRELOAD``, ``LD_LIBRARY_PATH``, ``system``."""
 
     version: str | None
     origin: str
@@ -70,8 +70,8 @@ class EnvFacts:
 class Job:
     """What the user says the job will use.
 
-    env: from --env-file and NCCL_*/GLOO_*/MASTER_* of the calling environment; env_from: ``train.env:4`` or
-    ``calling environment`` per variable. master_node: node id that owns master_addr by default (first listed).
+    env: from --env-file and NCCL_*/GLOO_*/MASTER_* of the calling environment; env_from: ``train.env:4``
+    or ``calling environment`` per variable. master_node: node id that owns master_addr by default (first listed).
     data_addresses: the address of each node that peers are expected to dial, by node id.
     """
 
