@@ -9,8 +9,8 @@ from netdoctor.facts.base import fact
 class Netdev:
     """One network interface, from /sys/class/net and its flags.
 
-    kind: ``physical``, ``loopback``, ``bridge``, ``veth``, ``tun``, ``bond``, ``vlan``, ``macvlan``, ``ipoib``,
-    ``other``.
+    kind: ``physical``, ``loopback``, ``bridge``, ``veth``, ``tun``, ``bond``, ``vlan``, ``macvlan``,
+    ``ipoib``, ``other``.
     speed_mbit_s: None where the driver does not say (virtio, veth without a rate).
     running: IFF_RUNNING; up: IFF_UP; carrier: None where unreadable (interface down).
     """

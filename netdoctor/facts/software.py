@@ -71,7 +71,7 @@ class Job:
     """What the user says the job will use.
 
     env: from --env-file and NCCL_*/GLOO_*/MASTER_* of the calling environment; env_from: ``train.env:4``
-    or ``calling environment`` per variable. master_node: node id that owns master_addr by default (first listed).
+    or ``calling environment`` per variable. master_node: node id that owns master_addr by default, the first.
     data_addresses: the address of each node that peers are expected to dial, by node id.
     """
 
