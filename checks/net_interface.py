@@ -27,6 +27,7 @@ from netdoctor.model import (
         "net.route",
         "net.ports",
         "net.path-mtu",
+        "net.loss",
         "net.resolve",
         "rdzv.*",
         "nccl.ifname",

@@ -53,7 +53,7 @@ class Loss:
 
 
 @check(
-    after=["ssh.login", "net.interface"],
+    after=["ssh.login", "net.interface", "net.ports"],
     explains=["bw.*"],
     profile="launch",
     cost="opens-port",

@@ -33,7 +33,7 @@ KEYS = {"black_hole": "mtu-black-hole", "small": "path-mtu-small", FAR_END: "mtu
 
 
 @check(
-    after=["ssh.login", "net.interface"],
+    after=["ssh.login", "net.interface", "net.ports"],
     explains=["bw.*"],
     profile="launch",
     cost="opens-port",

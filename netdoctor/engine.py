@@ -266,6 +266,9 @@ class Scan:
             self._per_node("routes", alive, lambda: routes.measure_routes(watched, ground))
         if "ports" in self.wanted:
             self._per_run("ports", "ports", alive, watched, lambda: ports.measure(watched, ground))
+            matrix = self.store.whole("ports")
+            if isinstance(matrix, PortMatrix):
+                ground = replace(ground, dead=ports.dead_pairs(matrix))
         if "path_mtu" in self.wanted:
             self._per_run("path_mtu", "path-mtu", alive, watched, lambda: path_mtu.measure(watched, ground))
         if "loss" in self.wanted:

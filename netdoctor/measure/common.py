@@ -28,13 +28,17 @@ class Caller(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ground:
-    """The nodes that can take part and the address each is dialled at."""
+    """The nodes that can take part and the address each is dialled at.
+
+    dead: directed pairs on which nothing got through, so that no later experiment waits for silence again.
+    """
 
     nodes: tuple[str, ...]
     addresses: Mapping[str, str]
     master: str | None = None
     master_port: int = 29500
     ephemeral: Mapping[str, tuple[int, int]] | None = None
+    dead: frozenset[tuple[str, str]] = frozenset()
 
     def usable(self) -> list[str]:
         return [n for n in self.nodes if n in self.addresses]

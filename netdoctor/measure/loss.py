@@ -36,7 +36,7 @@ def measure(transport: Caller, ground: Ground) -> LossMatrix:
         src: [
             {"dst": dst, "address": ground.addresses[dst], "port": echoes[dst]}
             for dst in plan[src]
-            if dst in echoes
+            if dst in echoes and (src, dst) not in ground.dead
         ]
         for src in nodes
     }

@@ -160,6 +160,14 @@ def _probe(src: str, row: dict[str, Any]) -> PortProbe:
     )
 
 
+def dead_pairs(ports: PortMatrix) -> frozenset[tuple[str, str]]:
+    """Directed pairs whose every attempt was filtered."""
+    outcomes: dict[tuple[str, str], set[str]] = {}
+    for probe in ports.probes:
+        outcomes.setdefault((probe.src, probe.dst), set()).add(probe.outcome)
+    return frozenset(pair for pair, seen in outcomes.items() if seen == {"filtered"})
+
+
 def summary(ports: PortMatrix) -> dict[str, int]:
     """How many probes ended how."""
     return dict(Counter(probe.outcome for probe in ports.probes))
