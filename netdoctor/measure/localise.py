@@ -38,6 +38,7 @@ between it and the substitutes, with the pair whose outcome tells the first two 
 
 import heapq
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
@@ -77,11 +78,16 @@ LEAST_NOISE = 0.02
 # weight of that assumption, in samples.
 USUAL_NOISE = 0.05
 FEW = 4.0
+# Nodes that differ by more than this when all is well are not taken for healthy (standard deviation).
+MOST_SPREAD = 0.1
 # Below 90 % of its peers a node is worth a word (NVIDIA/nccl-tests gates at 0.9, ClusterKit at 0.93).
 LEAST_EFFECT = 0.9
 # An expectation derived from hardware is right within some ten per cent, see expectation.py.
 UNIFORM_BELOW = 0.8
 DECIDED = 0.75
+# A path rests on visits of one pair, and what disturbs it now may last into the next round: certain from here
+# on.
+SURE_RUNS = 3
 # So many suspects of one tie are listed.
 NAMED = 4
 # Alternatives that are e^-7 as likely change no confidence that is printed.
@@ -134,8 +140,7 @@ def decode(
     possible = len(listed) * (len(listed) - 1) // 2
     if not data.y:
         return Decision(unmeasured=unmeasured, pairs_possible=possible)
-    search = _best_search(data, least_effect)
-    return _report(search.data, search, unmeasured, possible)
+    return _report(_searches(data, least_effect), unmeasured, possible)
 
 
 @dataclass(slots=True)
@@ -230,6 +235,26 @@ def _framed(data: _Data, bases: Mapping[Class, float]) -> tuple[_Data, float]:
     return replace(data, base=base, excuse=excuse, d=d), max(_scale(above), LEAST_NOISE)
 
 
+def _spread(data: _Data, noise: float) -> float:
+    """How much healthy nodes differ from each other beyond noise, on a logarithmic scale.
+
+    From the medians of the nodes' samples, and only those above the middle: faults pull the others down.
+    """
+    mine: list[list[float]] = [[] for _ in data.names]
+    for s, d in enumerate(data.d):
+        mine[data.u[s]].append(d)
+        mine[data.v[s]].append(d)
+    middles = sorted(sorted(ds)[len(ds) // 2] for ds in mine)
+    centre = middles[len(middles) // 2]
+    seen = _scale([m - centre for m in middles if m > centre])
+    count = median(len(ds) for ds in mine)
+    # The variance of the median of n normal samples is pi / 2n of theirs.
+    beyond = math.sqrt(max(seen**2 - math.pi / 2.0 * noise**2 / count, 0.0))
+    # A pair shows the slower of two, so that medians of nodes lie closer together than nodes do: simulated,
+    # by 0.6.
+    return min(beyond / 0.6, MOST_SPREAD)
+
+
 def _start(data: _Data, members: Sequence[int]) -> float:
     """Upper third of the nodes' best samples: healthy, unless more than two thirds of the nodes are slow."""
     best: dict[int, float] = {}
@@ -247,14 +272,14 @@ def _mode(ys: Sequence[float], start: float) -> float:
     centre = start
     for _ in range(8):
         for _ in range(20):
-            near = [y for y in ys if abs(y - centre) <= width]
-            if not near:
+            low, high = bisect_left(ys, centre - width), bisect_right(ys, centre + width)
+            if low == high:
                 return centre
-            moved = median(near)
+            moved = (ys[(low + high - 1) // 2] + ys[(low + high) // 2]) / 2.0
             if abs(moved - centre) < 1e-4:
                 break
             centre = moved
-        scale = _scale([y - centre for y in ys if y > centre])
+        scale = _scale([y - centre for y in ys[bisect_right(ys, centre) :]])
         if 3.0 * scale <= width:
             break
         width = 3.0 * scale
@@ -278,9 +303,10 @@ def _scale(above: Sequence[float]) -> float:
 class _Search:
     """The state of a search: chosen suspects, what they predict, and what each run costs."""
 
-    def __init__(self, data: _Data, sigma: float, casual: float, least_effect: float) -> None:
+    def __init__(self, data: _Data, noise: tuple[float, float], casual: float, least_effect: float) -> None:
         self.data = data
-        self.sigma = sigma
+        self.above, self.sigma = noise
+        self.spread = _spread(data, self.sigma)
         self.casual = casual
         # A moment slows the samples of a run together. While culprits are looked for it is priced per sample,
         # or one moment would hide that the same two NICs are slow in every run of a node: either alone saves
@@ -300,21 +326,22 @@ class _Search:
 
     def _run_cost(self, run: int, covered: list[int] | None, f: float) -> float:
         """The cost of one run, were the samples in `covered` held back to `f` as well."""
-        data, mu, sigma = self.data, self.mu, self.sigma
+        data, mu, sigma, above = self.data, self.mu, self.sigma, self.above
         total = 0.0
         low: list[float] = []
         for s in data.runs[run]:
             m = mu[s]
             if covered is not None and f < m and s in covered:
                 m = f
-            z = (data.d[s] - m) / sigma
-            half = z * z / 2.0
+            z = data.d[s] - m
             if z > 0.0:
-                total += min(half, WONDER)
-            elif z < -2.0:
+                total += min(z * z / (2.0 * above * above), WONDER)
+                continue
+            z /= sigma
+            if z < -2.0:
                 low.append(z)
             else:
-                total += half
+                total += z * z / 2.0
         return total + self._low_cost(low) if low else total
 
     def _low_cost(self, low: list[float]) -> float:
@@ -345,8 +372,10 @@ class _Search:
 
     def total(self) -> float:
         """Cost in nats, up to a constant of the samples; narrower noise is denser."""
-        density = len(self.data.y) * math.log(self.sigma)
-        return math.fsum(self.cost) + math.fsum(self.price.values()) + density
+        density = len(self.data.y) * math.log((self.above + self.sigma) / 2.0)
+        # A run that is no bad moment costs the surprise that it is none, the dearer the more there are.
+        quiet = -len(self.data.runs) * math.log1p(-math.exp(-self.casual))
+        return math.fsum(self.cost) + math.fsum(self.price.values()) + density + quiet
 
     # -- hypotheses ----------------------------------------------------------------------------------------
 
@@ -419,24 +448,35 @@ class _Search:
                 by_leaf[b].append(s)
         known = sum(1 for leaf in members if leaf >= 0)
         for leaf, pool in by_leaf.items():
-            if members[leaf] < 2:
+            if members[leaf] < 2 or known < 2:
                 continue
-            if known > 1:
-                self._consider(Suspect(Kind.LEAF, leaf), pool, slow)
-                for side in (Side.BOTH, Side.OUT, Side.IN):
-                    self._consider(Suspect(Kind.UPLINK, leaf, -1, side), pool, slow)
-                if several_rails:
-                    for rail in rails:
-                        self._consider(Suspect(Kind.RAIL, leaf, -1, Side.BOTH, rail), pool, slow)
-        if known > 2:
+            crossing = [s for s in pool if -1 != data.leaf[data.u[s]] != data.leaf[data.v[s]] != -1]
+            self._consider(Suspect(Kind.LEAF, leaf), pool, slow)
+            for side in (Side.BOTH, Side.OUT, Side.IN):
+                self._consider(Suspect(Kind.UPLINK, leaf, -1, side), crossing, slow)
+            if several_rails:
+                self._rails_of(leaf, pool, rails, slow)
+        if known > 2 and 4 * len(slow) > len(everything):
             self._consider(Suspect(Kind.SPINE), everything, slow)
         if several_rails:
-            for rail in rails:
-                self._consider(Suspect(Kind.RAIL, -1, -1, Side.BOTH, rail), everything, slow)
+            self._rails_of(-1, everything, rails, slow)
+
+    def _rails_of(
+        self, leaf: int, pool: Iterable[int], rails: Iterable[int], slow: Mapping[int, None]
+    ) -> None:
+        carried: dict[int, list[int]] = {}
+        for s in pool:
+            carried.setdefault(self.data.rail[s], []).append(s)
+        together = carried.get(-1, [])
+        for rail in rails:
+            self._consider(
+                Suspect(Kind.RAIL, leaf, -1, Side.BOTH, rail), carried.get(rail, []) + together, slow
+            )
 
     def _consider(self, suspect: Suspect, pool: Iterable[int], slow: Mapping[int, None]) -> None:
-        covered = list(self._covered(suspect, pool))
         # fit() wants the middle one of them to be slow, so fewer than half can never do.
+        narrowed = suspect.kind in LOCAL or suspect.side is not Side.BOTH or suspect.kind is Kind.SPINE
+        covered = list(self._covered(suspect, pool) if narrowed else pool)
         if not covered or 2 * sum(1 for s in covered if s in slow) < len(covered):
             return
         by_run: dict[int, list[int]] = {}
@@ -509,7 +549,13 @@ class _Search:
         saved = 0.0
         for run, covered in self.cover[suspect].items():
             saved += self.cost[run] - self._run_cost(run, covered, f)
-        return round(saved - price, 9), f, price
+        return round(min(saved, self._ordinary(suspect, f)) - price, 9), f, price
+
+    def _ordinary(self, suspect: Suspect, f: float) -> float:
+        """What it costs to call a node that runs at `f` an ordinary one, given how much nodes differ here."""
+        if suspect.kind not in (Kind.NODE, Kind.NIC) or self.spread == 0.0:
+            return math.inf
+        return f * f / (2.0 * self.spread**2)
 
     def add(self, suspect: Suspect, f: float, price: float) -> None:
         self.chosen[suspect] = f
@@ -628,7 +674,8 @@ class _Search:
         kept = dict(self.chosen), dict(self.price)
         self.remove(suspect)
         without = self.total()
-        found: list[tuple[float, Suspect | None]] = [(without - now, None)]
+        ordinary = self._ordinary(suspect, kept[0][suspect]) - kept[1][suspect]
+        found: list[tuple[float, Suspect | None]] = [(min(without - now, ordinary), None)]
         for other in self.near(suspect):
             if other != suspect and other not in self.chosen:
                 saved = self.gain(other)[0]
@@ -648,17 +695,19 @@ class _Search:
         return sorted(found, key=lambda pair: pair[0])
 
 
-def _best_search(data: _Data, least_effect: float) -> _Search:
-    """The cheapest of a few solutions that differ in what they take for healthy.
+def _searches(data: _Data, least_effect: float) -> list[_Search]:
+    """A few solutions that differ in what they take for healthy, the cheapest first.
 
     First the crowd below the nodes' best samples; then what the culprits of that leave uncovered; then the
     middle of everything, with a noise that covers it: on a noisy network a handful of culprits explains any
     few samples.
     """
 
-    def solved(bases: Mapping[Class, float], casual: float) -> _Search:
-        framed, sigma = _framed(data, bases)
-        search = _Search(framed, sigma, casual, least_effect)
+    def solved(bases: Mapping[Class, float], casual: float, healthy: Sequence[int] | None = None) -> _Search:
+        """`healthy`: the samples whose deviations below the base are noise; None: as much as above it."""
+        framed, above = _framed(data, bases)
+        below = _scale([-framed.d[s] for s in healthy if framed.d[s] < 0.0]) if healthy is not None else 0.0
+        search = _Search(framed, (above, max(above, below)), casual, least_effect)
         search.solve()
         return search
 
@@ -666,29 +715,33 @@ def _best_search(data: _Data, least_effect: float) -> _Search:
     for s, cls in enumerate(data.cls):
         if data.y[s] > -math.inf:
             members.setdefault(cls, []).append(s)
-    best = solved(
-        {c: _mode(sorted(data.y[s] for s in mine), _start(data, mine)) for c, mine in members.items()}, CASUAL
-    )
+    crowd = {c: _mode(sorted(data.y[s] for s in mine), _start(data, mine)) for c, mine in members.items()}
+    best = solved(crowd, CASUAL)
+    casual = best.bad_moments()
+    if not best.chosen and casual == CASUAL:
+        return [best]
+    everything = [s for mine in members.values() for s in mine]
+    middle = {c: median(data.y[s] for s in mine) for c, mine in members.items()}
+    found = [best, *(solved(bases, casual, everything) for bases in (crowd, middle))]
+    found.sort(key=_Search.total)
+    best = found[0]
     for _ in range(2):
+        free = [s for s in everything if best.mu[s] == 0.0]
         bases = {
-            c: median([data.y[s] for s in mine if best.mu[s] == 0.0] or [best.data.base[c]])
-            for c, mine in members.items()
+            c: median([data.y[s] for s in free if data.cls[s] == c] or [best.data.base[c]]) for c in members
         }
-        casual = best.bad_moments()
-        moved = max((abs(base - best.data.base[c]) for c, base in bases.items()), default=0.0)
-        if moved < 0.1 * best.sigma and abs(casual - best.casual) < 0.3:
-            break
-        again = solved(bases, casual)
-        if again.total() >= best.total():
+        again = solved(bases, best.bad_moments(), free)
+        if again.total() >= best.total() - 1.0:
             break
         best = again
-    if best.chosen or best.casual < CASUAL:
-        bases = {c: median(data.y[s] for s in mine) for c, mine in members.items()}
-        best = min(best, solved(bases, best.bad_moments()), key=_Search.total)
-    return best
+        found.insert(0, again)
+    return found
 
 
-def _report(data: _Data, search: _Search, unmeasured: tuple[str, ...], possible: int) -> Decision:
+def _report(searches: Sequence[_Search], unmeasured: tuple[str, ...], possible: int) -> Decision:
+    search = searches[0]
+    data = search.data
+    rivals = [(other.total() - search.total(), other) for other in searches[1:]]
     culprits: list[Culprit] = []
     ties: list[Undecided] = []
     exonerated = _exonerated(data, search)
@@ -701,8 +754,16 @@ def _report(data: _Data, search: _Search, unmeasured: tuple[str, ...], possible:
             for cost, other in search.alternatives(suspect)
             if other is None or _entity(other) != _entity(suspect)
         ]
+        # And whoever takes the noise for wider may not see it at all.
+        found += [
+            (gap, None)
+            for gap, other in rivals
+            if gap < FAR and _entity(suspect) not in {_entity(s) for s in other.chosen}
+        ]
         weight = 1.0 + sum(math.exp(-max(cost, 0.0)) for cost, _ in found)
         confidence = 1.0 / weight
+        if suspect.kind is Kind.PATH and len(search.cover[suspect]) < SURE_RUNS:
+            confidence = min(confidence, 0.98)
         mine = _culprit(data, search, suspect, f, confidence)
         if confidence >= DECIDED:
             culprits.append(mine)
@@ -713,11 +774,14 @@ def _report(data: _Data, search: _Search, unmeasured: tuple[str, ...], possible:
             if other is not None and cost < 3.0
         ]
         nothing = any(other is None and cost < 3.0 for cost, other in found)
-        rivals = [suspect, *(other for cost, other in found if other is not None and cost < 3.0)]
-        pair, reason = _settling(data, search, rivals, nothing, good, met)
+        named = [suspect, *(other for cost, other in found if other is not None and cost < 3.0)]
+        pair, reason = _settling(data, search, named, nothing, good, met)
         ties.append(
             Undecided(between=(mine, *others[: NAMED - 1]), maybe_passing=nothing, pair=pair, reason=reason)
         )
+    for gap, other in rivals:
+        if gap < 5.0:
+            ties += _seen_otherwise(search, other, good, met)
     ties += _moments(data, search, good, met, ties)
     free = [s for s in range(len(data.y)) if search.mu[s] == 0.0 and data.y[s] > -math.inf]
     ratios = [data.y[s] - data.wanted[s] for s in free if data.wanted[s] < math.inf]
@@ -857,6 +921,20 @@ def _moments(
             continue
         pair, reason = _settling(data, search, rivals, True, good, met)
         ties.append(Undecided(between=names, maybe_passing=True, pair=pair, reason=reason))
+    return ties
+
+
+def _seen_otherwise(
+    search: _Search, rival: _Search, good: set[int], met: set[tuple[int, int]]
+) -> list[Undecided]:
+    """Culprits of a solution that is hardly dearer, and that this one takes for noise."""
+    known = {_entity(s) for s in search.chosen}
+    ties: list[Undecided] = []
+    for suspect, f in rival.chosen.items():
+        if suspect.kind in LOCAL and _entity(suspect) not in known:
+            pair, reason = _settling(rival.data, rival, [suspect], True, good, met)
+            culprit = _culprit(rival.data, rival, suspect, f, 0.0)
+            ties.append(Undecided(between=(culprit,), maybe_passing=True, pair=pair, reason=reason))
     return ties
 
 
