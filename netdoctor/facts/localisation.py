@@ -44,6 +44,9 @@ class PairSample:
         by netdoctor's own fault, has no sample at all.
     rail: name of the NIC that carried it, the same name on all nodes; None when all rails together did.
     round: samples of the same pair in the same round share the moment, and count as one observation of it.
+    at_least: something else than the network set the rate (a machine's CPU): the way is no slower than this,
+    and
+        may be faster. Such a sample clears, and never accuses.
     """
 
     src: str
@@ -52,6 +55,7 @@ class PairSample:
     direction: str = "both"
     rail: str | None = None
     round: int = 0
+    at_least: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

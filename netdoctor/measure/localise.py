@@ -158,6 +158,7 @@ class _Data:
     directed: list[bool] = field(default_factory=list)
     rail: list[int] = field(default_factory=list)
     cls: list[Class] = field(default_factory=list)
+    at_least: list[bool] = field(default_factory=list)  # a floor: says nothing when it is low
     wanted: list[float] = field(default_factory=list)  # log expected, inf where there is none
     run: list[int] = field(default_factory=list)
     runs: list[list[int]] = field(default_factory=list)
@@ -212,6 +213,7 @@ def _read(
         data.u.append(u)
         data.v.append(v)
         data.directed.append(directed)
+        data.at_least.append(one.at_least)
         data.rail.append(rail)
         data.cls.append((directed, rail >= 0))
         data.wanted.append(math.log(wanted) if wanted and math.isfinite(wanted) and wanted > 0 else math.inf)
@@ -224,9 +226,15 @@ def _read(
 
 def _framed(data: _Data, bases: Mapping[Class, float]) -> tuple[_Data, float]:
     """The data with each sample's distance from these bases, and the noise scale."""
-    # Nothing passed in a whole class: any base will do, all of it is dead.
-    base = {cls: bases.get(cls, 0.0) for cls in data.cls}
-    above = [y - base[c] for y, c in zip(data.y, data.cls, strict=True) if y > base[c]]
+    base = dict(bases)
+    for y, c in zip(data.y, data.cls, strict=True):
+        # A whole class of floors, or where nothing passed: its best will do.
+        if c not in bases:
+            base[c] = max(base.get(c, y), y)
+    base = {c: b if b > -math.inf else 0.0 for c, b in base.items()}
+    above = [
+        y - base[c] for y, c, f in zip(data.y, data.cls, data.at_least, strict=True) if y > base[c] and not f
+    ]
     # What pairs at the base are expected to reach; slower hardware is allowed to be slower by as much.
     level = [w for y, c, w in zip(data.y, data.cls, data.wanted, strict=True) if y >= base[c] - 0.1]
     usual = median(level) if level else math.inf
@@ -242,12 +250,16 @@ def _spread(data: _Data, noise: float) -> float:
     """
     mine: list[list[float]] = [[] for _ in data.names]
     for s, d in enumerate(data.d):
+        if data.at_least[s]:
+            continue
         mine[data.u[s]].append(d)
         mine[data.v[s]].append(d)
-    middles = sorted(sorted(ds)[len(ds) // 2] for ds in mine)
+    middles = sorted(sorted(ds)[len(ds) // 2] for ds in mine if ds)
+    if not middles:
+        return 0.0
     centre = middles[len(middles) // 2]
     seen = _scale([m - centre for m in middles if m > centre])
-    count = median(len(ds) for ds in mine)
+    count = median(len(ds) for ds in mine if ds)
     # The variance of the median of n normal samples is pi / 2n of theirs.
     beyond = math.sqrt(max(seen**2 - math.pi / 2.0 * noise**2 / count, 0.0))
     # A pair shows the slower of two, so that medians of nodes lie closer together than nodes do: simulated,
@@ -327,6 +339,7 @@ class _Search:
     def _run_cost(self, run: int, covered: list[int] | None, f: float) -> float:
         """The cost of one run, were the samples in `covered` held back to `f` as well."""
         data, mu, sigma, above = self.data, self.mu, self.sigma, self.above
+        floor = data.at_least
         total = 0.0
         low: list[float] = []
         for s in data.runs[run]:
@@ -336,6 +349,8 @@ class _Search:
             z = data.d[s] - m
             if z > 0.0:
                 total += min(z * z / (2.0 * above * above), WONDER)
+                continue
+            if floor[s]:
                 continue
             z /= sigma
             if z < -2.0:
@@ -356,7 +371,8 @@ class _Search:
 
     def is_moment(self, run: int) -> bool:
         """Whether a bad moment explains this run better than noise does."""
-        zs = [(self.data.d[s] - self.mu[s]) / self.sigma for s in self.data.runs[run]]
+        data = self.data
+        zs = [(data.d[s] - self.mu[s]) / self.sigma for s in data.runs[run] if not data.at_least[s]]
         low = [z for z in zs if z < -2.0]
         return bool(low) and self._low_cost(low) < sum(z * z for z in low) / 2.0 - 1e-9
 
@@ -394,7 +410,7 @@ class _Search:
             pairs.setdefault((min(u, v), max(u, v)), []).append(s)
             if data.directed[s]:
                 told[u] = told[v] = True
-            if d < threshold:
+            if d < threshold and not data.at_least[s]:
                 low.append(s)
         if not low:
             return
@@ -477,7 +493,8 @@ class _Search:
         # fit() wants the middle one of them to be slow, so fewer than half can never do.
         narrowed = suspect.kind in LOCAL or suspect.side is not Side.BOTH or suspect.kind is Kind.SPINE
         covered = list(self._covered(suspect, pool) if narrowed else pool)
-        if not covered or 2 * sum(1 for s in covered if s in slow) < len(covered):
+        telling = sum(1 for s in covered if not self.data.at_least[s])
+        if not telling or 2 * sum(1 for s in covered if s in slow) < telling:
             return
         by_run: dict[int, list[int]] = {}
         for s in covered:
@@ -528,7 +545,7 @@ class _Search:
             d[s]
             for covered in self.cover[suspect].values()
             for s in covered
-            if mu[s] == 0.0 or d[s] < mu[s] - margin
+            if (mu[s] == 0.0 or d[s] < mu[s] - margin) and not self.data.at_least[s]
         )
         if not open_:
             return None
@@ -713,7 +730,7 @@ def _searches(data: _Data, least_effect: float) -> list[_Search]:
 
     members: dict[Class, list[int]] = {}
     for s, cls in enumerate(data.cls):
-        if data.y[s] > -math.inf:
+        if data.y[s] > -math.inf and not data.at_least[s]:
             members.setdefault(cls, []).append(s)
     crowd = {c: _mode(sorted(data.y[s] for s in mine), _start(data, mine)) for c, mine in members.items()}
     best = solved(crowd, CASUAL)
@@ -783,7 +800,11 @@ def _report(searches: Sequence[_Search], unmeasured: tuple[str, ...], possible: 
         if gap < 5.0:
             ties += _seen_otherwise(search, other, good, met)
     ties += _moments(data, search, good, met, ties)
-    free = [s for s in range(len(data.y)) if search.mu[s] == 0.0 and data.y[s] > -math.inf]
+    free = [
+        s
+        for s in range(len(data.y))
+        if search.mu[s] == 0.0 and data.y[s] > -math.inf and not data.at_least[s]
+    ]
     ratios = [data.y[s] - data.wanted[s] for s in free if data.wanted[s] < math.inf]
     ratio = math.exp(median(ratios)) if ratios else None
     whole = _uniform(data, ratio, len(ratios), len(free))
@@ -795,7 +816,9 @@ def _report(searches: Sequence[_Search], unmeasured: tuple[str, ...], possible: 
         culprits=tuple(sorted(_merged(culprits), key=lambda c: (c.factor, -c.confidence))),
         undecided=tuple(_distinct(ties)),
         exonerated=exonerated,
-        unclear=_unclear(data, search, exonerated),
+        unclear=_unclear(
+            data, search, {*exonerated, *(n for tie in ties for c in tie.between for n in c.nodes)}
+        ),
         unmeasured=unmeasured,
         healthy_gbyte_s=math.exp(median(data.y[s] for s in free)) if free else None,
         expected_ratio=ratio,
@@ -878,14 +901,13 @@ def _exonerated(data: _Data, search: _Search) -> tuple[str, ...]:
     return tuple(name for i, name in enumerate(data.names) if i in fine and i not in accused)
 
 
-def _unclear(data: _Data, search: _Search, exonerated: Sequence[str]) -> tuple[str, ...]:
+def _unclear(data: _Data, search: _Search, settled: set[str]) -> tuple[str, ...]:
     """Nodes that nobody accuses and nothing clears: somebody else explains every slow run of theirs."""
-    cleared = set(exonerated)
     accused = {n for s in search.chosen if s.kind in (Kind.NODE, Kind.NIC, Kind.PATH) for n in (s.a, s.b)}
     accused |= {
         n for n, leaf in enumerate(data.leaf) for s in search.chosen if s.kind in WIDE and s.a in (leaf, -1)
     }
-    return tuple(name for i, name in enumerate(data.names) if name not in cleared and i not in accused)
+    return tuple(name for i, name in enumerate(data.names) if name not in settled and i not in accused)
 
 
 def _moments(

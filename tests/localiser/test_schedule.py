@@ -1,0 +1,156 @@
+"""Rounds are disjoint, cover what they promise, and follow-ups ask for what is still tied."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from netdoctor.facts.localisation import Culprit, Decision, Kind, Round, Undecided
+from netdoctor.measure.schedule import circle, first_rounds, follow_up
+
+NODES = [f"n{i}" for i in range(16)]
+LEAVES = {n: f"leaf{i // 4}" for i, n in enumerate(NODES)}
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 7, 8, 33])
+def test_a_whole_tournament_meets_every_pair_once(count: int) -> None:
+    nodes = [f"n{i}" for i in range(count)]
+    pairs = [frozenset(p) for one in first_rounds(nodes, rounds=count) for p in one.pairs]
+    assert len(pairs) == len(set(pairs)) == count * (count - 1) // 2
+
+
+def test_the_circle_turns() -> None:
+    assert circle("abcd", 0) == [("a", "d"), ("b", "c")]
+    assert circle("abc", 0) == [("b", "c")]
+
+
+@given(
+    count=st.integers(0, 40),
+    leaf=st.integers(1, 12),
+    rounds=st.integers(1, 7),
+    seed=st.integers(0, 99),
+    hinted=st.booleans(),
+)
+def test_rounds_are_disjoint_and_never_repeat_a_pair(
+    count: int, leaf: int, rounds: int, seed: int, hinted: bool
+) -> None:
+    nodes = [f"n{i}" for i in range(count)]
+    leaves = {n: str(i // leaf) for i, n in enumerate(nodes)} if hinted else None
+    plan = first_rounds(nodes, leaves, seed=seed, rounds=rounds)
+    assert plan == first_rounds(nodes, leaves, seed=seed, rounds=rounds)
+    assert len(plan) <= rounds
+    seen: set[frozenset[str]] = set()
+    for one in plan:
+        busy = [n for pair in one.pairs for n in pair]
+        assert len(busy) == len(set(busy))
+        assert sorted([*busy, *one.idle]) == sorted(nodes)
+        pairs = {frozenset(p) for p in one.pairs}
+        assert not pairs & seen
+        seen |= pairs
+
+
+def test_another_seed_gives_another_plan() -> None:
+    assert first_rounds(NODES, seed=1) != first_rounds(NODES, seed=2)
+
+
+def test_rounds_alternate_between_and_inside_leaves() -> None:
+    for seed in range(20):
+        across, inside, again = first_rounds(NODES, LEAVES, seed=seed)
+        assert all(LEAVES[a] != LEAVES[b] for one in (across, again) for a, b in one.pairs)
+        assert all(LEAVES[a] == LEAVES[b] for a, b in inside.pairs)
+        assert (across.purpose, inside.purpose) == ("cross_leaf", "same_leaf")
+        assert len(across.pairs) == len(inside.pairs) == 8
+
+
+def test_a_leaf_meets_several_leaves_in_one_round() -> None:
+    lonely = 0
+    for seed in range(20):
+        one = first_rounds(NODES, LEAVES, seed=seed)[0]
+        met = {
+            LEAVES[b] if LEAVES[a] == "leaf0" else LEAVES[a]
+            for a, b in one.pairs
+            if "leaf0" in (LEAVES[a], LEAVES[b])
+        }
+        lonely += len(met) == 1
+    assert lonely <= 2
+
+
+@pytest.mark.parametrize("leaves", [{}, dict.fromkeys(NODES, "one"), {n: n for n in NODES}])
+def test_a_hint_that_arranges_nothing_is_left_alone(leaves: dict[str, str]) -> None:
+    assert {one.purpose for one in first_rounds(NODES, leaves)} == {"cover"}
+
+
+def culprit(kind: Kind, *nodes: str, confidence: float = 0.5) -> Culprit:
+    return Culprit(kind=kind, nodes=nodes, confidence=confidence)
+
+
+def tie(*between: Culprit, pair: tuple[str, str] | None) -> Undecided:
+    return Undecided(between=between, pair=pair)
+
+
+def test_nothing_follows_a_decision_that_is_certain() -> None:
+    sure = Decision(culprits=(culprit(Kind.NODE, "n1", confidence=0.999),))
+    assert follow_up(sure, NODES, first_rounds(NODES)) is None
+    assert follow_up(Decision(), NODES, first_rounds(NODES)) is None
+
+
+def test_suspects_meet_good_partners_that_are_new_to_them() -> None:
+    done = first_rounds(NODES, seed=3)
+    met = {frozenset(p) for one in done for p in one.pairs}
+    good = tuple(NODES[4:])
+    decision = Decision(
+        undecided=(tie(culprit(Kind.NODE, "n0"), culprit(Kind.NODE, "n1"), pair=("n0", "n9")),),
+        exonerated=good,
+    )
+    more = follow_up(decision, NODES, done)
+    assert more is not None
+    assert more.number == 3
+    assert len(more.pairs) == 2
+    for suspect, partner in more.pairs:
+        assert suspect in ("n0", "n1")
+        assert partner in good
+        assert frozenset((suspect, partner)) not in met
+
+
+def test_a_path_is_measured_again_as_it_is() -> None:
+    decision = Decision(culprits=(culprit(Kind.PATH, "n2", "n5", confidence=0.95),), exonerated=tuple(NODES))
+    more = follow_up(decision, NODES, first_rounds(NODES))
+    assert more is not None
+    assert more.pairs == (("n2", "n5"),)
+    assert set(more.idle) == set(NODES) - {"n2", "n5"}
+
+
+def test_a_tie_that_no_pair_settles_costs_no_round() -> None:
+    decision = Decision(undecided=(tie(culprit(Kind.NODE, "n0"), culprit(Kind.NODE, "n1"), pair=None),))
+    assert follow_up(decision, NODES, first_rounds(NODES)) is None
+
+
+def test_the_budget_of_rounds_ends_it() -> None:
+    decision = Decision(undecided=(tie(culprit(Kind.NODE, "n0"), pair=("n0", "n1")),), exonerated=("n1",))
+    done = first_rounds(NODES, rounds=6)
+    assert follow_up(decision, NODES, done) is None
+    assert follow_up(decision, NODES, done, at_most=7) is not None
+
+
+def test_missing_pairs_are_tried_once_more() -> None:
+    done = list(first_rounds(NODES))
+    lost = done[0].pairs[0]
+    more = follow_up(Decision(), NODES, done, missing=[lost])
+    assert more is not None
+    assert more.pairs == (lost,)
+    assert follow_up(Decision(), NODES, [*done, more], missing=[lost]) is None
+
+
+def test_unmeasured_nodes_are_not_asked_for_ever() -> None:
+    decision = Decision(unmeasured=("n0",), exonerated=tuple(NODES[1:]))
+    done: list[Round] = list(first_rounds(NODES))
+    for _ in range(2):
+        more = follow_up(decision, NODES, done, at_most=99)
+        assert more is not None
+        assert "n0" in more.pairs[0]
+        done.append(more)
+    assert follow_up(decision, NODES, done, at_most=99) is None
+
+
+def test_a_node_that_is_gone_is_not_scheduled() -> None:
+    decision = Decision(undecided=(tie(culprit(Kind.PATH, "n0", "n1"), pair=("n0", "n1")),))
+    assert follow_up(decision, NODES[1:], first_rounds(NODES)) is None
