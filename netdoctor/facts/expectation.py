@@ -1,0 +1,50 @@
+"""What hardware should reach, and which part of it sets the limit. Data only."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Term:
+    """One thing that a transfer passes through.
+
+    gbyte_s: the most that it carries in one direction, 10^9 bytes per second. physical: arithmetic from a
+    link rate, which nothing exceeds; else experience with software. expected_share, floor_share: what healthy
+    systems usually reach of it, and what they hardly fall below. source: where the shares come from.
+    """
+
+    name: str
+    gbyte_s: float
+    expected_share: float
+    floor_share: float
+    physical: bool = True
+    source: str = ""
+
+    @property
+    def expected_gbyte_s(self) -> float:
+        return self.gbyte_s * self.expected_share
+
+    @property
+    def floor_gbyte_s(self) -> float:
+        return self.gbyte_s * self.floor_share
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expectation:
+    """The rate of a pair or an all-reduce (busbw), from the term that allows least.
+
+    `limit` sets `expected_gbyte_s`; bound_gbyte_s is what no measurement can exceed. terms: all that were
+    looked at.
+    """
+
+    expected_gbyte_s: float
+    floor_gbyte_s: float
+    bound_gbyte_s: float
+    limit: Term
+    terms: tuple[Term, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoExpectation:
+    """Hardware that cannot be judged by what is known of it: a measurement, and no verdict."""
+
+    reason: str
