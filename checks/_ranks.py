@@ -57,7 +57,7 @@ def trouble(session: Session, nodes: Mapping[str, object]) -> Iterator[Finding]:
             confidence=_confidence(one, shared),
             fixes=_fixes(one),
         )
-        say = unknown if one.what in ("silent", "stuck") else fail
+        say = unknown if one.what == "silent" else fail
         yield say(
             node,
             f"rank {one.rank} ({_stage(one.during)}): {one.detail}",

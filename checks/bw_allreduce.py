@@ -42,7 +42,6 @@ LEAST_BYTES = {"nccl": 1024 * MIB, "gloo": 4 * MIB}
     ],
     profile="launch",
     cost="loads-gpu",
-    required=False,
     source="https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md",
 )
 def bw_allreduce(reduced: AllReduce, hosts: Mapping[str, HostFacts]) -> Iterator[Finding]:

@@ -166,9 +166,10 @@ def fabric_rules(state: State) -> str:
                 raise LabError(f"mbyte_s={p['mbyte_s']!r} is not a number of megabytes per second")
             near, far = (", ".join(named(state, name)) for name in (active.node, p["peer"]))
             limit = f"limit rate over {p['mbyte_s']} mbytes/second burst 256 kbytes counter drop"
+            ways = {"out": (near, far), "in": (far, near)}
             rules += [
-                f"ip saddr {{ {one} }} ip daddr {{ {other} }} {limit}"
-                for one, other in ((near, far), (far, near))
+                f"ip saddr {{ {ways[way][0]} }} ip daddr {{ {ways[way][1]} }} {limit}"
+                for way in sorted(directions(p["dir"]))
             ]
         elif active.fault == "loss":
             try:
@@ -212,7 +213,8 @@ def slow_pair(site: Site, active: Active) -> list[str]:
         raise LabError(f"peer={active.params['peer']!r} is not another node of this lab")
     filter_fabric(site, active)
     p = active.params
-    return [f"fabric: {active.node} and {p['peer']} get {p['mbyte_s']} MB/s between them"]
+    way = {"out": "from {0} to {1}", "in": "from {1} to {0}"}.get(p["dir"], "between {0} and {1}")
+    return [f"fabric: {p['mbyte_s']} MB/s pass {way.format(active.node, p['peer'])}"]
 
 
 # --- speed, loss, packet size ---------------------------------------------------------------------
@@ -427,7 +429,7 @@ FAULTS = (
     ),
     Fault(
         "slow-pair", "the network between two nodes is slow", slow_pair, filter_fabric,
-        {"peer": "", "mbyte_s": "6"}, ("peer",),
+        {"peer": "", "mbyte_s": "6", "dir": "both"}, ("peer",),
     ),
     Fault(
         "loss", "the network loses packets of the node", loss, heal_loss,

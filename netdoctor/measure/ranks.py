@@ -58,6 +58,7 @@ class Event(msgspec.Struct):
     text: str = ""
     name: str | None = None
     torch: str = ""
+    dialling: list[tuple[str, int]] = []
 
 
 class Heard(msgspec.Struct):
@@ -85,6 +86,7 @@ class Rank:
     error: Event | None = None
     stderr: str = ""
     torch: str = ""
+    dialling: list[tuple[str, int]] = field(default_factory=list)
     results: dict[int, Any] = field(default_factory=dict)
 
     def take(self, heard: Heard) -> None:
@@ -98,6 +100,7 @@ class Rank:
                 continue
             if event.event in ("stage", "alive"):
                 self.stage = event.stage[:40]
+                self.dialling = event.dialling
             elif event.event == "imported":
                 self.stage, self.torch = "imported", event.torch[:60]
             elif event.event == "error" and self.error is None:
@@ -128,6 +131,7 @@ class Ranks:
         self.lost: dict[str, str] = {}
         self.port_busy: str | None = None
         self.port = 0
+        self.end = 0.0
 
     def of(self, node: str) -> list[Rank]:
         return [rank for rank in self.ranks if rank.node == node]
@@ -175,7 +179,8 @@ class Ranks:
             raise Failed([RankTrouble(node=first[0], rank=0, what="error", detail="no port", during="store")])
         self.port, busy = number, result.get("busy")
         self.port_busy = str(busy)[:200] if busy else None
-        self.step("join", 2 * TIMEOUT_S + COLLECTIVE_S, port=number, **common)
+        # Gloo waits five times its time-out for an answer to a connect (pair.h waitUntil): we do not.
+        self.step("join", 2 * TIMEOUT_S, port=number, **common)
 
     def step(self, do: str, timeout_s: float, nodes: Iterable[str] | None = None, **args: Any) -> list[Any]:
         """Have the ranks do something; the result of each, None for those not asked. Raises Failed."""
@@ -228,7 +233,7 @@ class Ranks:
         self, say: dict[str, Any] | None, until: str, timeout_s: float, nodes: Iterable[str] | None = None
     ) -> None:
         waiting = dict.fromkeys(self.nodes if nodes is None else nodes)
-        end = time.monotonic() + timeout_s
+        self.end = end = time.monotonic() + timeout_s
         while waiting:
             left = end - time.monotonic()
             wait_s = min(POLL_S, max(left, 0.05))
@@ -279,7 +284,7 @@ class Ranks:
                 found.append((1, self._silent(node, self.of(node)[0].stage)))
                 continue
             for rank in self.of(node):
-                weight, what, detail = self._state(rank)
+                weight, what, detail = self._state(rank, time.monotonic() >= self.end)
                 one = RankTrouble(
                     node=node, rank=rank.number, what=what, detail=detail[:400], during=rank.stage
                 )
@@ -302,7 +307,7 @@ class Ranks:
             return rank.stage not in ("start", "import")
         return until in {str(step) for step in rank.results}
 
-    def _state(self, rank: Rank) -> tuple[int | None, str, str]:
+    def _state(self, rank: Rank, late: bool) -> tuple[int | None, str, str]:
         """(weight, what, detail): a smaller weight is nearer to the root, None is alive and well."""
         error = rank.error
         if error is not None and error.stage in ("import", "device"):
@@ -325,6 +330,11 @@ class Ranks:
             echo = "closed by peer" in error.text or "Connection reset" in error.text
             echo = echo or error.stage == "peers" or "wait timeout" in error.text
             return 4 if echo else 2, what, f"{error.kind}: {error.text}"
+        if late and rank.dialling:
+            ends = dict.fromkeys(rank.dialling)
+            names = {address: node for node, address in self.addresses.items()}
+            text = ", ".join(f"{names.get(a, a)} ({a}:{port})" for a, port in list(ends)[:4])
+            return 3, "connect", f"no answer from {text}"
         return None, "stuck", f"still waiting in stage {rank.stage}"
 
 

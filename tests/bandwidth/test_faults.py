@@ -1,0 +1,77 @@
+"""Slow nodes, directions and paths, and lost packets, each put into a real lab and named."""
+
+from pathlib import Path
+
+import pytest
+
+from netdoctor.lab import Lab
+from tests.scan.harness import Scanned, scan
+
+pytestmark = pytest.mark.lab
+
+TCP = ("--only", "bw.tcp", "--budget", "14")
+LOSS = ("--only", "net.loss")
+
+
+def names(scanned: Scanned) -> list[tuple[str, list[str], str]]:
+    """(key, culprits, confidence) of every cause."""
+    return [(c["key"], list(c["node_list"]), c["confidence"]) for c in scanned.report["causes"]]
+
+
+@pytest.mark.parametrize("turn", range(3))
+def test_a_clean_lab_is_silent(lab4: Lab, folder: Path, turn: int) -> None:
+    found = scan(lab4, folder, *TCP, *LOSS)
+    assert found.code == 0, found.summary()
+    assert not found.report["causes"], found.summary()
+    pairs = [p for p in found.report["pairs"] if p["check"] == "bw.tcp"]
+    assert len(pairs) == 12
+    assert all(p["status"] == "pass" and p["value"] > 0 and p["unit"] == "Gbit/s" for p in pairs)
+
+
+@pytest.mark.parametrize("node", ["node0", "node3"])
+def test_a_node_behind_a_slow_link(lab4: Lab, folder: Path, node: str) -> None:
+    lab4.break_(node, "slow-link", rate="50mbit")
+    found = scan(lab4, folder, *TCP)
+    assert found.code == 1, found.summary()
+    assert names(found) == [("bw-tcp-node-both", [node], "certain")], found.summary()
+    slow = {(p["from"], p["to"]) for p in found.report["pairs"] if p["status"] == "fail"}
+    assert slow == {(a, b) for a in lab4.nodes for b in lab4.nodes if a != b and node in (a, b)}
+
+
+@pytest.mark.parametrize("way", ["in", "out"])
+def test_a_slow_direction_of_one_node(lab4: Lab, folder: Path, way: str) -> None:
+    lab4.break_("node1", "slow-link", rate="50mbit", dir=way)
+    found = scan(lab4, folder, *TCP)
+    assert names(found) == [(f"bw-tcp-node-{way}", ["node1"], "certain")], found.summary()
+
+
+def test_a_slow_direction_of_one_pair(lab4: Lab, folder: Path) -> None:
+    lab4.break_("node0", "slow-pair", peer="node3", dir="out")
+    found = scan(lab4, folder, *TCP)
+    (cause,) = found.report["causes"]
+    assert cause["key"] == "bw-tcp-path", found.summary()
+    assert cause["nodes"] == "node0 -> node3", found.summary()
+    slow = [(p["from"], p["to"]) for p in found.report["pairs"] if p["status"] == "fail"]
+    assert slow == [("node0", "node3")]
+
+
+def test_a_slow_pair_in_both_directions(lab4: Lab, folder: Path) -> None:
+    lab4.break_("node1", "slow-pair", peer="node2")
+    found = scan(lab4, folder, *TCP)
+    (cause,) = found.report["causes"]
+    assert cause["key"] == "bw-tcp-path", found.summary()
+    assert sorted(cause["node_list"]) == ["node1", "node2"]
+
+
+@pytest.mark.parametrize("node", ["node0", "node2"])
+def test_packet_loss_on_one_node(lab4: Lab, folder: Path, node: str) -> None:
+    lab4.break_(node, "loss")
+    found = scan(lab4, folder, *LOSS)
+    assert names(found) == [("packet-loss", [node], "certain")], found.summary()
+    assert found.report["run"]["duration_ms"] < 15_000
+
+
+def test_packet_loss_in_one_direction(lab4: Lab, folder: Path) -> None:
+    lab4.break_("node1", "loss", dir="in")
+    found = scan(lab4, folder, *LOSS)
+    assert names(found) == [("packet-loss-in", ["node1"], "certain")], found.summary()

@@ -1,0 +1,180 @@
+"""Real all-reduces on a real lab: what they measure, and ranks that die, freeze or never arrive."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from netdoctor.lab import Lab
+from tests.scan.harness import NETDOCTOR, Scanned, environment, scan
+
+pytestmark = pytest.mark.lab
+
+TORCH = ("--only", "bw.allreduce", "--only", "bw.pair", "--profile", "full")
+
+
+def ranks(lab: Lab, nodes: Sequence[str] | None = None) -> list[int]:
+    """Host pids of the ranks that run on these nodes."""
+    found = []
+    for node in nodes or lab.nodes:
+        for pid in lab.pids(node):
+            try:
+                words = Path(f"/proc/{pid}/cmdline").read_bytes()
+            except OSError:
+                continue
+            if b"netdoctor-rank" in words:
+                found.append(pid)
+    return found
+
+
+def test_an_all_reduce_in_a_launch_scan(lab4: Lab, folder: Path, torch: str) -> None:
+    found = scan(lab4, folder, "--only", "bw.*", "--python", torch)
+    assert found.code == 0, found.summary()
+    measures = {m["name"]: m for m in found.report["measures"]}
+    assert measures["bw.allreduce.busbw"]["unit"] == "GB/s"
+    sizes = {
+        int(n.rpartition(".")[2]): m["value"]
+        for n, m in measures.items()
+        if n.startswith("bw.allreduce.busbw.")
+    }
+    assert {4096, 65536, 1 << 20} <= set(sizes)
+    for size, busbw in sizes.items():
+        algbw = measures[f"bw.allreduce.algbw.{size}"]["value"]
+        # nccl-tests, doc/PERFORMANCE.md: busbw = algbw x 2 (n - 1) / n; algbw = size / time.
+        assert busbw == pytest.approx(algbw * 1.5)
+        assert algbw == pytest.approx(size / measures[f"bw.allreduce.time.{size}"]["value"] / 1e6)
+    assert not ranks(lab4)
+
+
+def test_without_torch_it_is_skipped_with_the_reason(lab4: Lab, folder: Path) -> None:
+    found = scan(lab4, folder, "--only", "bw.allreduce")
+    assert found.code == 0, found.summary()
+    assert [found.cell("bw.allreduce", node) for node in lab4.nodes] == ["-"] * 4
+    assert "torch is not installed" in found.text
+
+
+def test_a_stand_in_torch_is_no_trouble(lab4: Lab, folder: Path) -> None:
+    lab4.install_torch()
+    try:
+        found = scan(lab4, folder, "--only", "bw.allreduce")
+    finally:
+        lab4.remove_torch()
+    assert found.code == 0, found.summary()
+    assert [found.cell("bw.allreduce", node) for node in lab4.nodes] == ["-"] * 4
+
+
+def test_pairs_name_the_slow_node_and_the_rest_is_proved_without_it(
+    lab4: Lab, folder: Path, torch: str
+) -> None:
+    lab4.break_("node2", "slow-link", rate="50mbit")
+    found = scan(lab4, folder, *TORCH, "--budget", "30", "--python", torch)
+    cause = found.cause("bw-pair-node-both")
+    assert cause["node_list"] == ["node2"], found.summary()
+    measures = {m["name"]: m["value"] for m in found.report["measures"]}
+    assert measures["bw.allreduce.survivors"] > 4 * measures["bw.allreduce.busbw"]
+    # 50 Mbit/s is 0.00625 GB/s; the other 7 % are headers.
+    assert measures["bw.allreduce.busbw"] == pytest.approx(0.93 * 0.00625, rel=0.1)
+
+
+def test_all_links_at_one_rate_are_nobodys_fault(lab4: Lab, folder: Path, torch: str) -> None:
+    for node in lab4.nodes:
+        lab4.break_(node, "slow-link", rate="200mbit")
+    found = scan(lab4, folder, *TORCH, "--budget", "30", "--python", torch)
+    assert not found.report["causes"], found.summary()
+    measures = {m["name"]: m["value"] for m in found.report["measures"]}
+    assert measures["bw.allreduce.busbw"] == pytest.approx(0.93 * 0.025, rel=0.1)
+
+
+class Running:
+    """A scan in the middle of its experiment."""
+
+    def __init__(self, lab: Lab, folder: Path, python: str) -> None:
+        self.lab = lab
+        argv = ["scan", "--ssh-config", str(lab.ssh_config), str(lab.hosts_file), *TORCH, "--budget", "40"]
+        self.folder = folder
+        self.process = subprocess.Popen(
+            [*NETDOCTOR, *argv, "--python", python, "-o", "text", "-o", "json=report.json"],
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            env=environment(),
+        )
+
+    def wait_for_ranks(self, seconds: float) -> None:
+        end = time.monotonic() + 60
+        while len(ranks(self.lab)) < len(self.lab.nodes) and time.monotonic() < end:
+            time.sleep(0.05)
+        time.sleep(seconds)
+
+    def finish(self, timeout: float) -> Scanned:
+        import json
+
+        out, err = self.process.communicate(timeout=timeout)
+        report = json.loads((self.folder / "report.json").read_text("utf-8"))
+        return Scanned(self.process.returncode, out, report, err, self.folder)
+
+
+@pytest.mark.parametrize(
+    ("number", "key"),
+    [
+        pytest.param(signal.SIGKILL, "rank-killed", id="killed"),
+        pytest.param(signal.SIGSTOP, "rank-frozen", id="frozen"),
+    ],
+)
+@pytest.mark.parametrize("after_s", [0.2, 5.0], ids=["importing", "measuring"])
+def test_a_rank_that_ends_in_the_middle(
+    lab4: Lab, folder: Path, torch: str, number: int, key: str, after_s: float
+) -> None:
+    running = Running(lab4, folder, torch)
+    running.wait_for_ranks(after_s)
+    for pid in ranks(lab4, ["node2"]):
+        os.kill(pid, number)
+    struck = time.monotonic()
+    found = running.finish(60)
+    took = time.monotonic() - struck
+    assert found.cause(key)["node_list"] == ["node2"], found.summary()
+    assert found.code == 1
+    assert took < 20, f"named only after {took:.0f} s"
+    assert not ranks(lab4)
+
+
+def test_a_rank_that_cannot_reach_the_rendezvous(lab4: Lab, folder: Path, torch: str) -> None:
+    lab4.break_("node2", "drop", dir="out", ports="29500")
+    found = scan(lab4, folder, "--only", "bw.allreduce", "--python", torch)
+    assert found.cause("rank-store")["node_list"] == ["node2"], found.summary()
+    assert not ranks(lab4)
+
+
+def test_ranks_that_cannot_connect_to_each_other(lab4: Lab, folder: Path, torch: str) -> None:
+    # Gloo dials from the higher address to the lower: node3 to node0.
+    lab4.break_("node0", "drop", dir="in", ports="30000-65000", peers="node3")
+    found = scan(lab4, folder, "--only", "bw.allreduce", "--python", torch)
+    cause = found.cause("rank-connect")
+    assert cause["node_list"] == ["node3"], found.summary()
+    assert "node0" in " ".join(cause["seen"])
+    assert not ranks(lab4)
+
+
+def test_nothing_stays_when_netdoctor_is_killed(lab4: Lab, folder: Path, torch: str) -> None:
+    running = Running(lab4, folder, torch)
+    running.wait_for_ranks(3.0)
+    running.process.kill()
+    running.process.communicate(timeout=20)
+    end = time.monotonic() + 5
+    while ranks(lab4) and time.monotonic() < end:
+        time.sleep(0.1)
+    assert not ranks(lab4)
+
+
+def test_a_busy_port_is_gone_around(lab4: Lab, folder: Path, torch: str) -> None:
+    lab4.break_("node0", "port-busy")
+    found = scan(lab4, folder, "--only", "bw.allreduce", "--python", torch)
+    assert found.code == 0, found.summary()
+    said = " ".join(r["summary"] for r in found.report["results"] if r["check"] == "bw.allreduce")
+    assert "the job's port was taken" in said
