@@ -267,6 +267,12 @@ def _spread(data: _Data, noise: float) -> float:
     return min(beyond / 0.6, MOST_SPREAD)
 
 
+def _edge(ys: Sequence[float]) -> float:
+    """The lowest rate above the widest gap, with at least a quarter of the samples above it."""
+    ends = range(1, len(ys) - max(len(ys) // 4, 1) + 1)
+    return ys[max(ends, key=lambda i: ys[i] - ys[i - 1])] if len(ys) > 1 else ys[0]
+
+
 def _start(data: _Data, members: Sequence[int]) -> float:
     """Upper third of the nodes' best samples: healthy, unless more than two thirds of the nodes are slow."""
     best: dict[int, float] = {}
@@ -377,9 +383,14 @@ class _Search:
         return bool(low) and self._low_cost(low) < sum(z * z for z in low) / 2.0 - 1e-9
 
     def bad_moments(self) -> float:
-        """-log of the share of runs that were bad moments, drawn to CASUAL while there are few runs."""
+        """-log of the share of runs that were bad moments, drawn to CASUAL while there are few runs.
+
+        A pair counts once: that it is slow again is what tells a fault from moments, not a sign of more of
+        them.
+        """
         runs = len(self.data.runs)
-        count = sum(self.is_moment(run) for run in range(runs))
+        first = (self.data.runs[run][0] for run in range(runs) if self.is_moment(run))
+        count = len({frozenset((self.data.u[s], self.data.v[s])) for s in first})
         return min(-math.log((count + 1.0) / (runs + 50.0)), CASUAL)
 
     def _factor_price(self, count: int) -> float:
@@ -716,8 +727,8 @@ def _searches(data: _Data, least_effect: float) -> list[_Search]:
     """A few solutions that differ in what they take for healthy, the cheapest first.
 
     First the crowd below the nodes' best samples; then what the culprits of that leave uncovered; then the
-    middle of everything, with a noise that covers it: on a noisy network a handful of culprits explains any
-    few samples.
+    middle of everything, with a noise that covers it (on a noisy network a handful of culprits explains any
+    few samples); then what lies above the widest gap, with the noise seen there.
     """
 
     def solved(bases: Mapping[Class, float], casual: float, healthy: Sequence[int] | None = None) -> _Search:
@@ -740,6 +751,10 @@ def _searches(data: _Data, least_effect: float) -> list[_Search]:
     everything = [s for mine in members.values() for s in mine]
     middle = {c: median(data.y[s] for s in mine) for c, mine in members.items()}
     found = [best, *(solved(bases, casual, everything) for bases in (crowd, middle))]
+    edges = {c: _edge(sorted(data.y[s] for s in mine)) for c, mine in members.items()}
+    upper = [s for s in everything if data.y[s] >= edges[data.cls[s]]]
+    above = {c: median(data.y[s] for s in upper if data.cls[s] == c) for c in members}
+    found.append(solved(above, casual, upper))
     found.sort(key=_Search.total)
     best = found[0]
     for _ in range(2):
