@@ -23,8 +23,6 @@ from netdoctor.model import (
 )
 
 MIB = 1024 * 1024
-# What is expected is a bound; good runs reach 0.83 to 0.96 of it, two nodes 0.6 to 1.1 (docs/bandwidth.md).
-EFFICIENCY = 0.8
 # Below these sizes latency and start-up rule, and no bound of a link says anything.
 LEAST_BYTES = {"nccl": 1024 * MIB, "gloo": 4 * MIB}
 
@@ -71,6 +69,7 @@ def bw_allreduce(reduced: AllReduce, hosts: Mapping[str, HostFacts]) -> Iterator
     yield from trouble(session, hosts)
     for node, rows in reduced.solo.items():
         yield from _wrong(rows, f"inside {node}")
+        yield from _solo(node, rows, reduced)
     yield from _wrong(reduced.rows, "over all ranks")
     if not reduced.rows:
         if not session.trouble:
@@ -112,22 +111,49 @@ def _wrong(rows: tuple[SizeRow, ...], where: str) -> Iterator[Finding]:
         )
 
 
+def _solo(node: str, rows: tuple[SizeRow, ...], reduced: AllReduce) -> Iterator[Finding]:
+    """One node by itself: against its own hardware, and against the other nodes."""
+    if not rows or rows[-1].size_bytes < LEAST_BYTES["nccl"]:
+        return
+    mine = rows[-1].busbw_gbyte_s
+    others = sorted(r[-1].busbw_gbyte_s for n, r in reduced.solo.items() if r and n != node)
+    floor = reduced.solo_floor_gbyte_s.get(node)
+    low = [(floor, ExpectedFrom.DERIVED, "what its GPUs and their links should reach")] if floor else []
+    if len(others) >= 2:
+        low.append((0.9 * others[len(others) // 2], ExpectedFrom.PEERS, "nine tenths of the peers' median"))
+    for least, origin, words in low:
+        if mine < least:
+            yield (fail if mine < STOPS_BELOW * least else warn)(
+                node,
+                f"busbw {gbyte(mine)} among its own GPUs",
+                observed=gbyte(mine),
+                expected=f"at least {gbyte(least)}, {words}",
+                expected_from=origin,
+                cause=CauseHint(
+                    key="allreduce-solo-slow",
+                    title="the GPUs of {nodes} are slow among themselves",
+                    culprits=(node,),
+                    confidence=Confidence.LIKELY,
+                ),
+            )
+            return
+
+
 def _judged(reduced: AllReduce, best: SizeRow) -> Iterator[Finding]:
     """Against the bound of the hardware, where that is known and the size large enough to reach it."""
-    bound = reduced.expected_busbw_gbyte_s
-    if bound is None or best.size_bytes < LEAST_BYTES[reduced.session.backend]:
+    expected, floor = reduced.expected_busbw_gbyte_s, reduced.floor_busbw_gbyte_s
+    if expected is None or floor is None or best.size_bytes < LEAST_BYTES[reduced.session.backend]:
         return
-    share = best.busbw_gbyte_s / bound
-    if share >= EFFICIENCY:
+    if best.busbw_gbyte_s >= floor:
         return
+    share = best.busbw_gbyte_s / expected
     say = fail if share < STOPS_BELOW else warn
     yield say(
         CLUSTER,
         f"busbw {gbyte(best.busbw_gbyte_s)} at {size(best.size_bytes)}, "
-        f"{100 * share:.0f} % of what the hardware allows",
+        f"{100 * share:.0f} % of what such hardware reaches",
         observed=gbyte(best.busbw_gbyte_s),
-        expected=f"{gbyte(EFFICIENCY * bound)}, {100 * EFFICIENCY:.0f} % of {gbyte(bound)}; "
-        f"limit: {reduced.limited_by}",
+        expected=f"{gbyte(expected)}, at least {gbyte(floor)}; limited by {reduced.limited_by}",
         expected_from=ExpectedFrom.DERIVED,
         cause=CauseHint(
             key="allreduce-slow",
@@ -150,7 +176,7 @@ def _summary(reduced: AllReduce, best: SizeRow) -> str:
         f"spread {100 * best.spread:.0f} %)"
     )
     if reduced.expected_busbw_gbyte_s is not None:
-        text += f" of {gbyte(reduced.expected_busbw_gbyte_s)} that {reduced.limited_by} allows"
+        text += f", expected {gbyte(reduced.expected_busbw_gbyte_s)}, limited by {reduced.limited_by}"
     if reduced.survivor_rows:
         other = max(reduced.survivor_rows, key=lambda row: row.size_bytes)
         gone = [n for n in dict.fromkeys(session.ranks) if n not in reduced.survivors]

@@ -154,7 +154,7 @@ class Scan:
         """What data addresses are worked out from; needed as soon as nodes talk to each other."""
         groups = {"host", "net", "env"} if self.experiments() or "job" in self.wanted else {"host"}
         # Which interpreter has torch, and whose GPUs are idle.
-        return groups | ({"software", "gpu"} if self.wanted & {"allreduce", "pair_rates"} else set())
+        return groups | ({"software", "gpu", "rdma"} if self.wanted & {"allreduce", "pair_rates"} else set())
 
     def _names(self) -> list[str]:
         names = []

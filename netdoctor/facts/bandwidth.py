@@ -179,9 +179,9 @@ class AllReduce:
     """Sizes from small to large over all ranks.
 
     solo[node]: the same inside a node with several GPUs. survivors and survivor_rows: once more without the
-    nodes that the pairs blamed. expected_busbw_gbyte_s: physical bound of the slowest node, with its
-    limiting term in `limited_by` (None: not known for this hardware). slow_parts: what the pair rounds
-    say, in words.
+    nodes that the pairs blamed. expected, floor and bound are derived from the hardware of the nodes: what
+    healthy systems reach, what they hardly fall below, what nothing exceeds; limited_by names the term
+    that sets them, or says why nothing is known (they are None then).
     """
 
     session: Session = field(default_factory=Session)
@@ -190,6 +190,8 @@ class AllReduce:
     survivors: tuple[str, ...] = ()
     survivor_rows: tuple[SizeRow, ...] = ()
     expected_busbw_gbyte_s: float | None = None
+    floor_busbw_gbyte_s: float | None = None
+    bound_busbw_gbyte_s: float | None = None
     limited_by: str = ""
-    solo_expected_gbyte_s: dict[str, float] = field(default_factory=dict)
+    solo_floor_gbyte_s: dict[str, float] = field(default_factory=dict)
     budget_s: float = 0.0

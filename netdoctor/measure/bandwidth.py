@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from netdoctor.facts.bandwidth import TcpRate, TcpRates
+from netdoctor.facts.expectation import Expectation
+from netdoctor.facts.host import HostFacts
 from netdoctor.facts.localisation import Decision, PairSample, Round
-from netdoctor.facts.net import PortMatrix
+from netdoctor.facts.net import NetFacts, PortMatrix
 from netdoctor.facts.software import Job
+from netdoctor.measure import expectation
 from netdoctor.measure.common import NO_ADDRESS, Caller, Ground, reason, replies, token
 from netdoctor.measure.localise import decode
 from netdoctor.measure.schedule import FIRST_ROUNDS, first_rounds, follow_up
@@ -78,21 +81,32 @@ class Plan:
     shares: Mapping[str, float]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
-    """What nodes' own hardware allows, where it is known. expected[pair] in GB/s for the localiser."""
+def data_device(plan: Plan, node: str) -> str | None:
+    """The interface that holds the node's data address."""
+    net = plan.store.get("net", node)
+    rows = net.addresses if isinstance(net, NetFacts) else ()
+    return next((row.ifname for row in rows if row.address == plan.ground.addresses.get(node)), None)
 
-    node_gbyte_s: Mapping[str, float]
-    limited_by: Mapping[str, str]
 
-    def pairs(self, nodes: Sequence[str], share: float = 1.0) -> dict[tuple[str, str], float]:
-        known = self.node_gbyte_s
-        return {
-            (a, b): share * min(known[a], known[b])
-            for i, a in enumerate(nodes)
-            for b in nodes[i + 1 :]
-            if a in known and b in known
-        }
+def socket_hardware(plan: Plan, node: str) -> expectation.Hardware:
+    """What the node brings to an experiment over TCP."""
+    net, host = plan.store.get("net", node), plan.store.get("host", node)
+    return expectation.hardware(
+        net=net if isinstance(net, NetFacts) else None,
+        host=host if isinstance(host, HostFacts) else None,
+        ifname=data_device(plan, node),
+    )
+
+
+def pair_expectations(parts: Mapping[str, expectation.Hardware]) -> dict[tuple[str, str], float]:
+    """GB/s that each pair should reach, for the localiser; pairs of unknown hardware are left out."""
+    known = [node for node, part in parts.items() if part.network]
+    return {
+        (a, b): found.expected_gbyte_s
+        for i, a in enumerate(known)
+        for b in known[i + 1 :]
+        if isinstance(found := expectation.pair(parts[a], parts[b]), Expectation)
+    }
 
 
 def planned_rounds(nodes: Sequence[str], budget_s: float, each_s: float) -> int:
@@ -136,7 +150,6 @@ def in_rounds(
 def measure_tcp(transport: Caller, plan: Plan) -> TcpRates:
     """Every pair of a small cluster, a few partners per node in a large one, both directions separately."""
     ground, budget_s = plan.ground, plan.shares["tcp_rates"]
-    bounds = Bounds(node_gbyte_s={}, limited_by={})
     nodes = ground.usable()
     failed: dict[str, str] = {n: NO_ADDRESS for n in ground.nodes if n not in nodes}
     if len(nodes) < 2:
@@ -151,7 +164,9 @@ def measure_tcp(transport: Caller, plan: Plan) -> TcpRates:
     seconds = min(max(budget_s / (2 * (whole + KEPT_ROUNDS)) - OVERHEAD_S - OMIT_S, LEAST_S), MOST_S)
     each_s = 2 * (seconds + OMIT_S + OVERHEAD_S)
     rates: list[TcpRate] = []
-    expected = bounds.pairs(nodes)
+    parts = {n: socket_hardware(plan, n) for n in nodes}
+    expected = pair_expectations(parts)
+    own = {n: min(parts[n].network, key=lambda t: t.expected_gbyte_s) for n in nodes if parts[n].network}
 
     def run(one: Round) -> None:
         for pairs in (one.pairs, tuple((b, a) for a, b in one.pairs)):
@@ -159,10 +174,7 @@ def measure_tcp(transport: Caller, plan: Plan) -> TcpRates:
             rates.extend(_direction(transport, ground, ports, word, one.number, alive, seconds, failed))
 
     def judge() -> Decision:
-        # The bound is a wire's, and TCP never fills it: headers, and what the sender's CPU adds.
-        return decode(
-            tcp_samples(rates), nodes=nodes, expected_gbyte_s={k: 0.8 * v for k, v in expected.items()}
-        )
+        return decode(tcp_samples(rates), nodes=nodes, expected_gbyte_s=expected)
 
     done, planned = in_rounds(nodes, budget_s, each_s, run, judge)
     for _ in replies(transport, {n: Request(op="unlisten", timeout_s=5.0) for n in nodes}):
@@ -174,8 +186,8 @@ def measure_tcp(transport: Caller, plan: Plan) -> TcpRates:
         seconds=seconds,
         rounds=len(done),
         planned=planned,
-        expected_gbyte_s={n: v for n, v in bounds.node_gbyte_s.items() if n in nodes},
-        limited_by={n: v for n, v in bounds.limited_by.items() if n in nodes},
+        expected_gbyte_s={n: term.expected_gbyte_s for n, term in own.items()},
+        limited_by={n: term.name for n, term in own.items()},
         failed_nodes=failed,
     )
 
@@ -183,8 +195,9 @@ def measure_tcp(transport: Caller, plan: Plan) -> TcpRates:
 def tcp_samples(rates: Sequence[TcpRate]) -> list[PairSample]:
     """What the localiser is told. A rate that a machine's own CPU set says only that the way is no slower.
 
-    Such a rate counts as one like the others of its kind: on a busy control-plane node, or on a lab whose
-    nodes share two cores, it would otherwise blame the network for what the scheduler did.
+    Such a rate counts as the best one that was seen: as a mere floor it would clear nobody where all healthy
+    pairs are like it, on a lab whose nodes share two cores or behind links that outrun a core, and the one
+    slow link would have nothing to be compared with.
     """
     usual = max((r.gbyte_s for r in rates if r.gbyte_s is not None), default=0.0)
     return [

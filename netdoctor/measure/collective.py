@@ -12,11 +12,14 @@ from netdoctor import nccl_rules
 from netdoctor.checks.gpu_idle import HARMLESS
 from netdoctor.facts.bandwidth import AllReduce, PairRate, PairRates, Session, SizeRow, TcpRates
 from netdoctor.facts.base import Missing, Why
+from netdoctor.facts.expectation import Expectation, NoExpectation
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.host import HostFacts, Node
 from netdoctor.facts.localisation import Decision, Kind, PairSample, Round
 from netdoctor.facts.net import NetFacts
+from netdoctor.facts.rdma import RdmaFacts
 from netdoctor.facts.software import SoftwareFacts
+from netdoctor.measure import expectation
 from netdoctor.measure.bandwidth import (
     ALL_PAIRS_UP_TO,
     BUSY,
@@ -24,7 +27,10 @@ from netdoctor.measure.bandwidth import (
     LEAST_S,
     MOST_S,
     Plan,
+    data_device,
     in_rounds,
+    pair_expectations,
+    socket_hardware,
 )
 from netdoctor.measure.common import Caller
 from netdoctor.measure.localise import decode
@@ -158,10 +164,7 @@ def _environments(
         if len(known.get(variable, "")) > 1:
             ifname[node] = known[variable]
             continue
-        net = plan.store.get("net", node)
-        address = plan.ground.addresses.get(node)
-        rows = net.addresses if isinstance(net, NetFacts) else ()
-        name = next((row.ifname for row in rows if row.address == address), None)
+        name = data_device(plan, node)
         if name is not None:
             given = "netdoctor"
             ifname[node] = name
@@ -182,6 +185,47 @@ def _memory(plan: Plan, counts: Mapping[str, int], backend: str) -> int:
             share = len(counts) if host.in_lab else 1
             room.append(int((host.memory_available_bytes or GIB) * MEMORY_SHARE / count / share))
     return max(min(room, default=GIB), 16 * MIB)
+
+
+def _hardware(plan: Plan, chosen: Cast) -> dict[str, expectation.Hardware]:
+    """What each node brings to these ranks."""
+    if chosen.backend == "gloo":
+        return {n: socket_hardware(plan, n) for n in chosen.counts}
+    found = {}
+    for node, count in chosen.counts.items():
+        env = nccl_rules.values(
+            nccl_rules.effective_env(plan.store.present("env", [node]).get(node), plan.job)
+        )
+        rdma, gpu = plan.store.get("rdma", node), plan.store.get("gpu", node)
+        net, host = plan.store.get("net", node), plan.store.get("host", node)
+        hcas: list[str] = []
+        if isinstance(rdma, RdmaFacts) and nccl_rules.param(env.get("NCCL_IB_DISABLE"), 0) == 0:
+            picked = nccl_rules.selected_ports(rdma.hcas, env.get("NCCL_IB_HCA"))
+            hcas = [port.name for _, port in picked]
+        found[node] = expectation.hardware(
+            net=net if isinstance(net, NetFacts) else None,
+            rdma=rdma if isinstance(rdma, RdmaFacts) else None,
+            gpu=gpu if isinstance(gpu, GpuFacts) else None,
+            host=host if isinstance(host, HostFacts) else None,
+            ifname=data_device(plan, node),
+            hcas=hcas,
+            gpus=count,
+        )
+    return found
+
+
+def _expected(reduced: AllReduce, parts: Mapping[str, expectation.Hardware]) -> AllReduce:
+    """What the hardware should reach, with the term that sets it; why nothing is expected otherwise."""
+    whole = expectation.all_reduce(parts)
+    if isinstance(whole, NoExpectation):
+        return replace(reduced, limited_by=whole.reason)
+    return replace(
+        reduced,
+        expected_busbw_gbyte_s=whole.expected_gbyte_s,
+        floor_busbw_gbyte_s=whole.floor_gbyte_s,
+        bound_busbw_gbyte_s=whole.bound_gbyte_s,
+        limited_by=whole.limit.name,
+    )
 
 
 class Row(msgspec.Struct):
@@ -228,7 +272,8 @@ def measure(
         address=plan.ground.addresses[layout[0]],
         left_out=chosen.left_out,
     )
-    pairs, reduced = PairRates(session=session), AllReduce(session=session)
+    parts = _hardware(plan, chosen)
+    pairs, reduced = PairRates(session=session), _expected(AllReduce(session=session), parts)
     try:
         ranks.start()
         ranks.join(session.address, plan.ground.master_port)
@@ -241,9 +286,9 @@ def measure(
         )
         pairs, reduced = replace(pairs, session=session), replace(reduced, session=session)
         if "allreduce" in plan.shares and chosen.backend == "nccl":
-            reduced = _solo(ranks, reduced, chosen, profile)
+            reduced = _solo(ranks, reduced, chosen, profile, parts)
         if "pair_rates" in plan.shares:
-            pairs = _pairs(ranks, pairs, chosen, plan.shares["pair_rates"])
+            pairs = _pairs(ranks, pairs, chosen, plan.shares["pair_rates"], parts)
         if "allreduce" in plan.shares:
             share = plan.shares["allreduce"]
             rows = _sweep(ranks, chosen, share, profile, None)
@@ -323,7 +368,13 @@ def _rows(ranks: Ranks, found: Sequence[Any], members: Sequence[int]) -> tuple[S
     return tuple(rows)
 
 
-def _solo(ranks: Ranks, reduced: AllReduce, chosen: Cast, profile: str) -> AllReduce:
+def _solo(
+    ranks: Ranks,
+    reduced: AllReduce,
+    chosen: Cast,
+    profile: str,
+    parts: Mapping[str, expectation.Hardware],
+) -> AllReduce:
     """All-reduce inside every node with several GPUs: what is slow there is no path's fault."""
     places = {n: [r.number for r in ranks.of(n)] for n in ranks.nodes}
     groups = [numbers for numbers in places.values() if len(numbers) > 1]
@@ -338,7 +389,9 @@ def _solo(ranks: Ranks, reduced: AllReduce, chosen: Cast, profile: str) -> AllRe
         groups=groups,
     )
     solo = {n: _rows(ranks, found, numbers) for n, numbers in places.items() if len(numbers) > 1}
-    return replace(reduced, solo=solo)
+    wanted = {n: expectation.all_reduce({n: parts[n]}) for n in solo}
+    floors = {n: w.floor_gbyte_s for n, w in wanted.items() if isinstance(w, Expectation)}
+    return replace(reduced, solo=solo, solo_floor_gbyte_s=floors)
 
 
 def _survivors(
@@ -356,7 +409,13 @@ def _survivors(
     return replace(reduced, survivors=names, survivor_rows=rows)
 
 
-def _pairs(ranks: Ranks, pairs: PairRates, chosen: Cast, budget_s: float) -> PairRates:
+def _pairs(
+    ranks: Ranks,
+    pairs: PairRates,
+    chosen: Cast,
+    budget_s: float,
+    parts: Mapping[str, expectation.Hardware],
+) -> PairRates:
     """Rounds of pairs, one direction at a time, with as many rails at once as both ends have GPUs."""
     nodes = list(ranks.nodes)
     if len(nodes) < 2:
@@ -366,6 +425,8 @@ def _pairs(ranks: Ranks, pairs: PairRates, chosen: Cast, budget_s: float) -> Pai
     each_s = 2 * (seconds + PAIR_OVERHEAD_S)
     most = PAIR_BYTES_NCCL if chosen.backend == "nccl" else PAIR_BYTES_GLOO
     rates: list[PairRate] = []
+    # What all NICs of a node carry says nothing of one GPU's share of them.
+    expected = pair_expectations(parts) if chosen.backend == "gloo" else {}
 
     def run(one: Round) -> None:
         for both in (one.pairs, tuple((b, a) for a, b in one.pairs)):
@@ -383,7 +444,7 @@ def _pairs(ranks: Ranks, pairs: PairRates, chosen: Cast, budget_s: float) -> Pai
                     rates.append(rate)
 
     def judge() -> Decision:
-        return decode(pair_samples(rates), nodes=nodes)
+        return decode(pair_samples(rates), nodes=nodes, expected_gbyte_s=expected)
 
     done, planned = in_rounds(nodes, budget_s, each_s, run, judge)
     decision = judge() if rates else None
@@ -414,7 +475,7 @@ def _pair_rate(ranks: Ranks, src: int, dst: int, number: int, found: Sequence[An
 
 
 def pair_samples(rates: Sequence[PairRate]) -> list[PairSample]:
-    """What the localiser is told; a rate that a machine's CPU set counts as one like the others."""
+    """What the localiser is told; a rate that a machine's CPU set counts as the best one, as for TCP."""
     usual = max((r.gbyte_s for r in rates), default=0.0)
     values = [usual if _is_limited(r) else r.gbyte_s for r in rates]
     return [

@@ -1,0 +1,262 @@
+"""bw.tcp, bw.pair and bw.allreduce from literals."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from netdoctor.checks.bw_allreduce import bw_allreduce
+from netdoctor.checks.bw_pair import bw_pair
+from netdoctor.checks.bw_tcp import bw_tcp
+from netdoctor.facts.bandwidth import (
+    AllReduce,
+    PairRate,
+    PairRates,
+    RankTrouble,
+    Session,
+    SizeRow,
+    TcpRate,
+    TcpRates,
+)
+from netdoctor.facts.localisation import Culprit, Decision, Kind, Side, Undecided
+from netdoctor.model import Confidence, ExpectedFrom, Finding, Status
+
+from .build import host, job, names, net
+
+NODES = names(4)
+MIB = 1024**2
+GIB = 1024**3
+
+
+def nets() -> dict[str, Any]:
+    return {n: net(i) for i, n in enumerate(NODES, start=1)}
+
+
+def hosts() -> dict[str, Any]:
+    return {n: host(i) for i, n in enumerate(NODES, start=1)}
+
+
+def tcp(decision: Decision, **changes: Any) -> TcpRates:
+    rates = tuple(
+        TcpRate(src=a, dst=b, round=0, gbyte_s=1.0, seconds=1.0) for a in NODES for b in NODES if a != b
+    )
+    return replace(TcpRates(rates=rates, decision=decision, streams=4, rounds=3, planned=3), **changes)
+
+
+def said(findings: list[Finding]) -> dict[str, Finding]:
+    """Trouble by target."""
+    return {f.target: f for f in findings if f.status in (Status.WARN, Status.FAIL, Status.UNKNOWN)}
+
+
+def culprit(kind: Kind, *nodes: str, **changes: Any) -> Culprit:
+    defaults: dict[str, Any] = {
+        "factor": 0.25,
+        "value_gbyte_s": 0.25,
+        "healthy_gbyte_s": 1.0,
+        "confidence": 0.995,
+        "runs": 3,
+        "partners": 3,
+    }
+    return Culprit(kind=kind, nodes=nodes, **{**defaults, **changes})
+
+
+def judge(*culprits: Culprit, undecided: tuple[Undecided, ...] = ()) -> list[Finding]:
+    decision = Decision(
+        culprits=culprits, undecided=undecided, healthy_gbyte_s=1.0, pairs_measured=6, pairs_possible=6
+    )
+    return list(bw_tcp(tcp(decision), job(4), nets()))
+
+
+def test_tcp_is_silent_on_a_healthy_cluster() -> None:
+    findings = judge()
+    assert [f.status for f in findings] == [Status.PASS]
+    assert findings[0].measures is not None
+    assert findings[0].measures["bw.tcp.slowest"].value == pytest.approx(8.0)
+
+
+@pytest.mark.parametrize(
+    ("side", "words"), [(Side.OUT, "sends"), (Side.IN, "receives"), (Side.BOTH, "both directions")]
+)
+def test_tcp_names_a_node_and_its_direction(side: Side, words: str) -> None:
+    found = said(judge(culprit(Kind.NODE, "n2", side=side)))
+    assert set(found) == {"n2"}
+    assert found["n2"].status is Status.FAIL  # a quarter of what the peers reach
+    assert found["n2"].expected_from is ExpectedFrom.PEERS
+    assert words in found["n2"].summary
+    cause = found["n2"].cause
+    assert cause is not None
+    assert cause.key == f"bw-tcp-node-{side.value}"
+    assert cause.confidence is Confidence.CERTAIN
+
+
+def test_more_than_half_is_a_warning() -> None:
+    assert said(judge(culprit(Kind.NODE, "n2", factor=0.7)))["n2"].status is Status.WARN
+
+
+def test_a_dead_path_is_named_as_one() -> None:
+    found = said(judge(culprit(Kind.PATH, "n1", "n3", side=Side.OUT, factor=0.0, value_gbyte_s=None)))
+    assert set(found) == {"n1->n3"}
+    assert "nothing passes" in found["n1->n3"].summary
+
+
+def test_a_path_slow_both_ways_is_one_cause() -> None:
+    found = said(judge(culprit(Kind.PATH, "n1", "n3")))
+    assert set(found) == {"n1->n3", "n3->n1"}
+    assert len({f.cause for f in found.values()}) == 1
+
+
+def test_undecided_says_which_pair_settles_it() -> None:
+    tie = Undecided(
+        between=(culprit(Kind.NODE, "n1", confidence=0.5), culprit(Kind.PATH, "n1", "n2", confidence=0.5)),
+        pair=("n1", "n3"),
+    )
+    (finding,) = said(judge(undecided=(tie,))).values()
+    assert finding.cause is not None
+    assert finding.cause.confidence is Confidence.SUSPECTED
+    assert finding.cause.settle_by == "netdoctor scan --last --only bw.tcp --node n1,n3"
+
+
+def test_a_slow_moment_is_no_finding() -> None:
+    tie = Undecided(between=(culprit(Kind.NODE, "n1", factor=0.8),), maybe_passing=True, pair=("n1", "n3"))
+    assert not said(judge(undecided=(tie,)))
+
+
+def test_uniform_slowness_is_held_against_the_hardware() -> None:
+    decision = Decision(
+        culprits=(culprit(Kind.UNIFORM, *NODES),), healthy_gbyte_s=0.25, pairs_measured=6, pairs_possible=6
+    )
+    rates = tcp(
+        decision, expected_gbyte_s=dict.fromkeys(NODES, 1.1), limited_by=dict.fromkeys(NODES, "link of eth0")
+    )
+    (finding,) = said(list(bw_tcp(rates, job(4), nets()))).values()
+    assert finding.expected_from is ExpectedFrom.DERIVED
+    assert "link of eth0" in (finding.expected or "")
+
+
+def test_a_node_that_could_not_be_measured_is_unknown() -> None:
+    findings = list(bw_tcp(TcpRates(failed_nodes={"n1": "no answer"}), job(4), nets()))
+    assert said(findings)["n1"].status is Status.UNKNOWN
+
+
+# --- all-reduce -----------------------------------------------------------------------------------
+
+
+def row(size: int, busbw: float, **changes: Any) -> SizeRow:
+    took = size / (busbw / 1.5) / 1e9
+    defaults: dict[str, Any] = {
+        "median_s": took,
+        "least_s": took * 0.99,
+        "most_s": took * 1.01,
+        "batches": 5,
+        "iterations": 4,
+        "algbw_gbyte_s": busbw / 1.5,
+        "busbw_gbyte_s": busbw,
+    }
+    return SizeRow(size_bytes=size, **{**defaults, **changes})
+
+
+def reduced(*rows: SizeRow, **changes: Any) -> AllReduce:
+    session = Session(backend="nccl", ranks=tuple(NODES), port=29500)
+    return replace(AllReduce(session=session, rows=rows), **changes)
+
+
+def test_all_reduce_tells_its_figures() -> None:
+    (finding,) = bw_allreduce(reduced(row(MIB, 4.0), row(GIB, 40.0)), hosts())
+    assert finding.status is Status.PASS
+    assert finding.measures is not None
+    assert finding.measures["bw.allreduce.busbw"].value == 40.0
+    assert finding.measures[f"bw.allreduce.busbw.{MIB}"].value == 4.0
+    assert finding.measures[f"bw.allreduce.algbw.{GIB}"].value == pytest.approx(40.0 / 1.5)
+
+
+@pytest.mark.parametrize(("busbw", "status"), [(42.0, Status.PASS), (35.0, Status.WARN), (10.0, Status.FAIL)])
+def test_all_reduce_against_the_hardware(busbw: float, status: Status) -> None:
+    facts = reduced(
+        row(GIB, busbw),
+        expected_busbw_gbyte_s=45.0,
+        floor_busbw_gbyte_s=40.0,
+        bound_busbw_gbyte_s=50.0,
+        limited_by="1 HCA ports of 400 Gbit/s",
+    )
+    findings = list(bw_allreduce(facts, hosts()))
+    assert max(findings, key=lambda f: f.status.rank).status is status
+    for finding in said(findings).values():
+        assert finding.expected_from is ExpectedFrom.DERIVED
+        assert "400 Gbit/s" in (finding.expected or "")
+
+
+def test_small_sizes_are_not_held_against_a_link() -> None:
+    facts = reduced(row(64 * 1024, 0.1), expected_busbw_gbyte_s=45.0, floor_busbw_gbyte_s=40.0)
+    assert not said(list(bw_allreduce(facts, hosts())))
+
+
+def test_unknown_hardware_is_measured_and_not_judged() -> None:
+    assert not said(list(bw_allreduce(reduced(row(GIB, 0.5)), hosts())))
+
+
+def test_wrong_sums_fail_whatever_the_speed() -> None:
+    facts = reduced(row(GIB, 400.0, wrong={"n3": 12}, first_wrong="rank 2, [7, 1.0, 10.0]"))
+    found = said(list(bw_allreduce(facts, hosts())))
+    assert found["n3"].status is Status.FAIL
+    assert found["n3"].cause is not None
+    assert found["n3"].cause.key == "allreduce-wrong-sums"
+
+
+def trouble(node: str, what: str, first: bool = True) -> RankTrouble:
+    return RankTrouble(node=node, rank=1, what=what, detail="said so", during="ready", first=first)
+
+
+@pytest.mark.parametrize(
+    ("what", "status"),
+    [
+        ("killed", Status.FAIL),
+        ("frozen", Status.FAIL),
+        ("import", Status.FAIL),
+        ("store", Status.FAIL),
+        ("silent", Status.UNKNOWN),
+    ],
+)
+def test_a_rank_that_failed_is_named_and_the_others_are_not_green(what: str, status: Status) -> None:
+    session = Session(ranks=tuple(NODES), trouble=(trouble("n2", what), trouble("n1", "error", first=False)))
+    findings = list(bw_allreduce(AllReduce(session=session), hosts()))
+    found = said(findings)
+    assert set(found) == {"n2"}
+    assert found["n2"].status is status
+    assert {f.target for f in findings if f.status is Status.SKIP} == {"n1", "n3", "n4"}
+
+
+def test_gpus_in_use_are_left_alone_and_said() -> None:
+    session = Session(
+        backend="nccl",
+        ranks=("n1", "n2", "n3"),
+        left_out={"n4": "its GPUs are in use by python (pid 7, ada)"},
+    )
+    findings = list(bw_allreduce(AllReduce(session=session, rows=(row(GIB, 40.0),)), hosts()))
+    (skipped,) = (f for f in findings if f.status is Status.SKIP)
+    assert skipped.target == "n4"
+    assert "ada" in skipped.summary
+
+
+def test_a_node_slow_among_its_own_gpus() -> None:
+    solo = {n: (row(GIB, 100.0 if n == "n3" else 400.0),) for n in NODES}
+    found = said(list(bw_allreduce(reduced(row(GIB, 40.0), solo=solo), hosts())))
+    assert set(found) == {"n3"}
+    assert found["n3"].expected_from is ExpectedFrom.PEERS
+
+
+# --- pairs ----------------------------------------------------------------------------------------
+
+
+def test_pairs_name_the_slow_rail() -> None:
+    slow = culprit(Kind.NIC, "n2", rail="gpu1", side=Side.BOTH)
+    rates = tuple(PairRate(src="n1", dst=n, round=0, gbyte_s=20.0, rail="gpu1") for n in NODES[1:])
+    facts = PairRates(
+        session=Session(backend="nccl", ranks=tuple(NODES)),
+        rates=rates,
+        decision=Decision(culprits=(slow,), healthy_gbyte_s=45.0, pairs_measured=3, pairs_possible=6),
+        rounds=3,
+    )
+    found = said(list(bw_pair(facts, job(4), nets())))
+    assert set(found) == {"n2"}
+    assert found["n2"].cause is not None
+    assert "rail gpu1" in found["n2"].cause.title
