@@ -7,6 +7,7 @@ import subprocess
 import time
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -24,9 +25,9 @@ from netdoctor.report.model import Cause, Report, Result
 from netdoctor.report.save import LAST, load, write_whole
 from netdoctor.tui import compare, pages, pairs, query
 from netdoctor.tui.dialogs import Ask, Choice, Picker, matching
-from netdoctor.tui.events import Event
+from netdoctor.tui.events import Began, Event
 from netdoctor.tui.export import fixes_script
-from netdoctor.tui.keys import ACTIONS, BY_ID, MOVES, Action, spelled
+from netdoctor.tui.keys import ACTIONS, BY_ID, FOOTERS, MOVES, Action, spelled
 from netdoctor.tui.lines import Line, fit, line, rule, wrap
 from netdoctor.tui.matrix import ZOOMS, MatrixView
 from netdoctor.tui.runner import Request, Runner
@@ -195,13 +196,15 @@ class NetdoctorApp(App[None], inherit_bindings=False):
 
     def ready(self) -> None:
         """The main screen has its widgets: the first picture."""
-        with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):  # not in the main thread
+        if not self.is_headless:
             loop = asyncio.get_running_loop()
             for number in (signal.SIGTERM, signal.SIGHUP):
                 loop.add_signal_handler(number, self.leave, number)
         self.matrix = self._main.query_one(MatrixView)
         self.page = self._main.query_one("#page", Page)
         self.side = self._main.query_one("#side", Page)
+        self.bars = {str(bar.id): bar for bar in self._main.query(Bar)}
+        self.main_filter = self._main.query_one("#filter", Input)
         self.set_interval(TICK_S, self.drain)
         if self.first is not None and self.runner is not None:
             self.view = "matrix"
@@ -209,11 +212,16 @@ class NetdoctorApp(App[None], inherit_bindings=False):
         self.draw(top=True)
 
     def bar(self, name: str) -> Bar:
-        return self._main.query_one(f"#{name}", Bar)
+        return self.bars[name]
 
     @property
     def _main(self) -> Screen[Any]:
         return self.screen_stack[0]
+
+    @property
+    def drawn(self) -> bool:
+        """Whether there is something to draw on: not before the first picture, not while leaving."""
+        return hasattr(self, "page") and self.page.is_attached and not self._exit
 
     @property
     def small(self) -> bool:
@@ -224,11 +232,13 @@ class NetdoctorApp(App[None], inherit_bindings=False):
         return self.size.width < SMALLEST[0] or self.size.height < SMALLEST[1]
 
     def on_resize(self) -> None:
-        if hasattr(self, "page"):
+        if self.drawn:
             self.call_after_refresh(self.draw)
 
     def drain(self) -> None:
         """Take what happened since the last time, and draw what it changed."""
+        if not self.drawn:
+            return
         if self.held and self.state.scanning:
             self.draw_bars()
             return
@@ -238,6 +248,7 @@ class NetdoctorApp(App[None], inherit_bindings=False):
         if not batch:
             if self.state.scanning:
                 self.spin += 1
+                self.state = replace(self.state, now=max(self.state.now, self.clock()))
                 self.draw_bars()
             return
         self.take(batch)
@@ -248,8 +259,8 @@ class NetdoctorApp(App[None], inherit_bindings=False):
         rows = {event[0] for event in batch if isinstance(event, tuple)}
         self.spin += 1
         if self.state.stamp != before.stamp:
-            self.reopened(before)
-            self.draw()
+            whole = any(isinstance(event, Began) and not event.partial for event in batch)
+            self.draw(top=self.reopened(before, whole or (before.scanning and not before.partial)))
             return
         if self.state.message and self.state.message != before.message:
             self.say(self.state.message)
@@ -262,14 +273,20 @@ class NetdoctorApp(App[None], inherit_bindings=False):
                     self.draw_matrix()
                 if self.following:
                     self.follow(rows)
+                if self.matrix.node in rows:
+                    self.draw_detail()
             self.matrix.set_marks(self.marks, self.state.busy)
         if self.state.scanning != before.scanning or not rows:
             self.draw()
         else:
             self.draw_bars()
 
-    def reopened(self, before: State) -> None:
-        """Another report, or the matrix of a new scan: keep what still has a meaning."""
+    def reopened(self, before: State, whole: bool) -> bool:
+        """Another report, or the matrix of a new scan: keep what still has a meaning.
+
+        whole: everything was scanned, not some cells of a report. Returns whether another picture is shown.
+        """
+        view = self.view
         report = self.state.report
         self.known = Known(report) if report else None
         if before.cells.nodes != self.state.cells.nodes:
@@ -277,27 +294,29 @@ class NetdoctorApp(App[None], inherit_bindings=False):
             self.mark_anchor = None
             self.zoom = "groups" if len(self.state.cells.nodes) > GROUPS_ABOVE else "rows"
         if report is not None:
-            if before.scanning and not before.partial:
+            if whole:
                 self.view = "causes"
                 self.back.clear()
             old = before.report
             if self.cause_id is not None and old is not None:
                 # The same trouble may have another number now, or be gone.
-                print_ = next((c.fingerprint for c in old.causes if c.id == self.cause_id), None)
+                was = next((c for c in old.causes if c.id == self.cause_id), None)
+                print_ = was.fingerprint if was else None
                 again = next((c.id for c in report.causes if c.fingerprint == print_), None)
                 if again is None and self.view in ("cause", "evidence"):
                     self.view = "causes"
                     self.back.clear()
-                    self.say("that cause is gone")
+                    self.say(f"gone: {words.title(was)}" if was else "that cause is gone")
                 self.cause_id = again
             if self.state.message:
                 self.say(self.state.message)
+        return self.view != view
 
     # Drawing
 
     def draw(self, *, top: bool = False, key: Hashable = None) -> None:
         """The whole picture."""
-        if not hasattr(self, "page"):
+        if not self.drawn:
             return
         if self.small and self.view not in ("causes", "cause", "evidence") and not self.tiny:
             self.view = "causes"
@@ -313,10 +332,6 @@ class NetdoctorApp(App[None], inherit_bindings=False):
         else:
             self.page.show(self.page_lines(), key, top=top)
         self.draw_bars()
-
-    @property
-    def main_filter(self) -> Input:
-        return self._main.query_one("#filter", Input)
 
     def page_lines(self) -> list[Line]:
         width = self.size.width - 2
@@ -450,6 +465,8 @@ class NetdoctorApp(App[None], inherit_bindings=False):
 
     def draw_bars(self) -> None:
         width = self.size.width
+        if not self.drawn:
+            return
         if self.tiny:
             for name in ("head", "tabs", "panel", "detail", "status", "keys"):
                 self.bar(name).show([])
@@ -481,6 +498,8 @@ class NetdoctorApp(App[None], inherit_bindings=False):
         right = ""
         if self.view == "matrix":
             sort = "check" if self.sort_check is not None else SORTS[self.sort]
+            if self.zoom == "overview" or (self.state.scanning and not self.state.partial):
+                sort = "listed"
             arrow = ", reversed" if self.reversed else ""
             hits = f" ({len(self.matrix.order)} of {len(self.state.cells.nodes)})" if self.filter_text else ""
             faults = "faults " if self.faults else ""
@@ -498,10 +517,10 @@ class NetdoctorApp(App[None], inherit_bindings=False):
         zones = []
         x = 1
         live = [a for a in ACTIONS if a.needs == "scan" and a.hint and self.allowed(a)]
-        rest = [a for a in ACTIONS if a.hint and a not in live and self.allowed(a)]
-        last = [a for a in rest if a.id in ("help", "quit")]
+        rest = [BY_ID[name] for name in FOOTERS.get(self.view, ()) if self.allowed(BY_ID[name])]
+        last = [BY_ID["help"], BY_ID["quit"]]
         keep = sum(len(a.hint) + 2 for a in last)
-        for action in [*live, *(a for a in rest if a not in last)]:
+        for action in [*live, *rest]:
             if x + len(action.hint) + 2 + keep > width:
                 break
             zones.append((0, x, x + len(action.hint), action.id))
@@ -516,7 +535,7 @@ class NetdoctorApp(App[None], inherit_bindings=False):
     def say(self, text: str) -> None:
         """One line of our own above the keys; the next key takes it away."""
         self.said = words.plain(text, 400)
-        if hasattr(self, "page"):
+        if self.drawn:
             self.draw_bars()
 
     # What is under the cursor
@@ -583,7 +602,9 @@ class NetdoctorApp(App[None], inherit_bindings=False):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "do" and parameters:
-            return self.allowed(BY_ID[str(parameters[0])])
+            action_ = BY_ID[str(parameters[0])]
+            # What cannot be done here and now says so; keys of other screens stay silent.
+            return self.allowed(action_) if self.tiny else self.view in action_.views
         return True
 
     def action_interrupt(self) -> None:
@@ -1174,7 +1195,9 @@ class NetdoctorApp(App[None], inherit_bindings=False):
                 words.fold(request.nodes, 60) if request.nodes else f"all {len(self.state.cells.nodes)} nodes"
             )
             shown = words.plain(", ".join(costs), 200)
-            text = f"{shown} will open ports or load GPUs for a moment on {nodes} and their peers. Go on?"
+            loads = any(known and known.costs.get(c) == "loads-gpu" for c in costs)
+            does = "open ports and load GPUs" if loads else "open ports"
+            text = f"{shown} will {does} for a moment on {nodes} and their peers. Go on?"
             lines += [line(f" {piece}") for piece in wrap(text, width)]
 
         def answered(yes: bool | None) -> None:

@@ -76,8 +76,11 @@ def _changes(label: str, items: Sequence[Change], report: Report, width: int) ->
         line(
             (f" {label if n == 0 else '':<8}", "label"),
             (fit(f"{c.before} -> {c.now}", 20), STATUS_STYLES.get(c.now, "")),
-            f"{words.plain(c.check, 40)}  {words.nodes_text(report, c.nodes, 40)}  ",
-            (fit(words.plain(c.summary, 200), max(width - 80, 10)).rstrip(), "dim"),
+            fit(
+                f"{words.plain(c.check, 40):<16} {words.nodes_text(report, c.nodes, 40):<14} "
+                f"{words.plain(c.summary, 200)}",
+                width - 31,
+            ).rstrip(),
             key=("changed", c.check, c.nodes[0]),
         )
         for n, c in enumerate(items)

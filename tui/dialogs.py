@@ -42,7 +42,7 @@ class Picker(ModalScreen[str | None], inherit_bindings=False):
     def compose(self) -> ComposeResult:
         with Vertical(id="box"):
             yield Bar(id="box-title")
-            yield Input(value=self.typed, id="box-input", select_on_focus=False)
+            yield Input(value=self.typed, id="box-input", placeholder="type to narrow", select_on_focus=False)
             yield Page(id="box-list")
 
     def on_mount(self) -> None:
@@ -57,10 +57,11 @@ class Picker(ModalScreen[str | None], inherit_bindings=False):
     def _list(self, text: str) -> None:
         found = list(self.choices(text))
         width = max(self.app.size.width - 12, 30)
+        half = min(46, width // 2)
         lines = [
             line(
-                f"{fit(inert(name), min(46, width // 2))} ",
-                (fit(inert(more), width // 2), "dim"),
+                f"{fit(inert(name), half if more else width)} ",
+                (fit(inert(more), width - half).rstrip(), "dim"),
                 key=("choice", n),
             )
             for n, (_, name, more) in enumerate(found)

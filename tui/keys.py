@@ -136,6 +136,30 @@ ACTIONS: tuple[Action, ...] = (
 )
 BY_ID = {action.id: action for action in ACTIONS}
 
+# What the last line of each screen offers, as far as there is room; all of it is in the help.
+FOOTERS: dict[str, tuple[str, ...]] = {
+    "causes": ("open", "copy-fix", "rerun", "next-cause", "copy-all", "evidence", "copy-verify", "export"),
+    "cause": (
+        *(
+            "copy-fix",
+            "copy-all",
+            "copy-verify",
+            "evidence",
+            "rerun",
+            "shell",
+            "next-cause",
+            "back",
+            "export",
+        ),
+    ),
+    "evidence": ("back", "copy-fix", "rerun", "next-cause", "export"),
+    "matrix": ("open", "next-problem", "copy-fix", "rerun", "faults", "filter", "zoom", "evidence", "shell"),
+    "pairs": ("next-pairs", "values", "transpose", "open", "rerun", "back"),
+    "pair": ("back", "rerun"),
+    "node": ("open", "copy-fix", "rerun", "shell", "evidence", "back"),
+    "diff": ("base", "copy-diff", "faults", "open", "back"),
+}
+
 # Ways to move; they work on every screen.
 MOVES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("up", ("up", "k")),

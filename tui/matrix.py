@@ -12,7 +12,7 @@ from textual.strip import Strip
 from netdoctor.report import words
 from netdoctor.tui.layout import Layout, plan
 from netdoctor.tui.lines import STYLES, fit, inert
-from netdoctor.tui.state import Cells, Group, letters_of, uniform, worst
+from netdoctor.tui.state import RANK, Cells, Group, letters_of, uniform, worst
 from netdoctor.tui.widgets import PlainBars, looks
 
 HEAD = 3
@@ -59,6 +59,7 @@ class MatrixView(ScrollView, can_focus=True, inherit_bindings=False):
         self._line_of: dict[int, int] = {}
         self._strips: dict[int, Strip] = {}
         self._dull: frozenset[int] = frozenset()
+        self._telling: tuple[int, ...] | None = None
 
     def on_mount(self) -> None:
         self.vertical_scrollbar.renderer = PlainBars  # type: ignore[misc]  # Textual looks it up on the bar
@@ -78,7 +79,7 @@ class MatrixView(ScrollView, can_focus=True, inherit_bindings=False):
         """Draw these rows; the cursor stays on its node."""
         same_nodes = cells.nodes is self.cells.nodes or cells.nodes == self.cells.nodes
         name = self.cells.nodes[self.node] if self.node < len(self.cells.nodes) else None
-        check = self.check
+        check = self.check if self.check is not None else next(iter(self.checks), None)
         self.cells, self.order, self.groups = cells, order, groups
         self.zoom, self.columns, self.wide = zoom, columns, wide
         if not same_nodes and name in cells.nodes:
@@ -87,14 +88,22 @@ class MatrixView(ScrollView, can_focus=True, inherit_bindings=False):
             self._line_of = {node: line for line, node in enumerate(order)}
         else:
             self._line_of = {node: line for line, group in enumerate(groups) for node in group.members}
+        placed = self.placed or not any(chr(letter) in "X!?" for letter in set(cells.cells))
         if self.node not in self._line_of or not self.placed:
             first = (groups[0].members[0] if groups else order[0]) if order else 0
             self.node = first
             self.placed = bool(order)
         self._dull = uniform(cells) if len(order) > 1 else frozenset()
+        # What waits everywhere tells no node from another: the overview looks past it.
+        waits = {c for c in self._dull if cells.letter(0, c) == "b"}
+        kept = [c for c in (range(len(cells.checks)) if columns is None else columns) if c not in waits]
+        self._telling = tuple(kept) if waits and kept else columns
         self._measure()
         if check is not None:
             self.put_column(check)
+        if not placed and order:
+            letters = cells.row(self.node)
+            self.put_column(max(range(len(letters)), key=lambda c: RANK.get(chr(letters[c]), 0), default=0))
         self._strips.clear()
         self._into_view()
         self.refresh()
@@ -143,7 +152,7 @@ class MatrixView(ScrollView, can_focus=True, inherit_bindings=False):
         return len(self.order) if self.groups is None else len(self.groups)
 
     def on_resize(self) -> None:
-        check = self.check
+        check = self.check if self.check is not None else next(iter(self.checks), None)
         self._measure()
         if check is not None:
             self.put_column(check)
@@ -285,7 +294,9 @@ class MatrixView(ScrollView, can_focus=True, inherit_bindings=False):
         known, base = looks(self), self.rich_style
         text = self.layout_plan.heads[y]
         if y == HEAD - 1:
-            label = fit("  nodes", self.layout_plan.label) + "     n  "
+            label = fit("  nodes", self.layout_plan.label) + (
+                "    n   " if self.groups is not None else " " * 8
+            )
             text = label + text[len(label) :]
         columns = self.layout_plan.columns
         segments = [Segment(inert(text), base + known["dim"])]
@@ -341,7 +352,9 @@ class MatrixView(ScrollView, can_focus=True, inherit_bindings=False):
                 style += known["cursor"]
             segments.append(Segment(letter, style))
             x = column.x + 1
-        return Strip(segments).adjust_cell_length(max(self.layout_plan.width, self.size.width), base)
+        return (
+            Strip(segments).simplify().adjust_cell_length(max(self.layout_plan.width, self.size.width), base)
+        )
 
     def _is_busy(self, members: Sequence[int], checks: Sequence[int]) -> bool:
         width = len(self.cells.checks)
@@ -390,12 +403,12 @@ class MatrixView(ScrollView, can_focus=True, inherit_bindings=False):
             if node == self.node:
                 style += known["cursor"]
             segments.append(Segment(letter, style))
-        return Strip(segments).adjust_cell_length(width, base)
+        return Strip(segments).simplify().adjust_cell_length(width, base)
 
     def overview_letter(self, node: int) -> str:
         if self.colour_by is not None:
             return self.cells.letter(node, self.colour_by)
-        return worst(letters_of(self.cells, node, self.columns))
+        return worst(letters_of(self.cells, node, self._telling))
 
     # Mouse
 

@@ -24,6 +24,8 @@ from netdoctor.tui.lines import (
 from netdoctor.tui.state import Cells, Known, State, left_s, slow, worst
 
 SMALL_BELOW = 80
+MARGIN = 2  # what a page keeps for its cursor and its scroll bar
+TWO_COLUMNS = 96
 DAY_S = 86_400
 
 
@@ -57,8 +59,7 @@ def header(state: State, width: int, now: float, spinner: str = "") -> Line:
         mark.append(f"  {words.number(causes, 'cause')}")
     if width < SMALL_BELOW:
         return line(" ", *mark, f"  {words.number(nodes, 'node')}")
-    left = f" netdoctor   {fit(words.plain(state.source, 40), 24).rstrip()}   "
-    left += f"{words.number(nodes, 'node')}, {words.number(checks, 'check')}   "
+    size = f"{words.number(nodes, 'node')}, {words.number(checks, 'check')}   "
     right = ""
     if state.scanning:
         taken = max(state.now - state.began, 0.0)
@@ -74,9 +75,15 @@ def header(state: State, width: int, now: float, spinner: str = "") -> Line:
             right = age_text(old)
         right += f"  {words.seconds(report.run.duration_ms)}"
     right += f"   {words.plain(state.profile, 10)} "
-    used = width_of(left) + sum(width_of(m if isinstance(m, str) else m[0]) for m in mark)
+    fixed = width_of(size) + sum(width_of(m if isinstance(m, str) else m[0]) for m in mark)
+    # The end of a path says more than its beginning.
+    source = words.plain(state.source, 400)
+    room = max(width - fixed - width_of(right) - 18, 12)
+    source = source if width_of(source) <= room else f"..{source[-(room - 2) :]}"
+    left = f" netdoctor   {source}   {size}" if width >= 100 else f" {source}   {size}"
+    used = fixed - width_of(size) + width_of(left)
     if used + width_of(right) > width:
-        return line(fit(left, max(width - used + width_of(left), 0)), *mark)
+        return line(fit(left, max(width - fixed + width_of(size), 0)), *mark)
     return line(left, *mark, " " * (width - used - width_of(right)), (right, "dim"))
 
 
@@ -119,7 +126,7 @@ def causes(state: State, known: Known, width: int, now: float) -> list[Line]:
         lines.append(Line())
     if not report.causes:
         return [*lines, *_no_cause(state, known, width)]
-    if width < SMALL_BELOW:
+    if width < SMALL_BELOW - MARGIN:
         for cause in report.causes:
             lines += _small_cause(report, cause, width)
         return lines
@@ -234,13 +241,15 @@ def _families(known: Known, width: int) -> list[Line]:
     for row in report.families:
         status = words.family_status(report, row, known.index)
         who, remark = words.family_value(report, row, known.index)
-        text = f"{who}    {remark}" if remark else who
+        room = max(width - 30, 10)
+        who = words.plain(who, 300)
+        text = f"{who:<16} {words.plain(remark, 300)}" if remark else who
         lines.append(
             line(
                 "  ",
                 (f"{words.word(status):<8}", STATUS_STYLES.get(status, "unknown")),
                 f"{words.family_label(row.family):<11}{row.checks:>3}   ",
-                (fit(words.plain(text, 300), max(width - 30, 10)).rstrip(), "dim"),
+                (fit(text, room).rstrip(), "dim"),
                 key=("family", row.family),
             )
         )
@@ -272,7 +281,7 @@ def cause(known: Known, item: Cause, width: int) -> list[Line]:
         for n, text in enumerate(wrap(words.title(item), room)[:4])
     ]
     lines.append(line(("-" * width, "rule")))
-    if width >= 100:
+    if width >= TWO_COLUMNS:
         left = width - 42
         lines += beside(_seen(item, left), _scope(known, item, 38), left)
     else:
@@ -421,8 +430,8 @@ def node(known: Known, cells: Cells, row: int, width: int) -> list[Line]:
     if len(lines) > 2:
         lines.append(Line())
     facts = _facts(report, name, min(44, width - 2))
-    checks = _checks(known, cells, row, width - 48 if width >= 100 else width)
-    if width >= 100:
+    checks = _checks(known, cells, row, width - 48 if width >= TWO_COLUMNS else width)
+    if width >= TWO_COLUMNS:
         return lines + beside(facts, checks, 44)
     return lines + facts + [Line()] + checks
 

@@ -94,10 +94,9 @@ def reading(found: Table, transpose: bool = False) -> list[str]:
         others = [b for b in range(size) if b != a]
         row = [b for b in others if tried[a][b]]
         column = [b for b in others if tried[b][a]]
-        many = max(len(row), len(column)) > 1 or size == 2 or len(found.groups) < 3
-        if row and many and all(bad[a][b] for b in row):
+        if len(row) > 1 and all(bad[a][b] for b in row):  # one pair is no pattern
             out.append(a)
-        if column and many and all(bad[b][a] for b in column):
+        if len(column) > 1 and all(bad[b][a] for b in column):
             into.append(a)
     if size > 2 and len(out) == size:
         return ["every direction fails: one cause that all nodes share, or a closed network between them"]
@@ -108,7 +107,7 @@ def reading(found: Table, transpose: bool = False) -> list[str]:
             lines.append(f"row and column: {name} reaches nobody and nobody reaches it")
         elif a in into:
             lines.append(f"column pattern: nobody reaches {name}; look at what {name} lets in")
-        elif size > 2:
+        else:
             lines.append(f"row pattern: {name} reaches nobody; look at what {name} sends, or its routes")
     explained = set(out), set(into)
     single = [
@@ -155,6 +154,7 @@ def _square(found: Table, width: int, transpose: bool, values: bool, rated: Sequ
     names = [words.fold(g, 24) if len(g) > 1 else words.plain(g[0], 60) for g in found.groups]
     step = max(3, min(6, max((len(n) for n in names), default=3) - _common(names)) + 1)
     left = min(max((len(n) for n in names), default=8) + 4, 30)
+    left = max(left, 26)
     fits = max((width - left - 2) // step, 1)
     shown = range(min(len(names), fits))
     way = "column connects to row" if transpose else "row connects to column"
@@ -323,7 +323,7 @@ def bars(items: Sequence[tuple[str, MeasureRecord]], width: int) -> list[Line]:
                 f"  {fit(label, left)}",
                 ("#" * full, heat(m.value, low, high) if high > low else "heat4"),
                 " " * (room - full),
-                f"  {words.figure(m.value)}{error} {words.plain(m.unit, 12)}",
+                f"  {m.value:.4g}{error} {words.plain(m.unit, 12)}",
                 key=("measure", m.name, m.target),
             )
         )

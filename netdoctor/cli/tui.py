@@ -124,6 +124,8 @@ def _first_byte(path: Path) -> bytes:
 
 def show(args: argparse.Namespace, report: "Report | None", path: Path | None) -> int:
     """Run the application on a report, or on a scan that begins now, and return the exit code."""
+    if why := no_terminal():
+        raise InputError(f"the TUI: {why}; netdoctor scan without --tui prints the report")
     from netdoctor import cli
     from netdoctor.report.save import load
     from netdoctor.tui.app import NetdoctorApp

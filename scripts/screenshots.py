@@ -1,0 +1,77 @@
+"""Draw the TUI's screens as SVG into docs/screens/, from a report and a recorded scan made up for that.
+
+    python scripts/screenshots.py            write docs/screens/*.svg
+    python scripts/screenshots.py --to DIR   write them elsewhere
+
+The reports are the samples of the tests: no cluster and no terminal is needed.
+"""
+
+import argparse
+import asyncio
+import re
+import sys
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+# ruff: noqa: E402  imported from the checkout, whose tests hold the samples
+
+from netdoctor.report.model import Report
+from netdoctor.tui.app import NetdoctorApp
+from netdoctor.tui.state import fold, opened
+from tests.tui import harness
+from tests.tui.test_states import stream
+
+WINDOW = (100, 30)
+SHOTS: dict[str, tuple[Report, Sequence[str]]] = {
+    "causes": (harness.rich_report(), []),
+    "cause": (harness.rich_report(), ["enter"]),
+    "matrix": (harness.rich_report(1000), ["2"]),
+    "overview": (harness.rich_report(1000), ["2", "minus"]),
+    "pairs": (harness.rich_report(), ["3"]),
+    "heat": (harness.rich_report(8), ["3", "tab", "v"]),
+    "bandwidth": (harness.rich_report(), ["3", "tab", "tab"]),
+    "node": (harness.rich_report(), ["2", "4"]),
+}
+
+
+async def shot(app: NetdoctorApp, keys: Sequence[str]) -> str:
+    """The SVG of what is shown after some keys, the same each time."""
+    async with app.run_test(size=WINDOW) as pilot:
+        await pilot.pause()
+        for key in keys:
+            await pilot.press(key)
+            await pilot.pause()
+        svg = app.export_screenshot(title="netdoctor")
+    # Fonts from the network have no place in a page; ids differ from run to run.
+    svg = re.sub(r"<!--.*?-->", "", svg, flags=re.DOTALL)
+    svg = re.sub(r"@font-face \{.*?\}", "", svg, flags=re.DOTALL)
+    svg = svg.replace("font-family: Fira Code,", "font-family: ui-monospace, Menlo, Consolas, Fira Code,")
+    return re.sub(r"terminal-\d+", "terminal", svg)
+
+
+def live() -> NetdoctorApp:
+    app = NetdoctorApp(fold(opened(harness.rich_report(64)), stream()), now=lambda: harness.NOON + 9)
+    app.view, app.events = "matrix", deque()
+    app.spin = 0
+    return app
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--to", type=Path, default=ROOT / "docs" / "screens")
+    folder = parser.parse_args().to
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, (report, keys) in SHOTS.items():
+        app = NetdoctorApp(opened(report), now=lambda: harness.NOON)
+        (folder / f"{name}.svg").write_text(asyncio.run(shot(app, keys)), "utf-8")
+    (folder / "live.svg").write_text(asyncio.run(shot(live(), [])), "utf-8")
+    print(f"{len(SHOTS) + 1} screens in {folder}")
+
+
+if __name__ == "__main__":
+    main()

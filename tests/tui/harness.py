@@ -1,0 +1,202 @@
+"""Reports, a runner and a way to press keys for the tests of the TUI."""
+
+import asyncio
+import dataclasses
+import itertools
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from netdoctor.report.model import (
+    Cause,
+    Counts,
+    MeasureRecord,
+    PairRecord,
+    Report,
+    Result,
+    TargetRecord,
+    Verdict,
+)
+from netdoctor.tui.app import NetdoctorApp, screen_text
+from netdoctor.tui.events import Began, Ended, Event, Failed
+from netdoctor.tui.runner import Request
+from netdoctor.tui.state import by_family, opened
+from tests.report.build import sample_report, with_evidence
+
+SIZES = {"small": (60, 20), "80": (80, 24), "100": (100, 30), "160": (160, 50)}
+NOON = datetime.fromisoformat("2026-01-02T14:03:20+00:00").timestamp()
+
+Step = str | Callable[[NetdoctorApp, Any], Awaitable[None] | None]
+
+
+class FakeRunner:
+    """Notes what it is asked; `answer` says which events a scan writes."""
+
+    def __init__(self, answer: Callable[[Request, Report | None], Sequence[Event]] | None = None) -> None:
+        self.events: deque[Event] = deque()
+        self.question = ""
+        self.cannot = ""
+        self.answer = answer or (lambda request, report: [])
+        self.asked: list[Request] = []
+        self.stopped = 0
+        self.closed = 0
+
+    def begin(self, request: Request, report: Report | None) -> None:
+        self.asked.append(request)
+        self.events.extend(self.answer(request, report))
+
+    def stop(self) -> None:
+        self.stopped += 1
+
+    def close(self) -> None:
+        self.closed += 1
+
+    def ssh(self, node: str) -> list[str] | None:
+        return ["true", node] if node.startswith("gpu") else None
+
+    def save(self, report: Report, path: Path) -> None:
+        raise AssertionError("nothing is saved here")
+
+
+def application(
+    report: Report | None = None, *, runner: FakeRunner | None = None, **options: Any
+) -> NetdoctorApp:
+    options.setdefault("now", lambda: NOON)
+    return NetdoctorApp(
+        opened(report) if report is not None else None,
+        runner=runner,
+        **options,
+    )
+
+
+def drive(app: NetdoctorApp, size: tuple[int, int], *steps: Step) -> list[str]:
+    """Run the application without a terminal, do the steps, and return the last picture."""
+
+    async def work() -> list[str]:
+        async with app.run_test(size=size) as pilot:
+            await pilot.pause()
+            for step in steps:
+                if isinstance(step, str):
+                    await pilot.press(step)
+                else:
+                    done = step(app, pilot)
+                    if done is not None:
+                        await done
+                await pilot.pause()
+            app.drain()
+            await pilot.pause()
+            return screen_text(app) if app.is_running else []
+
+    return asyncio.run(work())
+
+
+def settle(app: NetdoctorApp, pilot: Any) -> Awaitable[None]:
+    """Let the queue be emptied and the picture be drawn."""
+    app.drain()
+    return pilot.pause()  # type: ignore[no-any-return]  # a coroutine
+
+
+def type_text(text: str) -> list[str]:
+    """Keys for a text."""
+    names = {
+        " ": "space", ".": "full_stop", "*": "asterisk", "!": "exclamation_mark", "[": "left_square_bracket",
+        "]": "right_square_bracket", "~": "tilde", "=": "equals_sign", "-": "minus", ":": "colon",
+    }  # fmt: skip
+    return [names.get(char, char) for char in text]
+
+
+def rich_report(nodes: int = 4, state: str = "not_ready") -> Report:
+    """The sample report with every pair of ports, rated pairs, a curve, evidence and facts that differ."""
+    report = with_evidence(sample_report(state, nodes=nodes))
+    names = report.matrix.nodes
+    victim = names[min(2, nodes - 1)]
+    pairs = [
+        PairRecord(
+            check="net.ports",
+            from_=a,
+            to=b,
+            status="fail" if b == victim and state == "not_ready" else "pass",
+            class_="filtered" if b == victim and state == "not_ready" else "open",
+            ports=(29500, 40211) if b == victim else (),
+        )
+        for a, b in itertools.permutations(names[:64], 2)
+    ]
+    pairs += [
+        PairRecord(
+            check="bw.pair",
+            from_=a,
+            to=b,
+            status="warn" if (i, j) == (0, 1) else "pass",
+            class_="slow" if (i, j) == (0, 1) else "ok",
+            value=46.1 - 3.1 * i - 7.5 * ((i, j) == (0, 1)),
+            unit="GB/s",
+        )
+        for (i, a), (j, b) in itertools.permutations(list(enumerate(names[:8])), 2)
+    ]
+    measures = [
+        *report.measures,
+        *(
+            MeasureRecord(
+                name=f"bw.allreduce.busbw.{2**n}MiB",
+                target="cluster",
+                value=48.0 * n / (n + 2),
+                unit="GB/s",
+                error=0.4,
+            )
+            for n in range(1, 9)
+        ),
+    ]
+    targets = tuple(
+        dataclasses.replace(
+            t,
+            facts={"gpus": 8, "gpu_model": "NVIDIA H100 80GB HBM3", "torch": "2.5.1" if i == 1 else "2.6.0"},
+        )
+        for i, t in enumerate(report.targets)
+    )
+    return dataclasses.replace(report, pairs=tuple(pairs), measures=tuple(measures), targets=targets)
+
+
+def unreachable(nodes: int = 4) -> Report:
+    """A report of a cluster that nobody can log in to: one cause."""
+    report = sample_report("ready", nodes=nodes)
+    names = report.matrix.nodes
+    cells = tuple(("X" if c == "ssh.login" else "b") * nodes for c in report.matrix.checks)
+    cause = Cause(
+        id=1, key="ssh-refused", fingerprint="sha256:9", status="fail",
+        title=f"gpu-a[01-{nodes:02}]: SSH connections to port 22 are refused", checks=("ssh.login",),
+        nodes="all", node_list=names, confidence="certain", held=nodes * (len(cells) - 1),
+    )  # fmt: skip
+    counts = Counts(fail=nodes, blocked=nodes * (len(cells) - 1))
+    return dataclasses.replace(
+        report,
+        verdict=Verdict(
+            state="not_ready", exit_code=1, fail_on="fail", counts=counts,
+            headline=f"none of {nodes} nodes can be logged in to",
+        ),
+        targets=tuple(
+            TargetRecord(id=n, address=None, port=22, user="ml", reached=False, order=i)
+            for i, n in enumerate(names)
+        ),
+        matrix=dataclasses.replace(report.matrix, cells=cells),
+        causes=(cause,),
+        results=tuple(
+            Result(check="ssh.login", target=n, status="fail", summary="refused", cause=1) for n in names
+        ),
+        families=(),
+    )  # fmt: skip
+
+
+def began(report: Report, at: float = NOON, *, partial: bool = False) -> Began:
+    checks = by_family([(c.id, c.family) for c in report.checks])
+    return Began(at, report.matrix.nodes, tuple(checks), "hosts.txt", "full", partial)
+
+
+def healing(after: Report) -> Callable[[Request, Report | None], Sequence[Event]]:
+    """A scan that ends with another report."""
+    return lambda request, report: [began(after, partial=report is not None), Ended(NOON + 3, after)]
+
+
+def failing(text: str) -> Callable[[Request, Report | None], Sequence[Event]]:
+    return lambda request, report: [Failed(NOON, text)]

@@ -1,0 +1,549 @@
+"""Every key does what the table of keys says."""
+
+import asyncio
+import dataclasses
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from netdoctor.report.model import Report
+from netdoctor.report.save import save
+from netdoctor.tui.app import NetdoctorApp
+from netdoctor.tui.dialogs import Ask, Picker
+from netdoctor.tui.events import Event, Phase
+from netdoctor.tui.keys import ACTIONS, BY_ID, FOOTERS, MOVES, VIEWS
+from netdoctor.tui.runner import Request
+from tests.report.build import sample_report
+from tests.tui.harness import NOON, FakeRunner, Step, application, began, drive, rich_report, type_text
+
+WINDOW = (100, 30)
+
+
+def press(*steps: Step, report: Report | None = None, **options: Any) -> NetdoctorApp:
+    """The application after some keys, ended."""
+    app = application(report or rich_report(), **options)
+    drive(app, WINDOW, *steps)
+    return app
+
+
+def seen(steps: list[Step], look: Callable[[NetdoctorApp], Any], **options: Any) -> Any:
+    """What `look` finds after the steps, while the application runs."""
+    found: list[Any] = []
+    press(*steps, lambda app, pilot: found.append(look(app)), **options)
+    return found[0]
+
+
+def node(app: NetdoctorApp) -> str:
+    return app.state.cells.nodes[app.matrix.node][-2:]
+
+
+def scanning(request: Request, report: Report | None) -> list[Event]:
+    return [began(rich_report()), Phase(NOON, "connect", 1, 4)]
+
+
+# Screens
+
+
+@pytest.mark.parametrize(
+    ("key", "view"), [("1", "causes"), ("2", "matrix"), ("3", "pairs"), ("4", "node"), ("6", "diff")]
+)
+def test_numbers_show_screens(key: str, view: str) -> None:
+    assert press("2", key).view == view
+
+
+@pytest.mark.parametrize("key", ["enter", "d"])
+def test_open_and_back(key: str) -> None:
+    assert press(key).view == "cause"
+    app = press(key, "escape")
+    assert app.view == "causes"
+
+
+def test_back_returns_to_the_line_it_left() -> None:
+    assert seen(["down", "enter", "escape"], lambda app: app.page.key) == ("cause", 2)
+
+
+def test_open_leads_on_everywhere() -> None:
+    assert press("2", "enter").view == "cause"  # the cursor stands on the worst cell
+    assert press("2", "g", *["left"] * 40, "enter").view == "node"
+    assert press("3", "enter").view == "pair"
+    assert press("4", "enter").view == "cause"
+    assert press("G", "enter").view == "matrix"  # a family
+
+
+def test_a_pass_opens_to_nothing_and_says_so() -> None:
+    app = press("2", "G", *["left"] * 3, "enter")
+    assert app.view in ("matrix", "evidence")
+
+
+# Moving
+
+
+@pytest.mark.parametrize("keys", [["down"], ["j"]])
+def test_down(keys: list[str]) -> None:
+    assert seen(["2", *keys], node) == "04"
+
+
+@pytest.mark.parametrize("keys", [["up"], ["k"]])
+def test_up(keys: list[str]) -> None:
+    assert seen(["2", "down", "down", *keys], node) == "04"
+
+
+@pytest.mark.parametrize(("key", "by"), [("left", -1), ("h", -1), ("right", 1), ("l", 1)])
+def test_sideways(key: str, by: int) -> None:
+    before = seen(["2"], lambda app: app.matrix.column)
+    assert seen(["2", key], lambda app: app.matrix.column) == before + by
+
+
+@pytest.mark.parametrize("key", ["G", "end", "greater_than_sign"])
+def test_bottom(key: str) -> None:
+    assert seen(["2", key], node) == "01"
+    assert seen([key], lambda app: app.page.key) == ("family", "bw")
+
+
+@pytest.mark.parametrize("key", ["g", "home", "less_than_sign"])
+def test_top(key: str) -> None:
+    assert seen(["2", "G", key], node) == "03"
+    assert seen(["G", key], lambda app: app.page.key) == ("cause", 1)
+
+
+@pytest.mark.parametrize(
+    ("there", "back"), [("pagedown", "pageup"), ("ctrl+f", "ctrl+b"), ("ctrl+d", "ctrl+u")]
+)
+def test_pages(there: str, back: str) -> None:
+    big = rich_report(1000)
+    lines = seen(["2", "z", "z", "z", there], lambda app: app.matrix._line_of[app.matrix.node], report=big)
+    assert lines > 0
+    rows = ["2", "z", "plus", "plus"]
+    assert seen([*rows, there], lambda app: app.matrix._line_of[app.matrix.node], report=big) > 10
+    assert seen([*rows, there, back], lambda app: app.matrix._line_of[app.matrix.node], report=big) == 0
+    assert seen([there], lambda app: app.page.key) != ("cause", 1)
+
+
+# Causes and problems
+
+
+def test_next_and_previous_cause() -> None:
+    assert press("enter", "right_square_bracket").cause_id == 2
+    assert press("enter", "right_square_bracket", "left_square_bracket").cause_id == 1
+    assert press("enter", "left_square_bracket").cause_id == 3
+    assert seen(["right_square_bracket"], lambda app: app.page.key) == ("cause", 2)
+    assert seen(["2", "right_square_bracket"], node) == "04"
+
+
+def test_next_and_previous_problem() -> None:
+    assert seen(["2", "n"], node) == "04"
+    assert seen(["2", "n", "n"], node) == "02"
+    assert seen(["2", "n", "n", "n"], node) == "03"  # gpu-a01 has only what waits
+    assert seen(["2", "N"], node) == "02"
+
+
+def test_problems_are_hits_after_a_filter() -> None:
+    steps = ["2", "slash", *type_text("a01"), "enter", "n"]
+    assert seen(steps, node) == "01"
+
+
+def test_no_problem_is_said() -> None:
+    assert "no node has trouble" in press("2", "n", report=sample_report("ready")).said
+
+
+# Copying
+
+
+def test_copy_fix() -> None:
+    app = press("y")
+    assert app.clipboard.startswith("ssh gpu-a03 'sudo firewall-cmd")
+    assert app.clipboard.count("\n") == 1
+    assert "copied fix of [1]" in app.said
+
+
+def test_copy_the_fix_under_the_cursor() -> None:
+    report = rich_report()
+    first = report.causes[0]
+    fix = dataclasses.replace(
+        first.fixes[0], commands=(dataclasses.replace(first.fixes[0].commands[0], shell="second"),)
+    )
+    causes = (dataclasses.replace(first, fixes=(first.fixes[0], fix)), *report.causes[1:])
+    app = press("enter", "down", "y", report=dataclasses.replace(report, causes=causes))
+    assert app.clipboard == "second\n"
+    assert "fix 2 of 2" in app.said
+
+
+def test_copy_fix_from_the_matrix_and_without_one() -> None:
+    assert press("2", "y").clipboard.startswith("ssh gpu-a03")
+    report = rich_report()
+    bare = dataclasses.replace(report, causes=(dataclasses.replace(report.causes[0], fixes=()),))
+    app = press("y", report=bare)
+    assert app.clipboard == ""
+    assert "no command" in app.said
+
+
+def test_copy_all_is_markdown() -> None:
+    text = press("Y").clipboard
+    assert text.startswith("### \\[1\\] FAIL gpu-a03 drops connections")
+    assert "```sh" in text
+
+
+def test_copy_verify_and_names() -> None:
+    assert press("v").clipboard == "netdoctor scan --last --only net.ports --node gpu-a03\n"
+    assert press("down", "c").clipboard == "gpu-a04"
+    assert press("2", "space", "space", "c").clipboard == "gpu-a[03-04]"
+
+
+def test_copy_of_changes(tmp_path: Path) -> None:
+    app = application(rich_report())
+    app.base, app.base_name = sample_report("ready"), "x.json"
+    drive(app, WINDOW, "6", "y")
+    assert app.clipboard.startswith("```\n")
+    assert "NOT READY" in app.clipboard
+
+
+def test_evidence() -> None:
+    app = press("e")
+    assert app.view == "evidence"
+    assert [r.check for r in app.shown_results] == ["net.ports"]
+    assert press("2", "e").shown_results[0].target == "gpu-a03"
+    assert press("4", "down", "e").view == "evidence"
+
+
+# The matrix
+
+
+def test_faults_only() -> None:
+    assert seen(["2", "f"], lambda app: len(app.matrix.order)) == 3
+    assert seen(["2", "f", "f"], lambda app: len(app.matrix.order)) == 4
+    assert seen(["2", "f", "escape"], lambda app: len(app.matrix.order)) == 4
+
+
+def test_filter_narrows_while_typing_and_escape_restores() -> None:
+    typing: list[Step] = ["2", "G", "slash", *type_text("fail")]
+    assert seen(typing, lambda app: len(app.matrix.order)) == 2
+    assert seen([*typing, "enter"], lambda app: (len(app.matrix.order), app.filter_text)) == (2, "fail")
+    assert seen([*typing, "escape"], lambda app: (len(app.matrix.order), node(app))) == (4, "01")
+    assert seen([*typing, "enter", "escape"], lambda app: app.filter_text) == ""
+
+
+def test_zoom() -> None:
+    assert seen(["2", "z"], lambda app: app.zoom) == "overview"
+    assert seen(["2", "z", "z"], lambda app: app.zoom) == "groups"
+    assert seen(["2", "minus"], lambda app: app.zoom) == "groups"
+    assert seen(["2", "minus", "minus", "minus"], lambda app: app.zoom) == "overview"
+    assert seen(["2", "minus", "minus", "plus", "equals_sign"], lambda app: app.zoom) == "rows"
+
+
+def test_cursor_stays_on_its_node_through_zoom_sort_and_filter() -> None:
+    steps = ["2", "plus", "down", "down", "down", "z", "o", "O", "minus", "w", "z", "z"]
+    big = rich_report(90)
+    before = seen(steps[:5], node, report=big)
+    for n in range(5, len(steps) + 1):
+        assert seen(steps[:n], node, report=big) == before
+
+
+def test_sort_and_reverse() -> None:
+    def order(app: NetdoctorApp) -> list[str]:
+        return [app.state.cells.nodes[r][-1] for r in app.matrix.order]
+
+    assert seen(["2"], order) == ["3", "4", "2", "1"]
+    assert seen(["2", "o"], order) == ["1", "2", "3", "4"]
+    assert seen(["2", "o", "O"], order) == ["4", "3", "2", "1"]
+    assert seen(["2", "o", "o", "o"], order) == ["3", "4", "2", "1"]
+
+
+def test_sort_by_the_check_under_the_cursor_from_the_palette() -> None:
+    app = press("2", "G", "colon", *type_text("check time.skew"), "enter")
+    assert app.sort_check == app.state.cells.checks.index("time.skew")
+    assert seen(["2"], lambda app: app.act("sort-check") or app.sort_check is not None)
+
+
+def test_wide() -> None:
+    assert seen(["2", "w"], lambda app: app.matrix.wide)
+    app = application(rich_report())
+    widths: list[bool] = []
+    drive(app, (80, 24), "2", lambda a, p: widths.append(a.matrix.layout_plan.families), "w",
+          lambda a, p: widths.append(a.matrix.layout_plan.families))  # fmt: skip
+    assert widths == [True, False]
+
+
+def test_mark_and_range() -> None:
+    assert seen(["2", "space"], lambda app: (len(app.marks), node(app))) == (1, "04")
+    assert seen(["2", "space", "up", "space"], lambda app: len(app.marks)) == 0
+    assert seen(["2", "space", "down", "v"], lambda app: len(app.marks)) == 3
+
+
+def test_tab_shows_one_check_in_the_overview() -> None:
+    assert seen(["2", "z", "tab"], lambda app: app.matrix.colour_by) is not None
+    assert "overview" in press("2", "tab").said
+
+
+# Pairs and diff
+
+
+def test_pairs_keys() -> None:
+    assert seen(["3"], lambda app: app.pairs_kind()) == "net.ports"
+    assert seen(["3", "tab"], lambda app: app.pairs_kind()) == "bw.pair"
+    assert seen(["3", "tab", "tab"], lambda app: app.pairs_kind()) == "measure bw.allreduce.busbw"
+    assert seen(["3", "tab", "tab", "tab"], lambda app: app.pairs_kind()) == "net.ports"
+    assert seen(["3", "v"], lambda app: app.values)
+    lines = drive(application(rich_report()), WINDOW, "3", "t")
+    assert any("column connects to row" in line for line in lines)
+
+
+def test_base_is_chosen_from_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    save(sample_report("ready"), Path("yesterday.json"))
+    lines = drive(application(rich_report()), WINDOW, "6", "b", "enter")
+    assert any("READY -> NOT READY" in line for line in lines)
+    app = press("6", "b", *type_text("none.json"), "enter")
+    assert "no such file" in app.said
+
+
+def test_changes_only() -> None:
+    app = application(rich_report())
+    app.base = rich_report()
+    assert any("still" in line for line in drive(app, WINDOW, "6"))
+    app = application(rich_report())
+    app.base = rich_report()
+    assert not any("still" in line for line in drive(app, WINDOW, "6", "f"))
+
+
+# Running again
+
+
+def asked(*steps: Step, report: Report | None = None) -> list[Request]:
+    runner = FakeRunner()
+    press(*steps, report=report, runner=runner)
+    return runner.asked
+
+
+def test_rerun_of_a_cell_a_row_a_column_and_marks() -> None:
+    assert asked("2", "r") == [Request(checks=("net.ports",), nodes=("gpu-a03",))]
+    assert asked("2", *["left"] * 60, "r") == [Request(checks=None, nodes=("gpu-a03",))]
+    assert asked("2", "space", "space", "up", "r")[0].nodes == ("gpu-a03", "gpu-a04")
+    assert asked("colon", *type_text("rerun net.ports"), "enter")[0] == Request(checks=("net.ports",))
+
+
+def test_rerun_of_a_cause_takes_along_what_it_holds_up() -> None:
+    (request,) = asked("r")
+    assert request.checks == ("net.ports", "nccl.smoke", "bw.pair", "bw.rail", "bw.allreduce")
+    assert set(request.nodes or ()) == {"gpu-a01", "gpu-a02", "gpu-a03", "gpu-a04"}
+
+
+def test_rerun_on_other_screens() -> None:
+    assert asked("4", "r") == [Request(nodes=("gpu-a01",))] or asked("4", "r")[0].nodes is not None
+    assert asked("3", "r") == [Request(checks=("net.ports",))]
+    assert asked("2", "4", "down", "r")[0].checks == ("net.ports",)
+
+
+def test_rerun_of_what_is_not_green_and_of_everything() -> None:
+    (request,) = asked("R")
+    assert "net.ports" in (request.checks or ())
+    assert "ssh.login" not in (request.checks or ())
+    assert asked("ctrl+r") == [Request()]
+    assert asked("R", report=sample_report("ready")) == []
+
+
+def test_no_rerun_without_a_runner_and_during_a_scan() -> None:
+    assert "does not say how" in press("r").said
+    runner = FakeRunner(scanning)
+    press("ctrl+r", lambda app, pilot: app.drain(), "ctrl+r", runner=runner)
+    assert len(runner.asked) == 1
+
+
+def test_costly_checks_ask_once_and_name_the_nodes() -> None:
+    report = rich_report()
+    costs = {"net.ports": "opens-port", "bw.allreduce": "loads-gpu"}
+    checks = tuple(dataclasses.replace(c, cost=costs.get(c.id, c.cost)) for c in report.checks)
+    report = dataclasses.replace(report, checks=checks)
+    runner = FakeRunner()
+    texts: list[str] = []
+
+    def read(app: NetdoctorApp, pilot: Any) -> None:
+        assert isinstance(app.screen, Ask)
+        texts.append(" ".join(line.text for line in app.screen.text))
+
+    press("2", "r", read, "n", "r", "y", "r", report=report, runner=runner)
+    assert "net.ports" in texts[0]
+    assert "gpu-a03" in texts[0]
+    assert len(runner.asked) == 2  # refused, agreed, no longer asked
+
+
+def test_a_strangers_report_is_asked_about_first() -> None:
+    runner = FakeRunner()
+    runner.question = "Do you trust it?"
+    press("2", "r", "escape", runner=runner)
+    assert runner.asked == []
+    press("2", "r", "y", "r", runner=runner)
+    assert len(runner.asked) == 2
+
+
+def test_pause_stop_and_follow() -> None:
+    runner = FakeRunner(scanning)
+    late: list[Event] = [(1, 0, "X")]
+
+    def more(app: NetdoctorApp, pilot: Any) -> None:
+        runner.events.extend(late)
+        app.drain()
+
+    app = press("2", "p", more, runner=runner, begin=Request())
+    assert list(runner.events) == late  # held back
+    app = press("2", "p", more, "p", more, runner=FakeRunner(scanning), begin=Request())
+    assert not app.held
+    press("2", "x", runner=runner, begin=Request())
+    assert runner.stopped == 1
+    runner = FakeRunner(scanning)
+    found: list[str] = []
+    press("2", "F", more, lambda a, p: found.append(node(a)), runner=runner, begin=Request())
+    assert found == ["02"]
+
+
+def test_scan_keys_say_when_there_is_no_scan() -> None:
+    for name in ("pause", "stop"):
+        app = press(lambda app, pilot, name=name: app.act(name))
+        assert "no scan" in app.said
+
+
+def test_shell_runs_what_the_runner_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[list[str]] = []
+    monkeypatch.setattr("netdoctor.tui.app.subprocess.run", lambda argv, check: called.append(argv))
+    monkeypatch.setattr(NetdoctorApp, "suspend", lambda self: __import__("contextlib").nullcontext())
+    press("2", "s", runner=FakeRunner())
+    assert called == [["true", "gpu-a03"]]
+
+
+# Files
+
+
+def test_export_to_a_file_and_to_stdout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    press("E")
+    script = Path("netdoctor-fixes.sh").read_text("utf-8")
+    assert "ssh gpu-a03 'sudo" in script
+    assert "# export NCCL_SOCKET_IFNAME" in script  # for the job, not for this shell
+    assert os.system("sh -n netdoctor-fixes.sh") == 0
+    press("E")
+    assert Path("netdoctor-fixes-2.sh").exists()  # another session's file is left alone
+    app = press("enter", "E", export_to_stdout=True)
+    assert len(app.exported) == 1
+    assert "[2]" not in app.exported[0]
+    press("E", export=tmp_path / "mine.sh", export_to_stdout=True)
+    assert (tmp_path / "mine.sh").stat().st_mode & 0o777 == 0o600
+
+
+def test_save(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    app = press("ctrl+s")
+    assert Path("netdoctor-report.json").exists()
+    assert "saved" in app.said
+
+
+# Help, palette, end
+
+
+def test_help_lists_the_keys_of_the_screen_and_runs_one() -> None:
+    assert isinstance(seen(["question_mark"], lambda app: app.screen), Picker)
+    assert press("question_mark", *type_text("screen: matrix"), "enter").view == "matrix"
+    assert press("question_mark", "escape").view == "causes"
+
+
+@pytest.mark.parametrize("key", ["colon", "ctrl+p"])
+def test_palette_runs_actions_and_goes_places(key: str) -> None:
+    assert press(key, *type_text("screen: pairs"), "enter").view == "pairs"
+    assert press(key, *type_text("cause clock"), "enter").cause_id == 3
+    app = press(key, *type_text("node gpu-a04"), "enter")
+    assert (app.view, app.state.cells.nodes[app.matrix.node]) == ("matrix", "gpu-a04")
+    assert press(key, "q", "enter").is_running is False
+
+
+def test_theme() -> None:
+    assert press("T").theme == "textual-light"
+
+
+@pytest.mark.parametrize("key", ["q", "ctrl+c"])
+def test_quit(key: str) -> None:
+    assert seen_end(key)
+
+
+def seen_end(key: str, **options: Any) -> bool:
+    app = application(rich_report(), **options)
+
+    async def work() -> bool:
+        async with app.run_test(size=WINDOW) as pilot:
+            app.drain()
+            await pilot.press(key)
+            await pilot.pause()
+            return app._exit
+
+    return asyncio.run(work())
+
+
+def test_quit_leaving_the_screen() -> None:
+    app = application(rich_report())
+
+    async def work() -> None:
+        async with app.run_test(size=WINDOW) as pilot:
+            await pilot.press("Q")
+
+    asyncio.run(work())
+    assert any("gpu-a03 drops" in line for line in app.left_behind)
+
+
+def test_quit_asks_while_scanning() -> None:
+    runner = FakeRunner(scanning)
+    assert not seen_end("q", runner=runner, begin=Request())
+    app = application(runner=FakeRunner(scanning), begin=Request())
+
+    async def work() -> bool:
+        async with app.run_test(size=WINDOW) as pilot:
+            app.drain()
+            await pilot.press("q", "y")
+            return app._exit
+
+    assert asyncio.run(work())
+
+
+# The table itself
+
+
+def test_every_action_has_a_method_and_every_method_an_action() -> None:
+    methods = {name[4:].replace("_", "-") for name in vars(NetdoctorApp) if name.startswith("act_")}
+    assert methods == set(BY_ID)
+
+
+def test_ids_are_unique_and_footers_know_them() -> None:
+    assert len(BY_ID) == len(ACTIONS)
+    assert set(FOOTERS) == set(VIEWS)
+    for names in FOOTERS.values():
+        assert all(BY_ID[name].hint for name in names)
+
+
+def test_no_two_actions_share_a_key_on_one_screen() -> None:
+    for view in VIEWS:
+        keys = [key for action in ACTIONS if view in action.views for key in action.keys]
+        keys += [key for _, names in MOVES for key in names]
+        assert len(keys) == len(set(keys)), view
+
+
+def test_no_key_of_tmux_or_screen_is_the_only_way() -> None:
+    taken = {"ctrl+b", "ctrl+a"}
+    for action in ACTIONS:
+        assert not action.keys or set(action.keys) - taken
+    for _, keys in MOVES:
+        assert set(keys) - taken
+
+
+def test_every_action_is_in_the_help_or_palette_of_some_screen() -> None:
+    app = application(rich_report(), runner=FakeRunner())
+    shown: set[str] = set()
+
+    def collect(app: NetdoctorApp, pilot: Any) -> None:
+        for view in VIEWS:
+            app.view = view
+            shown.update(choice[0] for choice in app.palette(""))
+        app.state = dataclasses.replace(app.state, scanning=True)
+        app.view = "matrix"
+        shown.update(choice[0] for choice in app.palette(""))
+
+    drive(app, WINDOW, collect)
+    assert set(BY_ID) <= shown

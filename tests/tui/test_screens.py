@@ -1,0 +1,95 @@
+"""Every screen as text lines, at every size, against files that a person has looked at.
+
+`GOLDEN=write pytest tests/tui/test_screens.py` writes them again; look at them before you commit.
+"""
+
+import os
+import unicodedata
+from pathlib import Path
+
+import pytest
+
+from netdoctor.report.model import Report
+from netdoctor.tui.app import NetdoctorApp
+from netdoctor.tui.widgets import Page
+from tests.report.build import sample_report
+from tests.tui.harness import SIZES, Step, application, drive, rich_report, unreachable
+
+FOLDER = Path(__file__).parent / "golden"
+
+
+def _base(app: NetdoctorApp, pilot: object) -> None:
+    app.base, app.base_name = sample_report("ready"), "yesterday.json"
+    app.draw()
+
+
+SCREENS: dict[str, tuple[Report, list[Step]]] = {
+    "causes": (rich_report(), []),
+    "causes-1000": (rich_report(1000), []),
+    "ready": (rich_report(state="ready"), []),
+    "undecided": (sample_report("undecided"), []),
+    "unreachable": (unreachable(), []),
+    "cause": (rich_report(), ["enter"]),
+    "evidence": (rich_report(), ["2", "4", "4", "1", "enter", "e"]),
+    "matrix-rows": (rich_report(), ["2"]),
+    "matrix-groups": (rich_report(1000), ["2"]),
+    "matrix-overview": (rich_report(1000), ["2", "minus"]),
+    "matrix-wide": (rich_report(), ["2", "w"]),
+    "matrix-marked": (rich_report(), ["2", "space", "space"]),
+    "pairs": (rich_report(), ["3"]),
+    "pairs-64": (rich_report(64), ["3"]),
+    "pair": (rich_report(), ["3", "down", "down", "enter"]),
+    "heat": (rich_report(8), ["3", "tab", "v"]),
+    "curve": (rich_report(), ["3", "tab", "tab"]),
+    "node": (rich_report(), ["2", "4"]),
+    "diff": (rich_report(), [_base, "6"]),
+    "help": (rich_report(), ["question_mark"]),
+    "palette": (rich_report(), ["colon", "s", "k", "e", "w"]),
+}
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("name", SCREENS)
+def test_screen(name: str, size: str) -> None:
+    report, steps = SCREENS[name]
+    width, height = SIZES[size]
+    lines = drive(application(report), (width, height), *steps)
+    text = "\n".join(lines) + "\n"
+    assert len(lines) == height
+    assert all(len(line) <= width for line in lines)
+    bad = {c for c in text if unicodedata.east_asian_width(c) in "AWF"}
+    assert not bad, f"characters of ambiguous width: {bad}"
+    path = FOLDER / f"{name}@{size}.txt"
+    if os.environ.get("GOLDEN") == "write":
+        path.write_text(text, "utf-8")
+    assert text == path.read_text("utf-8")
+
+
+def test_no_golden_file_is_left_over() -> None:
+    wanted = {f"{name}@{size}.txt" for name in SCREENS for size in SIZES}
+    assert {path.name for path in FOLDER.glob("*@*.txt")} == wanted
+
+
+@pytest.mark.parametrize(
+    "size", [(60, 16), (61, 17), (79, 24), (99, 24), (139, 30), (140, 30), (300, 100), (20, 5), (1, 1)]
+)
+def test_any_size_draws_something_that_fits(size: tuple[int, int]) -> None:
+    for keys in ([], ["2"], ["3"], ["enter"], ["4"], ["6"]):
+        lines = drive(application(rich_report(8)), size, *keys)
+        assert len(lines) == size[1]
+        assert all(len(line) <= size[0] for line in lines)
+
+
+def test_a_wide_window_shows_the_cause_beside_the_matrix() -> None:
+    app = application(rich_report())
+    lines = drive(app, (160, 50), "2", "n")
+    assert any("confidence" in line for line in lines)
+    assert app.screen_stack == [] or app.query_one("#side", Page).lines
+
+
+def test_commands_are_drawn_whole_though_broken() -> None:
+    lines = drive(application(rich_report()), (80, 50), "enter")
+    text = " ".join(line.strip() for line in lines)
+    assert (
+        "ssh gpu-a03 'sudo firewall-cmd --permanent --zone=trusted --add-source=10.20.0.0/24 && sudo" in text
+    )

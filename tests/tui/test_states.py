@@ -1,0 +1,309 @@
+"""Each state of the interface has its text, at 80 columns and in the small form."""
+
+import dataclasses
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from netdoctor.report.model import Note, Report
+from netdoctor.tui.app import NetdoctorApp
+from netdoctor.tui.events import Ended, Event, NodeDone, Phase
+from netdoctor.tui.runner import Request
+from tests.report.build import sample_report
+from tests.tui.harness import (
+    NOON,
+    FakeRunner,
+    Step,
+    application,
+    began,
+    drive,
+    failing,
+    healing,
+    rich_report,
+    settle,
+    type_text,
+    unreachable,
+)
+
+SMALL, MEDIUM = (60, 16), (80, 24)
+both = pytest.mark.parametrize("size", [SMALL, MEDIUM], ids=["60x16", "80x24"])
+
+
+def shown(report: Report | None, size: tuple[int, int], *steps: Step, **options: Any) -> str:
+    return " ".join(" ".join(drive(application(report, **options), size, *steps)).split())
+
+
+@both
+def test_all_green(size: tuple[int, int]) -> None:
+    text = shown(rich_report(state="ready"), size)
+    assert "READY" in text
+    assert "nothing to fix" in text
+    assert "worst skew 0.8 +/- 0.3 ms" in text or size == SMALL
+
+
+def test_all_green_offers_the_next_step() -> None:
+    text = shown(rich_report(state="ready"), MEDIUM)
+    assert "2 see the full matrix" in text
+    assert "6 compare with another report" in text
+    assert application(rich_report(state="ready")).view == "causes"
+
+
+@both
+def test_nobody_can_be_logged_in_to_is_one_cause(size: tuple[int, int]) -> None:
+    text = shown(unreachable(), size)
+    assert text.count("[1]") == 1
+    assert "[2]" not in text
+    if size == MEDIUM:
+        assert "none of 4 nodes can be logged in to" in text
+        assert "nothing else can be examined until this works" in text
+
+
+@both
+def test_interrupted(size: tuple[int, int]) -> None:
+    text = shown(sample_report("undecided", interrupted=True), size)
+    assert "the scan was interrupted" in text
+    assert "UNDECIDED" in text
+
+
+def test_unfinished_cells_are_question_marks() -> None:
+    lines = drive(application(sample_report("undecided", interrupted=True)), MEDIUM, "2")
+    assert sum("?" in line.split()[-1] for line in lines if line[2:].startswith("gpu-a")) == 4
+
+
+@both
+def test_an_old_report_says_so(size: tuple[int, int]) -> None:
+    text = shown(rich_report(), size, now=lambda: NOON + 3 * 86_400)
+    assert "3 days old: Ctrl-R scans again" in text
+
+
+def test_age_is_in_the_title() -> None:
+    assert "3 days old" in drive(application(rich_report(), now=lambda: NOON + 3 * 86_400), (100, 30))[0]
+
+
+def test_a_report_without_a_time_has_no_age() -> None:
+    report = rich_report()
+    for stamp in ("", "yesterday", "2026-01-02T14:02:11"):
+        odd = dataclasses.replace(report, run=dataclasses.replace(report.run, finished=stamp))
+        drive(application(odd), MEDIUM)
+
+
+@both
+def test_a_crashed_plug_in_is_named(size: tuple[int, int]) -> None:
+    report = dataclasses.replace(
+        rich_report(), notes=(Note(level="warn", text="check acme.fans crashed on gpu-a01"),)
+    )
+    assert "check acme.fans crashed on gpu-a01" in shown(report, size)
+
+
+@both
+def test_nothing_for_a_filter(size: tuple[int, int]) -> None:
+    text = shown(rich_report(), size, "2", "slash", *type_text("zebra"))
+    if size == MEDIUM:
+        assert "0 of 4 nodes; Esc clears" in text
+    else:
+        assert "matrix needs 80 columns" in text or "NOT READY" in text
+
+
+def test_no_faults_for_the_fault_filter() -> None:
+    assert "0 of 4 nodes have trouble" in shown(sample_report("ready"), MEDIUM, "2", "f")
+
+
+@pytest.mark.parametrize("size", [(34, 6), (59, 16), (60, 15)])
+def test_too_small_says_the_verdict_and_the_size(size: tuple[int, int]) -> None:
+    text = shown(rich_report(), size)
+    assert text.startswith("netdoctor: NOT READY, 3 causes.")
+    assert f"Window {size[0]}x{size[1]} is too small" in text
+    assert "60x16 needed" in text
+
+
+def test_growing_the_window_restores_the_view() -> None:
+    app = application(rich_report())
+    seen: list[str] = []
+
+    async def resize(app: NetdoctorApp, pilot: Any, size: tuple[int, int]) -> None:
+        await pilot.resize_terminal(*size)
+        await pilot.pause()
+        seen.append(app.view)
+
+    lines = drive(
+        app,
+        (100, 30),
+        "2",
+        lambda a, p: resize(a, p, (30, 8)),
+        lambda a, p: resize(a, p, (100, 30)),
+    )
+    assert seen == ["matrix", "matrix"]
+    assert any("gpu-a03" in line for line in lines)
+
+
+def test_the_small_form_shows_causes_only() -> None:
+    lines = drive(application(rich_report()), (60, 20), "2")
+    assert any("[1] FAIL net.ports" in line for line in lines)
+    assert not any(line.strip() == "nodes" for line in lines)
+
+
+def test_bad_input_is_shown_in_place_and_read_again() -> None:
+    runner = FakeRunner(failing("hosts.txt could not be used\nline 7: number missing after slots="))
+    app = application(runner=runner, begin=Request())
+    text = " ".join(" ".join(drive(app, MEDIUM, "R")).split())
+    assert "hosts.txt could not be used" in text
+    assert "line 7: number missing" in text
+    assert "exit would be 2" in text
+    assert len(runner.asked) == 2
+
+
+def test_a_failed_rerun_leaves_the_report() -> None:
+    runner = FakeRunner(failing("hosts are gone"))
+    app = application(rich_report(), runner=runner)
+    text = " ".join(" ".join(drive(app, MEDIUM, "ctrl+r", settle)).split())
+    assert "hosts are gone" in text
+    assert "[1]" in text
+
+
+def test_a_healed_cause_goes_and_the_others_stay() -> None:
+    before = rich_report()
+    after = dataclasses.replace(sample_report("ready"), causes=before.causes[1:])
+    app = application(before, runner=FakeRunner(healing(after)))
+    lines = drive(app, (100, 30), "enter", "r", settle)
+    assert app.view == "causes"
+    assert any("gone: gpu-a03 drops connections" in line for line in lines)
+
+
+def test_a_cause_that_stays_is_found_again_under_its_new_number() -> None:
+    before = rich_report()
+    moved = tuple(dataclasses.replace(c, id=c.id - 1) for c in before.causes[1:])
+    app = application(before, runner=FakeRunner(healing(dataclasses.replace(before, causes=moved))))
+    drive(app, (100, 30), "enter", "right_square_bracket", "ctrl+r", settle)
+    assert (app.view, app.cause_id) == ("cause", 1)
+
+
+def test_no_colour(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    app = application(rich_report())
+    styles: set[str] = set()
+
+    def collect(app: NetdoctorApp, pilot: Any) -> None:
+        from textual.filter import Monochrome
+
+        assert any(isinstance(f, Monochrome) for f in app._filters)
+
+    lines = drive(app, (100, 30), "2", collect)
+    assert any(" X" in line for line in lines)  # letters carry the status
+    assert not styles
+
+
+def test_light_background() -> None:
+    app = application(rich_report(), light=True)
+    drive(app, (100, 30))
+    assert app.theme == "textual-light"
+    assert not app.current_theme.dark
+
+
+def test_letters_have_different_looks_on_both_backgrounds() -> None:
+    from netdoctor.tui.lines import STYLES
+    from netdoctor.tui.looks import LOOKS
+
+    for looks in LOOKS.values():
+        used = {letter: str(looks[name]) for letter, name in STYLES.items() if letter != " "}
+        assert used["X"] != used["."] != used["!"]
+        assert set(STYLES.values()) <= set(looks)
+
+
+# A scan that goes on
+
+
+def stream() -> list[Event]:
+    """A recorded scan: 64 nodes, of which one is slow and one refuses."""
+    report = rich_report(64)
+    events: list[Event] = [began(report), Phase(NOON, "connect", 0, 64)]
+    names = report.matrix.nodes
+    for n, name in enumerate(names[:62]):
+        events += [Phase(NOON + 1 + n / 100, "connect", n + 1, 64), NodeDone(NOON + 1 + n / 100, name)]
+        events += [(n, 0, "."), (n, 1, ".")]
+    events += [NodeDone(NOON + 2, names[62], "refused"), (62, 0, "X"), Phase(NOON + 9, "connect", 63, 64)]
+    return events
+
+
+def live(extra: list[Event], size: tuple[int, int] = (100, 30), *steps: Step) -> list[str]:
+    runner = FakeRunner(lambda request, report: [*stream(), *extra])
+    app = application(runner=runner, begin=Request(), now=lambda: NOON + 9)
+    return drive(app, size, settle, *steps)
+
+
+def test_live_scan_shows_phases_slow_nodes_and_trouble() -> None:
+    text = "\n".join(live([]))
+    assert "SCANNING" in text
+    assert "63/64" in text
+    assert "left" in text
+    assert "gpu-a64 9 s (usual 1.3 s)" in text
+    assert "gpu-a63 refused" in text
+    assert "x stop" in text
+
+
+def test_live_scan_golden() -> None:
+    from tests.tui.test_screens import FOLDER
+
+    text = "\n".join(live([], (100, 30), "plus")) + "\n"
+    text = text.replace("| 00:09", "- 00:09").replace("/ 00:09", "- 00:09").replace("\\ 00:09", "- 00:09")
+    path = FOLDER / "live.txt"
+    import os
+
+    if os.environ.get("GOLDEN") == "write":
+        path.write_text(text, "utf-8")
+    assert text == path.read_text("utf-8")
+
+
+def test_live_scan_ends_in_the_causes() -> None:
+    report = rich_report(64)
+    lines = live([Phase(NOON + 10, "judge", 0, 0), Ended(NOON + 11, report)])
+    assert "NOT READY" in lines[0]
+    assert any("[1] FAIL" in line for line in lines)
+
+
+def test_live_scan_in_every_size_and_screen() -> None:
+    for size in ((60, 20), (80, 24), (160, 50), (30, 5)):
+        assert live([], size, "1", "2", "3", "4", "6", "enter", "2", "z", "f", "r", "y", "e", "E", "escape")
+
+
+def test_the_cursor_never_jumps_while_results_arrive() -> None:
+    runner = FakeRunner(lambda request, report: stream())
+    app = application(runner=runner, begin=Request(), now=lambda: NOON + 9)
+    seen: list[str] = []
+
+    def more(app: NetdoctorApp, pilot: Any) -> None:
+        seen.append(app.state.cells.nodes[app.matrix.node])
+        runner.events.extend((n, 2, "!") for n in range(64))
+        app.regrouped = 0
+        app.drain()
+        seen.append(app.state.cells.nodes[app.matrix.node])
+
+    drive(app, (100, 30), settle, "plus", "down", "down", more, "z", more)
+    assert len(set(seen)) == 1
+
+
+def test_resize_during_a_scan() -> None:
+    async def resize(app: NetdoctorApp, pilot: Any) -> None:
+        for size in ((60, 20), (30, 5), (160, 50), (100, 30)):
+            await pilot.resize_terminal(*size)
+            await pilot.pause()
+
+    lines = live([], (100, 30), resize)
+    assert "SCANNING" in lines[0]
+
+
+def test_rerun_shows_what_is_under_way_and_keeps_the_old_value_below() -> None:
+    report = rich_report()
+    part = dataclasses.replace(
+        began(report, partial=True), nodes=("gpu-a03",), checks=(("net.ports", "net"),)
+    )
+    runner = FakeRunner(lambda request, known: [part])
+    lines = drive(application(report, runner=runner), (100, 30), "2", "r", settle)
+    row = next(line for line in lines if "gpu-a03" in line and line.startswith(">"))
+    assert "~" in row
+    assert any("net.ports   FAIL" in line for line in lines)
+    assert "re-running" in lines[0]
+
+
+def test_clock_of_the_title_is_utc_as_the_report_says() -> None:
+    assert datetime.fromtimestamp(NOON, UTC).year == 2026

@@ -1,0 +1,274 @@
+"""In a real pseudo-terminal: the screen comes up, and the terminal is as before, however it ends."""
+
+import contextlib
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from netdoctor.lab import Lab, missing_requirements, up
+from netdoctor.report.save import load, save
+from tests.report.build import sample_report
+
+ROOT = Path(__file__).parents[2]
+LEAVE = b"\x1b[?1049l"  # leave the alternate screen
+
+
+class Terminal:
+    """A program in a pseudo-terminal, what it drew, and the terminal's settings before it ran."""
+
+    def __init__(self, argv: list[str], cwd: Path, size: tuple[int, int] = (30, 100), **env: str) -> None:
+        self.master, self.slave = pty.openpty()
+        fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
+        self.before = termios.tcgetattr(self.slave)
+        self.drawn = b""
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(("NCCL", "MASTER", "GLOO"))}
+        self.process = subprocess.Popen(
+            argv,
+            cwd=cwd,
+            stdin=self.slave,
+            stdout=self.slave,
+            stderr=self.slave,
+            env={**environment, "TERM": "xterm-256color", "PYTHONPATH": str(ROOT), **env},
+            start_new_session=True,
+        )
+
+    def read(self, seconds: float = 0.1) -> bytes:
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            if select.select([self.master], [], [], left)[0]:
+                with contextlib.suppress(OSError):
+                    self.drawn += os.read(self.master, 1 << 16)
+        return self.drawn
+
+    @property
+    def text(self) -> str:
+        """What was drawn so far, without escape sequences."""
+        escapes = r"\x1b\[[0-9;?<>=]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)"
+        return re.sub(escapes, "", self.drawn.decode("utf-8", "replace"))
+
+    def wait_for(self, what: str | Callable[[], bool], seconds: float = 40) -> None:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            self.read(0.2)
+            if what() if callable(what) else what in self.text:
+                return
+        raise AssertionError(f"not seen: {what}\n{self.text[-3000:]}")
+
+    def keys(self, text: str) -> None:
+        """Press keys; what was drawn before is forgotten."""
+        self.read(0.3)
+        self.drawn = b""
+        os.write(self.master, text.encode())
+
+    def end(self, seconds: float = 15) -> int:
+        end = time.monotonic() + seconds
+        while self.process.poll() is None and time.monotonic() < end:
+            self.read(0.1)
+        self.read(0.2)
+        return self.process.wait(1)
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        os.close(self.master)
+        os.close(self.slave)
+
+    def assert_restored(self) -> None:
+        assert LEAVE in self.drawn
+        assert termios.tcgetattr(self.slave)[:4] == self.before[:4]
+        for mode in (b"?25h", b"?1000l", b"?2004l"):  # cursor shown, mouse off, bracketed paste off
+            assert b"\x1b[" + mode in self.drawn
+
+
+@contextlib.contextmanager
+def terminal(*argv: str, cwd: Path, **env: str) -> Iterator[Terminal]:
+    opened = Terminal([sys.executable, *argv], cwd, **env)
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+@pytest.fixture
+def report(tmp_path: Path) -> Path:
+    save(sample_report(), tmp_path / "report.json")
+    return tmp_path / "report.json"
+
+
+def test_quit_restores_the_terminal_and_returns_the_verdict(report: Path) -> None:
+    with terminal("-m", "netdoctor", "tui", str(report), cwd=report.parent) as term:
+        term.wait_for("NOT READY")
+        term.keys("q")
+        assert term.end() == 1
+        term.assert_restored()
+
+
+def test_quit_leaving_the_screen(report: Path) -> None:
+    with terminal("-m", "netdoctor", "tui", str(report), cwd=report.parent) as term:
+        term.wait_for("NOT READY")
+        term.keys("Q")
+        term.end()
+        after = term.drawn.rpartition(LEAVE)[2]
+        assert b"gpu-a03 drops connections" in after
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_signals_restore_the_terminal(report: Path, number: signal.Signals) -> None:
+    with terminal("-m", "netdoctor", "tui", str(report), cwd=report.parent) as term:
+        term.wait_for("NOT READY")
+        term.process.send_signal(number)
+        assert term.end() == 128 + number
+        term.assert_restored()
+
+
+def test_an_exception_restores_the_terminal_and_exits_5(report: Path) -> None:
+    program = (
+        "import sys; from netdoctor.tui import app; from netdoctor.__main__ import main\n"
+        "def crash(self): raise RuntimeError('a defect')\n"
+        "app.NetdoctorApp.act_pairs = crash\n"
+        f"sys.argv = ['netdoctor', 'tui', {str(report)!r}]; sys.exit(main())"
+    )
+    with terminal("-c", program, cwd=report.parent) as term:
+        term.wait_for("NOT READY")
+        term.keys("3")
+        assert term.end() == 5
+        term.assert_restored()
+        assert "netdoctor broke (RuntimeError: a defect)" in term.text
+        assert "Traceback" not in term.text
+
+
+def test_fixes_go_to_stdout_when_it_is_a_pipe(report: Path) -> None:
+    script = f"{sys.executable} -m netdoctor tui {report} > fixes.sh"
+    opened = Terminal(["sh", "-c", script], report.parent)
+    try:
+        opened.wait_for("NOT READY")
+        opened.keys("E")
+        opened.wait_for("standard output")
+        opened.keys("q")
+        opened.end()
+    finally:
+        opened.close()
+    text = (report.parent / "fixes.sh").read_text("utf-8")
+    assert "ssh gpu-a03 'sudo" in text
+    assert "\x1b" not in text
+
+
+@pytest.mark.parametrize(("env", "word"), [({"TERM": "dumb"}, "TERM"), ({"TERM": ""}, "TERM")])
+def test_a_dumb_terminal_is_refused(report: Path, env: dict[str, str], word: str) -> None:
+    with terminal("-m", "netdoctor", "tui", str(report), cwd=report.parent, **env) as term:
+        assert term.end() == 2
+        assert word in term.text
+        assert "netdoctor scan" in term.text
+        assert b"\x1b" not in term.drawn
+
+
+@pytest.mark.parametrize("arguments", [["tui", "report.json"], ["scan", "--tui", "somehost"]])
+def test_no_terminal_is_refused_and_names_scan(report: Path, arguments: list[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "netdoctor", *arguments],
+        cwd=report.parent,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm"},
+        timeout=60,
+    )
+    assert done.returncode == 2
+    assert "netdoctor scan" in done.stderr
+    assert done.stdout == ""
+    assert "\x1b" not in done.stderr
+
+
+def test_a_newer_report_is_refused_before_the_screen(report: Path) -> None:
+    newer = report.read_text("utf-8").replace("netdoctor.report/1", "netdoctor.report/2")
+    report.write_text(newer, "utf-8")
+    with terminal("-m", "netdoctor", "tui", str(report), cwd=report.parent) as term:
+        assert term.end() == 2
+        assert "install a newer netdoctor" in term.text
+        assert LEAVE not in term.drawn
+
+
+def test_bad_input_stays_on_the_screen_and_exits_2(tmp_path: Path) -> None:
+    (tmp_path / "hosts.txt").write_text("gpu1 slots=\n", "utf-8")
+    with terminal("-m", "netdoctor", "tui", "hosts.txt", cwd=tmp_path) as term:
+        term.wait_for("exit would be 2")
+        term.keys("q")
+        assert term.end() == 2
+        term.assert_restored()
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Lab]:
+    if missing := missing_requirements():
+        pytest.skip("; ".join(missing))
+    made = up(3, state_dir=tmp_path / "lab", subnet="10.94.3", prefix="scr")
+    try:
+        yield made
+    finally:
+        made.down()
+
+
+@pytest.mark.lab
+def test_triage_in_the_lab(lab: Lab, tmp_path: Path) -> None:
+    """Two faults; open the cause, write its fix, heal outside, run the check again, see it green, quit."""
+    lab.break_("scr1", "drop")
+    lab.break_("scr2", "clock")
+    argv = ["-m", "netdoctor", "tui", "--ssh-config", str(lab.ssh_config), str(lab.hosts_file)]
+    with terminal(*argv, "--export", "fix.sh", cwd=tmp_path) as term:
+        term.wait_for("NOT READY")
+        term.wait_for("drops connections")
+        term.keys("\r")
+        term.wait_for("verify")
+        term.keys("y")
+        term.wait_for("copied fix")
+        assert b"\x1b]52;c;" in term.drawn
+        term.keys("E")
+        term.wait_for((tmp_path / "fix.sh").exists)
+        script = (tmp_path / "fix.sh").read_text("utf-8")
+        assert "scr1" in script
+        assert "[2]" not in script
+        lab.heal("scr1")
+        term.keys("r")
+        term.wait_for("Go on?")
+        term.keys("y")
+        term.wait_for("gone: scr1 drops connections")
+        assert "1 cause" in term.text
+        saved = load(tmp_path / ".netdoctor" / "last.json")
+        letters = saved.matrix.cells[saved.matrix.checks.index("net.ports")]
+        assert set(letters) == {"."}
+        assert [cause.checks[0] for cause in saved.causes if cause.status == "fail"] == ["time.skew"]
+        assert any(note.text.startswith("run again ") for note in saved.notes)
+        term.keys("q")
+        assert term.end() == 1
+        term.assert_restored()
+
+
+@pytest.mark.lab
+def test_quitting_in_mid_scan_leaves_nothing_on_the_nodes(lab: Lab, tmp_path: Path) -> None:
+    lab.break_("scr1", "drop")  # silence makes the port experiment long
+    before = {node: len(lab.pids(node)) for node in lab.nodes}
+    argv = ["-m", "netdoctor", "tui", "--ssh-config", str(lab.ssh_config), str(lab.hosts_file)]
+    with terminal(*argv, cwd=tmp_path) as term:
+        term.wait_for("ports")
+        term.keys("q")
+        term.wait_for("quit?")
+        term.keys("y")
+        assert term.end() == 130
+        term.assert_restored()
+    end = time.monotonic() + 5
+    while time.monotonic() < end and {node: len(lab.pids(node)) for node in lab.nodes} != before:
+        time.sleep(0.2)
+    assert {node: len(lab.pids(node)) for node in lab.nodes} == before
