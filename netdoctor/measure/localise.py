@@ -67,8 +67,8 @@ __all__ = [
     "decode",
 ]
 
-# The log of a rate that is nothing at all stands this far below the healthy one: a hundredth.
-DEAD = -math.log(100)
+# The log of a rate that is nothing at all stands this far below the healthy one: a thousandth.
+DEAD = -math.log(1000)
 CASUAL = -math.log(0.02)
 WONDER = 12.0
 # Two per cent: repeated transfers over an idle fabric scatter by about as much (nccl-tests, default 20
@@ -354,7 +354,9 @@ class _Search:
                 m = f
             z = data.d[s] - m
             if z > 0.0:
-                total += min(z * z / (2.0 * above * above), WONDER)
+                # What a culprit holds back wavers about its own level both ways.
+                width = above if m == 0.0 else sigma
+                total += min(z * z / (2.0 * width * width), WONDER)
                 continue
             if floor[s]:
                 continue
@@ -399,10 +401,14 @@ class _Search:
 
     def total(self) -> float:
         """Cost in nats, up to a constant of the samples; narrower noise is denser."""
-        density = len(self.data.y) * math.log((self.above + self.sigma) / 2.0)
+        # Samples at DEAD were cut there, and their fit says nothing about noise; nor do floors.
+        count = sum(d > DEAD and not f for d, f in zip(self.data.d, self.data.at_least, strict=True))
+        density = count * math.log((self.above + self.sigma) / 2.0)
         # A run that is no bad moment costs the surprise that it is none, the dearer the more there are.
         quiet = -len(self.data.runs) * math.log1p(-math.exp(-self.casual))
-        return math.fsum(self.cost) + math.fsum(self.price.values()) + density + quiet
+        # Noise far wider than usual, or far wider below than above, is a bold claim as well.
+        bold = math.log(self.sigma / USUAL_NOISE) ** 2 / 4.5 + math.log(self.sigma / self.above) ** 2 / 2.0
+        return math.fsum(self.cost) + math.fsum(self.price.values()) + density + quiet + bold
 
     # -- hypotheses ----------------------------------------------------------------------------------------
 
@@ -734,7 +740,11 @@ def _searches(data: _Data, least_effect: float) -> list[_Search]:
     def solved(bases: Mapping[Class, float], casual: float, healthy: Sequence[int] | None = None) -> _Search:
         """`healthy`: the samples whose deviations below the base are noise; None: as much as above it."""
         framed, above = _framed(data, bases)
-        below = _scale([-framed.d[s] for s in healthy if framed.d[s] < 0.0]) if healthy is not None else 0.0
+        below = (
+            _scale([-framed.d[s] for s in healthy if DEAD < framed.d[s] < 0.0])
+            if healthy is not None
+            else 0.0
+        )
         search = _Search(framed, (above, max(above, below)), casual, least_effect)
         search.solve()
         return search

@@ -370,8 +370,8 @@ def test_survives_any_samples(samples: list[PairSample]) -> None:
 
 @pytest.mark.parametrize("hosts", [4, 8])
 def test_a_far_slower_node_stands_out_of_wide_noise(hosts: int) -> None:
-    """As on links without a limit that share a busy machine: rates five times apart, one node at a hundredth."""
-    right = 0
+    """As on links without a limit on a busy machine: rates five times apart, one node at a hundredth."""
+    named = 0
     for seed in range(20):
         nodes = names(hosts)
         samples = samples_of(nodes, lambda u, v: 0.01 if "n1" in (u, v) else 1.0, rounds=hosts, seed=seed)
@@ -379,5 +379,5 @@ def test_a_far_slower_node_stands_out_of_wide_noise(hosts: int) -> None:
         noisy = [
             replace(s, value_gbyte_s=(s.value_gbyte_s or 0.0) * 2.718 ** rng.gauss(0, 0.5)) for s in samples
         ]
-        right += [c.target for c in decode(noisy).culprits] == ["n1"]
-    assert right >= 16
+        named += "n1" in [c.target for c in decode(noisy).culprits]
+    assert named >= 18
