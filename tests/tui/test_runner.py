@@ -1,0 +1,257 @@
+"""Scans for the TUI: a thread, events, merging of what was measured again. No network."""
+
+import argparse
+import dataclasses
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from netdoctor.check import Check
+from netdoctor.cli import build_parser
+from netdoctor.cli import tui as cli_tui
+from netdoctor.cli.scan import Plan
+from netdoctor.engine import Options, Scan
+from netdoctor.facts.base import Missing, Why
+from netdoctor.facts.host import Session
+from netdoctor.facts.software import Job
+from netdoctor.inventory import Inventory
+from netdoctor.model import Status, fail
+from netdoctor.registry import Registry
+from netdoctor.report.model import Report
+from netdoctor.report.save import load, save
+from netdoctor.store import Store, merge
+from netdoctor.tui.events import Began, Ended, Failed, NodeDone, Phase
+from netdoctor.tui.runner import Request
+from netdoctor.tui.state import State, fold
+from tests.core.fake import FakeTransport, login, saying, store_of, targets
+from tests.report.build import sample_report
+
+LOST = Session(outcome="refused", stage="tcp", detail="refused")
+
+
+class Ground:
+    """A cluster in a dictionary behind the command line: `prepare` gives what is set here."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+        self.checks: list[Check] = [login(), saying("net.one"), saying("net.two", scope="node")]
+        self.transport = FakeTransport()
+        self.prepared: list[list[str]] = []
+        monkeypatch.chdir(folder)
+        monkeypatch.setattr("netdoctor.cli.scan.prepare", self.prepare)
+        monkeypatch.setattr("netdoctor.registry.load", lambda folders=(): self.registry)
+        self.runner = cli_tui.ScanRunner(arguments("n[1-3]"), None)
+
+    @property
+    def registry(self) -> Any:
+        return SimpleNamespace(checks={c.id: c for c in self.checks}, plugins=())
+
+    def prepare(
+        self, args: argparse.Namespace, known: Registry | None = None, checks: Any = None,
+        inventory: Inventory | None = None, judged: tuple[str, ...] | None = None,
+    ) -> Plan:  # fmt: skip
+        nodes = tuple(targets(3))
+        chosen = list(checks) if checks is not None else self.checks
+        self.prepared.append([c.id for c in chosen])
+        return Plan(
+            known=self.registry, checks=chosen, targets=nodes, judged=judged, job=Job(master_node="n1"),
+            inventory=inventory or Inventory(targets=nodes, format="names", source="n[1-3]"),
+            transport=self.transport,
+        )  # fmt: skip
+
+    def run(self, request: Request, report: Report | None) -> list[Any]:
+        self.transport = FakeTransport(
+            sessions=self.transport.sessions, facts=self.transport.facts, answers=self.transport.answers
+        )
+        self.runner.begin(request, report)
+        assert self.runner._thread is not None
+        self.runner._thread.join(20)
+        events = list(self.runner.events)
+        self.runner.events.clear()
+        return events
+
+
+def arguments(*words: str) -> argparse.Namespace:
+    return build_parser("tui").parse_args(["tui", *words])
+
+
+@pytest.fixture
+def ground(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Ground:
+    return Ground(monkeypatch, tmp_path)
+
+
+def test_a_scan_tells_what_happens_and_saves_its_report(ground: Ground) -> None:
+    events = ground.run(Request(), None)
+    assert isinstance(events[0], Began)
+    assert events[0].nodes == ("n1", "n2", "n3")
+    assert [check for check, _ in events[0].checks] == ["ssh.login", "net.one", "net.two"]
+    assert {e.node for e in events if isinstance(e, NodeDone)} == {"n1", "n2", "n3"}
+    assert {e.name for e in events if isinstance(e, Phase)} >= {"connect", "judge"}
+    assert (0, 0, ".") in events  # a node's login is known before the end
+    assert isinstance(events[-1], Ended)
+    assert events[-1].report.verdict.state == "ready"
+    assert load().matrix == events[-1].report.matrix
+    state = fold(State(), events)
+    assert state.report is events[-1].report
+
+
+def test_what_is_shown_early_is_what_is_judged_later(ground: Ground) -> None:
+    ground.transport.sessions["n2"] = LOST
+    events = ground.run(Request(), None)
+    early = fold(State(), events[:-1]).cells
+    late = fold(State(), events).cells
+    assert early.nodes == late.nodes
+    assert early.checks == late.checks
+    for row in range(3):
+        for column in range(3):
+            if early.letter(row, column) != " ":
+                assert early.letter(row, column) == late.letter(row, column)
+    assert early.letter(1, 0) == "X"
+
+
+def test_a_partial_run_is_merged_and_saved(ground: Ground) -> None:
+    ground.transport.sessions["n2"] = LOST
+    first = ground.run(Request(), None)[-1].report
+    assert first.verdict.state == "not_ready"
+    ground.transport.sessions.clear()
+    events = ground.run(Request(checks=("ssh.login",), nodes=("n2",)), first)
+    assert events[0].partial
+    assert events[0].nodes == ("n2",)
+    after = events[-1].report
+    assert isinstance(events[-1], Ended)
+    assert after.verdict.state == "ready"
+    assert after.causes == ()
+    assert after.matrix.nodes == first.matrix.nodes
+    assert after.matrix.checks == first.matrix.checks
+    assert any(note.text.startswith(cli_tui.RERUN) for note in after.notes)
+    assert load().verdict == after.verdict
+    # Everything that waited for the login came along.
+    assert set(ground.prepared[-1]) == {"ssh.login", "net.one", "net.two"}
+
+
+def test_a_report_without_facts_is_run_as_a_whole(ground: Ground) -> None:
+    first = ground.run(Request(), None)[-1].report
+    bare = dataclasses.replace(first, facts={})
+    events = ground.run(Request(checks=("net.one",), nodes=("n1",)), bare)
+    assert not events[0].partial
+
+
+def test_bad_input_and_defects_are_told_as_events(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    from netdoctor.errors import InputError
+
+    def bad(*args: object, **kwargs: object) -> Plan:
+        raise InputError("hosts.txt:7: number missing")
+
+    monkeypatch.setattr("netdoctor.cli.scan.prepare", bad)
+    (event,) = ground.run(Request(), None)
+    assert isinstance(event, Failed)
+    assert event.text == "hosts.txt:7: number missing"
+
+    def broken(*args: object, **kwargs: object) -> Plan:
+        raise ZeroDivisionError("\x1b[31mno")
+
+    monkeypatch.setattr("netdoctor.cli.scan.prepare", broken)
+    (event,) = ground.run(Request(), None)
+    assert event.text.startswith("netdoctor broke (ZeroDivisionError")
+    assert "\x1b" not in event.text
+
+
+def test_a_report_from_a_file_is_asked_about_and_ones_own_is_not(ground: Ground, tmp_path: Path) -> None:
+    report = ground.run(Request(), None)[-1].report
+    own = cli_tui.ScanRunner(arguments("--last"), Path(".netdoctor/last.json"))
+    own.adopt(report)
+    assert (own.question, own.cannot) == ("", "")
+    assert own.ssh("n1") == ["ssh", "n1"]
+    assert own.ssh("elsewhere") is None
+    foreign = cli_tui.ScanRunner(arguments("x.json"), tmp_path / "x.json")
+    foreign.adopt(report)
+    assert "3 nodes" in foreign.question
+    assert "n1" in foreign.question
+
+
+def test_a_report_that_does_not_say_how_it_was_made_cannot_be_run(ground: Ground) -> None:
+    runner = cli_tui.ScanRunner(arguments("x.json"), Path("x.json"))
+    runner.adopt(sample_report())
+    assert "does not say how it was made" in runner.cannot
+
+
+def test_which_checks_come_along() -> None:
+    checks = [login(), saying("net.one"), saying("net.two", after=("net.one",))]
+    report = sample_report("ready", nodes=2)
+    cells = {"ssh.login": "..", "net.one": "X.", "net.two": "b."}
+    matrix = dataclasses.replace(
+        report.matrix, checks=tuple(cells), cells=tuple(cells.values()), nodes=("n1", "n2")
+    )
+    report = dataclasses.replace(report, matrix=matrix)
+
+    def widened(*wanted: str, node: str = "n1") -> set[str]:
+        return set(cli_tui.widened(Request(checks=wanted, nodes=(node,)), report, checks) or ())
+
+    assert widened("net.one") == {"net.one", "net.two"}
+    assert widened("net.two") == {"net.one", "net.two"}
+    assert widened("net.one", node="n2") == {"net.one"}
+    assert cli_tui.widened(Request(nodes=("n1",)), report, checks) is None
+
+
+# What the engine and the store do for it
+
+
+def test_preview_says_what_one_node_says_by_itself() -> None:
+    checks = [login(), saying("net.one"), saying("net.two", fail("n1", "bad"), scope="node")]
+    scan = Scan(targets(2), checks, Job(master_node="n1"), Options())
+    scan.store = store_of(2)
+    assert scan.preview("n1") == {"ssh.login": Status.PASS, "net.two": Status.FAIL}
+    scan.store.put("session", "n2", LOST)
+    assert scan.preview("n2") == {"ssh.login": Status.FAIL, "net.two": Status.BLOCKED}
+    scan.store = Store()
+    assert scan.preview("n1") == {}
+
+
+def test_merge_takes_newer_facts_and_keeps_what_was_not_asked() -> None:
+    old, new = store_of(2), Store()
+    late = Missing(Why.STOPPED, "stopped")
+    new.put("host", "n1", late)
+    new.put("session", "n2", LOST)
+    merged = merge(old, new)
+    assert merged.get("host", "n1") == old.get("host", "n1")
+    assert merged.get("session", "n2") == LOST
+    assert old.get("session", "n2") != LOST
+
+
+def test_merge_forgets_who_dropped_out_of_a_measurement_that_was_repeated() -> None:
+    old, new = store_of(2), Store()
+    old.cluster["ports"] = Missing(Why.FAILED, "x")
+    old.put("ports", "n1", Missing(Why.LOST, "gone"))
+    new.cluster["ports"] = object()
+    merged = merge(old, new)
+    assert merged.whole("ports") is new.cluster["ports"]
+    assert "ports" not in merged.node
+
+
+def test_merge_keeps_addresses_of_nodes_that_were_not_asked() -> None:
+    old, new = store_of(2), Store()
+    old.cluster["job"] = Job(master_node="n1", data_addresses={"n1": "10.0.0.1", "n2": "10.0.0.2"})
+    new.cluster["job"] = Job(master_node="n1", data_addresses={"n2": "10.0.0.3"})
+    assert merge(old, new).whole("job").data_addresses == {"n1": "10.0.0.1", "n2": "10.0.0.3"}
+
+
+def test_closing_waits_for_the_scan(ground: Ground) -> None:
+    def trip(what: str, node: str) -> None:
+        time.sleep(0.05)
+
+    ground.transport = FakeTransport(trip=trip)
+    ground.runner.begin(Request(), None)
+    ground.runner.close()
+    assert ground.runner._thread is not None
+    assert not ground.runner._thread.is_alive()
+
+
+def test_a_report_is_found_by_its_name_or_its_content(tmp_path: Path) -> None:
+    path = tmp_path / "odd.name"
+    save(sample_report(), path)
+    assert cli_tui._saved(arguments(str(path))) == path
+    assert cli_tui._saved(arguments("gpu[1-4]")) is None
+    assert cli_tui._saved(arguments("a.json", "b")) is None
+    assert cli_tui._saved(arguments("--last")) == Path(".netdoctor/last.json")
