@@ -131,7 +131,9 @@ class Rank:
     # Steps. Each returns what its "result" event holds.
 
     def host(self, step):
-        """Open the store on the job's own address, and on its port where that is free."""
+        """Open the store on the job's own address, and on its port where that is free: rank 0's work."""
+        if self.rank != 0:
+            return {}
         address, port = step["address"], int(step["port"])
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         busy = None

@@ -76,8 +76,8 @@ def test_pairs_name_the_slow_node_and_the_rest_is_proved_without_it(
     assert cause["node_list"] == ["node2"], found.summary()
     measures = {m["name"]: m["value"] for m in found.report["measures"]}
     assert measures["bw.allreduce.survivors"] > 4 * measures["bw.allreduce.busbw"]
-    # 50 Mbit/s is 0.00625 GB/s; the other 7 % are headers.
-    assert measures["bw.allreduce.busbw"] == pytest.approx(0.93 * 0.00625, rel=0.1)
+    # 50 Mbit/s is 0.00625 GB/s. How close it comes is benchmarks/allreduce.py's question.
+    assert 0.6 * 0.00625 < measures["bw.allreduce.busbw"] < 0.00625
 
 
 def test_all_links_at_one_rate_are_nobodys_fault(lab4: Lab, folder: Path, torch: str) -> None:
@@ -86,7 +86,7 @@ def test_all_links_at_one_rate_are_nobodys_fault(lab4: Lab, folder: Path, torch:
     found = scan(lab4, folder, *TORCH, "--budget", "30", "--python", torch)
     assert not found.report["causes"], found.summary()
     measures = {m["name"]: m["value"] for m in found.report["measures"]}
-    assert measures["bw.allreduce.busbw"] == pytest.approx(0.93 * 0.025, rel=0.1)
+    assert 0.6 * 0.025 < measures["bw.allreduce.busbw"] < 0.025
 
 
 class Running:
