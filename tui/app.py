@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import shlex
 import signal
 import subprocess
 import time
@@ -77,6 +78,7 @@ class Main(Screen[None], inherit_bindings=False):
             for name, keys in MOVES
         ),
         Binding("ctrl+c", "app.interrupt", "quit", id="netdoctor.interrupt"),
+        Binding("ctrl+z", "app.suspend_process", "suspend", id="netdoctor.suspend"),
     ]
 
     def compose(self) -> ComposeResult:
@@ -1233,6 +1235,21 @@ class NetdoctorApp(App[None], inherit_bindings=False):
         if argv is None:
             self.say("no node under the cursor that a shell can be opened on")
             return
+        if self.agreed or self.runner is None:
+            self.open_shell(argv)
+            return
+        width = min(self.size.width - 16, 96)
+        asked = [line(f" {piece}") for piece in wrap(words.plain(self.runner.question, 600), width)]
+        command = [line((f"   {piece}", "command")) for piece in wrap(words.escaped(shlex.join(argv)), width)]
+
+        def answered(yes: bool | None) -> None:
+            if yes:
+                self.agreed = True
+                self.open_shell(argv)
+
+        self.push_screen(Ask([*asked, *command]), answered)
+
+    def open_shell(self, argv: list[str]) -> None:
         try:
             # The terminal belongs to ssh then, and what the node says to ssh alone.
             with self.suspend(), contextlib.suppress(OSError, KeyboardInterrupt):

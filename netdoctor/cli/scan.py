@@ -333,12 +333,44 @@ def apply_replay(args: argparse.Namespace, replay: dict[str, Any], path: Path) -
         options: dict[str, Any] = dict(replay["options"])
     except (KeyError, msgspec.ValidationError, TypeError) as error:
         raise InputError(f"{path}: does not say how it was made ({error}); name the hosts instead") from None
+    _check_replay(args.last_targets, options, path)
     for name in _REPLAYED:
         if name in options and getattr(args, name) == args.parser.get_default(name):
             value = options[name]
             if name == "checks_dir":
                 value = [Path(folder) for folder in value]
             setattr(args, name, Path(value) if name in _PATHS and value else value)
+
+
+def _check_replay(targets: "Sequence[Target]", options: dict[str, Any], path: Path) -> None:
+    """Hold a report to the rules that a hosts file and the command line are held to. Raises InputError."""
+    from netdoctor.inventory.names import host_fault, is_valid_port, python_fault, user_fault
+
+    def refuse(what: str, why: object) -> None:
+        raise InputError(f"{path}: its {what} cannot be used ({why}); name the hosts instead")
+
+    for target in targets:
+        if fault := host_fault(target.host):
+            refuse(f"host {clean(target.host, 60)!r}", fault.message)
+        if target.user is not None and (fault := user_fault(target.user)):
+            refuse(f"user {clean(target.user, 60)!r}", fault.message)
+        if target.python is not None and (fault := python_fault(target.python)):
+            refuse(f"interpreter {clean(target.python, 60)!r}", fault.message)
+        if target.port is not None and not is_valid_port(target.port):
+            refuse("port", target.port)
+    for name, value in options.items():
+        numbers = {"timeout", "budget", "ssh_port", "master_port", "parallel"}
+        wanted: type | tuple[type, ...] = str
+        if name in numbers:
+            wanted = (int, float)
+        elif name in ("local", "checks_dir"):
+            wanted = bool if name == "local" else list
+        if name in _REPLAYED and value is not None and not isinstance(value, wanted):
+            refuse(f"option {clean(name, 40)}", "of the wrong type")
+    if (user := options.get("ssh_user")) and (fault := user_fault(user)):
+        refuse("option ssh_user", fault.message)
+    if str(options.get("jump") or "").startswith("-"):
+        refuse("option jump", "it begins with '-'")
 
 
 _PATHS = ("ssh_config", "ssh_key", "known_hosts", "env_file")

@@ -198,16 +198,20 @@ class ScanRunner:
         self._targets = {t.id: t for t in self._replayed.last_targets}
         if not self._own:
             users = ", ".join(sorted({t.user for t in self._targets.values() if t.user})) or "your user"
+            config = self._replayed.ssh_config
             names = ", ".join(list(self._targets)[:4]) + (", ..." if len(self._targets) > 4 else "")
             self.question = (
                 "This report came from a file. Running it again logs in to the "
-                f"{len(self._targets)} nodes that it names ({names}) as {users}. Do you trust it?"
+                f"{len(self._targets)} nodes that it names ({names}) as {users}"
+                f"{f', with the ssh config {config}' if config else ''}. Do you trust it?"
             )
 
     def _args_of(self, report: "Report") -> argparse.Namespace:
         args = copy.copy(self._args)
         args.hosts, args.last, args.local = [], False, False
         scan_.apply_replay(args, report.run.replay, self._path or Path("the report"))
+        if not self._own:  # code is loaded only from places that the user names
+            args.checks_dir = self._args.checks_dir
         return args
 
     # Runner

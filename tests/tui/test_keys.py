@@ -410,6 +410,12 @@ def test_shell_runs_what_the_runner_names(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(NetdoctorApp, "suspend", lambda self: __import__("contextlib").nullcontext())
     press("2", "s", runner=FakeRunner())
     assert called == [["true", "gpu-a03"]]
+    runner = FakeRunner()
+    runner.question = "Do you trust it?"
+    press("2", "s", "n", runner=runner)
+    assert len(called) == 1
+    press("2", "s", "y", runner=runner)
+    assert len(called) == 2
 
 
 # Files

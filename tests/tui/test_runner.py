@@ -177,6 +177,43 @@ def test_a_report_that_does_not_say_how_it_was_made_cannot_be_run(ground: Ground
     assert "does not say how it was made" in runner.cannot
 
 
+@pytest.mark.parametrize(
+    ("target", "options", "word"),
+    [
+        ({"host": "-oProxyCommand=touch x"}, {}, "begin with '-'"),
+        ({"host": "a;b"}, {}, "host"),
+        ({"user": "-x"}, {}, "user"),
+        ({"python": "a b; c"}, {}, "interpreter"),
+        ({"port": 99999}, {}, "port"),
+        ({}, {"ssh_user": "-oX=y"}, "ssh_user"),
+        ({}, {"jump": "-x"}, "jump"),
+        ({}, {"timeout": "long"}, "timeout"),
+        ({}, {"ssh_config": 7}, "ssh_config"),
+    ],
+)
+def test_a_reports_word_is_checked_like_a_hosts_file(
+    ground: Ground, target: dict[str, Any], options: dict[str, Any], word: str
+) -> None:
+    report = ground.run(Request(), None)[-1].report
+    replay = {
+        "targets": [{**report.run.replay["targets"][0], **target}],
+        "options": {**report.run.replay["options"], **options},
+    }
+    odd = dataclasses.replace(report, run=dataclasses.replace(report.run, replay=replay))
+    runner = cli_tui.ScanRunner(arguments("x.json"), Path("x.json"))
+    runner.adopt(odd)
+    assert word in runner.cannot
+    assert runner.ssh("n1") is None
+
+
+def test_no_code_is_loaded_from_where_a_strangers_report_says(ground: Ground) -> None:
+    report = ground.run(Request(), None)[-1].report
+    replay = {**report.run.replay, "options": {**report.run.replay["options"], "checks_dir": ["/evil"]}}
+    odd = dataclasses.replace(report, run=dataclasses.replace(report.run, replay=replay))
+    runner = cli_tui.ScanRunner(arguments("x.json"), Path("x.json"))
+    assert runner._args_of(odd).checks_dir == []
+
+
 def test_which_checks_come_along() -> None:
     checks = [login(), saying("net.one"), saying("net.two", after=("net.one",))]
     report = sample_report("ready", nodes=2)
