@@ -319,7 +319,11 @@ def _apply_last(args: argparse.Namespace) -> None:
     from netdoctor.report.save import load
 
     path = args.save or LAST
-    apply_replay(args, load(path).run.replay, path)
+    report = load(path)
+    if path.stat().st_uid not in (os.geteuid(), 0):
+        # It names an ssh config, and with that programs to run: only one's own is taken at its word.
+        raise InputError(f"--last: {path} belongs to somebody else; name the hosts instead")
+    apply_replay(args, report.run.replay, path)
 
 
 def apply_replay(args: argparse.Namespace, replay: dict[str, Any], path: Path) -> None:
@@ -337,8 +341,6 @@ def apply_replay(args: argparse.Namespace, replay: dict[str, Any], path: Path) -
     for name in _REPLAYED:
         if name in options and getattr(args, name) == args.parser.get_default(name):
             value = options[name]
-            if name == "checks_dir":
-                value = [Path(folder) for folder in value]
             setattr(args, name, Path(value) if name in _PATHS and value else value)
 
 
@@ -363,8 +365,8 @@ def _check_replay(targets: "Sequence[Target]", options: dict[str, Any], path: Pa
         wanted: type | tuple[type, ...] = str
         if name in numbers:
             wanted = (int, float)
-        elif name in ("local", "checks_dir"):
-            wanted = bool if name == "local" else list
+        elif name == "local":
+            wanted = bool
         if name in _REPLAYED and value is not None and not isinstance(value, wanted):
             refuse(f"option {clean(name, 40)}", "of the wrong type")
     if (user := options.get("ssh_user")) and (fault := user_fault(user)):
@@ -373,17 +375,16 @@ def _check_replay(targets: "Sequence[Target]", options: dict[str, Any], path: Pa
         refuse("option jump", "it begins with '-'")
 
 
+# Not --checks-dir: code is loaded only from places that are named now; verify commands name it again.
 _PATHS = ("ssh_config", "ssh_key", "known_hosts", "env_file")
 _REPLAYED = (
     *_PATHS, "ssh_user", "ssh_port", "jump", "python", "profile", "master_port", "packages", "parallel",
-    "timeout", "budget", "local", "checks_dir",
+    "timeout", "budget", "local",
 )  # fmt: skip
 
 
 def _plain(name: str, value: Any) -> Any:
     """An option as the report keeps it: paths absolute, so that `--last` works from elsewhere."""
-    if name == "checks_dir":
-        return [str(folder.absolute()) for folder in value]
     return str(Path(value).absolute()) if name in _PATHS else value
 
 
@@ -585,6 +586,8 @@ def _verify_prefix(args: argparse.Namespace) -> tuple[str, ...]:
                 argv += [f"--{name.replace('_', '-')}", str(value)]
         if args.local:
             argv.append("--local")
+    for folder in args.checks_dir:
+        argv += ["--checks-dir", str(folder)]
     return tuple(argv)
 
 
@@ -707,9 +710,7 @@ def _print_plan(
     experiments = scan.experiments()
     if experiments:
         out("\nexperiments between nodes (listeners on the job's addresses, closed at the end):\n")
-        out(
-            f"  {', '.join(experiments)}; rendezvous port {job.master_port} and some ephemeral ports\n"
-        )
+        out(f"  {', '.join(experiments)}; rendezvous port {job.master_port} and some ephemeral ports\n")
     out("\nchecks, in order:\n")
     for check in checks:
         out(f"  {check.id:<18} {check.title}\n")

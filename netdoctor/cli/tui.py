@@ -210,8 +210,6 @@ class ScanRunner:
         args = copy.copy(self._args)
         args.hosts, args.last, args.local = [], False, False
         scan_.apply_replay(args, report.run.replay, self._path or Path("the report"))
-        if not self._own:  # code is loaded only from places that the user names
-            args.checks_dir = self._args.checks_dir
         return args
 
     # Runner
