@@ -90,45 +90,51 @@ _SIDES = {
 }
 
 
-def _title(culprit: Culprit, words: Words) -> tuple[str, str]:
-    """(key, title) of a culprit; numbers stay out of both."""
-    what = words.what
+def _title(culprit: Culprit) -> tuple[str, str]:
+    """(key, title) of a culprit; numbers stay out of both.
+
+    Neither says what was measured: slow over TCP and slow for torch is one cause, and the evidence has both.
+    """
     speed = "dead" if culprit.dead else "slow"
-    key = f"{words.check.replace('.', '-')}-{culprit.kind.value}"
+    key = f"slow-{culprit.kind.value}"
     match culprit.kind:
         case Kind.NODE:
             side = {
-                Side.OUT: "what {nodes} send{s} is",
-                Side.IN: "what {nodes} receive{s} is",
-            }.get(culprit.side, "everything to and from {nodes} is")
-            return f"{key}-{culprit.side.value}", f"{what}: {side} {speed}, whoever the peer"
+                Side.OUT: "What {nodes} send{s} is",
+                Side.IN: "What {nodes} receive{s} is",
+            }.get(culprit.side, "Everything to and from {nodes} is")
+            return f"{key}-{culprit.side.value}", f"{side} {speed}, whoever the peer"
         case Kind.NIC:
-            return f"{key}-{culprit.side.value}", f"{what}: rail {culprit.rail} of {{nodes}} is {speed}"
+            return f"{key}-{culprit.side.value}", f"Rail {_plain(culprit.rail)} of {{nodes}} is {speed}"
         case Kind.PATH:
             # Both directions are two targets, and one path to a reader.
             a, b = (title_text(n) for n in culprit.nodes[:2])
             path = "{nodes}" if len(_targets(culprit)) == 1 else f"between {a} and {b}"
-            return key, f"{what}: the path {path} is {speed}, though both ends are fast with others"
+            return key, f"The path {path} is {speed}, though both ends are fast with others"
         case Kind.RAIL:
-            where = f" of leaf {culprit.leaf}" if culprit.leaf else ""
-            return key, f"{what}: rail {culprit.rail}{where} is {speed} on {{nodes}}"
+            where = f" of leaf {_plain(culprit.leaf)}" if culprit.leaf else ""
+            return key, f"Rail {_plain(culprit.rail)}{where} is {speed} on {{nodes}}"
         case Kind.LEAF:
-            return key, f"{what}: everything at leaf {culprit.leaf} is {speed}: {{nodes}}"
+            return key, f"Everything at leaf {_plain(culprit.leaf)} is {speed}: {{nodes}}"
         case Kind.UPLINK:
-            return key, f"{what}: the uplink of leaf {culprit.leaf} is {speed}: {{nodes}}"
+            return key, f"The uplink of leaf {_plain(culprit.leaf)} is {speed}: {{nodes}}"
         case Kind.SPINE:
-            return key, f"{what}: paths between leaves are {speed}"
+            return key, f"Paths between leaves are {speed}"
         case Kind.UNIFORM:
-            return key, f"{what}: every pair is slower than the nodes' own links allow"
+            return key, "Every pair is slower than the nodes' own links allow"
+
+
+def _plain(name: str | None) -> str:
+    return title_text(name or "")
 
 
 def _said(culprit: Culprit, words: Words) -> str:
     if culprit.dead or culprit.value_gbyte_s is None:
-        return "nothing passes"
+        return f"{words.what}: nothing passes"
     rate = words.rate(culprit.value_gbyte_s)
     if culprit.healthy_gbyte_s is None:
-        return rate
-    return f"{rate}, {100 * culprit.factor:.0f} % of {words.rate(culprit.healthy_gbyte_s)}"
+        return f"{words.what}: {rate}"
+    return f"{words.what}: {rate}, {100 * culprit.factor:.0f} % of {words.rate(culprit.healthy_gbyte_s)}"
 
 
 def _origin(culprit: Culprit, decision: Decision, words: Words) -> tuple[str, ExpectedFrom]:
@@ -143,7 +149,7 @@ def _origin(culprit: Culprit, decision: Decision, words: Words) -> tuple[str, Ex
 
 
 def _hint(culprit: Culprit, words: Words, confidence: Confidence, settle: str | None) -> CauseHint:
-    key, title = _title(culprit, words)
+    key, title = _title(culprit)
     return CauseHint(
         key=key,
         title=title,
@@ -188,7 +194,7 @@ def _evidence(culprit: Culprit, decision: Decision, words: Words) -> tuple[Evide
             kind="probe",
             where=culprit.nodes[0] if culprit.nodes else CLUSTER,
             what=f"{words.what} in {runs}{met}",
-            output=f"{_said(culprit, words)}; confidence {sure}, noise {100 * decision.noise:.0f} %",
+            output=f"confidence {sure}, noise {100 * decision.noise:.0f} %",
         ),
     )
 
@@ -207,8 +213,8 @@ def _tied(tie: Undecided, decision: Decision, words: Words) -> Iterator[Finding]
     involved = dict.fromkeys(target for one in tie.between for target in _targets(one))
     kinds = sorted({one.kind.value for one in tie.between})
     hint = CauseHint(
-        key=f"{words.check.replace('.', '-')}-undecided-{'-'.join(kinds)}",
-        title=f"{words.what}: something is slow, undecided between {listing(names, 4)}"
+        key=f"slow-undecided-{'-'.join(kinds)}",
+        title=f"Something is slow, undecided between {title_text(listing(names, 4))}"
         + (", or it has passed" if tie.maybe_passing else ""),
         culprits=tuple(involved),
         confidence=Confidence.SUSPECTED,

@@ -33,7 +33,7 @@ def test_a_node_behind_a_slow_link(lab4: Lab, folder: Path, node: str) -> None:
     lab4.break_(node, "slow-link", rate="50mbit")
     found = scan(lab4, folder, *TCP)
     assert found.code == 1, found.summary()
-    assert names(found) == [("bw-tcp-node-both", [node], "certain")], found.summary()
+    assert names(found) == [("slow-node-both", [node], "certain")], found.summary()
     slow = {(p["from"], p["to"]) for p in found.report["pairs"] if p["status"] == "fail"}
     assert slow == {(a, b) for a in lab4.nodes for b in lab4.nodes if a != b and node in (a, b)}
 
@@ -42,14 +42,14 @@ def test_a_node_behind_a_slow_link(lab4: Lab, folder: Path, node: str) -> None:
 def test_a_slow_direction_of_one_node(lab4: Lab, folder: Path, way: str) -> None:
     lab4.break_("node1", "slow-link", rate="50mbit", dir=way)
     found = scan(lab4, folder, *TCP)
-    assert names(found) == [(f"bw-tcp-node-{way}", ["node1"], "certain")], found.summary()
+    assert names(found) == [(f"slow-node-{way}", ["node1"], "certain")], found.summary()
 
 
 def test_a_slow_direction_of_one_pair(lab4: Lab, folder: Path) -> None:
     lab4.break_("node0", "slow-pair", peer="node3", dir="out")
     found = scan(lab4, folder, *TCP)
     (cause,) = found.report["causes"]
-    assert cause["key"] == "bw-tcp-path", found.summary()
+    assert cause["key"] == "slow-path", found.summary()
     assert cause["nodes"] == "node0 -> node3", found.summary()
     slow = [(p["from"], p["to"]) for p in found.report["pairs"] if p["status"] == "fail"]
     assert slow == [("node0", "node3")]
@@ -59,7 +59,7 @@ def test_a_slow_pair_in_both_directions(lab4: Lab, folder: Path) -> None:
     lab4.break_("node1", "slow-pair", peer="node2")
     found = scan(lab4, folder, *TCP)
     (cause,) = found.report["causes"]
-    assert cause["key"] == "bw-tcp-path", found.summary()
+    assert cause["key"] == "slow-path", found.summary()
     assert sorted(cause["node_list"]) == ["node1", "node2"]
 
 

@@ -72,7 +72,7 @@ def test_pairs_name_the_slow_node_and_the_rest_is_proved_without_it(
 ) -> None:
     lab4.break_("node2", "slow-link", rate="50mbit")
     found = scan(lab4, folder, *TORCH, "--budget", "30", "--python", torch)
-    cause = found.cause("bw-pair-node-both")
+    cause = found.cause("slow-node-both")
     assert cause["node_list"] == ["node2"], found.summary()
     measures = {m["name"]: m["value"] for m in found.report["measures"]}
     assert measures["bw.allreduce.survivors"] > 4 * measures["bw.allreduce.busbw"]

@@ -85,7 +85,7 @@ def test_tcp_names_a_node_and_its_direction(side: Side, words: str) -> None:
     assert words in found["n2"].summary
     cause = found["n2"].cause
     assert cause is not None
-    assert cause.key == f"bw-tcp-node-{side.value}"
+    assert cause.key == f"slow-node-{side.value}"
     assert cause.confidence is Confidence.CERTAIN
 
 
@@ -259,4 +259,4 @@ def test_pairs_name_the_slow_rail() -> None:
     found = said(list(bw_pair(facts, job(4), nets())))
     assert set(found) == {"n2"}
     assert found["n2"].cause is not None
-    assert "rail gpu1" in found["n2"].cause.title
+    assert "Rail gpu1" in found["n2"].cause.title
