@@ -1,9 +1,11 @@
-"""Draw the TUI's screens as SVG into docs/screens/, from a report and a recorded scan made up for that.
+"""Draw the TUI's screens as SVG into docs/screens/.
 
     python scripts/screenshots.py            write docs/screens/*.svg
     python scripts/screenshots.py --to DIR   write them elsewhere
 
-The reports are the samples of the tests: no cluster and no terminal is needed.
+Causes, a cause and its pairs come from docs/demo-report.json, which `make demo` recorded
+(NETDOCTOR_DEMO_REPORT); what four nodes cannot show comes from the samples of the tests. No cluster and
+no terminal is needed.
 """
 
 import argparse
@@ -19,18 +21,20 @@ sys.path.insert(0, str(ROOT))
 # ruff: noqa: E402  imported from the checkout, whose tests hold the samples
 
 from netdoctor.report.model import Report
+from netdoctor.report.save import load
 from netdoctor.tui.app import NetdoctorApp
 from netdoctor.tui.state import fold, opened
 from tests.tui import harness
 from tests.tui.test_states import stream
 
+DEMO = load(ROOT / "docs" / "demo-report.json")
 WINDOW = (100, 30)
 SHOTS: dict[str, tuple[Report, Sequence[str]]] = {
-    "causes": (harness.rich_report(), []),
-    "cause": (harness.rich_report(), ["enter"]),
+    "causes": (DEMO, []),
+    "cause": (DEMO, ["enter"]),
     "matrix": (harness.rich_report(1000), ["2"]),
     "overview": (harness.rich_report(1000), ["2", "minus"]),
-    "pairs": (harness.rich_report(), ["3"]),
+    "pairs": (DEMO, ["3"]),
     "heat": (harness.rich_report(8), ["3", "tab", "v"]),
     "bandwidth": (harness.rich_report(), ["3", "tab", "tab"]),
     "node": (harness.rich_report(), ["2", "4"]),
