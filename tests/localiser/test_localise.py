@@ -381,3 +381,15 @@ def test_a_far_slower_node_stands_out_of_wide_noise(hosts: int) -> None:
         ]
         named += "n1" in [c.target for c in decode(noisy).culprits]
     assert named >= 18
+
+
+@pytest.mark.parametrize(("reverse", "side"), [(0.55, Side.OUT), (0.01, Side.BOTH)], ids=["echo", "fault"])
+def test_a_direction_that_waits_for_acknowledgements_is_not_accused(reverse: float, side: Side) -> None:
+    """Seen in the lab: 50 Mbit/s out of a node, and 17 of 32 Gbit/s into it from each of the others."""
+    nodes = ["n0", "n1", "n2", "n3"]
+    samples = []
+    for turn, (a, b) in enumerate((x, y) for x in nodes for y in nodes if x != y):
+        value = 4.0 * (0.0015 if a == "n1" else reverse if b == "n1" else 1.0)
+        samples.append(PairSample(src=a, dst=b, value_gbyte_s=value, direction="out", round=turn))
+    decision = decode(samples)
+    assert [(c.kind, c.nodes, c.side) for c in decision.culprits] == [(Kind.NODE, ("n1",), side)]
