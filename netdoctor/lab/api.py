@@ -478,14 +478,17 @@ def wait_for_ssh(state: State, nodes: Sequence[str], timeout_s: float = 20) -> N
 
 def _remove(folder: Path, state: State) -> None:
     """Take away everything the state names, and whatever else carries the lab's own id."""
-    left: list[Process] = [*state.extra, *processes.with_argument(state.id)]
-    left += processes.with_argument(f"{folder}/build/")  # a compiler that outlived its `up`
+    left = list(state.extra)
     for process in state.processes.values():
         if processes.alive(process):
             left += service.family(process) if state.loopback else [process]
-    processes.kill(left)
+    left += _strays(folder, state)
+    stuck: list[Process] = []
+    while left and not stuck:
+        processes.kill(left)
+        stuck = processes.wait_gone(left)
+        left = _strays(folder, state)
     links.remove_leg(state)
-    stuck = processes.wait_gone(left)
     for made in state.made:
         with contextlib.suppress(OSError):
             os.rmdir(made)
@@ -494,6 +497,17 @@ def _remove(folder: Path, state: State) -> None:
             Path(path).write_text(value + "\n")
     if stuck:
         raise LabError(f"processes {[p.pid for p in stuck]} of the lab do not end")
+
+
+def _strays(folder: Path, state: State) -> list[Process]:
+    """Processes of the lab that its state does not name, because `up` was stopped before it wrote them."""
+    compilers = f"{folder}/build/"
+    for _ in range(2):  # one that was just being started may show no command line yet
+        found = [*processes.with_argument(state.id), *processes.with_argument(compilers)]
+        if found:
+            return found
+        time.sleep(0.01)
+    return []
 
 
 def _forget(folder: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
+import signal
 import subprocess
 
 from netdoctor.lab import guest, requirements, service
@@ -63,11 +64,24 @@ def compile_c(site: Site, source: str, library: str, *flags: str) -> bytes:
         argv += [str(requirements.package_folder() / source), "-ldl"]
         # Its temporary files too lie where `down` finds them.
         env = {**os.environ, "TMPDIR": str(built.parent)}
-        done = subprocess.run(argv, capture_output=True, text=True, check=False, env=env)
-        if done.returncode != 0:
-            said = done.stderr.strip().splitlines()
+        code, text = _run_group(argv, env)
+        if code != 0:
+            said = text.strip().splitlines()
             raise LabError(f"{program} could not compile {source}: {said[0] if said else '?'}")
     return built.read_bytes()
+
+
+def _run_group(argv: list[str], env: dict[str, str]) -> tuple[int, str]:
+    """Exit code and standard error. A compiler starts others: whatever ends this call ends them all."""
+    with subprocess.Popen(
+        argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=env, start_new_session=True
+    ) as process:
+        try:
+            text = process.communicate()[1]
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+        return process.returncode, text
 
 
 def clock(site: Site, active: Active) -> list[str]:
