@@ -34,8 +34,9 @@ MOST_ROUNDS = 6
 KEPT_ROUNDS = 2
 # From here on the sender's threads hardly ever waited for the network: the rate is the machine's.
 BUSY = 0.6
-# ...and such a rate wavers with the scheduler, where that of a full link is steady.
-STEADY = 0.05
+# How far below the better rates of other busy machines that may be: cores are lent to other programs, and a
+# machine that a slow link keeps waiting looks busy too when it waits for a core each time.
+LENT = 0.4
 
 
 # Seconds for all experiments of a profile together, unless --budget says otherwise.
@@ -192,21 +193,31 @@ def measure_tcp(transport: Caller, plan: Plan) -> TcpRates:
     )
 
 
-def tcp_samples(rates: Sequence[TcpRate]) -> list[PairSample]:
-    """What the localiser is told. A rate that a machine's own CPU set says only that the way is no slower.
+def network_rates(rates: Sequence[tuple[float | None, float]]) -> list[float | None]:
+    """Rates (GB/s, with the busy share of each) as the network alone would have had them.
 
-    Such a rate counts as the best one that was seen: as a mere floor it would clear nobody where all healthy
-    pairs are like it, on a lab whose nodes share two cores or behind links that outrun a core, and the one
-    slow link would have nothing to be compared with.
+    A rate that a machine's own CPU set says only that the way is no slower. It counts as the usual one of
+    its kind: as a mere floor it would clear nobody where all healthy pairs are like it, on a lab whose nodes
+    share two cores or behind links that outrun a core, and the one slow link would have nothing to be
+    compared with.
     """
-    usual = max((r.gbyte_s for r in rates if r.gbyte_s is not None), default=0.0)
+    busy = sorted(rate for rate, share in rates if rate is not None and share >= BUSY)
+    if not busy:
+        return [rate for rate, _ in rates]
+    least = LENT * busy[3 * len(busy) // 4]
+    limited = [rate is not None and share >= BUSY and rate >= least for rate, share in rates]
+    others = [rate for (rate, _), is_limited in zip(rates, limited, strict=True) if not is_limited]
+    usual = statistics.median(rate for rate in busy if rate >= least)
+    usual = max([usual, *(rate for rate in others if rate is not None)])
+    return [usual if is_limited else rate for (rate, _), is_limited in zip(rates, limited, strict=True)]
+
+
+def tcp_samples(rates: Sequence[TcpRate]) -> list[PairSample]:
+    """What the localiser is told."""
+    values = network_rates([(r.gbyte_s, r.busy) for r in rates])
     return [
-        PairSample(r.src, r.dst, usual if _is_limited(r) else r.gbyte_s, "out", None, r.round) for r in rates
+        PairSample(r.src, r.dst, value, "out", None, r.round) for r, value in zip(rates, values, strict=True)
     ]
-
-
-def _is_limited(rate: TcpRate) -> bool:
-    return rate.gbyte_s is not None and rate.busy >= BUSY and rate.spread >= STEADY
 
 
 def _serve(

@@ -22,13 +22,13 @@ from netdoctor.facts.software import SoftwareFacts
 from netdoctor.measure import expectation
 from netdoctor.measure.bandwidth import (
     ALL_PAIRS_UP_TO,
-    BUSY,
     KEPT_ROUNDS,
     LEAST_S,
     MOST_S,
     Plan,
     data_device,
     in_rounds,
+    network_rates,
     pair_expectations,
     socket_hardware,
 )
@@ -50,8 +50,6 @@ MEMORY_SHARE = 0.25
 PAIR_BYTES_GLOO = 4 * MIB
 PAIR_BYTES_NCCL = 64 * MIB
 PAIR_OVERHEAD_S = 0.4
-# As STEADY of bw.tcp, for the whole range over the median instead of its middle half.
-STEADY_RANGE = 0.2
 # How long one size may take: a launch wants to know in seconds, a full run wants a steady figure.
 EACH_S = {"quick": 0.7, "launch": 0.7, "full": 3.0}
 
@@ -475,14 +473,9 @@ def _pair_rate(ranks: Ranks, src: int, dst: int, number: int, found: Sequence[An
 
 
 def pair_samples(rates: Sequence[PairRate]) -> list[PairSample]:
-    """What the localiser is told; a rate that a machine's CPU set counts as the best one, as for TCP."""
-    usual = max((r.gbyte_s for r in rates), default=0.0)
-    values = [usual if _is_limited(r) else r.gbyte_s for r in rates]
+    """What the localiser is told."""
+    values = network_rates([(r.gbyte_s, r.busy) for r in rates])
     return [
         PairSample(r.src, r.dst, value, "out", r.rail, r.round)
         for r, value in zip(rates, values, strict=True)
     ]
-
-
-def _is_limited(rate: PairRate) -> bool:
-    return rate.busy >= BUSY and rate.most_gbyte_s - rate.least_gbyte_s >= STEADY_RANGE * rate.gbyte_s

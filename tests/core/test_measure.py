@@ -12,6 +12,7 @@ from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.clock import ClockSample
 from netdoctor.facts.net import PathMtus, PortMatrix
 from netdoctor.measure import clock, path_mtu, ports, routes
+from netdoctor.measure.bandwidth import network_rates
 from netdoctor.measure.common import ALL_PAIRS_UP_TO, NO_ADDRESS, Ground, peers
 from netdoctor.transport.base import Request
 from tests.checks import build as healthy
@@ -246,3 +247,25 @@ def test_every_node_has_a_route_answer_or_a_reason() -> None:
 def test_firewalls_are_looked_at_where_something_was_filtered() -> None:
     spoiled = healthy.matrix(3, {("n1", "n3"): "filtered"})
     assert routes.filtered_ends(spoiled) == ["n1", "n3"]
+
+
+# --- rates that a machine's CPU set ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rates", "wanted"),
+    [
+        # a lab on two cores: alone a pair has them all, and one pair is behind a slow way
+        ([(4.0, 0.9), (2.0, 0.86), (2.1, 0.9), (0.007, 0.0)], [2.1, 2.1, 2.1, 0.007]),
+        # a slow link keeps its machine waiting for a core: far below the others, it is the network's
+        ([(2.0, 0.9), (2.1, 0.8), (2.0, 0.9), (0.5, 0.75)], [2.0, 2.0, 2.0, 0.5]),
+        # nothing below the fastest way that the network allowed
+        ([(2.0, 0.9), (4.0, 0.5), (None, 0.0)], [4.0, 4.0, None]),
+        ([(2.0, 0.1), (1.0, 0.2)], [2.0, 1.0]),
+        ([], []),
+    ],
+)
+def test_what_a_cpu_set_counts_as_usual(
+    rates: list[tuple[float | None, float]], wanted: list[float | None]
+) -> None:
+    assert network_rates(rates) == wanted
