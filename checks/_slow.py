@@ -1,7 +1,8 @@
 """From the localiser's decision to findings: who is slow, in which direction, how sure that is."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from statistics import median
 
 from netdoctor.checks._words import listing, title_text
 from netdoctor.facts.localisation import Certainty, Culprit, Decision, Kind, Side, Undecided
@@ -35,8 +36,8 @@ _CONFIDENCE = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Words:
-    """How a check speaks. check: its id; what: ``TCP``; rate: a figure with its unit; origin: which
-    expectation was the tighter one, by culprit."""
+    """How a check speaks. check: its id; what: ``TCP``; rate: a figure with its unit; limited_by: the part of
+    a node that sets its expectation; baseline: GB/s that a directed pair reached in an earlier report."""
 
     check: str
     what: str
@@ -44,6 +45,7 @@ class Words:
     devices: Mapping[str, str]
     limited_by: Mapping[str, str]
     derived: bool = False
+    baseline: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
 
 def gbit(gbyte_s: float) -> str:
@@ -138,14 +140,19 @@ def _said(culprit: Culprit, words: Words) -> str:
 
 
 def _origin(culprit: Culprit, decision: Decision, words: Words) -> tuple[str, ExpectedFrom]:
-    """What was expected, and from where: the peers' figure, or the bound of the slowest part."""
+    """What was expected, and from where: the peers' figure, or the bound of the slowest part.
+
+    Beside it what the same pairs reached in the baseline.
+    """
+    before = [rate for (src, dst), rate in words.baseline.items() if culprit.holds_back(src, dst)]
+    then = f"; {words.rate(median(before))} in the baseline" if before else ""
     if culprit.kind is Kind.UNIFORM or (words.derived and decision.healthy_gbyte_s is None):
         terms = dict.fromkeys(words.limited_by[n] for n in culprit.nodes if n in words.limited_by)
         term = f", limited by {listing(terms, 2)}" if terms else ""
         value = culprit.healthy_gbyte_s
-        return (words.rate(value) if value is not None else "more") + term, ExpectedFrom.DERIVED
+        return (words.rate(value) if value is not None else "more") + term + then, ExpectedFrom.DERIVED
     value = culprit.healthy_gbyte_s or decision.healthy_gbyte_s
-    return (words.rate(value) if value else "more") + ", the peers' median", ExpectedFrom.PEERS
+    return (words.rate(value) if value else "more") + f", the peers' median{then}", ExpectedFrom.PEERS
 
 
 def _hint(culprit: Culprit, words: Words, confidence: Confidence, settle: str | None) -> CauseHint:

@@ -1,12 +1,14 @@
 """All-reduce over all nodes, as a job does it."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from netdoctor.check import check
+from netdoctor.checks._baseline import LEAST_SHARE, when
 from netdoctor.checks._ranks import left_out, trouble
 from netdoctor.checks._slow import STOPS_BELOW, gbyte
 from netdoctor.checks._words import listing, size
-from netdoctor.facts.bandwidth import AllReduce, SizeRow
+from netdoctor.facts.bandwidth import AllReduce, Baseline, SizeRow
 from netdoctor.facts.host import HostFacts
 from netdoctor.model import (
     CLUSTER,
@@ -25,6 +27,10 @@ from netdoctor.model import (
 MIB = 1024 * 1024
 # Below these sizes latency and start-up rule, and no bound of a link says anything.
 LEAST_BYTES = {"nccl": 1024 * MIB, "gloo": 4 * MIB}
+# Against the same size of the baseline latency counts as well, but start-up does not.
+LEAST_COMPARED = MIB
+# gloo adds up on the CPU, which others use too: between runs in the lab it scattered by 8 %.
+BASELINE_SHARE = {"nccl": LEAST_SHARE, "gloo": 0.8}
 
 
 @check(
@@ -42,7 +48,9 @@ LEAST_BYTES = {"nccl": 1024 * MIB, "gloo": 4 * MIB}
     cost="loads-gpu",
     source="https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md",
 )
-def bw_allreduce(reduced: AllReduce, hosts: Mapping[str, HostFacts]) -> Iterator[Finding]:
+def bw_allreduce(
+    reduced: AllReduce, hosts: Mapping[str, HostFacts], baseline: Baseline | None = None
+) -> Iterator[Finding]:
     """An all-reduce over all nodes works, adds up correctly, and is as fast as the hardware allows.
 
     Looks at:
@@ -51,7 +59,8 @@ def bw_allreduce(reduced: AllReduce, hosts: Mapping[str, HostFacts]) -> Iterator
         where that is free. Sizes from small to large, as many as fit the time (--budget); the median over
         batches of the slowest rank's time; every value compared with the sum it has to be. busbw is
         algbw x 2(n-1)/n, as in nccl-tests, in GB/s of 10^9 bytes. Nodes whose GPUs run somebody's process
-        take no part.
+        take no part. With --baseline REPORT the
+        same size is also held against what it reached then.
 
     Matters because:
         It is what training does all day, and it needs everything at once: the same library on all nodes, a
@@ -76,8 +85,8 @@ def bw_allreduce(reduced: AllReduce, hosts: Mapping[str, HostFacts]) -> Iterator
             yield skip("nothing was measured within the time")
         return
     best = max(reduced.rows, key=lambda row: row.size_bytes)
-    yield from _judged(reduced, best)
-    yield ok(CLUSTER, _summary(reduced, best), measures=_measures(reduced, best))
+    yield from _judged(reduced, best, baseline)
+    yield ok(CLUSTER, _summary(reduced, best, baseline), measures=_measures(reduced, best))
 
 
 def _wrong(rows: tuple[SizeRow, ...], where: str) -> Iterator[Finding]:
@@ -139,25 +148,26 @@ def _solo(node: str, rows: tuple[SizeRow, ...], reduced: AllReduce) -> Iterator[
             return
 
 
-def _judged(reduced: AllReduce, best: SizeRow) -> Iterator[Finding]:
-    """Against the bound of the hardware, where that is known and the size large enough to reach it."""
-    expected, floor = reduced.expected_busbw_gbyte_s, reduced.floor_busbw_gbyte_s
-    if expected is None or floor is None or best.size_bytes < LEAST_BYTES[reduced.session.backend]:
+def _judged(reduced: AllReduce, best: SizeRow, baseline: Baseline | None) -> Iterator[Finding]:
+    """Against the bound of the hardware and against the baseline, as far as they are known."""
+    known = [e for e in (_derived(reduced, best), _before(reduced, baseline)) if e is not None]
+    low = [e for e in known if e.row.busbw_gbyte_s < e.least_gbyte_s]
+    if not low:
         return
-    if best.busbw_gbyte_s >= floor:
-        return
-    share = best.busbw_gbyte_s / expected
-    say = fail if share < STOPS_BELOW else warn
-    yield say(
+    worst = min(low, key=lambda e: e.row.busbw_gbyte_s / e.gbyte_s)
+    share = worst.row.busbw_gbyte_s / worst.gbyte_s
+    yield (fail if share < STOPS_BELOW else warn)(
         CLUSTER,
-        f"busbw {gbyte(best.busbw_gbyte_s)} at {size(best.size_bytes)}, "
-        f"{100 * share:.0f} % of what such hardware reaches",
-        observed=gbyte(best.busbw_gbyte_s),
-        expected=f"{gbyte(expected)}, at least {gbyte(floor)}; limited by {reduced.limited_by}",
-        expected_from=ExpectedFrom.DERIVED,
+        f"busbw {gbyte(worst.row.busbw_gbyte_s)} at {size(worst.row.size_bytes)}, "
+        f"{100 * share:.0f} % of {worst.what}",
+        observed=gbyte(worst.row.busbw_gbyte_s),
+        expected="; ".join(e.words for e in (worst, *(e for e in known if e is not worst))),
+        expected_from=worst.origin,
         cause=CauseHint(
             key="allreduce-slow",
-            title="the all-reduce over all nodes is slower than the hardware allows",
+            title="the all-reduce over all nodes is slower than the hardware allows"
+            if worst.origin is ExpectedFrom.DERIVED
+            else "the all-reduce over all nodes is slower than in the baseline",
             culprits=(CLUSTER,),
             confidence=Confidence.LIKELY,
             settle_by="netdoctor scan --last --profile full --only 'bw.*'",
@@ -165,7 +175,54 @@ def _judged(reduced: AllReduce, best: SizeRow) -> Iterator[Finding]:
     )
 
 
-def _summary(reduced: AllReduce, best: SizeRow) -> str:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Expected:
+    """One expectation for one row. what: completes "90 % of …"; words: it as the report shows it."""
+
+    row: SizeRow
+    gbyte_s: float
+    least_gbyte_s: float
+    origin: ExpectedFrom
+    what: str
+    words: str
+
+
+def _derived(reduced: AllReduce, best: SizeRow) -> _Expected | None:
+    """The bound of the hardware, where that is known and the size large enough to reach it."""
+    expected, floor = reduced.expected_busbw_gbyte_s, reduced.floor_busbw_gbyte_s
+    if expected is None or floor is None or best.size_bytes < LEAST_BYTES[reduced.session.backend]:
+        return None
+    return _Expected(
+        row=best,
+        gbyte_s=expected,
+        least_gbyte_s=floor,
+        origin=ExpectedFrom.DERIVED,
+        what="what such hardware reaches",
+        words=f"{gbyte(expected)}, at least {gbyte(floor)}; limited by {reduced.limited_by}",
+    )
+
+
+def _before(reduced: AllReduce, baseline: Baseline | None) -> _Expected | None:
+    """The baseline's figure for the largest size that both have, over as many ranks."""
+    if baseline is None or baseline.ranks != len(reduced.session.ranks):
+        return None
+    then = dict(baseline.busbw_gbyte_s)
+    common = [row for row in reduced.rows if then.get(row.size_bytes, 0.0) > 0]
+    row = max(common, key=lambda r: r.size_bytes, default=None)
+    if row is None or row.size_bytes < LEAST_COMPARED:
+        return None
+    value = then[row.size_bytes]
+    return _Expected(
+        row=row,
+        gbyte_s=value,
+        least_gbyte_s=BASELINE_SHARE[reduced.session.backend] * value,
+        origin=ExpectedFrom.BASELINE,
+        what="the baseline",
+        words=f"{gbyte(value)} in {when(baseline)}",
+    )
+
+
+def _summary(reduced: AllReduce, best: SizeRow, baseline: Baseline | None) -> str:
     session = reduced.session
     nodes = len(set(session.ranks))
     ranks = (
@@ -177,6 +234,11 @@ def _summary(reduced: AllReduce, best: SizeRow) -> str:
     )
     if reduced.expected_busbw_gbyte_s is not None:
         text += f", expected {gbyte(reduced.expected_busbw_gbyte_s)}, limited by {reduced.limited_by}"
+    before = _before(reduced, baseline)
+    if before is not None:
+        text += f"; {100 * before.row.busbw_gbyte_s / before.gbyte_s:.0f} % of the baseline"
+    elif baseline is not None and baseline.busbw_gbyte_s:
+        text += "; the baseline had other ranks or sizes and is not compared"
     if reduced.survivor_rows:
         other = max(reduced.survivor_rows, key=lambda row: row.size_bytes)
         gone = [n for n in dict.fromkeys(session.ranks) if n not in reduced.survivors]
@@ -187,7 +249,10 @@ def _summary(reduced: AllReduce, best: SizeRow) -> str:
 
 
 def _measures(reduced: AllReduce, best: SizeRow) -> dict[str, Measure]:
-    found = {"bw.allreduce.busbw": Measure(value=best.busbw_gbyte_s, unit="GB/s")}
+    found = {
+        "bw.allreduce.busbw": Measure(value=best.busbw_gbyte_s, unit="GB/s"),
+        "bw.allreduce.ranks": Measure(value=len(reduced.session.ranks), unit="ranks"),
+    }
     for row in reduced.rows:
         name = f"bw.allreduce.busbw.{row.size_bytes}"
         found[name] = Measure(value=row.busbw_gbyte_s, unit="GB/s", error=row.busbw_gbyte_s * row.spread / 2)

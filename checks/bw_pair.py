@@ -4,10 +4,11 @@ from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
 from netdoctor.checks._addresses import data_device
+from netdoctor.checks._baseline import best, fallen, table
 from netdoctor.checks._ranks import left_out, trouble
 from netdoctor.checks._slow import Words, gbyte, slow
 from netdoctor.checks._words import is_ifname
-from netdoctor.facts.bandwidth import PairRates
+from netdoctor.facts.bandwidth import Baseline, PairRates
 from netdoctor.facts.net import NetFacts
 from netdoctor.facts.software import Job
 from netdoctor.model import CLUSTER, Finding, Measure, ok, skip
@@ -20,13 +21,16 @@ from netdoctor.model import CLUSTER, Finding, Measure, ok, skip
     required=False,
     source="https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md",
 )
-def bw_pair(pairs: PairRates, job: Job, nets: Mapping[str, NetFacts]) -> Iterator[Finding]:
+def bw_pair(
+    pairs: PairRates, job: Job, nets: Mapping[str, NetFacts], baseline: Baseline | None = None
+) -> Iterator[Finding]:
     """Torch moves data between any two nodes as fast as between the others, in both directions.
 
     Looks at:
         Messages of torch.distributed (nccl between GPUs, gloo without) between pairs of nodes in rounds that
         share no node, each direction by itself, GPU i with GPU i of the other node where there are several.
-        Slow pairs are measured again with partners known to be good.
+        Slow pairs are measured again with partners known to be good. With --baseline REPORT each pair is also
+        held against what it reached then.
 
     Matters because:
         The all-reduce of the whole says that something is slow, and pairs say what: one node with all its
@@ -53,8 +57,17 @@ def bw_pair(pairs: PairRates, job: Job, nets: Mapping[str, NetFacts]) -> Iterato
         for node, net in nets.items()
         if (dev := data_device(net, job.data_addresses.get(node))) is not None and is_ifname(dev.name)
     }
-    words = Words(check="bw.pair", what=pairs.session.backend, rate=gbyte, devices=devices, limited_by={})
+    words = Words(
+        check="bw.pair",
+        what=pairs.session.backend,
+        rate=gbyte,
+        devices=devices,
+        limited_by={},
+        baseline=table(baseline.pairs) if baseline is not None else {},
+    )
     yield from slow(pairs.decision, words)
+    if baseline is not None:
+        yield from fallen(best(pairs.rates), pairs.decision, baseline, words)
     values = sorted(r.gbyte_s for r in pairs.rates)
     middle = values[len(values) // 2]
     decision = pairs.decision

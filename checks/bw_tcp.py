@@ -4,9 +4,10 @@ from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
 from netdoctor.checks._addresses import data_device
+from netdoctor.checks._baseline import BUSY, best, fallen, table
 from netdoctor.checks._slow import Words, gbit, slow
 from netdoctor.checks._words import is_ifname
-from netdoctor.facts.bandwidth import TcpRate, TcpRates
+from netdoctor.facts.bandwidth import Baseline, TcpRate, TcpRates
 from netdoctor.facts.net import NetFacts
 from netdoctor.facts.software import Job
 from netdoctor.model import CLUSTER, Finding, Measure, ok, skip, unknown
@@ -19,13 +20,16 @@ from netdoctor.model import CLUSTER, Finding, Measure, ok, skip, unknown
     required=False,
     source="https://github.com/coreweave/nccl-tests",
 )
-def bw_tcp(tcp: TcpRates, job: Job, nets: Mapping[str, NetFacts]) -> Iterator[Finding]:
+def bw_tcp(
+    tcp: TcpRates, job: Job, nets: Mapping[str, NetFacts], baseline: Baseline | None = None
+) -> Iterator[Finding]:
     """TCP between any two nodes is as fast as between the others, in both directions.
 
     Looks at:
         Four parallel TCP streams between agents, pairs in rounds that share no node, each direction by
         itself: every pair up to 16 nodes, time permitting, a few partners per node beyond. What comes out
-        slow is measured again with partners known to be good.
+        slow is measured again with partners known to be good. With --baseline REPORT each pair is also held
+        against what it reached then.
 
     Matters because:
         A collective is as fast as its slowest link. Bootstrap, gloo, checkpoints and NCCL without RDMA all
@@ -57,8 +61,11 @@ def bw_tcp(tcp: TcpRates, job: Job, nets: Mapping[str, NetFacts]) -> Iterator[Fi
         devices=devices,
         limited_by=tcp.limited_by,
         derived=bool(tcp.expected_gbyte_s),
+        baseline=table(baseline.tcp) if baseline is not None else {},
     )
     yield from slow(tcp.decision, words)
+    if baseline is not None:
+        yield from fallen(best(tcp.rates), tcp.decision, baseline, words)
     yield ok(CLUSTER, _summary(tcp), measures=_measures(tcp.rates))
 
 
@@ -70,7 +77,7 @@ def _summary(tcp: TcpRates) -> str:
         return f"{pairs} tried, and nothing passed"
     middle = values[len(values) // 2]
     text = f"slowest pair {gbit(values[0])}, median {gbit(middle)}, {pairs} in {tcp.rounds} rounds"
-    busy = sum(1 for r in tcp.rates if r.busy >= 0.6)
+    busy = sum(1 for r in tcp.rates if r.busy >= BUSY)
     return text + (f"; {busy} of {len(tcp.rates)} runs limited by CPU" if busy else "")
 
 

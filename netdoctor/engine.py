@@ -13,7 +13,7 @@ import netdoctor.facts.gpu
 import netdoctor.facts.rdma  # noqa: F401  registers the fact types
 from netdoctor.check import Check, Profile
 from netdoctor.errors import DeadlineReached
-from netdoctor.facts.bandwidth import TcpRates
+from netdoctor.facts.bandwidth import Baseline, TcpRates
 from netdoctor.facts.base import FACT_TYPES, FactInfo, Missing, Why
 from netdoctor.facts.host import Node, Session
 from netdoctor.facts.net import PortMatrix
@@ -35,8 +35,10 @@ LOOKUPS_AT_MOST = 512
 class Progress:
     """Something happened.
 
-    phase: ``connect``, ``clock``, ``routes``, ``ports``, ``path-mtu``, ``firewall``, ``judge``.
-    done of total nodes (or 0 of 0 when a phase begins without a count); node and text describe one event.
+    phase: ``connect``, ``clock``, ``routes``, ``ports``, ``path-mtu``, ``firewall``, ``loss``, ``tcp``,
+    ``allreduce``, ``judge``. done of total nodes (or 0 of 0 when a phase begins without a count); node and
+    text describe one event. ends: when all experiments with a time budget mean to be over, on the clock of
+    time.monotonic(); None for phases that take as long as their nodes do.
     """
 
     phase: str
@@ -44,19 +46,22 @@ class Progress:
     total: int = 0
     node: str | None = None
     text: str = ""
+    ends: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """What to run. judged: node ids that get statuses (peers are contacted all the same), None for all.
 
-    budget_s: for all bandwidth experiments together, once their processes run; None: by profile.
+    budget_s: for all bandwidth experiments together, once their processes run; None: by profile. baseline:
+    figures of an earlier report to compare with.
     """
 
     profile: Profile = Profile.LAUNCH
     timeout_s: float = 30.0
     budget_s: float | None = None
     judged: tuple[str, ...] | None = None
+    baseline: Baseline | None = None
 
 
 @dataclass(slots=True)
@@ -181,11 +186,15 @@ class Scan:
                     order=target.order,
                     slots=target.slots,
                     gpus=target.gpus,
+                    leaf=target.leaf,
                     line=target.line,
                     source=target.source,
                 ),
             )
         self.store.cluster["job"] = self.job
+        self.store.cluster["baseline"] = self.options.baseline or Missing(
+            Why.NOT_COLLECTED, "no --baseline was given"
+        )
 
     def _connect(self, transport: Transport) -> None:
         started = time.monotonic()
@@ -298,7 +307,12 @@ class Scan:
         )
         if "tcp_rates" in parts:
             self._per_run(
-                "tcp_rates", "tcp", plan.ground.nodes, watched, lambda: bandwidth.measure_tcp(watched, plan)
+                "tcp_rates",
+                "tcp",
+                plan.ground.nodes,
+                watched,
+                lambda: bandwidth.measure_tcp(watched, plan),
+                budget_s=budget_s,
             )
         if "pair_rates" in parts or "allreduce" in parts:
             self._collectives(watched, plan, parts)
@@ -310,7 +324,10 @@ class Scan:
         profile = self.options.profile.value
         watched.lost.clear()
         found = self._phase(
-            "allreduce", len(plan.ground.nodes), lambda: collective.measure(watched, plan, profile, known)
+            "allreduce",
+            len(plan.ground.nodes),
+            lambda: collective.measure(watched, plan, profile, known),
+            budget_s=sum(plan.shares[part] for part in parts if part != "tcp_rates"),
         )
         pairs, reduced = (found, found) if isinstance(found, Missing) else found
         for group, value in (("pair_rates", pairs), ("allreduce", reduced)):
@@ -339,18 +356,29 @@ class Scan:
         self.store.node.setdefault(group, {}).update(found)
 
     def _per_run(
-        self, group: str, phase: str, nodes: Sequence[str], watched: "_Watched", work: Callable[[], Any]
+        self,
+        group: str,
+        phase: str,
+        nodes: Sequence[str],
+        watched: "_Watched",
+        work: Callable[[], Any],
+        *,
+        budget_s: float | None = None,
     ) -> None:
         """Store what an experiment found about the run, and which nodes were lost while it went on."""
         watched.lost.clear()
-        self.store.cluster[group] = self._phase(phase, len(nodes), work)
+        self.store.cluster[group] = self._phase(phase, len(nodes), work, budget_s)
         for node, missing in watched.lost.items():
             self.store.put(group, node, missing)
 
-    def _phase(self, name: str, total: int, work: Callable[[], Any]) -> Any:
-        """The experiment's result, or a Missing when it ended with an exception: the others go on."""
-        self.listener(Progress(phase=name, total=total))
+    def _phase(self, name: str, total: int, work: Callable[[], Any], budget_s: float | None = None) -> Any:
+        """The experiment's result, or a Missing when it ended with an exception: the others go on.
+
+        budget_s: seconds for this experiment and those with a budget that follow it.
+        """
         started = time.monotonic()
+        ends = None if budget_s is None else started + budget_s
+        self.listener(Progress(phase=name, total=total, ends=ends))
         found = self._guarded(name, work)
         self.phase_ms[name] = self.phase_ms.get(name, 0.0) + (time.monotonic() - started) * 1000
         self.listener(Progress(phase=name, done=total, total=total))

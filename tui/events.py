@@ -28,12 +28,16 @@ class Began:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A phase of the engine has done so many of so many nodes; 0 of n when it begins."""
+    """A phase of the engine has done so many of so many nodes; 0 of n when it begins.
+
+    left: seconds that experiments with a time budget may still take, None for other phases.
+    """
 
     at: float
     name: str
     done: int
     total: int
+    left: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

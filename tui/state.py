@@ -41,13 +41,17 @@ class Cells:
 
 @dataclass(frozen=True, slots=True)
 class PhaseState:
-    """done of total; began and ended in the seconds of the events, ended None while it goes on."""
+    """done of total; began, ended and budget_ends in the seconds of the events, ended None while it goes on.
+
+    budget_ends: when the experiments with a time budget mean to be over.
+    """
 
     name: str
     done: int
     total: int
     began: float
     ended: float | None = None
+    budget_ends: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,7 +192,9 @@ def _phase(state: State, event: Phase) -> State:
     if place is None:
         # Phases follow each other: a new one ends the one before.
         phases = [replace(p, ended=p.ended if p.ended is not None else event.at) for p in phases]
-        phases.append(PhaseState(event.name, event.done, event.total, event.at, event.at if over else None))
+        ends = None if event.left is None else event.at + event.left
+        ended = event.at if over else None
+        phases.append(PhaseState(event.name, event.done, event.total, event.at, ended, ends))
     else:
         known = phases[place]
         phases[place] = replace(
@@ -419,7 +425,14 @@ def slow(state: State, least_s: float = 2.0) -> tuple[float, float, tuple[str, .
 
 
 def left_s(state: State) -> float | None:
-    """About how many seconds the phase that counts its nodes has left, None when that cannot be said."""
+    """About how many seconds are left of the time budget, or of the phase that counts its nodes.
+
+    None when that cannot be said.
+    """
+    budget = [p.budget_ends for p in state.phases if p.ended is None and p.budget_ends is not None]
+    if budget:
+        left = budget[-1] - state.now
+        return left if left > 0 else None
     counting = [p for p in state.phases if p.ended is None and p.total and 0 < p.done < p.total]
     if not counting:
         return None

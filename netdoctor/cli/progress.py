@@ -1,5 +1,6 @@
 """What is going on, on stderr: a live line on a terminal, a heartbeat line elsewhere."""
 
+import math
 import os
 import threading
 import time
@@ -54,12 +55,17 @@ class Progress:
     def _line(self) -> str:
         event = self.event
         count = f" {event.done}/{event.total}" if event.total else ""
-        line = f"scan {self._clock()}  {event.phase}{count}"
+        line = f"scan {self._clock()}  {event.phase}{count}{self._left(event)}"
         if self.trouble:
             line += f"  trouble: {', '.join(self.trouble[:3])}"
             if len(self.trouble) > 3:
                 line += f" and {len(self.trouble) - 3} more"
         return line[: self._columns() - 1] if self.live else line
+
+    @staticmethod
+    def _left(event: Event) -> str:
+        seconds = 0 if event.ends is None else math.ceil(event.ends - time.monotonic())
+        return f"  about {seconds} s left" if seconds > 0 else ""
 
     def _clock(self) -> str:
         seconds = int(time.monotonic() - self.started)

@@ -24,6 +24,7 @@ from netdoctor.text import clean
 if TYPE_CHECKING:
     from netdoctor.check import Check
     from netdoctor.engine import Listener, Outcome, Scan
+    from netdoctor.facts.bandwidth import Baseline
     from netdoctor.facts.software import Job
     from netdoctor.inventory import Inventory, Target
     from netdoctor.registry import Registry
@@ -160,6 +161,9 @@ def add_scan_arguments(parser: argparse.ArgumentParser, hosts: str) -> None:
         "--packages", metavar="LIST", default="", help="distributions that must be equal: torch,vllm"
     )
     what.add_argument(
+        "--baseline", type=Path, metavar="REPORT", help="a saved report whose bandwidths to compare with"
+    )
+    what.add_argument(
         "--checks-dir", action="append", default=[], type=Path, metavar="DIR", help="more checks"
     )
     bounds = parser.add_argument_group("bounds")
@@ -229,13 +233,18 @@ class Plan:
     judged: tuple[str, ...] | None
     job: "Job"
     transport: "Transport"
+    baseline: "Baseline | None" = None
 
     def scan(self, args: argparse.Namespace, listener: "Listener") -> "Scan":
         from netdoctor.check import Profile
         from netdoctor.engine import Options, Scan
 
         options = Options(
-            profile=Profile(args.profile), timeout_s=args.timeout, judged=self.judged, budget_s=args.budget
+            profile=Profile(args.profile),
+            timeout_s=args.timeout,
+            judged=self.judged,
+            budget_s=args.budget,
+            baseline=self.baseline,
         )
         return Scan(self.targets, self.checks, self.job, options, listener)
 
@@ -278,7 +287,16 @@ def prepare(
         judged=judged,
         job=job,
         transport=_transport(args),
+        baseline=_baseline(args),
     )
+
+
+def _baseline(args: argparse.Namespace) -> "Baseline | None":
+    if args.baseline is None:
+        return None
+    from netdoctor.report import baseline
+
+    return baseline.read(args.baseline)
 
 
 def _contacted(
@@ -346,7 +364,7 @@ def apply_replay(args: argparse.Namespace, replay: dict[str, Any], path: Path) -
 
 def _check_replay(targets: "Sequence[Target]", options: dict[str, Any], path: Path) -> None:
     """Hold a report to the rules that a hosts file and the command line are held to. Raises InputError."""
-    from netdoctor.inventory.names import host_fault, is_valid_port, python_fault, user_fault
+    from netdoctor.inventory.names import host_fault, is_valid_port, leaf_fault, python_fault, user_fault
 
     def refuse(what: str, why: object) -> None:
         raise InputError(f"{path}: its {what} cannot be used ({why}); name the hosts instead")
@@ -358,6 +376,8 @@ def _check_replay(targets: "Sequence[Target]", options: dict[str, Any], path: Pa
             refuse(f"user {clean(target.user, 60)!r}", fault.message)
         if target.python is not None and (fault := python_fault(target.python)):
             refuse(f"interpreter {clean(target.python, 60)!r}", fault.message)
+        if target.leaf is not None and (fault := leaf_fault(target.leaf)):
+            refuse(f"leaf {clean(target.leaf, 60)!r}", fault.message)
         if target.port is not None and not is_valid_port(target.port):
             refuse("port", target.port)
     for name, value in options.items():
@@ -376,7 +396,7 @@ def _check_replay(targets: "Sequence[Target]", options: dict[str, Any], path: Pa
 
 
 # Not --checks-dir: code is loaded only from places that are named now; verify commands name it again.
-_PATHS = ("ssh_config", "ssh_key", "known_hosts", "env_file")
+_PATHS = ("ssh_config", "ssh_key", "known_hosts", "env_file", "baseline")
 _REPLAYED = (
     *_PATHS, "ssh_user", "ssh_port", "jump", "python", "profile", "master_port", "packages", "parallel",
     "timeout", "budget", "local",
@@ -623,6 +643,8 @@ def _rejudge(
     if not saved.facts:
         raise InputError(f"{args.facts}: holds no facts; use {LAST}, or save with --json-detail all")
     known_store = store.load(saved.facts)
+    if (before := _baseline(args)) is not None:
+        known_store.cluster["baseline"] = before
     outcome = rejudge(known_store, checks, ended_by=saved.run.ended_by)
     context = Context(
         run=replace(saved.run, profile=args.profile, selected=tuple(args.only) or ("*",)),

@@ -385,7 +385,8 @@ class ScanRunner:
 
         def told(progress: "Progress") -> None:
             now = time.time()
-            self.events.append(Phase(now, progress.phase, progress.done, progress.total))
+            left = None if progress.ends is None else progress.ends - time.monotonic()
+            self.events.append(Phase(now, progress.phase, progress.done, progress.total, left))
             if progress.node is None:
                 return
             self.events.append(NodeDone(now, progress.node, progress.text))

@@ -78,6 +78,32 @@ class TcpRates:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BaselineRate:
+    """What one direction of a pair reached then, in GB/s of 10^9 bytes."""
+
+    src: str
+    dst: str
+    gbyte_s: float
+
+
+@fact("baseline", scope="cluster", origin="control")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Baseline:
+    """An earlier report to compare with, as given by --baseline.
+
+    source: its file; finished: when that scan ended (RFC 3339). tcp, pairs: rates of bw.tcp and bw.pair.
+    busbw_gbyte_s: of bw.allreduce, by size in bytes, over so many `ranks`.
+    """
+
+    source: str
+    finished: str
+    tcp: tuple[BaselineRate, ...] = ()
+    pairs: tuple[BaselineRate, ...] = ()
+    busbw_gbyte_s: tuple[tuple[int, float], ...] = ()
+    ranks: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PairRate:
     """Messages of torch.distributed from `src` to `dst`; rail: which local rank carried them, with several.
 

@@ -8,13 +8,14 @@ from netdoctor.facts.base import fact
 @fact("node", origin="control")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """A node as the user listed it. `order` is its place in the hosts file (rank order)."""
+    """A node as the user listed it. order: its place in the hosts file (rank order). leaf: its switch."""
 
     id: str
     host: str
     order: int
     slots: int | None = None
     gpus: int | None = None
+    leaf: str | None = None
     line: int | None = None
     source: str = ""
 

@@ -87,6 +87,19 @@ class Culprit:
             return Certainty.CERTAIN
         return Certainty.LIKELY if self.confidence >= 0.9 else Certainty.SUSPECTED
 
+    def holds_back(self, src: str, dst: str) -> bool:
+        """Whether what goes from src to dst is slow because of it."""
+        if self.kind in (Kind.NODE, Kind.NIC):
+            node = self.nodes[0]
+            return (src == node and self.side is not Side.IN) or (dst == node and self.side is not Side.OUT)
+        if self.kind is Kind.PATH:
+            a, b = self.nodes[:2]
+            forth, back = (src, dst) == (a, b), (src, dst) == (b, a)
+            return (forth and self.side is not Side.IN) or (back and self.side is not Side.OUT)
+        if self.kind is Kind.UNIFORM:
+            return True
+        return src in self.nodes and dst in self.nodes
+
     @property
     def dead(self) -> bool:
         return self.factor == 0.0

@@ -45,7 +45,7 @@ class Dialect:
 PLAIN = Dialect(
     name="plain",
     title="plain hosts file",
-    keys=frozenset({"port", "user", "python", "slots", "gpus", "rank"}),
+    keys=frozenset({"port", "user", "python", "slots", "gpus", "rank", "leaf"}),
     suffix=Suffix.PORT,
     user=True,
     ranges=True,

@@ -327,6 +327,7 @@ def _targets(entries: Sequence[Entry]) -> Iterable[Target]:
             slots=entry.slots,
             gpus=entry.gpus,
             rank=entry.rank,
+            leaf=entry.leaf,
             order=order,
             source=entry.source,
             line=entry.line,

@@ -25,6 +25,8 @@ class Target:
     slots: int | None = None
     gpus: int | None = None
     rank: int | None = None
+    leaf: str | None = None
+    """The switch it hangs on, by any name; nodes of one leaf share it."""
     order: int = 0
     """Position in the list from 0: the order of ranks."""
     source: str = ""

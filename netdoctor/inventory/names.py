@@ -16,11 +16,13 @@ HOST_MAX = 253  # RFC 1035 section 2.3.4, less the length octets
 LABEL_MAX = 63
 USER_MAX = 255  # LOGIN_NAME_MAX of Linux is 256 with the final NUL
 PYTHON_MAX = 1024
+LEAF_MAX = 64
 PORT_MAX = 65535
 INTERFACE_MAX = 15  # IFNAMSIZ of Linux is 16 with the final NUL
 
 _LABEL = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]*[A-Za-z0-9_])?")
 _NOT_HOST = re.compile(r"[^A-Za-z0-9_.-]")
+_LEAF = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]*")
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9._-]*\$?")
 _PYTHON = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]*")
 _PYTHON_PATH = re.compile(r"/[A-Za-z0-9._+/-]*[A-Za-z0-9._+-]")
@@ -179,6 +181,20 @@ def python_fault(text: str) -> Fault | None:
     return Fault(
         f"interpreter '{printable(text, 40)}' is not allowed",
         "an absolute path or a command name, without spaces: python=/opt/venv/bin/python",
+    )
+
+
+def leaf_fault(text: str) -> Fault | None:
+    """Return what is wrong with the name of a leaf switch, None when it is right."""
+    if not text:
+        return Fault("name missing after leaf=", "write: leaf=rack7")
+    if len(text) > LEAF_MAX:
+        return Fault(f"leaf name of {len(text)} characters, {LEAF_MAX} are allowed")
+    if _LEAF.fullmatch(text):
+        return None
+    return Fault(
+        f"leaf name '{printable(text, 40)}' is not allowed",
+        "letters, digits, '.', '_', ':', '/' and '-', beginning with a letter or digit",
     )
 
 

@@ -14,6 +14,7 @@ from netdoctor.inventory.names import (
     Fault,
     host_fault,
     is_valid_host,
+    leaf_fault,
     printable,
     python_fault,
     user_fault,
@@ -54,6 +55,7 @@ class Entry:
     slots: int | None = None
     gpus: int | None = None
     rank: int | None = None
+    leaf: str | None = None
     repeats_add: bool = False
 
 
@@ -64,6 +66,7 @@ class Settings:
     numbers: dict[str, int] = field(default_factory=dict)
     user: str | None = None
     python: str | None = None
+    leaf: str | None = None
 
 
 class Endpoint(NamedTuple):
@@ -259,6 +262,7 @@ class LineReader:
         entry.slots = numbers.get("slots")
         entry.gpus = numbers.get("gpus")
         entry.rank = numbers.get("rank")
+        entry.leaf = settings.leaf
         entry.repeats_add = self.dialect.repeats_add
 
 
@@ -323,6 +327,9 @@ def _store(settings: Settings, first: str, key: str, value: str) -> Fault | None
     if key == "python":
         settings.python = value
         return python_fault(value)
+    if key == "leaf":
+        settings.leaf = value
+        return leaf_fault(value)
     number = _number(first, key, value, after=f"{key}=")
     if isinstance(number, Fault):
         return number

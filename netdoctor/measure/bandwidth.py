@@ -1,6 +1,7 @@
 """TCP throughput between agents: pairs in rounds, one direction at a time, extra rounds for what is
 undecided."""
 
+import math
 import statistics
 import time
 from collections import Counter
@@ -8,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from netdoctor.facts.bandwidth import TcpRate, TcpRates
+from netdoctor.facts.bandwidth import PairRate, TcpRate, TcpRates
 from netdoctor.facts.expectation import Expectation
-from netdoctor.facts.host import HostFacts
+from netdoctor.facts.host import HostFacts, Node
 from netdoctor.facts.localisation import Decision, PairSample, Round
 from netdoctor.facts.net import NetFacts, PortMatrix
 from netdoctor.facts.software import Job
@@ -34,9 +35,11 @@ MOST_ROUNDS = 6
 KEPT_ROUNDS = 2
 # From here on the sender's threads hardly ever waited for the network: the rate is the machine's.
 BUSY = 0.6
-# How far below the better rates of other busy machines that may be: cores are lent to other programs, and a
-# machine that a slow link keeps waiting looks busy too when it waits for a core each time.
+# How far below the better rates of busy machines that may be: cores are lent to other programs, and a machine
+# that a slow link keeps waiting looks busy too when it waits for a core each time.
 LENT = 0.4
+# However much that wavers, half of what is usual has to show.
+MOST_NOISE = 0.15
 
 
 # Seconds for all experiments of a profile together, unless --budget says otherwise.
@@ -82,6 +85,16 @@ class Plan:
     shares: Mapping[str, float]
 
 
+def leaves(plan: Plan) -> dict[str, str]:
+    """The leaf switch of each node whose line in the hosts file names one."""
+    found = {}
+    for node in plan.ground.nodes:
+        listed = plan.store.get("node", node)
+        if isinstance(listed, Node) and listed.leaf is not None:
+            found[node] = listed.leaf
+    return found
+
+
 def data_device(plan: Plan, node: str) -> str | None:
     """The interface that holds the node's data address."""
     net = plan.store.get("net", node)
@@ -124,13 +137,17 @@ def in_rounds(
     each_s: float,
     run: Callable[[Round], None],
     judge: Callable[[], Decision],
+    leaves: Mapping[str, str],
 ) -> tuple[list[Round], int]:
     """Run the first rounds and then follow-ups while something is undecided and time is left.
 
     Returns the rounds done, and how many were planned without follow-ups.
     """
     end = time.monotonic() + budget_s
-    first = first_rounds(nodes, seed=1, rounds=planned_rounds(nodes, budget_s, each_s))
+    planned = planned_rounds(nodes, budget_s, each_s)
+    # Where all pairs are met anyway, leaves have nothing to arrange.
+    hint = leaves if planned < len(nodes) - 1 + len(nodes) % 2 else None
+    first = first_rounds(nodes, hint, seed=1, rounds=planned)
     done: list[Round] = []
     for one in first:
         # The first round always runs: it is what the budget was asked for.
@@ -140,7 +157,7 @@ def in_rounds(
         done.append(one)
     most = max(len(first) + KEPT_ROUNDS, MOST_ROUNDS)
     while time.monotonic() + each_s <= end:
-        more = follow_up(judge(), nodes, done, at_most=most)
+        more = follow_up(judge(), nodes, done, at_most=most, leaves=leaves)
         if more is None:
             break
         run(more)
@@ -167,6 +184,7 @@ def measure_tcp(transport: Caller, plan: Plan) -> TcpRates:
     rates: list[TcpRate] = []
     parts = {n: socket_hardware(plan, n) for n in nodes}
     expected = pair_expectations(parts)
+    of = leaves(plan)
     own = {n: min(parts[n].network, key=lambda t: t.expected_gbyte_s) for n in nodes if parts[n].network}
 
     def run(one: Round) -> None:
@@ -175,9 +193,9 @@ def measure_tcp(transport: Caller, plan: Plan) -> TcpRates:
             rates.extend(_direction(transport, ground, ports, word, one.number, alive, seconds, failed))
 
     def judge() -> Decision:
-        return decode(tcp_samples(rates), nodes=nodes, expected_gbyte_s=expected)
+        return decided(rates, nodes, of, expected)
 
-    done, planned = in_rounds(nodes, budget_s, each_s, run, judge)
+    done, planned = in_rounds(nodes, budget_s, each_s, run, judge, of)
     for _ in replies(transport, {n: Request(op="unlisten", timeout_s=5.0) for n in nodes}):
         pass
     return TcpRates(
@@ -193,31 +211,67 @@ def measure_tcp(transport: Caller, plan: Plan) -> TcpRates:
     )
 
 
-def network_rates(rates: Sequence[tuple[float | None, float]]) -> list[float | None]:
-    """Rates (GB/s, with the busy share of each) as the network alone would have had them.
+@dataclass(frozen=True, slots=True)
+class Cleared:
+    """Rates as the network alone would have had them, in order; noise: relative width of those levelled."""
+
+    values: tuple[float | None, ...]
+    noise: float
+
+
+def network_rates(rates: Sequence[TcpRate | PairRate]) -> Cleared:
+    """What the rates say of the network.
 
     A rate that a machine's own CPU set says only that the way is no slower. It counts as the usual one of
     its kind: as a mere floor it would clear nobody where all healthy pairs are like it, on a lab whose nodes
     share two cores or behind links that outrun a core, and the one slow link would have nothing to be
     compared with.
+
+    Is it really the CPU's? Pairs that ran at the same time may share cores, and the more of them do, the less
+    each gets. So a rate is held against those of moments with at least as many busy pairs.
     """
-    busy = sorted(rate for rate, share in rates if rate is not None and share >= BUSY)
-    if not busy:
-        return [rate for rate, _ in rates]
-    least = LENT * busy[3 * len(busy) // 4]
-    limited = [rate is not None and share >= BUSY and rate >= least for rate, share in rates]
-    others = [rate for (rate, _), is_limited in zip(rates, limited, strict=True) if not is_limited]
-    usual = statistics.median(rate for rate in busy if rate >= least)
-    usual = max([usual, *(rate for rate in others if rate is not None)])
-    return [usual if is_limited else rate for (rate, _), is_limited in zip(rates, limited, strict=True)]
+    first: dict[tuple[int, frozenset[str]], str] = {}  # who sends in the first half of a round
+    moments = []
+    for r in rates:
+        sender = first.setdefault((r.round, frozenset((r.src, r.dst))), r.src)
+        moments.append((r.round, r.src == sender))
+    busy = [r.gbyte_s or 0.0 if r.busy >= BUSY else 0.0 for r in rates]
+    crowd = Counter(moment for moment, rate in zip(moments, busy, strict=True) if rate)
+    crowds: dict[int, list[float]] = {}
+    for moment, rate in zip(moments, busy, strict=True):
+        if rate:
+            crowds.setdefault(crowd[moment], []).append(rate)
+    limited = [0.0] * len(rates)
+    for i, (moment, rate) in enumerate(zip(moments, busy, strict=True)):
+        if rate:
+            peers = sorted(v for count, values in crowds.items() if count >= crowd[moment] for v in values)
+            limited[i] = rate if rate >= LENT * peers[3 * len(peers) // 4] else 0.0
+    if not any(limited):
+        return Cleared(tuple(r.gbyte_s for r in rates), 0.0)
+    kept = {count: statistics.median(values) for count, values in crowds.items()}
+    off = [abs(math.log(v / kept[crowd[m]])) for v, m in zip(limited, moments, strict=True) if v]
+    others = [r.gbyte_s for r, v in zip(rates, limited, strict=True) if not v and r.gbyte_s is not None]
+    usual = max([statistics.median(v for v in limited if v), *others])
+    values = tuple(usual if v else r.gbyte_s for r, v in zip(rates, limited, strict=True))
+    # The standard deviation by the median of the deviations.
+    return Cleared(values, min(1.4826 * statistics.median(off), MOST_NOISE))
 
 
-def tcp_samples(rates: Sequence[TcpRate]) -> list[PairSample]:
-    """What the localiser is told."""
-    values = network_rates([(r.gbyte_s, r.busy) for r in rates])
-    return [
-        PairSample(r.src, r.dst, value, "out", None, r.round) for r, value in zip(rates, values, strict=True)
+def decided(
+    rates: Sequence[TcpRate | PairRate],
+    nodes: Sequence[str],
+    leaf_of: Mapping[str, str],
+    expected_gbyte_s: Mapping[tuple[str, str], float],
+) -> Decision:
+    """What the localiser makes of these rates."""
+    cleared = network_rates(rates)
+    samples = [
+        PairSample(r.src, r.dst, value, "out", getattr(r, "rail", None), r.round)
+        for r, value in zip(rates, cleared.values, strict=True)
     ]
+    return decode(
+        samples, nodes=nodes, leaves=leaf_of, expected_gbyte_s=expected_gbyte_s, least_noise=cleared.noise
+    )
 
 
 def _serve(

@@ -15,7 +15,7 @@ from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.expectation import Expectation, NoExpectation
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.host import HostFacts, Node
-from netdoctor.facts.localisation import Decision, Kind, PairSample, Round
+from netdoctor.facts.localisation import Decision, Kind, Round
 from netdoctor.facts.net import NetFacts
 from netdoctor.facts.rdma import RdmaFacts
 from netdoctor.facts.software import SoftwareFacts
@@ -27,13 +27,13 @@ from netdoctor.measure.bandwidth import (
     MOST_S,
     Plan,
     data_device,
+    decided,
     in_rounds,
-    network_rates,
+    leaves,
     pair_expectations,
     socket_hardware,
 )
 from netdoctor.measure.common import Caller
-from netdoctor.measure.localise import decode
 from netdoctor.measure.ranks import NOT_APPLICABLE, Failed, Ranks, only_import
 from netdoctor.measure.schedule import FIRST_ROUNDS
 
@@ -286,7 +286,7 @@ def measure(
         if "allreduce" in plan.shares and chosen.backend == "nccl":
             reduced = _solo(ranks, reduced, chosen, profile, parts)
         if "pair_rates" in plan.shares:
-            pairs = _pairs(ranks, pairs, chosen, plan.shares["pair_rates"], parts)
+            pairs = _pairs(ranks, pairs, chosen, plan.shares["pair_rates"], parts, leaves(plan))
         if "allreduce" in plan.shares:
             share = plan.shares["allreduce"]
             rows = _sweep(ranks, chosen, share, profile, None)
@@ -413,6 +413,7 @@ def _pairs(
     chosen: Cast,
     budget_s: float,
     parts: Mapping[str, expectation.Hardware],
+    of: Mapping[str, str],
 ) -> PairRates:
     """Rounds of pairs, one direction at a time, with as many rails at once as both ends have GPUs."""
     nodes = list(ranks.nodes)
@@ -442,9 +443,9 @@ def _pairs(
                     rates.append(rate)
 
     def judge() -> Decision:
-        return decode(pair_samples(rates), nodes=nodes, expected_gbyte_s=expected)
+        return decided(rates, nodes, of, expected)
 
-    done, planned = in_rounds(nodes, budget_s, each_s, run, judge)
+    done, planned = in_rounds(nodes, budget_s, each_s, run, judge, of)
     decision = judge() if rates else None
     return replace(pairs, rates=tuple(rates), decision=decision, rounds=len(done), planned=planned)
 
@@ -470,12 +471,3 @@ def _pair_rate(ranks: Ranks, src: int, dst: int, number: int, found: Sequence[An
         # NCCL's own threads spin while they wait: theirs says nothing.
         busy=0.0 if ranks.backend == "nccl" else min(max(gave.busy, took.busy, 0.0), 1.0),
     )
-
-
-def pair_samples(rates: Sequence[PairRate]) -> list[PairSample]:
-    """What the localiser is told."""
-    values = network_rates([(r.gbyte_s, r.busy) for r in rates])
-    return [
-        PairSample(r.src, r.dst, value, "out", r.rail, r.round)
-        for r, value in zip(rates, values, strict=True)
-    ]

@@ -125,16 +125,19 @@ def decode(
     leaves: Mapping[str, str] | None = None,
     expected_gbyte_s: Mapping[tuple[str, str], float] | None = None,
     least_effect: float = LEAST_EFFECT,
+    least_noise: float = LEAST_NOISE,
 ) -> Decision:
     """The culprits behind slow samples, with confidence, and what is still tied.
 
     nodes: those that should have been measured; ones without a sample are listed as unmeasured. leaves: node
     to leaf, for nodes where it is known. expected_gbyte_s: per pair, in either order; pairs may be missing,
-    and are then judged by their peers alone. Samples with a rate that is not a number, negative, or of a node
+    and are then judged by their peers alone. least_noise: relative width of the noise, where more is known of
+    it than the samples show. Samples with a rate that is not a number, negative, or of a node
     with itself are ignored. No sample at all gives an empty decision, which is not a clean bill of health:
     see `unmeasured`.
     """
     data = _read(samples, leaves or {}, expected_gbyte_s or {})
+    data.least_noise = max(least_noise, LEAST_NOISE)
     listed = list(dict.fromkeys([*nodes, *data.names]))
     unmeasured = tuple(n for n in listed if n not in data.index)
     possible = len(listed) * (len(listed) - 1) // 2
@@ -165,6 +168,7 @@ class _Data:
     base: dict[Class, float] = field(default_factory=dict)
     excuse: list[float] = field(default_factory=list)  # how far below the base it is expected, 0 or less
     d: list[float] = field(default_factory=list)  # y less what is healthy there
+    least_noise: float = LEAST_NOISE
 
 
 def _read(
@@ -240,7 +244,7 @@ def _framed(data: _Data, bases: Mapping[Class, float]) -> tuple[_Data, float]:
     usual = median(level) if level else math.inf
     excuse = [min(w - usual, 0.0) if w < math.inf and usual < math.inf else 0.0 for w in data.wanted]
     d = [max(y - base[c] - e, DEAD) for y, c, e in zip(data.y, data.cls, excuse, strict=True)]
-    return replace(data, base=base, excuse=excuse, d=d), max(_scale(above), LEAST_NOISE)
+    return replace(data, base=base, excuse=excuse, d=d), max(_scale(above), data.least_noise)
 
 
 def _spread(data: _Data, noise: float) -> float:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from netdoctor.engine import Outcome
 from netdoctor.facts.bandwidth import LossMatrix, PairRates, TcpRates
-from netdoctor.facts.localisation import Culprit, Decision, Kind, Side
+from netdoctor.facts.localisation import Decision
 from netdoctor.report.model import PairRecord, Report
 
 # As the checks have it: below half of what is usual nobody wants to start a job (checks/_slow.py).
@@ -53,7 +53,7 @@ def _records(
 ) -> Iterator[PairRecord]:
     culprits = decision.culprits if decision is not None else ()
     for (src, dst), value in values.items():
-        factors = [c.factor for c in culprits if _holds_back(c, src, dst)]
+        factors = [c.factor for c in culprits if c.holds_back(src, dst)]
         status = "pass"
         if value is None or (factors and min(factors) < STOPS_BELOW):
             status = "fail"
@@ -69,21 +69,6 @@ def _records(
             value=None if value is None else round(value, 5),
             unit=unit,
         )
-
-
-def _holds_back(culprit: Culprit, src: str, dst: str) -> bool:
-    if culprit.kind in (Kind.NODE, Kind.NIC):
-        node = culprit.nodes[0]
-        return (src == node and culprit.side is not Side.IN) or (
-            dst == node and culprit.side is not Side.OUT
-        )
-    if culprit.kind is Kind.PATH:
-        a, b = culprit.nodes[:2]
-        forth, back = (src, dst) == (a, b), (src, dst) == (b, a)
-        return (forth and culprit.side is not Side.IN) or (back and culprit.side is not Side.OUT)
-    if culprit.kind is Kind.UNIFORM:
-        return True
-    return src in culprit.nodes and dst in culprit.nodes
 
 
 def table(report: Report) -> list[str]:

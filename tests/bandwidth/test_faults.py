@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from netdoctor.lab import Lab
+from tests.lab.test_lab import Maker
 from tests.scan.harness import Scanned, scan
 
 pytestmark = pytest.mark.lab
@@ -75,3 +76,34 @@ def test_packet_loss_in_one_direction(lab4: Lab, folder: Path) -> None:
     lab4.break_("node1", "loss", dir="in")
     found = scan(lab4, folder, *LOSS)
     assert names(found) == [("packet-loss-in", ["node1"], "certain")], found.summary()
+
+
+def test_all_links_slower_than_in_the_baseline(lab4: Lab, folder: Path) -> None:
+    for node in lab4.nodes:
+        lab4.break_(node, "slow-link", rate="400mbit")
+    scan(lab4, folder, *TCP, "--save", "good.json")
+    found = scan(lab4, folder, *TCP, "--baseline", "good.json")
+    assert not found.report["causes"], found.summary()
+    for node in lab4.nodes:
+        lab4.break_(node, "slow-link", rate="250mbit")
+    found = scan(lab4, folder, *TCP, "--baseline", "good.json")
+    assert names(found) == [("slower-than-baseline", [], "likely")], found.summary()
+    (result,) = (r for r in found.report["results"] if r["target"] == "cluster" and r["status"] == "warn")
+    assert result["expected_from"] == "baseline"
+    assert "good.json of 20" in result["expected"]
+    # Nothing but the baseline can tell: all pairs are alike.
+    assert not scan(lab4, folder, *TCP).report["causes"]
+
+
+def test_the_uplink_of_a_leaf(make_lab: Maker, tmp_path: Path) -> None:
+    lab = make_lab(6, subnet="10.83.0")
+    hosts = tmp_path / "hosts.txt"
+    hosts.write_text("".join(f"node[{2 * i}-{2 * i + 1}] leaf=sw{i}\n" for i in range(3)))
+    for inside in ("node0", "node1"):
+        for outside in lab.nodes[2:]:
+            lab.break_(inside, "slow-pair", peer=outside)
+    found = scan(lab, tmp_path, *TCP[:2], "--budget", "20", hosts=str(hosts))
+    (cause,) = found.report["causes"]
+    assert cause["key"] == "slow-uplink", found.summary()
+    assert list(cause["node_list"]) == ["node0", "node1"]
+    assert "leaf sw0" in cause["title"]

@@ -10,6 +10,8 @@ from netdoctor.checks.bw_pair import bw_pair
 from netdoctor.checks.bw_tcp import bw_tcp
 from netdoctor.facts.bandwidth import (
     AllReduce,
+    Baseline,
+    BaselineRate,
     PairRate,
     PairRates,
     RankTrouble,
@@ -260,3 +262,106 @@ def test_pairs_name_the_slow_rail() -> None:
     assert set(found) == {"n2"}
     assert found["n2"].cause is not None
     assert "Rail gpu1" in found["n2"].cause.title
+
+
+# --- an earlier report ----------------------------------------------------------------------------
+
+HEALTHY = Decision(healthy_gbyte_s=1.0, pairs_measured=6, pairs_possible=6)
+
+
+def before(gbyte_s: float, **changes: Any) -> Baseline:
+    """All directed pairs at the same rate."""
+    rates = tuple(BaselineRate(src=a, dst=b, gbyte_s=gbyte_s) for a in NODES for b in NODES if a != b)
+    return replace(Baseline(source="good.json", finished="2026-11-19T08:00:00Z", tcp=rates), **changes)
+
+
+def since(rates: dict[tuple[str, str], float], baseline: Baseline, decision: Decision = HEALTHY) -> Any:
+    """Trouble by target; all pairs at 1 GB/s but for `rates`."""
+    now = tuple(replace(r, gbyte_s=rates.get((r.src, r.dst), r.gbyte_s)) for r in tcp(decision).rates)
+    return said(list(bw_tcp(tcp(decision, rates=now), job(4), nets(), baseline)))
+
+
+@pytest.mark.parametrize("was", [1.0, 0.5, 1.05])
+def test_as_fast_as_before_is_silent(was: float) -> None:
+    assert not since({}, before(was))
+
+
+def test_a_single_pair_may_scatter() -> None:
+    assert not since({("n1", "n2"): 0.85}, before(1.0))
+
+
+def test_all_pairs_slower_than_before_although_they_are_alike() -> None:
+    (finding,) = since({}, before(1.3)).values()
+    assert finding.expected_from is ExpectedFrom.BASELINE
+    assert finding.status is Status.WARN
+    assert finding.expected == "median 10 Gbit/s, good.json of 2026-11-19"
+    assert "77 % of the baseline" in finding.summary
+    assert since({}, before(3.0))["cluster"].status is Status.FAIL
+
+
+def test_a_pair_slower_than_before_that_nobody_is_blamed_for() -> None:
+    found = since({("n1", "n2"): 0.6}, before(1.0))
+    assert set(found) == {"n1->n2"}
+    assert found["n1->n2"].expected_from is ExpectedFrom.BASELINE
+    assert found["n1->n2"].cause.key == "slower-than-baseline"
+
+
+def test_a_node_all_of_whose_pairs_fell() -> None:
+    low = {(a, b): 0.7 for a in NODES for b in NODES if "n2" in (a, b)}
+    found = since(low, before(1.0))
+    assert found["n2"].cause.culprits == ("n2",)
+
+
+def test_who_is_blamed_already_is_not_blamed_twice_and_the_baseline_stands_beside() -> None:
+    decision = replace(HEALTHY, culprits=(culprit(Kind.NODE, "n2", side=Side.OUT),))
+    low = {("n2", other): 0.25 for other in NODES if other != "n2"}
+    found = since(low, before(1.1), decision)
+    assert set(found) == {"n2"}
+    assert found["n2"].expected == "8.0 Gbit/s, the peers' median; 8.8 Gbit/s in the baseline"
+    assert found["n2"].expected_from is ExpectedFrom.PEERS
+
+
+def test_a_rate_that_the_cpu_set_is_not_held_against_the_baseline() -> None:
+    rates = tuple(replace(r, busy=0.9) for r in tcp(HEALTHY).rates)
+    assert not said(list(bw_tcp(tcp(HEALTHY, rates=rates), job(4), nets(), before(3.0))))
+
+
+def test_two_nodes_are_compared_too() -> None:
+    rates = tuple(r for r in tcp(HEALTHY).rates if {r.src, r.dst} == {"n1", "n2"})
+    found = said(list(bw_tcp(tcp(HEALTHY, rates=rates), job(4), nets(), before(2.5))))
+    assert set(found) == {"n1->n2", "n2->n1"}
+
+
+def test_pairs_of_torch_against_the_baseline() -> None:
+    rates = tuple(PairRate(src=r.src, dst=r.dst, round=0, gbyte_s=20.0) for r in tcp(HEALTHY).rates)
+    facts = PairRates(session=Session(backend="nccl"), rates=rates, decision=HEALTHY, rounds=3)
+    baseline = replace(before(1.0), tcp=(), pairs=before(40.0).tcp)
+    (finding,) = said(list(bw_pair(facts, job(4), nets(), baseline))).values()
+    assert finding.expected == "median 40.0 GB/s, good.json of 2026-11-19"
+
+
+@pytest.mark.parametrize(("busbw", "status"), [(41.0, Status.PASS), (30.0, Status.WARN), (10.0, Status.FAIL)])
+def test_all_reduce_against_the_baseline(busbw: float, status: Status) -> None:
+    baseline = before(1.0, busbw_gbyte_s=((MIB, 4.0), (GIB, 42.0)), ranks=4)
+    findings = list(bw_allreduce(reduced(row(GIB, busbw), row(4 * GIB, busbw)), hosts(), baseline))
+    assert max(findings, key=lambda f: f.status.rank).status is status
+    for finding in said(findings).values():
+        assert finding.expected_from is ExpectedFrom.BASELINE
+        assert finding.expected == "42.0 GB/s in good.json of 2026-11-19"
+
+
+def test_the_report_says_which_expectation_fired() -> None:
+    baseline = before(1.0, busbw_gbyte_s=((GIB, 36.0),), ranks=4)
+    facts = reduced(row(GIB, 35.0), expected_busbw_gbyte_s=45.0, floor_busbw_gbyte_s=40.0, limited_by="NICs")
+    (finding,) = said(list(bw_allreduce(facts, hosts(), baseline))).values()
+    assert finding.expected_from is ExpectedFrom.DERIVED
+    assert finding.expected == (
+        "45.0 GB/s, at least 40.0 GB/s; limited by NICs; 36.0 GB/s in good.json of 2026-11-19"
+    )
+
+
+def test_other_ranks_are_not_compared() -> None:
+    baseline = before(1.0, busbw_gbyte_s=((GIB, 400.0),), ranks=32)
+    (finding,) = bw_allreduce(reduced(row(GIB, 40.0)), hosts(), baseline)
+    assert finding.status is Status.PASS
+    assert "not compared" in finding.summary

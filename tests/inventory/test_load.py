@@ -150,6 +150,11 @@ def test_ranks_order_the_list() -> None:
     assert row(inventory, "id", "order", "rank") == [("a", 0, 0), ("b", 1, 1), ("c", 2, 2)]
 
 
+def test_leaves_are_names() -> None:
+    inventory = from_text("a[1-2] leaf=sw-01:1/2\nb\n")
+    assert row(inventory, "id", "leaf") == [("a1", "sw-01:1/2"), ("a2", "sw-01:1/2"), ("b", None)]
+
+
 def test_same_name_on_two_ports() -> None:
     inventory = from_text("a:2222\na:2223\nb:2222\n[::1]:2222\n[::1]:2223\n")
     assert ids(inventory) == "a:2222 a:2223 b [::1]:2222 [::1]:2223"
@@ -223,7 +228,7 @@ def test_stdin_with_bytes_underneath() -> None:
         # keys
         ("a prot=22", "did you mean port=?"),
         ("a Port=22", "did you mean port=?"),
-        ("a zebra=22", "known: gpus=, port="),
+        ("a zebra=22", "known: gpus=, leaf=, port="),
         ("a port=22 port=23", "port= given twice"),
         ("a:22 port=22", "port given twice: 22 and 22"),
         ("x@a user=y", "user given twice: x@ and user=y"),
@@ -286,6 +291,12 @@ def test_stdin_with_bytes_underneath() -> None:
         ("a[1-2] rank=0", "rank=0 for several hosts"),
         ("a rank=0\nb rank=2", "rank=2, but no host has rank=1"),
         ("a rank=1\nb rank=2", "no host has rank=0"),
+        # leaves
+        ("a leaf=", "write: leaf=rack7"),
+        ("a leaf=-x", "leaf name '-x' is not allowed"),
+        ("a leaf=x;y", "leaf name 'x;y' is not allowed"),
+        ("a leaf=x leaf=y", "leaf= given twice"),
+        (f"a leaf={'x' * 65}", "leaf name of 65 characters"),
         # nothing
         ("", "nothing selected"),
         ("# all\n\n  # commented\n", "nothing selected"),
@@ -304,6 +315,7 @@ def test_says_what_is_wrong(text: str, words: str) -> None:
         ("a[1-2] slots=8", "deepspeed", "no ranges"),
         ("a:8", "openmpi", "no host:N"),
         ("a rank=1", "openmpi", "no key rank="),
+        ("a slots=8 leaf=x", "deepspeed", "no key leaf="),
         ("a slots=8", "mpich", "no key slots="),
         ("a:22", "slurm", "no host:N"),
         ("a slots=8\na slots=8", "deepspeed", "DeepSpeed refuses duplicates"),

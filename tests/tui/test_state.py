@@ -88,6 +88,15 @@ def test_phases_follow_each_other_and_count() -> None:
     assert left_s(state) is None
 
 
+def test_experiments_with_a_budget_count_down() -> None:
+    events: list[ev.Event] = [began(sample_report(nodes=4)), ev.Phase(NOON, "tcp", 0, 4, 8.0)]
+    state = fold(State(), events)
+    assert left_s(state) == 8.0
+    assert left_s(dataclasses.replace(state, now=NOON + 3)) == 5.0
+    assert left_s(dataclasses.replace(state, now=NOON + 9)) is None
+    assert left_s(fold(state, [ev.Phase(NOON + 2, "tcp", 4, 4)])) is None
+
+
 def test_slow_nodes_are_those_that_most_left_behind() -> None:
     report = sample_report(nodes=4)
     done = [ev.NodeDone(NOON + 1, f"gpu-a0{n}") for n in (1, 2, 3)]

@@ -1,0 +1,148 @@
+"""Rates against those of an earlier report: what fell, although nothing else here is any faster."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from statistics import median
+
+from netdoctor.checks._slow import STOPS_BELOW, Words
+from netdoctor.checks._words import listing, title_text
+from netdoctor.facts.bandwidth import Baseline, BaselineRate, PairRate, TcpRate
+from netdoctor.facts.localisation import Decision
+from netdoctor.model import (
+    CLUSTER,
+    CauseHint,
+    Confidence,
+    Evidence,
+    ExpectedFrom,
+    Finding,
+    fail,
+    pair,
+    warn,
+)
+
+# The middle of many pairs, or of an all-reduce of nccl, hardly moves: NVIDIA/nccl-tests gates at 0.9 too.
+LEAST_SHARE = 0.9
+# One pair scatters by some 5 % (measure/localise.py) in either report: three times that, for both, is 21 %.
+LEAST_SHARE_OF_A_PAIR = 0.8
+# As measure/bandwidth.py has it: from here on the machine set the rate, and says nothing against the network.
+BUSY = 0.6
+
+Pair = tuple[str, str]
+
+
+def table(rates: Iterable[BaselineRate]) -> dict[Pair, float]:
+    """GB/s by sender and receiver."""
+    return {(r.src, r.dst): r.gbyte_s for r in rates if r.gbyte_s > 0}
+
+
+def best(rates: Iterable[TcpRate | PairRate]) -> dict[Pair, float | None]:
+    """GB/s of each pair's best round, by its slowest rail; None where a machine's CPU set it."""
+    rounds: dict[tuple[Pair, int], tuple[float, float]] = {}
+    for r in rates:
+        if r.gbyte_s is not None:
+            key = ((r.src, r.dst), r.round)
+            rounds[key] = min(rounds.get(key, (r.gbyte_s, r.busy)), (r.gbyte_s, r.busy))
+    found: dict[Pair, tuple[float, float]] = {}
+    for (ends, _), seen in rounds.items():
+        found[ends] = max(found.get(ends, seen), seen)
+    return {ends: rate if busy < BUSY else None for ends, (rate, busy) in found.items()}
+
+
+def fallen(
+    seen: Mapping[Pair, float | None], decision: Decision, baseline: Baseline, words: Words
+) -> Iterator[Finding]:
+    """Pairs that were faster in the baseline and that the localiser blames nobody for. seen: see `best`."""
+    now = {p: rate for p, rate in seen.items() if rate is not None and p in words.baseline}
+    shares = {p: rate / words.baseline[p] for p, rate in now.items()}
+    if not shares:
+        return
+    # One node of four has a part in half of all ways, so the middle alone would not tell it from everybody.
+    upper = sorted(shares.values(), reverse=True)[len(shares) // 4]
+    if upper < LEAST_SHARE and 2 * len(shares) >= len(seen) > 2:
+        yield _all(shares, now, baseline, words)
+        return
+    low = {
+        p: share
+        for p, share in shares.items()
+        if share < LEAST_SHARE_OF_A_PAIR and not any(c.holds_back(*p) for c in decision.culprits)
+    }
+    if low:
+        yield from _some(low, shares, now, baseline, words)
+
+
+def _all(
+    shares: Mapping[Pair, float], now: Mapping[Pair, float], baseline: Baseline, words: Words
+) -> Finding:
+    middle = median(shares.values())
+    before, after = median(words.baseline[p] for p in shares), median(now[p] for p in shares)
+    return (fail if middle < STOPS_BELOW else warn)(
+        CLUSTER,
+        f"{words.what}: the middle one of {len(shares)} ways is at {100 * middle:.0f} % of the baseline",
+        observed=f"median {words.rate(after)}",
+        expected=f"median {words.rate(before)}, {when(baseline)}",
+        expected_from=ExpectedFrom.BASELINE,
+        evidence=(_evidence(shares, words, baseline),),
+        cause=CauseHint(
+            key="slower-than-baseline",
+            title="Pairs all over the cluster are slower than in the baseline",
+            culprits=(CLUSTER,),
+            confidence=Confidence.LIKELY,
+            verify=(words.check,),
+        ),
+    )
+
+
+def _some(
+    low: Mapping[Pair, float],
+    shares: Mapping[Pair, float],
+    now: Mapping[Pair, float],
+    baseline: Baseline,
+    words: Words,
+) -> Iterator[Finding]:
+    culprits = _culprits(low, shares)
+    hint = CauseHint(
+        key="slower-than-baseline",
+        title="{nodes} is slower than in the baseline"
+        if len(culprits) == 1
+        else "{nodes} are slower than in the baseline",
+        culprits=culprits,
+        confidence=Confidence.LIKELY,
+        verify=(words.check,),
+    )
+    for (src, dst), share in low.items():
+        target = next((c for c in culprits if c in (src, dst)), pair(src, dst))
+        yield (fail if share < STOPS_BELOW else warn)(
+            target,
+            f"{words.what}: {title_text(src)} -> {title_text(dst)} at {words.rate(now[src, dst])}, "
+            f"{100 * share:.0f} % of the baseline",
+            observed=words.rate(now[src, dst]),
+            expected=f"{words.rate(words.baseline[src, dst])}, {when(baseline)}",
+            expected_from=ExpectedFrom.BASELINE,
+            evidence=(_evidence({(src, dst): share}, words, baseline),),
+            cause=hint,
+        )
+
+
+def _culprits(low: Mapping[Pair, float], shares: Mapping[Pair, float]) -> tuple[str, ...]:
+    """Nodes whose every pair fell, with two partners or more; else the pairs."""
+    nodes: list[str] = []
+    for node in dict.fromkeys(n for p in low for n in p):
+        mine = [p for p in shares if node in p]
+        if all(p in low for p in mine) and len({n for p in mine for n in p}) > 2:
+            nodes.append(node)
+    rest = [pair(src, dst) for src, dst in low if src not in nodes and dst not in nodes]
+    return (*nodes, *rest)
+
+
+def when(baseline: Baseline) -> str:
+    """Which report that was: ``good.json of 2026-11-19``."""
+    return f"{title_text(baseline.source)} of {title_text(baseline.finished[:10])}"
+
+
+def _evidence(shares: Mapping[Pair, float], words: Words, baseline: Baseline) -> Evidence:
+    worst: Sequence[Pair] = sorted(shares, key=lambda p: shares[p])[:8]
+    return Evidence(
+        kind="probe",
+        where=worst[0][0],
+        what=f"{words.what} against {when(baseline)}",
+        output=listing((f"{a} -> {b}: {100 * shares[a, b]:.0f} %" for a, b in worst), 8),
+    )

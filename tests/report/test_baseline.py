@@ -1,0 +1,69 @@
+"""Bandwidths out of an earlier report."""
+
+import dataclasses
+import math
+from pathlib import Path
+
+import pytest
+
+from netdoctor.errors import InputError
+from netdoctor.facts.bandwidth import BaselineRate
+from netdoctor.report.baseline import baseline, read
+from netdoctor.report.model import MeasureRecord, PairRecord, Report
+from netdoctor.report.save import save
+from tests.report.build import sample_report
+
+
+def pair(check: str, value: float | None, unit: str) -> PairRecord:
+    return PairRecord(check=check, from_="a", to="b", status="pass", class_="ok", value=value, unit=unit)
+
+
+def measure(name: str, value: float) -> MeasureRecord:
+    return MeasureRecord(name=name, target="cluster", value=value, unit="GB/s")
+
+
+def report(*rows: PairRecord | MeasureRecord) -> Report:
+    return dataclasses.replace(
+        sample_report(nodes=4),
+        pairs=tuple(r for r in rows if isinstance(r, PairRecord)),
+        measures=tuple(r for r in rows if isinstance(r, MeasureRecord)),
+    )
+
+
+def test_figures_come_out_in_one_unit(tmp_path: Path) -> None:
+    rows = (
+        pair("bw.tcp", 8.0, "Gbit/s"),
+        pair("bw.pair", 3.0, "GB/s"),
+        pair("net.loss", 2.0, "%"),
+        measure("bw.allreduce.busbw", 7.0),
+        measure("bw.allreduce.busbw.4096", 0.5),
+        measure("bw.allreduce.busbw.1048576", 7.0),
+        measure("bw.allreduce.algbw.4096", 0.4),
+        measure("bw.allreduce.ranks", 4),
+    )
+    path = tmp_path / "good.json"
+    save(report(*rows), path)
+    found = read(path)
+    assert found.source == "good.json"
+    assert found.tcp == (BaselineRate(src="a", dst="b", gbyte_s=1.0),)
+    assert found.pairs == (BaselineRate(src="a", dst="b", gbyte_s=3.0),)
+    assert found.busbw_gbyte_s == ((4096, 0.5), (1048576, 7.0))
+    assert found.ranks == 4
+
+
+@pytest.mark.parametrize("value", [None, 0.0, -1.0, math.inf, math.nan])
+def test_what_is_no_rate_is_left_out(value: float | None) -> None:
+    assert not baseline(report(pair("bw.tcp", value, "Gbit/s")), "x").tcp
+
+
+def test_a_report_without_bandwidth_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "quick.json"
+    save(report(), path)
+    with pytest.raises(InputError, match="holds no bandwidth; make one with"):
+        read(path)
+
+
+def test_a_file_that_is_no_report_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text("{}")
+    with pytest.raises(InputError, match=r"x\.json"):
+        read(tmp_path / "x.json")
