@@ -230,6 +230,12 @@ class NetdoctorApp(App[None], inherit_bindings=False):
         return self.size.width < pages.SMALL_BELOW
 
     @property
+    def bad_input(self) -> bool:
+        """Whether the host list could not be used, so that there is nothing else to show."""
+        state = self.state
+        return self.runner is not None and state.report is None and not state.scanning and bool(state.message)
+
+    @property
     def tiny(self) -> bool:
         return self.size.width < SMALLEST[0] or self.size.height < SMALLEST[1]
 
@@ -266,6 +272,8 @@ class NetdoctorApp(App[None], inherit_bindings=False):
             return
         if self.state.message and self.state.message != before.message:
             self.say(self.state.message)
+        if self.bad_input:
+            self.view = "causes"  # where its keys are; there is no matrix to look at
         if self.view == "matrix" or (self.state.report is None and self.state.cells.nodes):
             if rows:
                 self.matrix.update(self.state.cells, rows)
@@ -379,8 +387,17 @@ class NetdoctorApp(App[None], inherit_bindings=False):
                 for piece in wrap(words.plain(text, 400), width - 8)
             ]
             lines += [Line(), line(("   nothing was contacted; exit would be 2", "dim"))]
-        again = "R reads again and scans     " if self.runner is not None else ""
-        lines += [Line(), line((f"   {again}q quit", "dim"))]
+        keys = []
+        if self.runner is not None and self.bad_input:
+            place = self.runner.editor()
+            if place is not None:
+                keys.append(f"enter opens {words.plain(place[0], 60)} in your editor")
+            if self.runner.formats:
+                keys.append(f"tab reads it as another format than {words.plain(self.runner.formats[0], 20)}")
+        if self.runner is not None:
+            keys.append("R reads again and scans")
+        keys.append("q quit")
+        lines += [Line(), *(line((f"   {key}", "dim")) for key in keys)]
         return lines
 
     def diff_lines(self, width: int) -> list[Line]:
@@ -600,13 +617,17 @@ class NetdoctorApp(App[None], inherit_bindings=False):
             return self.state.report is not None
         if action.needs == "runner":
             return self.runner is not None and not self.runner.cannot
+        if action.needs == "input":
+            return self.bad_input
         return True
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "do" and parameters:
             action_ = BY_ID[str(parameters[0])]
             # What cannot be done here and now says so; keys of other screens stay silent.
-            return self.allowed(action_) if self.tiny else self.view in action_.views
+            if self.tiny or action_.needs == "input":
+                return self.allowed(action_)
+            return self.view in action_.views
         return True
 
     def action_interrupt(self) -> None:
@@ -637,6 +658,8 @@ class NetdoctorApp(App[None], inherit_bindings=False):
             return (self.runner.cannot if self.runner else "") or "this report does not say how to scan again"
         if action.needs == "scan":
             return "no scan goes on"
+        if action.needs == "input":
+            return "the host list could be read"
         if action.needs == "report":
             return "there is no report yet"
         return f"works on: {', '.join(action.views)}"
@@ -723,6 +746,9 @@ class NetdoctorApp(App[None], inherit_bindings=False):
             self.show_view("causes", keep=False)
 
     def act_open(self) -> None:
+        if self.bad_input:
+            self.edit_input()
+            return
         if self.view == "matrix":
             self.open_cell()
             return
@@ -1163,6 +1189,29 @@ class NetdoctorApp(App[None], inherit_bindings=False):
             )
         )
 
+    def edit_input(self) -> None:
+        place = self.runner.editor() if self.runner is not None else None
+        if place is None:
+            self.say("no file to open here, or no editor: set EDITOR")
+            return
+        if self.lend_terminal(place[1]):
+            self.say("R reads it again and scans")
+
+    def act_format(self) -> None:
+        runner = self.runner
+        assert runner is not None
+
+        def choices(text: str) -> list[Choice]:
+            known = [(name, name, "in use" if name == runner.formats[0] else "") for name in runner.formats]
+            return matching(text, known)
+
+        def chosen(name: str | None) -> None:
+            if name in runner.formats:
+                runner.read_as(name)
+                self.rerun(Request())
+
+        self.push_screen(Picker("read the host list as", choices), chosen)
+
     def act_rerun_bad(self) -> None:
         if self.state.report is None:
             self.rerun(Request())
@@ -1250,12 +1299,18 @@ class NetdoctorApp(App[None], inherit_bindings=False):
         self.push_screen(Ask([*asked, *command]), answered)
 
     def open_shell(self, argv: list[str]) -> None:
+        # The terminal belongs to ssh then, and what the node says to ssh alone.
+        self.lend_terminal(argv)
+
+    def lend_terminal(self, argv: list[str]) -> bool:
+        """Run a command in place of the screens; whether that could be done."""
         try:
-            # The terminal belongs to ssh then, and what the node says to ssh alone.
             with self.suspend(), contextlib.suppress(OSError, KeyboardInterrupt):
                 subprocess.run(argv, check=False)  # noqa: S603  a list, made by the command line
         except SuspendNotSupported:
-            self.say("this terminal cannot be lent to a shell")
+            self.say("this terminal cannot be lent to another program")
+            return False
+        return True
 
     # Help, palette, end
 

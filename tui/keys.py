@@ -11,7 +11,8 @@ _SHOWN = ("causes", "cause", "evidence", "matrix", "pairs", "pair", "node", "dif
 class Action:
     """id: stable, for key maps. keys: as Textual spells them. hint: the word in the footer, '' for none.
 
-    views: where it works. needs: ``report``, ``runner`` (something that can scan), ``scan`` (one goes on).
+    views: where it works. needs: ``report``, ``runner`` (something that can scan), ``scan`` (one goes on),
+    ``input`` (the host list could not be used).
     """
 
     id: str
@@ -103,6 +104,9 @@ ACTIONS: tuple[Action, ...] = (
     Action("next-pairs", ("tab",), "pairs of the next check, or the next measure", "tab check", ("pairs",)),
     Action("values", ("v",), "values instead of statuses, as a heat map", "v values", ("pairs",)),
     Action("transpose", ("t",), "exchange rows and columns", "t transpose", ("pairs",)),
+    Action(
+        "format", ("tab",), "read a host list that cannot be used as another format", "", ("causes",), "input"
+    ),
     Action("base", ("b",), "compare with another report", "b base", ("diff",)),
     Action("causes", ("1",), "screen: causes"),
     Action("matrix", ("2",), "screen: matrix"),

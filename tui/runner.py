@@ -21,11 +21,13 @@ class Runner(Protocol):
     """Scans in a thread of its own and writes events to a queue, which the interface empties often.
 
     question: what to ask before the first contact, else ''. cannot: why nothing can be scanned, else ''.
+    formats: ways to read the host list, the one in use first.
     """
 
     events: "deque[Event]"
     question: str
     cannot: str
+    formats: tuple[str, ...]
 
     def begin(self, request: Request, report: Report | None) -> None:
         """Start a scan; with a report its results are merged into that one."""
@@ -41,6 +43,14 @@ class Runner(Protocol):
 
     def ssh(self, node: str) -> list[str] | None:
         """The command that opens a shell on a node, None for a node that cannot be reached so."""
+        ...
+
+    def editor(self) -> tuple[str, list[str]] | None:
+        """Where the last bad input stands (``hosts.txt:7``) and the command that opens it, None without."""
+        ...
+
+    def read_as(self, format: str) -> None:
+        """Read the host list in this format from now on."""
         ...
 
     def save(self, report: Report, path: Path) -> None:

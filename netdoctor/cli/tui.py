@@ -3,6 +3,8 @@
 import argparse
 import copy
 import os
+import shlex
+import shutil
 import sys
 import threading
 import time
@@ -20,13 +22,17 @@ from netdoctor.text import clean
 if TYPE_CHECKING:
     from netdoctor.check import Check
     from netdoctor.engine import Progress, Scan
-    from netdoctor.inventory import Target
+    from netdoctor.inventory import InventoryError, Target
     from netdoctor.report.model import Report
     from netdoctor.tui.events import Event
     from netdoctor.tui.runner import Request
 
 CLOSE_S = 4.0
 RERUN = "run again "
+# Editors that go to a line with +N.
+TAKE_A_LINE = frozenset(
+    ["vi", "vim", "nvim", "nano", "pico", "emacs", "emacsclient", "micro", "kak", "joe", "mg", "ne"]
+)
 
 EPILOG = """\
 examples:
@@ -187,6 +193,9 @@ class ScanRunner:
         self._closing = False
         self._targets: dict[str, Target] = {}
         self._replayed: argparse.Namespace | None = None
+        self._place: tuple[Path, int] | None = None
+        self.formats: tuple[str, ...] = ()
+        self.read_as(getattr(args, "format", "auto"))
 
     def adopt(self, report: "Report") -> None:
         """Learn from a saved report how it was made; its word is checked like a hosts file."""
@@ -241,6 +250,27 @@ class ScanRunner:
         args = self._replayed or self._args
         return [*scan_._ssh_argv(args), *scan_._destination(target)]
 
+    def editor(self) -> tuple[str, list[str]] | None:
+        if self._place is None:
+            return None
+        path, number = self._place
+        wanted = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+        try:
+            argv = shlex.split(wanted)
+        except ValueError:
+            return None
+        if not argv or shutil.which(argv[0]) is None:
+            return None
+        at = [f"+{number}"] if Path(argv[0]).name in TAKE_A_LINE else []
+        return f"{clean(path.name, 60)}:{number}", [*argv, *at, str(path)]
+
+    def read_as(self, format: str) -> None:
+        from netdoctor.inventory.formats import DIALECTS
+
+        self._args = copy.copy(self._args)
+        self._args.format = format
+        self.formats = tuple(dict.fromkeys([format, "auto", *DIALECTS]))
+
     def save(self, report: "Report", path: Path) -> None:
         from netdoctor.report.save import save
 
@@ -259,12 +289,25 @@ class ScanRunner:
             else:
                 self._partial(request, report)
         except (InputError, InventoryError, TransportInputError) as error:
+            self._place = self._find(error) if isinstance(error, InventoryError) else None
             self.events.append(Failed(time.time(), str(error)))
         except Exception as error:  # the screens stay, with what they had
             text = clean(f"{type(error).__name__}: {error}", 300)
             self.events.append(Failed(time.time(), f"netdoctor broke ({text})"))
         finally:
             self._transport = None
+
+    def _find(self, error: "InventoryError") -> tuple[Path, int] | None:
+        """The file and line of the first problem that stands in one of the files that were named."""
+        from netdoctor.inventory import Problem
+
+        files = [word for word in self._args.hosts if Path(word).is_file()]
+        for problem in error.problems:
+            for word in files:
+                # A problem holds its source as it is shown.
+                if problem.line is not None and Problem(word, None, "", "").source == problem.source:
+                    return Path(word).absolute(), problem.line
+        return None
 
     def _full(self, report: "Report | None") -> None:
         from netdoctor.tui.events import Ended

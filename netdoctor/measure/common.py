@@ -4,7 +4,7 @@ import random
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -12,6 +12,19 @@ from netdoctor.facts.base import Missing, Why
 from netdoctor.transport.base import Reply, Request
 
 T = TypeVar("T")
+
+
+class Probe(Protocol):
+    """What one datagram experiment says of one directed pair."""
+
+    @property
+    def src(self) -> str: ...
+
+    @property
+    def dst(self) -> str: ...
+
+
+P = TypeVar("P", bound=Probe)
 
 # Up to this many nodes every directed pair is tried; beyond, each node dials a seeded sample of peers, so
 # that the work per node stays bounded (64 peers x 4 ports = 256 connects a node).
@@ -102,6 +115,73 @@ def open_echoes(
             error = reply.result.get("error") if isinstance(reply.result, dict) else None
             failed[reply.node] = f"could not open a UDP echo: {str(error or reason(reply))[:200]}"
     return echoes
+
+
+# Datagrams go over every directed pair up to so many nodes (a black hole sits on one path); beyond, to so
+# many seeded peers per node.
+ECHO_PAIRS_UP_TO = 16
+ECHO_PEERS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Echoed(Generic[P]):
+    """Probes in the order of the nodes. silent: nodes that did not report, whose echo may be gone as well."""
+
+    probes: tuple[P, ...]
+    silent: frozenset[str]
+    failed: dict[str, str]
+
+
+def over_echoes(
+    transport: Caller, ground: Ground, cls: type[P], op: str, args: Mapping[str, Any], timeout_s: float
+) -> Echoed[P]:
+    """Open an echo on every node, let the nodes run `op` against each other's, and read their rows as `cls`.
+
+    The op's arguments are `args` with ``targets`` (dst, address, port) and ``token``. Fewer than two nodes
+    with an address, or pairs on which nothing gets through, leave nothing to probe.
+    """
+    nodes = ground.usable()
+    failed: dict[str, str] = {n: NO_ADDRESS for n in ground.nodes if n not in nodes}
+    if len(nodes) < 2:
+        return Echoed((), frozenset(), failed)
+    word = token()
+    echoes = open_echoes(transport, ground, nodes, word, failed)
+    plan = peers(nodes, at_most=ECHO_PAIRS_UP_TO, count=ECHO_PEERS)
+    targets = {
+        src: [
+            {"dst": dst, "address": ground.addresses[dst], "port": echoes[dst]}
+            for dst in plan[src]
+            if dst in echoes and (src, dst) not in ground.dead
+        ]
+        for src in nodes
+    }
+    requests = {
+        src: Request(op=op, args={**args, "targets": targets[src], "token": word}, timeout_s=timeout_s)
+        for src in nodes
+        if targets[src]
+    }
+    probes: list[P] = []
+    silent: set[str] = set()
+    for reply in replies(transport, requests):
+        if reply.missing is not None:
+            silent.add(reply.node)
+            failed.setdefault(reply.node, reason(reply))
+            continue
+        found, gap = answered(reply, targets[reply.node], ("dst", "address"))
+        if gap is not None:
+            failed.setdefault(reply.node, gap)
+        for row in found:
+            probe = converted(row, reply.node, cls)
+            if isinstance(probe, str):
+                failed.setdefault(reply.node, probe)
+            else:
+                probes.append(probe)
+    # Not in a `finally`: after an interrupt nobody waits for this, and agents close with their sessions.
+    for _ in replies(transport, {n: Request(op="unlisten", timeout_s=5.0) for n in nodes}):
+        pass
+    order = {n: i for i, n in enumerate(nodes)}
+    probes.sort(key=lambda p: (order.get(p.src, 0), order.get(p.dst, 0)))
+    return Echoed(tuple(probes), frozenset(silent), failed)
 
 
 def rows(reply: Reply) -> list[dict[str, Any]]:

@@ -42,6 +42,14 @@ class FakeRunner:
         self.asked: list[Request] = []
         self.stopped = 0
         self.closed = 0
+        self.formats: tuple[str, ...] = ("auto", "plain", "deepspeed")
+        self.place: tuple[str, list[str]] | None = None
+
+    def editor(self) -> tuple[str, list[str]] | None:
+        return self.place
+
+    def read_as(self, format: str) -> None:
+        self.formats = tuple(dict.fromkeys([format, *self.formats]))
 
     def begin(self, request: Request, report: Report | None) -> None:
         self.asked.append(request)

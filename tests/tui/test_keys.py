@@ -16,6 +16,7 @@ from netdoctor.tui.dialogs import Ask, Picker
 from netdoctor.tui.events import Event, Phase
 from netdoctor.tui.keys import ACTIONS, BY_ID, FOOTERS, MOVES, VIEWS
 from netdoctor.tui.runner import Request
+from netdoctor.tui.state import State
 from tests.report.build import sample_report
 from tests.tui.harness import NOON, FakeRunner, Step, application, began, drive, rich_report, type_text
 
@@ -549,6 +550,9 @@ def test_every_action_is_in_the_help_or_palette_of_some_screen() -> None:
             shown.update(choice[0] for choice in app.palette(""))
         app.state = dataclasses.replace(app.state, scanning=True)
         app.view = "matrix"
+        shown.update(choice[0] for choice in app.palette(""))
+        app.state = State(message="hosts.txt could not be used")
+        app.view = "causes"
         shown.update(choice[0] for choice in app.palette(""))
 
     drive(app, WINDOW, collect)

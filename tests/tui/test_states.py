@@ -1,7 +1,9 @@
 """Each state of the interface has its text, at 80 columns and in the small form."""
 
+import contextlib
 import dataclasses
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -151,6 +153,33 @@ def test_bad_input_is_shown_in_place_and_read_again() -> None:
     assert "line 7: number missing" in text
     assert "exit would be 2" in text
     assert len(runner.asked) == 2
+
+
+def test_bad_input_is_opened_in_an_editor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runner = FakeRunner(failing("hosts.txt could not be used"))
+    runner.place = ("hosts.txt:7", ["touch", str(tmp_path / "edited")])
+    app = application(runner=runner, begin=Request())
+    monkeypatch.setattr(NetdoctorApp, "suspend", lambda self: contextlib.nullcontext())
+    text = " ".join(drive(app, MEDIUM, settle, "enter"))
+    assert "enter opens hosts.txt:7 in your editor" in text
+    assert (tmp_path / "edited").exists()
+    assert len(runner.asked) == 1  # R scans, not the editor's end
+    runner.place = None
+    text = " ".join(drive(application(runner=runner, begin=Request()), MEDIUM, settle, "enter"))
+    assert "no editor: set EDITOR" in text
+    assert "enter opens" not in text
+
+
+def test_bad_input_is_read_as_another_format() -> None:
+    runner = FakeRunner(failing("hosts.txt could not be used"))
+    app = application(runner=runner, begin=Request())
+    text = " ".join(drive(app, MEDIUM, settle, "tab", "d", "e", "e", "p", "enter", settle))
+    assert "another format than deepspeed" in text
+    assert runner.formats[0] == "deepspeed"
+    assert len(runner.asked) == 2
+    drive(application(runner=runner, begin=Request()), MEDIUM, settle, "tab", "escape", settle)
+    assert len(runner.asked) == 3
+    assert drive(application(rich_report()), MEDIUM, "tab") == drive(application(rich_report()), MEDIUM)
 
 
 def test_a_failed_rerun_leaves_the_report() -> None:

@@ -210,6 +210,23 @@ def test_bad_input_stays_on_the_screen_and_exits_2(tmp_path: Path) -> None:
         term.assert_restored()
 
 
+def test_bad_input_is_mended_in_the_editor_and_read_again(tmp_path: Path) -> None:
+    (tmp_path / "hosts.txt").write_text("127.0.0.2:1\ngpu1 slots=\n", "utf-8")
+    editor = tmp_path / "vi"  # the name decides whether it is told the line
+    editor.write_text('#!/bin/sh\nprintf "edits %s\\n" "$1"; echo 127.0.0.2:1 > "$2"\n', "utf-8")
+    editor.chmod(0o755)
+    with terminal("-m", "netdoctor", "tui", "hosts.txt", cwd=tmp_path, EDITOR=str(editor)) as term:
+        term.wait_for("enter opens hosts.txt:2 in your editor")
+        term.keys("\r")
+        term.wait_for(lambda: b"edits +2" in term.drawn)
+        term.wait_for("reads it again")
+        term.keys("R")
+        term.wait_for("NOT READY")
+        term.keys("q")
+        assert term.end() == 1
+        term.assert_restored()
+
+
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[Lab]:
     if missing := missing_requirements():
