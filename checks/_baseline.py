@@ -76,7 +76,7 @@ def _all(
     before, after = median(words.baseline[p] for p in shares), median(now[p] for p in shares)
     return (fail if middle < STOPS_BELOW else warn)(
         CLUSTER,
-        f"{words.what}: the middle one of {len(shares)} ways is at {100 * middle:.0f} % of the baseline",
+        f"{words.what}: the median of {len(shares)} directed pairs is {100 * middle:.0f} % of the baseline",
         observed=f"median {words.rate(after)}",
         expected=f"median {words.rate(before)}, {when(baseline)}",
         expected_from=ExpectedFrom.BASELINE,

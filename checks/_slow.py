@@ -4,8 +4,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
-from netdoctor.checks._words import listing, title_text
+from netdoctor.checks._addresses import data_device
+from netdoctor.checks._words import is_ifname, listing, title_text
 from netdoctor.facts.localisation import Certainty, Culprit, Decision, Kind, Side, Undecided
+from netdoctor.facts.net import NetFacts
 from netdoctor.model import (
     CLUSTER,
     CauseHint,
@@ -61,6 +63,12 @@ def gbyte(gbyte_s: float) -> str:
     if gbyte_s >= 10:
         return f"{gbyte_s:.1f} GB/s"
     return f"{gbyte_s:.2f} GB/s" if gbyte_s >= 0.1 else f"{gbyte_s:.2g} GB/s"
+
+
+def devices(nets: Mapping[str, NetFacts], addresses: Mapping[str, str]) -> dict[str, str]:
+    """The interface that holds each node's data address, where its name may stand in a command."""
+    found = {node: data_device(net, addresses.get(node)) for node, net in nets.items()}
+    return {node: dev.name for node, dev in found.items() if dev is not None and is_ifname(dev.name)}
 
 
 def slow(decision: Decision, words: Words) -> Iterator[Finding]:

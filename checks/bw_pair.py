@@ -3,11 +3,9 @@
 from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
-from netdoctor.checks._addresses import data_device
 from netdoctor.checks._baseline import best, fallen, table
 from netdoctor.checks._ranks import left_out, trouble
-from netdoctor.checks._slow import Words, gbyte, slow
-from netdoctor.checks._words import is_ifname
+from netdoctor.checks._slow import Words, devices, gbyte, slow
 from netdoctor.facts.bandwidth import Baseline, PairRates
 from netdoctor.facts.net import NetFacts
 from netdoctor.facts.software import Job
@@ -52,16 +50,11 @@ def bw_pair(
         if len(set(pairs.session.ranks)) < 2:
             yield skip("fewer than two nodes can take part")
         return
-    devices = {
-        node: dev.name
-        for node, net in nets.items()
-        if (dev := data_device(net, job.data_addresses.get(node))) is not None and is_ifname(dev.name)
-    }
     words = Words(
         check="bw.pair",
         what=pairs.session.backend,
         rate=gbyte,
-        devices=devices,
+        devices=devices(nets, job.data_addresses),
         limited_by={},
         baseline=table(baseline.pairs) if baseline is not None else {},
     )

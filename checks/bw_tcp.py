@@ -3,10 +3,8 @@
 from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
-from netdoctor.checks._addresses import data_device
 from netdoctor.checks._baseline import BUSY, best, fallen, table
-from netdoctor.checks._slow import Words, gbit, slow
-from netdoctor.checks._words import is_ifname
+from netdoctor.checks._slow import Words, devices, gbit, slow
 from netdoctor.facts.bandwidth import Baseline, TcpRate, TcpRates
 from netdoctor.facts.net import NetFacts
 from netdoctor.facts.software import Job
@@ -49,16 +47,11 @@ def bw_tcp(
         if not tcp.failed_nodes:
             yield skip("no two nodes reach each other")
         return
-    devices = {
-        node: dev.name
-        for node, net in nets.items()
-        if (dev := data_device(net, job.data_addresses.get(node))) is not None and is_ifname(dev.name)
-    }
     words = Words(
         check="bw.tcp",
         what="TCP",
         rate=gbit,
-        devices=devices,
+        devices=devices(nets, job.data_addresses),
         limited_by=tcp.limited_by,
         derived=bool(tcp.expected_gbyte_s),
         baseline=table(baseline.tcp) if baseline is not None else {},

@@ -52,6 +52,7 @@ def door() -> Iterator[socket.socket]:
         pytest.param(["scan", "bad;name"], "bad;name", id="shell characters"),
         pytest.param(["scan", "--last"], "last", id="no last report"),
         pytest.param(["scan", "--facts", "nowhere.json"], "nowhere.json", id="no facts"),
+        pytest.param(["scan", "HOST", "--baseline", "nowhere.json"], "nowhere.json", id="no baseline"),
         pytest.param(["scan", "HOST", "--nope"], "--nope", id="unknown flag"),
         pytest.param(["scan", "HOST", "--prof", "quick"], "--prof", id="abbreviated flag"),
         pytest.param(["sca", "HOST"], "sca", id="abbreviated command"),
