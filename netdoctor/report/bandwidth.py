@@ -6,11 +6,15 @@ from collections.abc import Iterator, Sequence
 from netdoctor.engine import Outcome
 from netdoctor.facts.bandwidth import LossMatrix, PairRates, TcpRates
 from netdoctor.facts.localisation import Decision
+from netdoctor.report import words
 from netdoctor.report.model import PairRecord, Report
 
 # As the checks have it: below half of what is usual nobody wants to start a job (checks/_slow.py).
 STOPS_BELOW = 0.5
 LOSSY_PERCENT = 0.5
+
+# Of pairs, as in the matrix of checks.
+MARKS = {status: letter for letter, status in words.LETTERS.items() if status != "pass"}
 
 _NAME = re.compile(r"bw\.allreduce\.(busbw|algbw|time)\.(\d+)")
 
@@ -92,6 +96,58 @@ def table(report: Report) -> list[str]:
     head = ("all-reduce", "time", "algbw GB/s", "busbw GB/s", "spread")
     widths = [max(len(row[i]) for row in [head, *shown]) for i in range(len(head))]
     return ["  " + "   ".join(_cells(row, widths)).rstrip() for row in [head, *shown]]
+
+
+def matrix(report: Report, check: str, width: int) -> list[str]:
+    """Rates of directed pairs as rows and columns, or the slowest ones where that is wider than `width`."""
+    records = {(p.from_, p.to): p for p in report.pairs if p.check == check}
+    if not records:
+        return []
+    unit = next((p.unit for p in records.values() if p.unit), "")
+    ends = {node for ends_ in records for node in ends_}
+    nodes = [*(n for n in report.matrix.nodes if n in ends)]
+    nodes += [n for n in dict.fromkeys(n for ends_ in records for n in ends_) if n not in nodes]
+    rows = []
+    for i, src in enumerate(nodes):
+        row = [f"{i} {words.plain(src, 24)}"]
+        for dst in nodes:
+            record = records.get((src, dst))
+            row.append("= " if src == dst else _rate(record) if record else "  ")
+        rows.append(row)
+    head = [f"{words.plain(check, 20)} {words.plain(unit, 12)}", *(f"{i} " for i in range(len(nodes)))]
+    widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
+    if sum(widths) + len(widths) + 2 > width:
+        return _slowest(check, unit, list(records.values()))
+    lines = []
+    for first, *others in [head, *rows]:
+        cells = " ".join(_cells(others, widths[1:]))
+        lines.append(f"  {first:<{widths[0]}} {cells}".rstrip())
+    legend = "  rows send to columns"
+    if any(record.status in MARKS for record in records.values()):
+        legend += "; X under half the usual, ! slow"
+    if len(records) < len(nodes) * (len(nodes) - 1):
+        legend += "; blank not measured"
+    return [*lines, legend]
+
+
+def _slowest(check: str, unit: str, records: Sequence[PairRecord]) -> list[str]:
+    """One line each for the three slowest pairs, and the median."""
+    known = sorted(r.value if r.value is not None else 0.0 for r in records)
+    lines = [
+        f"  {words.plain(check, 20)} {words.plain(unit, 12)}: {words.number(len(records), 'directed pair')}, "
+        f"median {_three(known[len(known) // 2])}, slowest"
+    ]
+    for record in sorted(records, key=lambda r: r.value or 0.0)[:3]:
+        ends = f"{words.plain(record.from_, 60)} -> {words.plain(record.to, 60)}"
+        lines.append(f"    {_rate(record)} {ends}")
+    return lines
+
+
+def _rate(record: PairRecord) -> str:
+    """A figure with two or three digits that count, and the letter of a status that is not green."""
+    value = record.value or 0.0
+    mark = MARKS.get(record.status, " ")
+    return f"{_three(value) if value >= 1 else f'{value:.2g}'}{mark}"
 
 
 def _cells(row: Sequence[str], widths: Sequence[int]) -> Iterator[str]:

@@ -277,9 +277,11 @@ class _Page:
                 yield self.line(" " * (indent if number == 0 else indent + 2), piece)
 
     def bandwidth(self) -> Iterator[str]:
-        """Yield the sizes of an all-reduce where somebody asked for bandwidth: a full run, or -v."""
+        """Yield rates of pairs and sizes of an all-reduce where somebody wants them: a full run, or -v."""
         if self.report.run.profile == "full" or self.verbosity > 0:
-            for text in bandwidth.table(self.report):
+            blocks = [bandwidth.matrix(self.report, check, self.width) for check in ("bw.tcp", "bw.pair")]
+            blocks = [block for block in (*blocks, bandwidth.table(self.report)) if block]
+            for text in [line for block in blocks for line in ("", *block)][1:]:
                 yield self.line(text)
 
     def passes(self) -> Iterator[str]:

@@ -1,0 +1,72 @@
+"""Rates of pairs as the text report draws them."""
+
+import dataclasses
+
+import pytest
+
+from netdoctor.report.bandwidth import matrix
+from netdoctor.report.model import PairRecord, Report
+from netdoctor.report.text import render
+from tests.report.build import sample_report
+
+
+def report(values: dict[tuple[int, int], tuple[float | None, str]], nodes: int = 3) -> Report:
+    names = sample_report(nodes=nodes).matrix.nodes
+    pairs = tuple(
+        PairRecord(
+            check="bw.tcp",
+            from_=names[a],
+            to=names[b],
+            status=status,
+            class_="ok",
+            value=value,
+            unit="Gbit/s",
+        )
+        for (a, b), (value, status) in values.items()
+    )
+    return dataclasses.replace(sample_report(nodes=nodes), pairs=pairs)
+
+
+def full(nodes: int) -> dict[tuple[int, int], tuple[float | None, str]]:
+    return {(a, b): (94.1, "pass") for a in range(nodes) for b in range(nodes) if a != b}
+
+
+def test_rows_send_to_columns() -> None:
+    values = full(3) | {(0, 2): (0.0583, "fail"), (2, 0): (61.0, "warn"), (1, 0): (None, "fail")}
+    del values[2, 1]
+    assert matrix(report(values), "bw.tcp", 80) == [
+        "  bw.tcp Gbit/s    0     1      2",
+        "  0 gpu-a01        =  94.1  0.058X",
+        "  1 gpu-a02        0X    =   94.1",
+        "  2 gpu-a03     61.0!           =",
+        "  rows send to columns; X under half the usual, ! slow; blank not measured",
+    ]
+
+
+def test_more_pairs_than_columns_are_summed_up() -> None:
+    values = full(24) | {(3, 17): (1.5, "fail")}
+    lines = matrix(report(values, 24), "bw.tcp", 80)
+    assert lines[0] == "  bw.tcp Gbit/s: 552 directed pairs, median 94.1, slowest"
+    assert lines[1].split() == ["1.50X", "gpu-a04", "->", "gpu-a18"]
+    assert len(lines) == 4
+
+
+def test_without_pairs_there_is_nothing() -> None:
+    assert matrix(report({}), "bw.tcp", 80) == []
+    assert matrix(report(full(3)), "bw.pair", 80) == []
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_names_of_strangers_stay_on_their_line(width: int) -> None:
+    wild = "\x1b[2J\u202e" + "x" * 300
+    one = PairRecord(
+        check="bw.tcp", from_=wild, to="n2", status="pass", class_="ok", value=1.0, unit="\x1b]0;x\x07"
+    )
+    lines = matrix(dataclasses.replace(report({}), pairs=(one,)), "bw.tcp", width)
+    assert lines
+    assert all(line.isprintable() for line in lines)
+
+
+def test_the_text_report_shows_them_in_a_full_run() -> None:
+    shown = dataclasses.replace(report(full(3)), run=dataclasses.replace(report({}).run, profile="full"))
+    assert "rows send to columns" in render(shown, width=80)
