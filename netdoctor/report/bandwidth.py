@@ -147,7 +147,8 @@ def _rate(record: PairRecord) -> str:
     """A figure with two or three digits that count, and the letter of a status that is not green."""
     value = record.value or 0.0
     mark = MARKS.get(record.status, " ")
-    return f"{_three(value) if value >= 1 else f'{value:.2g}'}{mark}"
+    shown = _three(value) if value >= 1 else f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
+    return f"{shown}{mark}"
 
 
 def _cells(row: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
