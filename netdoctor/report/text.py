@@ -49,8 +49,8 @@ def render(
     """
     page = _Page(report, max(width, NARROWEST), color, verbosity, all_causes, ascii)
     lines = page.lines(seen=5)
-    # Up to three causes fit one screen at any size: less of what was seen, never less of what to do. Figures of
-    # bandwidth, which only those get who asked for them, come on top.
+    # Up to three causes fit one screen at any size: less of what was seen, never less of what to do.
+    # Figures of bandwidth, which only those get who asked for them, come on top.
     room = FIRST_SCREEN + len(list(page.bandwidth()))
     for seen in (3, 2, 1):
         if width < 90 or verbosity > 0 or len(report.causes) > 3 or len(lines) <= room:
