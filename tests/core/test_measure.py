@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from netdoctor.facts.bandwidth import TcpRate
 from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.clock import ClockSample
+from netdoctor.facts.localisation import Decision, Round
 from netdoctor.facts.net import PathMtus, PortMatrix
 from netdoctor.measure import clock, path_mtu, ports, routes
-from netdoctor.measure.bandwidth import network_rates
+from netdoctor.measure.bandwidth import in_rounds, network_rates
 from netdoctor.measure.common import ALL_PAIRS_UP_TO, NO_ADDRESS, Ground, peers
 from netdoctor.transport.base import Request
 from tests.checks import build as healthy
@@ -288,3 +289,19 @@ def test_levelled_rates_leave_their_noise_behind() -> None:
     ]
     assert network_rates(rates).noise == pytest.approx(1.4826 * math.log(1.1))
     assert network_rates([replace(r, busy=0.0) for r in rates]).noise == 0.0
+
+
+@pytest.mark.parametrize(
+    ("count", "purposes"), [(20, ["cross_leaf", "same_leaf", "cross_leaf"]), (6, ["cover"] * 5)]
+)
+def test_leaves_arrange_the_rounds_where_not_all_pairs_are_met(count: int, purposes: list[str]) -> None:
+    nodes = [f"n{i}" for i in range(count)]
+    leaf_of = {node: f"sw{i // 5}" for i, node in enumerate(nodes)}
+    ran: list[Round] = []
+    done, planned = in_rounds(nodes, 100.0, 1.0, ran.append, Decision, leaf_of)
+    assert [one.purpose for one in ran] == purposes
+    assert (list(done), planned) == (ran, len(purposes))
+    for one in ran:
+        same = [leaf_of[a] == leaf_of[b] for a, b in one.pairs]
+        if one.purpose == "cross_leaf":
+            assert not any(same)
