@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -23,6 +23,8 @@ from netdoctor.transport.base import Limits, Reply, Request, SessionEvent
 from netdoctor.transport.sshconfig import local_user
 
 CLOSE_S = 1.5
+# How soon `interrupt` is noticed.
+NOTICED_S = 0.1
 STDERR_KEPT_BYTES = 4096
 NEEDS_MAX = 8
 
@@ -38,7 +40,8 @@ class _Ended(Exception):
 class _Agent:
     """A running agent and the two ends of its pipes."""
 
-    def __init__(self, argv: Sequence[str], marker: str) -> None:
+    def __init__(self, argv: Sequence[str], marker: str, interrupted: Callable[[], None]) -> None:
+        self.interrupted = interrupted
         self.process = subprocess.Popen(  # noqa: S603  # our own bootstrap, no shell
             argv,
             stdin=subprocess.PIPE,
@@ -80,9 +83,10 @@ class _Agent:
     def frame(self, finish: float) -> frames.Frame:
         """Return the next message. Raises _Ended and AgentTrouble."""
         while not self._payloads:
+            self.interrupted()
             left = finish - time.monotonic()
-            ready = self._selector.select(left) if left > 0 else []
-            if not ready:
+            ready = self._selector.select(min(left, NOTICED_S)) if left > 0 else []
+            if not ready and left <= 0:
                 raise _Ended(Why.TIMED_OUT, "no answer in time")
             for key, _ in ready:
                 self._take(key.fileobj)
@@ -150,7 +154,17 @@ class LocalTransport:
         self._agents: dict[str, _Agent] = {}
         self._leaving: list[_Agent] = []
         self._anchor = time.time() - time.monotonic()
+        self._interruption: BaseException | None = None
         self.notes: tuple[str, ...] = ()
+
+    def interrupt(self, error: BaseException) -> None:
+        """From another thread, where signals do not go: whoever waits for the agent raises this instead."""
+        self._interruption = error
+
+    def _raise_interruption(self) -> None:
+        interruption, self._interruption = self._interruption, None
+        if interruption is not None:
+            raise interruption
 
     def describe(self, target: Target) -> dict[str, Any]:
         """Return what `start` would run."""
@@ -209,7 +223,7 @@ class LocalTransport:
         base = {"user": local_user(), "interpreter": python, "transport": "local", "address": None}
         began = time.monotonic()
         try:
-            agent = _Agent(argv(python, marker), marker)
+            agent = _Agent(argv(python, marker), marker, self._raise_interruption)
         except OSError as e:
             missing = isinstance(e, FileNotFoundError | PermissionError)
             outcome = "interpreter" if missing else "control"
@@ -229,6 +243,9 @@ class LocalTransport:
             failed["detail"] = clean(f"the agent did not start: {said or e}", 400)
             self._drop(agent)
             return msgspec.convert(failed, Session), None
+        except BaseException:  # an interruption: `close` has to know of it
+            self._drop(agent)
+            raise
         if hello is None or hello.old_python is not None:
             version = clean(hello.old_python or "", 20) if hello else ""
             failed["outcome"] = "old_python" if version else "shell"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -46,6 +48,22 @@ def test_local_brings_facts_and_leaves_nothing() -> None:
     (late,) = transport.call({"localhost": FACTS})
     assert late.missing is not None
     assert late.missing.why is Why.LOST
+
+
+def test_local_is_interrupted_from_another_thread() -> None:
+    transport = LocalTransport(Limits())
+    try:
+        collect(transport.start([target("localhost")], {"localhost": FACTS}, keep_open=True, collectors={}))
+        pid = transport._agents["localhost"].process.pid
+        os.kill(pid, signal.SIGSTOP)  # from now on it answers nobody
+        threading.Timer(0.2, transport.interrupt, [KeyboardInterrupt()]).start()
+        began = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            list(transport.call({"localhost": Request(op="ping", timeout_s=30.0)}))
+        assert time.monotonic() - began < 5
+    finally:
+        transport.close()
+    assert not Path(f"/proc/{pid}").exists()
 
 
 @pytest.mark.parametrize(
