@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 NVML_S = 18.0
 MAX_GPUS = 64
 MAX_PROCESSES = 64
+MAX_NVLINKS = 36
 _NVIDIA = "0x10de"
 _SONAME = "libnvidia-ml.so.1"
 
@@ -110,6 +111,21 @@ def processes(nvml: "Any", handle: "Any") -> "list[dict[str, Any]]":
     return found
 
 
+def nvlinks(nvml: "Any", handle: "Any") -> "dict[str, Any]":
+    """Return how many NVLinks a device has, and how many of them are active."""
+    found = {"nvlinks": 0, "nvlinks_active": 0}  # type: dict[str, Any]
+    for link in range(MAX_NVLINKS):
+        try:
+            active = bool(nvml.nvmlDeviceGetNvLinkState(handle, link))
+        except nvml.NVMLError as e:
+            if code_of(e) in _DEVICE_FAULTS:
+                raise
+            break  # not supported at all, or past the last one
+        found["nvlinks"] += 1
+        found["nvlinks_active"] += active
+    return found
+
+
 def device(nvml: "Any", index: int) -> "dict[str, Any]":
     """Return facts.gpu.Gpu: each question on its own, the first fault of the device as `error`."""
     gpu = {"index": index}  # type: dict[str, Any]
@@ -153,6 +169,10 @@ def device(nvml: "Any", index: int) -> "dict[str, Any]":
     )
     put("compute_mode", lambda: int(nvml.nvmlDeviceGetComputeMode(handle)))
     put("mig_enabled", lambda: bool(nvml.nvmlDeviceGetMigMode(handle)[0]))
+    gpu.update(ask(lambda: nvlinks(nvml, handle)) or {})
+    # The width stays when a GPU is idle; the generation does not, so the one that GPU and slot can do.
+    put("pcie_width", lambda: int(nvml.nvmlDeviceGetCurrPcieLinkWidth(handle)))
+    put("pcie_generation", lambda: int(nvml.nvmlDeviceGetMaxPcieLinkGeneration(handle)))
     put("persistence", lambda: bool(nvml.nvmlDeviceGetPersistenceMode(handle)))
     put("processes", lambda: processes(nvml, handle))
     return gpu

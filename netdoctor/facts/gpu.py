@@ -17,7 +17,11 @@ class GpuProcess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """One NVML device. error: NVML's text where the handle or a query failed (``GPU is lost``)."""
+    """One NVML device. error: NVML's text where the handle or a query failed (``GPU is lost``).
+
+    nvlinks: that the device has, 0 without NVLink; nvlinks_active of them are up. pcie_width: lanes in use;
+    pcie_generation: the best that device and slot can do.
+    """
 
     index: int
     name: str = ""
@@ -32,6 +36,10 @@ class Gpu:
     mig_enabled: bool | None = None
     persistence: bool | None = None
     processes: tuple[GpuProcess, ...] = ()
+    nvlinks: int | None = None
+    nvlinks_active: int | None = None
+    pcie_width: int | None = None
+    pcie_generation: int | None = None
     error: str | None = None
 
 

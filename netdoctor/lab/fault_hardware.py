@@ -156,6 +156,8 @@ def gpu_values(state: State, node: str) -> dict[str, str]:
             values[f"{gpu}.clock0"] = values[f"{gpu}.clock1"] = "1095"
         elif active.fault == "gpu-nvlink":
             values[f"{gpu}.nvlinks_down"] = active.params["links"]
+        elif active.fault == "gpu-pcie":
+            values[f"{gpu}.pcie_width"] = active.params["width"]
     values["count"] = str(max(0, count))
     return values
 
@@ -244,6 +246,7 @@ def gpu(site: Site, active: Active) -> list[str]:
         "gpu-ecc": f"GPU {p.get('gpu')} has {p.get('count')} uncorrectable memory errors",
         "gpu-throttle": f"GPU {p.get('gpu')} is throttled",
         "gpu-nvlink": f"GPU {p.get('gpu')} has {p.get('links')} NVLinks down",
+        "gpu-pcie": f"GPU {p.get('gpu')} has {p.get('width')} PCIe lanes",
     }
     return [f"{active.node}: {said[active.fault]} (pretended)"]
 
@@ -297,4 +300,5 @@ FAULTS = (
     gpu_fault("gpu-ecc", "a GPU has uncorrectable memory errors", gpu="0", count="3"),
     gpu_fault("gpu-throttle", "a GPU runs below its clock", gpu="0", reasons="0x40"),
     gpu_fault("gpu-nvlink", "NVLinks of a GPU are down", gpu="0", links="2"),
+    gpu_fault("gpu-pcie", "a GPU has fewer PCIe lanes", gpu="0", width="8"),
 )  # fmt: skip

@@ -40,6 +40,10 @@ NVLS_SHARES = (0.5, 0.44)
 STREAM_GBYTE_S = 5.0
 STREAM_SHARES = (0.5, 0.2)
 
+# One lane in one direction: 8, 16 and 32 GT/s less 128b/130b, 64 GT/s less its flits (PCI Express Base
+# Specification 3.0 to 6.0).
+PCIE_LANE_GBYTE_S = {3: 0.985, 4: 1.969, 5: 3.938, 6: 7.56}
+
 # Drivers that print a rate which is not that of a link: veth says 10000, RDMA in software a fixed number.
 NO_REAL_SPEED = ("veth", "tun", "bridge", "loopback", "macvlan", "other")
 VIRTUAL_HCAS = ("rxe", "siw", "efa", "erdma", "mana")
@@ -47,9 +51,11 @@ VIRTUAL_HCAS = ("rxe", "siw", "efa", "erdma", "mana")
 
 @dataclass(frozen=True, slots=True)
 class GpuModel:
-    """nvlink_gbyte_s, pcie_gbyte_s: of one GPU in one direction. nvls: NVSwitch adds up (SM90 and later)."""
+    """nvlink_gbyte_s (of all its links), pcie_gbyte_s: of one GPU in one direction. nvls: NVSwitch adds up
+    (SM90 and later)."""
 
     pattern: str
+    links: int
     nvlink_gbyte_s: float
     pcie_gbyte_s: float
     nvls: bool = False
@@ -59,10 +65,10 @@ class GpuModel:
 # PCIe x16. Only boards that come with NVSwitch (or the V100's mesh): the names of others do not say how they
 # are joined.
 MODELS = (
-    GpuModel(r"\bV100-SXM", 150.0, 15.75),
-    GpuModel(r"\bA100-SXM", 300.0, 31.5),
-    GpuModel(r"\bH100 80GB HBM3|\bH100.*SXM|\bH200\b(?!.*NVL)", 450.0, 63.0, nvls=True),
-    GpuModel(r"\bB200\b", 900.0, 63.0, nvls=True),
+    GpuModel(r"\bV100-SXM", 6, 150.0, 15.75),
+    GpuModel(r"\bA100-SXM", 12, 300.0, 31.5),
+    GpuModel(r"\bH100 80GB HBM3|\bH100.*SXM|\bH200\b(?!.*NVL)", 18, 450.0, 63.0, nvls=True),
+    GpuModel(r"\bB200\b", 18, 900.0, 63.0, nvls=True),
 )
 # NVLS takes over from 5 GPUs on H200, 6 on B200 (ml-engineering, same file).
 NVLS_FROM = 6
@@ -74,7 +80,8 @@ class Hardware:
     """What of a node counts for one experiment. Empty terms with a reason: nothing can be said.
 
     network: terms between this node and others. rails: GB/s of each rail by HCA name. gpus: that take part,
-    of those held.
+    of those held. nvlinks: up on the GPU that has fewest, None where unknown. pcie_gbyte_s: of the GPU with
+    the slowest link, in one direction, None where unknown.
     """
 
     network: tuple[Term, ...] = ()
@@ -83,6 +90,8 @@ class Hardware:
     held: int = 0
     model: GpuModel | None = None
     gpu_name: str = ""
+    nvlinks: int | None = None
+    pcie_gbyte_s: float | None = None
     reason: str = ""
 
 
@@ -105,6 +114,8 @@ def hardware(
     if host is not None and host.in_lab:
         return _nothing("the nodes of a lab share one machine's cores, and their links hide their limits")
     model, name, seen = _gpus(gpu)
+    nvlinks, pcie = _links(gpu)
+    pcie = pcie if pcie is not None else model.pcie_gbyte_s if model is not None else None
     count = seen if gpus is None else gpus
     ports = _ports(rdma, hcas) if gpus is not None else {}
     if ports:
@@ -113,11 +124,20 @@ def hardware(
         total = sum(rails.values())
         rate = next(iter(rails.values())) * 8
         terms = [_term(f"{len(rails)} HCA ports of {rate:g} Gbit/s", total, RDMA_SHARES, PUBLISHED)]
-        if model is not None:
+        if pcie is not None:
             # What leaves a GPU passes its PCIe link, also with GPUDirect.
-            lanes = (gpus or 1) * model.pcie_gbyte_s
-            terms.append(_term(f"PCIe of {gpus} {name}", lanes, RDMA_SHARES, "x16, one direction"))
-        return Hardware(network=tuple(terms), rails=rails, gpus=count, held=seen, model=model, gpu_name=name)
+            lanes = (gpus or 1) * pcie
+            terms.append(_term(f"PCIe of {gpus} {name}", lanes, RDMA_SHARES, "generation and width"))
+        return Hardware(
+            network=tuple(terms),
+            rails=rails,
+            gpus=count,
+            held=seen,
+            model=model,
+            gpu_name=name,
+            nvlinks=nvlinks,
+            pcie_gbyte_s=pcie,
+        )
     link = _link(net, ifname)
     if isinstance(link, str):
         return _nothing(link)
@@ -138,6 +158,8 @@ def hardware(
         held=seen,
         model=model,
         gpu_name=name,
+        nvlinks=nvlinks,
+        pcie_gbyte_s=pcie,
     )
 
 
@@ -191,11 +213,17 @@ def _inside(one: Hardware) -> Expectation | NoExpectation:
             reason=f"{one.gpus} of {one.held} {one.gpu_name} share an unknown part of their links"
         )
     link = one.model.nvlink_gbyte_s
+    what = f"NVLink of {one.gpu_name}"
+    if one.nvlinks is not None and one.nvlinks < one.model.links:
+        if not one.nvlinks:
+            return NoExpectation(reason=f"a {one.gpu_name} has no NVLink up")
+        link *= one.nvlinks / one.model.links
+        what += f" with {one.nvlinks} of {one.model.links} links up"
     if one.model.nvls and switched and one.gpus >= NVLS_FROM:
         # Each byte crosses a GPU's link once either way, where a ring's crosses 2(n-1)/n times.
         once = link * 2 * (one.gpus - 1) / one.gpus
-        return _least([_term(f"NVLink of {one.gpu_name}, added up in the switch", once, NVLS_SHARES, INSIDE)])
-    return _least([_term(f"NVLink of {one.gpu_name}", link, RING_SHARES, INSIDE)])
+        return _least([_term(f"{what}, added up in the switch", once, NVLS_SHARES, INSIDE)])
+    return _least([_term(what, link, RING_SHARES, INSIDE)])
 
 
 def _least(terms: list[Term], slack: Mapping[int, float] | None = None) -> Expectation:
@@ -228,6 +256,22 @@ def _gpus(gpu: GpuFacts | None) -> tuple[GpuModel | None, str, int]:
     if len(kinds) != 1 or any(d.mig_enabled for d in devices):
         return None, " and ".join(kinds), len(devices)
     return next((m for m in MODELS if re.search(m.pattern, kinds[0])), None), kinds[0], len(devices)
+
+
+def _links(gpu: GpuFacts | None) -> tuple[int | None, float | None]:
+    """(NVLinks up, GB/s of PCIe in one direction) of the GPUs that have least of them, None where unknown."""
+    devices = [d for d in gpu.devices if d.error is None] if gpu is not None else []
+    links = [d.nvlinks_active for d in devices]
+    pcie = [
+        PCIE_LANE_GBYTE_S[d.pcie_generation] * d.pcie_width
+        for d in devices
+        if d.pcie_generation in PCIE_LANE_GBYTE_S and d.pcie_width
+    ]
+    up = [count for count in links if count is not None]
+    return (
+        min(up) if up and len(up) == len(devices) else None,
+        min(pcie) if pcie and len(pcie) == len(devices) else None,
+    )
 
 
 def _ports(rdma: RdmaFacts | None, hcas: Collection[str] | None) -> dict[str, float]:

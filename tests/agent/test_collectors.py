@@ -580,6 +580,27 @@ def test_nvml_with_a_lost_gpu() -> None:
     assert lost.error == "GPU is lost"
 
 
+LINKS = """
+def nvmlDeviceGetNvLinkState(h, link):
+    if link >= 18: raise NVMLError(2)
+    return link >= 2
+def nvmlDeviceGetCurrPcieLinkWidth(h): return 8
+def nvmlDeviceGetMaxPcieLinkGeneration(h): return 5
+"""
+
+
+def test_links_of_a_gpu() -> None:
+    good, _ = gpu_facts(HEALTHY + LINKS).devices
+    assert (good.nvlinks, good.nvlinks_active) == (18, 16)
+    assert (good.pcie_width, good.pcie_generation) == (8, 5)
+    none, _ = gpu_facts(HEALTHY + "def nvmlDeviceGetNvLinkState(h, link): raise NVMLError(3)\n").devices
+    assert (none.nvlinks, none.nvlinks_active) == (0, 0)
+    old, _ = gpu_facts(HEALTHY).devices  # a pynvml that does not know them
+    assert (old.nvlinks, old.pcie_width) == (None, None)
+    lost, _ = gpu_facts(HEALTHY + "def nvmlDeviceGetNvLinkState(h, link): raise NVMLError(15)\n").devices
+    assert (lost.nvlinks, lost.error) == (None, "GPU is lost")
+
+
 @pytest.mark.parametrize(
     ("code", "state"), [(9, "no_driver"), (18, "mismatch"), (4, "no_permission"), (999, "error")]
 )

@@ -49,6 +49,10 @@ def gpu(index: int = 0, **changes: Any) -> Gpu:
         "compute_capability": "9.0",
         "ecc_uncorrected": 0,
         "throttle_reasons": 0x1,
+        "nvlinks": 18,
+        "nvlinks_active": 18,
+        "pcie_width": 16,
+        "pcie_generation": 5,
     }
     return Gpu(**{"index": index, **defaults, **changes})
 

@@ -560,6 +560,7 @@ GPU_EFFECTS: list[tuple[str, dict[str, str], str, str]] = [
     ("gpu-driver", {}, "nvmlSystemGetDriverVersion()", "535.183.01"),
     ("gpu-ecc", {}, "nvmlDeviceGetTotalEccErrors(h, 1, 0)", "3"),
     ("gpu-throttle", {}, "nvmlDeviceGetCurrentClocksThrottleReasons(h)", "64"),
+    ("gpu-pcie", {}, "nvmlDeviceGetCurrPcieLinkWidth(h)", "8"),
     ("gpu-nvlink", {}, "nvmlDeviceGetNvLinkState(h, 0)", "0"),
     (
         "gpu-process",

@@ -1,6 +1,7 @@
 """Expectations against published measurements, thresholds of the field, and their own physical bounds."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -279,3 +280,33 @@ def test_no_expectation_exceeds_its_physical_bound(
         for term in found.terms:
             assert 0.0 < term.floor_share <= term.expected_share <= 1.0
             assert found.expected_gbyte_s <= term.gbyte_s
+
+
+def links(up: int | None, **changes: Any) -> Hardware:
+    devices = tuple(Gpu(index=i, name=H100, nvlinks=18, nvlinks_active=up, **changes) for i in range(8))
+    return hardware(gpu=GpuFacts(nvml="ok", devices=devices), rdma=RdmaFacts(hcas=hcas(8, 400.0)), gpus=8)
+
+
+def test_links_that_are_down_lower_what_is_expected_and_are_named() -> None:
+    whole, fewer = all_reduce({"a": links(18)}), all_reduce({"a": links(9)})
+    assert isinstance(whole, Expectation)
+    assert isinstance(fewer, Expectation)
+    assert fewer.expected_gbyte_s == pytest.approx(whole.expected_gbyte_s / 2)
+    assert "9 of 18 links up" in fewer.limit.name
+    assert all_reduce({"a": links(None)}) == whole  # by the data sheet
+    none = all_reduce({"a": links(0)})
+    assert isinstance(none, NoExpectation)
+    assert "no NVLink up" in none.reason
+
+
+def test_the_pcie_link_that_was_seen_counts() -> None:
+    full = links(18, pcie_width=16, pcie_generation=5)
+    half = links(18, pcie_width=8, pcie_generation=4)
+    assert full.pcie_gbyte_s == pytest.approx(63.0, rel=0.01)
+    both = all_reduce({"a": half, "b": half})
+    assert isinstance(both, Expectation)
+    assert "PCIe of 8" in both.limit.name
+    assert both.bound_gbyte_s == pytest.approx(8 * 8 * 1.969 * 15 / 16 * 2, rel=0.01)
+    better = all_reduce({"a": full, "b": full})
+    assert isinstance(better, Expectation)
+    assert "HCA" in better.limit.name

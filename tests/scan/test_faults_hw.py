@@ -12,7 +12,7 @@ from netdoctor.lab import Lab
 from tests.scan.faults import Case, case, found, hold, put
 from tests.scan.harness import scan
 
-GPU_CHECKS = frozenset({"gpu.count", "gpu.driver", "gpu.idle", "gpu.ecc", "gpu.throttle"})
+GPU_CHECKS = frozenset({"gpu.count", "gpu.driver", "gpu.idle", "gpu.ecc", "gpu.throttle", "gpu.link"})
 
 
 @pytest.fixture(scope="module", name="ib_session")
@@ -223,6 +223,8 @@ def test_a_prefix_selects_more_than_it_names(make_lab: Callable[..., Lab], tmp_p
             "node2 gpu-throttle reasons=0x80", "gpu-power-brake", "gpu.throttle", status="warn",
             said="power brake",
         ),
+        case("node2 gpu-nvlink", "gpu-nvlink-down", "gpu.link", status="warn", said="16 of 18 NVLinks up"),
+        case("node1 gpu-pcie", "gpu-pcie-narrow", "gpu.link", status="warn", said="PCIe 5 x8"),
         case(
             ("node1 gpu-lost", "node3 gpu-lost"), "gpu-lost", "gpu.visible", nodes=("node1", "node3"),
         ),

@@ -1,0 +1,151 @@
+"""NVLinks and PCIe lanes of GPUs of one kind."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from netdoctor.check import check
+from netdoctor.facts.gpu import Gpu, GpuFacts
+from netdoctor.model import (
+    CauseHint,
+    Command,
+    Evidence,
+    ExpectedFrom,
+    Finding,
+    Fix,
+    fail,
+    skip,
+    warn,
+)
+
+# With so many GPUs of a kind nobody can be called the odd one out.
+LEAST_PEERS = 2
+
+
+@check(
+    after=["ssh.login", "gpu.visible"],
+    required=False,
+    source="https://docs.nvidia.com/deploy/nvml-api/group__NvLink.html",
+)
+def gpu_link(gpus: Mapping[str, GpuFacts]) -> Iterator[Finding]:
+    """Every GPU has as many NVLinks up, and as many PCIe lanes, as the others of its kind.
+
+    Looks at:
+        NVML's state of each NVLink, and the width and the best generation of the PCIe link, of all GPUs of
+        one model in the cluster. What most of them have is expected of all: boards of one model are wired
+        in several ways, so no number is right by itself. GPUs without any NVLink up are compared only
+        inside their node, because bridges between PCIe boards join some of them.
+
+    Matters because:
+        A collective runs at the speed of its slowest GPU. A GPU with a link down, or in a slot that trained
+        at half its width, slows every job that uses it, and nothing says so. Where NVSwitches join the GPUs,
+        one without NVLink may keep CUDA from starting.
+
+    Fix:
+        Look for errors of the link, then reset the GPU or reboot the node; what stays is hardware: the
+        board's connector, a bridge, a riser, the slot.
+    """
+    models: dict[str, dict[tuple[str, int], Gpu]] = {}
+    for node, facts in gpus.items():
+        for device in facts.devices:
+            if device.error is None and device.name:
+                models.setdefault(device.name, {})[node, device.index] = device
+    compared: set[str] = set()
+    for devices in models.values():
+        yield from _nvlinks(devices)
+        yield from _pcie(devices)
+        known = [d for d in devices.values() if d.nvlinks_active is not None or d.pcie_width is not None]
+        if len(known) > LEAST_PEERS:
+            compared.update(node for node, _ in devices)
+    for node, facts in gpus.items():
+        if not facts.devices:
+            yield skip("no GPU on this node", node)
+        elif node not in compared:
+            yield skip("too few GPUs of this kind report their links to compare them", node)
+
+
+def _usual(values: list[int]) -> int | None:
+    """What more than half of several have."""
+    if len(values) <= LEAST_PEERS:
+        return None
+    value, count = Counter(values).most_common(1)[0]
+    return value if 2 * count > len(values) else None
+
+
+def _nvlinks(devices: Mapping[tuple[str, int], Gpu]) -> Iterator[Finding]:
+    up = {place: d.nvlinks_active for place, d in devices.items() if d.nvlinks_active is not None}
+    linked = _usual([count for count in up.values() if count])
+    for (node, index), count in up.items():
+        beside = _usual([c for (other, _), c in up.items() if other == node])
+        usual = linked if count else beside
+        if not usual or count >= usual:
+            continue
+        device = devices[node, index]
+        yield (warn if count else fail)(
+            node,
+            f"GPU {index} has {count} of {device.nvlinks} NVLinks up, its peers {usual}",
+            observed=f"{count} NVLinks",
+            expected=f"{usual} NVLinks, as most {device.name} have",
+            expected_from=ExpectedFrom.PEERS,
+            evidence=(_evidence(node, index, f"NVLinks up: {count} of {device.nvlinks}"),),
+            cause=CauseHint(
+                key="gpu-nvlink-down",
+                title="GPUs of {nodes} have NVLinks down",
+                culprits=(node,),
+                fixes=(
+                    Fix(
+                        text="see which links are down and what errors they had",
+                        commands=(
+                            Command(
+                                run_on=node,
+                                shell=f"nvidia-smi nvlink -s -i {index}; nvidia-smi nvlink -e -i {index}",
+                            ),
+                        ),
+                    ),
+                ),
+            ),
+        )
+
+
+def _pcie(devices: Mapping[tuple[str, int], Gpu]) -> Iterator[Finding]:
+    width = _usual([d.pcie_width for d in devices.values() if d.pcie_width])
+    generation = _usual([d.pcie_generation for d in devices.values() if d.pcie_generation])
+    for (node, index), device in devices.items():
+        narrow = width is not None and device.pcie_width is not None and device.pcie_width < width
+        old = (
+            generation is not None
+            and device.pcie_generation is not None
+            and device.pcie_generation < generation
+        )
+        if not narrow and not old:
+            continue
+        has = f"PCIe {device.pcie_generation or '?'} x{device.pcie_width or '?'}"
+        usual = f"PCIe {generation or '?'} x{width or '?'}"
+        yield warn(
+            node,
+            f"GPU {index} is on {has}, its peers on {usual}",
+            observed=has,
+            expected=f"{usual}, as most {device.name} have",
+            expected_from=ExpectedFrom.PEERS,
+            evidence=(_evidence(node, index, has),),
+            cause=CauseHint(
+                key="gpu-pcie-narrow",
+                title="GPUs of {nodes} have fewer PCIe lanes, or slower ones, than others",
+                culprits=(node,),
+                fixes=(
+                    Fix(
+                        text="compare what the slot and the GPU can do with what they agreed on",
+                        commands=(
+                            Command(
+                                run_on=node,
+                                shell=f"nvidia-smi -i {index} --format=csv --query-gpu="
+                                "pcie.link.gen.max,pcie.link.width.current,pcie.link.width.max",
+                            ),
+                        ),
+                    ),
+                ),
+            ),
+        )
+
+
+def _evidence(node: str, index: int, output: str) -> Evidence:
+    return Evidence(kind="probe", where=node, what=f"NVML, GPU {index}", output=output)

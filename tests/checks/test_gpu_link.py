@@ -1,0 +1,79 @@
+from typing import Any
+
+import pytest
+
+from netdoctor.checks.gpu_link import gpu_link
+from netdoctor.facts.gpu import Gpu, GpuFacts
+from netdoctor.model import Finding, Status
+
+from .build import causes
+from .build_hw import gpu, gpus, no_gpus
+
+
+def judge(*nodes: GpuFacts) -> list[Finding]:
+    return list(gpu_link({f"n{i}": facts for i, facts in enumerate(nodes, start=1)}))
+
+
+def board(count: int = 4, odd: int = -1, **changes: Any) -> GpuFacts:
+    """A node with so many GPUs, the one with index `odd` otherwise."""
+    devices: tuple[Gpu, ...] = tuple(gpu(i, **(changes if i == odd else {})) for i in range(count))
+    return gpus(devices=devices)
+
+
+def test_healthy() -> None:
+    assert judge(board(), board()) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "key", "status"),
+    [
+        ({"nvlinks_active": 16}, "gpu-nvlink-down", Status.WARN),
+        ({"nvlinks_active": 0}, "gpu-nvlink-down", Status.FAIL),
+        ({"pcie_width": 8}, "gpu-pcie-narrow", Status.WARN),
+        ({"pcie_generation": 4}, "gpu-pcie-narrow", Status.WARN),
+    ],
+)
+def test_one_gpu_with_less_than_its_peers(changes: dict[str, int], key: str, status: Status) -> None:
+    findings = judge(board(), board(odd=2, **changes))
+    assert causes(findings) == {key: {"n2"}}
+    (finding,) = findings
+    assert finding.status is status
+    assert "GPU 2" in finding.summary
+
+
+@pytest.mark.parametrize(
+    "changes", [{"nvlinks_active": 8}, {"nvlinks_active": 0}, {"pcie_width": 8}, {"pcie_generation": 3}]
+)
+def test_what_all_of_a_kind_have_is_right(changes: dict[str, int]) -> None:
+    devices = tuple(gpu(i, **changes) for i in range(4))
+    assert judge(gpus(devices=devices), gpus(devices=devices)) == []
+
+
+def test_bridges_join_some_pcie_boards_only() -> None:
+    bridged = tuple(gpu(i, nvlinks_active=18 if i < 2 else 0) for i in range(4))
+    assert judge(gpus(devices=bridged), gpus(devices=tuple(gpu(i, nvlinks_active=0) for i in range(4)))) == []
+
+
+def test_models_are_not_compared_with_each_other() -> None:
+    other = tuple(
+        gpu(i, name="NVIDIA L40S", nvlinks=0, nvlinks_active=0, pcie_generation=4) for i in range(4)
+    )
+    assert judge(board(), gpus(devices=other)) == []
+
+
+def test_two_gpus_have_no_majority() -> None:
+    findings = judge(board(count=1), board(count=1, odd=0, nvlinks_active=4, pcie_width=8))
+    assert [(f.target, f.status) for f in findings] == [("n1", Status.SKIP), ("n2", Status.SKIP)]
+
+
+def test_a_gpu_with_an_error_is_somebody_elses_matter() -> None:
+    assert judge(board(), board(odd=1, error="GPU is lost", nvlinks_active=0)) == []
+
+
+def test_skips() -> None:
+    assert [f.status for f in judge(no_gpus(), no_gpus())] == [Status.SKIP, Status.SKIP]
+    mixed = judge(board(), no_gpus())
+    assert [(f.target, f.status) for f in mixed] == [("n2", Status.SKIP)]
+    silent = board(count=4)
+    bare = tuple(Gpu(index=d.index, name=d.name) for d in silent.devices)
+    assert [f.status for f in judge(gpus(devices=bare))] == [Status.SKIP]
