@@ -1,6 +1,6 @@
 """Rates against those of an earlier report: what fell, although nothing else here is any faster."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from statistics import median
 
 from netdoctor.checks._slow import STOPS_BELOW, Words
@@ -47,24 +47,29 @@ def best(rates: Iterable[TcpRate | PairRate]) -> dict[Pair, float | None]:
     return {ends: rate if busy < BUSY else None for ends, (rate, busy) in found.items()}
 
 
+def compared(pairs: Collection[Pair], baseline: Baseline, words: Words) -> str:
+    """What the summary says of the comparison."""
+    known = sum(1 for p in pairs if p in words.baseline)
+    if not known:
+        return f"; {when(baseline)} has none of these pairs and is not compared"
+    return f"; {known} of {len(pairs)} directed pairs compared with {when(baseline)}"
+
+
 def fallen(
     seen: Mapping[Pair, float | None], decision: Decision, baseline: Baseline, words: Words
 ) -> Iterator[Finding]:
     """Pairs that were faster in the baseline and that the localiser blames nobody for. seen: see `best`."""
-    now = {p: rate for p, rate in seen.items() if rate is not None and p in words.baseline}
+    free = {p: rate for p, rate in seen.items() if not any(c.holds_back(*p) for c in decision.culprits)}
+    now = {p: rate for p, rate in free.items() if rate is not None and p in words.baseline}
     shares = {p: rate / words.baseline[p] for p, rate in now.items()}
     if not shares:
         return
     # One node of four has a part in half of all ways, so the middle alone would not tell it from everybody.
     upper = sorted(shares.values(), reverse=True)[len(shares) // 4]
-    if upper < LEAST_SHARE and 2 * len(shares) >= len(seen) > 2:
+    if upper < LEAST_SHARE and 2 * len(shares) >= len(free) > 2:
         yield _all(shares, now, baseline, words)
         return
-    low = {
-        p: share
-        for p, share in shares.items()
-        if share < LEAST_SHARE_OF_A_PAIR and not any(c.holds_back(*p) for c in decision.culprits)
-    }
+    low = {p: share for p, share in shares.items() if share < LEAST_SHARE_OF_A_PAIR}
     if low:
         yield from _some(low, shares, now, baseline, words)
 

@@ -206,6 +206,8 @@ def _before(reduced: AllReduce, baseline: Baseline | None) -> _Expected | None:
     """The baseline's figure for the largest size that both have, over as many ranks."""
     if baseline is None or baseline.ranks != len(reduced.session.ranks):
         return None
+    if baseline.backend not in ("", reduced.session.backend):
+        return None
     then = dict(baseline.busbw_gbyte_s)
     common = [row for row in reduced.rows if then.get(row.size_bytes, 0.0) > 0]
     row = max(common, key=lambda r: r.size_bytes, default=None)
@@ -238,7 +240,7 @@ def _summary(reduced: AllReduce, best: SizeRow, baseline: Baseline | None) -> st
     if before is not None:
         text += f"; {100 * before.row.busbw_gbyte_s / before.gbyte_s:.0f} % of the baseline"
     elif baseline is not None and baseline.busbw_gbyte_s:
-        text += "; the baseline had other ranks or sizes and is not compared"
+        text += "; the baseline had other ranks, sizes or another backend and is not compared"
     if reduced.survivor_rows:
         other = max(reduced.survivor_rows, key=lambda row: row.size_bytes)
         gone = [n for n in dict.fromkeys(session.ranks) if n not in reduced.survivors]
@@ -251,7 +253,9 @@ def _summary(reduced: AllReduce, best: SizeRow, baseline: Baseline | None) -> st
 def _measures(reduced: AllReduce, best: SizeRow) -> dict[str, Measure]:
     found = {
         "bw.allreduce.busbw": Measure(value=best.busbw_gbyte_s, unit="GB/s"),
-        "bw.allreduce.ranks": Measure(value=len(reduced.session.ranks), unit="ranks"),
+        "bw.allreduce.ranks": Measure(
+            value=len(reduced.session.ranks), unit=f"{reduced.session.backend} ranks"
+        ),
     }
     for row in reduced.rows:
         name = f"bw.allreduce.busbw.{row.size_bytes}"

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
-from netdoctor.checks._baseline import best, fallen, table
+from netdoctor.checks._baseline import best, compared, fallen, table, when
 from netdoctor.checks._ranks import left_out, trouble
 from netdoctor.checks._slow import Words, devices, gbyte, slow
 from netdoctor.facts.bandwidth import Baseline, PairRates
@@ -50,26 +50,33 @@ def bw_pair(
         if len(set(pairs.session.ranks)) < 2:
             yield skip("fewer than two nodes can take part")
         return
+    other = baseline is not None and baseline.backend not in ("", pairs.session.backend)
     words = Words(
         check="bw.pair",
         what=pairs.session.backend,
         rate=gbyte,
         devices=devices(nets, job.data_addresses),
         limited_by={},
-        baseline=table(baseline.pairs) if baseline is not None else {},
+        baseline=table(baseline.pairs) if baseline is not None and not other else {},
     )
     yield from slow(pairs.decision, words)
-    if baseline is not None:
-        yield from fallen(best(pairs.rates), pairs.decision, baseline, words)
     values = sorted(r.gbyte_s for r in pairs.rates)
     middle = values[len(values) // 2]
     decision = pairs.decision
+    then = ""
+    if baseline is not None and other:
+        then = f"; {when(baseline)} was measured with {baseline.backend} and is not compared"
+    elif baseline is not None:
+        seen = best(pairs.rates)
+        then = compared(seen, baseline, words)
+        yield from fallen(seen, decision, baseline, words)
     yield ok(
         CLUSTER,
         f"slowest pair {gbyte(values[0])}, median {gbyte(middle)} ({pairs.session.backend}), "
-        f"{decision.pairs_measured} of {decision.pairs_possible} pairs in {pairs.rounds} rounds",
+        f"{decision.pairs_measured} of {decision.pairs_possible} pairs in {pairs.rounds} rounds{then}",
         measures={
             "bw.pair.slowest": Measure(value=values[0], unit="GB/s"),
             "bw.pair.median": Measure(value=middle, unit="GB/s"),
+            "bw.pair.ranks": Measure(value=len(pairs.session.ranks), unit=f"{pairs.session.backend} ranks"),
         },
     )

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
-from netdoctor.checks._baseline import BUSY, best, fallen, table
+from netdoctor.checks._baseline import BUSY, best, compared, fallen, table
 from netdoctor.checks._slow import Words, devices, gbit, slow
 from netdoctor.facts.bandwidth import Baseline, TcpRate, TcpRates
 from netdoctor.facts.net import NetFacts
@@ -57,9 +57,12 @@ def bw_tcp(
         baseline=table(baseline.tcp) if baseline is not None else {},
     )
     yield from slow(tcp.decision, words)
+    text = _summary(tcp)
     if baseline is not None:
-        yield from fallen(best(tcp.rates), tcp.decision, baseline, words)
-    yield ok(CLUSTER, _summary(tcp), measures=_measures(tcp.rates))
+        seen = best(tcp.rates)
+        text += compared(seen, baseline, words)
+        yield from fallen(seen, tcp.decision, baseline, words)
+    yield ok(CLUSTER, text, measures=_measures(tcp.rates))
 
 
 def _summary(tcp: TcpRates) -> str:

@@ -5,6 +5,7 @@ import contextlib
 import shlex
 import signal
 import subprocess
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -1304,9 +1305,11 @@ class NetdoctorApp(App[None], inherit_bindings=False):
 
     def lend_terminal(self, argv: list[str]) -> bool:
         """Run a command in place of the screens; whether that could be done."""
+        # Standard output may be a file that waits for exported fixes; the screens are on standard error.
+        out = None if sys.__stdout__ is not None and sys.__stdout__.isatty() else sys.__stderr__
         try:
             with self.suspend(), contextlib.suppress(OSError, KeyboardInterrupt):
-                subprocess.run(argv, check=False)  # noqa: S603  a list, made by the command line
+                subprocess.run(argv, check=False, stdout=out)  # noqa: S603  a list, made by the command line
         except SuspendNotSupported:
             self.say("this terminal cannot be lent to another program")
             return False

@@ -287,16 +287,24 @@ def prepare(
         judged=judged,
         job=job,
         transport=_transport(args),
-        baseline=_baseline(args),
+        baseline=_baseline(args, [t.id for t in targets], None if args.no_save else args.save or LAST),
     )
 
 
-def _baseline(args: argparse.Namespace) -> "Baseline | None":
+def _baseline(
+    args: argparse.Namespace, nodes: Sequence[str], saved_to: Path | None = None
+) -> "Baseline | None":
+    """The report of --baseline. Raises InputError, also when this scan's own report would replace it."""
     if args.baseline is None:
         return None
     from netdoctor.report import baseline
 
-    return baseline.read(args.baseline)
+    if saved_to is not None and saved_to.resolve() == args.baseline.resolve():
+        raise InputError(
+            f"--baseline {args.baseline}: this scan's report would replace it, and then be compared with "
+            "itself; compare with a copy, or say --save or --no-save"
+        )
+    return baseline.read(args.baseline, nodes)
 
 
 def _contacted(
@@ -643,7 +651,7 @@ def _rejudge(
     if not saved.facts:
         raise InputError(f"{args.facts}: holds no facts; use {LAST}, or save with --json-detail all")
     known_store = store.load(saved.facts)
-    if (before := _baseline(args)) is not None:
+    if (before := _baseline(args, list(known_store.node.get("node", {})))) is not None:
         known_store.cluster["baseline"] = before
     outcome = rejudge(known_store, checks, ended_by=saved.run.ended_by)
     context = Context(
@@ -652,7 +660,10 @@ def _rejudge(
         strict=args.strict,
         remote=Remote(ssh=tuple(shlex.split(saved.run.ssh_command))),
         version=__version__,
-        verify_prefix=("netdoctor", "scan", "--facts", str(args.facts)),
+        verify_prefix=(
+            *("netdoctor", "scan", "--facts", str(args.facts)),
+            *(("--baseline", str(args.baseline)) if args.baseline is not None else ()),
+        ),
         interrupted_code=3,  # that scan was interrupted, this command was not: undecided
     )
     args.no_save = args.save is None

@@ -283,13 +283,15 @@ class ScanRunner:
         from netdoctor.transport.sshconfig import TransportInputError
         from netdoctor.tui.events import Failed
 
+        self._place = None
         try:
             if report is None or not report.facts or (request.checks is None and request.nodes is None):
                 self._full(report)
             else:
                 self._partial(request, report)
         except (InputError, InventoryError, TransportInputError) as error:
-            self._place = self._find(error) if isinstance(error, InventoryError) else None
+            if isinstance(error, InventoryError):
+                self._place = self._find(error)
             self.events.append(Failed(time.time(), str(error)))
         except Exception as error:  # the screens stay, with what they had
             text = clean(f"{type(error).__name__}: {error}", 300)
@@ -300,8 +302,9 @@ class ScanRunner:
     def _find(self, error: "InventoryError") -> tuple[Path, int] | None:
         """The file and line of the first problem that stands in one of the files that were named."""
         from netdoctor.inventory import Problem
+        from netdoctor.inventory.reading import file_exists
 
-        files = [word for word in self._args.hosts if Path(word).is_file()]
+        files = [word for word in self._args.hosts if file_exists(word)]
         for problem in error.problems:
             for word in files:
                 # A problem holds its source as it is shown.

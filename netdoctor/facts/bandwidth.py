@@ -91,8 +91,9 @@ class BaselineRate:
 class Baseline:
     """An earlier report to compare with, as given by --baseline.
 
-    source: its file; finished: when that scan ended (RFC 3339). tcp, pairs: rates of bw.tcp and bw.pair.
-    busbw_gbyte_s: of bw.allreduce, by size in bytes, over so many `ranks`.
+    source: its file; finished: when that scan ended (RFC 3339). tcp, pairs: rates of bw.tcp and bw.pair
+    between nodes of this scan. busbw_gbyte_s: of bw.allreduce, by size in bytes, over so many `ranks`.
+    backend: ``nccl`` or ``gloo``, of pairs and all-reduce, '' where the report does not say.
     """
 
     source: str
@@ -101,6 +102,7 @@ class Baseline:
     pairs: tuple[BaselineRate, ...] = ()
     busbw_gbyte_s: tuple[tuple[int, float], ...] = ()
     ranks: int | None = None
+    backend: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -67,6 +67,7 @@ class Culprit:
         healthy_gbyte_s are medians over the runs that it holds back (None: nothing passed).
     confidence: probability against the alternatives that explain the same runs, 0 to 1.
     runs: how many runs it holds back; partners: how many nodes it was met with in them.
+    groups: of a spine, the nodes of each leaf.
     """
 
     kind: Kind
@@ -80,6 +81,7 @@ class Culprit:
     confidence: float = 0.0
     runs: int = 0
     partners: int = 0
+    groups: tuple[tuple[str, ...], ...] = ()
 
     @property
     def certainty(self) -> Certainty:
@@ -98,7 +100,17 @@ class Culprit:
             return (forth and self.side is not Side.IN) or (back and self.side is not Side.OUT)
         if self.kind is Kind.UNIFORM:
             return True
-        return src in self.nodes and dst in self.nodes
+        out, into = src in self.nodes, dst in self.nodes
+        if self.kind is Kind.UPLINK:
+            return (out and not into and self.side is not Side.IN) or (
+                into and not out and self.side is not Side.OUT
+            )
+        if self.kind is Kind.SPINE:
+            leaf = {node: i for i, members in enumerate(self.groups) for node in members}
+            return src in leaf and dst in leaf and leaf[src] != leaf[dst]
+        if self.kind is Kind.LEAF or self.leaf is not None:
+            return out or into
+        return out and into
 
     @property
     def dead(self) -> bool:

@@ -40,6 +40,8 @@ BUSY = 0.6
 LENT = 0.4
 # However much that wavers, half of what is usual has to show.
 MOST_NOISE = 0.15
+# Beyond any network, so a node that says so is wrong.
+MOST_GBYTE_S = 10_000.0
 
 
 # Seconds for all experiments of a profile together, unless --budget says otherwise.
@@ -241,17 +243,22 @@ def network_rates(rates: Sequence[TcpRate | PairRate]) -> Cleared:
     for moment, rate in zip(moments, busy, strict=True):
         if rate:
             crowds.setdefault(crowd[moment], []).append(rate)
-    limited = [0.0] * len(rates)
-    for i, (moment, rate) in enumerate(zip(moments, busy, strict=True)):
-        if rate:
-            peers = sorted(v for count, values in crowds.items() if count >= crowd[moment] for v in values)
-            limited[i] = rate if rate >= LENT * peers[3 * len(peers) // 4] else 0.0
+    least: dict[int, float] = {}
+    for count in crowds:
+        peers = sorted(v for other, values in crowds.items() if other >= count for v in values)
+        least[count] = LENT * peers[3 * len(peers) // 4]
+    limited = [
+        rate if rate and rate >= least[crowd[moment]] else 0.0
+        for moment, rate in zip(moments, busy, strict=True)
+    ]
     if not any(limited):
         return Cleared(tuple(r.gbyte_s for r in rates), 0.0)
     kept = {count: statistics.median(values) for count, values in crowds.items()}
     off = [abs(math.log(v / kept[crowd[m]])) for v, m in zip(limited, moments, strict=True) if v]
-    others = [r.gbyte_s for r, v in zip(rates, limited, strict=True) if not v and r.gbyte_s is not None]
-    usual = max([statistics.median(v for v in limited if v), *others])
+    others = sorted(r.gbyte_s for r, v in zip(rates, limited, strict=True) if not v and r.gbyte_s is not None)
+    usual = statistics.median(v for v in limited if v)
+    if others:  # not the best of them: one stroke of luck makes no rule
+        usual = max(usual, others[3 * (len(others) - 1) // 4])
     values = tuple(usual if v else r.gbyte_s for r, v in zip(rates, limited, strict=True))
     # The standard deviation by the median of the deviations.
     return Cleared(values, min(1.4826 * statistics.median(off), MOST_NOISE))
@@ -362,7 +369,7 @@ def _rate(src: str, dst: str, number: int, sent: Any, got: Any) -> TcpRate | str
         took = float(got.get("seconds") or 0.0)
         moved = float(got.get("bytes") or 0.0)
         tenths = sorted(float(v) for v in got.get("rates") or [])
-        if not (0 <= moved < 1e15 and 0 <= took < 3600):
+        if not (0 <= moved <= MOST_GBYTE_S * 1e9 * took and 0 <= took < 3600):
             return "unreadable answer: figures that cannot be"
         counts = [
             None if sent.get(k) is None else int(sent[k]) for k in ("retransmits", "segments", "rtt_us")

@@ -880,6 +880,11 @@ def _culprit(data: _Data, search: _Search, suspect: Suspect, f: float | None, co
         nodes = (suspect.a, suspect.b)
     else:
         nodes = tuple(sorted(n for n in ends if leaf is None or data.leaf[n] == leaf))
+    groups: dict[int, list[str]] = {}
+    if suspect.kind is Kind.SPINE:
+        for n, name in enumerate(data.names):
+            if data.leaf[n] >= 0:
+                groups.setdefault(data.leaf[n], []).append(name)
     rate = median(rates) if rates else None
     return Culprit(
         kind=suspect.kind,
@@ -893,6 +898,7 @@ def _culprit(data: _Data, search: _Search, suspect: Suspect, f: float | None, co
         confidence=confidence,
         runs=len({data.run[s] for s in held}),
         partners=len(ends - set(nodes)),
+        groups=tuple(tuple(members) for members in groups.values()),
     )
 
 

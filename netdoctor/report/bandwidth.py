@@ -104,9 +104,11 @@ def matrix(report: Report, check: str, width: int) -> list[str]:
     if not records:
         return []
     unit = next((p.unit for p in records.values() if p.unit), "")
-    ends = {node for ends_ in records for node in ends_}
-    nodes = [*(n for n in report.matrix.nodes if n in ends)]
-    nodes += [n for n in dict.fromkeys(n for ends_ in records for n in ends_) if n not in nodes]
+    ends = dict.fromkeys(node for two in records for node in two)
+    if 3 * len(ends) > width:
+        return _slowest(check, unit, list(records.values()))
+    listed = [n for n in report.matrix.nodes if n in ends]
+    nodes = list(dict.fromkeys([*listed, *ends]))
     rows = []
     for i, src in enumerate(nodes):
         row = [f"{i} {words.plain(src, 24)}"]

@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from netdoctor.errors import InputError
@@ -10,38 +11,64 @@ from netdoctor.report.model import Report
 from netdoctor.report.save import load
 from netdoctor.text import clean
 
+# Unit of the rates of a check, and how many of it make a GB/s.
+RATES = {"bw.tcp": ("Gbit/s", 8.0), "bw.pair": ("GB/s", 1.0)}
+UNITS = ("nccl ranks", "gloo ranks")
+MOST_RANKS = 1_000_000
+
 _BUSBW = re.compile(r"bw\.allreduce\.busbw\.([0-9]{1,15})")
 
 
-def read(path: Path) -> Baseline:
-    """The bandwidths of a saved report. Raises InputError when it is no report or holds none."""
-    found = baseline(load(path), path.name)
-    if not (found.tcp or found.pairs or found.busbw_gbyte_s):
+def read(path: Path, nodes: Iterable[str]) -> Baseline:
+    """The bandwidths of a saved report between these nodes. Raises InputError when it holds none at all."""
+    report = load(path)
+    if report.run.redacted:
+        raise InputError(f"--baseline {path}: is redacted, so that its nodes have other names than yours")
+    if not any(p.check in RATES for p in report.pairs) and not any(
+        _BUSBW.fullmatch(m.name) for m in report.measures
+    ):
         raise InputError(
             f"--baseline {path}: holds no bandwidth; make one with: "
             "netdoctor scan HOSTS --profile full --save FILE"
         )
-    return found
+    return baseline(report, path.name, nodes)
 
 
-def baseline(report: Report, source: str) -> Baseline:
-    """The bandwidths of a report, from its `pairs` and `measures`. source: its name, for people."""
-    measures = {m.name: m.value for m in report.measures if math.isfinite(m.value)}
-    sizes = {int(m[1]): value for name, value in measures.items() if (m := _BUSBW.fullmatch(name))}
-    ranks = measures.get("bw.allreduce.ranks")
+def baseline(report: Report, source: str, nodes: Iterable[str]) -> Baseline:
+    """The bandwidths of a report, from its `pairs` and `measures`. source: its name, for people.
+
+    A report is a stranger's file: what is no rate, no size or no count of ranks is left out.
+    """
+    known = frozenset(nodes)
+    sizes: dict[int, float] = {}
+    ranks, backend = None, ""
+    for measure in report.measures:
+        size = _BUSBW.fullmatch(measure.name)
+        if size is not None and 0 < measure.value < math.inf:
+            sizes[int(size[1])] = measure.value
+        elif measure.name in ("bw.allreduce.ranks", "bw.pair.ranks") and 0 < measure.value <= MOST_RANKS:
+            backend = measure.unit.partition(" ")[0] if measure.unit in UNITS else ""
+            ranks = int(measure.value) if measure.name == "bw.allreduce.ranks" else ranks
     return Baseline(
         source=clean(source, 200),
         finished=clean(report.run.finished, 40),
-        tcp=_rates(report, "bw.tcp", "Gbit/s", 8.0),
-        pairs=_rates(report, "bw.pair", "GB/s", 1.0),
+        tcp=_rates(report, "bw.tcp", known),
+        pairs=_rates(report, "bw.pair", known),
         busbw_gbyte_s=tuple(sorted(sizes.items())),
-        ranks=None if ranks is None else int(ranks),
+        ranks=ranks,
+        backend=backend,
     )
 
 
-def _rates(report: Report, check: str, unit: str, per_gbyte: float) -> tuple[BaselineRate, ...]:
-    return tuple(
-        BaselineRate(src=p.from_, dst=p.to, gbyte_s=p.value / per_gbyte)
+def _rates(report: Report, check: str, nodes: frozenset[str]) -> tuple[BaselineRate, ...]:
+    unit, per_gbyte = RATES[check]
+    found = {
+        (p.from_, p.to): p.value / per_gbyte
         for p in report.pairs
         if p.check == check and p.unit == unit and p.value is not None and 0 < p.value < math.inf
+    }
+    return tuple(
+        BaselineRate(src=src, dst=dst, gbyte_s=rate)
+        for (src, dst), rate in found.items()
+        if src in nodes and dst in nodes
     )

@@ -119,6 +119,7 @@ _FORMS: dict[str, Callable[[int, str, int], str]] = {
     "node": lambda n, word, width: f"{word}{n:0{width}}",
     "host": lambda n, word, width: f"{word}{n:02}",
     "domain": lambda n, word, width: f"{word}{n:02}.example",
+    "leaf": lambda n, word, width: f"{word}{n:02}",
     "user": lambda n, word, width: f"{word}{n:02}",
     "id": lambda n, word, width: f"{word}{n:04}",
     "v4": _v4,
@@ -197,6 +198,8 @@ def _collect(data: dict[str, Any], told: list[tuple[str, str]], aliases: _Aliase
             aliases.add("user", text)
         for user in (*_HOME.findall(text), *_AT.findall(text)):
             aliases.add("user", user)
+        if key == "leaf" and len(text) > 1 and not text.isdecimal():
+            aliases.add("leaf", text)
         if key in _SERIALS and len(text) >= 6 and not _known_form(text):
             aliases.add("id", text)
         for kind, found in _numbers(text):

@@ -107,3 +107,6 @@ def test_the_uplink_of_a_leaf(make_lab: Maker, tmp_path: Path) -> None:
     assert cause["key"] == "slow-uplink", found.summary()
     assert list(cause["node_list"]) == ["node0", "node1"]
     assert "leaf sw0" in cause["title"]
+    slow = {(p["from"], p["to"]) for p in found.report["pairs"] if p["status"] == "fail"}
+    inside = {"node0", "node1"}
+    assert slow == {(a, b) for a in lab.nodes for b in lab.nodes if (a in inside) != (b in inside)}

@@ -365,3 +365,57 @@ def test_other_ranks_are_not_compared() -> None:
     (finding,) = bw_allreduce(reduced(row(GIB, 40.0)), hosts(), baseline)
     assert finding.status is Status.PASS
     assert "not compared" in finding.summary
+
+
+@pytest.mark.parametrize("busy", [0.9, 0.1])
+def test_pairs_of_a_blamed_node_say_nothing_of_the_others(busy: float) -> None:
+    """Healthy pairs that the CPU limits drop out, so that the blamed node's would be all that is left."""
+    decision = replace(HEALTHY, culprits=(culprit(Kind.NODE, "n3"),))
+    rates = tuple(
+        replace(r, gbyte_s=0.1, busy=0.1) if "n3" in (r.src, r.dst) else replace(r, gbyte_s=2.0, busy=busy)
+        for r in tcp(decision).rates
+    )
+    found = said(list(bw_tcp(tcp(decision, rates=rates), job(4), nets(), before(2.0))))
+    assert set(found) == {"n3"}
+    assert found["n3"].expected_from is ExpectedFrom.PEERS
+
+
+def test_the_summary_says_how_much_was_compared() -> None:
+    findings = list(bw_tcp(tcp(HEALTHY), job(4), nets(), before(1.0)))
+    assert "12 of 12 directed pairs compared with good.json of 2026-11-19" in findings[-1].summary
+    findings = list(bw_tcp(tcp(HEALTHY), job(4), nets(), before(1.0, tcp=())))
+    assert "has none of these pairs" in findings[-1].summary
+
+
+def test_another_backend_is_not_compared() -> None:
+    rates = tuple(PairRate(src=r.src, dst=r.dst, round=0, gbyte_s=0.9) for r in tcp(HEALTHY).rates)
+    session = Session(backend="gloo", ranks=tuple(NODES))
+    facts = PairRates(session=session, rates=rates, decision=HEALTHY, rounds=3)
+    baseline = before(1.0, pairs=before(40.0).tcp, busbw_gbyte_s=((GIB, 42.0),), ranks=4, backend="nccl")
+    (finding,) = bw_pair(facts, job(4), nets(), baseline)
+    assert finding.status is Status.PASS
+    assert "was measured with nccl" in finding.summary
+    slow = replace(reduced(row(GIB, 0.9)), session=session)
+    (finding,) = bw_allreduce(slow, hosts(), baseline)
+    assert finding.status is Status.PASS
+    assert "not compared" in finding.summary
+
+
+@pytest.mark.parametrize(
+    ("one", "held"),
+    [
+        (culprit(Kind.UPLINK, "n1", "n2", leaf="a"), {"n1>n3", "n2>n3", "n3>n1", "n3>n2"}),
+        (culprit(Kind.UPLINK, "n1", "n2", leaf="a", side=Side.OUT), {"n1>n3", "n2>n3"}),
+        (culprit(Kind.UPLINK, "n1", "n2", leaf="a", side=Side.IN), {"n3>n1", "n3>n2"}),
+        (culprit(Kind.LEAF, "n3", leaf="b"), {"n1>n3", "n2>n3", "n3>n1", "n3>n2"}),
+        (culprit(Kind.RAIL, "n3", leaf="b", rail="r"), {"n1>n3", "n2>n3", "n3>n1", "n3>n2"}),
+        (culprit(Kind.SPINE, "n1", "n2", "n3", groups=(("n1", "n2"), ("n3",))),
+         {"n1>n3", "n2>n3", "n3>n1", "n3>n2"}),
+        (culprit(Kind.NODE, "n1", side=Side.OUT), {"n1>n2", "n1>n3"}),
+        (culprit(Kind.PATH, "n1", "n2", side=Side.IN), {"n2>n1"}),
+        (culprit(Kind.UNIFORM, "n1", "n2", "n3"), {"n1>n2", "n1>n3", "n2>n1", "n2>n3", "n3>n1", "n3>n2"}),
+    ],
+)  # fmt: skip
+def test_which_ways_a_culprit_holds_back(one: Culprit, held: set[str]) -> None:
+    three = ("n1", "n2", "n3")
+    assert {f"{a}>{b}" for a in three for b in three if a != b and one.holds_back(a, b)} == held

@@ -79,6 +79,20 @@ def test_bad_input_is_2_and_one_line_and_contacts_nobody(
         door.accept()
 
 
+def test_a_baseline_that_the_scan_would_replace_is_refused(tmp_path: Path, door: socket.socket) -> None:
+    report = tmp_path / "report.json"
+    report.write_text("{}")
+    host = f"127.0.0.1:{door.getsockname()[1]}"
+    done = netdoctor("scan", host, "--baseline", "./report.json", "--save", str(report), cwd=tmp_path)
+    assert done.returncode == 2
+    assert "would replace it" in done.stderr
+    assert report.read_text() == "{}"
+    done = netdoctor("scan", host, "--baseline", ".netdoctor/last.json", cwd=tmp_path)
+    assert "would replace it" in done.stderr
+    with pytest.raises(BlockingIOError):
+        door.accept()
+
+
 @pytest.mark.parametrize(
     "argv", [["-h"], ["--help"], ["scan", "-h"], ["checks", "-h"], ["checks", "list", "-h"], []]
 )

@@ -15,7 +15,7 @@ from netdoctor.facts.clock import ClockSample
 from netdoctor.facts.localisation import Decision, Round
 from netdoctor.facts.net import PathMtus, PortMatrix
 from netdoctor.measure import clock, path_mtu, ports, routes
-from netdoctor.measure.bandwidth import in_rounds, network_rates
+from netdoctor.measure.bandwidth import _rate, in_rounds, network_rates
 from netdoctor.measure.common import ALL_PAIRS_UP_TO, NO_ADDRESS, Ground, peers
 from netdoctor.transport.base import Request
 from tests.checks import build as healthy
@@ -269,6 +269,11 @@ def test_firewalls_are_looked_at_where_something_was_filtered() -> None:
         # nothing below the fastest way that the network allowed
         ([[(2.0, 0.9), (4.0, 0.5), (None, 0.0)]], [4.0, 4.0, None]),
         ([[(2.0, 0.1), (1.0, 0.2)]], [2.0, 1.0]),
+        # ...but one stroke of luck makes no rule
+        (
+            [[(2.0, 0.9), (2.0, 0.9), (2.1, 0.5), (2.0, 0.5), (1.9, 0.5), (60.0, 0.5)]],
+            [2.1, 2.1, 2.1, 2.0, 1.9, 60.0],
+        ),
         ([], []),
     ],
 )
@@ -305,3 +310,10 @@ def test_leaves_arrange_the_rounds_where_not_all_pairs_are_met(count: int, purpo
         same = [leaf_of[a] == leaf_of[b] for a, b in one.pairs]
         if one.purpose == "cross_leaf":
             assert not any(same)
+
+
+@pytest.mark.parametrize(("moved", "took"), [(1e14, 1e-310), (1e14, 1.0), (1e9, 0.0), (-1.0, 1.0)])
+def test_a_rate_that_no_network_has_is_not_believed(moved: float, took: float) -> None:
+    found = _rate("a", "b", 0, {}, {"bytes": moved, "seconds": took})
+    assert isinstance(found, str)
+    assert "cannot be" in found

@@ -180,6 +180,17 @@ def test_fingerprints_are_not_of_real_names(both: tuple[Report, Report]) -> None
     assert {c.fingerprint for c in both[0].causes}.isdisjoint(c.fingerprint for c in both[1].causes)
 
 
+@pytest.mark.parametrize(("leaf", "goes"), [("row7-secret", True), ("ToR_9", True), ("7", False)])
+def test_leaves_have_names_too(both: tuple[Report, Report], leaf: str, goes: bool) -> None:
+    facts = {"node": {"node": {"n1": {"value": {"id": "n1", "leaf": leaf}}}}, "cluster": {}}
+    told = dataclasses.replace(
+        both[0], facts=facts, notes=(Note(level="info", text=f"the uplink of {leaf} x"),)
+    )
+    shown = redact(told)
+    assert (leaf in shown.notes[0].text) is not goes
+    assert ("leaf01" in shown.notes[0].text) is goes
+
+
 def test_twice_is_the_same(both: tuple[Report, Report]) -> None:
     assert redact(both[0]) == both[1]
 

@@ -10,6 +10,7 @@ from netdoctor.errors import InputError
 from netdoctor.facts.bandwidth import BaselineRate
 from netdoctor.report.baseline import baseline, read
 from netdoctor.report.model import MeasureRecord, PairRecord, Report
+from netdoctor.report.redact import redact
 from netdoctor.report.save import save
 from tests.report.build import sample_report
 
@@ -18,8 +19,8 @@ def pair(check: str, value: float | None, unit: str) -> PairRecord:
     return PairRecord(check=check, from_="a", to="b", status="pass", class_="ok", value=value, unit=unit)
 
 
-def measure(name: str, value: float) -> MeasureRecord:
-    return MeasureRecord(name=name, target="cluster", value=value, unit="GB/s")
+def measure(name: str, value: float, unit: str = "GB/s") -> MeasureRecord:
+    return MeasureRecord(name=name, target="cluster", value=value, unit=unit)
 
 
 def report(*rows: PairRecord | MeasureRecord) -> Report:
@@ -39,31 +40,47 @@ def test_figures_come_out_in_one_unit(tmp_path: Path) -> None:
         measure("bw.allreduce.busbw.4096", 0.5),
         measure("bw.allreduce.busbw.1048576", 7.0),
         measure("bw.allreduce.algbw.4096", 0.4),
-        measure("bw.allreduce.ranks", 4),
+        measure("bw.allreduce.ranks", 4, "gloo ranks"),
     )
     path = tmp_path / "good.json"
     save(report(*rows), path)
-    found = read(path)
+    found = read(path, ["a", "b"])
     assert found.source == "good.json"
     assert found.tcp == (BaselineRate(src="a", dst="b", gbyte_s=1.0),)
     assert found.pairs == (BaselineRate(src="a", dst="b", gbyte_s=3.0),)
     assert found.busbw_gbyte_s == ((4096, 0.5), (1048576, 7.0))
-    assert found.ranks == 4
+    assert (found.ranks, found.backend) == (4, "gloo")
+
+
+def test_pairs_of_other_nodes_are_left_out() -> None:
+    assert baseline(report(pair("bw.tcp", 8.0, "Gbit/s")), "x", ["a", "c"]).tcp == ()
+
+
+@pytest.mark.parametrize("value", [0.0, -4.0, 1e300, math.inf, math.nan])
+def test_what_is_no_count_of_ranks_is_left_out(value: float) -> None:
+    assert baseline(report(measure("bw.allreduce.ranks", value, "gloo ranks")), "x", "ab").ranks is None
+
+
+def test_a_redacted_report_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "shown.json"
+    save(redact(report(pair("bw.tcp", 8.0, "Gbit/s"))), path)
+    with pytest.raises(InputError, match="redacted"):
+        read(path, "ab")
 
 
 @pytest.mark.parametrize("value", [None, 0.0, -1.0, math.inf, math.nan])
 def test_what_is_no_rate_is_left_out(value: float | None) -> None:
-    assert not baseline(report(pair("bw.tcp", value, "Gbit/s")), "x").tcp
+    assert not baseline(report(pair("bw.tcp", value, "Gbit/s")), "x", "ab").tcp
 
 
 def test_a_report_without_bandwidth_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "quick.json"
     save(report(), path)
     with pytest.raises(InputError, match="holds no bandwidth; make one with"):
-        read(path)
+        read(path, "ab")
 
 
 def test_a_file_that_is_no_report_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text("{}")
     with pytest.raises(InputError, match=r"x\.json"):
-        read(tmp_path / "x.json")
+        read(tmp_path / "x.json", "ab")
