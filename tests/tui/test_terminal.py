@@ -210,6 +210,21 @@ def test_bad_input_stays_on_the_screen_and_exits_2(tmp_path: Path) -> None:
         term.assert_restored()
 
 
+def test_the_editor_keeps_out_of_the_file_for_fixes(tmp_path: Path) -> None:
+    (tmp_path / "hosts.txt").write_text("gpu1 slots=\n", "utf-8")
+    editor = tmp_path / "vi"
+    editor.write_text("#!/bin/sh\necho draws its screen\n", "utf-8")
+    editor.chmod(0o755)
+    script = f"{sys.executable} -m netdoctor tui hosts.txt > fixes.sh"
+    with contextlib.closing(Terminal(["sh", "-c", script], tmp_path, EDITOR=str(editor))) as term:
+        term.wait_for("enter opens hosts.txt:1")
+        term.keys("\r")
+        term.wait_for("draws its screen")
+        term.keys("q")
+        assert term.end() == 2
+    assert (tmp_path / "fixes.sh").read_text("utf-8") == ""
+
+
 def test_bad_input_is_mended_in_the_editor_and_read_again(tmp_path: Path) -> None:
     (tmp_path / "hosts.txt").write_text("127.0.0.2:1\ngpu1 slots=\n", "utf-8")
     editor = tmp_path / "vi"  # the name decides whether it is told the line
