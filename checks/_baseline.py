@@ -1,6 +1,6 @@
 """Rates against those of an earlier report: what fell, although nothing else here is any faster."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 
 from netdoctor.checks._slow import STOPS_BELOW, Words
@@ -47,12 +47,14 @@ def best(rates: Iterable[TcpRate | PairRate]) -> dict[Pair, float | None]:
     return {ends: rate if busy < BUSY else None for ends, (rate, busy) in found.items()}
 
 
-def compared(pairs: Collection[Pair], baseline: Baseline, words: Words) -> str:
-    """What the summary says of the comparison."""
-    known = sum(1 for p in pairs if p in words.baseline)
-    if not known:
+def compared(seen: Mapping[Pair, float | None], baseline: Baseline, words: Words) -> str:
+    """What the summary says of the comparison. seen: see `best`."""
+    both = [p for p in seen if p in words.baseline]
+    if not both:
         return f"; {when(baseline)} has none of these pairs and is not compared"
-    return f"; {known} of {len(pairs)} directed pairs compared with {when(baseline)}"
+    known = sum(1 for p in both if seen[p] is not None)
+    text = f"; {known} of {len(seen)} directed pairs compared with {when(baseline)}"
+    return text + (f", {len(both) - known} limited by CPU" if known < len(both) else "")
 
 
 def fallen(

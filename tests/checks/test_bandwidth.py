@@ -383,6 +383,9 @@ def test_pairs_of_a_blamed_node_say_nothing_of_the_others(busy: float) -> None:
 def test_the_summary_says_how_much_was_compared() -> None:
     findings = list(bw_tcp(tcp(HEALTHY), job(4), nets(), before(1.0)))
     assert "12 of 12 directed pairs compared with good.json of 2026-11-19" in findings[-1].summary
+    busy = tuple(replace(r, busy=0.9 if r.src == "n1" else 0.1) for r in tcp(HEALTHY).rates)
+    findings = list(bw_tcp(tcp(HEALTHY, rates=busy), job(4), nets(), before(1.0)))
+    assert "9 of 12 directed pairs compared with good.json of 2026-11-19, 3 limited" in findings[-1].summary
     findings = list(bw_tcp(tcp(HEALTHY), job(4), nets(), before(1.0, tcp=())))
     assert "has none of these pairs" in findings[-1].summary
 
