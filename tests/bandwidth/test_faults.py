@@ -96,7 +96,7 @@ def test_all_links_slower_than_in_the_baseline(lab4: Lab, folder: Path) -> None:
 
 
 def test_the_uplink_of_a_leaf(make_lab: Maker, tmp_path: Path) -> None:
-    lab = make_lab(6, subnet="10.83.0")
+    lab = make_lab(6)
     hosts = tmp_path / "hosts.txt"
     hosts.write_text("".join(f"node[{2 * i}-{2 * i + 1}] leaf=sw{i}\n" for i in range(3)))
     for inside in ("node0", "node1"):
