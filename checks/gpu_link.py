@@ -20,6 +20,8 @@ from netdoctor.model import (
 # With so many GPUs of a kind nobody can be called the odd one out.
 LEAST_PEERS = 2
 
+Place = tuple[str, int]  # node and index of a GPU
+
 
 @check(
     after=["ssh.login", "gpu.visible"],
@@ -32,8 +34,9 @@ def gpu_link(gpus: Mapping[str, GpuFacts]) -> Iterator[Finding]:
     Looks at:
         NVML's state of each NVLink, and the width and the best generation of the PCIe link, of all GPUs of
         one model in the cluster. What most of them have is expected of all: boards of one model are wired
-        in several ways, so no number is right by itself. GPUs without any NVLink up are compared only
-        inside their node, because bridges between PCIe boards join some of them.
+        in several ways, so no number is right by itself, and what all nodes have at one index is how they
+        are built. GPUs without any NVLink up are compared only inside their node, because bridges between
+        PCIe boards join some of them.
 
     Matters because:
         A collective runs at the speed of its slowest GPU. A GPU with a link down, or in a slot that trained
@@ -44,7 +47,7 @@ def gpu_link(gpus: Mapping[str, GpuFacts]) -> Iterator[Finding]:
         Look for errors of the link, then reset the GPU or reboot the node; what stays is hardware: the
         board's connector, a bridge, a riser, the slot.
     """
-    models: dict[str, dict[tuple[str, int], Gpu]] = {}
+    models: dict[str, dict[Place, Gpu]] = {}
     for node, facts in gpus.items():
         for device in facts.devices:
             if device.error is None and device.name:
@@ -71,13 +74,22 @@ def _usual(values: list[int]) -> int | None:
     return value if 2 * count > len(values) else None
 
 
-def _nvlinks(devices: Mapping[tuple[str, int], Gpu]) -> Iterator[Finding]:
+def _is_odd(place: Place, values: Mapping[Place, int], usual: int | None) -> bool:
+    """Fewer than usual, and not because all nodes are built so at this index."""
+    value = values.get(place)
+    if usual is None or value is None or value >= usual:
+        return False
+    same = [v for (node, index), v in values.items() if index == place[1] and node != place[0]]
+    return len(same) < LEAST_PEERS or 2 * same.count(value) <= len(same)
+
+
+def _nvlinks(devices: Mapping[Place, Gpu]) -> Iterator[Finding]:
     up = {place: d.nvlinks_active for place, d in devices.items() if d.nvlinks_active is not None}
     linked = _usual([count for count in up.values() if count])
     for (node, index), count in up.items():
         beside = _usual([c for (other, _), c in up.items() if other == node])
         usual = linked if count else beside
-        if not usual or count >= usual:
+        if not _is_odd((node, index), up, usual):
             continue
         device = devices[node, index]
         yield (warn if count else fail)(
@@ -106,17 +118,13 @@ def _nvlinks(devices: Mapping[tuple[str, int], Gpu]) -> Iterator[Finding]:
         )
 
 
-def _pcie(devices: Mapping[tuple[str, int], Gpu]) -> Iterator[Finding]:
-    width = _usual([d.pcie_width for d in devices.values() if d.pcie_width])
-    generation = _usual([d.pcie_generation for d in devices.values() if d.pcie_generation])
+def _pcie(devices: Mapping[Place, Gpu]) -> Iterator[Finding]:
+    widths = {place: d.pcie_width for place, d in devices.items() if d.pcie_width}
+    generations = {place: d.pcie_generation for place, d in devices.items() if d.pcie_generation}
+    width, generation = _usual(list(widths.values())), _usual(list(generations.values()))
     for (node, index), device in devices.items():
-        narrow = width is not None and device.pcie_width is not None and device.pcie_width < width
-        old = (
-            generation is not None
-            and device.pcie_generation is not None
-            and device.pcie_generation < generation
-        )
-        if not narrow and not old:
+        place = (node, index)
+        if not _is_odd(place, widths, width) and not _is_odd(place, generations, generation):
             continue
         has = f"PCIe {device.pcie_generation or '?'} x{device.pcie_width or '?'}"
         usual = f"PCIe {generation or '?'} x{width or '?'}"

@@ -49,6 +49,12 @@ def test_what_all_of_a_kind_have_is_right(changes: dict[str, int]) -> None:
     assert judge(gpus(devices=devices), gpus(devices=devices)) == []
 
 
+@pytest.mark.parametrize("changes", [{"pcie_width": 8}, {"pcie_generation": 4}, {"nvlinks_active": 12}])
+def test_a_slot_that_is_narrow_on_every_node_is_how_they_are_built(changes: dict[str, int]) -> None:
+    assert judge(*(board(odd=3, **changes) for _ in range(3))) == []
+    assert list(causes(judge(board(odd=3, **changes), board(), board())).values()) == [{"n1"}]
+
+
 def test_bridges_join_some_pcie_boards_only() -> None:
     bridged = tuple(gpu(i, nvlinks_active=18 if i < 2 else 0) for i in range(4))
     assert judge(gpus(devices=bridged), gpus(devices=tuple(gpu(i, nvlinks_active=0) for i in range(4)))) == []
