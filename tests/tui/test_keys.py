@@ -407,7 +407,7 @@ def test_scan_keys_say_when_there_is_no_scan() -> None:
 
 def test_shell_runs_what_the_runner_names(monkeypatch: pytest.MonkeyPatch) -> None:
     called: list[list[str]] = []
-    monkeypatch.setattr("netdoctor.tui.app.subprocess.run", lambda argv, check: called.append(argv))
+    monkeypatch.setattr("netdoctor.tui.app.subprocess.run", lambda argv, **options: called.append(argv))
     monkeypatch.setattr(NetdoctorApp, "suspend", lambda self: __import__("contextlib").nullcontext())
     press("2", "s", runner=FakeRunner())
     assert called == [["true", "gpu-a03"]]
