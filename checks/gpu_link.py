@@ -56,14 +56,18 @@ def gpu_link(gpus: Mapping[str, GpuFacts]) -> Iterator[Finding]:
     for devices in models.values():
         yield from _nvlinks(devices)
         yield from _pcie(devices)
-        known = [d for d in devices.values() if d.nvlinks_active is not None or d.pcie_width is not None]
-        if len(known) > LEAST_PEERS:
-            compared.update(node for node, _ in devices)
+        # Not measured, or nothing that most agree on, is not green.
+        for values in (
+            {place: d.nvlinks_active for place, d in devices.items() if d.nvlinks_active is not None},
+            {place: d.pcie_width for place, d in devices.items() if d.pcie_width},
+        ):
+            if _usual(list(values.values())) is not None:
+                compared.update(node for node, _ in values)
     for node, facts in gpus.items():
         if not facts.devices:
             yield skip("no GPU on this node", node)
         elif node not in compared:
-            yield skip("too few GPUs of this kind report their links to compare them", node)
+            yield skip("too few GPUs of this kind report their links, or most do not agree", node)
 
 
 def _usual(values: list[int]) -> int | None:

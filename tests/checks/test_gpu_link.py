@@ -72,6 +72,17 @@ def test_two_gpus_have_no_majority() -> None:
     assert [(f.target, f.status) for f in findings] == [("n1", Status.SKIP), ("n2", Status.SKIP)]
 
 
+def test_a_node_that_reports_nothing_is_not_green() -> None:
+    bare = tuple(Gpu(index=i, name=gpu().name) for i in range(4))
+    assert [(f.target, f.status) for f in judge(board(), gpus(devices=bare))] == [("n2", Status.SKIP)]
+
+
+def test_halves_that_do_not_agree_are_not_green() -> None:
+    narrow = {"pcie_width": 8, "nvlinks_active": 12}
+    findings = judge(board(), gpus(devices=tuple(gpu(i, **narrow) for i in range(4))))
+    assert [(f.target, f.status) for f in findings] == [("n1", Status.SKIP), ("n2", Status.SKIP)]
+
+
 def test_a_gpu_with_an_error_is_somebody_elses_matter() -> None:
     assert judge(board(), board(odd=1, error="GPU is lost", nvlinks_active=0)) == []
 
