@@ -128,8 +128,20 @@ def _fixes(one: RankTrouble) -> tuple[Fix, ...]:
                 commands=(Command(run_on=one.node, shell=shell),),
             ),
         )
-    if one.what in ("import", "device"):
-        program = "import torch, torch.distributed; print(torch.__version__, torch.cuda.is_available())"
+    if one.what == "device":
+        shell = "dmesg | grep -E 'NVRM|Xid'"
+        return (
+            Fix(
+                text="read what the driver says of the GPU",
+                commands=(
+                    Command(run_on=one.node, shell="nvidia-smi"),
+                    Command(run_on=one.node, shell=shell),
+                ),
+                root=True,
+            ),
+        )
+    if one.what == "import":
+        program = "import torch, torch.distributed; print(torch.__version__)"
         shell = f"python3 -c '{program}'"
         return (
             Fix(

@@ -4,6 +4,8 @@ A rank that dies, freezes, or cannot reach the others is told from those that on
 process ended, by its heartbeat, and by how far it came. Nothing here waits without a bound.
 """
 
+import re
+import signal
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -30,6 +32,20 @@ SILENT_IMPORT_S = 30.0
 # After the first failure: who only echoes it says so soon.
 ECHO_S = 1.5
 HARD_LIMIT_S = 600.0
+# As much as an agent keeps. torch writes why it aborts above two stack traces.
+STDERR_CHARS = 8192
+
+# What a rank says when another one went away, or did not come: gloo, the store, torch's ProcessGroupNCCL
+# (getNcclErrorDetailStr, the watchdog) and NCCL itself (socketProgress).
+_ECHO = re.compile(
+    r"closed by (remote )?peer|connection reset|broken pipe|wait timeout|ncclRemoteError"
+    r"|remote process exited|watchdog caught collective operation timeout|retrieving ncclUniqueId",
+    re.IGNORECASE,
+)
+# NCCL dialled somebody who did not answer.
+_DIAL = re.compile(r"connect to \S+ (returned|failed)")
+# The GPU or its driver, as torch and NCCL put it. A peer that goes away does not cause it.
+_DEVICE = re.compile(r"CUDA error|CUDA out of memory|Cuda failure|unhandled cuda error|CUDA driver error")
 
 
 @cache
@@ -92,7 +108,7 @@ class Rank:
     def take(self, heard: Heard) -> None:
         self.running, self.code, self.silent_s = heard.running, heard.code, heard.silent_s
         self.stopped = self.stopped + 1 if heard.state in ("T", "t") else 0
-        self.stderr = heard.stderr[-2000:] or self.stderr
+        self.stderr = heard.stderr[-STDERR_CHARS:] or self.stderr
         for raw in heard.events[:5000]:
             try:
                 event = msgspec.convert(raw, Event)
@@ -313,10 +329,7 @@ class Ranks:
         if error is not None and error.stage in ("import", "device"):
             return 0, error.stage, f"{error.kind}: {error.text}"
         if not rank.running and error is None:
-            if rank.code is not None and rank.code < 0:
-                return 0, "killed", f"its process was killed by signal {-rank.code}"
-            last = rank.stderr.strip().splitlines()[-1:] or [""]
-            return 0, "exited", f"its process ended with status {rank.code} {last[0]}".strip()
+            return _ended(rank)
         if self._is_frozen(rank):
             text = (
                 "its process is stopped"
@@ -326,16 +339,33 @@ class Ranks:
             return 1, "frozen", text
         if error is not None:
             what = {"store": "store", "group": "connect", "mesh": "connect"}.get(error.stage, "error")
-            # The other end went away: this rank only noticed.
-            echo = "closed by peer" in error.text or "Connection reset" in error.text
-            echo = echo or error.stage == "peers" or "wait timeout" in error.text
-            return 4 if echo else 2, what, f"{error.kind}: {error.text}"
+            detail = f"{error.kind}: {error.text}"
+            if _DEVICE.search(error.text):
+                return 1, "device", detail
+            if _DIAL.search(error.text):
+                return 2, "connect", detail
+            echo = error.stage == "peers" or _ECHO.search(error.text)
+            return (4 if echo else 2), what, detail
         if late and rank.dialling:
             ends = dict.fromkeys(rank.dialling)
             names = {address: node for node, address in self.addresses.items()}
             text = ", ".join(f"{names.get(a, a)} ({a}:{port})" for a, port in list(ends)[:4])
             return 3, "connect", f"no answer from {text}"
         return None, "stuck", f"still waiting in stage {rank.stage}"
+
+
+def _ended(rank: Rank) -> tuple[int, str, str]:
+    """(weight, what, detail) of a process that is gone without a word of its own."""
+    lines = [line.strip() for line in rank.stderr.splitlines() if line.strip()]
+    if rank.code == -signal.SIGABRT:
+        # torch ends the process of a rank whose NCCL operations fail, mostly because of another rank.
+        for pattern, weight, what in ((_DEVICE, 1, "device"), (_DIAL, 2, "connect"), (_ECHO, 4, "error")):
+            told = next((line for line in lines if pattern.search(line)), None)
+            if told is not None:
+                return weight, what, told
+    if rank.code is not None and rank.code < 0:
+        return 0, "killed", f"its process was killed by signal {-rank.code}"
+    return 0, "exited", f"its process ended with status {rank.code} {lines[-1] if lines else ''}".strip()
 
 
 def only_import(trouble: Iterable[RankTrouble]) -> bool:
