@@ -117,26 +117,26 @@ def _devices(node: str, gpu: GpuFacts, host: HostFacts | None) -> Iterator[Findi
     if missing > 0:
         yield _fewer(node, gpu, host, missing)
     text = gpu.cuda_visible_devices
-    if text is not None and visible_count(text, len(gpu.devices)) < len(gpu.devices):
+    if text is not None and len(visible(text, len(gpu.devices))) < len(gpu.devices):
         yield _hidden_by_variable(node, gpu, "CUDA_VISIBLE_DEVICES", text)
 
 
-def visible_count(text: str, devices: int) -> int:
-    """How many GPUs CUDA_VISIBLE_DEVICES leaves: the list ends at its first invalid or repeated
-    entry (CUDA C++ Programming Guide, environment variables); an empty value leaves none."""
-    seen: set[str] = set()
+def visible(text: str, devices: int) -> list[str]:
+    """The entries of CUDA_VISIBLE_DEVICES that count: the list ends at its first invalid or repeated one
+    (CUDA C++ Programming Guide, environment variables); an empty value leaves none."""
+    seen: list[str] = []
     for item in (part.strip() for part in text.split(",")):
         is_index = re.fullmatch(r"[0-9]{1,4}", item) is not None
         if is_index and int(item) >= devices:
             break
         if item in seen or not (is_index or item.startswith(("GPU-", "MIG-"))):
             break
-        seen.add(item)
-    return len(seen)
+        seen.append(item)
+    return seen
 
 
 def _hidden_by_variable(node: str, gpu: GpuFacts, variable: str, text: str) -> Finding:
-    shown = visible_count(text, len(gpu.devices))
+    shown = len(visible(text, len(gpu.devices)))
     # The launcher may set it anew for the job, hence a warning and not a failure.
     return warn(
         node,

@@ -2,18 +2,19 @@
 
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
 
 from netdoctor import nccl_rules
-from netdoctor.checks.gpu_idle import HARMLESS
+from netdoctor.checks.gpu_idle import FOREIGN_BYTES, HARMLESS
+from netdoctor.checks.gpu_visible import visible
 from netdoctor.facts.bandwidth import AllReduce, PairRate, PairRates, Session, SizeRow, TcpRates
 from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.expectation import Expectation, NoExpectation
-from netdoctor.facts.gpu import GpuFacts
+from netdoctor.facts.gpu import Gpu, GpuFacts
 from netdoctor.facts.host import HostFacts, Node
 from netdoctor.facts.localisation import Decision, Kind, Round
 from netdoctor.facts.net import NetFacts
@@ -50,6 +51,8 @@ MEMORY_SHARE = 0.25
 PAIR_BYTES_GLOO = 4 * MIB
 PAIR_BYTES_NCCL = 64 * MIB
 PAIR_OVERHEAD_S = 0.4
+# Of one node; no machine has more, and an agent starts no more.
+MOST_GPUS = 16
 # How long one size may take: a launch wants to know in seconds, a full run wants a steady figure.
 EACH_S = {"quick": 0.7, "launch": 0.7, "full": 3.0}
 
@@ -85,19 +88,19 @@ def cast(plan: Plan) -> Cast | Missing:
         return Missing(Why.NOT_APPLICABLE, f"torch is not installed in the job's interpreter{where}")
     left_out.update({n: "torch is not installed there" for n in nodes if n not in able})
     gpus = {n: _gpus(plan, n) for n in able}
-    cuda = [n for n in able if gpus[n] and software[n].torch.cuda is not None]
+    cuda = [n for n in able if gpus[n][0] and software[n].torch.cuda is not None]
     backend = "nccl" if cuda and plan.job.backend != "gloo" else "gloo"
     if backend == "nccl":
         left_out.update({n: "it has no GPU that torch could use" for n in able if n not in cuda})
         able = cuda
         for node in list(able):
-            who = _busy(plan, node)
+            who = _busy(gpus[node][1])
             if who:
                 left_out[node] = f"its GPUs are in use by {who}"
                 able.remove(node)
         if not able:
             return Missing(Why.NOT_APPLICABLE, f"GPUs are in use: {next(iter(left_out.values()))}")
-    counts = {n: gpus[n] if backend == "nccl" else 1 for n in able}
+    counts = {n: gpus[n][0] if backend == "nccl" else 1 for n in able}
     master = plan.job.master_node
     if master in counts:
         counts = {master: counts[master], **{n: c for n, c in counts.items() if n != master}}
@@ -112,37 +115,47 @@ def cast(plan: Plan) -> Cast | Missing:
         ifname=ifname,
         given_by=given,
         left_out=left_out,
-        memory_bytes=_memory(plan, counts, backend),
+        memory_bytes=_memory(plan, counts, {n: gpus[n][1] for n in counts} if backend == "nccl" else {}),
     )
 
 
-def _gpus(plan: Plan, node: str) -> int:
-    """GPUs that a job on this node would use; none where they are pretended."""
+def _gpus(plan: Plan, node: str) -> tuple[int, tuple[Gpu, ...]]:
+    """(how many GPUs a job on this node would use, which): all of them where that cannot be told, none where
+    they are pretended."""
     host, facts = plan.store.get("host", node), plan.store.get("gpu", node)
-    if isinstance(host, HostFacts) and "gpu" in host.lab_fakes:
-        return 0
-    if not isinstance(facts, GpuFacts):
-        return 0
-    count = sum(1 for device in facts.devices if device.error is None)
-    visible = plan.job.env.get("CUDA_VISIBLE_DEVICES", facts.cuda_visible_devices)
-    if visible is not None:
-        count = min(
-            count, len([part for part in visible.split(",") if part.strip() and part.strip() != "-1"])
-        )
+    if not isinstance(facts, GpuFacts) or (isinstance(host, HostFacts) and "gpu" in host.lab_fakes):
+        return 0, ()
+    devices = facts.devices
+    able = sum(1 for device in devices if device.error is None)
+    env = nccl_rules.values(nccl_rules.effective_env(plan.store.present("env", [node]).get(node), plan.job))
+    text = plan.job.env.get("CUDA_VISIBLE_DEVICES", facts.cuda_visible_devices)
+    entries = [str(i) for i in range(len(devices))] if text is None else visible(text, len(devices))
+    count = min(len(entries), able, MOST_GPUS)
     listed = plan.store.get("node", node)
     if isinstance(listed, Node) and (listed.gpus or listed.slots):
         count = min(count, listed.gpus or listed.slots or count)
-    return min(count, 16)
+    # CUDA puts the fastest first unless told otherwise; NVML goes by the bus.
+    in_order = len({d.name for d in devices}) < 2 or env.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
+    own = [
+        device
+        for entry in entries[:count]
+        for device in devices
+        if (device.uuid.startswith(entry) if entry.startswith("GPU-") else str(device.index) == entry)
+    ]
+    known = in_order and able == len(devices) and len(own) == count
+    return count, tuple(own) if known else devices
 
 
-def _busy(plan: Plan, node: str) -> str:
-    """Who computes on the node's GPUs, in words; empty when nobody does."""
-    facts = plan.store.get("gpu", node)
-    for device in facts.devices if isinstance(facts, GpuFacts) else ():
+def _busy(devices: Iterable[Gpu]) -> str:
+    """Who computes on these GPUs, in words; empty when nobody does."""
+    for device in devices:
         for process in device.processes:
             name = (process.name or "").rsplit("/", 1)[-1]
             if not name.startswith(HARMLESS):
                 return f"{name or 'a process'} (pid {process.pid}, {process.user or 'user unknown'})"
+        # Another container's processes do not show, their memory does.
+        if not device.processes and (device.memory_used_bytes or 0) > FOREIGN_BYTES:
+            return f"processes that cannot be seen ({(device.memory_used_bytes or 0) // MIB} MiB)"
     return ""
 
 
@@ -170,13 +183,13 @@ def _environments(
     return ifname, environments, given
 
 
-def _memory(plan: Plan, counts: Mapping[str, int], backend: str) -> int:
-    """Bytes that one rank may take for everything."""
+def _memory(plan: Plan, counts: Mapping[str, int], gpus: Mapping[str, Sequence[Gpu]]) -> int:
+    """Bytes that one rank may take for everything: of its GPU where `gpus` has one, else of its node."""
     room: list[int] = []
     for node, count in counts.items():
-        host, gpu = plan.store.get("host", node), plan.store.get("gpu", node)
-        if backend == "nccl" and isinstance(gpu, GpuFacts):
-            free = [(d.memory_total_bytes or 0) - (d.memory_used_bytes or 0) for d in gpu.devices]
+        host = plan.store.get("host", node)
+        if node in gpus:
+            free = [(d.memory_total_bytes or 0) - (d.memory_used_bytes or 0) for d in gpus[node]]
             room.append(min(free, default=GIB) // 2)
         elif isinstance(host, HostFacts):
             # The nodes of a lab share one machine's memory.
@@ -415,7 +428,8 @@ def _pairs(
     parts: Mapping[str, expectation.Hardware],
     of: Mapping[str, str],
 ) -> PairRates:
-    """Rounds of pairs, one direction at a time, with as many rails at once as both ends have GPUs."""
+    """Rounds of pairs, one direction at a time, with as many rails at once as every node has GPUs: more in
+    some pairs than in others would share a NIC among more, and be no measure for each other."""
     nodes = list(ranks.nodes)
     if len(nodes) < 2:
         return pairs
@@ -423,6 +437,7 @@ def _pairs(
     seconds = min(max(budget_s / (2 * (whole + KEPT_ROUNDS)) - PAIR_OVERHEAD_S, LEAST_S), MOST_S)
     each_s = 2 * (seconds + PAIR_OVERHEAD_S)
     most = PAIR_BYTES_NCCL if chosen.backend == "nccl" else PAIR_BYTES_GLOO
+    rails = min(chosen.counts.values())
     rates: list[PairRate] = []
     # What all NICs of a node carry says nothing of one GPU's share of them.
     expected = pair_expectations(parts) if chosen.backend == "gloo" else {}
@@ -432,13 +447,13 @@ def _pairs(
             asked = [
                 (src.number, dst.number)
                 for a, b in both
-                for src, dst in zip(ranks.of(a), ranks.of(b), strict=False)
+                for src, dst in zip(ranks.of(a)[:rails], ranks.of(b)[:rails], strict=True)
             ]
             found = ranks.step(
                 "pairs", seconds * 4 + 45.0, pairs=[list(p) for p in asked], seconds=seconds, most_bytes=most
             )
             for src, dst in asked:
-                rate = _pair_rate(ranks, src, dst, one.number, found)
+                rate = _pair_rate(ranks, src, dst, one.number, found, rails)
                 if rate is not None:
                     rates.append(rate)
 
@@ -450,7 +465,9 @@ def _pairs(
     return replace(pairs, rates=tuple(rates), decision=decision, rounds=len(done), planned=planned)
 
 
-def _pair_rate(ranks: Ranks, src: int, dst: int, number: int, found: Sequence[Any]) -> PairRate | None:
+def _pair_rate(
+    ranks: Ranks, src: int, dst: int, number: int, found: Sequence[Any], rails: int
+) -> PairRate | None:
     try:
         took = msgspec.convert(found[dst], Took)
         gave = msgspec.convert(found[src], Gave)
@@ -458,14 +475,13 @@ def _pair_rate(ranks: Ranks, src: int, dst: int, number: int, found: Sequence[An
         return None
     if not 0 < took.median < 1e15:
         return None
-    several = len(ranks.of(ranks.ranks[src].node)) > 1
     place = [r.number for r in ranks.of(ranks.ranks[src].node)].index(src)
     return PairRate(
         src=ranks.ranks[src].node,
         dst=ranks.ranks[dst].node,
         round=number,
         gbyte_s=took.median / 1e9,
-        rail=f"gpu{place}" if several else None,
+        rail=f"gpu{place}" if rails > 1 else None,
         least_gbyte_s=took.least / 1e9,
         most_gbyte_s=took.most / 1e9,
         # NCCL's own threads spin while they wait: theirs says nothing.

@@ -1,15 +1,26 @@
 """Ranks on this machine alone: gloo over loopback wherever torch is, nccl where there is a GPU."""
 
+import os
 import subprocess
+from collections import Counter
 from collections.abc import Iterator, Mapping
+from itertools import permutations
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from netdoctor.facts.bandwidth import AllReduce, PairRates
 from netdoctor.facts.base import Missing, Why
+from netdoctor.facts.software import Job
+from netdoctor.measure.bandwidth import Plan
+from netdoctor.measure.collective import measure
+from netdoctor.measure.common import Ground
 from netdoctor.measure.ranks import Failed, Ranks
+from netdoctor.store import Store
 from netdoctor.transport.base import Reply, Request
 from tests.agent.harness import AgentProcess
+from tests.checks import build, build_hw
 
 from .conftest import VARIABLE, torch_python
 
@@ -17,8 +28,8 @@ from .conftest import VARIABLE, torch_python
 class Agents:
     """A transport of agents over pipes: all are asked at once, as over SSH."""
 
-    def __init__(self, python: str, nodes: list[str]) -> None:
-        self.agents = {node: AgentProcess(python) for node in nodes}
+    def __init__(self, python: str, nodes: list[str], env: Mapping[str, str] | None = None) -> None:
+        self.agents = {node: AgentProcess(python, env=env) for node in nodes}
         for agent in self.agents.values():
             agent.read()
 
@@ -92,6 +103,95 @@ def test_an_interface_that_is_not_there_names_the_rank(python: str) -> None:
         agents.close()
     assert {t.node for t in failed.value.trouble if t.first} == {"b"}
     assert "nope0" in failed.value.trouble[0].detail
+
+
+# Puts gloo and the CPU where the program of a rank asks for nccl and GPUs, and notes which.
+STAND_IN = """\
+import os
+note = os.environ.get("NCCL_TEST_STAND_IN")
+if note:
+    import torch, torch.distributed as dist
+
+    def say(*words):
+        with open(note, "a") as file:
+            print(*words, file=file)
+
+    class Device(type):
+        def __instancecheck__(cls, value):
+            return isinstance(value, real)
+        def __call__(cls, kind, *index):
+            if kind != "cuda":
+                return real(kind, *index)
+            say("device", *index)
+            return real("cpu")
+
+    real, start = torch.device, dist.init_process_group
+    torch.device = Device("device", (), {})
+    torch.cuda.set_device = lambda device: say("set")
+    torch.cuda.synchronize = lambda device: say("sync")
+
+    def init(backend, **rest):
+        say("backend", backend)
+        return start("gloo", **rest)
+
+    dist.init_process_group = init
+"""
+
+
+def led(python: str, folder: Path, counts: dict[str, int]) -> tuple[PairRates, AllReduce, Counter[str]]:
+    """What comes of nodes with so many GPUs, and what their ranks asked torch for."""
+    (folder / "sitecustomize.py").write_text(STAND_IN, "utf-8")
+    note = folder / "note"
+    store = Store()
+    for node, count in counts.items():
+        devices = tuple(build_hw.gpu(i, memory_total_bytes=1 << 30) for i in range(count))
+        store.put("software", node, build_hw.software())
+        store.put("gpu", node, build_hw.gpus(devices=devices))
+        store.put("host", node, build.host(in_lab=True))
+    env = {"NCCL_TEST_STAND_IN": str(note), "GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
+    plan = Plan(
+        ground=Ground(nodes=tuple(counts), addresses=dict.fromkeys(counts, "127.0.0.1"), master_port=0),
+        store=store,
+        job=Job(env=env),
+        shares={"pair_rates": 8.0, "allreduce": 2.0},
+    )
+    agents = Agents(python, list(counts), {**os.environ, "PYTHONPATH": str(folder)})
+    try:
+        pairs, reduced = measure(agents, plan, "full")
+    finally:
+        agents.close()
+    assert isinstance(pairs, PairRates)
+    assert isinstance(reduced, AllReduce)
+    assert not reduced.session.trouble
+    assert reduced.session.backend == "nccl"
+    # Half of the 512 MiB that are free, for four copies: 64 MiB at most.
+    assert [row.size_bytes for row in reduced.rows] == [32 << 10, 1 << 20, 16 << 20]
+    assert not any(row.wrong for row in reduced.rows)
+    return pairs, reduced, Counter(note.read_text("utf-8").splitlines())
+
+
+def test_one_rank_per_gpu_is_led_through_everything(python: str, tmp_path: Path) -> None:
+    """Our side of the nccl path. Of NCCL itself this proves nothing."""
+    pairs, reduced, asked = led(python, tmp_path, {"n1": 2, "n2": 2})
+    assert reduced.session.ranks == ("n1", "n1", "n2", "n2")
+    assert asked["device 0"] == asked["device 1"] == 2
+    assert asked["set"] == asked["backend nccl"] == 4
+    assert asked["sync"] > 100
+    assert all(row.busbw_gbyte_s == pytest.approx(row.algbw_gbyte_s * 6 / 4) for row in reduced.rows)
+    assert list(reduced.solo) == ["n1", "n2"]
+    assert all(row.busbw_gbyte_s == row.algbw_gbyte_s for rows in reduced.solo.values() for row in rows)
+    ends = (("n1", "n2"), ("n2", "n1"))
+    assert {(r.src, r.dst, r.rail) for r in pairs.rates} == {(*e, g) for e in ends for g in ("gpu0", "gpu1")}
+
+
+def test_nodes_with_different_gpu_counts(python: str, tmp_path: Path) -> None:
+    counts = {"n1": 2, "n2": 1, "n3": 1}
+    pairs, reduced, asked = led(python, tmp_path, counts)
+    assert reduced.session.ranks == ("n1", "n1", "n2", "n3")
+    assert (asked["device 0"], asked["device 1"]) == (3, 1)
+    assert list(reduced.solo) == ["n1"]
+    # As many rails as every node has GPUs: here one, which needs no name.
+    assert {(r.src, r.dst, r.rail) for r in pairs.rates} == {(a, b, None) for a, b in permutations(counts, 2)}
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 import pytest
 
-from netdoctor.checks.gpu_visible import gpu_visible, visible_count
+from netdoctor.checks.gpu_visible import gpu_visible, visible
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.model import Status
 
@@ -114,7 +114,7 @@ def test_a_variable_that_hides_gpus_is_a_warning() -> None:
     ],
 )
 def test_visible_devices_as_cuda_reads_them(text: str, count: int) -> None:
-    assert visible_count(text, 8) == count
+    assert len(visible(text, 8)) == count
 
 
 def test_listed_gpus_that_are_not_on_the_bus_fail() -> None:

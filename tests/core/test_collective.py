@@ -1,0 +1,206 @@
+"""Who takes part in a torch experiment, and who is at the root when it fails."""
+
+import signal
+from typing import Any
+
+import pytest
+
+from netdoctor.facts.bandwidth import RankTrouble
+from netdoctor.facts.base import Missing
+from netdoctor.facts.gpu import GpuFacts
+from netdoctor.facts.software import Job
+from netdoctor.measure.bandwidth import Plan
+from netdoctor.measure.collective import Cast, cast
+from netdoctor.measure.common import Ground
+from netdoctor.measure.ranks import Heard, Ranks
+from netdoctor.store import Store
+from tests.checks import build as healthy
+from tests.checks import build_hw as hw
+from tests.core.fake import FakeTransport
+
+GIB = healthy.GIB
+BUSY = (hw.process(4711),)
+
+
+def plan(*gpus: GpuFacts, variables: dict[str, str] | None = None, job: Job | None = None) -> Plan:
+    """One node for each of `gpus`. variables: of the login sessions."""
+    names = healthy.names(len(gpus))
+    store = Store()
+    for i, (name, gpu) in enumerate(zip(names, gpus, strict=True), start=1):
+        store.put("software", name, hw.software())
+        store.put("gpu", name, gpu)
+        store.put("host", name, healthy.host(i))
+        store.put("net", name, healthy.net(i))
+        store.put("env", name, healthy.env(**(variables or {})))
+    addresses = {n: healthy.address(i) for i, n in enumerate(names, start=1)}
+    ground = Ground(nodes=tuple(names), addresses=addresses)
+    return Plan(ground=ground, store=store, job=job or Job(), shares={"allreduce": 5.0})
+
+
+def chosen(found: Cast | Missing) -> Cast:
+    assert isinstance(found, Cast), found
+    return found
+
+
+def test_one_rank_per_gpu_over_the_jobs_interface() -> None:
+    found = chosen(cast(plan(hw.gpus(), hw.gpus(4))))
+    assert (found.backend, found.counts) == ("nccl", {"n1": 8, "n2": 4})
+    assert found.layout == ["n1"] * 8 + ["n2"] * 4
+    assert found.environments["n1"]["NCCL_SOCKET_IFNAME"] == "=eth0"
+    # Half of what is free on the fullest GPU.
+    assert found.memory_bytes == (80 * GIB - GIB // 2) // 2
+
+
+def test_gpus_in_use_are_left_alone_and_the_user_is_named() -> None:
+    used = hw.gpus(devices=(hw.gpu(0), hw.gpu(1, processes=BUSY)))
+    found = chosen(cast(plan(hw.gpus(2), used)))
+    assert found.counts == {"n1": 2}
+    assert found.left_out == {"n2": "its GPUs are in use by python (pid 4711, alice)"}
+    everywhere = cast(plan(used, used))
+    assert isinstance(everywhere, Missing)
+    assert "python (pid 4711, alice)" in everywhere.detail
+
+
+def test_memory_that_somebody_unseen_holds_counts_as_use() -> None:
+    used = hw.gpus(devices=(hw.gpu(0), hw.gpu(1, memory_used_bytes=40 * GIB)))
+    found = chosen(cast(plan(hw.gpus(2), used)))
+    assert found.left_out == {"n2": "its GPUs are in use by processes that cannot be seen (40960 MiB)"}
+
+
+@pytest.mark.parametrize(
+    ("text", "takes_part"),
+    [
+        pytest.param("2,3", True, id="its own are idle"),
+        pytest.param("GPU-3,GPU-2", True, id="by UUID"),
+        pytest.param("0,1", False, id="one of its own is in use"),
+        pytest.param("MIG-2", False, id="not to be told"),
+    ],
+)
+def test_somebody_on_gpus_that_the_job_does_not_use(text: str, takes_part: bool) -> None:
+    devices = (hw.gpu(0, processes=BUSY), *(hw.gpu(i) for i in range(1, 4)))
+    shared = hw.gpus(devices=devices, cuda_visible_devices=text)
+    found = chosen(cast(plan(hw.gpus(2), shared)))
+    assert ("n2" in found.counts) is takes_part
+    if takes_part:
+        assert found.counts["n2"] == 2
+
+
+def test_where_the_order_is_not_known_every_gpu_has_to_be_idle() -> None:
+    mixed = (hw.gpu(0, processes=BUSY), hw.gpu(1, name="NVIDIA L4"), hw.gpu(2))
+    shared = hw.gpus(devices=mixed, cuda_visible_devices="1,2")
+    assert "n2" in chosen(cast(plan(hw.gpus(2), shared))).left_out
+    by_bus = cast(plan(hw.gpus(2), shared, variables={"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}))
+    assert chosen(by_bus).counts == {"n1": 2, "n2": 2}
+
+
+def test_pretended_gpus_and_other_backends_compute_on_the_cpu() -> None:
+    pretended = plan(hw.gpus(), hw.gpus())
+    for name in ("n1", "n2"):
+        pretended.store.put("host", name, healthy.host(lab_fakes=("gpu",)))
+    for found in (cast(pretended), cast(plan(hw.gpus(), hw.gpus(), job=Job(backend="gloo")))):
+        assert (chosen(found).backend, chosen(found).counts) == ("gloo", {"n1": 1, "n2": 1})
+
+
+def test_one_gpu_alone_has_nothing_to_reduce_with() -> None:
+    found = cast(plan(hw.gpus(1)))
+    assert isinstance(found, Missing)
+    assert "one rank alone" in found.detail
+
+
+def test_one_node_with_several_gpus_is_enough() -> None:
+    assert chosen(cast(plan(hw.gpus(2)))).counts == {"n1": 2}
+
+
+# What torch 2.x prints on stderr before it aborts, shortened: ProcessGroupNCCL.cpp, NCCLUtils.cpp.
+LOST = """\
+[rank0]:[E1 10:00:00.1 ProcessGroupNCCL.cpp:632] [Rank 0] Watchdog caught collective operation timeout: \
+WorkNCCL(SeqNum=9, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=30000) ran for 30010 milliseconds
+[rank0]:[E1 10:00:00.2 ProcessGroupNCCL.cpp:70] To avoid data inconsistency, we are taking the process down.
+terminate called after throwing an instance of 'c10::DistBackendError'
+frame #9: clone3 + 0x2c (0x7f2c0b1296ec in /usr/lib/x86_64-linux-gnu/libc.so.6)
+"""
+REMOTE = """\
+[rank2]:[E1 10:00:00.1 ProcessGroupNCCL.cpp:2057] Process group watchdog thread terminated with exception: \
+NCCL error: remote process exited or there was a network error, NCCL version 2.26.2
+"""
+BROKEN = """\
+[rank1]:[E1 10:00:00.1 ProcessGroupNCCL.cpp:2057] Process group watchdog thread terminated with exception: \
+CUDA error: uncorrectable ECC error encountered
+CUDA kernel errors might be asynchronously reported at some other API call
+"""
+
+
+def ended(code: int | None = None, stderr: str = "", error: str = "", stage: str = "ready") -> Heard:
+    events: list[Any] = [{"event": "stage", "stage": stage}]
+    if error:
+        events.append({"event": "error", "stage": stage, "kind": "DistBackendError", "text": error})
+    return Heard(running=code is None, code=code, events=events, stderr=stderr)
+
+
+def blamed(*heard: Heard, step: str = "3") -> list[RankTrouble]:
+    """Those at the root, of one rank on each of n1…"""
+    names = healthy.names(len(heard))
+    ranks = Ranks(FakeTransport({}), names, {}, "nccl", {})
+    for rank, one in zip(ranks.ranks, heard, strict=True):
+        rank.take(one)
+    ranks.end = float("inf")
+    return [one for one in ranks._blame(names, step) if one.first]
+
+
+def test_a_killed_rank_is_not_hidden_behind_those_whose_torch_gave_up() -> None:
+    found = blamed(
+        ended(-signal.SIGABRT, LOST), ended(-signal.SIGKILL), ended(-signal.SIGABRT, REMOTE), ended()
+    )
+    assert [(one.node, one.what) for one in found] == [("n2", "killed")]
+
+
+def test_a_gpu_that_fails_is_named_and_those_that_waited_for_it_are_not() -> None:
+    found = blamed(
+        ended(-signal.SIGABRT, LOST), ended(-signal.SIGABRT, BROKEN), ended(-signal.SIGABRT, REMOTE)
+    )
+    assert [(one.node, one.what) for one in found] == [("n2", "device")]
+    assert found[0].detail.endswith("CUDA error: uncorrectable ECC error encountered")
+
+
+def test_all_that_only_waited_are_named_alike() -> None:
+    found = blamed(ended(-signal.SIGABRT, LOST), ended(-signal.SIGABRT, LOST))
+    assert [(one.node, one.what) for one in found] == [("n1", "error"), ("n2", "error")]
+    assert "Watchdog caught" in found[0].detail
+
+
+def test_another_abort_is_a_killed_rank() -> None:
+    found = blamed(ended(-signal.SIGABRT, "free(): invalid pointer\n"), ended(-signal.SIGABRT, REMOTE))
+    assert [(one.node, one.what) for one in found] == [("n1", "killed")]
+
+
+@pytest.mark.parametrize(
+    ("text", "what", "root"),
+    [
+        (
+            "NCCL error: unhandled cuda error. Last error: Cuda failure 802 'system not yet initialized'",
+            "device",
+            1,
+        ),
+        ("CUDA out of memory. Tried to allocate 4.00 GiB", "device", 1),
+        (
+            "ncclRemoteError: … connect to 10.0.0.3<4> returned Connection refused, "
+            "exceeded error retry count after 35 attempts",
+            "connect",
+            1,
+        ),
+        ("ncclSystemError: … Last error: Bootstrap : no socket interface found", "error", 1),
+        ("ncclRemoteError: … Last error: socketProgress: Connection closed by remote peer n2<5>", "error", 2),
+        (
+            "[1] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d store",
+            "error",
+            2,
+        ),
+    ],
+)
+def test_what_nccl_says(text: str, what: str, root: int) -> None:
+    """Beside a rank that only noticed."""
+    echo = ended(error="ncclRemoteError: remote process exited or there was a network error")
+    found = blamed(ended(error=text), echo)
+    assert len(found) == root
+    assert found[0].what == what
+    assert found[0].node == "n1"
