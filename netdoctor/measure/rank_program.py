@@ -116,6 +116,7 @@ class Rank:
         self.cuda = self.backend == "nccl"
         self.device = torch.device("cuda", int(CONFIG.get("device", 0))) if self.cuda else torch.device("cpu")
         self.groups = {}
+        self.group_s = 30.0
         self.store = None
         self.listener = None
 
@@ -182,13 +183,14 @@ class Rank:
         stage("peers")
         self.store.wait(["here/%d" % r for r in range(self.world)], self.timeout(seconds))
         stage("group")
+        self.group_s = float(step.get("group_s", seconds))
         store = dist.PrefixStore(str(step["name"]), self.store)
         dist.init_process_group(
             self.backend,
             store=store,
             rank=self.rank,
             world_size=self.world,
-            timeout=self.timeout(float(step.get("group_s", seconds))),
+            timeout=self.timeout(self.group_s),
         )
         stage("mesh")
         one = self.torch.ones(1, device=self.device)
@@ -203,7 +205,8 @@ class Rank:
             return None
         key = tuple(ranks)
         if key not in self.groups:
-            self.groups[key] = self.dist.new_group(list(key))
+            # By itself a new group waits for the backend's 10 or 30 minutes.
+            self.groups[key] = self.dist.new_group(list(key), timeout=self.timeout(self.group_s))
         return self.groups[key]
 
     def greatest(self, value, group=None):
