@@ -1,13 +1,15 @@
 """Ranks on this machine alone: gloo over loopback wherever torch is, nccl where there is a GPU."""
 
+import contextlib
 import os
 import subprocess
+import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import permutations
 from pathlib import Path
-from typing import Any
 
+import psutil
 import pytest
 
 from netdoctor.facts.bandwidth import AllReduce, PairRates
@@ -55,15 +57,17 @@ def python() -> str:
     return found
 
 
-def run(python: str, backend: str, layout: list[str], env: dict[str, dict[str, str]]) -> list[Any]:
-    """Results of an all-reduce of every rank."""
+@contextlib.contextmanager
+def started(
+    python: str, backend: str, layout: list[str], env: Mapping[str, Mapping[str, str]]
+) -> Iterator[Ranks]:
+    """Ranks whose group is formed."""
     agents = Agents(python, list(dict.fromkeys(layout)))
     ranks = Ranks(agents, layout, dict.fromkeys(layout, "127.0.0.1"), backend, env)
     try:
         ranks.start()
         ranks.join("127.0.0.1", 0)
-        sizes = [4096, 1 << 20, 16 << 20]
-        return ranks.step("allreduce", 90.0, sizes=sizes, budget_s=8.0, each_s=0.5)
+        yield ranks
     except Failed as failed:
         raise AssertionError([(t.node, t.what, t.detail) for t in failed.trouble]) from failed
     finally:
@@ -71,23 +75,67 @@ def run(python: str, backend: str, layout: list[str], env: dict[str, dict[str, s
         agents.close()
 
 
-def check(results: list[Any], ranks: int) -> None:
-    assert len(results) == ranks
+def check_sums(ranks: Ranks) -> None:
+    sizes = [4096, 1 << 20, 16 << 20]
+    results = ranks.step("allreduce", 90.0, sizes=sizes, budget_s=8.0, each_s=0.5)
+    assert len(results) == len(ranks.ranks)
     for result in results:
-        assert [row["size"] for row in result["rows"]] == [4096, 1 << 20, 16 << 20]
+        assert [row["size"] for row in result["rows"]] == sizes
         assert all(row["wrong"] == 0 and row["wrong_everywhere"] == 0 for row in result["rows"])
         assert all(0 < row["least_s"] <= row["median_s"] <= row["most_s"] for row in result["rows"])
     # All ranks go by the slowest one's time.
     assert len({str([row["median_s"] for row in result["rows"]]) for result in results}) == 1
 
 
-def test_gloo_over_loopback(python: str) -> None:
-    nodes = ["a", "b"]
-    check(run(python, "gloo", nodes, {n: {"GLOO_SOCKET_IFNAME": "lo"} for n in nodes}), 2)
+@pytest.fixture
+def two(request: pytest.FixtureRequest, python: str) -> Iterator[Ranks]:
+    """Two ranks, as on two machines. One GPU is enough for nccl: a host id of its own makes each rank a node
+    to it, so that it takes bootstrap, interface choice and sockets as between machines."""
+    env = {"GLOO_SOCKET_IFNAME": "lo"}
+    if request.param == "nccl":
+        request.getfixturevalue("cuda")
+        env = {"NCCL_SOCKET_IFNAME": "=lo", "NCCL_IB_DISABLE": "1", "NCCL_P2P_DISABLE": "1"}
+    with started(python, request.param, ["a", "b"], {n: {**env, "NCCL_HOSTID": n} for n in "ab"}) as ranks:
+        yield ranks
+
+
+both = pytest.mark.parametrize("two", ["gloo", pytest.param("nccl", marks=pytest.mark.gpu)], indirect=True)
+
+
+@both
+def test_two_ranks_add_up(two: Ranks) -> None:
+    check_sums(two)
+
+
+@both
+@pytest.mark.parametrize(("src", "dst"), [(0, 1), (1, 0)])
+def test_two_ranks_as_a_pair(two: Ranks, src: int, dst: int) -> None:
+    found = two.step("pairs", 60.0, pairs=[[src, dst]], seconds=1.0, most_bytes=4 << 20)
+    took = found[dst]
+    assert took["src"] == src
+    assert 0 < took["least"] <= took["median"] <= took["most"]
+    assert found[src]["busy"] >= 0
+
+
+@both
+def test_the_killed_one_of_two_ranks_is_named(two: Ranks) -> None:
+    def kill() -> None:
+        (child,) = psutil.Process(two.transport.agents["b"].process.pid).children()
+        child.kill()
+
+    timer = threading.Timer(3.0, kill)
+    timer.start()
+    try:
+        with pytest.raises(Failed) as failed:
+            two.step("allreduce", 60.0, sizes=[16 << 20], budget_s=40.0, each_s=30.0, batches=10_000)
+    finally:
+        timer.join()
+    assert [(t.node, t.what) for t in failed.value.trouble if t.first] == [("b", "killed")]
 
 
 def test_several_ranks_of_one_node(python: str) -> None:
-    check(run(python, "gloo", ["a", "a", "b"], {n: {"GLOO_SOCKET_IFNAME": "lo"} for n in "ab"}), 3)
+    with started(python, "gloo", ["a", "a", "b"], {n: {"GLOO_SOCKET_IFNAME": "lo"} for n in "ab"}) as ranks:
+        check_sums(ranks)
 
 
 def test_an_interface_that_is_not_there_names_the_rank(python: str) -> None:
@@ -205,14 +253,5 @@ def cuda(python: str) -> str:
 
 @pytest.mark.gpu
 def test_nccl_with_one_gpu(cuda: str) -> None:
-    check(run(cuda, "nccl", ["a"], {"a": {"NCCL_SOCKET_IFNAME": "=lo"}}), 1)
-
-
-@pytest.mark.gpu
-def test_nccl_with_two_ranks_on_one_gpu(cuda: str) -> None:
-    """A host id of its own makes each rank a node to NCCL: bootstrap and sockets as between two machines."""
-    env = {
-        n: {"NCCL_HOSTID": n, "NCCL_IB_DISABLE": "1", "NCCL_SOCKET_IFNAME": "=lo", "NCCL_P2P_DISABLE": "1"}
-        for n in "ab"
-    }
-    check(run(cuda, "nccl", ["a", "b"], env), 2)
+    with started(cuda, "nccl", ["a"], {"a": {"NCCL_SOCKET_IFNAME": "=lo"}}) as ranks:
+        check_sums(ranks)
