@@ -46,6 +46,8 @@ EVIDENCE_BYTES = 64 * 1024
 SEEN_LINES = 6
 # What the text report shows of them; what was expected takes no place of what was seen.
 SHOWN_LINES = 5
+# Check ids or globs in a command that proves a fix.
+MOST_VERIFY = 4
 LOOP_ABOVE = 3
 FOLD_AT = 60
 # Families in the order in which trouble travels; others follow by name.
@@ -574,7 +576,8 @@ def _quote(text: str) -> str:
 
 def _verify(group: Group, nodes: Sequence[str], outcome: Outcome, context: Context) -> Verify | None:
     """The scan that shows the cause healed; all checks again where the scan could not look."""
-    checks = next((h.verify for h in group.distinct if h.verify), ()) or group.checks[:2]
+    named = dict.fromkeys(check_id for hint in group.distinct for check_id in hint.verify)
+    checks = tuple(named)[:MOST_VERIFY] or group.checks[:2]
     argv = [*context.verify_prefix]
     if not group.key.startswith(UNMEASURED):
         for check_id in checks:

@@ -307,6 +307,15 @@ def test_verify_names_checks_and_nodes_that_our_own_parser_takes(count: int) -> 
     assert list(restrict(inventory, args.node)) == culprits
 
 
+def test_verify_names_every_check_that_saw_it() -> None:
+    slow = [
+        saying(name, fail("n1", "slow", cause=hint("k", "n1", verify=(name,)))) for name in ("bw.a", "bw.b")
+    ]
+    verify = made(*slow).causes[0].verify
+    assert verify is not None
+    assert verify.argv[-6:] == ("--only", "bw.a", "--only", "bw.b", "--node", "n1")
+
+
 @pytest.mark.parametrize("names", [["10.0.0.1", "10.0.0.2"], ["fd00::1", "fd00::2"], ["a.b.c", "x-1"]])
 def test_verify_names_nodes_however_they_are_called(names: list[str]) -> None:
     store = Store()
