@@ -58,8 +58,9 @@ def bw_allreduce(
         GPUs, over the interface that the job would use, its rendezvous on the job's own address and port
         where that is free. Sizes from small to large, as many as fit the time (--budget); the median over
         batches of the slowest rank's time; every value compared with the sum it has to be. busbw is
-        algbw x 2(n-1)/n, as in nccl-tests, in GB/s of 10^9 bytes. Nodes whose GPUs run somebody's process
-        take no part. With --baseline REPORT the same size is also held against what it reached then.
+        algbw x 2(n-1)/n, as in nccl-tests, in GB/s of 10^9 bytes. A node takes no part while somebody's
+        process is on a GPU that the job would use. With --baseline REPORT the same size is also held against
+        what it reached then.
 
     Matters because:
         It is what training does all day, and it needs everything at once: the same library on all nodes, a

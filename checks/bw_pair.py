@@ -26,7 +26,7 @@ def bw_pair(
 
     Looks at:
         Messages of torch.distributed (nccl between GPUs, gloo without) between pairs of nodes in rounds that
-        share no node, each direction by itself, GPU i with GPU i of the other node where there are several.
+        share no node, each direction by itself, GPU i with GPU i of the other node where all have several.
         Slow pairs are measured again with partners known to be good. With --baseline REPORT each pair is also
         held against what it reached then.
 
