@@ -112,7 +112,6 @@ def test_two_ranks_add_up(two: Ranks) -> None:
 def test_two_ranks_as_a_pair(two: Ranks, src: int, dst: int) -> None:
     found = two.step("pairs", 60.0, pairs=[[src, dst]], seconds=1.0, most_bytes=4 << 20)
     took = found[dst]
-    assert took["src"] == src
     assert 0 < took["least"] <= took["median"] <= took["most"]
     assert found[src]["busy"] >= 0
 
