@@ -353,9 +353,11 @@ class Rank:
             size = min(size * 4, most_bytes)
             took = fetch(size, 1)
         rates = []
+        count = 1
         while True:
             left = end - time.perf_counter()
-            count = int(max(1, min(50, left / max(took, 1e-6) / 4.0)))
+            # A shaper lets the first megabytes pass at full speed: no question asks for much more than the last.
+            count = int(max(1, min(50, 2 * count, left / max(took, 1e-6) / 4.0)))
             took = fetch(size, count) / count
             rates.append(size / took)
             if time.perf_counter() + took * 2 > end or len(rates) >= 50:
