@@ -356,7 +356,7 @@ class Rank:
         count = 1
         while True:
             left = end - time.perf_counter()
-            # A shaper lets the first megabytes pass at full speed: no question asks for much more than the last.
+            # A shaper lets the first megabytes pass at full speed: no question is much larger than the last.
             count = int(max(1, min(50, 2 * count, left / max(took, 1e-6) / 4.0)))
             took = fetch(size, count) / count
             rates.append(size / took)

@@ -80,6 +80,17 @@ def test_pairs_name_the_slow_node_and_the_rest_is_proved_without_it(
     assert 0.6 * 0.00625 < measures["bw.allreduce.busbw"] < 0.00625
 
 
+def test_pairs_name_the_slow_direction_of_one(lab4: Lab, folder: Path, torch: str) -> None:
+    lab4.break_("node2", "slow-pair", peer="node3", dir="out")
+    found = scan(lab4, folder, "--only", "bw.pair", "--profile", "full", "--budget", "20", "--python", torch)
+    assert found.cause("slow-path")["nodes"] == "node2 -> node3", found.summary()
+    assert len(found.report["causes"]) == 1
+    slow = {(p["from"], p["to"]): p["value"] for p in found.report["pairs"] if p["status"] == "fail"}
+    assert list(slow) == [("node2", "node3")]
+    # 50 Mbit/s, unless a shaper's first megabytes count as well.
+    assert slow["node2", "node3"] < 2 * 0.00625
+
+
 def test_all_links_at_one_rate_are_nobodys_fault(lab4: Lab, folder: Path, torch: str) -> None:
     for node in lab4.nodes:
         lab4.break_(node, "slow-link", rate="200mbit")
