@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from netdoctor.check import check
 from netdoctor.checks._words import listing
-from netdoctor.facts.gpu import GpuFacts, GpuProcess
+from netdoctor.facts.gpu import Gpu, GpuFacts, GpuProcess
 from netdoctor.facts.host import Node
 from netdoctor.model import (
     CauseHint,
@@ -46,11 +46,10 @@ def gpu_idle(node: Node, gpu: GpuFacts) -> Iterator[Finding]:
         yield skip("no GPU on this node", node.id)
         return
     for device in gpu.devices:
-        busy = [p for p in device.processes if not _is_harmless(p)]
+        busy = [p for p in device.processes if not is_harmless(p)]
         if busy:
             yield _busy(node.id, device.index, busy)
-        elif not device.processes and (device.memory_used_bytes or 0) > FOREIGN_BYTES:
-            used = (device.memory_used_bytes or 0) // MIB
+        elif used := unseen_bytes(device) // MIB:
             yield warn(
                 node.id,
                 f"{used} MiB of GPU {device.index} are in use by processes that cannot be seen",
@@ -72,7 +71,15 @@ def gpu_idle(node: Node, gpu: GpuFacts) -> Iterator[Finding]:
             )
 
 
-def _is_harmless(process: GpuProcess) -> bool:
+def unseen_bytes(device: Gpu) -> int:
+    """Memory that no process accounts for, as when another container's holds it; 0 up to what the driver may
+    keep for itself."""
+    held = sum(process.memory_bytes or 0 for process in device.processes)
+    beyond = (device.memory_used_bytes or 0) - held
+    return beyond if beyond > FOREIGN_BYTES else 0
+
+
+def is_harmless(process: GpuProcess) -> bool:
     name = (process.name or "").rsplit("/", 1)[-1]
     return name.startswith(HARMLESS)
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from netdoctor import nccl_rules
-from netdoctor.checks.gpu_idle import FOREIGN_BYTES, HARMLESS
+from netdoctor.checks.gpu_idle import is_harmless, unseen_bytes
 from netdoctor.checks.gpu_visible import visible
 from netdoctor.facts.bandwidth import AllReduce, PairRate, PairRates, Session, SizeRow, TcpRates
 from netdoctor.facts.base import Missing, Why
@@ -150,12 +150,11 @@ def _busy(devices: Iterable[Gpu]) -> str:
     """Who computes on these GPUs, in words; empty when nobody does."""
     for device in devices:
         for process in device.processes:
-            name = (process.name or "").rsplit("/", 1)[-1]
-            if not name.startswith(HARMLESS):
-                return f"{name or 'a process'} (pid {process.pid}, {process.user or 'user unknown'})"
-        # Another container's processes do not show, their memory does.
-        if not device.processes and (device.memory_used_bytes or 0) > FOREIGN_BYTES:
-            return f"processes that cannot be seen ({(device.memory_used_bytes or 0) // MIB} MiB)"
+            if not is_harmless(process):
+                name = (process.name or "").rsplit("/", 1)[-1] or "a process"
+                return f"{name} (pid {process.pid}, {process.user or 'user unknown'})"
+        if unseen_bytes(device):
+            return f"processes that cannot be seen ({unseen_bytes(device) // MIB} MiB)"
     return ""
 
 

@@ -27,6 +27,15 @@ def test_display_servers_are_harmless() -> None:
     assert not list(gpu_idle(node(), busy))
 
 
+def test_a_display_server_hides_nobody() -> None:
+    server = process(1, name="/usr/lib/xorg/Xorg", memory_bytes=GIB)
+    quiet = gpus(devices=(gpu(0, processes=(server,), memory_used_bytes=2 * GIB),))
+    assert not list(gpu_idle(node(), quiet))
+    busy = gpus(devices=(gpu(0, processes=(server,), memory_used_bytes=41 * GIB),))
+    (finding,) = gpu_idle(node(), busy)
+    assert finding.summary == "40960 MiB of GPU 0 are in use by processes that cannot be seen"
+
+
 def test_memory_without_a_process_is_named() -> None:
     busy = gpus(devices=(gpu(0, memory_used_bytes=40 * GIB),))
     assert causes(gpu_idle(node(), busy)) == {"gpu-busy": {"n1"}}
