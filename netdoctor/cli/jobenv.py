@@ -86,8 +86,9 @@ def _without_comment(text: str) -> str:
     skip = False
     for at, char in enumerate(text):
         if skip:
-            skip = False
-        elif char == "\\" and quote != "'":
+            skip, before = False, "\\"  # an escaped space ends no word
+            continue
+        if char == "\\" and quote != "'":
             skip = True
         elif quote:
             quote = "" if char == quote else quote

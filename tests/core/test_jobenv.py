@@ -65,6 +65,7 @@ def test_an_env_file_s_secrets_stay_in_it(tmp_path: Path) -> None:
         ("NCCL_X=eth0 # don't", "eth0"),
         ("NCCL_X= # nothing", ""),
         ("NCCL_X=a#b", "a#b"),
+        ("NCCL_X=a\\ #b", "a #b"),
         ("NCCL_X='a # b'", "a # b"),
         ('NCCL_X="a"b', "ab"),
         ("NCCL_X=a=b", "a=b"),
