@@ -45,8 +45,9 @@ def gpu_idle(node: Node, gpu: GpuFacts) -> Iterator[Finding]:
     if not gpu.devices:
         yield skip("no GPU on this node", node.id)
         return
+    yield from _silent(node.id, gpu.devices)
     for device in gpu.devices:
-        busy = [p for p in device.processes if not is_harmless(p)]
+        busy = [p for p in device.processes or () if not is_harmless(p)]
         if busy:
             yield _busy(node.id, device.index, busy)
         elif used := unseen_bytes(device) // MIB:
@@ -71,10 +72,17 @@ def gpu_idle(node: Node, gpu: GpuFacts) -> Iterator[Finding]:
             )
 
 
+def _silent(node: str, devices: tuple[Gpu, ...]) -> Iterator[Finding]:
+    """Not measured is not idle."""
+    silent = [f"GPU {d.index}" for d in devices if d.error is None and d.processes is None]
+    if silent:
+        yield skip(f"NVML does not tell which processes use {listing(silent, 4)}", node)
+
+
 def unseen_bytes(device: Gpu) -> int:
     """Memory that no process accounts for, as when another container's holds it; 0 up to what the driver may
     keep for itself."""
-    held = sum(process.memory_bytes or 0 for process in device.processes)
+    held = sum(process.memory_bytes or 0 for process in device.processes or ())
     beyond = (device.memory_used_bytes or 0) - held
     return beyond if beyond > FOREIGN_BYTES else 0
 

@@ -19,8 +19,9 @@ class GpuProcess:
 class Gpu:
     """One NVML device. error: NVML's text where the handle or a query failed (``GPU is lost``).
 
-    nvlinks: that the device has, 0 without NVLink; nvlinks_active of them are up. pcie_width: lanes in use;
-    pcie_generation: the best that device and slot can do.
+    processes: that compute on it, None where NVML does not tell. nvlinks: that the device has, 0 without
+    NVLink; nvlinks_active of them are up. pcie_width: lanes in use; pcie_generation: the best that device and
+    slot can do.
     """
 
     index: int
@@ -35,7 +36,7 @@ class Gpu:
     compute_mode: int | None = None
     mig_enabled: bool | None = None
     persistence: bool | None = None
-    processes: tuple[GpuProcess, ...] = ()
+    processes: tuple[GpuProcess, ...] | None = None
     nvlinks: int | None = None
     nvlinks_active: int | None = None
     pcie_width: int | None = None

@@ -96,10 +96,10 @@ def cast(plan: Plan) -> Cast | Missing:
         for node in list(able):
             who = _busy(gpus[node][1])
             if who:
-                left_out[node] = f"its GPUs are in use by {who}"
+                left_out[node] = who
                 able.remove(node)
         if not able:
-            return Missing(Why.NOT_APPLICABLE, f"GPUs are in use: {next(iter(left_out.values()))}")
+            return Missing(Why.NOT_APPLICABLE, f"no node's GPUs are free: {next(iter(left_out.values()))}")
     counts = {n: gpus[n][0] if backend == "nccl" else 1 for n in able}
     master = plan.job.master_node
     if master in counts:
@@ -147,14 +147,18 @@ def _gpus(plan: Plan, node: str) -> tuple[int, tuple[Gpu, ...]]:
 
 
 def _busy(devices: Iterable[Gpu]) -> str:
-    """Who computes on these GPUs, in words; empty when nobody does."""
+    """Why these GPUs have to be left alone: who computes on them. Empty when nobody does."""
     for device in devices:
-        for process in device.processes:
+        for process in device.processes or ():
             if not is_harmless(process):
                 name = (process.name or "").rsplit("/", 1)[-1] or "a process"
-                return f"{name} (pid {process.pid}, {process.user or 'user unknown'})"
+                who = f"{name} (pid {process.pid}, {process.user or 'user unknown'})"
+                return f"its GPUs are in use by {who}"
         if unseen_bytes(device):
-            return f"processes that cannot be seen ({unseen_bytes(device) // MIB} MiB)"
+            size = f"{unseen_bytes(device) // MIB} MiB"
+            return f"its GPUs are in use by processes that cannot be seen ({size})"
+        if device.processes is None and device.error is None:
+            return f"NVML does not tell which processes use GPU {device.index}"
     return ""
 
 

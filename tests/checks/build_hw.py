@@ -49,6 +49,7 @@ def gpu(index: int = 0, **changes: Any) -> Gpu:
         "compute_capability": "9.0",
         "ecc_uncorrected": 0,
         "throttle_reasons": 0x1,
+        "processes": (),
         "nvlinks": 18,
         "nvlinks_active": 18,
         "pcie_width": 16,

@@ -36,6 +36,12 @@ def test_a_display_server_hides_nobody() -> None:
     assert finding.summary == "40960 MiB of GPU 0 are in use by processes that cannot be seen"
 
 
+def test_a_gpu_whose_processes_nvml_does_not_tell_is_not_green() -> None:
+    (finding,) = gpu_idle(node(), gpus(devices=(gpu(0), gpu(1, processes=None))))
+    assert finding.status is Status.SKIP
+    assert finding.summary == "NVML does not tell which processes use GPU 1"
+
+
 def test_memory_without_a_process_is_named() -> None:
     busy = gpus(devices=(gpu(0, memory_used_bytes=40 * GIB),))
     assert causes(gpu_idle(node(), busy)) == {"gpu-busy": {"n1"}}

@@ -67,6 +67,12 @@ def test_memory_that_somebody_unseen_holds_counts_as_use() -> None:
     assert found.left_out == {"n2": "its GPUs are in use by processes that cannot be seen (40960 MiB)"}
 
 
+def test_a_gpu_that_is_not_known_to_be_idle_is_left_alone() -> None:
+    silent = hw.gpus(devices=(hw.gpu(0), hw.gpu(1, processes=None)))
+    found = chosen(cast(plan(hw.gpus(2), silent)))
+    assert found.left_out == {"n2": "NVML does not tell which processes use GPU 1"}
+
+
 @pytest.mark.parametrize(
     ("text", "takes_part"),
     [

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from netdoctor.lab import Lab
+from tests.agent.harness import interpreters
 from tests.scan.faults import Case, case, found, hold, put, write_job
 from tests.scan.harness import scan
 
@@ -119,20 +120,20 @@ def test_interpreters(lab4: Lab, tmp_path: Path, fault: str, key: str, said: str
 
 
 def test_a_real_interpreter_that_is_too_old(lab4: Lab, tmp_path: Path) -> None:
-    old = sorted(Path.home().glob(".pyenv/versions/2.7.*/bin/python2.7"))
-    if not old:
-        pytest.skip("no Python 2.7 in ~/.pyenv/versions")
-    put(lab4, (f"node2 old-python path={old[0]}",))
+    old = interpreters().get("2.7")
+    if old is None:
+        pytest.skip("no Python 2.7 on this machine")
+    put(lab4, (f"node2 old-python path={old}",))
     scanned = scan(lab4, tmp_path)
     assert found(scanned) == {"ssh-old-python": ("node2",)}, scanned.summary()
 
 
 def test_another_supported_interpreter_is_a_warning(lab4: Lab, tmp_path: Path) -> None:
-    others = sorted(Path.home().glob(".pyenv/versions/3.1[02].*/bin/python3"))
-    if not others:
-        pytest.skip("no Python 3.10 or 3.12 in ~/.pyenv/versions")
+    other = interpreters().get("3.10") or interpreters().get("3.12")
+    if other is None:
+        pytest.skip("no Python 3.10 or 3.12 on this machine")
     one = Case(
-        faults=(f"node2 old-python path={others[0]}",), key="python-version", check="sw.python",
+        faults=(f"node2 old-python path={other}",), key="python-version", check="sw.python",
         status="warn", said="on most nodes",
     )  # fmt: skip
     hold(lab4, tmp_path, one)
