@@ -11,7 +11,6 @@ from netdoctor.checks.net_resolve import NOT_ASKED
 from netdoctor.facts.host import HostFacts
 from netdoctor.facts.net import NetFacts, ResolveFacts
 from netdoctor.facts.software import EnvFacts, Job
-from netdoctor.gloo_rules import Device, choose, interface_names, is_loopback
 from netdoctor.model import (
     CauseHint,
     Command,
@@ -25,7 +24,8 @@ from netdoctor.model import (
     skip,
     unknown,
 )
-from netdoctor.nccl_rules import (
+from netdoctor.rules.gloo import Device, choose, interface_names, is_loopback
+from netdoctor.rules.nccl import (
     IPNetwork,
     effective_env,
     ip,

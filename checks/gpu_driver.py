@@ -18,7 +18,7 @@ from netdoctor.model import (
     skip,
     warn,
 )
-from netdoctor.nccl_rules import parse_version
+from netdoctor.rules.nccl import parse_version
 
 
 @check(

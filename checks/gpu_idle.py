@@ -16,12 +16,9 @@ from netdoctor.model import (
     skip,
     warn,
 )
+from netdoctor.rules.cuda import is_harmless, unseen_bytes
 
-# Display servers and monitors hold small contexts on GPUs without being in a job's way.
-HARMLESS = ("Xorg", "Xwayland", "gnome-shell", "nvidia-persistenced", "nv-hostengine", "dcgm")
 MIB = 1024 * 1024
-# The driver reserves memory by itself, up to about 1.1 GiB per GPU on the largest boards.
-FOREIGN_BYTES = 2048 * MIB
 
 
 @check(
@@ -77,19 +74,6 @@ def _silent(node: str, devices: tuple[Gpu, ...]) -> Iterator[Finding]:
     silent = [f"GPU {d.index}" for d in devices if d.error is None and d.processes is None]
     if silent:
         yield skip(f"NVML does not tell which processes use {listing(silent, 4)}", node)
-
-
-def unseen_bytes(device: Gpu) -> int:
-    """Memory that no process accounts for, as when another container's holds it; 0 up to what the driver may
-    keep for itself."""
-    held = sum(process.memory_bytes or 0 for process in device.processes or ())
-    beyond = (device.memory_used_bytes or 0) - held
-    return beyond if beyond > FOREIGN_BYTES else 0
-
-
-def is_harmless(process: GpuProcess) -> bool:
-    name = (process.name or "").rsplit("/", 1)[-1]
-    return name.startswith(HARMLESS)
 
 
 def _busy(node: str, index: int, busy: list[GpuProcess]) -> Finding:

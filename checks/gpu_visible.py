@@ -20,6 +20,7 @@ from netdoctor.model import (
     unknown,
     warn,
 )
+from netdoctor.rules.cuda import visible
 
 # nvmlReturn_t, https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html
 NO_PERMISSION = 4
@@ -119,20 +120,6 @@ def _devices(node: str, gpu: GpuFacts, host: HostFacts | None) -> Iterator[Findi
     text = gpu.cuda_visible_devices
     if text is not None and len(visible(text, len(gpu.devices))) < len(gpu.devices):
         yield _hidden_by_variable(node, gpu, "CUDA_VISIBLE_DEVICES", text)
-
-
-def visible(text: str, devices: int) -> list[str]:
-    """The entries of CUDA_VISIBLE_DEVICES that count: the list ends at its first invalid or repeated one
-    (CUDA C++ Programming Guide, environment variables); an empty value leaves none."""
-    seen: list[str] = []
-    for item in (part.strip() for part in text.split(",")):
-        is_index = re.fullmatch(r"[0-9]{1,4}", item) is not None
-        if is_index and int(item) >= devices:
-            break
-        if item in seen or not (is_index or item.startswith(("GPU-", "MIG-"))):
-            break
-        seen.append(item)
-    return seen
 
 
 def _hidden_by_variable(node: str, gpu: GpuFacts, variable: str, text: str) -> Finding:

@@ -20,7 +20,7 @@ from netdoctor.model import (
     Fix,
     Status,
 )
-from netdoctor.nccl_rules import effective_env, is_plain_number, param, parse_filter
+from netdoctor.rules.nccl import effective_env, is_plain_number, param, parse_filter
 
 Env = Mapping[str, tuple[str, str]]
 

@@ -23,7 +23,7 @@ from netdoctor.model import (
     skip,
     warn,
 )
-from netdoctor.nccl_rules import (
+from netdoctor.rules.nccl import (
     MAX_IB_DEVS,
     effective_env,
     param,

@@ -21,7 +21,7 @@ from netdoctor.model import (
     skip,
     warn,
 )
-from netdoctor.nccl_rules import (
+from netdoctor.rules.nccl import (
     Choice,
     IPNetwork,
     Proposal,

@@ -22,7 +22,7 @@ from netdoctor.model import (
     unknown,
     warn,
 )
-from netdoctor.nccl_rules import (
+from netdoctor.rules.nccl import (
     GID_SCAN_SINCE,
     at_least,
     choose_gid_index,

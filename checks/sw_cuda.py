@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
-from netdoctor.checks._cuda import FAMILIES, dotted, minimum_driver
 from netdoctor.checks._parity import differing
 from netdoctor.checks.sw_torch import install
 from netdoctor.facts.gpu import GpuFacts
@@ -21,7 +20,8 @@ from netdoctor.model import (
     unknown,
     warn,
 )
-from netdoctor.nccl_rules import Version, parse_version
+from netdoctor.rules.cuda import FAMILIES, dotted, minimum_driver
+from netdoctor.rules.nccl import Version, parse_version
 
 
 @check(

@@ -1,12 +1,13 @@
-"""The decorator that makes a function a check, and what it records about it."""
+"""The decorators that make a function a check, or what several checks derive from the same facts."""
 
 import inspect
 import re
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import TypeVar
 
 from netdoctor.facts.base import FACT_TYPES, FactInfo
 from netdoctor.model import Finding
@@ -67,12 +68,27 @@ class Check:
     def family(self) -> str:
         return self.id.split(".", 1)[0]
 
+    @property
+    def needs(self) -> tuple[Parameter, ...]:
+        """The facts that have to be collected or measured: for a derived one, those it is derived from."""
+        return tuple(_inputs(self.parameters))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Derived:
+    """How a derived fact is worked out; parameters as of a check that sees all nodes."""
+
+    function: Callable[..., object]
+    parameters: tuple[Parameter, ...]
+
 
 class CheckError(TypeError):
     """A check is declared wrongly; the message says how to put it right."""
 
 
 REGISTERED: dict[str, Check] = {}
+DERIVED_FACTS: dict[type, Derived] = {}
+D = TypeVar("D", bound=Callable[..., object])
 _FAMILY = re.compile(r"^[a-z0-9]+$")
 
 
@@ -159,7 +175,38 @@ def describe(
     )
 
 
-def _parameters(function: CheckFunction) -> Iterator[Parameter]:
+def derived(function: D) -> D:
+    """Register what several checks derive from the same facts, and return the function unchanged.
+
+    Its parameter types say what it needs, as those of a check over all nodes; its return type, a frozen
+    dataclass, is what checks name in theirs. It is worked out once a judgement, when the first check asks,
+    and is no part of a saved report. A check that names it waits for the same facts.
+
+    Raises CheckError when a parameter is no fact, or is one node's.
+    """
+    name = function.__name__
+    made = typing.get_type_hints(function).get("return")
+    if not isinstance(made, type) or made is type(None):
+        raise CheckError(f"{name}: the return type of a derived fact is the dataclass that it makes")
+    parameters = tuple(_parameters(function))
+    for parameter in parameters:
+        if not parameter.all_nodes and parameter.info.scope == "node":
+            kind = parameter.fact.__name__
+            raise CheckError(f"{name}: {parameter.name} is one node's; write Mapping[str, {kind}]")
+    FACT_TYPES[made] = FactInfo(group=name, scope="cluster", origin="derived")
+    DERIVED_FACTS[made] = Derived(function=function, parameters=parameters)
+    return function
+
+
+def _inputs(parameters: Iterable[Parameter], optional: bool = False) -> Iterator[Parameter]:
+    for parameter in parameters:
+        if parameter.info.origin == "derived":
+            yield from _inputs(DERIVED_FACTS[parameter.fact].parameters, optional or parameter.optional)
+        else:
+            yield replace(parameter, optional=True) if optional else parameter
+
+
+def _parameters(function: Callable[..., object]) -> Iterator[Parameter]:
     hints = typing.get_type_hints(function)
     for name in inspect.signature(function).parameters:
         hint = hints.get(name)

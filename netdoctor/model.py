@@ -1,11 +1,17 @@
 """The words of a verdict: status, finding, cause, fix. Plain data; nothing here reads, runs or draws."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Any
 
 CLUSTER = "cluster"
 CONTROL = "control"
+JOB = "job"
+# Whatever is judged: the node of a check that is asked node by node, the cluster for one that sees all nodes.
+# As a place (of evidence, of a command) and as a culprit it is the node that the finding is about; of a pair,
+# its source. The engine puts the name in.
+HERE = ""
 
 
 class Status(StrEnum):
@@ -58,10 +64,16 @@ class ExpectedFrom(StrEnum):
     CONSTANT = "constant"
 
 
+PEERS, DERIVED, BASELINE, CONFIG, CONSTANT = ExpectedFrom
+
+
 class Confidence(StrEnum):
     CERTAIN = "certain"
     LIKELY = "likely"
     SUSPECTED = "suspected"
+
+
+CERTAIN, LIKELY, SUSPECTED = Confidence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +122,7 @@ class CauseHint:
     key: ``firewall-inbound``, ``hosts-loopback``…; stable over runs, no values in it.
     title: one sentence with ``{nodes}`` for the folded culprits and ``{s}``, ``{is}``, ``{has}`` for
         the verb's number: ``{nodes} drop{s} connections from the other nodes``.
-    culprits: node ids, ``a->b`` pairs, ``cluster`` or ``control``.
+    culprits: node ids, ``a->b`` pairs, ``cluster`` or ``control``; what the finding is about when empty.
     verify: check ids or globs whose green proves the fix; the check itself when empty.
     explains: False when this finding accounts for none of what its check's ``explains=`` names.
     follows: check ids whose failure on the same node accounts for this finding, though they do not explain
@@ -119,7 +131,7 @@ class CauseHint:
 
     key: str
     title: str
-    culprits: tuple[str, ...]
+    culprits: tuple[str, ...] = ()
     confidence: Confidence = Confidence.CERTAIN
     fixes: tuple[Fix, ...] = ()
     verify: tuple[str, ...] = ()
@@ -168,51 +180,160 @@ def nodes_of(target: str) -> tuple[str, ...]:
     return (target,)
 
 
-def _finding(
-    status: Status,
-    target: str,
-    summary: str,
-    *,
-    observed: str | None = None,
-    expected: str | None = None,
-    expected_from: ExpectedFrom | None = None,
-    evidence: Sequence[Evidence] = (),
-    cause: CauseHint | None = None,
-    measures: Mapping[str, Measure] | None = None,
-) -> Finding:
-    return Finding(
-        target=target,
-        status=status,
-        summary=summary,
-        observed=observed,
-        expected=expected,
-        expected_from=expected_from,
-        evidence=tuple(evidence),
-        cause=cause,
-        measures=measures,
-    )
+def fail(target: str, summary: str, **details: Any) -> Finding:
+    """Measured; the launch will fail, hang or be wrong. `details` are Finding's other fields.
+
+    For what has no cause of its own; everything else says it through a Cause.
+    """
+    return Finding(target=target, status=Status.FAIL, summary=summary, **details)
 
 
-def fail(target: str, summary: str, **details: object) -> Finding:
-    """Measured; the launch will fail, hang or be wrong. `details` are Finding's other fields."""
-    return _finding(Status.FAIL, target, summary, **details)  # type: ignore[arg-type]  # checked by _finding
-
-
-def warn(target: str, summary: str, **details: object) -> Finding:
+def warn(target: str, summary: str, **details: Any) -> Finding:
     """Measured; works, but slower or at risk."""
-    return _finding(Status.WARN, target, summary, **details)  # type: ignore[arg-type]  # checked by _finding
+    return Finding(target=target, status=Status.WARN, summary=summary, **details)
 
 
-def ok(target: str, summary: str, **details: object) -> Finding:
+def ok(target: str, summary: str, **details: Any) -> Finding:
     """Measured, as expected, and worth a line (a value that people ask for)."""
-    return _finding(Status.PASS, target, summary, **details)  # type: ignore[arg-type]  # checked by _finding
+    return Finding(target=target, status=Status.PASS, summary=summary, **details)
 
 
-def unknown(target: str, summary: str, **details: object) -> Finding:
+def unknown(target: str, summary: str, **details: Any) -> Finding:
     """Could not be measured; never the node's fault."""
-    return _finding(Status.UNKNOWN, target, summary, **details)  # type: ignore[arg-type]  # checked by _finding
+    return Finding(target=target, status=Status.UNKNOWN, summary=summary, **details)
 
 
-def skip(summary: str, target: str = CLUSTER) -> Finding:
+def skip(summary: str, target: str = HERE) -> Finding:
     """Does not apply, with the reason. With target ``cluster`` it holds for every node."""
-    return _finding(Status.SKIP, target, summary)
+    return Finding(target=target, status=Status.SKIP, summary=summary)
+
+
+def seen(what: str, output: str = "", kind: str = "probe", *, at: str = HERE) -> Evidence:
+    """Something seen on a node. what: the command, file or probe; kind: ``command``, ``file``, ``probe``."""
+    return Evidence(kind=kind, where=at, what=what, output=output)
+
+
+def run(text: str, *shell: str, on: str = HERE, **more: Any) -> Fix:
+    """A way to heal by commands on the node. `text` says what it does; `more` are Fix's other fields."""
+    return Fix(text=text, commands=tuple(Command(run_on=on, shell=one) for one in shell), **more)
+
+
+def look(text: str, *shell: str, on: str = HERE, **more: Any) -> Fix:
+    """Commands that only look, on the node: nothing takes effect."""
+    return run(text, *shell, on=on, **{"effect": "", **more})
+
+
+def in_job(text: str, *shell: str, **more: Any) -> Fix:
+    """Goes into the job's environment or script: from the next launch on, while it stands there."""
+    return run(text, *shell, on=JOB, **{"effect": "next launch", "persistent": False, **more})
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """A reason for trouble, as a constant of its check. Fields as in CauseHint.
+
+    What depends on the case goes in with `but`: ``SLOW.but(confidence=LIKELY).warn(...)``.
+    """
+
+    key: str
+    title: str
+    confidence: Confidence = Confidence.CERTAIN
+    verify: tuple[str, ...] = ()
+    see: str | None = None
+    settle_by: str | None = None
+    explains: bool = True
+    follows: tuple[str, ...] = ()
+
+    def but(self, **changes: Any) -> "Cause":
+        """The same cause, with some fields as this case has them."""
+        return replace(self, **changes)
+
+    def hint(self, culprits: tuple[str, ...] = (), fixes: Fix | Sequence[Fix] = ()) -> CauseHint:
+        """What a Finding holds of it; one hint may serve thousands of pairs."""
+        return CauseHint(
+            key=self.key,
+            title=self.title,
+            culprits=culprits,
+            confidence=self.confidence,
+            fixes=(fixes,) if isinstance(fixes, Fix) else tuple(fixes),
+            verify=self.verify,
+            see=self.see,
+            settle_by=self.settle_by,
+            explains=self.explains,
+            follows=self.follows,
+        )
+
+    def fail(self, summary: str, **details: Any) -> Finding:
+        """Measured; the launch will fail, hang or be wrong. `details` as in `say`."""
+        return self.say(Status.FAIL, summary, **details)
+
+    def warn(self, summary: str, **details: Any) -> Finding:
+        """Measured; works, but slower or at risk. `details` as in `say`."""
+        return self.say(Status.WARN, summary, **details)
+
+    def unknown(self, summary: str, **details: Any) -> Finding:
+        """Could not be measured, for this reason. `details` as in `say`."""
+        return self.say(Status.UNKNOWN, summary, **details)
+
+    def say(
+        self,
+        status: Status,
+        summary: str,
+        *,
+        at: str = HERE,
+        culprits: tuple[str, ...] = (),
+        observed: str | None = None,
+        expected: str | None = None,
+        expected_from: ExpectedFrom | None = None,
+        seen: Evidence | Sequence[Evidence] = (),
+        fixes: Fix | Sequence[Fix] = (),
+        measures: Mapping[str, Measure] | None = None,
+    ) -> Finding:
+        """A finding with this cause.
+
+        at: the target, the node that is judged when left out. culprits: who is to blame, what the finding is
+        about when left out (both ends of a pair). expected_from: a constant when something is expected and
+        nothing else is said. seen, fixes: one or several.
+        """
+        if expected is not None and expected_from is None:
+            expected_from = ExpectedFrom.CONSTANT
+        finding = Finding(
+            target=at,
+            status=status,
+            summary=summary,
+            observed=observed,
+            expected=expected,
+            expected_from=expected_from,
+            evidence=(seen,) if isinstance(seen, Evidence) else tuple(seen),
+            cause=self.hint(culprits, fixes),
+            measures=measures,
+        )
+        return placed(finding, at) if at else finding
+
+
+def placed(finding: Finding, here: str) -> Finding:
+    """The finding with a name wherever it says HERE, and with culprits; `here` is what was judged."""
+    target = finding.target or here
+    ends = nodes_of(target)
+    node = ends[0] if ends else target
+    hint, evidence = finding.cause, finding.evidence
+    if any(not one.where for one in evidence):
+        evidence = tuple(one if one.where else replace(one, where=node) for one in evidence)
+    if hint is not None:
+        hint = _placed_hint(hint, node, ends or (target,))
+    if hint is finding.cause and evidence is finding.evidence and target == finding.target:
+        return finding
+    return replace(finding, target=target, evidence=evidence, cause=hint)
+
+
+def _placed_hint(hint: CauseHint, node: str, ends: tuple[str, ...]) -> CauseHint:
+    culprits = tuple(one or node for one in hint.culprits) or ends
+    fixes = hint.fixes
+    if any(not command.run_on for fix in fixes for command in fix.commands):
+        fixes = tuple(
+            replace(fix, commands=tuple(replace(c, run_on=c.run_on or node) for c in fix.commands))
+            for fix in fixes
+        )
+    if culprits == hint.culprits and fixes is hint.fixes:
+        return hint
+    return replace(hint, culprits=culprits, fixes=fixes)

@@ -11,7 +11,7 @@ from itertools import groupby
 from pathlib import Path
 
 from netdoctor.check import Check, Profile
-from netdoctor.registry import load_builtin
+from netdoctor.engine.registry import load_builtin
 
 CHECKS = Path(__file__).resolve().parent.parent / "docs" / "checks"
 GENERATED = "<!-- Generated from checks/*.py by `make docs`. Edit the docstring. -->"

@@ -1,5 +1,5 @@
-"""The program that runs on nodes, and the control-side helpers that send it there.
+"""What travels to nodes, and nothing else: Python 3.6 and up, standard library only.
 
-`bootstrap` and `provide` run on the control host. Every other module here travels to nodes: Python 3.6 and
-up, standard library only, annotations that need `typing` are quoted so that nothing is imported for them.
+Annotations that need `typing` are quoted so that nothing is imported for them. What packs and sends these
+modules is netdoctor.transport.bundle.
 """

@@ -39,7 +39,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def run(args: argparse.Namespace) -> int:
-    from netdoctor import registry
+    from netdoctor.engine import registry
 
     try:
         known = registry.load(folders=args.checks_dir)

@@ -7,7 +7,7 @@ import time
 from types import TracebackType
 from typing import Self, TextIO
 
-from netdoctor.engine import Progress as Event
+from netdoctor.engine.run import Progress as Event
 from netdoctor.text import clean
 
 HEARTBEAT_S = 10.0

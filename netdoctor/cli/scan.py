@@ -23,11 +23,11 @@ from netdoctor.text import clean
 
 if TYPE_CHECKING:
     from netdoctor.check import Check
-    from netdoctor.engine import Listener, Outcome, Scan
+    from netdoctor.engine.registry import Registry
+    from netdoctor.engine.run import Listener, Outcome, Scan
     from netdoctor.facts.bandwidth import Baseline
     from netdoctor.facts.software import Job
     from netdoctor.inventory import Inventory, Target
-    from netdoctor.registry import Registry
     from netdoctor.report.model import Report
     from netdoctor.report.output import Output
     from netdoctor.transport.base import Transport
@@ -177,12 +177,9 @@ def add_scan_arguments(parser: argparse.ArgumentParser, hosts: str) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """The whole command; bad input is told on stderr before anything is contacted."""
-    from netdoctor.inventory import InventoryError
-    from netdoctor.transport.sshconfig import TransportInputError
-
     try:
         return _run(args)
-    except (InputError, InventoryError, TransportInputError) as error:
+    except InputError as error:
         sys.stderr.write(_one_per_line(str(error)))
         return EXIT_BAD_INPUT
 
@@ -192,8 +189,8 @@ def _one_per_line(text: str) -> str:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from netdoctor import registry
     from netdoctor.check import Profile
+    from netdoctor.engine import registry
     from netdoctor.report.output import parse_outputs
 
     _apply_last(args)
@@ -237,7 +234,7 @@ class Plan:
 
     def scan(self, args: argparse.Namespace, listener: "Listener") -> "Scan":
         from netdoctor.check import Profile
-        from netdoctor.engine import Options, Scan
+        from netdoctor.engine.run import Options, Scan
 
         options = Options(
             profile=Profile(args.profile),
@@ -258,9 +255,9 @@ def prepare(
     judged: tuple[str, ...] | None = None,
 ) -> Plan:
     """Read hosts, checks and the job's environment, and make the transport. Raises InputError and its kin."""
-    from netdoctor import registry
     from netdoctor.check import Profile
     from netdoctor.cli import jobenv
+    from netdoctor.engine import registry
     from netdoctor.inventory import restrict
 
     if known is None:
@@ -641,7 +638,7 @@ def _rejudge(
     outputs: "Sequence[Output]",
 ) -> int:
     from netdoctor import store
-    from netdoctor.engine import rejudge
+    from netdoctor.engine.run import rejudge
     from netdoctor.report.build import Context, Remote, build
     from netdoctor.report.save import load
 
@@ -724,7 +721,7 @@ def _print_plan(
     job: "Job",
 ) -> None:
     from netdoctor.check import Profile
-    from netdoctor.engine import Options, Scan
+    from netdoctor.engine.run import Options, Scan
 
     scan = Scan(targets, checks, job, Options(profile=Profile(args.profile), timeout_s=args.timeout))
     out = sys.stdout.write

@@ -21,7 +21,7 @@ from netdoctor.text import clean
 
 if TYPE_CHECKING:
     from netdoctor.check import Check
-    from netdoctor.engine import Progress, Scan
+    from netdoctor.engine.run import Progress, Scan
     from netdoctor.inventory import InventoryError, Target
     from netdoctor.report.model import Report
     from netdoctor.tui.events import Event
@@ -86,8 +86,6 @@ def no_terminal() -> str | None:
 
 def run(args: argparse.Namespace) -> int:
     """The whole command. Bad input in a report is told at once; in a hosts file, on the screen."""
-    from netdoctor.inventory import InventoryError
-    from netdoctor.transport.sshconfig import TransportInputError
 
     if why := no_terminal():
         sys.stderr.write(f"netdoctor tui: {why}; use: netdoctor scan, or netdoctor report show FILE\n")
@@ -101,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
         from netdoctor.report.save import load
 
         return show(args, load(saved), saved)
-    except (InputError, InventoryError, TransportInputError) as error:
+    except InputError as error:
         sys.stderr.write("".join(f"netdoctor: {clean(x, 1000)}\n" for x in str(error).splitlines() if x))
         return EXIT_BAD_INPUT
 
@@ -280,7 +278,6 @@ class ScanRunner:
 
     def _work(self, request: "Request", report: "Report | None") -> None:
         from netdoctor.inventory import InventoryError
-        from netdoctor.transport.sshconfig import TransportInputError
         from netdoctor.tui.events import Failed
 
         self._place = None
@@ -289,7 +286,7 @@ class ScanRunner:
                 self._full(report)
             else:
                 self._partial(request, report)
-        except (InputError, InventoryError, TransportInputError) as error:
+        except InputError as error:
             if isinstance(error, InventoryError):
                 self._place = self._find(error)
             self.events.append(Failed(time.time(), str(error)))
@@ -327,9 +324,10 @@ class ScanRunner:
         self.events.append(Ended(time.time(), *self._saved(new)))
 
     def _partial(self, request: "Request", report: "Report") -> None:
-        from netdoctor import registry, store
+        from netdoctor import store
         from netdoctor.check import Profile
-        from netdoctor.engine import rejudge
+        from netdoctor.engine import registry
+        from netdoctor.engine.run import rejudge
         from netdoctor.inventory import Inventory
         from netdoctor.report.build import Context, Remote, build
         from netdoctor.report.model import Note

@@ -40,7 +40,8 @@ class FactInfo:
     group: key in the agent's reply, or name of the measurement.
     scope: ``node`` (one value per node) or ``cluster`` (one value for the run).
     origin: ``agent`` (passive, one request), ``transport`` (known from the session itself),
-        ``control`` (from the command line and inventory), ``measure`` (several nodes at once).
+        ``control`` (from the command line and inventory), ``measure`` (several nodes at once), ``derived``
+        (by checks from other facts, see netdoctor.check.derived).
     collector: for a plug-in's own fact, the file beside its module whose text travels to the nodes and
         defines ``collect(args) -> dict`` (standard library, Python 3.6 and up); None for built-in facts.
     """

@@ -4,8 +4,9 @@ Everything that a user can get wrong is told at once, as `InventoryError`, befor
 that pass here are safe to hand to ssh_config, DNS and argument lists: see `names`.
 """
 
+from netdoctor.inventory.errors import InventoryError, Problem
 from netdoctor.inventory.loader import load, restrict
-from netdoctor.inventory.model import Inventory, InventoryError, Problem, Target
+from netdoctor.inventory.model import Inventory, Target
 from netdoctor.inventory.nodeset import expand, fold
 
 __all__ = [

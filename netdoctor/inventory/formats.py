@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from netdoctor.inventory.model import Problems
+from netdoctor.inventory.errors import Problems
 from netdoctor.inventory.names import PORT_MAX
 from netdoctor.inventory.reading import Line
 

@@ -9,15 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from netdoctor.inventory import formats, reading
+from netdoctor.inventory.errors import KEPT_MAX, InventoryError, Problem, Problems
 from netdoctor.inventory.formats import DEEPSPEED, DIALECTS, PLAIN, Dialect
-from netdoctor.inventory.model import (
-    KEPT_MAX,
-    Inventory,
-    InventoryError,
-    Problem,
-    Problems,
-    Target,
-)
+from netdoctor.inventory.model import Inventory, Target
 from netdoctor.inventory.names import host_fault, host_key, printable, with_port
 from netdoctor.inventory.nodeset import RANGE_MAX, SyntaxFault, evaluate
 from netdoctor.inventory.parsing import Entry, LineReader

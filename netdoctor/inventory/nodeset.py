@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from itertools import product
 from math import prod
 
-from netdoctor.inventory.model import InventoryError, Problem
+from netdoctor.inventory.errors import InventoryError, Problem
 from netdoctor.inventory.names import Fault, printable
 
 RANGE_MAX = 20_000

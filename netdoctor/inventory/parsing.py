@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from netdoctor.inventory.errors import Problems
 from netdoctor.inventory.formats import Dialect, Suffix
-from netdoctor.inventory.model import Problems
 from netdoctor.inventory.names import (
     PORT_MAX,
     Fault,

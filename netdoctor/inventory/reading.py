@@ -9,7 +9,7 @@ import stat
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from netdoctor.inventory.model import Problems
+from netdoctor.inventory.errors import Problems
 from netdoctor.inventory.names import host_fault, printable
 
 if TYPE_CHECKING:

@@ -37,9 +37,9 @@ from netdoctor.lab import (
 from netdoctor.lab import (
     state as states,
 )
+from netdoctor.lab.fault import Fault
 from netdoctor.lab.fault_host import compile_c
 from netdoctor.lab.fault_software import place_torch
-from netdoctor.lab.faults import Fault
 from netdoctor.lab.processes import Process
 from netdoctor.lab.requirements import missing_requirements
 from netdoctor.lab.service import Site

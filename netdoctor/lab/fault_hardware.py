@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from netdoctor.lab import guest, hardware
 from netdoctor.lab import node as nodes
-from netdoctor.lab.fault_ssh import end_guest, keep
-from netdoctor.lab.faults import Fault
+from netdoctor.lab.fault import Fault, end_guest, keep
 from netdoctor.lab.service import Site
 from netdoctor.lab.state import Active, State
 from netdoctor.lab.system import LabError

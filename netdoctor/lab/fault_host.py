@@ -10,8 +10,7 @@ import subprocess
 
 from netdoctor.lab import guest, requirements, service
 from netdoctor.lab import node as nodes
-from netdoctor.lab.fault_ssh import end_guest, keep, node_pid
-from netdoctor.lab.faults import Fault
+from netdoctor.lab.fault import Fault, end_guest, keep, node_pid
 from netdoctor.lab.service import Site
 from netdoctor.lab.state import Active
 from netdoctor.lab.system import LabError

@@ -7,8 +7,8 @@ import shlex
 
 from netdoctor.lab import node as nodes
 from netdoctor.lab import requirements
+from netdoctor.lab.fault import Fault
 from netdoctor.lab.fault_host import compile_c
-from netdoctor.lab.faults import Fault
 from netdoctor.lab.service import Site
 from netdoctor.lab.state import Active
 from netdoctor.lab.system import LabError

@@ -8,17 +8,13 @@ import time
 
 from netdoctor.lab import guest, processes, service
 from netdoctor.lab import node as nodes
-from netdoctor.lab.faults import Fault
-from netdoctor.lab.processes import Process
+from netdoctor.lab.fault import Fault, end_guest, keep, node_pid
 from netdoctor.lab.service import Site
 from netdoctor.lab.state import Active
 from netdoctor.lab.system import LabError
 
 HTTP = "HTTP/1.1 400 Bad Request\r\nServer: nginx\r\nConnection: close\r\n\r\n"
 
-
-def node_pid(site: Site, node: str) -> int | None:
-    return None if site.state.loopback else nodes.pid(site.state, node)
 
 
 def restart(site: Site, active: Active) -> None:
@@ -42,18 +38,6 @@ def not_ssh(site: Site, active: Active) -> list[str]:
     return [f"{active.node}: a web server answers on port {site.state.ssh_port} instead of sshd"]
 
 
-def keep(site: Site, active: Active, process: Process) -> None:
-    active.undo["pid"], active.undo["started"] = process.pid, process.started
-    if site.state.loopback:
-        site.state.extra.append(process)
-
-
-def end_guest(site: Site, active: Active) -> None:
-    if "pid" in active.undo:
-        process = Process(active.undo["pid"], active.undo["started"])
-        processes.kill([process])
-        processes.wait_gone([process])
-        site.state.extra = [p for p in site.state.extra if p != process]
 
 
 def heal_not_ssh(site: Site, active: Active) -> None:

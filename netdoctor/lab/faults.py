@@ -1,51 +1,13 @@
-"""Faults by name. Each is real, and its `heal` takes back what its `apply` did.
-
-Most faults are a function of the state: the file, rule set or link setting they touch is rendered
-again from all faults in force, so that two faults on one file do not undo each other.
-"""
+"""The catalogue of faults, by name."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
-from netdoctor.lab.service import Site
-from netdoctor.lab.state import Active
-from netdoctor.lab.system import LabError
-
-
-@dataclass(frozen=True)
-class Fault:
-    """One way to break a node.
-
-    `key` names the parameters that make two of the same kind different faults; without it a
-    second one replaces the first. `free` allows any parameter, as names of variables.
-    """
-
-    name: str
-    summary: str
-    apply: Callable[[Site, Active], list[str]]
-    heal: Callable[[Site, Active], None]
-    params: Mapping[str, str] = field(default_factory=dict)
-    key: tuple[str, ...] = ()
-    free: bool = False
-    needs: str = ""
-    loopback: bool = False
-
-    def complete(self, given: Mapping[str, str]) -> dict[str, str]:
-        """The parameters with defaults filled in; `LabError` names the one it does not know."""
-        unknown = [name for name in given if name not in self.params]
-        if unknown and not self.free:
-            known = ", ".join(f"{k}={v}" for k, v in self.params.items()) or "none"
-            raise LabError(f"{self.name} has no parameter {unknown[0]!r}; it takes {known}")
-        if self.free and not given:
-            raise LabError(f"{self.name} needs at least one NAME=value")
-        return {**self.params, **given}
+from netdoctor.lab import fault_hardware, fault_host, fault_links, fault_software, fault_ssh
+from netdoctor.lab.fault import Fault
 
 
 def registry() -> dict[str, Fault]:
-    from netdoctor.lab import fault_hardware, fault_host, fault_links, fault_software, fault_ssh
-
     modules: tuple[Any, ...] = (fault_ssh, fault_links, fault_host, fault_software, fault_hardware)
     return {fault.name: fault for module in modules for fault in module.FAULTS}

@@ -15,9 +15,9 @@ from netdoctor.facts.host import HostFacts, Node
 from netdoctor.facts.localisation import Decision, PairSample, Round
 from netdoctor.facts.net import NetFacts, PortMatrix
 from netdoctor.facts.software import Job
+from netdoctor.localise.decode import decode
 from netdoctor.measure import expectation
 from netdoctor.measure.common import NO_ADDRESS, Caller, Ground, reason, replies, token
-from netdoctor.measure.localise import decode
 from netdoctor.measure.schedule import FIRST_ROUNDS, first_rounds, follow_up
 from netdoctor.store import Store
 from netdoctor.transport.base import Reply, Request

@@ -8,9 +8,6 @@ from typing import Any
 
 import msgspec
 
-from netdoctor import nccl_rules
-from netdoctor.checks.gpu_idle import is_harmless, unseen_bytes
-from netdoctor.checks.gpu_visible import visible
 from netdoctor.facts.bandwidth import AllReduce, PairRate, PairRates, Session, SizeRow, TcpRates
 from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.expectation import Expectation, NoExpectation
@@ -37,6 +34,8 @@ from netdoctor.measure.bandwidth import (
 from netdoctor.measure.common import Caller
 from netdoctor.measure.ranks import NOT_APPLICABLE, Failed, Ranks, only_import
 from netdoctor.measure.schedule import FIRST_ROUNDS
+from netdoctor.rules import nccl
+from netdoctor.rules.cuda import is_harmless, unseen_bytes, visible
 
 KIB, MIB, GIB = 1024, 1024**2, 1024**3
 # Latency shows below 64 KiB, the link from 16 MiB on; NVSwitch machines need 1 GiB and more to fill up
@@ -127,7 +126,7 @@ def _gpus(plan: Plan, node: str) -> tuple[int, tuple[Gpu, ...]]:
         return 0, ()
     devices = facts.devices
     able = sum(1 for device in devices if device.error is None)
-    env = nccl_rules.values(nccl_rules.effective_env(plan.store.present("env", [node]).get(node), plan.job))
+    env = nccl.values(nccl.effective_env(plan.store.present("env", [node]).get(node), plan.job))
     text = plan.job.env.get("CUDA_VISIBLE_DEVICES", facts.cuda_visible_devices)
     entries = [str(i) for i in range(len(devices))] if text is None else visible(text, len(devices))
     count = min(len(entries), able, MOST_GPUS)
@@ -173,7 +172,7 @@ def _environments(
     given = "job"
     envs = plan.store.present("env", nodes)
     for node in nodes:
-        known = nccl_rules.values(nccl_rules.effective_env(envs.get(node), plan.job))
+        known = nccl.values(nccl.effective_env(envs.get(node), plan.job))
         environments[node] = dict(passed)
         if len(known.get(variable, "")) > 1:
             ifname[node] = known[variable]
@@ -207,14 +206,14 @@ def _hardware(plan: Plan, chosen: Cast) -> dict[str, expectation.Hardware]:
         return {n: socket_hardware(plan, n) for n in chosen.counts}
     found = {}
     for node, count in chosen.counts.items():
-        env = nccl_rules.values(
-            nccl_rules.effective_env(plan.store.present("env", [node]).get(node), plan.job)
+        env = nccl.values(
+            nccl.effective_env(plan.store.present("env", [node]).get(node), plan.job)
         )
         rdma, gpu = plan.store.get("rdma", node), plan.store.get("gpu", node)
         net, host = plan.store.get("net", node), plan.store.get("host", node)
         hcas: list[str] = []
-        if isinstance(rdma, RdmaFacts) and nccl_rules.param(env.get("NCCL_IB_DISABLE"), 0) == 0:
-            picked = nccl_rules.selected_ports(rdma.hcas, env.get("NCCL_IB_HCA"))
+        if isinstance(rdma, RdmaFacts) and nccl.param(env.get("NCCL_IB_DISABLE"), 0) == 0:
+            picked = nccl.selected_ports(rdma.hcas, env.get("NCCL_IB_HCA"))
             hcas = [port.name for _, port in picked]
         found[node] = expectation.hardware(
             net=net if isinstance(net, NetFacts) else None,

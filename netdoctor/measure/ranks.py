@@ -51,7 +51,7 @@ _DEVICE = re.compile(r"CUDA error|CUDA out of memory|Cuda failure|unhandled cuda
 @cache
 def program() -> str:
     """The text that every rank runs."""
-    return resources.files("netdoctor.measure").joinpath("rank_program.py").read_text("utf-8")
+    return resources.files("netdoctor.agent").joinpath("rank_program.py").read_text("utf-8")
 
 
 class Failed(Exception):

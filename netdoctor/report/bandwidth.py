@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from netdoctor.engine import Outcome
+from netdoctor.engine.run import Outcome
 from netdoctor.facts.bandwidth import LossMatrix, PairRates, TcpRates
 from netdoctor.facts.localisation import Decision
 from netdoctor.report import words

@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from netdoctor.check import Check
-from netdoctor.diagnose import Group, diagnose
-from netdoctor.engine import Outcome, ready_nodes
+from netdoctor.engine.diagnose import Group, diagnose
+from netdoctor.engine.judge import LOGIN, UNMEASURED, Judgement, count
+from netdoctor.engine.run import Outcome, ready_nodes
 from netdoctor.facts.base import Missing
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.host import HostFacts, Node, Session
 from netdoctor.facts.net import PathMtus, PortMatrix
 from netdoctor.facts.software import SoftwareFacts
 from netdoctor.inventory import fold
-from netdoctor.judge import LOGIN, UNMEASURED, Judgement, count
 from netdoctor.model import CLUSTER, CONTROL, Command, Evidence, ExpectedFrom, Finding, Fix, Status, nodes_of
 from netdoctor.report import bandwidth, words
 from netdoctor.report.model import (

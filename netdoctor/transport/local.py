@@ -108,7 +108,7 @@ class _Agent:
 
     def request(self, op: str, args: bytes, finish: float) -> bytes:
         """Send a request and return its result as JSON. Raises _Ended and AgentTrouble."""
-        from netdoctor.agent.provide import provide_frame
+        from netdoctor.transport.provide import provide_frame
 
         self.number += 1
         self.send(frames.request_frame(self.number, op, args), finish)
@@ -215,7 +215,7 @@ class LocalTransport:
     def _begin(
         self, target: Target, finish: float, collectors: Mapping[str, str]
     ) -> tuple[Session, _Agent | None]:
-        from netdoctor.agent.bootstrap import argv, build_bundle
+        from netdoctor.transport.bundle import argv, build_bundle
 
         python = target.python or self._python
         marker = secrets.token_hex(8)

@@ -9,11 +9,10 @@ import gevent
 import msgspec
 from gevent.lock import BoundedSemaphore
 
-from netdoctor.agent import bootstrap, provide
 from netdoctor.facts.base import Why
 from netdoctor.facts.host import Session
 from netdoctor.text import clean
-from netdoctor.transport import frames
+from netdoctor.transport import bundle, frames, provide
 from netdoctor.transport.agentlink import AgentLink, Lost
 from netdoctor.transport.link import NodeTransport
 from netdoctor.transport.login import Logins
@@ -115,7 +114,7 @@ class Worker:
             pending = request.op != "clock"
             if pending:
                 first += link.frame_for(request.op, bytes(request.args))
-            hello = link.start(bootstrap.command(plan.python, self._start.marker), first, record)
+            hello = link.start(bundle.command(plan.python, self._start.marker), first, record)
             if hello.old_python is not None:
                 record.python_version = clean(hello.old_python, 20)
                 raise Failed(

@@ -148,7 +148,7 @@ class SshTransport:
         for share in shares:
             self._spawn([targets[i].id for i in share])
         # The workers import while this process compresses the agent.
-        from netdoctor.agent.bootstrap import build_bundle
+        from netdoctor.transport.bundle import build_bundle
 
         marker = secrets.token_hex(8)
         bundle = build_bundle(marker=marker, deadline_s=self._limits.agent_deadline_s, collectors=collectors)

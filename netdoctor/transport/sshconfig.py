@@ -21,6 +21,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from netdoctor.errors import InputError
 from netdoctor.inventory import names
 from netdoctor.inventory.model import Target
 from netdoctor.text import clean
@@ -48,7 +49,7 @@ _SHELL = re.compile(r"[|&;<>`$(){}*?!\n]")
 _NO_STDERR = re.compile(r"\s+2>\s*/dev/null\s*$")
 
 
-class TransportInputError(ValueError):
+class TransportInputError(InputError):
     """The user's ssh settings cannot be used; nothing was contacted. The text names file and line."""
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from netdoctor.agent import bootstrap
+from netdoctor.transport import bundle
 
 MARKER = "t35tm4rk3r"
 
@@ -54,7 +54,7 @@ class AgentProcess:
         provide: bool = False,
         isolated: bool = False,
     ) -> None:
-        command = bootstrap.argv(python, MARKER)
+        command = bundle.argv(python, MARKER)
         if isolated:  # -S: an interpreter without site-packages
             command.insert(1, "-S")
         self.process = subprocess.Popen(
@@ -73,7 +73,7 @@ class AgentProcess:
         self.needs: list[str] = []
         self.replies: dict[int, dict[str, Any]] = {}
         self.send_raw(
-            bootstrap.build_bundle(marker=MARKER, deadline_s=deadline_s, collectors=collectors or {})
+            bundle.build_bundle(marker=MARKER, deadline_s=deadline_s, collectors=collectors or {})
         )
 
     def __enter__(self) -> Self:
@@ -133,7 +133,7 @@ class AgentProcess:
     def start(self, op: str, args: Mapping[str, Any] | None = None) -> int:
         """Send a request, return its number."""
         self.sequence += 1
-        self.send_raw(bootstrap.request_frame({"id": self.sequence, "op": op, "args": dict(args or {})}))
+        self.send_raw(bundle.request_frame({"id": self.sequence, "op": op, "args": dict(args or {})}))
         return self.sequence
 
     def finish(self, number: int, timeout_s: float = 20.0) -> dict[str, Any]:
@@ -149,13 +149,13 @@ class AgentProcess:
 
     def _provide(self, name: str) -> None:
         if self.provide:
-            from netdoctor.agent import provide
+            from netdoctor.transport import provide
 
             files = provide.library_files(name, machine=self.hello["machine"])
             frame: dict[str, object] = {"provide": name, "files": files}
         else:
             frame = {"provide": name, "error": "not in this test"}
-        self.send_raw(bootstrap.request_frame(frame))
+        self.send_raw(bundle.request_frame(frame))
 
     def request(self, op: str, args: Mapping[str, Any] | None = None) -> Any:
         """Return the result of a request; fail the test when the agent reports an error."""

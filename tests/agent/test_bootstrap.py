@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from netdoctor.agent import bootstrap
+from netdoctor.transport import bundle
 from tests.agent import harness
 
 PYTHONS = harness.interpreters()
@@ -19,9 +19,9 @@ def python_or_skip(version: str) -> str:
 
 
 def test_bootstrap_is_inert_inside_single_quotes_of_any_shell() -> None:
-    assert not set("\n\r'!\\") & set(bootstrap.BOOTSTRAP)
-    assert bootstrap.BOOTSTRAP.isascii()
-    assert len(bootstrap.BOOTSTRAP) < 900
+    assert not set("\n\r'!\\") & set(bundle.BOOTSTRAP)
+    assert bundle.BOOTSTRAP.isascii()
+    assert len(bundle.BOOTSTRAP) < 900
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_bootstrap_is_inert_inside_single_quotes_of_any_shell() -> None:
     ],
 )
 def test_command_quotes_the_interpreter(python: str, start: str) -> None:
-    assert bootstrap.command(python, "m4").startswith(start)
+    assert bundle.command(python, "m4").startswith(start)
 
 
 @pytest.mark.interpreters
@@ -61,26 +61,26 @@ def test_command_survives_login_shells(shell: str) -> None:
     path = shutil.which(shell)
     if not path:
         pytest.skip(f"no {shell} on this machine")
-    line = bootstrap.command("python3", harness.MARKER)
-    bundle = bootstrap.build_bundle(marker=harness.MARKER, deadline_s=10, collectors={})
-    done = subprocess.run([path, "-c", line], input=bundle, capture_output=True, timeout=20, check=False)
+    line = bundle.command("python3", harness.MARKER)
+    packed = bundle.build_bundle(marker=harness.MARKER, deadline_s=10, collectors={})
+    done = subprocess.run([path, "-c", line], input=packed, capture_output=True, timeout=20, check=False)
     assert done.stdout.startswith(b"\x1e" + harness.MARKER.encode() + b" ")
     assert done.returncode == 0
 
 
 def test_missing_interpreter_ends_with_127() -> None:
-    line = bootstrap.command("/nonexistent/python", "m")
+    line = bundle.command("/nonexistent/python", "m")
     assert subprocess.run(["sh", "-c", line], capture_output=True, check=False).returncode == 127
 
 
 def test_modules_in_the_login_directory_are_not_imported(tmp_path) -> None:  # type: ignore[no-untyped-def]
     for name in ("json", "zlib", "os", "ndagent"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('hijacked')")
-    line = bootstrap.command("python3", harness.MARKER)
-    bundle = bootstrap.build_bundle(marker=harness.MARKER, deadline_s=10, collectors={})
+    line = bundle.command("python3", harness.MARKER)
+    packed = bundle.build_bundle(marker=harness.MARKER, deadline_s=10, collectors={})
     done = subprocess.run(
         ["sh", "-c", line],
-        input=bundle,
+        input=packed,
         capture_output=True,
         timeout=20,
         cwd=tmp_path,
@@ -91,5 +91,5 @@ def test_modules_in_the_login_directory_are_not_imported(tmp_path) -> None:  # t
 
 
 def test_bundle_is_built_once() -> None:
-    one = bootstrap.build_bundle(marker="a", deadline_s=5, collectors={"x": "y"})
-    assert one is bootstrap.build_bundle(marker="a", deadline_s=5, collectors={"x": "y"})
+    one = bundle.build_bundle(marker="a", deadline_s=5, collectors={"x": "y"})
+    assert one is bundle.build_bundle(marker="a", deadline_s=5, collectors={"x": "y"})

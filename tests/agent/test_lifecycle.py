@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from netdoctor.agent import bootstrap, wire
+from netdoctor.agent import wire
+from netdoctor.transport import bundle
 from tests.agent import harness
 from tests.agent.test_bootstrap import SUPPORTED, python_or_skip
 
@@ -229,21 +230,21 @@ def test_bad_frame_ends_the_agent_with_a_reason(data: bytes) -> None:
 )
 def test_odd_request_gets_an_error(request_: dict[str, object]) -> None:
     with harness.agent() as agent:
-        agent.send_raw(bootstrap.request_frame({"id": 7, **request_}))
+        agent.send_raw(bundle.request_frame({"id": 7, **request_}))
         assert agent.finish(7)["ok"] is False
         agent.request("ping")
 
 
 def test_cut_and_mutated_input_never_hangs() -> None:
-    bundle = bootstrap.build_bundle(marker=harness.MARKER, deadline_s=10, collectors={})
-    whole = bundle + bootstrap.request_frame({"id": 1, "op": "ping"})
+    packed = bundle.build_bundle(marker=harness.MARKER, deadline_s=10, collectors={})
+    whole = packed + bundle.request_frame({"id": 1, "op": "ping"})
     dice = random.Random(2)
     for _ in range(12):
         data = bytearray(whole[: dice.randrange(len(whole))] if dice.random() < 0.5 else whole)
         if data and dice.random() < 0.7:
             data[dice.randrange(len(data))] ^= 1 << dice.randrange(8)
         done = subprocess.run(
-            bootstrap.argv(sys.executable, harness.MARKER),
+            bundle.argv(sys.executable, harness.MARKER),
             input=bytes(data),
             capture_output=True,
             timeout=15,
@@ -263,7 +264,7 @@ def test_clean_keeps_what_json_can_carry() -> None:
 
 def test_closed_stdin_ends_at_once() -> None:
     done = subprocess.run(
-        bootstrap.argv(sys.executable, "m"), input=b"", capture_output=True, timeout=5,
+        bundle.argv(sys.executable, "m"), input=b"", capture_output=True, timeout=5,
         check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")

@@ -21,7 +21,7 @@ from netdoctor.facts.net import (
     TestListener,
 )
 from netdoctor.facts.software import EnvFacts, Job
-from netdoctor.model import CauseHint, Finding, Status
+from netdoctor.model import CauseHint, Finding, Status, placed
 
 GIB = 1024**3
 MIB = 1024**2
@@ -289,6 +289,11 @@ def time_facts(**changes: Any) -> TimeFacts:
         "daemons": ("chronyd",),
     }
     return TimeFacts(**{**defaults, **changes})
+
+
+def said(findings: Iterable[Finding], here: str = "n1") -> list[Finding]:
+    """What a check says, with names where the engine puts them: of node n1, or of `cluster`."""
+    return [placed(one, here) for one in findings]
 
 
 def found(findings: Iterable[Finding], status: Status | None = None) -> dict[str, Finding]:

@@ -1,8 +1,9 @@
 import pytest
 
-from netdoctor.checks.gpu_visible import gpu_visible, visible
+from netdoctor.checks.gpu_visible import gpu_visible
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.model import Status
+from netdoctor.rules.cuda import visible
 
 from .build import cause, causes, host, node
 from .build_hw import gpu, gpus, no_gpus, pci

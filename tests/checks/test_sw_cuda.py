@@ -1,10 +1,10 @@
 import pytest
 
-from netdoctor.checks._cuda import dotted, minimum_driver
 from netdoctor.checks.sw_cuda import sw_cuda
-from netdoctor.model import Status
+from netdoctor.model import CLUSTER, Status
+from netdoctor.rules.cuda import dotted, minimum_driver
 
-from .build import causes, found
+from .build import causes, found, said
 from .build_hw import all_gpus, gpu, gpus, no_gpus, software, softwares, torch
 
 
@@ -69,7 +69,8 @@ def test_another_cuda_major_is_named() -> None:
 
 
 def test_skips() -> None:
-    assert found(sw_cuda({"n1": software(torch=None)}, {"n1": no_gpus()}))["cluster"].status is Status.SKIP
+    findings = found(said(sw_cuda({"n1": software(torch=None)}, {"n1": no_gpus()}), CLUSTER))
+    assert findings[CLUSTER].status is Status.SKIP
     findings = found(sw_cuda(softwares(2), {"n1": gpus(), "n2": no_gpus()}))
     assert findings["n2"].status is Status.SKIP
 

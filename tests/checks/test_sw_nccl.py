@@ -1,7 +1,7 @@
 from netdoctor.checks.sw_nccl import sw_nccl
-from netdoctor.model import Status
+from netdoctor.model import CLUSTER, Status
 
-from .build import cause, causes, found
+from .build import cause, causes, found, said
 from .build_hw import nccl, software, softwares, torch
 
 
@@ -42,7 +42,7 @@ def test_an_equal_preload_is_harmless() -> None:
 
 def test_skips_and_missing() -> None:
     cpu = software(torch=torch(cuda=None), nccl=())
-    assert found(sw_nccl({"n1": cpu, "n2": cpu}))["cluster"].status is Status.SKIP
+    assert found(said(sw_nccl({"n1": cpu, "n2": cpu}), CLUSTER))[CLUSTER].status is Status.SKIP
     findings = list(sw_nccl(softwares(3, n1=cpu, n2=software(nccl=()))))
     assert found(findings)["n1"].status is Status.SKIP
     assert causes(findings) == {"nccl-missing": {"n2"}}

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from netdoctor.diagnose import Group, diagnose
+from netdoctor.engine.diagnose import Group, diagnose
+from netdoctor.engine.judge import Judgement, judge
+from netdoctor.engine.registry import load_builtin, matches, ordered
 from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.host import Session
 from netdoctor.facts.net import FirewallFacts, PortHolderFacts, Ruleset
 from netdoctor.facts.rdma import RdmaFacts
-from netdoctor.judge import Judgement, judge
 from netdoctor.model import Status
-from netdoctor.registry import load_builtin, matches, ordered
 from netdoctor.store import Store
 
 from . import build

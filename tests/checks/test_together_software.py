@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from netdoctor.diagnose import diagnose
+from netdoctor.engine.diagnose import diagnose
+from netdoctor.engine.judge import judge
+from netdoctor.engine.registry import load_builtin, ordered
 from netdoctor.facts.rdma import RdmaFacts
 from netdoctor.facts.software import EnvFacts, SoftwareFacts
-from netdoctor.judge import judge
-from netdoctor.registry import load_builtin, ordered
 from netdoctor.store import Store
 
 from . import build

@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from netdoctor.check import Check
-from netdoctor.engine import Outcome
+from netdoctor.engine.judge import judge
+from netdoctor.engine.run import Outcome
 from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.host import HostFacts
 from netdoctor.inventory import load as load_hosts
 from netdoctor.inventory import restrict
-from netdoctor.judge import judge
 from netdoctor.model import (
     BY_LETTER,
     CLUSTER,

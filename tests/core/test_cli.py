@@ -154,7 +154,7 @@ def test_our_own_defect_is_5_with_the_traceback_in_a_file(
     def broken(*args: object, **kwargs: object) -> None:
         raise ZeroDivisionError("us\x1b[31m")
 
-    monkeypatch.setattr("netdoctor.registry.load", broken)
+    monkeypatch.setattr("netdoctor.engine.registry.load", broken)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     assert cli.run(["checks", "list"]) == 5
     told = capsys.readouterr()
@@ -176,7 +176,7 @@ def test_other_ends(monkeypatch: pytest.MonkeyPatch, error: BaseException, code:
     def end(*args: object, **kwargs: object) -> None:
         raise error
 
-    monkeypatch.setattr("netdoctor.registry.load", end)
+    monkeypatch.setattr("netdoctor.engine.registry.load", end)
     monkeypatch.setattr(cli, "_drop_stdout", lambda: None)
     assert cli.run(["checks", "list"]) == code
 

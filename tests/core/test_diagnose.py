@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 
 from netdoctor.check import Check
-from netdoctor.diagnose import Group, diagnose
+from netdoctor.engine.diagnose import Group, diagnose
+from netdoctor.engine.judge import Judgement, judge
 from netdoctor.facts.base import Missing, Why
-from netdoctor.judge import Judgement, judge
 from netdoctor.model import (
     CLUSTER,
     CONTROL,

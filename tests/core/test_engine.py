@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from netdoctor.check import Check
-from netdoctor.diagnose import diagnose
-from netdoctor.engine import Options, Outcome, Progress, Scan, ready_nodes, rejudge
+from netdoctor.engine.diagnose import diagnose
+from netdoctor.engine.run import Options, Outcome, Progress, Scan, ready_nodes, rejudge
 from netdoctor.errors import DeadlineReached
 from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.clock import ClockSample
@@ -329,7 +329,7 @@ def test_judged_nodes_only() -> None:
     ],
 )
 def test_ready_nodes(cells: dict[str, Status], place: int) -> None:
-    from netdoctor.judge import Judgement
+    from netdoctor.engine.judge import Judgement
 
     checks = tuple(saying(f"x.{name}", required=name != "optional") for name in cells)
     judgement = Judgement(

@@ -3,30 +3,37 @@
 import sys
 import threading
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from netdoctor import judge as judge_module
-from netdoctor.check import Check
-from netdoctor.facts.base import Missing, Why
+from netdoctor.check import Check, CheckError, derived
+from netdoctor.engine import judge as judge_module
+from netdoctor.engine.judge import Judgement, count, judge
+from netdoctor.facts.base import FACT_TYPES, Missing, Why
 from netdoctor.facts.host import HostFacts, LimitFacts, Node
 from netdoctor.facts.net import PortMatrix
-from netdoctor.judge import Judgement, count, judge
 from netdoctor.model import (
     CLUSTER,
     CONTROL,
+    HERE,
+    Cause,
     Command,
     Evidence,
+    ExpectedFrom,
     Finding,
     Fix,
     Measure,
     Status,
     fail,
+    in_job,
     ok,
     pair,
+    run,
+    seen,
     skip,
     unknown,
     warn,
@@ -271,7 +278,7 @@ def test_nonsense_is_unknown(nonsense: object, origin: str, scope: str) -> None:
     assert letters(result, "net.y") == "..."
 
 
-@pytest.mark.parametrize("target", ["ghost", "n1->ghost", 7, ""])
+@pytest.mark.parametrize("target", ["ghost", "n1->ghost", 7, "->n1"])
 def test_a_finding_about_nobody_is_unknown(target: Any) -> None:
     assert letters(judged(login(), saying("net.x", spoiled(target=target))), "net.x") == "???"
 
@@ -408,3 +415,71 @@ def test_the_matrix_is_always_complete(
 def test_this_module_runs_without_threads_left() -> None:
     assert [t.name for t in threading.enumerate() if t.name == "foreign-check" and t.is_alive()] == []
     assert sys.stdout is not sys.stderr
+
+
+def test_here_is_the_node_that_is_judged() -> None:
+    cause = Cause("too-small", "{nodes} {is} too small")
+
+    def net_x(host: HostFacts) -> Iterator[Finding]:
+        """Fine."""
+        yield cause.fail("too small", expected="large", seen=seen("look"), fixes=run("heal", "true"))
+
+    def net_y(nodes: Mapping[str, HostFacts]) -> Iterator[Finding]:
+        """Fine."""
+        yield cause.warn("slow", at=pair("n2", "n1"), culprits=(HERE,), fixes=in_job("unset", "unset X"))
+        yield skip("does not apply")
+
+    result = judged(login(), make(net_x), make(net_y))
+    assert letters(result, "net.x") == "XXX"
+    for node, finding in zip(("n1", "n2", "n3"), result.findings["net.x"], strict=True):
+        assert finding.cause is not None
+        assert (finding.target, finding.evidence[0].where, finding.cause.culprits) == (node, node, (node,))
+        assert finding.cause.fixes[0].commands[0].run_on == node
+        assert finding.expected_from is ExpectedFrom.CONSTANT
+    about_pair, about_all = result.findings["net.y"]
+    assert about_pair.cause is not None
+    assert about_pair.cause.culprits == ("n2",)
+    assert about_pair.cause.fixes[0].commands[0].run_on == "job"
+    assert about_all.target == CLUSTER
+
+
+@dataclass(frozen=True)
+class Names:
+    found: tuple[str, ...]
+
+
+def host_names(hosts: Mapping[str, HostFacts]) -> Names:
+    return Names(tuple(hosts))
+
+
+def names_of(node: HostFacts) -> Names:
+    return Names((node.hostname,))
+
+
+def test_what_checks_share_is_derived_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("netdoctor.check.FACT_TYPES", dict(FACT_TYPES))
+    calls: list[list[str]] = []
+
+    def counted(hosts: Mapping[str, HostFacts]) -> Names:
+        calls.append(list(hosts))
+        return host_names(hosts)
+
+    def net_x(names: Names) -> Iterator[Finding]:
+        """Fine."""
+        yield fail(names.found[0], "x")
+
+    def net_y(names: Names) -> Iterator[Finding]:
+        """Fine."""
+        yield fail(names.found[1], "y")
+
+    derived(counted)
+    checks = [make(net_x), make(net_y)]
+    result = judged(login(), *checks)
+    assert [check.scope for check in checks] == ["cluster", "cluster"]
+    assert [p.info.group for p in checks[0].needs] == ["host"]
+    assert (letters(result, "net.x"), letters(result, "net.y")) == ("X..", ".X.")
+    assert calls == [["n1", "n2", "n3"]]
+    missing = store_of(3, host=dict.fromkeys(healthy.names(3), Missing(Why.TIMED_OUT, "late")))
+    assert letters(judged(login(), *checks, store=missing), "net.x") == "???"
+    with pytest.raises(CheckError, match="one node's"):
+        derived(names_of)

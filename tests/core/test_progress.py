@@ -4,7 +4,7 @@ import io
 import time
 
 from netdoctor.cli.progress import Progress
-from netdoctor.engine import Progress as Event
+from netdoctor.engine.run import Progress as Event
 
 
 def line(event: Event) -> str:

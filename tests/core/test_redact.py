@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from netdoctor.engine import Outcome
+from netdoctor.engine.judge import judge
+from netdoctor.engine.run import Outcome
 from netdoctor.facts.net import Lookup, PortMatrix, PortProbe, ResolveFacts, Route, RouteFacts
 from netdoctor.facts.software import Job
 from netdoctor.inventory import fold
-from netdoctor.judge import judge
 from netdoctor.model import Command, Evidence, Fix, fail, pair
 from netdoctor.report import redact as redact_module
 from netdoctor.report.build import Context, Remote, build

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from netdoctor import registry
 from netdoctor.check import REGISTERED, CheckError, Profile, check, describe
+from netdoctor.engine import registry
+from netdoctor.engine.registry import Plugin, Registry, load, load_builtin, ordered, select
 from netdoctor.errors import InputError
 from netdoctor.facts.base import FACT_TYPES
-from netdoctor.registry import Plugin, Registry, load, load_builtin, ordered, select
 from tests.core.fake import login, saying
 
 GOOD = '''

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from netdoctor.inventory import Inventory, InventoryError, Problem, load
-from netdoctor.inventory.model import KEPT_MAX, SHOWN_MAX
+from netdoctor.inventory.errors import KEPT_MAX, SHOWN_MAX
 from netdoctor.inventory.names import is_valid_host, is_valid_python_path, is_valid_user
 from tests.hostile import HOSTILE, HOSTILE_BYTES, steers_a_terminal
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from netdoctor.facts.localisation import Certainty, Decision, Kind, PairSample, Side
-from netdoctor.measure.localise import decode
+from netdoctor.localise.decode import decode
 from netdoctor.measure.schedule import first_rounds, follow_up
 from tests.localiser import simulator
 from tests.localiser.simulator import TROUBLES, Fault, trial

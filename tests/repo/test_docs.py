@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from netdoctor.registry import load_builtin
+from netdoctor.engine.registry import load_builtin
 
 ROOT = Path(__file__).parents[2]
 

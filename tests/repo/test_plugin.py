@@ -16,9 +16,9 @@ EXAMPLE = ROOT / "examples" / "netdoctor-example-plugin"
 # Runs where the plug-in is installed: a scan of one node whose "session" is a local agent over pipes.
 SCAN = """
 import json, sys
-from netdoctor import registry
+from netdoctor.engine import registry
 from netdoctor.check import Profile
-from netdoctor.engine import Options, Scan
+from netdoctor.engine.run import Options, Scan
 from netdoctor.facts.host import Session
 from netdoctor.facts.software import Job
 from netdoctor.inventory import Target

@@ -13,13 +13,13 @@ from netdoctor.check import Check
 from netdoctor.cli import build_parser
 from netdoctor.cli import tui as cli_tui
 from netdoctor.cli.scan import Plan
-from netdoctor.engine import Options, Scan
+from netdoctor.engine.registry import Registry
+from netdoctor.engine.run import Options, Scan
 from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.host import Session
 from netdoctor.facts.software import Job
 from netdoctor.inventory import Inventory
 from netdoctor.model import Status, fail
-from netdoctor.registry import Registry
 from netdoctor.report.model import Report
 from netdoctor.report.save import load, save
 from netdoctor.store import Store, merge
@@ -41,7 +41,7 @@ class Ground:
         self.prepared: list[list[str]] = []
         monkeypatch.chdir(folder)
         monkeypatch.setattr("netdoctor.cli.scan.prepare", self.prepare)
-        monkeypatch.setattr("netdoctor.registry.load", lambda folders=(): self.registry)
+        monkeypatch.setattr("netdoctor.engine.registry.load", lambda folders=(): self.registry)
         self.runner = cli_tui.ScanRunner(arguments("n[1-3]"), None)
 
     @property

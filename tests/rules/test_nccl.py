@@ -4,12 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from netdoctor import nccl_rules as rules
 from netdoctor.facts.net import AddressRow, NetFacts
 from netdoctor.facts.rdma import Gid, Hca, HcaPort
 from netdoctor.facts.software import ConfFile, EnvFacts, Job
-
-from .checks.build import loopback, netdev, row
+from netdoctor.rules import nccl as rules
+from tests.checks.build import loopback, netdev, row
 
 NEW = (2, 30, 7)
 OLD = (2, 27, 7)

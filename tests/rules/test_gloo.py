@@ -2,9 +2,8 @@
 
 import pytest
 
-from netdoctor import gloo_rules as rules
-
-from .checks.build import lookup, net, resolve, row
+from netdoctor.rules import gloo as rules
+from tests.checks.build import lookup, net, resolve, row
 
 
 @pytest.mark.parametrize(

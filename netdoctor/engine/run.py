@@ -12,6 +12,8 @@ import netdoctor.facts.clock
 import netdoctor.facts.gpu
 import netdoctor.facts.rdma  # noqa: F401  registers the fact types
 from netdoctor.check import Check, Profile
+from netdoctor.engine.judge import Judgement, judge
+from netdoctor.engine.registry import collectors
 from netdoctor.errors import DeadlineReached
 from netdoctor.facts.bandwidth import Baseline, TcpRates
 from netdoctor.facts.base import FACT_TYPES, FactInfo, Missing, Why
@@ -19,11 +21,9 @@ from netdoctor.facts.host import Node, Session
 from netdoctor.facts.net import PortMatrix
 from netdoctor.facts.software import Job
 from netdoctor.inventory import Target
-from netdoctor.judge import Judgement, judge
 from netdoctor.measure import bandwidth, clock, collective, loss, path_mtu, ports, routes
 from netdoctor.measure.common import Ground
 from netdoctor.model import Status
-from netdoctor.registry import collectors
 from netdoctor.store import Store, decode
 from netdoctor.transport.base import Reply, Request, SessionEvent, Transport
 
@@ -235,16 +235,16 @@ class Scan:
 
     def _set_ground(self) -> None:
         """Work out where peers dial each node, and tell the checks through the Job fact."""
-        from netdoctor import nccl_rules  # pure, but large: only scans need it
+        from netdoctor.rules import nccl  # pure, but large: only scans need it
 
         def work() -> dict[str, str]:
             nets = self.store.present("net", self.nodes)
             envs = {
-                n: {k: v for k, (v, _) in nccl_rules.effective_env(env, self.job).items()}
+                n: {k: v for k, (v, _) in nccl.effective_env(env, self.job).items()}
                 for n, env in self.store.present("env", self.nodes).items()
             }
             ssh = {n: h.ssh_server_address for n, h in self.store.present("host", self.nodes).items()}
-            return dict(nccl_rules.data_addresses(nets, envs, ssh)) if nets else {}
+            return dict(nccl.data_addresses(nets, envs, ssh)) if nets else {}
 
         addresses = self._guarded("the nodes' data addresses", work)
         if isinstance(addresses, Missing):
@@ -504,7 +504,7 @@ def ready_nodes(judgement: Judgement) -> tuple[list[str], list[str], list[str]]:
 
 
 def _groups(checks: Sequence[Check]) -> set[str]:
-    return {parameter.info.group for check in checks for parameter in check.parameters}
+    return {parameter.info.group for check in checks for parameter in check.needs}
 
 
 def _is_address(name: str) -> bool:

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from netdoctor.check import Check
+from netdoctor.engine.judge import UNMEASURED, Judgement, blamed_nodes, is_about_all
+from netdoctor.engine.registry import matches
 from netdoctor.facts.base import Why
-from netdoctor.judge import UNMEASURED, Judgement, blamed_nodes, is_about_all
 from netdoctor.model import CLUSTER, CONTROL, CauseHint, Confidence, Finding, Fix, Status, nodes_of
-from netdoctor.registry import matches
 
 _TROUBLE = (Status.FAIL, Status.UNKNOWN, Status.WARN)
 _CONFIDENCE = (Confidence.CERTAIN, Confidence.LIKELY, Confidence.SUSPECTED)

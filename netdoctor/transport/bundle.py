@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from functools import cache, lru_cache
 from importlib import resources
 
-# Modules of this package that stay on the control host.
-_CONTROL_SIDE = frozenset({"__init__", "bootstrap", "provide"})
+# Travels with the request that starts ranks, to the job's own interpreter, and not with every agent.
+_LATER = frozenset({"__init__", "rank_program"})
 
 # One line that every login shell passes on unchanged inside single quotes: sh, csh and fish differ in what
 # they do with newlines, exclamation marks, backslashes and nested quotes, so there are none (a test looks).
@@ -53,7 +53,7 @@ def modules() -> dict[str, str]:
     found = {}
     for entry in resources.files("netdoctor.agent").iterdir():
         name, dot, suffix = entry.name.partition(".")
-        if dot and suffix == "py" and name not in _CONTROL_SIDE:
+        if dot and suffix == "py" and name not in _LATER:
             found[name] = entry.read_text(encoding="utf-8")
     return found
 

@@ -213,7 +213,7 @@ def collectors(checks: Iterable[Check]) -> dict[str, str]:
     """Source text of the agent-side collectors that plug-in facts of these checks bring, by group."""
     texts: dict[str, str] = {}
     for check in checks:
-        for parameter in check.parameters:
+        for parameter in check.needs:
             if parameter.info.collector is not None:
                 module = sys.modules[parameter.fact.__module__]
                 folder = Path(str(module.__file__)).parent

@@ -11,12 +11,13 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
-from netdoctor.check import Check, Parameter
+from netdoctor.check import DERIVED_FACTS, Check, Parameter
 from netdoctor.errors import DeadlineReached
 from netdoctor.facts.base import Missing, Why
 from netdoctor.model import (
     CLUSTER,
     CONTROL,
+    HERE,
     CauseHint,
     Confidence,
     Evidence,
@@ -25,6 +26,7 @@ from netdoctor.model import (
     Measure,
     Status,
     nodes_of,
+    placed,
 )
 from netdoctor.store import Store
 
@@ -83,12 +85,16 @@ def judge(
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """What every check of one judgement shares. known: all node ids, for telling targets from nonsense."""
+    """What every check of one judgement shares. known: all node ids, for telling targets from nonsense.
+
+    derived: what has been derived from the facts so far, by type.
+    """
 
     nodes: tuple[str, ...]
     known: frozenset[str]
     store: Store
     result: Judgement
+    derived: dict[type, Any] = field(default_factory=dict)
 
 
 def _restrict(result: Judgement, shown: set[str]) -> None:
@@ -174,7 +180,7 @@ def _prerequisites(check: Check) -> tuple[str, ...]:
     Without it `--only rdma.rate` on a node that nobody can log in to would call the same trouble a second
     thing, because rdma.rate waits for rdma.port, and that one alone for the login.
     """
-    asks = any(p.info.origin in ("agent", "measure") for p in check.parameters)
+    asks = any(p.info.origin in ("agent", "measure") for p in check.needs)
     login = (LOGIN,) if asks and check.id != LOGIN and LOGIN not in check.after else ()
     return (*login, *check.after)
 
@@ -182,7 +188,7 @@ def _prerequisites(check: Check) -> tuple[str, ...]:
 def _missing(check: Check, node: str, store: Store) -> Missing | None:
     """Why this check cannot judge this node, or None when every fact it needs is there."""
     worst: Missing | None = None
-    for parameter in check.parameters:
+    for parameter in check.needs:
         if parameter.optional:
             continue
         value = _lookup(parameter, node, store)
@@ -286,10 +292,24 @@ def _bounded(work: Callable[[], None], limit_s: float) -> None:
 
 
 def _ask(check: Check, nodes: Sequence[str], run: _Run) -> tuple[Finding, ...]:
+    arguments = _arguments(check.parameters, nodes, run)
+    trusted: dict[int, CauseHint] = {}
+    said = [
+        _valid(finding, nodes[0] if check.scope == "node" else CLUSTER, run.known, trusted)
+        for finding in islice(check.function(**arguments), FINDINGS_AT_MOST + 1)
+    ]
+    if len(said) > FINDINGS_AT_MOST:
+        raise OverflowError(f"more than {FINDINGS_AT_MOST} findings")
+    return tuple(said)
+
+
+def _arguments(parameters: Sequence[Parameter], nodes: Sequence[str], run: _Run) -> dict[str, Any]:
     arguments: dict[str, Any] = {}
-    for parameter in check.parameters:
+    for parameter in parameters:
         value: Any
-        if parameter.all_nodes:
+        if parameter.info.origin == "derived":
+            value = _derived(parameter.fact, run)
+        elif parameter.all_nodes:
             value = run.store.present(parameter.info.group, nodes)
             if not value and parameter.optional:
                 value = None
@@ -298,14 +318,20 @@ def _ask(check: Check, nodes: Sequence[str], run: _Run) -> tuple[Finding, ...]:
         else:
             value = run.store.get(parameter.info.group, nodes[0])
         arguments[parameter.name] = None if isinstance(value, Missing) else value
-    trusted: dict[int, CauseHint] = {}
-    said = [
-        _valid(finding, run.known, trusted)
-        for finding in islice(check.function(**arguments), FINDINGS_AT_MOST + 1)
-    ]
-    if len(said) > FINDINGS_AT_MOST:
-        raise OverflowError(f"more than {FINDINGS_AT_MOST} findings")
-    return tuple(said)
+    return arguments
+
+
+def _derived(fact: type, run: _Run) -> Any:
+    """What checks derive from facts of all nodes, worked out for the first that asks and kept for the others.
+
+    None where a fact that it needs is missing altogether; the check's own needs then say why.
+    """
+    if fact not in run.derived:
+        rule = DERIVED_FACTS[fact]
+        arguments = _arguments(rule.parameters, run.nodes, run)
+        gap = any(arguments[p.name] is None and not p.optional for p in rule.parameters)
+        run.derived[fact] = None if gap else rule.function(**arguments)
+    return run.derived[fact]
 
 
 def _put_trouble(
@@ -352,10 +378,11 @@ def _text_of(error: BaseException) -> str:
         return "(its message could not be read)"
 
 
-def _valid(said: object, known: frozenset[str], trusted: dict[int, CauseHint]) -> Finding:
+def _valid(said: object, here: str, known: frozenset[str], trusted: dict[int, CauseHint]) -> Finding:
     """The finding, if it is one about nodes that exist. Raises TypeError or ValueError.
 
-    `trusted` holds the cause hints already looked at, by their ids: thousands of pairs share one.
+    here: what was judged, for a finding that does not say. `trusted` holds the cause hints already looked at,
+    by their ids: thousands of pairs share one.
     """
     if not isinstance(said, Finding):
         raise TypeError(f"yielded {type(said).__name__} instead of a finding")
@@ -384,9 +411,7 @@ def _valid(said: object, known: frozenset[str], trusted: dict[int, CauseHint]) -
     if hint is not None and id(hint) not in trusted:
         _need_hint(hint, known)
         trusted[id(hint)] = hint
-    if hint is not None and not hint.culprits:
-        culprits = nodes_of(finding.target) or (finding.target,)
-        said = replace(said, cause=replace(hint, culprits=culprits))
+    said = placed(said, here)
     if finding.status is Status.BLOCKED:
         return replace(said, status=Status.UNKNOWN)  # only the engine knows what is blocked
     return said
@@ -417,7 +442,7 @@ def _need_text(value: object, what: str) -> None:
 
 
 def _need_target(target: str, known: frozenset[str]) -> None:
-    for node in nodes_of(target):
+    for node in nodes_of(target) if target != HERE else ():
         if node not in known:
             raise ValueError(f"a finding names {node[:80]!r}, which is no node of this scan")
 

@@ -1,0 +1,75 @@
+"""What CUDA decides: which GPUs a process sees, which driver a release needs, whether a GPU is at work."""
+
+import re
+
+from netdoctor.facts.gpu import Gpu, GpuProcess
+from netdoctor.rules.nccl import Version
+
+# First driver on Linux x86_64 that runs a toolkit at all ("minor version compatibility"). Newest
+# first; holds for toolkits up to 13.2.
+# https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
+MINIMUM: tuple[tuple[Version, Version], ...] = (
+    ((13, 0), (580,)),
+    ((12, 0), (525, 60, 13)),
+    ((11, 1), (450, 80, 2)),
+    ((11, 0), (450, 36, 6)),
+    ((10, 2), (440, 33)),
+    ((10, 1), (418, 39)),
+    ((10, 0), (410, 48)),
+    ((9, 2), (396, 26)),
+    ((9, 1), (390, 46)),
+    ((9, 0), (384, 81)),
+)
+# GPU families that need a newer driver than the toolkit does, by compute capability: the CUDA
+# release notes that introduced them (11.8 for Hopper, 12.8 for Blackwell).
+FAMILIES: tuple[tuple[int, str, Version], ...] = (
+    (9, "Hopper", (520, 61, 5)),
+    (10, "Blackwell", (570,)),
+    (12, "Blackwell", (570,)),
+)
+
+
+def minimum_driver(cuda: Version) -> Version | None:
+    """First driver that runs programs built for `cuda`, (12, 4); None for toolkits before 9.0."""
+    for toolkit, driver in MINIMUM:
+        if cuda[:2] >= toolkit:
+            return driver
+    return None
+
+
+def dotted(version: Version) -> str:
+    """As NVIDIA writes it: (525, 60, 13) is ``525.60.13`` and (450, 80, 2) is ``450.80.02``."""
+    return ".".join([str(version[0]), *(f"{part:02d}" for part in version[1:])])
+
+
+# Display servers and monitors hold small contexts on GPUs without being in a job's way.
+HARMLESS = ("Xorg", "Xwayland", "gnome-shell", "nvidia-persistenced", "nv-hostengine", "dcgm")
+# The driver reserves memory by itself, up to about 1.1 GiB per GPU on the largest boards.
+FOREIGN_BYTES = 2048 * 1024 * 1024
+
+
+def visible(text: str, devices: int) -> list[str]:
+    """The entries of CUDA_VISIBLE_DEVICES that count: the list ends at its first invalid or repeated one
+    (CUDA C++ Programming Guide, environment variables); an empty value leaves none."""
+    seen: list[str] = []
+    for item in (part.strip() for part in text.split(",")):
+        is_index = re.fullmatch(r"[0-9]{1,4}", item) is not None
+        if is_index and int(item) >= devices:
+            break
+        if item in seen or not (is_index or item.startswith(("GPU-", "MIG-"))):
+            break
+        seen.append(item)
+    return seen
+
+
+def unseen_bytes(device: Gpu) -> int:
+    """Memory that no process accounts for, as when another container's holds it; 0 up to what the driver may
+    keep for itself."""
+    held = sum(process.memory_bytes or 0 for process in device.processes or ())
+    beyond = (device.memory_used_bytes or 0) - held
+    return beyond if beyond > FOREIGN_BYTES else 0
+
+
+def is_harmless(process: GpuProcess) -> bool:
+    name = (process.name or "").rsplit("/", 1)[-1]
+    return name.startswith(HARMLESS)
