@@ -214,8 +214,11 @@ def seen(what: str, output: str = "", kind: str = "probe", *, at: str = HERE) ->
 
 
 def run(text: str, *shell: str, on: str = HERE, **more: Any) -> Fix:
-    """A way to heal by commands on the node. `text` says what it does; `more` are Fix's other fields."""
-    return Fix(text=text, commands=tuple(Command(run_on=on, shell=one) for one in shell), **more)
+    """A way to heal by commands on the node. `text` says what it does; `more` are Fix's other fields.
+
+    An empty command is left out: what cannot be quoted safely is said in words alone.
+    """
+    return Fix(text=text, commands=tuple(Command(run_on=on, shell=one) for one in shell if one), **more)
 
 
 def look(text: str, *shell: str, on: str = HERE, **more: Any) -> Fix:
@@ -226,6 +229,12 @@ def look(text: str, *shell: str, on: str = HERE, **more: Any) -> Fix:
 def in_job(text: str, *shell: str, **more: Any) -> Fix:
     """Goes into the job's environment or script: from the next launch on, while it stands there."""
     return run(text, *shell, on=JOB, **{"effect": "next launch", "persistent": False, **more})
+
+
+def after_reboot(text: str, *shell: str, on: str = HERE, **more: Any) -> Fix:
+    """Changes the node's system as root, and holds once it has been restarted."""
+    usual = {"root": True, "reboot": True, "effect": "after reboot", "risk": "medium"}
+    return run(text, *shell, on=on, **{**usual, **more})
 
 
 @dataclass(frozen=True, slots=True)
