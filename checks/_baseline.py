@@ -7,6 +7,7 @@ from netdoctor.checks._slow import STOPS_BELOW, Words
 from netdoctor.checks._words import listing, title_text
 from netdoctor.facts.bandwidth import Baseline, BaselineRate, PairRate, TcpRate
 from netdoctor.facts.localisation import Decision
+from netdoctor.localise import BUSY
 from netdoctor.model import (
     CLUSTER,
     CauseHint,
@@ -21,10 +22,8 @@ from netdoctor.model import (
 
 # The middle of many pairs, or of an all-reduce of nccl, hardly moves: NVIDIA/nccl-tests gates at 0.9 too.
 LEAST_SHARE = 0.9
-# One pair scatters by some 5 % (measure/localise.py) in either report: three times that, for both, is 21 %.
+# One pair scatters by some 5 % (localise/noise.py) in either report: three times that, for both, is 21 %.
 LEAST_SHARE_OF_A_PAIR = 0.8
-# As measure/bandwidth.py has it: from here on the machine set the rate, and says nothing against the network.
-BUSY = 0.6
 
 Pair = tuple[str, str]
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
 from netdoctor.checks._baseline import best, compared, fallen, table, when
+from netdoctor.checks._culprits import PairCulprits
 from netdoctor.checks._ranks import left_out, trouble
 from netdoctor.checks._slow import Words, devices, gbyte, slow
 from netdoctor.facts.bandwidth import Baseline, PairRates
@@ -20,7 +21,11 @@ from netdoctor.model import CLUSTER, Finding, Measure, ok, skip
     source="https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md",
 )
 def bw_pair(
-    pairs: PairRates, job: Job, nets: Mapping[str, NetFacts], baseline: Baseline | None = None
+    pairs: PairRates,
+    culprits: PairCulprits,
+    job: Job,
+    nets: Mapping[str, NetFacts],
+    baseline: Baseline | None = None,
 ) -> Iterator[Finding]:
     """Torch moves data between any two nodes as fast as between the others, in both directions.
 
@@ -46,7 +51,7 @@ def bw_pair(
         # bw.allreduce tells who it was: one session of ranks, one cause.
         yield from trouble(pairs.session, nets)
         return
-    if pairs.decision is None or not pairs.rates:
+    if not pairs.rates:
         if len(set(pairs.session.ranks)) < 2:
             yield skip("fewer than two nodes can take part")
         return
@@ -59,10 +64,10 @@ def bw_pair(
         limited_by={},
         baseline=table(baseline.pairs) if baseline is not None and not other else {},
     )
-    yield from slow(pairs.decision, words)
+    decision = culprits.decision
+    yield from slow(decision, words)
     values = sorted(r.gbyte_s for r in pairs.rates)
     middle = values[len(values) // 2]
-    decision = pairs.decision
     then = ""
     if baseline is not None and other:
         then = f"; {when(baseline)} was measured with {baseline.backend} and is not compared"

@@ -3,11 +3,14 @@
 from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
-from netdoctor.checks._baseline import BUSY, best, compared, fallen, table
+from netdoctor.checks._baseline import best, compared, fallen, table
+from netdoctor.checks._culprits import TcpCulprits
 from netdoctor.checks._slow import Words, devices, gbit, slow
 from netdoctor.facts.bandwidth import Baseline, TcpRate, TcpRates
+from netdoctor.facts.localisation import Decision
 from netdoctor.facts.net import NetFacts
 from netdoctor.facts.software import Job
+from netdoctor.localise import BUSY
 from netdoctor.model import CLUSTER, Finding, Measure, ok, skip, unknown
 
 
@@ -19,7 +22,11 @@ from netdoctor.model import CLUSTER, Finding, Measure, ok, skip, unknown
     source="https://github.com/coreweave/nccl-tests",
 )
 def bw_tcp(
-    tcp: TcpRates, job: Job, nets: Mapping[str, NetFacts], baseline: Baseline | None = None
+    tcp: TcpRates,
+    culprits: TcpCulprits,
+    job: Job,
+    nets: Mapping[str, NetFacts],
+    baseline: Baseline | None = None,
 ) -> Iterator[Finding]:
     """TCP between any two nodes is as fast as between the others, in both directions.
 
@@ -43,7 +50,7 @@ def bw_tcp(
         return
     for node, reason in tcp.failed_nodes.items():
         yield unknown(node, f"TCP throughput was not measured: {reason}")
-    if tcp.decision is None or not tcp.rates:
+    if not tcp.rates:
         if not tcp.failed_nodes:
             yield skip("no two nodes reach each other")
         return
@@ -56,19 +63,19 @@ def bw_tcp(
         derived=bool(tcp.expected_gbyte_s),
         baseline=table(baseline.tcp) if baseline is not None else {},
     )
-    yield from slow(tcp.decision, words)
-    text = _summary(tcp)
+    decision = culprits.decision
+    yield from slow(decision, words)
+    text = _summary(tcp, decision)
     if baseline is not None:
         seen = best(tcp.rates)
         text += compared(seen, baseline, words)
-        yield from fallen(seen, tcp.decision, baseline, words)
+        yield from fallen(seen, decision, baseline, words)
     yield ok(CLUSTER, text, measures=_measures(tcp.rates))
 
 
-def _summary(tcp: TcpRates) -> str:
+def _summary(tcp: TcpRates, decision: Decision) -> str:
     values = sorted(r.gbyte_s for r in tcp.rates if r.gbyte_s is not None)
-    assert tcp.decision is not None
-    pairs = f"{tcp.decision.pairs_measured} of {tcp.decision.pairs_possible} pairs"
+    pairs = f"{decision.pairs_measured} of {decision.pairs_possible} pairs"
     if not values:
         return f"{pairs} tried, and nothing passed"
     middle = values[len(values) // 2]

@@ -3,7 +3,6 @@
 from dataclasses import dataclass, field
 
 from netdoctor.facts.base import fact
-from netdoctor.facts.localisation import Decision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,15 +58,15 @@ class TcpRate:
 @fact("tcp_rates", scope="cluster", origin="measure")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TcpRates:
-    """Pairs in rounds, one direction at a time. decision: who is behind what is slow.
+    """Pairs in rounds, one direction at a time.
 
-    expected_gbyte_s[node]: what a node's own interface allows, where that is known; limited_by[node] names
-    it.
-    rounds of planned: the time budget may end them early. failed_nodes: whose part did not run, and why.
+    nodes: who took part, in order. expected_gbyte_s[node]: what a node's own interface allows, where that is
+    known; limited_by[node] names it. rounds of planned: the time budget may end them early. failed_nodes:
+    whose part did not run, and why.
     """
 
     rates: tuple[TcpRate, ...] = ()
-    decision: Decision | None = None
+    nodes: tuple[str, ...] = ()
     streams: int = 0
     seconds: float = 0.0
     rounds: int = 0
@@ -166,13 +165,22 @@ class Session:
 @fact("pair_rates", scope="cluster", origin="measure")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairRates:
-    """Directed pairs of torch.distributed, in rounds. decision: who is behind what is slow."""
+    """Directed pairs of torch.distributed, in rounds.
+
+    expected_gbyte_s, rounds, planned: as in TcpRates, the first with gloo alone: of a node's NICs together
+    one GPU has a share that is not known.
+    """
 
     session: Session = field(default_factory=Session)
     rates: tuple[PairRate, ...] = ()
-    decision: Decision | None = None
     rounds: int = 0
     planned: int = 0
+    expected_gbyte_s: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Who took part, in order."""
+        return tuple(dict.fromkeys(self.session.ranks))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

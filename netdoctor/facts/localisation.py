@@ -1,4 +1,4 @@
-"""What pair measurements say and who can be behind a slow one: data, decided on in measure/localise.py."""
+"""What pair measurements say and who can be behind a slow one: data, decided on in netdoctor/localise/."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum

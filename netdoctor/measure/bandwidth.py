@@ -1,21 +1,20 @@
 """TCP throughput between agents: pairs in rounds, one direction at a time, extra rounds for what is
 undecided."""
 
-import math
 import statistics
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from netdoctor.facts.bandwidth import PairRate, TcpRate, TcpRates
-from netdoctor.facts.expectation import Expectation
+from netdoctor.facts.bandwidth import TcpRate, TcpRates
+from netdoctor.facts.expectation import Term
 from netdoctor.facts.host import HostFacts, Node
-from netdoctor.facts.localisation import Decision, PairSample, Round
+from netdoctor.facts.localisation import Decision, Round
 from netdoctor.facts.net import NetFacts, PortMatrix
 from netdoctor.facts.software import Job
-from netdoctor.localise.decode import decode
+from netdoctor.localise import decide
 from netdoctor.measure import expectation
 from netdoctor.measure.common import NO_ADDRESS, Caller, Ground, reason, replies, token
 from netdoctor.measure.schedule import FIRST_ROUNDS, first_rounds, follow_up
@@ -33,15 +32,6 @@ OVERHEAD_S = 0.3
 ALL_PAIRS_UP_TO = 16
 MOST_ROUNDS = 6
 KEPT_ROUNDS = 2
-# From here on the sender's threads hardly ever waited for the network: the rate is the machine's.
-BUSY = 0.6
-# How far below the better rates of busy machines that may be: cores are lent to other programs, and a machine
-# that a slow link keeps waiting looks busy too when it waits for a core each time. On lab nodes that share
-# two cores healthy rates of one moment lay within 0.7 of each other, those behind 5 of 17 Gbit/s at 0.25 to
-# 0.33.
-LENT = 0.4
-# However much that wavers, half of what is usual has to show.
-MOST_NOISE = 0.15
 # Beyond any network, so a node that says so is wrong.
 MOST_GBYTE_S = 10_000.0
 
@@ -116,15 +106,9 @@ def socket_hardware(plan: Plan, node: str) -> expectation.Hardware:
     )
 
 
-def pair_expectations(parts: Mapping[str, expectation.Hardware]) -> dict[tuple[str, str], float]:
-    """GB/s that each pair should reach, for the localiser; pairs of unknown hardware are left out."""
-    known = [node for node, part in parts.items() if part.network]
-    return {
-        (a, b): found.expected_gbyte_s
-        for i, a in enumerate(known)
-        for b in known[i + 1 :]
-        if isinstance(found := expectation.pair(parts[a], parts[b]), Expectation)
-    }
+def limits(parts: Mapping[str, expectation.Hardware]) -> dict[str, Term]:
+    """What lets each node expect least of its network; nodes of unknown hardware are left out."""
+    return {n: min(one.network, key=lambda t: t.expected_gbyte_s) for n, one in parts.items() if one.network}
 
 
 def planned_rounds(nodes: Sequence[str], budget_s: float, each_s: float) -> int:
@@ -186,10 +170,15 @@ def measure_tcp(transport: Caller, plan: Plan) -> TcpRates:
     seconds = min(max(budget_s / (2 * (whole + KEPT_ROUNDS)) - OVERHEAD_S - OMIT_S, LEAST_S), MOST_S)
     each_s = 2 * (seconds + OMIT_S + OVERHEAD_S)
     rates: list[TcpRate] = []
-    parts = {n: socket_hardware(plan, n) for n in nodes}
-    expected = pair_expectations(parts)
+    own = limits({n: socket_hardware(plan, n) for n in nodes})
     of = leaves(plan)
-    own = {n: min(parts[n].network, key=lambda t: t.expected_gbyte_s) for n in nodes if parts[n].network}
+    measured = TcpRates(
+        nodes=tuple(nodes),
+        streams=STREAMS,
+        seconds=seconds,
+        expected_gbyte_s={n: term.expected_gbyte_s for n, term in own.items()},
+        limited_by={n: term.name for n, term in own.items()},
+    )
 
     def run(one: Round) -> None:
         for pairs in (one.pairs, tuple((b, a) for a, b in one.pairs)):
@@ -197,90 +186,12 @@ def measure_tcp(transport: Caller, plan: Plan) -> TcpRates:
             rates.extend(_direction(transport, ground, ports, word, one.number, alive, seconds, failed))
 
     def judge() -> Decision:
-        return decided(rates, nodes, of, expected)
+        return decide(replace(measured, rates=tuple(rates)), of)
 
     done, planned = in_rounds(nodes, budget_s, each_s, run, judge, of)
     for _ in replies(transport, {n: Request(op="unlisten", timeout_s=5.0) for n in nodes}):
         pass
-    return TcpRates(
-        rates=tuple(rates),
-        decision=judge() if rates else None,
-        streams=STREAMS,
-        seconds=seconds,
-        rounds=len(done),
-        planned=planned,
-        expected_gbyte_s={n: term.expected_gbyte_s for n, term in own.items()},
-        limited_by={n: term.name for n, term in own.items()},
-        failed_nodes=failed,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Cleared:
-    """Rates as the network alone would have had them, in order; noise: relative width of those levelled."""
-
-    values: tuple[float | None, ...]
-    noise: float
-
-
-def network_rates(rates: Sequence[TcpRate | PairRate]) -> Cleared:
-    """What the rates say of the network.
-
-    A rate that a machine's own CPU set says only that the way is no slower. It counts as the usual one of
-    its kind: as a mere floor it would clear nobody where all healthy pairs are like it, on a lab whose nodes
-    share two cores or behind links that outrun a core, and the one slow link would have nothing to be
-    compared with.
-
-    Is it really the CPU's? Pairs that ran at the same time may share cores, and the more of them do, the less
-    each gets. So a rate is held against those of moments with at least as many busy pairs.
-    """
-    first: dict[tuple[int, frozenset[str]], str] = {}  # who sends in the first half of a round
-    moments = []
-    for r in rates:
-        sender = first.setdefault((r.round, frozenset((r.src, r.dst))), r.src)
-        moments.append((r.round, r.src == sender))
-    busy = [r.gbyte_s or 0.0 if r.busy >= BUSY else 0.0 for r in rates]
-    crowd = Counter(moment for moment, rate in zip(moments, busy, strict=True) if rate)
-    crowds: dict[int, list[float]] = {}
-    for moment, rate in zip(moments, busy, strict=True):
-        if rate:
-            crowds.setdefault(crowd[moment], []).append(rate)
-    least: dict[int, float] = {}
-    for count in crowds:
-        peers = sorted(v for other, values in crowds.items() if other >= count for v in values)
-        least[count] = LENT * peers[3 * len(peers) // 4]
-    limited = [
-        rate if rate and rate >= least[crowd[moment]] else 0.0
-        for moment, rate in zip(moments, busy, strict=True)
-    ]
-    if not any(limited):
-        return Cleared(tuple(r.gbyte_s for r in rates), 0.0)
-    kept = {count: statistics.median(values) for count, values in crowds.items()}
-    off = [abs(math.log(v / kept[crowd[m]])) for v, m in zip(limited, moments, strict=True) if v]
-    others = sorted(r.gbyte_s for r, v in zip(rates, limited, strict=True) if not v and r.gbyte_s is not None)
-    usual = statistics.median(v for v in limited if v)
-    if others:  # not the best of them: one stroke of luck makes no rule
-        usual = max(usual, others[3 * (len(others) - 1) // 4])
-    values = tuple(usual if v else r.gbyte_s for r, v in zip(rates, limited, strict=True))
-    # The standard deviation by the median of the deviations.
-    return Cleared(values, min(1.4826 * statistics.median(off), MOST_NOISE))
-
-
-def decided(
-    rates: Sequence[TcpRate | PairRate],
-    nodes: Sequence[str],
-    leaf_of: Mapping[str, str],
-    expected_gbyte_s: Mapping[tuple[str, str], float],
-) -> Decision:
-    """What the localiser makes of these rates."""
-    cleared = network_rates(rates)
-    samples = [
-        PairSample(r.src, r.dst, value, "out", getattr(r, "rail", None), r.round)
-        for r, value in zip(rates, cleared.values, strict=True)
-    ]
-    return decode(
-        samples, nodes=nodes, leaves=leaf_of, expected_gbyte_s=expected_gbyte_s, least_noise=cleared.noise
-    )
+    return replace(measured, rates=tuple(rates), rounds=len(done), planned=planned, failed_nodes=failed)
 
 
 def _serve(

@@ -17,6 +17,7 @@ from netdoctor.facts.localisation import Decision, Kind, Round
 from netdoctor.facts.net import NetFacts
 from netdoctor.facts.rdma import RdmaFacts
 from netdoctor.facts.software import SoftwareFacts
+from netdoctor.localise import decide
 from netdoctor.measure import expectation
 from netdoctor.measure.bandwidth import (
     ALL_PAIRS_UP_TO,
@@ -25,10 +26,9 @@ from netdoctor.measure.bandwidth import (
     MOST_S,
     Plan,
     data_device,
-    decided,
     in_rounds,
     leaves,
-    pair_expectations,
+    limits,
     socket_hardware,
 )
 from netdoctor.measure.common import Caller
@@ -206,9 +206,7 @@ def _hardware(plan: Plan, chosen: Cast) -> dict[str, expectation.Hardware]:
         return {n: socket_hardware(plan, n) for n in chosen.counts}
     found = {}
     for node, count in chosen.counts.items():
-        env = nccl.values(
-            nccl.effective_env(plan.store.present("env", [node]).get(node), plan.job)
-        )
+        env = nccl.values(nccl.effective_env(plan.store.present("env", [node]).get(node), plan.job))
         rdma, gpu = plan.store.get("rdma", node), plan.store.get("gpu", node)
         net, host = plan.store.get("net", node), plan.store.get("host", node)
         hcas: list[str] = []
@@ -306,8 +304,9 @@ def measure(
             share = plan.shares["allreduce"]
             rows = _sweep(ranks, chosen, share, profile, None)
             reduced = replace(reduced, rows=rows, budget_s=share)
-            decision = pairs.decision or (tcp.decision if tcp is not None else None)
-            reduced = _survivors(ranks, reduced, chosen, share / 2, profile, decision)
+            told = next((one for one in (pairs, tcp) if one is not None and one.rates), None)
+            if told is not None:
+                reduced = _survivors(ranks, reduced, chosen, share / 2, profile, decide(told, leaves(plan)))
     except Failed as failed:
         if only_import(failed.trouble):
             return NOT_APPLICABLE, NOT_APPLICABLE
@@ -408,11 +407,9 @@ def _solo(
 
 
 def _survivors(
-    ranks: Ranks, reduced: AllReduce, chosen: Cast, budget_s: float, profile: str, decision: Decision | None
+    ranks: Ranks, reduced: AllReduce, chosen: Cast, budget_s: float, profile: str, decision: Decision
 ) -> AllReduce:
     """Once more without the nodes that the pairs blame."""
-    if decision is None:
-        return reduced
     blamed = {c.nodes[0] for c in decision.culprits if c.kind in (Kind.NODE, Kind.NIC) and c.nodes}
     numbers = [r.number for r in ranks.ranks if r.node not in blamed]
     if not blamed or len({ranks.ranks[n].node for n in numbers}) < 2 or len(numbers) == len(ranks.ranks):
@@ -441,8 +438,9 @@ def _pairs(
     most = PAIR_BYTES_NCCL if chosen.backend == "nccl" else PAIR_BYTES_GLOO
     rails = min(chosen.counts.values())
     rates: list[PairRate] = []
-    # What all NICs of a node carry says nothing of one GPU's share of them.
-    expected = pair_expectations(parts) if chosen.backend == "gloo" else {}
+    if chosen.backend == "gloo":  # what all NICs of a node carry says nothing of one GPU's share of them
+        own = {n: term.expected_gbyte_s for n, term in limits(parts).items()}
+        pairs = replace(pairs, expected_gbyte_s=own)
 
     def run(one: Round) -> None:
         for both in (one.pairs, tuple((b, a) for a, b in one.pairs)):
@@ -460,11 +458,10 @@ def _pairs(
                     rates.append(rate)
 
     def judge() -> Decision:
-        return decided(rates, nodes, of, expected)
+        return decide(replace(pairs, rates=tuple(rates)), of)
 
     done, planned = in_rounds(nodes, budget_s, each_s, run, judge, of)
-    decision = judge() if rates else None
-    return replace(pairs, rates=tuple(rates), decision=decision, rounds=len(done), planned=planned)
+    return replace(pairs, rates=tuple(rates), rounds=len(done), planned=planned)
 
 
 def _pair_rate(

@@ -5,7 +5,9 @@ from collections.abc import Iterator, Sequence
 
 from netdoctor.engine.run import Outcome
 from netdoctor.facts.bandwidth import LossMatrix, PairRates, TcpRates
+from netdoctor.facts.host import Node
 from netdoctor.facts.localisation import Decision
+from netdoctor.localise import decide
 from netdoctor.report import words
 from netdoctor.report.model import PairRecord, Report
 
@@ -22,10 +24,12 @@ _NAME = re.compile(r"bw\.allreduce\.(busbw|algbw|time)\.(\d+)")
 def pairs(outcome: Outcome) -> Iterator[PairRecord]:
     """Directed pairs of bw.tcp, bw.pair and net.loss: the slowest rail, the last round."""
     chosen = {c.id for c in outcome.judgement.checks}
+    listed = outcome.store.node.get("node", {})
+    leaves = {n: one.leaf for n, one in listed.items() if isinstance(one, Node) and one.leaf is not None}
     tcp = outcome.store.whole("tcp_rates")
     if isinstance(tcp, TcpRates) and "bw.tcp" in chosen:
         values = {(r.src, r.dst): None if r.gbyte_s is None else 8 * r.gbyte_s for r in tcp.rates}
-        yield from _records("bw.tcp", values, tcp.decision, "Gbit/s")
+        yield from _records("bw.tcp", values, decide(tcp, leaves), "Gbit/s")
     torch = outcome.store.whole("pair_rates")
     if isinstance(torch, PairRates) and "bw.pair" in chosen:
         latest = {(r.src, r.dst): r.round for r in torch.rates}
@@ -34,7 +38,7 @@ def pairs(outcome: Outcome) -> Iterator[PairRecord]:
             if r.round == latest[r.src, r.dst]:
                 before = slowest.get((r.src, r.dst))
                 slowest[r.src, r.dst] = r.gbyte_s if before is None else min(before, r.gbyte_s)
-        yield from _records("bw.pair", slowest, torch.decision, "GB/s")
+        yield from _records("bw.pair", slowest, decide(torch, leaves), "GB/s")
     losses = outcome.store.whole("loss")
     if isinstance(losses, LossMatrix) and "net.loss" in chosen:
         for probe in losses.probes:
@@ -53,11 +57,10 @@ def pairs(outcome: Outcome) -> Iterator[PairRecord]:
 
 
 def _records(
-    check: str, values: dict[tuple[str, str], float | None], decision: Decision | None, unit: str
+    check: str, values: dict[tuple[str, str], float | None], decision: Decision, unit: str
 ) -> Iterator[PairRecord]:
-    culprits = decision.culprits if decision is not None else ()
     for (src, dst), value in values.items():
-        factors = [c.factor for c in culprits if c.holds_back(src, dst)]
+        factors = [c.factor for c in decision.culprits if c.holds_back(src, dst)]
         status = "pass"
         if value is None or (factors and min(factors) < STOPS_BELOW):
             status = "fail"

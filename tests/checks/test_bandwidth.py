@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from netdoctor.checks._culprits import PairCulprits, TcpCulprits
 from netdoctor.checks.bw_allreduce import bw_allreduce
 from netdoctor.checks.bw_pair import bw_pair
 from netdoctor.checks.bw_tcp import bw_tcp
@@ -38,11 +39,19 @@ def hosts() -> dict[str, Any]:
     return {n: host(i) for i, n in enumerate(NODES, start=1)}
 
 
-def tcp(decision: Decision, **changes: Any) -> TcpRates:
+def tcp(**changes: Any) -> TcpRates:
     rates = tuple(
         TcpRate(src=a, dst=b, round=0, gbyte_s=1.0, seconds=1.0) for a in NODES for b in NODES if a != b
     )
-    return replace(TcpRates(rates=rates, decision=decision, streams=4, rounds=3, planned=3), **changes)
+    return replace(TcpRates(rates=rates, nodes=tuple(NODES), streams=4, rounds=3, planned=3), **changes)
+
+
+def judge_tcp(facts: TcpRates, decision: Decision, baseline: Baseline | None = None) -> list[Finding]:
+    return list(bw_tcp(facts, TcpCulprits(decision), job(4), nets(), baseline))
+
+
+def judge_pairs(facts: PairRates, decision: Decision, baseline: Baseline | None = None) -> list[Finding]:
+    return list(bw_pair(facts, PairCulprits(decision), job(4), nets(), baseline))
 
 
 def said(findings: list[Finding]) -> dict[str, Finding]:
@@ -66,7 +75,7 @@ def judge(*culprits: Culprit, undecided: tuple[Undecided, ...] = ()) -> list[Fin
     decision = Decision(
         culprits=culprits, undecided=undecided, healthy_gbyte_s=1.0, pairs_measured=6, pairs_possible=6
     )
-    return list(bw_tcp(tcp(decision), job(4), nets()))
+    return judge_tcp(tcp(), decision)
 
 
 def test_tcp_is_silent_on_a_healthy_cluster() -> None:
@@ -127,16 +136,14 @@ def test_uniform_slowness_is_held_against_the_hardware() -> None:
     decision = Decision(
         culprits=(culprit(Kind.UNIFORM, *NODES),), healthy_gbyte_s=0.25, pairs_measured=6, pairs_possible=6
     )
-    rates = tcp(
-        decision, expected_gbyte_s=dict.fromkeys(NODES, 1.1), limited_by=dict.fromkeys(NODES, "link of eth0")
-    )
-    (finding,) = said(list(bw_tcp(rates, job(4), nets()))).values()
+    rates = tcp(expected_gbyte_s=dict.fromkeys(NODES, 1.1), limited_by=dict.fromkeys(NODES, "link of eth0"))
+    (finding,) = said(judge_tcp(rates, decision)).values()
     assert finding.expected_from is ExpectedFrom.DERIVED
     assert "link of eth0" in (finding.expected or "")
 
 
 def test_a_node_that_could_not_be_measured_is_unknown() -> None:
-    findings = list(bw_tcp(TcpRates(failed_nodes={"n1": "no answer"}), job(4), nets()))
+    findings = judge_tcp(TcpRates(failed_nodes={"n1": "no answer"}), Decision())
     assert said(findings)["n1"].status is Status.UNKNOWN
 
 
@@ -255,10 +262,10 @@ def test_pairs_name_the_slow_rail() -> None:
     facts = PairRates(
         session=Session(backend="nccl", ranks=tuple(NODES)),
         rates=rates,
-        decision=Decision(culprits=(slow,), healthy_gbyte_s=45.0, pairs_measured=3, pairs_possible=6),
         rounds=3,
     )
-    found = said(list(bw_pair(facts, job(4), nets())))
+    decision = Decision(culprits=(slow,), healthy_gbyte_s=45.0, pairs_measured=3, pairs_possible=6)
+    found = said(judge_pairs(facts, decision))
     assert set(found) == {"n2"}
     assert found["n2"].cause is not None
     assert "Rail gpu1" in found["n2"].cause.title
@@ -277,8 +284,8 @@ def before(gbyte_s: float, **changes: Any) -> Baseline:
 
 def since(rates: dict[tuple[str, str], float], baseline: Baseline, decision: Decision = HEALTHY) -> Any:
     """Trouble by target; all pairs at 1 GB/s but for `rates`."""
-    now = tuple(replace(r, gbyte_s=rates.get((r.src, r.dst), r.gbyte_s)) for r in tcp(decision).rates)
-    return said(list(bw_tcp(tcp(decision, rates=now), job(4), nets(), baseline)))
+    now = tuple(replace(r, gbyte_s=rates.get((r.src, r.dst), r.gbyte_s)) for r in tcp().rates)
+    return said(judge_tcp(tcp(rates=now), decision, baseline))
 
 
 @pytest.mark.parametrize("was", [1.0, 0.5, 1.05])
@@ -322,21 +329,21 @@ def test_who_is_blamed_already_is_not_blamed_twice_and_the_baseline_stands_besid
 
 
 def test_a_rate_that_the_cpu_set_is_not_held_against_the_baseline() -> None:
-    rates = tuple(replace(r, busy=0.9) for r in tcp(HEALTHY).rates)
-    assert not said(list(bw_tcp(tcp(HEALTHY, rates=rates), job(4), nets(), before(3.0))))
+    rates = tuple(replace(r, busy=0.9) for r in tcp().rates)
+    assert not said(judge_tcp(tcp(rates=rates), HEALTHY, before(3.0)))
 
 
 def test_two_nodes_are_compared_too() -> None:
-    rates = tuple(r for r in tcp(HEALTHY).rates if {r.src, r.dst} == {"n1", "n2"})
-    found = said(list(bw_tcp(tcp(HEALTHY, rates=rates), job(4), nets(), before(2.5))))
+    rates = tuple(r for r in tcp().rates if {r.src, r.dst} == {"n1", "n2"})
+    found = said(judge_tcp(tcp(rates=rates), HEALTHY, before(2.5)))
     assert set(found) == {"n1->n2", "n2->n1"}
 
 
 def test_pairs_of_torch_against_the_baseline() -> None:
-    rates = tuple(PairRate(src=r.src, dst=r.dst, round=0, gbyte_s=20.0) for r in tcp(HEALTHY).rates)
-    facts = PairRates(session=Session(backend="nccl"), rates=rates, decision=HEALTHY, rounds=3)
+    rates = tuple(PairRate(src=r.src, dst=r.dst, round=0, gbyte_s=20.0) for r in tcp().rates)
+    facts = PairRates(session=Session(backend="nccl"), rates=rates, rounds=3)
     baseline = replace(before(1.0), tcp=(), pairs=before(40.0).tcp)
-    (finding,) = said(list(bw_pair(facts, job(4), nets(), baseline))).values()
+    (finding,) = said(judge_pairs(facts, HEALTHY, baseline)).values()
     assert finding.expected == "median 40.0 GB/s, good.json of 2026-11-19"
 
 
@@ -373,29 +380,29 @@ def test_pairs_of_a_blamed_node_say_nothing_of_the_others(busy: float) -> None:
     decision = replace(HEALTHY, culprits=(culprit(Kind.NODE, "n3"),))
     rates = tuple(
         replace(r, gbyte_s=0.1, busy=0.1) if "n3" in (r.src, r.dst) else replace(r, gbyte_s=2.0, busy=busy)
-        for r in tcp(decision).rates
+        for r in tcp().rates
     )
-    found = said(list(bw_tcp(tcp(decision, rates=rates), job(4), nets(), before(2.0))))
+    found = said(judge_tcp(tcp(rates=rates), decision, before(2.0)))
     assert set(found) == {"n3"}
     assert found["n3"].expected_from is ExpectedFrom.PEERS
 
 
 def test_the_summary_says_how_much_was_compared() -> None:
-    findings = list(bw_tcp(tcp(HEALTHY), job(4), nets(), before(1.0)))
+    findings = judge_tcp(tcp(), HEALTHY, before(1.0))
     assert "12 of 12 directed pairs compared with good.json of 2026-11-19" in findings[-1].summary
-    busy = tuple(replace(r, busy=0.9 if r.src == "n1" else 0.1) for r in tcp(HEALTHY).rates)
-    findings = list(bw_tcp(tcp(HEALTHY, rates=busy), job(4), nets(), before(1.0)))
+    busy = tuple(replace(r, busy=0.9 if r.src == "n1" else 0.1) for r in tcp().rates)
+    findings = judge_tcp(tcp(rates=busy), HEALTHY, before(1.0))
     assert "9 of 12 directed pairs compared with good.json of 2026-11-19, 3 limited" in findings[-1].summary
-    findings = list(bw_tcp(tcp(HEALTHY), job(4), nets(), before(1.0, tcp=())))
+    findings = judge_tcp(tcp(), HEALTHY, before(1.0, tcp=()))
     assert "has none of these pairs" in findings[-1].summary
 
 
 def test_another_backend_is_not_compared() -> None:
-    rates = tuple(PairRate(src=r.src, dst=r.dst, round=0, gbyte_s=0.9) for r in tcp(HEALTHY).rates)
+    rates = tuple(PairRate(src=r.src, dst=r.dst, round=0, gbyte_s=0.9) for r in tcp().rates)
     session = Session(backend="gloo", ranks=tuple(NODES))
-    facts = PairRates(session=session, rates=rates, decision=HEALTHY, rounds=3)
+    facts = PairRates(session=session, rates=rates, rounds=3)
     baseline = before(1.0, pairs=before(40.0).tcp, busbw_gbyte_s=((GIB, 42.0),), ranks=4, backend="nccl")
-    (finding,) = bw_pair(facts, job(4), nets(), baseline)
+    (finding,) = judge_pairs(facts, HEALTHY, baseline)
     assert finding.status is Status.PASS
     assert "was measured with nccl" in finding.summary
     slow = replace(reduced(row(GIB, 0.9)), session=session)

@@ -2,20 +2,18 @@
 
 import math
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from netdoctor.facts.bandwidth import TcpRate
 from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.clock import ClockSample
 from netdoctor.facts.localisation import Decision, Round
 from netdoctor.facts.net import PathMtus, PortMatrix
 from netdoctor.measure import clock, path_mtu, ports, routes
-from netdoctor.measure.bandwidth import _rate, in_rounds, network_rates
+from netdoctor.measure.bandwidth import _rate, in_rounds
 from netdoctor.measure.common import ALL_PAIRS_UP_TO, NO_ADDRESS, Ground, peers
 from netdoctor.transport.base import Request
 from tests.checks import build as healthy
@@ -250,50 +248,6 @@ def test_every_node_has_a_route_answer_or_a_reason() -> None:
 def test_firewalls_are_looked_at_where_something_was_filtered() -> None:
     spoiled = healthy.matrix(3, {("n1", "n3"): "filtered"})
     assert routes.filtered_ends(spoiled) == ["n1", "n3"]
-
-
-# --- rates that a machine's CPU set ---------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("moments", "wanted"),
-    [
-        # a lab on two cores: alone a pair has them all, and one pair is behind a slow way
-        ([[(4.0, 0.9), (0.007, 0.0)], [(2.0, 0.9), (2.1, 0.9)]], [2.1, 0.007, 2.1, 2.1]),
-        # three at once, and one alone
-        ([[(1.0, 0.9), (1.1, 0.8), (1.0, 0.9)], [(3.3, 0.9)]], [1.05, 1.05, 1.05, 1.05]),
-        # a slow link keeps its machine waiting for a core: far below who ran beside it, it is the network's
-        ([[(2.0, 0.9), (0.5, 0.75)], [(2.1, 0.9), (2.0, 0.9)]], [2.0, 0.5, 2.0, 2.0]),
-        # ...and alone it should have been faster than those that shared the cores
-        ([[(2.0, 0.9), (2.0, 0.9)], [(2.0, 0.9), (2.0, 0.9)], [(0.5, 0.75)]], [2.0] * 4 + [0.5]),
-        # nothing below the fastest way that the network allowed
-        ([[(2.0, 0.9), (4.0, 0.5), (None, 0.0)]], [4.0, 4.0, None]),
-        ([[(2.0, 0.1), (1.0, 0.2)]], [2.0, 1.0]),
-        # ...but one stroke of luck makes no rule
-        (
-            [[(2.0, 0.9), (2.0, 0.9), (2.1, 0.5), (2.0, 0.5), (1.9, 0.5), (60.0, 0.5)]],
-            [2.1, 2.1, 2.1, 2.0, 1.9, 60.0],
-        ),
-        ([], []),
-    ],
-)
-def test_what_a_cpu_set_counts_as_usual(
-    moments: list[list[tuple[float | None, float]]], wanted: list[float | None]
-) -> None:
-    rates = [
-        TcpRate(src=f"a{place}", dst=f"b{place}", round=number, gbyte_s=gbyte_s, busy=busy)
-        for number, moment in enumerate(moments)
-        for place, (gbyte_s, busy) in enumerate(moment)
-    ]
-    assert network_rates(rates).values == pytest.approx(tuple(wanted))
-
-
-def test_levelled_rates_leave_their_noise_behind() -> None:
-    rates = [
-        TcpRate(src="a", dst=f"b{i}", round=i, gbyte_s=v, busy=0.9) for i, v in enumerate((1.0, 1.1, 0.9))
-    ]
-    assert network_rates(rates).noise == pytest.approx(1.4826 * math.log(1.1))
-    assert network_rates([replace(r, busy=0.0) for r in rates]).noise == 0.0
 
 
 @pytest.mark.parametrize(

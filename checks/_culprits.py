@@ -1,0 +1,40 @@
+"""Who is behind slow pairs, worked out of the rates that a scan measured, for every check that asks."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from netdoctor.check import derived
+from netdoctor.facts.bandwidth import PairRates, TcpRates
+from netdoctor.facts.host import Node
+from netdoctor.facts.localisation import Decision
+from netdoctor.localise import decide
+
+
+@dataclass(frozen=True, slots=True)
+class TcpCulprits:
+    """What TCP rates say; without rates nothing is decided."""
+
+    decision: Decision
+
+
+@dataclass(frozen=True, slots=True)
+class PairCulprits:
+    """What torch's rates of pairs say; without rates nothing is decided."""
+
+    decision: Decision
+
+
+@derived
+def tcp_culprits(tcp: TcpRates, listed: Mapping[str, Node] | None) -> TcpCulprits:
+    """The localiser's reading of bw.tcp."""
+    return TcpCulprits(decide(tcp, _leaves(listed)))
+
+
+@derived
+def pair_culprits(pairs: PairRates, listed: Mapping[str, Node] | None) -> PairCulprits:
+    """The localiser's reading of bw.pair."""
+    return PairCulprits(decide(pairs, _leaves(listed)))
+
+
+def _leaves(listed: Mapping[str, Node] | None) -> dict[str, str]:
+    return {name: node.leaf for name, node in (listed or {}).items() if node.leaf is not None}
