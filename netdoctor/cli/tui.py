@@ -232,7 +232,7 @@ class ScanRunner:
 
     def _interrupt(self, error: BaseException) -> None:
         transport = self._transport
-        if transport is not None and hasattr(transport, "interrupt"):
+        if transport is not None:
             transport.interrupt(error)
 
     def close(self) -> None:

@@ -17,7 +17,7 @@ from netdoctor.engine.registry import collectors
 from netdoctor.errors import DeadlineReached
 from netdoctor.facts.bandwidth import Baseline, TcpRates
 from netdoctor.facts.base import FACT_TYPES, FactInfo, Missing, Why
-from netdoctor.facts.host import Node, Session
+from netdoctor.facts.host import Login, Node, Session
 from netdoctor.facts.net import PortMatrix
 from netdoctor.facts.software import Job
 from netdoctor.inventory import Target
@@ -209,7 +209,7 @@ class Scan:
         ):
             if isinstance(event, SessionEvent):
                 self.store.put("session", event.node, event.session)
-                if event.session.outcome == "ok":
+                if event.session.outcome == Login.OK:
                     continue
                 done += 1
                 self.listener(
@@ -257,7 +257,7 @@ class Scan:
             n
             for n in self.nodes
             if isinstance(session := self.store.get("session", n), Session)
-            and session.outcome == "ok"
+            and session.outcome == Login.OK
             and not isinstance(self.store.get("host", n), Missing)
         ]
         nets = self.store.present("net", alive)
@@ -399,7 +399,7 @@ class Scan:
         For those who watch. Checks that compare nodes, wait for a fact, or come from plug-ins are left out.
         """
         session = self.store.get("session", node)
-        lost = isinstance(session, Session) and session.outcome != "ok"
+        lost = isinstance(session, Session) and session.outcome != Login.OK
         ready = [
             check
             for check in self.checks

@@ -1,6 +1,7 @@
 """Facts about a machine as such: identity, limits, memory file systems."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from netdoctor.facts.base import fact
 
@@ -20,15 +21,35 @@ class Node:
     source: str = ""
 
 
+class Login(StrEnum):
+    """How a login ended: with an agent that answers, or in one of these failures."""
+
+    OK = "ok"
+    NAME = "name"  # it cannot be looked up
+    REFUSED = "refused"
+    NO_ANSWER = "no_answer"
+    UNREACHABLE = "unreachable"
+    NOT_SSH = "not_ssh"
+    TOO_MANY = "too_many"  # connections, so that sshd turns some away
+    KEX = "kex"  # no algorithm in common
+    HOST_KEY_UNKNOWN = "host_key_unknown"
+    HOST_KEY_CHANGED = "host_key_changed"
+    HOST_KEY_REVOKED = "host_key_revoked"
+    AUTH = "auth"
+    SHELL = "shell"  # it ends without running the command
+    INTERPRETER = "interpreter"  # no Python where it should be
+    OLD_PYTHON = "old_python"
+    JUMP = "jump"  # trouble with a jump host or a ProxyCommand
+    LOST = "lost"  # the connection, once it stood
+    TIMEOUT = "timeout"  # our own bound passed
+    CONTROL = "control"  # our own trouble: file descriptors, a local key that cannot be read
+
+
 @fact("session", origin="transport")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
     """What happened when netdoctor logged in.
 
-    outcome: ``ok`` or a failure class: ``name``, ``refused``, ``no_answer``, ``unreachable``,
-        ``not_ssh``, ``too_many``, ``host_key_unknown``, ``host_key_changed``, ``host_key_revoked``,
-        ``auth``, ``shell``, ``interpreter``, ``old_python``, ``lost``, ``timeout``, ``kex``, ``jump``,
-        ``control`` (our own trouble: file descriptors, local key unreadable).
     stage: ``resolve``, ``connect``, ``banner``, ``kex``, ``host_key``, ``auth``, ``channel``,
         ``shell``, ``agent``.
     detail: one line, sanitised. address, port, user: what was dialled.
@@ -39,7 +60,7 @@ class Session:
     noise: first 200 characters of what the shell printed around our frames, sanitised.
     """
 
-    outcome: str
+    outcome: Login
     stage: str = ""
     detail: str = ""
     address: str | None = None

@@ -13,7 +13,7 @@ from netdoctor.engine.judge import LOGIN, UNMEASURED, Judgement, count
 from netdoctor.engine.run import Outcome, ready_nodes
 from netdoctor.facts.base import Missing
 from netdoctor.facts.gpu import GpuFacts
-from netdoctor.facts.host import HostFacts, Node, Session
+from netdoctor.facts.host import HostFacts, Login, Node, Session
 from netdoctor.facts.net import PathMtus, PortMatrix
 from netdoctor.facts.software import SoftwareFacts
 from netdoctor.inventory import fold
@@ -477,7 +477,7 @@ def _where(places: Sequence[str], outcome: Outcome) -> str:
     parts = [known[p] for p in places if p in known]
     if nodes:
         sessions = [outcome.store.get("session", n) for n in nodes]
-        away = all(isinstance(s, Session) and s.outcome != "ok" for s in sessions)
+        away = all(isinstance(s, Session) and s.outcome != Login.OK for s in sessions)
         parts.insert(0, f"on {'the console of ' if away else ''}{fold(nodes, FOLD_AT)}")
     return ", ".join(parts)
 
@@ -496,7 +496,7 @@ def _commands(
         if here or place == "job":
             line = _sudo(_login(shell, context), here and root and not _am_root())
             records.append(CommandRecord(run_on=(place,), shell=line, inner=shell))
-        elif isinstance(session, Session) and session.outcome != "ok":
+        elif isinstance(session, Session) and session.outcome != Login.OK:
             consoles.append(place)
         else:
             remote.setdefault(_sudo(shell, root and user != "root"), []).append(place)
@@ -591,7 +591,7 @@ def _verify(group: Group, nodes: Sequence[str], outcome: Outcome, context: Conte
 def _target(node: str, outcome: Outcome) -> TargetRecord:
     session = outcome.store.get("session", node)
     listed = outcome.store.get("node", node)
-    reached = isinstance(session, Session) and session.outcome == "ok"
+    reached = isinstance(session, Session) and session.outcome == Login.OK
     return TargetRecord(
         id=node,
         address=session.address if isinstance(session, Session) else None,

@@ -9,6 +9,7 @@ from typing import Any
 import paramiko
 from gevent.lock import RLock
 
+from netdoctor.facts.host import Login
 from netdoctor.text import clean
 from netdoctor.transport import frames
 from netdoctor.transport.link import Inbox, NodeTransport, Wire
@@ -53,9 +54,9 @@ class AgentLink:
             self._channel.exec_command(command)
         except (paramiko.SSHException, EOFError, OSError) as e:
             if not self._transport.is_active():
-                raise Failed("lost", self._gone()) from e
+                raise Failed(Login.LOST, self._gone()) from e
             what = "open a session" if record.stage == "channel" else "run a command"
-            raise Failed("shell", f"the server refuses to {what}: {e}") from e
+            raise Failed(Login.SHELL, f"the server refuses to {what}: {e}") from e
         sent = time.monotonic()
         try:
             self.send(first)
@@ -66,7 +67,7 @@ class AgentLink:
         except Lost as e:
             raise self._no_agent() from e
         except frames.AgentTrouble as e:
-            raise Failed("shell", f"the agent did not start: {e}") from e
+            raise Failed(Login.SHELL, f"the agent did not start: {e}") from e
         finally:
             record.noise = self._reader.noise
         record.stage = "agent"
@@ -84,20 +85,20 @@ class AgentLink:
             # The exit status may come after the end of output.
             self._channel.status_event.wait(1.0)
         if not self._transport.is_active() and not self._channel.exit_status_ready():
-            return Failed("lost", self._gone())
+            return Failed(Login.LOST, self._gone())
         status = self._channel.exit_status
         errors = clean(bytes(self._stderr), 200)
         said = errors or self._reader.tail
         if status in (126, 127) or (status == 1 and "not found" in errors.lower()):
-            return Failed("interpreter", said or f"the shell ended with status {status}")
+            return Failed(Login.INTERPRETER, said or f"the shell ended with status {status}")
         if status < 0:
             if not self._transport.is_active():
-                return Failed("lost", self._gone())
+                return Failed(Login.LOST, self._gone())
             how = "was killed or gave no status"
         else:
             how = f"ended with status {status}"
         return Failed(
-            "shell", f"the login shell {how} before the agent spoke" + (f": {said}" if said else "")
+            Login.SHELL, f"the login shell {how} before the agent spoke" + (f": {said}" if said else "")
         )
 
     @property

@@ -66,8 +66,13 @@ class Reply:
 
 
 class Transport(Protocol):
-    """Reaches nodes. All methods are called from one thread; iterators end when every node has answered or
-    the bound has passed, and yield exactly one Reply per request."""
+    """Reaches nodes. Methods are called from one thread, but for `interrupt`; iterators end when every node
+    has answered or the bound has passed, and yield exactly one Reply per request."""
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What the user should know about their settings, a line each; filled as it turns up."""
+        ...
 
     def start(
         self,
@@ -86,6 +91,10 @@ class Transport(Protocol):
 
     def call(self, requests: Mapping[str, Request]) -> Iterator[Reply]:
         """Send one request to each named node with an open session; all at once, no order."""
+        ...
+
+    def interrupt(self, error: BaseException) -> None:
+        """From another thread, where signals do not go: let whoever waits for nodes raise this instead."""
         ...
 
     def close(self) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import gevent
 from gevent.event import AsyncResult
 
+from netdoctor.facts.host import Login
 from netdoctor.text import clean
 from netdoctor.transport.link import no_delay
 from netdoctor.transport.messages import Endpoint
@@ -50,7 +51,7 @@ class Names:
             gevent.spawn(_look_up, endpoint.host, wanted, self._lookups[key])
         found = self._lookups[key].get()
         if isinstance(found, str):
-            raise Failed("name", f"{endpoint.host}: {found}")
+            raise Failed(Login.NAME, f"{endpoint.host}: {found}")
         return [(family, (address[0], endpoint.port, *address[2:])) for family, address in found]
 
 
@@ -82,11 +83,11 @@ def dial(
             return _open_socket(family, address, endpoint.bind, share)
         except TimeoutError:
             where = f"{address[0]} port {endpoint.port}"
-            failed = Failed("no_answer", f"{where}: no answer within {share:.0f} s")
+            failed = Failed(Login.NO_ANSWER, f"{where}: no answer within {share:.0f} s")
         except OSError as e:
             failed = _no_connection(e, address[0], endpoint.port)
         # Refused says more than silence: a machine is there.
-        if failure is None or failed.outcome == "refused":
+        if failure is None or failed.outcome == Login.REFUSED:
             failure = failed
         else:
             record.address = before
@@ -113,14 +114,14 @@ def _no_connection(error: OSError, address: str, port: int) -> Failed:
     """Return the failure class of a TCP connection that was not made."""
     where = f"{address} port {port}"
     if error.errno in (errno.ECONNREFUSED, errno.ECONNRESET):
-        return Failed("refused", f"{where}: {os.strerror(error.errno).lower()}")
+        return Failed(Login.REFUSED, f"{where}: {os.strerror(error.errno).lower()}")
     if error.errno in UNREACHABLE_ERRNOS:
-        return Failed("unreachable", f"{where}: {os.strerror(error.errno).lower()}")
+        return Failed(Login.UNREACHABLE, f"{where}: {os.strerror(error.errno).lower()}")
     if error.errno == errno.ETIMEDOUT:
-        return Failed("no_answer", f"{where}: no answer")
+        return Failed(Login.NO_ANSWER, f"{where}: no answer")
     if error.errno in CONTROL_ERRNOS:
-        return Failed("control", f"this machine, dialling {where}: {os.strerror(error.errno).lower()}")
-    return Failed("unreachable", f"{where}: {error.strerror or error}")
+        return Failed(Login.CONTROL, f"this machine, dialling {where}: {os.strerror(error.errno).lower()}")
+    return Failed(Login.UNREACHABLE, f"{where}: {error.strerror or error}")
 
 
 def no_tunnel(refusal: str, endpoint: Endpoint) -> Failed:
@@ -128,15 +129,15 @@ def no_tunnel(refusal: str, endpoint: Endpoint) -> Failed:
     words = refusal.lower()
     where = f"{endpoint.host} port {endpoint.port}, dialled by the jump host"
     for outcome, signs in (
-        ("refused", ("connection refused", "connection reset")),
-        ("no_answer", ("timed out",)),
-        ("unreachable", ("no route", "unreachable")),
-        ("name", ("name or service", "not known", "resolution", "no address", "unknown host")),
-        ("jump", ("prohibited", "unknown channel", "resource")),
+        (Login.REFUSED, ("connection refused", "connection reset")),
+        (Login.NO_ANSWER, ("timed out",)),
+        (Login.UNREACHABLE, ("no route", "unreachable")),
+        (Login.NAME, ("name or service", "not known", "resolution", "no address", "unknown host")),
+        (Login.JUMP, ("prohibited", "unknown channel", "resource")),
     ):
         if any(sign in words for sign in signs):
             return Failed(outcome, f"{where}: {refusal}")
-    return Failed("jump", f"{where}: {refusal or 'refused'}")
+    return Failed(Login.JUMP, f"{where}: {refusal or 'refused'}")
 
 
 class Proxy:
@@ -153,7 +154,7 @@ class Proxy:
         except OSError as e:
             self.sock.close()
             os.close(self._errors)
-            raise Failed("jump", f"ProxyCommand {argv[0]}: {e.strerror}") from e
+            raise Failed(Login.JUMP, f"ProxyCommand {argv[0]}: {e.strerror}") from e
         finally:
             theirs.close()
             os.close(errors)

@@ -1,37 +1,45 @@
-"""A transport without machines: answers are given beforehand, for tests and demonstrations."""
+"""A transport without machines, for tests: nodes that live in a dictionary and answer at once, in order."""
 
-import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, is_dataclass
 from typing import Any
 
+import msgspec
+
 from netdoctor.facts.base import Missing, Why
-from netdoctor.facts.host import Session
+from netdoctor.facts.host import Login, Session
 from netdoctor.inventory.model import Target
 from netdoctor.transport.base import Reply, Request, SessionEvent
 
-Answers = Callable[[str, Request], Any]
+Answer = Callable[[str, Request], Any]
 
 
+@dataclass
 class FakeTransport:
-    """Answers at once and in a fixed order.
+    """Nodes that log in and answer.
 
-    sessions: by node; a node that is not there gets a session that is ok. replies: a function of node and
-    request that returns a result or a `Missing`; or the fact groups of each node, ``{node: {group: value or
-    Missing}}``, for requests of ``facts`` only. `calls` records what was asked.
+    sessions[node]: instead of a good login. facts[node]: by group a fact, a Missing, or what an agent would
+    send; anything but a dictionary is the whole answer. answers[op]: a function from (node, request) to a raw
+    result, a Missing, or None for silence. trip: called with (what, node) before each event; it may raise.
+    asked: the (op, node) of every request after the first; closed: how often it was.
     """
 
-    def __init__(
-        self,
-        sessions: Mapping[str, Session] | None = None,
-        replies: Answers | Mapping[str, Mapping[str, Any]] | None = None,
-    ) -> None:
-        self._sessions = dict(sessions or {})
-        self._replies = replies if callable(replies) else _from_groups(replies or {})
-        self._open: set[str] = set()
-        self._at = 0.0
-        self.calls: list[tuple[str, Request]] = []
-        self.closed = False
-        self.notes: tuple[str, ...] = ()
+    sessions: dict[str, Session] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
+    answers: dict[str, Answer] = field(default_factory=dict)
+    trip: Callable[[str, str], None] = lambda what, node: None
+    asked: list[tuple[str, str]] = field(default_factory=list)
+    closed: int = 0
+    notes: tuple[str, ...] = ()
+    shut: set[str] = field(default_factory=set)
+
+    def session(self, target: Target) -> Session:
+        """How the login of a node ends that `sessions` does not name."""
+        return Session(outcome=Login.OK, stage="agent", address=target.host, transport="fake")
+
+    def fact(self, target: Target, group: str) -> Any:
+        """What a node says of a group that `facts` does not name."""
+        return Missing(Why.NOT_COLLECTED, f"no {group} was prepared")
 
     def start(
         self,
@@ -41,82 +49,66 @@ class FakeTransport:
         keep_open: bool,
         collectors: Mapping[str, str],
     ) -> Iterator[SessionEvent | Reply]:
-        """Yield a session for each target in order, and a reply after each that is ok."""
+        """Yield a session for each target, and a reply after each that is ok."""
         for target in targets:
-            session = self._session(target)
-            self._at += 0.001
-            yield SessionEvent(node=target.id, session=session, at=self._at)
-            if session.outcome == "ok":
-                self._open.add(target.id)
-                yield self._reply(target.id, first[target.id])
-                if not keep_open:
-                    self._open.discard(target.id)
+            self.trip("login", target.id)
+            session = self.sessions.get(target.id) or self.session(target)
+            yield SessionEvent(node=target.id, session=session)
+            if session.outcome == Login.OK:
+                self.trip("facts", target.id)
+                yield _reply(target.id, self._first(target, first[target.id]))
+            if session.outcome != Login.OK or not keep_open:
+                self.lose(target.id)
+
+    def _first(self, target: Target, request: Request) -> Any:
+        said = self.facts.get(target.id, {})
+        if not isinstance(said, dict):
+            return said
+        groups = [*request.args["groups"], *said]
+        return {g: _raw(said[g] if g in said else self.fact(target, g)) for g in groups}
 
     def call(self, requests: Mapping[str, Request]) -> Iterator[Reply]:
-        """Yield one reply per request, in order."""
+        """Yield one reply per request, in order, but for silence."""
         for node, request in requests.items():
-            if node in self._open:
-                yield self._reply(node, request)
-            else:
-                yield Reply(node=node, missing=Missing(Why.LOST, "no open session"))
+            self.asked.append((request.op, node))
+            self.trip(request.op, node)
+            answer: Any = Missing(Why.NOT_COLLECTED, f"no answer to {request.op} was prepared")
+            if node in self.shut:
+                answer = Missing(Why.LOST, "no open session")
+            elif request.op in self.answers:
+                answer = self.answers[request.op](node, request)
+            if answer is not None:
+                yield _reply(node, answer)
 
     def lose(self, node: str) -> None:
         """Cut a node off: what follows is `lost`."""
-        self._open.discard(node)
+        self.shut.add(node)
+
+    def interrupt(self, error: BaseException) -> None:
+        """Whatever comes next raises it."""
+
+        def raise_it(what: str, node: str) -> None:
+            self.trip = lambda what, node: None
+            raise error
+
+        self.trip = raise_it
 
     def close(self) -> None:
-        self._open.clear()
-        self.closed = True
+        self.closed += 1
+        self.trip("close", "")
 
     def describe(self, target: Target) -> dict[str, Any]:
-        session = self._session(target)
-        return {
-            "transport": "fake",
-            "host": target.host,
-            "address": session.address,
-            "port": session.port,
-            "user": session.user,
-            "jump": [],
-        }
-
-    def _session(self, target: Target) -> Session:
-        if target.id in self._sessions:
-            return self._sessions[target.id]
-        return Session(
-            outcome="ok",
-            stage="agent",
-            address=target.host,
-            port=target.port or 22,
-            user=target.user or "user",
-            interpreter=target.python or "python3",
-            python_version="3.11.2",
-            login_ms=10.0,
-            first_byte_ms=20.0,
-            transport="fake",
-        )
-
-    def _reply(self, node: str, request: Request) -> Reply:
-        self.calls.append((node, request))
-        answer = self._replies(node, request)
-        if isinstance(answer, Missing):
-            return Reply(node=node, missing=answer, elapsed_ms=1.0)
-        return Reply(node=node, result=copy.deepcopy(answer), elapsed_ms=1.0)
+        return {"transport": "fake", "host": target.host}
 
 
-def _from_groups(facts: Mapping[str, Mapping[str, Any]]) -> Answers:
-    """Return the answers of agents that know the given fact groups and nothing else."""
+def _reply(node: str, answer: Any) -> Reply:
+    return (
+        Reply(node=node, missing=answer) if isinstance(answer, Missing) else Reply(node=node, result=answer)
+    )
 
-    def answer(node: str, request: Request) -> Any:
-        if request.op != "facts":
-            return Missing(Why.NOT_COLLECTED, f"no answer to {request.op} was prepared")
-        known = facts.get(node, {})
-        result: dict[str, Any] = {}
-        for group in request.args.get("groups", {}):
-            value = known.get(group, Missing(Why.NOT_COLLECTED, f"no {group} was prepared"))
-            if isinstance(value, Missing):
-                result[group] = {"missing": {"why": str(value.why), "detail": value.detail}}
-            else:
-                result[group] = {"value": value}
-        return result
 
-    return answer
+def _raw(fact: Any) -> Any:
+    """A fact as an agent sends it."""
+    if isinstance(fact, Missing):
+        return {"missing": {"why": fact.why.value, "detail": fact.detail}}
+    return {"value": msgspec.to_builtins(fact)} if is_dataclass(fact) else fact

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from netdoctor.facts.base import Missing, Why
-from netdoctor.facts.host import Session
+from netdoctor.facts.host import Login, Session
 from netdoctor.inventory.model import Target
 from netdoctor.text import clean
 from netdoctor.transport import frames
@@ -226,7 +226,7 @@ class LocalTransport:
             agent = _Agent(argv(python, marker), marker, self._raise_interruption)
         except OSError as e:
             missing = isinstance(e, FileNotFoundError | PermissionError)
-            outcome = "interpreter" if missing else "control"
+            outcome = Login.INTERPRETER if missing else Login.CONTROL
             detail = clean(f"{python}: {e.strerror}", 200)
             return msgspec.convert(
                 {**base, "outcome": outcome, "stage": "shell", "detail": detail}, Session
@@ -239,7 +239,7 @@ class LocalTransport:
         except (_Ended, frames.AgentTrouble) as e:
             timed_out = isinstance(e, _Ended) and e.why is Why.TIMED_OUT
             said = clean(agent.errors, 200)
-            failed["outcome"] = "timeout" if timed_out else "shell"
+            failed["outcome"] = Login.TIMEOUT if timed_out else Login.SHELL
             failed["detail"] = clean(f"the agent did not start: {said or e}", 400)
             self._drop(agent)
             return msgspec.convert(failed, Session), None
@@ -248,14 +248,14 @@ class LocalTransport:
             raise
         if hello is None or hello.old_python is not None:
             version = clean(hello.old_python or "", 20) if hello else ""
-            failed["outcome"] = "old_python" if version else "shell"
+            failed["outcome"] = Login.OLD_PYTHON if version else Login.SHELL
             failed["detail"] = f"{python} is Python {version}, 3.6 or newer is needed"
             self._drop(agent)
             return msgspec.convert({**failed, "python_version": version or None}, Session), None
         agent.hello = hello
         session = {
             **base,
-            "outcome": "ok",
+            "outcome": Login.OK,
             "stage": "agent",
             "python_version": clean(hello.python, 20),
             "first_byte_ms": (time.monotonic() - began) * 1e3,

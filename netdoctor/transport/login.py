@@ -14,6 +14,7 @@ import paramiko
 from gevent.event import AsyncResult
 from gevent.lock import BoundedSemaphore
 
+from netdoctor.facts.host import Login
 from netdoctor.text import clean
 from netdoctor.transport.dial import CONTROL_ERRNOS, Names, Proxy, dial, no_tunnel
 from netdoctor.transport.keys import ATTEMPTS_MAX, Identities, KeyRing
@@ -72,7 +73,7 @@ class OfferKeys:
                     if "authentication failures" in words:
                         break
                     raise Failed(
-                        "lost",
+                        Login.LOST,
                         "the server closed the connection during authentication"
                         + (f": {words}" if words else ""),
                     ) from e
@@ -81,7 +82,7 @@ class OfferKeys:
                 return []
             methods = list(more)
             raise Failed(
-                "auth",
+                Login.AUTH,
                 f"the key {identity.label} was accepted, and the server asks for more: {', '.join(methods)}",
             )
         detail = f"user {self._user} was refused with " + ", ".join(offered)
@@ -92,15 +93,15 @@ class OfferKeys:
             detail += "; not offered: " + "; ".join(left_out)
         elif len(found.usable) > ATTEMPTS_MAX:
             detail += f"; {len(found.usable) - ATTEMPTS_MAX} more keys were not tried"
-        raise Failed("auth", detail)
+        raise Failed(Login.AUTH, detail)
 
     def _nothing_to_offer(self) -> NoReturn:
         found = self._identities
         if found.locked:
-            raise Failed("auth", "no usable key: " + "; ".join(found.locked + found.faults))
+            raise Failed(Login.AUTH, "no usable key: " + "; ".join(found.locked + found.faults))
         if found.faults:
-            raise Failed("control", "no usable key: " + "; ".join(found.faults))
-        raise Failed("auth", "no key to offer: ssh config names none, no default key, no agent")
+            raise Failed(Login.CONTROL, "no usable key: " + "; ".join(found.faults))
+        raise Failed(Login.AUTH, "no key to offer: ssh config names none, no default key, no agent")
 
 
 @dataclass(slots=True)
@@ -183,30 +184,31 @@ class Logins:
                 proxy.kill()
                 if isinstance(e, Failed) and record.stage in ("connect", "banner"):
                     said = proxy.said()
-                    raise Failed("jump", f"the ProxyCommand gave no SSH server: {said or e.detail}") from e
+                    detail = f"the ProxyCommand gave no SSH server: {said or e.detail}"
+                    raise Failed(Login.JUMP, detail) from e
             raise
 
     def _slow_login(self, record: Record, wire: Wire | None, through: Any) -> Failed:
         """Say what a login that took too long was waiting for."""
         seconds = f"{self._timeout_s:g} s"
         if through is not None and not through.is_active():
-            return Failed("jump", "the connection to the jump host was lost")
+            return Failed(Login.JUMP, "the connection to the jump host was lost")
         if record.stage == "banner" and wire is not None and wire.banner:
             record.stage = "kex"
         if record.stage == "resolve":
-            return Failed("name", f"the name lookup did not end within {seconds}")
+            return Failed(Login.NAME, f"the name lookup did not end within {seconds}")
         if record.stage == "connect":
-            return Failed("no_answer", f"no answer to the connection within {seconds}")
+            return Failed(Login.NO_ANSWER, f"no answer to the connection within {seconds}")
         if record.stage == "banner":
             if wire is not None and wire.prelude:
-                return Failed("not_ssh", f"no SSH version line within {seconds}: {_first_line(wire)}")
+                return Failed(Login.NOT_SSH, f"no SSH version line within {seconds}: {_first_line(wire)}")
             return Failed(
-                "no_answer",
+                Login.NO_ANSWER,
                 f"the port is open, and nothing was said within {seconds} (server frozen or overloaded)",
             )
         if record.stage in ("kex", "host_key"):
-            return Failed("kex", f"the key exchange did not end within {seconds}")
-        return Failed("timeout", f"authentication did not end within {seconds}")
+            return Failed(Login.KEX, f"the key exchange did not end within {seconds}")
+        return Failed(Login.TIMEOUT, f"authentication did not end within {seconds}")
 
     def _handshake(
         self, endpoint: Endpoint, record: Record, wire: Wire, known: Known, identities: Identities
@@ -254,33 +256,33 @@ class Logins:
         """Say why a handshake failed, from what the wire saw."""
         code = getattr(wire.error, "errno", None) or getattr(error, "errno", None)
         if code in CONTROL_ERRNOS:
-            return Failed("control", f"this machine: {os.strerror(code or 0)}")
+            return Failed(Login.CONTROL, f"this machine: {os.strerror(code or 0)}")
         if not wire.banner:
             said = _first_line(wire)
             if any(word in said for word in BUSY_WORDS):
-                return Failed("too_many", f"the server refuses for now: {said}")
+                return Failed(Login.TOO_MANY, f"the server refuses for now: {said}")
             if wire.strange:
-                return Failed("not_ssh", f"{wire.strange}: {said}")
+                return Failed(Login.NOT_SSH, f"{wire.strange}: {said}")
             if wire.prelude:
-                return Failed("not_ssh", f"something else than SSH answers: {said}")
-            return Failed("too_many", "the server closed the connection before its version line")
+                return Failed(Login.NOT_SSH, f"something else than SSH answers: {said}")
+            return Failed(Login.TOO_MANY, "the server closed the connection before its version line")
         if record.stage == "banner":
             record.stage = "kex"
         if record.stage in ("kex", "host_key"):
             transport = connection.client.get_transport()
             words = transport.last_words if transport is not None else ""
             if any(word in words for word in BUSY_WORDS):
-                return Failed("too_many", words)
+                return Failed(Login.TOO_MANY, words)
             if wire.ended or isinstance(error, EOFError):
                 return Failed(
-                    "kex",
+                    Login.KEX,
                     "the server closed the connection during the key exchange"
                     + (f": {words}" if words else ""),
                 )
-            return Failed("kex", str(error) or type(error).__name__)
+            return Failed(Login.KEX, str(error) or type(error).__name__)
         if wire.ended:
-            return Failed("lost", "the server closed the connection during authentication")
-        return Failed("auth", str(error) or type(error).__name__)
+            return Failed(Login.LOST, "the server closed the connection during authentication")
+        return Failed(Login.AUTH, str(error) or type(error).__name__)
 
     def _lookup_keys(self, endpoint: Endpoint) -> Known:
         return self._known.lookup(
@@ -295,7 +297,7 @@ class Logins:
         shown = f"{key.type} {key.fingerprint}"
         if key in known.revoked:
             record.known_hosts = where
-            raise Failed("host_key_revoked", f"the server shows a revoked key: {shown}")
+            raise Failed(Login.HOST_KEY_REVOKED, f"the server shows a revoked key: {shown}")
         if key in known.trusted or (not known.trusted and key in known.without_port):
             return
         record.known_hosts = where
@@ -303,7 +305,7 @@ class Logins:
             listed = known.trusted[0]
             record.known_hosts = listed.source or where
             raise Failed(
-                "host_key_changed",
+                Login.HOST_KEY_CHANGED,
                 f"{endpoint.known_as} shows {shown}, and {listed.type} {listed.fingerprint} is known"
                 + (f" ({listed.source})" if listed.source else ""),
             )
@@ -316,7 +318,7 @@ class Logins:
             )
             return
         also = "; host certificates are not supported" if known.any_certificates else ""
-        raise Failed("host_key_unknown", f"{endpoint.known_as} shows {shown}, not found in {where}{also}")
+        raise Failed(Login.HOST_KEY_UNKNOWN, f"{endpoint.known_as} shows {shown}, not found in {where}{also}")
 
     def _remember(self, endpoint: Endpoint, key: HostKey) -> None:
         if not endpoint.user_known_hosts:
@@ -344,12 +346,12 @@ class Logins:
             connection, _ = self.connect(last, record, through)
             result.set(connection)
         except Failed as e:
-            if e.outcome == "jump" and before:
+            if e.outcome == Login.JUMP and before:
                 result.set((e, record))
                 return
-            result.set((Failed("jump", f"jump host {last.name}: {e.outcome}: {e.detail}"), record))
+            result.set((Failed(Login.JUMP, f"jump host {last.name}: {e.outcome}: {e.detail}"), record))
         except Exception as e:
-            result.set((Failed("control", f"netdoctor's own worker: {type(e).__name__}: {e}"), record))
+            result.set((Failed(Login.CONTROL, f"netdoctor's own worker: {type(e).__name__}: {e}"), record))
 
     def _through(self, hop: Hop, record: Record) -> NodeTransport:
         """Return the transport of the last jump host. Raises Failed, with the jump host's stage and key."""
@@ -363,7 +365,7 @@ class Logins:
         transport: NodeTransport = outcome.transport
         if not transport.is_active():
             record.stage = "connect"
-            raise Failed("jump", f"jump host {outcome.host}: the connection was lost")
+            raise Failed(Login.JUMP, f"jump host {outcome.host}: the connection was lost")
         return transport
 
     def _tunnel(self, endpoint: Endpoint, transport: NodeTransport) -> Wire:
@@ -371,7 +373,7 @@ class Logins:
         try:
             channel, refusal = transport.open_tunnel((endpoint.host, endpoint.port))
         except (paramiko.SSHException, EOFError, OSError) as e:
-            raise Failed("jump", f"the connection to the jump host was lost: {e}") from e
+            raise Failed(Login.JUMP, f"the connection to the jump host was lost: {e}") from e
         if channel is not None:
             return Wire(channel)
         raise no_tunnel(refusal, endpoint)

@@ -10,7 +10,7 @@ import msgspec
 from gevent.lock import BoundedSemaphore
 
 from netdoctor.facts.base import Why
-from netdoctor.facts.host import Session
+from netdoctor.facts.host import Login, Session
 from netdoctor.text import clean
 from netdoctor.transport import bundle, frames, provide
 from netdoctor.transport.agentlink import AgentLink, Lost
@@ -69,7 +69,7 @@ class Worker:
                 with budget:
                     link, pending = self._login(plan, record, through, request)
                     self._links[index] = link
-                    self._emit(Ended(index, time.monotonic(), record.session("ok")))
+                    self._emit(Ended(index, time.monotonic(), record.session(Login.OK)))
                     told = True
                     if not self._start.keep_open:
                         self._reply(index, 0, link, request, began, pending=pending)
@@ -90,7 +90,7 @@ class Worker:
             if told:
                 self._missing(index, 0, began, Why.FAILED, detail)
             else:
-                self._emit(Ended(index, time.monotonic(), record.session("control", detail)))
+                self._emit(Ended(index, time.monotonic(), record.session(Login.CONTROL, detail)))
         finally:
             if link is not None and (not told or not self._start.keep_open):
                 self._links.pop(index, None)
@@ -101,7 +101,7 @@ class Worker:
         return f"not finished within the node's {self._start.node_budget_s:g} s"
 
     def _too_slow(self, record: Record, link: AgentLink | None) -> Session:
-        return record.session("timeout", self._over_budget())
+        return record.session(Login.TIMEOUT, self._over_budget())
 
     def _login(
         self, plan: NodePlan, record: Record, through: NodeTransport | None, request: WireRequest
@@ -118,7 +118,7 @@ class Worker:
             if hello.old_python is not None:
                 record.python_version = clean(hello.old_python, 20)
                 raise Failed(
-                    "old_python",
+                    Login.OLD_PYTHON,
                     f"{plan.python} is Python {record.python_version}, 3.6 or newer is needed",
                 )
             record.python_version = clean(hello.python, 20)
@@ -126,7 +126,8 @@ class Worker:
             said = link.silence
             link.close()
             if record.stage == "shell" and said:
-                raise Failed("shell", f"no agent within the node's budget; the shell printed: {said}") from e
+                detail = f"no agent within the node's budget; the shell printed: {said}"
+                raise Failed(Login.SHELL, detail) from e
             raise
         except BaseException:
             link.close()

@@ -2,15 +2,15 @@
 
 from dataclasses import dataclass
 
-from netdoctor.facts.host import Session
+from netdoctor.facts.host import Login, Session
 from netdoctor.text import clean
 from netdoctor.transport.messages import Endpoint
 
 
 class Failed(Exception):
-    """A login ended badly: failure class of `Session.outcome`, and one line about it."""
+    """A login ended badly: how, and one line about it."""
 
-    def __init__(self, outcome: str, detail: str) -> None:
+    def __init__(self, outcome: Login, detail: str) -> None:
         super().__init__(detail)
         self.outcome = outcome
         self.detail = detail
@@ -34,7 +34,7 @@ class Record:
     first_byte_ms: float | None = None
     noise: str = ""
 
-    def session(self, outcome: str, detail: str = "") -> Session:
+    def session(self, outcome: Login, detail: str = "") -> Session:
         return Session(
             outcome=outcome,
             stage=self.stage,

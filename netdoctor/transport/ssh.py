@@ -18,7 +18,7 @@ import msgspec
 
 import netdoctor
 from netdoctor.facts.base import Missing, Why
-from netdoctor.facts.host import Session
+from netdoctor.facts.host import Login, Session
 from netdoctor.inventory.model import Target
 from netdoctor.text import clean
 from netdoctor.transport import frames
@@ -226,14 +226,14 @@ class SshTransport:
                 return Reply(node=node, missing=Missing(Why.FAILED, detail))
             return SessionEvent(
                 node=node,
-                session=Session(outcome="control", stage="resolve", detail=detail),
+                session=Session(outcome=Login.CONTROL, stage="resolve", detail=detail),
                 at=time.monotonic(),
             )
 
         for worker, message in self._messages(lambda: bool(waiting), finish):
             if isinstance(message, Ended):
                 node = worker.nodes[message.node]
-                if message.session.outcome == "ok":
+                if message.session.outcome == Login.OK:
                     reached.add(node)
                 else:
                     waiting.discard(node)

@@ -3,6 +3,7 @@ import shlex
 import pytest
 
 from netdoctor.checks.ssh_login import OUTCOMES, ssh_login
+from netdoctor.facts.host import Login
 from netdoctor.model import Status
 
 from .build import node, session
@@ -26,6 +27,10 @@ def test_each_outcome_has_a_cause_a_title_and_a_fix(outcome: str) -> None:
     for fix in finding.cause.fixes:
         for command in fix.commands:
             assert shlex.split(command.shell)
+
+
+def test_every_way_a_login_ends_has_its_words() -> None:
+    assert set(OUTCOMES) == set(Login) - {Login.OK}
 
 
 def test_cause_keys_are_distinct() -> None:

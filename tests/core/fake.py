@@ -1,7 +1,7 @@
 """A cluster that lives in a dictionary: a transport for the engine, and checks made on the spot."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -13,7 +13,7 @@ from netdoctor.facts.software import Job
 from netdoctor.inventory import Target
 from netdoctor.model import CLUSTER, CONTROL, CauseHint, Finding, fail, unknown
 from netdoctor.store import Store
-from netdoctor.transport.base import Reply, Request, SessionEvent
+from netdoctor.transport import fake
 from tests.checks import build as healthy
 
 
@@ -90,76 +90,15 @@ def plain(fact: object) -> dict[str, Any]:
     return {"value": msgspec.to_builtins(fact)}
 
 
-FACTS: dict[str, Callable[[int], object]] = {
-    "host": healthy.host,
-    "limits": lambda i: healthy.limits(),
-}
+class FakeTransport(fake.FakeTransport):
+    """Nodes n1, n2… that are healthy machines without hardware where nothing else is said."""
 
-ABSENT = {"missing": {"why": Why.NOT_APPLICABLE.value, "detail": "not here"}}
+    def session(self, target: Target) -> Session:
+        return healthy.session(target.order + 1)
 
-Answer = Callable[[str, Request], Any]
-
-
-@dataclass
-class FakeTransport:
-    """Nodes n1, n2… that log in and answer.
-
-    sessions[node]: instead of a good login. facts[node][group]: raw reply instead of the healthy one.
-    answers[op]: function from (node, request) to a raw result, a Missing, or None for silence.
-    trip: called with (what, node) before each event; it may raise.
-    """
-
-    sessions: dict[str, Session] = field(default_factory=dict)
-    facts: dict[str, Any] = field(default_factory=dict)
-    answers: dict[str, Answer] = field(default_factory=dict)
-    trip: Callable[[str, str], None] = lambda what, node: None
-    closed: int = 0
-    asked: list[tuple[str, str]] = field(default_factory=list)
-
-    def start(
-        self,
-        targets: Sequence[Target],
-        first: Mapping[str, Request],
-        *,
-        keep_open: bool,
-        collectors: Mapping[str, str],
-    ) -> Iterator[SessionEvent | Reply]:
-        for i, target in enumerate(targets, start=1):
-            self.trip("login", target.id)
-            session = self.sessions.get(target.id, healthy.session(i))
-            yield SessionEvent(node=target.id, session=session)
-            if session.outcome != "ok":
-                continue
-            self.trip("facts", target.id)
-            said = self.facts.get(target.id, {})
-            if isinstance(said, Missing):
-                yield Reply(node=target.id, missing=said)
-                continue
-            if not isinstance(said, dict):
-                yield Reply(node=target.id, result=said)
-                continue
-            groups = first[target.id].args["groups"]
-            usual = {group: plain(FACTS[group](i)) if group in FACTS else ABSENT for group in groups}
-            yield Reply(node=target.id, result={**usual, **said})
-
-    def call(self, requests: Mapping[str, Request]) -> Iterator[Reply]:
-        for node, request in requests.items():
-            self.asked.append((request.op, node))
-            self.trip(request.op, node)
-            answer = self.answers.get(request.op, lambda node, request: [])(node, request)
-            if answer is None:
-                continue
-            if isinstance(answer, Missing):
-                yield Reply(node=node, missing=answer)
-            else:
-                yield Reply(node=node, result=answer)
-
-    def close(self) -> None:
-        self.closed += 1
-        self.trip("close", "")
-
-    def describe(self, target: Target) -> dict[str, Any]:
-        return {"host": target.host}
+    def fact(self, target: Target, group: str) -> Any:
+        known = {"host": healthy.host(target.order + 1), "limits": healthy.limits()}
+        return known.get(group, Missing(Why.NOT_APPLICABLE, "not here"))
 
 
 LOST = Missing(Why.LOST, "the connection was closed")

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from netdoctor.facts.base import Missing, Why
-from netdoctor.facts.host import HostFacts
+from netdoctor.facts.host import HostFacts, Login, Session
 from netdoctor.facts.net import PortMatrix, PortProbe
 from netdoctor.facts.software import Job
 from netdoctor.store import NOT_COLLECTED, Store, decode, dump, load
@@ -18,6 +18,13 @@ from tests.core.fake import LOST, plain, store_of
 
 def test_a_fact_comes_through() -> None:
     assert decode("host", plain(healthy.host(1))) == healthy.host(1)
+
+
+@pytest.mark.parametrize("word", ["ok", "no_answer", "host_key_changed", "old_python"])
+def test_how_a_login_ended_comes_through_as_the_word_that_was_saved(word: str) -> None:
+    session = Session(outcome=Login(word))
+    assert plain(session)["value"]["outcome"] == word
+    assert decode("session", {"value": {"outcome": word}}) == session
 
 
 @pytest.mark.parametrize("why", list(Why))

@@ -8,15 +8,17 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from netdoctor.facts.base import Missing, Why
-from netdoctor.facts.host import Session
-from netdoctor.transport.base import Limits, Request, Transport
+from netdoctor.facts.host import Login, Session
+from netdoctor.transport.base import Limits, Request, SshOptions, Transport
 from netdoctor.transport.fake import FakeTransport
 from netdoctor.transport.local import LocalTransport
+from netdoctor.transport.ssh import SshTransport
 
 from .conftest import FACTS, collect, target
 
@@ -83,9 +85,10 @@ def test_local_names_what_is_wrong_with_an_interpreter(python: str, outcome: str
 
 
 def test_fake_answers_what_it_was_given() -> None:
-    down = Session(outcome="refused", stage="connect", detail="no")
+    down = Session(outcome=Login.REFUSED, stage="connect", detail="no")
     transport: Transport = FakeTransport(
-        {"b": down}, {"a": {"host": {"hostname": "a"}, "gpu": Missing(Why.NOT_APPLICABLE, "none")}}
+        {"b": down},
+        {"a": {"host": {"value": {"hostname": "a"}}, "gpu": Missing(Why.NOT_APPLICABLE, "none")}},
     )
     first = {n: Request(op="facts", args={"groups": {"host": {}, "gpu": {}}}) for n in "ab"}
     outcome = collect(transport.start([target("a"), target("b")], first, keep_open=True, collectors={}))
@@ -100,6 +103,28 @@ def test_fake_answers_what_it_was_given() -> None:
     assert replies["a"].missing.why is Why.NOT_COLLECTED
     assert replies["b"].missing
     assert replies["b"].missing.why is Why.LOST
+
+
+@pytest.mark.parametrize(
+    "transport",
+    [
+        pytest.param(lambda: SshTransport(SshOptions(), Limits()), id="ssh"),
+        pytest.param(lambda: LocalTransport(Limits()), id="local"),
+        pytest.param(FakeTransport, id="fake"),
+    ],
+)
+def test_every_transport_is_a_whole_one(transport: Callable[[], Transport]) -> None:
+    asked = {name for name in vars(Transport) if not name.startswith("_")}
+    assert {"start", "call", "close", "describe", "interrupt", "notes"} == asked
+    assert {name for name in asked if not hasattr(transport(), name)} == set()
+
+
+def test_a_fake_is_interrupted_where_it_is_asked_next() -> None:
+    transport = FakeTransport()
+    transport.interrupt(KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        list(transport.call({"a": FACTS}))
+    assert [reply.node for reply in transport.call({"a": FACTS})] == ["a"]
 
 
 @pytest.mark.parametrize(
