@@ -4,22 +4,9 @@ import ipaddress
 from collections.abc import Iterable, Mapping
 
 from netdoctor.facts.net import AddressRow, Netdev, NetFacts
+from netdoctor.rules import addresses as rules
 
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-
-
-def parse(text: str | None) -> Address | None:
-    """The address that `text` is (scope and IPv4-mapping removed), or None."""
-    if not text:
-        return None
-    try:
-        found = ipaddress.ip_address(text.partition("%")[0])
-    except ValueError:
-        return None
-    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None:
-        return found.ipv4_mapped
-    return found
+parse = rules.parse
 
 
 def is_loopback(text: str | None) -> bool:

@@ -1,49 +1,46 @@
-"""Commands that change a variable where it comes from."""
+"""Variables of a job where they come from: what changes one there, and what could not be read of them."""
 
 import re
 from collections.abc import Sequence
 
 from netdoctor.checks._words import quoted
-from netdoctor.model import Command, Fix
+from netdoctor.model import HERE, JOB, Command, Fix, in_job, run
+from netdoctor.rules.variables import Setting, Source
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _IN_SED = re.compile(r"[A-Za-z0-9_.,:=^+-]*")
-LOGIN = "login session"
+_LOGIN_FILES = "/etc/environment /etc/profile* ~/.bash* ~/.profile ~/.ssh/environment /etc/ssh/sshd_config*"
 
 
-def change(node: str, name: str | Sequence[str], origin: str, value: str | None = None) -> Fix:
-    """Set `name` to `value`, or take it out, where `origin` (of effective_env) says it comes from.
+def change(setting: Setting, value: str | None = None, *, names: Sequence[str] = ()) -> Fix:
+    """Set the variable to `value`, or take it out, where it comes from.
 
     A variable of one of NCCL's files is changed there: to unset it in the job would change nothing.
-    name: several, to take out all of them.
+    names: all that are to be taken out there, where it is not this one alone.
     """
-    names = [name] if isinstance(name, str) else list(name)
+    names = names or [setting.name]
     it = "it" if len(names) == 1 else "them"
     what = f"take {it} out" if value is None else f"write {value}"
     if not all(_NAME.fullmatch(one) for one in names):
         return Fix(text=what)
-    line = f"unset {' '.join(names)}" if value is None else f"export {names[0]}={quoted(value)}"
-    if origin.startswith("/") and len(names) == 1 and (value is None or _IN_SED.fullmatch(value)):
+    line = f"unset {' '.join(names)}" if value is None else export(setting.name, value)
+    origin = setting.origin
+    in_file = setting.source is Source.FILE and origin.startswith("/")
+    if in_file and len(names) == 1 and _IN_SED.fullmatch(value or ""):
         script = f"/^{names[0]}=/d" if value is None else f"s/^{names[0]}=.*/{names[0]}={value}/"
-        return Fix(
-            text=f"{what}, in {origin}",
-            commands=(Command(run_on=node, shell=f"sed -i {quoted(script)} {quoted(origin)}"),),
-            root=origin.startswith("/etc/"),
-            effect="next launch",
-        )
-    if origin == LOGIN:
-        files = "/etc/environment /etc/profile* ~/.bash* ~/.profile ~/.ssh/environment /etc/ssh/sshd_config*"
+        shell = f"sed -i {quoted(script)} {quoted(origin)}"
+        return run(f"{what}, in {origin}", shell, root=origin.startswith("/etc/"), effect="next launch")
+    if setting.source is Source.LOGIN:
         pattern = names[0] if len(names) == 1 else quoted("|".join(names))
+        where = Command(run_on=HERE, shell=f"grep -rswnE {pattern} {_LOGIN_FILES}")
         return Fix(
             text=f"{what}, where the login session gets {it} from, or else in the job",
-            commands=(
-                Command(run_on=node, shell=f"grep -rswnE {pattern} {files}"),
-                Command(run_on="job", shell=line),
-            ),
+            commands=(where, Command(run_on=JOB, shell=line)),
             effect="next login",
         )
-    return Fix(
-        text=f"{what}, in {origin}",
-        commands=(Command(run_on="job", shell=line),),
-        effect="next launch",
-    )
+    return in_job(f"{what}, in {origin}", line, persistent=True)
+
+
+def export(name: str, value: str) -> str:
+    """The line of a job's script that sets a variable."""
+    return f"export {name}={quoted(value)}"

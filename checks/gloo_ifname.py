@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from netdoctor.check import check
 from netdoctor.checks._hosts_file import rewrite
 from netdoctor.checks._majority import majority
+from netdoctor.checks._nccl_advice import target_rows
 from netdoctor.checks._words import is_ifname, listing, quoted
 from netdoctor.checks.net_resolve import NOT_ASKED
 from netdoctor.facts.host import HostFacts
@@ -24,17 +25,9 @@ from netdoctor.model import (
     skip,
     unknown,
 )
+from netdoctor.rules.addresses import IPNetwork, ip, network, networks_by_reach, repeated_addresses, rows_of
 from netdoctor.rules.gloo import Device, choose, interface_names, is_loopback
-from netdoctor.rules.nccl import (
-    IPNetwork,
-    effective_env,
-    ip,
-    network,
-    networks_by_reach,
-    repeated_addresses,
-    rows_of,
-    target_rows,
-)
+from netdoctor.rules.variables import Environment, Setting, effective_env, values
 
 VARIABLE = "GLOO_SOCKET_IFNAME"
 
@@ -69,10 +62,7 @@ def gloo_ifname(
         yield skip("one node: gloo stays on it")
         return
     envs_of = {node: effective_env((envs or {}).get(node), job) for node in nets}
-    chosen = {
-        node: choose(net, resolves.get(node), {k: v for k, (v, _) in envs_of[node].items()})
-        for node, net in nets.items()
-    }
+    chosen = {node: choose(net, resolves.get(node), values(envs_of[node])) for node, net in nets.items()}
     target = target_rows(nets, job.data_addresses)
     wanted = {node: row.ifname for node, row in (target or {}).items()}
     addresses = {node: row.address for node, row in (target or {}).items()} | job.data_addresses
@@ -166,8 +156,8 @@ def _own_name(node: str, name: str, host: HostFacts | None, address: str | None)
     )
 
 
-def _loopback_asked(node: str, setting: tuple[str, str], wanted: Mapping[str, str]) -> Finding:
-    value, origin = setting
+def _loopback_asked(node: str, setting: Setting, wanted: Mapping[str, str]) -> Finding:
+    value, origin = setting.value, setting.origin
     return _trouble(
         node,
         f"{VARIABLE}={value} ({origin}) is loopback, which no other node can reach",
@@ -183,10 +173,10 @@ def _no_such(
     node: str,
     net: NetFacts,
     device: Device,
-    setting: tuple[str, str],
+    setting: Setting,
     wanted: Mapping[str, str],
 ) -> Finding:
-    value, origin = setting
+    value, origin = setting.value, setting.origin
     have = listing(dict.fromkeys(row.ifname for row in rows_of(net)))
     copied = (device.ifname or "").startswith(("=", "^")) or any(
         row.ifname.startswith(device.ifname or " ") for row in rows_of(net)
@@ -207,7 +197,7 @@ def _no_such(
 
 
 def _lengths(
-    envs_of: Mapping[str, Mapping[str, tuple[str, str]]],
+    envs_of: Mapping[str, Environment],
     chosen: Mapping[str, tuple[Device, ...]],
     troubles: Mapping[str, Finding],
     resolves: Mapping[str, ResolveFacts],
@@ -243,7 +233,7 @@ def _networks(
     chosen: Mapping[str, tuple[Device, ...]],
     troubles: Mapping[str, Finding],
     resolves: Mapping[str, ResolveFacts],
-    envs_of: Mapping[str, Mapping[str, tuple[str, str]]],
+    envs_of: Mapping[str, Environment],
     wanted: Mapping[str, str],
 ) -> Iterator[tuple[str, Finding]]:
     """Nodes that would use another network than most, although they are in that one too."""
@@ -321,13 +311,11 @@ def _text(devices: tuple[Device, ...]) -> str:
     return listing([f"{d.ifname or 'unknown interface'} {d.address}" for d in devices])
 
 
-def _evidence(
-    node: str, resolve: ResolveFacts | None, setting: tuple[str, str] | None
-) -> tuple[Evidence, ...]:
+def _evidence(node: str, resolve: ResolveFacts | None, setting: Setting | None) -> tuple[Evidence, ...]:
     found = []
-    if setting and interface_names({VARIABLE: setting[0]}):
-        text = f"{VARIABLE}={setting[0]}"
-        found.append(Evidence(kind="file", where=node, what=setting[1], output=text))
+    if setting and interface_names({VARIABLE: setting.value}):
+        text = f"{VARIABLE}={setting.value}"
+        found.append(Evidence(kind="file", where=node, what=setting.origin, output=text))
     elif resolve is not None:
         text = listing(resolve.own.addresses) or resolve.own.error or "nothing"
         what = f"getent ahosts {resolve.own.name}"

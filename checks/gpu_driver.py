@@ -18,7 +18,7 @@ from netdoctor.model import (
     skip,
     warn,
 )
-from netdoctor.rules.nccl import parse_version
+from netdoctor.rules.versions import parse_version
 
 
 @check(

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from netdoctor.check import check
-from netdoctor.checks._env import LOGIN, change
+from netdoctor.checks._env import change
 from netdoctor.checks._majority import majority
 from netdoctor.checks._words import listing, quoted, title_text
 from netdoctor.facts.rdma import RdmaFacts
@@ -20,66 +20,28 @@ from netdoctor.model import (
     Fix,
     Status,
 )
-from netdoctor.rules.nccl import effective_env, is_plain_number, param, parse_filter
-
-Env = Mapping[str, tuple[str, str]]
-
-# NCCL_PARAM variables, read with strtoll(base 0): src/misc/param.cc ncclLoadParam and its users.
-INTEGERS = frozenset(
-    """
-    NCCL_IB_DISABLE NCCL_IB_GID_INDEX NCCL_IB_TIMEOUT NCCL_IB_RETRY_CNT NCCL_IB_TC NCCL_IB_SL
-    NCCL_IB_PKEY NCCL_IB_QPS_PER_CONNECTION NCCL_IB_SPLIT_DATA_ON_QPS NCCL_IB_ADAPTIVE_ROUTING
-    NCCL_IB_PCI_RELAXED_ORDERING NCCL_IB_MERGE_NICS NCCL_IB_MERGE_VFS NCCL_IB_ROCE_VERSION_NUM
-    NCCL_IB_CUDA_SUPPORT NCCL_P2P_DISABLE NCCL_P2P_DIRECT_DISABLE NCCL_SHM_DISABLE NCCL_CROSS_NIC
-    NCCL_BUFFSIZE NCCL_NTHREADS NCCL_MIN_CTAS NCCL_MAX_CTAS NCCL_MIN_NCHANNELS NCCL_MAX_NCHANNELS
-    NCCL_SOCKET_NTHREADS NCCL_NSOCKS_PERTHREAD NCCL_SOCKET_RETRY_CNT NCCL_SOCKET_RETRY_SLEEP_MSEC
-    NCCL_NVLS_ENABLE NCCL_CUMEM_ENABLE NCCL_CUMEM_HOST_ENABLE NCCL_DMABUF_ENABLE NCCL_MNNVL_ENABLE
-    NCCL_NET_SHARED_BUFFERS NCCL_LAUNCH_MODE_PARALLEL NCCL_COLLNET_ENABLE NCCL_RAS_ENABLE
-    NCCL_IGNORE_CPU_AFFINITY NCCL_CHECKS_DISABLE NCCL_OOB_NET_ENABLE NCCL_PXN_DISABLE
-    """.split()  # noqa: SIM905  one name per word reads better than forty quoted ones
+from netdoctor.rules.variables import (
+    INTEGERS,
+    MUST_BE_EQUAL,
+    RANKS,
+    RENAMED,
+    WORDS,
+    Environment,
+    Setting,
+    Source,
+    effective_env,
+    is_known_word,
+    is_plain_number,
+    meaning,
+    param,
+    parse_filter,
+    values,
 )
-# Words that are compared with their case: src/misc/socket.cc, src/graph/paths.cc ncclGetLevel.
-LEVELS = ("LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS")
-ENUMS: dict[str, tuple[str, ...]] = {
-    "NCCL_SOCKET_FAMILY": ("AF_INET", "AF_INET6"),
-    "NCCL_IB_ADDR_FAMILY": ("AF_INET", "AF_INET6"),
-    "NCCL_P2P_LEVEL": LEVELS,
-    "NCCL_NET_GDR_LEVEL": LEVELS,
-    "NCCL_NET_MERGE_LEVEL": ("PORT", *LEVELS),
-}
-NUMBERS_TOO = frozenset({"NCCL_P2P_LEVEL", "NCCL_NET_GDR_LEVEL"})  # the old levels 0 to 5
-# Compared by nobody, and different values hang or corrupt the schedule (reference: silent parity hazards).
-MUST_BE_EQUAL = frozenset(
-    """
-    NCCL_ALGO NCCL_PROTO NCCL_MIN_CTAS NCCL_MAX_CTAS NCCL_MIN_NCHANNELS NCCL_MAX_NCHANNELS
-    NCCL_BUFFSIZE NCCL_NTHREADS NCCL_NET NCCL_NET_PLUGIN NCCL_IB_DISABLE NCCL_IB_MERGE_NICS
-    NCCL_IB_QPS_PER_CONNECTION NCCL_IB_SPLIT_DATA_ON_QPS NCCL_CROSS_NIC NCCL_COLLNET_ENABLE
-    NCCL_NVLS_ENABLE NCCL_P2P_DISABLE NCCL_SHM_DISABLE NCCL_IB_ROCE_VERSION_NUM
-    NCCL_SOCKET_FAMILY NCCL_IB_ADDR_FAMILY NCCL_IB_TC NCCL_IB_SL NCCL_COMM_ID
-    NCCL_SOCKET_NTHREADS NCCL_NSOCKS_PERTHREAD
-    MASTER_ADDR MASTER_PORT WORLD_SIZE
-    """.split()  # noqa: SIM905  as above
-)
+
 # Of these: those that nccl.ib-hca speaks of, and those that launchers set for each process.
 SWITCHES = ("NCCL_IB_DISABLE", "NCCL_NET")
 LAUNCHERS = ("MASTER_ADDR", "MASTER_PORT")
 UNSET = "unset"
-RENAMED = {
-    "NCCL_ASYNC_ERROR_HANDLING": "TORCH_NCCL_ASYNC_ERROR_HANDLING",
-    "NCCL_BLOCKING_WAIT": "TORCH_NCCL_BLOCKING_WAIT",
-    "NCCL_DESYNC_DEBUG": "TORCH_NCCL_DESYNC_DEBUG",
-}
-# Set by launchers for one process; from a login session they are left over from something else.
-RANKS = (
-    "RANK",
-    "LOCAL_RANK",
-    "GROUP_RANK",
-    "NODE_RANK",
-    "WORLD_SIZE",
-    "LOCAL_WORLD_SIZE",
-    "TORCHELASTIC_USE_AGENT_STORE",
-    "TORCHELASTIC_RUN_ID",
-)
 SHOWN = ("NCCL_", "GLOO_", "TORCH_", "TORCHELASTIC_", "PET_", "MASTER_", "WORLD_SIZE", "RANK", "LOCAL_")
 
 
@@ -128,7 +90,7 @@ def nccl_env(
     yield from (finding for _, finding in differences)
     for node, env in effective.items():
         for remark in _remarks(env, (rdma or {}).get(node), len(envs)):
-            everywhere = {other.get(remark.name, ("",))[0] for other in effective.values()}
+            everywhere = {_value(other, remark.name) for other in effective.values()}
             finding = _finding(node, env, remark, len(everywhere) == 1)
             if (node, remark.name) in differ and finding.cause:
                 # One variable of one node is one thing to correct, whatever is to be said about it.
@@ -137,11 +99,11 @@ def nccl_env(
             yield finding
 
 
-def _remarks(env: Env, rdma: RdmaFacts | None, count: int) -> Iterator[Remark]:
-    for name, (value, _) in env.items():
+def _remarks(env: Environment, rdma: RdmaFacts | None, count: int) -> Iterator[Remark]:
+    for name, value in values(env).items():
         if name in INTEGERS and value:
             yield from _integer(name, value)
-        if name in ENUMS and value:
+        if name in WORDS and value:
             yield from _enum(name, value)
         if name in ("NCCL_SOCKET_IFNAME", "NCCL_IB_HCA"):
             yield from _list(name, value)
@@ -187,8 +149,8 @@ def _integer(name: str, value: str) -> Iterator[Remark]:
 
 
 def _enum(name: str, value: str) -> Iterator[Remark]:
-    words = ENUMS[name]
-    if _is_known_word(name, value):
+    words = WORDS[name]
+    if is_known_word(name, value):
         return
     meant = value.upper()
     if meant in ("4", "IPV4", "INET") and "AF_INET" in words:
@@ -203,10 +165,6 @@ def _enum(name: str, value: str) -> Iterator[Remark]:
         expected=meant if meant in words else listing(words, 11),
         value=meant if meant in words else None,
     )
-
-
-def _is_known_word(name: str, value: str) -> bool:
-    return value in ENUMS[name] or (name in NUMBERS_TOO and value.isdecimal())
 
 
 def _list(name: str, value: str) -> Iterator[Remark]:
@@ -248,18 +206,18 @@ def _list(name: str, value: str) -> Iterator[Remark]:
         yield Remark(name, "nccl-env-list", "is too short to count, and is ignored", title)
 
 
-def _cripples(env: Env) -> Iterator[Remark]:
+def _cripples(env: Environment) -> Iterator[Remark]:
     for name, effect in (
         ("NCCL_P2P_DISABLE", "keeps GPUs of a node from talking over NVLink and PCIe"),
         ("NCCL_SHM_DISABLE", "keeps ranks of a node from talking over shared memory"),
         ("NCCL_CHECKS_DISABLE", "switches off NCCL's checks of arguments"),
     ):
-        if param(env.get(name, ("", ""))[0], 0) != 0:
+        if param(_value(env, name), 0) != 0:
             yield Remark(
                 name, "nccl-env-slow", effect, f"{name} slows down the job on {{nodes}}", expected="unset"
             )
     for name in ("NCCL_ALGO", "NCCL_PROTO"):
-        if env.get(name, ("", ""))[0]:
+        if _value(env, name):
             yield Remark(
                 name,
                 "nccl-env-forced",
@@ -267,7 +225,7 @@ def _cripples(env: Env) -> Iterator[Remark]:
                 f"{name} is forced on {{nodes}}",
                 expected="unset, other than for tests",
             )
-    debug, _ = env.get("NCCL_DEBUG", ("", ""))
+    debug = _value(env, "NCCL_DEBUG")
     if debug.upper() in ("INFO", "TRACE"):
         yield Remark(
             "NCCL_DEBUG",
@@ -279,8 +237,8 @@ def _cripples(env: Env) -> Iterator[Remark]:
         )
 
 
-def _timeouts(env: Env) -> Iterator[Remark]:
-    text = env.get("NCCL_IB_TIMEOUT", ("", ""))[0]
+def _timeouts(env: Environment) -> Iterator[Remark]:
+    text = _value(env, "NCCL_IB_TIMEOUT")
     number = param(text, 20)
     if text and not 0 < number < 32:
         # 4.096 us x 2^n; the field has 5 bits and 0 is "infinite" (InfiniBand specification, 9.9.2.1.1).
@@ -293,10 +251,10 @@ def _timeouts(env: Env) -> Iterator[Remark]:
         )
 
 
-def _transport(env: Env, rdma: RdmaFacts | None) -> Iterator[Remark]:
-    net = env.get("NCCL_NET", ("", ""))[0]
+def _transport(env: Environment, rdma: RdmaFacts | None) -> Iterator[Remark]:
+    net = _value(env, "NCCL_NET")
     if net.lower() == "ib" and rdma is not None:
-        off = param(env.get("NCCL_IB_DISABLE", ("", ""))[0], 0) != 0
+        off = param(_value(env, "NCCL_IB_DISABLE"), 0) != 0
         if not rdma.hcas or off:
             why = "NCCL_IB_DISABLE switches it off" if off and rdma.hcas else "there is no HCA"
             yield Remark(
@@ -309,9 +267,9 @@ def _transport(env: Env, rdma: RdmaFacts | None) -> Iterator[Remark]:
             )
 
 
-def _leftovers(env: Env) -> Iterator[Remark]:
-    for name, (_, origin) in env.items():
-        if origin != LOGIN:
+def _leftovers(env: Environment) -> Iterator[Remark]:
+    for name, setting in env.items():
+        if setting.source is not Source.LOGIN:
             continue
         if name in RANKS:
             what = (
@@ -336,10 +294,10 @@ def _leftovers(env: Env) -> Iterator[Remark]:
             )
 
 
-def _proxy(env: Env) -> Iterator[Remark]:
+def _proxy(env: Environment) -> Iterator[Remark]:
     """A proxy matters to what speaks HTTP to its peers: the etcd rendezvous, and nothing in NCCL."""
-    backend = env.get("PET_RDZV_BACKEND", ("", ""))[0]
-    proxies = [name for name in ("http_proxy", "HTTP_PROXY") if env.get(name, ("", ""))[0]]
+    backend = _value(env, "PET_RDZV_BACKEND")
+    proxies = [name for name in ("http_proxy", "HTTP_PROXY") if _value(env, name)]
     if backend.startswith("etcd") and proxies and not (env.get("no_proxy") or env.get("NO_PROXY")):
         yield Remark(
             proxies[0],
@@ -351,9 +309,10 @@ def _proxy(env: Env) -> Iterator[Remark]:
         )
 
 
-def _finding(node: str, env: Env, remark: Remark, everywhere: bool) -> Finding:
-    value, origin = env[remark.name]
-    shown = _show(remark.name, value)
+def _finding(node: str, env: Environment, remark: Remark, everywhere: bool) -> Finding:
+    setting = env[remark.name]
+    origin = setting.origin
+    shown = _show(remark.name, setting.value)
     return Finding(
         target=node,
         status=remark.status,
@@ -367,17 +326,17 @@ def _finding(node: str, env: Env, remark: Remark, everywhere: bool) -> Finding:
             key=f"{remark.key}-{_word(remark.name)}" if "stale" not in remark.key else remark.key,
             title=remark.title,
             culprits=(node,),
-            fixes=_correct(node, origin, remark, everywhere),
+            fixes=_correct(setting, remark, everywhere),
             verify=("nccl.env",),
         ),
     )
 
 
-def _correct(node: str, origin: str, remark: Remark, everywhere: bool) -> tuple[Fix, ...]:
+def _correct(setting: Setting, remark: Remark, everywhere: bool) -> tuple[Fix, ...]:
     if not remark.unset:
         return ()
     if remark.key == "env-stale-rank":
-        return (change(node, RANKS, origin),)
+        return (change(setting, names=RANKS),)
     if remark.key == "nccl-env-renamed" and remark.value:
         line = f"unset {remark.name}; export {remark.value}=1"
         return (
@@ -391,29 +350,30 @@ def _correct(node: str, origin: str, remark: Remark, everywhere: bool) -> tuple[
         # Without it the node does what it does now, and what the others do.
         meant = Command(run_on="job", shell=f"export {remark.name}={quoted(remark.value)}")
         return (
-            change(node, remark.name, origin),
+            change(setting),
             Fix(text="if that was meant, set it for all nodes", commands=(meant,), effect="next launch"),
         )
-    return (change(node, remark.name, origin, remark.value),)
+    return (change(setting, remark.value),)
 
 
-def _differences(effective: Mapping[str, Env], no_hcas: bool) -> Iterator[tuple[str, Finding]]:
+def _differences(effective: Mapping[str, Environment], no_hcas: bool) -> Iterator[tuple[str, Finding]]:
     """Variables whose effect is not the same on all nodes: the name, and a finding per odd node."""
     names = sorted({name for env in effective.values() for name in env if name in MUST_BE_EQUAL})
     for name in names:
-        texts = {node: _meaning(name, env.get(name)) for node, env in effective.items()}
+        texts = {node: meaning(name, _value(env, name)) or UNSET for node, env in effective.items()}
         spread = majority(texts)
-        origins = {env[name][1] for env in effective.values() if name in env}
-        if spread.equal or (name in RANKS and origins == {LOGIN}):  # told as left over
+        sources = {env[name].source for env in effective.values() if name in env}
+        if spread.equal or (name in RANKS and sources == {Source.LOGIN}):  # told as left over
             continue
         # A variable that one node sets and the others do not is that node's, also between two nodes.
         blamed = dict(spread.minority)
         if spread.tie:
             setters = {node: text for node, text in texts.items() if text != UNSET}
             blamed = setters if len(setters) < len(texts) else blamed
-        status, why = _weight(name, origins, set(texts.values()), no_hcas)
+        status, why = _weight(name, sources, set(texts.values()), no_hcas)
         for node, text in blamed.items():
-            value, origin = effective[node].get(name, ("", "nowhere"))
+            setting = effective[node].get(name) or Setting(name, "", "nowhere", Source.JOB)
+            value, origin = setting.value, setting.origin
             shown = _show(name, value) if name in effective[node] else f"{name} is unset"
             where = f" ({origin})" if name in effective[node] else ""
             others = [(v, [n for n in nodes if n != node]) for v, nodes in spread.groups.items() if v != text]
@@ -433,7 +393,7 @@ def _differences(effective: Mapping[str, Env], no_hcas: bool) -> Iterator[tuple[
                         title=title_text(name) + " differs on {nodes} from the other nodes",
                         culprits=(node,),
                         confidence=Confidence.LIKELY if spread.tie else Confidence.CERTAIN,
-                        fixes=_equalise(node, name, origin, spread.value),
+                        fixes=_equalise(setting, spread.value),
                         verify=("nccl.env",),
                         follows=("nccl.ib-hca",) if name in SWITCHES else (),
                     ),
@@ -441,11 +401,11 @@ def _differences(effective: Mapping[str, Env], no_hcas: bool) -> Iterator[tuple[
             )
 
 
-def _weight(name: str, origins: set[str], meanings: set[str], no_hcas: bool) -> tuple[Status, str]:
+def _weight(name: str, sources: set[Source], meanings: set[str], no_hcas: bool) -> tuple[Status, str]:
     """How bad it is that a variable differs, and why."""
     if no_hcas and name.startswith("NCCL_IB_"):
         return Status.WARN, "of no effect without HCAs"
-    if name in LAUNCHERS and origins == {LOGIN} and len(meanings - {UNSET}) == 1:
+    if name in LAUNCHERS and sources == {Source.LOGIN} and len(meanings - {UNSET}) == 1:
         return Status.WARN, "launchers set it for the job, and a plain start would take this one"
     return Status.FAIL, "ranks must agree on it"
 
@@ -454,30 +414,21 @@ def _differs(name: str) -> str:
     return f"nccl-env-differs-{_word(name)}"
 
 
-def _equalise(node: str, name: str, origin: str, usual: str | None) -> tuple[Fix, ...]:
+def _equalise(setting: Setting, usual: str | None) -> tuple[Fix, ...]:
     if usual is None or usual == UNSET:
-        return (change(node, name, origin),)
+        return (change(setting),)
     return (
         Fix(
             text="set it in the job's own environment, which wins on every node",
-            commands=(Command(run_on="job", shell=f"export {name}={quoted(usual)}"),),
+            commands=(Command(run_on="job", shell=f"export {setting.name}={quoted(usual)}"),),
             effect="next launch",
             persistent=False,
         ),
     )
 
 
-def _meaning(name: str, entry: tuple[str, str] | None) -> str:
-    """What a value amounts to: 1 and 0x1 agree, and what is empty, or ignored, is as good as unset."""
-    if entry is None or not entry[0]:
-        return UNSET
-    if name in ENUMS:
-        return entry[0] if _is_known_word(name, entry[0]) else UNSET
-    if name not in INTEGERS:
-        return entry[0]
-    number = param(entry[0], 0)
-    # All of NCCL's ..._DISABLE are 0 by default.
-    return UNSET if number == 0 and name.endswith("_DISABLE") else str(number)
+def _value(env: Environment, name: str) -> str:
+    return env[name].value if name in env else ""
 
 
 def _show(name: str, value: str) -> str:

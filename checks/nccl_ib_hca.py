@@ -23,14 +23,8 @@ from netdoctor.model import (
     skip,
     warn,
 )
-from netdoctor.rules.nccl import (
-    MAX_IB_DEVS,
-    effective_env,
-    param,
-    prefix_surprises,
-    selected_ports,
-    values,
-)
+from netdoctor.rules.nccl_ib import MAX_IB_DEVS, prefix_surprises, selected_ports
+from netdoctor.rules.variables import Environment, effective_env, param, values
 
 VARIABLE = "NCCL_IB_HCA"
 
@@ -42,7 +36,7 @@ class Seen:
 
     node: str
     hcas: tuple[Hca, ...]
-    env: Mapping[str, tuple[str, str]]
+    env: Environment
     active: tuple[HcaPort, ...]
     used: tuple[HcaPort, ...]
     reason: str = ""
@@ -104,21 +98,20 @@ def nccl_ib_hca(
             yield ok(node, f"NCCL uses {text}", observed=text)
 
 
-def _look(node: str, facts: RdmaFacts, env: Mapping[str, tuple[str, str]]) -> Seen:
+def _look(node: str, facts: RdmaFacts, env: Environment) -> Seen:
     active = tuple(port for _, port in selected_ports(facts.hcas, None))
     plain = values(env)
     used = tuple(port for _, port in selected_ports(facts.hcas, plain.get(VARIABLE)))
     reason = ""
     if not used and active:
-        reason = f"{VARIABLE}={plain.get(VARIABLE)} ({env[VARIABLE][1]}) matches none of them"
+        reason = f"{VARIABLE}={plain.get(VARIABLE)} ({env[VARIABLE].origin}) matches none of them"
     net = plain.get("NCCL_NET", "")
     if param(plain.get("NCCL_IB_DISABLE"), 0) != 0:
         used = ()
-        value, origin = env["NCCL_IB_DISABLE"]
-        reason = f"NCCL_IB_DISABLE={value} ({origin}) switches them off"
+        reason = f"{env['NCCL_IB_DISABLE']} switches them off"
     elif net.lower() == "socket":
         used = ()
-        reason = f"NCCL_NET={net} ({env['NCCL_NET'][1]}) asks for TCP"
+        reason = f"NCCL_NET={net} ({env['NCCL_NET'].origin}) asks for TCP"
     return Seen(node, facts.hcas, env, active, used, reason)
 
 
@@ -136,7 +129,7 @@ def _none_used(one: Seen, peers_use: bool, fixes: tuple[Fix, ...]) -> Finding | 
             finding=fail if peers_use else warn,
             key="nccl-ib-off",
             title="NCCL is told not to use the HCAs of {nodes}",
-            fixes=(change(one.node, variable, one.env[variable][1]),),
+            fixes=(change(one.env[variable]),),
         )
     return _trouble(
         one,
@@ -146,12 +139,12 @@ def _none_used(one: Seen, peers_use: bool, fixes: tuple[Fix, ...]) -> Finding | 
         key="nccl-ib-hca-nomatch",
         title=VARIABLE + " matches none of the HCAs of {nodes}",
         # Without the variable NCCL takes all active ports; with exact names it takes these.
-        fixes=(change(one.node, VARIABLE, one.env[VARIABLE][1]), *fixes),
+        fixes=(change(one.env[VARIABLE]), *fixes),
     )
 
 
 def _netdev_hint(one: Seen) -> str:
-    value = one.env.get(VARIABLE, ("", ""))[0].lstrip("^=")
+    value = one.env[VARIABLE].value.lstrip("^=")
     names = {name for hca in one.hcas for name in hca.netdevs}
     asked = [item.partition(":")[0] for item in value.split(",")]
     if any(item in names or item.startswith(("eth", "ens", "eno", "enp", "bond")) for item in asked):
@@ -164,7 +157,7 @@ def _netdev_hint(one: Seen) -> str:
 def _prefix(one: Seen) -> Finding | None:
     if VARIABLE not in one.env or not one.used:
         return None
-    value, origin = one.env[VARIABLE]
+    value, origin = one.env[VARIABLE].value, one.env[VARIABLE].origin
     surprises = prefix_surprises(one.hcas, value)
     if not surprises:
         return None
@@ -305,11 +298,7 @@ def _trouble(
     observed: str | None = None,
     confidence: Confidence = Confidence.CERTAIN,
 ) -> Finding:
-    settings = [
-        f"{name}={one.env[name][0]} ({one.env[name][1]})"
-        for name in (VARIABLE, "NCCL_IB_DISABLE", "NCCL_NET")
-        if name in one.env
-    ]
+    settings = [str(one.env[name]) for name in (VARIABLE, "NCCL_IB_DISABLE", "NCCL_NET") if name in one.env]
     return finding(
         one.node,
         summary,

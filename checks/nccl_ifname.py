@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from netdoctor.check import check
+from netdoctor.checks._nccl_advice import Proposal, is_bridge_name, is_tunnel_name, propose_ifname
 from netdoctor.checks._words import is_ifname, listing, quoted, title_text
 from netdoctor.facts.net import AddressRow, NetFacts, RouteFacts
 from netdoctor.facts.software import EnvFacts, Job, SoftwareFacts
@@ -21,29 +22,18 @@ from netdoctor.model import (
     skip,
     warn,
 )
-from netdoctor.rules.nccl import (
-    Choice,
+from netdoctor.rules.addresses import (
     IPNetwork,
-    Proposal,
-    Version,
-    choose,
-    device_of,
-    effective_env,
     ip,
-    is_bridge_name,
-    is_ifname_set,
-    is_running,
-    is_tunnel_name,
     is_usable,
-    nccl_version,
     network,
     networks_by_reach,
-    parse_filter,
-    propose_ifname,
     repeated_addresses,
     rows_of,
-    values,
 )
+from netdoctor.rules.nccl import Choice, choose, device_of, is_ifname_set, is_running
+from netdoctor.rules.variables import Environment, Source, effective_env, parse_filter, values
+from netdoctor.rules.versions import Version, nccl_version
 
 VARIABLE = "NCCL_SOCKET_IFNAME"
 
@@ -54,7 +44,7 @@ class Seen:
 
     node: str
     net: NetFacts
-    env: Mapping[str, tuple[str, str]]
+    env: Environment
     version: Version | None
     choice: Choice
 
@@ -63,8 +53,7 @@ class Seen:
         """``NCCL_SOCKET_IFNAME=eth0 (train.env:4)``, or that it is unset."""
         if VARIABLE not in self.env:
             return f"{VARIABLE} is not set"
-        value, origin = self.env[VARIABLE]
-        return f"{VARIABLE}={value} ({origin})"
+        return str(self.env[VARIABLE])
 
 
 @check(
@@ -294,7 +283,7 @@ def _reaches(one: Seen, theirs: AddressRow, peer: str, routes: Mapping[str, Rout
 def _nothing(one: Seen, alike: bool, fixes: tuple[Fix, ...]) -> Finding:
     """NCCL finds no interface at all: because of a variable, or because there is none."""
     if one.choice.rule == "NCCL_COMM_ID":
-        value = one.env["NCCL_COMM_ID"][0]
+        value = one.env["NCCL_COMM_ID"].value
         return _trouble(
             one,
             f"no address in the network of NCCL_COMM_ID={value}",
@@ -316,7 +305,7 @@ def _nothing(one: Seen, alike: bool, fixes: tuple[Fix, ...]) -> Finding:
             title="{nodes} {has} no interface that NCCL could use",
             fixes=(),
         )
-    value, origin = one.env[VARIABLE]
+    value, origin = one.env[VARIABLE].value, one.env[VARIABLE].origin
     spec = parse_filter(value)
     with_address = {row.ifname for row in rows_of(one.net)}
     matching = [dev.name for dev in one.net.netdevs if spec.accepts(dev.name)]
@@ -332,7 +321,7 @@ def _nothing(one: Seen, alike: bool, fixes: tuple[Fix, ...]) -> Finding:
         )
     bare = [name for name in matching if name not in with_address]
     if bare or matching:
-        family = one.env.get("NCCL_SOCKET_FAMILY", ("", ""))[0]
+        family = values(one.env).get("NCCL_SOCKET_FAMILY")
         of_family = f" of {family}" if family and not bare else ""
         return _trouble(
             one,
@@ -392,9 +381,9 @@ def _bring_up(node: str, names: list[str]) -> tuple[Fix, ...]:
 def _fixes(proposal: Proposal | None, seen: Mapping[str, Seen]) -> tuple[Fix, ...]:
     if proposal is None:
         return ()
-    origins = {one.env[VARIABLE][1] for one in seen.values() if VARIABLE in one.env}
-    where = f"in {next(iter(origins))}, " if len(origins) == 1 else ""
-    where = "" if where.startswith(("in login", "in calling", "in /")) else where
+    given = [one.env[VARIABLE] for one in seen.values() if VARIABLE in one.env]
+    alike = len({setting.origin for setting in given}) == 1 and given[0].source is Source.JOB
+    where = f"in {given[0].origin}, " if alike else ""
     if proposal.value is not None:
         what = f"fits all {len(seen)} nodes" if len(seen) > 1 else "fits this node"
         return (
@@ -458,7 +447,7 @@ def _text(one: Seen) -> str:
 
 def _evidence(one: Seen) -> tuple[Evidence, ...]:
     rows = [f"{row.ifname} {row.address}/{row.prefix_len}" for row in rows_of(one.net)]
-    origin = one.env.get(VARIABLE, ("", "environment"))[1]
+    origin = one.env[VARIABLE].origin if VARIABLE in one.env else "environment"
     return (
         Evidence(kind="file", where=one.node, what=origin, output=one.setting),
         Evidence(kind="command", where=one.node, what="ip address", output=listing(rows, 8)),

@@ -22,19 +22,10 @@ from netdoctor.model import (
     unknown,
     warn,
 )
-from netdoctor.rules.nccl import (
-    GID_SCAN_SINCE,
-    at_least,
-    choose_gid_index,
-    effective_env,
-    gid_ipv4,
-    gid_version,
-    nccl_version,
-    param,
-    rows_of,
-    selected_ports,
-    values,
-)
+from netdoctor.rules.addresses import rows_of
+from netdoctor.rules.nccl_ib import GID_SCAN_SINCE, choose_gid_index, gid_ipv4, gid_version, selected_ports
+from netdoctor.rules.variables import Environment, Setting, Source, effective_env, param, values
+from netdoctor.rules.versions import at_least, nccl_version
 
 
 @check(
@@ -214,9 +205,9 @@ def _no_ipv4(node: str, hca: Hca, port: HcaPort, flat: bool, net: NetFacts | Non
     )
 
 
-def _empty(node: str, hca: Hca, port: HcaPort, index: int, env: Mapping[str, tuple[str, str]]) -> Finding:
-    forced = "NCCL_IB_GID_INDEX" in env
-    said = f"NCCL_IB_GID_INDEX={index} ({env['NCCL_IB_GID_INDEX'][1]})" if forced else "NCCL"
+def _empty(node: str, hca: Hca, port: HcaPort, index: int, env: Environment) -> Finding:
+    forced = env.get("NCCL_IB_GID_INDEX")
+    said = f"NCCL_IB_GID_INDEX={index} ({forced.origin})" if forced else "NCCL"
     return fail(
         node,
         f"{said} points at an empty row of the GID table of {port.name}",
@@ -228,7 +219,7 @@ def _empty(node: str, hca: Hca, port: HcaPort, index: int, env: Mapping[str, tup
             key="gid-index-wrong",
             title="the GID index that NCCL is told to use does not fit {nodes}",
             culprits=(node,),
-            fixes=(_unset(node, env),),
+            fixes=(_unset(env),),
         ),
     )
 
@@ -239,14 +230,14 @@ def _wrong_index(
     port: HcaPort,
     index: int,
     good: Gid,
-    env: Mapping[str, tuple[str, str]],
+    env: Environment,
 ) -> Finding:
-    origin = env.get("NCCL_IB_GID_INDEX", ("", ""))[1]
-    said = f"NCCL_IB_GID_INDEX={index} ({origin})" if origin else "NCCL's rules"
+    forced = env.get("NCCL_IB_GID_INDEX")
+    said = f"NCCL_IB_GID_INDEX={index} ({forced.origin})" if forced else "NCCL's rules"
     chosen = next(gid for gid in port.gids if gid.index == index)
     return fail(
         node,
-        f"{said} select{'s' if origin else ''} {_text(chosen)} on {port.name}, while index"
+        f"{said} select{'s' if forced else ''} {_text(chosen)} on {port.name}, while index"
         f" {good.index} is {_text(good)}",
         observed=f"index {index}: {_text(chosen)}",
         expected=f"index {good.index}: {_text(good)}",
@@ -256,7 +247,7 @@ def _wrong_index(
             key="gid-index-wrong",
             title="the GID index that NCCL is told to use does not fit {nodes}",
             culprits=(node,),
-            fixes=(_unset(node, env),),
+            fixes=(_unset(env),),
         ),
     )
 
@@ -290,6 +281,6 @@ def _old_default(node: str, hca: Hca, port: HcaPort, good: Gid, flat: bool) -> F
     )
 
 
-def _unset(node: str, env: Mapping[str, tuple[str, str]]) -> Fix:
+def _unset(env: Environment) -> Fix:
     """NCCL 2.21 and newer find the index by themselves, on each node."""
-    return change(node, "NCCL_IB_GID_INDEX", env.get("NCCL_IB_GID_INDEX", ("", "the job"))[1])
+    return change(env.get("NCCL_IB_GID_INDEX") or Setting("NCCL_IB_GID_INDEX", "", "the job", Source.JOB))

@@ -21,7 +21,7 @@ from netdoctor.model import (
     warn,
 )
 from netdoctor.rules.cuda import FAMILIES, dotted, minimum_driver
-from netdoctor.rules.nccl import Version, parse_version
+from netdoctor.rules.versions import Version, parse_version
 
 
 @check(

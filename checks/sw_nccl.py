@@ -19,7 +19,7 @@ from netdoctor.model import (
     unknown,
     warn,
 )
-from netdoctor.rules.nccl import parse_version
+from netdoctor.rules.versions import parse_version
 
 _OWN = ("wheel", "torch-bundled")
 

@@ -15,7 +15,7 @@ from netdoctor.model import (
     Status,
     warn,
 )
-from netdoctor.rules.nccl import parse_version
+from netdoctor.rules.versions import parse_version
 
 # torch 2.5 was the last release with wheels for 3.8 (python_requires in its metadata, >=3.9 since).
 LEAST = (3, 9)

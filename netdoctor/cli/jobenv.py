@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from netdoctor.errors import InputError
-from netdoctor.facts.software import Job
+from netdoctor.facts.software import CALLING, Job
 from netdoctor.text import clean
 
 # Variables of the calling shell that a launcher would hand on; everything else stays private.
@@ -113,7 +113,7 @@ def job(
     Raises InputError for an unusable env file, port or master address.
     """
     env = {name: value for name, value in environ.items() if CARRIED.match(name)}
-    origins = dict.fromkeys(env, "calling environment")
+    origins = dict.fromkeys(env, CALLING)
     if env_file is not None:
         values, places = read_env_file(env_file)
         env |= values

@@ -235,16 +235,17 @@ class Scan:
 
     def _set_ground(self) -> None:
         """Work out where peers dial each node, and tell the checks through the Job fact."""
-        from netdoctor.rules import nccl  # pure, but large: only scans need it
+        from netdoctor.rules.paths import data_addresses  # pure, but large: only scans need it
+        from netdoctor.rules.variables import effective_env, values
 
         def work() -> dict[str, str]:
             nets = self.store.present("net", self.nodes)
             envs = {
-                n: {k: v for k, (v, _) in nccl.effective_env(env, self.job).items()}
+                n: values(effective_env(env, self.job))
                 for n, env in self.store.present("env", self.nodes).items()
             }
             ssh = {n: h.ssh_server_address for n, h in self.store.present("host", self.nodes).items()}
-            return dict(nccl.data_addresses(nets, envs, ssh)) if nets else {}
+            return data_addresses(nets, envs, ssh) if nets else {}
 
         addresses = self._guarded("the nodes' data addresses", work)
         if isinstance(addresses, Missing):

@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 
 from netdoctor.facts.base import fact
 
+CALLING = "calling environment"  # of Job.env_from: what netdoctor was called with, as a launcher would be
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Torch:
@@ -71,7 +73,7 @@ class Job:
     """What the user says the job will use.
 
     env: from --env-file and NCCL_*/GLOO_*/MASTER_* of the calling environment; env_from: ``train.env:4``
-    or ``calling environment`` per variable. master_node: node id that owns master_addr by default, the first.
+    or CALLING per variable. master_node: node id that owns master_addr by default, the first.
     data_addresses: the address of each node that peers are expected to dial, by node id.
     """
 

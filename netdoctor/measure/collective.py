@@ -34,8 +34,9 @@ from netdoctor.measure.bandwidth import (
 from netdoctor.measure.common import Caller
 from netdoctor.measure.ranks import NOT_APPLICABLE, Failed, Ranks, only_import
 from netdoctor.measure.schedule import FIRST_ROUNDS
-from netdoctor.rules import nccl
 from netdoctor.rules.cuda import is_harmless, unseen_bytes, visible
+from netdoctor.rules.nccl_ib import selected_ports
+from netdoctor.rules.variables import effective_env, param, values
 
 KIB, MIB, GIB = 1024, 1024**2, 1024**3
 # Latency shows below 64 KiB, the link from 16 MiB on; NVSwitch machines need 1 GiB and more to fill up
@@ -126,7 +127,7 @@ def _gpus(plan: Plan, node: str) -> tuple[int, tuple[Gpu, ...]]:
         return 0, ()
     devices = facts.devices
     able = sum(1 for device in devices if device.error is None)
-    env = nccl.values(nccl.effective_env(plan.store.present("env", [node]).get(node), plan.job))
+    env = values(effective_env(plan.store.present("env", [node]).get(node), plan.job))
     text = plan.job.env.get("CUDA_VISIBLE_DEVICES", facts.cuda_visible_devices)
     entries = [str(i) for i in range(len(devices))] if text is None else visible(text, len(devices))
     count = min(len(entries), able, MOST_GPUS)
@@ -172,7 +173,7 @@ def _environments(
     given = "job"
     envs = plan.store.present("env", nodes)
     for node in nodes:
-        known = nccl.values(nccl.effective_env(envs.get(node), plan.job))
+        known = values(effective_env(envs.get(node), plan.job))
         environments[node] = dict(passed)
         if len(known.get(variable, "")) > 1:
             ifname[node] = known[variable]
@@ -206,12 +207,12 @@ def _hardware(plan: Plan, chosen: Cast) -> dict[str, expectation.Hardware]:
         return {n: socket_hardware(plan, n) for n in chosen.counts}
     found = {}
     for node, count in chosen.counts.items():
-        env = nccl.values(nccl.effective_env(plan.store.present("env", [node]).get(node), plan.job))
+        env = values(effective_env(plan.store.present("env", [node]).get(node), plan.job))
         rdma, gpu = plan.store.get("rdma", node), plan.store.get("gpu", node)
         net, host = plan.store.get("net", node), plan.store.get("host", node)
         hcas: list[str] = []
-        if isinstance(rdma, RdmaFacts) and nccl.param(env.get("NCCL_IB_DISABLE"), 0) == 0:
-            picked = nccl.selected_ports(rdma.hcas, env.get("NCCL_IB_HCA"))
+        if isinstance(rdma, RdmaFacts) and param(env.get("NCCL_IB_DISABLE"), 0) == 0:
+            picked = selected_ports(rdma.hcas, env.get("NCCL_IB_HCA"))
             hcas = [port.name for _, port in picked]
         found[node] = expectation.hardware(
             net=net if isinstance(net, NetFacts) else None,

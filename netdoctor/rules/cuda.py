@@ -3,7 +3,7 @@
 import re
 
 from netdoctor.facts.gpu import Gpu, GpuProcess
-from netdoctor.rules.nccl import Version
+from netdoctor.rules.versions import Version
 
 # First driver on Linux x86_64 that runs a toolkit at all ("minor version compatibility"). Newest
 # first; holds for toolkits up to 13.2.

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from netdoctor.facts.net import AddressRow, NetFacts, ResolveFacts
-from netdoctor.rules.nccl import ip, rows_of
+from netdoctor.rules.addresses import ip, rows_of
 
 LOOPBACK = "127.0.0.1"
 

@@ -5,7 +5,7 @@ from netdoctor.facts.rdma import RdmaFacts
 from netdoctor.facts.software import ConfFile, EnvFacts
 from netdoctor.model import Finding, Status
 
-from .build import cause, causes, env, found, job
+from .build import cause, causes, env, found, job, said
 from .build_hw import rdma
 
 
@@ -161,7 +161,7 @@ def test_equal_meanings_are_equal() -> None:
 
 def test_of_two_nodes_the_one_that_sets_it_is_named() -> None:
     conf = ConfFile(path="/etc/nccl.conf", values={"NCCL_IB_DISABLE": "1"})
-    findings = list(nccl_env({"n1": env(), "n2": EnvFacts(nccl_conf=(conf,))}, None, job()))
+    findings = said(nccl_env({"n1": env(), "n2": EnvFacts(nccl_conf=(conf,))}, None, job()))
     assert causes(findings) == {"nccl-env-differs-nccl-ib-disable": {"n2"}}
     assert "/etc/nccl.conf" in found(findings)["n2"].summary
     command = cause(findings, "nccl-env-differs-nccl-ib-disable").fixes[0].commands[0]

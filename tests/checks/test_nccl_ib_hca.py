@@ -3,7 +3,7 @@ from netdoctor.facts.rdma import RdmaFacts
 from netdoctor.facts.software import ConfFile, EnvFacts
 from netdoctor.model import Finding, Status
 
-from .build import cause, causes, env, found, job
+from .build import cause, causes, env, found, job, said
 from .build_hw import hca, port, rdma, rdmas, roce_port
 
 
@@ -70,7 +70,7 @@ def test_switched_off_everywhere_is_a_warning() -> None:
     assert not causes(run(rdmas(2), NCCL_IB_DISABLE="true"))
     conf = ConfFile(path="/etc/nccl.conf", values={"NCCL_IB_DISABLE": "1"})
     envs = {"n2": EnvFacts(nccl_conf=(conf,))}
-    command = cause(nccl_ib_hca(rdmas(2), envs, job()), "nccl-ib-off").fixes[0].commands[0]
+    command = cause(said(nccl_ib_hca(rdmas(2), envs, job())), "nccl-ib-off").fixes[0].commands[0]
     assert (command.run_on, command.shell) == ("n2", "sed -i '/^NCCL_IB_DISABLE=/d' /etc/nccl.conf")
     assert causes(run(rdmas(2), NCCL_NET="socket")) == {"nccl-ib-off": {"n1", "n2"}}
 

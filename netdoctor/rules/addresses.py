@@ -1,0 +1,80 @@
+"""Addresses and networks of nodes. Each text is taken apart once: few come up for many pairs."""
+
+import ipaddress
+from collections import Counter
+from collections.abc import Mapping
+from functools import lru_cache
+
+from netdoctor.facts.net import AddressRow, NetFacts
+
+IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
+IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+@lru_cache(maxsize=1 << 16)
+def ip(text: str) -> IPAddress:
+    """An address, with or without a scope (``fe80::1%eth0``). Raises ValueError for anything else."""
+    return ipaddress.ip_address(text.partition("%")[0])
+
+
+@lru_cache(maxsize=1 << 16)
+def parse(text: str | None) -> IPAddress | None:
+    """The address that `text` is (scope and IPv4-mapping removed), or None."""
+    try:
+        found = ip(text or "")
+    except ValueError:
+        return None
+    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None:
+        return found.ipv4_mapped
+    return found
+
+
+def rows_of(net: NetFacts) -> list[AddressRow]:
+    """Rows in getifaddrs order, without those that are no IP address and so cannot be judged."""
+    return [row for row in net.addresses if _network(row.address, row.prefix_len) is not None]
+
+
+def network(row: AddressRow) -> IPNetwork:
+    """The network of a row. Raises ValueError for a row that `rows_of` leaves out."""
+    found = _network(row.address, row.prefix_len)
+    if found is None:
+        raise ValueError(f"no network: {row.address}/{row.prefix_len}")
+    return found
+
+
+@lru_cache(maxsize=1 << 16)
+def _network(address: str, prefix_len: int) -> IPNetwork | None:
+    try:
+        return ipaddress.ip_network((address.partition("%")[0], prefix_len), strict=False)
+    except ValueError:
+        return None
+
+
+def is_usable(row: AddressRow) -> bool:
+    """Whether peers could dial this address at all: neither loopback nor link-local nor unspecified."""
+    address = ip(row.address)
+    return not (
+        address.is_loopback
+        or address.is_unspecified
+        or (address.version == 6 and address.is_link_local)
+        or row.scope == "host"
+    )
+
+
+def repeated_addresses(nets: Mapping[str, NetFacts]) -> set[str]:
+    """Addresses that more than one node has, such as every docker0's 172.17.0.1."""
+    count: Counter[str] = Counter()
+    for net in nets.values():
+        count.update({row.address for row in rows_of(net)})
+    return {address for address, nodes in count.items() if nodes > 1}
+
+
+def networks_by_reach(nets: Mapping[str, NetFacts]) -> dict[IPNetwork, dict[str, AddressRow]]:
+    """Per network, the first address that each node has in it, without addresses that several nodes have."""
+    repeated = repeated_addresses(nets)
+    reach: dict[IPNetwork, dict[str, AddressRow]] = {}
+    for node, net in nets.items():
+        for row in rows_of(net):
+            if is_usable(row) and row.address not in repeated:
+                reach.setdefault(network(row), {}).setdefault(node, row)
+    return reach

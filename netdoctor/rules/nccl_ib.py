@@ -1,0 +1,133 @@
+"""NCCL's own choice of HCA ports and GIDs, as pure functions over facts.
+
+Written after NCCL 2.30.7 (src/transport/net_ib); behaviour that differs by release takes the release as an
+argument. Where the release is unknown the newest rules are used.
+"""
+
+import ipaddress
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+
+from netdoctor.facts.rdma import Gid, Hca, HcaPort
+from netdoctor.rules.addresses import IPAddress, IPNetwork
+from netdoctor.rules.variables import param, parse_filter
+from netdoctor.rules.versions import Version, at_least
+
+MAX_IB_DEVS = 32  # src/transport/net_ib/common.h
+GID_SCAN_SINCE = (2, 21)  # before, GID index 0 unless NCCL_IB_GID_INDEX said otherwise
+
+
+def selected_ports(hcas: Sequence[Hca], value: str | None) -> list[tuple[Hca, HcaPort]]:
+    """Ports that NCCL would use under NCCL_IB_HCA=`value` (None when unset): ACTIVE, InfiniBand or Ethernet,
+    accepted by the list, and with a device that the process may open."""
+    keep = parse_filter(value or "", MAX_IB_DEVS)
+    return [
+        (hca, port)
+        for hca in hcas
+        for port in hca.ports
+        if hca.uverbs_ok is not False
+        and port.active
+        and port.link_layer in ("InfiniBand", "Ethernet")
+        and keep.accepts(hca.name, port.number)
+    ]
+
+
+def prefix_surprises(hcas: Sequence[Hca], value: str | None) -> dict[str, list[str]]:
+    """Per entry that is a whole device name, the further devices which it selects because it is a prefix."""
+    spec = parse_filter(value or "", MAX_IB_DEVS)
+    names = [hca.name for hca in hcas]
+    if spec.exact:
+        return {}
+    listed = {entry.name for entry in spec.entries}
+    surprises = {
+        entry.name: [name for name in names if name.startswith(entry.name) and name not in listed]
+        for entry in spec.entries
+        if entry.name in names
+    }
+    return {name: more for name, more in surprises.items() if more}
+
+
+def switched_off_by(env: Mapping[str, str]) -> str | None:
+    """The variable that keeps NCCL from its HCAs altogether, or None (src/plugin/net.cc, net_ib/init.cc)."""
+    if param(env.get("NCCL_IB_DISABLE"), 0) != 0:
+        return "NCCL_IB_DISABLE"
+    return "NCCL_NET" if env.get("NCCL_NET", "").lower() == "socket" else None
+
+
+def gid_bytes(gid: Gid) -> ipaddress.IPv6Address | None:
+    """The 128 bits of a GID, None where the text is no address."""
+    return _ipv6(gid.gid)
+
+
+@lru_cache(maxsize=1 << 16)
+def _ipv6(text: str) -> ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.IPv6Address(text)
+    except ValueError:
+        return None
+
+
+def gid_ipv4(gid: Gid) -> ipaddress.IPv4Address | None:
+    """The IPv4 address of an IPv4-mapped GID, ``::ffff:10.0.0.1``."""
+    address = gid_bytes(gid)
+    return address.ipv4_mapped if address else None
+
+
+def gid_version(gid: Gid | None) -> int | None:
+    """RoCE version as ncclIbRoceGetVersionNum reads it: 1, 2, or None."""
+    return {"RoCE v2": 2, "IB/RoCE v1": 1, "RoCE v1": 1}.get((gid.type or "") if gid else "")
+
+
+def choose_gid_index(port: HcaPort, env: Mapping[str, str], version: Version | None = None) -> int:
+    """GID index that NCCL would use on a RoCE port (ncclIbGetGidIndex, ncclUpdateGidIndex).
+
+    A forced NCCL_IB_GID_INDEX is taken blindly. Else index 0, replaced along the table by
+    candidates of the wanted family (IPv4-mapped unless NCCL_IB_ADDR_FAMILY=AF_INET6), inside
+    NCCL_IB_ADDR_RANGE, of the wanted RoCE version.
+    """
+    if port.link_layer != "Ethernet":
+        return 0
+    forced = param(env.get("NCCL_IB_GID_INDEX"), -1)
+    if forced >= 0:
+        return forced
+    if not at_least(version, GID_SCAN_SINCE):
+        return 0
+    v4 = env.get("NCCL_IB_ADDR_FAMILY", "AF_INET") != "AF_INET6"
+    wanted_version = param(env.get("NCCL_IB_ROCE_VERSION_NUM"), 2)
+    table = {gid.index: gid for gid in port.gids}
+    index = 0
+    for candidate_index in sorted(table):
+        if candidate_index == 0:
+            continue
+        current, candidate = table.get(index), table[candidate_index]
+        family_fits = (gid_ipv4(candidate) is not None) == v4
+        if not family_fits or not _in_range(candidate, env.get("NCCL_IB_ADDR_RANGE")):
+            continue
+        current_is_v4 = current is not None and gid_ipv4(current) is not None
+        newer = gid_version(candidate) == wanted_version and (
+            gid_version(current) != wanted_version or not _is_valid_gid(current)
+        )
+        if current_is_v4 != v4 or (_is_valid_gid(candidate) and newer):
+            index = candidate_index
+    return index
+
+
+def _is_valid_gid(gid: Gid | None) -> bool:
+    address = gid_bytes(gid) if gid else None
+    return address is not None and not address.is_link_local and not address.is_unspecified
+
+
+def _in_range(gid: Gid, text: str | None) -> bool:
+    cidr = _cidr(text) if text else None
+    if cidr is None:
+        return True
+    address: IPAddress | None = gid_ipv4(gid) if cidr.version == 4 else gid_bytes(gid)
+    return address is not None and address in cidr
+
+
+@lru_cache(maxsize=256)
+def _cidr(text: str) -> IPNetwork | None:
+    try:
+        return ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        return None
