@@ -551,6 +551,7 @@ def _report(
         fail_on=args.fail_on,
         strict=args.strict,
         remote=Remote(ssh=ssh, destination={t.id: _destination(t) for t in targets}),
+        root_here=os.geteuid() == 0,
         version=__version__,
         plugins=tuple({"name": p.name, "version": p.version} for p in known.plugins if not p.error),
         notes=tuple(notes),
@@ -656,6 +657,7 @@ def _rejudge(
         fail_on=args.fail_on,
         strict=args.strict,
         remote=Remote(ssh=tuple(shlex.split(saved.run.ssh_command))),
+        root_here=os.geteuid() == 0,
         version=__version__,
         verify_prefix=(
             *("netdoctor", "scan", "--facts", str(args.facts)),

@@ -361,6 +361,7 @@ class ScanRunner:
                 ssh=scan_._ssh_argv(args),
                 destination={t.id: scan_._destination(t) for t in args.last_targets},
             ),
+            root_here=os.geteuid() == 0,
             version=report.tool.version,
             plugins=report.tool.plugins,
             notes=tuple(notes),

@@ -291,6 +291,19 @@ def test_on_this_machine_no_ssh() -> None:
     assert fixing("true", ["n1"], root=False, session={"transport": "local"}) == ["true"]
 
 
+@pytest.mark.parametrize("root_here", [False, True])
+def test_who_is_root_here_needs_no_sudo_here(root_here: bool) -> None:
+    fix = Fix(
+        text="x", commands=tuple(Command(run_on=n, shell="mount -a") for n in (CONTROL, "n1")), root=True
+    )
+    check = saying("net.x", fail("n1", "x", cause=hint("k", "n1", fixes=(fix,))))
+    store = store_of(3)
+    store.put("session", "n1", healthy.session(1, user="ml"))
+    [told] = made(check, store=store, root_here=root_here).causes[0].fixes
+    here, there = ("mount -a" if root_here else "sudo mount -a"), "ssh n1 'sudo mount -a'"
+    assert [command.shell for command in told.commands] == [here, there]
+
+
 @pytest.mark.parametrize("count", [1, 3, 40])
 def test_verify_names_checks_and_nodes_that_our_own_parser_takes(count: int) -> None:
     from netdoctor.cli import build_parser

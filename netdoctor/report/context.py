@@ -1,0 +1,38 @@
+"""What a report says about its run beside the results: how to reach the nodes by hand, how to scan again."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from netdoctor.report.model import Note, Run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remote:
+    """How a person reaches a node by hand, for the commands of fixes.
+
+    ssh: argv of the client with the options of this scan, e.g. ``("ssh", "-F", "lab/ssh_config")``.
+    destination[node]: arguments after that, e.g. ``("-p", "44222", "ml@gpu7")``.
+    """
+
+    ssh: tuple[str, ...] = ("ssh",)
+    destination: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """What the report says about the run beside its results.
+
+    root_here: whoever pastes commands on this machine is root already, and needs no sudo for them.
+    """
+
+    run: Run
+    fail_on: str = "fail"
+    strict: bool = False
+    remote: Remote = field(default_factory=Remote)
+    root_here: bool = False
+    version: str = ""
+    plugins: tuple[dict[str, str], ...] = ()
+    notes: tuple[Note, ...] = ()
+    verify_prefix: tuple[str, ...] = ("netdoctor", "scan", "--last")
+    keep_facts: bool = True
+    interrupted_code: int = 130

@@ -1,0 +1,103 @@
+"""The verdict of a scan: its state, its exit code, and a headline."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from netdoctor.engine.diagnose import Group
+from netdoctor.engine.judge import LOGIN, Judgement, count
+from netdoctor.engine.run import Outcome
+from netdoctor.model import Status
+from netdoctor.report.context import Context
+from netdoctor.report.model import Counts, Verdict
+
+
+def counts_of(judgement: Judgement) -> Counts:
+    by_status = count(judgement.cells)
+    return Counts(
+        pass_=by_status[Status.PASS],
+        warn=by_status[Status.WARN],
+        fail=by_status[Status.FAIL],
+        blocked=by_status[Status.BLOCKED],
+        skip=by_status[Status.SKIP],
+        unknown=by_status[Status.UNKNOWN],
+    )
+
+
+def verdict_of(
+    judgement: Judgement, counts: Counts, groups: Sequence[Group], outcome: Outcome, context: Context
+) -> Verdict:
+    """The state and exit code of design sections 3 and 4. Bad input and broken runs never get here."""
+    # Causes and cells agree, but for a cause on the control host alone, which has no cell. Both are asked: a
+    # defect in either must not turn a verdict green.
+    statuses = {group.status for group in groups}
+    required = [check.id for check in judgement.checks if check.required]
+    open_question = outcome.ended_by != "end" or any(
+        judgement.cells[c][n] is Status.UNKNOWN for c in required for n in judgement.nodes
+    )
+    strict = _strict(judgement) if context.strict else 0
+    fails = Status.FAIL in statuses or counts.fail > 0 or strict > 0
+    state = "not_ready" if fails else "undecided" if open_question else "ready"
+    if outcome.ended_by == "interrupt":
+        code = context.interrupted_code
+    elif context.fail_on == "never":
+        code = 0
+    elif fails:
+        code = 1
+    elif open_question:
+        code = 3
+    elif context.fail_on == "warn" and (Status.WARN in statuses or counts.warn > 0):
+        code = 4
+    else:
+        code = 0
+    return Verdict(
+        state=state,
+        exit_code=code,
+        fail_on=context.fail_on,
+        counts=counts,
+        headline=_headline(judgement, groups, outcome, state, counts, strict),
+    )
+
+
+def _strict(judgement: Judgement) -> int:
+    """Results of required checks that `--strict` does not let pass."""
+    return sum(
+        status in (Status.UNKNOWN, Status.SKIP)
+        for check in judgement.checks
+        if check.required
+        for status in judgement.cells[check.id].values()
+    )
+
+
+def _headline(
+    judgement: Judgement,
+    groups: Sequence[Group],
+    outcome: Outcome,
+    state: str,
+    counts: Counts,
+    strict: int,
+) -> str:
+    by_status = Counter(group.status for group in groups)
+    parts = []
+    if outcome.ended_by != "end":
+        word = "interrupted" if outcome.ended_by == "interrupt" else "stopped by the deadline"
+        parts.append(f"{word} before everything was measured")
+    logins = set(judgement.cells.get(LOGIN, {}).values())
+    if logins == {Status.FAIL}:
+        n = len(judgement.nodes)
+        parts.append(f"none of {n} nodes can be logged in to" if n > 1 else "the node cannot be logged in to")
+    elif by_status[Status.FAIL]:
+        n = by_status[Status.FAIL]
+        parts.append(f"{n} problem{'s' if n > 1 else ''} stop{'' if n > 1 else 's'} the launch")
+    if by_status[Status.UNKNOWN]:
+        n = by_status[Status.UNKNOWN]
+        parts.append(f"{n} question{'s' if n > 1 else ''} could not be answered")
+    if by_status[Status.WARN]:
+        parts.append(f"{by_status[Status.WARN]} will cause trouble")
+    if strict:
+        parts.append(f"--strict: {strict} required result{'s were' if strict > 1 else ' was'} not measured")
+    if state == "ready" and not parts:
+        total = sum(count(judgement.cells).values())
+        parts.append(f"{total} results: {counts.pass_} pass, {counts.skip} skip")
+    if state == "undecided" and not by_status[Status.FAIL]:
+        parts.insert(0, "no problem proven")
+    return ", ".join(parts)
