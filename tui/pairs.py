@@ -1,7 +1,8 @@
 """Directed pairs as a matrix with its reading, as a heat map; measures as bars. Lines for a given width."""
 
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -11,6 +12,8 @@ from netdoctor.tui.lines import STATUS_STYLES, Line, fit, line, wrap
 from netdoctor.tui.state import RANK
 
 GROUP_ABOVE = 40
+# Units of loss and of time: more of them is worse. Of rates and sizes less is, and of what a plug-in counts.
+MORE_IS_WORSE = frozenset(["%", "ns", "us", "ms", "s"])
 _LETTER_OF_STATUS = {word: letter for letter, word in words.LETTERS.items()}
 # Letters of classes; anything else is shown by its first letter.
 _CLASSES = {
@@ -74,9 +77,15 @@ def table(report_id: int, check: str, pairs: tuple[PairRecord, ...], nodes: tupl
     return Table(check, tuple(groups), tuple(tuple(row) for row in square))
 
 
+def alarm(value: float, unit: str | None) -> float:
+    """How alarming a value is beside others of its unit: slower links, more loss, clocks further off."""
+    return abs(value) if unit in MORE_IS_WORSE else -value
+
+
 def _rank(pair: PairRecord) -> tuple[int, float]:
-    # Of two that say the same, the slower one is the worse.
-    return RANK.get(_LETTER_OF_STATUS.get(pair.status, "?"), 0), -(pair.value or 0.0)
+    # Of two that say the same, the slower or lossier one is the worse; one without a value, worse still.
+    value = math.inf if pair.value is None else alarm(pair.value, pair.unit)
+    return RANK.get(_LETTER_OF_STATUS.get(pair.status, "?"), 0), value
 
 
 def table_of(report: Report, check: str) -> Table:
@@ -145,12 +154,36 @@ def page(
     if kind.startswith("measure "):
         return [title, Line(), *bars(curves(report).get(kind[8:], []), width)]
     found = table_of(report, kind)
-    rated = [p.value for row in found.worst for p in row if p is not None and p.value is not None]
-    values = values and bool(rated)
-    return [title, Line(), *_square(found, width, transpose, values, rated)]
+    return [title, Line(), *_square(found, width, transpose, values)]
 
 
-def _square(found: Table, width: int, transpose: bool, values: bool, rated: Sequence[float]) -> list[Line]:
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """low and high: the least and the most of some values; calmest and worst: of how alarming they are."""
+
+    low: float
+    high: float
+    calmest: float
+    worst: float
+
+    @classmethod
+    def of(cls, values: Iterable[tuple[float | None, str | None]]) -> "Scale | None":
+        """The scale of (value, unit) pairs, None when there is no value."""
+        known = [(value, alarm(value, unit)) for value, unit in values if value is not None]
+        if not known:
+            return None
+        plain, alarms = zip(*known, strict=True)
+        return cls(min(plain), max(plain), min(alarms), max(alarms))
+
+    def heat(self, value: float, unit: str | None) -> str:
+        """The style of a value: five steps, heat0 for the most alarming; all alike are calm."""
+        span = self.worst - self.calmest
+        if span <= 1e-9 * max(abs(self.worst), abs(self.calmest), 1.0):
+            return "heat4"
+        return f"heat{min(int(5 * (self.worst - alarm(value, unit)) / span), 4)}"
+
+
+def _square(found: Table, width: int, transpose: bool, values: bool) -> list[Line]:
     names = [words.fold(g, 24) if len(g) > 1 else words.plain(g[0], 60) for g in found.groups]
     step = max(3, min(6, max((len(n) for n in names), default=3) - _common(names)) + 1)
     left = min(max((len(n) for n in names), default=8) + 4, 30)
@@ -160,13 +193,13 @@ def _square(found: Table, width: int, transpose: bool, values: bool, rated: Sequ
     way = "column connects to row" if transpose else "row connects to column"
     heads = "".join(f"{_short(names[b], step - 1):>{step}}" for b in shown)
     lines = [line((fit(f" {way}", left), "dim"), (heads, "head"))]
-    low, high = (min(rated), max(rated)) if rated else (0.0, 0.0)
+    scale = Scale.of((p.value, p.unit) for row in found.worst for p in row if p is not None)
     for a, name in enumerate(names):
         parts: list[str | tuple[str, str]] = [f"   {fit(name, left - 3)}"]
         for b in shown:
             pair = found.worst[b][a] if transpose else found.worst[a][b]
             same = a == b and len(found.groups[a]) == 1
-            parts.append(_cell(pair, same, step, values, low, high))
+            parts.append(_cell(pair, same, step, scale if values else None))
         lines.append(line(*parts, key=("pairs", found.groups[a])))
     lines.append(Line())
     if len(names) > fits:
@@ -178,19 +211,17 @@ def _square(found: Table, width: int, transpose: bool, values: bool, rated: Sequ
             line((" reading  " if n == 0 else " " * 10, "label"), piece)
             for n, piece in enumerate(wrap(text, width - 12))
         ]
-    lines.append(line((f" {_legend(found, values, low, high)}", "dim")))
+    lines.append(line((f" {_legend(found, scale if values else None)}", "dim")))
     return lines
 
 
-def _cell(
-    pair: PairRecord | None, same: bool, step: int, values: bool, low: float, high: float
-) -> str | tuple[str, str]:
+def _cell(pair: PairRecord | None, same: bool, step: int, scale: Scale | None) -> str | tuple[str, str]:
     if same:
         return (f"{'=':>{step}}", "dim")
     if pair is None:
         return " " * step
-    if values and pair.value is not None:
-        return (f"{_value(pair.value, step - 1):>{step}}", heat(pair.value, low, high))
+    if scale is not None and pair.value is not None:
+        return (f"{_value(pair.value, step - 1):>{step}}", scale.heat(pair.value, pair.unit))
     return (f"{letter(pair):>{step}}", STATUS_STYLES.get(pair.status, "unknown"))
 
 
@@ -202,19 +233,12 @@ def _value(value: float, room: int) -> str:
     return f"{value:.0e}"[-room:] if abs(value) >= 10**room else f"{value:.0f}"[:room]
 
 
-def heat(value: float, low: float, high: float) -> str:
-    """The style of a value between the least and the most: five steps, the least the most alarming."""
-    if high - low <= 1e-9 * max(abs(high), 1.0):
-        return "heat4"
-    return f"heat{min(int(5 * (value - low) / (high - low)), 4)}"
-
-
-def _legend(found: Table, values: bool, low: float, high: float) -> str:
+def _legend(found: Table, scale: Scale | None) -> str:
     pairs = [p for row in found.worst for p in row if p is not None]
-    if values:
+    if scale is not None:
         unit = next((p.unit for p in pairs if p.unit), "")
-        scale = f"least {words.figure(low)}, most {words.figure(high)} {words.plain(unit, 20)}"
-        return f"{scale}   v status   = itself"
+        least, most = words.figure(scale.low), words.figure(scale.high)
+        return f"least {least}, most {most} {words.plain(unit, 20)}   v status   = itself"
     seen = dict.fromkeys((letter(p), words.plain(p.class_.replace("_", " "), 20)) for p in pairs)
     more = "   v values" if any(p.value is not None for p in pairs) else ""
     return "   ".join([f"{mark} {word}" for mark, word in seen] + ["= itself", "blank not measured"]) + more
@@ -239,7 +263,7 @@ def detail(report: Report, check: str, group: Sequence[str], width: int) -> list
     """Every pair of a row: out and in, what is not good first."""
     names = set(group)
     found = [p for p in report.pairs if p.check == check and (p.from_ in names or p.to in names)]
-    found.sort(key=lambda p: (-_rank(p)[0], p.value if p.value is not None else 0.0, p.from_, p.to))
+    found.sort(key=lambda p: (*(-part for part in _rank(p)), p.from_, p.to))
     lines = [line(f" {words.plain(check, 60)}: {words.fold(tuple(group), 60)}"), Line()]
     for p in found[:500]:
         ports = f"  ports {', '.join(map(str, p.ports[:12]))}" if p.ports else ""
@@ -311,7 +335,7 @@ def bars(items: Sequence[tuple[str, MeasureRecord]], width: int) -> list[Line]:
     if not items:
         return [line(("   nothing was measured", "dim"))]
     most = max(abs(m.value) for _, m in items) or 1.0
-    low, high = min(m.value for _, m in items), max(m.value for _, m in items)
+    scale = Scale.of((m.value, m.unit) for _, m in items)
     left = min(max(len(label) for label, _ in items) + 2, 30)
     room = max(width - left - 28, 8)
     lines = []
@@ -321,7 +345,7 @@ def bars(items: Sequence[tuple[str, MeasureRecord]], width: int) -> list[Line]:
         lines.append(
             line(
                 f"  {fit(label, left)}",
-                ("#" * full, heat(m.value, low, high) if high > low else "heat4"),
+                ("#" * full, scale.heat(m.value, m.unit) if scale else ""),
                 " " * (room - full),
                 f"  {m.value:.4g}{error} {words.plain(m.unit, 12)}",
                 key=("measure", m.name, m.target),
