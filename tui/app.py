@@ -1034,12 +1034,15 @@ class NetdoctorApp(App[None], inherit_bindings=False):
         )
 
     def report_files(self) -> list[Choice]:
-        found = [*Path().glob("*.json"), *Path(".netdoctor").glob("*.json")]
-        found = [p for p in found if p != self.path]
-        found.sort(key=lambda p: -p.stat().st_mtime if p.exists() else 0)
+        found = []
+        for path in (*Path().glob("*.json"), *Path(".netdoctor").glob("*.json")):
+            with contextlib.suppress(OSError):  # a link to nothing, or gone since it was listed
+                if path != self.path:
+                    found.append((path.stat().st_mtime, str(path)))
+        found.sort(reverse=True)
         return [
-            (str(p), str(p), time.strftime("%Y-%m-%d %H:%M", time.gmtime(p.stat().st_mtime)))
-            for p in found[:100]
+            (name, name, time.strftime("%Y-%m-%d %H:%M", time.gmtime(changed)))
+            for changed, name in found[:100]
         ]
 
     def take_base(self, name: str | None) -> None:

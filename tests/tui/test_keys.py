@@ -300,6 +300,15 @@ def test_base_is_chosen_from_files(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert "no such file" in app.said
 
 
+def test_a_link_to_nothing_is_no_base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("gone.json").symlink_to("nowhere")
+    save(sample_report("ready"), Path("yesterday.json"))
+    lines = drive(application(rich_report()), WINDOW, "6", "b")
+    assert any("yesterday.json" in line for line in lines)
+    assert not any("gone.json" in line for line in lines)
+
+
 def test_changes_only() -> None:
     app = application(rich_report())
     app.base = rich_report()
