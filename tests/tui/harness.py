@@ -1,13 +1,15 @@
 """Reports, a runner and a way to press keys for the tests of the TUI."""
 
 import asyncio
+import contextlib
 import dataclasses
 import itertools
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from netdoctor.report.model import (
     Cause,
@@ -79,6 +81,33 @@ def application(
     )
 
 
+@contextlib.contextmanager
+def no_waiting(app: NetdoctorApp) -> Iterator[None]:
+    """Let Textual's pilot go on as soon as nothing is left to do.
+
+    It knows no better than to sleep until the process uses little CPU, some 60 ms per key; the event loop and
+    the screen know at once, and more reliably, whether a message waits or a line has yet to be drawn.
+    """
+
+    async def done(*bounds: float) -> None:
+        ready = asyncio.get_running_loop()._ready  # type: ignore[attr-defined]  # no public way to ask
+        for _ in range(1000):
+            await asyncio.sleep(0)
+            while ready:
+                await asyncio.sleep(0)
+            screen = app.screen_stack[-1] if app.screen_stack else None
+            if screen is None or app._exit or not (
+                screen._layout_required or screen._scroll_required or screen._repaint_required
+                or screen._dirty_widgets or screen._callbacks
+            ):  # fmt: skip
+                return
+            screen._on_timer_update()  # what the screen does 60 times a second
+        raise AssertionError("the screens are drawn again and again")
+
+    with mock.patch("textual.app.wait_for_idle", done), mock.patch("textual.pilot.wait_for_idle", done):
+        yield
+
+
 def drive(app: NetdoctorApp, size: tuple[int, int], *steps: Step) -> list[str]:
     """Run the application without a terminal, do the steps, and return the last picture."""
 
@@ -97,7 +126,8 @@ def drive(app: NetdoctorApp, size: tuple[int, int], *steps: Step) -> list[str]:
             await pilot.pause()
             return screen_text(app) if app.is_running else []
 
-    return asyncio.run(work())
+    with no_waiting(app):
+        return asyncio.run(work())
 
 
 def settle(app: NetdoctorApp, pilot: Any) -> Awaitable[None]:

@@ -56,9 +56,16 @@ def test_columns(text: str, checks: list[str] | None) -> None:
 
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
-def test_nothing_that_is_typed_breaks_it(text: str) -> None:
-    choose(text, CELLS, KNOWN)
-    choose(f"!{text}", CELLS, None)
+def test_whatever_is_typed_chooses_from_what_is_there_and_its_negation_the_rest(text: str) -> None:
+    every = set(range(len(CELLS.nodes)))
+    for typed, known in ((text, KNOWN), (f"!{text}", None)):
+        chosen = choose(typed, CELLS, known)
+        assert set(chosen.rows or ()) <= every
+        assert set(chosen.columns or ()) <= set(range(len(CELLS.checks)))
+    word = text.split()
+    if len(word) == 1 and not text.startswith("!"):
+        with_it, without = choose(word[0], CELLS, KNOWN), choose(f"!{word[0]}", CELLS, KNOWN)
+        assert with_it.columns is not None or set(with_it.rows or ()) ^ set(without.rows or ()) == every
 
 
 def test_fuzzy_prefers_letters_that_stand_together() -> None:

@@ -83,11 +83,19 @@ def test_age_is_in_the_title() -> None:
     assert "3 days old" in drive(application(rich_report(), now=lambda: NOON + 3 * 86_400), (100, 30))[0]
 
 
-def test_a_report_without_a_time_has_no_age() -> None:
+@pytest.mark.parametrize("stamp", ["", "yesterday"])
+def test_a_report_without_a_time_has_no_age(stamp: str) -> None:
     report = rich_report()
-    for stamp in ("", "yesterday", "2026-01-02T14:02:11"):
-        odd = dataclasses.replace(report, run=dataclasses.replace(report.run, finished=stamp))
-        drive(application(odd), MEDIUM)
+    odd = dataclasses.replace(report, run=dataclasses.replace(report.run, finished=stamp))
+    text = shown(odd, MEDIUM, now=lambda: NOON + 3 * 86_400)
+    assert "NOT READY" in text
+    assert " old" not in text
+
+
+def test_a_time_without_a_zone_is_utc() -> None:
+    report = rich_report()
+    odd = dataclasses.replace(report, run=dataclasses.replace(report.run, finished="2026-01-02T14:02:11"))
+    assert "3 days old" in shown(odd, MEDIUM, now=lambda: NOON + 3 * 86_400)
 
 
 @both

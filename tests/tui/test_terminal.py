@@ -21,6 +21,8 @@ from netdoctor.lab import Lab, missing_requirements, up
 from netdoctor.report.save import load, save
 from tests.report.build import sample_report
 
+pytestmark = pytest.mark.pty
+
 ROOT = Path(__file__).parents[2]
 LEAVE = b"\x1b[?1049l"  # leave the alternate screen
 
