@@ -5,10 +5,10 @@ import sys
 from pathlib import Path
 
 from netdoctor.errors import InputError
+from netdoctor.report import LAST
 from netdoctor.text import clean
 
 EXIT_BAD_INPUT = 2
-LAST = Path(".netdoctor/last.json")
 
 SHOW_EPILOG = """\
 examples:

@@ -4,7 +4,8 @@ import difflib
 import os
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from netdoctor.errors import InputError
@@ -145,6 +146,49 @@ def parse_outputs(texts: Sequence[str]) -> list[Output]:
     return outputs
 
 
+def check_places(outputs: Sequence[Output], save: Path | None) -> None:
+    """Refuse files that cannot be written, before a scan begins. Raises InputError."""
+    places = [("-o", output.path) for output in outputs if output.path is not None]
+    if save is not None:
+        places.append(("--save", save))
+    for flag, path in places:
+        folder = path.parent
+        if path.is_dir():
+            raise InputError(f"{flag} {path}: is a folder; name a file")
+        if not folder.is_dir():
+            raise InputError(f"{flag} {path}: no folder {folder}")
+        if not os.access(folder, os.W_OK):
+            raise InputError(f"{flag} {path}: no permission to write in {folder}")
+
+
+def deliver(
+    report: Report, outputs: Sequence[Output], options: RenderOptions, *, save: Path | None, redact: bool
+) -> list[str]:
+    """Save and print a report. Returns what could not be written, and why; the rest is written."""
+    from netdoctor.report.save import save as save_report
+
+    troubles: list[str] = []
+
+    def attempt(what: str, work: Callable[[], object]) -> None:
+        try:
+            work()
+        except OSError as error:
+            troubles.append(f"{what}: {error.strerror or error}")
+
+    if save is not None:
+        attempt(f"the report was not saved to {save}", partial(save_report, report, save))
+        if not troubles:
+            report = replace(report, run=replace(report.run, saved_to=str(save)))
+    if redact:
+        from netdoctor.report.redact import redact as redacted
+
+        report = redacted(report)  # after saving: --last has to find the nodes again
+    for output in outputs:
+        place = f"={output.path}" if output.path else ""
+        attempt(f"-o {output.format}{place}", partial(emit, report, output, options))
+    return troubles
+
+
 def render(report: Report, format: str, options: RenderOptions | None = None) -> str | bytes:
     """Return the report in a format; it depends on nothing but the arguments."""
     return FORMATS[format](report, options or RenderOptions())
@@ -166,8 +210,6 @@ def emit(report: Report, output: Output, options: RenderOptions | None = None) -
 
 def for_stdout(options: RenderOptions) -> RenderOptions:
     """Return options with what the terminal decides decided: width, colour, and whether it takes UTF-8."""
-    from dataclasses import replace
-
     terminal = sys.stdout.isatty()
     width = options.width
     if width is None and terminal:

@@ -7,10 +7,11 @@ import stat
 import tempfile
 from pathlib import Path
 
+from netdoctor.report import LAST
 from netdoctor.report.json_ import SIZE_MAX, ReportError, dumps, loads
 from netdoctor.report.model import Report
 
-LAST = Path(".netdoctor/last.json")
+__all__ = ["LAST", "load", "save", "write_whole"]
 
 
 def save(report: Report, path: Path = LAST) -> Report:

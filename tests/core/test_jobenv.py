@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from netdoctor.cli import jobenv
 from netdoctor.errors import InputError
 from netdoctor.facts.software import Job
+from netdoctor.scanning import jobenv
 
 
 def job(tmp_path: Path, text: str | bytes | None = None, port: int | None = None, **environ: str) -> Job:

@@ -11,17 +11,20 @@ import pytest
 
 from netdoctor.check import Check
 from netdoctor.cli import build_parser
+from netdoctor.cli import options as cli_options
 from netdoctor.cli import tui as cli_tui
-from netdoctor.cli.scan import Plan
-from netdoctor.engine.registry import Registry
 from netdoctor.engine.run import Options, Scan
+from netdoctor.errors import InputError
 from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.host import Session
 from netdoctor.facts.software import Job
-from netdoctor.inventory import Inventory
 from netdoctor.model import Status, fail
 from netdoctor.report.model import Report
 from netdoctor.report.save import load, save
+from netdoctor.rerun import ScanRunner
+from netdoctor.scanning import ScanRequest, replay
+from netdoctor.scanning.again import RERUN
+from netdoctor.scanning.again import widened as widen
 from netdoctor.store import Store, merge
 from netdoctor.tui.events import Began, Ended, Failed, NodeDone, Phase
 from netdoctor.tui.runner import Request
@@ -33,33 +36,19 @@ LOST = Session(outcome="refused", stage="tcp", detail="refused")
 
 
 class Ground:
-    """A cluster in a dictionary behind the command line: `prepare` gives what is set here."""
+    """A cluster in a dictionary behind the command line: the transport and the checks are those set here."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
         self.checks: list[Check] = [login(), saying("net.one"), saying("net.two", scope="node")]
         self.transport = FakeTransport()
-        self.prepared: list[list[str]] = []
         monkeypatch.chdir(folder)
-        monkeypatch.setattr("netdoctor.cli.scan.prepare", self.prepare)
+        monkeypatch.setattr("netdoctor.scanning.plan.make_transport", lambda request: self.transport)
         monkeypatch.setattr("netdoctor.engine.registry.load", lambda folders=(): self.registry)
-        self.runner = cli_tui.ScanRunner(arguments("n[1-3]"), None)
+        self.runner = scanning("n[1-3]")
 
     @property
     def registry(self) -> Any:
         return SimpleNamespace(checks={c.id: c for c in self.checks}, plugins=())
-
-    def prepare(
-        self, args: argparse.Namespace, known: Registry | None = None, checks: Any = None,
-        inventory: Inventory | None = None, judged: tuple[str, ...] | None = None,
-    ) -> Plan:  # fmt: skip
-        nodes = tuple(targets(3))
-        chosen = list(checks) if checks is not None else self.checks
-        self.prepared.append([c.id for c in chosen])
-        return Plan(
-            known=self.registry, checks=chosen, targets=nodes, judged=judged, job=Job(master_node="n1"),
-            inventory=inventory or Inventory(targets=nodes, format="names", source="n[1-3]"),
-            transport=self.transport,
-        )  # fmt: skip
 
     def run(self, request: Request, report: Report | None) -> list[Any]:
         self.transport = FakeTransport(
@@ -75,6 +64,19 @@ class Ground:
 
 def arguments(*words: str) -> argparse.Namespace:
     return build_parser("tui").parse_args(["tui", *words])
+
+
+def scanning(*words: str) -> ScanRunner:
+    """The runner of `netdoctor tui` on hosts."""
+    said = cli_options.given(arguments(*words))
+    return ScanRunner(ScanRequest(**said), said)
+
+
+def showing(path: Path, report: Report, *words: str) -> ScanRunner:
+    """The runner of `netdoctor tui` on a report in a file."""
+    runner = ScanRunner(None, {**cli_options.given(arguments(*words)), "save": path}, path)
+    runner.adopt(report)
+    return runner
 
 
 @pytest.fixture
@@ -125,10 +127,10 @@ def test_a_partial_run_is_merged_and_saved(ground: Ground) -> None:
     assert after.causes == ()
     assert after.matrix.nodes == first.matrix.nodes
     assert after.matrix.checks == first.matrix.checks
-    assert any(note.text.startswith(cli_tui.RERUN) for note in after.notes)
+    assert any(note.text.startswith(RERUN) for note in after.notes)
     assert load().verdict == after.verdict
     # Everything that waited for the login came along.
-    assert set(ground.prepared[-1]) == {"ssh.login", "net.one", "net.two"}
+    assert {check for check, _ in events[0].checks} == {"ssh.login", "net.one", "net.two"}
 
 
 def test_a_report_without_facts_is_run_as_a_whole(ground: Ground) -> None:
@@ -139,20 +141,18 @@ def test_a_report_without_facts_is_run_as_a_whole(ground: Ground) -> None:
 
 
 def test_bad_input_and_defects_are_told_as_events(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
-    from netdoctor.errors import InputError
-
-    def bad(*args: object, **kwargs: object) -> Plan:
+    def bad(*args: object, **kwargs: object) -> None:
         raise InputError("hosts.txt:7: number missing")
 
-    monkeypatch.setattr("netdoctor.cli.scan.prepare", bad)
+    monkeypatch.setattr("netdoctor.scanning.plan.make_transport", bad)
     (event,) = ground.run(Request(), None)
     assert isinstance(event, Failed)
     assert event.text == "hosts.txt:7: number missing"
 
-    def broken(*args: object, **kwargs: object) -> Plan:
+    def broken(*args: object, **kwargs: object) -> None:
         raise ZeroDivisionError("\x1b[31mno")
 
-    monkeypatch.setattr("netdoctor.cli.scan.prepare", broken)
+    monkeypatch.setattr("netdoctor.scanning.plan.make_transport", broken)
     (event,) = ground.run(Request(), None)
     assert event.text.startswith("netdoctor broke (ZeroDivisionError")
     assert "\x1b" not in event.text
@@ -160,20 +160,17 @@ def test_bad_input_and_defects_are_told_as_events(ground: Ground, monkeypatch: p
 
 def test_a_report_from_a_file_is_asked_about_and_ones_own_is_not(ground: Ground, tmp_path: Path) -> None:
     report = ground.run(Request(), None)[-1].report
-    own = cli_tui.ScanRunner(arguments("--last"), Path(".netdoctor/last.json"))
-    own.adopt(report)
+    own = showing(Path(".netdoctor/last.json"), report)
     assert (own.question, own.cannot) == ("", "")
     assert own.ssh("n1") == ["ssh", "n1"]
     assert own.ssh("elsewhere") is None
-    foreign = cli_tui.ScanRunner(arguments("x.json"), tmp_path / "x.json")
-    foreign.adopt(report)
+    foreign = showing(tmp_path / "x.json", report)
     assert "3 nodes" in foreign.question
     assert "n1" in foreign.question
 
 
 def test_a_report_that_does_not_say_how_it_was_made_cannot_be_run(ground: Ground) -> None:
-    runner = cli_tui.ScanRunner(arguments("x.json"), Path("x.json"))
-    runner.adopt(sample_report())
+    runner = showing(Path("x.json"), sample_report())
     assert "does not say how it was made" in runner.cannot
 
 
@@ -200,18 +197,16 @@ def test_a_reports_word_is_checked_like_a_hosts_file(
         "options": {**report.run.replay["options"], **options},
     }
     odd = dataclasses.replace(report, run=dataclasses.replace(report.run, replay=replay))
-    runner = cli_tui.ScanRunner(arguments("x.json"), Path("x.json"))
-    runner.adopt(odd)
+    runner = showing(Path("x.json"), odd)
     assert word in runner.cannot
     assert runner.ssh("n1") is None
 
 
 def test_no_code_is_loaded_from_where_a_strangers_report_says(ground: Ground) -> None:
     report = ground.run(Request(), None)[-1].report
-    replay = {**report.run.replay, "options": {**report.run.replay["options"], "checks_dir": ["/evil"]}}
-    odd = dataclasses.replace(report, run=dataclasses.replace(report.run, replay=replay))
-    runner = cli_tui.ScanRunner(arguments("x.json"), Path("x.json"))
-    assert runner._args_of(odd).checks_dir == []
+    kept = {**report.run.replay, "options": {**report.run.replay["options"], "checks_dir": ["/evil"]}}
+    odd = dataclasses.replace(report, run=dataclasses.replace(report.run, replay=kept))
+    assert replay(odd, {}).checks_dir == ()
 
 
 def test_which_checks_come_along() -> None:
@@ -224,12 +219,12 @@ def test_which_checks_come_along() -> None:
     report = dataclasses.replace(report, matrix=matrix)
 
     def widened(*wanted: str, node: str = "n1") -> set[str]:
-        return set(cli_tui.widened(Request(checks=wanted, nodes=(node,)), report, checks) or ())
+        return set(widen(report, checks, wanted, (node,)) or ())
 
     assert widened("net.one") == {"net.one", "net.two"}
     assert widened("net.two") == {"net.one", "net.two"}
     assert widened("net.one", node="n2") == {"net.one"}
-    assert cli_tui.widened(Request(nodes=("n1",)), report, checks) is None
+    assert widen(report, checks, None, ("n1",)) is None
 
 
 # What the engine and the store do for it

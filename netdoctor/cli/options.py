@@ -1,0 +1,116 @@
+"""What `scan` and `tui` have in common: the options that make a request, and how they are read."""
+
+import argparse
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+from netdoctor.report import LAST
+from netdoctor.text import clean
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text) < 65536:
+        raise argparse.ArgumentTypeError(f"{clean(text, 40)!r} is no port; write 1 to 65535")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and 0 < value <= 86400):
+        raise argparse.ArgumentTypeError(f"{clean(text, 40)!r} is no time; write seconds, such as 30")
+    return value
+
+
+def count(text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text) <= 4096:
+        raise argparse.ArgumentTypeError(f"{clean(text, 40)!r} is no count; write 1 to 4096")
+    return int(text)
+
+
+def add_scan_arguments(parser: argparse.ArgumentParser, hosts: str) -> None:
+    """The hosts, how to reach them, what to look at, bounds. None stands for what was not said."""
+    add = parser.add_argument
+    add("hosts", nargs="*", metavar="HOSTS", help=hosts)
+    add("--format", metavar="FORMAT", help="how to read the host list (default: detect it)")
+    add("--last", action="store_true", help="the hosts and options of the last saved report")
+    add("--local", action="store_true", default=None, help="this machine only, without SSH")
+    ssh = parser.add_argument_group("logging in")
+    ssh.add_argument("--ssh-config", type=Path, metavar="FILE", help="instead of ~/.ssh/config")
+    ssh.add_argument("--ssh-user", metavar="U", help="login user")
+    ssh.add_argument("--ssh-port", type=_port, metavar="N", help="SSH port")
+    ssh.add_argument("--ssh-key", type=Path, metavar="F", help="private key file")
+    ssh.add_argument(
+        "--known-hosts", type=Path, metavar="FILE", help="instead of the known_hosts of the config"
+    )
+    ssh.add_argument("--jump", metavar="H", help="jump host: [user@]host[:port], several with commas")
+    ssh.add_argument(
+        "--accept-new",
+        action="store_true",
+        default=None,
+        help="learn unknown host keys (never changed ones)",
+    )
+    ssh.add_argument("--python", metavar="PATH", help="interpreter on the nodes (default: python3)")
+    what = parser.add_argument_group("what to look at")
+    what.add_argument(
+        "-p",
+        "--profile",
+        choices=("quick", "launch", "full"),
+        help="quick: passive; launch (default): + ports, clock, path MTU; full: everything",
+    )
+    what.add_argument("-c", "--only", action="append", metavar="GLOB", help="checks to run; repeatable")
+    what.add_argument("--skip", action="append", metavar="GLOB", help="checks to leave out; repeatable")
+    what.add_argument(
+        "-n", "--node", metavar="EXPR", help="judge only these nodes (their peers are still contacted)"
+    )
+    what.add_argument("--env-file", type=Path, metavar="F", help="environment that the job will get")
+    what.add_argument(
+        "--master-port", type=_port, metavar="N", help="rendezvous port (default: MASTER_PORT, 29500)"
+    )
+    what.add_argument("--packages", metavar="LIST", help="distributions that must be equal: torch,vllm")
+    what.add_argument(
+        "--baseline", type=Path, metavar="REPORT", help="a saved report whose bandwidths to compare with"
+    )
+    what.add_argument("--checks-dir", action="append", type=Path, metavar="DIR", help="more checks")
+    bounds = parser.add_argument_group("bounds")
+    bounds.add_argument("-j", "--parallel", type=count, metavar="N", help="logins at once (64)")
+    bounds.add_argument("--timeout", type=_seconds, metavar="S", help="seconds per node (30)")
+    bounds.add_argument("--deadline", type=_seconds, metavar="S", help="seconds for the whole run")
+    bounds.add_argument(
+        "--budget", type=_seconds, metavar="S", help="seconds for bandwidth experiments (launch 20, full 120)"
+    )
+
+
+def add_save_arguments(group: "argparse._ArgumentGroup") -> None:
+    group.add_argument("--save", type=Path, metavar="FILE", help=f"save the report here (default: {LAST})")
+    group.add_argument("--no-save", action="store_true", help="do not save the report")
+
+
+# Fields of ScanRequest that options give.
+_FIELDS = (
+    "format", "local", "ssh_config", "ssh_user", "ssh_port", "ssh_key", "known_hosts", "jump", "accept_new",
+    "python", "profile", "only", "skip", "node", "checks_dir", "env_file", "master_port", "packages",
+    "baseline", "parallel", "timeout", "deadline", "budget", "strict", "fail_on",
+)  # fmt: skip
+
+
+def given(args: argparse.Namespace) -> dict[str, Any]:
+    """What the command line says of a ScanRequest; what it leaves open is left out."""
+    said = {name: getattr(args, name, None) for name in _FIELDS}
+    fields = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in said.items()
+        if value is not None
+    }
+    if args.hosts:
+        fields["hosts"] = tuple(args.hosts)
+    return {**fields, "environ": dict(os.environ), "save": None if args.no_save else args.save or LAST}
+
+
+def one_per_line(text: str) -> str:
+    """A message about bad input as it is told on stderr."""
+    return "".join(f"netdoctor: {clean(line, 1000)}\n" for line in text.splitlines() if line.strip())

@@ -1,0 +1,250 @@
+"""Scans for the TUI, in a thread: the runner that its screens are handed. See netdoctor.tui.runner."""
+
+import os
+import shlex
+import shutil
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from netdoctor import scanning
+from netdoctor.engine.run import Outcome, Progress, Scan
+from netdoctor.errors import DeadlineReached, InputError
+from netdoctor.inventory import InventoryError, Problem, Target
+from netdoctor.inventory.formats import DIALECTS
+from netdoctor.inventory.reading import file_exists
+from netdoctor.report import LAST
+from netdoctor.report.model import Report
+from netdoctor.report.save import save
+from netdoctor.scanning import ScanRequest
+from netdoctor.text import clean
+from netdoctor.transport.base import Transport
+from netdoctor.tui.events import Began, Ended, Event, Failed, NodeDone, Phase
+from netdoctor.tui.runner import Request
+from netdoctor.tui.state import by_family
+
+CLOSE_S = 4.0
+# Editors that go to a line with +N.
+TAKE_A_LINE = frozenset(
+    ["vi", "vim", "nvim", "nano", "pico", "emacs", "emacsclient", "micro", "kak", "joe", "mg", "ne"]
+)
+
+
+class ScanRunner:
+    """Scans in a thread and tells what happens in `events`. See netdoctor.tui.runner.Runner."""
+
+    def __init__(
+        self, first: ScanRequest | None, given: Mapping[str, Any], opened: Path | None = None
+    ) -> None:
+        """`first`: the scan to begin with, None where a report was opened, from the file `opened`.
+
+        given: fields of a ScanRequest that were said now; they win over those of reports.
+        """
+        self.events: deque[Event] = deque()
+        self.question = ""
+        self.cannot = ""
+        self._first = first
+        self._given = dict(given)
+        self._source = opened or self._given.get("save")
+        self._own = opened is None or opened == LAST
+        self._thread: threading.Thread | None = None
+        self._transport: Transport | None = None
+        self._closing = False
+        self._request = first
+        self._targets: dict[str, Target] = {}
+        self._place: tuple[Path, int] | None = None
+        self.formats = _formats(first.format if first is not None else "auto")
+
+    def adopt(self, report: Report) -> None:
+        """Learn from a saved report how it was made; its word is checked like a hosts file."""
+        try:
+            request = self._replayed(report)
+        except InputError as error:
+            self.cannot = str(error)
+            return
+        self._know(request, request.targets or ())
+        if not self._own:
+            users = ", ".join(sorted({t.user for t in self._targets.values() if t.user})) or "your user"
+            config = request.ssh_config
+            names = ", ".join(list(self._targets)[:4]) + (", ..." if len(self._targets) > 4 else "")
+            self.question = (
+                "This report came from a file. Running it again logs in to the "
+                f"{len(self._targets)} nodes that it names ({names}) as {users}"
+                f"{f', with the ssh config {config}' if config else ''}. Do you trust it?"
+            )
+
+    def _replayed(self, report: Report) -> ScanRequest:
+        return scanning.replay(report, self._given, self._source)
+
+    def _know(self, request: ScanRequest, targets: Sequence[Target]) -> None:
+        self._request = request
+        self._targets = {target.id: target for target in targets}
+
+    # Runner
+
+    def begin(self, request: Request, report: Report | None) -> None:
+        if self._thread is not None and self._thread.is_alive():
+            return
+        self._thread = threading.Thread(target=self._work, args=(request, report), name="scan", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._interrupt(KeyboardInterrupt())
+
+    def _interrupt(self, error: BaseException) -> None:
+        transport = self._transport
+        if transport is not None:
+            transport.interrupt(error)
+
+    def close(self) -> None:
+        self._closing = True
+        self.stop()
+        if self._thread is not None:
+            self._thread.join(CLOSE_S)
+
+    def ssh(self, node: str) -> list[str] | None:
+        target = self._targets.get(node)
+        if target is None or self._request is None:
+            return None
+        return [*scanning.ssh_argv(self._request), *scanning.destination(target)]
+
+    def editor(self) -> tuple[str, list[str]] | None:
+        if self._place is None:
+            return None
+        path, number = self._place
+        wanted = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+        try:
+            argv = shlex.split(wanted)
+        except ValueError:
+            return None
+        if not argv or shutil.which(argv[0]) is None:
+            return None
+        at = [f"+{number}"] if Path(argv[0]).name in TAKE_A_LINE else []
+        return f"{clean(path.name, 60)}:{number}", [*argv, *at, str(path)]
+
+    def read_as(self, format: str) -> None:
+        if self._first is not None:
+            self._first = replace(self._first, format=format)
+        self.formats = _formats(format)
+
+    def save(self, report: Report, path: Path) -> None:
+        save(report, path)
+
+    # In the thread
+
+    def _work(self, request: Request, report: Report | None) -> None:
+        self._place = None
+        try:
+            if report is None or not report.facts or (request.checks is None and request.nodes is None):
+                self._full(report)
+            else:
+                self._partial(request, report)
+        except InputError as error:
+            if isinstance(error, InventoryError):
+                self._place = self._find(error)
+            self.events.append(Failed(time.time(), str(error)))
+        except Exception as error:  # the screens stay, with what they had
+            text = clean(f"{type(error).__name__}: {error}", 300)
+            self.events.append(Failed(time.time(), f"netdoctor broke ({text})"))
+        finally:
+            self._transport = None
+
+    def _find(self, error: InventoryError) -> tuple[Path, int] | None:
+        """The file and line of the first problem that stands in one of the files that were named."""
+        files = [word for word in (self._first.hosts if self._first else ()) if file_exists(word)]
+        for problem in error.problems:
+            for word in files:
+                # A problem holds its source as it is shown.
+                if problem.line is not None and Problem(word, None, "", "").source == problem.source:
+                    return Path(word).absolute(), problem.line
+        return None
+
+    def _full(self, report: Report | None) -> None:
+        request = self._first if report is None else self._replayed(report)
+        if request is None:
+            raise InputError("there is nothing to scan")
+        plan = scanning.prepare(request)
+        self._know(request, plan.inventory.targets)
+        started = time.time()
+        scan = plan.scan()
+        self._began(scan, scan.options.judged or scan.nodes, [c.id for c in plan.checks], plan)
+        outcome = self._run(scan, plan)
+        self._ended(scanning.assemble(plan, outcome, started), request)
+
+    def _partial(self, request: Request, report: Report) -> None:
+        part = scanning.rerun(report, self._replayed(report), request.checks, request.nodes)
+        scan = part.plan.scan()
+        self._began(scan, part.nodes, part.checks, part.plan, partial=True)
+        self._ended(part.assemble(self._run(scan, part.plan)), part.plan.request)
+
+    def _began(
+        self,
+        scan: Scan,
+        nodes: Sequence[str],
+        checks: Sequence[str],
+        plan: scanning.Plan,
+        *,
+        partial: bool = False,
+    ) -> None:
+        """Tell what begins, and listen to it."""
+        families = {c.id: c.family for c in scan.checks}
+        order = by_family([(c, families.get(c, c.partition(".")[0])) for c in checks])
+        source = "" if partial else plan.inventory.source
+        began = Began(time.time(), tuple(nodes), tuple(order), source, plan.request.profile, partial=partial)
+        self.events.append(began)
+        scan.listener = self._listener(scan, nodes, [c for c, _ in order], live=not partial)
+
+    def _run(self, scan: Scan, plan: scanning.Plan) -> Outcome:
+        self._transport = plan.transport
+        timer = None
+        if plan.request.deadline:
+            timer = threading.Timer(plan.request.deadline, self._interrupt, (DeadlineReached(),))
+            timer.daemon = True
+            timer.start()
+        if self._closing:
+            self.stop()
+        try:
+            return scan.run(plan.transport)
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    def _ended(self, report: Report, request: ScanRequest) -> None:
+        """Save the report and tell it."""
+        trouble = ""
+        if request.save is not None:
+            try:
+                report = save(report, request.save)
+            except OSError as error:
+                trouble = f"the report was not saved to {request.save}: {error.strerror or error}"
+        self.events.append(Ended(time.time(), report, trouble))
+
+    def _listener(
+        self, scan: Scan, nodes: Sequence[str], checks: Sequence[str], *, live: bool
+    ) -> Callable[[Progress], None]:
+        rows = {node: row for row, node in enumerate(nodes)}
+        columns = {check: column for column, check in enumerate(checks)}
+
+        def told(progress: Progress) -> None:
+            now = time.time()
+            left = None if progress.ends is None else progress.ends - time.monotonic()
+            self.events.append(Phase(now, progress.phase, progress.done, progress.total, left))
+            if progress.node is None:
+                return
+            self.events.append(NodeDone(now, progress.node, progress.text))
+            row = rows.get(progress.node)
+            if live and row is not None:
+                for check, status in scan.preview(progress.node).items():
+                    if check in columns:
+                        self.events.append((row, columns[check], status.letter))
+
+        return told
+
+
+def _formats(used: str) -> tuple[str, ...]:
+    """Ways to read a host list, the one in use first."""
+    return tuple(dict.fromkeys([used, "auto", *DIALECTS]))

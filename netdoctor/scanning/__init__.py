@@ -1,0 +1,21 @@
+"""Running a scan: from a request to a plan, an outcome and a report. Knows no terminal and no arguments."""
+
+from netdoctor.scanning.again import Rerun, rejudge, rerun
+from netdoctor.scanning.plan import Plan, prepare
+from netdoctor.scanning.record import load_own, replay
+from netdoctor.scanning.reporting import assemble, destination, ssh_argv
+from netdoctor.scanning.request import ScanRequest
+
+__all__ = [
+    "Plan",
+    "Rerun",
+    "ScanRequest",
+    "assemble",
+    "destination",
+    "load_own",
+    "prepare",
+    "rejudge",
+    "replay",
+    "rerun",
+    "ssh_argv",
+]

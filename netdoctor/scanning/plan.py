@@ -1,0 +1,141 @@
+"""From a request to a plan: everything that a scan needs, before anything is contacted."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from netdoctor.check import Check, Profile
+from netdoctor.engine import registry
+from netdoctor.engine.registry import Registry
+from netdoctor.engine.run import Listener, Options, Scan
+from netdoctor.errors import InputError
+from netdoctor.facts.bandwidth import Baseline
+from netdoctor.facts.software import Job
+from netdoctor.inventory import Inventory, Target, load, restrict
+from netdoctor.report import baseline
+from netdoctor.scanning import jobenv
+from netdoctor.scanning.request import ScanRequest
+from netdoctor.transport.base import Limits, SshOptions, Transport
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What will run. targets: who is contacted; judged: node ids that get statuses, None for all of them."""
+
+    request: ScanRequest
+    known: Registry
+    checks: Sequence[Check]
+    inventory: Inventory
+    targets: tuple[Target, ...]
+    judged: tuple[str, ...] | None
+    job: Job
+    transport: Transport
+    baseline: Baseline | None = None
+
+    def scan(self, listener: Listener = lambda progress: None) -> Scan:
+        """The scan, which runs on this plan's transport."""
+        options = Options(
+            profile=Profile(self.request.profile),
+            timeout_s=self.request.timeout,
+            judged=self.judged,
+            budget_s=self.request.budget,
+            baseline=self.baseline,
+        )
+        return Scan(self.targets, self.checks, self.job, options, listener)
+
+
+def prepare(
+    request: ScanRequest, *, known: Registry | None = None, judged: tuple[str, ...] | None = None
+) -> Plan:
+    """Read hosts, checks and the job's environment, and make the transport. Raises InputError.
+
+    known: the checks there are, where they are loaded already. judged: node ids, instead of request.node.
+    """
+    known = known or registry.load(folders=request.checks_dir)
+    checks = registry.select(known.checks, Profile(request.profile), request.only, request.skip)
+    inventory = _inventory(request)
+    if judged is None and request.node:
+        judged = restrict(inventory, request.node)
+    nodes = [target.id for target in inventory.targets]
+    job = jobenv.job(
+        env_file=request.env_file,
+        environ=request.environ,
+        master_port=request.master_port,
+        packages=[p for p in request.packages.split(",") if p],
+        nodes=nodes,
+    )
+    return Plan(
+        request=request,
+        known=known,
+        checks=checks,
+        inventory=inventory,
+        targets=_contacted(inventory.targets, checks, judged),
+        judged=judged,
+        job=job,
+        transport=make_transport(request),
+        baseline=_baseline(request, nodes),
+    )
+
+
+def _inventory(request: ScanRequest) -> Inventory:
+    """The nodes, each with the interpreter that is used there."""
+    if request.local:
+        if request.hosts:
+            raise InputError("--local examines this machine; leave the host list out")
+        here = Target(id="localhost", host="localhost", source="--local")
+        inventory = Inventory(targets=(here,), format="local", source="--local")
+    elif request.targets is not None:
+        inventory = Inventory(targets=request.targets, format="last", source=str(request.source or ""))
+    elif not request.hosts:
+        raise InputError("no hosts: name a hosts file, hosts, or --last (see netdoctor scan -h)")
+    else:
+        inventory = load(request.hosts, environ=request.environ, format=request.format)
+    targets = tuple(replace(t, python=t.python or request.python) for t in inventory.targets)
+    return replace(inventory, targets=targets)
+
+
+def _contacted(
+    targets: tuple[Target, ...], checks: Sequence[Check], judged: tuple[str, ...] | None
+) -> tuple[Target, ...]:
+    """All targets when a check compares nodes (its peers are needed), else only the judged ones."""
+    if judged is None or any(check.scope == "cluster" for check in checks):
+        return targets
+    wanted = set(judged)
+    return tuple(t for t in targets if t.id in wanted)
+
+
+def _baseline(request: ScanRequest, nodes: Sequence[str]) -> Baseline | None:
+    """The report of --baseline. Raises InputError, also when this scan's own report would replace it."""
+    if request.baseline is None:
+        return None
+    if request.save is not None and request.save.resolve() == request.baseline.resolve():
+        raise InputError(
+            f"--baseline {request.baseline}: this scan's report would replace it, and then be compared with "
+            "itself; compare with a copy, or say --save or --no-save"
+        )
+    return baseline.read(request.baseline, nodes)
+
+
+def make_transport(request: ScanRequest) -> Transport:
+    """What reaches the nodes of a request. Raises InputError where the ssh settings cannot be used."""
+    limits = Limits(
+        parallel=request.parallel,
+        login_timeout_s=min(15.0, request.timeout),
+        node_budget_s=request.timeout,
+        agent_deadline_s=(request.deadline or 600.0) + 60.0,
+    )
+    if request.local:
+        from netdoctor.transport.local import LocalTransport
+
+        return LocalTransport(limits)
+    from netdoctor.transport.ssh import SshTransport
+
+    options = SshOptions(
+        ssh_config=request.ssh_config,
+        user=request.ssh_user,
+        port=request.ssh_port,
+        key=request.ssh_key,
+        known_hosts=request.known_hosts,
+        jump=request.jump,
+        accept_new=request.accept_new,
+    )
+    return SshTransport(options, limits)

@@ -1,0 +1,137 @@
+"""From an outcome to the report: how the scan was made, and how its nodes are reached by hand."""
+
+import os
+import platform
+import shlex
+import tempfile
+import time
+import uuid
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from netdoctor import __version__
+from netdoctor.engine.run import Outcome
+from netdoctor.inventory import Target
+from netdoctor.report import LAST
+from netdoctor.report.build import Context, Remote, build
+from netdoctor.report.model import Note, Report, Run
+from netdoctor.scanning.plan import Plan
+from netdoctor.scanning.record import PATHS, record
+from netdoctor.scanning.request import ScanRequest
+
+
+def assemble(plan: Plan, outcome: Outcome, started: float, *, interrupted_code: int = 130) -> Report:
+    """The report of a scan that began at `started`, seconds since the epoch.
+
+    interrupted_code: the exit code if an interrupt ended it.
+    """
+    request = plan.request
+    finished = time.time()
+    run = Run(
+        id=uuid.uuid4().hex,
+        started=rfc3339(started),
+        finished=rfc3339(finished),
+        duration_ms=round((finished - started) * 1000),
+        complete=outcome.ended_by == "end",
+        ended_by=outcome.ended_by,
+        profile=request.profile,
+        selected=request.only or ("*",),
+        skipped=request.skip,
+        hosts_source={"format": plan.inventory.format, "path": plan.inventory.source},
+        control_host={"name": platform.node(), "python": platform.python_version()},
+        ssh_command=shlex.join(ssh_argv(request)),
+        replay=record(request, plan.targets),
+    )
+    plugins = plan.known.plugins
+    context = Context(
+        run=run,
+        fail_on=request.fail_on,
+        strict=request.strict,
+        remote=remote(request, plan.targets),
+        root_here=os.geteuid() == 0,
+        version=__version__,
+        plugins=tuple({"name": p.name, "version": p.version} for p in plugins if not p.error),
+        notes=tuple(_notes(plan, outcome)),
+        verify_prefix=verify_prefix(request),
+        interrupted_code=interrupted_code,
+    )
+    return build(outcome, context)
+
+
+def _notes(plan: Plan, outcome: Outcome) -> list[Note]:
+    notes = [Note(level="info", text=text) for text in plan.inventory.notes]
+    notes += [
+        Note(level="warn", text=f"plug-in {p.name} is left out: {p.error}")
+        for p in plan.known.plugins
+        if p.error
+    ]
+    if outcome.judgement.tracebacks and (place := _keep_tracebacks(outcome.judgement.tracebacks)):
+        notes.append(Note(level="warn", text=f"part of netdoctor itself crashed; tracebacks: {place}"))
+    return notes
+
+
+def _keep_tracebacks(tracebacks: Sequence[str]) -> str | None:
+    """Where the tracebacks of checks and experiments that crashed were written; None when nowhere."""
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="netdoctor-", suffix=".traceback", delete=False, encoding="utf-8", errors="replace"
+        ) as file:
+            file.write("\n".join(tracebacks))
+            return file.name
+    except OSError:
+        return None
+
+
+def rfc3339(stamp: float) -> str:
+    """A time in seconds since the epoch as reports write it, in UTC."""
+    return datetime.fromtimestamp(stamp, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def remote(request: ScanRequest, targets: Sequence[Target]) -> Remote:
+    """How the nodes are logged in to by hand."""
+    return Remote(ssh=ssh_argv(request), destination={t.id: destination(t) for t in targets})
+
+
+def ssh_argv(request: ScanRequest) -> tuple[str, ...]:
+    """The ssh client with the options of this scan, as a person would type it."""
+    argv = ["ssh"]
+    pairs = (("-F", request.ssh_config), ("-l", request.ssh_user), ("-p", request.ssh_port),
+             ("-i", request.ssh_key), ("-J", request.jump))  # fmt: skip
+    for flag, value in pairs:
+        if value is not None:
+            argv += [flag, str(value)]
+    if request.known_hosts is not None:
+        argv += ["-o", f"UserKnownHostsFile={request.known_hosts}"]
+    return tuple(argv)
+
+
+def destination(target: Target) -> tuple[str, ...]:
+    """What follows the ssh client to get to a node: ``-p``, port, ``user@host``."""
+    port = ("-p", str(target.port)) if target.port else ()
+    return (*port, f"{target.user}@{target.host}" if target.user else target.host)
+
+
+def verify_prefix(request: ScanRequest) -> tuple[str, ...]:
+    """What to type to look again: --last where a report is saved, else the same hosts and options."""
+    argv = ["netdoctor", "scan"]
+    report = request.save or request.source
+    if report is not None:
+        argv.append("--last")
+        if report != LAST:
+            argv += ["--save", str(report)]
+    else:
+        argv += request.hosts
+    if request.save is None:
+        for name in (*PATHS, "ssh_user", "ssh_port", "jump", "python"):
+            value = getattr(request, name)
+            if value is not None:
+                argv += [f"--{name.replace('_', '-')}", str(value)]
+        if request.local:
+            argv.append("--local")
+    return (*argv, *folders(request.checks_dir))
+
+
+def folders(checks_dir: Sequence[Path]) -> list[str]:
+    """The options that name folders of checks: no report does."""
+    return [word for folder in checks_dir for word in ("--checks-dir", str(folder))]
