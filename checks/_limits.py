@@ -3,62 +3,48 @@
 from collections.abc import Mapping
 
 from netdoctor.facts.host import HostFacts
-from netdoctor.model import Command, Fix
+from netdoctor.model import Fix, in_job, run
 
 FOLDER = "/etc/security/limits.d"
+SERVICE = "/etc/systemd/system/slurmd.service.d"
 
 
 def raise_limit(
-    node: str, host: HostFacts, item: str, value: str, line: str, flag: str, *, unit_bytes: int = 1
-) -> tuple[Fix, ...]:
+    host: HostFacts, item: str, value: str, *, unit: str, flag: str, own: str, unit_bytes: int = 1
+) -> list[Fix]:
     """Fixes that raise a limit of login sessions.
 
     item: limits.conf's name for it; value: a number in limits.conf's unit of `unit_bytes`, or ``unlimited``;
-    line: what a systemd unit says; flag: the container engine's.
+    unit: what a systemd unit says; flag: the container engine's; own: how a job raises it by itself, empty
+    where the hard limit is in the way.
     """
+    itself = in_job("in the job script, where the hard limit allows it (logins stay as they are)", own)
     if host.container:
-        shell = f"docker run --ulimit {flag} ...   # Kubernetes: the container runtime's own unit"
-        return (
-            Fix(
-                text=f"start the {host.container} container with a higher limit",
-                commands=(Command(run_on="job", shell=shell),),
-                effect="next launch",
-                persistent=False,
-            ),
+        larger = in_job(
+            f"start the {host.container} container with a higher limit",
+            f"docker run --ulimit {flag} ...   # Kubernetes: the container runtime's own unit",
         )
+        return [itself, larger] if own else [larger]
     # limits.conf(5): the wildcard does not reach root. A dash sets soft and hard. Only PAM reads it; without
     # PAM a session has the limits of the sshd that runs, so that one gets them too.
     running = str(int(value) * unit_bytes) if value.isdecimal() else value
-    service = "/etc/systemd/system/slurmd.service.d"
-    return (
-        Fix(
-            text="raise it for logins through PAM, and in the sshd that runs for those without",
-            commands=(
-                Command(
-                    run_on=node,
-                    shell=f'mkdir -p {FOLDER} && (echo "* - {item} {value}"; echo "root - {item} {value}")'
-                    f" > {FOLDER}/90-{item}.conf",
-                ),
-                Command(run_on=node, shell=f"prlimit --pid $(pgrep -o -x sshd) --{item}={running}:{running}"),
-            ),
-            root=True,
-            effect="next login",
-        ),
-        Fix(
-            text="where a service starts the job, limits.conf does not reach it: the same for slurmd "
-            "(or containerd, ssh)",
-            commands=(
-                Command(
-                    run_on=node,
-                    shell=f"mkdir -p {service} && "
-                    f'(echo "[Service]"; echo "{line}") > {service}/90-{item}.conf && '
-                    "systemctl daemon-reload && systemctl restart slurmd",
-                ),
-            ),
-            root=True,
-            risk="medium",
-        ),
+    logins = run(
+        "raise it for logins through PAM, and in the sshd that runs for those without",
+        f'mkdir -p {FOLDER} && (echo "* - {item} {value}"; echo "root - {item} {value}")'
+        f" > {FOLDER}/90-{item}.conf",
+        f"prlimit --pid $(pgrep -o -x sshd) --{item}={running}:{running}",
+        root=True,
+        effect="next login",
     )
+    service = run(
+        "where a service starts the job, limits.conf does not reach it: the same for slurmd "
+        "(or containerd, ssh)",
+        f'mkdir -p {SERVICE} && (echo "[Service]"; echo "{unit}") > {SERVICE}/90-{item}.conf && '
+        "systemctl daemon-reload && systemctl restart slurmd",
+        root=True,
+        risk="medium",
+    )
+    return [logins, itself if own else service]
 
 
 def of_the_machine(hosts: Mapping[str, HostFacts], softs: Mapping[str, int | None], node: str) -> bool:

@@ -4,16 +4,18 @@ from collections.abc import Iterator
 
 from netdoctor.check import check
 from netdoctor.checks._words import size
-from netdoctor.facts.host import HostFacts, Node
-from netdoctor.model import CauseHint, Command, Evidence, ExpectedFrom, Finding, Fix, skip, warn
+from netdoctor.facts.host import HostFacts
+from netdoctor.model import HERE, Cause, Finding, run, seen, skip, unknown
 
 # MemAvailable is what can be had without swapping (proc(5)). An idle node has nine tenths of it; under a
 # tenth somebody else's job, or a leak, is there already.
 LEAST_SHARE = 0.10
 
+USED = Cause("memory-used", "Most memory of {nodes} is in use already")
+
 
 @check(source="https://man7.org/linux/man-pages/man5/proc_meminfo.5.html")
-def host_memory(node: Node, host: HostFacts) -> Iterator[Finding]:
+def host_memory(host: HostFacts) -> Iterator[Finding]:
     """Memory is free for the job.
 
     Looks at:
@@ -26,31 +28,20 @@ def host_memory(node: Node, host: HostFacts) -> Iterator[Finding]:
     Fix:
         End what still holds the memory.
     """
-    if host.in_lab:
-        yield skip("lab node: shares the memory of the machine that carries the lab", node.id)
-        return
     total, available = host.memory_total_bytes, host.memory_available_bytes
-    if total <= 0 or available >= total * LEAST_SHARE:
-        return
-    said = f"{size(available)} of {size(total)}"
-    yield warn(
-        node.id,
-        f"{said} memory is available",
-        observed=said,
-        expected=f"at least {LEAST_SHARE:.0%} of it",
-        expected_from=ExpectedFrom.CONSTANT,
-        evidence=(Evidence(kind="file", where=node.id, what="/proc/meminfo MemAvailable", output=said),),
-        cause=CauseHint(
-            key="memory-used",
-            title="Most memory of {nodes} is in use already",
-            culprits=(node.id,),
-            fixes=(
-                Fix(
-                    text="see who holds it, and end what was left behind",
-                    commands=(
-                        Command(run_on=node.id, shell="ps -eo rss,user,pid,etime,comm --sort=-rss | head"),
-                    ),
-                ),
+    if host.in_lab:
+        yield skip("lab node: shares the memory of the machine that carries the lab")
+    elif total <= 0:
+        yield unknown(HERE, "/proc/meminfo does not say how much memory there is")
+    elif available < total * LEAST_SHARE:
+        said = f"{size(available)} of {size(total)}"
+        yield USED.warn(
+            f"{said} memory is available",
+            observed=said,
+            expected=f"at least {LEAST_SHARE:.0%} of it",
+            seen=seen("/proc/meminfo MemAvailable", said, "file"),
+            fixes=run(
+                "see who holds it, and end what was left behind",
+                "ps -eo rss,user,pid,etime,comm --sort=-rss | head",
             ),
-        ),
-    )
+        )

@@ -5,16 +5,7 @@ from collections.abc import Iterator, Mapping
 from netdoctor.check import check
 from netdoctor.checks._limits import of_the_machine, raise_limit
 from netdoctor.facts.host import HostFacts, LimitFacts
-from netdoctor.model import (
-    CauseHint,
-    Command,
-    Evidence,
-    ExpectedFrom,
-    Finding,
-    Fix,
-    fail,
-    warn,
-)
+from netdoctor.model import Cause, Finding, seen
 
 # 1024 is what every kernel starts with (INR_OPEN_CUR, include/uapi/linux/fs.h): less was set by somebody, and
 # a rank with its sockets, shared-memory segments and data loaders does not fit. 4096 is the kernel's own hard
@@ -22,6 +13,8 @@ from netdoctor.model import (
 LEAST = 1024
 ADVISED = 4096
 WANTED = 65536
+
+LOW = Cause("nofile-low", "{nodes} let{s} sessions open too few files")
 
 
 @check(source="https://docs.pytorch.org/docs/stable/multiprocessing.html#file-descriptor-file-descriptor")
@@ -46,34 +39,17 @@ def host_nofile(limits: Mapping[str, LimitFacts], hosts: Mapping[str, HostFacts]
         # What every kernel starts with is no fault of the lab, and less was set by somebody.
         if soft >= LEAST and of_the_machine(hosts, softs, node):
             continue
-        within = hard is None or hard >= ADVISED
-        say = fail if soft < LEAST else warn
+        value, own = WANTED, ""
+        if hard is None or hard >= ADVISED:
+            value = min(WANTED, hard or WANTED)
+            own = f"ulimit -n {value}"
+        unit, flag = f"LimitNOFILE={WANTED}", f"nofile={WANTED}:{WANTED}"
+        say = LOW.fail if soft < LEAST else LOW.warn
         yield say(
-            node,
             f"sessions may open {soft} files (ulimit -n)",
+            at=node,
             observed=f"soft {soft}, hard {'unlimited' if hard is None else hard}",
             expected=f"at least {ADVISED}; {WANTED} for large jobs",
-            expected_from=ExpectedFrom.CONSTANT,
-            evidence=(Evidence(kind="command", where=node, what="ulimit -n", output=str(soft)),),
-            cause=CauseHint(
-                key="nofile-low",
-                title="{nodes} let{s} sessions open too few files",
-                culprits=(node,),
-                fixes=_raise(node, hosts[node], hard, within),
-            ),
+            seen=seen("ulimit -n", str(soft), "command"),
+            fixes=raise_limit(hosts[node], "nofile", str(value), unit=unit, flag=flag, own=own),
         )
-
-
-def _raise(node: str, host: HostFacts, hard: int | None, within: bool) -> tuple[Fix, ...]:
-    value = min(WANTED, hard) if within and hard is not None else WANTED
-    pair = f"{WANTED}:{WANTED}"
-    fixes = raise_limit(node, host, "nofile", str(value), f"LimitNOFILE={WANTED}", f"nofile={pair}")
-    if not within:
-        return fixes
-    in_job = Fix(
-        text="in the job script, where the hard limit allows it (logins stay as they are)",
-        commands=(Command(run_on="job", shell=f"ulimit -n {value}"),),
-        effect="next launch",
-        persistent=False,
-    )
-    return (in_job, *fixes) if host.container else (fixes[0], in_job)

@@ -6,17 +6,7 @@ from netdoctor.check import check
 from netdoctor.checks._majority import majority
 from netdoctor.checks._words import listing
 from netdoctor.facts.host import HostFacts
-from netdoctor.model import (
-    CauseHint,
-    Confidence,
-    Evidence,
-    ExpectedFrom,
-    Finding,
-    Fix,
-    fail,
-    skip,
-    warn,
-)
+from netdoctor.model import PEERS, SUSPECTED, Cause, Finding, after_reboot, seen, skip, unknown
 
 PROPERTIES = (
     ("arch", "architecture", "uname -m", "run the job on nodes of one architecture"),
@@ -43,34 +33,28 @@ def host_parity(hosts: Mapping[str, HostFacts]) -> Iterator[Finding]:
         yield skip("one node: nothing to compare with")
         return
     for attribute, word, source, advice in PROPERTIES:
-        values = {node: str(getattr(host, attribute)) for node, host in hosts.items()}
-        values = {node: value for node, value in values.items() if value}
-        found = majority(values)
-        if found.equal:
-            continue
-        usual = found.value
-        say = fail if attribute == "arch" else warn
-        title = (
-            f"{{nodes}} run{{s}} another {word} than most nodes"
-            if usual
-            else f"The nodes ({{nodes}}) do not run one {word}"
-        )
-        for node, value in found.minority.items():
-            others = [one for one in found.groups if one != value]
+        values: dict[str, str] = {node: getattr(host, attribute) for node, host in hosts.items()}
+        for node, value in values.items():
+            if not value:
+                yield unknown(node, f"its {word} could not be read ({source})")
+        spread = majority({node: value for node, value in values.items() if value})
+        usual = spread.value
+        odd = Cause(f"parity-{word}", f"{{nodes}} run{{s}} another {word} than most nodes")
+        if spread.tie:
+            odd = odd.but(
+                title=f"The nodes ({{nodes}}) do not run one {word}",
+                confidence=SUSPECTED,
+                settle_by="as many nodes have one as the other: say which is meant",
+            )
+        for node, value in spread.minority.items():
+            others = listing(one for one in spread.groups if one != value)
+            say = odd.fail if attribute == "arch" else odd.warn
             yield say(
-                node,
-                f"{word} {value}; "
-                + (f"most nodes have {usual}" if usual else f"others have {listing(others)}"),
+                f"{word} {value}; " + (f"most nodes have {usual}" if usual else f"others have {others}"),
+                at=node,
                 observed=value,
                 expected=usual or "the same everywhere",
-                expected_from=ExpectedFrom.PEERS,
-                evidence=(Evidence(kind="command", where=node, what=source, output=value),),
-                cause=CauseHint(
-                    key=f"parity-{word}",
-                    title=title,
-                    culprits=(node,),
-                    confidence=Confidence.CERTAIN if usual else Confidence.SUSPECTED,
-                    fixes=(Fix(text=advice, root=True, reboot=True, effect="after reboot", risk="medium"),),
-                    settle_by=None if usual else "as many nodes have one as the other: say which is meant",
-                ),
+                expected_from=PEERS,
+                seen=seen(source, value, "command"),
+                fixes=after_reboot(advice),
             )

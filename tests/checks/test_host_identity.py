@@ -58,3 +58,15 @@ def test_a_cloned_image_warns() -> None:
 def test_missing_ids_judge_nothing() -> None:
     facts = {f"n{i}": host(i, boot_id=None, machine_id=None) for i in (1, 2)}
     assert list(host_identity(facts, nodes(2))) == []
+
+
+def test_one_host_name_and_no_boot_id_leave_it_open_whether_it_is_one_machine() -> None:
+    facts = {f"n{i}": host(i, hostname="gpu", boot_id=None) for i in (1, 2)}
+    findings = found(host_identity(facts, nodes(2)))
+    assert {target: one.status for target, one in findings.items()} == dict.fromkeys(facts, Status.UNKNOWN)
+    assert "like n2" in findings["n1"].summary
+
+
+def test_an_unread_host_name_is_not_green() -> None:
+    facts = {**hosts(2), "n3": host(3, hostname="")}
+    assert {one.target: one.status for one in host_identity(facts, nodes(3))} == {"n3": Status.UNKNOWN}

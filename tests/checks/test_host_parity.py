@@ -1,7 +1,9 @@
+import pytest
+
 from netdoctor.checks.host_parity import host_parity
 from netdoctor.model import Status
 
-from .build import cause, causes, host, hosts
+from .build import cause, causes, found, host, hosts
 
 
 def test_silent_when_equal() -> None:
@@ -31,5 +33,8 @@ def test_a_tie_names_both_and_says_so() -> None:
     assert cause(findings, "parity-distribution").settle_by
 
 
-def test_an_unread_value_is_no_difference() -> None:
-    assert list(host_parity({**hosts(2), "n3": host(3, os_name="")})) == []
+@pytest.mark.parametrize("attribute", ["arch", "kernel", "os_name"])
+def test_an_unread_value_is_no_difference_and_not_green(attribute: str) -> None:
+    findings = list(host_parity({**hosts(2), "n3": host(3, **{attribute: ""})}))
+    assert {target: one.status for target, one in found(findings).items()} == {"n3": Status.UNKNOWN}
+    assert causes(findings) == {}
