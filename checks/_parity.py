@@ -1,108 +1,62 @@
-"""Findings about a property that should be equal on all nodes."""
+"""The word for a property that should be equal on all nodes."""
 
-import re
-import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from netdoctor.checks._majority import majority
 from netdoctor.checks._words import listing, title_text
-from netdoctor.facts.software import SoftwareFacts
-from netdoctor.model import (
-    CauseHint,
-    Confidence,
-    Evidence,
-    ExpectedFrom,
-    Finding,
-    Fix,
-    Status,
-)
+from netdoctor.model import LIKELY, PEERS, Cause, Evidence, Finding, Fix, Status, ok, run, unknown
 
-_VERSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+!_-]{0,60}")
-_PATH = re.compile(r"/[\w./+@-]{1,300}")
-
-
-def safe_version(text: str | None) -> str | None:
-    """A version that may stand in a command; None for anything that does not look like one."""
-    return text if text and _VERSION.fullmatch(text) else None
-
-
-def python_of(software: SoftwareFacts) -> str:
-    """The job's interpreter as a shell word; ``python3`` where its path is unusual."""
-    usual = _PATH.fullmatch(software.executable)
-    return shlex.quote(software.executable) if usual else "python3"
+# No command: nothing says which side is right.
+_DECIDE = run("decide for one of them, and bring the other nodes to it", effect="next launch")
 
 
 def differing(
-    values: Mapping[str, str],
+    values: Mapping[str, str | None],
     noun: str,
-    key: str,
+    cause: Cause,
     *,
     status: Status = Status.FAIL,
     why: str = "",
-    fixes: Callable[[str, str], tuple[Fix, ...]] | None = None,
-    evidence: Callable[[str], tuple[Evidence, ...]] | None = None,
-    verify: tuple[str, ...] = (),
-    explains: bool = True,
-    follows: tuple[str, ...] = (),
+    tell: bool = False,
+    seen: Callable[[str], Evidence | Sequence[Evidence]] = lambda _: (),
+    fixes: Callable[[str, str], Fix | Sequence[Fix]] = lambda _, __: (),
 ) -> Iterator[Finding]:
     """A finding for each node whose value is not the majority's; on a tie, for every node.
 
-    values: node id to value. noun: ``torch``. why: what follows, put behind the summary.
-    fixes(node, wanted): how `node` gets the majority's value; on a tie no command is proposed,
-    because nothing says which side is right. explains, follows: as in CauseHint.
+    values: node id to value; a node without one is unknown, so leave out those that need none. noun:
+    ``torch``. cause: its title is for a tie, ``torch differs between {nodes}``; where most nodes agree, one
+    that names their value takes its place. why: what follows, put behind the summary. tell: whether nodes
+    that are all alike get a line with the value. seen(node): evidence. fixes(node, wanted): how `node` gets
+    the majority's value.
     """
-    spread = majority(values)
+    known = {node: value for node, value in values.items() if value}
+    for node in (node for node in values if node not in known):
+        yield unknown(node, f"{noun} cannot be compared: nothing could be read here")
+    spread = majority(known)
     if spread.equal:
+        for node, value in known.items() if tell else ():
+            yield ok(node, f"{noun} {value}", observed=value)
         return
-    tail = f": {why}" if why else ""
-    if spread.value is None:
-        sides = "; ".join(f"{value} on {listing(nodes)}" for value, nodes in list(spread.groups.items())[:4])
-        hint = CauseHint(
-            key=key,
-            title=title_text(f"{noun} differs between ") + "{nodes}, and no version has a majority",
-            culprits=tuple(values),
-            confidence=Confidence.LIKELY,
-            # No command: nothing says which side is right.
-            fixes=(
-                Fix(text="decide for one of them, and bring the other nodes to it", effect="next launch"),
-            ),
-            verify=verify,
-            explains=explains,
-            follows=follows,
-        )
-        for node, value in values.items():
-            yield Finding(
-                target=node,
-                status=status,
-                summary=f"{noun} {sides}{tail}",
-                observed=value,
-                expected="the same on all nodes",
-                expected_from=ExpectedFrom.PEERS,
-                evidence=evidence(node) if evidence else (),
-                cause=hint,
-            )
-        return
-    others = set(spread.minority.values())
-    if len(others) == 1:
-        text = f"{noun} {others.pop()} where most nodes have {spread.value}"
+    usual, others = spread.value, sorted(set(spread.minority.values()))
+    if usual is None:
+        title = f"{cause.title}, and no version has a majority"
+    elif len(others) == 1:
+        title = "{nodes} {has} " + title_text(f"{noun} {others[0]} where most nodes have {usual}")
     else:
-        text = f"another {noun} than most nodes ({spread.value})"
+        title = "{nodes} {has} " + title_text(f"another {noun} than most nodes ({usual})")
+    cause = cause.but(title=title, confidence=cause.confidence if usual else LIKELY)
+    sides = "; ".join(f"{value} on {listing(nodes)}" for value, nodes in list(spread.groups.items())[:4])
+    tail = f": {why}" if why else ""
+    tied = () if usual else tuple(spread.minority)
     for node, value in spread.minority.items():
-        yield Finding(
-            target=node,
-            status=status,
-            summary=f"{noun} {value} here, {spread.value} on most nodes{tail}",
+        yield cause.say(
+            status,
+            f"{noun} {f'{value} here, {usual} on most nodes' if usual else sides}{tail}",
+            at=node,
+            culprits=tied,
             observed=value,
-            expected=spread.value,
-            expected_from=ExpectedFrom.PEERS,
-            evidence=evidence(node) if evidence else (),
-            cause=CauseHint(
-                key=key,
-                title="{nodes} {has} " + title_text(text),
-                culprits=(node,),
-                fixes=fixes(node, spread.value) if fixes else (),
-                verify=verify,
-                explains=explains,
-                follows=follows,
-            ),
+            expected=usual or "the same on all nodes",
+            expected_from=PEERS,
+            seen=seen(node),
+            fixes=fixes(node, usual) if usual else _DECIDE,
         )

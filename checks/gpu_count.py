@@ -9,6 +9,7 @@ from netdoctor.checks._words import listing
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.host import Node
 from netdoctor.model import (
+    Cause,
     CauseHint,
     Command,
     Confidence,
@@ -22,6 +23,8 @@ from netdoctor.model import (
     skip,
     warn,
 )
+
+MODEL = Cause("gpu-model", "GPU model differs between {nodes}")
 
 
 @check(
@@ -96,10 +99,10 @@ def gpu_count(gpus: Mapping[str, GpuFacts], nodes: Mapping[str, Node]) -> Iterat
     yield from differing(
         models,
         "GPU model",
-        "gpu-model",
+        MODEL,
         status=Status.WARN,
         why="the job runs at the pace and with the memory of the smallest",
-        evidence=lambda node: _evidence(node, gpus[node]),
+        seen=lambda node: _evidence(node, gpus[node]),
     )
     for node, facts in gpus.items():
         names = {device.name for device in facts.devices}

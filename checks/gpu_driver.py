@@ -7,6 +7,7 @@ from netdoctor.checks._parity import differing
 from netdoctor.checks._words import listing
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.model import (
+    Cause,
     CauseHint,
     Command,
     Evidence,
@@ -19,6 +20,10 @@ from netdoctor.model import (
     warn,
 )
 from netdoctor.rules.versions import parse_version
+
+# A driver too old for torch is to be replaced anyway.
+BRANCH = Cause("driver-branch", "driver branch differs between {nodes}", follows=("sw.cuda",))
+VERSION = Cause("driver-version", "driver differs between {nodes}")
 
 
 @check(
@@ -57,12 +62,11 @@ def gpu_driver(nodes: Mapping[str, GpuFacts]) -> Iterator[Finding]:
     for finding in differing(
         branches,
         "driver branch",
-        "driver-branch",
+        BRANCH,
         status=Status.WARN,
         why="NCCL may pick other paths there",
         fixes=_install,
-        evidence=lambda node: _evidence(node, nodes[node]),
-        follows=("sw.cuda",),  # a driver too old for torch is to be replaced anyway
+        seen=lambda node: _evidence(node, nodes[node]),
     ):
         said.add(finding.target)
         yield finding
@@ -71,7 +75,7 @@ def gpu_driver(nodes: Mapping[str, GpuFacts]) -> Iterator[Finding]:
         yield from differing(
             versions,
             "driver",
-            "driver-version",
+            VERSION,
             status=Status.WARN,
             why="same branch, so no harm is known",
             fixes=lambda _, wanted: (
@@ -80,7 +84,7 @@ def gpu_driver(nodes: Mapping[str, GpuFacts]) -> Iterator[Finding]:
                     effect="after reboot",
                 ),
             ),
-            evidence=lambda node: _evidence(node, nodes[node]),
+            seen=lambda node: _evidence(node, nodes[node]),
         )
     for node in versions:
         gpu = nodes[node]

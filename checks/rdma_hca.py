@@ -7,10 +7,11 @@ from netdoctor.check import check
 from netdoctor.checks._majority import majority
 from netdoctor.checks._parity import differing
 from netdoctor.checks._rdma import NO_HCAS
-from netdoctor.checks._words import listing
+from netdoctor.checks._words import listing, title_text
 from netdoctor.facts.host import HostFacts
 from netdoctor.facts.rdma import Hca, RdmaFacts
 from netdoctor.model import (
+    Cause,
     CauseHint,
     Command,
     Confidence,
@@ -234,10 +235,11 @@ def _firmware(nodes: Mapping[str, RdmaFacts]) -> Iterator[Finding]:
                 known = boards.setdefault(hca.board_id, {})
                 known[node] = min(known.get(node, hca.fw_version), hca.fw_version)
     for board, versions in sorted(boards.items()):
+        noun = f"HCA firmware ({board})"
         yield from differing(
             versions,
-            f"HCA firmware ({board})",
-            "hca-firmware",
+            noun,
+            Cause("hca-firmware", f"{title_text(noun)} differs between {{nodes}}", explains=False),
             status=Status.WARN,
             fixes=lambda node, _: (
                 Fix(
@@ -249,8 +251,7 @@ def _firmware(nodes: Mapping[str, RdmaFacts]) -> Iterator[Finding]:
                     risk="medium",
                 ),
             ),
-            evidence=lambda node: (_list(node, nodes[node]),),
-            explains=False,
+            seen=lambda node: _list(node, nodes[node]),
         )
 
 

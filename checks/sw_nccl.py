@@ -3,25 +3,18 @@
 from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
-from netdoctor.checks._parity import differing, python_of, safe_version
+from netdoctor.checks._install import install_nccl
+from netdoctor.checks._parity import differing
 from netdoctor.checks._words import listing
-from netdoctor.facts.software import Nccl, SoftwareFacts
-from netdoctor.model import (
-    CauseHint,
-    Command,
-    Evidence,
-    ExpectedFrom,
-    Finding,
-    Fix,
-    fail,
-    ok,
-    skip,
-    unknown,
-    warn,
-)
-from netdoctor.rules.versions import parse_version
+from netdoctor.facts.software import SoftwareFacts
+from netdoctor.model import DERIVED, PEERS, Cause, Evidence, Finding, in_job, run, seen, skip, unknown
+from netdoctor.rules.versions import nccl_version
 
 _OWN = ("wheel", "torch-bundled")
+
+MISSING = Cause("nccl-missing", "{nodes} {has} no NCCL library for torch")
+VERSION = Cause("nccl-version", "NCCL differs between {nodes}")
+OVERRIDDEN = Cause("nccl-overridden", "{nodes} load{s} another NCCL than the one torch was built with")
 
 
 @check(
@@ -43,106 +36,64 @@ def sw_nccl(nodes: Mapping[str, SoftwareFacts]) -> Iterator[Finding]:
         Install the same nvidia-nccl wheel everywhere, and take libnccl out of LD_PRELOAD and
         LD_LIBRARY_PATH.
     """
-    first = {node: software.nccl[0] for node, software in nodes.items() if software.nccl}
-    if not first:
+    if not any(software.nccl for software in nodes.values()):
         yield skip("no NCCL on any node: nothing to compare")
         return
-    versions: dict[str, str] = {}
-    for node, nccl in first.items():
-        version = parse_version(nccl.version)
-        if version is None:
-            yield unknown(node, f"the version of {nccl.path} could not be read")
-        else:
-            versions[node] = ".".join(str(part) for part in version[:3])
-
+    versions = {
+        node: ".".join(map(str, parts[:3])) for node, s in nodes.items() if (parts := nccl_version(s))
+    }
+    some = next(iter(versions.values()), None)
     for node, software in nodes.items():
+        torch = software.torch
         if software.nccl:
-            continue
-        if software.torch is None or software.torch.cuda is None:
+            if node not in versions:
+                yield unknown(node, f"the version of {software.nccl[0].path} could not be read")
+            yield from _overridden(node, software)
+        elif torch and torch.cuda:
+            yield MISSING.fail(
+                f"torch {torch.version} finds no libnccl.so.2",
+                at=node,
+                observed="none",
+                expected=some or "libnccl.so.2",
+                expected_from=PEERS,
+                fixes=install_nccl(software, some),
+            )
+        elif software.torch_error:
+            yield unknown(node, f"torch could not be read, nor which NCCL it loads: {software.torch_error}")
+        else:
             yield skip("no torch with CUDA on this node, so no NCCL", node)
-            continue
-        yield fail(
-            node,
-            f"torch {software.torch.version} finds no libnccl.so.2",
-            observed="none",
-            expected=next(iter(versions.values()), "libnccl.so.2"),
-            expected_from=ExpectedFrom.PEERS,
-            cause=CauseHint(
-                key="nccl-missing",
-                title="{nodes} {has} no NCCL library for torch",
-                culprits=(node,),
-                fixes=_install(node, software, next(iter(versions.values()), None)),
-            ),
-        )
-
     yield from differing(
         versions,
         "NCCL",
-        "nccl-version",
+        VERSION,
         why='the job would hang or end with "Message truncated"',
-        fixes=lambda node, wanted: _install(node, nodes[node], wanted),
-        evidence=lambda node: _evidence(node, nodes[node]),
+        tell=True,
+        seen=lambda node: _evidence(nodes[node]),
+        fixes=lambda node, wanted: install_nccl(nodes[node], wanted),
     )
 
-    for node, nccl in first.items():
-        own = [other for other in nodes[node].nccl[1:] if other.origin in _OWN]
-        if nccl.origin in _OWN or not own or own[0].version == nccl.version:
-            continue
-        yield _overridden(node, nccl, own[0], nodes[node])
-    if len(set(versions.values())) == 1:
-        for node, text in versions.items():
-            yield ok(node, f"NCCL {text}", observed=text)
 
-
-def _overridden(node: str, nccl: Nccl, own: Nccl, software: SoftwareFacts) -> Finding:
-    from_variable = nccl.origin in ("LD_PRELOAD", "LD_LIBRARY_PATH")
-    source = nccl.origin if from_variable else "the system"
-    fix = Fix(
-        text=f"take libnccl out of {source}, so that torch loads the one it was built with",
-        commands=(
-            (Command(run_on="job", shell=f"unset {nccl.origin}"),)
-            if from_variable
-            else (Command(run_on=node, shell="ldconfig -p | grep libnccl"),)
-        ),
-        effect="next launch",
-    )
-    return warn(
-        node,
-        f"{source} gives NCCL {nccl.version or '?'} in place of torch's own {own.version or '?'}",
-        observed=f"{nccl.version or '?'} from {nccl.origin}",
+def _overridden(node: str, software: SoftwareFacts) -> Iterator[Finding]:
+    first, *others = software.nccl
+    own = next((other for other in others if other.origin in _OWN), None)
+    if first.origin in _OWN or own is None or own.version == first.version:
+        return
+    variable = first.origin in ("LD_PRELOAD", "LD_LIBRARY_PATH")
+    source = first.origin if variable else "the system"
+    take_out = f"take libnccl out of {source}, so that torch loads the one it was built with"
+    yield OVERRIDDEN.warn(
+        f"{source} gives NCCL {first.version or '?'} in place of torch's own {own.version or '?'}",
+        at=node,
+        observed=f"{first.version or '?'} from {first.origin}",
         expected=f"{own.version or '?'} from the wheel",
-        expected_from=ExpectedFrom.DERIVED,
-        evidence=_evidence(node, software),
-        cause=CauseHint(
-            key="nccl-overridden",
-            title="{nodes} load{s} another NCCL than the one torch was built with",
-            culprits=(node,),
-            fixes=(fix,),
-        ),
+        expected_from=DERIVED,
+        seen=_evidence(software),
+        fixes=in_job(take_out, f"unset {first.origin}", persistent=True)
+        if variable
+        else run(take_out, "ldconfig -p | grep libnccl", effect="next launch"),
     )
 
 
-def _evidence(node: str, software: SoftwareFacts) -> tuple[Evidence, ...]:
-    found = [f"{n.version or '?'} {n.origin} {n.path}" for n in software.nccl]
-    return (Evidence(kind="file", where=node, what="libnccl.so.2 in load order", output=listing(found)),)
-
-
-def _install(node: str, software: SoftwareFacts, wanted: str | None) -> tuple[Fix, ...]:
-    torch = software.torch
-    cuda = parse_version(torch.cuda) if torch else None
-    version = safe_version(wanted)
-    if not cuda or not version:
-        return ()
-    return (
-        Fix(
-            text=f"install NCCL {version} in the job's interpreter",
-            commands=(
-                Command(
-                    run_on=node,
-                    shell=f"{python_of(software)} -m pip install 'nvidia-nccl-cu{cuda[0]}=={version}'",
-                ),
-            ),
-            effect="next launch",
-            risk="medium",
-        ),
-    )
+def _evidence(software: SoftwareFacts) -> Evidence:
+    found = [f"{nccl.version or '?'} {nccl.origin} {nccl.path}" for nccl in software.nccl]
+    return seen("libnccl.so.2 in load order", listing(found), "file")

@@ -5,20 +5,15 @@ from collections.abc import Iterator, Mapping
 from netdoctor.check import check
 from netdoctor.checks._parity import differing
 from netdoctor.facts.software import SoftwareFacts
-from netdoctor.model import (
-    CauseHint,
-    Command,
-    Evidence,
-    ExpectedFrom,
-    Finding,
-    Fix,
-    Status,
-    warn,
-)
+from netdoctor.model import Cause, Evidence, Finding, Fix, Status, run, seen
 from netdoctor.rules.versions import parse_version
 
 # torch 2.5 was the last release with wheels for 3.8 (python_requires in its metadata, >=3.9 since).
 LEAST = (3, 9)
+
+VERSION = Cause("python-version", "Python differs between {nodes}")
+IMPLEMENTATION = Cause("python-implementation", "Python implementation differs between {nodes}")
+OLD = Cause("python-old", "{nodes} run{s} the job on a Python too old for a current torch")
 
 
 @check(
@@ -40,61 +35,34 @@ def sw_python(nodes: Mapping[str, SoftwareFacts]) -> Iterator[Finding]:
         Point the job at the same interpreter everywhere, best a virtual environment or container
         image that all nodes share.
     """
-    minors = {}
-    for node, software in nodes.items():
-        version = parse_version(software.version)
-        if version and len(version) >= 2:
-            minors[node] = f"{version[0]}.{version[1]}"
 
-    def evidence(node: str) -> tuple[Evidence, ...]:
-        software = nodes[node]
-        text = f"{software.implementation} {software.version}"
-        what = f"{software.executable} --version"
-        return (Evidence(kind="command", where=node, what=what, output=text),)
+    def evidence(node: str) -> Evidence:
+        python = nodes[node]
+        text = f"{python.implementation} {python.version}"
+        return seen(f"{python.executable} --version", text, "command")
 
-    def fixes(node: str, wanted: str) -> tuple[Fix, ...]:
-        return (
-            Fix(
-                text=f"use a Python {wanted} on this node too (python= in the hosts file)",
-                commands=(Command(run_on=node, shell=f"command -v python{wanted}"),),
-                effect="next launch",
-            ),
-        )
+    def use(_: str, wanted: str) -> Fix:
+        text = f"use a Python {wanted} on this node too (python= in the hosts file)"
+        return run(text, f"command -v python{wanted}", effect="next launch")
 
-    yield from differing(
-        minors,
-        "Python",
-        "python-version",
-        status=Status.WARN,
-        why="pickled objects may not load",
-        fixes=fixes,
-        evidence=evidence,
-    )
+    versions = {node: parse_version(software.version) or () for node, software in nodes.items()}
+    minors = {node: ".".join(map(str, v[:2])) if len(v) > 1 else None for node, v in versions.items()}
+    why = "pickled objects may not load"
+    yield from differing(minors, "Python", VERSION, status=Status.WARN, why=why, seen=evidence, fixes=use)
     kinds = {node: software.implementation for node, software in nodes.items()}
-    yield from differing(kinds, "Python implementation", "python-implementation", evidence=evidence)
+    yield from differing(kinds, "Python implementation", IMPLEMENTATION, seen=evidence)
 
     for node, software in nodes.items():
-        version = parse_version(software.version)
-        if software.torch and version and version[:2] < LEAST:
-            yield warn(
-                node,
+        if software.torch and minors[node] and versions[node] < LEAST:
+            yield OLD.warn(
                 f"Python {software.version} is too old for a current torch",
+                at=node,
                 observed=software.version,
                 expected="3.9 or newer",
-                expected_from=ExpectedFrom.CONSTANT,
-                evidence=evidence(node),
-                cause=CauseHint(
-                    key="python-old",
-                    title="{nodes} run{s} the job on a Python too old for a current torch",
-                    culprits=(node,),
-                    fixes=(
-                        Fix(
-                            text="point the job at a newer interpreter (--python, python=)",
-                            commands=(
-                                Command(run_on=node, shell="ls /usr/bin/python3* /opt/*/bin/python3*"),
-                            ),
-                            effect="next launch",
-                        ),
-                    ),
+                seen=evidence(node),
+                fixes=run(
+                    "point the job at a newer interpreter (--python, python=)",
+                    "ls /usr/bin/python3* /opt/*/bin/python3*",
+                    effect="next launch",
                 ),
             )

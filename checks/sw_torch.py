@@ -1,24 +1,19 @@
 """torch of the job's interpreter, compared across the cluster."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
-from netdoctor.checks._parity import differing, python_of, safe_version
+from netdoctor.checks._install import install_torch
+from netdoctor.checks._parity import differing
 from netdoctor.checks._words import listing
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.software import SoftwareFacts
-from netdoctor.model import (
-    CauseHint,
-    Command,
-    Evidence,
-    ExpectedFrom,
-    Finding,
-    Fix,
-    fail,
-    ok,
-    skip,
-    unknown,
-)
+from netdoctor.model import DERIVED, PEERS, Cause, Evidence, Finding, seen, skip, unknown
+
+MISSING = Cause("torch-missing", "{nodes} {has} no torch in the job's interpreter")
+CPU_BUILD = Cause("torch-cpu-build", "{nodes} {has} GPUs but a torch built without CUDA")
+VERSION = Cause("torch-version", "torch differs between {nodes}", verify=("sw.torch", "sw.nccl", "sw.cuda"))
 
 
 @check(
@@ -42,109 +37,56 @@ def sw_torch(nodes: Mapping[str, SoftwareFacts], gpus: Mapping[str, GpuFacts] | 
         runs in containers, point netdoctor at the interpreter inside them.
     """
     have = {node: software.torch for node, software in nodes.items() if software.torch}
-    if not have:
-        broken = {node: s.torch_error for node, s in nodes.items() if s.torch_error}
-        for node, error in broken.items():
-            yield unknown(node, f"torch could not be read: {error}")
-        if not broken:
-            yield skip("no torch on any node: nothing to compare")
+    versions = {node: torch.version for node, torch in have.items()}
+    if not have and not any(software.torch_error for software in nodes.values()):
+        yield skip("no torch on any node: nothing to compare")
         return
 
-    versions = {node: torch.version for node, torch in have.items()}
-    usual = next(iter(sorted(versions.values(), key=list(versions.values()).count, reverse=True)))
+    def evidence(node: str) -> Evidence:
+        torch = have[node]
+        build = f"cuda {torch.cuda}" if torch.cuda else f"hip {torch.hip}" if torch.hip else "cpu"
+        text = f"{torch.version} ({build}) in {nodes[node].executable}"
+        return seen(f"{torch.path or 'torch'}/version.py", text, "file")
 
+    commonest = Counter(versions.values()).most_common(1)
+    with_cuda = next((torch.version for torch in have.values() if torch.cuda), None)
     for node, software in nodes.items():
-        if software.torch:
+        torch, gpu = software.torch, (gpus or {}).get(node)
+        if torch and (torch.cuda or torch.hip):
             continue
         if software.torch_error:
             yield unknown(node, f"torch could not be read: {software.torch_error}")
-            continue
-        yield fail(
-            node,
-            f"no torch in {software.executable}, while {listing(tuple(have), 3)} {_have(have)} it",
-            observed="not installed",
-            expected=usual,
-            expected_from=ExpectedFrom.PEERS,
-            evidence=(
-                Evidence(
-                    kind="file",
-                    where=node,
-                    what="torch in the interpreter's search path",
-                    output=listing(list(software.search_path), 4),
-                ),
-            ),
-            cause=CauseHint(
-                key="torch-missing",
-                title="{nodes} {has} no torch in the job's interpreter",
-                culprits=(node,),
-                fixes=install(node, software, usual),
-            ),
-        )
-
+        elif torch is None and commonest:
+            who = f"{listing(have, 3)} {'has' if len(have) == 1 else 'have'}"
+            yield MISSING.fail(
+                f"no torch in {software.executable}, while {who} it",
+                at=node,
+                observed="not installed",
+                expected=commonest[0][0],
+                expected_from=PEERS,
+                seen=seen("torch in the interpreter's search path", listing(software.search_path, 4), "file"),
+                fixes=install_torch(software, commonest[0][0]),
+            )
+        elif torch is None:
+            yield skip("no torch on this node", node)
+        elif gpu is None:
+            yield unknown(node, f"torch {torch.version} is built without CUDA; GPUs could not be looked for")
+        elif gpu.devices or gpu.pci:
+            yield CPU_BUILD.fail(
+                f"torch {torch.version} is built without CUDA, and the node has GPUs",
+                at=node,
+                observed=torch.version,
+                expected="a build with CUDA",
+                expected_from=DERIVED,
+                seen=evidence(node),
+                fixes=install_torch(software, with_cuda),
+            )
     yield from differing(
         versions,
         "torch",
-        "torch-version",
+        VERSION,
         why="ranks would disagree about collectives",
-        fixes=lambda node, wanted: install(node, nodes[node], wanted),
-        evidence=lambda node: _evidence(node, nodes[node]),
-        verify=("sw.torch", "sw.nccl", "sw.cuda"),
-    )
-
-    for node, torch in have.items():
-        facts = (gpus or {}).get(node)
-        has_gpu = facts is not None and bool(facts.devices or facts.pci)
-        if has_gpu and torch.cuda is None and torch.hip is None:
-            peers = [t.version for t in have.values() if t.cuda]
-            yield fail(
-                node,
-                f"torch {torch.version} is built without CUDA, and the node has GPUs",
-                observed=torch.version,
-                expected="a build with CUDA",
-                expected_from=ExpectedFrom.DERIVED,
-                evidence=_evidence(node, nodes[node]),
-                cause=CauseHint(
-                    key="torch-cpu-build",
-                    title="{nodes} {has} GPUs but a torch built without CUDA",
-                    culprits=(node,),
-                    fixes=install(node, nodes[node], peers[0] if peers else None),
-                ),
-            )
-    if len(set(versions.values())) == 1 and len(have) == len(nodes):
-        for node, version in versions.items():
-            yield ok(node, f"torch {version}", observed=version)
-
-
-def _have(nodes: Mapping[str, object]) -> str:
-    return "has" if len(nodes) == 1 else "have"
-
-
-def _evidence(node: str, software: SoftwareFacts) -> tuple[Evidence, ...]:
-    torch = software.torch
-    if torch is None:
-        return ()
-    build = f"cuda {torch.cuda}" if torch.cuda else f"hip {torch.hip}" if torch.hip else "cpu"
-    return (
-        Evidence(
-            kind="file",
-            where=node,
-            what=f"{torch.path or 'torch'}/version.py",
-            output=f"{torch.version} ({build}) in {software.executable}",
-        ),
-    )
-
-
-def install(node: str, software: SoftwareFacts, wanted: str | None) -> tuple[Fix, ...]:
-    """How to put torch `wanted` (``2.6.0+cu124``) into the job's interpreter on `node`."""
-    version = safe_version(wanted)
-    package = f"torch=={version}" if version else "torch"
-    # A local version such as +cu124 is in the index of that build only, whose place the site knows.
-    source = ", from the same index as on the other nodes" if version and "+" in version else ""
-    return (
-        Fix(
-            text=f"install {package} in the job's interpreter{source}",
-            commands=(Command(run_on=node, shell=f"{python_of(software)} -m pip install '{package}'"),),
-            effect="next launch",
-            risk="medium",
-        ),
+        tell=len(have) == len(nodes),
+        seen=evidence,
+        fixes=lambda node, wanted: install_torch(nodes[node], wanted),
     )

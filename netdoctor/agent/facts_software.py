@@ -189,7 +189,7 @@ def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
     versions = {}  # type: dict[str, Optional[str]]
     for name in asked:
         known = packages.get(dists.normalise(name))
-        versions[name] = None if known is None else known.version()
+        versions[name] = None if known is None else known.version() or ""
     implementation = sys.implementation.name
     return {
         "executable": sys.executable or "",

@@ -30,7 +30,8 @@ class Nccl:
 @fact("software")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SoftwareFacts:
-    """The job's interpreter. packages: asked-for distributions, None where absent.
+    """The job's interpreter. packages: asked-for distributions, None where absent, empty where the version of
+    one that is there could not be read.
 
     nccl: every libnccl found, the one that the loader would take first. cuda_packages: nvidia-cuda-runtime
     and friends by distribution name. search_path: where distributions were looked for.

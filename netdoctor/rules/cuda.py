@@ -1,9 +1,10 @@
 """What CUDA decides: which GPUs a process sees, which driver a release needs, whether a GPU is at work."""
 
 import re
+from collections.abc import Collection
 
 from netdoctor.facts.gpu import Gpu, GpuProcess
-from netdoctor.rules.versions import Version
+from netdoctor.rules.versions import Version, parse_version
 
 # First driver on Linux x86_64 that runs a toolkit at all ("minor version compatibility"). Newest
 # first; holds for toolkits up to 13.2.
@@ -35,6 +36,30 @@ def minimum_driver(cuda: Version) -> Version | None:
         if cuda[:2] >= toolkit:
             return driver
     return None
+
+
+def major(text: str | None) -> int | None:
+    """12 of CUDA ``12.4``, 9 of compute capability ``9.0``; None where there are no numbers."""
+    version = parse_version(text)
+    return version[0] if version else None
+
+
+def needed_by_gpus(driver: Version, capabilities: Collection[str | None]) -> tuple[str, Version] | None:
+    """The first family of `capabilities`, ``9.0``, that `driver` is too old for, and the driver it needs."""
+    present = {major(capability) for capability in capabilities}
+    older = ((name, least) for family, name, least in FAMILIES if family in present and driver < least)
+    return next(older, None)
+
+
+def suits_every_gpu(driver: Version) -> bool:
+    """Whether no family needs a newer driver."""
+    return all(driver >= least for _, _, least in FAMILIES)
+
+
+def has_compat(cuda: Version, offered: Version | None) -> bool:
+    """Whether cuda-compat stands in for the libcuda of a driver that is too old for `cuda`: libcuda offers a
+    release that such a driver cannot have by itself."""
+    return offered is not None and offered[:2] >= cuda[:2]
 
 
 def dotted(version: Version) -> str:

@@ -767,17 +767,19 @@ def test_search_path_is_that_of_a_normal_start(version: str, tmp_path: Path) -> 
         {
             "a.pth": f"import os; os._exit(9)\n# x\n{tmp_path}/pth\nnope\n",
             "only_user-3.dist-info/METADATA": "Version: 3\n",
+            "silent.egg-info/PKG-INFO": "Name: silent\n",
         },
     )
     trees.make(tmp_path / "pth", {"by_pth-4.dist-info/METADATA": "Version: 4\n"})
     env = {**os.environ, "PYTHONPATH": f"site-packages:{tmp_path}/nope", "PYTHONUSERBASE": f"{tmp_path}/base"}
     env.pop("PYTHONNOUSERSITE", None)
-    asked = {"packages": ["torch", "only-user", "By.Pth"]}
+    asked = {"packages": ["torch", "only-user", "By.Pth", "silent", "absent"]}
     with harness.agent(python, env=env, cwd=tmp_path) as agent:
         value = agent.facts(software=asked)["software"]["value"]
     fact = msgspec.convert(value, type=SoftwareFacts)
     assert fact.search_path[0] == str(root)
-    assert fact.packages == {"torch": "2.5.1+cu124", "only-user": "3", "By.Pth": "4"}
+    found = {"torch": "2.5.1+cu124", "only-user": "3", "By.Pth": "4", "silent": "", "absent": None}
+    assert fact.packages == found
     assert fact.torch
     assert fact.torch.cuda == "12.4"
     assert fact.cuda_packages["nvidia-cuda-runtime-cu12"] == "12.4.127"

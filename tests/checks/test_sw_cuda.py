@@ -78,3 +78,21 @@ def test_skips() -> None:
 def test_cannot_tell_without_a_driver_version() -> None:
     facts = gpus(driver_version=None, kernel_driver=None)
     assert found(sw_cuda(softwares(1), {"n1": facts}))["n1"].status is Status.UNKNOWN
+
+
+def test_cannot_tell_where_torch_could_not_be_read() -> None:
+    broken = software(torch=torch(cuda=None), torch_error="version.py: EACCES")
+    assert found(sw_cuda(softwares(2, n1=broken), all_gpus(2)))["n1"].status is Status.UNKNOWN
+    assert {f.status for f in sw_cuda({"n1": broken}, all_gpus(1))} == {Status.UNKNOWN}
+
+
+def test_a_gpu_that_does_not_tell_its_family_may_need_a_newer_driver() -> None:
+    silent = (gpu(0), gpu(1, compute_capability=None))
+    old = {"driver_version": "550.54.14", "kernel_driver": "550.54.14"}
+    assert found(sw_cuda(softwares(1), {"n1": gpus(devices=silent, **old)}))["n1"].status is Status.UNKNOWN
+    assert not list(sw_cuda(softwares(1), {"n1": gpus(devices=silent)}))  # new enough for all families
+
+
+def test_cannot_tell_without_the_cuda_of_the_drivers_library() -> None:
+    facts = {"n1": gpus(cuda_driver=None), "n2": gpus()}
+    assert {f.target: f.status for f in sw_cuda(softwares(2), facts)} == {"n1": Status.UNKNOWN}

@@ -56,3 +56,9 @@ def test_an_unreadable_version_is_unknown() -> None:
 def test_a_tie_blames_both() -> None:
     findings = list(sw_nccl(softwares(2, n1=software(nccl=(nccl("2.19.3"),)))))
     assert causes(findings) == {"nccl-version": {"n1", "n2"}}
+
+
+def test_without_knowing_torch_it_is_unknown_which_nccl_it_loads() -> None:
+    broken = software(torch=torch(cuda=None), torch_error="version.py: EACCES", nccl=())
+    findings = found(sw_nccl(softwares(2, n1=broken)))
+    assert findings["n1"].status is Status.UNKNOWN

@@ -72,3 +72,13 @@ def test_what_torchs_wheel_brings_along_follows_from_torch() -> None:
         "package-nvidia-nccl-cu12-version": ("sw.torch", "sw.nccl"),
         "package-flash-attn-version": (),
     }
+
+
+def test_a_version_that_cannot_be_read_is_unknown_there() -> None:
+    findings = found(sw_parity(nodes("2.5", "", "2.5"), ASKED))
+    assert {target: f.status for target, f in findings.items()} == {"n2": Status.UNKNOWN}
+
+
+def test_a_package_that_was_not_looked_for_is_not_missing() -> None:
+    facts = nodes("2.5", "2.5") | {"n3": software(packages={})}
+    assert {f.target: f.status for f in sw_parity(facts, ASKED)} == {"n3": Status.UNKNOWN}

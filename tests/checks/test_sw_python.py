@@ -1,3 +1,5 @@
+import pytest
+
 from netdoctor.checks.sw_python import sw_python
 from netdoctor.model import Status
 
@@ -33,3 +35,9 @@ def test_an_old_python_matters_with_torch_only() -> None:
 def test_names_another_implementation() -> None:
     findings = list(sw_python(softwares(3, n1=software(implementation="PyPy"))))
     assert causes(findings) == {"python-implementation": {"n1"}}
+
+
+@pytest.mark.parametrize("changes", [{"version": ""}, {"version": "3"}, {"implementation": ""}])
+def test_what_cannot_be_read_is_unknown_there(changes: dict[str, str]) -> None:
+    findings = list(sw_python(softwares(3, n2=software(**changes))))
+    assert {f.target: f.status for f in findings} == {"n2": Status.UNKNOWN}

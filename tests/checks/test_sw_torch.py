@@ -69,14 +69,34 @@ def test_an_unreadable_torch_is_unknown() -> None:
     broken = software(torch=None, torch_error="no version in version.py")
     findings = list(sw_torch(softwares(2, n1=broken), None))
     assert found(findings)["n1"].status is Status.UNKNOWN
+    findings = list(sw_torch(softwares(2, n1=software(torch=torch(version=""))), None))
+    assert found(findings, Status.UNKNOWN).keys() == {"n1"}
+
+
+def test_an_unreadable_torch_does_not_make_the_others_pass() -> None:
+    nodes = {"n1": software(torch=None, torch_error="EACCES"), "n2": software(torch=None)}
+    assert {f.target: f.status for f in sw_torch(nodes, None)} == {"n1": Status.UNKNOWN, "n2": Status.SKIP}
+
+
+def test_a_build_that_could_not_be_read_is_no_cpu_build() -> None:
+    metadata_only = software(torch=torch(cuda=None), torch_error="version.py: EACCES")
+    findings = list(sw_torch(softwares(2, n1=metadata_only), all_gpus(2)))
+    assert found(findings, Status.UNKNOWN).keys() == {"n1"}
+    assert not bad(findings)
+
+
+def test_a_cpu_build_is_unknown_where_gpus_could_not_be_looked_for() -> None:
+    cpu = software(torch=torch(version="2.6.0+cpu", cuda=None))
+    for gpus_of in (None, {"n2": gpus()}):
+        findings = sw_torch({"n1": cpu, "n2": cpu}, gpus_of)
+        assert found(findings, Status.UNKNOWN).keys() >= {"n1"}
 
 
 @pytest.mark.parametrize("version", ["2.6'; reboot; '", "$(reboot)", "2.6\nreboot", "-r /etc/shadow"])
 def test_no_version_from_a_node_becomes_a_command(version: str) -> None:
     hostile = software(torch=torch(version=version), executable="/tmp/x; reboot")
     findings = list(sw_torch(softwares(3, n1=hostile, n2=hostile, n3=software(torch=None)), None))
-    for finding in findings:
-        for fix in finding.cause.fixes if finding.cause else ():
-            for command in fix.commands:
-                assert "reboot" not in command.shell
-                assert "shadow" not in command.shell
+    (fix,) = cause(findings, "torch-missing").fixes
+    assert [command.shell for command in fix.commands] == ["/opt/v/bin/python -m pip install 'torch'"]
+    shells = [c.shell for f in findings if f.cause for fix in f.cause.fixes for c in fix.commands]
+    assert not [shell for shell in shells if "reboot" in shell or "shadow" in shell]

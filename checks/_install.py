@@ -1,0 +1,58 @@
+"""How a package comes into the job's interpreter, and a driver onto a node."""
+
+import re
+import shlex
+
+from netdoctor.facts.software import SoftwareFacts
+from netdoctor.model import Fix, after_reboot, run
+from netdoctor.rules.cuda import major
+
+_VERSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+!_-]{0,60}")
+_PATH = re.compile(r"/[\w./+@-]{1,300}")
+
+
+def is_version(text: str | None) -> bool:
+    """Whether it looks like a version, and so may stand in a command."""
+    return text is not None and _VERSION.fullmatch(text) is not None
+
+
+def install(
+    software: SoftwareFacts, package: str, version: str | None, called: str = "", source: str = ""
+) -> Fix:
+    """pip, run by the job's interpreter; by ``python3`` where its path is unusual.
+
+    package: a plain name. version: from a node, so left out unless it looks like one. called: package and
+    version in words. source: where it comes from, in words.
+    """
+    asked = f"{package}=={version}" if is_version(version) else package
+    python = software.executable if _PATH.fullmatch(software.executable) else "python3"
+    return run(
+        f"install {called or asked} in the job's interpreter{source}",
+        f"{shlex.quote(python)} -m pip install '{asked}'",
+        effect="next launch",
+        risk="medium",
+    )
+
+
+def install_torch(software: SoftwareFacts, version: str | None) -> Fix:
+    """torch of this version, ``2.6.0+cu124``."""
+    # A local version such as +cu124 is in the index of that build only, whose place the site knows.
+    local = version is not None and "+" in version and is_version(version)
+    source = ", from the same index as on the other nodes" if local else ""
+    return install(software, "torch", version, source=source)
+
+
+def install_nccl(software: SoftwareFacts, version: str | None) -> tuple[Fix, ...]:
+    """The wheel for the CUDA of the node's torch; nothing without one, or without a version."""
+    cuda = major(software.torch.cuda) if software.torch else None
+    if cuda is None or not is_version(version):
+        return ()
+    return (install(software, f"nvidia-nccl-cu{cuda}", version, called=f"NCCL {version}"),)
+
+
+def install_driver(branch: int | str, or_newer: str = "") -> Fix:
+    """NVIDIA's driver of a branch, ``570``."""
+    return after_reboot(
+        f"install a driver of branch {branch}{or_newer}, by the means that installed this one",
+        f"apt-get install --yes nvidia-driver-{branch}-server  # Ubuntu's name",
+    )
