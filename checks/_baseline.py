@@ -94,6 +94,7 @@ def _all(
             confidence=Confidence.LIKELY,
             verify=(words.check,),
         ),
+        pairs=tuple(pair(*ends) for ends, share in shares.items() if share < LEAST_SHARE),
     )
 
 
@@ -125,6 +126,7 @@ def _some(
             expected_from=ExpectedFrom.BASELINE,
             evidence=(_evidence({(src, dst): share}, words, baseline),),
             cause=hint,
+            pairs=(pair(src, dst),),
         )
 
 

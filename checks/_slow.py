@@ -1,6 +1,6 @@
 """From the localiser's decision to findings: who is slow, in which direction, how sure that is."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
@@ -39,13 +39,15 @@ _CONFIDENCE = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Words:
     """How a check speaks. check: its id; what: ``TCP``; rate: a figure with its unit; limited_by: the part of
-    a node that sets its expectation; baseline: GB/s that a directed pair reached in an earlier report."""
+    a node that sets its expectation; measured: directed pairs; baseline: GB/s that one reached in an earlier
+    report."""
 
     check: str
     what: str
     rate: Callable[[float], str]
     devices: Mapping[str, str]
     limited_by: Mapping[str, str]
+    measured: Collection[tuple[str, str]]
     derived: bool = False
     baseline: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
@@ -184,6 +186,7 @@ def _blamed(culprit: Culprit, decision: Decision, words: Words) -> Iterator[Find
     hint = _hint(culprit, words, confidence, settle)
     say = fail if culprit.dead or culprit.factor < STOPS_BELOW else warn
     expected, origin = _origin(culprit, decision, words)
+    held = _held((culprit,), words)
     for target in _targets(culprit):
         yield say(
             target,
@@ -195,7 +198,15 @@ def _blamed(culprit: Culprit, decision: Decision, words: Words) -> Iterator[Find
             expected_from=origin,
             evidence=_evidence(culprit, decision, words),
             cause=hint,
+            pairs=held,
         )
+
+
+def _held(suspects: Sequence[Culprit], words: Words) -> tuple[str, ...]:
+    """The measured pairs that are slow whichever of these it is."""
+    return tuple(
+        pair(src, dst) for src, dst in words.measured if all(one.holds_back(src, dst) for one in suspects)
+    )
 
 
 def _evidence(culprit: Culprit, decision: Decision, words: Words) -> tuple[Evidence, ...]:
@@ -246,6 +257,7 @@ def _tied(tie: Undecided, decision: Decision, words: Words) -> Iterator[Finding]
         expected_from=origin,
         evidence=_evidence(first, decision, words),
         cause=hint,
+        pairs=_held(tie.between, words),
     )
 
 

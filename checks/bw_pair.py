@@ -62,6 +62,7 @@ def bw_pair(
         rate=gbyte,
         devices=devices(nets, job.data_addresses),
         limited_by={},
+        measured=dict.fromkeys((r.src, r.dst) for r in pairs.rates),
         baseline=table(baseline.pairs) if baseline is not None and not other else {},
     )
     decision = culprits.decision

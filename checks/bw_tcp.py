@@ -61,6 +61,7 @@ def bw_tcp(
         devices=devices(nets, job.data_addresses),
         limited_by=tcp.limited_by,
         derived=bool(tcp.expected_gbyte_s),
+        measured=dict.fromkeys((r.src, r.dst) for r in tcp.rates),
         baseline=table(baseline.tcp) if baseline is not None else {},
     )
     decision = culprits.decision

@@ -240,6 +240,7 @@ def _findings(
             evidence=evidence,
             cause=hint,
             measures={"net.loss": Measure(value=share, unit="%", error=share - low)},
+            pairs=tuple(pair(*cell) for cell in lossy),
         )
 
 

@@ -143,7 +143,11 @@ class CauseHint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What a check has to say about one target (node id, ``a->b``, ``cluster``, ``control``)."""
+    """What a check has to say about one target (node id, ``a->b``, ``cluster``, ``control``).
+
+    pairs: the directed pairs that it is about, ``a->b``, where these are not the target: those that a slow
+        node holds back, one by one. They get its status in the report's list of pairs, and nothing else.
+    """
 
     target: str
     status: Status
@@ -154,6 +158,7 @@ class Finding:
     evidence: tuple[Evidence, ...] = ()
     cause: CauseHint | None = None
     measures: Mapping[str, "Measure"] | None = None
+    pairs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,12 +302,13 @@ class Cause:
         seen: Evidence | Sequence[Evidence] = (),
         fixes: Fix | Sequence[Fix] = (),
         measures: Mapping[str, Measure] | None = None,
+        pairs: tuple[str, ...] = (),
     ) -> Finding:
         """A finding with this cause.
 
         at: the target, the node that is judged when left out. culprits: who is to blame, what the finding is
         about when left out (both ends of a pair). expected_from: a constant when something is expected and
-        nothing else is said. seen, fixes: one or several.
+        nothing else is said. seen, fixes: one or several. pairs: as in Finding.
         """
         if expected is not None and expected_from is None:
             expected_from = ExpectedFrom.CONSTANT
@@ -316,6 +322,7 @@ class Cause:
             evidence=(seen,) if isinstance(seen, Evidence) else tuple(seen),
             cause=self.hint(culprits, fixes),
             measures=measures,
+            pairs=pairs,
         )
         return placed(finding, at) if at else finding
 

@@ -45,6 +45,8 @@ class Judgement:
     cells[check id][node] is the status of every check on every node, complete by construction.
     findings[check id] are all findings, also those that end as one result.
     blocked_by[check id][node] is the check whose failure made this one pointless there.
+    pairs[check id][``a->b``] is the worst that was said of a directed pair, also of one that nobody asked
+    about; without the check where that gave no judgement, because it could not run or does not apply.
     stopped: what ended the wait for a plug-in's check: ``interrupt``, ``deadline``, else None.
     tracebacks: one text per check that crashed, its first line names the check and the nodes.
     """
@@ -54,6 +56,7 @@ class Judgement:
     cells: dict[str, dict[str, Status]] = field(default_factory=dict)
     findings: dict[str, list[Finding]] = field(default_factory=dict)
     blocked_by: dict[str, dict[str, str]] = field(default_factory=dict)
+    pairs: dict[str, dict[str, Status]] = field(default_factory=dict)
     reasons: dict[str, dict[str, str]] = field(default_factory=dict)
     durations_ms: dict[str, float] = field(default_factory=dict)
     tracebacks: list[str] = field(default_factory=list)
@@ -158,6 +161,18 @@ def _run_check(check: Check, run: _Run) -> None:
                 cells[node] = finding.status
     if trouble:
         _put_trouble(check, trouble, cells, findings, result)
+    elif not any(finding.target == CLUSTER and finding.status is Status.SKIP for finding in findings):
+        result.pairs[check.id] = _worst_by_pair(findings)
+
+
+def _worst_by_pair(findings: Iterable[Finding]) -> dict[str, Status]:
+    worst: dict[str, Status] = {}
+    for finding in findings:
+        about = finding.pairs or ((finding.target,) if "->" in finding.target else ())
+        for name in about:
+            if name not in worst or finding.status.rank > worst[name].rank:
+                worst[name] = finding.status
+    return worst
 
 
 def _blocked(check: Check, nodes: Sequence[str], result: Judgement) -> dict[str, str]:
@@ -392,6 +407,9 @@ def _valid(said: object, here: str, known: frozenset[str], trusted: dict[int, Ca
     _need_text(finding.target, "target")
     _need_text(finding.summary, "summary")
     _need_target(finding.target, known)
+    for name in finding.pairs:
+        _need_text(name, "pair")
+        _need_target(name, known)
     for name in ("observed", "expected"):
         if getattr(finding, name) is not None:
             _need_text(getattr(finding, name), name)

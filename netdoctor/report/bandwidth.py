@@ -1,81 +1,15 @@
-"""What the bandwidth experiments measured, as records of pairs and as a table for the text report."""
+"""Bandwidth in the text report: the all-reduce by size, rates of pairs as rows and columns."""
 
 import re
 from collections.abc import Iterator, Sequence
 
-from netdoctor.engine.run import Outcome
-from netdoctor.facts.bandwidth import LossMatrix, PairRates, TcpRates
-from netdoctor.facts.host import Node
-from netdoctor.facts.localisation import Decision
-from netdoctor.localise import decide
 from netdoctor.report import words
 from netdoctor.report.model import PairRecord, Report
-
-# As the checks have it: below half of what is usual nobody wants to start a job (checks/_slow.py).
-STOPS_BELOW = 0.5
-LOSSY_PERCENT = 0.5
 
 # Of pairs, as in the matrix of checks.
 MARKS = {status: letter for letter, status in words.LETTERS.items() if status != "pass"}
 
 _NAME = re.compile(r"bw\.allreduce\.(busbw|algbw|time)\.(\d+)")
-
-
-def pairs(outcome: Outcome) -> Iterator[PairRecord]:
-    """Directed pairs of bw.tcp, bw.pair and net.loss: the slowest rail, the last round."""
-    chosen = {c.id for c in outcome.judgement.checks}
-    listed = outcome.store.node.get("node", {})
-    leaves = {n: one.leaf for n, one in listed.items() if isinstance(one, Node) and one.leaf is not None}
-    tcp = outcome.store.whole("tcp_rates")
-    if isinstance(tcp, TcpRates) and "bw.tcp" in chosen:
-        values = {(r.src, r.dst): None if r.gbyte_s is None else 8 * r.gbyte_s for r in tcp.rates}
-        yield from _records("bw.tcp", values, decide(tcp, leaves), "Gbit/s")
-    torch = outcome.store.whole("pair_rates")
-    if isinstance(torch, PairRates) and "bw.pair" in chosen:
-        latest = {(r.src, r.dst): r.round for r in torch.rates}
-        slowest: dict[tuple[str, str], float | None] = {}
-        for r in torch.rates:
-            if r.round == latest[r.src, r.dst]:
-                before = slowest.get((r.src, r.dst))
-                slowest[r.src, r.dst] = r.gbyte_s if before is None else min(before, r.gbyte_s)
-        yield from _records("bw.pair", slowest, decide(torch, leaves), "GB/s")
-    losses = outcome.store.whole("loss")
-    if isinstance(losses, LossMatrix) and "net.loss" in chosen:
-        for probe in losses.probes:
-            if not probe.sent or not probe.arrived:
-                continue
-            percent = 100.0 * (probe.sent - min(probe.arrived, probe.sent)) / probe.sent
-            yield PairRecord(
-                check="net.loss",
-                from_=probe.src,
-                to=probe.dst,
-                status="pass",
-                class_="measured",
-                value=round(percent, 3),
-                unit="%",
-            )
-
-
-def _records(
-    check: str, values: dict[tuple[str, str], float | None], decision: Decision, unit: str
-) -> Iterator[PairRecord]:
-    for (src, dst), value in values.items():
-        factors = [c.factor for c in decision.culprits if c.holds_back(src, dst)]
-        status = "pass"
-        if value is None or (factors and min(factors) < STOPS_BELOW):
-            status = "fail"
-        elif factors:
-            status = "warn"
-        shown = "dead" if value is None else "slow" if factors else "ok"
-        yield PairRecord(
-            check=check,
-            from_=src,
-            to=dst,
-            status=status,
-            class_=shown,
-            value=None if value is None else round(value, 5),
-            unit=unit,
-        )
 
 
 def table(report: Report) -> list[str]:

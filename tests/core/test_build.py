@@ -443,22 +443,6 @@ def test_confidence_is_told() -> None:
     assert (cause.confidence, cause.settle_by) == ("suspected", "look there")
 
 
-def test_pairs_that_could_not_be_tried_are_unknown() -> None:
-    store = store_of(3)
-    store.cluster["ports"] = healthy.matrix(
-        3, {("n1", "n2"): "error", ("n1", "n3"): "filtered", ("n2", "n1"): "odd"}
-    )
-    store.cluster["path_mtu"] = healthy.path_mtus(3, {("n1", "n2"): {"outcome": "error"}})
-    pairs = made(saying("net.ports"), saying("net.path-mtu"), store=store).pairs
-    bad = {(p.check, p.from_, p.to): p.status for p in pairs if p.status != "pass"}
-    assert bad == {
-        ("net.ports", "n1", "n2"): "unknown",
-        ("net.ports", "n2", "n1"): "unknown",
-        ("net.ports", "n1", "n3"): "fail",
-        ("net.path-mtu", "n1", "n2"): "unknown",
-    }
-
-
 def test_a_crash_is_a_note_and_a_cause_on_the_control_host() -> None:
     def net_x(nodes: Mapping[str, HostFacts]) -> Iterator[Finding]:
         """Fine."""
