@@ -17,7 +17,7 @@ from netdoctor.report import LAST, baseline
 from netdoctor.report.build import Context, Remote, build
 from netdoctor.report.model import Note, Report
 from netdoctor.scanning.plan import Plan, prepare
-from netdoctor.scanning.reporting import remote, rfc3339, verify_prefix
+from netdoctor.scanning.reporting import SETTINGS, remote, rfc3339, told, verify_prefix
 from netdoctor.scanning.request import ScanRequest
 
 RERUN = "run again "
@@ -48,6 +48,11 @@ def rejudge(report: Report, request: ScanRequest, source: Path) -> Report:
     return build(outcome, context)
 
 
+def _kept(report: Report, prefix: str) -> list[Note]:
+    """Notes that still hold, or tell what was done."""
+    return [note for note in report.notes if note.text.startswith(prefix)][-NOTES_AT_MOST:]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rerun:
     """Part of a report, to be measured again.
@@ -69,7 +74,8 @@ class Rerun:
         now = rfc3339(time.time())
         shown = f"{len(self.nodes)} node{'s' if len(self.nodes) != 1 else ''}"
         what = ", ".join(self.checks) if len(self.checks) <= 6 else f"{len(self.checks)} checks"
-        notes = [n for n in report.notes if n.text.startswith(RERUN)][-NOTES_AT_MOST:]
+        notes = list(dict.fromkeys([*_kept(report, SETTINGS), *told(self.plan.transport.notes)]))
+        notes += _kept(report, RERUN)
         notes.append(Note(level="info", text=f"{RERUN}{now}: {what} on {shown}"))
         context = Context(
             run=replace(report.run, finished=now),

@@ -20,6 +20,10 @@ from netdoctor.scanning.plan import Plan
 from netdoctor.scanning.record import PATHS, record
 from netdoctor.scanning.request import ScanRequest
 
+SETTINGS = "ssh: "
+# With StrictHostKeyChecking off there is one about every host.
+REMARKS_AT_MOST = 10
+
 
 def assemble(plan: Plan, outcome: Outcome, started: float, *, interrupted_code: int = 130) -> Report:
     """The report of a scan that began at `started`, seconds since the epoch.
@@ -66,9 +70,18 @@ def _notes(plan: Plan, outcome: Outcome) -> list[Note]:
         for p in plan.known.plugins
         if p.error
     ]
+    notes += told(plan.transport.notes)
     if outcome.judgement.tracebacks and (place := _keep_tracebacks(outcome.judgement.tracebacks)):
         notes.append(Note(level="warn", text=f"part of netdoctor itself crashed; tracebacks: {place}"))
     return notes
+
+
+def told(remarks: Sequence[str]) -> list[Note]:
+    """What the transport has to say about the user's settings, as notes."""
+    texts = [f"{SETTINGS}{remark}" for remark in remarks[:REMARKS_AT_MOST]]
+    if len(remarks) > REMARKS_AT_MOST:
+        texts.append(f"{SETTINGS}{len(remarks) - REMARKS_AT_MOST} more remarks like these")
+    return [Note(level="warn", text=text) for text in texts]
 
 
 def _keep_tracebacks(tracebacks: Sequence[str]) -> str | None:

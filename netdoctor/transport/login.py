@@ -285,9 +285,13 @@ class Logins:
         return Failed(Login.AUTH, str(error) or type(error).__name__)
 
     def _lookup_keys(self, endpoint: Endpoint) -> Known:
-        return self._known.lookup(
-            endpoint.known_as, (*endpoint.user_known_hosts, *endpoint.global_known_hosts)
-        )
+        files = (*endpoint.user_known_hosts, *endpoint.global_known_hosts)
+        known = self._known.lookup(endpoint.known_as, files)
+        # Here, and so before this login ends: nobody may be listening after the last one.
+        for text in self._known.notes[self._told :]:
+            self._note(text)
+        self._told = len(self._known.notes)
+        return known
 
     def _judge(self, endpoint: Endpoint, record: Record, known: Known, key: HostKey) -> None:
         """Accept the server's key or raise Failed."""
@@ -322,6 +326,7 @@ class Logins:
 
     def _remember(self, endpoint: Endpoint, key: HostKey) -> None:
         if not endpoint.user_known_hosts:
+            self._note(f"{endpoint.known_as}: unknown key accepted, and no known_hosts file to record it in")
             return
         file = endpoint.user_known_hosts[0]
         try:
@@ -377,13 +382,6 @@ class Logins:
         if channel is not None:
             return Wire(channel)
         raise no_tunnel(refusal, endpoint)
-
-    def tell(self) -> None:
-        """Pass on what known_hosts had to say since the last time."""
-        notes = self._known.notes
-        while self._told < len(notes):
-            self._note(notes[self._told])
-            self._told += 1
 
     def end(self) -> None:
         """Kill what would not end with this process."""

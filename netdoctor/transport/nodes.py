@@ -95,7 +95,6 @@ class Worker:
             if link is not None and (not told or not self._start.keep_open):
                 self._links.pop(index, None)
                 link.close()
-            self._logins.tell()
 
     def _over_budget(self) -> str:
         return f"not finished within the node's {self._start.node_budget_s:g} s"

@@ -588,9 +588,9 @@ class Resolver:
             default_user = ("~/.ssh/known_hosts", "~/.ssh/known_hosts2")
             user_files = _files(found, "userknownhostsfile", default_user, tokens)
             global_files = _files(found, "globalknownhostsfile", SYSTEM_KNOWN_HOSTS, tokens)
-        strict = (found.one("stricthostkeychecking") or "ask").lower()
-        strict = "accept" if strict in ("no", "off", "false", "accept-new") else "yes"
-        if options.accept_new:
+        said = (found.one("stricthostkeychecking") or "ask").lower()
+        strict = "accept" if said in ("no", "off", "false") else "yes"
+        if options.accept_new or said == "accept-new":
             strict = "record"
         return {
             "user_known_hosts": user_files,

@@ -150,6 +150,7 @@ class Outcome:
 
     sessions: dict[str, Session]
     replies: dict[str, Reply]
+    notes: tuple[str, ...] = ()
 
     @property
     def session(self) -> Session:
@@ -182,6 +183,7 @@ def log_in(options: SshOptions, *targets: Target, limits: Limits = FAST, request
     try:
         first = {t.id: request for t in targets}
         outcome = collect(transport.start(targets, first, keep_open=False, collectors={}))
+        outcome.notes = transport.notes
     finally:
         began = time.monotonic()
         transport.close()

@@ -13,7 +13,7 @@ from netdoctor.facts.host import Session
 from netdoctor.transport.base import Limits, SshOptions
 
 from . import peers
-from .conftest import Server, ServerMaker, free_port, log_in, make_key, target
+from .conftest import Outcome, Server, ServerMaker, free_port, log_in, make_key, target
 
 SHORT = Limits(parallel=8, login_timeout_s=3, node_budget_s=6, agent_deadline_s=60)
 
@@ -160,6 +160,30 @@ def test_accept_new_makes_a_private_file(server: Server, tmp_path: Path) -> None
     assert len(lines) == 1
     assert lines[0].startswith("|1|")
     assert log_in(SshOptions(ssh_config=config), target("node")).session.outcome == "ok"
+
+
+@pytest.mark.ssh
+def test_what_is_accepted_and_what_cannot_be_read_is_told(server: Server, tmp_path: Path) -> None:
+    known = tmp_path / "known_hosts"
+    known.write_text("half a line\n")
+
+    def outcome(word: str) -> Outcome:
+        config = server.config()
+        text = config.read_text().replace(str(server.folder / "known_hosts"), str(known))
+        config.write_text(f"{text}  StrictHostKeyChecking {word}\n")
+        return log_in(SshOptions(ssh_config=config), target("node"))
+
+    accepted = outcome("no")
+    assert accepted.session.outcome == "ok"
+    assert any(note.startswith(f"{known}:1: line skipped") for note in accepted.notes)
+    assert any("unknown key" in note and "accepted" in note for note in accepted.notes)
+    assert known.read_text() == "half a line\n"
+
+    learned = outcome("accept-new")
+    assert learned.session.outcome == "ok"
+    assert not any("unknown key" in note for note in learned.notes)
+    assert len(known.read_text().splitlines()) == 2
+    assert outcome("yes").session.outcome == "ok"
 
 
 @pytest.mark.ssh

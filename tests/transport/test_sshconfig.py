@@ -76,6 +76,7 @@ def resolve(tmp_path: Path, text: str, host: str = "node", **options: object) ->
         ),
         pytest.param("HostKeyAlias boss\nPort 99", "n1", {"known_as": "boss"}, id="HostKeyAlias"),
         pytest.param("StrictHostKeyChecking no", "n1", {"strict": "accept"}, id="not strict"),
+        pytest.param("StrictHostKeyChecking accept-new", "n1", {"strict": "record"}, id="accept-new learns"),
         pytest.param("StrictHostKeyChecking ask", "n1", {"strict": "yes"}, id="ask means no in a batch"),
         pytest.param("IdentityAgent none", "n1", {"agent": None}, id="no agent"),
         pytest.param("IdentityAgent /run/a.sock", "n1", {"agent": "/run/a.sock"}, id="agent"),

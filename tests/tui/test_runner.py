@@ -4,12 +4,10 @@ import argparse
 import dataclasses
 import time
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from netdoctor.check import Check
 from netdoctor.cli import build_parser
 from netdoctor.cli import options as cli_options
 from netdoctor.cli import tui as cli_tui
@@ -31,24 +29,17 @@ from netdoctor.tui.runner import Request
 from netdoctor.tui.state import State, fold
 from tests.core.fake import FakeTransport, login, saying, store_of, targets
 from tests.report.build import sample_report
+from tests.scanning.ground import Ground as Cluster
 
 LOST = Session(outcome="refused", stage="tcp", detail="refused")
 
 
-class Ground:
-    """A cluster in a dictionary behind the command line: the transport and the checks are those set here."""
+class Ground(Cluster):
+    """The cluster, and the runner of `netdoctor tui` on it."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-        self.checks: list[Check] = [login(), saying("net.one"), saying("net.two", scope="node")]
-        self.transport = FakeTransport()
-        monkeypatch.chdir(folder)
-        monkeypatch.setattr("netdoctor.scanning.plan.make_transport", lambda request: self.transport)
-        monkeypatch.setattr("netdoctor.engine.registry.load", lambda folders=(): self.registry)
+        super().__init__(monkeypatch, folder)
         self.runner = scanning("n[1-3]")
-
-    @property
-    def registry(self) -> Any:
-        return SimpleNamespace(checks={c.id: c for c in self.checks}, plugins=())
 
     def run(self, request: Request, report: Report | None) -> list[Any]:
         self.transport = FakeTransport(

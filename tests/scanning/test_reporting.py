@@ -1,0 +1,40 @@
+"""What a report says about its scan, beside what the checks say."""
+
+import dataclasses
+
+from netdoctor.scanning import ScanRequest, rerun
+from tests.scanning.ground import Ground
+
+N3 = ScanRequest(hosts=("n[1-3]",))
+
+
+def test_what_the_transport_has_to_say_is_in_the_report(ground: Ground) -> None:
+    ground.transport.notes = ("~/.ssh/config: not read: Permission denied", "n1: unknown key accepted")
+    report = ground.scan(N3)
+    assert [(n.level, n.text) for n in report.notes] == [
+        ("warn", "ssh: ~/.ssh/config: not read: Permission denied"),
+        ("warn", "ssh: n1: unknown key accepted"),
+    ]
+    assert report.verdict.state == "ready"
+
+
+def test_a_remark_about_every_host_does_not_fill_the_report(ground: Ground) -> None:
+    ground.transport.notes = tuple(f"n{i}: unknown key accepted" for i in range(1000))
+    notes = ground.scan(N3).notes
+    assert len(notes) == 11
+    assert notes[-1].text == "ssh: 990 more remarks like these"
+
+
+def test_a_partial_run_keeps_what_was_said_and_adds_to_it(ground: Ground) -> None:
+    ground.transport.notes = ("n1: unknown key accepted", "n2: unknown key accepted")
+    report = ground.scan(N3)
+    ground.transport.notes = ("n2: unknown key accepted", "known_hosts:1: line skipped")
+    for times in (1, 2):
+        part = rerun(report, dataclasses.replace(N3, save=None), ("net.two",), ("n2",))
+        report = part.assemble(part.plan.scan().run(ground.transport))
+        assert [n.text for n in report.notes if n.level == "warn"] == [
+            "ssh: n1: unknown key accepted",
+            "ssh: n2: unknown key accepted",
+            "ssh: known_hosts:1: line skipped",
+        ]
+        assert len(report.notes) == 3 + times
