@@ -61,7 +61,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "--strict",
         action="store_true",
         default=None,
-        help="skip and unknown of required checks count as fail",
+        help="what a required check could have measured and did not counts as fail",
     )
     out.add_argument("--plan", action="store_true", help="print what would run where, and contact nothing")
     add_save_arguments(out)

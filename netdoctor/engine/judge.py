@@ -44,6 +44,8 @@ class Judgement:
 
     cells[check id][node] is the status of every check on every node, complete by construction.
     findings[check id] are all findings, also those that end as one result.
+    reasons and skips[check id][node] say why a cell is `skip`: in words, and whether the check does not apply
+    there (also when it said so itself) or needs a fact that nobody collected.
     blocked_by[check id][node] is the check whose failure made this one pointless there.
     pairs[check id][``a->b``] is the worst that was said of a directed pair, also of one that nobody asked
     about; without the check where that gave no judgement, because it could not run or does not apply.
@@ -58,6 +60,7 @@ class Judgement:
     blocked_by: dict[str, dict[str, str]] = field(default_factory=dict)
     pairs: dict[str, dict[str, Status]] = field(default_factory=dict)
     reasons: dict[str, dict[str, str]] = field(default_factory=dict)
+    skips: dict[str, dict[str, Why]] = field(default_factory=dict)
     durations_ms: dict[str, float] = field(default_factory=dict)
     tracebacks: list[str] = field(default_factory=list)
     stopped: str | None = None
@@ -102,7 +105,9 @@ class _Run:
 
 def _restrict(result: Judgement, shown: set[str]) -> None:
     """Keep what concerns the shown nodes: their cells, and findings that do not blame others alone."""
-    by_check: list[dict[str, dict[str, Any]]] = [result.cells, result.blocked_by, result.reasons]
+    by_check: list[dict[str, dict[str, Any]]] = [
+        result.cells, result.blocked_by, result.reasons, result.skips,
+    ]  # fmt: skip
     for tables in by_check:
         for by_node in tables.values():
             for node in [n for n in by_node if n not in shown]:
@@ -207,7 +212,12 @@ def _missing(check: Check, node: str, store: Store) -> Missing | None:
         if parameter.optional:
             continue
         value = _lookup(parameter, node, store)
-        if isinstance(value, Missing) and (worst is None or worst.why.is_skip):
+        if not isinstance(value, Missing):
+            continue
+        if not value.why.is_skip:
+            return value
+        # What does not apply is no gap, whatever else was not collected.
+        if worst is None or worst.why is Why.NOT_COLLECTED or value.why is Why.NOT_APPLICABLE:
             worst = value
     return worst
 
@@ -229,6 +239,7 @@ def _put_missing(
     if missing.why.is_skip:
         cells[node] = Status.SKIP
         result.reasons.setdefault(check.id, {})[node] = missing.detail
+        result.skips.setdefault(check.id, {})[node] = missing.why
         return
     cells[node] = Status.UNKNOWN
     findings.append(
@@ -494,6 +505,7 @@ def _settle(
         cells[node] = status
         if status is Status.SKIP:
             result.reasons.setdefault(check.id, {})[node] = summary
+            result.skips.setdefault(check.id, {})[node] = Why.NOT_APPLICABLE
 
 
 _TROUBLE = (Status.WARN, Status.UNKNOWN, Status.FAIL)

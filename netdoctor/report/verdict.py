@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from netdoctor.engine.diagnose import Group
 from netdoctor.engine.judge import LOGIN, Judgement, count
 from netdoctor.engine.run import Outcome
+from netdoctor.facts.base import Why
 from netdoctor.model import Status
 from netdoctor.report.context import Context
 from netdoctor.report.model import Counts, Verdict
@@ -59,12 +60,17 @@ def verdict_of(
 
 
 def _strict(judgement: Judgement) -> int:
-    """Results of required checks that `--strict` does not let pass."""
+    """Results of required checks that could have been measured and were not. `--strict` lets none pass."""
+
+    def is_gap(check: str, node: str, status: Status) -> bool:
+        skipped = judgement.skips.get(check, {}).get(node)
+        return status is Status.UNKNOWN or (status is Status.SKIP and skipped is not Why.NOT_APPLICABLE)
+
     return sum(
-        status in (Status.UNKNOWN, Status.SKIP)
+        is_gap(check.id, node, status)
         for check in judgement.checks
         if check.required
-        for status in judgement.cells[check.id].values()
+        for node, status in judgement.cells[check.id].items()
     )
 
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from netdoctor.check import Check
-from netdoctor.engine.judge import judge
+from netdoctor.engine.judge import Judgement, judge
 from netdoctor.engine.run import Outcome
 from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.host import HostFacts
@@ -28,6 +28,7 @@ from netdoctor.model import (
     Evidence,
     Finding,
     Fix,
+    Status,
     fail,
     pair,
     skip,
@@ -81,7 +82,7 @@ BAD, RISK, OPEN = fail("n1", "bad"), warn("n1", "risky"), unknown("n1", "unreada
             (BAD,), {"ended_by": "interrupt", "fail_on": "never"}, "not_ready", 130, id="130, never"
         ),
         pytest.param((skip("none"),), {}, "ready", 0, id="skip"),
-        pytest.param((skip("none"),), {"strict": True}, "not_ready", 1, id="skip, strict"),
+        pytest.param((skip("none"),), {"strict": True}, "ready", 0, id="does not apply, strict"),
         pytest.param((OPEN,), {"strict": True}, "not_ready", 1, id="unknown, strict"),
         pytest.param(
             (unknown(CLUSTER, "x", cause=hint("k", CLUSTER)),), {}, "undecided", 3, id="cluster unknown"
@@ -104,10 +105,23 @@ def test_an_optional_check_s_unknown_decides_nothing() -> None:
 
 
 def test_strict_says_why() -> None:
-    assert (
-        "--strict: 3 required results were not measured"
-        in made(saying("net.x", skip("no")), strict=True).verdict.headline
-    )
+    report = made(saying("net.x", *(unknown(name, "late") for name in healthy.names(3))), strict=True)
+    assert "--strict: 3 required results were not measured" in report.verdict.headline
+
+
+def test_strict_is_about_what_could_have_been_measured() -> None:
+    """Why a fact is missing decides, not what is said about it."""
+    same = "not here"
+
+    def verdict(why: Why, **options: Any) -> tuple[str, str]:
+        store = store_of(3, host={"n2": Missing(why, same)})
+        told = made(saying("net.x", scope="node", **options), store=store, strict=True).verdict
+        return told.state, told.headline
+
+    assert verdict(Why.NOT_APPLICABLE)[0] == "ready"
+    assert verdict(Why.NOT_COLLECTED) == ("not_ready", "--strict: 1 required result was not measured")
+    assert verdict(Why.NOT_COLLECTED, required=False)[0] == "ready"
+    assert verdict(Why.NO_PERMISSION)[0] == "not_ready"
 
 
 @pytest.mark.parametrize(
@@ -383,6 +397,7 @@ def _report(
 def test_any_report_agrees_with_itself(
     checks: tuple[Check, ...], sessions: list[str], hosts: list[Why | None], strict: bool, fail_on: str
 ) -> None:
+    judgement = random_judgement(checks, sessions, hosts)
     report = _report(checks, sessions, hosts, strict=strict, fail_on=fail_on)
     letters = Counter("".join(report.matrix.cells))
     counts = report.verdict.counts
@@ -390,7 +405,7 @@ def test_any_report_agrees_with_itself(
     told |= {"skip": counts.skip, "unknown": counts.unknown}
     assert told == {status.value: letters[letter] for letter, status in BY_LETTER.items()}
     assert sum(told.values()) == 4 * 5
-    _verdict_follows(report, strict, fail_on)
+    _verdict_follows(report, judgement if strict else None, fail_on)
     _results_follow(report)
     assert [c.id for c in report.causes] == list(range(1, len(report.causes) + 1))
     nodes = [*report.healthy_nodes, *report.unhealthy_nodes, *report.undecided_nodes]
@@ -399,14 +414,20 @@ def test_any_report_agrees_with_itself(
     assert render(report)
 
 
-def _verdict_follows(report: Report, strict: bool, fail_on: str) -> None:
+def _verdict_follows(report: Report, strict: Judgement | None, fail_on: str) -> None:
     required = {c.id for c in report.checks if c.required}
     rows = dict(zip(report.matrix.checks, report.matrix.cells, strict=True))
     open_question = any("?" in row for check, row in rows.items() if check in required)
     fails = any(c.status == "fail" for c in report.causes)
     assert not any("X" in row for row in rows.values()) or fails
-    if strict:
-        fails |= any(letter in row for check, row in rows.items() if check in required for letter in "?-")
+    if strict is not None:
+        gaps = {
+            check
+            for check, skips in strict.skips.items()
+            for node, why in skips.items()
+            if why is Why.NOT_COLLECTED and strict.cells[check][node] is Status.SKIP
+        }
+        fails |= any("?" in row or check in gaps for check, row in rows.items() if check in required)
     assert report.verdict.state == ("not_ready" if fails else "undecided" if open_question else "ready")
     warns = fail_on == "warn" and any(c.status == "warn" for c in report.causes)
     usual = 1 if fails else 3 if open_question else 4 if warns else 0
