@@ -47,6 +47,7 @@ class Check:
     explains: globs of check ids whose trouble on the same nodes this check's failure accounts for.
     required: an ``unknown`` of it makes the verdict UNDECIDED.
     cost: ``read-only``, ``opens-port``, ``loads-gpu``.
+    needs: the facts that have to be collected or measured, once each: for a derived one those behind it.
     """
 
     id: str
@@ -54,6 +55,7 @@ class Check:
     title: str
     manual: str
     parameters: tuple[Parameter, ...]
+    needs: tuple[Parameter, ...]
     scope: str
     profile: Profile
     after: tuple[str, ...]
@@ -67,11 +69,6 @@ class Check:
     @property
     def family(self) -> str:
         return self.id.split(".", 1)[0]
-
-    @property
-    def needs(self) -> tuple[Parameter, ...]:
-        """The facts that have to be collected or measured: for a derived one, those it is derived from."""
-        return tuple(_inputs(self.parameters))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,6 +160,7 @@ def describe(
         title=manual.splitlines()[0].strip(),
         manual=manual,
         parameters=parameters,
+        needs=_needs(parameters),
         scope="cluster" if all_nodes else "node",
         profile=Profile(profile),
         after=tuple(a for a in after if a != check_id),
@@ -196,6 +194,15 @@ def derived(function: D) -> D:
     FACT_TYPES[made] = FactInfo(group=name, scope="cluster", origin="derived")
     DERIVED_FACTS[made] = Derived(function=function, parameters=parameters)
     return function
+
+
+def _needs(parameters: Iterable[Parameter]) -> tuple[Parameter, ...]:
+    found: dict[tuple[type, bool], Parameter] = {}
+    for one in _inputs(parameters):
+        key = (one.fact, one.all_nodes)
+        if key not in found or not one.optional:
+            found[key] = one
+    return tuple(found.values())
 
 
 def _inputs(parameters: Iterable[Parameter], optional: bool = False) -> Iterator[Parameter]:

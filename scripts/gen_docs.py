@@ -85,7 +85,7 @@ def properties(check: Check) -> Iterator[tuple[str, str]]:
         yield "a failure explains", ", ".join(f"`{name}`" for name in check.explains)
     facts = [
         f"`{p.info.group}`{' of all nodes' if p.all_nodes else ''}{' if there' if p.optional else ''}"
-        for p in check.parameters
+        for p in check.needs
     ]
     yield "facts", ", ".join(facts) or "none"
     if check.source:

@@ -81,7 +81,7 @@ def _explain(checks: dict[str, Check], check_id: str) -> int:
         hint = f"did you mean {close[0]}?" if close else "see: netdoctor checks list"
         sys.stderr.write(f"netdoctor checks: no check is called {clean(check_id)!r}; {hint}\n")
         return EXIT_BAD_INPUT
-    facts = ", ".join(f"{p.fact.__name__}{' of all nodes' if p.all_nodes else ''}" for p in check.parameters)
+    facts = ", ".join(f"{p.fact.__name__}{' of all nodes' if p.all_nodes else ''}" for p in check.needs)
     lines = [
         f"{check.id}: {clean(check.title)}",
         "",

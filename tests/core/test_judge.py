@@ -497,6 +497,12 @@ def test_what_checks_share_is_derived_once(monkeypatch: pytest.MonkeyPatch) -> N
     result = judged(login(), *checks)
     assert [check.scope for check in checks] == ["cluster", "cluster"]
     assert [p.info.group for p in checks[0].needs] == ["host"]
+
+    def net_z(some: Mapping[str, HostFacts] | None, names: Names) -> Iterator[Finding]:
+        """Fine."""
+        yield from ()
+
+    assert [(p.info.group, p.optional) for p in make(net_z).needs] == [("host", False)]
     assert (letters(result, "net.x"), letters(result, "net.y")) == ("X..", ".X.")
     assert calls == [["n1", "n2", "n3"]]
     missing = store_of(3, host=dict.fromkeys(healthy.names(3), Missing(Why.TIMED_OUT, "late")))
