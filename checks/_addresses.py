@@ -4,6 +4,7 @@ import ipaddress
 from collections.abc import Iterable, Mapping
 
 from netdoctor.facts.net import AddressRow, Netdev, NetFacts
+from netdoctor.facts.software import Job
 from netdoctor.rules import addresses as rules
 
 parse = rules.parse
@@ -43,6 +44,11 @@ def data_device(net: NetFacts, text: str | None) -> Netdev | None:
     """The interface that carries the node's data address, or None."""
     row = holds(net, text)
     return device(net, row.ifname) if row else None
+
+
+def dialled(node: str, nets: Mapping[str, NetFacts], job: Job) -> Netdev | None:
+    """The interface of `node` that holds the address at which peers dial it, or None."""
+    return data_device(nets[node], job.data_addresses.get(node)) if node in nets else None
 
 
 def owners(nets: Mapping[str, NetFacts], text: str | None) -> tuple[str, ...]:

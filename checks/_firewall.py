@@ -1,7 +1,7 @@
 """Commands that let peers through the firewall that a node really runs, or say where else to look."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from netdoctor.checks._addresses import cover, parse
@@ -10,7 +10,7 @@ from netdoctor.checks._ports import RENDEZVOUS, PortCause
 from netdoctor.checks._words import listing, quoted
 from netdoctor.facts.net import FirewallFacts, Ruleset
 from netdoctor.facts.software import Job
-from netdoctor.model import Command, Fix
+from netdoctor.model import CONTROL, Fix, look, run
 
 # A rule as the agent reports it: "inet site_firewall input: tcp dport 29500 counter drop". The braces and the
 # words of `nft list ruleset` are tolerated too.
@@ -58,21 +58,26 @@ def remedies(
     cloud: str | None = None,
 ) -> tuple[Fix, ...]:
     """What to change for `node`'s part in `cause`: its own rules, what lies between, or where to look."""
-    ends = dict.fromkeys(end for cell in cause.fault.cells if node in cell for end in cell if end != node)
+    ends = sorted({end for cell in cause.fault.cells if node in cell for end in cell} - {node})
     peers = [job.data_addresses[end] for end in ends if end in job.data_addresses]
     if cause.outcome == "no_route":
-        asks = [f"ip route get {peer}" for peer in peers[:1] if parse(peer)]
         text = "see how the kernel would send, and add the route or the address that is missing"
-        return tuple(Fix(text=text, commands=(Command(run_on=node, shell=ask),), effect="") for ask in asks)
+        return tuple(look(text, f"ip route get {peer}", on=node) for peer in peers[:1] if parse(peer))
     facts = firewalls.get(node)
     incoming = inbound(node, cause)
-    if any(relevant(one, incoming) for one in active(facts)) and facts is not None:
+    rules = look(
+        "find the rule that stops them, and accept the other nodes before it",
+        "nft list ruleset || iptables-save",
+        on=node,
+        root=True,
+    )
+    if facts is not None and any(relevant(one, incoming) for one in active(facts)):
         fixes = allow(node, facts, peers, inbound=incoming)
         if cause.fault.kind in (Kind.NODE, Kind.ALL):
             fixes = _both(fixes, allow(node, facts, peers, inbound=False))
-        return fixes or (look(node),)
+        return fixes or (rules,)
     between = (*_between(cloud), _ask(cause, job))
-    return between if cause.fabric else (look(node), *between)
+    return between if cause.fabric else (rules, *between)
 
 
 def _both(inward: tuple[Fix, ...], outward: tuple[Fix, ...]) -> tuple[Fix, ...]:
@@ -104,18 +109,7 @@ def _ask(cause: PortCause, job: Job) -> Fix:
     ports = f"TCP {job.master_port}" if cause.ports == RENDEZVOUS else "all TCP ports"
     pairs = f"from {sources} to {targets}" if sources != targets else f"between {sources}"
     where = "the ACL of the switch ports and any firewall between them, or in a cloud the security group"
-    return Fix(
-        text=f"ask whoever runs the network to let {ports} through {pairs}: {where}",
-    )
-
-
-def look(node: str) -> Fix:
-    return Fix(
-        text="find the rule that stops them, and accept the other nodes before it",
-        commands=(Command(run_on=node, shell="nft list ruleset || iptables-save"),),
-        root=True,
-        effect="",
-    )
+    return Fix(text=f"ask whoever runs the network to let {ports} through {pairs}: {where}")
 
 
 def _between(cloud: str | None) -> tuple[Fix, ...]:
@@ -123,8 +117,7 @@ def _between(cloud: str | None) -> tuple[Fix, ...]:
         return ()
     text, shell = CLOUDS[cloud]
     # Names that only the person knows are shell variables, and the shell says which one is not set.
-    commands = (Command(run_on="control", shell=shell),)
-    return (Fix(text=text, commands=commands, widens="all traffic between the nodes"),)
+    return (run(text, shell, on=CONTROL, widens="all traffic between the nodes"),)
 
 
 def active(facts: FirewallFacts | None) -> list[Ruleset]:
@@ -158,57 +151,48 @@ def allow(node: str, facts: FirewallFacts, peers: Iterable[str], *, inbound: boo
         return ()
     v4 = [a for a in addresses if ":" not in a]
     v6 = [a for a in addresses if ":" in a]
-    fixes: list[Fix] = []
     widens = f"{'trusts' if inbound else 'lets out to'} {', '.join(addresses)}, all ports"
+    fixes: list[Fix] = []
+
+    def add(text: str, commands: Sequence[str], *, persistent: bool) -> None:
+        if commands:
+            shell = " && ".join(commands)
+            fixes.append(run(text, shell, on=node, root=True, persistent=persistent, widens=widens))
+
     if "firewalld" in kinds:
         if inbound:
             sources = " ".join(f"--add-source={quoted(a)}" for a in addresses)
-            shell = f"firewall-cmd --permanent --zone=trusted {sources} && firewall-cmd --reload"
+            rules = [f"firewall-cmd --permanent --zone=trusted {sources}"]
         else:
             rules = [
                 f"firewall-cmd --permanent --direct --add-rule {family} filter OUTPUT 0 -d {a} -j ACCEPT"
                 for family, group in (("ipv4", v4), ("ipv6", v6))
                 for a in group
             ]
-            shell = " && ".join([*rules, "firewall-cmd --reload"])
-        fixes.append(_fix(node, "put the other nodes into firewalld's trusted zone", shell, widens, True))
+        text = "put the other nodes into firewalld's trusted zone"
+        add(text, [*rules, "firewall-cmd --reload"], persistent=True)
     if "ufw" in kinds:
         word = "from" if inbound else "out to"
-        shell = " && ".join(f"ufw allow {word} {quoted(a)}" for a in addresses)
-        fixes.append(_fix(node, "let the other nodes through ufw", shell, widens, True))
+        rules = [f"ufw allow {word} {quoted(a)}" for a in addresses]
+        add("let the other nodes through ufw", rules, persistent=True)
+    text = "accept the other nodes before the rule that stops them"
     if "nftables" in kinds:
-        commands = [
+        rules = [
             f"nft insert rule {family} {table} {chain} {proto} {'saddr' if inbound else 'daddr'} "
             f"'{{ {', '.join(group)} }}' accept"
             for family, table, chain in chains(kinds["nftables"], inbound)
             # What firewalld and ufw wrote is theirs to change.
             if not (table == "firewalld" and "firewalld" in kinds) and not ("ufw" in kinds and "ufw" in chain)
             for proto, group in (("ip", v4), ("ip6", v6))
-            if group and not (family == "ip" and proto == "ip6") and not (family == "ip6" and proto == "ip")
+            if group and family in ("inet", proto)
         ]
-        if commands:
-            text = "accept the other nodes before the rule that stops them"
-            fixes.append(_fix(node, text, " && ".join(commands), widens, False))
-    legacy = [kind for kind in ("iptables", "ip6tables") if kind in kinds]
-    if legacy and not fixes:
+        add(text, rules, persistent=False)
+    if not fixes:
         chain, side = ("INPUT", "-s") if inbound else ("OUTPUT", "-d")
-        commands = [
+        rules = [
             f"{kind} -I {chain} {side} {','.join(group)} -j ACCEPT"
             for kind, group in (("iptables", v4), ("ip6tables", v6))
-            if kind in legacy and group
+            if kind in kinds and group
         ]
-        if commands:
-            text = "accept the other nodes before the rule that stops them"
-            fixes.append(_fix(node, text, " && ".join(commands), widens, False))
+        add(text, rules, persistent=False)
     return tuple(fixes)
-
-
-def _fix(node: str, text: str, shell: str, widens: str, persistent: bool) -> Fix:
-    return Fix(
-        text=text,
-        commands=(Command(run_on=node, shell=shell),),
-        root=True,
-        persistent=persistent,
-        widens=widens,
-        risk="low",
-    )

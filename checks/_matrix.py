@@ -1,9 +1,13 @@
 """From a directed matrix of good and bad pairs to the fewest faults that account for it."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+
+from netdoctor.facts.bandwidth import LossMatrix
+from netdoctor.facts.net import PathMtus, PortMatrix
+from netdoctor.model import Finding, pair, unknown
 
 Cell = tuple[str, str]
 
@@ -32,6 +36,28 @@ class Fault:
     nodes: tuple[str, ...]
     cells: frozenset[Cell]
     partial: bool = False
+
+    @property
+    def culprits(self) -> tuple[str, ...]:
+        """Whom it blames: nodes, the pair of a path, everybody at a split into equal halves."""
+        if self.kind is Kind.PATH:
+            return (pair(*self.nodes),)
+        return self.nodes or tuple(dict.fromkeys(node for cell in sorted(self.cells) for node in cell))
+
+
+def left_out(
+    what: str, measured: PortMatrix | PathMtus | LossMatrix, nodes: Iterable[str]
+) -> Iterator[Finding]:
+    """``unknown`` for nodes whose part did not run, and for those of `nodes` that are in no pair.
+
+    what: ``ports were not tested``. Nothing where no pair was measured and nobody failed.
+    """
+    for node, reason in measured.failed_nodes.items():
+        yield unknown(node, f"{what}: {reason}")
+    part = {*measured.failed_nodes, *(end for one in measured.probes for end in (one.src, one.dst))}
+    for node in nodes if part else ():
+        if node not in part:
+            yield unknown(node, f"{what}: no pair with it was tried")
 
 
 def decode(cells: Mapping[Cell, bool]) -> tuple[Fault, ...]:

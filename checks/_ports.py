@@ -1,13 +1,14 @@
-"""From the port matrix to causes, for every check that reads it: same key, same culprits, one cause."""
+"""From the port matrix to causes, once for every check that reads it: same key, same culprits, one cause."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from netdoctor.check import derived
 from netdoctor.checks._matrix import Cell, Fault, Kind, decode
 from netdoctor.checks._words import listing, title_text
 from netdoctor.facts.net import FirewallFacts, PortMatrix, PortProbe
-from netdoctor.model import CauseHint, Confidence, Evidence, Fix, pair
+from netdoctor.model import Cause, CauseHint, Confidence, Evidence, seen
 
 RENDEZVOUS = "rendezvous"
 EPHEMERAL = "ephemeral"
@@ -15,177 +16,93 @@ ALL_PORTS = "all"
 
 # Worst first: silence costs a launch its longest timeouts. in_use and open both show that the way is open;
 # error is our own trouble and judges nobody.
-ByCell = dict[Cell, list[PortProbe]]
 BAD = ("filtered", "rejected", "refused", "no_route")
+OPEN = ("open", "in_use")
+ByCell = dict[Cell, list[PortProbe]]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PortCause:
     """A fault of the matrix with its words. ports: ``all``, ``rendezvous`` or ``ephemeral``.
 
-    probes: the failed ones. back: some pair works the other way round. fabric: ends of pairs that
-    fail though neither end has a rule set.
+    numbers: the ports that failed. fabric: no rule set at either end of some failed pair explains it.
+    seen: two or three lines, what failed from where and what worked the other way. hint: without fixes.
     """
 
-    key: str
-    title: str
-    summary: str
-    culprits: tuple[str, ...]
-    confidence: Confidence
+    hint: CauseHint
     fault: Fault
     outcome: str
     ports: str
-    probes: tuple[PortProbe, ...]
-    back: bool = False
-    fabric: frozenset[str] = frozenset()
-    settle_by: str | None = None
-
-    def hint(self, fixes: tuple[Fix, ...] = ()) -> CauseHint:
-        return CauseHint(
-            key=self.key,
-            title=self.title,
-            culprits=self.culprits,
-            confidence=self.confidence,
-            fixes=fixes,
-            verify=("net.ports",),
-            settle_by=self.settle_by,
-        )
+    numbers: tuple[int, ...]
+    fabric: bool
+    seen: tuple[Evidence, ...]
 
 
-def port_causes(
-    ports: PortMatrix, firewalls: Mapping[str, FirewallFacts] | None = None
-) -> tuple[PortCause, ...]:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PortCauses:
+    """Why pairs fail. by_cell[pair, purpose]: the first cause that accounts for it over that kind of port."""
+
+    causes: tuple[PortCause, ...]
+    by_cell: Mapping[tuple[Cell, str], PortCause]
+
+
+@derived
+def port_causes(ports: PortMatrix, firewalls: Mapping[str, FirewallFacts] | None) -> PortCauses:
     """Why pairs fail, over both kinds of ports; rule sets settle what the matrix leaves open."""
     by_cell: ByCell = {}
     for probe in ports.probes:
         by_cell.setdefault((probe.src, probe.dst), []).append(probe)
-    low = _settled(decode(_cells(ports, RENDEZVOUS)), firewalls)
-    high = _settled(decode(_cells(ports, EPHEMERAL)), firewalls)
+    low = _settled(decode(_cells(ports, RENDEZVOUS)), firewalls or {})
+    high = _settled(decode(_cells(ports, EPHEMERAL)), firewalls or {})
+    words = _Words(
+        timeout_s=ports.timeout_s,
+        by_cell=by_cell,
+        order={node: i for i, node in enumerate(dict.fromkeys(p.src for p in ports.probes))},
+        clean=frozenset(node for node, facts in (firewalls or {}).items() if _is_clean(facts)),
+    )
     causes: list[PortCause] = []
     for fault in high:
-        twin = next((f for f in low if f.kind is fault.kind and f.nodes == fault.nodes), None)
-        tried = any(p.purpose == RENDEZVOUS for cell in fault.cells for p in by_cell[cell])
-        scope = EPHEMERAL if twin is None and tried else ALL_PORTS
+        twin = any(f.kind is fault.kind and f.nodes == fault.nodes for f in low)
         # The same pairs may fail over the rendezvous port as part of something larger: one cause is enough.
-        if twin is None and any(fault.cells <= f.cells for f in low):
-            scope = ALL_PORTS
-        causes.append(_worded(fault, scope, by_cell, firewalls))
+        alike = twin or any(fault.cells <= f.cells for f in low)
+        scope = EPHEMERAL if not alike and _tried(fault, RENDEZVOUS, by_cell) else ALL_PORTS
+        causes.append(words.cause(fault, scope))
     covered = {cell for fault in high for cell in fault.cells}
     for fault in low:
         if not fault.cells <= covered:
-            only = any(p.purpose == EPHEMERAL for cell in fault.cells for p in by_cell[cell])
-            causes.append(_worded(fault, RENDEZVOUS if only else ALL_PORTS, by_cell, firewalls))
-    return _one_title(causes)
-
-
-def _one_title(causes: list[PortCause]) -> tuple[PortCause, ...]:
-    """Causes of one key are shown as one: where they name different peers, none are named."""
-    titles: dict[str, set[str]] = {}
+            causes.append(words.cause(fault, RENDEZVOUS if _tried(fault, EPHEMERAL, by_cell) else ALL_PORTS))
+    causes = _one_title(causes)
+    index: dict[tuple[Cell, str], PortCause] = {}
     for cause in causes:
-        titles.setdefault(cause.key, set()).add(cause.title)
-    return tuple(
-        cause
-        if len(titles[cause.key]) == 1 or not cause.fault.partial
-        else replace(cause, title=cause.title.replace(_peers(cause.fault), "some of the other nodes"))
-        for cause in causes
-    )
-
-
-def _peers(fault: Fault) -> str:
-    """``the other nodes``, or by name those that a fault of part of a node's pairs touches."""
-    if not fault.partial:
-        return "the other nodes"
-    return listing(
-        title_text(n) for n in sorted({end for cell in fault.cells for end in cell} - {*fault.nodes})
-    )
-
-
-def cause_of(causes: Iterable[PortCause], cell: Cell, purpose: str) -> PortCause | None:
-    """The cause that accounts for this pair over this kind of port."""
-    for cause in causes:
-        if cell in cause.fault.cells and cause.ports in (ALL_PORTS, purpose):
-            return cause
-    return None
-
-
-def evidence(ports: PortMatrix, cause: PortCause) -> tuple[Evidence, ...]:
-    """Two or three lines: what failed from where, what worked the other way."""
-    probes = cause.probes
-    numbers = listing(str(n) for n in sorted({probe.port for probe in probes}))
-    order = {node: i for i, node in enumerate(dict.fromkeys(p.src for p in ports.probes))}
-    sources, targets = (
-        listing(sorted(ends, key=lambda n: order.get(n, len(order))))
-        for ends in ({p.src for p in probes}, {p.dst for p in probes})
-    )
-    way = f"between {sources}" if sources == targets else f"from {sources} to {targets}"
-    said = {
-        "filtered": f"no answer in {ports.timeout_s:.1f} s (filtered)",
-        "rejected": "rejected by a firewall on the way",
-        "refused": "refused, though netdoctor listens there",
-        "no_route": "no route",
-    }[cause.outcome]
-    lines = [
-        Evidence(
-            kind="probe",
-            where=probes[0].src,
-            what=f"TCP {numbers} {way}",
-            output=said,
-        )
-    ]
-    if cause.back and cause.fault.kind in (Kind.IN, Kind.OUT, Kind.PATH):
-        lines.append(
-            Evidence(
-                kind="probe",
-                where=probes[0].dst,
-                what="the same ports the other way",
-                output="open",
-            )
-        )
-    if cause.ports == EPHEMERAL:
-        lines.append(
-            Evidence(
-                kind="probe",
-                where=probes[0].src,
-                what="the rendezvous port on the same pairs",
-                output="open",
-            )
-        )
-    if cause.fabric:
-        ends = listing(sorted(cause.fabric, key=lambda n: order.get(n, len(order))))
-        lines.append(
-            Evidence(
-                kind="probe",
-                where=probes[0].dst,
-                what=f"nftables, iptables, firewalld and ufw on {ends}",
-                output="no rule set of theirs explains it",
-            )
-        )
-    return tuple(lines)
+        for purpose in (RENDEZVOUS, EPHEMERAL) if cause.ports == ALL_PORTS else (cause.ports,):
+            for cell in cause.fault.cells:
+                index.setdefault((cell, purpose), cause)
+    return PortCauses(causes=tuple(causes), by_cell=index)
 
 
 def _cells(ports: PortMatrix, purpose: str) -> dict[Cell, bool]:
     """Whether any port of this kind failed, for every pair over which one was tried."""
     cells: dict[Cell, bool] = {}
     for probe in ports.probes:
-        if probe.purpose != purpose or (probe.outcome not in BAD and probe.outcome not in ("open", "in_use")):
-            continue
-        cell = (probe.src, probe.dst)
-        cells[cell] = cells.get(cell, False) or probe.outcome in BAD
+        if probe.purpose == purpose and probe.outcome in (*BAD, *OPEN):
+            cell = (probe.src, probe.dst)
+            cells[cell] = cells.get(cell, False) or probe.outcome in BAD
     return cells
 
 
-def _settled(faults: tuple[Fault, ...], firewalls: Mapping[str, FirewallFacts] | None) -> tuple[Fault, ...]:
+def _tried(fault: Fault, purpose: str, by_cell: ByCell) -> bool:
+    return any(probe.purpose == purpose for cell in fault.cells for probe in by_cell[cell])
+
+
+def _settled(faults: tuple[Fault, ...], firewalls: Mapping[str, FirewallFacts]) -> tuple[Fault, ...]:
     """Paths blamed on the one end that has a rule set able to drop; the rest unchanged."""
-    if not firewalls:
-        return faults
     active = {node for node, facts in firewalls.items() if any(one.active for one in facts.rulesets)}
     blamed: dict[tuple[Kind, str], set[Cell]] = {}
     left: list[Fault] = []
     for fault in faults:
-        open_ends = fault.kind is Kind.PATH or (fault.kind is Kind.ALL and len(fault.nodes) == 2)
         with_rules = [node for node in fault.nodes if node in active]
         known = all(node in firewalls for node in fault.nodes)
-        if not open_ends or len(with_rules) != 1 or not known:
+        if not _has_two_ends(fault) or len(with_rules) != 1 or not known:
             left.append(fault)
             continue
         kind = Kind.NODE
@@ -199,137 +116,174 @@ def _settled(faults: tuple[Fault, ...], firewalls: Mapping[str, FirewallFacts] |
     return (*found, *left)
 
 
+def _has_two_ends(fault: Fault) -> bool:
+    """It may sit at either of two nodes: the matrix cannot tell."""
+    return fault.kind is Kind.PATH or (fault.kind is Kind.ALL and len(fault.nodes) == 2)
+
+
+def _one_title(causes: list[PortCause]) -> list[PortCause]:
+    """Causes of one key are shown as one: where they name different peers, none are named."""
+    titles: dict[str, set[str]] = {}
+    for cause in causes:
+        titles.setdefault(cause.hint.key, set()).add(cause.hint.title)
+
+    def plain(cause: PortCause) -> PortCause:
+        if len(titles[cause.hint.key]) == 1 or not cause.fault.partial:
+            return cause
+        title = cause.hint.title.replace(_peers(cause.fault), "some of the other nodes")
+        return replace(cause, hint=replace(cause.hint, title=title))
+
+    return [plain(cause) for cause in causes]
+
+
+def _peers(fault: Fault) -> str:
+    """``the other nodes``, or by name those that a fault of part of a node's pairs touches."""
+    if not fault.partial:
+        return "the other nodes"
+    return listing(
+        title_text(n) for n in sorted({end for cell in fault.cells for end in cell} - {*fault.nodes})
+    )
+
+
 _KEYS = {
     "filtered": "firewall",
     "rejected": "firewall-reject",
     "refused": "port-refused",
     "no_route": "unreachable",
 }
+_SUFFIXES = {
+    Kind.IN: "inbound",
+    Kind.OUT: "outbound",
+    Kind.NODE: "isolated",
+    Kind.PATH: "path",
+    Kind.SPLIT: "split",
+    Kind.ALL: "everywhere",
+}
 _DOES = {"filtered": "drop{s}", "rejected": "reject{s}", "refused": "refuse{s}", "no_route": "drop{s}"}
 _DONE = {"filtered": "dropped", "rejected": "rejected", "refused": "refused", "no_route": "unroutable"}
-
-
-def _in_fabric(fault: Fault, firewalls: Mapping[str, FirewallFacts] | None) -> frozenset[str]:
-    """Ends of failed pairs that no rule set explains: at neither end is one, and both were read."""
-    clean = {
-        node
-        for node, facts in (firewalls or {}).items()
-        if not any(one.active or one.error for one in facts.rulesets)
-    }
-    return frozenset(end for cell in fault.cells if clean.issuperset(cell) for end in cell)
-
-
-def _worded(
-    fault: Fault, ports: str, by_cell: ByCell, firewalls: Mapping[str, FirewallFacts] | None
-) -> PortCause:
-    probes = tuple(
-        probe
-        for cell in sorted(fault.cells)
-        for probe in by_cell[cell]
-        if probe.outcome in BAD and ports in (ALL_PORTS, probe.purpose)
-    )
-    back = any(
-        probe.outcome in ("open", "in_use")
-        for src, dst in fault.cells
-        for probe in by_cell.get((dst, src), ())
-    )
-    counts = Counter(probe.outcome for probe in probes)
-    outcome = max(BAD, key=lambda name: (counts[name], -BAD.index(name)))
-    key, does, done = _KEYS[outcome], _DOES[outcome], _DONE[outcome]
-    fabric = _in_fabric(fault, firewalls) if outcome != "no_route" else frozenset()
-    if fabric:
-        key = key.replace("firewall", "fabric")
-    peers = _peers(fault)
-    culprits = fault.nodes
-    confidence = Confidence.LIKELY if fault.partial else Confidence.CERTAIN
-    settle_by = None
-    which = {ALL_PORTS: "", RENDEZVOUS: " to the rendezvous port", EPHEMERAL: " to ports above 1024"}[ports]
-    if ports == EPHEMERAL:
-        which = " to the ports that the kernel picks"
-    if fault.kind is Kind.IN:
-        title = f"{{nodes}} {does} connections{which} {'' if fault.partial else 'that come '}from {peers}"
-        if fabric:
-            title = f"Connections{which} from {peers} are {done} before they reach {{nodes}}"
-        if outcome == "no_route":
-            title = "The other nodes have no route to {nodes}"
-        suffix = "-inbound"
-    elif fault.kind is Kind.OUT:
-        title = f"Connections{which} from {{nodes}} to {peers} are {done}"
-        if fabric:
-            title += " on their way"
-        if outcome == "no_route":
-            title = "{nodes} {has} no route to the other nodes"
-        suffix = "-outbound"
-    elif fault.kind is Kind.NODE:
-        title = "{nodes} can neither reach the other nodes nor be reached by them"
-        suffix = "-isolated"
-    elif fault.kind is Kind.SPLIT:
-        title = "{nodes} and the other nodes cannot connect to each other"
-        if not culprits:
-            culprits = tuple(dict.fromkeys(node for cell in sorted(fault.cells) for node in cell))
-            title = "Two halves of the cluster ({nodes}) cannot connect to each other"
-        suffix = "-split"
-    elif fault.kind is Kind.ALL:
-        title = f"No node can connect to another: connections{which} are {done} everywhere"
-        if fabric:
-            title += ", by no rule set of theirs"
-        suffix = "-everywhere"
-        if len(fault.nodes) == 2:
-            title = f"{{nodes}} cannot connect to each other{which}: connections are {done}"
-            confidence = Confidence.LIKELY if fabric else Confidence.SUSPECTED
-            settle_by = None if fabric else _SETTLE
-    else:
-        culprits = (pair(*fault.nodes),)
-        title = f"Connections{which} on the way {{nodes}} are {done}"
-        suffix = "-path"
-        confidence = Confidence.LIKELY if fabric else Confidence.SUSPECTED
-        settle_by = None if fabric else _SETTLE
-    # The classic: MASTER_PORT was opened, and nothing else.
-    if ports == EPHEMERAL and outcome != "no_route" and fault.kind in (Kind.IN, Kind.ALL):
-        title = "{nodes} let{s} in the rendezvous port only; NCCL and gloo use ports that the kernel picks"
-        if fabric:
-            title = "Only the rendezvous port gets through to {nodes}; NCCL and gloo use others"
-        return PortCause(
-            key=f"{key}-ephemeral",
-            title=title,
-            summary="lets in the rendezvous port only",
-            culprits=culprits,
-            confidence=confidence,
-            fault=fault,
-            outcome=outcome,
-            ports=ports,
-            probes=probes,
-            back=back,
-            fabric=fabric,
-            settle_by=settle_by,
-        )
-    if ports != ALL_PORTS:
-        key = f"{key}-{ports}"
-    return PortCause(
-        key=key + suffix,
-        title=title,
-        summary=_SUMMARY[fault.kind].format(done=done, which=which),
-        culprits=culprits,
-        confidence=confidence,
-        fault=fault,
-        outcome=outcome,
-        ports=ports,
-        probes=probes,
-        back=back,
-        fabric=fabric,
-        settle_by=settle_by,
-    )
-
-
+_WHICH = {
+    ALL_PORTS: "",
+    RENDEZVOUS: " to the rendezvous port",
+    EPHEMERAL: " to the ports that the kernel picks",
+}
 _SETTLE = (
     "read the firewall rules at both ends as root (nft list ruleset), or scan with a third node: "
     "its connections show which end it is"
 )
-_SUMMARY = {
-    Kind.IN: "connections from the other nodes{which} are {done}",
-    Kind.OUT: "its connections{which} to the other nodes are {done}",
-    Kind.NODE: "its connections{which} from and to the other nodes are {done}",
-    Kind.PATH: "connections{which} are {done} on this path alone",
-    Kind.SPLIT: "connections{which} to the other part of the cluster are {done}",
-    Kind.ALL: "connections{which} between nodes are {done}",
-}
+
+
+def _is_clean(facts: FirewallFacts) -> bool:
+    return not any(one.active or one.error for one in facts.rulesets)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Words:
+    """Puts faults into words. order: of nodes in lists. clean: nodes whose rule sets let everything in."""
+
+    timeout_s: float
+    by_cell: ByCell
+    order: Mapping[str, int]
+    clean: frozenset[str]
+
+    def cause(self, fault: Fault, ports: str) -> PortCause:
+        probes = [
+            probe
+            for cell in sorted(fault.cells)
+            for probe in self.by_cell[cell]
+            if probe.outcome in BAD and ports in (ALL_PORTS, probe.purpose)
+        ]
+        counts = Counter(probe.outcome for probe in probes)
+        outcome = max(BAD, key=lambda name: (counts[name], -BAD.index(name)))
+        # Ends of failed pairs that no rule set explains: at neither end is one, and both were read.
+        unexplained = [cell for cell in fault.cells if self.clean.issuperset(cell) and outcome != "no_route"]
+        fabric = {end for cell in unexplained for end in cell}
+        confidence = Confidence.LIKELY if fault.partial else Confidence.CERTAIN
+        if _has_two_ends(fault):
+            confidence = Confidence.LIKELY if fabric else Confidence.SUSPECTED
+        cause = Cause(
+            _key(fault, outcome, ports, bool(fabric)),
+            _title(fault, outcome, ports, bool(fabric)),
+            confidence=confidence,
+            verify=("net.ports",),
+            settle_by=_SETTLE if _has_two_ends(fault) and not fabric else None,
+        )
+        return PortCause(
+            hint=cause.hint(fault.culprits),
+            fault=fault,
+            outcome=outcome,
+            ports=ports,
+            numbers=tuple(sorted({probe.port for probe in probes})),
+            fabric=bool(fabric),
+            seen=tuple(self._evidence(fault, ports, probes, outcome, fabric)),
+        )
+
+    def _evidence(
+        self, fault: Fault, ports: str, probes: list[PortProbe], outcome: str, fabric: set[str]
+    ) -> Iterator[Evidence]:
+        src, dst = probes[0].src, probes[0].dst
+        sources, targets = (self._in_order({getattr(p, end) for p in probes}) for end in ("src", "dst"))
+        way = f"between {sources}" if sources == targets else f"from {sources} to {targets}"
+        numbers = listing(str(n) for n in sorted({probe.port for probe in probes}))
+        said = {
+            "filtered": f"no answer in {self.timeout_s:.1f} s (filtered)",
+            "rejected": "rejected by a firewall on the way",
+            "refused": "refused, though netdoctor listens there",
+            "no_route": "no route",
+        }
+        yield seen(f"TCP {numbers} {way}", said[outcome], at=src)
+        back = (probe for a, b in fault.cells for probe in self.by_cell.get((b, a), ()))
+        if fault.kind in (Kind.IN, Kind.OUT, Kind.PATH) and any(probe.outcome in OPEN for probe in back):
+            yield seen("the same ports the other way", "open", at=dst)
+        if ports == EPHEMERAL:
+            yield seen("the rendezvous port on the same pairs", "open", at=src)
+        if fabric:
+            tools = f"nftables, iptables, firewalld and ufw on {self._in_order(fabric)}"
+            yield seen(tools, "no rule set of theirs explains it", at=dst)
+
+    def _in_order(self, nodes: set[str]) -> str:
+        return listing(sorted(sorted(nodes), key=lambda n: self.order.get(n, len(self.order))))
+
+
+def _only_rendezvous(fault: Fault, outcome: str, ports: str) -> bool:
+    """The classic: MASTER_PORT was opened, and nothing else."""
+    return ports == EPHEMERAL and outcome != "no_route" and fault.kind in (Kind.IN, Kind.ALL)
+
+
+def _key(fault: Fault, outcome: str, ports: str, fabric: bool) -> str:
+    key = _KEYS[outcome].replace("firewall", "fabric") if fabric else _KEYS[outcome]
+    if _only_rendezvous(fault, outcome, ports):
+        return f"{key}-ephemeral"
+    where = "" if ports == ALL_PORTS else f"-{ports}"
+    return f"{key}{where}-{_SUFFIXES[fault.kind]}"
+
+
+def _title(fault: Fault, outcome: str, ports: str, fabric: bool) -> str:
+    does, done, which, peers = _DOES[outcome], _DONE[outcome], _WHICH[ports], _peers(fault)
+    if _only_rendezvous(fault, outcome, ports):
+        if fabric:
+            return "Only the rendezvous port gets through to {nodes}; NCCL and gloo use others"
+        return "{nodes} let{s} in the rendezvous port only; NCCL and gloo use ports that the kernel picks"
+    match fault.kind:
+        case Kind.IN:
+            if outcome == "no_route":
+                return "The other nodes have no route to {nodes}"
+            if fabric:
+                return f"Connections{which} from {peers} are {done} before they reach {{nodes}}"
+            return f"{{nodes}} {does} connections{which} {'' if fault.partial else 'that come '}from {peers}"
+        case Kind.OUT:
+            if outcome == "no_route":
+                return "{nodes} {has} no route to the other nodes"
+            way = " on their way" if fabric else ""
+            return f"Connections{which} from {{nodes}} to {peers} are {done}{way}"
+        case Kind.NODE:
+            return "{nodes} can neither reach the other nodes nor be reached by them"
+        case Kind.SPLIT:
+            if fault.nodes:
+                return "{nodes} and the other nodes cannot connect to each other"
+            return "Two halves of the cluster ({nodes}) cannot connect to each other"
+        case Kind.ALL:
+            if len(fault.nodes) == 2:
+                return f"{{nodes}} cannot connect to each other{which}: connections are {done}"
+            how = ", by no rule set of theirs" if fabric else ""
+            return f"No node can connect to another: connections{which} are {done} everywhere{how}"
+    return f"Connections{which} on the way {{nodes}} are {done}"

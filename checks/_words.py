@@ -44,6 +44,11 @@ def is_ifname(text: str | None) -> bool:
     return text is not None and _IFNAME.fullmatch(text) is not None
 
 
+def on_dev(ifname: str | None, shell: str) -> str:
+    """`shell` with the interface's name for ``{0}``; empty where that name should stand in no command."""
+    return shell.format(ifname) if is_ifname(ifname) else ""
+
+
 def quoted(text: str) -> str:
     """`text` as one word of a POSIX shell command, and of zsh, which expands a leading ``=``."""
     return f"'{text}'" if text.startswith("=") and "'" not in text else shlex.quote(text)

@@ -1,14 +1,15 @@
 """Firewall rule sets behind filtered connections."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from netdoctor.check import check
 from netdoctor.checks._firewall import active, inbound, relevant, remedies
-from netdoctor.checks._ports import PortCause, port_causes
+from netdoctor.checks._ports import PortCause, PortCauses
 from netdoctor.checks._words import listing
-from netdoctor.facts.net import FirewallFacts, PortMatrix, Ruleset
+from netdoctor.facts.net import FirewallFacts, Ruleset
 from netdoctor.facts.software import Job
-from netdoctor.model import Evidence, Finding, fail, nodes_of, ok, skip, unknown
+from netdoctor.model import Evidence, Finding, fail, nodes_of, ok, seen, skip, unknown
 
 RULES_SHOWN = 6
 
@@ -19,7 +20,7 @@ RULES_SHOWN = 6
     root=True,
     source="https://wiki.nftables.org/wiki-nftables/index.php/Main_Page",
 )
-def net_firewall(ports: PortMatrix, firewalls: Mapping[str, FirewallFacts], job: Job) -> Iterator[Finding]:
+def net_firewall(causes: PortCauses, firewalls: Mapping[str, FirewallFacts], job: Job) -> Iterator[Finding]:
     """Where connections are filtered, the rule set that does it is known.
 
     Looks at:
@@ -33,52 +34,42 @@ def net_firewall(ports: PortMatrix, firewalls: Mapping[str, FirewallFacts], job:
     Fix:
         Accept the other nodes' addresses in the rule set that is named, for all TCP ports.
     """
-    causes = [c for c in port_causes(ports, firewalls) if c.outcome in ("filtered", "rejected", "refused")]
-    if not causes:
+    filtered = [cause for cause in causes.causes if cause.outcome != "no_route"]
+    if not filtered:
         yield skip("nothing is filtered")
-        return
-    for cause in causes:
-        for node in dict.fromkeys(n for culprit in cause.culprits for n in nodes_of(culprit)):
-            facts = firewalls.get(node)
-            if facts is not None:
-                yield _judge(node, facts, cause, firewalls, job)
+    for cause in filtered:
+        for node in dict.fromkeys(n for culprit in cause.hint.culprits for n in nodes_of(culprit)):
+            if node in firewalls:
+                yield _judge(node, cause, firewalls, job)
 
 
-def _judge(
-    node: str, facts: FirewallFacts, cause: PortCause, firewalls: Mapping[str, FirewallFacts], job: Job
-) -> Finding:
+def _judge(node: str, cause: PortCause, firewalls: Mapping[str, FirewallFacts], job: Job) -> Finding:
+    facts = firewalls[node]
     incoming = inbound(node, cause)
+    fixed = replace(cause.hint, fixes=remedies(node, cause, firewalls, job))
     filters = [one for one in active(facts) if relevant(one, incoming)]
     if filters:
+        way = "incoming" if incoming else "outgoing"
         return fail(
             node,
-            f"{listing(one.kind for one in filters)} filters {'incoming' if incoming else 'outgoing'} "
-            "connections",
+            f"{listing(one.kind for one in filters)} filters {way} connections",
             observed=filters[0].rules[0] if filters[0].rules else f"{filters[0].kind} is active",
-            evidence=tuple(_evidence(node, one, incoming) for one in filters),
-            cause=cause.hint(remedies(node, cause, firewalls, job)),
+            evidence=tuple(_rules(node, one, incoming) for one in filters),
+            cause=fixed,
         )
-    unread = [one for one in facts.rulesets if one.error]
+    unread = [f"{one.kind}: {one.error}" for one in facts.rulesets if one.error]
     if unread:
-        said = listing(f"{one.kind}: {one.error}" for one in unread)
-        summary = f"rule sets could not be read ({said})"
-        return unknown(node, summary, cause=cause.hint(remedies(node, cause, firewalls, job)))
+        return unknown(node, f"rule sets could not be read ({listing(unread)})", cause=fixed)
     ends = {end for cell in cause.fault.cells if node in cell for end in cell} - {node}
     elsewhere = [end for end in sorted(ends) if active(firewalls.get(end))]
     if elsewhere:
         return ok(node, f"no rule set here; {listing(elsewhere)} at the other end has one")
     return ok(
-        node,
-        "no host firewall explains it: look for a switch ACL or a security group between the nodes",
+        node, "no host firewall explains it: look for a switch ACL or a security group between the nodes"
     )
 
 
-def _evidence(node: str, ruleset: Ruleset, incoming: bool) -> Evidence:
+def _rules(node: str, ruleset: Ruleset, incoming: bool) -> Evidence:
     rules = relevant(ruleset, incoming)
     more = [f"and {len(rules) - RULES_SHOWN} more"] if len(rules) > RULES_SHOWN else []
-    return Evidence(
-        kind="command",
-        where=node,
-        what=ruleset.kind,
-        output="\n".join([*rules[:RULES_SHOWN], *more]),
-    )
+    return seen(ruleset.kind, "\n".join([*rules[:RULES_SHOWN], *more]), "command", at=node)

@@ -1,36 +1,18 @@
 """TCP ports between nodes, in both directions."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
 
 from netdoctor.check import check
 from netdoctor.checks._firewall import remedies
-from netdoctor.checks._matrix import Kind
-from netdoctor.checks._ports import (
-    BAD,
-    EPHEMERAL,
-    RENDEZVOUS,
-    PortCause,
-    cause_of,
-    evidence,
-    port_causes,
-)
+from netdoctor.checks._matrix import Cell, Kind, left_out
+from netdoctor.checks._ports import BAD, EPHEMERAL, RENDEZVOUS, PortCause, PortCauses
 from netdoctor.checks._words import listing
 from netdoctor.facts.host import HostFacts
 from netdoctor.facts.net import FirewallFacts, PortMatrix
 from netdoctor.facts.software import Job
-from netdoctor.model import (
-    CLUSTER,
-    ExpectedFrom,
-    Finding,
-    Fix,
-    fail,
-    nodes_of,
-    ok,
-    pair,
-    skip,
-    unknown,
-    warn,
-)
+from netdoctor.model import CLUSTER, CONSTANT, Finding, Fix, fail, nodes_of, ok, pair, skip, unknown, warn
 
 EXPECTED = "open from every node to every other"
 
@@ -44,6 +26,7 @@ EXPECTED = "open from every node to every other"
 )
 def net_ports(
     ports: PortMatrix,
+    causes: PortCauses,
     job: Job,
     hosts: Mapping[str, HostFacts],
     firewalls: Mapping[str, FirewallFacts] | None,
@@ -66,95 +49,62 @@ def net_ports(
     if len(hosts) < 2:
         yield skip("one node: there is nobody to connect to")
         return
-    for node, reason in ports.failed_nodes.items():
-        yield unknown(node, f"ports were not tested: {reason}")
+    yield from left_out("ports were not tested", ports, hosts)
     if not ports.probes:
         if not ports.failed_nodes:
             yield unknown(CLUSTER, "no connection was tried")
         return
-
-    causes = port_causes(ports, firewalls)
-    fixes = {cause: _fixes(cause, job, hosts, firewalls) for cause in causes}
-    for cause in causes:
-        yield from _culprits(cause, fixes[cause], ports, job.master_node)
-    yield from _pairs(ports, fixes, job.master_node)
-    if not causes:
+    says, fixed = {}, {}
+    for cause in causes.causes:
+        word = fail if _stops_launch(cause, job.master_node) else warn
+        says[cause] = partial(word, expected=EXPECTED, expected_from=CONSTANT)
+        fixed[cause] = replace(cause.hint, fixes=_fixes(cause, job, hosts, firewalls or {}))
+        summary = f"{cause.seen[0].what}: {cause.seen[0].output}"
+        said = f"TCP {listing(map(str, cause.numbers))}: {cause.outcome.replace('_', ' ')}"
+        # A single path speaks for itself.
+        for node in cause.hint.culprits if cause.fault.kind is not Kind.PATH else ():
+            yield says[cause](node, summary, observed=said, evidence=cause.seen, cause=fixed[cause])
+    closed, errors = _by_pair(ports)
+    for cell, said in closed.items():
+        found = causes.by_cell.get((cell, EPHEMERAL)) or causes.by_cell.get((cell, RENDEZVOUS))
+        if found is not None:
+            alone = found.fault.kind is Kind.PATH
+            evidence, hint = (found.seen, fixed[found]) if alone else ((), found.hint)
+            yield says[found](pair(*cell), said, observed=said, evidence=evidence, cause=hint)
+    for cell, text in errors.items():
+        if cell not in closed:
+            yield unknown(pair(*cell), f"the connection could not be tried: {text}")
+    if not causes.causes:
         tried = {(probe.src, probe.dst) for probe in ports.probes}
         yield ok(CLUSTER, f"{len(tried)} of {max(ports.possible, len(tried))} directed pairs tried, all open")
 
 
 def _stops_launch(cause: PortCause, master: str | None) -> bool:
     """A rendezvous port that is closed where rank 0 does not run stops no launch with a fixed master."""
-    touched = {dst for _, dst in cause.fault.cells}
-    return cause.ports != RENDEZVOUS or master is None or master in touched
+    return cause.ports != RENDEZVOUS or master is None or any(dst == master for _, dst in cause.fault.cells)
 
 
-def _culprits(
-    cause: PortCause, fixes: tuple[Fix, ...], ports: PortMatrix, master: str | None
-) -> Iterator[Finding]:
-    """What is said of the culprits themselves; single paths speak for themselves."""
-    if cause.fault.kind is Kind.PATH:
-        return
-    say = fail if _stops_launch(cause, master) else warn
-    numbers = sorted({probe.port for probe in cause.probes})
-    seen = evidence(ports, cause)
-    for node in cause.culprits:
-        yield say(
-            node,
-            f"{seen[0].what}: {seen[0].output}",
-            observed=f"TCP {listing(map(str, numbers))}: {cause.outcome.replace('_', ' ')}",
-            expected=EXPECTED,
-            expected_from=ExpectedFrom.CONSTANT,
-            evidence=seen,
-            cause=cause.hint(fixes),
-        )
-
-
-def _pairs(
-    ports: PortMatrix, causes: Mapping[PortCause, tuple[Fix, ...]], master: str | None
-) -> Iterator[Finding]:
-    seen: dict[tuple[str, str], dict[str, list[int]]] = {}
-    errors: dict[tuple[str, str], str] = {}
+def _by_pair(ports: PortMatrix) -> tuple[dict[Cell, str], dict[Cell, str]]:
+    """What each pair says that does not get through, and why others could not be tried."""
+    numbers: dict[Cell, dict[str, list[int]]] = {}
+    errors: dict[Cell, str] = {}
     for probe in ports.probes:
-        cell = (probe.src, probe.dst)
         if probe.outcome == "error":
-            errors.setdefault(cell, probe.detail)
+            errors.setdefault((probe.src, probe.dst), probe.detail)
         elif probe.outcome in BAD:
-            seen.setdefault(cell, {}).setdefault(probe.outcome, []).append(probe.port)
-    for cell, outcomes in seen.items():
-        cause = cause_of(causes, cell, EPHEMERAL) or cause_of(causes, cell, RENDEZVOUS)
-        if cause is None:
-            continue
-        observed = "; ".join(
-            f"TCP {listing(str(n) for n in sorted(numbers))} {outcome.replace('_', ' ')}"
-            for outcome, numbers in outcomes.items()
-        )
-        say = fail if _stops_launch(cause, master) else warn
-        alone = cause.fault.kind is Kind.PATH
-        yield say(
-            pair(*cell),
-            observed,
-            observed=observed,
-            expected=EXPECTED,
-            expected_from=ExpectedFrom.CONSTANT,
-            evidence=evidence(ports, cause) if alone else (),
-            cause=cause.hint(causes[cause] if alone else ()),
-        )
-    for cell, text in errors.items():
-        if cell not in seen:
-            yield unknown(pair(*cell), f"the connection could not be tried: {text}")
+            by_outcome = numbers.setdefault((probe.src, probe.dst), {})
+            by_outcome.setdefault(probe.outcome.replace("_", " "), []).append(probe.port)
+    closed = {
+        cell: "; ".join(f"TCP {listing(map(str, sorted(many)))} {said}" for said, many in found.items())
+        for cell, found in numbers.items()
+    }
+    return closed, errors
 
 
 def _fixes(
-    cause: PortCause,
-    job: Job,
-    hosts: Mapping[str, HostFacts],
-    firewalls: Mapping[str, FirewallFacts] | None,
+    cause: PortCause, job: Job, hosts: Mapping[str, HostFacts], firewalls: Mapping[str, FirewallFacts]
 ) -> tuple[Fix, ...]:
-    nodes = dict.fromkeys(node for culprit in cause.culprits for node in nodes_of(culprit))
-    found: dict[Fix, None] = {}
-    for node in nodes:
-        cloud = hosts[node].cloud if node in hosts else None
-        for fix in remedies(node, cause, firewalls or {}, job, cloud):
-            found.setdefault(fix)
-    return tuple(found)
+    nodes = dict.fromkeys(node for culprit in cause.hint.culprits for node in nodes_of(culprit))
+    clouds = {node: hosts[node].cloud if node in hosts else None for node in nodes}
+    fixes = (remedies(node, cause, firewalls, job, cloud) for node, cloud in clouds.items())
+    return tuple(dict.fromkeys(fix for some in fixes for fix in some))

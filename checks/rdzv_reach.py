@@ -3,10 +3,11 @@
 from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
-from netdoctor.checks._ports import BAD, RENDEZVOUS, cause_of, evidence, port_causes
-from netdoctor.facts.net import FirewallFacts, PortMatrix
+from netdoctor.checks._ports import BAD, RENDEZVOUS, PortCauses
+from netdoctor.facts.host import HostFacts
+from netdoctor.facts.net import PortMatrix
 from netdoctor.facts.software import Job
-from netdoctor.model import CLUSTER, ExpectedFrom, Finding, fail, ok, pair, skip, unknown
+from netdoctor.model import CLUSTER, CONFIG, Finding, fail, ok, pair, skip, unknown
 
 
 @check(
@@ -17,7 +18,7 @@ from netdoctor.model import CLUSTER, ExpectedFrom, Finding, fail, ok, pair, skip
     source="https://docs.pytorch.org/docs/stable/distributed.html#tcp-initialization",
 )
 def rdzv_reach(
-    ports: PortMatrix, job: Job, firewalls: Mapping[str, FirewallFacts] | None
+    ports: PortMatrix, causes: PortCauses, hosts: Mapping[str, HostFacts], job: Job
 ) -> Iterator[Finding]:
     """Every node reaches the rendezvous port on rank 0's node.
 
@@ -33,37 +34,39 @@ def rdzv_reach(
         Open the port on the master's node to the other nodes; ``net.ports`` names the side that filters.
     """
     master = job.master_node
-    sources = dict.fromkeys(probe.src for probe in ports.probes if probe.src != master)
-    if master is None or (not sources and not ports.failed_nodes):
+    tried = {end for probe in ports.probes for end in (probe.src, probe.dst)}
+    if master is None or not (tried or ports.failed_nodes or len(hosts) > 1):
         yield skip("one node: the rendezvous stays on it")
         return
-    if master in ports.failed_nodes:
-        yield unknown(CLUSTER, f"{master} could not take part: {ports.failed_nodes[master]}")
+    if master in ports.failed_nodes or (master in hosts and master not in tried):
+        reason = ports.failed_nodes.get(master, "no connection with it was tried")
+        yield unknown(CLUSTER, f"{master} could not take part: {reason}")
         return
-    if all(master not in (probe.src, probe.dst) for probe in ports.probes):
+    if master not in tried:
         yield skip(f"{master}, where the rendezvous would be, took no part")
         return
-    causes = port_causes(ports, firewalls)
     probes = {p.src: p for p in ports.probes if p.dst == master and p.purpose == RENDEZVOUS}
+    sources = dict.fromkeys([*(probe.src for probe in ports.probes), *hosts])
+    sources.pop(master, None)
     reached = 0
     for src in sources:
         probe = probes.get(src)
         if probe is None or probe.outcome == "error":
-            reason = probe.detail if probe else "no connection was tried"
+            reason = probe.detail if probe else ports.failed_nodes.get(src, "no connection was tried")
             yield unknown(src, f"the way to port {job.master_port} on {master} was not tested: {reason}")
-            continue
-        if probe.outcome not in BAD:
+        elif probe.outcome not in BAD:
             reached += 1
-            continue
-        cause = cause_of(causes, (src, master), RENDEZVOUS)
-        yield fail(
-            pair(src, master),
-            f"port {job.master_port} on {master}: {probe.outcome.replace('_', ' ')}",
-            observed=probe.outcome.replace("_", " "),
-            expected=f"TCP {job.master_port} open",
-            expected_from=ExpectedFrom.CONFIG,
-            evidence=evidence(ports, cause) if cause else (),
-            cause=cause.hint() if cause else None,
-        )
+        else:
+            said = probe.outcome.replace("_", " ")
+            cause = causes.by_cell.get(((src, master), RENDEZVOUS))
+            yield fail(
+                pair(src, master),
+                f"port {job.master_port} on {master}: {said}",
+                observed=said,
+                expected=f"TCP {job.master_port} open",
+                expected_from=CONFIG,
+                evidence=cause.seen if cause else (),
+                cause=cause.hint if cause else None,
+            )
     if reached and reached == len(sources):
         yield ok(CLUSTER, f"all nodes reach {master} on port {job.master_port}")

@@ -1,9 +1,10 @@
 import pytest
 
 from netdoctor.checks._firewall import allow
+from netdoctor.checks._ports import port_causes
 from netdoctor.checks.net_firewall import net_firewall
-from netdoctor.facts.net import FirewallFacts, Ruleset
-from netdoctor.model import Status
+from netdoctor.facts.net import FirewallFacts, PortMatrix, Ruleset
+from netdoctor.model import Finding, Status
 
 from .build import causes, found, inbound, job, matrix, outbound
 
@@ -21,13 +22,17 @@ DROP_OUT = rules("nftables", "inet site output: tcp dport 29500 drop")
 QUIET = rules(active=False)
 
 
+def judge(ports: PortMatrix, firewalls: dict[str, FirewallFacts], count: int = 3) -> list[Finding]:
+    return list(net_firewall(port_causes(ports, firewalls), firewalls, job(count)))
+
+
 def test_silent_when_nothing_is_filtered() -> None:
-    (finding,) = net_firewall(matrix(3), {"n1": DROP_IN}, job(3))
+    (finding,) = judge(matrix(3), {"n1": DROP_IN})
     assert finding.status is Status.SKIP
 
 
 def test_names_the_rule_set_of_the_culprit_only() -> None:
-    findings = list(net_firewall(matrix(3, inbound(3, "n2")), {"n1": DROP_IN, "n2": DROP_IN}, job(3)))
+    findings = judge(matrix(3, inbound(3, "n2")), {"n1": DROP_IN, "n2": DROP_IN})
     assert causes(findings) == {"firewall-inbound": {"n2"}}
     assert set(found(findings)) == {"n2"}
     assert "nftables" in findings[0].summary
@@ -35,21 +40,21 @@ def test_names_the_rule_set_of_the_culprit_only() -> None:
 
 def test_the_direction_decides_which_rules_count() -> None:
     bad = matrix(3, outbound(3, "n2"))
-    (finding,) = net_firewall(bad, {"n2": DROP_OUT}, job(3))
+    (finding,) = judge(bad, {"n2": DROP_OUT})
     assert finding.status is Status.FAIL
-    (finding,) = net_firewall(bad, {"n2": DROP_IN}, job(3))
+    (finding,) = judge(bad, {"n2": DROP_IN})
     assert finding.status is Status.PASS
 
 
 def test_unreadable_rules_are_unknown() -> None:
     facts = {"n2": rules(active=False, error="no permission")}
-    (finding,) = net_firewall(matrix(3, inbound(3, "n2")), facts, job(3))
+    (finding,) = judge(matrix(3, inbound(3, "n2")), facts)
     assert finding.status is Status.UNKNOWN
     assert "no permission" in finding.summary
 
 
 def test_no_rule_set_points_between_the_nodes() -> None:
-    (finding,) = net_firewall(matrix(3, inbound(3, "n2")), {"n1": QUIET, "n2": QUIET}, job(3))
+    (finding,) = judge(matrix(3, inbound(3, "n2")), {"n1": QUIET, "n2": QUIET})
     assert finding.status is Status.PASS
     assert "security group" in finding.summary
 
@@ -98,7 +103,7 @@ def test_many_peers_become_one_network() -> None:
 def test_a_node_that_filters_both_ways_gets_one_fix_for_both() -> None:
     both = rules("nftables", "inet site input: tcp drop", "inet site output: tcp drop")
     bad = {**inbound(4, "n2"), **outbound(4, "n2")}
-    (finding,) = net_firewall(matrix(4, bad), {"n2": both}, job(4))
+    (finding,) = judge(matrix(4, bad), {"n2": both}, 4)
     assert finding.cause is not None
     (fix,) = finding.cause.fixes
     assert [command.shell.split()[5] for command in fix.commands] == ["input", "output"]

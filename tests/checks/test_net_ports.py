@@ -1,6 +1,8 @@
 import pytest
 
+from netdoctor.checks._ports import port_causes
 from netdoctor.checks.net_ports import net_ports
+from netdoctor.facts.host import HostFacts
 from netdoctor.facts.net import FirewallFacts, PortMatrix, Ruleset
 from netdoctor.model import Confidence, Finding, Status
 
@@ -15,9 +17,13 @@ QUIET = FirewallFacts(rulesets=(Ruleset(kind="nftables", active=False),))
 
 
 def judge(
-    ports: PortMatrix, count: int = 4, firewalls: dict[str, FirewallFacts] | None = None
+    ports: PortMatrix,
+    count: int = 4,
+    firewalls: dict[str, FirewallFacts] | None = None,
+    machines: dict[str, HostFacts] | None = None,
 ) -> list[Finding]:
-    return list(net_ports(ports, job(count), hosts(count), firewalls))
+    causes = port_causes(ports, firewalls)
+    return list(net_ports(ports, causes, job(count), machines or hosts(count), firewalls))
 
 
 def test_an_open_matrix_passes_and_says_how_many_pairs() -> None:
@@ -110,6 +116,17 @@ def test_a_node_that_was_not_tested_is_unknown() -> None:
     assert found(judge(PortMatrix()))["cluster"].status is Status.UNKNOWN
 
 
+@pytest.mark.parametrize("failed", [{}, {"n1": "lost"}], ids=["nobody failed", "another failed"])
+def test_a_node_in_no_pair_is_unknown(failed: dict[str, str]) -> None:
+    findings = found(judge(matrix(3, failed_nodes=failed), 4))
+    assert findings["n4"].status is Status.UNKNOWN
+    assert "n2" not in findings
+
+
+def test_where_nobody_else_took_part_the_last_node_was_not_tested_either() -> None:
+    assert set(found(judge(PortMatrix(failed_nodes={"n1": "lost"}), 2), Status.UNKNOWN)) == {"n1", "n2"}
+
+
 def test_our_own_trouble_blames_nobody() -> None:
     ports = matrix(3, {("n1", "n2"): "error"})
     findings = judge(ports, 3)
@@ -162,7 +179,7 @@ def test_a_rule_set_that_was_not_read_leaves_the_node_to_blame() -> None:
 def test_a_cloud_gets_its_command_and_says_what_it_must_be_told() -> None:
     facts = {f"n{i}": QUIET for i in range(1, 5)}
     clouded = hosts(4) | {"n3": host(3, cloud="aws")}
-    findings = list(net_ports(matrix(4, inbound(4, "n3")), job(4), clouded, facts))
+    findings = judge(matrix(4, inbound(4, "n3")), 4, facts, clouded)
     first = cause(findings, "fabric-inbound").fixes[0]
     assert '"${SG:?' in first.commands[0].shell
 
@@ -186,3 +203,16 @@ def test_a_port_that_fails_on_part_of_the_range_counts() -> None:
         *(probe(src, "n2", 52000, "filtered") for src in ("n1", "n3")),
     )
     assert causes(judge(PortMatrix(probes=probes), 3)) == {"firewall-ephemeral": {"n2"}}
+
+
+def test_thousands_of_pairs_share_one_hint() -> None:
+    hints = {id(one.cause) for one in judge(matrix(9, inbound(9, "n3")), 9) if "->" in one.target}
+    assert len(hints) == 1
+
+
+def test_a_pair_finds_its_cause_for_each_kind_of_port() -> None:
+    derived = port_causes(matrix(4, bad_high=inbound(4, "n2"), bad_rdzv={("n1", "n3"): "filtered"}), None)
+    high, low = derived.causes
+    assert derived.by_cell[("n1", "n2"), "ephemeral"] is high
+    assert derived.by_cell[("n1", "n3"), "rendezvous"] is low
+    assert (("n1", "n2"), "rendezvous") not in derived.by_cell

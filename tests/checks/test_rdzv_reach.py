@@ -1,50 +1,74 @@
+from netdoctor.checks._ports import port_causes
 from netdoctor.checks.net_ports import net_ports
 from netdoctor.checks.rdzv_reach import rdzv_reach
 from netdoctor.facts.net import PortMatrix
-from netdoctor.model import Status
+from netdoctor.model import Finding, Status
 
 from .build import causes, found, hosts, inbound, job, matrix, outbound
 
 
+def judge(ports: PortMatrix, count: int = 4, lost: str | None = None) -> list[Finding]:
+    machines = {node: facts for node, facts in hosts(count).items() if node != lost}
+    return list(rdzv_reach(ports, port_causes(ports, None), machines, job(count)))
+
+
 def test_passes_when_all_reach_the_master() -> None:
-    (finding,) = rdzv_reach(matrix(4), job(4), None)
+    (finding,) = judge(matrix(4))
     assert finding.status is Status.PASS
 
 
 def test_one_node_is_skipped() -> None:
-    (finding,) = rdzv_reach(PortMatrix(), job(1), None)
+    (finding,) = judge(PortMatrix(), 1)
     assert finding.status is Status.SKIP
 
 
 def test_a_filtered_column_is_the_same_cause_as_in_net_ports() -> None:
     ports = matrix(4, inbound(4, "n1"))
-    mine = list(rdzv_reach(ports, job(4), None))
+    mine = judge(ports)
     assert set(found(mine, Status.FAIL)) == {"n2->n1", "n3->n1", "n4->n1"}
-    assert causes(mine) == causes(net_ports(ports, job(4), hosts(4), None))
+    assert causes(mine) == causes(net_ports(ports, port_causes(ports, None), job(4), hosts(4), None))
 
 
 def test_a_node_that_cannot_get_out_is_the_culprit() -> None:
-    findings = list(rdzv_reach(matrix(4, outbound(4, "n3")), job(4), None))
+    findings = judge(matrix(4, outbound(4, "n3")))
     assert causes(findings) == {"firewall-outbound": {"n3"}}
     assert set(found(findings, Status.FAIL)) == {"n3->n1"}
 
 
 def test_faults_elsewhere_are_not_its_business() -> None:
-    findings = list(rdzv_reach(matrix(4, inbound(4, "n3")), job(4), None))
-    assert found(findings, Status.FAIL) == {}
+    assert found(judge(matrix(4, inbound(4, "n3"))), Status.FAIL) == {}
 
 
 def test_a_master_that_took_no_part_is_unknown() -> None:
-    (finding,) = rdzv_reach(PortMatrix(failed_nodes={"n1": "lost"}), job(4), None)
+    (finding,) = judge(PortMatrix(failed_nodes={"n1": "lost"}))
     assert finding.status is Status.UNKNOWN
 
 
 def test_a_master_that_could_not_be_logged_in_to_leaves_nothing_to_say() -> None:
     others = tuple(p for p in matrix(3).probes if "n1" not in (p.src, p.dst))
-    (finding,) = rdzv_reach(PortMatrix(probes=others), job(3), None)
+    (finding,) = judge(PortMatrix(probes=others), 3, lost="n1")
     assert finding.status is Status.SKIP
 
 
 def test_a_busy_port_that_answers_is_reached() -> None:
     ports = matrix(3, bad_rdzv=inbound(3, "n1", outcome="in_use"))
-    assert found(rdzv_reach(ports, job(3), None), Status.FAIL) == {}
+    assert found(judge(ports, 3), Status.FAIL) == {}
+
+
+def test_a_node_whose_part_did_not_run_is_unknown() -> None:
+    without = tuple(p for p in matrix(3).probes if p.src != "n3")
+    findings = found(judge(PortMatrix(probes=without, failed_nodes={"n3": "no answer"}), 3))
+    assert findings["n3"].status is Status.UNKNOWN
+    assert "no answer" in findings["n3"].summary
+    assert "cluster" not in findings
+
+
+def test_a_node_in_no_pair_is_unknown() -> None:
+    findings = found(judge(matrix(3), 4))
+    assert findings["n4"].status is Status.UNKNOWN
+    assert "cluster" not in findings
+
+
+def test_a_master_in_no_pair_is_unknown() -> None:
+    others = tuple(p for p in matrix(3).probes if "n1" not in (p.src, p.dst))
+    assert found(judge(PortMatrix(probes=others), 3))["cluster"].status is Status.UNKNOWN
