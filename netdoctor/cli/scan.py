@@ -1,7 +1,6 @@
 """`netdoctor scan`: from a host list to a verdict, an exit code and a saved report."""
 
 import argparse
-import math
 import os
 import signal
 import sys
@@ -246,12 +245,16 @@ def _print_plan(plan: "Plan") -> None:
         out(f"  {target.id}  {words}\n")
     out("\npassive questions to each node (nothing is written, no CUDA context, no listener):\n")
     out(f"  {', '.join(next(iter(scan.first_requests().values())).args['groups'])}\n")
-    experiments = scan.experiments()
-    if experiments:
-        out("\nexperiments between nodes (listeners on the job's addresses, closed at the end):\n")
-        out(f"  {', '.join(experiments)}; rendezvous port {plan.job.master_port} and some ephemeral ports\n")
+    if scan.plan:
+        out(
+            f"\nexperiments between nodes, in order (listeners on the job's addresses, rendezvous port "
+            f"{plan.job.master_port} and some ephemeral ports, closed at the end):\n"
+        )
+    for step in scan.plan:
+        one = step.experiment
+        title = "once more" if step.again else clean(one.title)
+        out(f"  {clean(one.name):<10} {one.cost:<10} at most {step.limit_s:>4.0f} s  {title}\n")
     out("\nchecks, in order:\n")
     for check in plan.checks:
         out(f"  {check.id:<18} {check.title}\n")
-    bound = math.ceil(len(targets) / request.parallel) * request.timeout + (120 if experiments else 0)
-    out(f"\nends within {min(bound, request.deadline or bound):g} s, whatever the nodes do\n")
+    out(f"\nleaves the nodes after {scan.bound_s(plan.transport):.0f} s at the latest, whatever they do\n")

@@ -10,14 +10,17 @@ import importlib.metadata
 import importlib.util
 import pkgutil
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
+import netdoctor.engine.experiments  # noqa: F401  registers ours before those of plug-ins
 from netdoctor.check import REGISTERED, Check, Profile
 from netdoctor.errors import InputError
-from netdoctor.facts.base import FACT_TYPES
+from netdoctor.facts.base import FACT_TYPES, FactInfo
+from netdoctor.measure.declare import EXPERIMENTS
+from netdoctor.measure.declare import ordered as ordered_experiments
 
 ENTRY_POINTS = "netdoctor.checks"
 
@@ -95,31 +98,40 @@ _BROUGHT: dict[str, tuple[str, ...]] = {}
 
 def _adopt(registry: Registry, name: str, version: str, import_it: Callable[[], object]) -> Plugin:
     """Import a plug-in and take in its checks; one that fails, or takes what is another's, brings none."""
-    checks, facts = dict(REGISTERED), dict(FACT_TYPES)
+    checks, facts, experiments = dict(REGISTERED), dict(FACT_TYPES), dict(EXPERIMENTS)
     try:
         with contextlib.redirect_stdout(sys.stderr):  # stdout is for the report
             import_it()
         new = [i for i, spec in REGISTERED.items() if checks.get(i) is not spec] or _BROUGHT.get(name, ())
-        fresh = {cls: info for cls, info in FACT_TYPES.items() if cls not in facts}
-        _drop_replaced(fresh)
-        groups = {info.group: cls.__module__ for cls, info in facts.items() if cls in FACT_TYPES}
-        for cls, info in fresh.items():
-            if info.group in groups:
-                raise TypeError(
-                    f"fact group {info.group!r} of {cls.__module__} is that of {groups[info.group]} already"
-                )
-        collectors(REGISTERED[i] for i in new)
+        _take_facts({cls: info for cls, info in FACT_TYPES.items() if cls not in facts}, facts)
+        collectors({parameter.info.group for i in new for parameter in REGISTERED[i].needs})
+        ordered_experiments(EXPERIMENTS.values())
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt):
             raise
         REGISTERED.clear()
         REGISTERED.update(checks)
+        EXPERIMENTS.clear()
+        EXPERIMENTS.update(experiments)
         for cls in [c for c in FACT_TYPES if c not in facts and not c.__module__.startswith("netdoctor.")]:
             del FACT_TYPES[cls]
         return Plugin(name=name, version=version, error=f"{type(error).__name__}: {error}")
     _BROUGHT[name] = tuple(sorted(new))
     registry.checks.update({check_id: REGISTERED[check_id] for check_id in new})
     return Plugin(name=name, version=version, checks=_BROUGHT[name])
+
+
+def _take_facts(fresh: Mapping[type, FactInfo], before: Mapping[type, FactInfo]) -> None:
+    """Raise TypeError for a new fact type that takes another's group, or that nothing measures."""
+    _drop_replaced(fresh)
+    groups = {info.group: cls.__module__ for cls, info in before.items() if cls in FACT_TYPES}
+    made = {group for one in EXPERIMENTS.values() for group in one.groups}
+    for cls, info in fresh.items():
+        what = f"fact group {info.group!r} of {cls.__module__}"
+        if info.group in groups:
+            raise TypeError(f"{what} is that of {groups[info.group]} already")
+        if info.origin == "measure" and info.group not in made:
+            raise TypeError(f"{what} is measured, and no experiment makes it")
 
 
 def _drop_replaced(fresh: Iterable[type]) -> None:
@@ -209,15 +221,13 @@ def matches(check_id: str, patterns: Iterable[str]) -> bool:
     return any(fnmatch.fnmatchcase(check_id, pattern) for pattern in patterns)
 
 
-def collectors(checks: Iterable[Check]) -> dict[str, str]:
-    """Source text of the agent-side collectors that plug-in facts of these checks bring, by group."""
+def collectors(groups: Collection[str]) -> dict[str, str]:
+    """Source text of the agent-side collectors that plug-in facts of these groups bring."""
     texts: dict[str, str] = {}
-    for check in checks:
-        for parameter in check.needs:
-            if parameter.info.collector is not None:
-                module = sys.modules[parameter.fact.__module__]
-                folder = Path(str(module.__file__)).parent
-                texts[parameter.info.group] = (folder / parameter.info.collector).read_text("utf-8")
+    for cls, info in FACT_TYPES.items():
+        if info.group in groups and info.collector is not None:
+            folder = Path(str(sys.modules[cls.__module__].__file__)).parent
+            texts[info.group] = (folder / info.collector).read_text("utf-8")
     return texts
 
 

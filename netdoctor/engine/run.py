@@ -1,9 +1,10 @@
 """Decides what runs, in which order, with which bound: log in, collect, measure, judge."""
 
 import ipaddress
+import math
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -12,20 +13,20 @@ import netdoctor.facts.clock
 import netdoctor.facts.gpu
 import netdoctor.facts.rdma  # noqa: F401  registers the fact types
 from netdoctor.check import Check, Profile
+from netdoctor.engine.experiments import BUDGET_S, GROUND, Asker, OutOfTime, Step, fitting, keep, plan
 from netdoctor.engine.judge import Judgement, judge
 from netdoctor.engine.registry import collectors
 from netdoctor.errors import DeadlineReached
-from netdoctor.facts.bandwidth import Baseline, TcpRates
+from netdoctor.facts.bandwidth import Baseline
 from netdoctor.facts.base import FACT_TYPES, FactInfo, Missing, Why
 from netdoctor.facts.host import Login, Node, Session
-from netdoctor.facts.net import PortMatrix
 from netdoctor.facts.software import Job
 from netdoctor.inventory import Target
-from netdoctor.measure import bandwidth, clock, collective, loss, path_mtu, ports, routes
 from netdoctor.measure.common import Ground
+from netdoctor.measure.declare import Context
 from netdoctor.model import Status
 from netdoctor.store import Store, decode
-from netdoctor.transport.base import Reply, Request, SessionEvent, Transport
+from netdoctor.transport.base import Request, SessionEvent, Transport
 
 # Names that every node is asked to look up. Past this many, the first ones: lookups grow with the square.
 LOOKUPS_AT_MOST = 512
@@ -35,10 +36,10 @@ LOOKUPS_AT_MOST = 512
 class Progress:
     """Something happened.
 
-    phase: ``connect``, ``clock``, ``routes``, ``ports``, ``path-mtu``, ``firewall``, ``loss``, ``tcp``,
-    ``allreduce``, ``judge``. done of total nodes (or 0 of 0 when a phase begins without a count); node and
-    text describe one event. ends: when all experiments with a time budget mean to be over, on the clock of
-    time.monotonic(); None for phases that take as long as their nodes do.
+    phase: ``connect``, the name of an experiment, ``judge``. done of total nodes (or 0 of 0 when a phase
+    begins without a count); node and text describe one event. ends: when all experiments with a share of the
+    budget mean to be over, on the clock of time.monotonic(); None for phases that take as long as their nodes
+    do.
     """
 
     phase: str
@@ -53,13 +54,14 @@ class Progress:
 class Options:
     """What to run. judged: node ids that get statuses (peers are contacted all the same), None for all.
 
-    budget_s: for all bandwidth experiments together, once their processes run; None: by profile. baseline:
-    figures of an earlier report to compare with.
+    budget_s: for all experiments that fill the network, once their processes run; None: by profile.
+    deadline_s: for the whole scan; None: its own bound. baseline: of an earlier report, to compare with.
     """
 
     profile: Profile = Profile.LAUNCH
     timeout_s: float = 30.0
     budget_s: float | None = None
+    deadline_s: float | None = None
     judged: tuple[str, ...] | None = None
     baseline: Baseline | None = None
 
@@ -98,6 +100,7 @@ class Scan:
         self.phase_ms: dict[str, float] = {}
         self.wanted = _groups(checks)
         self.tracebacks: list[str] = []
+        self.ends = math.inf
 
     def run(self, transport: Transport) -> Outcome:
         """Everything, then the verdict's raw material.
@@ -131,7 +134,7 @@ class Scan:
 
     def _collect(self, transport: Transport) -> None:
         self._connect(transport)
-        if self.experiments():
+        if self.plan:
             self._measure(transport)
 
     def first_requests(self) -> dict[str, Request]:
@@ -142,11 +145,8 @@ class Scan:
 
     @cached_property
     def _first_groups(self) -> dict[str, dict[str, Any]]:
-        known = {info.group: info for info in FACT_TYPES.values()}
-        groups: dict[str, dict[str, Any]] = {}
-        for group in sorted(self.wanted | {"host"} | self._ground_groups()):
-            if known[group].origin == "agent":
-                groups[group] = {}
+        asked = {info.group for info in FACT_TYPES.values() if info.origin == "agent"}
+        groups: dict[str, dict[str, Any]] = {group: {} for group in sorted(self._needed() & asked)}
         if "resolve" in groups:
             groups["resolve"] = {"names": self._names()}
         if "port_holder" in groups:
@@ -155,11 +155,10 @@ class Scan:
             groups["software"] = {"packages": list(self.job.packages)}
         return groups
 
-    def _ground_groups(self) -> set[str]:
-        """What data addresses are worked out from; needed as soon as nodes talk to each other."""
-        groups = {"host", "net", "env"} if self.experiments() or "job" in self.wanted else {"host"}
-        # Which interpreter has torch, and whose GPUs are idle.
-        return groups | ({"software", "gpu", "rdma"} if self.wanted & {"allreduce", "pair_rates"} else set())
+    def _needed(self) -> set[str]:
+        """What checks want, and what experiments need."""
+        needed = self.wanted | {"host"} | {g for step in self.plan for g in step.experiment.needs}
+        return needed | GROUND if self.plan or "job" in self.wanted else needed
 
     def _names(self) -> list[str]:
         names = []
@@ -169,11 +168,19 @@ class Scan:
             names.append(self.job.master_addr)
         return list(dict.fromkeys(name for name in names if not _is_address(name)))
 
-    def experiments(self) -> list[str]:
-        """Groups that need nodes to talk to each other or to keep their sessions open."""
-        return sorted(
-            i.group for i in FACT_TYPES.values() if i.origin == "measure" and i.group in self.wanted
-        )
+    @cached_property
+    def plan(self) -> tuple[Step, ...]:
+        """What needs nodes to talk to each other or to keep their sessions open, in order."""
+        budget_s = self.options.budget_s or BUDGET_S[self.options.profile]
+        return plan(self.wanted, len(self.targets), budget_s)
+
+    def bound_s(self, transport: Transport) -> float:
+        """After how many seconds no node is asked anything any more, whatever the nodes do.
+
+        Raises TransportInputError.
+        """
+        longest = transport.bound_s(self.targets) + sum(step.limit_s for step in self.plan)
+        return min(longest, self.options.deadline_s or longest)
 
     def _control_facts(self) -> None:
         for target in self.targets:
@@ -198,14 +205,17 @@ class Scan:
 
     def _connect(self, transport: Transport) -> None:
         started = time.monotonic()
+        bound_s = self.bound_s(transport)
+        self.ends = started + bound_s
         total = len(self.targets)
         done = 0
         self.listener(Progress(phase="connect", total=total))
         for event in transport.start(
             self.targets,
             self.first_requests(),
-            keep_open=bool(self.experiments()),
-            collectors=collectors(self.checks),
+            keep_open=bool(self.plan),
+            collectors=collectors(self._needed()),
+            deadline_s=bound_s,
         ):
             if isinstance(event, SessionEvent):
                 self.store.put("session", event.node, event.session)
@@ -261,126 +271,31 @@ class Scan:
             and session.outcome == Login.OK
             and not isinstance(self.store.get("host", n), Missing)
         ]
-        nets = self.store.present("net", alive)
-        ground = Ground(
-            nodes=tuple(alive),
-            addresses=self.job.data_addresses,
-            master=self.job.master_node,
-            master_port=self.job.master_port,
-            ephemeral={n: facts.ephemeral_ports for n, facts in nets.items()},
-        )
-        watched = _Watched(transport)
-        if "clock" in self.wanted:
-            self._per_node("clock", alive, lambda: clock.measure(watched, alive))
-        if "routes" in self.wanted:
-            self._per_node("routes", alive, lambda: routes.measure_routes(watched, ground))
-        if "ports" in self.wanted:
-            self._per_run("ports", "ports", alive, watched, lambda: ports.measure(watched, ground))
-            matrix = self.store.whole("ports")
-            if isinstance(matrix, PortMatrix):
-                ground = replace(ground, dead=ports.dead_pairs(matrix))
-        if "path_mtu" in self.wanted:
-            self._per_run("path_mtu", "path-mtu", alive, watched, lambda: path_mtu.measure(watched, ground))
-        if "loss" in self.wanted:
-            self._per_run("loss", "loss", alive, watched, lambda: loss.measure(watched, ground))
-        if "firewall" in self.wanted:
-            self._firewall(watched, alive)
-        self._bandwidth(watched, ground)
-        if "clock" in self.wanted:
-            first = dict(self.store.node["clock"])
-            again = self._phase("clock", len(alive), lambda: clock.measure(watched, alive))
-            if not isinstance(again, Missing):
-                for node in alive:
-                    self.store.put("clock", node, clock.combine(first.get(node), again.get(node)))
-
-    def _bandwidth(self, watched: "_Watched", ground: Ground) -> None:
-        """Throughput between the nodes that reach each other; the others wait for what stops them."""
-        parts = [g for g in ("tcp_rates", "pair_rates", "allreduce") if g in self.wanted]
-        if not parts:
-            return
-        budget_s = self.options.budget_s or bandwidth.BUDGET_S[self.options.profile.value]
-        nodes = tuple(bandwidth.connected(ground.usable(), self.store.whole("ports")))
-        plan = bandwidth.Plan(
-            ground=replace(ground, nodes=nodes),
-            store=self.store,
-            job=self.job,
-            shares=bandwidth.shares(parts, budget_s),
-        )
-        if "tcp_rates" in parts:
-            self._per_run(
-                "tcp_rates",
-                "tcp",
-                plan.ground.nodes,
-                watched,
-                lambda: bandwidth.measure_tcp(watched, plan),
-                budget_s=budget_s,
+        for place, step in enumerate(self.plan):
+            asker = Asker(transport, step, self.ends)
+            context = Context(
+                transport=asker,
+                ground=Ground.of(alive, self.store, self.job),
+                store=self.store,
+                job=self.job,
+                profile=self.options.profile.value,
+                seconds=step.seconds,
+                limit_s=step.limit_s,
             )
-        if "pair_rates" in parts or "allreduce" in parts:
-            self._collectives(watched, plan, parts)
+            budget_s = sum(sum(one.seconds.values()) for one in self.plan[place:]) if step.seconds else None
+            found = self._phase(step, context, len(alive), budget_s)
+            keep(self.store, step, found, alive, self.wanted, asker.lost)
 
-    def _collectives(self, watched: "_Watched", plan: bandwidth.Plan, parts: Sequence[str]) -> None:
-        """Pairs and all-reduces of torch: one start of ranks for both."""
-        tcp = self.store.whole("tcp_rates")
-        known = tcp if isinstance(tcp, TcpRates) else None
-        profile = self.options.profile.value
-        watched.lost.clear()
-        found = self._phase(
-            "allreduce",
-            len(plan.ground.nodes),
-            lambda: collective.measure(watched, plan, profile, known),
-            budget_s=sum(plan.shares[part] for part in parts if part != "tcp_rates"),
-        )
-        pairs, reduced = (found, found) if isinstance(found, Missing) else found
-        for group, value in (("pair_rates", pairs), ("allreduce", reduced)):
-            if group in parts:
-                self.store.cluster[group] = value
-
-    def _firewall(self, transport: "_Watched", alive: Sequence[str]) -> None:
-        """Rule sets of the nodes at either end of what was filtered; nobody else's are looked at."""
-        matrix = self.store.whole("ports")
-        if not isinstance(matrix, PortMatrix):
-            why = matrix if "ports" in self.wanted else Missing(Why.NOT_COLLECTED, "no port was tried")
-            self.store.node["firewall"] = dict.fromkeys(alive, why)
-            return
-        quiet = Missing(Why.NOT_APPLICABLE, "nothing is filtered here")
-        self.store.node["firewall"] = dict.fromkeys(alive, quiet)
-        known = set(alive)
-        ends = [n for n in routes.filtered_ends(matrix) if n in known]
-        if ends:
-            self._per_node("firewall", ends, lambda: routes.measure_firewall(transport, ends))
-
-    def _per_node(self, group: str, nodes: Sequence[str], work: Callable[[], Mapping[str, Any]]) -> None:
-        """Store what an experiment found about each node."""
-        found = self._phase(group, len(nodes), work)
-        if isinstance(found, Missing):
-            found = dict.fromkeys(nodes, found)
-        self.store.node.setdefault(group, {}).update(found)
-
-    def _per_run(
-        self,
-        group: str,
-        phase: str,
-        nodes: Sequence[str],
-        watched: "_Watched",
-        work: Callable[[], Any],
-        *,
-        budget_s: float | None = None,
-    ) -> None:
-        """Store what an experiment found about the run, and which nodes were lost while it went on."""
-        watched.lost.clear()
-        self.store.cluster[group] = self._phase(phase, len(nodes), work, budget_s)
-        for node, missing in watched.lost.items():
-            self.store.put(group, node, missing)
-
-    def _phase(self, name: str, total: int, work: Callable[[], Any], budget_s: float | None = None) -> Any:
-        """The experiment's result, or a Missing when it ended with an exception: the others go on.
+    def _phase(self, step: Step, context: Context, total: int, budget_s: float | None) -> Any:
+        """What the experiment found, or a Missing when it ended with an exception: the others go on.
 
         budget_s: seconds for this experiment and those with a budget that follow it.
         """
+        name = step.experiment.name
         started = time.monotonic()
         ends = None if budget_s is None else started + budget_s
         self.listener(Progress(phase=name, total=total, ends=ends))
-        found = self._guarded(name, work)
+        found = self._guarded(name, lambda: fitting(step.experiment, step.experiment.function(context)))
         self.phase_ms[name] = self.phase_ms.get(name, 0.0) + (time.monotonic() - started) * 1000
         self.listener(Progress(phase=name, done=total, total=total))
         return found
@@ -390,7 +305,9 @@ class Scan:
             return work()
         except DeadlineReached:
             raise
-        except Exception as error:  # our own defect, or what a hostile node's answer leads to
+        except OutOfTime as error:
+            return Missing(Why.TIMED_OUT, f"measuring {what}: {error}")
+        except (Exception, SystemExit) as error:  # a defect, or what a hostile node's answer leads to
             self.tracebacks.append(f"measuring {what} crashed\n{traceback.format_exc()}")
             return Missing(Why.FAILED, f"netdoctor could not measure {what}: {type(error).__name__}: {error}")
 
@@ -445,22 +362,6 @@ class Scan:
         self.listener(Progress(phase="judge"))
         self._fill_gaps(ended_by)
         return judge(self.checks, self.nodes, self.store, self.options.judged)
-
-
-class _Watched:
-    """A transport that remembers which nodes were lost on a call, until somebody clears that."""
-
-    def __init__(self, transport: Transport) -> None:
-        self.transport = transport
-        self.lost: dict[str, Missing] = {}
-
-    def call(self, requests: Mapping[str, Request]) -> Iterator[Reply]:
-        for reply in self.transport.call(requests):
-            # By the time listeners are closed the node has told all that was asked.
-            late = reply.node in requests and requests[reply.node].op == "unlisten"
-            if reply.missing is not None and reply.missing.why is Why.LOST and not late:
-                self.lost.setdefault(reply.node, reply.missing)
-            yield reply
 
 
 def _stopped(work: Callable[[], None]) -> str | None:

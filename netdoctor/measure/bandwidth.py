@@ -5,7 +5,7 @@ import statistics
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from netdoctor.facts.bandwidth import TcpRate, TcpRates
@@ -13,12 +13,20 @@ from netdoctor.facts.expectation import Term
 from netdoctor.facts.host import HostFacts, Node
 from netdoctor.facts.localisation import Decision, Round
 from netdoctor.facts.net import NetFacts, PortMatrix
-from netdoctor.facts.software import Job
 from netdoctor.localise import decide
 from netdoctor.measure import expectation
-from netdoctor.measure.common import NO_ADDRESS, Caller, Ground, reason, replies, token
+from netdoctor.measure.common import (
+    CLOSE_S,
+    NO_ADDRESS,
+    Caller,
+    Ground,
+    close_listeners,
+    reason,
+    replies,
+    token,
+)
+from netdoctor.measure.declare import Context, experiment
 from netdoctor.measure.schedule import FIRST_ROUNDS, first_rounds, follow_up
-from netdoctor.store import Store
 from netdoctor.transport.base import Reply, Request
 
 STREAMS = 4
@@ -34,18 +42,9 @@ MOST_ROUNDS = 6
 KEPT_ROUNDS = 2
 # Beyond any network, so a node that says so is wrong.
 MOST_GBYTE_S = 10_000.0
-
-
-# Seconds for all experiments of a profile together, unless --budget says otherwise.
-BUDGET_S = {"quick": 20.0, "launch": 20.0, "full": 120.0}
-# How they share it. Pairs come first in a full run, because they name the culprit.
-WEIGHTS = {"tcp_rates": 0.4, "pair_rates": 0.35, "allreduce": 0.25}
-
-
-def shares(parts: Sequence[str], budget_s: float) -> dict[str, float]:
-    """Seconds for each experiment that is wanted."""
-    total = sum(WEIGHTS[part] for part in parts)
-    return {part: budget_s * WEIGHTS[part] / total for part in parts}
+SERVE_S = 10.0
+# What a direction may take longer than planned: both ends wait for each other that long.
+LATE_S = 20.0
 
 
 def connected(nodes: Sequence[str], matrix: Any) -> list[str]:
@@ -68,41 +67,36 @@ def connected(nodes: Sequence[str], matrix: Any) -> list[str]:
         left.remove(next(n for n in reversed(left) if trouble[n] == worst))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What the experiments of one scan share: who takes part, what is known of them, how long each may
-    take."""
-
-    ground: Ground
-    store: Store
-    job: Job
-    shares: Mapping[str, float]
+def among_connected(context: Context) -> Context:
+    """The same with only the nodes that all reach each other; the others wait for what stops them."""
+    nodes = connected(context.ground.usable(), context.store.whole("ports"))
+    return replace(context, ground=replace(context.ground, nodes=tuple(nodes)))
 
 
-def leaves(plan: Plan) -> dict[str, str]:
+def leaves(context: Context) -> dict[str, str]:
     """The leaf switch of each node whose line in the hosts file names one."""
     found = {}
-    for node in plan.ground.nodes:
-        listed = plan.store.get("node", node)
+    for node in context.ground.nodes:
+        listed = context.store.get("node", node)
         if isinstance(listed, Node) and listed.leaf is not None:
             found[node] = listed.leaf
     return found
 
 
-def data_device(plan: Plan, node: str) -> str | None:
+def data_device(context: Context, node: str) -> str | None:
     """The interface that holds the node's data address."""
-    net = plan.store.get("net", node)
+    net = context.store.get("net", node)
     rows = net.addresses if isinstance(net, NetFacts) else ()
-    return next((row.ifname for row in rows if row.address == plan.ground.addresses.get(node)), None)
+    return next((row.ifname for row in rows if row.address == context.ground.addresses.get(node)), None)
 
 
-def socket_hardware(plan: Plan, node: str) -> expectation.Hardware:
+def socket_hardware(context: Context, node: str) -> expectation.Hardware:
     """What the node brings to an experiment over TCP."""
-    net, host = plan.store.get("net", node), plan.store.get("host", node)
+    net, host = context.store.get("net", node), context.store.get("host", node)
     return expectation.hardware(
         net=net if isinstance(net, NetFacts) else None,
         host=host if isinstance(host, HostFacts) else None,
-        ifname=data_device(plan, node),
+        ifname=data_device(context, node),
     )
 
 
@@ -153,9 +147,17 @@ def in_rounds(
     return done, len(first)
 
 
-def measure_tcp(transport: Caller, plan: Plan) -> TcpRates:
-    """Every pair of a small cluster, a few partners per node in a large one, both directions separately."""
-    ground, budget_s = plan.ground, plan.shares["tcp_rates"]
+@experiment(
+    after=["ports"],
+    shares={"tcp_rates": 0.4},
+    # The last round may begin just before the end.
+    bound_s=lambda nodes, seconds: SERVE_S + seconds + 2 * (MOST_S + OMIT_S + LATE_S) + CLOSE_S,
+    cost="opens-port",
+)
+def tcp(context: Context) -> TcpRates:
+    """Streams in rounds of pairs: all of a small cluster, a few partners per node in a large one."""
+    context = among_connected(context)
+    transport, ground, budget_s = context.transport, context.ground, context.seconds["tcp_rates"]
     nodes = ground.usable()
     failed: dict[str, str] = {n: NO_ADDRESS for n in ground.nodes if n not in nodes}
     if len(nodes) < 2:
@@ -170,8 +172,8 @@ def measure_tcp(transport: Caller, plan: Plan) -> TcpRates:
     seconds = min(max(budget_s / (2 * (whole + KEPT_ROUNDS)) - OVERHEAD_S - OMIT_S, LEAST_S), MOST_S)
     each_s = 2 * (seconds + OMIT_S + OVERHEAD_S)
     rates: list[TcpRate] = []
-    own = limits({n: socket_hardware(plan, n) for n in nodes})
-    of = leaves(plan)
+    own = limits({n: socket_hardware(context, n) for n in nodes})
+    of = leaves(context)
     measured = TcpRates(
         nodes=tuple(nodes),
         streams=STREAMS,
@@ -189,8 +191,7 @@ def measure_tcp(transport: Caller, plan: Plan) -> TcpRates:
         return decide(replace(measured, rates=tuple(rates)), of)
 
     done, planned = in_rounds(nodes, budget_s, each_s, run, judge, of)
-    for _ in replies(transport, {n: Request(op="unlisten", timeout_s=5.0) for n in nodes}):
-        pass
+    close_listeners(transport, nodes)
     return replace(measured, rates=tuple(rates), rounds=len(done), planned=planned, failed_nodes=failed)
 
 
@@ -206,7 +207,7 @@ def _serve(
         n: Request(
             op="stream_serve",
             args={"address": ground.addresses[n], "token": word, "ttl_s": budget_s * 2 + 120.0},
-            timeout_s=10.0,
+            timeout_s=SERVE_S,
         )
         for n in nodes
     }
@@ -239,7 +240,7 @@ def _direction(
         # Node ids may hold anything; a place in the list is a name that is safe everywhere.
         name = f"r{number}.{sorted(ports).index(src)}.{sorted(ports).index(dst)}"
         common: dict[str, Any] = {"token": word, "session": name}
-        timeout_s = seconds + OMIT_S + 20.0
+        timeout_s = seconds + OMIT_S + LATE_S
         requests[src] = Request(
             op="stream_send",
             args={

@@ -1,20 +1,17 @@
 """Clock offsets from exchanges over sessions that are already open."""
 
 import math
-from collections.abc import Sequence
 
 from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.clock import ClockSample
-from netdoctor.measure.common import Caller, reason, replies
+from netdoctor.measure.common import reason, replies
+from netdoctor.measure.declare import Context, experiment
 from netdoctor.transport.base import Reply, Request
 
 EXCHANGES = 8
-
-
-def measure(transport: Caller, nodes: Sequence[str]) -> dict[str, ClockSample | Missing]:
-    """Offset of each node's wall clock against the control's time base, by the least round trip of eight."""
-    requests = {n: Request(op="clock", args={"exchanges": EXCHANGES}, timeout_s=10.0) for n in nodes}
-    return {reply.node: _sample(reply) for reply in replies(transport, requests)}
+ASKING_S = 10.0
+# Exchanges take turns, or they would time each other; a healthy one takes some round trips.
+TURN_S = 0.1
 
 
 def combine(
@@ -39,6 +36,14 @@ def combine(
         exchanges=first.exchanges + second.exchanges,
         jumped_s=step if abs(step) > bound else 0.0,
     )
+
+
+@experiment(bound_s=lambda nodes, _: ASKING_S + nodes * TURN_S, again=combine)
+def clock(context: Context) -> dict[str, ClockSample | Missing]:
+    """Offset of each node's wall clock against the control's time base, by the least round trip of eight."""
+    args = {"exchanges": EXCHANGES}
+    requests = {n: Request(op="clock", args=args, timeout_s=ASKING_S) for n in context.ground.nodes}
+    return {reply.node: _sample(reply) for reply in replies(context.transport, requests)}
 
 
 def _sample(reply: Reply) -> ClockSample | Missing:

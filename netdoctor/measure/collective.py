@@ -24,15 +24,15 @@ from netdoctor.measure.bandwidth import (
     KEPT_ROUNDS,
     LEAST_S,
     MOST_S,
-    Plan,
+    among_connected,
     data_device,
     in_rounds,
     leaves,
     limits,
     socket_hardware,
 )
-from netdoctor.measure.common import Caller
-from netdoctor.measure.ranks import NOT_APPLICABLE, Failed, Ranks, only_import
+from netdoctor.measure.declare import Context, experiment
+from netdoctor.measure.ranks import JOIN_S, NOT_APPLICABLE, START_S, STOP_S, Failed, Ranks, only_import
 from netdoctor.measure.schedule import FIRST_ROUNDS
 from netdoctor.rules.cuda import is_harmless, unseen_bytes, visible
 from netdoctor.rules.nccl_ib import selected_ports
@@ -53,6 +53,9 @@ PAIR_BYTES_NCCL = 64 * MIB
 PAIR_OVERHEAD_S = 0.4
 # Of one node; no machine has more, and an agent starts no more.
 MOST_GPUS = 16
+# All-reduces inside every node: the time they get, and how long they are waited for.
+SOLO_BUDGET_S = 4.0
+SOLO_WAIT_S = 90.0
 # How long one size may take: a launch wants to know in seconds, a full run wants a steady figure.
 EACH_S = {"quick": 0.7, "launch": 0.7, "full": 3.0}
 
@@ -76,20 +79,20 @@ class Cast:
         return [node for node, count in self.counts.items() for _ in range(count)]
 
 
-def cast(plan: Plan) -> Cast | Missing:
+def cast(context: Context) -> Cast | Missing:
     """The nodes that can run ranks, and how; or why there is nothing to run."""
-    nodes = list(plan.ground.usable())
+    nodes = list(context.ground.usable())
     left_out: dict[str, str] = {}
-    software = plan.store.present("software", nodes)
+    software = context.store.present("software", nodes)
     able = [n for n in nodes if isinstance(s := software.get(n), SoftwareFacts) and s.torch is not None]
     if not able:
         pythons = {s.executable for s in software.values() if isinstance(s, SoftwareFacts)}
         where = f" ({next(iter(pythons))})" if len(pythons) == 1 else ""
         return Missing(Why.NOT_APPLICABLE, f"torch is not installed in the job's interpreter{where}")
     left_out.update({n: "torch is not installed there" for n in nodes if n not in able})
-    gpus = {n: _gpus(plan, n) for n in able}
+    gpus = {n: _gpus(context, n) for n in able}
     cuda = [n for n in able if gpus[n][0] and software[n].torch.cuda is not None]
-    backend = "nccl" if cuda and plan.job.backend != "gloo" else "gloo"
+    backend = "nccl" if cuda and context.job.backend != "gloo" else "gloo"
     if backend == "nccl":
         left_out.update({n: "it has no GPU that torch could use" for n in able if n not in cuda})
         able = cuda
@@ -101,13 +104,13 @@ def cast(plan: Plan) -> Cast | Missing:
         if not able:
             return Missing(Why.NOT_APPLICABLE, f"no node's GPUs are free: {next(iter(left_out.values()))}")
     counts = {n: gpus[n][0] if backend == "nccl" else 1 for n in able}
-    master = plan.job.master_node
+    master = context.job.master_node
     if master in counts:
         counts = {master: counts[master], **{n: c for n, c in counts.items() if n != master}}
     if sum(counts.values()) < 2:
         why = "one rank alone has nothing to reduce with"
         return Missing(Why.NOT_APPLICABLE, f"{why}: {'; '.join(left_out.values())}" if left_out else why)
-    ifname, environments, given = _environments(plan, list(counts), backend)
+    ifname, environments, given = _environments(context, list(counts), backend)
     return Cast(
         backend=backend,
         counts=counts,
@@ -115,23 +118,23 @@ def cast(plan: Plan) -> Cast | Missing:
         ifname=ifname,
         given_by=given,
         left_out=left_out,
-        memory_bytes=_memory(plan, counts, {n: gpus[n][1] for n in counts} if backend == "nccl" else {}),
+        memory_bytes=_memory(context, counts, {n: gpus[n][1] for n in counts} if backend == "nccl" else {}),
     )
 
 
-def _gpus(plan: Plan, node: str) -> tuple[int, tuple[Gpu, ...]]:
+def _gpus(context: Context, node: str) -> tuple[int, tuple[Gpu, ...]]:
     """(how many GPUs a job on this node would use, which): all of them where that cannot be told, none where
     they are pretended."""
-    host, facts = plan.store.get("host", node), plan.store.get("gpu", node)
+    host, facts = context.store.get("host", node), context.store.get("gpu", node)
     if not isinstance(facts, GpuFacts) or (isinstance(host, HostFacts) and "gpu" in host.lab_fakes):
         return 0, ()
     devices = facts.devices
     able = sum(1 for device in devices if device.error is None)
-    env = values(effective_env(plan.store.present("env", [node]).get(node), plan.job))
-    text = plan.job.env.get("CUDA_VISIBLE_DEVICES", facts.cuda_visible_devices)
+    env = values(effective_env(context.store.present("env", [node]).get(node), context.job))
+    text = context.job.env.get("CUDA_VISIBLE_DEVICES", facts.cuda_visible_devices)
     entries = [str(i) for i in range(len(devices))] if text is None else visible(text, len(devices))
     count = min(len(entries), able, MOST_GPUS)
-    listed = plan.store.get("node", node)
+    listed = context.store.get("node", node)
     if isinstance(listed, Node) and (listed.gpus or listed.slots):
         count = min(count, listed.gpus or listed.slots or count)
     # CUDA puts the fastest first unless told otherwise; NVML goes by the bus.
@@ -163,22 +166,22 @@ def _busy(devices: Iterable[Gpu]) -> str:
 
 
 def _environments(
-    plan: Plan, nodes: Sequence[str], backend: str
+    context: Context, nodes: Sequence[str], backend: str
 ) -> tuple[dict[str, str], dict[str, dict[str, str]], str]:
     """(interface by node, variables by node, who chose): the job's own choice where it made one."""
     variable = "NCCL_SOCKET_IFNAME" if backend == "nccl" else "GLOO_SOCKET_IFNAME"
-    passed = {k: v for k, v in plan.job.env.items() if _PASSED_ON.match(k)}
+    passed = {k: v for k, v in context.job.env.items() if _PASSED_ON.match(k)}
     ifname: dict[str, str] = {}
     environments: dict[str, dict[str, str]] = {}
     given = "job"
-    envs = plan.store.present("env", nodes)
+    envs = context.store.present("env", nodes)
     for node in nodes:
-        known = values(effective_env(envs.get(node), plan.job))
+        known = values(effective_env(envs.get(node), context.job))
         environments[node] = dict(passed)
         if len(known.get(variable, "")) > 1:
             ifname[node] = known[variable]
             continue
-        name = data_device(plan, node)
+        name = data_device(context, node)
         if name is not None:
             given = "netdoctor"
             ifname[node] = name
@@ -186,11 +189,11 @@ def _environments(
     return ifname, environments, given
 
 
-def _memory(plan: Plan, counts: Mapping[str, int], gpus: Mapping[str, Sequence[Gpu]]) -> int:
+def _memory(context: Context, counts: Mapping[str, int], gpus: Mapping[str, Sequence[Gpu]]) -> int:
     """Bytes that one rank may take for everything: of its GPU where `gpus` has one, else of its node."""
     room: list[int] = []
     for node, count in counts.items():
-        host = plan.store.get("host", node)
+        host = context.store.get("host", node)
         if node in gpus:
             free = [(d.memory_total_bytes or 0) - (d.memory_used_bytes or 0) for d in gpus[node]]
             room.append(min(free, default=GIB) // 2)
@@ -201,15 +204,15 @@ def _memory(plan: Plan, counts: Mapping[str, int], gpus: Mapping[str, Sequence[G
     return max(min(room, default=GIB), 16 * MIB)
 
 
-def _hardware(plan: Plan, chosen: Cast) -> dict[str, expectation.Hardware]:
+def _hardware(context: Context, chosen: Cast) -> dict[str, expectation.Hardware]:
     """What each node brings to these ranks."""
     if chosen.backend == "gloo":
-        return {n: socket_hardware(plan, n) for n in chosen.counts}
+        return {n: socket_hardware(context, n) for n in chosen.counts}
     found = {}
     for node, count in chosen.counts.items():
-        env = values(effective_env(plan.store.present("env", [node]).get(node), plan.job))
-        rdma, gpu = plan.store.get("rdma", node), plan.store.get("gpu", node)
-        net, host = plan.store.get("net", node), plan.store.get("host", node)
+        env = values(effective_env(context.store.present("env", [node]).get(node), context.job))
+        rdma, gpu = context.store.get("rdma", node), context.store.get("gpu", node)
+        net, host = context.store.get("net", node), context.store.get("host", node)
         hcas: list[str] = []
         if isinstance(rdma, RdmaFacts) and param(env.get("NCCL_IB_DISABLE"), 0) == 0:
             picked = selected_ports(rdma.hcas, env.get("NCCL_IB_HCA"))
@@ -219,7 +222,7 @@ def _hardware(plan: Plan, chosen: Cast) -> dict[str, expectation.Hardware]:
             rdma=rdma if isinstance(rdma, RdmaFacts) else None,
             gpu=gpu if isinstance(gpu, GpuFacts) else None,
             host=host if isinstance(host, HostFacts) else None,
-            ifname=data_device(plan, node),
+            ifname=data_device(context, node),
             hcas=hcas,
             gpus=count,
         )
@@ -266,29 +269,56 @@ class Gave(msgspec.Struct):
     busy: float = 0.0
 
 
-def measure(
-    transport: Caller, plan: Plan, profile: str, tcp: TcpRates | None = None
-) -> tuple[PairRates | Missing, AllReduce | Missing]:
-    """Pairs and all-reduces, whichever have a share of the time; what ranks could not do is in the facts."""
-    chosen = cast(plan)
+def _bound_s(nodes: int, seconds: float) -> float:
+    """Every step in its time, and one of them waited for in vain."""
+    steps = SOLO_BUDGET_S + 1.5 * seconds  # the survivors go once more, for half of the time
+    return START_S + JOIN_S + steps + max(SOLO_WAIT_S, _pairs_wait_s(MOST_S), _sweep_wait_s(seconds)) + STOP_S
+
+
+def _pairs_wait_s(seconds: float) -> float:
+    return seconds * 4 + 45.0
+
+
+def _sweep_wait_s(budget_s: float) -> float:
+    return budget_s * 2 + 60.0
+
+
+@experiment(
+    after=["ports", "tcp_rates"],
+    needs=["software", "gpu", "rdma"],  # which interpreter has torch, and whose GPUs are idle
+    shares={"pair_rates": 0.35, "allreduce": 0.25},
+    bound_s=_bound_s,
+    cost="loads-gpu",
+    tells_lost=True,
+)
+def allreduce(context: Context) -> tuple[PairRates | Missing, AllReduce | Missing]:
+    """One start of torch for pairs and all-reduces, whichever have a share of the time.
+
+    What ranks could not do is in the facts.
+    """
+    context = among_connected(context)
+    ground, seconds, profile = context.ground, context.seconds, context.profile
+    chosen = cast(context)
     if isinstance(chosen, Missing):
         return chosen, chosen
     began = time.monotonic()
     layout = chosen.layout
-    ranks = Ranks(transport, layout, plan.ground.addresses, chosen.backend, chosen.environments)
+    ranks = Ranks(
+        context.transport, layout, ground.addresses, chosen.backend, chosen.environments, context.limit_s
+    )
     session = Session(
         backend=chosen.backend,
         ranks=tuple(layout),
         ifname=chosen.ifname,
         given_by=chosen.given_by,
-        address=plan.ground.addresses[layout[0]],
+        address=ground.addresses[layout[0]],
         left_out=chosen.left_out,
     )
-    parts = _hardware(plan, chosen)
+    parts = _hardware(context, chosen)
     pairs, reduced = PairRates(session=session), _expected(AllReduce(session=session), parts)
     try:
         ranks.start()
-        ranks.join(session.address, plan.ground.master_port)
+        ranks.join(session.address, ground.master_port)
         session = replace(
             session,
             port=ranks.port,
@@ -297,17 +327,22 @@ def measure(
             start_s=time.monotonic() - began,
         )
         pairs, reduced = replace(pairs, session=session), replace(reduced, session=session)
-        if "allreduce" in plan.shares and chosen.backend == "nccl":
+        if "allreduce" in seconds and chosen.backend == "nccl":
             reduced = _solo(ranks, reduced, chosen, profile, parts)
-        if "pair_rates" in plan.shares:
-            pairs = _pairs(ranks, pairs, chosen, plan.shares["pair_rates"], parts, leaves(plan))
-        if "allreduce" in plan.shares:
-            share = plan.shares["allreduce"]
+        if "pair_rates" in seconds:
+            pairs = _pairs(ranks, pairs, chosen, seconds["pair_rates"], parts, leaves(context))
+        if "allreduce" in seconds:
+            share = seconds["allreduce"]
             rows = _sweep(ranks, chosen, share, profile, None)
             reduced = replace(reduced, rows=rows, budget_s=share)
-            told = next((one for one in (pairs, tcp) if one is not None and one.rates), None)
+            tcp = context.store.whole("tcp_rates")
+            told = next(
+                (one for one in (pairs, tcp) if isinstance(one, PairRates | TcpRates) and one.rates), None
+            )
             if told is not None:
-                reduced = _survivors(ranks, reduced, chosen, share / 2, profile, decide(told, leaves(plan)))
+                reduced = _survivors(
+                    ranks, reduced, chosen, share / 2, profile, decide(told, leaves(context))
+                )
     except Failed as failed:
         if only_import(failed.trouble):
             return NOT_APPLICABLE, NOT_APPLICABLE
@@ -331,7 +366,7 @@ def _sweep(
 ) -> tuple[SizeRow, ...]:
     found = ranks.step(
         "allreduce",
-        budget_s * 2 + 60.0,
+        _sweep_wait_s(budget_s),
         sizes=_sizes(chosen, profile),
         budget_s=budget_s,
         each_s=EACH_S[profile],
@@ -395,9 +430,9 @@ def _solo(
         return reduced
     found = ranks.step(
         "allreduce",
-        90.0,
+        SOLO_WAIT_S,
         sizes=_sizes(chosen, profile)[-3:],
-        budget_s=4.0,
+        budget_s=SOLO_BUDGET_S,
         each_s=EACH_S[profile],
         groups=groups,
     )
@@ -451,7 +486,11 @@ def _pairs(
                 for src, dst in zip(ranks.of(a)[:rails], ranks.of(b)[:rails], strict=True)
             ]
             found = ranks.step(
-                "pairs", seconds * 4 + 45.0, pairs=[list(p) for p in asked], seconds=seconds, most_bytes=most
+                "pairs",
+                _pairs_wait_s(seconds),
+                pairs=[list(p) for p in asked],
+                seconds=seconds,
+                most_bytes=most,
             )
             for src, dst in asked:
                 rate = _pair_rate(ranks, src, dst, one.number, found, rails)

@@ -2,13 +2,16 @@
 
 import random
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
 from netdoctor.facts.base import Missing, Why
+from netdoctor.facts.net import PortMatrix
+from netdoctor.facts.software import Job
+from netdoctor.store import Store, decode
 from netdoctor.transport.base import Reply, Request
 
 T = TypeVar("T")
@@ -53,8 +56,29 @@ class Ground:
     ephemeral: Mapping[str, tuple[int, int]] | None = None
     dead: frozenset[tuple[str, str]] = frozenset()
 
+    @classmethod
+    def of(cls, nodes: Sequence[str], store: Store, job: Job) -> "Ground":
+        """What is known of these nodes so far."""
+        matrix = store.whole("ports")
+        return cls(
+            nodes=tuple(nodes),
+            addresses=job.data_addresses,
+            master=job.master_node,
+            master_port=job.master_port,
+            ephemeral={n: net.ephemeral_ports for n, net in store.present("net", nodes).items()},
+            dead=dead_pairs(matrix) if isinstance(matrix, PortMatrix) else frozenset(),
+        )
+
     def usable(self) -> list[str]:
         return [n for n in self.nodes if n in self.addresses]
+
+
+def dead_pairs(matrix: PortMatrix) -> frozenset[tuple[str, str]]:
+    """Directed pairs whose every attempt was filtered."""
+    outcomes: dict[tuple[str, str], set[str]] = {}
+    for probe in matrix.probes:
+        outcomes.setdefault((probe.src, probe.dst), set()).add(probe.outcome)
+    return frozenset(pair for pair, seen in outcomes.items() if seen == {"filtered"})
 
 
 def peers(
@@ -94,6 +118,19 @@ def replies(transport: Caller, requests: Mapping[str, Request]) -> Iterator[Repl
         yield Reply(node=node, missing=Missing(Why.LOST, "the session ended without an answer"))
 
 
+ECHO_OPEN_S = 10.0
+CLOSE_S = 5.0
+
+
+def close_listeners(transport: Caller, nodes: Iterable[str]) -> None:
+    """Close what an experiment opened on these nodes.
+
+    Not called in a `finally`: after an interrupt nobody waits for it, and agents close with their sessions.
+    """
+    for _ in replies(transport, {n: Request(op="unlisten", timeout_s=CLOSE_S) for n in nodes}):
+        pass
+
+
 def open_echoes(
     transport: Caller, ground: Ground, nodes: Sequence[str], word: str, failed: dict[str, str]
 ) -> dict[str, int]:
@@ -103,7 +140,7 @@ def open_echoes(
         n: Request(
             op="udp_echo",
             args={"address": ground.addresses[n], "token": word, "ttl_s": 120.0},
-            timeout_s=10.0,
+            timeout_s=ECHO_OPEN_S,
         )
         for n in nodes
     }
@@ -137,6 +174,7 @@ def over_echoes(
 ) -> Echoed[P]:
     """Open an echo on every node, let the nodes run `op` against each other's, and read their rows as `cls`.
 
+    Takes ECHO_OPEN_S, timeout_s and CLOSE_S at the most.
     The op's arguments are `args` with ``targets`` (dst, address, port) and ``token``. Fewer than two nodes
     with an address, or pairs on which nothing gets through, leave nothing to probe.
     """
@@ -176,9 +214,7 @@ def over_echoes(
                 failed.setdefault(reply.node, probe)
             else:
                 probes.append(probe)
-    # Not in a `finally`: after an interrupt nobody waits for this, and agents close with their sessions.
-    for _ in replies(transport, {n: Request(op="unlisten", timeout_s=5.0) for n in nodes}):
-        pass
+    close_listeners(transport, nodes)
     order = {n: i for i, n in enumerate(nodes)}
     probes.sort(key=lambda p: (order.get(p.src, 0), order.get(p.dst, 0)))
     return Echoed(tuple(probes), frozenset(silent), failed)
@@ -221,6 +257,18 @@ def converted(row: Mapping[str, Any], src: str, cls: type[T]) -> T | str:
         return msgspec.convert({**row, "src": src}, type=cls)
     except (msgspec.ValidationError, RecursionError, TypeError, ValueError) as error:
         return f"unreadable answer: {error}"
+
+
+def facts_of(transport: Caller, requests: Mapping[str, Request], group: str) -> dict[str, Any]:
+    """The fact of this group (or a Missing) of each node that is asked for it."""
+    found: dict[str, Any] = {}
+    for reply in replies(transport, requests):
+        if reply.missing is not None:
+            found[reply.node] = reply.missing
+        else:
+            answer = reply.result.get(group) if isinstance(reply.result, dict) else None
+            found[reply.node] = decode(group, answer)
+    return found
 
 
 def reason(reply: Reply) -> str:

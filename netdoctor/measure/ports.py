@@ -1,15 +1,16 @@
 """Which TCP ports every node reaches on every other, over listeners that netdoctor opens itself."""
 
 import random
-from collections import Counter
 from typing import Any
 
 from netdoctor.facts.net import PortMatrix, PortProbe, TestListener
 from netdoctor.measure.common import (
+    CLOSE_S,
     NO_ADDRESS,
     Caller,
     Ground,
     answered,
+    close_listeners,
     converted,
     peers,
     reason,
@@ -17,6 +18,7 @@ from netdoctor.measure.common import (
     rows,
     token,
 )
+from netdoctor.measure.declare import Context, experiment
 from netdoctor.transport.base import Request
 
 # NCCL and gloo listen on kernel-chosen ports (bind to port 0), so a sample of the ephemeral range stands for
@@ -24,21 +26,25 @@ from netdoctor.transport.base import Request
 FRACTIONS = (0.04, 0.5, 0.96)
 # Three seconds of silence are two SYN retransmissions (at 1 s and 3 s, RFC 6298 with Linux's initial RTO).
 TIMEOUT_S = 3.2
+OPEN_S = 10.0
+CONNECT_S = TIMEOUT_S * 4 + 10
 OUTCOMES = ("open", "refused", "filtered", "rejected", "no_route", "in_use", "error")
 DEFAULT_RANGE = (32768, 60999)  # net.ipv4.ip_local_port_range, Documentation/networking/ip-sysctl.rst
 
 
-def measure(transport: Caller, ground: Ground, *, seed: int = 0) -> PortMatrix:
-    """The directed matrix over the rendezvous port and three ephemeral ports per node.
+@experiment(after=["routes"], bound_s=OPEN_S + CONNECT_S + CLOSE_S, cost="opens-port")
+def ports(context: Context) -> PortMatrix:
+    """Every node dials the others' rendezvous port and three of the range that NCCL and gloo listen on.
 
     A node that cannot open listeners or does not report is named in `failed_nodes`; the rest stands.
     """
+    transport, ground = context.transport, context.ground
     nodes = ground.usable()
     failed: dict[str, str] = {n: NO_ADDRESS for n in ground.nodes if n not in nodes}
     if len(nodes) < 2:
         return PortMatrix(failed_nodes=failed, timeout_s=TIMEOUT_S)
     word = token()
-    listeners = _open(transport, ground, nodes, word, failed, random.Random(seed))  # noqa: S311  port sample
+    listeners = _open(transport, ground, nodes, word, failed, random.Random(0))  # noqa: S311  port sample
     plan = peers(nodes)
     master = ground.master
     if master is not None and master in plan:
@@ -59,7 +65,7 @@ def measure(transport: Caller, ground: Ground, *, seed: int = 0) -> PortMatrix:
         src: Request(
             op="connect",
             args={"targets": targets[src], "timeout_s": TIMEOUT_S, "token": word, "parallel": 256},
-            timeout_s=TIMEOUT_S * 4 + 10,
+            timeout_s=CONNECT_S,
         )
         for src in nodes
     }
@@ -74,9 +80,7 @@ def measure(transport: Caller, ground: Ground, *, seed: int = 0) -> PortMatrix:
         if gap is not None:
             failed.setdefault(reply.node, gap)
         probes.extend(_probe(reply.node, row) for row in found)
-    # Not in a `finally`: after an interrupt nobody waits for this, and agents close with their sessions.
-    for _ in replies(transport, {n: Request(op="unlisten", timeout_s=5.0) for n in nodes}):
-        pass
+    close_listeners(transport, nodes)
     # The listeners of a node that went away in the meantime are gone: what failed there is no firewall.
     probes = [p for p in probes if p.dst not in silent or p.outcome in ("open", "in_use")]
     order = {n: i for i, n in enumerate(nodes)}
@@ -114,7 +118,7 @@ def _open(
         requests[node] = Request(
             op="listen",
             args={"listeners": wanted, "token": word, "ttl_s": 120.0},
-            timeout_s=10.0,
+            timeout_s=OPEN_S,
         )
     opened: dict[str, list[TestListener]] = {}
     for reply in replies(transport, requests):
@@ -158,16 +162,3 @@ def _probe(src: str, row: dict[str, Any]) -> PortProbe:
         outcome="error",
         detail=detail,
     )
-
-
-def dead_pairs(ports: PortMatrix) -> frozenset[tuple[str, str]]:
-    """Directed pairs whose every attempt was filtered."""
-    outcomes: dict[tuple[str, str], set[str]] = {}
-    for probe in ports.probes:
-        outcomes.setdefault((probe.src, probe.dst), set()).add(probe.outcome)
-    return frozenset(pair for pair, seen in outcomes.items() if seen == {"filtered"})
-
-
-def summary(ports: PortMatrix) -> dict[str, int]:
-    """How many probes ended how."""
-    return dict(Counter(probe.outcome for probe in ports.probes))

@@ -31,7 +31,15 @@ SILENT_S = 5.0
 SILENT_IMPORT_S = 30.0
 # After the first failure: who only echoes it says so soon.
 ECHO_S = 1.5
-HARD_LIMIT_S = 600.0
+SPAWN_S = 15.0
+ENDING_S = 6.0
+# A question to an agent about its ranks is given up so long after it should have been answered.
+ANSWER_S = SILENT_S + 1.0
+# The longest that starting, joining and ending may take, each with a look at who is to blame.
+LOOK_S = POLL_S + ANSWER_S + ECHO_S + 0.2 + ANSWER_S
+START_S = SPAWN_S + IMPORT_S + LOOK_S
+JOIN_S = TIMEOUT_S + 5.0 + 2 * TIMEOUT_S + LOOK_S
+STOP_S = 0.3 + ANSWER_S + ENDING_S + LOOK_S
 # As much as an agent keeps. torch writes why it aborts above two stack traces.
 STDERR_CHARS = 8192
 
@@ -126,7 +134,11 @@ class Rank:
 
 
 class Ranks:
-    """All ranks of one experiment. layout: node of each rank, ranks of a node next to each other."""
+    """All ranks of one experiment.
+
+    layout: node of each rank, ranks of a node next to each other. limit_s: when a rank ends by itself,
+    whatever happens here.
+    """
 
     def __init__(
         self,
@@ -135,6 +147,7 @@ class Ranks:
         addresses: Mapping[str, str],
         backend: str,
         environments: Mapping[str, Mapping[str, str]],
+        limit_s: float = 600.0,
     ) -> None:
         self.transport = transport
         self.ranks = [Rank(node, number) for number, node in enumerate(layout)]
@@ -142,6 +155,7 @@ class Ranks:
         self.addresses = addresses
         self.backend = backend
         self.environments = environments
+        self.limit_s = limit_s
         self.session = token()[:16]
         self.number = 0
         self.lost: dict[str, str] = {}
@@ -167,10 +181,10 @@ class Ranks:
                     "code": program(),
                     "ranks": configs,
                     "env": dict(self.environments.get(node, {})),
-                    "seconds": HARD_LIMIT_S,
+                    "seconds": self.limit_s,
                     "gentle": self.backend == "nccl",
                 },
-                timeout_s=15.0,
+                timeout_s=SPAWN_S,
             )
         for reply in replies(self.transport, requests):
             if reply.missing is not None:
@@ -209,7 +223,7 @@ class Ranks:
         if self.ranks and all(rank.running for rank in self.ranks) and not self.lost:
             self._ask({n: self._converse({"do": "end", "step": 0}, "never", 0.3) for n in self.nodes})
         requests = {
-            n: Request(op="stop", args={"session": self.session}, timeout_s=6.0)
+            n: Request(op="stop", args={"session": self.session}, timeout_s=ENDING_S)
             for n in self.nodes
             if n not in self.lost
         }
@@ -220,7 +234,7 @@ class Ranks:
         return Request(
             op="converse",
             args={"session": self.session, "say": say, "until": until, "wait_s": wait_s},
-            timeout_s=wait_s + SILENT_S + 1.0,
+            timeout_s=wait_s + ANSWER_S,
         )
 
     def _ask(self, requests: Mapping[str, Request]) -> set[str]:

@@ -38,6 +38,7 @@ class Plan:
             timeout_s=self.request.timeout,
             judged=self.judged,
             budget_s=self.request.budget,
+            deadline_s=self.request.deadline,
             baseline=self.baseline,
         )
         return Scan(self.targets, self.checks, self.job, options, listener)
@@ -121,7 +122,6 @@ def make_transport(request: ScanRequest) -> Transport:
         parallel=request.parallel,
         login_timeout_s=min(15.0, request.timeout),
         node_budget_s=request.timeout,
-        agent_deadline_s=(request.deadline or 600.0) + 60.0,
     )
     if request.local:
         from netdoctor.transport.local import LocalTransport

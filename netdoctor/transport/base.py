@@ -26,12 +26,11 @@ class SshOptions:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """Bounds of a run, seconds and counts. node_budget_s covers one node from name lookup to last reply of
-    its first request; agent_deadline_s is when an agent ends by itself, whatever happens here."""
+    its first request."""
 
     parallel: int = 64
     login_timeout_s: float = 15.0
     node_budget_s: float = 30.0
-    agent_deadline_s: float = 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,16 +80,25 @@ class Transport(Protocol):
         *,
         keep_open: bool,
         collectors: Mapping[str, str],
+        deadline_s: float = 300.0,
     ) -> Iterator[SessionEvent | Reply]:
         """Log in everywhere, send each node its first request, yield events as they come.
 
         Per node: one SessionEvent, then one Reply if the session is ``ok``. With keep_open False a node's
-        session ends after its reply. collectors: source text of plug-in collectors by fact group.
+        session ends after its reply. collectors: source text of plug-in collectors by fact group. deadline_s:
+        an agent ends by itself so long after its start, whatever happens here.
         """
         ...
 
-    def call(self, requests: Mapping[str, Request]) -> Iterator[Reply]:
-        """Send one request to each named node with an open session; all at once, no order."""
+    def bound_s(self, targets: Sequence[Target]) -> float:
+        """The longest that `start` can take for these."""
+        ...
+
+    def call(self, requests: Mapping[str, Request], within_s: float | None = None) -> Iterator[Reply]:
+        """Send one request to each named node with an open session; all at once, no order.
+
+        After within_s, nodes that have not answered are said to have timed out.
+        """
         ...
 
     def interrupt(self, error: BaseException) -> None:

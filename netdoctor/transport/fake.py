@@ -48,6 +48,7 @@ class FakeTransport:
         *,
         keep_open: bool,
         collectors: Mapping[str, str],
+        deadline_s: float = 300.0,
     ) -> Iterator[SessionEvent | Reply]:
         """Yield a session for each target, and a reply after each that is ok."""
         for target in targets:
@@ -67,7 +68,10 @@ class FakeTransport:
         groups = [*request.args["groups"], *said]
         return {g: _raw(said[g] if g in said else self.fact(target, g)) for g in groups}
 
-    def call(self, requests: Mapping[str, Request]) -> Iterator[Reply]:
+    def bound_s(self, targets: Sequence[Target]) -> float:
+        return 1.0
+
+    def call(self, requests: Mapping[str, Request], within_s: float | None = None) -> Iterator[Reply]:
         """Yield one reply per request, in order, but for silence."""
         for node, request in requests.items():
             self.asked.append((request.op, node))

@@ -1,6 +1,7 @@
 """This machine without SSH: the same agent as a child process, over pipes."""
 
 import contextlib
+import math
 import os
 import secrets
 import selectors
@@ -185,11 +186,12 @@ class LocalTransport:
         *,
         keep_open: bool,
         collectors: Mapping[str, str],
+        deadline_s: float = 300.0,
     ) -> Iterator[SessionEvent | Reply]:
         """Start an agent for each target and send it its first request."""
         for target in targets:
             finish = time.monotonic() + self._limits.node_budget_s
-            session, agent = self._begin(target, finish, collectors)
+            session, agent = self._begin(target, finish, collectors, deadline_s)
             yield SessionEvent(node=target.id, session=session, at=time.monotonic())
             if agent is None:
                 continue
@@ -198,10 +200,15 @@ class LocalTransport:
             if not keep_open:
                 self._dismiss(target.id)
 
-    def call(self, requests: Mapping[str, Request]) -> Iterator[Reply]:
+    def bound_s(self, targets: Sequence[Target]) -> float:
+        """Return the longest that `start` can take: one after the other."""
+        return len(targets) * self._limits.node_budget_s
+
+    def call(self, requests: Mapping[str, Request], within_s: float | None = None) -> Iterator[Reply]:
         """Send one request to each named node, one after the other."""
+        end = math.inf if within_s is None else time.monotonic() + within_s
         for node, request in requests.items():
-            yield self._ask(node, request, time.monotonic() + request.timeout_s)
+            yield self._ask(node, request, end)
 
     def close(self) -> None:
         """End all agents within two seconds."""
@@ -213,13 +220,13 @@ class LocalTransport:
         self._leaving.clear()
 
     def _begin(
-        self, target: Target, finish: float, collectors: Mapping[str, str]
+        self, target: Target, finish: float, collectors: Mapping[str, str], deadline_s: float
     ) -> tuple[Session, _Agent | None]:
         from netdoctor.transport.bundle import argv, build_bundle
 
         python = target.python or self._python
         marker = secrets.token_hex(8)
-        bundle = build_bundle(marker=marker, deadline_s=self._limits.agent_deadline_s, collectors=collectors)
+        bundle = build_bundle(marker=marker, deadline_s=deadline_s, collectors=collectors)
         base = {"user": local_user(), "interpreter": python, "transport": "local", "address": None}
         began = time.monotonic()
         try:

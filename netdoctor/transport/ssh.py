@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -109,12 +110,24 @@ class SshTransport:
             "python": target.python or DEFAULT_PYTHON,
         }
 
-    def bound_s(self, count: int) -> float:
-        """Return the longest that `start` can take for `count` nodes, seconds."""
-        # In the worst case all of them share one address, and so its places.
-        at_once = max(1, min(self._limits.parallel, HANDSHAKES_PER_ENDPOINT))
-        rounds = -(-count // at_once)
-        return rounds * self._limits.node_budget_s + SLACK_S
+    def bound_s(self, targets: Sequence[Target]) -> float:
+        """Return the longest that `start` can take. Raises TransportInputError."""
+        return self._bound_s(self._resolver.resolve_all(targets))
+
+    def _bound_s(self, endpoints: Sequence[Endpoint]) -> float:
+        """Return what the last node may wait for: jump hosts, its turn among those that share its address or
+        its jump host, a place among all, and itself."""
+        workers = self._worker_count(endpoints, keep_open=True)
+        places = max(1, self._limits.parallel // workers) * workers
+        _, files = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if files != resource.RLIM_INFINITY:
+            each = FDS_OF_A_PROXY if any(e.proxy for e in endpoints) else 1
+            places = max(1, min(places, (files - FDS_OF_A_WORKER) // each * workers))
+        sharing = Counter(e.jump or (e.host, e.port) for e in endpoints if not e.proxy)
+        turns = -(-max(sharing.values(), default=1) // max(1, HANDSHAKES_PER_ENDPOINT // workers))
+        rounds = turns + (-(-len(endpoints) // places) if len(endpoints) > places else 0)
+        hops = max((len(e.jump) for e in endpoints), default=0)
+        return rounds * self._limits.node_budget_s + hops * self._limits.login_timeout_s + SLACK_S
 
     # Logging in
 
@@ -125,13 +138,14 @@ class SshTransport:
         *,
         keep_open: bool,
         collectors: Mapping[str, str],
+        deadline_s: float = 300.0,
     ) -> Iterator[SessionEvent | Reply]:
         """Log in everywhere, send each node its first request, yield events as they come.
 
         Raises TransportInputError at once, before any contact, naming everything that is wrong.
         """
         endpoints = self._resolver.resolve_all(targets)
-        return self._start(targets, endpoints, first, keep_open, collectors)
+        return self._start(targets, endpoints, first, keep_open, collectors, deadline_s)
 
     def _start(
         self,
@@ -140,6 +154,7 @@ class SshTransport:
         first: Mapping[str, Request],
         keep_open: bool,
         collectors: Mapping[str, str],
+        deadline_s: float,
     ) -> Iterator[SessionEvent | Reply]:
         if not targets:
             return
@@ -151,7 +166,7 @@ class SshTransport:
         from netdoctor.transport.bundle import build_bundle
 
         marker = secrets.token_hex(8)
-        bundle = build_bundle(marker=marker, deadline_s=self._limits.agent_deadline_s, collectors=collectors)
+        bundle = build_bundle(marker=marker, deadline_s=deadline_s, collectors=collectors)
         anchor = time.time() - time.monotonic()
         for worker, share in zip(self._workers, shares, strict=True):
             table = _Table()
@@ -175,7 +190,7 @@ class SshTransport:
                 per_endpoint=max(1, HANDSHAKES_PER_ENDPOINT // count),
             )
             self._send(worker, framed(message) + len(bundle).to_bytes(4, "big") + bundle)
-        yield from self._gather_logins({target.id for target in targets})
+        yield from self._gather_logins({target.id for target in targets}, self._bound_s(endpoints))
 
     def _worker_count(self, endpoints: Sequence[Endpoint], keep_open: bool) -> int:
         """Return how many processes to use: by load, and by what their file descriptors allow."""
@@ -215,10 +230,10 @@ class SshTransport:
         for place, node in enumerate(nodes):
             self._home[node] = (worker, place)
 
-    def _gather_logins(self, waiting: set[str]) -> Iterator[SessionEvent | Reply]:
+    def _gather_logins(self, waiting: set[str], bound_s: float) -> Iterator[SessionEvent | Reply]:
         """Yield one SessionEvent per node, and one Reply where the session is ok."""
         reached: set[str] = set()
-        finish = time.monotonic() + self.bound_s(len(waiting))
+        finish = time.monotonic() + bound_s
 
         def lost(node: str, detail: str) -> SessionEvent | Reply:
             waiting.discard(node)
@@ -250,7 +265,7 @@ class SshTransport:
 
     # Requests
 
-    def call(self, requests: Mapping[str, Request]) -> Iterator[Reply]:
+    def call(self, requests: Mapping[str, Request], within_s: float | None = None) -> Iterator[Reply]:
         """Send one request to each named node with an open session; all at once, no order."""
         self._calls += 1
         number = self._calls
@@ -271,7 +286,8 @@ class SshTransport:
         for worker, to, table in batches.values():
             self._send(worker, framed(Call(number, to, table.requests)))
         # Requests of one node take turns, and clock exchanges wait for a place.
-        finish = began + longest * (2 + len(waiting) / CLOCK_AT_ONCE) + SLACK_S
+        longest = longest * (2 + len(waiting) / CLOCK_AT_ONCE) + SLACK_S
+        finish = began + (longest if within_s is None else min(longest, within_s))
         return self._answers(number, unknown, waiting, finish)
 
     def _answers(

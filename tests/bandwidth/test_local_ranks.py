@@ -15,9 +15,9 @@ import pytest
 from netdoctor.facts.bandwidth import AllReduce, PairRates
 from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.software import Job
-from netdoctor.measure.bandwidth import Plan
-from netdoctor.measure.collective import measure
+from netdoctor.measure.collective import allreduce
 from netdoctor.measure.common import Ground
+from netdoctor.measure.declare import Context
 from netdoctor.measure.ranks import Failed, Ranks
 from netdoctor.store import Store
 from netdoctor.transport.base import Reply, Request
@@ -196,15 +196,17 @@ def led(python: str, folder: Path, counts: dict[str, int]) -> tuple[PairRates, A
         store.put("gpu", node, build_hw.gpus(devices=devices))
         store.put("host", node, build.host(in_lab=True))
     env = {"NCCL_TEST_STAND_IN": str(note), "GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
-    plan = Plan(
+    agents = Agents(python, list(counts), {**os.environ, "PYTHONPATH": str(folder)})
+    context = Context(
+        transport=agents,
         ground=Ground(nodes=tuple(counts), addresses=dict.fromkeys(counts, "127.0.0.1"), master_port=0),
         store=store,
         job=Job(env=env),
-        shares={"pair_rates": 8.0, "allreduce": 2.0},
+        profile="full",
+        seconds={"pair_rates": 8.0, "allreduce": 2.0},
     )
-    agents = Agents(python, list(counts), {**os.environ, "PYTHONPATH": str(folder)})
     try:
-        pairs, reduced = measure(agents, plan, "full")
+        pairs, reduced = allreduce(context)
     finally:
         agents.close()
     assert isinstance(pairs, PairRates)

@@ -9,9 +9,9 @@ from netdoctor.facts.bandwidth import RankTrouble
 from netdoctor.facts.base import Missing
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.software import Job
-from netdoctor.measure.bandwidth import Plan
 from netdoctor.measure.collective import Cast, cast
 from netdoctor.measure.common import Ground
+from netdoctor.measure.declare import Context
 from netdoctor.measure.ranks import Heard, Ranks
 from netdoctor.store import Store
 from tests.checks import build as healthy
@@ -22,7 +22,7 @@ GIB = healthy.GIB
 BUSY = (hw.process(4711),)
 
 
-def plan(*gpus: GpuFacts, variables: dict[str, str] | None = None, job: Job | None = None) -> Plan:
+def plan(*gpus: GpuFacts, variables: dict[str, str] | None = None, job: Job | None = None) -> Context:
     """One node for each of `gpus`. variables: of the login sessions."""
     names = healthy.names(len(gpus))
     store = Store()
@@ -34,7 +34,9 @@ def plan(*gpus: GpuFacts, variables: dict[str, str] | None = None, job: Job | No
         store.put("env", name, healthy.env(**(variables or {})))
     addresses = {n: healthy.address(i) for i, n in enumerate(names, start=1)}
     ground = Ground(nodes=tuple(names), addresses=addresses)
-    return Plan(ground=ground, store=store, job=job or Job(), shares={"allreduce": 5.0})
+    return Context(
+        transport=FakeTransport(), ground=ground, store=store, job=job or Job(), seconds={"allreduce": 5.0}
+    )
 
 
 def chosen(found: Cast | Missing) -> Cast:

@@ -12,9 +12,16 @@ from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.clock import ClockSample
 from netdoctor.facts.localisation import Decision, Round
 from netdoctor.facts.net import PathMtus, PortMatrix
-from netdoctor.measure import clock, path_mtu, ports, routes
+from netdoctor.facts.software import Job
 from netdoctor.measure.bandwidth import _rate, in_rounds
+from netdoctor.measure.clock import clock, combine
 from netdoctor.measure.common import ALL_PAIRS_UP_TO, NO_ADDRESS, Ground, peers
+from netdoctor.measure.declare import Context
+from netdoctor.measure.firewall import filtered_ends
+from netdoctor.measure.path_mtu import path_mtu
+from netdoctor.measure.ports import TIMEOUT_S, ports
+from netdoctor.measure.routes import routes
+from netdoctor.store import Store
 from netdoctor.transport.base import Request
 from tests.checks import build as healthy
 from tests.core.fake import LOST, FakeTransport
@@ -29,6 +36,10 @@ def ground(count: int, **changes: Any) -> Ground:
         "master": "n1",
     }
     return Ground(**{**defaults, **changes})
+
+
+def context(transport: FakeTransport, count: int, **changes: Any) -> Context:
+    return Context(transport=transport, ground=ground(count, **changes), store=Store(), job=Job())
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 4, 63, 64])
@@ -63,7 +74,7 @@ def test_a_sample_reaches_past_the_neighbours() -> None:
 
 
 def matrix(transport: FakeTransport, count: int = 3, **changes: Any) -> PortMatrix:
-    return ports.measure(transport, ground(count, **changes))
+    return ports(context(transport, count, **changes))
 
 
 def test_every_pair_over_the_rendezvous_port_and_three_others() -> None:
@@ -90,7 +101,7 @@ def test_an_absurd_port_range_is_the_kernel_s_default(span: tuple[int, int]) -> 
 
 
 def test_one_node_and_no_address() -> None:
-    assert matrix(cluster(1), 1) == PortMatrix(timeout_s=ports.TIMEOUT_S)
+    assert matrix(cluster(1), 1) == PortMatrix(timeout_s=TIMEOUT_S)
     found = matrix(cluster(), addresses={"n1": "10.0.0.1"})
     assert found.failed_nodes == {"n2": NO_ADDRESS, "n3": NO_ADDRESS}
 
@@ -138,7 +149,7 @@ def test_a_node_does_not_choose_where_others_dial() -> None:
 def test_what_was_not_answered_for_is_not_good(op: str, change: Any) -> None:
     transport = spoil(cluster(), op, "n2", change)
     found: PortMatrix | PathMtus = (
-        matrix(transport) if op == "connect" else path_mtu.measure(transport, ground(3))
+        matrix(transport) if op == "connect" else path_mtu(context(transport, 3))
     )
     assert list(found.failed_nodes) == ["n2"]
     asked = {(a, b) for a in healthy.names(3) for b in healthy.names(3) if a != b}
@@ -191,7 +202,7 @@ def test_listeners_are_closed_at_the_end() -> None:
 )
 def test_an_echo_that_is_not_there(answer: Any) -> None:
     transport = spoil(cluster(), "udp_echo", "n2", lambda row: answer)
-    found = path_mtu.measure(transport, ground(3))
+    found = path_mtu(context(transport, 3))
     assert list(found.failed_nodes) == ["n2"]
     assert "n2" not in {p.dst for p in found.probes}
 
@@ -201,7 +212,7 @@ def samples(*rows: Any) -> FakeTransport:
 
 
 def test_the_least_round_trip_counts() -> None:
-    found = clock.measure(samples([0, 5.5, 5.5, 1], [0, 5.05, 5.05, 0.1], [0, 9, 9, 8]), ["n1"])
+    found = clock(context(samples([0, 5.5, 5.5, 1], [0, 5.05, 5.05, 0.1], [0, 9, 9, 8]), 1))
     assert found["n1"] == ClockSample(offset_s=5.0, error_s=0.05, round_trip_s=0.1, exchanges=3)
 
 
@@ -219,35 +230,35 @@ def test_the_least_round_trip_counts() -> None:
     ],
 )
 def test_an_exchange_that_is_no_number_is_none(row: Any) -> None:
-    found = clock.measure(samples(row), ["n1"])["n1"]
+    found = clock(context(samples(row), 1))["n1"]
     assert isinstance(found, Missing)
     assert found.why is Why.UNPARSABLE
-    good = clock.measure(samples(row, [0, 1.05, 1.05, 0.1]), ["n1"])["n1"]
+    good = clock(context(samples(row, [0, 1.05, 1.05, 0.1]), 1))["n1"]
     assert isinstance(good, ClockSample)
     assert good.offset_s == pytest.approx(1.0)
 
 
 def test_two_bursts() -> None:
     early, late = healthy.clock(0.0), healthy.clock(0.0)
-    assert clock.combine(early, late).jumped_s == 0.0  # type: ignore[union-attr]
-    jumped = clock.combine(early, healthy.clock(3600.0))
+    assert combine(early, late).jumped_s == 0.0  # type: ignore[union-attr]
+    jumped = combine(early, healthy.clock(3600.0))
     assert isinstance(jumped, ClockSample)
     assert jumped.jumped_s == pytest.approx(3600.0)
-    assert clock.combine(early, LOST) == early
-    assert clock.combine(LOST, late) == late
-    assert isinstance(clock.combine(None, None), Missing)
+    assert combine(early, LOST) == early
+    assert combine(LOST, late) == late
+    assert isinstance(combine(None, None), Missing)
 
 
 def test_every_node_has_a_route_answer_or_a_reason() -> None:
-    found = routes.measure_routes(cluster(), ground(3, addresses={"n1": "10.0.0.1", "n2": "10.0.0.2"}))
+    found = routes(context(cluster(), 3, addresses={"n1": "10.0.0.1", "n2": "10.0.0.2"}))
     assert found["n3"] == Missing(Why.FAILED, NO_ADDRESS)
     silent = FakeTransport(answers={"facts": lambda node, request: None})
-    assert {type(v) for v in routes.measure_routes(silent, ground(2)).values()} == {Missing}
+    assert {type(v) for v in routes(context(silent, 2)).values()} == {Missing}
 
 
 def test_firewalls_are_looked_at_where_something_was_filtered() -> None:
     spoiled = healthy.matrix(3, {("n1", "n3"): "filtered"})
-    assert routes.filtered_ends(spoiled) == ["n1", "n3"]
+    assert list(filtered_ends(spoiled)) == ["n1", "n3"]
 
 
 @pytest.mark.parametrize(

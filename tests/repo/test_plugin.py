@@ -13,32 +13,21 @@ import pytest
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "netdoctor-example-plugin"
 
-# Runs where the plug-in is installed: a scan of one node whose "session" is a local agent over pipes.
+# Runs where the plug-in is installed: a scan of one node, which is this machine behind a local agent.
 SCAN = """
-import json, sys
+import json
 from netdoctor.engine import registry
 from netdoctor.check import Profile
 from netdoctor.engine.run import Options, Scan
-from netdoctor.facts.host import Session
 from netdoctor.facts.software import Job
 from netdoctor.inventory import Target
-from netdoctor.transport.base import Reply, SessionEvent
-from tests.agent.harness import agent
-
-class Here:
-    def start(self, targets, first, *, keep_open, collectors):
-        for target in targets:
-            yield SessionEvent(node=target.id, session=Session(outcome="ok"))
-            with agent(collectors=collectors) as running:
-                request = first[target.id]
-                yield Reply(node=target.id, result=running.request(request.op, request.args))
-
-    def close(self):
-        pass
+from netdoctor.transport.base import Limits
+from netdoctor.transport.local import LocalTransport
 
 known = registry.load()
 checks = registry.select(known.checks, Profile.QUICK, only=["site.scratch"])
-outcome = Scan([Target(id="n0", host="n0")], checks, Job(), Options(profile=Profile.QUICK)).run(Here())
+scan = Scan([Target(id="n0", host="n0")], checks, Job(), Options(profile=Profile.QUICK))
+outcome = scan.run(LocalTransport(Limits()))
 said = outcome.judgement
 print(json.dumps({
     "status": said.cells["site.scratch"]["n0"],

@@ -23,7 +23,7 @@ SSHD = shutil.which("sshd") or ("/usr/sbin/sshd" if os.path.exists("/usr/sbin/ss
 KEYGEN = shutil.which("ssh-keygen")
 USER = getpass.getuser()
 FACTS = Request(op="facts", args={"groups": {"host": {}}}, timeout_s=20)
-FAST = Limits(parallel=64, login_timeout_s=30, node_budget_s=45, agent_deadline_s=120)
+FAST = Limits(parallel=64, login_timeout_s=30, node_budget_s=45)
 
 
 def free_port() -> int:

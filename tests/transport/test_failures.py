@@ -15,7 +15,7 @@ from netdoctor.transport.base import Limits, SshOptions
 from . import peers
 from .conftest import Outcome, Server, ServerMaker, free_port, log_in, make_key, target
 
-SHORT = Limits(parallel=8, login_timeout_s=3, node_budget_s=6, agent_deadline_s=60)
+SHORT = Limits(parallel=8, login_timeout_s=3, node_budget_s=6)
 
 
 @pytest.fixture

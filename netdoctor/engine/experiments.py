@@ -1,0 +1,128 @@
+"""Which experiments a scan runs, how long each may take, and what becomes of what they find."""
+
+import importlib
+import pkgutil
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import netdoctor.measure
+from netdoctor.check import Profile
+from netdoctor.errors import DeadlineReached
+from netdoctor.facts.base import Missing, Why
+from netdoctor.measure.declare import EXPERIMENTS, Experiment, Made, ordered
+from netdoctor.store import Store
+from netdoctor.transport.base import Reply, Request, Transport
+
+# Seconds for all experiments of a profile that fill the network, unless --budget says otherwise.
+BUDGET_S = {Profile.QUICK: 20.0, Profile.LAUNCH: 20.0, Profile.FULL: 120.0}
+# Where peers dial each node is worked out from these, whatever the experiment.
+GROUND = frozenset({"host", "net", "env"})
+
+for _module in pkgutil.iter_modules(netdoctor.measure.__path__):
+    importlib.import_module(f"netdoctor.measure.{_module.name}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One experiment of a scan.
+
+    seconds: its part of the budget, by group that is wanted. limit_s: the longest it may take. again: for the
+    second time.
+    """
+
+    experiment: Experiment
+    seconds: Mapping[str, float]
+    limit_s: float
+    again: bool = False
+
+
+def plan(wanted: Collection[str], nodes: int, budget_s: float) -> tuple[Step, ...]:
+    """The experiments that make any of these fact groups, in their order.
+
+    budget_s: for all that fill the network, once their processes run.
+    """
+    chosen = ordered(one for one in EXPERIMENTS.values() if set(one.groups) & set(wanted))
+    weights = {g: w for one in chosen for g, w in one.shares.items() if g in wanted}
+    steps = []
+    for one in chosen:
+        seconds = {g: budget_s * weights[g] / sum(weights.values()) for g in one.shares if g in weights}
+        limit_s = one.limit_s(nodes, sum(seconds.values()))
+        steps.append(Step(experiment=one, seconds=seconds, limit_s=limit_s))
+    return (*steps, *(replace(step, again=True) for step in steps if step.experiment.again is not None))
+
+
+class OutOfTime(Exception):
+    """An experiment took longer than it may."""
+
+
+class Asker:
+    """A transport for one experiment, until its time is over. lost: the nodes that were lost meanwhile.
+
+    scan_ends: on the clock of time.monotonic().
+    """
+
+    def __init__(self, transport: Transport, step: Step, scan_ends: float) -> None:
+        self.transport = transport
+        self.limit_s = step.limit_s
+        self.ends = time.monotonic() + step.limit_s
+        self.scan_ends = scan_ends
+        self.lost: dict[str, Missing] = {}
+
+    def call(self, requests: Mapping[str, Request]) -> Iterator[Reply]:
+        """Raises OutOfTime, or DeadlineReached when it is the scan that ends."""
+        now = time.monotonic()
+        if now >= self.scan_ends:
+            raise DeadlineReached
+        if now >= self.ends:
+            raise OutOfTime(f"it did not end within {self.limit_s:.0f} s")
+        for reply in self.transport.call(requests, within_s=min(self.ends, self.scan_ends) - now):
+            # By the time listeners are closed the node has told all that was asked.
+            late = reply.node in requests and requests[reply.node].op == "unlisten"
+            if reply.missing is not None and reply.missing.why is Why.LOST and not late:
+                self.lost.setdefault(reply.node, reply.missing)
+            yield reply
+
+
+def keep(
+    store: Store,
+    step: Step,
+    found: Any,
+    nodes: Sequence[str],
+    wanted: Collection[str],
+    lost: Mapping[str, Missing],
+) -> None:
+    """Store what an experiment found of these nodes; a Missing stands for all that it makes."""
+    made = step.experiment.made
+    values = found if isinstance(found, tuple) else (found,) * len(made)
+    for one, value in zip(made, values, strict=False):
+        if one.info.group not in wanted:
+            continue
+        if one.info.scope == "node":
+            _keep_of_nodes(store, step, one, value, nodes)
+            continue
+        store.cluster[one.info.group] = value
+        if not step.experiment.tells_lost:
+            for node, missing in lost.items():
+                store.put(one.info.group, node, missing)
+
+
+def _keep_of_nodes(store: Store, step: Step, made: Made, value: Any, nodes: Sequence[str]) -> None:
+    known = store.node.setdefault(made.info.group, {})
+    if not step.again:
+        known.update(dict.fromkeys(nodes, value) if isinstance(value, Missing) else value)
+    elif step.experiment.again is not None and not isinstance(value, Missing):
+        for node in nodes:
+            known[node] = step.experiment.again(known.get(node), value.get(node))
+
+
+def fitting(experiment: Experiment, found: Any) -> Any:
+    """What was found, or a Missing where it is not what was declared: a plug-in returns anything."""
+    values = found if isinstance(found, tuple) else (found,)
+    if isinstance(found, Missing) or (
+        len(values) == len(experiment.made)
+        and all(one.fits(value) for one, value in zip(experiment.made, values, strict=True))
+    ):
+        return found
+    return Missing(Why.FAILED, f"experiment {experiment.name} returned something else than it declares")
