@@ -176,7 +176,7 @@ class ScanRunner:
         self._ended(scanning.assemble(plan, outcome, started), request)
 
     def _partial(self, request: Request, report: Report) -> None:
-        part = scanning.rerun(report, self._replayed(report), request.checks, request.nodes)
+        part = scanning.rerun(report, self._given, self._source, checks=request.checks, nodes=request.nodes)
         scan = part.plan.scan()
         self._began(scan, part.nodes, part.checks, part.plan, partial=True)
         self._ended(part.assemble(self._run(scan, part.plan)), part.plan.request)

@@ -37,7 +37,12 @@ def add_scan_arguments(parser: argparse.ArgumentParser, hosts: str) -> None:
     add = parser.add_argument
     add("hosts", nargs="*", metavar="HOSTS", help=hosts)
     add("--format", metavar="FORMAT", help="how to read the host list (default: detect it)")
-    add("--last", action="store_true", help="the hosts and options of the last saved report")
+    add(
+        "--last",
+        action="store_true",
+        help="the hosts and options of the last saved report; what is said now wins, and --only, --skip and "
+        "--node hold for this run alone",
+    )
     add("--local", action="store_true", default=None, help="this machine only, without SSH")
     ssh = parser.add_argument_group("logging in")
     ssh.add_argument("--ssh-config", type=Path, metavar="FILE", help="instead of ~/.ssh/config")

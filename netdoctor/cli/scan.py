@@ -58,8 +58,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     out.add_argument("--fail-on", choices=("fail", "warn", "never"), help="what makes the exit code")
     out.add_argument(
         "--strict",
-        action="store_true",
-        default=None,
+        action=argparse.BooleanOptionalAction,
         help="what a required check could have measured and did not counts as fail",
     )
     out.add_argument("--plan", action="store_true", help="print what would run where, and contact nothing")
@@ -138,11 +137,11 @@ def _request(args: argparse.Namespace, said: dict[str, Any]) -> "ScanRequest":
 
 def _rejudge(args: argparse.Namespace, said: dict[str, Any], outputs: "Sequence[Output]") -> int:
     from netdoctor.report.save import load
-    from netdoctor.scanning import ScanRequest, rejudge
+    from netdoctor.scanning import rejudge
 
     if args.hosts or args.last:
         raise InputError("--facts judges a saved report; leave the host list out")
-    report = rejudge(load(args.facts), ScanRequest(**said), args.facts)
+    report = rejudge(load(args.facts), said, args.facts)
     return _deliver(args, report, outputs, args.save)
 
 

@@ -3,49 +3,118 @@
 import os
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from netdoctor import __version__, store
 from netdoctor.check import Check, Profile
 from netdoctor.engine import registry
+from netdoctor.engine.registry import Registry
 from netdoctor.engine.run import Outcome
 from netdoctor.engine.run import rejudge as judge_again
 from netdoctor.errors import InputError
+from netdoctor.facts.software import Job
+from netdoctor.inventory import Inventory, Target, restrict
 from netdoctor.report import LAST, baseline
-from netdoctor.report.build import Context, Remote, build
+from netdoctor.report.build import build
+from netdoctor.report.context import Context
 from netdoctor.report.model import Note, Report
-from netdoctor.scanning.plan import Plan, prepare
-from netdoctor.scanning.reporting import SETTINGS, remote, rfc3339, told, verify_prefix
+from netdoctor.scanning import jobenv
+from netdoctor.scanning.plan import Plan, prepare, select
+from netdoctor.scanning.record import replay
+from netdoctor.scanning.reporting import (
+    SETTINGS,
+    folders,
+    remote,
+    rfc3339,
+    ssh_argv,
+    told,
+    verify_prefix,
+)
 from netdoctor.scanning.request import ScanRequest
 
 RERUN = "run again "
 NOTES_AT_MOST = 20
 
 
-def rejudge(report: Report, request: ScanRequest, source: Path) -> Report:
-    """The report of a saved report's facts, judged now. Contacts nobody. source: its file."""
-    known = registry.load(folders=request.checks_dir)
-    checks = registry.select(known.checks, Profile(request.profile), request.only, request.skip)
+def rejudge(report: Report, given: Mapping[str, Any], source: Path) -> Report:
+    """The report of a saved report's facts, judged now as it was judged then. Contacts nobody.
+
+    given: fields of a ScanRequest that are to be others than then. source: the report's file.
+    Raises InputError.
+    """
     if not report.facts:
         raise InputError(f"{source}: holds no facts; use {LAST}, or save with --json-detail all")
+    request = _as_made(report, given, source)
     facts = store.load(report.facts)
-    if request.baseline is not None:
-        facts.cluster["baseline"] = baseline.read(request.baseline, list(facts.node.get("node", {})))
-    outcome = judge_again(facts, checks, ended_by=report.run.ended_by)
-    again = ("--baseline", str(request.baseline)) if request.baseline is not None else ()
+    listed = facts.node.get("node", {})
+    targets = request.targets or tuple(Target(id=node, host=node) for node in listed)
+    known = registry.load(folders=request.checks_dir)
+    checks = _judged_then(report, known, select(known, request), given)
+    if "node" in given:
+        inventory = Inventory(targets=targets, format="last", source=str(source))
+        judged = restrict(inventory, given["node"])
+    else:
+        judged = tuple(node for node in report.matrix.nodes if node in listed)
+    again: tuple[str, ...] = ()
+    if "baseline" in given:
+        facts.cluster["baseline"] = baseline.read(given["baseline"], list(listed))
+        again = ("--baseline", str(given["baseline"]))
+    outcome = judge_again(facts, checks, judged, ended_by=report.run.ended_by)
     context = Context(
-        run=replace(report.run, profile=request.profile, selected=request.only or ("*",)),
+        run=replace(
+            report.run,
+            profile=request.profile,
+            selected=request.only or ("*",),
+            skipped=request.skip,
+            ssh_command=shlex.join(ssh_argv(request)),
+        ),
         fail_on=request.fail_on,
         strict=request.strict,
-        remote=Remote(ssh=tuple(shlex.split(report.run.ssh_command))),
+        remote=remote(request, targets),
         root_here=os.geteuid() == 0,
         version=__version__,
-        verify_prefix=("netdoctor", "scan", "--facts", str(source), *again),
+        notes=(*_kept(report, SETTINGS), *_kept(report, RERUN), *_not_judged(report, known)),
+        verify_prefix=("netdoctor", "scan", "--facts", str(source), *again, *folders(request.checks_dir)),
         interrupted_code=3,  # that scan was interrupted, this command was not: undecided
     )
     return build(outcome, context)
+
+
+def _as_made(report: Report, given: Mapping[str, Any], source: Path) -> ScanRequest:
+    """The request by which a report was judged: with the checks it shows, whatever --last would ask for."""
+    run = report.run
+    if run.profile not in list(Profile):
+        raise InputError(f"{source}: no profile is called {run.profile!r}")
+    made = {
+        "profile": run.profile,
+        "only": () if run.selected == ("*",) else run.selected,
+        "skip": () if "only" in given else run.skipped,
+        **given,
+    }
+    try:
+        return replay(report, made, source)
+    except InputError:
+        # Facts are facts. Only the commands that are printed do not know how to log in.
+        return ScanRequest(**{"fail_on": report.verdict.fail_on, **made, "source": source})
+
+
+def _judged_then(
+    report: Report, known: Registry, checks: Sequence[Check], given: Mapping[str, Any]
+) -> list[Check]:
+    """The checks, and unless others are asked for now all that the report shows: no trouble gets lost."""
+    ids = {check.id for check in checks}
+    if not given.keys() & {"profile", "only", "skip"}:
+        ids.update(report.matrix.checks)
+    return registry.ordered(known.checks[check] for check in ids if check in known.checks)
+
+
+def _not_judged(report: Report, known: Registry) -> list[Note]:
+    missed = [check for check in report.matrix.checks if check not in known.checks]
+    text = f"not judged again, because nobody knows them here: {', '.join(missed)} (see --checks-dir)"
+    return [Note(level="warn", text=text)] if missed else []
 
 
 def _kept(report: Report, prefix: str) -> list[Note]:
@@ -75,7 +144,7 @@ class Rerun:
         shown = f"{len(self.nodes)} node{'s' if len(self.nodes) != 1 else ''}"
         what = ", ".join(self.checks) if len(self.checks) <= 6 else f"{len(self.checks)} checks"
         notes = list(dict.fromkeys([*_kept(report, SETTINGS), *told(self.plan.transport.notes)]))
-        notes += _kept(report, RERUN)
+        notes += [*_not_judged(report, self.plan.known), *_kept(report, RERUN)]
         notes.append(Note(level="info", text=f"{RERUN}{now}: {what} on {shown}"))
         context = Context(
             run=replace(report.run, finished=now),
@@ -92,22 +161,39 @@ class Rerun:
 
 
 def rerun(
-    report: Report, request: ScanRequest, checks: Sequence[str] | None, nodes: Sequence[str] | None
+    report: Report,
+    given: Mapping[str, Any],
+    source: Path | None,
+    *,
+    checks: Sequence[str] | None,
+    nodes: Sequence[str] | None,
 ) -> Rerun:
     """A plan for some checks of a report on some of its nodes, None for all of them. Contacts nobody.
 
-    request: the report's own, see `replay`. What the checks wait for, and what waits for them, comes along.
+    given, source: as for `replay`. What the checks wait for, and what waits for them, comes along. The job is
+    that of the report, whatever this shell's environment holds now, unless another one is given.
     Raises InputError.
     """
+    request = replay(report, given, source)
     known = registry.load(folders=request.checks_dir)
     every = registry.ordered(known.checks[c] for c in report.matrix.checks if c in known.checks)
     wanted = widened(report, every, checks, nodes)
     chosen = tuple(c.id for c in every if wanted is None or c.id in wanted)
+    if not chosen:
+        raise InputError("nothing is left to run: none of these checks is known here; see --checks-dir")
     judged = tuple(n for n in report.matrix.nodes if nodes is None or n in set(nodes))
     # With `only` a check of any profile runs when it is named.
     part = replace(request, only=chosen, skip=(), node=None)
-    plan = prepare(part, known=known, judged=judged)
+    plan = prepare(part, known=known, judged=judged, job=_job_then(report, given))
     return Rerun(report=report, plan=plan, checks=chosen, nodes=judged, every=tuple(every))
+
+
+def _job_then(report: Report, given: Mapping[str, Any]) -> Job | None:
+    """The job that a report's facts tell of; None where there is none, or another one is given now."""
+    job = store.load({"cluster": report.facts.get("cluster")}).whole("job")
+    if given.keys() & {"env_file", "master_port", "packages"} or not isinstance(job, Job):
+        return None
+    return jobenv.checked(job)
 
 
 def widened(

@@ -100,6 +100,25 @@ def _without_comment(text: str) -> str:
     return text
 
 
+def checked(known: Job) -> Job:
+    """The job of a saved report, which is anybody's file, held to the rules for one of our own.
+
+    Raises InputError.
+    """
+    for name, value in known.env.items():
+        if not (KEPT.fullmatch(name) or CARRIED.fullmatch(name)) or "\0" in value:
+            raise InputError(f"the report's job cannot be used: variable {clean(name, 60)!r}")
+    _check_address(known.master_addr, "in the report")
+    if not 0 < known.master_port < 65536:
+        raise InputError(f"the report's job cannot be used: port {known.master_port}")
+    return known
+
+
+def _check_address(address: str | None, where: str) -> None:
+    if address is not None and (not _HOST.fullmatch(address) or address.startswith("-")):
+        raise InputError(f"MASTER_ADDR={clean(address, 80)} ({where}): not a host name or address")
+
+
 def job(
     *,
     env_file: Path | None,
@@ -126,9 +145,7 @@ def job(
             raise InputError(f"MASTER_PORT={clean(text, 40)} ({where}): not a port (write 1 to 65535)")
         port = int(text)
     address = env.get("MASTER_ADDR", "").strip() or None
-    if address is not None and (not _HOST.match(address) or address.startswith("-")):
-        where = origins.get("MASTER_ADDR", "")
-        raise InputError(f"MASTER_ADDR={clean(address, 80)} ({where}): not a host name or address")
+    _check_address(address, origins.get("MASTER_ADDR", ""))
     return Job(
         env=env,
         env_from=origins,

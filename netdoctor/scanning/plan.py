@@ -45,19 +45,24 @@ class Plan:
 
 
 def prepare(
-    request: ScanRequest, *, known: Registry | None = None, judged: tuple[str, ...] | None = None
+    request: ScanRequest,
+    *,
+    known: Registry | None = None,
+    judged: tuple[str, ...] | None = None,
+    job: Job | None = None,
 ) -> Plan:
     """Read hosts, checks and the job's environment, and make the transport. Raises InputError.
 
     known: the checks there are, where they are loaded already. judged: node ids, instead of request.node.
+    job: instead of what the request says of it.
     """
     known = known or registry.load(folders=request.checks_dir)
-    checks = registry.select(known.checks, Profile(request.profile), request.only, request.skip)
+    checks = select(known, request)
     inventory = _inventory(request)
     if judged is None and request.node:
         judged = restrict(inventory, request.node)
     nodes = [target.id for target in inventory.targets]
-    job = jobenv.job(
+    job = job or jobenv.job(
         env_file=request.env_file,
         environ=request.environ,
         master_port=request.master_port,
@@ -75,6 +80,16 @@ def prepare(
         transport=make_transport(request),
         baseline=_baseline(request, nodes),
     )
+
+
+def select(known: Registry, request: ScanRequest) -> list[Check]:
+    """The checks that a request asks for, in their order. Raises InputError for a glob that matches none."""
+    try:
+        return registry.select(known.checks, Profile(request.profile), request.only, request.skip)
+    except InputError as error:
+        if request.source is None:
+            raise
+        raise InputError(f"{error}\n{request.source} may ask for it; name its --checks-dir again") from None
 
 
 def _inventory(request: ScanRequest) -> Inventory:

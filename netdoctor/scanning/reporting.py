@@ -45,7 +45,7 @@ def assemble(plan: Plan, outcome: Outcome, started: float, *, interrupted_code: 
         hosts_source={"format": plan.inventory.format, "path": plan.inventory.source},
         control_host={"name": platform.node(), "python": platform.python_version()},
         ssh_command=shlex.join(ssh_argv(request)),
-        replay=record(request, plan.targets),
+        replay=record(request, plan.inventory.targets),
     )
     plugins = plan.known.plugins
     context = Context(

@@ -3,9 +3,18 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from netdoctor.inventory import Target
 from netdoctor.report import LAST
+
+
+class Selection(NamedTuple):
+    """Which checks, by globs on their ids, and which nodes, by a node-set expression; None for all."""
+
+    only: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
+    node: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,7 +22,8 @@ class ScanRequest:
     """One scan. Fields are named as the options of `netdoctor scan`, which describes them.
 
     hosts: what names the nodes: files, ``-``, names. targets: the nodes of an earlier report instead, and
-    source that report's file. only, skip: globs on check ids. packages: names, with commas between them.
+    source that report's file. only, skip, node: see Selection; usual: what --last shall ask for the next time
+    where they hold for this run alone. packages: names, with commas between them.
     timeout (per node), deadline, budget: seconds. environ: of the shell that the job would be launched from.
     save: where the report goes, None for nowhere.
     """
@@ -37,6 +47,7 @@ class ScanRequest:
     only: tuple[str, ...] = ()
     skip: tuple[str, ...] = ()
     node: str | None = None
+    usual: Selection | None = None
     checks_dir: tuple[Path, ...] = ()
 
     parallel: int = 64

@@ -1,7 +1,5 @@
 """What a report says about its scan, beside what the checks say."""
 
-import dataclasses
-
 from netdoctor.scanning import ScanRequest, rerun
 from tests.scanning.ground import Ground
 
@@ -30,7 +28,7 @@ def test_a_partial_run_keeps_what_was_said_and_adds_to_it(ground: Ground) -> Non
     report = ground.scan(N3)
     ground.transport.notes = ("n2: unknown key accepted", "known_hosts:1: line skipped")
     for times in (1, 2):
-        part = rerun(report, dataclasses.replace(N3, save=None), ("net.two",), ("n2",))
+        part = rerun(report, {"save": None}, None, checks=("net.two",), nodes=("n2",))
         report = part.assemble(part.plan.scan().run(ground.transport))
         assert [n.text for n in report.notes if n.level == "warn"] == [
             "ssh: n1: unknown key accepted",

@@ -1,0 +1,169 @@
+"""What a report keeps of how it was made, and what is asked for when that is asked for again."""
+
+import dataclasses
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from netdoctor.errors import InputError
+from netdoctor.inventory import Target
+from netdoctor.report.json_ import dumps, loads
+from netdoctor.report.model import Report
+from netdoctor.report.save import save
+from netdoctor.scanning import ScanRequest, load_own, replay
+from netdoctor.scanning.record import record
+from netdoctor.scanning.request import Selection
+from tests.report.build import sample_report
+
+# Each as the command line would have it; none is what it is when nothing is said.
+SAID: dict[str, Any] = {
+    "ssh_config": Path("/etc/a"),
+    "ssh_user": "ml",
+    "ssh_port": 2222,
+    "ssh_key": Path("/k/id"),
+    "known_hosts": Path("/k/known"),
+    "jump": "me@gate:22",
+    "python": "/opt/bin/python3",
+    "profile": "full",
+    "only": ("net.*", "bw.pair"),
+    "skip": ("net.loss",),
+    "node": "n[1-2]",
+    "env_file": Path("/j/train.env"),
+    "master_port": 29400,
+    "packages": "torch,vllm",
+    "baseline": Path("/b/r.json"),
+    "parallel": 8,
+    "timeout": 12.5,
+    "deadline": 600.0,
+    "budget": 40.0,
+    "strict": True,
+    "fail_on": "never",
+    "local": True,
+}
+TARGETS = (Target(id="n1", host="n1", user="ml", port=2201), Target(id="n2", host="10.0.0.2"))
+
+
+def made_by(request: ScanRequest, **options: Any) -> Report:
+    """The report of a request as it is read from a file; options that it holds beside, or instead."""
+    kept = record(request, TARGETS)
+    kept["options"] = {**kept["options"], **options}
+    report = sample_report()
+    report = dataclasses.replace(report, run=dataclasses.replace(report.run, replay=kept))
+    return loads(dumps(report, facts=True))
+
+
+def old_report(**options: Any) -> Report:
+    """A report of before selections, bounds and strictness were kept."""
+    new = ("only", "skip", "node", "deadline", "strict", "fail_on")
+    report = made_by(ScanRequest(**options))
+    kept = {k: v for k, v in report.run.replay["options"].items() if k not in new}
+    run = dataclasses.replace(report.run, replay={**report.run.replay, "options": kept})
+    return dataclasses.replace(report, run=run)
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_what_was_said_is_asked_for_again(name: str) -> None:
+    again = replay(made_by(ScanRequest(**{name: SAID[name]})), {})
+    assert getattr(again, name) == SAID[name]
+    assert again.targets == TARGETS
+    others = {field: getattr(again, field) for field in SAID if field != name}
+    assert others == {field: getattr(ScanRequest(), field) for field in others}
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_what_is_said_now_wins_also_when_it_is_the_default(name: str) -> None:
+    default = getattr(ScanRequest(), name)
+    again = replay(made_by(ScanRequest(**SAID)), {name: default})
+    assert getattr(again, name) == default
+
+
+def test_nobody_is_trusted_and_no_code_is_loaded_by_what_a_report_says() -> None:
+    odd = made_by(ScanRequest(), checks_dir=["/evil"], accept_new=True, save="/etc/passwd", hosts=["x"])
+    again = replay(odd, {})
+    fresh = ScanRequest()
+    assert (again.checks_dir, again.accept_new, again.save) == ((), False, fresh.save)
+    assert again.hosts == ()
+
+
+def test_paths_are_kept_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    report = made_by(ScanRequest(env_file=Path("train.env")))
+    monkeypatch.chdir("/")
+    assert replay(report, {}).env_file == tmp_path / "train.env"
+
+
+# Selections
+
+
+def test_a_narrowed_run_narrows_no_other() -> None:
+    """A verify command is such a run; what --last asks for after it is what it asked for before."""
+    first = ScanRequest(only=("net.*",), skip=("net.loss",), node="n1")
+    verify = replay(made_by(first), {"only": ("host.shm",), "node": "n2"})
+    assert (verify.only, verify.skip, verify.node) == (("host.shm",), (), "n2")
+    after = replay(made_by(verify), {})
+    assert (after.only, after.skip, after.node) == (("net.*",), ("net.loss",), "n1")
+
+
+@pytest.mark.parametrize(
+    ("given", "then"),
+    [
+        ({}, Selection(("net.*",), ("net.loss",), "n1")),
+        ({"only": ("net.loss",)}, Selection(("net.loss",), (), "n1")),
+        ({"skip": ("net.mtu",)}, Selection(("net.*",), ("net.mtu",), "n1")),
+        ({"node": "n2"}, Selection(("net.*",), ("net.loss",), "n2")),
+        ({"only": ("net.loss",), "skip": ("net.mtu",)}, Selection(("net.loss",), ("net.mtu",), "n1")),
+    ],
+)
+def test_each_part_of_a_selection_is_replaced_by_itself(given: dict[str, Any], then: Selection) -> None:
+    """But for --skip of then: who names a check asks for it."""
+    again = replay(made_by(ScanRequest(only=("net.*",), skip=("net.loss",), node="n1")), given)
+    assert Selection(again.only, again.skip, again.node) == then
+    assert again.usual == Selection(("net.*",), ("net.loss",), "n1")
+
+
+def test_bounds_said_now_stay() -> None:
+    again = replay(made_by(ScanRequest(timeout=30.0)), {"timeout": 120.0, "only": ("ssh.login",)})
+    assert replay(made_by(again), {}).timeout == 120.0
+
+
+# Reports of others, and of old
+
+
+def test_an_old_report_is_taken_as_it_was() -> None:
+    again = replay(old_report(profile="full", ssh_user="ml"), {})
+    assert (again.profile, again.ssh_user) == ("full", "ml")
+    assert Selection(again.only, again.skip, again.node) == Selection()
+    assert (again.strict, again.deadline) == (False, None)
+    warned = old_report()
+    verdict = dataclasses.replace(warned.verdict, fail_on="warn")
+    assert replay(dataclasses.replace(warned, verdict=verdict), {}).fail_on == "warn"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("only", ["net.*", 7]), ("only", "net.*"), ("skip", {"a": 1}), ("skip", ["x"] * 2000),
+        ("node", ["n1"]), ("deadline", -1), ("deadline", "soon"), ("deadline", True), ("timeout", 0),
+        ("timeout", 1e9),
+        ("budget", []), ("strict", "no"), ("strict", 1), ("fail_on", "often"), ("profile", "huge"),
+        ("parallel", 0), ("parallel", 1.5), ("ssh_port", 65536), ("master_port", 0), ("ssh_config", "a\0b"),
+        ("python", "python; touch x"), ("jump", "-oX"), ("ssh_user", "-oX"), ("local", "yes"),
+        ("packages", 1),
+    ],
+)  # fmt: skip
+def test_what_no_command_line_could_say_is_refused(name: str, value: object) -> None:
+    with pytest.raises(InputError, match=rf"r\.json: its option.*{name}"):
+        replay(made_by(ScanRequest(), **{name: value}), {}, Path("r.json"))
+
+
+def test_a_report_that_belongs_to_somebody_else_is_not_taken_at_its_word(tmp_path: Path) -> None:
+    path = tmp_path / "last.json"
+    save(made_by(ScanRequest()), path)
+    assert load_own(path)
+    if os.geteuid() != 0:
+        pytest.skip("needs root to give a file away")
+    os.chown(path, 12345, -1)
+    with pytest.raises(InputError, match="belongs to somebody else"):
+        load_own(path)
