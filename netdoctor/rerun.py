@@ -92,6 +92,14 @@ class ScanRunner:
         self._thread = threading.Thread(target=self._work, args=(request, report), name="scan", daemon=True)
         self._thread.start()
 
+    def will_run(self, request: Request, report: Report) -> dict[str, str]:
+        if not report.facts:
+            request = Request()
+        try:
+            return scanning.costs(report, self._given, checks=request.checks, nodes=request.nodes)
+        except InputError:
+            return {}  # it cannot begin, and says why when it is to
+
     def stop(self) -> None:
         self._interrupt(KeyboardInterrupt())
 
@@ -139,7 +147,7 @@ class ScanRunner:
     def _work(self, request: Request, report: Report | None) -> None:
         self._place = None
         try:
-            if report is None or not report.facts or (request.checks is None and request.nodes is None):
+            if report is None or not report.facts or request == Request():
                 self._full(report)
             else:
                 self._partial(request, report)

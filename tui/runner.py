@@ -1,6 +1,7 @@
 """What the interface asks of whatever can scan. The command line brings an implementation."""
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -31,6 +32,10 @@ class Runner(Protocol):
 
     def begin(self, request: Request, report: Report | None) -> None:
         """Start a scan; with a report its results are merged into that one."""
+        ...
+
+    def will_run(self, request: Request, report: Report) -> Mapping[str, str]:
+        """The checks that `begin` would run, each with what it costs the nodes: see Check.cost."""
         ...
 
     def stop(self) -> None:

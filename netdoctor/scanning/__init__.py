@@ -1,6 +1,6 @@
 """Running a scan: from a request to a plan, an outcome and a report. Knows no terminal and no arguments."""
 
-from netdoctor.scanning.again import Rerun, rejudge, rerun
+from netdoctor.scanning.again import Rerun, costs, rejudge, rerun
 from netdoctor.scanning.plan import Plan, prepare
 from netdoctor.scanning.record import load_own, replay
 from netdoctor.scanning.reporting import assemble, destination, ssh_argv
@@ -11,6 +11,7 @@ __all__ = [
     "Rerun",
     "ScanRequest",
     "assemble",
+    "costs",
     "destination",
     "load_own",
     "prepare",

@@ -17,6 +17,7 @@ from netdoctor.engine.run import rejudge as judge_again
 from netdoctor.errors import InputError
 from netdoctor.facts.software import Job
 from netdoctor.inventory import Inventory, Target, restrict
+from netdoctor.measure.declare import EXPERIMENTS
 from netdoctor.report import LAST, baseline
 from netdoctor.report.build import build
 from netdoctor.report.context import Context
@@ -36,6 +37,8 @@ from netdoctor.scanning.reporting import (
 from netdoctor.scanning.request import ScanRequest
 
 RERUN = "run again "
+# Of a check or an experiment, the worst first.
+COSTS = ("loads-gpu", "opens-port", "read-only")
 NOTES_AT_MOST = 20
 
 
@@ -176,16 +179,54 @@ def rerun(
     """
     request = replay(report, given, source)
     known = registry.load(folders=request.checks_dir)
-    every = registry.ordered(known.checks[c] for c in report.matrix.checks if c in known.checks)
-    wanted = widened(report, every, checks, nodes)
-    chosen = tuple(c.id for c in every if wanted is None or c.id in wanted)
-    if not chosen:
-        raise InputError("nothing is left to run: none of these checks is known here; see --checks-dir")
+    every = _every(report, known)
+    chosen = _chosen(report, every, checks, nodes)
     judged = tuple(n for n in report.matrix.nodes if nodes is None or n in set(nodes))
     # With `only` a check of any profile runs when it is named.
     part = replace(request, only=chosen, skip=(), node=None)
     plan = prepare(part, known=known, judged=judged, job=_job_then(report, given))
     return Rerun(report=report, plan=plan, checks=chosen, nodes=judged, every=tuple(every))
+
+
+def _every(report: Report, known: Registry) -> list[Check]:
+    """The checks of a report, as far as they are known here."""
+    return registry.ordered(known.checks[c] for c in report.matrix.checks if c in known.checks)
+
+
+def _chosen(
+    report: Report, every: Sequence[Check], checks: Sequence[str] | None, nodes: Sequence[str] | None
+) -> tuple[str, ...]:
+    wanted = widened(report, every, checks, nodes)
+    chosen = tuple(c.id for c in every if wanted is None or c.id in wanted)
+    if not chosen:
+        raise InputError("nothing is left to run: none of these checks is known here; see --checks-dir")
+    return chosen
+
+
+def costs(
+    report: Report,
+    given: Mapping[str, Any],
+    *,
+    checks: Sequence[str] | None = None,
+    nodes: Sequence[str] | None = None,
+) -> dict[str, str]:
+    """Check.cost of each check that would run, with what its experiments cost.
+
+    As for `rerun`; of the whole scan again where neither checks nor nodes are named. Raises InputError.
+    """
+    request = replay(report, given)
+    known = registry.load(folders=request.checks_dir)
+    if checks is None and nodes is None:
+        return {check.id: _cost(check) for check in select(known, request)}
+    every = _every(report, known)
+    return {check: _cost(known.checks[check]) for check in _chosen(report, every, checks, nodes)}
+
+
+def _cost(check: Check) -> str:
+    makers = {group: one for one in EXPERIMENTS.values() for group in one.groups}
+    groups = [p.info.group for p in check.needs if p.info.group in makers]
+    found = {check.cost, *(makers[group].cost for group in groups)}
+    return next((cost for cost in COSTS if cost in found), check.cost)
 
 
 def _job_then(report: Report, given: Mapping[str, Any]) -> Job | None:

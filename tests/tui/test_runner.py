@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,10 @@ from netdoctor.cli import tui as cli_tui
 from netdoctor.engine.run import Options, Scan
 from netdoctor.errors import InputError
 from netdoctor.facts.base import Missing, Why
-from netdoctor.facts.host import Session
+from netdoctor.facts.host import HostFacts, Session
+from netdoctor.facts.net import PortMatrix
 from netdoctor.facts.software import Job
-from netdoctor.model import Status, fail
+from netdoctor.model import Finding, Status, fail
 from netdoctor.report.model import Report
 from netdoctor.report.save import load, save
 from netdoctor.rerun import ScanRunner
@@ -27,7 +29,7 @@ from netdoctor.store import Store, merge
 from netdoctor.tui.events import Began, Ended, Failed, NodeDone, Phase
 from netdoctor.tui.runner import Request
 from netdoctor.tui.state import State, fold
-from tests.core.fake import FakeTransport, login, saying, store_of, targets
+from tests.core.fake import FakeTransport, login, make, saying, store_of, targets
 from tests.report.build import sample_report
 from tests.scanning.ground import Ground as Cluster
 
@@ -216,6 +218,41 @@ def test_which_checks_come_along() -> None:
     assert widened("net.two") == {"net.one", "net.two"}
     assert widened("net.one", node="n2") == {"net.one"}
     assert widen(report, checks, None, ("n1",)) is None
+
+
+def test_what_will_run_is_known_before_with_what_it_costs(ground: Ground) -> None:
+    ground.checks[1:2] = [saying("net.one", fail("n2", "shut"), cost="opens-port")]
+    ground.checks.append(saying("bw.pair", after=("net.one",), cost="loads-gpu", profile="full"))
+    report = ground.run(Request(), None)[-1].report
+    report = dataclasses.replace(report, checks=())  # whatever a file says that they cost
+    assert ground.runner.will_run(Request(checks=("net.two",), nodes=("n1",)), report) == {
+        "net.two": "read-only"
+    }
+    everything = {"ssh.login": "read-only", "net.one": "opens-port", "net.two": "read-only"}
+    assert ground.runner.will_run(Request(), report) == everything
+    assert ground.runner.will_run(Request(nodes=("n1",)), report) == everything
+    bare = dataclasses.replace(report, facts={})
+    assert ground.runner.will_run(Request(checks=("net.two",)), bare) == everything
+    matrix = dataclasses.replace(
+        report.matrix, checks=(*report.matrix.checks, "bw.pair"), cells=(*report.matrix.cells, ".b.")
+    )
+    wide = dataclasses.replace(report, matrix=matrix)
+    will = ground.runner.will_run(Request(checks=("bw.pair",), nodes=("n2",)), wide)
+    assert will == {"net.one": "opens-port", "bw.pair": "loads-gpu"}
+
+
+def test_a_check_costs_what_its_experiments_cost(ground: Ground) -> None:
+    def net_walls(nodes: Mapping[str, HostFacts], ports: PortMatrix | None) -> Iterator[Finding]:
+        """No wall."""
+        yield from ()
+
+    ground.checks.append(make(net_walls))
+    report = ground.run(Request(), None)[-1].report
+    assert ground.runner.will_run(Request(checks=("net.walls",)), report) == {"net.walls": "opens-port"}
+
+
+def test_what_cannot_begin_will_not_run(ground: Ground) -> None:
+    assert ground.runner.will_run(Request(), sample_report()) == {}
 
 
 # What the engine and the store do for it
