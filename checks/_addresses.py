@@ -1,6 +1,7 @@
 """Which address belongs to which node and interface."""
 
 import ipaddress
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from netdoctor.facts.net import AddressRow, Netdev, NetFacts
@@ -56,6 +57,18 @@ def owners(nets: Mapping[str, NetFacts], text: str | None) -> tuple[str, ...]:
     if parse(text) is None or is_loopback(text):
         return ()
     return tuple(node for node, net in nets.items() if holds(net, text))
+
+
+def usual_network(
+    rows: Iterable[AddressRow], reach: Mapping[rules.IPNetwork, Mapping[str, AddressRow]]
+) -> tuple[rules.IPNetwork, bool]:
+    """The network that holds most of these addresses, and whether it holds more than half of them.
+
+    reach: as of networks_by_reach; of equals the one that more nodes are in. Raises ValueError without rows.
+    """
+    count = Counter(map(rules.network, rows))
+    usual = max(count, key=lambda net: (count[net], len(reach.get(net, ()))))
+    return usual, 2 * count[usual] > count.total()
 
 
 def cover(addresses: Iterable[str], at_most: int = 8) -> list[str]:

@@ -1,14 +1,18 @@
 """Variables of a job where they come from: what changes one there, and what could not be read of them."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from netdoctor.checks._words import quoted
+from netdoctor.facts.software import EnvFacts
 from netdoctor.model import HERE, JOB, Command, Fix, in_job, run
 from netdoctor.rules.variables import Setting, Source
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _IN_SED = re.compile(r"[A-Za-z0-9_.,:=^+-]*")
+# What the login user may not open is closed to NCCL too, and sets nothing.
+_CLOSED = ("EACCES", "ELOOP", "ENOENT", "ENOTDIR")
 _LOGIN_FILES = "/etc/environment /etc/profile* ~/.bash* ~/.profile ~/.ssh/environment /etc/ssh/sshd_config*"
 
 
@@ -44,3 +48,21 @@ def change(setting: Setting, value: str | None = None, *, names: Sequence[str] =
 def export(name: str, value: str) -> str:
     """The line of a job's script that sets a variable."""
     return f"export {name}={quoted(value)}"
+
+
+def each_its_own(values: Mapping[str, str], name: str, file: str, **more: Any) -> Fix:
+    """A value of `name` for each node, in a file there, and none in the job. more: Fix's other fields."""
+    commands = [
+        Command(run_on=node, shell=f"echo {name}={quoted(value)} >> {file}") for node, value in values.items()
+    ]
+    return Fix(commands=(Command(run_on=JOB, shell=f"unset {name}"), *commands), root=True, **more)
+
+
+def unread(login: EnvFacts | None) -> str:
+    """Why it is not known what a node's login session and NCCL's files set; empty where it is."""
+    if login is None:
+        return "the variables of its login session could not be read"
+    for conf in login.nccl_conf:
+        if conf.error is not None and conf.error not in _CLOSED:
+            return f"{conf.path} could not be read: {conf.error}"
+    return ""

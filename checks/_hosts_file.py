@@ -2,8 +2,10 @@
 
 from collections.abc import Iterable, Mapping
 
-from netdoctor.checks._addresses import parse
+from netdoctor.checks._addresses import is_loopback, parse
 from netdoctor.checks._words import is_host_name
+from netdoctor.facts.host import HostFacts
+from netdoctor.model import Fix, run
 
 
 def rewrite(entries: Mapping[str, str], names: Iterable[str] = ()) -> str | None:
@@ -22,3 +24,12 @@ def rewrite(entries: Mapping[str, str], names: Iterable[str] = ()) -> str | None
     edits = ";".join(rf"s/[[:space:]]{name.replace('.', '[.]')}([[:space:]]|$)/\1/g" for name in taken)
     added = " && ".join(f'echo "{line}" >> /etc/hosts' for line in lines)
     return f'cp -p /etc/hosts /etc/hosts.orig && sed -E "{edits}" /etc/hosts.orig > /etc/hosts && {added}'
+
+
+def own_name(name: str, host: HostFacts | None, address: str | None) -> Fix:
+    """Give a node's own name its address. Checks that propose the same to the same node are shown one fix."""
+    other = [host.fqdn] if host and host.fqdn and host.fqdn != name else []
+    shell = rewrite({name: address}, other) if address and not is_loopback(address) else None
+    again = "; cloud-init writes it back unless manage_etc_hosts is off" if host and host.cloud else ""
+    text = f"give the own name its address in /etc/hosts{again}"
+    return run(text, shell or "", root=True, effect="next launch")

@@ -1,15 +1,23 @@
-"""What to write into NCCL_SOCKET_IFNAME: advice of ours, tried with NCCL's own rules."""
+"""What to write into NCCL_SOCKET_IFNAME and NCCL_IB_HCA: advice of ours, tried with NCCL's own rules."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from netdoctor.checks._env import each_its_own, export
+from netdoctor.checks._rdma import is_plain_name
+from netdoctor.checks._words import is_ifname
 from netdoctor.facts.net import AddressRow, NetFacts
+from netdoctor.facts.rdma import Hca
+from netdoctor.facts.software import Job
+from netdoctor.model import Fix, in_job, run
 from netdoctor.rules.addresses import is_usable, networks_by_reach, repeated_addresses, rows_of
-from netdoctor.rules.nccl import choose
-from netdoctor.rules.variables import MAX_IFS
+from netdoctor.rules.nccl import choose, device_of
+from netdoctor.rules.nccl_ib import MAX_IB_DEVS, selected_ports
+from netdoctor.rules.variables import MAX_IFS, Environment, Source, values
 from netdoctor.rules.versions import Version
 
+IFNAME = "NCCL_SOCKET_IFNAME"
 _SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 
@@ -42,7 +50,7 @@ def propose_ifname(
 
     def works(value: str, nodes: Sequence[str]) -> bool:
         for node in nodes:
-            env = {**envs.get(node, {}), "NCCL_SOCKET_IFNAME": value}
+            env = {**envs.get(node, {}), IFNAME: value}
             if choose(nets[node], env, versions.get(node)).address != target[node].address:
                 return False
         return True
@@ -55,6 +63,26 @@ def propose_ifname(
     if all(works(value, [node]) for node, value in per_node.items()):
         return Proposal(None, per_node, target)
     return None
+
+
+def set_ifname(
+    nets: Mapping[str, NetFacts],
+    envs: Mapping[str, Environment],
+    versions: Mapping[str, Version | None],
+    job: Job,
+) -> tuple[Fix, ...]:
+    """The proposal as a fix, where there is one. envs: what a process of the job sees on each node."""
+    proposal = propose_ifname(nets, {n: values(env) for n, env in envs.items()}, versions, job.data_addresses)
+    if proposal is None:
+        return ()
+    if proposal.value is None:
+        text = "no single value fits all nodes: give each its own, and set none in the job"
+        return (each_its_own(proposal.per_node, IFNAME, "/etc/nccl.conf", text=text, effect="next launch"),)
+    given = [env[IFNAME] for env in envs.values() if IFNAME in env]
+    in_one_place = len({setting.origin for setting in given}) == 1 and given[0].source is Source.JOB
+    where = f"in {given[0].origin}, " if in_one_place else ""
+    what = f"fits all {len(nets)} nodes" if len(nets) > 1 else "fits this node"
+    return (in_job(f"{where}one value that {what}", export(IFNAME, proposal.value), persistent=True),)
 
 
 def _spellings(
@@ -104,6 +132,15 @@ def _liking(rows: Mapping[str, AddressRow], preferred: Mapping[str, str]) -> tup
     )
 
 
+def bring_up(names: Iterable[str]) -> tuple[Fix, ...]:
+    """The first of these interfaces whose name can stand in a command."""
+    for name in map(device_of, names):
+        if is_ifname(name):
+            text = "bring the interface up, and look at its cable"
+            return (run(text, f"ip link set dev {name} up", root=True, persistent=False),)
+    return ()
+
+
 # Interfaces that NCCL does not exclude by itself although peers rarely reach them (reference 1.1).
 _BRIDGES = ("docker", "br-", "virbr", "cni", "podman", "lxdbr", "lxcbr", "kube-ipvs")
 _TUNNELS = ("tailscale", "wg", "tun", "tap", "zt", "flannel", "vxlan", "cali", "tunl", "utun")
@@ -117,3 +154,30 @@ def is_bridge_name(name: str) -> bool:
 def is_tunnel_name(name: str) -> bool:
     """Names of overlay and VPN interfaces, which carry a job slowly where they carry it at all."""
     return name.startswith(_TUNNELS)
+
+
+def propose_hcas(nodes: Mapping[str, Sequence[Hca]], *, one_layer: bool) -> str | None:
+    """A NCCL_IB_HCA of exact names that selects active ports on each of `nodes`.
+
+    one_layer: ports of the link layer that most active ports have, and of no other. None where no such value
+    works on every node.
+    """
+    active = {node: [port for _, port in selected_ports(hcas, None)] for node, hcas in nodes.items()}
+    layers = [port.link_layer for ports in active.values() for port in ports]
+    wanted = set(layers)
+    if one_layer:
+        wanted = {"InfiniBand" if 2 * layers.count("InfiniBand") >= len(layers) else "Ethernet"}
+    names = dict.fromkeys(
+        hca.name
+        for hcas in nodes.values()
+        for hca, port in selected_ports(hcas, None)
+        if port.link_layer in wanted
+    )
+    if not names or len(names) > MAX_IB_DEVS or not all(map(is_plain_name, names)):
+        return None
+    value = "=" + ",".join(names)
+    for hcas in nodes.values():
+        picked = selected_ports(hcas, value)
+        if not picked or any(port.link_layer not in wanted for _, port in picked):
+            return None
+    return value

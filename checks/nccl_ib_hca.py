@@ -1,49 +1,70 @@
 """The HCA ports that NCCL would use on each node."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
+from typing import Any
 
 from netdoctor.check import check
-from netdoctor.checks._env import change
+from netdoctor.checks._env import change, export, unread
 from netdoctor.checks._majority import majority
-from netdoctor.checks._rdma import is_plain_name
-from netdoctor.checks._words import listing, quoted
+from netdoctor.checks._nccl_advice import propose_hcas
+from netdoctor.checks._rdma import NO_HCAS, is_plain_name
+from netdoctor.checks._words import listing
 from netdoctor.facts.rdma import Hca, HcaPort, RdmaFacts
 from netdoctor.facts.software import EnvFacts, Job
-from netdoctor.model import (
-    CauseHint,
-    Command,
-    Confidence,
-    Evidence,
-    ExpectedFrom,
-    Finding,
-    Fix,
-    fail,
-    ok,
-    skip,
-    warn,
-)
-from netdoctor.rules.nccl_ib import MAX_IB_DEVS, prefix_surprises, selected_ports
-from netdoctor.rules.variables import Environment, effective_env, param, values
+from netdoctor.model import DERIVED, LIKELY, Cause, Finding, Fix, Status, in_job, ok, seen, skip, unknown
+from netdoctor.rules.nccl_ib import prefix_surprises, selected_ports, switched_off_by
+from netdoctor.rules.variables import Environment, effective_env, values
 
 VARIABLE = "NCCL_IB_HCA"
 
+OFF = Cause("nccl-ib-off", "NCCL is told not to use the HCAs of {nodes}")
+NO_MATCH = Cause("nccl-ib-hca-nomatch", "NCCL_IB_HCA matches none of the HCAs of {nodes}")
+PREFIX = Cause("nccl-ib-hca-prefix", "NCCL_IB_HCA matches more HCAs of {nodes} than it names")
+MIXED = Cause("nccl-ib-mixed-transport", "NCCL on {nodes} would use TCP while other nodes use their HCAs")
+LAYER = Cause(
+    "nccl-ib-link-layer", "NCCL on {nodes} would use HCAs of another link layer than the other nodes"
+)
+FEWER = Cause("nccl-ib-fewer", "NCCL would use fewer HCA ports on {nodes} than on other nodes")
+TWO_LAYERS = Cause("nccl-ib-two-layers", "NCCL would mix InfiniBand and RoCE ports on {nodes}")
+
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """A node as NCCL's InfiniBand transport sees it. active: ports in state ACTIVE; used: of these,
-    the ones that the variables leave."""
+class Transport:
+    """A node as NCCL's InfiniBand transport sees it. active: ports in state ACTIVE; used: of these, the ones
+    that the variables leave; off: the variable that leaves none."""
 
     node: str
     hcas: tuple[Hca, ...]
     env: Environment
     active: tuple[HcaPort, ...]
     used: tuple[HcaPort, ...]
-    reason: str = ""
+    off: str | None
 
     @property
     def layers(self) -> tuple[str, ...]:
         return tuple(sorted({port.link_layer for port in self.used}))
+
+    @property
+    def are_active(self) -> str:
+        names = listing([port.name for port in self.active])
+        return f"{names} {'is' if len(self.active) == 1 else 'are'} active"
+
+    def told(self, **more: Any) -> dict[str, Any]:
+        """What a finding about this node says, unless `more` says otherwise."""
+        ports = listing([f"{port.name} {port.link_layer} ACTIVE" for port in self.active], 10)
+        evidence = [seen("/sys/class/infiniband", ports or "no active port", "file")]
+        names = (VARIABLE, "NCCL_IB_DISABLE", "NCCL_NET")
+        if given := ", ".join(str(self.env[name]) for name in names if name in self.env):
+            evidence.append(seen("environment", given, "file"))
+        return {
+            "at": self.node,
+            "observed": listing([port.name for port in self.used], 10) or "TCP",
+            "expected": "the active HCA ports, as on the other nodes",
+            "expected_from": DERIVED,
+            "seen": evidence,
+            **more,
+        }
 
 
 @check(
@@ -72,81 +93,81 @@ def nccl_ib_hca(
     if job.backend == "gloo":
         yield skip("the job uses gloo")
         return
-    seen = {
-        node: _look(node, facts, effective_env((envs or {}).get(node), job)) for node, facts in nodes.items()
+    logins = envs or {}
+    transports = {
+        node: _transport(node, facts, effective_env(logins.get(node), job)) for node, facts in nodes.items()
     }
+    spoken: dict[str, Status] = {}
     if not any(facts.hcas for facts in nodes.values()):
-        yield skip("no HCA on any node")
+        yield skip(NO_HCAS)
         return
-    if not any(one.active for one in seen.values()):
+    if not any(one.active for one in transports.values()):
         yield skip("no active HCA port on any node")
-        return
-    fixes = _propose(seen)
-    reported: set[str] = set()
-    some_use = any(one.used for one in seen.values())
-    for one in seen.values():
-        finding = _none_used(one, some_use, fixes) or _prefix(one)
-        if finding:
-            reported.add(one.node)
-            yield finding
-    for finding in _unlike(seen, reported, fixes):
-        reported.add(finding.target)
+    for finding in _troubles(transports):
+        spoken[finding.target] = finding.status
         yield finding
-    for node, one in seen.items():
-        if node not in reported and one.used:
+    for node, one in transports.items():
+        gap = _unread_port(one.hcas) or (unread(logins.get(node)) if one.active else "")
+        if gap and spoken.get(node) is not Status.FAIL:
+            yield unknown(node, f"which HCAs NCCL uses cannot be told: {gap}")
+        elif node not in spoken and one.used:
             text = listing([port.name for port in one.used], 10)
             yield ok(node, f"NCCL uses {text}", observed=text)
 
 
-def _look(node: str, facts: RdmaFacts, env: Environment) -> Seen:
-    active = tuple(port for _, port in selected_ports(facts.hcas, None))
+def _transport(node: str, facts: RdmaFacts, env: Environment) -> Transport:
     plain = values(env)
-    used = tuple(port for _, port in selected_ports(facts.hcas, plain.get(VARIABLE)))
-    reason = ""
-    if not used and active:
-        reason = f"{VARIABLE}={plain.get(VARIABLE)} ({env[VARIABLE].origin}) matches none of them"
-    net = plain.get("NCCL_NET", "")
-    if param(plain.get("NCCL_IB_DISABLE"), 0) != 0:
-        used = ()
-        reason = f"{env['NCCL_IB_DISABLE']} switches them off"
-    elif net.lower() == "socket":
-        used = ()
-        reason = f"NCCL_NET={net} ({env['NCCL_NET'].origin}) asks for TCP"
-    return Seen(node, facts.hcas, env, active, used, reason)
+    off = switched_off_by(plain)
+    active = tuple(port for _, port in selected_ports(facts.hcas, None))
+    used = () if off else tuple(port for _, port in selected_ports(facts.hcas, plain.get(VARIABLE)))
+    return Transport(node, facts.hcas, env, active, used, off)
 
 
-def _none_used(one: Seen, peers_use: bool, fixes: tuple[Fix, ...]) -> Finding | None:
-    if one.used or not one.active:
-        return None
-    names = listing([port.name for port in one.active])
-    by_switch = not one.reason.startswith(VARIABLE)
-    if by_switch:
-        variable = one.reason.partition("=")[0]
-        return _trouble(
-            one,
-            f"{names} {'is' if len(one.active) == 1 else 'are'} active, and NCCL would use TCP: {one.reason}",
-            # The same everywhere may be wanted, for a test; on some nodes only it is a hang.
-            finding=fail if peers_use else warn,
-            key="nccl-ib-off",
-            title="NCCL is told not to use the HCAs of {nodes}",
-            fixes=(change(one.env[variable]),),
+def _unread_port(hcas: tuple[Hca, ...]) -> str:
+    for hca in hcas:
+        for port in hca.ports:
+            if not port.state or not port.link_layer:
+                return f"the state or the link layer of {port.name} could not be read"
+        if not hca.ports:
+            return f"the ports of {hca.name} could not be read"
+    return ""
+
+
+def _troubles(nodes: Mapping[str, Transport]) -> Iterator[Finding]:
+    mixed = any(len({port.link_layer for port in one.active}) > 1 for one in nodes.values())
+    exact = _name_exactly(nodes, one_layer=mixed)
+    some_use = any(one.used for one in nodes.values())
+    spoken: set[str] = set()
+    for one in nodes.values():
+        finding = _none_used(one, some_use, exact) if one.active and not one.used else _prefix(one)
+        if finding:
+            spoken.add(one.node)
+            yield finding
+    if some_use:
+        yield from _unlike(nodes, spoken, exact)
+
+
+def _none_used(one: Transport, peers_use: bool, exact: tuple[Fix, ...]) -> Finding:
+    if one.off:
+        why = "switches them off" if one.off == "NCCL_IB_DISABLE" else "asks for TCP"
+        # The same everywhere may be wanted, for a test; on some nodes only it is a hang.
+        say = OFF.fail if peers_use else OFF.warn
+        return say(
+            f"{one.are_active}, and NCCL would use TCP: {one.env[one.off]} {why}",
+            **one.told(fixes=change(one.env[one.off])),
         )
-    return _trouble(
-        one,
-        f"{names} {'is' if len(one.active) == 1 else 'are'} active, and NCCL would use TCP without"
-        f" a word: {one.reason}{_netdev_hint(one)}",
-        finding=fail,
-        key="nccl-ib-hca-nomatch",
-        title=VARIABLE + " matches none of the HCAs of {nodes}",
+    setting = one.env[VARIABLE]
+    return NO_MATCH.fail(
+        f"{one.are_active}, and NCCL would use TCP without a word: {setting} matches none of them"
+        f"{_mistaken(setting.value, one.hcas)}",
         # Without the variable NCCL takes all active ports; with exact names it takes these.
-        fixes=(change(one.env[VARIABLE]), *fixes),
+        **one.told(fixes=(change(setting), *exact)),
     )
 
 
-def _netdev_hint(one: Seen) -> str:
-    value = one.env[VARIABLE].value.lstrip("^=")
-    names = {name for hca in one.hcas for name in hca.netdevs}
-    asked = [item.partition(":")[0] for item in value.split(",")]
+def _mistaken(value: str, hcas: tuple[Hca, ...]) -> str:
+    names = {name for hca in hcas for name in hca.netdevs}
+    asked = [item.partition(":")[0] for item in value.lstrip("^=").split(",")]
     if any(item in names or item.startswith(("eth", "ens", "eno", "enp", "bond")) for item in asked):
         return "; it takes names of RDMA devices, not of network interfaces"
     if any(item != item.strip() for item in asked):
@@ -154,177 +175,68 @@ def _netdev_hint(one: Seen) -> str:
     return ""
 
 
-def _prefix(one: Seen) -> Finding | None:
-    if VARIABLE not in one.env or not one.used:
-        return None
-    value, origin = one.env[VARIABLE].value, one.env[VARIABLE].origin
-    surprises = prefix_surprises(one.hcas, value)
-    if not surprises:
+def _prefix(one: Transport) -> Finding | None:
+    setting = one.env.get(VARIABLE)
+    surprises = prefix_surprises(one.hcas, setting.value) if setting and one.used else {}
+    if not setting or not surprises:
         return None
     name, more = next(iter(surprises.items()))
-    excluding = value.startswith("^")
-    exact = "^=" + value[1:] if excluding else "=" + value
-    verb = "excludes" if excluding else "selects"
-    return _trouble(
-        one,
-        f"{VARIABLE}={value} ({origin}) also {verb} {listing(more)}, because {name} is a prefix",
-        finding=warn,
-        key="nccl-ib-hca-prefix",
-        title=VARIABLE + " matches more HCAs of {nodes} than it names",
-        fixes=(
-            Fix(
-                text="match the names exactly",
-                commands=(Command(run_on="job", shell=f"export {VARIABLE}={quoted(exact)}"),),
-                effect="next launch",
-            ),
-        )
-        if all(is_plain_name(part) for part in exact.lstrip("^=").replace(":", ",").split(","))
-        else (),
+    excluding = setting.value.startswith("^")
+    value = "^=" + setting.value[1:] if excluding else "=" + setting.value
+    plain = all(is_plain_name(part) for part in value.lstrip("^=").replace(":", ",").split(","))
+    fix = in_job("match the names exactly", export(VARIABLE, value), persistent=True)
+    also = f"also {'excludes' if excluding else 'selects'} {listing(more)}"
+    return PREFIX.warn(
+        f"{setting} {also}, because {name} is a prefix",
+        **one.told(fixes=fix if plain else ()),
     )
 
 
-def _unlike(seen: Mapping[str, Seen], reported: set[str], fixes: tuple[Fix, ...]) -> Iterator[Finding]:
+def _unlike(nodes: Mapping[str, Transport], spoken: Set[str], exact: tuple[Fix, ...]) -> Iterator[Finding]:
     """Nodes that use none, fewer ports or another link layer than most nodes."""
-    using = {node: one for node, one in seen.items() if one.used}
-    if not using:
-        return
+    using = {node: one for node, one in nodes.items() if one.used}
     layers = {node: one.layers for node, one in using.items()}
-    usual_layers = majority(layers)
     counts = {node: len(one.used) for node, one in using.items()}
-    spread = majority(counts)
-    usual = spread.value if spread.value is not None else max(counts.values())
-    for node, one in seen.items():
-        if node in reported:
+    kinds, spread = majority(layers), majority(counts)
+    usual = spread.value or max(counts.values())
+    one_layer = _name_exactly(nodes, one_layer=True)
+    peers = listing(using, 3)
+    for node, one in nodes.items():
+        if node in spoken:
             continue
+        here = " and ".join(one.layers)
         if not one.used:
-            yield _trouble(
-                one,
-                f"no active HCA port, so NCCL would use TCP here and the HCAs on {listing(using, 3)}",
-                finding=fail,
-                key="nccl-ib-mixed-transport",
-                title="NCCL on {nodes} would use TCP while other nodes use their HCAs",
-                fixes=(),
-                observed="no active port",
+            yield MIXED.fail(
+                f"no active HCA port, so NCCL would use TCP here and the HCAs on {peers}",
+                **one.told(observed="no active port"),
             )
-        elif node in usual_layers.minority:
-            yield _trouble(
-                one,
-                f"NCCL would use {' and '.join(one.layers)} ports here,"
-                f" {' and '.join(_others(layers, node))} on other nodes: they do not connect",
-                finding=fail,
-                key="nccl-ib-link-layer",
-                title="NCCL on {nodes} would use HCAs of another link layer than the other nodes",
-                fixes=_one_layer(seen),
-                observed=" and ".join(one.layers),
-                confidence=Confidence.LIKELY if usual_layers.tie else Confidence.CERTAIN,
+        elif node in kinds.minority:
+            there = " and ".join(next(other for other in layers.values() if other != one.layers))
+            cause = LAYER.but(confidence=LIKELY) if kinds.tie else LAYER
+            yield cause.fail(
+                f"NCCL would use {here} ports here, {there} on other nodes: they do not connect",
+                **one.told(observed=here, fixes=one_layer),
             )
         elif counts[node] < usual:
-            yield _trouble(
-                one,
+            cause = FEWER.but(confidence=LIKELY) if spread.tie else FEWER
+            yield cause.warn(
                 f"NCCL would use {counts[node]} HCA port{'s' if counts[node] > 1 else ''} here,"
                 f" {usual} on {'another node' if spread.tie else 'most nodes'}",
-                finding=warn,
-                key="nccl-ib-fewer",
-                title="NCCL would use fewer HCA ports on {nodes} than on other nodes",
-                fixes=fixes if VARIABLE in one.env else (),
-                confidence=Confidence.LIKELY if spread.tie else Confidence.CERTAIN,
+                **one.told(fixes=exact if VARIABLE in one.env else ()),
             )
         elif len(one.layers) > 1:
-            yield _trouble(
-                one,
+            yield TWO_LAYERS.warn(
                 "NCCL would use InfiniBand and RoCE ports side by side: where their order differs"
                 " between nodes they do not connect",
-                finding=warn,
-                key="nccl-ib-two-layers",
-                title="NCCL would mix InfiniBand and RoCE ports on {nodes}",
-                fixes=_one_layer(seen),
+                **one.told(fixes=one_layer),
             )
 
 
-def _others(layers: Mapping[str, tuple[str, ...]], node: str) -> tuple[str, ...]:
-    return next(value for other, value in layers.items() if value != layers[node])
-
-
-def _propose(seen: Mapping[str, Seen]) -> tuple[Fix, ...]:
-    """A value that selects the active ports on every node, tried with NCCL's own rules."""
-    active = {node: one for node, one in seen.items() if one.active}
-    everything = all(
-        selected_ports(one.hcas, None) and len({p.link_layer for p in one.active}) == 1
-        for one in active.values()
-    )
-    if everything:
-        return _exact(active, "InfiniBand", "Ethernet")
-    return _one_layer(seen)
-
-
-def _one_layer(seen: Mapping[str, Seen]) -> tuple[Fix, ...]:
-    """Exact names of the ports of the link layer that most ports have."""
-    ports = [port for one in seen.values() for port in one.active]
-    infiniband = sum(not port.is_roce for port in ports)
-    layer = "InfiniBand" if 2 * infiniband >= len(ports) else "Ethernet"
-    return _exact({node: one for node, one in seen.items() if one.active}, layer)
-
-
-def _exact(active: Mapping[str, Seen], *layers: str) -> tuple[Fix, ...]:
-    names: dict[str, None] = {}
-    for one in active.values():
-        for hca in one.hcas:
-            if any(port in one.active and port.link_layer in layers for port in hca.ports):
-                names.setdefault(hca.name)
-    if not names or len(names) > MAX_IB_DEVS or not all(is_plain_name(name) for name in names):
+def _name_exactly(nodes: Mapping[str, Transport], *, one_layer: bool) -> tuple[Fix, ...]:
+    """A value that selects the active ports on every node, or those of the link layer that most have."""
+    active = {node: one.hcas for node, one in nodes.items() if one.active}
+    value = propose_hcas(active, one_layer=one_layer)
+    if value is None:
         return ()
-    value = "=" + ",".join(names)
-    for one in active.values():
-        picked = selected_ports(one.hcas, value)
-        if not picked or any(port.link_layer not in layers for _, port in picked):
-            return ()
-    return (
-        Fix(
-            text=f"name the HCAs exactly; tried with {len(active)} nodes",
-            commands=(Command(run_on="job", shell=f"export {VARIABLE}={quoted(value)}"),),
-            effect="next launch",
-        ),
-    )
-
-
-def _trouble(
-    one: Seen,
-    summary: str,
-    *,
-    finding: Callable[..., Finding],
-    key: str,
-    title: str,
-    fixes: tuple[Fix, ...],
-    observed: str | None = None,
-    confidence: Confidence = Confidence.CERTAIN,
-) -> Finding:
-    settings = [str(one.env[name]) for name in (VARIABLE, "NCCL_IB_DISABLE", "NCCL_NET") if name in one.env]
-    return finding(
-        one.node,
-        summary,
-        observed=observed or listing([port.name for port in one.used], 10) or "TCP",
-        expected="the active HCA ports, as on the other nodes",
-        expected_from=ExpectedFrom.DERIVED,
-        evidence=(
-            Evidence(
-                kind="file",
-                where=one.node,
-                what="/sys/class/infiniband",
-                output=listing([f"{port.name} {port.link_layer} ACTIVE" for port in one.active], 10)
-                or "no active port",
-            ),
-            *(
-                [Evidence(kind="file", where=one.node, what="environment", output=", ".join(settings))]
-                if settings
-                else []
-            ),
-        ),
-        cause=CauseHint(
-            key=key,
-            title=title,
-            culprits=(one.node,),
-            confidence=confidence,
-            fixes=fixes,
-            verify=("nccl.ib-hca",),
-        ),
-    )
+    text = f"name the HCAs exactly; tried with {len(active)} nodes"
+    return (in_job(text, export(VARIABLE, value), persistent=True),)

@@ -13,6 +13,7 @@ def run(
     **variables: str,
 ) -> list[Finding]:
     count = len(facts)
+    envs = {node: env() for node in facts} | (envs or {})
     return list(gloo_ifname(facts, names or resolves(count), hosts(count), envs, job(count, env=variables)))
 
 
@@ -107,3 +108,12 @@ def test_families_do_not_mix() -> None:
     names = {"n1": resolve(1), "n2": own(2, "fd00::2", bindable="fd00::2")}
     findings = run({"n1": net(1), "n2": v6}, names)
     assert set(causes(findings)) == {"gloo-ifname-network"}
+
+
+def test_what_a_node_sets_has_to_be_known() -> None:
+    def statuses(**variables: str) -> list[Status]:
+        said = gloo_ifname(nets(2), resolves(2), hosts(2), {"n1": env()}, job(2, env=variables))
+        return [one.status for one in said]
+
+    assert statuses() == [Status.PASS, Status.UNKNOWN]
+    assert statuses(GLOO_SOCKET_IFNAME="eth0") == [Status.PASS, Status.PASS]

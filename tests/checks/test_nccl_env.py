@@ -5,7 +5,7 @@ from netdoctor.facts.rdma import RdmaFacts
 from netdoctor.facts.software import ConfFile, EnvFacts
 from netdoctor.model import Finding, Status
 
-from .build import cause, causes, env, found, job, said
+from .build import cause, causes, env, found, job
 from .build_hw import rdma
 
 
@@ -64,6 +64,18 @@ def test_silent_on_what_means_what_it_says(variables: dict[str, str]) -> None:
             "1",
             "nccl-env-renamed-nccl-async-error-handling",
             "unset NCCL_ASYNC_ERROR_HANDLING; export TORCH_NCCL_ASYNC_ERROR_HANDLING=1",
+        ),
+        (
+            "NCCL_BLOCKING_WAIT",
+            "0",
+            "nccl-env-renamed-nccl-blocking-wait",
+            "unset NCCL_BLOCKING_WAIT; export TORCH_NCCL_BLOCKING_WAIT=0",
+        ),
+        (
+            "NCCL_DESYNC_DEBUG",
+            "$(reboot) 1",
+            "nccl-env-renamed-nccl-desync-debug",
+            "unset NCCL_DESYNC_DEBUG; export TORCH_NCCL_DESYNC_DEBUG='$(reboot) 1'",
         ),
     ],
 )
@@ -161,7 +173,7 @@ def test_equal_meanings_are_equal() -> None:
 
 def test_of_two_nodes_the_one_that_sets_it_is_named() -> None:
     conf = ConfFile(path="/etc/nccl.conf", values={"NCCL_IB_DISABLE": "1"})
-    findings = said(nccl_env({"n1": env(), "n2": EnvFacts(nccl_conf=(conf,))}, None, job()))
+    findings = list(nccl_env({"n1": env(), "n2": EnvFacts(nccl_conf=(conf,))}, None, job()))
     assert causes(findings) == {"nccl-env-differs-nccl-ib-disable": {"n2"}}
     assert "/etc/nccl.conf" in found(findings)["n2"].summary
     command = cause(findings, "nccl-env-differs-nccl-ib-disable").fixes[0].commands[0]
@@ -178,3 +190,21 @@ def test_a_proxy_matters_to_an_etcd_rendezvous_only() -> None:
     assert set(causes(findings)) == {"env-proxy-http-proxy"}
     assert all("secret" not in repr(f) for f in findings)
     assert not run(**variables, no_proxy="10.0.0.0/8")
+
+
+def test_a_file_that_cannot_be_read_may_set_anything() -> None:
+    conf = ConfFile(path="/etc/nccl.conf", error="EIO")
+    (finding,) = nccl_env({"n1": env(), "n2": EnvFacts(nccl_conf=(conf,))}, None, job())
+    assert (finding.target, finding.status) == ("n2", Status.UNKNOWN)
+    assert "/etc/nccl.conf" in finding.summary
+
+
+def test_forcing_infiniband_where_the_hcas_are_not_known() -> None:
+    (finding,) = run(2, {"n1": rdma()}, NCCL_NET="IB")
+    assert (finding.target, finding.status) == ("n2", Status.UNKNOWN)
+
+
+def test_a_difference_is_of_no_effect_only_where_no_node_has_hcas() -> None:
+    nodes = {"n1": env(), "n2": env(NCCL_IB_DISABLE="1"), "n3": env()}
+    (finding,) = nccl_env(nodes, {"n1": RdmaFacts()}, job())
+    assert finding.status is Status.FAIL

@@ -1,15 +1,19 @@
+import pytest
+
 from netdoctor.checks.nccl_ib_hca import nccl_ib_hca
-from netdoctor.facts.rdma import RdmaFacts
+from netdoctor.facts.rdma import HcaPort, RdmaFacts
 from netdoctor.facts.software import ConfFile, EnvFacts
 from netdoctor.model import Finding, Status
 
-from .build import cause, causes, env, found, job, said
+from .build import cause, causes, env, found, job
 from .build_hw import hca, port, rdma, rdmas, roce_port
 
 
-def run(nodes: dict[str, RdmaFacts], **variables: str) -> list[Finding]:
+def run(
+    nodes: dict[str, RdmaFacts], envs: dict[str, EnvFacts] | None = None, **variables: str
+) -> list[Finding]:
     setting = job(env=variables, env_from=dict.fromkeys(variables, "train.env:7"))
-    return list(nccl_ib_hca(nodes, None, setting))
+    return list(nccl_ib_hca(nodes, {node: env() for node in nodes} | (envs or {}), setting))
 
 
 def named(*names: str) -> RdmaFacts:
@@ -70,14 +74,14 @@ def test_switched_off_everywhere_is_a_warning() -> None:
     assert not causes(run(rdmas(2), NCCL_IB_DISABLE="true"))
     conf = ConfFile(path="/etc/nccl.conf", values={"NCCL_IB_DISABLE": "1"})
     envs = {"n2": EnvFacts(nccl_conf=(conf,))}
-    command = cause(said(nccl_ib_hca(rdmas(2), envs, job())), "nccl-ib-off").fixes[0].commands[0]
+    command = cause(run(rdmas(2), envs), "nccl-ib-off").fixes[0].commands[0]
     assert (command.run_on, command.shell) == ("n2", "sed -i '/^NCCL_IB_DISABLE=/d' /etc/nccl.conf")
     assert causes(run(rdmas(2), NCCL_NET="socket")) == {"nccl-ib-off": {"n1", "n2"}}
 
 
 def test_switched_off_on_one_node_hangs() -> None:
     envs = {"n2": env(NCCL_IB_DISABLE="1")}
-    findings = list(nccl_ib_hca(rdmas(3), envs, job()))
+    findings = run(rdmas(3), envs)
     assert causes(findings) == {"nccl-ib-off": {"n2"}}
     assert found(findings)["n2"].status is Status.FAIL
 
@@ -105,3 +109,19 @@ def test_link_layers_do_not_mix() -> None:
     assert causes(findings) == {"nccl-ib-two-layers": {"n1", "n2"}}
     assert cause(findings, "nccl-ib-two-layers").fixes[0].commands[0].shell == "export NCCL_IB_HCA='=mlx5_0'"
     assert not causes(run({"n1": mixed, "n2": mixed}, NCCL_IB_HCA="=mlx5_0"))
+
+
+def test_what_a_node_sets_has_to_be_known() -> None:
+    findings = found(nccl_ib_hca(rdmas(2), {"n1": env()}, job()))
+    assert [findings[node].status for node in ("n1", "n2")] == [Status.PASS, Status.UNKNOWN]
+
+
+@pytest.mark.parametrize(
+    "ports", [(port(), port(number=2, state="")), (port(), port(number=2, link_layer="")), ()]
+)
+def test_a_port_that_cannot_be_read_is_not_left_out(ports: tuple[HcaPort, ...]) -> None:
+    odd = rdma(hca("mlx5_0", ports=ports), hca("mlx5_1"))
+    findings = run(rdmas(2, n2=odd))
+    assert {f.target for f in findings if f.status is Status.UNKNOWN} == {"n2"}
+    alone = rdma(hca("mlx5_0", ports=(port(state=""),)))
+    assert [(f.target, f.status) for f in run({"n1": alone})][-1] == ("n1", Status.UNKNOWN)

@@ -1,5 +1,7 @@
 from dataclasses import replace
 
+import pytest
+
 from netdoctor.checks.nccl_ifname import nccl_ifname
 from netdoctor.facts.net import AddressRow, NetFacts, Route, RouteFacts
 from netdoctor.facts.software import ConfFile, EnvFacts
@@ -36,6 +38,7 @@ def run(
     **variables: str,
 ) -> list[Finding]:
     softwares = {node: software(nccl=(nccl(version),)) for node in facts}
+    envs = {node: env() for node in facts} | (envs or {})
     setting = job(env=variables, env_from=dict.fromkeys(variables, "train.env:4"))
     return list(nccl_ifname(facts, envs, softwares, None, setting))
 
@@ -51,7 +54,7 @@ def test_says_what_each_node_uses() -> None:
 
 
 def test_one_node_and_an_unknown_release() -> None:
-    (finding,) = nccl_ifname(nets(1), None, None, None, job(1))
+    (finding,) = nccl_ifname(nets(1), {"n1": env()}, None, None, job(1))
     assert finding.status is Status.PASS
     assert "release is not known" in finding.summary
 
@@ -203,6 +206,47 @@ def test_says_why_a_list_matches_nothing() -> None:
     for value, why in (("ens1, eth0", "space"), ("=^lo", "write ^="), ("ens1,=eth0", "start of the list")):
         findings = run(nets(2), NCCL_SOCKET_IFNAME=value)
         assert why in found(findings)["n1"].summary
+
+
+@pytest.mark.parametrize("conf", [None, ConfFile(path="/etc/nccl.conf", error="EIO")])
+def test_what_a_node_sets_has_to_be_known(conf: ConfFile | None) -> None:
+    envs = {"n1": env()} if conf is None else {"n1": env(), "n2": EnvFacts(nccl_conf=(conf,))}
+    findings = found(nccl_ifname(nets(2), envs, None, None, job(2)))
+    assert [findings[node].status for node in ("n1", "n2")] == [Status.PASS, Status.UNKNOWN]
+    assert "could not be read" in findings["n2"].summary
+
+
+def test_a_file_that_nccl_may_not_open_either_sets_nothing() -> None:
+    conf = ConfFile(path="/root/.nccl.conf", error="EACCES")
+    assert {f.status for f in run(nets(2), {"n2": EnvFacts(nccl_conf=(conf,))})} == {Status.PASS}
+
+
+def test_an_unknown_release_counts_where_releases_differ() -> None:
+    facts = {"n1": machine(row("virbr0", "192.168.122.1"), eth(1)), "n2": machine(eth(2))}
+    findings = found(nccl_ifname(facts, {"n1": env(), "n2": env()}, None, None, job(2)))
+    assert [findings[node].status for node in ("n1", "n2")] == [Status.UNKNOWN, Status.PASS]
+
+
+def test_an_interface_without_flags_may_be_down() -> None:
+    facts = {**nets(2), "n2": machine(eth(2), netdevs=())}
+    assert found(run(facts))["n2"].status is Status.UNKNOWN
+    assert found(run(facts, version="2.27.7"))["n2"].status is Status.PASS
+
+
+def test_a_warning_does_not_hide_what_is_not_known() -> None:
+    shared = {f"n{i}": machine(row("wg0", f"10.9.0.{i}"), eth(i)) for i in (1, 2)}
+    findings = nccl_ifname(shared, {"n1": env()}, None, None, job(2))
+    assert [(f.target, f.status) for f in findings] == [
+        ("n1", Status.WARN),
+        ("n2", Status.WARN),
+        ("n2", Status.UNKNOWN),
+    ]
+
+
+def test_the_place_of_a_value_is_no_matter_of_its_name() -> None:
+    setting = job(env={"NCCL_SOCKET_IFNAME": "ens9"}, env_from={"NCCL_SOCKET_IFNAME": "login.env:2"})
+    findings = list(nccl_ifname(nets(2), None, None, None, setting))
+    assert cause(findings, "nccl-ifname-nomatch").fixes[0].text.startswith("in login.env:2, ")
 
 
 def test_hostile_names_stay_out_of_commands_and_templates() -> None:
