@@ -4,14 +4,16 @@ import ipaddress
 import re
 from collections.abc import Iterator, Mapping
 
+from netdoctor.checks._words import listing
 from netdoctor.facts.rdma import Hca, HcaPort, RdmaFacts
-from netdoctor.model import Evidence
+from netdoctor.model import Cause, Evidence, Finding, seen
 
 # Soft RDMA and cloud adapters print a fixed rate that says nothing about a link
 # (drivers/infiniband/sw, drivers/infiniband/hw/efa of the kernel).
 _VIRTUAL = ("rxe", "siw", "efa", "erdma", "mana")
 
 NO_HCAS = "no HCA on any node"
+UNREAD = Cause("hca-unread", "HCA ports of {nodes} could not be read")
 
 
 def is_virtual(hca: Hca) -> bool:
@@ -26,6 +28,17 @@ def ports_of(nodes: Mapping[str, RdmaFacts]) -> Iterator[tuple[str, Hca, HcaPort
         for hca in facts.hcas:
             for port in hca.ports:
                 yield node, hca, port
+
+
+def unread(nodes: Mapping[str, RdmaFacts]) -> Iterator[Finding]:
+    """`unknown` for each HCA and port that does not tell whether it is in use; one cause for all checks."""
+    for node, facts in nodes.items():
+        for hca in facts.hcas:
+            if not hca.ports:
+                yield UNREAD.unknown(f"the ports of {hca.name} could not be read", at=node)
+            for port in hca.ports:
+                if not (port.state and port.link_layer):
+                    yield UNREAD.unknown(f"state or link layer of {port.name} could not be read", at=node)
 
 
 def has_any(nodes: Mapping[str, RdmaFacts]) -> bool:
@@ -43,10 +56,11 @@ def lanes(rate_text: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def signalling(rate_text: str) -> str | None:
-    """Name of the lane speed, ``NDR``; None for ``10 Gb/sec (4X)``, as old kernels print."""
-    match = re.search(r"\(\d+X ([A-Z0-9]+)\)", rate_text)
-    return match[1] if match else None
+def is_unnamed(port: HcaPort) -> bool:
+    """Whether the rate may be what a kernel prints for a speed that it does not know: ``10 Gb/sec (4X SDR)``,
+    or ``10 Gb/sec (4X)`` where it is old."""
+    speed = re.search(r"\(\d+X ([A-Z0-9]+)\)", port.rate_text)
+    return (port.rate_gbit_s or 0) <= 10 and (speed is None or speed[1] == "SDR")
 
 
 def short(gid: str) -> str:
@@ -57,17 +71,24 @@ def short(gid: str) -> str:
         return gid
 
 
-def port_evidence(node: str, hca: Hca, port: HcaPort, *, gids: bool = False) -> Evidence:
-    """A port's attributes as sysfs shows them."""
+def hca_evidence(facts: RdmaFacts) -> Evidence:
+    """The HCAs of a node as sysfs shows them."""
+    shown = [f"{hca.name} {hca.hca_type or ''} fw {hca.fw_version or '?'}" for hca in facts.hcas]
+    return seen("/sys/class/infiniband", listing(shown, 8) or "empty", "file")
+
+
+def unbound_evidence(facts: RdmaFacts) -> Evidence:
+    """Its NICs that are no HCA."""
+    return seen("/sys/bus/pci/devices", listing(facts.unbound_pci, 8) + " without an RDMA device", "file")
+
+
+def port_evidence(hca: Hca, port: HcaPort, *, gids: bool = False) -> Evidence:
+    """A port's attributes, or its GID table, as sysfs shows them."""
+    folder = f"/sys/class/infiniband/{hca.name}/ports/{port.number}/"
+    if gids:
+        rows = [f"{gid.index} {short(gid.gid)} {gid.type or '?'}" for gid in port.gids[:8]]
+        return seen(f"{folder}gids", ", ".join(rows) or "empty", "file")
     parts = [port.link_layer, port.state, port.phys_state, port.rate_text or f"{port.rate_gbit_s}"]
     if port.sm_lid is not None and not port.is_roce:
         parts.append(f"sm_lid {port.sm_lid:#x}")
-    if gids:
-        parts = [f"{gid.index} {short(gid.gid)} {gid.type or '?'}" for gid in port.gids[:8]] or ["empty"]
-    attribute = "gids" if gids else ""
-    return Evidence(
-        kind="file",
-        where=node,
-        what=f"/sys/class/infiniband/{hca.name}/ports/{port.number}/{attribute}",
-        output=", ".join(parts),
-    )
+    return seen(folder, ", ".join(parts), "file")

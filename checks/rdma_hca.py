@@ -6,23 +6,60 @@ from collections.abc import Iterator, Mapping
 from netdoctor.check import check
 from netdoctor.checks._majority import majority
 from netdoctor.checks._parity import differing
-from netdoctor.checks._rdma import NO_HCAS
+from netdoctor.checks._rdma import NO_HCAS, hca_evidence, unbound_evidence
 from netdoctor.checks._words import listing, title_text
 from netdoctor.facts.host import HostFacts
-from netdoctor.facts.rdma import Hca, RdmaFacts
+from netdoctor.facts.rdma import RdmaFacts
 from netdoctor.model import (
+    DERIVED,
+    LIKELY,
+    PEERS,
     Cause,
-    CauseHint,
-    Command,
-    Confidence,
-    Evidence,
-    ExpectedFrom,
     Finding,
     Fix,
     Status,
-    fail,
+    after_reboot,
+    in_job,
+    look,
+    run,
+    seen,
     skip,
-    warn,
+    unknown,
+)
+from netdoctor.rules.versions import Version, parse_version
+
+MISSING = Cause("hca-missing", "{nodes} lack{s} HCAs that other nodes have", verify=("rdma.*", "nccl.ib-hca"))
+# An HCA that is there and bad does not explain what NCCL would choose.
+UNBOUND = Cause("hca-unbound", "{nodes} {has} NICs without an RDMA device", explains=False)
+NAMES = Cause("hca-names", "HCAs of {nodes} have other names than on most nodes", explains=False)
+NO_LIBRARY = Cause("libibverbs-missing", "{nodes} {has} HCAs but no libibverbs", explains=False)
+CLOSED = Cause(
+    "hca-permission",
+    "{nodes} refuse{s} to let the login user open the HCAs",
+    verify=("rdma.hca", "nccl.ib-hca"),
+    explains=False,
+)
+LOOK = look(
+    "see whether the card is on the PCI bus, and what its driver said",
+    "lspci -d 15b3: -nnk; dmesg | grep -E 'mlx5|infiniband'",
+    root=True,
+)
+RENAME = run(
+    "name them alike (rdma-core's 60-rdma-persistent-naming.rules), or give NCCL_IB_HCA names per node",
+    "rdma link show",
+)
+UPDATE = after_reboot("bring the firmware to the version of the other nodes", "mlxfwmanager --query")
+GIVE = in_job(
+    "start the container with the HCAs and the right to lock memory",
+    "docker run --network host --device /dev/infiniband --cap-add IPC_LOCK --ulimit memlock=-1 ..."
+    "   # your image and options",
+)
+OPEN = run(
+    "let every user open them, as rdma-core's own udev rules do",
+    "chmod 666 /dev/infiniband/uverbs* /dev/infiniband/rdma_cm",
+    root=True,
+    persistent=False,
+    widens="every local user may use the HCAs",
 )
 
 
@@ -50,253 +87,131 @@ def rdma_hca(nodes: Mapping[str, RdmaFacts], hosts: Mapping[str, HostFacts] | No
     if not any(facts.hcas or facts.unbound_pci for facts in nodes.values()):
         yield skip(NO_HCAS)
         return
-    container = {node: host.container for node, host in (hosts or {}).items()}
     counts = majority({node: len(facts.hcas) for node, facts in nodes.items()})
-    most = max(len(facts.hcas) for facts in nodes.values())
-    usual = most if counts.value is None else counts.value
-    names = majority({n: tuple(hca.name for hca in f.hcas) for n, f in nodes.items() if f.hcas})
-    example = next(node for node, facts in nodes.items() if len(facts.hcas) == usual)
-
+    usual = max(counts.groups) if counts.value is None else counts.value
+    example = next(facts for facts in nodes.values() if len(facts.hcas) == usual)
+    names = majority({node: _names(facts) for node, facts in nodes.items() if facts.hcas})
     for node, facts in nodes.items():
+        host = (hosts or {}).get(node)
+        container = host is not None and bool(host.container)
         have = len(facts.hcas)
         if have < usual:
-            yield _fewer(node, facts, nodes[example], usual, counts.tie, container.get(node))
-        elif have and have == usual and node in names.minority:
-            yield from _other_names(node, facts, names.value)
-        if facts.unbound_pci and have >= usual:
-            yield warn(
-                node,
-                f"{listing(facts.unbound_pci)} {_is(facts.unbound_pci)} an NVIDIA NIC without an RDMA device",
+            yield _fewer(node, facts, example, counts.tie, container)
+        elif facts.unbound_pci:
+            one = "is" if len(facts.unbound_pci) == 1 else "are each"
+            yield UNBOUND.warn(
+                f"{listing(facts.unbound_pci)} {one} an NVIDIA NIC without an RDMA device",
+                at=node,
                 observed="no RDMA device",
                 expected="an RDMA device per NIC",
-                expected_from=ExpectedFrom.DERIVED,
-                evidence=(_pci(node, facts),),
-                cause=CauseHint(
-                    key="hca-unbound",
-                    title="{nodes} {has} NICs without an RDMA device",
-                    culprits=(node,),
-                    fixes=(_load(node, facts),),
-                    explains=False,
-                ),
+                expected_from=DERIVED,
+                seen=unbound_evidence(facts),
+                fixes=_load(facts),
             )
-        if not facts.hcas:
-            continue
-        if facts.libibverbs is None:
-            yield _no_library(node, container.get(node))
-        closed = [hca for hca in facts.hcas if hca.uverbs_ok is False]
-        if closed:
-            yield _closed(node, closed, container.get(node))
+        if have == usual and node in names.minority and len(names.value or ()) == have:
+            yield NAMES.warn(
+                f"HCAs are called {listing(_names(facts))} here, {listing(names.value or ())} on most nodes",
+                at=node,
+                observed=listing(_names(facts), 8),
+                expected=listing(names.value or (), 8),
+                expected_from=PEERS,
+                seen=hca_evidence(facts),
+                fixes=RENAME,
+            )
+        if have:
+            yield from _usable(node, facts, container)
     yield from _firmware(nodes)
 
 
-def _fewer(
-    node: str,
-    facts: RdmaFacts,
-    example: RdmaFacts,
-    usual: int,
-    tie: bool,
-    container: str | None,
-) -> Finding:
-    own = {hca.name for hca in facts.hcas}
-    missing = [hca.name for hca in example.hcas if hca.name not in own]
-    said = f"most nodes have {usual}" if not tie else f"another node has {usual}"
-    names = f"; missing: {listing(missing)}" if len(missing) == usual - len(own) else ""
-    fixes: list[Fix] = []
+def _names(facts: RdmaFacts) -> tuple[str, ...]:
+    return tuple(hca.name for hca in facts.hcas)
+
+
+def _fewer(node: str, facts: RdmaFacts, example: RdmaFacts, tie: bool, container: bool) -> Finding:
+    own, usual = _names(facts), _names(example)
+    missing = [name for name in usual if name not in own]
+    summary = f"{len(own) or 'no'} HCA{'' if len(own) == 1 else 's'}"
+    summary += f", {'another node has' if tie else 'most nodes have'} {len(usual)}"
+    if len(missing) == len(usual) - len(own):
+        summary += f"; missing: {listing(missing)}"
+    evidence, fixes = [hca_evidence(facts)], [LOOK]
+    if container:
+        fixes.insert(0, GIVE)
     if facts.unbound_pci:
-        fixes.append(_load(node, facts))
-    if container:
-        fixes.append(_give_container())
-    fixes.append(
-        Fix(
-            text="see whether the card is on the PCI bus, and what its driver said",
-            commands=(Command(run_on=node, shell="lspci -d 15b3: -nnk; dmesg | grep -E 'mlx5|infiniband'"),),
-            root=True,
-            effect="",
-        )
-    )
-    unbound = f"; {listing(facts.unbound_pci)} on the bus without a driver" if facts.unbound_pci else ""
-    return fail(
-        node,
-        f"{len(own) or 'no'} HCA{'' if len(own) == 1 else 's'}, {said}{names}{unbound}",
-        observed=listing([h.name for h in facts.hcas], 8) or "none",
-        expected=listing([h.name for h in example.hcas], 8),
-        expected_from=ExpectedFrom.PEERS,
-        evidence=(_list(node, facts), *([_pci(node, facts)] if facts.unbound_pci else [])),
-        cause=CauseHint(
-            key="hca-missing",
-            title="{nodes} lack{s} HCAs that other nodes have",
-            culprits=(node,),
-            confidence=Confidence.LIKELY if tie else Confidence.CERTAIN,
-            fixes=tuple(fixes),
-            verify=("rdma.*", "nccl.ib-hca"),
-        ),
-    )
-
-
-def _other_names(node: str, facts: RdmaFacts, usual: tuple[str, ...] | None) -> Iterator[Finding]:
-    own = [hca.name for hca in facts.hcas]
-    if usual is None or len(usual) != len(own):
-        return
-    yield warn(
-        node,
-        f"HCAs are called {listing(own)} here, {listing(usual)} on most nodes",
-        observed=listing(own, 8),
+        summary += f"; {listing(facts.unbound_pci)} on the bus without a driver"
+        evidence.append(unbound_evidence(facts))
+        fixes.insert(0, _load(facts))
+    return (MISSING.but(confidence=LIKELY) if tie else MISSING).fail(
+        summary,
+        at=node,
+        observed=listing(own, 8) or "none",
         expected=listing(usual, 8),
-        expected_from=ExpectedFrom.PEERS,
-        evidence=(_list(node, facts),),
-        cause=CauseHint(
-            key="hca-names",
-            title="HCAs of {nodes} have other names than on most nodes",
-            culprits=(node,),
-            fixes=(
-                Fix(
-                    text="name them alike (rdma-core's 60-rdma-persistent-naming.rules), or give"
-                    " NCCL_IB_HCA names per node",
-                    commands=(Command(run_on=node, shell="rdma link show"),),
-                ),
-            ),
-            explains=False,
-        ),
+        expected_from=PEERS,
+        seen=evidence,
+        fixes=fixes,
     )
 
 
-def _no_library(node: str, container: str | None) -> Finding:
-    text = "install the user-space RDMA libraries"
-    shell = "apt-get install --yes libibverbs1 ibverbs-providers  # or: dnf install libibverbs"
-    if container:
-        text += ", in the container's image"
-    return fail(
-        node,
-        "the node has HCAs, and no libibverbs for NCCL to load",
-        observed="no libibverbs.so.1",
-        expected="libibverbs.so.1",
-        expected_from=ExpectedFrom.CONSTANT,
-        evidence=(Evidence(kind="command", where=node, what="ldconfig -p", output="no libibverbs.so.1"),),
-        cause=CauseHint(
-            key="libibverbs-missing",
-            title="{nodes} {has} HCAs but no libibverbs",
-            culprits=(node,),
-            fixes=(
-                Fix(
-                    text=text,
-                    commands=(Command(run_on="job" if container else node, shell=shell),),
-                    root=True,
-                    effect="next launch",
-                ),
+def _usable(node: str, facts: RdmaFacts, container: bool) -> Iterator[Finding]:
+    if not facts.libibverbs:
+        install = in_job if container else run
+        yield NO_LIBRARY.fail(
+            "the node has HCAs, and no libibverbs for NCCL to load",
+            at=node,
+            observed="no libibverbs.so.1",
+            expected="libibverbs.so.1",
+            seen=seen("ldconfig -p", "no libibverbs.so.1", "command"),
+            fixes=install(
+                "install the user-space RDMA libraries" + ", in the container's image" * container,
+                "apt-get install --yes libibverbs1 ibverbs-providers  # or: dnf install libibverbs",
+                root=True,
+                effect="next launch",
+                persistent=True,
             ),
-            explains=False,
-        ),
-    )
-
-
-def _closed(node: str, closed: list[Hca], container: str | None) -> Finding:
-    names = [f"/dev/infiniband/{h.uverbs}" if h.uverbs else h.name for h in closed]
-    fix = (
-        _give_container()
-        if container
-        else Fix(
-            text="let every user open them, as rdma-core's own udev rules do",
-            commands=(
-                Command(
-                    run_on=node,
-                    shell="chmod 666 /dev/infiniband/uverbs* /dev/infiniband/rdma_cm",
-                ),
-            ),
-            root=True,
-            persistent=False,
-            widens="every local user may use the HCAs",
         )
-    )
-    return fail(
-        node,
-        f"the login user may not open {listing(names)}",
-        observed="no permission",
-        expected="readable and writable",
-        expected_from=ExpectedFrom.CONSTANT,
-        evidence=(Evidence(kind="file", where=node, what=listing(names), output="no access"),),
-        cause=CauseHint(
-            key="hca-permission",
-            title="{nodes} refuse{s} to let the login user open the HCAs",
-            culprits=(node,),
-            fixes=(fix,),
-            verify=("rdma.hca", "nccl.ib-hca"),
-            explains=False,
-        ),
-    )
+    closed = [hca for hca in facts.hcas if hca.uverbs_ok is False]
+    if closed:
+        names = listing(f"/dev/infiniband/{hca.uverbs}" if hca.uverbs else hca.name for hca in closed)
+        yield CLOSED.fail(
+            f"the login user may not open {names}",
+            at=node,
+            observed="no permission",
+            expected="readable and writable",
+            seen=seen(names, "no access", "file"),
+            fixes=GIVE if container else OPEN,
+        )
+    for hca in facts.hcas:
+        if hca.uverbs_ok is None:
+            yield unknown(node, f"{hca.name} has nothing in /dev/infiniband that could be opened")
 
 
 def _firmware(nodes: Mapping[str, RdmaFacts]) -> Iterator[Finding]:
-    """Cards with the same board id compared over the whole cluster; a node's oldest one stands for
-    it."""
-    boards: dict[str, dict[str, str]] = {}
-    for node, facts in nodes.items():
-        for hca in facts.hcas:
-            if hca.fw_version and hca.board_id:
-                known = boards.setdefault(hca.board_id, {})
-                known[node] = min(known.get(node, hca.fw_version), hca.fw_version)
-    for board, versions in sorted(boards.items()):
+    """Cards with the same board id compared over the whole cluster; a node's oldest one stands for it."""
+    boards: dict[str, dict[str, tuple[Version, str]]] = {}
+    cards = [(node, hca) for node, facts in nodes.items() for hca in facts.hcas]
+    named = {hca.hca_type for _, hca in cards if hca.board_id and hca.hca_type}
+    for node, hca in cards:
+        version = parse_version(hca.fw_version)
+        if hca.board_id and hca.fw_version and version:
+            oldest = boards.setdefault(hca.board_id, {})
+            oldest[node] = min(oldest.get(node, (version, hca.fw_version)), (version, hca.fw_version))
+        elif hca.board_id or hca.hca_type in named:  # other makers' cards name no board
+            yield unknown(node, f"board or firmware of {hca.name} could not be read")
+    for board, by_node in sorted(boards.items()):
+        text: dict[Version, str] = {}
         noun = f"HCA firmware ({board})"
         yield from differing(
-            versions,
+            {node: text.setdefault(*oldest) for node, oldest in by_node.items()},
             noun,
-            Cause("hca-firmware", f"{title_text(noun)} differs between {{nodes}}", explains=False),
+            Cause("hca-firmware", title_text(noun) + " differs between {nodes}", explains=False),
             status=Status.WARN,
-            fixes=lambda node, _: (
-                Fix(
-                    text="bring the firmware to the version of the other nodes",
-                    commands=(Command(run_on=node, shell="mlxfwmanager --query"),),
-                    root=True,
-                    reboot=True,
-                    effect="after reboot",
-                    risk="medium",
-                ),
-            ),
-            seen=lambda node: _list(node, nodes[node]),
+            seen=lambda node: hca_evidence(nodes[node]),
+            fixes=lambda _, __: UPDATE,
         )
 
 
-def _load(node: str, facts: RdmaFacts) -> Fix:
-    known = [a for a in facts.unbound_pci if re.fullmatch(r"[0-9a-fA-F:.]{7,16}", a)]
-    look = f"lspci -nnk -s {known[0]}" if known else "lspci -d 15b3: -nnk"
-    return Fix(
-        text="load the RDMA driver of the NIC",
-        commands=(
-            Command(run_on=node, shell="modprobe -a mlx5_core mlx5_ib ib_uverbs"),
-            Command(run_on=node, shell=look),
-        ),
-        root=True,
-        persistent=False,
-    )
-
-
-def _give_container() -> Fix:
-    return Fix(
-        text="start the container with the HCAs and the right to lock memory",
-        commands=(
-            Command(
-                run_on="job",
-                shell="docker run --network host --device /dev/infiniband --cap-add IPC_LOCK"
-                " --ulimit memlock=-1 ...   # your image and options",
-            ),
-        ),
-        effect="next launch",
-        persistent=False,
-    )
-
-
-def _is(items: tuple[str, ...]) -> str:
-    return "is" if len(items) == 1 else "are each"
-
-
-def _list(node: str, facts: RdmaFacts) -> Evidence:
-    text = listing([f"{h.name} {h.hca_type or ''} fw {h.fw_version or '?'}" for h in facts.hcas], 8)
-    return Evidence(kind="file", where=node, what="/sys/class/infiniband", output=text or "empty")
-
-
-def _pci(node: str, facts: RdmaFacts) -> Evidence:
-    return Evidence(
-        kind="file",
-        where=node,
-        what="/sys/bus/pci/devices",
-        output=listing(facts.unbound_pci, 8) + " without an RDMA device",
-    )
+def _load(facts: RdmaFacts) -> Fix:
+    known = [one for one in facts.unbound_pci if re.fullmatch(r"[0-9a-fA-F:.]{7,16}", one)]
+    shown = f"lspci -nnk -s {known[0]}" if known else "lspci -d 15b3: -nnk"
+    modules = "modprobe -a mlx5_core mlx5_ib ib_uverbs"
+    return run("load the RDMA driver of the NIC", modules, shown, root=True, persistent=False)

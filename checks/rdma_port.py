@@ -1,22 +1,40 @@
 """State of HCA ports, compared across the cluster."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
-from netdoctor.checks._rdma import NO_HCAS, has_any, is_plain_name, port_evidence, ports_of
+from netdoctor.checks._rdma import NO_HCAS, has_any, is_plain_name, port_evidence, ports_of, unread
 from netdoctor.facts.rdma import Hca, HcaPort, RdmaFacts
-from netdoctor.model import (
-    CLUSTER,
-    CauseHint,
-    Command,
-    Confidence,
-    ExpectedFrom,
-    Finding,
-    Fix,
-    fail,
-    skip,
-    warn,
+from netdoctor.model import CERTAIN, CLUSTER, CONSTANT, LIKELY, PEERS, Cause, Finding, Fix, look, run, skip
+
+DOWN = Cause(
+    "hca-port-down",
+    "{nodes} {has} HCA ports down that are up on other nodes",
+    verify=("rdma.port", "rdma.rate", "nccl.ib-hca"),
 )
+NO_MANAGER = Cause("no-subnet-manager", "no subnet manager runs on the InfiniBand fabric")
+NOT_MANAGED = Cause("hca-port-not-managed", "no subnet manager has configured HCA ports of {nodes}")
+START_ONE = run(
+    "start a subnet manager on one node, or on a managed switch",
+    "systemctl enable --now opensm && sminfo",
+    root=True,
+)
+ASK_IT = look(
+    "see whether this port's switch can reach the subnet manager, and whether the manager knows the port's"
+    " GUID",
+    "sminfo; ibstat; ibnetdiscover | head",
+    root=True,
+)
+# What phys_state says about a port that is not up.
+WHERE = {
+    "Disabled": "the port is switched off, by software or at the switch",
+    "Polling": "nobody answers on the cable",
+    "Sleep": "the port sleeps",
+    "LinkUp": "the cable is fine, the logical link is not",
+    "PortConfigurationTraining": "the link is still training",
+    "LinkErrorRecovery": "the link loses its signal again and again",
+}
 
 
 @check(
@@ -41,21 +59,22 @@ def rdma_port(nodes: Mapping[str, RdmaFacts]) -> Iterator[Finding]:
     if not has_any(nodes):
         yield skip(NO_HCAS)
         return
-    ports = list(ports_of(nodes))
-    active: dict[str, int] = {}
-    for _, _, port in ports:
-        active[port.name] = active.get(port.name, 0) + port.active
-    no_manager = any(_waits_for_manager(port) for _, _, port in ports)
-    stuck_everywhere = no_manager and not any(active.values())
+    yield from unread(nodes)
+    for node, facts in nodes.items():
+        if not facts.hcas:
+            yield skip("no HCA on this node", node)
+    ports = [one for one in ports_of(nodes) if one[2].state]
+    active = Counter(port.name for _, _, port in ports if port.active)
+    waiting = any(_waits_for_manager(port) for _, _, port in ports)
+    if not active and not waiting:
+        yield skip("no HCA port is up on any node: taken for not cabled")
     for node, hca, port in ports:
         if port.active or port.state == "ACTIVE_DEFER":
             continue
         if _waits_for_manager(port):
-            yield _not_managed(node, hca, port, active[port.name] > 0, stuck_everywhere)
+            yield _not_managed(node, hca, port, active[port.name] > 0, not active)
         elif active[port.name]:
             yield _down(node, hca, port, active[port.name])
-    if not any(active.values()) and not no_manager:
-        yield skip("no HCA port is up on any node: taken for not cabled")
 
 
 def _waits_for_manager(port: HcaPort) -> bool:
@@ -63,100 +82,42 @@ def _waits_for_manager(port: HcaPort) -> bool:
 
 
 def _down(node: str, hca: Hca, port: HcaPort, peers: int) -> Finding:
-    where = _where(port)
-    return fail(
-        node,
-        f"{port.name} is {port.state} ({port.phys_state}), and ACTIVE on {peers} other"
-        f" node{'s' if peers > 1 else ''}: {where}",
+    others = f"{peers} other node{'s' if peers > 1 else ''}"
+    return DOWN.fail(
+        f"{port.name} is {port.state} ({port.phys_state}), and ACTIVE on {others}: "
+        + WHERE.get(port.phys_state, "no link"),
+        at=node,
         observed=f"{port.state}, {port.phys_state}",
         expected="ACTIVE, LinkUp",
-        expected_from=ExpectedFrom.PEERS,
-        evidence=(port_evidence(node, hca, port),),
-        cause=CauseHint(
-            key="hca-port-down",
-            title="{nodes} {has} HCA ports down that are up on other nodes",
-            culprits=(node,),
-            fixes=_up(node, hca, port),
-            verify=("rdma.port", "rdma.rate", "nccl.ib-hca"),
-        ),
+        expected_from=PEERS,
+        seen=port_evidence(hca, port),
+        fixes=tuple(_up(hca, port)),
     )
 
 
-def _where(port: HcaPort) -> str:
-    return {
-        "Disabled": "the port is switched off, by software or at the switch",
-        "Polling": "nobody answers on the cable",
-        "Sleep": "the port sleeps",
-        "LinkUp": "the cable is fine, the logical link is not",
-        "PortConfigurationTraining": "the link is still training",
-        "LinkErrorRecovery": "the link loses its signal again and again",
-    }.get(port.phys_state, "no link")
-
-
-def _up(node: str, hca: Hca, port: HcaPort) -> tuple[Fix, ...]:
-    fixes: list[Fix] = []
-    netdevs = [name for name in hca.netdevs if is_plain_name(name)]
-    if port.is_roce and netdevs and port.phys_state == "Disabled":
-        fixes.append(
-            Fix(
-                text="bring up the network interface behind it",
-                commands=(Command(run_on=node, shell=f"ip link set dev {netdevs[0]} up"),),
-                root=True,
-                persistent=False,
-            )
-        )
-    device = hca.name if is_plain_name(hca.name) else ""
-    link = f"mlxlink -d {device} -p {port.number} -m; " if device else ""
-    fixes.append(
-        Fix(
-            text="read the link's own report, then reseat or swap cable and transceiver",
-            commands=(Command(run_on=node, shell=f"{link}ibstat {device}".strip()),),
-            root=True,
-            effect="",
-        )
-    )
-    return tuple(fixes)
+def _up(hca: Hca, port: HcaPort) -> Iterator[Fix]:
+    netdev = next(filter(is_plain_name, hca.netdevs), None)
+    if port.is_roce and netdev and port.phys_state == "Disabled":
+        shell = f"ip link set dev {netdev} up"
+        yield run("bring up the network interface behind it", shell, root=True, persistent=False)
+    shell = f"mlxlink -d {hca.name} -p {port.number} -m; ibstat {hca.name}"
+    text = "read the link's own report, then reseat or swap cable and transceiver"
+    yield look(text, shell if is_plain_name(hca.name) else "ibstat", root=True)
 
 
 def _not_managed(node: str, hca: Hca, port: HcaPort, active_elsewhere: bool, everywhere: bool) -> Finding:
-    finding = fail if active_elsewhere or everywhere else warn
     if everywhere:
-        hint = CauseHint(
-            key="no-subnet-manager",
-            title="no subnet manager runs on the InfiniBand fabric",
-            culprits=(CLUSTER,),
-            confidence=Confidence.CERTAIN if not port.sm_lid else Confidence.LIKELY,
-            fixes=(
-                Fix(
-                    text="start a subnet manager on one node, or on a managed switch",
-                    commands=(Command(run_on=node, shell="systemctl enable --now opensm && sminfo"),),
-                    root=True,
-                ),
-            ),
-            verify=("rdma.port",),
-        )
+        say = NO_MANAGER.but(confidence=LIKELY if port.sm_lid else CERTAIN).fail
     else:
-        hint = CauseHint(
-            key="hca-port-not-managed",
-            title="no subnet manager has configured HCA ports of {nodes}",
-            culprits=(node,),
-            fixes=(
-                Fix(
-                    text="see whether this port's switch can reach the subnet manager, and whether"
-                    " the manager knows the port's GUID",
-                    commands=(Command(run_on=node, shell="sminfo; ibstat; ibnetdiscover | head"),),
-                    root=True,
-                    effect="",
-                ),
-            ),
-            verify=("rdma.port",),
-        )
-    return finding(
-        node,
+        # Where it waits on every node, while others are up, it may be a spare one.
+        say = NOT_MANAGED.fail if active_elsewhere else NOT_MANAGED.warn
+    return say(
         f"{port.name} is {port.state}: the cable is fine, no subnet manager has configured it",
+        at=node,
+        culprits=(CLUSTER,) if everywhere else (),
         observed=f"{port.state}, sm_lid {port.sm_lid or 0:#x}",
         expected="ACTIVE",
-        expected_from=ExpectedFrom.PEERS if active_elsewhere else ExpectedFrom.CONSTANT,
-        evidence=(port_evidence(node, hca, port),),
-        cause=hint,
+        expected_from=PEERS if active_elsewhere else CONSTANT,
+        seen=port_evidence(hca, port),
+        fixes=START_ONE if everywhere else ASK_IT,
     )

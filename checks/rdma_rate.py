@@ -1,31 +1,31 @@
 """Link rate of HCA ports, compared across the cluster."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from netdoctor.check import check
 from netdoctor.checks._rdma import (
     NO_HCAS,
     has_any,
     is_plain_name,
+    is_unnamed,
     is_virtual,
     lanes,
     port_evidence,
     ports_of,
-    signalling,
+    unread,
 )
 from netdoctor.facts.net import NetFacts
 from netdoctor.facts.rdma import Hca, HcaPort, RdmaFacts
-from netdoctor.model import (
-    CauseHint,
-    Command,
-    Confidence,
-    ExpectedFrom,
-    Finding,
-    Fix,
-    fail,
-    skip,
-    warn,
+from netdoctor.model import PEERS, SUSPECTED, Cause, Finding, look, skip, unknown
+
+LOW = Cause("hca-rate-low", "HCA ports of {nodes} run slower than on most nodes")
+LANES = Cause("hca-rate-lanes", "HCA ports of {nodes} run with too few lanes")
+UNNAMED = Cause(
+    "hca-rate-not-known",
+    "the kernel of {nodes} cannot name the rate of HCA ports",
+    SUSPECTED,
+    settle_by="mlxlink on the port shows the true rate",
 )
 
 
@@ -53,99 +53,69 @@ def rdma_rate(nodes: Mapping[str, RdmaFacts], nets: Mapping[str, NetFacts] | Non
     if not has_any(nodes):
         yield skip(NO_HCAS)
         return
-    ports = [
-        (node, hca, port)
-        for node, hca, port in ports_of(nodes)
-        if port.active and port.rate_gbit_s and not is_virtual(hca)
-    ]
-    if not ports:
+    silent = list(unread(nodes))
+    yield from silent
+    ports = [(node, hca, port) for node, hca, port in ports_of(nodes) if port.active and not is_virtual(hca)]
+    judged = {node for node, _, _ in ports}.union(finding.target for finding in silent)
+    if not judged:
         yield skip("no node has an active HCA port with a rate of its own")
         return
-    by_name: dict[str, list[HcaPort]] = {}
-    by_card: dict[str, list[HcaPort]] = {}
-    for _, hca, port in ports:
-        by_name.setdefault(port.name, []).append(port)
-        by_card.setdefault(_card(hca), []).append(port)
-    usual_by_name = {name: _usual(group) for name, group in by_name.items() if len(group) > 1}
-    usual_by_card = {card: _usual(group) for card, group in by_card.items()}
+    for node in nodes:
+        if node not in judged:
+            yield skip("no active HCA port with a rate of its own on this node", node)
+
+    alike: dict[str, list[HcaPort]] = {}
     for node, hca, port in ports:
-        usual, fast = usual_by_name.get(port.name) or usual_by_card[_card(hca)]
-        if (port.rate_gbit_s or 0) < usual:
-            yield _slow(node, hca, port, usual, fast, (nets or {}).get(node))
+        if port.rate_gbit_s:
+            alike.setdefault(port.name, []).append(port)
+            alike.setdefault(_card(hca), []).append(port)
+        else:
+            yield unknown(node, f"the rate of {port.name} could not be read")
+    usual = {key: _usual(group) for key, group in alike.items()}
+    for node, hca, port in ports:
+        peers = port.name if len(alike.get(port.name, ())) > 1 else _card(hca)
+        if port.rate_gbit_s and port.rate_gbit_s < _rate(usual[peers]):
+            yield _slow(node, hca, port, usual[peers], (nets or {}).get(node))
 
 
 def _card(hca: Hca) -> str:
-    return hca.board_id or hca.hca_type or hca.name
+    return f"card {hca.board_id or hca.hca_type or hca.name}"  # no port is called so
 
 
-def _usual(ports: list[HcaPort]) -> tuple[float, HcaPort]:
-    """The commonest rate, and a port that has it. Not the highest: one 800G port among 400s is the
-    odd one out. On a tie, as between two nodes, the slower one is the suspect."""
-    count = Counter(port.rate_gbit_s or 0.0 for port in ports)
-    usual = max(count, key=lambda rate: (count[rate], rate))
-    return usual, next(port for port in ports if port.rate_gbit_s == usual)
+def _rate(port: HcaPort) -> float:
+    return port.rate_gbit_s or 0.0
 
 
-def _slow(node: str, hca: Hca, port: HcaPort, usual: float, fast: HcaPort, net: NetFacts | None) -> Finding:
-    rate = port.rate_gbit_s or 0.0
-    evidence = (port_evidence(node, hca, port),)
-    observed = port.rate_text or f"{rate:g} Gbit/s"
-    expected = fast.rate_text or f"{usual:g} Gbit/s"
+def _usual(ports: Sequence[HcaPort]) -> HcaPort:
+    """A port with the commonest rate. Not the highest: one 800G port among 400s is the odd one out. On a tie,
+    as between two nodes, the slower one is the suspect."""
+    count = Counter(map(_rate, ports))
+    return max(ports, key=lambda port: (count[_rate(port)], _rate(port)))
+
+
+def _slow(node: str, hca: Hca, port: HcaPort, fast: HcaPort, net: NetFacts | None) -> Finding:
+    rate, usual = _rate(port), _rate(fast)
     own, wanted = lanes(port.rate_text), lanes(fast.rate_text)
-    if rate <= 10 and signalling(port.rate_text) in ("SDR", None) and own == wanted and own:
-        speed = _netdev_speed(hca, net)
+    if is_unnamed(port) and own and own == wanted:
+        speeds = [dev.speed_mbit_s or 0 for dev in net.netdevs if dev.name in hca.netdevs] if net else []
+        speed = next((speed for speed in speeds if speed > 0), None)
         true = f"; its interface says {speed / 1000:g} Gbit/s" if speed else ""
-        return warn(
-            node,
-            f"{port.name} prints {rate:g} Gbit/s, as kernels do that do not know its speed{true}",
-            observed=observed,
-            expected=expected,
-            expected_from=ExpectedFrom.PEERS,
-            evidence=evidence,
-            cause=CauseHint(
-                key="hca-rate-not-known",
-                title="the kernel of {nodes} cannot name the rate of HCA ports",
-                culprits=(node,),
-                confidence=Confidence.SUSPECTED,
-                settle_by="mlxlink on the port shows the true rate",
-                fixes=(_read(node, hca, port, "read the true rate from the card"),),
-            ),
-        )
-    narrow = own is not None and wanted is not None and own < wanted
-    what = f"with {own} of {wanted} lanes" if narrow else f"at {rate:g} Gbit/s"
-    return fail(
-        node,
-        f"{port.name} runs {what}, the same port of most nodes at {usual:g} Gbit/s",
-        observed=observed,
-        expected=expected,
-        expected_from=ExpectedFrom.PEERS,
-        evidence=evidence,
-        cause=CauseHint(
-            key="hca-rate-lanes" if narrow else "hca-rate-low",
-            title="HCA ports of {nodes} run with too few lanes"
-            if narrow
-            else "HCA ports of {nodes} run slower than on most nodes",
-            culprits=(node,),
-            fixes=(
-                _read(
-                    node,
-                    hca,
-                    port,
-                    "read the link's own report, then reseat or swap cable and transceiver",
-                ),
-            ),
-        ),
-    )
-
-
-def _netdev_speed(hca: Hca, net: NetFacts | None) -> int | None:
-    for dev in net.netdevs if net else ():
-        if dev.name in hca.netdevs and dev.speed_mbit_s and dev.speed_mbit_s > 0:
-            return dev.speed_mbit_s
-    return None
-
-
-def _read(node: str, hca: Hca, port: HcaPort, text: str) -> Fix:
+        say, fix = UNNAMED.warn, "read the true rate from the card"
+        summary = f"prints {rate:g} Gbit/s, as kernels do that do not know its speed{true}"
+    else:
+        narrow = own is not None and wanted is not None and own < wanted
+        say = (LANES if narrow else LOW).fail
+        fix = "read the link's own report, then reseat or swap cable and transceiver"
+        how = f"with {own} of {wanted} lanes" if narrow else f"at {rate:g} Gbit/s"
+        summary = f"runs {how}, the same port of most nodes at {usual:g} Gbit/s"
     device = hca.name if is_plain_name(hca.name) else "mlx5_0"
     shell = f"mlxlink -d {device} -p {port.number} -m -c; ibstat {device} {port.number}"
-    return Fix(text=text, commands=(Command(run_on=node, shell=shell),), root=True, effect="")
+    return say(
+        f"{port.name} {summary}",
+        at=node,
+        observed=port.rate_text or f"{rate:g} Gbit/s",
+        expected=fast.rate_text or f"{usual:g} Gbit/s",
+        expected_from=PEERS,
+        seen=port_evidence(hca, port),
+        fixes=look(fix, shell, root=True),
+    )

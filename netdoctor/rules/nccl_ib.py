@@ -6,11 +6,12 @@ argument. Where the release is unknown the newest rules are used.
 
 import ipaddress
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 from netdoctor.facts.rdma import Gid, Hca, HcaPort
 from netdoctor.rules.addresses import IPAddress, IPNetwork
-from netdoctor.rules.variables import param, parse_filter
+from netdoctor.rules.variables import Environment, Setting, param, parse_filter, values
 from netdoctor.rules.versions import Version, at_least
 
 MAX_IB_DEVS = 32  # src/transport/net_ib/common.h
@@ -78,6 +79,15 @@ def gid_version(gid: Gid | None) -> int | None:
     return {"RoCE v2": 2, "IB/RoCE v1": 1, "RoCE v1": 1}.get((gid.type or "") if gid else "")
 
 
+def is_link_local(gid: Gid) -> bool:
+    return gid.gid.lower().startswith("fe80")
+
+
+def routable_gids(port: HcaPort) -> list[Gid]:
+    """The rows that NCCL 2.21 and newer look for: IPv4-mapped, RoCE v2."""
+    return [gid for gid in port.gids if gid_ipv4(gid) is not None and gid_version(gid) == 2]
+
+
 def choose_gid_index(port: HcaPort, env: Mapping[str, str], version: Version | None = None) -> int:
     """GID index that NCCL would use on a RoCE port (ncclIbGetGidIndex, ncclUpdateGidIndex).
 
@@ -110,6 +120,48 @@ def choose_gid_index(port: HcaPort, env: Mapping[str, str], version: Version | N
         if current_is_v4 != v4 or (_is_valid_gid(candidate) and newer):
             index = candidate_index
     return index
+
+
+@dataclass(frozen=True, slots=True)
+class GidChoice:
+    """The row of a port's GID table that NCCL takes, and why.
+
+    gid: None where that row is empty. good: rows that a job wants. setting: NCCL_IB_GID_INDEX, if it is set;
+    forced: whether it names an index. too_old: this NCCL takes row 0 without a look at the others.
+    """
+
+    hca: Hca
+    port: HcaPort
+    index: int
+    gid: Gid | None
+    good: tuple[Gid, ...]
+    setting: Setting | None
+    forced: bool
+    too_old: bool
+
+    @property
+    def is_link_local(self) -> bool:
+        return self.gid is not None and is_link_local(self.gid)
+
+
+def choose_gids(hcas: Sequence[Hca], env: Environment, version: Version | None) -> list[GidChoice]:
+    """NCCL's choice on each RoCE port that it would use."""
+    plain = values(env)
+    forced = param(plain.get("NCCL_IB_GID_INDEX"), -1) >= 0
+    return [
+        GidChoice(
+            hca=hca,
+            port=port,
+            index=(index := choose_gid_index(port, plain, version)),
+            gid=next((gid for gid in port.gids if gid.index == index), None),
+            good=tuple(routable_gids(port)),
+            setting=env.get("NCCL_IB_GID_INDEX"),
+            forced=forced,
+            too_old=not forced and not at_least(version, GID_SCAN_SINCE),
+        )
+        for hca, port in selected_ports(hcas, plain.get("NCCL_IB_HCA"))
+        if port.is_roce
+    ]
 
 
 def _is_valid_gid(gid: Gid | None) -> bool:

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -103,3 +104,25 @@ def test_ports_that_nccl_leaves_out_do_not_count() -> None:
 
 def test_an_unreadable_table_is_unknown() -> None:
     assert found(run(cluster(n1=roce(1, gids=()))))["n1"].status is Status.UNKNOWN
+
+
+@pytest.mark.parametrize("row", range(4))
+def test_a_row_without_a_version_is_no_routable_one(row: int) -> None:
+    table = tuple(replace(gid, type=None) if gid.index == row else gid for gid in roce_gids(2))
+    said = found(run(cluster(n2=roce(2, gids=table))))["n2"]
+    # Rows that NCCL passes over in any case do no harm.
+    assert said.status is (Status.UNKNOWN if row == 3 else Status.PASS)
+    assert said.status is Status.PASS or "GID 3" in said.summary
+
+
+def test_a_port_whose_link_layer_is_unreadable_is_not_taken_for_infiniband() -> None:
+    for nodes in (cluster(n2=roce(2, link_layer="")), {"n2": roce(2, link_layer="")}):
+        assert found(run(nodes))["n2"].status is Status.UNKNOWN
+
+
+def test_a_global_ipv6_gid_is_judged_by_its_version() -> None:
+    rows = (*roce_gids()[:2], Gid(index=2, gid="fd00::1", type="RoCE v2"))
+    env6 = {"NCCL_IB_ADDR_FAMILY": "AF_INET6", "NCCL_IB_GID_INDEX": "2"}
+    assert run({"n1": roce(1, gids=rows)}, **env6)[0].status is Status.PASS
+    rows = (*rows[:2], replace(rows[2], type=None))
+    assert run({"n1": roce(1, gids=rows)}, **env6)[0].status is Status.UNKNOWN

@@ -1,4 +1,7 @@
 from dataclasses import replace
+from typing import Any
+
+import pytest
 
 from netdoctor.checks.rdma_hca import rdma_hca
 from netdoctor.facts.rdma import RdmaFacts
@@ -82,3 +85,27 @@ def test_only_an_absent_hca_explains_what_nccl_would_choose() -> None:
         "hca-permission": False,
         "hca-firmware": False,
     }
+
+
+def test_firmware_is_compared_as_versions() -> None:
+    older = rdma(hca("mlx5_0"), hca("mlx5_1", fw_version="28.9.1000"))
+    (finding,) = rdma_hca(rdmas(3, n3=older), None)
+    assert (finding.target, finding.observed) == ("n3", "28.9.1000")
+    padded = rdma(hca("mlx5_0", fw_version="28.039.1002"), hca("mlx5_1", fw_version="28.039.1002"))
+    assert not list(rdma_hca(rdmas(3, n3=padded), None))
+
+
+@pytest.mark.parametrize(
+    "changes", [{"fw_version": None}, {"fw_version": "?"}, {"board_id": None}, {"uverbs_ok": None}]
+)
+def test_one_card_that_does_not_tell_is_unknown(changes: dict[str, Any]) -> None:
+    silent = rdma(hca("mlx5_0"), hca("mlx5_1", **changes))
+    findings = list(rdma_hca(rdmas(3, n2=silent), None))
+    assert {f.target: f.status for f in findings} == {"n2": Status.UNKNOWN}
+    assert "mlx5_1" in findings[0].summary
+
+
+def test_cards_that_name_no_board_are_not_compared() -> None:
+    bare = rdma(hca("bnxt_re0", board_id=None, hca_type="BCM57508", fw_version="1"))
+    other = rdma(hca("bnxt_re0", board_id=None, hca_type="BCM57508", fw_version="2"))
+    assert not list(rdma_hca({"n1": bare, "n2": other}, None))

@@ -56,3 +56,14 @@ def test_roce_gets_the_interface_up() -> None:
     up = rdma(hca("mlx5_0", ports=(roce_port(),)))
     findings = list(rdma_port({"n1": down, "n2": up}))
     assert cause(findings, "hca-port-down").fixes[0].commands[0].shell == "ip link set dev eth1 up"
+
+
+def test_what_cannot_be_read_is_unknown_there() -> None:
+    for odd in (with_port(state=""), with_port(link_layer=""), rdma(hca("mlx5_0"), hca("mlx5_1", ports=()))):
+        findings = list(rdma_port(rdmas(3, n2=odd)))
+        assert {f.target: f.status for f in findings} == {"n2": Status.UNKNOWN}
+        assert "mlx5_1" in findings[0].summary
+
+
+def test_a_node_without_hcas_is_skipped() -> None:
+    assert {f.target: f.status for f in rdma_port(rdmas(3, n2=RdmaFacts()))} == {"n2": Status.SKIP}

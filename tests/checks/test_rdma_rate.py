@@ -62,3 +62,24 @@ def test_sdr_may_be_a_kernel_that_does_not_know(text: str) -> None:
     assert causes(findings) == {"hca-rate-not-known": {"n9"}}
     assert findings[0].status is Status.WARN
     assert "400 Gbit/s" in findings[0].summary
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"rate_gbit_s": None, "rate_text": ""}, id="no rate"),
+        pytest.param({"state": ""}, id="active or not"),
+    ],
+)
+def test_a_port_that_prints_nothing_is_unknown_and_not_left_out(changes: dict[str, object]) -> None:
+    silent = rdma(hca("mlx5_0"), hca("mlx5_1", ports=(port("mlx5_1", **changes),)))
+    findings = list(rdma_rate({"n1": rdma(), "n2": silent, "n3": rdma()}, None))
+    assert {f.target: f.status for f in findings} == {"n2": Status.UNKNOWN}
+    assert "mlx5_1:1" in findings[0].summary
+    alone = rdma(hca("mlx5_1", ports=(port("mlx5_1", **changes),)))
+    assert [f.status for f in rdma_rate({"n2": alone}, None)] == [Status.UNKNOWN]
+
+
+def test_a_node_without_a_rate_passes_nothing() -> None:
+    findings = list(rdma_rate({**cluster(400, 400), "n8": RdmaFacts()}, None))
+    assert {f.target: f.status for f in findings} == {"n8": Status.SKIP}

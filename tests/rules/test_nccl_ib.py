@@ -6,6 +6,7 @@ import pytest
 
 from netdoctor.facts.rdma import Gid, Hca, HcaPort
 from netdoctor.rules import nccl_ib as rules
+from netdoctor.rules.variables import Setting, Source
 
 from .machines import NEW
 
@@ -115,3 +116,24 @@ def test_infiniband_ignores_the_index() -> None:
 )
 def test_what_switches_the_hcas_off(env: dict[str, str], name: str | None) -> None:
     assert rules.switched_off_by(env) == name
+
+
+def test_choices_say_what_asked_for_the_row() -> None:
+    port = HcaPort(
+        name="mlx5_0:1",
+        number=1,
+        state="ACTIVE",
+        phys_state="LinkUp",
+        link_layer="Ethernet",
+        rate_gbit_s=400.0,
+        gids=(Gid(index=0, gid="fe80::1"), Gid(index=3, gid="::ffff:10.0.0.1", type="RoCE v2")),
+    )
+    hcas = [Hca(name="mlx5_0", ports=(port,)), hca("mlx5_1")]  # on InfiniBand there is nothing to choose
+    (free,) = rules.choose_gids(hcas, {}, NEW)
+    assert (free.index, free.gid, free.forced, free.too_old) == (3, port.gids[1], False, False)
+    (old,) = rules.choose_gids(hcas, {}, (2, 20))
+    assert (old.index, old.is_link_local, old.too_old, old.good) == (0, True, True, (port.gids[1],))
+    asked = {"NCCL_IB_GID_INDEX": Setting("NCCL_IB_GID_INDEX", "9", "train.env:1", Source.JOB)}
+    (forced,) = rules.choose_gids(hcas, asked, (2, 20))
+    assert (forced.index, forced.gid, forced.forced, forced.too_old) == (9, None, True, False)
+    assert forced.setting is asked["NCCL_IB_GID_INDEX"]
