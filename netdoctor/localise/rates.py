@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from netdoctor.facts.bandwidth import PairRate, PairRates, TcpRate, TcpRates
 from netdoctor.facts.localisation import Decision, PairSample
-from netdoctor.localise.decode import decode
+from netdoctor.localise.verdict import decode
 
 # From here on the sender's threads hardly ever waited for the network: the rate is the machine's.
 BUSY = 0.6

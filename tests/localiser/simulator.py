@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from netdoctor.facts.localisation import Culprit, Decision, Kind, PairSample, Round, Side
-from netdoctor.localise.decode import decode
+from netdoctor.localise import decode
 from netdoctor.measure.schedule import MOST_ROUNDS, first_rounds, follow_up
 
 BASE_GBYTE_S = 23.0

@@ -9,7 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from netdoctor.facts.localisation import Certainty, Decision, Kind, PairSample, Side
-from netdoctor.localise.decode import decode
+from netdoctor.localise import decode
+from netdoctor.localise.samples import read
+from netdoctor.localise.search import searches
+from netdoctor.localise.verdict import LEAST_EFFECT
 from netdoctor.measure.schedule import first_rounds, follow_up
 from tests.localiser import simulator
 from tests.localiser.simulator import TROUBLES, Fault, trial
@@ -270,6 +273,19 @@ def material(kind: str, seed: int) -> tuple[list[PairSample], Mapping[str, str]]
     rounds = first_rounds(site.nodes, site.leaves, seed=seed)
     site = replace(site, faults=tuple(TROUBLES[kind].inject(site, rounds, rng)))
     return [s for one in rounds for s in site.measure(one, rng)], site.leaves
+
+
+@settings(max_examples=25, deadline=None)
+@given(kind=st.sampled_from(KINDS), seed=st.integers(0, 10_000))
+def test_weighing_alternatives_leaves_the_solution_as_it_is(kind: str, seed: int) -> None:
+    """A substitute that stayed behind, unseen, took runs from the culprit that it was weighed against."""
+    samples, leaves = material(kind, seed)
+    for search in searches(read(samples, leaves, {}), LEAST_EFFECT):
+        before = search.now.copy()
+        for suspect in before.chosen:
+            search.alternatives(suspect)
+            assert search.now == before
+            assert list(search.now.chosen) == list(before.chosen)
 
 
 def shape(decision: Decision, rename: Mapping[str, str]) -> object:

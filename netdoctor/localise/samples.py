@@ -1,0 +1,125 @@
+"""Samples in columns, and how far each is from what is healthy."""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from statistics import median
+
+from netdoctor.facts.localisation import PairSample
+from netdoctor.localise.noise import LEAST_NOISE, scale
+
+# The log of a rate that is nothing at all stands this far below the healthy one: a thousandth.
+DEAD = -math.log(1000)
+
+# Directions timed apart or together; one rail or all: what shares a base.
+Class = tuple[bool, bool]
+
+
+@dataclass(slots=True)
+class Data:
+    """Samples in columns. A run is one pair in one round; a class is what shares a base."""
+
+    names: list[str] = field(default_factory=list)
+    index: dict[str, int] = field(default_factory=dict)
+    leaf: list[int] = field(default_factory=list)  # of each node, -1 unknown
+    leaf_names: list[str] = field(default_factory=list)
+    rails: list[str] = field(default_factory=list)
+    y: list[float] = field(default_factory=list)  # log GB/s; -inf: nothing passed
+    u: list[int] = field(default_factory=list)  # sender
+    v: list[int] = field(default_factory=list)  # receiver
+    directed: list[bool] = field(default_factory=list)
+    rail: list[int] = field(default_factory=list)
+    cls: list[Class] = field(default_factory=list)
+    at_least: list[bool] = field(default_factory=list)  # a floor: says nothing when it is low
+    wanted: list[float] = field(default_factory=list)  # log expected, inf where there is none
+    run: list[int] = field(default_factory=list)
+    runs: list[list[int]] = field(default_factory=list)
+    base: dict[Class, float] = field(default_factory=dict)
+    excuse: list[float] = field(default_factory=list)  # how far below the base it is expected, 0 or less
+    d: list[float] = field(default_factory=list)  # y less what is healthy there
+    least_noise: float = LEAST_NOISE
+
+    def by_node(self) -> list[list[float]]:
+        """Distances of the samples that each node took part in; floors say nothing."""
+        mine: list[list[float]] = [[] for _ in self.names]
+        for s, d in enumerate(self.d):
+            if not self.at_least[s]:
+                mine[self.u[s]].append(d)
+                mine[self.v[s]].append(d)
+        return mine
+
+
+def read(
+    samples: Iterable[PairSample],
+    leaves: Mapping[str, str],
+    expected: Mapping[tuple[str, str], float],
+) -> Data:
+    data = Data()
+    leaf_index: dict[str, int] = {}
+    rail_index: dict[str, int] = {}
+    run_index: dict[tuple[int, int, int], int] = {}
+
+    def node(name: str) -> int:
+        if name not in data.index:
+            data.index[name] = len(data.names)
+            data.names.append(name)
+            leaf = leaves.get(name)
+            if leaf is not None and leaf not in leaf_index:
+                leaf_index[leaf] = len(leaf_index)
+                data.leaf_names.append(leaf)
+            data.leaf.append(-1 if leaf is None else leaf_index[leaf])
+        return data.index[name]
+
+    for one in samples:
+        value = one.value_gbyte_s
+        if one.src == one.dst or (value is not None and not (math.isfinite(value) and value >= 0.0)):
+            continue
+        a, b = node(one.src), node(one.dst)
+        u, v = (b, a) if one.direction == "in" else (a, b)
+        directed = one.direction in ("out", "in")
+        rail = -1
+        if one.rail is not None:
+            if one.rail not in rail_index:
+                rail_index[one.rail] = len(rail_index)
+                data.rails.append(one.rail)
+            rail = rail_index[one.rail]
+        key = (min(a, b), max(a, b), one.round)
+        if key not in run_index:
+            run_index[key] = len(run_index)
+            data.runs.append([])
+        run = run_index[key]
+        wanted = expected.get((one.src, one.dst), expected.get((one.dst, one.src)))
+        data.runs[run].append(len(data.y))
+        data.run.append(run)
+        data.y.append(math.log(value) if value else -math.inf)
+        data.u.append(u)
+        data.v.append(v)
+        data.directed.append(directed)
+        data.at_least.append(one.at_least)
+        data.rail.append(rail)
+        data.cls.append((directed, rail >= 0))
+        data.wanted.append(math.log(wanted) if wanted and math.isfinite(wanted) and wanted > 0 else math.inf)
+    # An expectation for a pair is for all its rails together, so it says nothing about one of them.
+    for s, rail in enumerate(data.rail):
+        if rail >= 0:
+            data.wanted[s] = math.inf
+    return data
+
+
+def framed(data: Data, bases: Mapping[Class, float]) -> tuple[Data, float]:
+    """The data with each sample's distance from these bases, and the noise scale."""
+    base = dict(bases)
+    for y, c in zip(data.y, data.cls, strict=True):
+        # A whole class of floors, or where nothing passed: its best will do.
+        if c not in bases:
+            base[c] = max(base.get(c, y), y)
+    base = {c: b if b > -math.inf else 0.0 for c, b in base.items()}
+    above = [
+        y - base[c] for y, c, f in zip(data.y, data.cls, data.at_least, strict=True) if y > base[c] and not f
+    ]
+    # What pairs at the base are expected to reach; slower hardware is allowed to be slower by as much.
+    level = [w for y, c, w in zip(data.y, data.cls, data.wanted, strict=True) if y >= base[c] - 0.1]
+    usual = median(level) if level else math.inf
+    excuse = [min(w - usual, 0.0) if w < math.inf and usual < math.inf else 0.0 for w in data.wanted]
+    d = [max(y - base[c] - e, DEAD) for y, c, e in zip(data.y, data.cls, excuse, strict=True)]
+    return replace(data, base=base, excuse=excuse, d=d), max(scale(above), data.least_noise)

@@ -1,0 +1,348 @@
+"""From solutions of the search to culprits with confidence, and to ties with the pair that settles them."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from statistics import median
+
+from netdoctor.facts.localisation import Culprit, Decision, Kind, PairSample, Side, Undecided
+from netdoctor.localise.noise import LEAST_NOISE
+from netdoctor.localise.samples import Data, read
+from netdoctor.localise.search import FAR, Search, searches
+from netdoctor.localise.suspects import LOCAL, WIDE, Suspect
+
+# An expectation derived from hardware is right within some ten per cent, see measure/expectation.py.
+UNIFORM_BELOW = 0.8
+# Below 90 % of its peers a node is worth a word (NVIDIA/nccl-tests gates at 0.9, ClusterKit at 0.93).
+LEAST_EFFECT = 0.9
+DECIDED = 0.75
+# A path rests on visits of one pair, and what disturbs it now may last into the next round: certain from here
+# on.
+SURE_RUNS = 3
+# So many suspects of one tie are listed.
+NAMED = 4
+
+
+def decode(
+    samples: Iterable[PairSample],
+    *,
+    nodes: Sequence[str] = (),
+    leaves: Mapping[str, str] | None = None,
+    expected_gbyte_s: Mapping[tuple[str, str], float] | None = None,
+    least_effect: float = LEAST_EFFECT,
+    least_noise: float = LEAST_NOISE,
+) -> Decision:
+    """The culprits behind slow samples, with confidence, and what is still tied.
+
+    nodes: those that should have been measured; ones without a sample are listed as unmeasured. leaves: node
+    to leaf, for nodes where it is known. expected_gbyte_s: per pair, in either order; pairs may be missing,
+    and are then judged by their peers alone. least_noise: relative width of the noise, where more is known of
+    it than the samples show. Samples with a rate that is not a number, negative, or of a node
+    with itself are ignored. No sample at all gives an empty decision, which is not a clean bill of health:
+    see `unmeasured`.
+    """
+    data = read(samples, leaves or {}, expected_gbyte_s or {})
+    data.least_noise = max(least_noise, LEAST_NOISE)
+    listed = list(dict.fromkeys([*nodes, *data.names]))
+    unmeasured = tuple(n for n in listed if n not in data.index)
+    possible = len(listed) * (len(listed) - 1) // 2
+    if not data.y:
+        return Decision(unmeasured=unmeasured, pairs_possible=possible)
+    return _report(searches(data, least_effect), unmeasured, possible)
+
+
+def _report(searches: Sequence[Search], unmeasured: tuple[str, ...], possible: int) -> Decision:
+    search = searches[0]
+    data = search.data
+    rivals = [(other.total() - search.total(), other) for other in searches[1:]]
+    culprits: list[Culprit] = []
+    ties: list[Undecided] = []
+    exonerated = _exonerated(data, search)
+    good = {data.index[n] for n in exonerated}
+    met = {(min(u, v), max(u, v)) for u, v in zip(data.u, data.v, strict=True)}
+    for suspect, (f, _) in list(search.now.chosen.items()):
+        # Which side of it is slow is another question than whether it is.
+        found = [
+            (cost, other)
+            for cost, other in search.alternatives(suspect)
+            if other is None or other.entity != suspect.entity
+        ]
+        # And whoever takes the noise for wider may not see it at all.
+        found += [
+            (gap, None)
+            for gap, other in rivals
+            if gap < FAR and suspect.entity not in {s.entity for s in other.now.chosen}
+        ]
+        weight = 1.0 + sum(math.exp(-max(cost, 0.0)) for cost, _ in found)
+        confidence = 1.0 / weight
+        if suspect.kind is Kind.PATH and len(search.cover[suspect]) < SURE_RUNS:
+            confidence = min(confidence, 0.98)
+        mine = _culprit(data, search, suspect, f, confidence)
+        if confidence >= DECIDED:
+            culprits.append(mine)
+            continue
+        others = [
+            _culprit(data, search, other, None, math.exp(-max(cost, 0.0)) / weight)
+            for cost, other in found
+            if other is not None and cost < 3.0
+        ]
+        nothing = any(other is None and cost < 3.0 for cost, other in found)
+        named = [suspect, *(other for cost, other in found if other is not None and cost < 3.0)]
+        pair, reason = _settling(data, search, named, nothing, good, met)
+        ties.append(
+            Undecided(between=(mine, *others[: NAMED - 1]), maybe_passing=nothing, pair=pair, reason=reason)
+        )
+    for gap, other in rivals:
+        if gap < 5.0:
+            ties += _seen_otherwise(search, other, good, met)
+    ties += _moments(data, search, good, met, ties)
+    free = [
+        s
+        for s in range(len(data.y))
+        if search.now.mu[s] == 0.0 and data.y[s] > -math.inf and not data.at_least[s]
+    ]
+    ratios = [data.y[s] - data.wanted[s] for s in free if data.wanted[s] < math.inf]
+    ratio = math.exp(median(ratios)) if ratios else None
+    whole = _uniform(data, ratio, len(ratios), len(free))
+    if isinstance(whole, Culprit):
+        culprits.append(whole)
+    elif whole is not None:
+        ties.append(whole)
+    return Decision(
+        culprits=tuple(sorted(_merged(culprits), key=lambda c: (c.factor, -c.confidence))),
+        undecided=tuple(_distinct(ties)),
+        exonerated=exonerated,
+        unclear=_unclear(
+            data, search, {*exonerated, *(n for tie in ties for c in tie.between for n in c.nodes)}
+        ),
+        unmeasured=unmeasured,
+        healthy_gbyte_s=math.exp(median(data.y[s] for s in free)) if free else None,
+        expected_ratio=ratio,
+        noise=search.sigma,
+        pairs_measured=len(met),
+        pairs_possible=possible,
+    )
+
+
+def _culprit(data: Data, search: Search, suspect: Suspect, f: float | None, confidence: float) -> Culprit:
+    cover = search.cover[suspect]
+    if f is None:
+        fitted = search.fit(suspect)
+        ds = sorted(data.d[s] for covered in cover.values() for s in covered)
+        f = fitted[0] if fitted else ds[len(ds) // 2]
+    held = [s for covered in cover.values() for s in covered if search.now.mu[s] >= f - 1e-9]
+    held = [s for s in held if data.d[s] < f + 3.0 * search.sigma] or held
+    rates = [math.exp(data.y[s]) for s in held]
+    healthy = [math.exp(data.base[data.cls[s]] + data.excuse[s]) for s in held]
+    ends = {n for s in held for n in (data.u[s], data.v[s])}
+    leaf = suspect.a if suspect.kind in (Kind.LEAF, Kind.UPLINK, Kind.RAIL) and suspect.a >= 0 else None
+    nodes: tuple[int, ...]
+    if suspect.kind in (Kind.NODE, Kind.NIC):
+        nodes = (suspect.a,)
+    elif suspect.kind is Kind.PATH:
+        nodes = (suspect.a, suspect.b)
+    else:
+        nodes = tuple(sorted(n for n in ends if leaf is None or data.leaf[n] == leaf))
+    groups: dict[int, list[str]] = {}
+    if suspect.kind is Kind.SPINE:
+        for n, name in enumerate(data.names):
+            if data.leaf[n] >= 0:
+                groups.setdefault(data.leaf[n], []).append(name)
+    rate = median(rates) if rates else None
+    return Culprit(
+        kind=suspect.kind,
+        nodes=tuple(data.names[n] for n in nodes),
+        side=suspect.side,
+        rail=data.rails[suspect.rail] if suspect.rail >= 0 else None,
+        leaf=data.leaf_names[leaf] if leaf is not None else None,
+        factor=0.0 if not rate else math.exp(f),
+        value_gbyte_s=rate or None,
+        healthy_gbyte_s=median(healthy) if healthy else None,
+        confidence=confidence,
+        runs=len({data.run[s] for s in held}),
+        partners=len(ends - set(nodes)),
+        groups=tuple(tuple(members) for members in groups.values()),
+    )
+
+
+# TCP acknowledges every second segment at the latest (RFC 9293 section 3.8.6.3): 66 bytes for 2 x 1,514 on
+# Ethernet. So a direction whose acknowledgements squeeze through a slow one is some 46 times faster than it,
+# and more where the receiver merges segments; two faults of their own rarely lie so far apart.
+ECHO = 20.0
+
+
+def _merged(culprits: Sequence[Culprit]) -> list[Culprit]:
+    """A node that is slow both out and in, at different speeds, is one culprit; so is a path."""
+    merged: dict[tuple[object, ...], Culprit] = {}
+    for one in culprits:
+        ends = tuple(sorted(one.nodes)) if one.kind is Kind.PATH else one.nodes
+        key = (one.kind, ends if one.kind in LOCAL else one.leaf, one.rail)
+        other = merged.get(key)
+        if other is None:
+            merged[key] = one
+            continue
+        worse, milder = sorted((one, other), key=lambda culprit: culprit.factor)
+        same = one.side == other.side and one.nodes == other.nodes
+        if not same and 0 < worse.factor * ECHO <= milder.factor:
+            merged[key] = worse  # the other direction waits for acknowledgements that travel this one
+            continue
+        merged[key] = replace(
+            worse,
+            side=worse.side if same else Side.BOTH,
+            confidence=min(one.confidence, other.confidence),
+            runs=max(one.runs, other.runs),
+            partners=max(one.partners, other.partners),
+        )
+    return list(merged.values())
+
+
+def _exonerated(data: Data, search: Search) -> tuple[str, ...]:
+    """Nodes that nothing chosen is about, and that one run at full speed in every sample clears."""
+    accused = {n for s in search.now.chosen if s.kind in LOCAL for n in (s.a, s.b)}
+    fine: dict[int, None] = {}
+    limit = -max(3.0 * search.sigma, -search.most)
+    for run in data.runs:
+        if all(data.d[s] > limit for s in run):
+            fine[data.u[run[0]]] = None
+            fine[data.v[run[0]]] = None
+    return tuple(name for i, name in enumerate(data.names) if i in fine and i not in accused)
+
+
+def _unclear(data: Data, search: Search, settled: set[str]) -> tuple[str, ...]:
+    """Nodes that nobody accuses and nothing clears: somebody else explains every slow run of theirs."""
+    chosen = search.now.chosen
+    accused = {n for s in chosen if s.kind in LOCAL for n in (s.a, s.b)}
+    accused |= {n for n, leaf in enumerate(data.leaf) for s in chosen if s.kind in WIDE and s.a in (leaf, -1)}
+    return tuple(name for i, name in enumerate(data.names) if name not in settled and i not in accused)
+
+
+def _moments(
+    data: Data,
+    search: Search,
+    good: set[int],
+    met: set[tuple[int, int]],
+    known: Sequence[Undecided],
+) -> list[Undecided]:
+    """Slow runs that are taken for a bad moment although a fault is not far behind."""
+    # Pairs that are in a tie already are examined because of it.
+    seen = {tuple(sorted(c.nodes)) for tie in known for c in tie.between}
+    behind: list[tuple[float, int, Suspect]] = []
+    for i, suspect in enumerate(search.cover):
+        if suspect in search.now.chosen or suspect.kind not in LOCAL:
+            continue
+        saved = search.gain(suspect)[0]
+        if saved > (-9.0 if any(search.is_moment(run) for run in search.cover[suspect]) else -5.0):
+            behind.append((-saved, i, suspect))
+    behind.sort()
+    taken: set[int] = set()
+    ties: list[Undecided] = []
+    for _, _, suspect in behind:
+        runs = search.cover[suspect].keys()
+        if not taken.isdisjoint(runs):
+            continue
+        taken.update(runs)
+        rivals = [suspect] + [
+            s for _, _, s in behind if s != suspect and not search.cover[s].keys().isdisjoint(runs)
+        ]
+        names = tuple(_culprit(data, search, s, None, 0.0) for s in rivals[:NAMED])
+        if tuple(sorted(names[0].nodes)) in seen:
+            continue
+        pair, reason = _settling(data, search, rivals, True, good, met)
+        ties.append(Undecided(between=names, maybe_passing=True, pair=pair, reason=reason))
+    return ties
+
+
+def _seen_otherwise(
+    search: Search, rival: Search, good: set[int], met: set[tuple[int, int]]
+) -> list[Undecided]:
+    """Culprits of a solution that is hardly dearer, and that this one takes for noise."""
+    known = {s.entity for s in search.now.chosen}
+    ties: list[Undecided] = []
+    for suspect, (f, _) in rival.now.chosen.items():
+        if suspect.kind in LOCAL and suspect.entity not in known:
+            pair, reason = _settling(rival.data, rival, [suspect], True, good, met)
+            culprit = _culprit(rival.data, rival, suspect, f, 0.0)
+            ties.append(Undecided(between=(culprit,), maybe_passing=True, pair=pair, reason=reason))
+    return ties
+
+
+def _settling(
+    data: Data,
+    search: Search,
+    rivals: Sequence[Suspect],
+    nothing: bool,
+    good: set[int],
+    met: set[tuple[int, int]],
+) -> tuple[tuple[str, str] | None, str]:
+    """The pair on whose outcome the first two rivals disagree, with a partner that is known to be good."""
+
+    def covers(suspect: Suspect, a: int, b: int) -> bool:
+        if suspect.kind is Kind.PATH:
+            return {suspect.a, suspect.b} == {a, b}
+        if suspect.kind in (Kind.NODE, Kind.NIC):
+            return suspect.a in (a, b)
+        inside = (data.leaf[a] == suspect.a) + (data.leaf[b] == suspect.a)
+        if suspect.kind is Kind.UPLINK:
+            return inside == 1
+        if suspect.kind is Kind.SPINE:
+            return data.leaf[a] != data.leaf[b]
+        return inside > 0 or suspect.a < 0
+
+    first = rivals[0]
+    second = next((r for r in rivals[1:] if (r.a, r.b) != (first.a, first.b) or r.kind != first.kind), None)
+    ends = list(dict.fromkeys(n for r in rivals[:2] if r.kind in LOCAL for n in (r.a, r.b) if n >= 0))
+    accused = {n for r in rivals if r.kind in LOCAL for n in (r.a, r.b)}
+    if not ends:
+        everyone = range(len(data.names))
+        ends = ([n for n in everyone if data.leaf[n] == first.a] or list(everyone))[:8]
+    options: list[tuple[bool, bool, int, int]] = []
+    for a in ends:
+        for b in [*ends, *sorted(good - accused)[:64], *range(min(len(data.names), 64))]:
+            if a != b:
+                options.append((b not in good or b in accused, (min(a, b), max(a, b)) in met, a, b))
+    options.sort(key=lambda option: option[:2])
+    for _, _, a, b in options:
+        one = covers(first, a, b)
+        if one if second is None else one != covers(second, a, b):
+            return (data.names[a], data.names[b]), ""
+    if nothing:
+        for _, _, a, b in options:
+            if covers(first, a, b):
+                return (data.names[a], data.names[b]), ""
+    return None, f"no pair among {len(data.names)} measured nodes tells them apart"
+
+
+def _distinct(ties: Sequence[Undecided]) -> list[Undecided]:
+    """One entry per set of suspects."""
+    seen: dict[frozenset[tuple[object, ...]], Undecided] = {}
+    for tie in ties:
+        seen.setdefault(frozenset((c.kind, c.nodes, c.rail, c.leaf) for c in tie.between), tie)
+    return list(seen.values())
+
+
+def _uniform(data: Data, ratio: float | None, told: int, free: int) -> Culprit | Undecided | None:
+    """Everybody slow against the expectation. Two nodes have no peers, so with them nobody can be named."""
+    if ratio is None or ratio >= UNIFORM_BELOW or 2 * told < free:
+        return None
+    # The expectation is soft: 5 % either way on a logarithmic scale.
+    confidence = 1.0 / (1.0 + math.exp((math.log(ratio) - math.log(UNIFORM_BELOW)) / 0.05))
+    whole = Culprit(
+        kind=Kind.UNIFORM,
+        nodes=tuple(data.names),
+        factor=ratio,
+        value_gbyte_s=math.exp(median(y for y in data.y if y > -math.inf)),
+        healthy_gbyte_s=math.exp(median(w for w in data.wanted if w < math.inf)),
+        confidence=confidence,
+        runs=len(data.runs),
+        partners=len(data.names),
+    )
+    if len(data.names) > 2:
+        return whole
+    a, b = data.names
+    third = confidence / 3.0
+    between = (
+        replace(whole, kind=Kind.NODE, nodes=(a,), confidence=third),
+        replace(whole, kind=Kind.NODE, nodes=(b,), confidence=third),
+        replace(whole, kind=Kind.PATH, nodes=(a, b), confidence=third),
+    )
+    return Undecided(between=between, reason="two nodes have no third one to be compared with")
