@@ -3,22 +3,21 @@
 from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
-from netdoctor.checks._addresses import data_device
+from netdoctor.checks._addresses import dialled
 from netdoctor.checks._majority import majority
-from netdoctor.checks._words import is_ifname, listing
+from netdoctor.checks._words import listing, on_dev
 from netdoctor.facts.net import Netdev, NetFacts
 from netdoctor.facts.software import Job
-from netdoctor.model import (
-    CauseHint,
-    Command,
-    Confidence,
-    Evidence,
-    ExpectedFrom,
-    Finding,
-    Fix,
-    skip,
-    warn,
+from netdoctor.model import PEERS, SUSPECTED, Cause, Finding, run, seen, skip
+
+DIFFERS = Cause("mtu-differs", "{nodes} {has} another MTU than most nodes")
+NONE_USUAL = Cause(
+    "mtu-differs",
+    "The nodes ({nodes}) do not have one MTU",
+    SUSPECTED,
+    settle_by="net.path-mtu shows which size passes between them",
 )
+NOT_READ = Cause("mtu-unread", "The MTU of {nodes} could not be compared", follows=("net.interface",))
 
 
 @check(source="https://datatracker.ietf.org/doc/html/rfc4821")
@@ -40,47 +39,33 @@ def net_mtu(nets: Mapping[str, NetFacts], job: Job) -> Iterator[Finding]:
         yield skip("one node: nothing to compare with")
         return
     devs: dict[str, Netdev] = {}
-    for node, net in nets.items():
-        dev = data_device(net, job.data_addresses.get(node))
-        if dev is not None and not dev.loopback and dev.mtu > 0:
+    for node in nets:
+        dev = dialled(node, nets, job)
+        if dev is None or dev.mtu <= 0:
+            what = f"the MTU of {dev.name}" if dev else "which interface carries the job's traffic"
+            yield NOT_READ.unknown(f"{what} could not be told", at=node)
+        elif dev.loopback:
+            yield skip("reached over loopback: there is no MTU to compare", node)
+        else:
             devs[node] = dev
     found = majority({node: dev.mtu for node, dev in devs.items()})
-    if found.equal:
-        return
     usual = found.value
     for node, mtu in found.minority.items():
         name = devs[node].name
-        other = usual if usual is not None else min(one for one in found.groups)
-        shell = f"ip link set dev {name} mtu {other}"
-        wanted = is_ifname(name) and mtu != other
-        yield warn(
-            node,
-            f"{name} has MTU {mtu}; "
-            + (
-                f"most nodes have {usual}"
-                if usual is not None
-                else f"others have {listing(str(one) for one in found.groups if one != mtu)}"
-            ),
+        others = listing(str(one) for one in found.groups if one != mtu)
+        wanted = usual or min(found.groups)
+        yield (DIFFERS if usual else NONE_USUAL).warn(
+            f"{name} has MTU {mtu}; " + (f"most nodes have {usual}" if usual else f"others have {others}"),
+            at=node,
             observed=str(mtu),
-            expected=str(usual) if usual is not None else "the same everywhere",
-            expected_from=ExpectedFrom.PEERS,
-            evidence=(Evidence(kind="file", where=node, what=f"/sys/class/net/{name}/mtu", output=str(mtu)),),
-            cause=CauseHint(
-                key="mtu-differs",
-                title="{nodes} {has} another MTU than most nodes"
-                if usual is not None
-                else "The nodes ({nodes}) do not have one MTU",
-                culprits=(node,),
-                confidence=Confidence.CERTAIN if usual is not None else Confidence.SUSPECTED,
-                fixes=(
-                    Fix(
-                        text="set the MTU of the others (also in the file that configures the interface)",
-                        commands=(Command(run_on=node, shell=shell),) if wanted else (),
-                        root=True,
-                        persistent=False,
-                        risk="medium",
-                    ),
-                ),
-                settle_by=None if usual is not None else "net.path-mtu shows which size passes between them",
+            expected=str(usual or "the same everywhere"),
+            expected_from=PEERS,
+            seen=seen(f"/sys/class/net/{name}/mtu", str(mtu), "file"),
+            fixes=run(
+                "set the MTU of the others (also in the file that configures the interface)",
+                on_dev(name, f"ip link set dev {{0}} mtu {wanted}") if mtu != wanted else "",
+                root=True,
+                persistent=False,
+                risk="medium",
             ),
         )

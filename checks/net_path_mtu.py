@@ -1,35 +1,37 @@
 """The largest packet that passes between nodes."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from netdoctor.check import check
-from netdoctor.checks._addresses import data_device
-from netdoctor.checks._matrix import Cell, Fault, Kind, decode
-from netdoctor.checks._words import is_ifname
+from netdoctor.checks._addresses import dialled
+from netdoctor.checks._matrix import Fault, Kind, decode, left_out
+from netdoctor.checks._words import on_dev
 from netdoctor.facts.net import MtuProbe, NetFacts, PathMtus
 from netdoctor.facts.software import Job
 from netdoctor.model import (
+    CERTAIN,
     CLUSTER,
-    CauseHint,
+    DERIVED,
+    LIKELY,
+    SUSPECTED,
+    Cause,
     Command,
-    Confidence,
-    Evidence,
-    ExpectedFrom,
     Finding,
     Fix,
-    fail,
     pair,
+    seen,
     skip,
     unknown,
-    warn,
 )
 
 # What every Ethernet carries (RFC 894); below it, the smallest that every IPv6 link must carry (RFC 8200).
 ETHERNET_MTU = 1500
 LEAST_MTU = 1280
 
-FAR_END = "far_end"
-KEYS = {"black_hole": "mtu-black-hole", "small": "path-mtu-small", FAR_END: "mtu-differs"}
+HOLE = Cause("mtu-black-hole", "Large packets to and from {nodes} vanish without an answer")
+SMALL = Cause("path-mtu-small", "The way to and from {nodes} takes smaller packets than the interface sends")
+CAUSES = {"black_hole": HOLE, "small": SMALL, "far_end": replace(SMALL, key="mtu-differs")}
 
 
 @check(
@@ -55,133 +57,102 @@ def net_path_mtu(paths: PathMtus, job: Job, nets: Mapping[str, NetFacts]) -> Ite
     Fix:
         Set the switch port (and every hop) to the nodes' MTU, or lower the MTU of the node that is named.
     """
-    if len(job.data_addresses) < 2 and not paths.probes:
+    if len({*nets, *job.data_addresses}) < 2 and not paths.probes:
         yield skip("one node: there is no path")
         return
-    for node, reason in paths.failed_nodes.items():
-        yield unknown(node, f"path MTU was not measured: {reason}")
+    yield from left_out("path MTU was not measured", paths, nets)
     if not paths.probes and not paths.failed_nodes:
         yield unknown(CLUSTER, "no path was probed")
-        return
     probes = {(probe.src, probe.dst): probe for probe in paths.probes}
-    outcomes = {
-        cell: FAR_END if _is_far_end(probe, nets, job) else probe.outcome for cell, probe in probes.items()
-    }
-    for outcome in ("black_hole", "small", FAR_END):
-        cells = {
-            cell: found == outcome
-            for cell, found in outcomes.items()
-            if found in ("ok", "black_hole", "small", FAR_END)
-        }
-        for fault in _merged(decode(cells)):
+    outcomes = {cell: _outcome(probe, nets, job) for cell, probe in probes.items()}
+    told = {cell: outcome for cell, outcome in outcomes.items() if outcome == "ok" or outcome in CAUSES}
+    count = len({node for cell in told for node in cell})
+    for name, cause in CAUSES.items():
+        for fault in _merged(decode({cell: outcome == name for cell, outcome in told.items()})):
+            said = _worded(cause, fault, count)
             for cell in sorted(fault.cells):
-                yield _finding(probes[cell], fault, outcome, len({n for c in cells for n in c}))
-    for cell, probe in probes.items():
-        if probe.outcome == "no_answer":
-            yield unknown(
-                pair(*cell),
-                "not even a small UDP packet was answered (UDP is filtered): path MTU not measured",
-            )
-        elif probe.outcome == "error":
-            yield unknown(pair(*cell), f"path MTU was not measured: {probe.detail}")
+                yield _finding(probes[cell], said, fault, name)
+    for cell, outcome in outcomes.items():
+        if outcome == "no_answer":
+            silent = "not even a small UDP packet was answered (UDP is filtered): path MTU not measured"
+            yield unknown(pair(*cell), silent)
+        elif cell not in told:
+            yield unknown(pair(*cell), f"path MTU was not measured: {probes[cell].detail}")
 
 
-def _is_far_end(probe: MtuProbe, nets: Mapping[str, NetFacts], job: Job) -> bool:
-    """All that the receiver's own MTU allows does pass: its interface is the limit, and not the path.
-
-    Receivers take a few bytes more than their MTU (a VLAN tag; on some NICs the whole buffer).
+def _outcome(probe: MtuProbe, nets: Mapping[str, NetFacts], job: Job) -> str:
+    """``far_end`` where all that the receiver's own MTU allows does pass: its interface is the limit, and
+    not the path. Receivers take a few bytes more than their MTU (a VLAN tag; on some NICs the whole buffer).
     """
-    far = data_device(nets[probe.dst], job.data_addresses.get(probe.dst)) if probe.dst in nets else None
-    if probe.outcome not in ("black_hole", "small") or far is None:
-        return False
-    return far.mtu < probe.dev_mtu and probe.largest_ok is not None and probe.largest_ok >= far.mtu
+    far = dialled(probe.dst, nets, job)
+    passed = probe.largest_ok or 0
+    if probe.outcome in ("black_hole", "small") and far and 0 < far.mtu <= passed and far.mtu < probe.dev_mtu:
+        return "far_end"
+    return probe.outcome
 
 
 def _merged(faults: tuple[Fault, ...]) -> list[Fault]:
     """Echoes come back the same way, so one bad direction shows in both: paths of one pair are one."""
     single = {fault.nodes: fault for fault in faults if fault.kind is Kind.PATH}
     result = [fault for fault in faults if fault.kind is not Kind.PATH]
-    for nodes, fault in single.items():
-        src, dst = nodes
+    for (src, dst), fault in single.items():
         back = single.get((dst, src))
         if back is None:
             result.append(fault)
         elif src < dst:
-            result.append(Fault(kind=Kind.PATH, nodes=nodes, cells=fault.cells | back.cells))
+            result.append(replace(fault, cells=fault.cells | back.cells))
     return result
 
 
-def _finding(probe: MtuProbe, fault: Fault, outcome: str, count: int) -> Finding:
-    cell: Cell = (probe.src, probe.dst)
-    passed = probe.largest_ok or probe.learned_mtu
-    hole = outcome == "black_hole"
-    culprits: tuple[str, ...] = fault.nodes
-    if fault.kind is Kind.PATH:
-        culprits = (pair(*fault.nodes),)
-    elif fault.kind is Kind.SPLIT and not culprits:
-        culprits = tuple(dict.fromkeys(node for one in sorted(fault.cells) for node in one))
+def _worded(cause: Cause, fault: Fault, count: int) -> Cause:
+    """The cause as it is for this fault, among `count` nodes."""
     # A hole at everybody is in the network; so is one between two nodes of which neither can be told.
-    everywhere = fault.kind is Kind.ALL and count > 2
-    if hole:
+    path, everywhere = fault.kind is Kind.PATH, fault.kind is Kind.ALL and count > 2
+    weak = fault.partial or fault.kind in (Kind.ALL, Kind.SPLIT)
+    title = cause.title
+    if cause is HOLE and (path or everywhere):
+        where = "on the way {nodes}" if path else "between nodes"
+        title = f"Large packets {where} vanish without an answer"
+    return cause.but(
+        title=title,
+        confidence=SUSPECTED if path or count == 2 else LIKELY if weak else CERTAIN,
+        settle_by="compare the MTU of the two switch ports" if path else None,
+    )
+
+
+def _finding(probe: MtuProbe, cause: Cause, fault: Fault, outcome: str) -> Finding:
+    passed = probe.largest_ok or probe.learned_mtu
+    say = cause.warn
+    summary = f"packets of at most {passed or 'unknown size'} bytes pass, the interface sends {probe.dev_mtu}"
+    if outcome == "black_hole":
+        say = cause.fail
         summary = f"packets of {probe.dev_mtu} bytes vanish; {passed or 'no larger than 576'} pass"
-        title = "Large packets to and from {nodes} vanish without an answer"
-        if everywhere:
-            title = "Large packets between nodes vanish without an answer"
-        elif fault.kind is Kind.PATH:
-            title = "Large packets on the way {nodes} vanish without an answer"
-    else:
-        summary = (
-            f"packets of at most {passed or 'unknown size'} bytes pass, the interface sends {probe.dev_mtu}"
-        )
-        title = "The way to and from {nodes} takes smaller packets than the interface sends"
-    return (fail if hole else warn)(
-        pair(*cell),
+    return say(
         summary,
+        at=pair(probe.src, probe.dst),
+        culprits=fault.culprits,
         observed=f"largest echoed {passed} bytes" if passed else "nothing above 576 bytes echoed",
         expected=f"{probe.dev_mtu} bytes, the MTU of {probe.dev}",
-        expected_from=ExpectedFrom.DERIVED,
-        evidence=(
-            Evidence(
-                kind="probe",
-                where=probe.src,
-                what=f"UDP, don't fragment, {probe.dev_mtu} bytes to {probe.address}",
-                output=probe.detail or outcome.replace("_", " "),
-            ),
+        expected_from=DERIVED,
+        seen=seen(
+            f"UDP, don't fragment, {probe.dev_mtu} bytes to {probe.address}",
+            probe.detail or outcome.replace("_", " "),
         ),
-        cause=CauseHint(
-            key=KEYS[outcome],
-            title=title,
-            culprits=culprits,
-            confidence=_confidence(fault, count),
-            fixes=() if outcome == FAR_END else _fixes(probe, fault, culprits, passed),
-            settle_by="compare the MTU of the two switch ports" if fault.kind is Kind.PATH else None,
-        ),
+        fixes=() if outcome == "far_end" else _fixes(probe, fault, passed),
     )
 
 
-def _confidence(fault: Fault, count: int) -> Confidence:
-    if fault.kind is Kind.PATH or count == 2:
-        return Confidence.SUSPECTED
-    return Confidence.LIKELY if fault.partial or fault.kind in (Kind.ALL, Kind.SPLIT) else Confidence.CERTAIN
-
-
-def _fixes(probe: MtuProbe, fault: Fault, culprits: tuple[str, ...], passed: int | None) -> tuple[Fix, ...]:
+def _fixes(probe: MtuProbe, fault: Fault, passed: int | None) -> list[Fix]:
     fallback = ETHERNET_MTU if probe.dev_mtu > ETHERNET_MTU else LEAST_MTU
     size = passed if passed and passed >= LEAST_MTU else fallback
-    nodes = [node for node in dict.fromkeys(fault.nodes or culprits) if "->" not in node]
-    # The probe names the interface of its sender; nodes of one cluster mostly call it the same.
-    commands = tuple(
-        Command(run_on=node, shell=f"ip link set dev {probe.dev} mtu {size}")
-        for node in nodes
-        if is_ifname(probe.dev) and (node == probe.src or len(nodes) > 1 or fault.kind is Kind.IN)
-    )
-    lower = Fix(
-        text=f"lower the MTU there to {size}",
-        commands=commands,
-        root=True,
-        persistent=False,
-        risk="medium",
-    )
+    nodes = fault.nodes or fault.culprits
     ports = f"switch port of {nodes[0]}" if len(nodes) == 1 else "switch ports between them"
     switch = Fix(text=f"set the {ports} to carry {probe.dev_mtu} bytes, headers on top")
-    return (switch, lower) if commands else (switch,)
+    # The probe names the interface of its sender; nodes of one cluster mostly call it the same.
+    there = [node for node in nodes if node == probe.src or len(nodes) > 1 or fault.kind is Kind.IN]
+    shell = on_dev(probe.dev, f"ip link set dev {{0}} mtu {size}")
+    if not there or not shell:
+        return [switch]
+    commands = tuple(Command(run_on=node, shell=shell) for node in there)
+    lower = f"lower the MTU there to {size}"
+    return [switch, Fix(text=lower, commands=commands, root=True, persistent=False, risk="medium")]

@@ -1,8 +1,10 @@
+import pytest
+
 from netdoctor.checks.net_mtu import net_mtu
 from netdoctor.facts.net import NetFacts
 from netdoctor.model import Confidence, Finding, Status
 
-from .build import cause, causes, job, loopback, net, netdev, nets
+from .build import address, cause, causes, job, loopback, net, netdev, nets
 
 
 def jumbo(i: int, mtu: int = 9000) -> NetFacts:
@@ -32,6 +34,26 @@ def test_two_nodes_are_a_tie() -> None:
     findings = judge({**nets(1), "n2": jumbo(2)})
     assert causes(findings) == {"mtu-differs": {"n1", "n2"}}
     assert cause(findings, "mtu-differs").confidence is Confidence.SUSPECTED
+
+
+@pytest.mark.parametrize(
+    ("net_facts", "dialled"),
+    [
+        pytest.param(net(2), None, id="no data address"),
+        pytest.param(net(2), "192.0.2.9", id="an address that no interface has"),
+        pytest.param(net(2, netdevs=(loopback(),)), address(2), id="an interface that was not read"),
+        pytest.param(jumbo(2, 0), address(2), id="an MTU that could not be read"),
+    ],
+)
+def test_a_node_whose_mtu_was_not_read_is_unknown(net_facts: NetFacts, dialled: str | None) -> None:
+    addresses = {"n1": address(1), "n3": address(3), **({"n2": dialled} if dialled else {})}
+    findings = list(net_mtu({**nets(3), "n2": net_facts}, job(3, data_addresses=addresses)))
+    assert [(one.target, one.status) for one in findings] == [("n2", Status.UNKNOWN)]
+
+
+def test_over_loopback_there_is_no_mtu_to_compare() -> None:
+    findings = list(net_mtu(nets(2), job(2, data_addresses=dict.fromkeys(("n1", "n2"), "127.0.0.1"))))
+    assert [(one.target, one.status) for one in findings] == [("n1", Status.SKIP), ("n2", Status.SKIP)]
 
 
 def test_other_interfaces_do_not_count() -> None:

@@ -97,6 +97,21 @@ def test_a_node_that_took_no_part_is_unknown() -> None:
     assert found(findings)["n2"].status is Status.UNKNOWN
 
 
+def test_a_node_in_no_pair_is_unknown() -> None:
+    findings = found(judge(path_mtus(3), 4))
+    assert {node: one.status for node, one in findings.items()} == {"n4": Status.UNKNOWN}
+
+
+def test_an_outcome_that_says_nothing_is_unknown() -> None:
+    findings = found(judge(path_mtus(3, {("n1", "n2"): {"outcome": ""}}), 3))
+    assert {target: one.status for target, one in findings.items()} == {"n1->n2": Status.UNKNOWN}
+
+
+def test_a_receivers_mtu_that_was_not_read_excuses_no_hole() -> None:
+    paths = path_mtus(4, dict.fromkeys(inbound(4, "n2"), HOLE))
+    assert causes(judge(paths, mtus={"n2": 0})) == {"mtu-black-hole": {"n2"}}
+
+
 def test_a_receiver_with_a_smaller_mtu_is_the_difference_and_no_hole() -> None:
     # four bytes more than the MTU: a VLAN tag's worth, as veth takes
     paths = path_mtus(4, dict.fromkeys(inbound(4, "n2"), HOLE | {"largest_ok": 1504}))

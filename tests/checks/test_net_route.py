@@ -71,6 +71,16 @@ def test_traffic_over_another_interface_warns() -> None:
     assert findings[0].status is Status.WARN
 
 
+def test_a_node_that_was_asked_for_no_route_is_unknown() -> None:
+    findings = found(judge({**all_routes(3), "n2": RouteFacts()}))
+    assert {node: one.status for node, one in findings.items()} == {"n2": Status.UNKNOWN}
+
+
+def test_a_route_without_an_interface_is_unknown() -> None:
+    findings = found(judge({**all_routes(3), "n2": routes(2, 3, n3=Route(destination=address(3)))}))
+    assert {target: one.status for target, one in findings.items()} == {"n2->n3": Status.UNKNOWN}
+
+
 def test_two_nodes_with_one_address() -> None:
     mine = Route(destination=address(1), source=address(1), dev="lo")
     findings = judge({"n1": routes(1, 2, n2=mine), "n2": routes(2, 2)})

@@ -140,6 +140,19 @@ def test_a_down_interface_accounts_for_what_follows() -> None:
     assert said(groups) == {"net-down": ("fail", {"n4"})}
 
 
+def test_what_a_node_without_an_address_leaves_unmeasured_is_no_further_cause() -> None:
+    store = cluster()
+    store.put("net", "n4", build.net(4, addresses=(build.row("lo", "127.0.0.1", 8),)))
+    addresses = {n: a for n, a in build.job(4).data_addresses.items() if n != "n4"}
+    store.cluster["job"] = build.job(4, data_addresses=addresses)
+    store.cluster["ports"] = replace(build.matrix(3), failed_nodes={"n4": "no address"})
+    store.cluster["path_mtu"] = replace(build.path_mtus(3), failed_nodes={"n4": "no address"})
+    judgement, groups = scan(store)
+    home = next(group for group in groups if group.key == "net-no-address")
+    assert judgement.cells["net.mtu"]["n4"] is Status.UNKNOWN
+    assert ("net.mtu", "n4") in home.explained
+
+
 def test_titles_fill_in() -> None:
     store = cluster()
     store.cluster["ports"] = build.matrix(4, build.inbound(4, "n3"))
