@@ -1,39 +1,30 @@
 """Runs checks over facts: prerequisites, missing facts, passes and exceptions each get exactly one status."""
 
 import contextlib
-import math
 import sys
-import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
 from netdoctor.check import DERIVED_FACTS, Check, Parameter
+from netdoctor.engine.plugins import FOREIGN_CHECK_S, bounded, is_ours, valid
 from netdoctor.errors import DeadlineReached
 from netdoctor.facts.base import Missing, Why
 from netdoctor.model import (
     CLUSTER,
     CONTROL,
-    HERE,
     CauseHint,
     Confidence,
-    Evidence,
-    ExpectedFrom,
     Finding,
-    Measure,
     Status,
     nodes_of,
-    placed,
 )
 from netdoctor.store import Store
 
 LOGIN = "ssh.login"
-# What a plug-in's check may take for the whole cluster. Ours need milliseconds per thousand nodes; a function
-# without I/O that is still busy after this long is stuck.
-FOREIGN_CHECK_S = 10.0
 # A pair check over 1,000 nodes and 64 peers has 64,000 things to say at the very worst.
 FINDINGS_AT_MOST = 200_000
 
@@ -78,7 +69,7 @@ def judge(
     result = Judgement(nodes=tuple(n for n in nodes if n in wanted), checks=tuple(checks))
     run = _Run(nodes=tuple(nodes), known=frozenset(nodes), store=store, result=result)
     # A plug-in that prints must not write into a report on stdout.
-    ours = all(_is_ours(check) for check in checks)
+    ours = all(is_ours(check) for check in checks)
     with contextlib.nullcontext() if ours else contextlib.redirect_stdout(sys.stderr):
         for check in checks:
             started = time.perf_counter()
@@ -291,14 +282,14 @@ def _answers(
             except BaseException as error:  # SystemExit too: one check's defect must not end the scan
                 answers.append(error)
 
-    ours = _is_ours(check)
+    ours = is_ours(check)
     if ours:
         work()
         return answers
     late: BaseException
     try:
         late = TimeoutError(f"no answer within {FOREIGN_CHECK_S:g} s")
-        _bounded(work, FOREIGN_CHECK_S)
+        bounded(work, FOREIGN_CHECK_S)
     except KeyboardInterrupt as error:
         run.result.stopped, late = "interrupt", error
     except DeadlineReached as error:
@@ -307,21 +298,11 @@ def _answers(
     return done + [late] * (len(calls) - len(done))
 
 
-def _is_ours(check: Check) -> bool:
-    return check.origin.startswith("netdoctor.")
-
-
-def _bounded(work: Callable[[], None], limit_s: float) -> None:
-    thread = threading.Thread(target=work, name="foreign-check", daemon=True)
-    thread.start()
-    thread.join(limit_s)
-
-
 def _ask(check: Check, nodes: Sequence[str], run: _Run) -> tuple[Finding, ...]:
     arguments = _arguments(check.parameters, nodes, run)
     trusted: dict[int, CauseHint] = {}
     said = [
-        _valid(finding, nodes[0] if check.scope == "node" else CLUSTER, run.known, trusted)
+        valid(finding, nodes[0] if check.scope == "node" else CLUSTER, run.known, trusted)
         for finding in islice(check.function(**arguments), FINDINGS_AT_MOST + 1)
     ]
     if len(said) > FINDINGS_AT_MOST:
@@ -368,7 +349,7 @@ def _put_trouble(
     result: Judgement,
 ) -> None:
     """Make `unknown` of a check that crashed, hung or was stopped: one cause that blames no node."""
-    owner = "netdoctor's own check" if _is_ours(check) else "the plug-in's check"
+    owner = "netdoctor's own check" if is_ours(check) else "the plug-in's check"
     crashed = [item for item in trouble if not isinstance(item[1], KeyboardInterrupt | DeadlineReached)]
     if crashed:
         names = [node for nodes, _ in crashed for node in nodes]
@@ -402,78 +383,6 @@ def _text_of(error: BaseException) -> str:
         return str(error)[:400]
     except Exception:  # a plug-in's __str__
         return "(its message could not be read)"
-
-
-def _valid(said: object, here: str, known: frozenset[str], trusted: dict[int, CauseHint]) -> Finding:
-    """The finding, if it is one about nodes that exist. Raises TypeError or ValueError.
-
-    here: what was judged, for a finding that does not say. `trusted` holds the cause hints already looked at,
-    by their ids: thousands of pairs share one.
-    """
-    if not isinstance(said, Finding):
-        raise TypeError(f"yielded {type(said).__name__} instead of a finding")
-    finding: Any = said  # its fields are a plug-in's, whatever their annotations say
-    if not isinstance(finding.status, Status):
-        raise TypeError(f"a finding's status is {type(finding.status).__name__}, not Status")
-    _need_text(finding.target, "target")
-    _need_text(finding.summary, "summary")
-    _need_target(finding.target, known)
-    for name in finding.pairs:
-        _need_text(name, "pair")
-        _need_target(name, known)
-    for name in ("observed", "expected"):
-        if getattr(finding, name) is not None:
-            _need_text(getattr(finding, name), name)
-    if finding.expected_from is not None and not isinstance(finding.expected_from, ExpectedFrom):
-        raise TypeError("a finding's expected_from is no ExpectedFrom")
-    for one in finding.evidence:
-        if not isinstance(one, Evidence):
-            raise TypeError("a finding's evidence is no Evidence")
-        for name in ("kind", "where", "what", "output"):
-            _need_text(getattr(one, name), f"evidence.{name}")
-    if finding.measures is not None:
-        for name, measure in finding.measures.items():
-            _need_text(name, "measure's name")
-            if not isinstance(measure, Measure) or not math.isfinite(measure.value):
-                raise TypeError(f"measure {name} is no finite Measure")
-    hint = finding.cause
-    if hint is not None and id(hint) not in trusted:
-        _need_hint(hint, known)
-        trusted[id(hint)] = hint
-    said = placed(said, here)
-    if finding.status is Status.BLOCKED:
-        return replace(said, status=Status.UNKNOWN)  # only the engine knows what is blocked
-    return said
-
-
-def _need_hint(hint: Any, known: frozenset[str]) -> None:
-    if not isinstance(hint, CauseHint) or not isinstance(hint.confidence, Confidence):
-        raise TypeError(f"a finding's cause is {type(hint).__name__}, not a whole CauseHint")
-    hash(hint)  # everything in it is frozen, tuples and not lists
-    _need_text(hint.key, "cause.key")
-    _need_text(hint.title, "cause.title")
-    for culprit in hint.culprits:
-        _need_text(culprit, "culprit")
-        _need_target(culprit, known)
-    for text in (*hint.verify, hint.see or "", hint.settle_by or ""):
-        _need_text(text, "cause")
-    for fix in hint.fixes:
-        for text in (fix.text, fix.effect, fix.risk, fix.widens or ""):
-            _need_text(text, "fix")
-        for command in fix.commands:
-            _need_text(command.run_on, "command.run_on")
-            _need_text(command.shell, "command.shell")
-
-
-def _need_text(value: object, what: str) -> None:
-    if not isinstance(value, str):
-        raise TypeError(f"a finding's {what} is {type(value).__name__}, not text")
-
-
-def _need_target(target: str, known: frozenset[str]) -> None:
-    for node in nodes_of(target) if target != HERE else ():
-        if node not in known:
-            raise ValueError(f"a finding names {node[:80]!r}, which is no node of this scan")
 
 
 def _settle(
@@ -546,3 +455,22 @@ def count(cells: Mapping[str, Mapping[str, Status]]) -> dict[Status, int]:
         for status in row.values():
             counts[status] += 1
     return counts
+
+
+def ready_nodes(judgement: Judgement) -> tuple[list[str], list[str], list[str]]:
+    """(healthy, unhealthy, undecided): no trouble; a fail or blocked; no fail, but a required unknown."""
+    healthy: list[str] = []
+    unhealthy: list[str] = []
+    undecided: list[str] = []
+    for node in judgement.nodes:
+        letters = {
+            (check.required, judgement.cells[check.id].get(node, Status.SKIP)) for check in judgement.checks
+        }
+        statuses = {status for _, status in letters}
+        if (True, Status.UNKNOWN) in letters and Status.FAIL not in statuses:
+            undecided.append(node)
+        elif statuses & {Status.FAIL, Status.BLOCKED}:
+            unhealthy.append(node)
+        else:
+            healthy.append(node)
+    return healthy, unhealthy, undecided

@@ -1,35 +1,29 @@
 """Decides what runs, in which order, with which bound: log in, collect, measure, judge."""
 
-import ipaddress
 import math
 import time
 import traceback
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-import netdoctor.facts.clock
-import netdoctor.facts.gpu
-import netdoctor.facts.rdma  # noqa: F401  registers the fact types
 from netdoctor.check import Check, Profile
 from netdoctor.engine.experiments import BUDGET_S, GROUND, Asker, OutOfTime, Step, fitting, keep, plan
+from netdoctor.engine.gathering import addresses, fill_gaps, first_groups, put_control_facts, take
 from netdoctor.engine.judge import Judgement, judge
 from netdoctor.engine.registry import collectors
 from netdoctor.errors import DeadlineReached
 from netdoctor.facts.bandwidth import Baseline
-from netdoctor.facts.base import FACT_TYPES, FactInfo, Missing, Why
-from netdoctor.facts.host import Login, Node, Session
+from netdoctor.facts.base import FactInfo, Missing, Why
+from netdoctor.facts.host import Login, Session
 from netdoctor.facts.software import Job
 from netdoctor.inventory import Target
 from netdoctor.measure.common import Ground
 from netdoctor.measure.declare import Context
 from netdoctor.model import Status
-from netdoctor.store import Store, decode
+from netdoctor.store import Store
 from netdoctor.transport.base import Request, SessionEvent, Transport
-
-# Names that every node is asked to look up. Past this many, the first ones: lookups grow with the square.
-LOOKUPS_AT_MOST = 512
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +67,6 @@ class Outcome:
     store: Store
     judgement: Judgement
     ended_by: str = "end"
-    phase_ms: dict[str, float] = field(default_factory=dict)
 
 
 Listener = Callable[[Progress], None]
@@ -97,7 +90,6 @@ class Scan:
         self.options = options
         self.listener = listener
         self.store = Store()
-        self.phase_ms: dict[str, float] = {}
         self.wanted = _groups(checks)
         self.tracebacks: list[str] = []
         self.ends = math.inf
@@ -108,7 +100,7 @@ class Scan:
         KeyboardInterrupt and DeadlineReached end the collecting, not the scan: what was not measured by then
         is unknown.
         """
-        self._control_facts()
+        put_control_facts(self.store, self.targets, self.job, self.options.baseline)
         ended_by = "end"
         try:
             ended_by = _stopped(lambda: self._collect(transport)) or "end"
@@ -125,12 +117,7 @@ class Scan:
             except DeadlineReached:
                 ended_by = "deadline"
         judgement.tracebacks[:0] = self.tracebacks
-        return Outcome(
-            store=self.store,
-            judgement=judgement,
-            ended_by=judgement.stopped or ended_by,
-            phase_ms=self.phase_ms,
-        )
+        return Outcome(store=self.store, judgement=judgement, ended_by=judgement.stopped or ended_by)
 
     def _collect(self, transport: Transport) -> None:
         self._connect(transport)
@@ -139,34 +126,17 @@ class Scan:
 
     def first_requests(self) -> dict[str, Request]:
         """The passive facts each node is asked for right after login."""
-        groups = self._first_groups
-        request = Request(op="facts", args={"groups": groups}, timeout_s=self.options.timeout_s)
+        request = Request(op="facts", args={"groups": self._first_groups}, timeout_s=self.options.timeout_s)
         return dict.fromkeys(self.nodes, request)
 
     @cached_property
     def _first_groups(self) -> dict[str, dict[str, Any]]:
-        asked = {info.group for info in FACT_TYPES.values() if info.origin == "agent"}
-        groups: dict[str, dict[str, Any]] = {group: {} for group in sorted(self._needed() & asked)}
-        if "resolve" in groups:
-            groups["resolve"] = {"names": self._names()}
-        if "port_holder" in groups:
-            groups["port_holder"] = {"port": self.job.master_port}
-        if "software" in groups:
-            groups["software"] = {"packages": list(self.job.packages)}
-        return groups
+        return first_groups(self._needed(), self.targets, self.job, self.options.profile)
 
     def _needed(self) -> set[str]:
         """What checks want, and what experiments need."""
         needed = self.wanted | {"host"} | {g for step in self.plan for g in step.experiment.needs}
         return needed | GROUND if self.plan or "job" in self.wanted else needed
-
-    def _names(self) -> list[str]:
-        names = []
-        if self.options.profile.includes(Profile.LAUNCH):
-            names = [target.host for target in self.targets][:LOOKUPS_AT_MOST]
-        if self.job.master_addr:
-            names.append(self.job.master_addr)
-        return list(dict.fromkeys(name for name in names if not _is_address(name)))
 
     @cached_property
     def plan(self) -> tuple[Step, ...]:
@@ -182,31 +152,9 @@ class Scan:
         longest = transport.bound_s(self.targets) + sum(step.limit_s for step in self.plan)
         return min(longest, self.options.deadline_s or longest)
 
-    def _control_facts(self) -> None:
-        for target in self.targets:
-            self.store.put(
-                "node",
-                target.id,
-                Node(
-                    id=target.id,
-                    host=target.host,
-                    order=target.order,
-                    slots=target.slots,
-                    gpus=target.gpus,
-                    leaf=target.leaf,
-                    line=target.line,
-                    source=target.source,
-                ),
-            )
-        self.store.cluster["job"] = self.job
-        self.store.cluster["baseline"] = self.options.baseline or Missing(
-            Why.NOT_COLLECTED, "no --baseline was given"
-        )
-
     def _connect(self, transport: Transport) -> None:
-        started = time.monotonic()
         bound_s = self.bound_s(transport)
-        self.ends = started + bound_s
+        self.ends = time.monotonic() + bound_s
         total = len(self.targets)
         done = 0
         self.listener(Progress(phase="connect", total=total))
@@ -229,38 +177,12 @@ class Scan:
                 )
                 continue
             done += 1
-            self._take(event.node, event.result, event.missing)
+            take(self.store, self._first_groups, event.node, event.result, event.missing)
             self.listener(Progress(phase="connect", done=done, total=total, node=event.node))
-        self.phase_ms["connect"] = (time.monotonic() - started) * 1000
-        self._set_ground()
-
-    def _take(self, node: str, result: Any, missing: Missing | None) -> None:
-        for group in self._first_groups:
-            if missing is not None:
-                self.store.put(group, node, missing)
-            elif isinstance(result, dict) and group in result:
-                self.store.put(group, node, decode(group, result[group]))
-            else:
-                self.store.put(group, node, Missing(Why.UNPARSABLE, f"{group}: not in the node's answer"))
-
-    def _set_ground(self) -> None:
-        """Work out where peers dial each node, and tell the checks through the Job fact."""
-        from netdoctor.rules.paths import data_addresses  # pure, but large: only scans need it
-        from netdoctor.rules.variables import effective_env, values
-
-        def work() -> dict[str, str]:
-            nets = self.store.present("net", self.nodes)
-            envs = {
-                n: values(effective_env(env, self.job))
-                for n, env in self.store.present("env", self.nodes).items()
-            }
-            ssh = {n: h.ssh_server_address for n, h in self.store.present("host", self.nodes).items()}
-            return data_addresses(nets, envs, ssh) if nets else {}
-
-        addresses = self._guarded("the nodes' data addresses", work)
-        if isinstance(addresses, Missing):
-            addresses = {}
-        self.job = replace(self.job, data_addresses=addresses)
+        # Where peers dial each node; the checks read it from the job.
+        what = "the nodes' data addresses"
+        found = self._guarded(what, lambda: addresses(self.store, self.nodes, self.job))
+        self.job = replace(self.job, data_addresses={} if isinstance(found, Missing) else found)
         self.store.cluster["job"] = self.job
 
     def _measure(self, transport: Transport) -> None:
@@ -292,11 +214,9 @@ class Scan:
         budget_s: seconds for this experiment and those with a budget that follow it.
         """
         name = step.experiment.name
-        started = time.monotonic()
-        ends = None if budget_s is None else started + budget_s
+        ends = None if budget_s is None else time.monotonic() + budget_s
         self.listener(Progress(phase=name, total=total, ends=ends))
         found = self._guarded(name, lambda: fitting(step.experiment, step.experiment.function(context)))
-        self.phase_ms[name] = self.phase_ms.get(name, 0.0) + (time.monotonic() - started) * 1000
         self.listener(Progress(phase=name, done=total, total=total))
         return found
 
@@ -333,34 +253,9 @@ class Scan:
             return info.group in self.store.cluster
         return node in self.store.node.get(info.group, {})
 
-    def _fill_gaps(self, ended_by: str) -> None:
-        """Give every wanted fact that did not arrive its reason."""
-        if ended_by == "end":
-            late = Missing(Why.FAILED, "netdoctor did not get to this")
-        elif ended_by == "deadline":
-            late = Missing(Why.STOPPED, "the deadline passed before this was measured")
-        else:
-            late = Missing(Why.STOPPED, "the scan was interrupted before this was measured")
-        # What kept a node from its first answer kept it from all that came after, too.
-        hosts = self.store.node.get("host", {})
-        first = {n: v for n in self.nodes if isinstance(v := hosts.get(n), Missing)}
-        for info in FACT_TYPES.values():
-            if info.group not in self.wanted:
-                continue
-            if info.scope == "cluster":
-                self.store.cluster.setdefault(info.group, late)
-                if info.origin == "measure":
-                    for node, missing in first.items():
-                        self.store.put(info.group, node, missing)
-                continue
-            known = self.store.node.setdefault(info.group, {})
-            for node in self.nodes:
-                if node not in known:
-                    known[node] = first.get(node, late)
-
     def _judge(self, ended_by: str) -> Judgement:
         self.listener(Progress(phase="judge"))
-        self._fill_gaps(ended_by)
+        fill_gaps(self.store, self.wanted, self.nodes, ended_by)
         return judge(self.checks, self.nodes, self.store, self.options.judged)
 
 
@@ -386,32 +281,5 @@ def rejudge(
     return Outcome(store=store, judgement=judge(checks, nodes, store, judged), ended_by=ended_by)
 
 
-def ready_nodes(judgement: Judgement) -> tuple[list[str], list[str], list[str]]:
-    """(healthy, unhealthy, undecided): no trouble; a fail or blocked; no fail, but a required unknown."""
-    healthy: list[str] = []
-    unhealthy: list[str] = []
-    undecided: list[str] = []
-    for node in judgement.nodes:
-        letters = {
-            (check.required, judgement.cells[check.id].get(node, Status.SKIP)) for check in judgement.checks
-        }
-        statuses = {status for _, status in letters}
-        if (True, Status.UNKNOWN) in letters and Status.FAIL not in statuses:
-            undecided.append(node)
-        elif statuses & {Status.FAIL, Status.BLOCKED}:
-            unhealthy.append(node)
-        else:
-            healthy.append(node)
-    return healthy, unhealthy, undecided
-
-
 def _groups(checks: Sequence[Check]) -> set[str]:
     return {parameter.info.group for check in checks for parameter in check.needs}
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name.split("%", 1)[0])
-    except ValueError:
-        return False
-    return True

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from netdoctor.engine.diagnose import Group, diagnose
-from netdoctor.engine.judge import Judgement
-from netdoctor.engine.run import Outcome, ready_nodes
+from netdoctor.engine.judge import Judgement, ready_nodes
+from netdoctor.engine.run import Outcome
 from netdoctor.facts.base import Missing
 from netdoctor.facts.host import Login, Node, Session
 from netdoctor.model import CLUSTER, Finding, Status

@@ -8,7 +8,8 @@ import pytest
 
 from netdoctor.check import Check
 from netdoctor.engine.diagnose import diagnose
-from netdoctor.engine.run import Options, Outcome, Progress, Scan, ready_nodes, rejudge
+from netdoctor.engine.judge import ready_nodes
+from netdoctor.engine.run import Options, Outcome, Progress, Scan, rejudge
 from netdoctor.errors import DeadlineReached
 from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.clock import ClockSample

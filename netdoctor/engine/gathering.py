@@ -1,0 +1,111 @@
+"""What is known of each node by itself: from the command line, from its first answer, or why it is not."""
+
+import ipaddress
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from netdoctor.check import Profile
+from netdoctor.facts.bandwidth import Baseline
+from netdoctor.facts.base import FACT_TYPES, Missing, Why
+from netdoctor.facts.host import Node
+from netdoctor.facts.software import Job
+from netdoctor.inventory import Target
+from netdoctor.rules.paths import data_addresses
+from netdoctor.rules.variables import effective_env, values
+from netdoctor.store import Store, decode
+
+# Names that every node is asked to look up. Past this many, the first ones: lookups grow with the square.
+LOOKUPS_AT_MOST = 512
+
+
+def put_control_facts(store: Store, targets: Sequence[Target], job: Job, baseline: Baseline | None) -> None:
+    """What the user said: the nodes as listed, the job, an earlier report's figures."""
+    for target in targets:
+        node = Node(
+            id=target.id,
+            host=target.host,
+            order=target.order,
+            slots=target.slots,
+            gpus=target.gpus,
+            leaf=target.leaf,
+            line=target.line,
+            source=target.source,
+        )
+        store.put("node", target.id, node)
+    store.cluster["job"] = job
+    store.cluster["baseline"] = baseline or Missing(Why.NOT_COLLECTED, "no --baseline was given")
+
+
+def first_groups(
+    needed: Collection[str], targets: Sequence[Target], job: Job, profile: Profile
+) -> dict[str, dict[str, Any]]:
+    """The passive facts that each node is asked for right after login, with their arguments, by group."""
+    arguments: dict[str, dict[str, Any]] = {
+        "resolve": {"names": _names(targets, job, profile)},
+        "port_holder": {"port": job.master_port},
+        "software": {"packages": list(job.packages)},
+    }
+    asked = {info.group for info in FACT_TYPES.values() if info.origin == "agent"}
+    return {group: arguments.get(group, {}) for group in sorted(asked & set(needed))}
+
+
+def _names(targets: Sequence[Target], job: Job, profile: Profile) -> list[str]:
+    names = []
+    if profile.includes(Profile.LAUNCH):
+        names = [target.host for target in targets][:LOOKUPS_AT_MOST]
+    if job.master_addr:
+        names.append(job.master_addr)
+    return list(dict.fromkeys(name for name in names if not _is_address(name)))
+
+
+def take(store: Store, groups: Collection[str], node: str, result: Any, missing: Missing | None) -> None:
+    """Store a node's first answer: a fact or a reason for each group that it was asked for."""
+    for group in groups:
+        if missing is not None:
+            store.put(group, node, missing)
+        elif isinstance(result, dict) and group in result:
+            store.put(group, node, decode(group, result[group]))
+        else:
+            store.put(group, node, Missing(Why.UNPARSABLE, f"{group}: not in the node's answer"))
+
+
+def addresses(store: Store, nodes: Sequence[str], job: Job) -> Mapping[str, str]:
+    """Where peers dial each node, as far as that can be worked out."""
+    nets = store.present("net", nodes)
+    envs = {n: values(effective_env(env, job)) for n, env in store.present("env", nodes).items()}
+    ssh = {n: host.ssh_server_address for n, host in store.present("host", nodes).items()}
+    return data_addresses(nets, envs, ssh) if nets else {}
+
+
+def fill_gaps(store: Store, wanted: Collection[str], nodes: Sequence[str], ended_by: str) -> None:
+    """Give every wanted fact that did not arrive its reason. ended_by: as of Outcome."""
+    if ended_by == "end":
+        late = Missing(Why.FAILED, "netdoctor did not get to this")
+    elif ended_by == "deadline":
+        late = Missing(Why.STOPPED, "the deadline passed before this was measured")
+    else:
+        late = Missing(Why.STOPPED, "the scan was interrupted before this was measured")
+    # What kept a node from its first answer kept it from all that came after, too.
+    hosts = store.node.get("host", {})
+    first = {n: v for n in nodes if isinstance(v := hosts.get(n), Missing)}
+    for info in FACT_TYPES.values():
+        if info.group not in wanted:
+            continue
+        if info.scope == "cluster":
+            store.cluster.setdefault(info.group, late)
+            if info.origin == "measure":
+                for node, missing in first.items():
+                    store.put(info.group, node, missing)
+            continue
+        known = store.node.setdefault(info.group, {})
+        for node in nodes:
+            if node not in known:
+                known[node] = first.get(node, late)
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name.split("%", 1)[0])
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,108 @@
+"""What is not taken on trust: checks of plug-ins may hang, and may yield anything."""
+
+import math
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from netdoctor.check import Check
+from netdoctor.model import (
+    HERE,
+    CauseHint,
+    Confidence,
+    Evidence,
+    ExpectedFrom,
+    Finding,
+    Measure,
+    Status,
+    nodes_of,
+    placed,
+)
+
+# What a plug-in's check may take for the whole cluster. Ours need milliseconds per thousand nodes; a function
+# without I/O that is still busy after this long is stuck.
+FOREIGN_CHECK_S = 10.0
+
+
+def is_ours(check: Check) -> bool:
+    return check.origin.startswith("netdoctor.")
+
+
+def bounded(work: Callable[[], None], limit_s: float) -> None:
+    """Do it in a thread that is left behind when it takes longer."""
+    thread = threading.Thread(target=work, name="foreign-check", daemon=True)
+    thread.start()
+    thread.join(limit_s)
+
+
+def valid(said: object, here: str, known: frozenset[str], trusted: dict[int, CauseHint]) -> Finding:
+    """The finding, if it is one about nodes that exist. Raises TypeError or ValueError.
+
+    here: what was judged, for a finding that does not say. `trusted` holds the cause hints already looked at,
+    by their ids: thousands of pairs share one.
+    """
+    if not isinstance(said, Finding):
+        raise TypeError(f"yielded {type(said).__name__} instead of a finding")
+    finding: Any = said  # its fields are a plug-in's, whatever their annotations say
+    if not isinstance(finding.status, Status):
+        raise TypeError(f"a finding's status is {type(finding.status).__name__}, not Status")
+    _need_text(finding.target, "target")
+    _need_text(finding.summary, "summary")
+    _need_target(finding.target, known)
+    for name in finding.pairs:
+        _need_text(name, "pair")
+        _need_target(name, known)
+    for name in ("observed", "expected"):
+        if getattr(finding, name) is not None:
+            _need_text(getattr(finding, name), name)
+    if finding.expected_from is not None and not isinstance(finding.expected_from, ExpectedFrom):
+        raise TypeError("a finding's expected_from is no ExpectedFrom")
+    for one in finding.evidence:
+        if not isinstance(one, Evidence):
+            raise TypeError("a finding's evidence is no Evidence")
+        for name in ("kind", "where", "what", "output"):
+            _need_text(getattr(one, name), f"evidence.{name}")
+    if finding.measures is not None:
+        for name, measure in finding.measures.items():
+            _need_text(name, "measure's name")
+            if not isinstance(measure, Measure) or not math.isfinite(measure.value):
+                raise TypeError(f"measure {name} is no finite Measure")
+    hint = finding.cause
+    if hint is not None and id(hint) not in trusted:
+        _need_hint(hint, known)
+        trusted[id(hint)] = hint
+    said = placed(said, here)
+    if finding.status is Status.BLOCKED:
+        return replace(said, status=Status.UNKNOWN)  # only the engine knows what is blocked
+    return said
+
+
+def _need_hint(hint: Any, known: frozenset[str]) -> None:
+    if not isinstance(hint, CauseHint) or not isinstance(hint.confidence, Confidence):
+        raise TypeError(f"a finding's cause is {type(hint).__name__}, not a whole CauseHint")
+    hash(hint)  # everything in it is frozen, tuples and not lists
+    _need_text(hint.key, "cause.key")
+    _need_text(hint.title, "cause.title")
+    for culprit in hint.culprits:
+        _need_text(culprit, "culprit")
+        _need_target(culprit, known)
+    for text in (*hint.verify, hint.see or "", hint.settle_by or ""):
+        _need_text(text, "cause")
+    for fix in hint.fixes:
+        for text in (fix.text, fix.effect, fix.risk, fix.widens or ""):
+            _need_text(text, "fix")
+        for command in fix.commands:
+            _need_text(command.run_on, "command.run_on")
+            _need_text(command.shell, "command.shell")
+
+
+def _need_text(value: object, what: str) -> None:
+    if not isinstance(value, str):
+        raise TypeError(f"a finding's {what} is {type(value).__name__}, not text")
+
+
+def _need_target(target: str, known: frozenset[str]) -> None:
+    for node in nodes_of(target) if target != HERE else ():
+        if node not in known:
+            raise ValueError(f"a finding names {node[:80]!r}, which is no node of this scan")
