@@ -66,7 +66,7 @@ OPEN = run(
 @check(
     # Not rdma.port, rdma.rate, rdma.gid: they speak of HCAs that are there, and a bad port of one HCA
     # does not come from another one's absence. Only an absent HCA explains what NCCL would choose.
-    explains=("nccl.ib-hca", "rdma.gpudirect"),
+    explains=("nccl.ib-hca",),
     source="https://docs.kernel.org/admin-guide/abi-stable.html#abi-file-stable-sysfs-class-infiniband",
 )
 def rdma_hca(nodes: Mapping[str, RdmaFacts], hosts: Mapping[str, HostFacts] | None) -> Iterator[Finding]:

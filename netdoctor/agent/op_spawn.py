@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 MAX_RANKS = 16
 MAX_SESSIONS = 4
-MAX_SECONDS = 900.0
+# Experiments may be given a day; the agent's own deadline ends its ranks sooner.
+MAX_SECONDS = 4 * 86400.0
 CODE_CAP_BYTES = 256 * 1024
 LINE_CAP_BYTES = 256 * 1024
 EVENTS_CAP = 2000

@@ -70,6 +70,15 @@ def test_a_stream_needs_the_token(agent: harness.AgentProcess, other: harness.Ag
     assert other.request("stream_receive", {"token": TOKEN, "session": "s1", "wait_s": 0.2})["error"]
 
 
+@pytest.mark.parametrize(("streams", "word"), [(1, "did not end in time"), (2, "1 of 2 streams arrived")])
+def test_what_kept_a_stream_from_being_counted(agent: harness.AgentProcess, streams: int, word: str) -> None:
+    port = serve(agent)
+    with socket.create_connection((HERE, port), 5) as one:
+        one.sendall(f"{TOKEN} s1 {streams} 20 0\n".encode())
+        got = agent.request("stream_receive", {"token": TOKEN, "session": "s1", "wait_s": 1.0})
+    assert word in got["error"]
+
+
 def test_a_stranger_is_sent_away(agent: harness.AgentProcess) -> None:
     with socket.create_connection((HERE, serve(agent)), timeout=5) as s:
         s.sendall(b"GET / HTTP/1.0\r\n\r\n")

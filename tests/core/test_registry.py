@@ -8,9 +8,12 @@ import pytest
 from netdoctor.check import REGISTERED, CheckError, Profile, check, describe
 from netdoctor.engine import registry
 from netdoctor.engine.registry import Plugin, Registry, load, load_builtin, ordered, select
+from netdoctor.engine.run import Options, Scan
 from netdoctor.errors import InputError
 from netdoctor.facts.base import FACT_TYPES
-from tests.core.fake import login, saying
+from netdoctor.facts.software import Job
+from netdoctor.measure.declare import EXPERIMENTS
+from tests.core.fake import login, saying, targets
 
 GOOD = '''
 from collections.abc import Iterator
@@ -25,15 +28,50 @@ def {name}(host: HostFacts) -> Iterator[Finding]:
 '''
 
 
+# A fact of its own, measured by an experiment of its own, and a check of it.
+MEASURED = '''
+from dataclasses import dataclass
+from netdoctor.facts import fact
+from netdoctor.measure.declare import Context, experiment
+
+@fact("acme", scope="cluster", origin="measure")
+@dataclass(frozen=True)
+class Mine:
+    word: str
+
+@experiment(bound_s=1.0{options})
+def {name}(context: Context) -> {made}:
+    """Says a word."""
+    return Mine("hello")
+'''
+
+
+def measured(name: str = "acme_try", options: str = "", made: str = "Mine", check: str = "acme_word") -> str:
+    text = MEASURED.format(name=name, options=options, made=made)
+    return text + good(check).replace(": HostFacts", ": Mine")
+
+
+TWO = '''
+@fact("acme2", scope="cluster", origin="measure")
+@dataclass(frozen=True)
+class Other:
+    word: str
+
+@experiment(bound_s=1.0, after=["acme"])
+def acme_other(context: Context) -> Other:
+    """Says another."""
+    return Other("hello")
+'''
+
 FACT = "from netdoctor.facts.base import fact\n@fact('acme'{})\nclass Mine: ...\n\n"
 
 
 @pytest.fixture(autouse=True)
 def _as_before() -> Iterator[None]:
     load_builtin()
-    checks, facts = dict(REGISTERED), dict(FACT_TYPES)
+    checks, facts, experiments = dict(REGISTERED), dict(FACT_TYPES), dict(EXPERIMENTS)
     yield
-    for table, before in ((REGISTERED, checks), (FACT_TYPES, facts)):
+    for table, before in ((REGISTERED, checks), (FACT_TYPES, facts), (EXPERIMENTS, experiments)):
         table.clear()
         table.update(before)  # type: ignore[arg-type]
 
@@ -104,6 +142,20 @@ def test_a_folder_adds_checks_and_private_files_do_not(tmp_path: Path) -> None:
             "FileNotFoundError",
             id="no collector file",
         ),
+        pytest.param(measured() + "raise ValueError('x')", "ValueError: x", id="raises after its experiment"),
+        pytest.param(
+            measured(made="int"), "write a fact of origin measure", id="an experiment makes no fact"
+        ),
+        pytest.param(measured(name="ports"), "ports has that name", id="a built-in experiment's name"),
+        pytest.param(measured(options=", after='ports'"), "a list of fact groups", id="after is a text"),
+        pytest.param(
+            measured(options=", after=['acme2']") + TWO, "wait for each other", id="experiments in a circle"
+        ),
+        pytest.param(
+            measured().replace("@experiment", "@(lambda **options: lambda function: function)"),
+            "no experiment makes it",
+            id="measured by nobody",
+        ),
     ],
 )
 def test_a_broken_file_costs_itself(tmp_path: Path, text: str, words: str) -> None:
@@ -114,6 +166,19 @@ def test_a_broken_file_costs_itself(tmp_path: Path, text: str, words: str) -> No
     assert "acme.first" not in found.checks
     assert set(load_builtin()) <= set(found.checks)
     assert "acme.first" not in REGISTERED
+    assert {one.origin.split(".")[0] for one in EXPERIMENTS.values()} == {"netdoctor"}
+
+
+def test_a_file_brings_an_experiment(tmp_path: Path) -> None:
+    place = folder(tmp_path, a=measured())
+    for _ in range(2):
+        found, plugins = loaded(place)
+        assert plugins["a"].error is None
+        assert EXPERIMENTS["acme-try"].groups == ("acme",)
+        wanted = [found.checks["acme.word"]]
+        assert [step.experiment.name for step in Scan(targets(2), wanted, Job(), Options()).plan] == [
+            "acme-try"
+        ]
 
 
 def test_a_file_that_prints_keeps_off_stdout(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,62 @@
+"""Ids that checks and causes name: one that means no check explains, verifies and holds up nothing."""
+
+import dataclasses
+import fnmatch
+import importlib
+import pkgutil
+from collections.abc import Iterator, Mapping
+
+import pytest
+
+import netdoctor.checks
+from netdoctor.engine.registry import load_builtin
+from netdoctor.model import Cause
+
+KNOWN = load_builtin()
+MODULES = [module.name for module in pkgutil.iter_modules(netdoctor.checks.__path__)]
+
+
+def strangers(patterns: object) -> list[str]:
+    assert isinstance(patterns, tuple)
+    return [pattern for pattern in patterns if not fnmatch.filter(KNOWN, pattern)]
+
+
+def causes(value: object) -> Iterator[Cause]:
+    """Causes in a module's attribute: a constant, a table of them, or what a constant holds."""
+    if isinstance(value, Cause):
+        yield value
+    elif isinstance(value, Mapping):
+        for one in value.values():
+            yield from causes(one)
+    elif isinstance(value, tuple | list | set | frozenset):
+        for one in value:
+            yield from causes(one)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        for field in dataclasses.fields(value):
+            yield from causes(getattr(value, field.name))
+
+
+@pytest.mark.parametrize("check_id", sorted(KNOWN))
+def test_what_a_check_names_is_there(check_id: str) -> None:
+    check = KNOWN[check_id]
+    assert strangers(check.after) == []
+    assert strangers(check.explains) == []
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_what_a_cause_names_is_there(module: str) -> None:
+    attributes = vars(importlib.import_module(f"netdoctor.checks.{module}"))
+    for name, value in attributes.items():
+        for cause in causes(value):
+            assert strangers(cause.verify) == [], name
+            assert strangers(cause.follows) == [], name
+
+
+def test_causes_are_found_at_all() -> None:
+    found = [
+        cause
+        for module in MODULES
+        for value in vars(importlib.import_module(f"netdoctor.checks.{module}")).values()
+        for cause in causes(value)
+    ]
+    assert len(found) > 50
