@@ -60,7 +60,7 @@ def rejudge(report: Report, given: Mapping[str, Any], source: Path) -> Report:
         inventory = Inventory(targets=targets, format="last", source=str(source))
         judged = restrict(inventory, given["node"])
     else:
-        judged = tuple(node for node in report.matrix.nodes if node in listed)
+        judged = tuple(node for node in report.matrix.nodes if node in listed) or tuple(listed)
     again: tuple[str, ...] = ()
     if "baseline" in given:
         facts.cluster["baseline"] = baseline.read(given["baseline"], list(listed))

@@ -17,7 +17,7 @@ from netdoctor.report.save import load
 from netdoctor.scanning.request import ScanRequest, Selection
 from netdoctor.text import clean
 
-_Text = Annotated[str, Meta(pattern=r"\A[^\0]*\Z", max_length=4096)] | UnsetType
+_Text = Annotated[str, Meta(pattern=r"\A[^\0]*\Z", max_length=1 << 16)] | UnsetType
 _Globs = Annotated[tuple[Annotated[str, Meta(max_length=200)], ...], Meta(max_length=1000)] | UnsetType
 _Port = Annotated[int, Meta(ge=1, le=65535)] | UnsetType
 _Seconds = Annotated[float, Meta(gt=0, le=86400)] | UnsetType

@@ -139,6 +139,12 @@ def test_a_baseline_is_read_again_only_when_it_is_named_now(ground: Ground) -> N
         rejudge(report, {"baseline": Path("/gone.json")}, SAVED)
 
 
+def test_facts_of_nodes_that_the_report_does_not_show_are_judged(ground: Ground) -> None:
+    report = scanned(ground)
+    bare = dataclasses.replace(report.matrix, checks=(), nodes=(), cells=())
+    assert rejudge(dataclasses.replace(report, matrix=bare), {}, SAVED).matrix == report.matrix
+
+
 def test_an_interrupted_scan_stays_undecided(ground: Ground) -> None:
     report = scanned(ground)
     cut = dataclasses.replace(report, run=dataclasses.replace(report.run, ended_by="interrupt"))

@@ -1,6 +1,13 @@
 """What a report says about its scan, beside what the checks say."""
 
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from netdoctor.inventory import Target
 from netdoctor.scanning import ScanRequest, rerun
+from netdoctor.scanning.reporting import verify_prefix
 from tests.scanning.ground import Ground
 
 N3 = ScanRequest(hosts=("n[1-3]",))
@@ -36,3 +43,35 @@ def test_a_partial_run_keeps_what_was_said_and_adds_to_it(ground: Ground) -> Non
             "ssh: known_hosts:1: line skipped",
         ]
         assert len(report.notes) == 3 + times
+
+
+LAST = Path(".netdoctor/last.json")
+OLD = {"targets": (Target(id="n1", host="n1"),)}
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        pytest.param({}, "--last", id="saved"),
+        pytest.param({"save": Path("a b.json")}, "--last --save a b.json", id="saved elsewhere"),
+        pytest.param({"ssh_user": "ml", "local": True}, "--last", id="the report says the rest"),
+        pytest.param({"save": None}, "n[1-3] -", id="not saved"),
+        pytest.param(
+            {"save": None, "ssh_config": Path("/c"), "ssh_port": 22, "python": "py", "local": True},
+            "n[1-3] - --ssh-config /c --ssh-port 22 --python py --local",
+            id="not saved, options",
+        ),
+        pytest.param({"save": None, "source": LAST, "hosts": (), **OLD}, "--last", id="last, not saved"),
+        pytest.param(
+            {"save": None, "source": Path("r.json"), "ssh_user": "ml", "hosts": (), **OLD},
+            "--last --save r.json --ssh-user ml",
+            id="another last, not saved",
+        ),
+        pytest.param(
+            {"checks_dir": (Path("d"), Path("e"))}, "--last --checks-dir d --checks-dir e", id="dirs"
+        ),
+    ],
+)
+def test_how_a_verify_command_begins(said: dict[str, Any], words: str) -> None:
+    request = ScanRequest(**{"hosts": ("n[1-3]", "-"), **said})
+    assert " ".join(verify_prefix(request)) == f"netdoctor scan {words}"
