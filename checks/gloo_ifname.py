@@ -135,6 +135,8 @@ def gloo_ifname(
             yield troubles[node]
         elif node not in logins and VARIABLE not in job.env:
             yield unknown(node, f"which address gloo uses cannot be told: {unread(None)}")
+        elif stray := next((device.address for device in one.devices if device.row is None), None):
+            yield unknown(node, f"gloo uses {stray}, which is of no interface that was seen on this node")
         else:
             yield ok(node, f"gloo uses {one}", observed=str(one))
 

@@ -117,3 +117,8 @@ def test_what_a_node_sets_has_to_be_known() -> None:
 
     assert statuses() == [Status.PASS, Status.UNKNOWN]
     assert statuses(GLOO_SOCKET_IFNAME="eth0") == [Status.PASS, Status.PASS]
+
+
+def test_an_address_of_no_interface_is_no_pass() -> None:
+    names = {**resolves(2), "n2": own(2, "10.77.0.1", bindable="10.77.0.1")}
+    assert [one.status for one in run(nets(2), names)] == [Status.PASS, Status.UNKNOWN]
