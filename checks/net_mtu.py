@@ -8,7 +8,7 @@ from netdoctor.checks._majority import majority
 from netdoctor.checks._words import listing, on_dev
 from netdoctor.facts.net import Netdev, NetFacts
 from netdoctor.facts.software import Job
-from netdoctor.model import PEERS, SUSPECTED, Cause, Finding, run, seen, skip
+from netdoctor.model import CLUSTER, PEERS, SUSPECTED, Cause, Finding, run, seen, skip, unknown
 
 DIFFERS = Cause("mtu-differs", "{nodes} {has} another MTU than most nodes")
 NONE_USUAL = Cause(
@@ -37,6 +37,9 @@ def net_mtu(nets: Mapping[str, NetFacts], job: Job) -> Iterator[Finding]:
     """
     if len(nets) < 2:
         yield skip("one node: nothing to compare with")
+        return
+    if not job.data_addresses:  # the scan ended before
+        yield unknown(CLUSTER, "which interfaces carry the job's traffic was not worked out")
         return
     devs: dict[str, Netdev] = {}
     for node in nets:

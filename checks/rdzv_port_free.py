@@ -3,23 +3,10 @@
 from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
-from netdoctor.checks._words import listing, title_text
+from netdoctor.checks._words import title_text
 from netdoctor.facts.net import Listener, NetFacts, PortHolderFacts
 from netdoctor.facts.software import Job
-from netdoctor.model import (
-    CLUSTER,
-    CauseHint,
-    Command,
-    Evidence,
-    ExpectedFrom,
-    Finding,
-    Fix,
-    fail,
-    ok,
-    skip,
-    unknown,
-    warn,
-)
+from netdoctor.model import CLUSTER, DERIVED, Cause, Finding, Fix, in_job, ok, run, seen, skip, unknown
 
 # Ports below need CAP_NET_BIND_SERVICE (ip(7); net.ipv4.ip_unprivileged_port_start, 1024 by default).
 PRIVILEGED = 1024
@@ -27,9 +14,15 @@ PRIVILEGED = 1024
 DEFAULT_PORT = 29500
 
 
-@check(
-    source="https://docs.pytorch.org/docs/stable/elastic/run.html",
+BUSY = Cause("master-port-busy", "The rendezvous port on {nodes} is taken by a process that cannot be seen")
+ROOT_ONLY = Cause("master-port-privileged", "The rendezvous port on {nodes} may only be opened by root")
+EPHEMERAL = Cause(
+    "master-port-ephemeral",
+    "The kernel of {nodes} may give the rendezvous port to somebody else before launch",
 )
+
+
+@check(source="https://docs.pytorch.org/docs/stable/elastic/run.html")
 def rdzv_port_free(
     holders: Mapping[str, PortHolderFacts], job: Job, nets: Mapping[str, NetFacts]
 ) -> Iterator[Finding]:
@@ -54,140 +47,80 @@ def rdzv_port_free(
     if held is None:
         yield skip(f"{master}, where the rendezvous would be, could not be asked")
         return
-    low, high = nets[master].ephemeral_ports if master in nets else (32768, 60999)
-    other = _proposal(job.master_port, nets)
-    if held.listeners:
-        yield _busy(master, held, other)
-    elif held.bind_error and "EADDRINUSE" in held.bind_error:
-        yield _unseen(master, held, other)
-    elif held.bind_error and ("EACCES" in held.bind_error or job.master_port < PRIVILEGED):
-        yield _privileged(master, held, other)
-    elif held.bind_error:
-        yield unknown(master, f"port {held.port} could not be tried: {held.bind_error}")
-    elif held.port < PRIVILEGED:
-        yield warn(
-            master,
-            f"port {held.port} can only be opened by root",
-            observed=str(held.port),
-            expected=f"a port from {PRIVILEGED} on",
-            expected_from=ExpectedFrom.CONSTANT,
-            cause=_hint("master-port-privileged", PRIVILEGED_TITLE, master, _other(other)),
+    port, error = held.port, held.bind_error
+    low, high = nets[master].ephemeral_ports
+    another = in_job(
+        "use another port, for all ranks (torchrun: --master-port, or in --rdzv-endpoint)",
+        f"export MASTER_PORT={_proposal(job.master_port, nets)}",
+    )
+    if port != job.master_port:
+        yield unknown(master, f"port {job.master_port} was not looked at, but port {port}")
+    elif held.listeners:
+        yield _busy(master, held, another)
+    elif error and "EADDRINUSE" in error:
+        yield BUSY.fail(
+            f"port {port} cannot be bound: {error}",
+            at=master,
+            observed=error,
+            expected="a port that can be bound",
+            seen=seen(f"bind port {port}", error),
+            fixes=another,
         )
-    elif low <= held.port <= high:
-        yield warn(
-            master,
-            f"port {held.port} lies in the range {low}-{high} from which the kernel picks ports",
-            observed=str(held.port),
+    elif error and ("EACCES" in error or port < PRIVILEGED):
+        yield ROOT_ONLY.fail(
+            f"port {port} cannot be opened by this user: {error}",
+            at=master,
+            observed=error,
+            expected=f"a port from {PRIVILEGED} on",
+            seen=seen(f"bind port {port}", error),
+            fixes=another,
+        )
+    elif error:
+        yield unknown(master, f"port {port} could not be tried: {error}")
+    elif port < PRIVILEGED:
+        yield ROOT_ONLY.warn(
+            f"port {port} can only be opened by root",
+            at=master,
+            observed=str(port),
+            expected=f"a port from {PRIVILEGED} on",
+            fixes=another,
+        )
+    elif low <= port <= high:
+        yield EPHEMERAL.warn(
+            f"port {port} lies in the range {low}-{high} from which the kernel picks ports",
+            at=master,
+            observed=str(port),
             expected=f"a port outside {low}-{high}",
-            expected_from=ExpectedFrom.DERIVED,
-            evidence=(
-                Evidence(
-                    kind="file",
-                    where=master,
-                    what="/proc/sys/net/ipv4/ip_local_port_range",
-                    output=f"{low} {high}",
-                ),
-            ),
-            cause=_hint(
-                "master-port-ephemeral",
-                "The kernel of {nodes} may give the rendezvous port to somebody else before launch",
-                master,
-                _other(other),
-            ),
+            expected_from=DERIVED,
+            seen=seen("/proc/sys/net/ipv4/ip_local_port_range", f"{low} {high}", "file"),
+            fixes=another,
         )
     else:
-        yield ok(CLUSTER, f"port {held.port} is free on {master}")
+        yield ok(CLUSTER, f"port {port} is free on {master}")
 
 
-PRIVILEGED_TITLE = "The rendezvous port on {nodes} may only be opened by root"
-
-
-def _busy(master: str, held: PortHolderFacts, other: int) -> Finding:
-    first = held.listeners[0]
+def _busy(master: str, held: PortHolderFacts, another: Fix) -> Finding:
+    first, several = held.listeners[0], len(held.listeners) > 1
     who = _who(first)
-    fixes: list[Fix] = []
+    fixes = [another]
     if first.pid is not None and first.pid > 1:
-        fixes.append(
-            Fix(
-                text="if it was left behind by an earlier job, end it",
-                commands=(
-                    Command(
-                        run_on=master,
-                        shell=f"ps -o pid,user,etime,args -p {first.pid} && kill {first.pid}",
-                    ),
-                ),
-                root=True,
-                risk="medium",
-            )
-        )
-    fixes.append(_other(other))
-    return fail(
-        master,
+        shell = f"ps -o pid,user,etime,args -p {first.pid} && kill {first.pid}"
+        end = run("if it was left behind by an earlier job, end it", shell, root=True, risk="medium")
+        fixes = [end, another]
+    return BUSY.but(title=f"The rendezvous port on {{nodes}} is taken by {title_text(who)}").fail(
         f"port {held.port} is taken by {who}",
+        at=master,
         observed=who,
         expected="nobody",
-        expected_from=ExpectedFrom.CONSTANT,
-        evidence=tuple(
-            Evidence(
-                kind="command",
-                where=master,
-                what=f"ss -tlnp 'sport = :{held.port}'",
-                output=f"{one.address}:{one.port}" + (f" {_who(one)}" if len(held.listeners) > 1 else ""),
+        seen=[
+            seen(
+                f"ss -tlnp 'sport = :{held.port}'",
+                f"{one.address}:{one.port}" + (f" {_who(one)}" if several else ""),
+                "command",
             )
             for one in held.listeners[:4]
-        ),
-        cause=_hint(
-            "master-port-busy",
-            f"The rendezvous port on {{nodes}} is taken by {title_text(who)}",
-            master,
-            *fixes,
-        ),
-    )
-
-
-def _unseen(master: str, held: PortHolderFacts, other: int) -> Finding:
-    return fail(
-        master,
-        f"port {held.port} cannot be bound: {held.bind_error}",
-        observed=str(held.bind_error),
-        expected="a port that can be bound",
-        expected_from=ExpectedFrom.CONSTANT,
-        evidence=(
-            Evidence(kind="probe", where=master, what=f"bind port {held.port}", output=str(held.bind_error)),
-        ),
-        cause=_hint(
-            "master-port-busy",
-            "The rendezvous port on {nodes} is taken by a process that cannot be seen",
-            master,
-            _other(other),
-        ),
-    )
-
-
-def _privileged(master: str, held: PortHolderFacts, other: int) -> Finding:
-    return fail(
-        master,
-        f"port {held.port} cannot be opened by this user: {held.bind_error}",
-        observed=str(held.bind_error),
-        expected=f"a port from {PRIVILEGED} on",
-        expected_from=ExpectedFrom.CONSTANT,
-        evidence=(
-            Evidence(kind="probe", where=master, what=f"bind port {held.port}", output=str(held.bind_error)),
-        ),
-        cause=_hint("master-port-privileged", PRIVILEGED_TITLE, master, _other(other)),
-    )
-
-
-def _hint(key: str, title: str, master: str, *fixes: Fix) -> CauseHint:
-    return CauseHint(key=key, title=title, culprits=(master,), fixes=fixes)
-
-
-def _other(port: int) -> Fix:
-    return Fix(
-        text="use another port, for all ranks (torchrun: --master-port, or in --rdzv-endpoint)",
-        commands=(Command(run_on="job", shell=f"export MASTER_PORT={port}"),),
-        effect="next launch",
-        persistent=False,
+        ],
+        fixes=fixes,
     )
 
 
@@ -209,7 +142,7 @@ def _who(one: Listener) -> str:
     parts = [f"{name}{pid}" + (f" of user {user}" if user else "")]
     if one.age_s is not None:
         parts.append(f"running for {_age(one.age_s)}")
-    return listing([", ".join(parts)])
+    return ", ".join(parts)
 
 
 def _age(seconds: float) -> str:

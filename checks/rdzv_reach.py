@@ -45,7 +45,11 @@ def rdzv_reach(
     if master not in tried:
         yield skip(f"{master}, where the rendezvous would be, took no part")
         return
-    probes = {p.src: p for p in ports.probes if p.dst == master and p.purpose == RENDEZVOUS}
+    probes = {
+        probe.src: probe
+        for probe in ports.probes
+        if (probe.dst, probe.port, probe.purpose) == (master, job.master_port, RENDEZVOUS)
+    }
     sources = dict.fromkeys([*(probe.src for probe in ports.probes), *hosts])
     sources.pop(master, None)
     reached = 0

@@ -87,6 +87,11 @@ def test_an_address_behind_translation_warns() -> None:
     assert causes(findings) == {"net-address-not-own": {"n2"}}
 
 
+def test_a_node_whose_dialled_address_is_not_known_is_unknown() -> None:
+    findings = found(judge(nets(3), data_addresses={"n1": address(1), "n2": address(2)}))
+    assert {node: one.status for node, one in findings.items()} == {"n3": Status.UNKNOWN}
+
+
 def test_loopback_clusters_have_nothing_to_judge() -> None:
     findings = judge(nets(2), data_addresses={"n1": "127.0.0.1", "n2": "127.0.0.1"})
     assert {one.status for one in findings} == {Status.SKIP}

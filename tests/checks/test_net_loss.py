@@ -2,9 +2,10 @@ import random
 
 import pytest
 
-from netdoctor.checks._binomial import at_least, log_tail
-from netdoctor.checks.net_loss import culprits, net_loss
+from netdoctor.checks.net_loss import LIMIT, net_loss
 from netdoctor.facts.bandwidth import LossMatrix, LossProbe
+from netdoctor.localise.binomial import at_least, log_tail
+from netdoctor.localise.loss import culprits
 from netdoctor.model import Finding, Status
 
 from .build import job, names, net
@@ -97,12 +98,17 @@ def test_a_node_that_did_not_report_is_unknown() -> None:
     assert any(f.target == "n1" and f.status is Status.UNKNOWN for f in judge(spoilt, 3))
 
 
+def test_a_node_in_no_pair_is_unknown() -> None:
+    findings = {f.target: f.status for f in judge(matrix(3, {}), 4)}
+    assert findings == {"n4": Status.UNKNOWN, "cluster": Status.PASS}
+
+
 def test_skips_one_node() -> None:
     assert [f.status for f in judge(LossMatrix(), 1)] == [Status.SKIP]
 
 
 def test_no_packets_no_culprits() -> None:
-    assert culprits({}) == ()
+    assert culprits({}, LIMIT) == ()
 
 
 def test_the_bound_holds_its_promise() -> None:

@@ -51,6 +51,11 @@ def test_a_node_whose_mtu_was_not_read_is_unknown(net_facts: NetFacts, dialled: 
     assert [(one.target, one.status) for one in findings] == [("n2", Status.UNKNOWN)]
 
 
+def test_without_any_data_address_nothing_is_known() -> None:
+    (finding,) = net_mtu(nets(3), job(3, data_addresses={}))
+    assert (finding.target, finding.status) == ("cluster", Status.UNKNOWN)
+
+
 def test_over_loopback_there_is_no_mtu_to_compare() -> None:
     findings = list(net_mtu(nets(2), job(2, data_addresses=dict.fromkeys(("n1", "n2"), "127.0.0.1"))))
     assert [(one.target, one.status) for one in findings] == [("n1", Status.SKIP), ("n2", Status.SKIP)]

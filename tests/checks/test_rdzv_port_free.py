@@ -66,3 +66,9 @@ def test_the_proposal_avoids_every_nodes_range() -> None:
     held = {"n1": PortHolderFacts(port=RDZV, listeners=(STALE,))}
     findings = list(rdzv_port_free(held, job(2), wide))
     assert cause(findings, "master-port-busy").fixes[-1].commands[0].shell == "export MASTER_PORT=14999"
+
+
+def test_another_port_than_the_one_looked_at_is_unknown() -> None:
+    held = {"n1": PortHolderFacts(port=RDZV)}
+    (finding,) = rdzv_port_free(held, job(2, master_port=RDZV + 100), nets(2))
+    assert finding.status is Status.UNKNOWN

@@ -72,3 +72,9 @@ def test_a_node_in_no_pair_is_unknown() -> None:
 def test_a_master_in_no_pair_is_unknown() -> None:
     others = tuple(p for p in matrix(3).probes if "n1" not in (p.src, p.dst))
     assert found(judge(PortMatrix(probes=others), 3))["cluster"].status is Status.UNKNOWN
+
+
+def test_another_port_than_the_one_tried_is_unknown() -> None:
+    ports = matrix(3)
+    findings = found(rdzv_reach(ports, port_causes(ports, None), hosts(3), job(3, master_port=1234)))
+    assert {node: one.status for node, one in findings.items()} == dict.fromkeys(("n2", "n3"), Status.UNKNOWN)
