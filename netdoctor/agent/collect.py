@@ -14,24 +14,9 @@ GROUP_TIMEOUT_S = 10.0
 LONGER = {"gpu": 20.0}
 MAX_GROUPS = 64
 
-GROUPS = (
-    "host",
-    "limits",
-    "net",
-    "resolve",
-    "routes",
-    "firewall",
-    "time",
-    "software",
-    "env",
-    "gpu",
-    "rdma",
-    "port_holder",
-)
-
 
 def module_of(group: str) -> "Any":
-    """Return the module that collects a group: ours, or one made of a plug-in's text. Raises Unavailable."""
+    """Return what collects a group: facts_GROUP, or a module made of a plug-in's text. Raises Unavailable."""
     if group in main.collectors:
         import types
 
@@ -40,10 +25,7 @@ def module_of(group: str) -> "Any":
         sys.modules[module.__name__] = module
         exec(code, module.__dict__)
         return module
-    if group in GROUPS:
-        name = __name__.rpartition(".")[0] + ".facts_" + group
-        return __import__(name, fromlist=["collect"])
-    raise runtime.Unavailable("not_collected", "the agent has no collector for " + repr(group))
+    return runtime.module("facts_" + group, "the agent has no collector for " + repr(group)[:80])
 
 
 class _Job:

@@ -20,19 +20,16 @@ THREAD_STACK_BYTES = 2 << 20
 MAX_RUNNING = 16
 DEFAULT_DEADLINE_S = 300.0
 
-# Operation -> (module, function); a module is compiled when it is first needed.
+# Operation -> (module, function) where that is not op_NAME.NAME; compiled when it is first needed.
 OPERATIONS = {
     "facts": ("collect", "facts"),
-    "listen": ("op_listen", "listen"),
     "unlisten": ("op_listen", "unlisten"),
     "udp_echo": ("op_listen", "udp_echo"),
-    "connect": ("op_connect", "connect"),
     "path_mtu": ("op_mtu", "path_mtu"),
     "udp_loss": ("op_loss", "udp_loss"),
     "stream_serve": ("op_stream", "serve"),
     "stream_send": ("op_stream", "send"),
     "stream_receive": ("op_stream", "receive"),
-    "spawn": ("op_spawn", "spawn"),
     "converse": ("op_spawn", "converse"),
     "stop": ("op_spawn", "stop"),
 }
@@ -136,8 +133,8 @@ class Agent:
         runtime.scope.request = number
         try:
             try:
-                module_name, function = OPERATIONS[op]
-                module = __import__(__name__.rpartition(".")[0] + "." + module_name, fromlist=[function])
+                name, function = OPERATIONS.get(op) or ("op_" + op, op)
+                module = runtime.module(name, "unknown operation " + repr(op)[:80])
                 result = getattr(module, function)(args)
             except BaseException as e:
                 why, detail = runtime.explain(e)
@@ -161,7 +158,7 @@ class Agent:
             result = {"recv_s": received, "send_s": 0.0, "mono_s": time.monotonic()}
             result["send_s"] = time.time()
             self.send({"id": number, "ok": True, "result": result})
-        elif not isinstance(op, str) or op not in OPERATIONS:
+        elif not isinstance(op, str):
             self.fail(number, "not_collected", "unknown operation " + repr(op)[:80])
         elif not isinstance(args, dict):
             self.fail(number, "failed", "args is not an object")

@@ -34,6 +34,18 @@ class Unavailable(Exception):
         self.detail = detail
 
 
+def module(name: str, missing: str) -> "Any":
+    """Return the agent's module of this name. Raises Unavailable, with `missing`, where there is none."""
+    full = __name__.rpartition(".")[0] + "." + name
+    try:
+        if name.isidentifier():
+            return __import__(full, fromlist=["_"])
+    except ImportError as e:
+        if e.name != full:  # something that it imports itself
+            raise
+    raise Unavailable("not_collected", missing)
+
+
 _WHYS = frozenset(
     ("not_applicable", "not_collected", "no_permission", "timed_out", "unparsable", "failed", "lost")
 )

@@ -33,6 +33,7 @@ from netdoctor.facts.host import HostFacts, LimitFacts
 from netdoctor.facts.net import NetFacts, ResolveFacts
 from netdoctor.facts.rdma import RdmaFacts
 from netdoctor.facts.software import ConfFile, EnvFacts, SoftwareFacts
+from netdoctor.transport import bundle
 from tests.agent import harness, trees
 from tests.agent.test_bootstrap import SUPPORTED, python_or_skip
 
@@ -806,3 +807,27 @@ def test_reading_is_capped_and_never_blocks(tmp_path: Path) -> None:
     assert files.text_or_none("/dev/zero") is None
     assert files.text_or_none("nul\0byte") is None
     assert files.names(str(tmp_path / "absent")) == []
+
+
+@pytest.mark.parametrize(
+    ("op", "args"),
+    [
+        ("no_such", {}),
+        ("no-such", {}),
+        ("../main", {}),
+        ("", {}),
+        ("facts", {"groups": {"no_such": {}}}),
+        ("facts", {"groups": {"host.x": {}}}),
+    ],
+)
+def test_what_the_agent_cannot_do_is_not_collected(op: str, args: dict[str, Any]) -> None:
+    with harness.agent() as running:
+        answer = running.finish(running.start(op, args))
+    why = answer["result"][next(iter(args["groups"]))]["missing"]["why"] if args else answer["why"]
+    assert why == "not_collected"
+
+
+def test_every_fact_of_the_agent_has_its_collector() -> None:
+    asked = {info.group for info in FACT_TYPES.values() if info.origin == "agent" and info.collector is None}
+    by_experiments = {"routes", "firewall"}
+    assert asked | by_experiments == {n[6:] for n in bundle.modules() if n.startswith("facts_")}
