@@ -1,16 +1,22 @@
 """Scratch space, the site's own rule: at least 100 GB free on every node."""
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from netdoctor.check import check
 from netdoctor.facts import fact
-from netdoctor.facts.host import Node
-from netdoctor.model import CauseHint, Command, ExpectedFrom, Finding, Fix, fail
+from netdoctor.model import CONFIG, Cause, Finding, look, run
 
 GB = 10**9
 # What one of our jobs writes between two checkpoints.
 NEEDED_BYTES = 100 * GB
+WANTED = f"a folder that can be written, {NEEDED_BYTES // GB} GB free"
+
+MISSING = Cause("scratch-missing", "the scratch folder of {nodes} is missing")
+READ_ONLY = Cause("scratch-read-only", "the scratch folder of {nodes} is read-only")
+FULL = Cause("scratch-full", "the scratch folder of {nodes} is full")
+ASK = run("ask storage@example.org for the folder")
 
 
 @fact("site_scratch", collector="collector.py")
@@ -25,7 +31,7 @@ class Scratch:
 
 
 @check()
-def site_scratch(node: Node, scratch: Scratch) -> Iterator[Finding]:
+def site_scratch(scratch: Scratch) -> Iterator[Finding]:
     """Every node has a scratch folder with at least 100 GB free.
 
     Looks at:
@@ -38,31 +44,18 @@ def site_scratch(node: Node, scratch: Scratch) -> Iterator[Finding]:
     Fix:
         Remove what is no longer needed, or ask for the folder to be made.
     """
+    wanted = {"expected": WANTED, "expected_from": CONFIG}
     if not scratch.exists:
-        yield finding(node, "missing", f"{scratch.path} does not exist", "does not exist")
+        yield MISSING.fail(f"{scratch.path} does not exist", observed="does not exist", fixes=ASK, **wanted)
     elif not scratch.writable:
-        yield finding(node, "read-only", f"{scratch.path} cannot be written", "may not be written")
+        yield READ_ONLY.fail(
+            f"{scratch.path} cannot be written", observed="may not be written", fixes=ASK, **wanted
+        )
     elif scratch.free_bytes < NEEDED_BYTES:
         free = f"{scratch.free_bytes / GB:.0f} GB free"
-        yield finding(node, "full", f"{scratch.path} has {free}", free, look=f"du -xsh {scratch.path}/*")
-
-
-def finding(node: Node, kind: str, summary: str, observed: str, look: str | None = None) -> Finding:
-    """The same shape for each of the three troubles."""
-    fix = Fix(
-        text="remove what is no longer needed" if look else "ask storage@example.org for the folder",
-        commands=(Command(run_on=node.id, shell=look),) if look else (),
-    )
-    return fail(
-        node.id,
-        summary,
-        observed=observed,
-        expected=f"a folder that can be written, {NEEDED_BYTES // GB} GB free",
-        expected_from=ExpectedFrom.CONFIG,
-        cause=CauseHint(
-            key=f"scratch-{kind}",
-            title=f"the scratch folder of {{nodes}} is {kind}",
-            culprits=(node.id,),
-            fixes=(fix,),
-        ),
-    )
+        yield FULL.fail(
+            f"{scratch.path} has {free}",
+            observed=free,
+            fixes=look("remove what is no longer needed", f"du -xsh {shlex.quote(scratch.path)}/*"),
+            **wanted,
+        )
