@@ -9,22 +9,30 @@ from netdoctor.checks._words import listing
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.host import Node
 from netdoctor.model import (
+    CONFIG,
+    DERIVED,
+    LIKELY,
+    PEERS,
     Cause,
-    CauseHint,
-    Command,
-    Confidence,
     Evidence,
-    ExpectedFrom,
     Finding,
-    Fix,
     Status,
-    fail,
+    look,
     ok,
+    seen,
     skip,
-    warn,
+    unknown,
 )
 
+FEWER = Cause("gpu-count-fewer", "{nodes} {has} fewer GPUs than expected")
+MORE = Cause("gpu-count-more", "{nodes} {has} more GPUs than most nodes")
 MODEL = Cause("gpu-model", "GPU model differs between {nodes}")
+MIXED = Cause("gpu-mixed", "{nodes} {has} GPUs of different models")
+SEARCH = look(
+    "see which GPU is gone, and why",
+    "nvidia-smi -L; lspci -d 10de: -nn; dmesg | grep -E 'NVRM|Xid'",
+    root=True,
+)
 
 
 @check(
@@ -48,48 +56,28 @@ def gpu_count(gpus: Mapping[str, GpuFacts], nodes: Mapping[str, Node]) -> Iterat
         ``gpus=`` in the hosts file.
     """
     counts = {node: len(facts.devices) for node, facts in gpus.items()}
-    if not any(counts.values()) and not any(nodes[n].gpus for n in gpus if n in nodes):
+    if not any(counts.values()) and not any(nodes[node].gpus for node in gpus):
         yield skip("no GPU on any node, and none listed")
         return
-    listed: dict[str, int] = {}
-    slots: dict[str, int] = {}
-    for node in gpus:
-        wanted, slot = (nodes[node].gpus, nodes[node].slots) if node in nodes else (None, None)
-        if wanted is not None:
-            listed[node] = wanted
-        elif slot is not None:
-            slots[node] = slot
+    listed = {node: wanted for node in gpus if (wanted := nodes[node].gpus) is not None}
+    slots = {node: n for node in gpus if node not in listed and (n := nodes[node].slots) is not None}
     # slots= are processes per node. They stand for GPUs where some node has that many.
     if any(counts[node] == slot for node, slot in slots.items()):
-        listed.update(slots)
+        listed |= slots
     peers = majority({node: count for node, count in counts.items() if node not in listed})
-    uneven: list[str] = []
+    # With as many nodes on either side the smaller are the suspects.
+    usual = max(peers.groups) if peers.tie else peers.value
     for node, count in counts.items():
-        if node in listed:
-            if count < listed[node]:
-                yield _few(node, gpus[node], count, listed[node], ExpectedFrom.CONFIG)
-        elif peers.value is not None and count < peers.value:
-            yield _few(node, gpus[node], count, peers.value, ExpectedFrom.PEERS)
-        elif peers.value is not None and count > peers.value:
-            yield warn(
-                node,
-                f"{count} GPUs, most nodes have {peers.value}",
-                observed=str(count),
-                expected=str(peers.value),
-                expected_from=ExpectedFrom.PEERS,
-                evidence=_evidence(node, gpus[node]),
-                cause=CauseHint(
-                    key="gpu-count-more",
-                    title="{nodes} {has} more GPUs than most nodes",
-                    culprits=(node,),
-                ),
-            )
-        elif peers.tie:
-            uneven.append(node)
-    most = max((counts[node] for node in uneven), default=0)
-    for node in uneven:
-        if counts[node] < most:
-            yield _few(node, gpus[node], counts[node], most, ExpectedFrom.PEERS, tie=True)
+        own = node in listed
+        wanted = listed[node] if own else usual or 0
+        words = "the hosts file lists" if own else "another node has" if peers.tie else "most nodes have"
+        said = {"at": node, "observed": str(count), "expected": str(wanted), "seen": _seen(gpus[node])}
+        if count < wanted:
+            cause = FEWER.but(confidence=LIKELY) if peers.tie and not own else FEWER
+            summary = f"{count} GPU{'' if count == 1 else 's'}, {words} {wanted}"
+            yield cause.fail(summary, expected_from=CONFIG if own else PEERS, fixes=SEARCH, **said)
+        elif count > wanted and not own:
+            yield MORE.warn(f"{count} GPUs, {words} {wanted}", expected_from=PEERS, **said)
 
     models = {
         node: listing(sorted({device.name for device in facts.devices}), 3)
@@ -102,75 +90,27 @@ def gpu_count(gpus: Mapping[str, GpuFacts], nodes: Mapping[str, Node]) -> Iterat
         MODEL,
         status=Status.WARN,
         why="the job runs at the pace and with the memory of the smallest",
-        seen=lambda node: _evidence(node, gpus[node]),
+        seen=lambda node: _seen(gpus[node]),
     )
     for node, facts in gpus.items():
-        names = {device.name for device in facts.devices}
+        names = sorted({device.name for device in facts.devices if device.name})
         if len(names) > 1:
-            yield warn(
-                node,
-                f"different GPUs in one node: {listing(sorted(names))}",
-                observed=listing(sorted(names)),
+            yield MIXED.warn(
+                f"different GPUs in one node: {listing(names)}",
+                at=node,
+                observed=listing(names),
                 expected="one model",
-                expected_from=ExpectedFrom.DERIVED,
-                evidence=_evidence(node, facts),
-                cause=CauseHint(
-                    key="gpu-mixed",
-                    title="{nodes} {has} GPUs of different models",
-                    culprits=(node,),
-                ),
+                expected_from=DERIVED,
+                seen=_seen(facts),
             )
+        if nameless := [f"GPU {d.index}" for d in facts.devices if not d.name and d.error is None]:
+            yield unknown(node, f"the model of {listing(nameless, 4)} could not be read")
     if len(set(counts.values())) == 1 and len(set(models.values())) == 1:
         for node, count in counts.items():
             text = f"{count} x {models.get(node, 'GPU')}"
             yield ok(node, text, observed=text)
 
 
-def _few(
-    node: str,
-    gpu: GpuFacts,
-    count: int,
-    wanted: int,
-    expected_from: ExpectedFrom,
-    tie: bool = False,
-) -> Finding:
-    said = "the hosts file lists" if expected_from is ExpectedFrom.CONFIG else "most nodes have"
-    return fail(
-        node,
-        f"{count} GPU{'' if count == 1 else 's'}, {'another node has' if tie else said} {wanted}",
-        observed=str(count),
-        expected=str(wanted),
-        expected_from=expected_from,
-        evidence=_evidence(node, gpu),
-        cause=CauseHint(
-            key="gpu-count-fewer",
-            title="{nodes} {has} fewer GPUs than expected",
-            culprits=(node,),
-            confidence=Confidence.LIKELY if tie else Confidence.CERTAIN,
-            fixes=(
-                Fix(
-                    text="see which GPU is gone, and why",
-                    commands=(
-                        Command(
-                            run_on=node,
-                            shell="nvidia-smi -L; lspci -d 10de: -nn; dmesg | grep -E 'NVRM|Xid'",
-                        ),
-                    ),
-                    root=True,
-                    effect="",
-                ),
-            ),
-        ),
-    )
-
-
-def _evidence(node: str, gpu: GpuFacts) -> tuple[Evidence, ...]:
-    return (
-        Evidence(
-            kind="probe",
-            where=node,
-            what="NVML",
-            output=listing([f"GPU {d.index} {d.name or '?'} at {d.pci_bus_id}" for d in gpu.devices], 8)
-            or "none",
-        ),
-    )
+def _seen(gpu: GpuFacts) -> Evidence:
+    devices = [f"GPU {d.index} {d.name or '?'} at {d.pci_bus_id}" for d in gpu.devices]
+    return seen("NVML", listing(devices, 8) or "none")

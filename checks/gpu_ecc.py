@@ -3,18 +3,11 @@
 from collections.abc import Iterator
 
 from netdoctor.check import check
+from netdoctor.checks._gpus import untold
 from netdoctor.facts.gpu import GpuFacts
-from netdoctor.facts.host import Node
-from netdoctor.model import (
-    CauseHint,
-    Command,
-    Evidence,
-    ExpectedFrom,
-    Finding,
-    Fix,
-    fail,
-    skip,
-)
+from netdoctor.model import Cause, Finding, run, seen
+
+ERRORS = Cause("gpu-ecc", "{nodes} {has} a GPU with uncorrected memory errors")
 
 
 @check(
@@ -22,7 +15,7 @@ from netdoctor.model import (
     required=False,
     source="https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/index.html",
 )
-def gpu_ecc(node: Node, gpu: GpuFacts) -> Iterator[Finding]:
+def gpu_ecc(gpu: GpuFacts) -> Iterator[Finding]:
     """No GPU has met a memory error that it could not correct since the driver was loaded.
 
     Looks at:
@@ -36,46 +29,19 @@ def gpu_ecc(node: Node, gpu: GpuFacts) -> Iterator[Finding]:
         Reset the GPU with nothing running on it; if the count comes back, drain the node and have
         the board replaced.
     """
-    counted = [d for d in gpu.devices if d.ecc_uncorrected is not None]
-    if not counted:
-        reason = "the GPUs do not count ECC errors" if gpu.devices else "no GPU on this node"
-        yield skip(reason, node.id)
-        return
-    for device in counted:
-        if not device.ecc_uncorrected:
-            continue
-        count = device.ecc_uncorrected
-        yield fail(
-            node.id,
-            f"GPU {device.index} has {count} uncorrected memory error{'s' if count > 1 else ''}",
-            observed=str(count),
-            expected="0",
-            expected_from=ExpectedFrom.CONSTANT,
-            evidence=(
-                Evidence(
-                    kind="probe",
-                    where=node.id,
-                    what=f"NVML, GPU {device.index}, volatile uncorrected ECC errors",
-                    output=str(count),
+    yield from untold(gpu, lambda device: device.ecc_uncorrected, "count ECC errors")
+    for device in gpu.devices:
+        if count := device.ecc_uncorrected:
+            yield ERRORS.fail(
+                f"GPU {device.index} has {count} uncorrected memory error{'s' if count > 1 else ''}",
+                observed=str(count),
+                expected="0",
+                seen=seen(f"NVML, GPU {device.index}, volatile uncorrected ECC errors", str(count)),
+                fixes=run(
+                    "reset the GPU, with nothing running on it",
+                    f"nvidia-smi --gpu-reset -i {device.index} && "
+                    f"nvidia-smi -q -d ECC,ROW_REMAPPER -i {device.index}",
+                    root=True,
+                    risk="medium",
                 ),
-            ),
-            cause=CauseHint(
-                key="gpu-ecc",
-                title="{nodes} {has} a GPU with uncorrected memory errors",
-                culprits=(node.id,),
-                fixes=(
-                    Fix(
-                        text="reset the GPU, with nothing running on it",
-                        commands=(
-                            Command(
-                                run_on=node.id,
-                                shell=f"nvidia-smi --gpu-reset -i {device.index} && "
-                                f"nvidia-smi -q -d ECC,ROW_REMAPPER -i {device.index}",
-                            ),
-                        ),
-                        root=True,
-                        risk="medium",
-                    ),
-                ),
-            ),
-        )
+            )

@@ -3,22 +3,12 @@
 from collections.abc import Iterator
 
 from netdoctor.check import check
-from netdoctor.checks._words import listing
-from netdoctor.facts.gpu import Gpu, GpuFacts, GpuProcess
-from netdoctor.facts.host import Node
-from netdoctor.model import (
-    CauseHint,
-    Command,
-    Evidence,
-    ExpectedFrom,
-    Finding,
-    Fix,
-    skip,
-    warn,
-)
+from netdoctor.checks._words import MIB, listing
+from netdoctor.facts.gpu import GpuFacts, GpuProcess
+from netdoctor.model import Cause, Finding, run, seen, skip
 from netdoctor.rules.cuda import is_harmless, unseen_bytes
 
-MIB = 1024 * 1024
+BUSY = Cause("gpu-busy", "something already uses GPUs of {nodes}")
 
 
 @check(
@@ -26,7 +16,7 @@ MIB = 1024 * 1024
     required=False,
     source="https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html",
 )
-def gpu_idle(node: Node, gpu: GpuFacts) -> Iterator[Finding]:
+def gpu_idle(gpu: GpuFacts) -> Iterator[Finding]:
     """Nothing else runs on the GPUs.
 
     Looks at:
@@ -40,71 +30,45 @@ def gpu_idle(node: Node, gpu: GpuFacts) -> Iterator[Finding]:
         End what is left over; leave alone what belongs to somebody's job.
     """
     if not gpu.devices:
-        yield skip("no GPU on this node", node.id)
-        return
-    yield from _silent(node.id, gpu.devices)
+        yield skip("no GPU on this node")
+    # Not measured is not idle.
+    whole = [device for device in gpu.devices if device.error is None]
+    if silent := [f"GPU {d.index}" for d in whole if d.processes is None]:
+        yield skip(f"NVML does not tell which processes use {listing(silent, 4)}")
+    elif silent := [f"GPU {d.index}" for d in whole if d.memory_used_bytes is None]:
+        yield skip(f"NVML does not tell how much memory of {listing(silent, 4)} is in use")
     for device in gpu.devices:
         busy = [p for p in device.processes or () if not is_harmless(p)]
         if busy:
-            yield _busy(node.id, device.index, busy)
-        elif used := unseen_bytes(device) // MIB:
-            yield warn(
-                node.id,
-                f"{used} MiB of GPU {device.index} are in use by processes that cannot be seen",
-                observed=f"{used} MiB",
+            who = [_described(process) for process in busy]
+            pids = " ".join(str(process.pid) for process in busy[:20])
+            yield BUSY.warn(
+                f"GPU {device.index} is in use by {listing(who, 3)}",
+                observed=f"{len(busy)} process{'es' if len(busy) > 1 else ''}",
                 expected="an idle GPU",
-                expected_from=ExpectedFrom.CONSTANT,
-                cause=CauseHint(
-                    key="gpu-busy",
-                    title="something already uses GPUs of {nodes}",
-                    culprits=(node.id,),
-                    fixes=(
-                        Fix(
-                            text="see who has the devices open, from outside any container",
-                            commands=(Command(run_on=node.id, shell="fuser -v /dev/nvidia*"),),
-                            root=True,
-                        ),
-                    ),
-                ),
-            )
-
-
-def _silent(node: str, devices: tuple[Gpu, ...]) -> Iterator[Finding]:
-    """Not measured is not idle."""
-    silent = [f"GPU {d.index}" for d in devices if d.error is None and d.processes is None]
-    if silent:
-        yield skip(f"NVML does not tell which processes use {listing(silent, 4)}", node)
-
-
-def _busy(node: str, index: int, busy: list[GpuProcess]) -> Finding:
-    who = [f"{p.name or 'process'} (pid {p.pid}, {p.user or 'user unknown'}{_memory(p)})" for p in busy]
-    pids = " ".join(str(p.pid) for p in busy[:20])
-    return warn(
-        node,
-        f"GPU {index} is in use by {listing(who, 3)}",
-        observed=f"{len(busy)} process{'es' if len(busy) > 1 else ''}",
-        expected="an idle GPU",
-        expected_from=ExpectedFrom.CONSTANT,
-        evidence=(Evidence(kind="probe", where=node, what=f"NVML, GPU {index}", output=listing(who)),),
-        cause=CauseHint(
-            key="gpu-busy",
-            title="something already uses GPUs of {nodes}",
-            culprits=(node,),
-            fixes=(
-                Fix(
-                    text="see what they are; end them only if they are left over",
-                    commands=(
-                        Command(run_on=node, shell=f"ps -o pid,user,etime,args -p {pids}"),
-                        Command(run_on=node, shell=f"kill {pids}"),
-                    ),
+                seen=seen(f"NVML, GPU {device.index}", listing(who)),
+                fixes=run(
+                    "see what they are; end them only if they are left over",
+                    f"ps -o pid,user,etime,args -p {pids}",
+                    f"kill {pids}",
                     root=True,
                     persistent=False,
                     risk="high",
                 ),
-            ),
-        ),
-    )
+            )
+        elif used := unseen_bytes(device) // MIB:
+            yield BUSY.warn(
+                f"{used} MiB of GPU {device.index} are in use by processes that cannot be seen",
+                observed=f"{used} MiB",
+                expected="an idle GPU",
+                fixes=run(
+                    "see who has the devices open, from outside any container",
+                    "fuser -v /dev/nvidia*",
+                    root=True,
+                ),
+            )
 
 
-def _memory(process: GpuProcess) -> str:
-    return f", {process.memory_bytes // MIB} MiB" if process.memory_bytes else ""
+def _described(process: GpuProcess) -> str:
+    memory = f", {process.memory_bytes // MIB} MiB" if process.memory_bytes else ""
+    return f"{process.name or 'process'} (pid {process.pid}, {process.user or 'user unknown'}{memory})"

@@ -4,21 +4,15 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
+from netdoctor.checks._words import listing
 from netdoctor.facts.gpu import Gpu, GpuFacts
-from netdoctor.model import (
-    CauseHint,
-    Command,
-    Evidence,
-    ExpectedFrom,
-    Finding,
-    Fix,
-    fail,
-    skip,
-    warn,
-)
+from netdoctor.model import PEERS, Cause, Finding, run, seen, skip, unknown
 
 # With so many GPUs of a kind nobody can be called the odd one out.
 LEAST_PEERS = 2
+
+DOWN = Cause("gpu-nvlink-down", "GPUs of {nodes} have NVLinks down")
+NARROW = Cause("gpu-pcie-narrow", "GPUs of {nodes} have fewer PCIe lanes, or slower ones, than others")
 
 Place = tuple[str, int]  # node and index of a GPU
 
@@ -48,26 +42,34 @@ def gpu_link(gpus: Mapping[str, GpuFacts]) -> Iterator[Finding]:
         board's connector, a bridge, a riser, the slot.
     """
     models: dict[str, dict[Place, Gpu]] = {}
+    silent: set[Place] = set()
     for node, facts in gpus.items():
         for device in facts.devices:
             if device.error is None and device.name:
                 models.setdefault(device.name, {})[node, device.index] = device
+            elif device.error is None:
+                silent.add((node, device.index))
     compared: set[str] = set()
     for devices in models.values():
-        yield from _nvlinks(devices)
-        yield from _pcie(devices)
+        up = {place: d.nvlinks_active for place, d in devices.items() if d.nvlinks_active is not None}
+        widths = {place: d.pcie_width for place, d in devices.items() if d.pcie_width}
+        generations = {place: d.pcie_generation for place, d in devices.items() if d.pcie_generation}
+        yield from _nvlinks(devices, up)
+        yield from _pcie(devices, widths, generations)
         # Not measured, or nothing that most agree on, is not green.
-        for values in (
-            {place: d.nvlinks_active for place, d in devices.items() if d.nvlinks_active is not None},
-            {place: d.pcie_width for place, d in devices.items() if d.pcie_width},
-        ):
+        for values in (up, widths, generations):
             if _usual(list(values.values())) is not None:
-                compared.update(node for node, _ in values)
+                silent |= devices.keys() - values.keys()
+                compared.update(node for node, _ in values if values is not generations)
     for node, facts in gpus.items():
         if not facts.devices:
             yield skip("no GPU on this node", node)
         elif node not in compared:
             yield skip("too few GPUs of this kind report their links, or most do not agree", node)
+        elif mute := [f"GPU {d.index}" for d in facts.devices if (node, d.index) in silent]:
+            yield unknown(
+                node, f"NVML tells less of the links of {listing(mute, 4)} than of others of the kind"
+            )
 
 
 def _usual(values: list[int]) -> int | None:
@@ -87,77 +89,47 @@ def _is_odd(place: Place, values: Mapping[Place, int], usual: int | None) -> boo
     return len(same) < LEAST_PEERS or 2 * same.count(value) <= len(same)
 
 
-def _nvlinks(devices: Mapping[Place, Gpu]) -> Iterator[Finding]:
-    up = {place: d.nvlinks_active for place, d in devices.items() if d.nvlinks_active is not None}
+def _nvlinks(devices: Mapping[Place, Gpu], up: Mapping[Place, int]) -> Iterator[Finding]:
     linked = _usual([count for count in up.values() if count])
+    beside: dict[str, list[int]] = {}
+    for (node, _), count in up.items():
+        beside.setdefault(node, []).append(count)
     for (node, index), count in up.items():
-        beside = _usual([c for (other, _), c in up.items() if other == node])
-        usual = linked if count else beside
-        if not _is_odd((node, index), up, usual):
-            continue
-        device = devices[node, index]
-        yield (warn if count else fail)(
-            node,
-            f"GPU {index} has {count} of {device.nvlinks} NVLinks up, its peers {usual}",
-            observed=f"{count} NVLinks",
-            expected=f"{usual} NVLinks, as most {device.name} have",
-            expected_from=ExpectedFrom.PEERS,
-            evidence=(_evidence(node, index, f"NVLinks up: {count} of {device.nvlinks}"),),
-            cause=CauseHint(
-                key="gpu-nvlink-down",
-                title="GPUs of {nodes} have NVLinks down",
-                culprits=(node,),
-                fixes=(
-                    Fix(
-                        text="see which links are down and what errors they had",
-                        commands=(
-                            Command(
-                                run_on=node,
-                                shell=f"nvidia-smi nvlink -s -i {index}; nvidia-smi nvlink -e -i {index}",
-                            ),
-                        ),
-                    ),
+        usual = linked if count else _usual(beside[node])
+        if _is_odd((node, index), up, usual):
+            device = devices[node, index]
+            yield (DOWN.warn if count else DOWN.fail)(
+                f"GPU {index} has {count} of {device.nvlinks} NVLinks up, its peers {usual}",
+                at=node,
+                observed=f"{count} NVLinks",
+                expected=f"{usual} NVLinks, as most {device.name} have",
+                expected_from=PEERS,
+                seen=seen(f"NVML, GPU {index}", f"NVLinks up: {count} of {device.nvlinks}"),
+                fixes=run(
+                    "see which links are down and what errors they had",
+                    f"nvidia-smi nvlink -s -i {index}; nvidia-smi nvlink -e -i {index}",
                 ),
-            ),
-        )
+            )
 
 
-def _pcie(devices: Mapping[Place, Gpu]) -> Iterator[Finding]:
-    widths = {place: d.pcie_width for place, d in devices.items() if d.pcie_width}
-    generations = {place: d.pcie_generation for place, d in devices.items() if d.pcie_generation}
+def _pcie(
+    devices: Mapping[Place, Gpu], widths: Mapping[Place, int], generations: Mapping[Place, int]
+) -> Iterator[Finding]:
     width, generation = _usual(list(widths.values())), _usual(list(generations.values()))
+    usual = f"PCIe {generation or '?'} x{width or '?'}"
     for (node, index), device in devices.items():
-        place = (node, index)
-        if not _is_odd(place, widths, width) and not _is_odd(place, generations, generation):
-            continue
-        has = f"PCIe {device.pcie_generation or '?'} x{device.pcie_width or '?'}"
-        usual = f"PCIe {generation or '?'} x{width or '?'}"
-        yield warn(
-            node,
-            f"GPU {index} is on {has}, its peers on {usual}",
-            observed=has,
-            expected=f"{usual}, as most {device.name} have",
-            expected_from=ExpectedFrom.PEERS,
-            evidence=(_evidence(node, index, has),),
-            cause=CauseHint(
-                key="gpu-pcie-narrow",
-                title="GPUs of {nodes} have fewer PCIe lanes, or slower ones, than others",
-                culprits=(node,),
-                fixes=(
-                    Fix(
-                        text="compare what the slot and the GPU can do with what they agreed on",
-                        commands=(
-                            Command(
-                                run_on=node,
-                                shell=f"nvidia-smi -i {index} --format=csv --query-gpu="
-                                "pcie.link.gen.max,pcie.link.width.current,pcie.link.width.max",
-                            ),
-                        ),
-                    ),
+        if _is_odd((node, index), widths, width) or _is_odd((node, index), generations, generation):
+            has = f"PCIe {device.pcie_generation or '?'} x{device.pcie_width or '?'}"
+            yield NARROW.warn(
+                f"GPU {index} is on {has}, its peers on {usual}",
+                at=node,
+                observed=has,
+                expected=f"{usual}, as most {device.name} have",
+                expected_from=PEERS,
+                seen=seen(f"NVML, GPU {index}", has),
+                fixes=run(
+                    "compare what the slot and the GPU can do with what they agreed on",
+                    f"nvidia-smi -i {index} --format=csv --query-gpu="
+                    "pcie.link.gen.max,pcie.link.width.current,pcie.link.width.max",
                 ),
-            ),
-        )
-
-
-def _evidence(node: str, index: int, output: str) -> Evidence:
-    return Evidence(kind="probe", where=node, what=f"NVML, GPU {index}", output=output)
+            )

@@ -51,3 +51,17 @@ def test_other_models_are_a_warning() -> None:
 def test_mixed_models_in_a_node() -> None:
     mixed = gpus(devices=(*(gpu(i) for i in range(7)), gpu(7, name="NVIDIA A100")))
     assert "gpu-mixed" in causes(gpu_count({"n1": mixed}, nodes(1)))
+
+
+def test_an_unread_model_is_neither_green_nor_another_model() -> None:
+    nameless = gpus(devices=(*(gpu(i) for i in range(7)), gpu(7, name="")))
+    findings = list(gpu_count(all_gpus(2, n2=nameless), nodes(2)))
+    assert causes(findings) == {}
+    (finding,) = (one for one in findings if one.status is not Status.PASS)
+    assert (finding.target, finding.status) == ("n2", Status.UNKNOWN)
+    assert "GPU 7" in finding.summary
+
+
+def test_a_sick_gpu_without_a_name_is_said_elsewhere() -> None:
+    sick = gpus(devices=(*(gpu(i) for i in range(7)), gpu(7, name="", error="GPU is lost")))
+    assert {one.status for one in gpu_count(all_gpus(2, n2=sick), nodes(2))} == {Status.PASS}

@@ -37,3 +37,9 @@ def test_a_tie_blames_both() -> None:
 def test_an_upgrade_that_waits_for_a_restart() -> None:
     facts = gpus(library_driver="575.51.03")
     assert causes(gpu_driver({"n1": facts})) == {"driver-upgrade-pending": {"n1"}}
+
+
+def test_an_unread_version_is_not_green() -> None:
+    unread = gpus(driver_version=None, kernel_driver=None)
+    for facts in ({"n2": unread}, {"n1": gpus(), "n2": unread}):
+        assert found(gpu_driver(facts))["n2"].status is Status.UNKNOWN

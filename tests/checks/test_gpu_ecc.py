@@ -1,21 +1,36 @@
 from netdoctor.checks.gpu_ecc import gpu_ecc
 from netdoctor.model import Status
 
-from .build import causes, node
+from .build import causes, said
 from .build_hw import gpu, gpus, no_gpus
 
 
 def test_silent_without_errors() -> None:
-    assert not list(gpu_ecc(node(), gpus()))
+    assert not list(gpu_ecc(gpus()))
 
 
 def test_speaks_of_uncorrected_errors() -> None:
-    findings = list(gpu_ecc(node(), gpus(devices=(gpu(0), gpu(1, ecc_uncorrected=2)))))
+    findings = said(gpu_ecc(gpus(devices=(gpu(0), gpu(1, ecc_uncorrected=2)))))
     assert [f.summary for f in findings] == ["GPU 1 has 2 uncorrected memory errors"]
     assert causes(findings) == {"gpu-ecc": {"n1"}}
 
 
 def test_skips_what_does_not_count() -> None:
     for facts in (no_gpus(), gpus(devices=(gpu(0, ecc_uncorrected=None),))):
-        (finding,) = gpu_ecc(node(), facts)
+        (finding,) = gpu_ecc(facts)
         assert finding.status is Status.SKIP
+
+
+def test_one_silent_gpu_among_counting_ones_is_not_green() -> None:
+    devices = (gpu(0), gpu(1, ecc_uncorrected=None), gpu(2, ecc_uncorrected=None))
+    (finding,) = gpu_ecc(gpus(devices=devices))
+    assert finding.status is Status.UNKNOWN
+    assert finding.summary == "GPU 1 and GPU 2 do not count ECC errors, others here do"
+    nameless = gpus(devices=(gpu(0), gpu(1, ecc_uncorrected=None, name="")))
+    assert [one.status for one in gpu_ecc(nameless)] == [Status.UNKNOWN]
+
+
+def test_another_model_may_not_count_and_a_sick_gpu_is_said_elsewhere() -> None:
+    geforce = gpu(1, ecc_uncorrected=None, name="NVIDIA GeForce RTX 4090")
+    lost = gpu(2, ecc_uncorrected=None, error="GPU is lost")
+    assert not list(gpu_ecc(gpus(devices=(gpu(0), geforce, lost))))

@@ -94,3 +94,12 @@ def test_skips() -> None:
     silent = board(count=4)
     bare = tuple(Gpu(index=d.index, name=d.name) for d in silent.devices)
     assert [f.status for f in judge(gpus(devices=bare))] == [Status.SKIP]
+
+
+@pytest.mark.parametrize(
+    "changes", [{"nvlinks_active": None}, {"pcie_width": None}, {"pcie_generation": None}, {"name": ""}]
+)
+def test_one_silent_gpu_among_reporting_ones_is_not_green(changes: dict[str, Any]) -> None:
+    (finding,) = judge(board(), board(odd=2, **changes))
+    assert (finding.target, finding.status) == ("n2", Status.UNKNOWN)
+    assert "GPU 2" in finding.summary

@@ -5,17 +5,17 @@ from netdoctor.facts.gpu import GpuFacts
 from netdoctor.model import Status
 from netdoctor.rules.cuda import visible
 
-from .build import cause, causes, host, node
+from .build import cause, causes, host, node, said
 from .build_hw import gpu, gpus, no_gpus, pci
 
 
 def test_silent_when_all_are_there() -> None:
-    assert not list(gpu_visible(node(), gpus(), host()))
-    assert not list(gpu_visible(node(gpus=8), gpus(), None))
+    assert not said(gpu_visible(node(), gpus(), host()))
+    assert not said(gpu_visible(node(gpus=8), gpus(), None))
 
 
 def test_skips_without_gpus() -> None:
-    (finding,) = gpu_visible(node(slots=8), no_gpus(), host())
+    (finding,) = said(gpu_visible(node(slots=8), no_gpus(), host()))
     assert (finding.status, finding.target) == (Status.SKIP, "n1")
 
 
@@ -62,7 +62,7 @@ def dark(nvml: str, code: int, message: str = "", **changes: object) -> GpuFacts
     ],
 )
 def test_classes(facts: GpuFacts, key: str) -> None:
-    findings = list(gpu_visible(node(), facts, host()))
+    findings = said(gpu_visible(node(), facts, host()))
     assert causes(findings) == {key: {"n1"}}
     assert {f.status for f in findings} == {Status.FAIL}
 
@@ -78,27 +78,29 @@ def test_a_mismatch_is_reloaded_or_restarted() -> None:
 
 def test_a_container_gets_a_flag() -> None:
     facts = gpus(devices=tuple(gpu(i) for i in range(4)))
-    findings = list(gpu_visible(node(), facts, host(container="docker")))
+    findings = said(gpu_visible(node(), facts, host(container="docker")))
     fix = cause(findings, "gpu-hidden-in-container").fixes[0]
     assert "--gpus all" in fix.commands[0].shell
 
 
 def test_a_container_without_gpus_may_be_meant_so() -> None:
     facts = dark("no_library", 12, device_nodes=())
-    findings = list(gpu_visible(node(), facts, host(container="docker")))
+    findings = said(gpu_visible(node(), facts, host(container="docker")))
     assert causes(findings) == {"gpu-not-in-container": {"n1"}}
     assert findings[0].status is Status.WARN
     no_driver = dark("no_driver", 9, device_nodes=(), pci=(pci(0, None),))
-    assert causes(gpu_visible(node(), no_driver, host(container="docker"))) == {"driver-not-loaded": {"n1"}}
-    listed = list(gpu_visible(node(gpus=8), facts, host(container="docker")))
+    assert causes(said(gpu_visible(node(), no_driver, host(container="docker")))) == {
+        "driver-not-loaded": {"n1"}
+    }
+    listed = said(gpu_visible(node(gpus=8), facts, host(container="docker")))
     assert causes(listed) == {"nvml-library-missing": {"n1"}}
 
 
 def test_a_variable_that_hides_gpus_is_a_warning() -> None:
-    findings = list(gpu_visible(node(), gpus(cuda_visible_devices="0,1"), host()))
+    findings = said(gpu_visible(node(), gpus(cuda_visible_devices="0,1"), host()))
     assert [f.status for f in findings] == [Status.WARN]
     assert causes(findings) == {"gpu-hidden-by-variable": {"n1"}}
-    assert not list(gpu_visible(node(), gpus(cuda_visible_devices="7,6,5,4,3,2,1,0"), host()))
+    assert not said(gpu_visible(node(), gpus(cuda_visible_devices="7,6,5,4,3,2,1,0"), host()))
 
 
 @pytest.mark.parametrize(
@@ -119,9 +121,15 @@ def test_visible_devices_as_cuda_reads_them(text: str, count: int) -> None:
 
 
 def test_listed_gpus_that_are_not_on_the_bus_fail() -> None:
-    assert causes(gpu_visible(node(gpus=8), no_gpus(), host())) == {"gpu-absent": {"n1"}}
+    assert causes(said(gpu_visible(node(gpus=8), no_gpus(), host()))) == {"gpu-absent": {"n1"}}
 
 
 def test_another_error_is_unknown() -> None:
     (finding,) = gpu_visible(node(), dark("error", 10, "Timeout"), host())
     assert finding.status is Status.UNKNOWN
+
+
+def test_without_a_readable_pci_bus_nothing_says_that_all_are_visible() -> None:
+    (finding,) = gpu_visible(node(), gpus(pci=()), host())
+    assert finding.status is Status.UNKNOWN
+    assert not list(gpu_visible(node(gpus=8), gpus(pci=()), host()))
