@@ -1,6 +1,8 @@
-"""paramiko held by its public hooks: a socket that watches the first bytes, a transport without polls.
+"""A socket that watches the first bytes and a transport without polls, put under paramiko.
 
-Runs inside a worker process only, where gevent has replaced sockets and threads.
+Some of what is replaced are no public hooks of paramiko: tests fail when it changes them, and its next major
+release is shut out until somebody has looked. Runs inside a worker process only, where gevent has replaced
+sockets and threads.
 """
 
 import socket
