@@ -1,7 +1,13 @@
-"""One lab fault, one scan, one cause: what a case expects, and how it is held to that."""
+"""Lab faults and the one cause that each is: what a case expects, and how it is held to that.
+
+Faults of different nodes are independent, so several cases share a scan: every one of them is still one cause
+with its own words, its own fix and its own verify command. That they do not mix is a claim of its own.
+"""
 
 import json
-from dataclasses import dataclass, field
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -71,25 +77,80 @@ def found(scanned: Scanned) -> dict[str, tuple[str, ...]]:
     }
 
 
-def hold(lab: Lab, folder: Path, one: Case) -> Scanned:
-    """Break, scan, compare with what the case expects, heal, and run the verify command."""
-    put(lab, one.faults)
-    args = one.args
-    if one.job:
-        write_job(folder, one.job)
-        args = (*args, "--env-file", JOB_FILE)
-    scanned = scan(lab, folder, *args)
-    cause = judge(scanned, one)
-    if one.look:
-        apply_fix(scanned, cause, one.number)
-    healed(lab, scanned, cause, one)
+def together(cases: Iterable[Any], size: int = 3) -> list[Any]:
+    """Groups of up to `size` cases as pytest parameters, each case on a node of its own.
+
+    Alone stays what needs the whole lab: cases of several nodes, and those with variables of the job.
+    """
+    groups: list[list[Any]] = []
+    for param in cases:
+        one: Case = param.values[0]
+        for group in groups if one.nodes == ("node2",) and not one.job else []:
+            others: list[Case] = [p.values[0] for p in group]
+            like = others[0].nodes == one.nodes and others[0].args == one.args and not others[0].job
+            if like and len(group) < size and all(other.key != one.key for other in others):
+                group.append(param)
+                break
+        else:
+            groups.append([param])
+    return [
+        pytest.param(
+            tuple(_moved(p.values[0], f"node{i}") for i, p in enumerate(group, 1))
+            if len(group) > 1
+            else (group[0].values[0],),
+            id=" and ".join(str(p.id) for p in group),
+        )
+        for group in groups
+    ]
+
+
+def _moved(one: Case, node: str) -> Case:
+    """The case, on another node than node2."""
+
+    def renamed(text: str) -> str:
+        return re.sub(r"\bnode2\b", node, text)
+
+    return replace(
+        one,
+        faults=tuple(map(renamed, one.faults)),
+        nodes=(node,),
+        said=renamed(one.said),
+        fix=renamed(one.fix),
+    )
+
+
+def hold(lab: Lab, folder: Path, *cases: Case, args: Sequence[str] = ()) -> Scanned:
+    """Break, scan, compare with what the cases expect, heal, and run the verify commands."""
+    put(lab, tuple(fault for one in cases for fault in one.faults))
+    words = [*args, *cases[0].args]
+    if any(one.job for one in cases):
+        write_job(folder, {name: value for one in cases for name, value in one.job.items()})
+        words += ["--env-file", JOB_FILE]
+    scanned = scan(lab, folder, *words)
+    causes = judge(scanned, *cases)
+    for one, cause in zip(cases, causes, strict=True):
+        if one.look:
+            apply_fix(scanned, cause, one.number)
+    # Printed fixes first: what the lab takes back afterwards must not hide one that does not heal.
+    for one, cause in zip(cases, causes, strict=True):
+        if one.heal != "lab":
+            healed(lab, scanned, cause, one)
+    lab.heal()
+    for one, cause in zip(cases, causes, strict=True):
+        if one.heal == "lab":
+            healed(lab, scanned, cause, one)
     return scanned
 
 
-def judge(scanned: Scanned, one: Case) -> dict[str, Any]:
-    expected = ("not_ready", 1) if one.status == "fail" else ("ready", 0)
-    assert (scanned.state, scanned.code) == expected, scanned.summary()
-    assert found(scanned) == {one.key: one.nodes}, scanned.summary()
+def judge(scanned: Scanned, *cases: Case) -> list[dict[str, Any]]:
+    """The cause of each case, after it was held to what the case expects."""
+    fails = any(one.status == "fail" for one in cases)
+    assert (scanned.state, scanned.code) == (("not_ready", 1) if fails else ("ready", 0)), scanned.summary()
+    assert found(scanned) == {one.key: one.nodes for one in cases}, scanned.summary()
+    return [_judged(scanned, one) for one in cases]
+
+
+def _judged(scanned: Scanned, one: Case) -> dict[str, Any]:
     cause = scanned.cause(one.key)
     assert cause["status"] == one.status
     assert cause["confidence"] == one.confidence
@@ -129,4 +190,4 @@ def write_job(folder: Path, variables: dict[str, str]) -> Path:
     return path
 
 
-__all__ = ["Case", "case", "found", "healed", "hold", "judge", "netdoctor", "put", "write_job"]
+__all__ = ["Case", "case", "found", "healed", "hold", "judge", "netdoctor", "put", "together", "write_job"]

@@ -7,10 +7,12 @@ import pytest
 
 from netdoctor.lab import Lab
 from tests.agent.harness import interpreters
-from tests.scan.faults import Case, case, found, hold, put, write_job
+from tests.scan.faults import Case, case, found, hold, put, together, write_job
 from tests.scan.harness import scan
 
 ALL = ("node0", "node1", "node2", "node3")
+# All of these are seen by passive questions.
+QUICK = ("--profile", "quick")
 # What a lab on this machine may raise an open-files limit to.
 MOST_FILES = min(resource.getrlimit(resource.RLIMIT_NOFILE)[1], 65536)
 
@@ -19,8 +21,8 @@ MOST_FILES = min(resource.getrlimit(resource.RLIMIT_NOFILE)[1], 65536)
 
 
 @pytest.mark.parametrize(
-    "one",
-    [
+    "cases",
+    together([
         case("node2 nofile", "nofile-low", "host.nofile", said="256 files", fix="pgrep -o -x sshd"),
         case(
             f"node2 nofile soft=256 hard={MOST_FILES}", "nofile-low", "host.nofile", heal="fix",
@@ -40,12 +42,12 @@ MOST_FILES = min(resource.getrlimit(resource.RLIMIT_NOFILE)[1], 65536)
             heal="fix",
         ),
         case("node2 full-disk", "tmp-full", "host.disk", said="free of 8 MiB", look=True),
-    ],
+    ]),
 )  # fmt: skip
-def test_limits(lab4: Lab, tmp_path: Path, one: Case) -> None:
-    if MOST_FILES < 4096 and "nofile" in one.key:
+def test_limits(lab4: Lab, tmp_path: Path, cases: tuple[Case, ...]) -> None:
+    if MOST_FILES < 4096 and any("nofile" in one.key for one in cases):
         pytest.skip(f"this machine lets nobody open more than {MOST_FILES} files")
-    hold(lab4, tmp_path, one)
+    hold(lab4, tmp_path, *cases, args=QUICK)
 
 
 def test_memlock_is_that_nodes_own_fault(hw_lab: Lab, tmp_path: Path) -> None:
@@ -53,7 +55,7 @@ def test_memlock_is_that_nodes_own_fault(hw_lab: Lab, tmp_path: Path) -> None:
         faults=("node2 memlock",), key="memlock-low", check="host.memlock", said="64 KiB",
         fix="prlimit --pid $(pgrep -o -x sshd) --memlock=unlimited",
     )  # fmt: skip
-    hold(hw_lab, tmp_path, one)
+    hold(hw_lab, tmp_path, one, args=QUICK)
 
 
 def test_memlock_on_two_nodes_is_one_cause(hw_lab: Lab, tmp_path: Path) -> None:
@@ -63,19 +65,20 @@ def test_memlock_on_two_nodes_is_one_cause(hw_lab: Lab, tmp_path: Path) -> None:
             faults=("node1 memlock", "node3 memlock soft=1m"), key="memlock-low", check="host.memlock",
             nodes=("node1", "node3"),
         ),
+        args=QUICK,
     )  # fmt: skip
 
 
 def test_memlock_does_not_matter_without_hcas(lab4: Lab, tmp_path: Path) -> None:
     put(lab4, ("node2 memlock",))
-    scanned = scan(lab4, tmp_path)
+    scanned = scan(lab4, tmp_path, *QUICK)
     assert (scanned.code, scanned.report["causes"]) == (0, []), scanned.summary()
     assert scanned.cell("host.memlock", "node2") == "-"
 
 
 def test_no_fix_of_a_node_is_one_for_containers(lab4: Lab, tmp_path: Path) -> None:
     put(lab4, ("node1 nofile", "node2 small-shm"))
-    scanned = scan(lab4, tmp_path)
+    scanned = scan(lab4, tmp_path, *QUICK)
     assert found(scanned) == {"nofile-low": ("node1",), "shm-small": ("node2",)}, scanned.summary()
     assert "docker" not in scanned.text
 
@@ -108,14 +111,14 @@ def hosts_with(lab: Lab, folder: Path, python: str) -> str:
 )  # fmt: skip
 def test_interpreters(lab4: Lab, tmp_path: Path, fault: str, key: str, said: str, python: str) -> None:
     put(lab4, (fault,))
-    scanned = scan(lab4, tmp_path)
+    scanned = scan(lab4, tmp_path, *QUICK)
     assert scanned.code == 1
     assert found(scanned) == {key: ("node2",)}, scanned.summary()
     cause = scanned.cause(key)
     assert said in " ".join(cause["seen"])
     assert "python=" in " ".join(f["text"] for f in cause["fixes"])
     assert len(cause["explains"]) > 20
-    healed = scan(lab4, tmp_path, hosts=hosts_with(lab4, tmp_path, python))
+    healed = scan(lab4, tmp_path, *QUICK, hosts=hosts_with(lab4, tmp_path, python))
     assert (healed.code, found(healed)) == (0, {}), healed.summary()
 
 
@@ -124,7 +127,7 @@ def test_a_real_interpreter_that_is_too_old(lab4: Lab, tmp_path: Path) -> None:
     if old is None:
         pytest.skip("no Python 2.7 on this machine")
     put(lab4, (f"node2 old-python path={old}",))
-    scanned = scan(lab4, tmp_path)
+    scanned = scan(lab4, tmp_path, *QUICK)
     assert found(scanned) == {"ssh-old-python": ("node2",)}, scanned.summary()
 
 
@@ -136,15 +139,15 @@ def test_another_supported_interpreter_is_a_warning(lab4: Lab, tmp_path: Path) -
         faults=(f"node2 old-python path={other}",), key="python-version", check="sw.python",
         status="warn", said="on most nodes",
     )  # fmt: skip
-    hold(lab4, tmp_path, one)
+    hold(lab4, tmp_path, one, args=QUICK)
 
 
 # --- the environment ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    "one",
-    [
+    "cases",
+    together([
         case(
             "node2 if-rename", "nccl-ifname-nomatch", "nccl.ifname", job={"NCCL_SOCKET_IFNAME": "eth0"},
             said="no interface eth0, which NCCL_SOCKET_IFNAME asks for", heal="job",
@@ -174,15 +177,15 @@ def test_another_supported_interpreter_is_a_warning(lab4: Lab, tmp_path: Path) -
             (), "gloo-ifname-nomatch", "gloo.ifname", nodes=ALL, job={"GLOO_SOCKET_IFNAME": "=eth0"},
             said="gloo takes exact names only", heal="job", id="GLOO_SOCKET_IFNAME==eth0 in the job",
         ),
-    ],
+    ]),
 )  # fmt: skip
-def test_interfaces_that_the_environment_asks_for(lab4: Lab, tmp_path: Path, one: Case) -> None:
-    hold(lab4, tmp_path, one)
+def test_interfaces_that_the_environment_asks_for(lab4: Lab, tmp_path: Path, cases: tuple[Case, ...]) -> None:
+    hold(lab4, tmp_path, *cases, args=QUICK)
 
 
 @pytest.mark.parametrize(
-    "one",
-    [
+    "cases",
+    together([
         case(
             "node2 env NCCL_IB_DISABLE=1", "nccl-env-differs-nccl-ib-disable", "nccl.env",
             status="warn", said="of no effect without HCAs",
@@ -219,15 +222,15 @@ def test_interfaces_that_the_environment_asks_for(lab4: Lab, tmp_path: Path, one
             "node2 env TORCHELASTIC_RUN_ID=x TORCHELASTIC_USE_AGENT_STORE=True", "env-stale-rank",
             "nccl.env", status="warn", said="wait for an agent",
         ),
-    ],
+    ]),
 )  # fmt: skip
-def test_variables(lab4: Lab, tmp_path: Path, one: Case) -> None:
-    hold(lab4, tmp_path, one)
+def test_variables(lab4: Lab, tmp_path: Path, cases: tuple[Case, ...]) -> None:
+    hold(lab4, tmp_path, *cases, args=QUICK)
 
 
 def test_a_forced_algorithm_and_a_node_that_differs(lab4: Lab, tmp_path: Path) -> None:
     put(lab4, tuple(f"node{i} env NCCL_ALGO={'Tree' if i == 2 else 'Ring'}" for i in range(4)))
-    scanned = scan(lab4, tmp_path)
+    scanned = scan(lab4, tmp_path, *QUICK)
     assert scanned.code == 1
     assert found(scanned) == {
         "nccl-env-differs-nccl-algo": ("node2",),
@@ -237,7 +240,7 @@ def test_a_forced_algorithm_and_a_node_that_differs(lab4: Lab, tmp_path: Path) -
 
 def test_variables_of_the_env_file_hold_for_all_nodes(lab4: Lab, tmp_path: Path) -> None:
     write_job(tmp_path, {"NCCL_ALGO": "Ring", "NCCL_IB_TIMEOUT": "022"})
-    scanned = scan(lab4, tmp_path, "--env-file", "job.env")
+    scanned = scan(lab4, tmp_path, *QUICK, "--env-file", "job.env")
     assert scanned.code == 0
     assert found(scanned) == {
         "nccl-env-forced-nccl-algo": ALL,
@@ -273,7 +276,7 @@ def test_faults_on_different_nodes_are_causes_of_their_own(
     lab4: Lab, tmp_path: Path, faults: tuple[str, ...], expected: dict[str, tuple[str, ...]]
 ) -> None:
     put(lab4, faults)
-    scanned = scan(lab4, tmp_path)
+    scanned = scan(lab4, tmp_path, *QUICK)
     assert scanned.code == 1
     assert found(scanned) == expected, scanned.summary()
     assert all(cause["fixes"] for cause in scanned.report["causes"])

@@ -3,37 +3,18 @@
 What GPUs answer comes from the lab's stand-in of NVML, asked by the real pynvml that netdoctor brings along.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from netdoctor.lab import Lab
-from tests.scan.faults import Case, case, found, hold, put
+from tests.scan.faults import Case, case, found, hold, put, together
 from tests.scan.harness import scan
 
+# All of these are seen by passive questions.
+QUICK = ("--profile", "quick")
 GPU_CHECKS = frozenset({"gpu.count", "gpu.driver", "gpu.idle", "gpu.ecc", "gpu.throttle", "gpu.link"})
-
-
-@pytest.fixture(scope="module", name="ib_session")
-def _ib_session(make_lab: Callable[..., Lab]) -> Lab:
-    return make_lab(4, hcas=2, link_layer="InfiniBand")
-
-
-@pytest.fixture(name="ib_lab")
-def _ib_lab(ib_session: Lab) -> Iterator[Lab]:
-    """Four nodes with two pretended HCAs each on InfiniBand."""
-    yield ib_session
-    ib_session.heal()
-
-
-@pytest.fixture(name="torch_lab")
-def _torch_lab(hw_lab: Lab) -> Iterator[Lab]:
-    """The hardware lab with the same torch on every node."""
-    hw_lab.install_torch("2.6.0+cu124", "12.4", "2.21.5")
-    yield hw_lab
-    hw_lab.heal()
-    hw_lab.remove_torch()
 
 
 # --- HCAs ---------------------------------------------------------------------------------------------
@@ -77,14 +58,14 @@ EITHER_LAYER = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("one", EITHER_LAYER)
-def test_hcas_on_ethernet(hw_lab: Lab, tmp_path: Path, one: Case) -> None:
-    hold(hw_lab, tmp_path, one)
+@pytest.mark.parametrize("cases", together(EITHER_LAYER))
+def test_hcas_on_ethernet(hw_lab: Lab, tmp_path: Path, cases: tuple[Case, ...]) -> None:
+    hold(hw_lab, tmp_path, *cases, args=QUICK)
 
 
 @pytest.mark.parametrize(
-    "one",
-    [
+    "cases",
+    together([
         *EITHER_LAYER,
         case(
             "node2 hca-init", "hca-port-not-managed", "rdma.port", said="mlx5_1:1 is INIT",
@@ -94,15 +75,15 @@ def test_hcas_on_ethernet(hw_lab: Lab, tmp_path: Path, one: Case) -> None:
             tuple(f"node{i} hca-init hca=all" for i in range(4)), "no-subnet-manager", "rdma.port",
             nodes=(), said="no subnet manager runs", fix="opensm", id="no subnet manager",
         ),
-    ],
+    ]),
 )  # fmt: skip
-def test_hcas_on_infiniband(ib_lab: Lab, tmp_path: Path, one: Case) -> None:
-    hold(ib_lab, tmp_path, one)
+def test_hcas_on_infiniband(ib_lab: Lab, tmp_path: Path, cases: tuple[Case, ...]) -> None:
+    hold(ib_lab, tmp_path, *cases, args=QUICK)
 
 
 @pytest.mark.parametrize(
-    "one",
-    [
+    "cases",
+    together([
         case(
             "node2 hca-gid", "gid-no-ipv4", "rdma.gid", said="though its interface eth1 has 10.",
             fix="ip link set dev eth1 up",
@@ -115,18 +96,18 @@ def test_hcas_on_infiniband(ib_lab: Lab, tmp_path: Path, one: Case) -> None:
             "node2 nccl-conf NCCL_IB_GID_INDEX=9", "gid-index-wrong", "rdma.gid", said="empty row",
             heal="fix",
         ),
-    ],
+    ]),
 )  # fmt: skip
-def test_gids(hw_lab: Lab, tmp_path: Path, one: Case) -> None:
-    hold(hw_lab, tmp_path, one)
+def test_gids(hw_lab: Lab, tmp_path: Path, cases: tuple[Case, ...]) -> None:
+    hold(hw_lab, tmp_path, *cases, args=QUICK)
 
 
 # --- which HCAs NCCL is told to use -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    "one",
-    [
+    "cases",
+    together([
         case(
             "node2 env NCCL_IB_HCA=mlx5_7", "nccl-ib-hca-nomatch", "nccl.ib-hca",
             said="mlx5_7 (login session) matches none", heal="job", number=1,
@@ -160,10 +141,10 @@ def test_gids(hw_lab: Lab, tmp_path: Path, one: Case) -> None:
             "node2 env NCCL_IB_DISABLE=true", "nccl-env-number-nccl-ib-disable", "nccl.env", status="warn",
             said="means 0", fix="unset NCCL_IB_DISABLE",
         ),
-    ],
+    ], size=2),  # more, and there is hardly a majority left
 )  # fmt: skip
-def test_hcas_that_nccl_is_told_to_use(hw_lab: Lab, tmp_path: Path, one: Case) -> None:
-    hold(hw_lab, tmp_path, one)
+def test_hcas_that_nccl_is_told_to_use(hw_lab: Lab, tmp_path: Path, cases: tuple[Case, ...]) -> None:
+    hold(hw_lab, tmp_path, *cases, args=QUICK)
 
 
 def test_a_prefix_selects_more_than_it_names(make_lab: Callable[..., Lab], tmp_path: Path) -> None:
@@ -178,7 +159,7 @@ def test_a_prefix_selects_more_than_it_names(make_lab: Callable[..., Lab], tmp_p
         job={"NCCL_IB_HCA": "mlx5_1"},
         heal="job",
     )
-    hold(lab, tmp_path, trap)
+    hold(lab, tmp_path, trap, args=QUICK)
     lab.down()
 
 
@@ -186,8 +167,8 @@ def test_a_prefix_selects_more_than_it_names(make_lab: Callable[..., Lab], tmp_p
 
 
 @pytest.mark.parametrize(
-    "one",
-    [
+    "cases",
+    together([
         case("node2 gpu-missing", "gpu-count-fewer", "gpu.count", said="1 GPU, most nodes have 2"),
         case(
             "node2 gpu-lost", "gpu-lost", "gpu.visible", said="GPU 0 has fallen off the bus",
@@ -228,16 +209,16 @@ def test_a_prefix_selects_more_than_it_names(make_lab: Callable[..., Lab], tmp_p
         case(
             ("node1 gpu-lost", "node3 gpu-lost"), "gpu-lost", "gpu.visible", nodes=("node1", "node3"),
         ),
-    ],
+    ]),
 )  # fmt: skip
-def test_gpus(hw_lab: Lab, tmp_path: Path, one: Case) -> None:
-    hold(hw_lab, tmp_path, one)
+def test_gpus(hw_lab: Lab, tmp_path: Path, cases: tuple[Case, ...]) -> None:
+    hold(hw_lab, tmp_path, *cases, args=QUICK)
 
 
 def test_gpus_that_the_hosts_file_lists(hw_lab: Lab, tmp_path: Path) -> None:
     hosts = tmp_path / "gpus.txt"
     hosts.write_text("".join(f"{node} gpus={3 if node == 'node1' else 2}\n" for node in hw_lab.nodes))
-    scanned = scan(hw_lab, tmp_path, hosts=str(hosts))
+    scanned = scan(hw_lab, tmp_path, *QUICK, hosts=str(hosts))
     assert found(scanned) == {"gpu-count-fewer": ("node1",)}, scanned.summary()
     assert "the hosts file lists 3" in " ".join(scanned.cause("gpu-count-fewer")["seen"])
 
@@ -248,8 +229,8 @@ PACKAGES = ("--packages", "torch,nvidia-nccl-cu12")
 
 
 @pytest.mark.parametrize(
-    "one",
-    [
+    "cases",
+    together([
         case(
             "node2 torch", "torch-version", "sw.torch", fix="pip install 'torch==2.6.0+cu124'",
             said="2.4.0+cu121 here, 2.6.0+cu124 on most nodes", hidden=frozenset({"sw.nccl"}),
@@ -283,10 +264,10 @@ PACKAGES = ("--packages", "torch,nvidia-nccl-cu12")
             "node2 gpu-driver version=515.65.01 cuda=11070", "driver-too-old", "sw.cuda",
             said="too old for torch 2.6.0+cu124", hidden=frozenset({"gpu.driver"}),
         ),
-    ],
+    ]),
 )  # fmt: skip
-def test_software(torch_lab: Lab, tmp_path: Path, one: Case) -> None:
-    scanned = hold(torch_lab, tmp_path, one)
+def test_software(torch_lab: Lab, tmp_path: Path, cases: tuple[Case, ...]) -> None:
+    scanned = hold(torch_lab, tmp_path, *cases, args=QUICK)
     assert "--index-url" not in scanned.text
 
 
@@ -295,7 +276,7 @@ def test_torch_missing_on_one_node(torch_lab: Lab, tmp_path: Path) -> None:
     parts = f"{base}/torch {base}/torch-* {base}/nvidia {base}/nvidia_*"
     torch_lab.run("node2", ["sh", "-euc", f"mkdir /root/aside && mv {parts} /root/aside"], check=True)
     try:
-        scanned = scan(torch_lab, tmp_path, *PACKAGES)
+        scanned = scan(torch_lab, tmp_path, *QUICK, *PACKAGES)
         assert scanned.code == 1
         assert found(scanned) == {"torch-missing": ("node2",)}, scanned.summary()
         shells = [c["shell"] for f in scanned.cause("torch-missing")["fixes"] for c in f["commands"]]
@@ -305,7 +286,7 @@ def test_torch_missing_on_one_node(torch_lab: Lab, tmp_path: Path) -> None:
 
 
 def test_torch_on_healthy_nodes(torch_lab: Lab, tmp_path: Path) -> None:
-    scanned = scan(torch_lab, tmp_path, *PACKAGES)
+    scanned = scan(torch_lab, tmp_path, *QUICK, *PACKAGES)
     assert (scanned.state, scanned.code, found(scanned)) == ("ready", 0, {}), scanned.summary()
     assert "torch 2.6.0+cu124" in scanned.text
 
@@ -355,7 +336,7 @@ def test_faults_on_different_nodes_are_causes_of_their_own(
     expected: dict[str, tuple[str, ...]],
 ) -> None:
     put(hw_lab, faults)
-    scanned = scan(hw_lab, tmp_path)
+    scanned = scan(hw_lab, tmp_path, *QUICK)
     assert scanned.code == 1
     assert found(scanned) == expected, scanned.summary()
     assert all(cause["fixes"] for cause in scanned.report["causes"])
@@ -363,7 +344,7 @@ def test_faults_on_different_nodes_are_causes_of_their_own(
 
 def test_torch_and_an_hca_at_once(torch_lab: Lab, tmp_path: Path) -> None:
     put(torch_lab, ("node1 torch", "node2 hca-down"))
-    scanned = scan(torch_lab, tmp_path, *PACKAGES)
+    scanned = scan(torch_lab, tmp_path, *QUICK, *PACKAGES)
     assert found(scanned) == {"torch-version": ("node1",), "hca-port-down": ("node2",)}, scanned.summary()
 
 
@@ -371,7 +352,7 @@ def test_torch_and_an_hca_at_once(torch_lab: Lab, tmp_path: Path) -> None:
 
 
 def test_the_machines_own_limit_is_one_warning_about_the_machine(hw_lab: Lab, tmp_path: Path) -> None:
-    scanned = scan(hw_lab, tmp_path)
+    scanned = scan(hw_lab, tmp_path, *QUICK)
     assert (scanned.state, scanned.code, found(scanned)) == ("ready", 0, {}), scanned.summary()
     for cause in scanned.report["causes"]:
         assert cause["status"] == "warn"

@@ -26,10 +26,9 @@ def quiet(scanned: Scanned) -> None:
     assert scanned.report["run"]["complete"]
 
 
-@pytest.mark.parametrize("run", [1, 2, 3])
-def test_four_plain_nodes(lab4: Lab, folder: Path, run: int) -> None:
+def test_four_plain_nodes(lab4: Lab, folder: Path) -> None:
     # Checks without anything to look at here (no GPU, no HCA) are no gap for --strict either.
-    scanned = scan(lab4, folder, *(["--strict"] if run == 3 else []))
+    scanned = scan(lab4, folder, "--strict")
     quiet(scanned)
     assert scanned.cell("net.ports", "node0") == "."
     assert scanned.cell("gpu.visible", "node0") == scanned.cell("rdma.hca", "node0") == "-"
@@ -37,13 +36,7 @@ def test_four_plain_nodes(lab4: Lab, folder: Path, run: int) -> None:
     assert "lab on one machine" in scanned.text
 
 
-@pytest.fixture(scope="module")
-def two_networks(make_lab: Callable[..., Lab]) -> Lab:
-    return make_lab(4, data_net=True)
-
-
-@pytest.mark.parametrize("run", [1, 2, 3])
-def test_four_nodes_with_a_data_network(two_networks: Lab, folder: Path, run: int) -> None:
+def test_four_nodes_with_a_data_network(two_networks: Lab, folder: Path) -> None:
     quiet(scan(two_networks, folder))
 
 
@@ -52,9 +45,8 @@ def test_a_job_over_the_data_network(two_networks: Lab, folder: Path) -> None:
     quiet(scanned)
 
 
-@pytest.mark.parametrize("run", [1, 2, 3])
-def test_four_nodes_with_hcas_and_gpus(hw_lab: Lab, folder: Path, run: int) -> None:
-    scanned = scan(hw_lab, folder, *(["--strict"] if run == 3 else []))
+def test_four_nodes_with_hcas_and_gpus(hw_lab: Lab, folder: Path) -> None:
+    scanned = scan(hw_lab, folder, "--strict")
     quiet(scanned)
     for check in ("gpu.visible", "gpu.count", "rdma.hca", "rdma.port", "nccl.ib-hca"):
         assert scanned.cell(check, "node3") == ".", scanned.summary()
