@@ -1,4 +1,5 @@
 # make demo    four nodes on this machine, two of them broken, and what netdoctor says about them
+# make quick   the tests to run while you type: pure and in one process
 # make test    every test that this machine and user can run
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -10,13 +11,16 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 LAB_PACKAGES := $(shell cat scripts/lab-packages.txt)
 export PYTHON
 
-.PHONY: demo test lint docs bench clean system
+.PHONY: demo quick test lint docs bench clean system
 
 demo: $(VENV)/netdoctor
 	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/demo.sh
 
+quick: $(VENV)/dev
+	$(BIN)/pytest -q -n 2
+
 test: $(VENV)/dev
-	$(BIN)/pytest
+	$(BIN)/pytest --all
 
 lint: $(VENV)/dev
 	$(BIN)/ruff check

@@ -1,10 +1,13 @@
 """One corpus of hostile text for every sink: terminal, TUI, JSON, JUnit, CSV, Markdown, CI, files.
 
-Import it and push each string through whatever takes text from nodes, files, logs or plug-ins. The
-key says what a string attacks, and serves as a test id.
+Push each string through whatever takes text from nodes, files, logs or plug-ins, with `each_of(HOSTILE)`. The
+key says what a string attacks.
 """
 
 from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
 
 HOSTILE: dict[str, str] = {
     # Terminals
@@ -141,3 +144,36 @@ HOSTILE_BYTES: dict[str, bytes] = {
 def steers_a_terminal(text: str) -> bool:
     """Return whether printing `text` could do more than show characters on lines."""
     return any(not (char.isprintable() or char == "\n") for char in text)
+
+
+def each_of(attacks: Iterable[str]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Make one case of a test that takes `attack`, a name of the corpus: it holds for each of them.
+
+    A case per string would be thousands, each shorter than what pytest itself takes for it. A failure names
+    all attacks that got through.
+    """
+    names = tuple(attacks)
+
+    def fold(test: Callable[..., None]) -> Callable[..., None]:
+        def every(**given: object) -> None:
+            through: list[Exception] = []
+            for attack in names:
+                try:
+                    test(attack=attack, **given)
+                except Exception as error:
+                    error.add_note(f"attack: {attack}")
+                    through.append(error)
+            if len(through) == 1:
+                raise through[0]
+            if through:
+                raise ExceptionGroup(f"{len(through)} of {len(names)} attacks", through)
+
+        signature = inspect.signature(test)
+        parameters = [p for name, p in signature.parameters.items() if name != "attack"]
+        every.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]  # for pytest
+        for name in ("__name__", "__qualname__", "__module__", "__doc__"):
+            setattr(every, name, getattr(test, name))
+        every.__dict__.update(test.__dict__)
+        return every
+
+    return fold

@@ -1,25 +1,15 @@
-"""Labs for bandwidth tests, and an interpreter with torch that their nodes can see."""
+"""An interpreter with torch that the nodes of a lab can see."""
 
 import os
 import subprocess
 import sys
 from functools import cache
-from pathlib import Path
 
 import pytest
 
 from netdoctor.lab import Lab
-from tests.lab.conftest import _lab4, lab4_session, make_lab  # noqa: F401  # fixtures, by being imported
 
 VARIABLE = "NETDOCTOR_TEST_TORCH_PYTHON"
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """Where the scan runs, saves its report and writes its files."""
-    place = tmp_path / "run"
-    place.mkdir()
-    return place
 
 
 @cache
@@ -38,13 +28,13 @@ def torch_python() -> tuple[str, str]:
     return wanted, ""
 
 
-@pytest.fixture(name="torch")
-def _torch(lab4_session: Lab) -> str:  # noqa: F811
+@pytest.fixture
+def torch(lab4: Lab) -> str:
     """An interpreter with torch, as lab nodes see it."""
     python, why = torch_python()
     if why:
         pytest.skip(why)
-    seen = lab4_session.run(lab4_session.nodes[0], [python, "-c", "import torch"], capture_output=True)
+    seen = lab4.run(lab4.nodes[0], [python, "-c", "import torch"], capture_output=True)
     if seen.returncode:
         pytest.skip(f"lab nodes do not see {python}: nodes hide /tmp, /run and home directories")
     return python

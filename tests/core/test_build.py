@@ -392,6 +392,7 @@ def _report(
     return build(Outcome(store=store_of(4), judgement=judgement), Context(run=RUN, **context))
 
 
+@pytest.mark.thorough
 @settings(deadline=None)
 @given(CHECKS, SESSIONS, HOSTS, st.booleans(), st.sampled_from(["fail", "warn", "never"]))
 def test_any_report_agrees_with_itself(
@@ -447,6 +448,7 @@ def _results_follow(report: Report) -> None:
     assert {r.cause for r in report.results} - {None} <= known
 
 
+@pytest.mark.thorough
 @settings(deadline=None)
 @given(CHECKS, SESSIONS, HOSTS)
 def test_same_input_same_report(

@@ -241,6 +241,7 @@ def _common() -> frozenset[str]:
     return frozenset(words) | {"node", "host", "user", "domain", "example"} | redact_module._KEPT
 
 
+@pytest.mark.thorough
 @settings(deadline=None, max_examples=60)
 @given(
     st.lists(NAME, min_size=1, max_size=6, unique_by=str.lower),

@@ -1,6 +1,5 @@
 """Folding, writing out, and expressions, held against ClusterShell."""
 
-import time
 
 import pytest
 from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
@@ -9,7 +8,8 @@ from hypothesis import strategies as st
 
 from netdoctor.inventory import InventoryError, expand, fold, load, restrict
 from netdoctor.inventory.nodeset import NODESET_MAX, SyntaxFault, evaluate
-from tests.hostile import HOSTILE, steers_a_terminal
+from tests.counting import calls
+from tests.hostile import HOSTILE, each_of, steers_a_terminal
 
 
 @pytest.mark.parametrize(
@@ -112,6 +112,7 @@ def test_fold_then_expand_gives_the_same_names(names: list[str]) -> None:
         assert sorted(expand(fold(names))) == sorted(set(names))
 
 
+@pytest.mark.thorough
 @given(st.lists(st.integers(0, 40_000), min_size=NODESET_MAX + 1, max_size=900, unique=True))
 @settings(max_examples=10, deadline=None)
 def test_large_lists_fold_to_the_same_names(numbers: list[int]) -> None:
@@ -124,11 +125,11 @@ def test_large_regular_lists_fold_to_one_range() -> None:
     assert fold([f"gpu{i:03}.c5.example" for i in range(900)]) == "gpu[000-899].c5.example"
 
 
+@pytest.mark.thorough
 def test_folding_scattered_addresses_is_not_cubic() -> None:
-    names = [f"10.{i * 7919 % 4}.{i * 104729 % 250}.{i * 31 % 250}" for i in range(10_000)]
-    began = time.process_time()
-    fold(names)
-    assert time.process_time() - began < 5.0  # 0.3 s seen; ClusterShell alone takes minutes
+    names = [f"10.{i * 7919 % 4}.{i * 104729 % 251}.{i * 31 % 241}" for i in range(10_000)]
+    # ClusterShell alone takes minutes.
+    assert calls(lambda: fold(names)) < 4.5 * calls(lambda: fold(names[:2500]))
 
 
 @given(st.lists(st.text()))
@@ -211,7 +212,7 @@ def test_restrict_refuses(expr: str, words: str) -> None:
     assert words in str(caught.value)
 
 
-@pytest.mark.parametrize("attack", sorted(HOSTILE.keys() - {"shell-glob"}))
+@each_of(HOSTILE.keys() - {"shell-glob"})
 def test_restrict_refuses_the_hostile_corpus(attack: str) -> None:
     with pytest.raises(InventoryError) as caught:
         restrict(INVENTORY, HOSTILE[attack])

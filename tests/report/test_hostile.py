@@ -5,6 +5,7 @@ import html
 import json
 import re
 import subprocess
+from functools import cache
 from xml.etree import ElementTree as ET
 
 import jsonschema
@@ -21,7 +22,7 @@ from netdoctor.report.prom import render as prom
 from netdoctor.report.schema import report_schema
 from netdoctor.report.short import render as short
 from netdoctor.report.text import render as text
-from tests.hostile import HOSTILE
+from tests.hostile import HOSTILE, each_of
 from tests.report.build import sample_report
 from tests.report.filling import fill, paths, replace_text
 
@@ -31,10 +32,11 @@ STEERS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e
 
 VALIDATOR = jsonschema.Draft202012Validator(report_schema())
 
-hostile = pytest.mark.parametrize("attack", HOSTILE)
+hostile = each_of(HOSTILE)
 shaped = pytest.mark.parametrize("shape", REPORTS)
 
 
+@cache
 def report_with(shape: str, attack: str) -> Report:
     return REPORTS[shape](HOSTILE[attack])
 
@@ -53,9 +55,9 @@ def test_the_filling_leaves_no_string_out() -> None:
     assert json.dumps(flat).count(marker) >= len(paths()) - 10
 
 
-@hostile
 @shaped
 @pytest.mark.parametrize("width", [100, 80, 50])
+@hostile
 def test_text(shape: str, attack: str, width: int) -> None:
     shown = text(report_with(shape, attack), width=width, verbosity=2, all_causes=True)
     assert_inert(shown)
@@ -65,17 +67,17 @@ def test_text(shape: str, attack: str, width: int) -> None:
 
 @hostile
 def test_text_in_colour_has_only_our_escape_codes(attack: str) -> None:
-    shown = text(fill(HOSTILE[attack]), color=True, verbosity=2)
+    shown = text(report_with("filled", attack), color=True, verbosity=2)
     assert_inert(re.sub(r"\x1b\[(?:0|2|1|3[1235];1)m", "", shown))
 
 
 @hostile
 def test_text_for_terminals_without_unicode(attack: str) -> None:
-    assert text(fill(HOSTILE[attack]), ascii=True, verbosity=2).isascii()
+    assert text(report_with("filled", attack), ascii=True, verbosity=2).isascii()
 
 
-@hostile
 @shaped
+@hostile
 def test_short(shape: str, attack: str) -> None:
     report = report_with(shape, attack)
     shown = short(report)
@@ -83,9 +85,9 @@ def test_short(shape: str, attack: str) -> None:
     assert len(shown.splitlines()) == len(report.causes)
 
 
-@hostile
 @shaped
 @pytest.mark.parametrize("detail", ["problems", "all"])
+@hostile
 def test_json_comes_back_as_it_was(shape: str, attack: str, detail: str) -> None:
     report = report_with(shape, attack)
     data = dumps(report, detail, facts=True)
@@ -97,8 +99,8 @@ def test_json_comes_back_as_it_was(shape: str, attack: str, detail: str) -> None
         assert loads(data).facts == report.facts
 
 
-@hostile
 @shaped
+@hostile
 def test_jsonl_has_one_object_per_line(shape: str, attack: str) -> None:
     data = jsonl(report_with(shape, attack))
     assert_inert(data)
@@ -106,9 +108,9 @@ def test_jsonl_has_one_object_per_line(shape: str, attack: str) -> None:
     assert (lines[0]["event"], lines[-1]["event"]) == ("start", "end")
 
 
-@hostile
 @shaped
 @pytest.mark.parametrize("by", ["node", "check"])
+@hostile
 def test_junit_parses(shape: str, attack: str, by: str) -> None:
     shown = junit(report_with(shape, attack), by=by)
     assert_inert(shown)
@@ -119,8 +121,8 @@ def test_junit_parses(shape: str, attack: str, by: str) -> None:
     }  # fmt: skip
 
 
-@hostile
 @shaped
+@hostile
 def test_markdown_does_nothing(shape: str, attack: str) -> None:
     shown = markdown(report_with(shape, attack))
     assert_inert(shown)
@@ -145,7 +147,7 @@ def test_markdown_draws_only_our_own_elements(attack: str) -> None:
 
 
 def fill_md(attack: str) -> str:
-    return markdown(fill(HOSTILE[attack]))
+    return markdown(report_with("filled", attack))
 
 
 def outside_of_fences(shown: str) -> str:
@@ -163,8 +165,8 @@ def outside_of_fences(shown: str) -> str:
     return "\n".join(kept)
 
 
-@hostile
 @shaped
+@hostile
 def test_github_commands_are_only_ours(shape: str, attack: str) -> None:
     report = report_with(shape, attack)
     shown = github(report)
@@ -177,8 +179,8 @@ def test_github_commands_are_only_ours(shape: str, attack: str) -> None:
     assert "##[" not in shown
 
 
-@hostile
 @shaped
+@hostile
 def test_prometheus_parses_line_by_line(shape: str, attack: str) -> None:
     shown = prom(report_with(shape, attack), detail=True)
     assert_inert(shown)

@@ -168,6 +168,7 @@ def test_mutated_bytes_never_raise_anything_else() -> None:
             loads(bytes(broken))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("detail", ["problems", "all"])
 @pytest.mark.parametrize("nodes", [2, 70])

@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+"""Print what CONTRIBUTING promises of the house, in figures, and fail where one does not hold.
+
+    python scripts/house.py
+
+How long a check is, how large the front ends are, how many files a new check, fact, experiment or format
+touches, and whether any modules import each other in a circle.
+"""
+
+import ast
+import graphlib
+import re
+import statistics
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+CHECK_MEDIAN, CHECK_MOST = 60, 250
+FILES = {"cli/scan.py": ("netdoctor/cli/scan.py", 300), "tui/app.py": ("tui/app.py", 500)}
+TOUCHED = {"check": 2, "fact": 3, "experiment": 4, "format": 2}
+# Not code that somebody edits to add one: tests of everything, and pages that are generated.
+PRODUCT = ("netdoctor", "checks", "tui")
+
+
+def code_lines(path: Path) -> int:
+    """Lines of a file that are neither blank nor part of a docstring."""
+    text = path.read_text("utf-8")
+    docs: set[int] = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            first = node.body[0] if node.body else None
+            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and first.value.value:
+                docs.update(range(first.lineno, (first.end_lineno or first.lineno) + 1))
+    return sum(1 for i, line in enumerate(text.splitlines(), 1) if line.strip() and i not in docs)
+
+
+def check_files() -> list[Path]:
+    return sorted(p for p in (ROOT / "checks").glob("*.py") if not p.name.startswith("_"))
+
+
+def modules() -> dict[str, Path]:
+    """Every module of the package by its installed name."""
+    found = {}
+    for top in PRODUCT:
+        for path in sorted((ROOT / top).rglob("*.py")):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            if parts[:2] in (("netdoctor", "checks"), ("netdoctor", "tui")):
+                continue  # links to the folders at the top
+            name = ".".join(parts if parts[0] == "netdoctor" else ("netdoctor", *parts))
+            found[name.removesuffix(".__init__")] = path
+    return found
+
+
+def imports(name: str, path: Path, known: dict[str, Path]) -> Iterator[str]:
+    """The modules of the package that this one imports, wherever in the file."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            names = [
+                inner if (inner := f"{node.module}.{alias.name}") in known else node.module
+                for alias in node.names
+            ]
+        else:
+            continue
+        yield from (n for n in names if n in known and n != name)
+
+
+def circle() -> list[str]:
+    """Modules that import each other in a circle, first and last the same; empty when there is none."""
+    known = modules()
+    graph = {name: set(imports(name, path, known)) for name, path in known.items()}
+    try:
+        tuple(graphlib.TopologicalSorter(graph).static_order())
+    except graphlib.CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def touched() -> dict[str, list[str]]:
+    """The files that CONTRIBUTING lists under "Add a …", by what is added."""
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    found = {}
+    for section in re.split(r"^## Add an? ", text, flags=re.MULTILINE)[1:]:
+        kind = section.partition("\n")[0]
+        listed = re.search(r"^Files: (.+?)\n\n", section, re.MULTILINE | re.DOTALL)
+        found[kind] = re.findall(r"`([^`]+)`", listed[1]) if listed else []
+    return found
+
+
+def importers_of_checks() -> list[str]:
+    """Who imports a check, though checks are found and not listed: ``importer -> check``."""
+    known = modules()
+    checks = {f"netdoctor.checks.{path.stem}" for path in check_files()}
+    return [
+        f"{name} -> {one}"
+        for name, path in known.items()
+        for one in imports(name, path, known)
+        if one in checks
+    ]
+
+
+def main() -> int:
+    wrong: list[str] = []
+
+    def held(what: str, value: int, most: int, why: str = "") -> None:
+        print(f"{what:<40} {value:>6} of at most {most}{f'   {why}' if why else ''}")
+        if value > most:
+            wrong.append(what)
+
+    lengths = {path.stem: code_lines(path) for path in check_files()}
+    longest = max(lengths, key=lambda name: lengths[name])
+    print(f"{len(lengths)} checks; lines without docstrings and blanks")
+    held("lines of a check, median", round(statistics.median(lengths.values())), CHECK_MEDIAN)
+    held("lines of a check, most", lengths[longest], CHECK_MOST, longest)
+    for what, (place, most) in FILES.items():
+        held(f"lines of {what}", len((ROOT / place).read_text("utf-8").splitlines()), most)
+    listed = touched()
+    for kind, most in TOUCHED.items():
+        files = listed.get(kind, [])
+        held(f"files touched to add a {kind}", len(files) or 99, most, ", ".join(files))
+    known = importers_of_checks()
+    held("files that import a check", len(known), 0, "; ".join(known[:3]))
+    round_trip = circle()
+    held("import circles", 1 if round_trip else 0, 0, " -> ".join(round_trip))
+    if wrong:
+        print(f"does not hold: {', '.join(wrong)}", file=sys.stderr)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
