@@ -1,9 +1,9 @@
 """The words of a verdict: status, finding, cause, fix. Plain data; nothing here reads, runs or draws."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 CLUSTER = "cluster"
 CONTROL = "control"
@@ -55,13 +55,21 @@ BY_LETTER = {letter: status for status, letter in _LETTERS.items()}
 
 
 class ExpectedFrom(StrEnum):
-    """Where an expectation comes from."""
+    """Where an expectation comes from. ``PEERS("2.6.0")`` is what the other nodes let expect."""
 
     PEERS = "peers"
     DERIVED = "derived"
     BASELINE = "baseline"
     CONFIG = "config"
     CONSTANT = "constant"
+
+    def __call__(self, what: str) -> "Expected":
+        return Expected(what, self)
+
+
+class Expected(NamedTuple):
+    what: str
+    source: ExpectedFrom
 
 
 PEERS, DERIVED, BASELINE, CONFIG, CONSTANT = ExpectedFrom
@@ -297,7 +305,7 @@ class Cause:
         at: str = HERE,
         culprits: tuple[str, ...] = (),
         observed: str | None = None,
-        expected: str | None = None,
+        expected: str | Expected | None = None,
         expected_from: ExpectedFrom | None = None,
         seen: Evidence | Sequence[Evidence] = (),
         fixes: Fix | Sequence[Fix] = (),
@@ -307,24 +315,28 @@ class Cause:
         """A finding with this cause.
 
         at: the target, the node that is judged when left out. culprits: who is to blame, what the finding is
-        about when left out (both ends of a pair). expected_from: a constant when something is expected and
-        nothing else is said. seen, fixes: one or several. pairs: as in Finding.
+        about when left out (both ends of a pair). expected: ``PEERS("2.6.0")``, or a text that holds
+        everywhere. seen, fixes: one or several. pairs: as in Finding.
         """
-        if expected is not None and expected_from is None:
-            expected_from = ExpectedFrom.CONSTANT
+        text, source = (expected, CONSTANT) if isinstance(expected, str) else expected or (None, None)
         finding = Finding(
             target=at,
             status=status,
             summary=summary,
             observed=observed,
-            expected=expected,
-            expected_from=expected_from,
+            expected=text,
+            expected_from=expected_from or source,
             evidence=(seen,) if isinstance(seen, Evidence) else tuple(seen),
             cause=self.hint(culprits, fixes),
             measures=measures,
             pairs=pairs,
         )
         return placed(finding, at) if at else finding
+
+
+def at(node: str, findings: Iterable[Finding]) -> Iterator[Finding]:
+    """What is said of HERE, said of this node: for the part of a check over all nodes that looks at one."""
+    return (placed(finding, node) for finding in findings)
 
 
 def placed(finding: Finding, here: str) -> Finding:
