@@ -42,7 +42,7 @@ def install_torch(software: SoftwareFacts, version: str | None) -> Fix:
     return install(software, "torch", version, source=source)
 
 
-def install_nccl(software: SoftwareFacts, version: str | None) -> tuple[Fix, ...]:
+def install_nccl(software: SoftwareFacts, version: str) -> tuple[Fix, ...]:
     """The wheel for the CUDA of the node's torch; nothing without one, or without a version."""
     cuda = major(software.torch.cuda) if software.torch else None
     if cuda is None or not is_version(version):

@@ -8,18 +8,8 @@ from netdoctor.checks._words import listing
 from netdoctor.facts.rdma import Hca, HcaPort, RdmaFacts
 from netdoctor.model import Cause, Evidence, Finding, seen
 
-# Soft RDMA and cloud adapters print a fixed rate that says nothing about a link
-# (drivers/infiniband/sw, drivers/infiniband/hw/efa of the kernel).
-_VIRTUAL = ("rxe", "siw", "efa", "erdma", "mana")
-
 NO_HCAS = "no HCA on any node"
 UNREAD = Cause("hca-unread", "HCA ports of {nodes} could not be read")
-
-
-def is_virtual(hca: Hca) -> bool:
-    """Software RDMA (rxe, siw) or a cloud adapter without a rate of its own."""
-    text = (hca.hca_type or "").lower()
-    return hca.name.startswith(_VIRTUAL) or text.startswith(_VIRTUAL)
 
 
 def ports_of(nodes: Mapping[str, RdmaFacts]) -> Iterator[tuple[str, Hca, HcaPort]]:
@@ -48,19 +38,6 @@ def has_any(nodes: Mapping[str, RdmaFacts]) -> bool:
 def is_plain_name(name: str) -> bool:
     """Whether a device name may stand in a command and in NCCL_IB_HCA."""
     return re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", name) is not None
-
-
-def lanes(rate_text: str) -> int | None:
-    """Lane count of ``400 Gb/sec (4X NDR)``: 4. None where it is not said."""
-    match = re.search(r"\((\d+)X", rate_text)
-    return int(match[1]) if match else None
-
-
-def is_unnamed(port: HcaPort) -> bool:
-    """Whether the rate may be what a kernel prints for a speed that it does not know: ``10 Gb/sec (4X SDR)``,
-    or ``10 Gb/sec (4X)`` where it is old."""
-    speed = re.search(r"\(\d+X ([A-Z0-9]+)\)", port.rate_text)
-    return (port.rate_gbit_s or 0) <= 10 and (speed is None or speed[1] == "SDR")
 
 
 def short(gid: str) -> str:

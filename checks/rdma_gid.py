@@ -9,7 +9,7 @@ from netdoctor.checks._words import listing
 from netdoctor.facts.net import NetFacts
 from netdoctor.facts.rdma import Gid, RdmaFacts
 from netdoctor.facts.software import EnvFacts, Job, SoftwareFacts
-from netdoctor.model import CONSTANT, DERIVED, PEERS, Cause, Finding, in_job, ok, run, seen, skip, unknown
+from netdoctor.model import DERIVED, HERE, PEERS, Cause, Finding, at, in_job, ok, run, seen, skip, unknown
 from netdoctor.rules.addresses import rows_of
 from netdoctor.rules.nccl_ib import (
     GidChoice,
@@ -28,6 +28,9 @@ OLD_NCCL = Cause(
     follows=("sw.torch", "sw.nccl"),
 )
 NO_IPV4 = Cause("gid-no-ipv4", "RoCE ports of {nodes} have no IPv4 address, and so no routable GID")
+NOT_FILLED = NO_IPV4.but(
+    title="RoCE ports of {nodes} have no routable GID, though their interfaces have addresses"
+)
 WRONG_INDEX = Cause("gid-index-wrong", "the GID index that NCCL is told to use does not fit {nodes}")
 WANTED = "an IPv4-mapped RoCE v2 GID"
 BY_ITSELF = Setting("NCCL_IB_GID_INDEX", "", "the job", Source.JOB)
@@ -68,6 +71,7 @@ def rdma_gid(
         yield skip("no RoCE port on any node; on InfiniBand the GID index does not matter")
         return
     yield from silent
+    unreadable = {finding.target for finding in silent}
     chosen: dict[str, list[GidChoice]] = {}
     for node, facts in nodes.items():
         version = nccl_version((softwares or {}).get(node))
@@ -77,24 +81,23 @@ def rdma_gid(
     taken = [one for own in chosen.values() for one in own if one.gid]
     flat = all(one.is_link_local and (one.too_old or not one.good) for one in taken)
     for node, own in chosen.items():
-        if not own and all(node != finding.target for finding in silent):
+        if not own and node not in unreadable:
             yield skip("no active RoCE port that NCCL would use", node)
-        said = [said for one in own for said in _judge(node, one, flat, nobody, (nets or {}).get(node))]
-        yield from said
+        said = [said for one in own for said in _judge(one, flat, nobody, (nets or {}).get(node))]
+        yield from at(node, said)
         if own and not said:
             texts = [f"{one.port.name} index {one.index} ({_text(one.gid)})" for one in own if one.gid]
             yield ok(node, f"GID {listing(texts)}", observed=listing(texts, 8))
 
 
-def _judge(node: str, one: GidChoice, flat: bool, nobody: bool, net: NetFacts | None) -> Iterator[Finding]:
+def _judge(one: GidChoice, flat: bool, nobody: bool, net: NetFacts | None) -> Iterator[Finding]:
     port, gid, table = one.port, one.gid, port_evidence(one.hca, one.port, gids=True)
     silent = [row for row in port.gids if not row.type and not is_link_local(row)]
     if not port.gids:
-        yield unknown(node, f"the GID table of {port.name} is empty or cannot be read", evidence=(table,))
+        yield unknown(HERE, f"the GID table of {port.name} is empty or cannot be read", evidence=(table,))
     elif gid is None:
         yield WRONG_INDEX.fail(
             f"{_asked(one) or 'NCCL'} points at an empty row of the GID table of {port.name}",
-            at=node,
             observed=f"index {one.index} is empty",
             expected=WANTED,
             seen=table,
@@ -102,18 +105,16 @@ def _judge(node: str, one: GidChoice, flat: bool, nobody: bool, net: NetFacts | 
         )
     elif gid in silent or (silent and not one.good and gid_version(gid) != 2):
         row = gid if gid in silent else silent[0]
-        yield unknown(node, f"the RoCE version of GID {row.index} of {port.name} is unreadable")
+        yield unknown(HERE, f"the RoCE version of GID {row.index} of {port.name} is unreadable")
     elif one.is_link_local and not one.good:
-        yield _no_ipv4(node, one, nobody, net)
+        yield _no_ipv4(one, nobody, net)
     elif one.is_link_local and one.too_old:
         good = one.good[0]
         summary = f"NCCL before 2.21 uses GID 0 of {port.name}, a link-local one"
         yield (OLD_NCCL.warn if flat else OLD_NCCL.fail)(
             f"{summary}; index {good.index} is {_text(good)}",
-            at=node,
             observed="index 0",
-            expected=f"index {good.index}: {_text(good)}",
-            expected_from=DERIVED,
+            expected=DERIVED(f"index {good.index}: {_text(good)}"),
             seen=(table, seen("libnccl.so.2", "older than 2.21", "file")),
             fixes=in_job(
                 "tell it the index, if it is the same on every node, or use a newer NCCL",
@@ -125,10 +126,8 @@ def _judge(node: str, one: GidChoice, flat: bool, nobody: bool, net: NetFacts | 
         selects = f"{_asked(one)} selects" if one.setting else "NCCL's rules select"
         yield WRONG_INDEX.fail(
             f"{selects} {_text(gid)} on {port.name}, while index {good.index} is {_text(good)}",
-            at=node,
             observed=f"index {one.index}: {_text(gid)}",
-            expected=f"index {good.index}: {_text(good)}",
-            expected_from=DERIVED,
+            expected=DERIVED(f"index {good.index}: {_text(good)}"),
             seen=table,
             fixes=change(one.setting or BY_ITSELF),
         )
@@ -142,20 +141,13 @@ def _text(gid: Gid) -> str:
     return f"{gid_ipv4(gid) or gid.gid}, {gid.type or 'RoCE version unknown'}"
 
 
-def _no_ipv4(node: str, one: GidChoice, nobody: bool, net: NetFacts | None) -> Finding:
+def _no_ipv4(one: GidChoice, nobody: bool, net: NetFacts | None) -> Finding:
     names = [gid.netdev for gid in one.port.gids if gid.netdev] + list(one.hca.netdevs)
     netdev = next(filter(is_plain_name, names), None)
-    own = (
-        [row.address for row in rows_of(net) if row.ifname == netdev and ":" not in row.address]
-        if net
-        else []
-    )
-    cause, has = NO_IPV4, ""
+    rows = rows_of(net) if net else []
+    own = [row.address for row in rows if row.ifname == netdev and ":" not in row.address]
     if own:
-        cause = NO_IPV4.but(
-            title="RoCE ports of {nodes} have no routable GID, though their interfaces have addresses"
-        )
-        has = f", though its interface {netdev} has {own[0]}"
+        cause, has = NOT_FILLED, f", though its interface {netdev} has {own[0]}"
         fix = run(
             "take the interface down and up, so that the driver fills the GID table anew",
             f"ip link set dev {netdev} down && ip link set dev {netdev} up",
@@ -164,7 +156,7 @@ def _no_ipv4(node: str, one: GidChoice, nobody: bool, net: NetFacts | None) -> F
         )
     else:
         behind = f"its interface {netdev}" if netdev else "the interface behind it"
-        has = f": {behind} has no IPv4 address" if net and netdev else ""
+        cause, has = NO_IPV4, f": {behind} has no IPv4 address" if net and netdev else ""
         fix = run(
             f"give {behind} an address of the RoCE network, also in the network configuration",
             f"ip address add ADDRESS/PREFIX dev {netdev or 'INTERFACE'}",
@@ -173,10 +165,8 @@ def _no_ipv4(node: str, one: GidChoice, nobody: bool, net: NetFacts | None) -> F
         )
     return (cause.warn if nobody else cause.fail)(
         f"{one.port.name} has no IPv4 RoCE v2 GID{has}",
-        at=node,
         observed="only link-local GIDs",
-        expected=WANTED,
-        expected_from=CONSTANT if nobody else PEERS,
+        expected=WANTED if nobody else PEERS(WANTED),
         seen=port_evidence(one.hca, one.port, gids=True),
         fixes=fix,
     )

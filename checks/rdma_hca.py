@@ -1,7 +1,7 @@
 """The set of HCAs, compared across the cluster, and whether a process can open them."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from netdoctor.check import check
 from netdoctor.checks._majority import majority
@@ -12,6 +12,7 @@ from netdoctor.facts.host import HostFacts
 from netdoctor.facts.rdma import RdmaFacts
 from netdoctor.model import (
     DERIVED,
+    HERE,
     LIKELY,
     PEERS,
     Cause,
@@ -19,8 +20,10 @@ from netdoctor.model import (
     Fix,
     Status,
     after_reboot,
+    at,
     in_job,
     look,
+    placed,
     run,
     seen,
     skip,
@@ -90,44 +93,45 @@ def rdma_hca(nodes: Mapping[str, RdmaFacts], hosts: Mapping[str, HostFacts] | No
     counts = majority({node: len(facts.hcas) for node, facts in nodes.items()})
     usual = max(counts.groups) if counts.value is None else counts.value
     example = next(facts for facts in nodes.values() if len(facts.hcas) == usual)
-    names = majority({node: _names(facts) for node, facts in nodes.items() if facts.hcas})
+    names = majority({node: _names(facts) for node, facts in nodes.items() if facts.hcas}).value or ()
     for node, facts in nodes.items():
         host = (hosts or {}).get(node)
         container = host is not None and bool(host.container)
-        have = len(facts.hcas)
-        if have < usual:
-            yield _fewer(node, facts, example, counts.tie, container)
-        elif facts.unbound_pci:
-            one = "is" if len(facts.unbound_pci) == 1 else "are each"
-            yield UNBOUND.warn(
-                f"{listing(facts.unbound_pci)} {one} an NVIDIA NIC without an RDMA device",
-                at=node,
-                observed="no RDMA device",
-                expected="an RDMA device per NIC",
-                expected_from=DERIVED,
-                seen=unbound_evidence(facts),
-                fixes=_load(facts),
-            )
-        if have == usual and node in names.minority and len(names.value or ()) == have:
-            yield NAMES.warn(
-                f"HCAs are called {listing(_names(facts))} here, {listing(names.value or ())} on most nodes",
-                at=node,
-                observed=listing(_names(facts), 8),
-                expected=listing(names.value or (), 8),
-                expected_from=PEERS,
-                seen=hca_evidence(facts),
-                fixes=RENAME,
-            )
-        if have:
-            yield from _usable(node, facts, container)
+        if len(facts.hcas) < usual:
+            yield placed(_fewer(facts, example, counts.tie, container), node)
+        else:
+            yield from at(node, _as_many(facts, usual, names))
+        if facts.hcas:
+            yield from at(node, _usable(facts, container))
     yield from _firmware(nodes)
+
+
+def _as_many(facts: RdmaFacts, usual: int, names: Sequence[str]) -> Iterator[Finding]:
+    own = _names(facts)
+    if facts.unbound_pci:
+        are = "is" if len(facts.unbound_pci) == 1 else "are each"
+        yield UNBOUND.warn(
+            f"{listing(facts.unbound_pci)} {are} an NVIDIA NIC without an RDMA device",
+            observed="no RDMA device",
+            expected=DERIVED("an RDMA device per NIC"),
+            seen=unbound_evidence(facts),
+            fixes=_load(facts),
+        )
+    if own != names and len(own) == len(names) == usual:
+        yield NAMES.warn(
+            f"HCAs are called {listing(own)} here, {listing(names)} on most nodes",
+            observed=listing(own, 8),
+            expected=PEERS(listing(names, 8)),
+            seen=hca_evidence(facts),
+            fixes=RENAME,
+        )
 
 
 def _names(facts: RdmaFacts) -> tuple[str, ...]:
     return tuple(hca.name for hca in facts.hcas)
 
 
-def _fewer(node: str, facts: RdmaFacts, example: RdmaFacts, tie: bool, container: bool) -> Finding:
+def _fewer(facts: RdmaFacts, example: RdmaFacts, tie: bool, container: bool) -> Finding:
     own, usual = _names(facts), _names(example)
     missing = [name for name in usual if name not in own]
     summary = f"{len(own) or 'no'} HCA{'' if len(own) == 1 else 's'}"
@@ -143,26 +147,23 @@ def _fewer(node: str, facts: RdmaFacts, example: RdmaFacts, tie: bool, container
         fixes.insert(0, _load(facts))
     return (MISSING.but(confidence=LIKELY) if tie else MISSING).fail(
         summary,
-        at=node,
         observed=listing(own, 8) or "none",
-        expected=listing(usual, 8),
-        expected_from=PEERS,
+        expected=PEERS(listing(usual, 8)),
         seen=evidence,
         fixes=fixes,
     )
 
 
-def _usable(node: str, facts: RdmaFacts, container: bool) -> Iterator[Finding]:
+def _usable(facts: RdmaFacts, container: bool) -> Iterator[Finding]:
     if not facts.libibverbs:
-        install = in_job if container else run
+        install, where = (in_job, ", in the container's image") if container else (run, "")
         yield NO_LIBRARY.fail(
             "the node has HCAs, and no libibverbs for NCCL to load",
-            at=node,
             observed="no libibverbs.so.1",
             expected="libibverbs.so.1",
             seen=seen("ldconfig -p", "no libibverbs.so.1", "command"),
             fixes=install(
-                "install the user-space RDMA libraries" + ", in the container's image" * container,
+                f"install the user-space RDMA libraries{where}",
                 "apt-get install --yes libibverbs1 ibverbs-providers  # or: dnf install libibverbs",
                 root=True,
                 effect="next launch",
@@ -174,7 +175,6 @@ def _usable(node: str, facts: RdmaFacts, container: bool) -> Iterator[Finding]:
         names = listing(f"/dev/infiniband/{hca.uverbs}" if hca.uverbs else hca.name for hca in closed)
         yield CLOSED.fail(
             f"the login user may not open {names}",
-            at=node,
             observed="no permission",
             expected="readable and writable",
             seen=seen(names, "no access", "file"),
@@ -182,7 +182,7 @@ def _usable(node: str, facts: RdmaFacts, container: bool) -> Iterator[Finding]:
         )
     for hca in facts.hcas:
         if hca.uverbs_ok is None:
-            yield unknown(node, f"{hca.name} has nothing in /dev/infiniband that could be opened")
+            yield unknown(HERE, f"{hca.name} has nothing in /dev/infiniband that could be opened")
 
 
 def _firmware(nodes: Mapping[str, RdmaFacts]) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from netdoctor.check import check
 from netdoctor.checks._rdma import NO_HCAS, has_any, is_plain_name, port_evidence, ports_of, unread
 from netdoctor.facts.rdma import Hca, HcaPort, RdmaFacts
-from netdoctor.model import CERTAIN, CLUSTER, CONSTANT, LIKELY, PEERS, Cause, Finding, Fix, look, run, skip
+from netdoctor.model import CLUSTER, LIKELY, PEERS, Cause, Finding, Fix, look, placed, run, skip
 
 DOWN = Cause(
     "hca-port-down",
@@ -69,27 +69,23 @@ def rdma_port(nodes: Mapping[str, RdmaFacts]) -> Iterator[Finding]:
     if not active and not waiting:
         yield skip("no HCA port is up on any node: taken for not cabled")
     for node, hca, port in ports:
-        if port.active or port.state == "ACTIVE_DEFER":
-            continue
         if _waits_for_manager(port):
-            yield _not_managed(node, hca, port, active[port.name] > 0, not active)
-        elif active[port.name]:
-            yield _down(node, hca, port, active[port.name])
+            yield placed(_not_managed(hca, port, active[port.name] > 0, everywhere=not active), node)
+        elif active[port.name] and not port.active and port.state != "ACTIVE_DEFER":
+            yield placed(_down(hca, port, active[port.name]), node)
 
 
 def _waits_for_manager(port: HcaPort) -> bool:
     return port.state in ("INIT", "INITIALIZE", "ARMED") and not port.is_roce
 
 
-def _down(node: str, hca: Hca, port: HcaPort, peers: int) -> Finding:
+def _down(hca: Hca, port: HcaPort, peers: int) -> Finding:
     others = f"{peers} other node{'s' if peers > 1 else ''}"
+    where = WHERE.get(port.phys_state, "no link")
     return DOWN.fail(
-        f"{port.name} is {port.state} ({port.phys_state}), and ACTIVE on {others}: "
-        + WHERE.get(port.phys_state, "no link"),
-        at=node,
+        f"{port.name} is {port.state} ({port.phys_state}), and ACTIVE on {others}: {where}",
         observed=f"{port.state}, {port.phys_state}",
-        expected="ACTIVE, LinkUp",
-        expected_from=PEERS,
+        expected=PEERS("ACTIVE, LinkUp"),
         seen=port_evidence(hca, port),
         fixes=tuple(_up(hca, port)),
     )
@@ -105,19 +101,17 @@ def _up(hca: Hca, port: HcaPort) -> Iterator[Fix]:
     yield look(text, shell if is_plain_name(hca.name) else "ibstat", root=True)
 
 
-def _not_managed(node: str, hca: Hca, port: HcaPort, active_elsewhere: bool, everywhere: bool) -> Finding:
+def _not_managed(hca: Hca, port: HcaPort, active_elsewhere: bool, everywhere: bool) -> Finding:
     if everywhere:
-        say = NO_MANAGER.but(confidence=LIKELY if port.sm_lid else CERTAIN).fail
+        say = (NO_MANAGER.but(confidence=LIKELY) if port.sm_lid else NO_MANAGER).fail
     else:
         # Where it waits on every node, while others are up, it may be a spare one.
         say = NOT_MANAGED.fail if active_elsewhere else NOT_MANAGED.warn
     return say(
         f"{port.name} is {port.state}: the cable is fine, no subnet manager has configured it",
-        at=node,
         culprits=(CLUSTER,) if everywhere else (),
         observed=f"{port.state}, sm_lid {port.sm_lid or 0:#x}",
-        expected="ACTIVE",
-        expected_from=PEERS if active_elsewhere else CONSTANT,
+        expected=PEERS("ACTIVE") if active_elsewhere else "ACTIVE",
         seen=port_evidence(hca, port),
         fixes=START_ONE if everywhere else ASK_IT,
     )

@@ -4,17 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from netdoctor.check import check
-from netdoctor.checks._rdma import (
-    NO_HCAS,
-    has_any,
-    is_plain_name,
-    is_unnamed,
-    is_virtual,
-    lanes,
-    port_evidence,
-    ports_of,
-    unread,
-)
+from netdoctor.checks._rdma import NO_HCAS, has_any, is_plain_name, port_evidence, ports_of, unread
 from netdoctor.facts.net import NetFacts
 from netdoctor.facts.rdma import Hca, HcaPort, RdmaFacts
 from netdoctor.model import PEERS, SUSPECTED, Cause, Finding, look, skip, unknown
@@ -55,7 +45,7 @@ def rdma_rate(nodes: Mapping[str, RdmaFacts], nets: Mapping[str, NetFacts] | Non
         return
     silent = list(unread(nodes))
     yield from silent
-    ports = [(node, hca, port) for node, hca, port in ports_of(nodes) if port.active and not is_virtual(hca)]
+    ports = [(node, hca, port) for node, hca, port in ports_of(nodes) if port.active and not hca.is_virtual]
     judged = {node for node, _, _ in ports}.union(finding.target for finding in silent)
     if not judged:
         yield skip("no node has an active HCA port with a rate of its own")
@@ -95,8 +85,8 @@ def _usual(ports: Sequence[HcaPort]) -> HcaPort:
 
 def _slow(node: str, hca: Hca, port: HcaPort, fast: HcaPort, net: NetFacts | None) -> Finding:
     rate, usual = _rate(port), _rate(fast)
-    own, wanted = lanes(port.rate_text), lanes(fast.rate_text)
-    if is_unnamed(port) and own and own == wanted:
+    own, wanted = port.lanes, fast.lanes
+    if port.speed_is_unnamed and own and own == wanted:
         speeds = [dev.speed_mbit_s or 0 for dev in net.netdevs if dev.name in hca.netdevs] if net else []
         speed = next((speed for speed in speeds if speed > 0), None)
         true = f"; its interface says {speed / 1000:g} Gbit/s" if speed else ""
@@ -114,8 +104,7 @@ def _slow(node: str, hca: Hca, port: HcaPort, fast: HcaPort, net: NetFacts | Non
         f"{port.name} {summary}",
         at=node,
         observed=port.rate_text or f"{rate:g} Gbit/s",
-        expected=fast.rate_text or f"{usual:g} Gbit/s",
-        expected_from=PEERS,
+        expected=PEERS(fast.rate_text or f"{usual:g} Gbit/s"),
         seen=port_evidence(hca, port),
         fixes=look(fix, shell, root=True),
     )

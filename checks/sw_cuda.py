@@ -7,9 +7,9 @@ from netdoctor.checks._install import install_driver, install_torch
 from netdoctor.checks._parity import differing
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.software import SoftwareFacts, Torch
-from netdoctor.model import DERIVED, LIKELY, Cause, Evidence, Finding, run, seen, skip, unknown
+from netdoctor.model import DERIVED, HERE, LIKELY, Cause, Evidence, Finding, Fix, at, run, seen, skip, unknown
 from netdoctor.rules.cuda import dotted, has_compat, major, minimum_driver, needed_by_gpus, suits_every_gpu
-from netdoctor.rules.versions import parse_version
+from netdoctor.rules.versions import Version, parse_version
 
 MAJOR = Cause("cuda-major", "a torch built for CUDA differs between {nodes}")
 OLD = Cause(
@@ -20,6 +20,11 @@ OLD = Cause(
 OLD_FOR_GPU = Cause("driver-too-old-for-gpu", "{nodes} {has} a driver older than the GPUs need")
 LIBRARY_OLD = Cause(
     "cuda-library-old", "{nodes} {has} a libcuda older than the CUDA that torch is built for", LIKELY
+)
+
+FIND_LIBCUDA = run(
+    "find the libcuda.so.1 that is loaded in place of the driver's own",
+    "ldconfig -p | grep libcuda.so; echo $LD_LIBRARY_PATH",
 )
 
 
@@ -59,7 +64,7 @@ def sw_cuda(nodes: Mapping[str, SoftwareFacts], gpus: Mapping[str, GpuFacts]) ->
     )
     for node, software in nodes.items():
         if node in built and (gpus[node].devices or gpus[node].pci):
-            yield from _against_driver(node, built[node], gpus[node])
+            yield from at(node, _against_driver(built[node], gpus[node]))
         elif node in built:
             yield skip("no GPU on this node", node)
         elif software.torch_error:
@@ -68,58 +73,49 @@ def sw_cuda(nodes: Mapping[str, SoftwareFacts], gpus: Mapping[str, GpuFacts]) ->
             yield skip(f"{'a torch without CUDA' if software.torch else 'no torch'} on this node", node)
 
 
-def _against_driver(node: str, torch: Torch, gpu: GpuFacts) -> Iterator[Finding]:
+def _against_driver(torch: Torch, gpu: GpuFacts) -> Iterator[Finding]:
     loaded = gpu.driver_version or gpu.kernel_driver
     cuda, driver, offered = parse_version(torch.cuda), parse_version(loaded), parse_version(gpu.cuda_driver)
     if cuda is None or driver is None:
-        yield unknown(node, f"cannot compare CUDA {torch.cuda} with driver {loaded or 'unknown'}")
+        yield unknown(HERE, f"cannot compare CUDA {torch.cuda} with driver {loaded or 'unknown'}")
         return
-    evidence = _evidence(torch, gpu)
+    own, evidence, least = f"driver {loaded}", _evidence(torch, gpu), minimum_driver(cuda)
     capabilities = [device.compute_capability for device in gpu.devices]
-    least = minimum_driver(cuda)
     if least and driver < least:
-        if has_compat(cuda, offered):
-            return
-        fixes = [install_driver(max(least[0], 525), " or newer")]
-        if offered and len(offered) > 1:
-            older = f"on all nodes, a torch built for CUDA {offered[0]}.{offered[1]} or older"
-            fixes.append(run(older, effect="next launch", risk="medium"))
-        yield OLD.fail(
-            f"driver {loaded} is too old for torch {torch.version}, which needs {dotted(least)}",
-            at=node,
-            observed=f"driver {loaded}",
-            expected=f"driver {dotted(least)} or newer for CUDA {torch.cuda}",
-            seen=evidence,
-            fixes=fixes,
-        )
+        summary = f"{own} is too old for torch {torch.version}, which needs {dotted(least)}"
+        wanted = f"driver {dotted(least)} or newer for CUDA {torch.cuda}"
+        fixes = (_newer_driver(least), *_older_torch(offered))
+        if not has_compat(cuda, offered):
+            yield OLD.fail(summary, observed=own, expected=wanted, seen=evidence, fixes=fixes)
     elif needs := needed_by_gpus(driver, capabilities):
         name, least = needs
-        yield OLD_FOR_GPU.fail(
-            f"driver {loaded} is older than {name} GPUs need ({dotted(least)})",
-            at=node,
-            observed=f"driver {loaded}",
-            expected=f"driver {dotted(least)} or newer for {name} GPUs",
-            seen=evidence,
-            fixes=install_driver(max(least[0], 525), " or newer"),
-        )
+        summary = f"{own} is older than {name} GPUs need ({dotted(least)})"
+        wanted, fix = f"driver {dotted(least)} or newer for {name} GPUs", _newer_driver(least)
+        yield OLD_FOR_GPU.fail(summary, observed=own, expected=wanted, seen=evidence, fixes=fix)
     else:
         if not all(capabilities) and not suits_every_gpu(driver):
-            yield unknown(node, f"whether driver {loaded} is new enough for every GPU could not be read")
+            yield unknown(HERE, f"whether {own} is new enough for every GPU could not be read")
         if offered is None:
-            yield unknown(node, "the CUDA release that the driver's library offers could not be read")
+            yield unknown(HERE, "the CUDA release that the driver's library offers could not be read")
         elif offered[0] < cuda[0]:
             yield LIBRARY_OLD.warn(
                 f"the driver library offers CUDA {gpu.cuda_driver}, torch is built for {torch.cuda}",
-                at=node,
                 observed=f"CUDA {gpu.cuda_driver}",
-                expected=f"CUDA {cuda[0]}.0 or newer",
-                expected_from=DERIVED,
+                expected=DERIVED(f"CUDA {cuda[0]}.0 or newer"),
                 seen=evidence,
-                fixes=run(
-                    "find the libcuda.so.1 that is loaded in place of the driver's own",
-                    "ldconfig -p | grep libcuda.so; echo $LD_LIBRARY_PATH",
-                ),
+                fixes=FIND_LIBCUDA,
             )
+
+
+def _newer_driver(least: Version) -> Fix:
+    return install_driver(max(least[0], 525), " or newer")
+
+
+def _older_torch(offered: Version | None) -> tuple[Fix, ...]:
+    if offered is None or len(offered) < 2:
+        return ()
+    text = f"on all nodes, a torch built for CUDA {offered[0]}.{offered[1]} or older"
+    return (run(text, effect="next launch", risk="medium"),)
 
 
 def _evidence(torch: Torch, gpu: GpuFacts) -> tuple[Evidence, ...]:

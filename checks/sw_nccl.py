@@ -1,16 +1,14 @@
 """The NCCL that torch would load, compared across the cluster."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from netdoctor.check import check
 from netdoctor.checks._install import install_nccl
 from netdoctor.checks._parity import differing
 from netdoctor.checks._words import listing
-from netdoctor.facts.software import SoftwareFacts
-from netdoctor.model import DERIVED, PEERS, Cause, Evidence, Finding, in_job, run, seen, skip, unknown
+from netdoctor.facts.software import Nccl, SoftwareFacts
+from netdoctor.model import DERIVED, PEERS, Cause, Evidence, Finding, Fix, in_job, run, seen, skip, unknown
 from netdoctor.rules.versions import nccl_version
-
-_OWN = ("wheel", "torch-bundled")
 
 MISSING = Cause("nccl-missing", "{nodes} {has} no NCCL library for torch")
 VERSION = Cause("nccl-version", "NCCL differs between {nodes}")
@@ -39,61 +37,48 @@ def sw_nccl(nodes: Mapping[str, SoftwareFacts]) -> Iterator[Finding]:
     if not any(software.nccl for software in nodes.values()):
         yield skip("no NCCL on any node: nothing to compare")
         return
-    versions = {
-        node: ".".join(map(str, parts[:3])) for node, s in nodes.items() if (parts := nccl_version(s))
-    }
-    some = next(iter(versions.values()), None)
+
+    def evidence(node: str) -> Evidence:
+        found = [f"{nccl.version or '?'} {nccl.origin} {nccl.path}" for nccl in nodes[node].nccl]
+        return seen("libnccl.so.2 in load order", listing(found), "file")
+
+    def wheel(node: str, wanted: str) -> tuple[Fix, ...]:
+        return install_nccl(nodes[node], wanted)
+
+    releases = {node: nccl_version(software) for node, software in nodes.items()}
+    versions = {node: ".".join(map(str, release[:3])) for node, release in releases.items() if release}
+    some = next(iter(versions.values()), "")
     for node, software in nodes.items():
         torch = software.torch
         if software.nccl:
             if node not in versions:
                 yield unknown(node, f"the version of {software.nccl[0].path} could not be read")
-            yield from _overridden(node, software)
+            yield from _overridden(node, software.nccl, evidence(node))
         elif torch and torch.cuda:
-            yield MISSING.fail(
-                f"torch {torch.version} finds no libnccl.so.2",
-                at=node,
-                observed="none",
-                expected=some or "libnccl.so.2",
-                expected_from=PEERS,
-                fixes=install_nccl(software, some),
-            )
+            summary, wanted = f"torch {torch.version} finds no libnccl.so.2", PEERS(some or "libnccl.so.2")
+            yield MISSING.fail(summary, at=node, observed="none", expected=wanted, fixes=wheel(node, some))
         elif software.torch_error:
             yield unknown(node, f"torch could not be read, nor which NCCL it loads: {software.torch_error}")
         else:
             yield skip("no torch with CUDA on this node, so no NCCL", node)
-    yield from differing(
-        versions,
-        "NCCL",
-        VERSION,
-        why='the job would hang or end with "Message truncated"',
-        tell=True,
-        seen=lambda node: _evidence(nodes[node]),
-        fixes=lambda node, wanted: install_nccl(nodes[node], wanted),
-    )
+    why = 'the job would hang or end with "Message truncated"'
+    yield from differing(versions, "NCCL", VERSION, why=why, tell=True, seen=evidence, fixes=wheel)
 
 
-def _overridden(node: str, software: SoftwareFacts) -> Iterator[Finding]:
-    first, *others = software.nccl
-    own = next((other for other in others if other.origin in _OWN), None)
-    if first.origin in _OWN or own is None or own.version == first.version:
+def _overridden(node: str, found: Sequence[Nccl], evidence: Evidence) -> Iterator[Finding]:
+    first, own = found[0], next((nccl for nccl in found if nccl.is_torchs_own), found[0])
+    if own.version == first.version or first.is_torchs_own:
         return
-    variable = first.origin in ("LD_PRELOAD", "LD_LIBRARY_PATH")
+    variable = first.origin.startswith("LD_")
     source = first.origin if variable else "the system"
-    take_out = f"take libnccl out of {source}, so that torch loads the one it was built with"
+    loaded, built = first.version or "?", own.version or "?"
+    text = f"take libnccl out of {source}, so that torch loads the one it was built with"
+    unset = in_job(text, f"unset {first.origin}", persistent=True)
     yield OVERRIDDEN.warn(
-        f"{source} gives NCCL {first.version or '?'} in place of torch's own {own.version or '?'}",
+        f"{source} gives NCCL {loaded} in place of torch's own {built}",
         at=node,
-        observed=f"{first.version or '?'} from {first.origin}",
-        expected=f"{own.version or '?'} from the wheel",
-        expected_from=DERIVED,
-        seen=_evidence(software),
-        fixes=in_job(take_out, f"unset {first.origin}", persistent=True)
-        if variable
-        else run(take_out, "ldconfig -p | grep libnccl", effect="next launch"),
+        observed=f"{loaded} from {first.origin}",
+        expected=DERIVED(f"{built} from the wheel"),
+        seen=evidence,
+        fixes=unset if variable else run(text, "ldconfig -p | grep libnccl", effect="next launch"),
     )
-
-
-def _evidence(software: SoftwareFacts) -> Evidence:
-    found = [f"{nccl.version or '?'} {nccl.origin} {nccl.path}" for nccl in software.nccl]
-    return seen("libnccl.so.2 in load order", listing(found), "file")

@@ -9,7 +9,7 @@ from netdoctor.checks._parity import differing
 from netdoctor.checks._words import listing
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.software import SoftwareFacts
-from netdoctor.model import DERIVED, PEERS, Cause, Evidence, Finding, seen, skip, unknown
+from netdoctor.model import DERIVED, PEERS, Cause, Evidence, Finding, Fix, seen, skip, unknown
 
 MISSING = Cause("torch-missing", "{nodes} {has} no torch in the job's interpreter")
 CPU_BUILD = Cause("torch-cpu-build", "{nodes} {has} GPUs but a torch built without CUDA")
@@ -48,24 +48,25 @@ def sw_torch(nodes: Mapping[str, SoftwareFacts], gpus: Mapping[str, GpuFacts] | 
         text = f"{torch.version} ({build}) in {nodes[node].executable}"
         return seen(f"{torch.path or 'torch'}/version.py", text, "file")
 
-    commonest = Counter(versions.values()).most_common(1)
-    with_cuda = next((torch.version for torch in have.values() if torch.cuda), None)
+    def install(node: str, wanted: str | None) -> Fix:
+        return install_torch(nodes[node], wanted)
+
+    usual = next((version for version, _ in Counter(versions.values()).most_common(1)), None)
     for node, software in nodes.items():
         torch, gpu = software.torch, (gpus or {}).get(node)
         if torch and (torch.cuda or torch.hip):
             continue
         if software.torch_error:
             yield unknown(node, f"torch could not be read: {software.torch_error}")
-        elif torch is None and commonest:
+        elif torch is None and usual is not None:
             who = f"{listing(have, 3)} {'has' if len(have) == 1 else 'have'}"
             yield MISSING.fail(
                 f"no torch in {software.executable}, while {who} it",
                 at=node,
                 observed="not installed",
-                expected=commonest[0][0],
-                expected_from=PEERS,
+                expected=PEERS(usual),
                 seen=seen("torch in the interpreter's search path", listing(software.search_path, 4), "file"),
-                fixes=install_torch(software, commonest[0][0]),
+                fixes=install(node, usual),
             )
         elif torch is None:
             yield skip("no torch on this node", node)
@@ -76,17 +77,9 @@ def sw_torch(nodes: Mapping[str, SoftwareFacts], gpus: Mapping[str, GpuFacts] | 
                 f"torch {torch.version} is built without CUDA, and the node has GPUs",
                 at=node,
                 observed=torch.version,
-                expected="a build with CUDA",
-                expected_from=DERIVED,
+                expected=DERIVED("a build with CUDA"),
                 seen=evidence(node),
-                fixes=install_torch(software, with_cuda),
+                fixes=install(node, next((torch.version for torch in have.values() if torch.cuda), None)),
             )
-    yield from differing(
-        versions,
-        "torch",
-        VERSION,
-        why="ranks would disagree about collectives",
-        tell=len(have) == len(nodes),
-        seen=evidence,
-        fixes=lambda node, wanted: install_torch(nodes[node], wanted),
-    )
+    tell, why = len(have) == len(nodes), "ranks would disagree about collectives"
+    yield from differing(versions, "torch", VERSION, why=why, tell=tell, seen=evidence, fixes=install)

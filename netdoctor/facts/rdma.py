@@ -1,8 +1,13 @@
 """Facts about RDMA devices, from /sys/class/infiniband."""
 
+import re
 from dataclasses import dataclass
 
 from netdoctor.facts.base import fact
+
+# Soft RDMA and cloud adapters print a fixed rate that says nothing about a link
+# (drivers/infiniband/sw, drivers/infiniband/hw/efa of the kernel).
+_VIRTUAL = ("rxe", "siw", "efa", "erdma", "mana")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +44,19 @@ class HcaPort:
     def is_roce(self) -> bool:
         return self.link_layer == "Ethernet"
 
+    @property
+    def lanes(self) -> int | None:
+        """4 of ``400 Gb/sec (4X NDR)``; None where it is not said."""
+        match = re.search(r"\((\d+)X", self.rate_text)
+        return int(match[1]) if match else None
+
+    @property
+    def speed_is_unnamed(self) -> bool:
+        """Whether the rate may be what a kernel prints for a speed that it does not know:
+        ``10 Gb/sec (4X SDR)``, or ``10 Gb/sec (4X)`` where it is old."""
+        name = re.search(r"\(\d+X ([A-Z0-9]+)\)", self.rate_text)
+        return (self.rate_gbit_s or 0) <= 10 and (name is None or name[1] == "SDR")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hca:
@@ -57,6 +75,11 @@ class Hca:
     uverbs: str | None = None
     uverbs_ok: bool | None = None
     ports: tuple[HcaPort, ...] = ()
+
+    @property
+    def is_virtual(self) -> bool:
+        """Software RDMA, or a cloud adapter without a rate of its own."""
+        return self.name.startswith(_VIRTUAL) or (self.hca_type or "").lower().startswith(_VIRTUAL)
 
 
 @fact("rdma")

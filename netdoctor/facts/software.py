@@ -26,6 +26,11 @@ class Nccl:
     origin: str
     path: str
 
+    @property
+    def is_torchs_own(self) -> bool:
+        """It came with torch, which was built with it."""
+        return self.origin in ("wheel", "torch-bundled")
+
 
 @fact("software")
 @dataclass(frozen=True, slots=True, kw_only=True)
