@@ -26,6 +26,11 @@ def rewrite(entries: Mapping[str, str], names: Iterable[str] = ()) -> str | None
     return f'cp -p /etc/hosts /etc/hosts.orig && sed -E "{edits}" /etc/hosts.orig > /etc/hosts && {added}'
 
 
+def entries(text: str, addresses: Mapping[str, str]) -> Fix:
+    """Give these names their addresses in /etc/hosts; by words alone where one is not plain, or not known."""
+    return run(text, rewrite(addresses) or "", root=True, effect="next launch")
+
+
 def own_name(name: str, host: HostFacts | None, address: str | None) -> Fix:
     """Give a node's own name its address. Checks that propose the same to the same node are shown one fix."""
     other = [host.fqdn] if host and host.fqdn and host.fqdn != name else []

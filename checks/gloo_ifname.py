@@ -11,7 +11,6 @@ from netdoctor.checks._hosts_file import own_name
 from netdoctor.checks._majority import majority
 from netdoctor.checks._nccl_advice import target_rows
 from netdoctor.checks._words import is_ifname, listing
-from netdoctor.checks.net_resolve import NOT_ASKED
 from netdoctor.facts.host import HostFacts
 from netdoctor.facts.net import NetFacts, ResolveFacts
 from netdoctor.facts.software import EnvFacts, Job
@@ -156,7 +155,7 @@ def _useless(one: Process, host: HostFacts | None, address: str | None) -> Findi
     if loop.rule == "own name":
         cause, what = OWN_LOOPBACK, loop.address or ""
         summary = f"the own name {own.name} means {what}, so gloo tells its peers to dial themselves"
-    elif (own.error or "").startswith(NOT_ASKED):
+    elif not own.asked:
         return unknown(one.node, "there was no time left to look up the own name")
     elif own.error or not own.addresses:
         cause, what = OWN_UNKNOWN, own.error or "no address"

@@ -1,33 +1,45 @@
 """What the nodes' names mean, on every node."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from netdoctor.check import check
 from netdoctor.checks._addresses import holds, is_loopback, owners, parse, same
-from netdoctor.checks._hosts_file import rewrite
+from netdoctor.checks._hosts_file import entries, own_name
 from netdoctor.checks._words import listing
 from netdoctor.facts.host import HostFacts, Node
 from netdoctor.facts.net import Lookup, NetFacts, ResolveFacts
 from netdoctor.facts.software import Job
 from netdoctor.model import (
     CLUSTER,
-    CauseHint,
-    Command,
-    Confidence,
+    CONFIG,
+    DERIVED,
+    LIKELY,
+    PEERS,
+    Cause,
     Evidence,
-    ExpectedFrom,
     Finding,
     Fix,
-    fail,
+    in_job,
+    run,
+    seen,
     unknown,
-    warn,
 )
 
+OWN_UNKNOWN = Cause("own-name-unknown", "The own name of {nodes} does not resolve there")
+OWN_LOOPBACK = Cause("hosts-loopback", "The own name of {nodes} resolves to a loopback address there")
+OWN_WRONG = Cause("own-name-wrong", "The own name of {nodes} resolves to an address of another machine")
+PEER_UNKNOWN = Cause("peer-name-unknown", "{nodes} cannot resolve names of other nodes")
+PEER_WRONG = Cause("peer-name-wrong", "{nodes} resolve{s} names of other nodes to wrong addresses")
+SSH_ONLY = Cause(
+    "names-ssh-only",
+    "The names in the hosts file mean nothing on {nodes}",
+    LIKELY,
+    verify=("net.resolve",),
+)
+SLOW = Cause("dns-slow", "Name lookups are slow on {nodes}", LIKELY)
 # A name from /etc/hosts or a near cache takes microseconds, a DNS server milliseconds. A second means that
 # some server did not answer and another was asked (resolv.conf(5): 5 s, or `options timeout:1`).
 SLOW_MS = 1000.0
-# The agent's own words when it had no time left to ask: nothing was learnt about the name.
-NOT_ASKED = "timed out: earlier"
 
 
 @check(
@@ -56,62 +68,65 @@ def net_resolve(
         Put the address and name of each node into /etc/hosts on all nodes, and take the own name off the
         127.0.1.1 line.
     """
-    spoken: set[str] = set()
+    said: list[Finding] = []
     if len(resolves) > 1:
         for node, facts in resolves.items():
-            for finding in _own(node, facts, nets[node], hosts[node], job):
-                spoken.add(node)
-                yield finding
-        for finding in _peers(resolves, nets, listed, job):
-            spoken.add(finding.target)
-            yield finding
+            said += _own(node, facts, nets[node], hosts[node], job)
+        said += _peers(resolves, nets, listed, job)
+    yield from said
+    spoken = {finding.target for finding in said}
+    asked = any(facts.peers for facts in resolves.values())
     for node, facts in resolves.items():
-        late = [one.name for one in facts.peers if (one.error or "").startswith(NOT_ASKED)]
+        judged = (facts.own, *facts.peers) if len(resolves) > 1 else facts.peers
+        late = dict.fromkeys(one.name for one in judged if not one.asked)
         if late and node not in spoken:
             yield unknown(node, f"there was no time left to look up {listing(late)}")
-        yield from _slow(node, facts)
+        elif asked and not facts.peers and node not in spoken:
+            yield unknown(node, "no name of another node was looked up here")
+        slow = [one for one in (facts.own, *facts.peers) if one.elapsed_ms > SLOW_MS]
+        if slow:
+            worst = max(slow, key=lambda one: one.elapsed_ms)
+            took = f"{worst.elapsed_ms / 1000:.1f} s"
+            yield SLOW.warn(
+                f"looking up {worst.name} takes {took}",
+                at=node,
+                observed=took,
+                expected=f"under {SLOW_MS / 1000:.0f} s",
+                seen=seen(f"getaddrinfo {listing(one.name for one in slow)}", f"up to {took}"),
+                fixes=run(
+                    "take out the name server that does not answer, or put the nodes into /etc/hosts",
+                    "cat /etc/resolv.conf; resolvectl status",
+                ),
+            )
 
 
 def _own(node: str, facts: ResolveFacts, net: NetFacts, host: HostFacts, job: Job) -> Iterator[Finding]:
-    own = facts.own
-    # With an interface named, gloo does not ask what the own name means; torchrun still does.
-    say = warn if len(job.env.get("GLOO_SOCKET_IFNAME", "")) > 1 else fail
-    address = job.data_addresses.get(node)
-    other = [host.fqdn] if host.fqdn and host.fqdn != own.name else []
-    shell = rewrite({own.name: address}, other) if address and not is_loopback(address) else None
-    again = "; cloud-init writes it back unless manage_etc_hosts is off" if host.cloud else ""
-    fix = Fix(
-        text=f"give the own name its address in /etc/hosts{again}",
-        commands=(Command(run_on=node, shell=shell),) if shell else (),
-        root=True,
-        effect="next launch",
-    )
+    own, address = facts.own, job.data_addresses.get(node)
     said = own.error or listing(own.addresses) or "no address"
-    if own.error or not own.addresses:
-        if (own.error or "").startswith(NOT_ASKED):
-            return
-        key, title = "own-name-unknown", "The own name of {nodes} does not resolve there"
+    cause, summary = None, f"its own name {own.name} resolves to {said}, which is none of its addresses"
+    if own.failed:
+        cause = OWN_UNKNOWN
         summary = f"cannot resolve its own name {own.name}: gloo falls back to loopback ({said})"
     elif is_loopback(facts.first_bindable) or all(map(is_loopback, own.addresses)):
-        key, title = "hosts-loopback", "The own name of {nodes} resolves to a loopback address there"
+        cause = OWN_LOOPBACK
         summary = (
             f"its own name {own.name} resolves to {facts.first_bindable or said}: gloo tells the others to "
             "connect there, and torchrun finds nobody to host the rendezvous"
         )
     elif not any(holds(net, one) or same(one, address) for one in own.addresses):
-        key, title = "own-name-wrong", "The own name of {nodes} resolves to an address of another machine"
-        summary = f"its own name {own.name} resolves to {said}, which is none of its addresses"
-    else:
-        return
-    yield say(
-        node,
-        summary,
-        observed=said,
-        expected=address or "an address of this node",
-        expected_from=ExpectedFrom.DERIVED,
-        evidence=_evidence(node, facts, own),
-        cause=CauseHint(key=key, title=title, culprits=(node,), fixes=(fix,)),
-    )
+        cause = OWN_WRONG
+    if cause and own.asked:
+        # With an interface named, gloo does not ask what the own name means; torchrun still does.
+        say = cause.warn if len(job.env.get("GLOO_SOCKET_IFNAME", "")) > 1 else cause.fail
+        yield say(
+            summary,
+            at=node,
+            observed=said,
+            expected=address or "an address of this node",
+            expected_from=DERIVED,
+            seen=_seen(facts, [own]),
+            fixes=own_name(own.name, host, address),
+        )
 
 
 def _peers(
@@ -121,157 +136,70 @@ def _peers(
     job: Job,
 ) -> Iterator[Finding]:
     """Listed names, as every other node understands them. Addresses are not names."""
-    names = {
-        node: listed[node].host for node in resolves if node in listed and parse(listed[node].host) is None
-    }
-    missing: dict[str, list[Lookup]] = {}
-    wrong: dict[str, list[tuple[str, Lookup]]] = {}
-    judged = failed = 0
+    names = {node: listed[node].host for node in resolves if node in listed}
+    names = {node: name for node, name in names.items() if parse(name) is None}
+    asked: dict[str, dict[str, Lookup]] = {}
     for node, facts in resolves.items():
-        known = {one.name: one for one in facts.peers}
-        for peer, name in names.items():
-            found = known.get(name)
-            if peer == node or found is None or (found.error or "").startswith(NOT_ASKED):
-                continue
-            judged += 1
-            if found.error or not found.addresses:
-                failed += 1
-                missing.setdefault(node, []).append(found)
-            elif not _leads_to(peer, found, nets, job):
-                wrong.setdefault(node, []).append((peer, found))
-    if judged and failed == judged:
-        yield _aliases(list(resolves), listing(names.values()))
+        known = {one.name: one for one in facts.peers if one.asked}
+        asked[node] = {peer: known[name] for peer, name in names.items() if peer != node and name in known}
+    if any(asked.values()) and all(one.failed for found in asked.values() for one in found.values()):
+        # They are names of the user's ssh config, or of the DNS of the machine that netdoctor runs on.
+        yield SSH_ONLY.warn(
+            f"no node can resolve the listed names ({listing(names.values())}): "
+            "launch with addresses, or add the names there",
+            at=CLUSTER,
+            culprits=tuple(resolves),
+            observed="no listed name resolves on any node",
+            expected="names that the nodes know too",
+            expected_from=CONFIG,
+            fixes=in_job("give MASTER_ADDR and --rdzv-endpoint as addresses"),
+        )
         return
-    owner = {name: peer for peer, name in names.items()}
-    for node, lookups in missing.items():
-        entries = {one.name: job.data_addresses.get(owner[one.name], "") for one in lookups}
-        yield fail(
-            node,
-            f"cannot resolve {listing(one.name for one in lookups)}: {lookups[0].error or 'no address'}",
-            observed=lookups[0].error or "no address",
-            expected="an address of that node",
-            expected_from=ExpectedFrom.PEERS,
-            evidence=_evidence(node, resolves[node], *lookups),
-            cause=CauseHint(
-                key="peer-name-unknown",
-                title="{nodes} cannot resolve names of other nodes",
-                culprits=(node,),
-                fixes=(_fix(node, entries),),
-            ),
-        )
-    for node, pairs in wrong.items():
-        peer, first = pairs[0]
-        there = owners(nets, first.addresses[0])
-        whose = f", which is {listing(there)}" if there else ""
-        entries = {one.name: job.data_addresses.get(who, "") for who, one in pairs}
-        yield fail(
-            node,
-            f"resolves {first.name} to {listing(first.addresses)}{whose}"
-            + (f"; also wrong: {listing(one.name for _, one in pairs[1:])}" if len(pairs) > 1 else ""),
-            observed=listing(first.addresses),
-            expected=job.data_addresses.get(peer, "an address of that node"),
-            expected_from=ExpectedFrom.DERIVED,
-            evidence=_evidence(node, resolves[node], *(one for _, one in pairs)),
-            cause=CauseHint(
-                key="peer-name-wrong",
-                title="{nodes} resolve{s} names of other nodes to wrong addresses",
-                culprits=(node,),
-                fixes=(_fix(node, entries),),
-            ),
-        )
+    for node, found in asked.items():
+        if missing := {peer: one for peer, one in found.items() if one.failed}:
+            said = next(iter(missing.values())).error or "no address"
+            yield PEER_UNKNOWN.fail(
+                f"cannot resolve {listing(one.name for one in missing.values())}: {said}",
+                at=node,
+                observed=said,
+                expected="an address of that node",
+                expected_from=PEERS,
+                seen=_seen(resolves[node], missing.values()),
+                fixes=_entries(missing, job),
+            )
+    for node, found in asked.items():
+        resolved = {peer: one for peer, one in found.items() if not one.failed}
+        if wrong := {peer: one for peer, one in resolved.items() if not _leads_to(peer, one, nets, job)}:
+            (peer, first), *more = wrong.items()
+            there = owners(nets, first.addresses[0])
+            whose = f", which is {listing(there)}" if there else ""
+            also = f"; also wrong: {listing(one.name for _, one in more)}" if more else ""
+            yield PEER_WRONG.fail(
+                f"resolves {first.name} to {listing(first.addresses)}{whose}{also}",
+                at=node,
+                observed=listing(first.addresses),
+                expected=job.data_addresses.get(peer, "an address of that node"),
+                expected_from=DERIVED,
+                seen=_seen(resolves[node], wrong.values()),
+                fixes=_entries(wrong, job),
+            )
 
 
 def _leads_to(peer: str, found: Lookup, nets: Mapping[str, NetFacts], job: Job) -> bool:
-    if peer not in nets:
-        return True
-    return any(
-        not is_loopback(one) and (holds(nets[peer], one) or same(one, job.data_addresses.get(peer)))
-        for one in found.addresses
+    address = job.data_addresses.get(peer)
+    return peer not in nets or any(
+        not is_loopback(one) and (holds(nets[peer], one) or same(one, address)) for one in found.addresses
     )
 
 
-def _aliases(nodes: list[str], names: str) -> Finding:
-    """No node knows any listed name: they are names of the user's ssh config, or of this machine's DNS."""
-    return warn(
-        CLUSTER,
-        f"no node can resolve the listed names ({names}): launch with addresses, or add the names there",
-        observed="no listed name resolves on any node",
-        expected="names that the nodes know too",
-        expected_from=ExpectedFrom.CONFIG,
-        cause=CauseHint(
-            key="names-ssh-only",
-            title="The names in the hosts file mean nothing on {nodes}",
-            culprits=tuple(nodes),
-            confidence=Confidence.LIKELY,
-            fixes=(
-                Fix(
-                    text="give MASTER_ADDR and --rdzv-endpoint as addresses",
-                    effect="next launch",
-                    persistent=False,
-                ),
-            ),
-            verify=("net.resolve",),
-        ),
-    )
+def _entries(lookups: Mapping[str, Lookup], job: Job) -> Fix:
+    text = "put the names with their addresses into /etc/hosts there, or correct DNS"
+    return entries(text, {one.name: job.data_addresses.get(peer, "") for peer, one in lookups.items()})
 
 
-def _slow(node: str, facts: ResolveFacts) -> Iterator[Finding]:
-    slow = [one for one in (facts.own, *facts.peers) if one.elapsed_ms > SLOW_MS]
-    if not slow:
-        return
-    worst = max(slow, key=lambda one: one.elapsed_ms)
-    yield warn(
-        node,
-        f"looking up {worst.name} takes {worst.elapsed_ms / 1000:.1f} s",
-        observed=f"{worst.elapsed_ms / 1000:.1f} s",
-        expected=f"under {SLOW_MS / 1000:.0f} s",
-        expected_from=ExpectedFrom.CONSTANT,
-        evidence=(
-            Evidence(
-                kind="probe",
-                where=node,
-                what=f"getaddrinfo {listing(one.name for one in slow)}",
-                output=f"up to {worst.elapsed_ms / 1000:.1f} s",
-            ),
-        ),
-        cause=CauseHint(
-            key="dns-slow",
-            title="Name lookups are slow on {nodes}",
-            culprits=(node,),
-            confidence=Confidence.LIKELY,
-            fixes=(
-                Fix(
-                    text="take out the name server that does not answer, or put the nodes into /etc/hosts",
-                    commands=(Command(run_on=node, shell="cat /etc/resolv.conf; resolvectl status"),),
-                ),
-            ),
-        ),
-    )
-
-
-def _fix(node: str, entries: Mapping[str, str]) -> Fix:
-    shell = rewrite(entries) if entries and all(entries.values()) else None
-    return Fix(
-        text="put the names with their addresses into /etc/hosts there, or correct DNS",
-        commands=(Command(run_on=node, shell=shell),) if shell else (),
-        root=True,
-        effect="next launch",
-    )
-
-
-def _evidence(node: str, facts: ResolveFacts, *lookups: Lookup) -> tuple[Evidence, ...]:
+def _seen(facts: ResolveFacts, lookups: Collection[Lookup]) -> list[Evidence]:
     """What the resolver said, and the lines of /etc/hosts behind it."""
-    seen = [
-        Evidence(
-            kind="command",
-            where=node,
-            what=f"getent ahosts {one.name}",
-            output=one.error or listing(one.addresses),
-        )
-        for one in lookups[:4]
-    ]
-    names = {one.name for one in lookups}
-    lines = [line for line in facts.hosts_lines if names & set(line.split()[1:])]
-    if lines:
-        seen.append(Evidence(kind="file", where=node, what="/etc/hosts", output="\n".join(lines[:4])))
-    return tuple(seen)
+    said = {one.name: one.error or listing(one.addresses) for one in lookups}
+    shown = [seen(f"getent ahosts {name}", answer, "command") for name, answer in list(said.items())[:4]]
+    lines = [line for line in facts.hosts_lines if said.keys() & set(line.split()[1:])]
+    return [*shown, seen("/etc/hosts", "\n".join(lines[:4]), "file")] if lines else shown

@@ -1,26 +1,42 @@
 """The rendezvous address."""
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from netdoctor.check import check
 from netdoctor.checks._addresses import is_loopback, owners, parse
-from netdoctor.checks._hosts_file import rewrite
+from netdoctor.checks._hosts_file import entries
 from netdoctor.checks._majority import majority
-from netdoctor.checks._words import is_host_name, listing, quoted
-from netdoctor.facts.net import Lookup, NetFacts, ResolveFacts
+from netdoctor.checks._words import listing, quoted
+from netdoctor.facts.net import NetFacts, ResolveFacts
 from netdoctor.facts.software import Job
 from netdoctor.model import (
     CLUSTER,
-    CauseHint,
-    Command,
+    CONFIG,
+    CONTROL,
+    PEERS,
+    Cause,
     Evidence,
-    ExpectedFrom,
     Finding,
     Fix,
-    fail,
+    in_job,
     ok,
+    seen,
+    skip,
     unknown,
 )
+
+LOOPBACK = Cause(
+    "master-loopback", "MASTER_ADDR is a loopback address: each node would wait for itself ({nodes})"
+)
+LOOPBACK_THERE = Cause(
+    "master-loopback", "MASTER_ADDR is a loopback address on {nodes}: it would wait for itself"
+)
+FOREIGN = Cause("master-foreign", "MASTER_ADDR belongs to none of the listed nodes ({nodes})")
+SHARED = Cause("master-duplicate", "MASTER_ADDR is an address of several nodes ({nodes})")
+NOT_FIRST = Cause("master-not-first", "MASTER_ADDR names {nodes}, which is not the first node of the list")
+UNRESOLVED = Cause("master-unresolved", "{nodes} cannot resolve MASTER_ADDR")
+DIFFERS = Cause("master-differs", "{nodes} take{s} MASTER_ADDR for another machine than the others do")
 
 
 @check(
@@ -44,226 +60,111 @@ def rdzv_addr(
     Fix:
         Set MASTER_ADDR to the first node's address on the job's network, the same for all ranks.
     """
-    master = job.master_node
-    given = job.master_addr
-    if not given:
-        address = job.data_addresses.get(master or "")
-        if master and address:
-            yield ok(CLUSTER, f"MASTER_ADDR is not set; the first node is {master} at {address}")
-        return
-    if len(nets) < 2:
-        return
-    literal = parse(given)
-    if literal is not None:
-        yield from _literal(given, literal.is_loopback, nets, job)
-        return
-    yield from _name(given, resolves, nets, job)
+    master, given = job.master_node, job.master_addr
+    address = job.data_addresses.get(master or "")
+    if given:
+        if len(nets) > 1:
+            literal = parse(given) is not None
+            yield from _belongs(given, nets, job) if literal else _name(given, resolves, nets, job)
+    elif master and address:
+        yield ok(CLUSTER, f"MASTER_ADDR is not set; the first node is {master} at {address}")
+    elif master in nets:
+        yield unknown(CLUSTER, f"MASTER_ADDR is not set, and the address of {master} could not be told")
+    else:
+        yield skip(f"MASTER_ADDR is not set, and {master or 'the first node'} could not be asked")
 
 
-def _literal(given: str, loopback: bool, nets: Mapping[str, NetFacts], job: Job) -> Iterator[Finding]:
-    if loopback:
-        yield _wrong(
-            "master-loopback",
-            "MASTER_ADDR is a loopback address: each node would wait for itself ({nodes})",
-            f"MASTER_ADDR={given} means another machine on every node",
-            nets,
-            job,
-        )
+def _belongs(address: str, nets: Mapping[str, NetFacts], job: Job) -> Iterator[Finding]:
+    """Whether the address that MASTER_ADDR is, or that its name leads to, is the first node's."""
+    given = str(job.master_addr)
+    having = owners(nets, address)
+    if len(having) == 1:
+        (node,) = having
+        if job.master_node and node != job.master_node:
+            summary = f"MASTER_ADDR={given} is this node, but rank 0 runs on {job.master_node}"
+            fixes = [*_set(job), Fix(text=f"or put {node} first in the hosts file", effect="next launch")]
+            evidence = _seen(job, f"{given} is {node}")
+            yield NOT_FIRST.fail(
+                summary, at=node, observed=node, seen=evidence, fixes=fixes, **_expected(job)
+            )
         return
-    having = owners(nets, given)
-    if not having:
-        yield _wrong(
-            "master-foreign",
-            "MASTER_ADDR belongs to none of the listed nodes ({nodes})",
-            f"no listed node has the address {given}",
-            nets,
-            job,
-        )
-    elif len(having) > 1:
-        yield _wrong(
-            "master-duplicate",
-            "MASTER_ADDR is an address of several nodes ({nodes})",
-            f"{listing(having)} all have the address {given}",
-            having,
-            job,
-        )
-    elif job.master_node and having[0] != job.master_node:
-        yield _elsewhere(given, having[0], job)
+    who = f"{listing(having)} all have" if having else "no listed node has"
+    cause = SHARED if having else FOREIGN
+    summary = (
+        f"{who} the address {given}" if address == given else f"{given} resolves to {address}, which {who}"
+    )
+    if is_loopback(address):
+        cause, summary = LOOPBACK, f"MASTER_ADDR={given} means another machine on every node"
+    yield cause.fail(
+        summary,
+        at=CLUSTER,
+        culprits=having or tuple(nets),
+        observed=given,
+        seen=_seen(job, summary),
+        fixes=_set(job),
+        **_expected(job),
+    )
 
 
 def _name(
     given: str, resolves: Mapping[str, ResolveFacts], nets: Mapping[str, NetFacts], job: Job
 ) -> Iterator[Finding]:
-    leads: dict[str, str] = {}
+    """What each node takes the name for. Two addresses of one node are the same answer."""
+    address = job.data_addresses.get(job.master_node or "", "")
+    entry = entries("or give the name its address in /etc/hosts there", {given: address})
+    fixes = [*_set(job), *([entry] if entry.commands else [])]
     first: dict[str, str] = {}
     for node, facts in resolves.items():
-        found = _lookup(given, facts)
-        if found is None:
+        found = next((one for one in (*facts.peers, facts.own) if one.name == given), None)
+        if found is None or not found.asked:
             yield unknown(node, f"MASTER_ADDR={given} was not looked up here")
-        elif found.error or not found.addresses:
-            yield _unresolved(node, given, found, job)
-        elif all(map(is_loopback, found.addresses)):
-            # On its own node the name may be loopback: rank 0's client reaches its own server all the same.
-            if node != job.master_node:
-                yield _loops(node, given, found, job)
+            continue
+        said = found.error or listing(found.addresses) or "no address"
+        elsewhere = [one for one in found.addresses if not is_loopback(one)]
+        if found.failed:
+            cause, summary = UNRESOLVED, f"cannot resolve MASTER_ADDR={given}: {said}"
+        elif elsewhere:
+            first[node] = elsewhere[0]
+            continue
+        elif node == job.master_node:
+            continue  # it may be loopback there: rank 0's client reaches its own server all the same
         else:
-            address = next(one for one in found.addresses if not is_loopback(one))
-            having = owners(nets, address)
-            first[node] = address
-            # Two addresses of one node are the same answer.
-            leads[node] = having[0] if len(having) == 1 else address
+            cause, summary = LOOPBACK_THERE, f"resolves MASTER_ADDR={given} to {said}, which is itself"
+        evidence = _seen(job, f"{node}: {said}")
+        yield cause.fail(summary, at=node, observed=said, seen=evidence, fixes=fixes, **_expected(job))
+    having = {one: owners(nets, one) for one in first.values()}
+    leads = {node: having[one][0] if len(having[one]) == 1 else one for node, one in first.items()}
     agreed = majority(leads)
-    if agreed.tie or not leads:
-        for node in leads:
-            yield _differs(node, given, first[node], None, job)
-        return
     for node in agreed.minority:
-        yield _differs(node, given, first[node], agreed.value, job)
-    target = str(agreed.value)
-    if target in nets:
-        if job.master_node and target != job.master_node:
-            yield _elsewhere(given, target, job)
-    else:
-        address = next(first[node] for node, one in leads.items() if one == target)
-        having = owners(nets, address)
-        yield _wrong(
-            "master-duplicate" if having else "master-foreign",
-            "MASTER_ADDR is an address of several nodes ({nodes})"
-            if having
-            else "MASTER_ADDR belongs to none of the listed nodes ({nodes})",
-            f"{given} resolves to {address}, which "
-            + (f"{listing(having)} all have" if having else "no listed node has"),
-            having or nets,
-            job,
+        than = f"most nodes mean {agreed.value}" if agreed.value else "the nodes do not agree"
+        yield DIFFERS.fail(
+            f"resolves MASTER_ADDR={given} to {first[node]}; {than}",
+            at=node,
+            observed=first[node],
+            expected=agreed.value or "the same on all nodes",
+            expected_from=PEERS,
+            seen=_seen(job, f"{node}: {first[node]}"),
+            fixes=fixes,
         )
+    if agreed.value:
+        yield from _belongs(next(first[node] for node in first if leads[node] == agreed.value), nets, job)
 
 
-def _lookup(name: str, facts: ResolveFacts) -> Lookup | None:
-    return next((one for one in (*facts.peers, facts.own) if one.name == name), None)
+def _seen(job: Job, said: str) -> list[Evidence]:
+    where = job.env_from.get("MASTER_ADDR", "the job's environment")
+    variable = seen(where, f"MASTER_ADDR={job.master_addr}", "file", at=CONTROL)
+    return [variable, seen("addresses of the nodes", said, at=CONTROL)]
 
 
-def _set(job: Job) -> tuple[Fix, ...]:
+def _expected(job: Job) -> dict[str, Any]:
+    address = job.data_addresses.get(job.master_node or "")
+    wanted = f"{job.master_node} ({address})" if address else str(job.master_node)
+    return {"expected": wanted, "expected_from": CONFIG}
+
+
+def _set(job: Job) -> list[Fix]:
     address = job.data_addresses.get(job.master_node or "")
     if not address or is_loopback(address):
-        return ()
-    return (
-        Fix(
-            text=f"use the address of {job.master_node}, for all ranks",
-            commands=(Command(run_on="job", shell=f"export MASTER_ADDR={quoted(address)}"),),
-            effect="next launch",
-            persistent=False,
-        ),
-    )
-
-
-def _evidence(job: Job, output: str) -> tuple[Evidence, ...]:
-    where = job.env_from.get("MASTER_ADDR", "the job's environment")
-    seen = Evidence(kind="file", where="control", what=where, output=f"MASTER_ADDR={job.master_addr}")
-    return (seen, Evidence(kind="probe", where="control", what="addresses of the nodes", output=output))
-
-
-def _expected(job: Job) -> str:
-    address = job.data_addresses.get(job.master_node or "")
-    return f"{job.master_node} ({address})" if address else str(job.master_node)
-
-
-def _wrong(
-    key: str, title: str, summary: str, nodes: Mapping[str, NetFacts] | tuple[str, ...], job: Job
-) -> Finding:
-    return fail(
-        CLUSTER,
-        summary,
-        observed=str(job.master_addr),
-        expected=_expected(job),
-        expected_from=ExpectedFrom.CONFIG,
-        evidence=_evidence(job, summary),
-        cause=CauseHint(key=key, title=title, culprits=tuple(nodes), fixes=_set(job)),
-    )
-
-
-def _elsewhere(given: str, node: str, job: Job) -> Finding:
-    return fail(
-        node,
-        f"MASTER_ADDR={given} is this node, but rank 0 runs on {job.master_node}",
-        observed=node,
-        expected=_expected(job),
-        expected_from=ExpectedFrom.CONFIG,
-        evidence=_evidence(job, f"{given} is {node}"),
-        cause=CauseHint(
-            key="master-not-first",
-            title="MASTER_ADDR names {nodes}, which is not the first node of the list",
-            culprits=(node,),
-            fixes=(
-                *_set(job),
-                Fix(text=f"or put {node} first in the hosts file", effect="next launch"),
-            ),
-        ),
-    )
-
-
-def _unresolved(node: str, given: str, found: Lookup, job: Job) -> Finding:
-    return fail(
-        node,
-        f"cannot resolve MASTER_ADDR={given}: {found.error or 'no address'}",
-        observed=found.error or "no address",
-        expected=_expected(job),
-        expected_from=ExpectedFrom.CONFIG,
-        evidence=_evidence(job, f"{node}: {found.error or 'no address'}"),
-        cause=CauseHint(
-            key="master-unresolved",
-            title="{nodes} cannot resolve MASTER_ADDR",
-            culprits=(node,),
-            fixes=(*_set(job), *_entry(node, given, job)),
-        ),
-    )
-
-
-def _loops(node: str, given: str, found: Lookup, job: Job) -> Finding:
-    said = listing(found.addresses)
-    return fail(
-        node,
-        f"resolves MASTER_ADDR={given} to {said}, which is itself",
-        observed=said,
-        expected=_expected(job),
-        expected_from=ExpectedFrom.CONFIG,
-        evidence=_evidence(job, f"{node}: {said}"),
-        cause=CauseHint(
-            key="master-loopback",
-            title="MASTER_ADDR is a loopback address on {nodes}: it would wait for itself",
-            culprits=(node,),
-            fixes=(*_set(job), *_entry(node, given, job)),
-        ),
-    )
-
-
-def _differs(node: str, given: str, address: str, usual: str | None, job: Job) -> Finding:
-    than = f"; most nodes mean {usual}" if usual else "; the nodes do not agree"
-    return fail(
-        node,
-        f"resolves MASTER_ADDR={given} to {address}{than}",
-        observed=address,
-        expected=usual or "the same on all nodes",
-        expected_from=ExpectedFrom.PEERS,
-        evidence=_evidence(job, f"{node}: {address}"),
-        cause=CauseHint(
-            key="master-differs",
-            title="{nodes} take{s} MASTER_ADDR for another machine than the others do",
-            culprits=(node,),
-            fixes=(*_set(job), *_entry(node, given, job)),
-        ),
-    )
-
-
-def _entry(node: str, given: str, job: Job) -> tuple[Fix, ...]:
-    address = job.data_addresses.get(job.master_node or "", "")
-    shell = rewrite({given: address}) if is_host_name(given) and address else None
-    if shell is None:
-        return ()
-    return (
-        Fix(
-            text="or give the name its address in /etc/hosts there",
-            commands=(Command(run_on=node, shell=shell),),
-            root=True,
-            effect="next launch",
-        ),
-    )
+        return []
+    text = f"use the address of {job.master_node}, for all ranks"
+    return [in_job(text, f"export MASTER_ADDR={quoted(address)}")]

@@ -71,6 +71,15 @@ class Lookup:
     error: str | None = None
     elapsed_ms: float = 0.0
 
+    @property
+    def failed(self) -> bool:
+        return bool(self.error) or not self.addresses
+
+    @property
+    def asked(self) -> bool:
+        """False where the node had no time left for it: nothing was learnt about the name."""
+        return not (self.error or "").startswith("timed out: earlier")  # the agent's own words
+
 
 @fact("resolve")
 @dataclass(frozen=True, slots=True, kw_only=True)

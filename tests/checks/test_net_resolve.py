@@ -144,6 +144,21 @@ def test_a_name_that_was_never_asked_is_unknown() -> None:
     assert found(judge(facts))["n1"].status is Status.UNKNOWN
 
 
+def test_an_own_name_that_was_never_asked_is_unknown() -> None:
+    late = lookup("n2", error="timed out: earlier lookups used up the time")
+    facts = {**resolves(3), "n2": replace(resolve(2, 3), own=late)}
+    assert {node: one.status for node, one in found(judge(facts)).items()} == {"n2": Status.UNKNOWN}
+
+
+def test_a_node_that_looked_up_none_of_the_names_is_unknown() -> None:
+    facts = {**resolves(3), "n2": replace(resolve(2, 3), peers=())}
+    assert {node: one.status for node, one in found(judge(facts)).items()} == {"n2": Status.UNKNOWN}
+
+
+def test_names_that_nobody_was_asked_for_are_not_judged() -> None:
+    assert judge({node: replace(facts, peers=()) for node, facts in resolves(3).items()}) == []
+
+
 @pytest.mark.parametrize(
     ("before", "after"),
     [

@@ -1,8 +1,12 @@
+from typing import Any
+
+import pytest
+
 from netdoctor.checks.rdzv_addr import rdzv_addr
 from netdoctor.facts.net import ResolveFacts
 from netdoctor.model import Finding, Status
 
-from .build import address, cause, causes, found, job, lookup, net, nets, relook, resolves, row
+from .build import address, cause, causes, found, job, lookup, net, nets, relook, resolves, row, said
 
 
 def judge(master: str | None, facts: dict[str, ResolveFacts] | None = None, count: int = 3) -> list[Finding]:
@@ -84,3 +88,22 @@ def test_a_second_address_of_the_master_is_the_same_answer() -> None:
 
 def test_a_name_nobody_looked_up_is_unknown() -> None:
     assert set(found(judge("elsewhere.example"), Status.UNKNOWN)) == {"n1", "n2", "n3"}
+
+
+def test_a_name_that_there_was_no_time_for_is_unknown() -> None:
+    facts = resolves(3)
+    facts["n2"] = relook(facts["n2"], lookup("n1", error="timed out: earlier lookups used up the time"))
+    assert {n: one.status for n, one in found(judge("n1", facts)).items()} == {"n2": Status.UNKNOWN}
+
+
+@pytest.mark.parametrize(
+    ("changes", "status"),
+    [
+        pytest.param({"data_addresses": {}}, Status.UNKNOWN, id="its address is not known"),
+        pytest.param({"master_node": "n9"}, Status.SKIP, id="it could not be asked"),
+        pytest.param({"master_node": None}, Status.SKIP, id="there is none"),
+    ],
+)
+def test_without_a_first_node_nothing_passes(changes: dict[str, Any], status: Status) -> None:
+    (finding,) = said(rdzv_addr(job(3, master_addr=None, **changes), resolves(3), nets(3)), "cluster")
+    assert (finding.target, finding.status) == ("cluster", status)
