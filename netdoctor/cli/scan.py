@@ -245,10 +245,8 @@ def _print_plan(plan: "Plan") -> None:
     out("\npassive questions to each node (nothing is written, no CUDA context, no listener):\n")
     out(f"  {', '.join(next(iter(scan.first_requests().values())).args['groups'])}\n")
     if scan.plan:
-        out(
-            f"\nexperiments between nodes, in order (listeners on the job's addresses, rendezvous port "
-            f"{plan.job.master_port} and some ephemeral ports, closed at the end):\n"
-        )
+        out("\nexperiments between nodes, in order (listeners on the job's addresses, closed at the end,\n")
+        out(f"on rendezvous port {plan.job.master_port} and some ephemeral ports):\n")
     for step in scan.plan:
         one = step.experiment
         title = "once more" if step.again else clean(one.title)

@@ -155,7 +155,7 @@ def in_rounds(
     cost="opens-port",
 )
 def tcp(context: Context) -> TcpRates:
-    """Streams in rounds of pairs: all of a small cluster, a few partners per node in a large one."""
+    """Streams in rounds of pairs: all of them in a small cluster, a few for each node in a large one."""
     context = among_connected(context)
     transport, ground, budget_s = context.transport, context.ground, context.seconds["tcp_rates"]
     nodes = ground.usable()

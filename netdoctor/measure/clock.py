@@ -40,7 +40,7 @@ def combine(
 
 @experiment(bound_s=lambda nodes, _: ASKING_S + nodes * TURN_S, again=combine)
 def clock(context: Context) -> dict[str, ClockSample | Missing]:
-    """Offset of each node's wall clock against the control's time base, by the least round trip of eight."""
+    """Offset of each node's wall clock, by the least round trip of eight."""
     args = {"exchanges": EXCHANGES}
     requests = {n: Request(op="clock", args=args, timeout_s=ASKING_S) for n in context.ground.nodes}
     return {reply.node: _sample(reply) for reply in replies(context.transport, requests)}

@@ -292,7 +292,7 @@ def _sweep_wait_s(budget_s: float) -> float:
     tells_lost=True,
 )
 def allreduce(context: Context) -> tuple[PairRates | Missing, AllReduce | Missing]:
-    """One start of torch for pairs and all-reduces, whichever have a share of the time.
+    """Pairs and all-reduces of torch, whichever have a share of the time: one start of ranks for both.
 
     What ranks could not do is in the facts.
     """

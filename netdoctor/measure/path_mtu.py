@@ -10,7 +10,7 @@ PROBING_S = 60.0
 
 @experiment(after=["ports"], bound_s=ECHO_OPEN_S + PROBING_S + CLOSE_S, cost="opens-port")
 def path_mtu(context: Context) -> PathMtus:
-    """Datagrams of different sizes, not to be fragmented, to echoes on the other nodes."""
+    """Datagrams of different sizes, not to be fragmented, to echoes on the others."""
     args = {"timeout_s": TIMEOUT_S}
     found = over_echoes(context.transport, context.ground, MtuProbe, "path_mtu", args, PROBING_S)
     # An echo on a node that went away in the meantime answers nobody, and says nothing about the path.

@@ -34,7 +34,7 @@ DEFAULT_RANGE = (32768, 60999)  # net.ipv4.ip_local_port_range, Documentation/ne
 
 @experiment(after=["routes"], bound_s=OPEN_S + CONNECT_S + CLOSE_S, cost="opens-port")
 def ports(context: Context) -> PortMatrix:
-    """Every node dials the others' rendezvous port and three of the range that NCCL and gloo listen on.
+    """Every node dials the others' rendezvous port, and some of those that NCCL and gloo may get.
 
     A node that cannot open listeners or does not report is named in `failed_nodes`; the rest stands.
     """

@@ -47,11 +47,10 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionEvent:
-    """A login ended, well or badly. `at` is time.monotonic() of the control process."""
+    """A login ended, well or badly."""
 
     node: str
     session: Session
-    at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +60,6 @@ class Reply:
     node: str
     result: Any = None
     missing: Missing | None = None
-    elapsed_ms: float = 0.0
 
 
 class Transport(Protocol):

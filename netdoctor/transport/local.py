@@ -192,7 +192,7 @@ class LocalTransport:
         for target in targets:
             finish = time.monotonic() + self._limits.node_budget_s
             session, agent = self._begin(target, finish, collectors, deadline_s)
-            yield SessionEvent(node=target.id, session=session, at=time.monotonic())
+            yield SessionEvent(node=target.id, session=session)
             if agent is None:
                 continue
             self._agents[target.id] = agent
@@ -271,8 +271,7 @@ class LocalTransport:
         return msgspec.convert(session, Session), agent
 
     def _ask(self, node: str, request: Request, finish: float) -> Reply:
-        began = time.monotonic()
-        finish = min(finish, began + request.timeout_s)
+        finish = min(finish, time.monotonic() + request.timeout_s)
         agent = self._agents.get(node)
         if agent is None:
             return Reply(node=node, missing=Missing(Why.LOST, "no open session"))
@@ -287,8 +286,8 @@ class LocalTransport:
         except frames.AgentTrouble as e:
             missing = Missing(Why.UNPARSABLE, str(e))
         else:
-            return Reply(node=node, result=result, elapsed_ms=(time.monotonic() - began) * 1e3)
-        return Reply(node=node, missing=missing, elapsed_ms=(time.monotonic() - began) * 1e3)
+            return Reply(node=node, result=result)
+        return Reply(node=node, missing=missing)
 
     def _clock(self, agent: _Agent, exchanges: int, finish: float) -> dict[str, Any]:
         samples = []

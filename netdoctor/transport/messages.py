@@ -91,7 +91,6 @@ class Ended(msgspec.Struct, frozen=True, tag="session"):
     """A login ended, well or badly."""
 
     node: int
-    at_s: float
     session: Session
 
 
@@ -100,7 +99,6 @@ class Answer(msgspec.Struct, frozen=True, omit_defaults=True, tag="answer"):
 
     node: int
     call: int
-    elapsed_ms: float
     result: msgspec.Raw = msgspec.Raw(b"null")
     why: str | None = None
     detail: str = ""

@@ -69,28 +69,28 @@ class Worker:
                 with budget:
                     link, pending = self._login(plan, record, through, request)
                     self._links[index] = link
-                    self._emit(Ended(index, time.monotonic(), record.session(Login.OK)))
+                    self._emit(Ended(index, record.session(Login.OK)))
                     told = True
                     if not self._start.keep_open:
-                        self._reply(index, 0, link, request, began, pending=pending)
+                        self._reply(index, 0, link, request, pending=pending)
             if self._start.keep_open:
                 # Outside the slots: what the agents do costs this machine nothing.
                 left = began + self._start.node_budget_s - time.monotonic()
                 request = msgspec.structs.replace(request, timeout_s=min(request.timeout_s, max(left, 0.1)))
-                self._reply(index, 0, link, request, began, pending=pending)
+                self._reply(index, 0, link, request, pending=pending)
         except Failed as e:
-            self._emit(Ended(index, time.monotonic(), record.session(e.outcome, e.detail)))
+            self._emit(Ended(index, record.session(e.outcome, e.detail)))
         except gevent.Timeout:
             if told:
-                self._missing(index, 0, began, Why.TIMED_OUT, self._over_budget())
+                self._missing(index, 0, Why.TIMED_OUT, self._over_budget())
             else:
-                self._emit(Ended(index, time.monotonic(), self._too_slow(record, link)))
+                self._emit(Ended(index, self._too_slow(record, link)))
         except Exception as e:  # one node's surprise must not cost the others
             detail = f"netdoctor's own worker: {type(e).__name__}: {e}"
             if told:
-                self._missing(index, 0, began, Why.FAILED, detail)
+                self._missing(index, 0, Why.FAILED, detail)
             else:
-                self._emit(Ended(index, time.monotonic(), record.session(Login.CONTROL, detail)))
+                self._emit(Ended(index, record.session(Login.CONTROL, detail)))
         finally:
             if link is not None and (not told or not self._start.keep_open):
                 self._links.pop(index, None)
@@ -141,12 +141,11 @@ class Worker:
             gevent.spawn(self._call, index, call.number, call.requests[which])
 
     def _call(self, index: int, number: int, request: WireRequest) -> None:
-        began = time.monotonic()
         link = self._links.get(index)
         if link is None:
-            self._missing(index, number, began, Why.LOST, "no open session")
+            self._missing(index, number, Why.LOST, "no open session")
             return
-        self._reply(index, number, link, request, began)
+        self._reply(index, number, link, request)
 
     def _reply(
         self,
@@ -154,7 +153,6 @@ class Worker:
         number: int,
         link: AgentLink,
         request: WireRequest,
-        began: float,
         *,
         pending: bool = False,
     ) -> None:
@@ -172,34 +170,31 @@ class Worker:
                         frame = link.call(request.op, bytes(request.args), self._provide)
                 if not frame.ok:
                     why = frame.why if frame.why in set(Why) else Why.FAILED
-                    self._missing(index, number, began, why, clean(frame.detail, 400))
+                    self._missing(index, number, why, clean(frame.detail, 400))
                     return
                 result = frame.result
         except Lost as e:
-            self._missing(index, number, began, Why.LOST, str(e))
+            self._missing(index, number, Why.LOST, str(e))
         except frames.AgentTrouble as e:
             link.broken = link.broken or "the agent was out of step"
-            self._missing(index, number, began, Why.UNPARSABLE, str(e))
+            self._missing(index, number, Why.UNPARSABLE, str(e))
         except gevent.Timeout as e:
             if e is not limit:
                 raise
             self._missing(
                 index,
                 number,
-                began,
                 Why.TIMED_OUT,
                 f"no answer to {request.op} within {request.timeout_s:g} s",
             )
         except Exception as e:  # exactly one answer, whatever happens
             detail = f"netdoctor's own worker: {type(e).__name__}: {e}"
-            self._missing(index, number, began, Why.FAILED, detail)
+            self._missing(index, number, Why.FAILED, detail)
         else:
-            elapsed = (time.monotonic() - began) * 1e3
-            self._emit(Answer(index, number, elapsed, result=result))
+            self._emit(Answer(index, number, result=result))
 
-    def _missing(self, index: int, call: int, began: float, why: str, detail: str) -> None:
-        elapsed = (time.monotonic() - began) * 1e3
-        self._emit(Answer(index, call, elapsed, why=str(why), detail=clean(detail, 400)))
+    def _missing(self, index: int, call: int, why: str, detail: str) -> None:
+        self._emit(Answer(index, call, why=str(why), detail=clean(detail, 400)))
 
     def _clock(self, link: AgentLink, args: bytes) -> msgspec.Raw:
         """Exchange pings: [[sent, received there, sent there, received], …], seconds."""

@@ -239,11 +239,8 @@ class SshTransport:
             waiting.discard(node)
             if node in reached:
                 return Reply(node=node, missing=Missing(Why.FAILED, detail))
-            return SessionEvent(
-                node=node,
-                session=Session(outcome=Login.CONTROL, stage="resolve", detail=detail),
-                at=time.monotonic(),
-            )
+            session = Session(outcome=Login.CONTROL, stage="resolve", detail=detail)
+            return SessionEvent(node=node, session=session)
 
         for worker, message in self._messages(lambda: bool(waiting), finish):
             if isinstance(message, Ended):
@@ -252,7 +249,7 @@ class SshTransport:
                     reached.add(node)
                 else:
                     waiting.discard(node)
-                yield SessionEvent(node=node, session=message.session, at=message.at_s)
+                yield SessionEvent(node=node, session=message.session)
             elif isinstance(message, Answer):
                 if message.call == 0:
                     waiting.discard(worker.nodes[message.node])
@@ -432,12 +429,12 @@ def _reply(node: str, answer: Answer) -> Reply:
     """Return an answer as the engine wants it; what cannot be decoded is missing."""
     if answer.why is not None:
         missing = Missing(Why(answer.why), answer.detail)
-        return Reply(node=node, missing=missing, elapsed_ms=answer.elapsed_ms)
+        return Reply(node=node, missing=missing)
     try:
         result = frames.decode_result(bytes(answer.result))
     except frames.AgentTrouble as e:
-        return Reply(node=node, missing=Missing(Why.UNPARSABLE, str(e)), elapsed_ms=answer.elapsed_ms)
-    return Reply(node=node, result=result, elapsed_ms=answer.elapsed_ms)
+        return Reply(node=node, missing=Missing(Why.UNPARSABLE, str(e)))
+    return Reply(node=node, result=result)
 
 
 def _scratch_file() -> int:

@@ -1,10 +1,11 @@
 """The command line from outside: exit codes, one clear line for each mistake, nothing contacted."""
 
 import os
+import re
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,34 @@ def test_a_baseline_that_the_scan_would_replace_is_refused(tmp_path: Path, door:
     assert report.read_text() == "{}"
     done = netdoctor("scan", host, "--baseline", ".netdoctor/last.json", cwd=tmp_path)
     assert "would replace it" in done.stderr
+    with pytest.raises(BlockingIOError):
+        door.accept()
+
+
+@pytest.mark.parametrize(
+    ("argv", "bound"),
+    [
+        # Logins 30 s and 10 s of our own, and what the experiments may take together.
+        pytest.param(["--only", "host.*"], lambda each: 40.0, id="passive"),
+        pytest.param(["-p", "full"], lambda each: 40.0 + sum(each), id="all"),
+        pytest.param(["-p", "full", "--budget", "900"], lambda each: 40.0 + sum(each), id="a long budget"),
+        pytest.param(["-p", "full", "--deadline", "25"], lambda each: 25.0, id="a deadline"),
+    ],
+)
+def test_a_plan_bounds_each_experiment_and_the_scan(
+    argv: list[str], bound: Callable[[list[float]], float], tmp_path: Path, door: socket.socket
+) -> None:
+    done = netdoctor("scan", f"127.0.0.1:{door.getsockname()[1]}", "--plan", *argv, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    each = [
+        float(seconds) for seconds in re.findall(r"^  \S+ +[a-z-]+ +at most +(\d+) s  ", done.stdout, re.M)
+    ]
+    assert len(each) == (0 if "--only" in argv else 9)
+    last = re.search(r"^leaves the nodes after (\d+) s at the latest", done.stdout, re.M)
+    assert last
+    assert float(last[1]) == pytest.approx(bound(each), abs=len(each))
+    if "900" in argv:
+        assert max(each) > 900
     with pytest.raises(BlockingIOError):
         door.accept()
 

@@ -115,7 +115,7 @@ def test_fake_answers_what_it_was_given() -> None:
 )
 def test_every_transport_is_a_whole_one(transport: Callable[[], Transport]) -> None:
     asked = {name for name in vars(Transport) if not name.startswith("_")}
-    assert {"start", "call", "close", "describe", "interrupt", "notes"} == asked
+    assert {"start", "call", "close", "describe", "interrupt", "notes", "bound_s"} == asked
     assert {name for name in asked if not hasattr(transport(), name)} == set()
 
 
