@@ -2,39 +2,48 @@
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from netdoctor.check import check
 from netdoctor.checks._addresses import parse
 from netdoctor.checks._words import is_host_name, quoted, title_text
-from netdoctor.facts.host import Node, Session
-from netdoctor.model import (
-    CONTROL,
-    CauseHint,
-    Command,
-    Confidence,
-    Evidence,
-    ExpectedFrom,
-    Finding,
-    Fix,
-    fail,
-    ok,
-    unknown,
-)
+from netdoctor.facts.host import Login, Node, Session
+from netdoctor.model import CONTROL, SUSPECTED, Cause, Finding, Fix, look, ok, run, seen, unknown
 
-# `Fix.effect` of a command that only looks.
-LOOKS = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """Words for one Session.outcome. ours: netdoctor's own trouble, which blames no node."""
-
-    key: str
-    title: str
-    fixes: "Callable[[Node, Session], tuple[Fix, ...]]"
-    ours: bool = False
-    settle_by: str | None = None
+# What is only suspected is our own trouble, and blames no node.
+OUTCOMES: dict[str, Cause] = {
+    Login.NAME: Cause("ssh-name", "The name of {nodes} means nothing to this machine"),
+    Login.REFUSED: Cause("ssh-refused", "{nodes} refuse{s} connections on the SSH port"),
+    Login.NO_ANSWER: Cause("ssh-no-answer", "Nothing answers on the SSH port of {nodes}"),
+    Login.UNREACHABLE: Cause("ssh-unreachable", "There is no way from this machine to {nodes}"),
+    Login.NOT_SSH: Cause("ssh-not-ssh", "Something else than SSH answers on the SSH port of {nodes}"),
+    Login.TOO_MANY: Cause("ssh-too-many", "{nodes} turn{s} away logins because too many are open"),
+    Login.KEX: Cause("ssh-kex", "{nodes} and netdoctor share no SSH algorithm"),
+    Login.HOST_KEY_UNKNOWN: Cause("ssh-host-key-unknown", "The host key of {nodes} is not known here yet"),
+    Login.HOST_KEY_CHANGED: Cause(
+        "ssh-host-key-changed", "{nodes} show{s} another host key than the one remembered"
+    ),
+    Login.HOST_KEY_REVOKED: Cause("ssh-host-key-revoked", "{nodes} use{s} a revoked host key"),
+    Login.AUTH: Cause("ssh-auth", "{nodes} accept{s} none of your keys"),
+    Login.SHELL: Cause("ssh-shell", "The login shell of {nodes} ends without running a command"),
+    Login.INTERPRETER: Cause("ssh-interpreter", "{nodes} {has} no Python at the place asked for"),
+    Login.OLD_PYTHON: Cause("ssh-old-python", "The Python of {nodes} is too old for netdoctor"),
+    Login.JUMP: Cause("ssh-jump", "The jump host VIA does not lead to {nodes}"),
+    Login.CONTROL: Cause(
+        "ssh-control", "netdoctor could not log in because of this machine, not the nodes", SUSPECTED
+    ),
+    Login.TIMEOUT: Cause(
+        "ssh-timeout",
+        "netdoctor ran out of time with {nodes}",
+        SUSPECTED,
+        settle_by="scan it alone with a longer --timeout",
+    ),
+    Login.LOST: Cause(
+        "ssh-lost",
+        "netdoctor lost its connection to {nodes} after login",
+        SUSPECTED,
+        settle_by="scan it again: does it happen twice, and after the same time?",
+    ),
+}
 
 
 @check(after=(), source="https://man.openbsd.org/ssh_config")
@@ -53,54 +62,30 @@ def ssh_login(node: Node, session: Session) -> Iterator[Finding]:
         Each class has its own: see the cause. A host key that changed is never accepted without comparing
         its fingerprint on the node's console.
     """
-    if session.outcome == "ok":
-        yield from _fine(node, session)
+    said = session.detail or session.outcome.replace("_", " ")
+    if session.outcome == Login.OK:
+        if session.noise:
+            yield ok(
+                node.id,
+                "login works; the shell prints text at start, which confuses scp and some launchers",
+                evidence=(seen("shell start-up", session.noise),),
+            )
         return
-    outcome = OUTCOMES.get(session.outcome)
-    if outcome is None:
+    if session.outcome not in OUTCOMES:
         yield unknown(node.id, f"login ended in a way that netdoctor does not know: {session.detail}")
         return
-    culprit = CONTROL if session.outcome == "control" else node.id
-    hint = CauseHint(
-        key=outcome.key,
-        title=outcome.title.replace("VIA", title_text(session.via or "")),
-        culprits=(culprit,),
-        confidence=Confidence.SUSPECTED if outcome.ours else Confidence.CERTAIN,
-        fixes=outcome.fixes(node, session),
-        settle_by=outcome.settle_by,
-    )
-    seen = Evidence(
-        kind="probe",
-        where=node.id,
-        what=f"ssh {_endpoint(node, session)}" + (f", stage {session.stage}" if session.stage else ""),
-        output=session.detail or session.outcome.replace("_", " "),
-    )
-    say = unknown if outcome.ours else fail
+    cause = OUTCOMES[session.outcome]
+    cause = cause.but(title=cause.title.replace("VIA", title_text(session.via or "")))
+    say = cause.unknown if cause.confidence is SUSPECTED else cause.fail
+    there = _endpoint(node, session)
     yield say(
-        node.id,
-        _said(node, session),
+        said if (session.address or node.host) in said else f"{there}: {said}",
+        culprits=(CONTROL,) if session.outcome == Login.CONTROL else (),
         observed=session.outcome.replace("_", " "),
         expected="a login and a Python that answers",
-        expected_from=ExpectedFrom.CONSTANT,
-        evidence=(seen,),
-        cause=hint,
+        seen=seen(f"ssh {there}" + (f", stage {session.stage}" if session.stage else ""), said),
+        fixes=FIXES[session.outcome](node, session),
     )
-
-
-def _fine(node: Node, session: Session) -> Iterator[Finding]:
-    if session.noise:
-        yield ok(
-            node.id,
-            "login works; the shell prints text at start, which confuses scp and some launchers",
-            evidence=(Evidence(kind="probe", where=node.id, what="shell start-up", output=session.noise),),
-        )
-
-
-def _said(node: Node, session: Session) -> str:
-    """What happened, behind where, unless it says so itself: ``root@10.0.0.1 port 44222: …``."""
-    said = session.detail or session.outcome.replace("_", " ")
-    host = session.address or node.host
-    return said if host in said else f"{_endpoint(node, session)}: {said}"
 
 
 def _endpoint(node: Node, session: Session) -> str:
@@ -137,17 +122,6 @@ def _place(node: Node) -> str:
     return f"line {node.line} of {node.source}" if node.line and node.source else "its line of the hosts file"
 
 
-def _control(text: str, *shells: str, **details: object) -> Fix:
-    commands = tuple(Command(run_on=CONTROL, shell=one) for one in shells if one)
-    return Fix(text=text, commands=commands, **details)  # type: ignore[arg-type]  # Fix checks them
-
-
-def _console(node: Node, text: str, *shells: str, **details: object) -> Fix:
-    """Nobody logs in there: commands of a node that was not reached are for its console."""
-    commands = tuple(Command(run_on=node.id, shell=one) for one in shells)
-    return Fix(text=text, commands=commands, root=True, **details)  # type: ignore[arg-type]
-
-
 def _port(session: Session) -> str:
     return f"-p {session.port} " if session.port != 22 else ""
 
@@ -157,17 +131,19 @@ def _by_hand(node: Node, then: str) -> str:
     return f"ssh {quoted(node.id)} {then}" if is_host_name(node.id) else ""
 
 
-def _name(node: Node, session: Session) -> tuple[Fix, ...]:
+def _name(node: Node, session: Session) -> Fix:
     ask = f"getent hosts {quoted(node.host)}" if is_host_name(node.host) else ""
     text = f"correct the name in {_place(node)}, or give it a HostName in ~/.ssh/config"
-    return (_control(text, ask, effect=LOOKS),)
+    return look(text, ask, on=CONTROL)
+
+
+def _other_port(node: Node) -> Fix:
+    return run(f"if its sshd listens on another port, write port=NUMBER on {_place(node)}")
 
 
 def _refused(node: Node, session: Session) -> tuple[Fix, ...]:
-    return (
-        _console(node, "start the SSH server", "systemctl enable --now ssh || systemctl enable --now sshd"),
-        _control(f"if its sshd listens on another port, write port=NUMBER on {_place(node)}"),
-    )
+    start = "systemctl enable --now ssh || systemctl enable --now sshd"
+    return run("start the SSH server", start, root=True), _other_port(node)
 
 
 def _no_answer(node: Node, session: Session) -> tuple[Fix, ...]:
@@ -175,50 +151,37 @@ def _no_answer(node: Node, session: Session) -> tuple[Fix, ...]:
     test = f"nc -vz -w 5 {quoted(host)} {session.port}" if host else ""
     if session.stage == "banner":  # connected, and then silence
         return (
-            _console(
-                node,
+            look(
                 "see what keeps it from answering (memory, load, a hung disk); if nothing answers there "
                 "either, reset it",
                 "uptime; free -m; systemctl --no-pager status ssh sshd",
-                effect=LOOKS,
+                root=True,
             ),
         )
     return (
-        _control("see whether it is up, and whether a firewall drops this port", test, effect=LOOKS),
-        _console(node, "see that it runs and that sshd listens", "ss -tlnp | grep sshd", effect=LOOKS),
+        look("see whether it is up, and whether a firewall drops this port", test, on=CONTROL),
+        look("see that it runs and that sshd listens", "ss -tlnp | grep sshd", root=True),
     )
 
 
-def _unreachable(node: Node, session: Session) -> tuple[Fix, ...]:
+def _unreachable(node: Node, session: Session) -> Fix:
     address = parse(session.address) or parse(node.host)
-    ask = f"ip route get {address}" if address else ""
     text = f"correct the address in {_place(node)}, or the route from this machine to it"
-    return (_control(text, ask, effect=LOOKS),)
+    return look(text, f"ip route get {address}" if address else "", on=CONTROL)
 
 
 def _not_ssh(node: Node, session: Session) -> tuple[Fix, ...]:
-    return (
-        _console(
-            node,
-            "see who holds the port, and start sshd in its place",
-            f"ss -tlnp 'sport = :{session.port}'",
-            effect=LOOKS,
-        ),
-        _control(f"if its sshd listens on another port, write port=NUMBER on {_place(node)}"),
-    )
+    holder = f"ss -tlnp 'sport = :{session.port}'"
+    return (look("see who holds the port, and start sshd in its place", holder, root=True), _other_port(node))
 
 
 def _too_many(node: Node, session: Session) -> tuple[Fix, ...]:
     return (
-        _control(
-            "wait a minute, then log in to fewer nodes at once",
-            "netdoctor scan --last -j 8",
-            effect=LOOKS,
-        ),
-        _console(
-            node,
+        look("wait a minute, then log in to fewer nodes at once", "netdoctor scan --last -j 8", on=CONTROL),
+        run(
             "let sshd take more logins at once; launchers will need it too",
             "echo 'MaxStartups 100:30:200' > /etc/ssh/sshd_config.d/10-startups.conf && systemctl reload ssh",
+            root=True,
         ),
     )
 
@@ -226,28 +189,18 @@ def _too_many(node: Node, session: Session) -> tuple[Fix, ...]:
 def _key_unknown(node: Node, session: Session) -> tuple[Fix, ...]:
     host = _dialled(node, session)
     shown = f" It showed {session.fingerprint}." if session.fingerprint else ""
+    trust = {"on": CONTROL, "effect": "next login", "widens": "trusts this key from now on"}
     if session.via or not host:
-        return (
-            _control(
-                f"log in once by hand and compare the fingerprint it shows.{shown}",
-                _by_hand(node, "true"),
-                effect="next login",
-                widens="trusts this key from now on",
-            ),
-        )
+        compare = f"log in once by hand and compare the fingerprint it shows.{shown}"
+        return (run(compare, _by_hand(node, "true"), **trust),)
     return (
-        _control(
+        look(
             f"show the fingerprints that the server offers, and compare them with the node's own.{shown}",
             f"ssh-keyscan {_port(session)}{quoted(host)} 2>/dev/null | ssh-keygen -lf -",
-            effect=LOOKS,
+            on=CONTROL,
         ),
-        _fingerprints(node, "show its real fingerprints"),
-        _control(
-            "when they are equal, remember the key",
-            _remember(node, session, host),
-            effect="next login",
-            widens="trusts this key from now on",
-        ),
+        _fingerprints("show its real fingerprints"),
+        run("when they are equal, remember the key", _remember(node, session, host), **trust),
     )
 
 
@@ -259,9 +212,8 @@ def _remember(node: Node, session: Session, host: str) -> str:
     return f"ssh-keyscan {_port(session)}{quoted(host)} 2>/dev/null{rename} >> {_known_hosts(session)}"
 
 
-def _fingerprints(node: Node, text: str) -> Fix:
-    shell = "for f in /etc/ssh/ssh_host_*_key.pub; do ssh-keygen -lf $f; done"
-    return _console(node, text, shell, effect=LOOKS)
+def _fingerprints(text: str) -> Fix:
+    return look(text, "for f in /etc/ssh/ssh_host_*_key.pub; do ssh-keygen -lf $f; done", root=True)
 
 
 def _key_changed(node: Node, session: Session) -> tuple[Fix, ...]:
@@ -271,10 +223,11 @@ def _key_changed(node: Node, session: Session) -> tuple[Fix, ...]:
     if forget and host and not session.via:
         forget.append(_remember(node, session, host))
     return (
-        _fingerprints(node, f"first compare: somebody else may answer in its place{shown}"),
-        _control(
+        _fingerprints(f"first compare: somebody else may answer in its place{shown}"),
+        run(
             "only when it is equal (the node was installed again): forget the old key, remember the new one",
             " && ".join(forget),
+            on=CONTROL,
             effect="next login",
             widens="trusts the new key",
             risk="high",
@@ -282,14 +235,12 @@ def _key_changed(node: Node, session: Session) -> tuple[Fix, ...]:
     )
 
 
-def _key_revoked(node: Node, session: Session) -> tuple[Fix, ...]:
-    return (
-        _console(
-            node,
-            "make new host keys, and publish them; a revoked key must not be used again",
-            "rm /etc/ssh/ssh_host_*_key* && ssh-keygen -A && systemctl restart ssh",
-            risk="medium",
-        ),
+def _key_revoked(node: Node, session: Session) -> Fix:
+    return run(
+        "make new host keys, and publish them; a revoked key must not be used again",
+        "rm /etc/ssh/ssh_host_*_key* && ssh-keygen -A && systemctl restart ssh",
+        root=True,
+        risk="medium",
     )
 
 
@@ -297,117 +248,80 @@ def _auth(node: Node, session: Session) -> tuple[Fix, ...]:
     host = _dialled(node, session)
     who = f"{session.user}@{host}" if session.user else host
     copy = f"ssh-copy-id {_port(session)}{quoted(who)}" if host else ""
+    install = {"on": CONTROL, "effect": "next login", "widens": "lets your key in"}
     return (
-        _control("install your public key there", copy, effect="next login", widens="lets your key in"),
-        _control(
+        run("install your public key there", copy, **install),
+        run(
             f"or log in as somebody else (user@host on {_place(node)}, --ssh-user) or with another key "
-            "(IdentityFile in ~/.ssh/config, --ssh-key)",
+            "(IdentityFile in ~/.ssh/config, --ssh-key)"
         ),
     )
 
 
-def _shell(node: Node, session: Session) -> tuple[Fix, ...]:
-    user = session.user if is_host_name(session.user) else ""
-    give = [_console(node, "give the user a shell", f"usermod -s /bin/bash {user}", effect="next login")]
-    refuses = "not available" in session.detail or "nologin" in session.detail
-    return (
-        *(give if user and refuses else ()),
-        _control(
-            "see what the login shell does instead of running a command",
-            _by_hand(node, "true; echo $?"),
-            effect=LOOKS,
-        ),
-    )
+def _shell(node: Node, session: Session) -> list[Fix]:
+    fixes = []
+    if is_host_name(session.user) and ("not available" in session.detail or "nologin" in session.detail):
+        give = f"usermod -s /bin/bash {session.user}"
+        fixes = [run("give the user a shell", give, root=True, effect="next login")]
+    text = "see what the login shell does instead of running a command"
+    return [*fixes, look(text, _by_hand(node, "true; echo $?"), on=CONTROL)]
 
 
 def _interpreter(node: Node, session: Session) -> tuple[Fix, ...]:
-    install = Fix(
-        text="install one",
-        commands=(Command(run_on=node.id, shell="apt-get install -y python3 || dnf install -y python3"),),
-        root=True,
-    )
-    name = _control(f"if there is one elsewhere, write python=PATH on {_place(node)}")
+    install = run("install one", "apt-get install -y python3 || dnf install -y python3", root=True)
+    name = run(f"if there is one elsewhere, write python=PATH on {_place(node)}")
     return (name, install) if session.interpreter.startswith("/") else (install, name)
 
 
 def _old_python(node: Node, session: Session) -> tuple[Fix, ...]:
-    found = (
-        f"{session.interpreter} is Python {session.python_version or 'too old'}; 3.6 is the oldest that works"
-    )
+    found = f"{session.interpreter} is Python {session.python_version or 'too old'}"
     return (
-        _control(f"{found}: write python=PATH of a newer one on {_place(node)}"),
-        _control("see which are there", _by_hand(node, "'ls /usr/bin/python3*'"), effect=LOOKS),
+        run(f"{found}; 3.6 is the oldest that works: write python=PATH of a newer one on {_place(node)}"),
+        look("see which are there", _by_hand(node, "'ls /usr/bin/python3*'"), on=CONTROL),
     )
 
 
-def _kex(node: Node, session: Session) -> tuple[Fix, ...]:
-    return (
-        _console(
-            node,
-            "allow a current key exchange, cipher and host key (curve25519-sha256, aes, ed25519)",
-            "sshd -T | grep -iE '^(kex|cipher|macs|hostkeyalgorithms)'",
-            effect=LOOKS,
-        ),
+def _kex(node: Node, session: Session) -> Fix:
+    return look(
+        "allow a current key exchange, cipher and host key (curve25519-sha256, aes, ed25519)",
+        "sshd -T | grep -iE '^(kex|cipher|macs|hostkeyalgorithms)'",
+        root=True,
     )
 
 
-def _jump(node: Node, session: Session) -> tuple[Fix, ...]:
+def _jump(node: Node, session: Session) -> Fix:
     via = session.via or ""
-    host = via.rpartition("@")[2].partition(":")[0]
-    return (
-        _control(
-            "log in to the jump host by hand, and see that it may forward",
-            f"ssh {quoted(via)} true" if is_host_name(host) else "",
-            effect=LOOKS,
-        ),
-    )
+    there = f"ssh {quoted(via)} true" if is_host_name(via.rpartition("@")[2].partition(":")[0]) else ""
+    return look("log in to the jump host by hand, and see that it may forward", there, on=CONTROL)
 
 
-def _ours(node: Node, session: Session) -> tuple[Fix, ...]:
-    return (_control("put this machine right, then scan again", "ulimit -n; ssh-add -l", effect=LOOKS),)
+def _ours(node: Node, session: Session) -> Fix:
+    return look("put this machine right, then scan again", "ulimit -n; ssh-add -l", on=CONTROL)
 
 
-def _again(node: Node, session: Session) -> tuple[Fix, ...]:
-    only = f" --node {quoted(node.id)}"
-    shell = f"netdoctor scan --last{only} --timeout 120"
-    return (_control("scan it again with more time", shell, effect=LOOKS),)
+def _again(node: Node, session: Session) -> Fix:
+    shell = f"netdoctor scan --last --node {quoted(node.id)} --timeout 120"
+    return look("scan it again with more time", shell, on=CONTROL)
 
 
-OUTCOMES = {
-    "name": Outcome("ssh-name", "The name of {nodes} means nothing to this machine", _name),
-    "refused": Outcome("ssh-refused", "{nodes} refuse{s} connections on the SSH port", _refused),
-    "no_answer": Outcome("ssh-no-answer", "Nothing answers on the SSH port of {nodes}", _no_answer),
-    "unreachable": Outcome("ssh-unreachable", "There is no way from this machine to {nodes}", _unreachable),
-    "not_ssh": Outcome("ssh-not-ssh", "Something else than SSH answers on the SSH port of {nodes}", _not_ssh),
-    "too_many": Outcome("ssh-too-many", "{nodes} turn{s} away logins because too many are open", _too_many),
-    "host_key_unknown": Outcome(
-        "ssh-host-key-unknown", "The host key of {nodes} is not known here yet", _key_unknown
-    ),
-    "host_key_changed": Outcome(
-        "ssh-host-key-changed", "{nodes} show{s} another host key than the one remembered", _key_changed
-    ),
-    "host_key_revoked": Outcome("ssh-host-key-revoked", "{nodes} use{s} a revoked host key", _key_revoked),
-    "auth": Outcome("ssh-auth", "{nodes} accept{s} none of your keys", _auth),
-    "shell": Outcome("ssh-shell", "The login shell of {nodes} ends without running a command", _shell),
-    "interpreter": Outcome("ssh-interpreter", "{nodes} {has} no Python at the place asked for", _interpreter),
-    "old_python": Outcome("ssh-old-python", "The Python of {nodes} is too old for netdoctor", _old_python),
-    "kex": Outcome("ssh-kex", "{nodes} and netdoctor share no SSH algorithm", _kex),
-    "jump": Outcome("ssh-jump", "The jump host VIA does not lead to {nodes}", _jump),
-    "control": Outcome(
-        "ssh-control", "netdoctor could not log in because of this machine, not the nodes", _ours, ours=True
-    ),
-    "timeout": Outcome(
-        "ssh-timeout",
-        "netdoctor ran out of time with {nodes}",
-        _again,
-        ours=True,
-        settle_by="scan it alone with a longer --timeout",
-    ),
-    "lost": Outcome(
-        "ssh-lost",
-        "netdoctor lost its connection to {nodes} after login",
-        _again,
-        ours=True,
-        settle_by="scan it again: does it happen twice, and after the same time?",
-    ),
+# Nobody logs in there: commands on a node that was not reached are for its console.
+FIXES: dict[str, Callable[[Node, Session], Fix | tuple[Fix, ...] | list[Fix]]] = {
+    Login.NAME: _name,
+    Login.REFUSED: _refused,
+    Login.NO_ANSWER: _no_answer,
+    Login.UNREACHABLE: _unreachable,
+    Login.NOT_SSH: _not_ssh,
+    Login.TOO_MANY: _too_many,
+    Login.KEX: _kex,
+    Login.HOST_KEY_UNKNOWN: _key_unknown,
+    Login.HOST_KEY_CHANGED: _key_changed,
+    Login.HOST_KEY_REVOKED: _key_revoked,
+    Login.AUTH: _auth,
+    Login.SHELL: _shell,
+    Login.INTERPRETER: _interpreter,
+    Login.OLD_PYTHON: _old_python,
+    Login.JUMP: _jump,
+    Login.CONTROL: _ours,
+    Login.TIMEOUT: _again,
+    Login.LOST: _again,
 }

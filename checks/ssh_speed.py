@@ -4,26 +4,23 @@ from collections.abc import Iterator, Mapping
 from statistics import median
 
 from netdoctor.check import check
-from netdoctor.facts.host import Session
-from netdoctor.model import (
-    CLUSTER,
-    CauseHint,
-    Command,
-    Confidence,
-    Evidence,
-    ExpectedFrom,
-    Finding,
-    Fix,
-    Measure,
-    ok,
-    warn,
-)
+from netdoctor.facts.host import Login, Session
+from netdoctor.model import CLUSTER, LIKELY, Cause, Finding, Measure, ok, run, seen, skip, unknown
 
 # One unanswered DNS query costs five seconds (resolv.conf(5): timeout, default 5 s): a login above that waits
 # for a name server, as sshd does with UseDNS or GSSAPI (sshd_config(5)).
 SLOW_MS = 5000.0
 # Many logins at once queue for the processor of the machine that runs netdoctor; that slows all nodes alike.
 TIMES_USUAL = 3.0
+
+SLOW = Cause("ssh-slow-login", "Logging in to {nodes} takes longer than a name server's timeout", LIKELY)
+ASK_NOBODY = run(
+    "stop sshd from asking a name server or Kerberos about every client",
+    "printf 'UseDNS no\\nGSSAPIAuthentication no\\n' "
+    "> /etc/ssh/sshd_config.d/10-fast-login.conf && systemctl reload ssh",
+    root=True,
+    effect="next login",
+)
 
 
 @check(required=False, source="https://man.openbsd.org/sshd_config#UseDNS")
@@ -42,50 +39,28 @@ def ssh_speed(sessions: Mapping[str, Session]) -> Iterator[Finding]:
         Take the name server that does not answer out of /etc/resolv.conf there, or set ``UseDNS no`` and
         ``GSSAPIAuthentication no`` in its sshd_config.
     """
-    times = {
-        node: session.login_ms
-        for node, session in sessions.items()
-        if session.outcome == "ok" and session.login_ms is not None
-    }
-    if not times:
-        return
-    usual = median(times.values())
+    times: dict[str, float] = {}
+    for node, session in sessions.items():
+        if session.outcome == Login.OK and session.login_ms is not None:
+            times[node] = session.login_ms
+        elif session.outcome == Login.OK and session.transport == "ssh":
+            yield unknown(node, "how long its login took was not measured")
+        elif session.outcome == Login.OK:
+            yield skip("reached without a login over SSH", node)
+    usual = median(times.values()) if times else 0.0
     for node, took in times.items():
         if took > SLOW_MS and took > usual * TIMES_USUAL:
-            yield _slow(node, took, usual)
+            text = f"{took / 1000:.1f} s"
+            yield SLOW.warn(
+                f"the login took {text}, the usual one {usual / 1000:.1f} s",
+                at=node,
+                observed=text,
+                expected=f"under {SLOW_MS / 1000:.0f} s",
+                seen=seen("ssh login", text),
+                measures={"ssh.speed": Measure(value=took, unit="ms")},
+                fixes=ASK_NOBODY,
+            )
     if usual > SLOW_MS:
         yield ok(
             CLUSTER, f"logins take {usual / 1000:.1f} s everywhere: this machine, or the way to the nodes"
         )
-
-
-def _slow(node: str, took: float, usual: float) -> Finding:
-    return warn(
-        node,
-        f"the login took {took / 1000:.1f} s, the usual one {usual / 1000:.1f} s",
-        observed=f"{took / 1000:.1f} s",
-        expected=f"under {SLOW_MS / 1000:.0f} s",
-        expected_from=ExpectedFrom.CONSTANT,
-        evidence=(Evidence(kind="probe", where=node, what="ssh login", output=f"{took / 1000:.1f} s"),),
-        measures={"ssh.speed": Measure(value=took, unit="ms")},
-        cause=CauseHint(
-            key="ssh-slow-login",
-            title="Logging in to {nodes} takes longer than a name server's timeout",
-            culprits=(node,),
-            confidence=Confidence.LIKELY,
-            fixes=(
-                Fix(
-                    text="stop sshd from asking a name server or Kerberos about every client",
-                    commands=(
-                        Command(
-                            run_on=node,
-                            shell="printf 'UseDNS no\\nGSSAPIAuthentication no\\n' "
-                            "> /etc/ssh/sshd_config.d/10-fast-login.conf && systemctl reload ssh",
-                        ),
-                    ),
-                    root=True,
-                    effect="next login",
-                ),
-            ),
-        ),
-    )

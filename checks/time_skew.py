@@ -1,31 +1,26 @@
 """Clocks of the nodes against each other."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from statistics import median
 
 from netdoctor.check import check
-from netdoctor.checks._clock import restart
+from netdoctor.checks._clock import CHRONY, restart
 from netdoctor.facts.clock import ClockSample, TimeFacts
-from netdoctor.model import (
-    CLUSTER,
-    CauseHint,
-    Confidence,
-    Evidence,
-    ExpectedFrom,
-    Finding,
-    Measure,
-    fail,
-    ok,
-    skip,
-    unknown,
-    warn,
-)
+from netdoctor.model import CLUSTER, PEERS, SUSPECTED, Cause, Finding, Measure, ok, seen, skip, unknown
 
 # torchrun drops a node whose heartbeat, stamped by that node's own clock, is older than 15 s (keep_alive
 # 5 s x 3, torch/distributed/elastic/rendezvous/dynamic_rendezvous.py). A shifted clock had no effect up to 8
 # and killed living nodes from 9.5 seconds on (torch 2.13): 5 leave room for drift, 1 is on the way there.
 FAIL_S = 5.0
 WARN_S = 1.0
+
+JUMPED = Cause("clock-jumped", "The clock of {nodes} was stepped during the scan", verify=("time.*",))
+OFF = Cause("clock-skew", "The clock of {nodes} is off", verify=("time.*",))
+APART = OFF.but(
+    title="The clocks of {nodes} disagree",
+    confidence=SUSPECTED,
+    settle_by="compare each with a time server: chronyc tracking, or date -u against a known clock",
+)
 
 
 @check(
@@ -51,39 +46,50 @@ def time_skew(clocks: Mapping[str, ClockSample], facts: Mapping[str, TimeFacts] 
     """
     for node, clock in clocks.items():
         if clock.jumped_s:
-            yield _jumped(node, clock)
+            yield JUMPED.warn(
+                f"its clock jumped by {clock.jumped_s:+.2f} s during the scan",
+                at=node,
+                observed=f"{clock.jumped_s:+.3f} s",
+                expected="no step",
+                seen=seen(
+                    "time stamps at the start and the end of the scan",
+                    f"{clock.jumped_s:+.3f} s between them",
+                ),
+                fixes=CHRONY,
+            )
     if len(clocks) < 2:
         yield skip("one node: nothing to compare with")
         return
     agreeing = _agreeing(clocks)
     tie = len(agreeing) * 2 <= len(clocks)
-    usual = median(clocks[node].offset_s for node in agreeing)
-    base_error = median(clocks[node].error_s for node in agreeing)
-    spread = max(one.offset_s for one in clocks.values()) - min(one.offset_s for one in clocks.values())
-    worst: tuple[float, float, str] | None = None
-    silent = True
-    for node, clock in clocks.items():
-        off = clock.offset_s - usual
-        error = clock.error_s + base_error
-        if tie:
-            # Nobody can be called right: what counts is how far apart they are.
-            off = max((clock.offset_s - one.offset_s for one in clocks.values()), key=abs)
-            error = clock.error_s + max(one.error_s for one in clocks.values())
-        sure = abs(off) - error
-        if sure > WARN_S:
-            silent = False
-            yield _off(node, off, error, tie, len(clocks), facts)
-        elif abs(off) + error > WARN_S:
-            silent = False
-            yield unknown(
-                node,
-                f"its clock could only be measured to +/- {error:.1f} s",
+    skews = _skews(clocks, clocks if tie else agreeing, tie)
+    for node, (off, error) in skews.items():
+        said = f"{off:+.3f} s +/- {error:.3f} s"
+        if abs(off) - error > WARN_S:
+            time = (facts or {}).get(node)
+            daemons = time.daemons if time else ()
+            cause = APART if tie else OFF
+            say = cause.fail if abs(off) - error > FAIL_S else cause.warn
+            text = f"{abs(off):.2f} s {'ahead of' if off > 0 else 'behind'} "
+            yield say(
+                f"its clock is {text}{'another node' if tie else f'the median of {len(clocks)} nodes'}",
+                at=node,
+                observed=said,
+                expected=f"within {WARN_S:.0f} s of the other nodes",
+                expected_from=PEERS,
+                seen=seen(
+                    "time stamps over the open session",
+                    f"{said}; {', '.join(daemons) or 'no time daemon seen'}",
+                ),
                 measures=_measure(off, error),
+                fixes=restart(daemons),
             )
-        if worst is None or abs(off) > abs(worst[0]):
-            worst = (off, error, node)
-    if silent and worst is not None:
-        off, error, node = worst
+        elif abs(off) + error > WARN_S:
+            said = f"its clock could only be measured to +/- {error:.1f} s"
+            yield unknown(node, said, measures=_measure(off, error))
+    if all(abs(off) + error <= WARN_S for off, error in skews.values()):
+        node, (off, error) = max(skews.items(), key=lambda item: abs(item[1][0]))
+        spread = max(one.offset_s for one in clocks.values()) - min(one.offset_s for one in clocks.values())
         yield ok(
             CLUSTER,
             f"worst skew {abs(off) * 1000:.1f} ms +/- {error * 1000:.1f} ms ({node}); "
@@ -105,67 +111,20 @@ def _agreeing(clocks: Mapping[str, ClockSample]) -> list[str]:
     return best
 
 
-def _off(
-    node: str, off: float, error: float, tie: bool, count: int, facts: Mapping[str, TimeFacts] | None
-) -> Finding:
-    time = (facts or {}).get(node)
-    daemons = time.daemons if time else ()
-    text = f"{abs(off):.2f} s {'ahead of' if off > 0 else 'behind'} "
-    text += "another node" if tie else f"the median of {count} nodes"
-    running = ", ".join(daemons) if daemons else "no time daemon seen"
-    say = fail if abs(off) - error > FAIL_S else warn
-    return say(
-        node,
-        f"its clock is {text}",
-        observed=f"{off:+.3f} s +/- {error:.3f} s",
-        expected=f"within {WARN_S:.0f} s of the other nodes",
-        expected_from=ExpectedFrom.PEERS,
-        evidence=(
-            Evidence(
-                kind="probe",
-                where=node,
-                what="time stamps over the open session",
-                output=f"{off:+.3f} s +/- {error:.3f} s; {running}",
-            ),
-        ),
-        measures=_measure(off, error),
-        cause=CauseHint(
-            key="clock-skew",
-            title="The clocks of {nodes} disagree" if tie else "The clock of {nodes} is off",
-            culprits=(node,),
-            confidence=Confidence.SUSPECTED if tie else Confidence.CERTAIN,
-            fixes=(restart(node, daemons),),
-            verify=("time.*",),
-            settle_by="compare each with a time server: chronyc tracking, or date -u against a known clock"
-            if tie
-            else None,
-        ),
-    )
+def _skews(
+    clocks: Mapping[str, ClockSample], among: Iterable[str], tie: bool
+) -> dict[str, tuple[float, float]]:
+    """How far each clock is off the median of those that agree, and the error of that, in seconds.
 
-
-def _jumped(node: str, clock: ClockSample) -> Finding:
-    return warn(
-        node,
-        f"its clock jumped by {clock.jumped_s:+.2f} s during the scan",
-        observed=f"{clock.jumped_s:+.3f} s",
-        expected="no step",
-        expected_from=ExpectedFrom.CONSTANT,
-        evidence=(
-            Evidence(
-                kind="probe",
-                where=node,
-                what="time stamps at the start and the end of the scan",
-                output=f"{clock.jumped_s:+.3f} s between them",
-            ),
-        ),
-        cause=CauseHint(
-            key="clock-jumped",
-            title="The clock of {nodes} was stepped during the scan",
-            culprits=(node,),
-            fixes=(restart(node, ("chronyd",)),),
-            verify=("time.*",),
-        ),
-    )
+    In a tie nobody can be called right: what counts is how far they are from the outermost.
+    """
+    offsets, errors = zip(*((clocks[node].offset_s, clocks[node].error_s) for node in among), strict=True)
+    against = (min(offsets), max(offsets)) if tie else (median(offsets),)
+    beside = max(errors) if tie else median(errors)
+    return {
+        node: (max((clock.offset_s - one for one in against), key=abs), clock.error_s + beside)
+        for node, clock in clocks.items()
+    }
 
 
 def _measure(off: float, error: float) -> dict[str, Measure]:

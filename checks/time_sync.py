@@ -1,22 +1,13 @@
 """What keeps each node's clock right."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from netdoctor.check import check
-from netdoctor.checks._clock import install, restart
+from netdoctor.checks._clock import INSTALL, restart
 from netdoctor.checks._words import listing
-from netdoctor.facts.clock import ChronyTracking, TimeFacts
-from netdoctor.facts.host import HostFacts, Node
-from netdoctor.model import (
-    CauseHint,
-    Evidence,
-    ExpectedFrom,
-    Finding,
-    Fix,
-    skip,
-    unknown,
-    warn,
-)
+from netdoctor.facts.clock import TimeFacts
+from netdoctor.facts.host import HostFacts
+from netdoctor.model import HERE, Cause, Evidence, Finding, run, seen, skip, unknown
 
 # Daemons that set the clock from the network, of which a machine needs one. ptp4l and phc2sys are a pair.
 NTP = ("chronyd", "systemd-timesyncd", "ntpd", "openntpd", "ntpd-rs")
@@ -25,12 +16,16 @@ PTP = ("phc2sys", "ptp4l")
 # second the node is on the way to what time.skew fails.
 CHRONY_BOUND_S = 1.0
 
+FIGHT = Cause("time-daemons-fight", "{nodes} run{s} several time daemons that set the clock in turn")
+UNSYNCHRONISED = Cause("time-unsynchronised", "The time daemon of {nodes} has not synchronised the clock")
+NO_DAEMON = Cause("time-no-daemon", "Nothing keeps the clock of {nodes} right")
+
 
 @check(
     required=False,
     source="https://chrony-project.org/doc/4.6/chronyc.html#tracking",
 )
-def time_sync(node: Node, time: TimeFacts, host: HostFacts) -> Iterator[Finding]:
+def time_sync(time: TimeFacts, host: HostFacts) -> Iterator[Finding]:
     """A time daemon runs and has synchronised the clock.
 
     Looks at:
@@ -44,88 +39,55 @@ def time_sync(node: Node, time: TimeFacts, host: HostFacts) -> Iterator[Finding]
     Fix:
         Run one time daemon, with a source that it can reach (UDP port 123).
     """
-    if host.container:
-        yield skip("container: its clock is the machine's, kept outside", node.id)
-        return
-    if host.in_lab and not time.daemons:
-        yield skip("lab node: shares the clock and time daemon of the machine that carries the lab", node.id)
-        return
     daemons = [one for one in time.daemons if one in NTP]
-    if len(daemons) > 1:
-        yield _warn(
-            node.id,
-            "time-daemons-fight",
-            "{nodes} run{s} several time daemons that set the clock in turn",
-            f"{listing(daemons)} run at the same time",
-            listing(daemons),
-            "one time daemon",
-            Fix(text=f"keep one of {listing(daemons)} and disable the others", root=True),
+    running, problem = listing(daemons), _problem(time, daemons)
+    if host.container:
+        yield skip("container: its clock is the machine's, kept outside")
+    elif host.in_lab and not time.daemons:
+        yield skip("lab node: shares the clock and time daemon of the machine that carries the lab")
+    elif len(daemons) > 1:
+        said = f"{running} run at the same time"
+        keep = run(f"keep one of {running} and disable the others", root=True)
+        yield FIGHT.warn(said, observed=running, expected="one time daemon", seen=_seen(said), fixes=keep)
+    elif problem:
+        yield UNSYNCHRONISED.warn(
+            problem, observed=problem, expected="synchronised", seen=_seen(problem), fixes=restart(daemons)
         )
+    elif _is_kept(time):
         return
-    if time.chrony is not None:
-        problem = _chrony(time.chrony)
-        if problem:
-            yield _unsynchronised(node.id, problem, daemons)
-        return
-    if "systemd-timesyncd" in daemons and time.timesyncd_synchronized is False:
-        yield _unsynchronised(node.id, "systemd-timesyncd has not reached a server yet", daemons)
-        return
-    if time.kernel_synchronized or time.timesyncd_synchronized:
-        return
-    # phc2sys and chrony without rtcsync leave STA_UNSYNC set: it does not prove the contrary.
-    if any(one in PTP for one in time.daemons):
-        return
-    if "chronyd" in daemons:
-        yield unknown(
-            node.id, f"chronyd runs; its state could not be read ({time.chrony_error or 'no answer'})"
-        )
     elif daemons:
-        yield _unsynchronised(node.id, f"{daemons[0]} runs and has not synchronised the clock", daemons)
+        yield unknown(HERE, f"chronyd runs; its state could not be read ({time.chrony_error or 'no answer'})")
     elif time.kernel_synchronized is None:
-        yield unknown(node.id, "neither a time daemon nor the kernel's clock state could be seen")
+        yield unknown(HERE, "neither a time daemon nor the kernel's clock state could be seen")
     else:
-        yield _warn(
-            node.id,
-            "time-no-daemon",
-            "Nothing keeps the clock of {nodes} right",
-            "no time daemon runs, and the kernel's clock is not synchronised",
-            "no time daemon",
-            "a time daemon that is synchronised",
-            install(node.id),
+        said = "no time daemon runs, and the kernel's clock is not synchronised"
+        wanted = "a time daemon that is synchronised"
+        yield NO_DAEMON.warn(
+            said, observed="no time daemon", expected=wanted, seen=_seen(said), fixes=INSTALL
         )
 
 
-def _chrony(tracking: ChronyTracking) -> str | None:
-    """What is wrong with chrony's state, or None."""
-    # 7F7F0101 (127.127.1.1) is the local clock itself: nothing disciplines it.
-    local = tracking.reference.upper() in ("7F7F0101", "127.127.1.1", "", "00000000")
-    if local or tracking.stratum == 0 or tracking.leap == "Not synchronised":
-        return "chronyd has no source that it trusts"
-    bound = abs(tracking.offset_s) + tracking.root_dispersion_s + tracking.root_delay_s / 2
-    if bound > CHRONY_BOUND_S:
-        return f"chronyd is within {bound:.1f} s of its source only"
+def _is_kept(time: TimeFacts) -> bool:
+    # phc2sys and chrony without rtcsync leave STA_UNSYNC set: it does not prove the contrary.
+    other = time.chrony is not None or any(one in PTP for one in time.daemons)
+    return bool(other or time.kernel_synchronized or time.timesyncd_synchronized)
+
+
+def _problem(time: TimeFacts, daemons: Sequence[str]) -> str | None:
+    """What is wrong with the daemon that runs, as far as it says."""
+    if (chrony := time.chrony) is not None:
+        # 7F7F0101 (127.127.1.1) is the local clock itself: nothing disciplines it.
+        local = chrony.reference.upper() in ("7F7F0101", "127.127.1.1", "", "00000000")
+        if local or chrony.stratum == 0 or chrony.leap == "Not synchronised":
+            return "chronyd has no source that it trusts"
+        bound = abs(chrony.offset_s) + chrony.root_dispersion_s + chrony.root_delay_s / 2
+        return f"chronyd is within {bound:.1f} s of its source only" if bound > CHRONY_BOUND_S else None
+    if "systemd-timesyncd" in daemons and time.timesyncd_synchronized is False:
+        return "systemd-timesyncd has not reached a server yet"
+    if daemons and "chronyd" not in daemons and not _is_kept(time):
+        return f"{daemons[0]} runs and has not synchronised the clock"
     return None
 
 
-def _unsynchronised(node: str, problem: str, daemons: list[str]) -> Finding:
-    return _warn(
-        node,
-        "time-unsynchronised",
-        "The time daemon of {nodes} has not synchronised the clock",
-        problem,
-        problem,
-        "synchronised",
-        restart(node, daemons),
-    )
-
-
-def _warn(node: str, key: str, title: str, summary: str, observed: str, expected: str, fix: Fix) -> Finding:
-    return warn(
-        node,
-        summary,
-        observed=observed,
-        expected=expected,
-        expected_from=ExpectedFrom.CONSTANT,
-        evidence=(Evidence(kind="command", where=node, what="adjtimex, chronyc tracking", output=summary),),
-        cause=CauseHint(key=key, title=title, culprits=(node,), fixes=(fix,)),
-    )
+def _seen(said: str) -> Evidence:
+    return seen("adjtimex, chronyc tracking", said, "command")

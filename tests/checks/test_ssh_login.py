@@ -6,7 +6,7 @@ from netdoctor.checks.ssh_login import OUTCOMES, ssh_login
 from netdoctor.facts.host import Login
 from netdoctor.model import Status
 
-from .build import node, session
+from .build import node, said, session
 
 OURS = {"control", "timeout", "lost"}
 
@@ -34,7 +34,7 @@ def test_every_way_a_login_ends_has_its_words() -> None:
 
 
 def test_cause_keys_are_distinct() -> None:
-    assert len({outcome.key for outcome in OUTCOMES.values()}) == len(OUTCOMES)
+    assert len({cause.key for cause in OUTCOMES.values()}) == len(OUTCOMES)
 
 
 def test_our_own_trouble_is_the_control_hosts() -> None:
@@ -44,7 +44,7 @@ def test_our_own_trouble_is_the_control_hosts() -> None:
 
 
 def test_the_jump_host_is_named() -> None:
-    (finding,) = ssh_login(node(), session(outcome="jump", via="gate{1}"))
+    (finding,) = said(ssh_login(node(), session(outcome="jump", via="gate{1}")))
     assert finding.cause is not None
     assert "gate{1}" in finding.cause.title.format(nodes="n1")
     assert finding.cause.culprits == ("n1",)

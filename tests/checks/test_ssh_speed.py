@@ -2,7 +2,7 @@ from netdoctor.checks.ssh_speed import ssh_speed
 from netdoctor.facts.host import Session
 from netdoctor.model import Status
 
-from .build import cause, causes, name, session
+from .build import cause, causes, found, name, session
 
 
 def sessions(*times_ms: float) -> dict[str, Session]:
@@ -30,5 +30,15 @@ def test_one_slow_node_alone_blames_nobody() -> None:
     assert finding.status is Status.PASS
 
 
-def test_without_times_there_is_nothing_to_say() -> None:
-    assert list(ssh_speed({"n1": session(login_ms=None)})) == []
+def test_a_login_that_was_not_timed_is_not_green() -> None:
+    findings = found(ssh_speed({"n1": session(login_ms=None), "n2": session(2)}))
+    assert {target: one.status for target, one in findings.items()} == {"n1": Status.UNKNOWN}
+
+
+def test_without_a_login_over_ssh_it_does_not_apply() -> None:
+    (finding,) = ssh_speed({"n1": session(login_ms=None, transport="local")})
+    assert finding.status is Status.SKIP
+
+
+def test_a_failed_login_is_said_elsewhere() -> None:
+    assert list(ssh_speed({"n1": session(outcome="auth", login_ms=None)})) == []

@@ -5,7 +5,7 @@ from netdoctor.facts.clock import ChronyTracking, TimeFacts
 from netdoctor.facts.host import HostFacts
 from netdoctor.model import Status
 
-from .build import cause, causes, host, node, time_facts
+from .build import cause, causes, host, said, time_facts
 
 BARE = {"kernel_synchronized": False, "daemons": ()}
 
@@ -23,7 +23,7 @@ def chrony(**changes: object) -> ChronyTracking:
 
 
 def keys(facts: TimeFacts) -> set[str]:
-    return set(causes(time_sync(node(), facts, host())))
+    return set(causes(time_sync(facts, host())))
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def keys(facts: TimeFacts) -> set[str]:
     ],
 )
 def test_silent_when_synchronised(facts: TimeFacts) -> None:
-    assert list(time_sync(node(), facts, host())) == []
+    assert list(time_sync(facts, host())) == []
 
 
 @pytest.mark.parametrize(
@@ -65,19 +65,19 @@ def test_warns_otherwise(facts: TimeFacts, key: str) -> None:
 
 
 def test_the_fix_fits_the_daemon() -> None:
-    findings = list(time_sync(node(), time_facts(chrony=chrony(leap="Not synchronised")), host()))
+    findings = said(time_sync(time_facts(chrony=chrony(leap="Not synchronised")), host()))
     assert "chronyc makestep" in cause(findings, "time-unsynchronised").fixes[0].commands[0].shell
 
 
 @pytest.mark.parametrize("machine", [host(container="docker"), host(in_lab=True)], ids=["container", "lab"])
 def test_shared_clocks_are_skipped(machine: HostFacts) -> None:
-    (finding,) = time_sync(node(), time_facts(**BARE), machine)
+    (finding,) = time_sync(time_facts(**BARE), machine)
     assert finding.status is Status.SKIP
 
 
 def test_what_could_not_be_read_is_unknown() -> None:
     facts = time_facts(kernel_synchronized=False, chrony_error="506 Cannot talk to daemon")
-    (finding,) = time_sync(node(), facts, host())
+    (finding,) = time_sync(facts, host())
     assert finding.status is Status.UNKNOWN
-    (finding,) = time_sync(node(), time_facts(kernel_synchronized=None, daemons=()), host())
+    (finding,) = time_sync(time_facts(kernel_synchronized=None, daemons=()), host())
     assert finding.status is Status.UNKNOWN
