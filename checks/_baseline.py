@@ -1,6 +1,6 @@
 """Rates against those of an earlier report: what fell, although nothing else here is any faster."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from statistics import median
 
 from netdoctor.checks._slow import STOPS_BELOW, Words
@@ -8,22 +8,15 @@ from netdoctor.checks._words import listing, title_text
 from netdoctor.facts.bandwidth import Baseline, BaselineRate, PairRate, TcpRate
 from netdoctor.facts.localisation import Decision
 from netdoctor.localise import BUSY
-from netdoctor.model import (
-    CLUSTER,
-    CauseHint,
-    Confidence,
-    Evidence,
-    ExpectedFrom,
-    Finding,
-    fail,
-    pair,
-    warn,
-)
+from netdoctor.model import BASELINE, CLUSTER, LIKELY, Cause, Evidence, Finding, pair, seen
 
 # The middle of many pairs, or of an all-reduce of nccl, hardly moves: NVIDIA/nccl-tests gates at 0.9 too.
 LEAST_SHARE = 0.9
 # One pair scatters by some 5 % (localise/noise.py) in either report: three times that, for both, is 21 %.
 LEAST_SHARE_OF_A_PAIR = 0.8
+
+SOME = Cause("slower-than-baseline", "{nodes} {is} slower than in the baseline", LIKELY)
+ALL = SOME.but(title="Pairs all over the cluster are slower than in the baseline")
 
 Pair = tuple[str, str]
 
@@ -41,29 +34,31 @@ def best(rates: Iterable[TcpRate | PairRate]) -> dict[Pair, float | None]:
             key = ((r.src, r.dst), r.round)
             rounds[key] = min(rounds.get(key, (r.gbyte_s, r.busy)), (r.gbyte_s, r.busy))
     found: dict[Pair, tuple[float, float]] = {}
-    for (ends, _), seen in rounds.items():
-        found[ends] = max(found.get(ends, seen), seen)
+    for (ends, _), rate in rounds.items():
+        found[ends] = max(found.get(ends, rate), rate)
     return {ends: rate if busy < BUSY else None for ends, (rate, busy) in found.items()}
 
 
-def compared(seen: Mapping[Pair, float | None], baseline: Baseline, words: Words) -> str:
-    """What the summary says of the comparison. seen: see `best`."""
-    both = [p for p in seen if p in words.baseline]
+def compared(baseline: Baseline | None, words: Words) -> str:
+    """What the summary says of the comparison; nothing without a baseline."""
+    if baseline is None:
+        return ""
+    now = best(words.rates)
+    both = [p for p in now if p in words.baseline]
     if not both:
         return f"; {when(baseline)} has none of these pairs and is not compared"
-    known = sum(1 for p in both if seen[p] is not None)
-    text = f"; {known} of {len(seen)} directed pairs compared with {when(baseline)}"
+    known = sum(1 for p in both if now[p] is not None)
+    text = f"; {known} of {len(now)} directed pairs compared with {when(baseline)}"
     return text + (f", {len(both) - known} limited by CPU" if known < len(both) else "")
 
 
-def fallen(
-    seen: Mapping[Pair, float | None], decision: Decision, baseline: Baseline, words: Words
-) -> Iterator[Finding]:
-    """Pairs that were faster in the baseline and that the localiser blames nobody for. seen: see `best`."""
-    free = {p: rate for p, rate in seen.items() if not any(c.holds_back(*p) for c in decision.culprits)}
+def fallen(decision: Decision, baseline: Baseline | None, words: Words) -> Iterator[Finding]:
+    """Pairs that were faster in the baseline and that the localiser blames nobody for."""
+    known = best(words.rates)
+    free = {p: rate for p, rate in known.items() if not any(c.holds_back(*p) for c in decision.culprits)}
     now = {p: rate for p, rate in free.items() if rate is not None and p in words.baseline}
     shares = {p: rate / words.baseline[p] for p, rate in now.items()}
-    if not shares:
+    if baseline is None or not shares:
         return
     # One node of four has a part in half of all ways, so the middle alone would not tell it from everybody.
     upper = sorted(shares.values(), reverse=True)[len(shares) // 4]
@@ -71,8 +66,22 @@ def fallen(
         yield _all(shares, now, baseline, words)
         return
     low = {p: share for p, share in shares.items() if share < LEAST_SHARE_OF_A_PAIR}
-    if low:
-        yield from _some(low, shares, now, baseline, words)
+    culprits = _culprits(low, shares)
+    cause = SOME.but(verify=(words.check,))
+    for (src, dst), share in low.items():
+        say = cause.fail if share < STOPS_BELOW else cause.warn
+        rate, then = words.rate(now[src, dst]), words.rate(words.baseline[src, dst])
+        yield say(
+            f"{words.what}: {title_text(src)} -> {title_text(dst)} at {rate}, "
+            f"{100 * share:.0f} % of the baseline",
+            at=next((c for c in culprits if c in (src, dst)), pair(src, dst)),
+            culprits=culprits,
+            observed=rate,
+            expected=f"{then}, {when(baseline)}",
+            expected_from=BASELINE,
+            seen=_evidence({(src, dst): share}, words, baseline),
+            pairs=(pair(src, dst),),
+        )
 
 
 def _all(
@@ -80,54 +89,17 @@ def _all(
 ) -> Finding:
     middle = median(shares.values())
     before, after = median(words.baseline[p] for p in shares), median(now[p] for p in shares)
-    return (fail if middle < STOPS_BELOW else warn)(
-        CLUSTER,
+    cause = ALL.but(verify=(words.check,))
+    say = cause.fail if middle < STOPS_BELOW else cause.warn
+    return say(
         f"{words.what}: the median of {len(shares)} directed pairs is {100 * middle:.0f} % of the baseline",
+        at=CLUSTER,
         observed=f"median {words.rate(after)}",
         expected=f"median {words.rate(before)}, {when(baseline)}",
-        expected_from=ExpectedFrom.BASELINE,
-        evidence=(_evidence(shares, words, baseline),),
-        cause=CauseHint(
-            key="slower-than-baseline",
-            title="Pairs all over the cluster are slower than in the baseline",
-            culprits=(CLUSTER,),
-            confidence=Confidence.LIKELY,
-            verify=(words.check,),
-        ),
+        expected_from=BASELINE,
+        seen=_evidence(shares, words, baseline),
         pairs=tuple(pair(*ends) for ends, share in shares.items() if share < LEAST_SHARE),
     )
-
-
-def _some(
-    low: Mapping[Pair, float],
-    shares: Mapping[Pair, float],
-    now: Mapping[Pair, float],
-    baseline: Baseline,
-    words: Words,
-) -> Iterator[Finding]:
-    culprits = _culprits(low, shares)
-    hint = CauseHint(
-        key="slower-than-baseline",
-        title="{nodes} is slower than in the baseline"
-        if len(culprits) == 1
-        else "{nodes} are slower than in the baseline",
-        culprits=culprits,
-        confidence=Confidence.LIKELY,
-        verify=(words.check,),
-    )
-    for (src, dst), share in low.items():
-        target = next((c for c in culprits if c in (src, dst)), pair(src, dst))
-        yield (fail if share < STOPS_BELOW else warn)(
-            target,
-            f"{words.what}: {title_text(src)} -> {title_text(dst)} at {words.rate(now[src, dst])}, "
-            f"{100 * share:.0f} % of the baseline",
-            observed=words.rate(now[src, dst]),
-            expected=f"{words.rate(words.baseline[src, dst])}, {when(baseline)}",
-            expected_from=ExpectedFrom.BASELINE,
-            evidence=(_evidence({(src, dst): share}, words, baseline),),
-            cause=hint,
-            pairs=(pair(src, dst),),
-        )
 
 
 def _culprits(low: Mapping[Pair, float], shares: Mapping[Pair, float]) -> tuple[str, ...]:
@@ -147,10 +119,6 @@ def when(baseline: Baseline) -> str:
 
 
 def _evidence(shares: Mapping[Pair, float], words: Words, baseline: Baseline) -> Evidence:
-    worst: Sequence[Pair] = sorted(shares, key=lambda p: shares[p])[:8]
-    return Evidence(
-        kind="probe",
-        where=worst[0][0],
-        what=f"{words.what} against {when(baseline)}",
-        output=listing((f"{a} -> {b}: {100 * shares[a, b]:.0f} %" for a, b in worst), 8),
-    )
+    worst = sorted(shares, key=lambda p: shares[p])[:8]
+    each = (f"{a} -> {b}: {100 * shares[a, b]:.0f} %" for a, b in worst)
+    return seen(f"{words.what} against {when(baseline)}", listing(each, 8), at=worst[0][0])

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from netdoctor.facts.bandwidth import LossMatrix
+from netdoctor.facts.bandwidth import LossMatrix, TcpRates
 from netdoctor.facts.net import PathMtus, PortMatrix
 from netdoctor.model import Finding, pair, unknown
 
@@ -46,7 +46,7 @@ class Fault:
 
 
 def left_out(
-    what: str, measured: PortMatrix | PathMtus | LossMatrix, nodes: Iterable[str]
+    what: str, measured: PortMatrix | PathMtus | LossMatrix | TcpRates, nodes: Iterable[str]
 ) -> Iterator[Finding]:
     """``unknown`` for nodes whose part did not run, and for those of `nodes` that are in no pair.
 
@@ -54,7 +54,8 @@ def left_out(
     """
     for node, reason in measured.failed_nodes.items():
         yield unknown(node, f"{what}: {reason}")
-    part = {*measured.failed_nodes, *(end for one in measured.probes for end in (one.src, one.dst))}
+    tried = measured.rates if isinstance(measured, TcpRates) else measured.probes
+    part = {*measured.failed_nodes, *(end for one in tried for end in (one.src, one.dst))}
     for node in nodes if part else ():
         if node not in part:
             yield unknown(node, f"{what}: no pair with it was tried")

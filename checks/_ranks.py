@@ -1,152 +1,137 @@
 """What ranks of a torch experiment could not do, as findings: who died, froze or never arrived."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from netdoctor.checks._words import listing
-from netdoctor.facts.bandwidth import RankTrouble, Session
-from netdoctor.model import (
-    CauseHint,
-    Command,
-    Confidence,
-    Evidence,
-    Finding,
-    Fix,
-    fail,
-    skip,
-    unknown,
-)
+from netdoctor.facts.bandwidth import AllReduce, PairRates, RankTrouble, Session
+from netdoctor.model import CERTAIN, CLUSTER, LIKELY, SUSPECTED, Cause, Finding, Fix, run, seen, skip, unknown
 
-_TITLES = {
-    "import": "torch cannot be imported on {nodes}",
-    "device": "torch cannot use the GPU on {nodes}",
-    "killed": "a rank on {nodes} was killed in the middle of the experiment",
-    "exited": "a rank on {nodes} ended by itself in the middle of the experiment",
-    "frozen": "a rank on {nodes} froze in the middle of the experiment",
-    "silent": "netdoctor lost {nodes} in the middle of an experiment",
-    "store": "{nodes} cannot reach the rendezvous of a torch job",
-    "connect": "{nodes} cannot connect to the other ranks of a torch job",
-    "stuck": "a torch job does not get going: the others wait for {nodes}",
-    "error": "torch.distributed fails on {nodes}",
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A way in which a rank fails. why: what keeps the others from being measured, before the node's name."""
+
+    cause: Cause
+    why: str = "trouble on"
+    fixes: tuple[Fix, ...] = ()
+
+
+WAYS = {
+    "import": Way(
+        Cause("rank-import", "torch cannot be imported on {nodes}"),
+        "torch cannot be imported on",
+        (
+            run(
+                "run the import by hand in the job's interpreter",
+                "python3 -c 'import torch, torch.distributed; print(torch.__version__)'",
+            ),
+        ),
+    ),
+    "device": Way(
+        Cause("rank-device", "torch cannot use the GPU on {nodes}"),
+        "no usable GPU on",
+        (
+            run(
+                "read what the driver says of the GPU",
+                *("nvidia-smi", "dmesg | grep -E 'NVRM|Xid'"),
+                root=True,
+            ),
+        ),
+    ),
+    "killed": Way(
+        Cause("rank-killed", "a rank on {nodes} was killed in the middle of the experiment"),
+        "a rank was killed on",
+        (
+            run(
+                "see whether the kernel killed it for memory, or somebody did",
+                "journalctl -k --since '-10 min' | grep -iE 'out of memory|oom|killed process'",
+                root=True,
+            ),
+        ),
+    ),
+    "exited": Way(
+        Cause("rank-exited", "a rank on {nodes} ended by itself in the middle of the experiment"),
+        "a rank ended on",
+    ),
+    "frozen": Way(
+        Cause("rank-frozen", "a rank on {nodes} froze in the middle of the experiment"),
+        "a rank froze on",
+        (
+            run(
+                "see what is stopped or waits for a device there",
+                "ps -eo pid,stat,wchan:32,etime,comm | awk '$2 ~ /^[DT]/'",
+            ),
+        ),
+    ),
+    "silent": Way(Cause("rank-silent", "netdoctor lost {nodes} in the middle of an experiment"), "lost"),
+    "store": Way(Cause("rank-store", "{nodes} cannot reach the rendezvous of a torch job", LIKELY)),
+    "connect": Way(Cause("rank-connect", "{nodes} cannot connect to the other ranks of a torch job", LIKELY)),
+    "stuck": Way(
+        Cause("rank-stuck", "a torch job does not get going: the others wait for {nodes}", SUSPECTED)
+    ),
+}
+ERROR = Way(Cause("rank-error", "torch.distributed fails on {nodes}", SUSPECTED))
+
+STAGES = {
+    "start": "starting",
+    "import": "importing torch",
+    "imported": "before the rendezvous",
+    "store": "reaching the rendezvous",
+    "peers": "waiting for the others",
+    "group": "connecting to the others",
+    "mesh": "connecting to the others",
+    "ready": "measuring",
 }
 
 
 def trouble(session: Session, nodes: Mapping[str, object]) -> Iterator[Finding]:
     """A finding for each node at the root of what went wrong; the others were not measured, and say why."""
     roots: dict[str, RankTrouble] = {}
-    echoes: list[RankTrouble] = []
     for one in session.trouble:
         if one.first:
             roots.setdefault(one.node, one)
-        else:
-            echoes.append(one)
-    everybody = set(session.ranks)
+    echoes = [one for one in session.trouble if not one.first][:2]
     # What all ranks say alike names nobody.
-    shared = len(roots) == len(everybody) > 1
+    shared = len(roots) == len(set(session.ranks)) > 1
     for node, one in roots.items():
-        evidence = [
-            Evidence(kind="probe", where=node, what=f"rank {one.rank}, {one.during}", output=one.detail)
-        ]
-        evidence += [
-            Evidence(kind="probe", where=e.node, what=f"rank {e.rank}, {e.during}", output=e.detail)
-            for e in echoes[:2]
-        ]
-        hint = CauseHint(
-            key=f"rank-{one.what}",
-            title=_TITLES.get(one.what, _TITLES["error"]),
-            culprits=tuple(roots) if shared else (node,),
-            confidence=_confidence(one, shared),
-            fixes=_fixes(one),
-        )
-        say = unknown if one.what == "silent" else fail
+        way = WAYS.get(one.what, ERROR)
+        doubtful = shared and way.cause.confidence is not CERTAIN
+        cause = way.cause.but(confidence=SUSPECTED) if doubtful else way.cause
+        say = cause.unknown if one.what == "silent" else cause.fail
         yield say(
-            node,
-            f"rank {one.rank} ({_stage(one.during)}): {one.detail}",
+            f"rank {one.rank} ({STAGES.get(one.during, one.during or 'starting')}): {one.detail}",
+            at=node,
+            culprits=tuple(roots) if shared else (),
             observed=one.what,
-            evidence=evidence,
-            cause=hint,
+            seen=[seen(f"rank {e.rank}, {e.during}", e.detail, at=e.node) for e in (one, *echoes)],
+            fixes=way.fixes,
         )
-    why = f"not measured: {_reason(roots)}" if roots else "not measured"
-    for node in session.ranks:
+    why = "not measured"
+    if roots:
+        first = next(iter(roots.values()))
+        why += f": {WAYS.get(first.what, ERROR).why} {listing(roots, 3)}"
+    for node in dict.fromkeys(session.ranks):
         if session.trouble and node not in roots and node in nodes:
             yield skip(why, node)
 
 
-def left_out(session: Session, nodes: Mapping[str, object]) -> Iterator[Finding]:
-    """Nodes that took no part by intent."""
+def left_out(measured: PairRates | AllReduce, nodes: Mapping[str, object]) -> Iterator[Finding]:
+    """Nodes that took no part, by intent or for want of a way to them, and those that could not be read."""
+    session = measured.session
     for node, reason in session.left_out.items():
         if node in nodes:
             yield skip(f"took no part: {reason}", node)
+    part = {*session.ranks, *session.left_out}
+    for node in nodes if session.ranks else ():
+        if node not in part:
+            yield unknown(node, "took no part: it has no data address, or some node does not reach it")
+    for node, reason in measured.unread.items():
+        if node in nodes:
+            yield unknown(node, f"not all of it was measured: {reason}")
 
 
-def _reason(roots: Mapping[str, RankTrouble]) -> str:
-    words = {
-        "import": "torch cannot be imported on",
-        "device": "no usable GPU on",
-        "killed": "a rank was killed on",
-        "exited": "a rank ended on",
-        "frozen": "a rank froze on",
-        "silent": "lost",
-    }
-    first = next(iter(roots.values()))
-    return f"{words.get(first.what, 'trouble on')} {listing(roots, 3)}"
-
-
-def _stage(during: str) -> str:
-    return {
-        "start": "starting",
-        "import": "importing torch",
-        "imported": "before the rendezvous",
-        "store": "reaching the rendezvous",
-        "peers": "waiting for the others",
-        "group": "connecting to the others",
-        "mesh": "connecting to the others",
-        "ready": "measuring",
-    }.get(during, during or "starting")
-
-
-def _confidence(one: RankTrouble, shared: bool) -> Confidence:
-    if one.what in ("killed", "frozen", "import", "device", "exited", "silent"):
-        return Confidence.CERTAIN
-    return Confidence.SUSPECTED if shared or one.what in ("stuck", "error") else Confidence.LIKELY
-
-
-def _fixes(one: RankTrouble) -> tuple[Fix, ...]:
-    if one.what == "killed":
-        shell = "journalctl -k --since '-10 min' | grep -iE 'out of memory|oom|killed process'"
-        return (
-            Fix(
-                text="see whether the kernel killed it for memory, or somebody did",
-                commands=(Command(run_on=one.node, shell=shell),),
-                root=True,
-            ),
-        )
-    if one.what == "frozen":
-        shell = "ps -eo pid,stat,wchan:32,etime,comm | awk '$2 ~ /^[DT]/'"
-        return (
-            Fix(
-                text="see what is stopped or waits for a device there",
-                commands=(Command(run_on=one.node, shell=shell),),
-            ),
-        )
-    if one.what == "device":
-        shell = "dmesg | grep -E 'NVRM|Xid'"
-        return (
-            Fix(
-                text="read what the driver says of the GPU",
-                commands=(
-                    Command(run_on=one.node, shell="nvidia-smi"),
-                    Command(run_on=one.node, shell=shell),
-                ),
-                root=True,
-            ),
-        )
-    if one.what == "import":
-        program = "import torch, torch.distributed; print(torch.__version__)"
-        shell = f"python3 -c '{program}'"
-        return (
-            Fix(
-                text="run the import by hand in the job's interpreter",
-                commands=(Command(run_on=one.node, shell=shell),),
-            ),
-        )
-    return ()
+def nothing(session: Session, nodes: Mapping[str, object], what: str) -> Iterator[Finding]:
+    """Ranks ran, and nothing came of it: unknown for those that took part."""
+    for node in [n for n in dict.fromkeys(session.ranks) if n in nodes] or [CLUSTER]:
+        yield unknown(node, what)

@@ -1,27 +1,31 @@
 """From the localiser's decision to findings: who is slow, in which direction, how sure that is."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
+from typing import Any
 
 from netdoctor.checks._addresses import data_device
 from netdoctor.checks._words import is_ifname, listing, title_text
-from netdoctor.facts.localisation import Certainty, Culprit, Decision, Kind, Side, Undecided
+from netdoctor.facts.bandwidth import PairRate, TcpRate
+from netdoctor.facts.localisation import Culprit, Decision, Kind, Side, Undecided
 from netdoctor.facts.net import NetFacts
 from netdoctor.model import (
     CLUSTER,
-    CauseHint,
-    Command,
+    DERIVED,
+    PEERS,
+    SUSPECTED,
+    Cause,
     Confidence,
-    Evidence,
     ExpectedFrom,
     Finding,
     Fix,
-    fail,
+    Measure,
     nodes_of,
     ok,
     pair,
-    warn,
+    run,
+    seen,
 )
 
 # At less than half of what is usual a cluster is no longer one that anybody wants to start a job on; above
@@ -29,25 +33,29 @@ from netdoctor.model import (
 # errs low.
 STOPS_BELOW = 0.5
 
-_CONFIDENCE = {
-    Certainty.CERTAIN: Confidence.CERTAIN,
-    Certainty.LIKELY: Confidence.LIKELY,
-    Certainty.SUSPECTED: Confidence.SUSPECTED,
-}
+SWITCH = run("look at the switch that these nodes share, its uplinks and their error counters")
+PATH = run(
+    "look at what only this pair shares: the route, the link of a bundle that its hash picks, a policer"
+    " between the two"
+)
+SHARED = run("look at what all pairs share: the switch, its port speed, shaping, the MTU")
+
+
+Rates = Sequence[TcpRate | PairRate]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Words:
-    """How a check speaks. check: its id; what: ``TCP``; rate: a figure with its unit; limited_by: the part of
-    a node that sets its expectation; measured: directed pairs; baseline: GB/s that one reached in an earlier
-    report."""
+    """How a check speaks of its rates. check: its id; what: ``TCP``; rate: a figure with its unit, of GB/s;
+    limited_by: the part of a node that sets its expectation, where expectations are `derived`; baseline: GB/s
+    that directed pairs reached in an earlier report."""
 
     check: str
     what: str
     rate: Callable[[float], str]
+    rates: Rates
     devices: Mapping[str, str]
-    limited_by: Mapping[str, str]
-    measured: Collection[tuple[str, str]]
+    limited_by: Mapping[str, str] = field(default_factory=dict)
     derived: bool = False
     baseline: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
@@ -73,12 +81,84 @@ def devices(nets: Mapping[str, NetFacts], addresses: Mapping[str, str]) -> dict[
     return {node: dev.name for node, dev in found.items() if dev is not None and is_ifname(dev.name)}
 
 
+def summary(decision: Decision, rounds: int, words: Words, kind: str = "") -> str:
+    """``slowest pair 9.1 Gbit/s, median 9.4 Gbit/s, 6 of 6 pairs in 5 rounds``."""
+    values = _sorted(words)
+    pairs = f"{decision.pairs_measured} of {decision.pairs_possible} pairs"
+    if not values:
+        return f"{pairs} tried, and nothing passed"
+    middle = words.rate(values[len(values) // 2])
+    return f"slowest pair {words.rate(values[0])}, median {middle}{kind}, {pairs} in {rounds} rounds"
+
+
+def extremes(words: Words, unit: str, per_gbyte: float = 1.0) -> dict[str, Measure]:
+    """The slowest rate and the median, so many `unit` to the GB/s; nothing where nothing passed."""
+    values = _sorted(words)
+    named = {"slowest": values[0], "median": values[len(values) // 2]} if values else {}
+    return {f"{words.check}.{name}": Measure(value=v * per_gbyte, unit=unit) for name, v in named.items()}
+
+
+def _sorted(words: Words) -> list[float]:
+    return sorted(r.gbyte_s for r in words.rates if r.gbyte_s is not None)
+
+
 def slow(decision: Decision, words: Words) -> Iterator[Finding]:
     """A finding for every culprit and for what stays undecided; nothing when nothing is slow."""
     for culprit in decision.culprits:
         yield from _blamed(culprit, decision, words)
     for tie in decision.undecided:
-        yield from _tied(tie, decision, words)
+        yield _tied(tie, decision, words)
+
+
+def _blamed(culprit: Culprit, decision: Decision, words: Words) -> Iterator[Finding]:
+    targets = _targets(culprit)
+    confidence = Confidence(culprit.certainty.value)
+    key, title = _title(culprit)
+    settle = _again(nodes_of(targets[0]), words) if confidence is SUSPECTED else None
+    cause = Cause(key, title, confidence, verify=(words.check,), settle_by=settle)
+    say = cause.fail if culprit.dead or culprit.factor < STOPS_BELOW else cause.warn
+    side = f" in {_SIDES[culprit.side]}" if culprit.kind is Kind.NODE else ""
+    details = _figures(culprit, decision, words)
+    held = _held((culprit,), words)
+    for target in targets:
+        yield say(
+            f"{_said(culprit, words)}{side}",
+            at=target,
+            culprits=targets,
+            fixes=_fix(culprit, words),
+            pairs=held,
+            **details,
+        )
+
+
+def _tied(tie: Undecided, decision: Decision, words: Words) -> Finding:
+    names = [one.target for one in tie.between]
+    first = tie.between[0]
+    settle = _again(tie.pair, words) if tie.pair is not None else tie.reason or None
+    if tie.maybe_passing and first.factor >= STOPS_BELOW:
+        return ok(
+            CLUSTER,
+            f"slow at a moment, and perhaps only then: {listing(names, 3)} ({_said(first, words)}); "
+            f"to settle it: {settle or 'measure again'}",
+        )
+    kinds = "-".join(sorted({one.kind.value for one in tie.between}))
+    between = f"undecided between {listing(names, 4)}"
+    passed = ", or it has passed" if tie.maybe_passing else ""
+    cause = Cause(
+        f"slow-undecided-{kinds}",
+        f"Something is slow, {title_text(between)}{passed}",
+        SUSPECTED,
+        verify=(words.check,),
+        settle_by=settle,
+    )
+    ends = list(dict.fromkeys(m for one in tie.between for m in one.nodes))
+    return cause.warn(
+        f"{_said(first, words)}; {between}",
+        at=pair(ends[0], ends[1]) if len(ends) == 2 else ends[0] if ends else CLUSTER,
+        culprits=tuple(dict.fromkeys(target for one in tie.between for target in _targets(one))),
+        pairs=_held(tie.between, words),
+        **_figures(first, decision, words),
+    )
 
 
 def _targets(culprit: Culprit) -> tuple[str, ...]:
@@ -92,6 +172,12 @@ def _targets(culprit: Culprit) -> tuple[str, ...]:
     if culprit.kind in (Kind.RAIL, Kind.LEAF, Kind.UPLINK) and culprit.nodes:
         return culprit.nodes
     return (CLUSTER,)
+
+
+def _held(suspects: Sequence[Culprit], words: Words) -> tuple[str, ...]:
+    """The measured pairs that are slow whichever of these it is."""
+    measured = dict.fromkeys((r.src, r.dst) for r in words.rates)
+    return tuple(pair(*ends) for ends in measured if all(one.holds_back(*ends) for one in suspects))
 
 
 _SIDES = {
@@ -109,6 +195,7 @@ def _title(culprit: Culprit) -> tuple[str, str]:
     """
     speed = "dead" if culprit.dead else "slow"
     key = f"slow-{culprit.kind.value}"
+    rail, leaf = title_text(culprit.rail or ""), title_text(culprit.leaf or "")
     match culprit.kind:
         case Kind.NODE:
             side = {
@@ -117,27 +204,22 @@ def _title(culprit: Culprit) -> tuple[str, str]:
             }.get(culprit.side, "Everything to and from {nodes} is")
             return f"{key}-{culprit.side.value}", f"{side} {speed}, whoever the peer"
         case Kind.NIC:
-            return f"{key}-{culprit.side.value}", f"Rail {_plain(culprit.rail)} of {{nodes}} is {speed}"
+            return f"{key}-{culprit.side.value}", f"Rail {rail} of {{nodes}} is {speed}"
         case Kind.PATH:
             # Both directions are two targets, and one path to a reader.
             a, b = (title_text(n) for n in culprit.nodes[:2])
             path = "{nodes}" if len(_targets(culprit)) == 1 else f"between {a} and {b}"
             return key, f"The path {path} is {speed}, though both ends are fast with others"
         case Kind.RAIL:
-            where = f" of leaf {_plain(culprit.leaf)}" if culprit.leaf else ""
-            return key, f"Rail {_plain(culprit.rail)}{where} is {speed} on {{nodes}}"
+            return key, f"Rail {rail}{f' of leaf {leaf}' if leaf else ''} is {speed} on {{nodes}}"
         case Kind.LEAF:
-            return key, f"Everything at leaf {_plain(culprit.leaf)} is {speed}: {{nodes}}"
+            return key, f"Everything at leaf {leaf} is {speed}: {{nodes}}"
         case Kind.UPLINK:
-            return key, f"The uplink of leaf {_plain(culprit.leaf)} is {speed}: {{nodes}}"
+            return key, f"The uplink of leaf {leaf} is {speed}: {{nodes}}"
         case Kind.SPINE:
             return key, f"Paths between leaves are {speed}"
         case Kind.UNIFORM:
             return key, "Every pair is slower than the nodes' own links allow"
-
-
-def _plain(name: str | None) -> str:
-    return title_text(name or "")
 
 
 def _said(culprit: Culprit, words: Words) -> str:
@@ -147,6 +229,25 @@ def _said(culprit: Culprit, words: Words) -> str:
     if culprit.healthy_gbyte_s is None:
         return f"{words.what}: {rate}"
     return f"{words.what}: {rate}, {100 * culprit.factor:.0f} % of {words.rate(culprit.healthy_gbyte_s)}"
+
+
+def _figures(culprit: Culprit, decision: Decision, words: Words) -> dict[str, Any]:
+    """What was seen, in how many runs, and what was expected."""
+    value, met = culprit.value_gbyte_s, culprit.partners
+    runs = f"{culprit.runs} run{'s' if culprit.runs != 1 else ''}"
+    partners = f" with {met} partner{'s' if met != 1 else ''}" if met else ""
+    sure = f"{100 * culprit.confidence:.0f} %" if culprit.confidence < 0.995 else "over 99 %"
+    expected, origin = _origin(culprit, decision, words)
+    return {
+        "observed": words.rate(value) if value is not None else "nothing",
+        "expected": expected,
+        "expected_from": origin,
+        "seen": seen(
+            f"{words.what} in {runs}{partners}",
+            f"confidence {sure}, noise {100 * decision.noise:.0f} %",
+            at=culprit.nodes[0] if culprit.nodes else CLUSTER,
+        ),
+    }
 
 
 def _origin(culprit: Culprit, decision: Decision, words: Words) -> tuple[str, ExpectedFrom]:
@@ -160,142 +261,28 @@ def _origin(culprit: Culprit, decision: Decision, words: Words) -> tuple[str, Ex
         terms = dict.fromkeys(words.limited_by[n] for n in culprit.nodes if n in words.limited_by)
         term = f", limited by {listing(terms, 2)}" if terms else ""
         value = culprit.healthy_gbyte_s
-        return (words.rate(value) if value is not None else "more") + term + then, ExpectedFrom.DERIVED
+        return (words.rate(value) if value is not None else "more") + term + then, DERIVED
     value = culprit.healthy_gbyte_s or decision.healthy_gbyte_s
-    return (words.rate(value) if value else "more") + f", the peers' median{then}", ExpectedFrom.PEERS
-
-
-def _hint(culprit: Culprit, words: Words, confidence: Confidence, settle: str | None) -> CauseHint:
-    key, title = _title(culprit)
-    return CauseHint(
-        key=key,
-        title=title,
-        culprits=_targets(culprit),
-        confidence=confidence,
-        fixes=_fixes(culprit, words),
-        verify=(words.check,),
-        settle_by=settle,
-    )
-
-
-def _blamed(culprit: Culprit, decision: Decision, words: Words) -> Iterator[Finding]:
-    confidence = _CONFIDENCE[culprit.certainty]
-    settle = None
-    if confidence is Confidence.SUSPECTED:
-        settle = _again(nodes_of(_targets(culprit)[0]), words)
-    hint = _hint(culprit, words, confidence, settle)
-    say = fail if culprit.dead or culprit.factor < STOPS_BELOW else warn
-    expected, origin = _origin(culprit, decision, words)
-    held = _held((culprit,), words)
-    for target in _targets(culprit):
-        yield say(
-            target,
-            f"{_said(culprit, words)} in {_SIDES[culprit.side]}"
-            if culprit.kind is Kind.NODE
-            else _said(culprit, words),
-            observed=words.rate(culprit.value_gbyte_s) if culprit.value_gbyte_s is not None else "nothing",
-            expected=expected,
-            expected_from=origin,
-            evidence=_evidence(culprit, decision, words),
-            cause=hint,
-            pairs=held,
-        )
-
-
-def _held(suspects: Sequence[Culprit], words: Words) -> tuple[str, ...]:
-    """The measured pairs that are slow whichever of these it is."""
-    return tuple(
-        pair(src, dst) for src, dst in words.measured if all(one.holds_back(src, dst) for one in suspects)
-    )
-
-
-def _evidence(culprit: Culprit, decision: Decision, words: Words) -> tuple[Evidence, ...]:
-    runs = f"{culprit.runs} run{'s' if culprit.runs != 1 else ''}"
-    met = (
-        f" with {culprit.partners} partner{'s' if culprit.partners != 1 else ''}" if culprit.partners else ""
-    )
-    sure = f"{100 * culprit.confidence:.0f} %" if culprit.confidence < 0.995 else "over 99 %"
-    return (
-        Evidence(
-            kind="probe",
-            where=culprit.nodes[0] if culprit.nodes else CLUSTER,
-            what=f"{words.what} in {runs}{met}",
-            output=f"confidence {sure}, noise {100 * decision.noise:.0f} %",
-        ),
-    )
-
-
-def _tied(tie: Undecided, decision: Decision, words: Words) -> Iterator[Finding]:
-    names = [one.target for one in tie.between]
-    first = tie.between[0]
-    settle = _again(tie.pair, words) if tie.pair is not None else (tie.reason or None)
-    if tie.maybe_passing and first.factor >= STOPS_BELOW:
-        yield ok(
-            CLUSTER,
-            f"slow at a moment, and perhaps only then: {listing(names, 3)} ({_said(first, words)}); "
-            f"to settle it: {settle or 'measure again'}",
-        )
-        return
-    involved = dict.fromkeys(target for one in tie.between for target in _targets(one))
-    kinds = sorted({one.kind.value for one in tie.between})
-    hint = CauseHint(
-        key=f"slow-undecided-{'-'.join(kinds)}",
-        title=f"Something is slow, undecided between {title_text(listing(names, 4))}"
-        + (", or it has passed" if tie.maybe_passing else ""),
-        culprits=tuple(involved),
-        confidence=Confidence.SUSPECTED,
-        verify=(words.check,),
-        settle_by=settle,
-    )
-    expected, origin = _origin(first, decision, words)
-    ends = list(dict.fromkeys(m for one in tie.between for m in one.nodes))
-    yield warn(
-        pair(ends[0], ends[1]) if len(ends) == 2 else ends[0] if ends else CLUSTER,
-        f"{_said(first, words)}; undecided between {listing(names, 4)}",
-        observed=words.rate(first.value_gbyte_s) if first.value_gbyte_s is not None else "nothing",
-        expected=expected,
-        expected_from=origin,
-        evidence=_evidence(first, decision, words),
-        cause=hint,
-        pairs=_held(tie.between, words),
-    )
+    return (words.rate(value) if value else "more") + f", the peers' median{then}", PEERS
 
 
 def _again(nodes: Sequence[str], words: Words) -> str:
-    if not nodes or not all(_is_plain(n) for n in nodes):
+    if not nodes or not all(c.isalnum() or c in "._-" for name in nodes for c in name):
         return "measure again"
     return f"netdoctor scan --last --only {words.check} --node {','.join(nodes)}"
 
 
-def _is_plain(name: str) -> bool:
-    return all(c.isalnum() or c in "._-" for c in name)
-
-
-def _fixes(culprit: Culprit, words: Words) -> tuple[Fix, ...]:
-    if culprit.kind in (Kind.NODE, Kind.NIC):
-        node = culprit.nodes[0]
-        device = words.devices.get(node)
-        commands: tuple[Command, ...] = ()
-        if device is not None:
-            shell = (
-                f"ethtool {device} | grep -E 'Speed|Duplex'; tc qdisc show dev {device}; "
-                f"ip -s link show dev {device}"
-            )
-            commands = (Command(run_on=node, shell=shell),)
-        return (
-            Fix(
-                text="compare link speed, shaping and error counters with those of a healthy node, "
-                "then look at cable and switch port",
-                commands=commands,
-            ),
-        )
-    if culprit.kind is Kind.PATH:
-        return (
-            Fix(
-                text="look at what only this pair shares: the route, the link of a bundle that its hash "
-                "picks, a policer between the two"
-            ),
-        )
-    if culprit.kind is Kind.UNIFORM:
-        return (Fix(text="look at what all pairs share: the switch, its port speed, shaping, the MTU"),)
-    return (Fix(text="look at the switch that these nodes share, its uplinks and their error counters"),)
+def _fix(culprit: Culprit, words: Words) -> Fix:
+    if culprit.kind not in (Kind.NODE, Kind.NIC):
+        return {Kind.PATH: PATH, Kind.UNIFORM: SHARED}.get(culprit.kind, SWITCH)
+    node = culprit.nodes[0]
+    device = words.devices.get(node)
+    shell = (
+        f"ethtool {device} | grep -E 'Speed|Duplex'; tc qdisc show dev {device}; ip -s link show dev {device}"
+    )
+    return run(
+        "compare link speed, shaping and error counters with those of a healthy node, then look at cable and"
+        " switch port",
+        shell if device is not None else "",
+        on=node,
+    )

@@ -5,32 +5,41 @@ from dataclasses import dataclass
 
 from netdoctor.check import check
 from netdoctor.checks._baseline import LEAST_SHARE, when
-from netdoctor.checks._ranks import left_out, trouble
+from netdoctor.checks._ranks import left_out, nothing, trouble
 from netdoctor.checks._slow import STOPS_BELOW, gbyte
-from netdoctor.checks._words import listing, size
+from netdoctor.checks._words import GIB, MIB, listing, size
 from netdoctor.facts.bandwidth import AllReduce, Baseline, SizeRow
 from netdoctor.facts.host import HostFacts
 from netdoctor.model import (
+    BASELINE,
     CLUSTER,
-    CauseHint,
-    Confidence,
-    Evidence,
+    DERIVED,
+    LIKELY,
+    PEERS,
+    Cause,
     ExpectedFrom,
     Finding,
     Measure,
-    fail,
     ok,
-    skip,
-    warn,
+    seen,
 )
 
-MIB = 1024 * 1024
 # Below these sizes latency and start-up rule, and no bound of a link says anything.
-LEAST_BYTES = {"nccl": 1024 * MIB, "gloo": 4 * MIB}
+LEAST_BYTES = {"nccl": GIB, "gloo": 4 * MIB}
 # Against the same size of the baseline latency counts as well, but start-up does not.
 LEAST_COMPARED = MIB
 # gloo adds up on the CPU, which others use too: between runs in the lab it scattered by 8 %.
 BASELINE_SHARE = {"nccl": LEAST_SHARE, "gloo": 0.8}
+
+WRONG = Cause("allreduce-wrong-sums", "an all-reduce gives wrong sums on {nodes}")
+SOLO = Cause("allreduce-solo-slow", "the GPUs of {nodes} are slow among themselves", LIKELY)
+SLOW = Cause(
+    "allreduce-slow",
+    "the all-reduce over all nodes is slower than the hardware allows",
+    LIKELY,
+    settle_by="netdoctor scan --last --profile full --only 'bw.*'",
+)
+SLOWER = SLOW.but(title="the all-reduce over all nodes is slower than in the baseline")
 
 
 @check(
@@ -74,7 +83,7 @@ def bw_allreduce(
     if not hosts:
         return
     session = reduced.session
-    yield from left_out(session, hosts)
+    yield from left_out(reduced, hosts)
     yield from trouble(session, hosts)
     for node, rows in reduced.solo.items():
         yield from _wrong(rows, f"inside {node}")
@@ -82,41 +91,28 @@ def bw_allreduce(
     yield from _wrong(reduced.rows, "over all ranks")
     if not reduced.rows:
         if not session.trouble:
-            yield skip("nothing was measured within the time")
+            why = next((f": {text}" for text in reduced.unread.values()), "")
+            yield from nothing(session, hosts, f"no size was measured{why}")
         return
     best = max(reduced.rows, key=lambda row: row.size_bytes)
-    yield from _judged(reduced, best, baseline)
-    yield ok(CLUSTER, _summary(reduced, best, baseline), measures=_measures(reduced, best))
+    before = _before(reduced, baseline)
+    yield from _judged(_derived(reduced, best), before)
+    yield ok(CLUSTER, _summary(reduced, best, before, baseline), measures=_measures(reduced, best))
 
 
 def _wrong(rows: tuple[SizeRow, ...], where: str) -> Iterator[Finding]:
     bad = [row for row in rows if row.wrong]
-    if not bad:
-        return
-    nodes = dict.fromkeys(node for row in bad for node in row.wrong)
+    nodes = tuple(dict.fromkeys(node for row in bad for node in row.wrong))
     sizes = listing((size(row.size_bytes) for row in bad), 4)
     for node in nodes:
         count = sum(row.wrong.get(node, 0) for row in bad)
-        yield fail(
-            node,
+        yield WRONG.fail(
             f"{count} values of an all-reduce {where} are wrong (at {sizes})",
+            at=node,
+            culprits=nodes,
             observed=bad[0].first_wrong or f"{count} wrong values",
             expected="the exact sum",
-            expected_from=ExpectedFrom.CONSTANT,
-            evidence=(
-                Evidence(
-                    kind="probe",
-                    where=node,
-                    what=f"all-reduce of whole numbers, {where}",
-                    output=bad[0].first_wrong,
-                ),
-            ),
-            cause=CauseHint(
-                key="allreduce-wrong-sums",
-                title="an all-reduce gives wrong sums on {nodes}",
-                culprits=tuple(nodes),
-                confidence=Confidence.CERTAIN,
-            ),
+            seen=seen(f"all-reduce of whole numbers, {where}", bad[0].first_wrong),
         )
 
 
@@ -127,64 +123,55 @@ def _solo(node: str, rows: tuple[SizeRow, ...], reduced: AllReduce) -> Iterator[
     mine = rows[-1].busbw_gbyte_s
     others = sorted(r[-1].busbw_gbyte_s for n, r in reduced.solo.items() if r and n != node)
     floor = reduced.solo_floor_gbyte_s.get(node)
-    low = [(floor, ExpectedFrom.DERIVED, "what its GPUs and their links should reach")] if floor else []
+    low = [(floor, DERIVED, "what its GPUs and their links should reach")] if floor else []
     if len(others) >= 2:
-        low.append((0.9 * others[len(others) // 2], ExpectedFrom.PEERS, "nine tenths of the peers' median"))
+        low.append((0.9 * others[len(others) // 2], PEERS, "nine tenths of the peers' median"))
     for least, origin, words in low:
         if mine < least:
-            yield (fail if mine < STOPS_BELOW * least else warn)(
-                node,
+            say = SOLO.fail if mine < STOPS_BELOW * least else SOLO.warn
+            yield say(
                 f"busbw {gbyte(mine)} among its own GPUs",
+                at=node,
                 observed=gbyte(mine),
                 expected=f"at least {gbyte(least)}, {words}",
                 expected_from=origin,
-                cause=CauseHint(
-                    key="allreduce-solo-slow",
-                    title="the GPUs of {nodes} are slow among themselves",
-                    culprits=(node,),
-                    confidence=Confidence.LIKELY,
-                ),
             )
             return
 
 
-def _judged(reduced: AllReduce, best: SizeRow, baseline: Baseline | None) -> Iterator[Finding]:
-    """Against the bound of the hardware and against the baseline, as far as they are known."""
-    known = [e for e in (_derived(reduced, best), _before(reduced, baseline)) if e is not None]
-    low = [e for e in known if e.row.busbw_gbyte_s < e.least_gbyte_s]
-    if not low:
-        return
-    worst = min(low, key=lambda e: e.row.busbw_gbyte_s / e.gbyte_s)
-    share = worst.row.busbw_gbyte_s / worst.gbyte_s
-    yield (fail if share < STOPS_BELOW else warn)(
-        CLUSTER,
-        f"busbw {gbyte(worst.row.busbw_gbyte_s)} at {size(worst.row.size_bytes)}, "
-        f"{100 * share:.0f} % of {worst.what}",
-        observed=gbyte(worst.row.busbw_gbyte_s),
-        expected="; ".join(e.words for e in (worst, *(e for e in known if e is not worst))),
-        expected_from=worst.origin,
-        cause=CauseHint(
-            key="allreduce-slow",
-            title="the all-reduce over all nodes is slower than the hardware allows"
-            if worst.origin is ExpectedFrom.DERIVED
-            else "the all-reduce over all nodes is slower than in the baseline",
-            culprits=(CLUSTER,),
-            confidence=Confidence.LIKELY,
-            settle_by="netdoctor scan --last --profile full --only 'bw.*'",
-        ),
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _Expected:
-    """One expectation for one row. what: completes "90 % of …"; words: it as the report shows it."""
+    """One expectation for one row; words: as the report shows it."""
 
     row: SizeRow
     gbyte_s: float
     least_gbyte_s: float
     origin: ExpectedFrom
-    what: str
     words: str
+
+    @property
+    def share(self) -> float:
+        return self.row.busbw_gbyte_s / self.gbyte_s
+
+
+def _judged(*expected: _Expected | None) -> Iterator[Finding]:
+    """Against the bound of the hardware and against the baseline, as far as they are known."""
+    known = [e for e in expected if e is not None]
+    low = [e for e in known if e.row.busbw_gbyte_s < e.least_gbyte_s]
+    if not low:
+        return
+    worst = min(low, key=lambda e: e.share)
+    rate = gbyte(worst.row.busbw_gbyte_s)
+    derived = worst.origin is DERIVED
+    cause, what = (SLOW, "what such hardware reaches") if derived else (SLOWER, "the baseline")
+    say = cause.fail if worst.share < STOPS_BELOW else cause.warn
+    yield say(
+        f"busbw {rate} at {size(worst.row.size_bytes)}, {100 * worst.share:.0f} % of {what}",
+        at=CLUSTER,
+        observed=rate,
+        expected="; ".join(e.words for e in (worst, *(e for e in known if e is not worst))),
+        expected_from=worst.origin,
+    )
 
 
 def _derived(reduced: AllReduce, best: SizeRow) -> _Expected | None:
@@ -192,14 +179,8 @@ def _derived(reduced: AllReduce, best: SizeRow) -> _Expected | None:
     expected, floor = reduced.expected_busbw_gbyte_s, reduced.floor_busbw_gbyte_s
     if expected is None or floor is None or best.size_bytes < LEAST_BYTES[reduced.session.backend]:
         return None
-    return _Expected(
-        row=best,
-        gbyte_s=expected,
-        least_gbyte_s=floor,
-        origin=ExpectedFrom.DERIVED,
-        what="what such hardware reaches",
-        words=f"{gbyte(expected)}, at least {gbyte(floor)}; limited by {reduced.limited_by}",
-    )
+    words = f"{gbyte(expected)}, at least {gbyte(floor)}; limited by {reduced.limited_by}"
+    return _Expected(best, expected, floor, DERIVED, words)
 
 
 def _before(reduced: AllReduce, baseline: Baseline | None) -> _Expected | None:
@@ -214,31 +195,22 @@ def _before(reduced: AllReduce, baseline: Baseline | None) -> _Expected | None:
     if row is None or row.size_bytes < LEAST_COMPARED:
         return None
     value = then[row.size_bytes]
-    return _Expected(
-        row=row,
-        gbyte_s=value,
-        least_gbyte_s=BASELINE_SHARE[reduced.session.backend] * value,
-        origin=ExpectedFrom.BASELINE,
-        what="the baseline",
-        words=f"{gbyte(value)} in {when(baseline)}",
-    )
+    least = BASELINE_SHARE[reduced.session.backend] * value
+    return _Expected(row, value, least, BASELINE, f"{gbyte(value)} in {when(baseline)}")
 
 
-def _summary(reduced: AllReduce, best: SizeRow, baseline: Baseline | None) -> str:
+def _summary(reduced: AllReduce, best: SizeRow, before: _Expected | None, baseline: Baseline | None) -> str:
     session = reduced.session
-    nodes = len(set(session.ranks))
-    ranks = (
-        f"{len(session.ranks)} ranks on {nodes} nodes" if len(session.ranks) != nodes else f"{nodes} ranks"
-    )
+    nodes, ranks = len(set(session.ranks)), f"{len(session.ranks)} ranks"
+    on = f" on {nodes} nodes" if len(session.ranks) != nodes else ""
     text = (
-        f"busbw {gbyte(best.busbw_gbyte_s)} at {size(best.size_bytes)} ({session.backend}, {ranks}, "
+        f"busbw {gbyte(best.busbw_gbyte_s)} at {size(best.size_bytes)} ({session.backend}, {ranks}{on}, "
         f"spread {100 * best.spread:.0f} %)"
     )
     if reduced.expected_busbw_gbyte_s is not None:
         text += f", expected {gbyte(reduced.expected_busbw_gbyte_s)}, limited by {reduced.limited_by}"
-    before = _before(reduced, baseline)
     if before is not None:
-        text += f"; {100 * before.row.busbw_gbyte_s / before.gbyte_s:.0f} % of the baseline"
+        text += f"; {100 * before.share:.0f} % of the baseline"
     elif baseline is not None and baseline.busbw_gbyte_s:
         text += "; the baseline had other ranks, sizes or another backend and is not compared"
     if reduced.survivor_rows:
@@ -251,23 +223,21 @@ def _summary(reduced: AllReduce, best: SizeRow, baseline: Baseline | None) -> st
 
 
 def _measures(reduced: AllReduce, best: SizeRow) -> dict[str, Measure]:
+    session = reduced.session
     found = {
-        "bw.allreduce.busbw": Measure(value=best.busbw_gbyte_s, unit="GB/s"),
-        "bw.allreduce.ranks": Measure(
-            value=len(reduced.session.ranks), unit=f"{reduced.session.backend} ranks"
-        ),
+        "busbw": Measure(value=best.busbw_gbyte_s, unit="GB/s"),
+        "ranks": Measure(value=len(session.ranks), unit=f"{session.backend} ranks"),
     }
     for row in reduced.rows:
-        name = f"bw.allreduce.busbw.{row.size_bytes}"
-        found[name] = Measure(value=row.busbw_gbyte_s, unit="GB/s", error=row.busbw_gbyte_s * row.spread / 2)
-        found[f"bw.allreduce.algbw.{row.size_bytes}"] = Measure(value=row.algbw_gbyte_s, unit="GB/s")
-        found[f"bw.allreduce.time.{row.size_bytes}"] = Measure(
-            value=1e3 * row.median_s, unit="ms", error=1e3 * (row.most_s - row.least_s) / 2
-        )
+        busbw, at = row.busbw_gbyte_s, row.size_bytes
+        spread_ms = 1e3 * (row.most_s - row.least_s)
+        found[f"busbw.{at}"] = Measure(value=busbw, unit="GB/s", error=busbw * row.spread / 2)
+        found[f"algbw.{at}"] = Measure(value=row.algbw_gbyte_s, unit="GB/s")
+        found[f"time.{at}"] = Measure(value=1e3 * row.median_s, unit="ms", error=spread_ms / 2)
     if reduced.survivor_rows:
         other = max(reduced.survivor_rows, key=lambda row: row.size_bytes)
-        found["bw.allreduce.survivors"] = Measure(value=other.busbw_gbyte_s, unit="GB/s")
+        found["survivors"] = Measure(value=other.busbw_gbyte_s, unit="GB/s")
     for node, rows in reduced.solo.items():
         if rows:
-            found[f"bw.allreduce.solo.{node}"] = Measure(value=rows[-1].busbw_gbyte_s, unit="GB/s")
-    return found
+            found[f"solo.{node}"] = Measure(value=rows[-1].busbw_gbyte_s, unit="GB/s")
+    return {f"bw.allreduce.{name}": measure for name, measure in found.items()}

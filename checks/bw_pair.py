@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
-from netdoctor.checks._baseline import best, compared, fallen, table, when
+from netdoctor.checks._baseline import compared, fallen, table, when
 from netdoctor.checks._culprits import PairCulprits
-from netdoctor.checks._ranks import left_out, trouble
-from netdoctor.checks._slow import Words, devices, gbyte, slow
+from netdoctor.checks._ranks import left_out, nothing, trouble
+from netdoctor.checks._slow import Words, devices, extremes, gbyte, slow, summary
 from netdoctor.facts.bandwidth import Baseline, PairRates
 from netdoctor.facts.net import NetFacts
 from netdoctor.facts.software import Job
@@ -43,46 +43,38 @@ def bw_pair(
     Fix:
         Look at what is named. Where it is undecided, run the pair that the report proposes.
     """
+    session = pairs.session
     if len(nets) < 2:
         yield skip("one node: there is no pair")
         return
-    yield from left_out(pairs.session, nets)
-    if pairs.session.trouble and not pairs.rates:
-        # bw.allreduce tells who it was: one session of ranks, one cause.
-        yield from trouble(pairs.session, nets)
-        return
+    yield from left_out(pairs, nets)
     if not pairs.rates:
-        if len(set(pairs.session.ranks)) < 2:
+        if session.trouble:
+            # bw.allreduce tells who it was: one session of ranks, one cause.
+            yield from trouble(session, nets)
+        elif len(pairs.nodes) < 2:
             yield skip("fewer than two nodes can take part")
+        else:
+            yield from nothing(session, nets, "no pair could be measured")
         return
-    other = baseline is not None and baseline.backend not in ("", pairs.session.backend)
+    before = baseline if baseline is not None and baseline.backend in ("", session.backend) else None
     words = Words(
         check="bw.pair",
-        what=pairs.session.backend,
+        what=session.backend,
         rate=gbyte,
+        rates=pairs.rates,
         devices=devices(nets, job.data_addresses),
-        limited_by={},
-        measured=dict.fromkeys((r.src, r.dst) for r in pairs.rates),
-        baseline=table(baseline.pairs) if baseline is not None and not other else {},
+        baseline=table(before.pairs) if before is not None else {},
     )
     decision = culprits.decision
     yield from slow(decision, words)
-    values = sorted(r.gbyte_s for r in pairs.rates)
-    middle = values[len(values) // 2]
-    then = ""
-    if baseline is not None and other:
+    yield from fallen(decision, before, words)
+    then = compared(before, words)
+    if baseline is not None and before is None:
         then = f"; {when(baseline)} was measured with {baseline.backend} and is not compared"
-    elif baseline is not None:
-        seen = best(pairs.rates)
-        then = compared(seen, baseline, words)
-        yield from fallen(seen, decision, baseline, words)
+    ranks = Measure(value=len(session.ranks), unit=f"{session.backend} ranks")
     yield ok(
         CLUSTER,
-        f"slowest pair {gbyte(values[0])}, median {gbyte(middle)} ({pairs.session.backend}), "
-        f"{decision.pairs_measured} of {decision.pairs_possible} pairs in {pairs.rounds} rounds{then}",
-        measures={
-            "bw.pair.slowest": Measure(value=values[0], unit="GB/s"),
-            "bw.pair.median": Measure(value=middle, unit="GB/s"),
-            "bw.pair.ranks": Measure(value=len(pairs.session.ranks), unit=f"{pairs.session.backend} ranks"),
-        },
+        summary(decision, pairs.rounds, words, f" ({session.backend})") + then,
+        measures=extremes(words, "GB/s") | {"bw.pair.ranks": ranks},
     )

@@ -3,15 +3,15 @@
 from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
-from netdoctor.checks._baseline import best, compared, fallen, table
+from netdoctor.checks._baseline import compared, fallen, table
 from netdoctor.checks._culprits import TcpCulprits
-from netdoctor.checks._slow import Words, devices, gbit, slow
-from netdoctor.facts.bandwidth import Baseline, TcpRate, TcpRates
-from netdoctor.facts.localisation import Decision
+from netdoctor.checks._matrix import left_out
+from netdoctor.checks._slow import Words, devices, extremes, gbit, slow, summary
+from netdoctor.facts.bandwidth import Baseline, TcpRates
 from netdoctor.facts.net import NetFacts
 from netdoctor.facts.software import Job
 from netdoctor.localise import BUSY
-from netdoctor.model import CLUSTER, Finding, Measure, ok, skip, unknown
+from netdoctor.model import CLUSTER, Finding, Measure, ok, skip
 
 
 @check(
@@ -48,8 +48,7 @@ def bw_tcp(
     if len(nets) < 2:
         yield skip("one node: there is no pair")
         return
-    for node, reason in tcp.failed_nodes.items():
-        yield unknown(node, f"TCP throughput was not measured: {reason}")
+    yield from left_out("TCP throughput was not measured", tcp, nets)
     if not tcp.rates:
         if not tcp.failed_nodes:
             yield skip("no two nodes reach each other")
@@ -58,40 +57,20 @@ def bw_tcp(
         check="bw.tcp",
         what="TCP",
         rate=gbit,
+        rates=tcp.rates,
         devices=devices(nets, job.data_addresses),
         limited_by=tcp.limited_by,
         derived=bool(tcp.expected_gbyte_s),
-        measured=dict.fromkeys((r.src, r.dst) for r in tcp.rates),
         baseline=table(baseline.tcp) if baseline is not None else {},
     )
     decision = culprits.decision
     yield from slow(decision, words)
-    text = _summary(tcp, decision)
-    if baseline is not None:
-        seen = best(tcp.rates)
-        text += compared(seen, baseline, words)
-        yield from fallen(seen, decision, baseline, words)
-    yield ok(CLUSTER, text, measures=_measures(tcp.rates))
-
-
-def _summary(tcp: TcpRates, decision: Decision) -> str:
-    values = sorted(r.gbyte_s for r in tcp.rates if r.gbyte_s is not None)
-    pairs = f"{decision.pairs_measured} of {decision.pairs_possible} pairs"
-    if not values:
-        return f"{pairs} tried, and nothing passed"
-    middle = values[len(values) // 2]
-    text = f"slowest pair {gbit(values[0])}, median {gbit(middle)}, {pairs} in {tcp.rounds} rounds"
+    yield from fallen(decision, baseline, words)
+    text, measures = summary(decision, tcp.rounds, words), extremes(words, "Gbit/s", 8)
     busy = sum(1 for r in tcp.rates if r.busy >= BUSY)
-    return text + (f"; {busy} of {len(tcp.rates)} runs limited by CPU" if busy else "")
-
-
-def _measures(rates: tuple[TcpRate, ...]) -> dict[str, Measure]:
-    values = sorted(r.gbyte_s * 8 for r in rates if r.gbyte_s is not None)
-    found = {}
-    if values:
-        found["bw.tcp.slowest"] = Measure(value=values[0], unit="Gbit/s")
-        found["bw.tcp.median"] = Measure(value=values[len(values) // 2], unit="Gbit/s")
-    again, sent = sum(r.retransmits or 0 for r in rates), sum(r.segments or 0 for r in rates)
+    if busy and measures:
+        text += f"; {busy} of {len(tcp.rates)} runs limited by CPU"
+    again, sent = sum(r.retransmits or 0 for r in tcp.rates), sum(r.segments or 0 for r in tcp.rates)
     if sent:
-        found["bw.tcp.retransmits"] = Measure(value=100.0 * again / sent, unit="%")
-    return found
+        measures["bw.tcp.retransmits"] = Measure(value=100.0 * again / sent, unit="%")
+    yield ok(CLUSTER, text + compared(baseline, words), measures=measures)

@@ -168,7 +168,7 @@ class PairRates:
     """Directed pairs of torch.distributed, in rounds.
 
     expected_gbyte_s, rounds, planned: as in TcpRates, the first with gloo alone: of a node's NICs together
-    one GPU has a share that is not known.
+    one GPU has a share that is not known. unread: nodes whose ranks gave an answer that cannot be, and which.
     """
 
     session: Session = field(default_factory=Session)
@@ -176,6 +176,7 @@ class PairRates:
     rounds: int = 0
     planned: int = 0
     expected_gbyte_s: dict[str, float] = field(default_factory=dict)
+    unread: dict[str, str] = field(default_factory=dict)
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -217,7 +218,7 @@ class AllReduce:
     solo[node]: the same inside a node with several GPUs. survivors and survivor_rows: once more without the
     nodes that the pairs blamed. expected, floor and bound are derived from the hardware of the nodes: what
     healthy systems reach, what they hardly fall below, what nothing exceeds; limited_by names the term
-    that sets them, or says why nothing is known (they are None then).
+    that sets them, or says why nothing is known (they are None then). unread: as in PairRates.
     """
 
     session: Session = field(default_factory=Session)
@@ -231,3 +232,4 @@ class AllReduce:
     limited_by: str = ""
     solo_floor_gbyte_s: dict[str, float] = field(default_factory=dict)
     budget_s: float = 0.0
+    unread: dict[str, str] = field(default_factory=dict)

@@ -333,7 +333,7 @@ def allreduce(context: Context) -> tuple[PairRates | Missing, AllReduce | Missin
             pairs = _pairs(ranks, pairs, chosen, seconds["pair_rates"], parts, leaves(context))
         if "allreduce" in seconds:
             share = seconds["allreduce"]
-            rows = _sweep(ranks, chosen, share, profile, None)
+            rows = _sweep(ranks, chosen, share, profile, None, reduced.unread)
             reduced = replace(reduced, rows=rows, budget_s=share)
             tcp = context.store.whole("tcp_rates")
             told = next(
@@ -362,7 +362,12 @@ def _sizes(chosen: Cast, profile: str) -> list[int]:
 
 
 def _sweep(
-    ranks: Ranks, chosen: Cast, budget_s: float, profile: str, group: Sequence[int] | None
+    ranks: Ranks,
+    chosen: Cast,
+    budget_s: float,
+    profile: str,
+    group: Sequence[int] | None,
+    unread: dict[str, str],
 ) -> tuple[SizeRow, ...]:
     found = ranks.step(
         "allreduce",
@@ -373,11 +378,16 @@ def _sweep(
         groups=None if group is None else [list(group)],
     )
     members = list(group) if group is not None else list(range(len(ranks.ranks)))
-    return _rows(ranks, found, members)
+    return _rows(ranks, found, members, unread)
 
 
-def _rows(ranks: Ranks, found: Sequence[Any], members: Sequence[int]) -> tuple[SizeRow, ...]:
-    """Times are the same on every rank (the slowest one's); what was wrong is each rank's own."""
+def _rows(
+    ranks: Ranks, found: Sequence[Any], members: Sequence[int], unread: dict[str, str]
+) -> tuple[SizeRow, ...]:
+    """Times are the same on every rank (the slowest one's); what was wrong is each rank's own.
+
+    A rank whose answer cannot be read, or misses a size, is put into `unread`: nobody verified its sums.
+    """
     tables = {}
     for number in members:
         raw = found[number].get("rows") if isinstance(found[number], dict) else None
@@ -386,9 +396,15 @@ def _rows(ranks: Ranks, found: Sequence[Any], members: Sequence[int]) -> tuple[S
         except (msgspec.ValidationError, RecursionError):
             tables[number] = []
     n = len(members)
+    told = len(tables[members[0]])
+    for number, table in tables.items():
+        if not table or len(table) < told:
+            text = f"rank {number} tells of {len(table)} sizes" + (f" of {told}" if told else "")
+            unread.setdefault(ranks.ranks[number].node, text)
     rows = []
     for at, row in enumerate(tables[members[0]]):
         if not (row.size > 0 and 0 < row.median_s < 1e6 and row.least_s > 0):
+            unread.setdefault(ranks.ranks[members[0]].node, f"rank {members[0]} gives figures that cannot be")
             continue
         wrong: dict[str, int] = {}
         first = ""
@@ -436,7 +452,9 @@ def _solo(
         each_s=EACH_S[profile],
         groups=groups,
     )
-    solo = {n: _rows(ranks, found, numbers) for n, numbers in places.items() if len(numbers) > 1}
+    solo = {
+        n: _rows(ranks, found, numbers, reduced.unread) for n, numbers in places.items() if len(numbers) > 1
+    }
     wanted = {n: expectation.all_reduce({n: parts[n]}) for n in solo}
     floors = {n: w.floor_gbyte_s for n, w in wanted.items() if isinstance(w, Expectation)}
     return replace(reduced, solo=solo, solo_floor_gbyte_s=floors)
@@ -450,7 +468,7 @@ def _survivors(
     numbers = [r.number for r in ranks.ranks if r.node not in blamed]
     if not blamed or len({ranks.ranks[n].node for n in numbers}) < 2 or len(numbers) == len(ranks.ranks):
         return reduced
-    rows = _sweep(ranks, chosen, budget_s, profile, numbers)
+    rows = _sweep(ranks, chosen, budget_s, profile, numbers, reduced.unread)
     names = tuple(dict.fromkeys(ranks.ranks[n].node for n in numbers))
     return replace(reduced, survivors=names, survivor_rows=rows)
 
@@ -496,6 +514,8 @@ def _pairs(
                 rate = _pair_rate(ranks, src, dst, one.number, found, rails)
                 if rate is not None:
                     rates.append(rate)
+                else:
+                    pairs.unread.setdefault(ranks.ranks[dst].node, f"rank {dst} gave no readable rate")
 
     def judge() -> Decision:
         return decide(replace(pairs, rates=tuple(rates)), of)

@@ -147,6 +147,15 @@ def test_a_node_that_could_not_be_measured_is_unknown() -> None:
     assert said(findings)["n1"].status is Status.UNKNOWN
 
 
+def test_a_node_that_met_nobody_is_unknown() -> None:
+    """Its ports are closed, say, in a way that stops no launch."""
+    rates = tuple(r for r in tcp().rates if "n4" not in (r.src, r.dst))
+    found = said(judge_tcp(tcp(rates=rates), HEALTHY))
+    assert {target: one.status for target, one in found.items()} == {"n4": Status.UNKNOWN}
+    alone = said(judge_tcp(TcpRates(failed_nodes={"n1": "no answer"}), Decision()))
+    assert {target: one.status for target, one in alone.items()} == dict.fromkeys(NODES, Status.UNKNOWN)
+
+
 # --- all-reduce -----------------------------------------------------------------------------------
 
 
@@ -234,6 +243,28 @@ def test_a_rank_that_failed_is_named_and_the_others_are_not_green(what: str, sta
     assert {f.target for f in findings if f.status is Status.SKIP} == {"n1", "n3", "n4"}
 
 
+def test_an_all_reduce_without_a_row_is_unknown() -> None:
+    """Neither skipped nor green: nothing was measured, and nothing went wrong that anybody could name."""
+    findings = list(bw_allreduce(reduced(), hosts()))
+    assert {f.target: f.status for f in findings} == dict.fromkeys(NODES, Status.UNKNOWN)
+    findings = list(bw_allreduce(reduced(unread={"n1": "rank 0 tells of 0 sizes"}), hosts()))
+    assert {f.target: f.status for f in findings} == dict.fromkeys(NODES, Status.UNKNOWN)
+    assert all("rank 0 tells of 0 sizes" in f.summary for f in findings)
+
+
+def test_a_rank_whose_sums_nobody_read_is_unknown() -> None:
+    facts = reduced(row(GIB, 40.0), unread={"n3": "rank 2 tells of 0 sizes of 1"})
+    findings = list(bw_allreduce(facts, hosts()))
+    assert {target: one.status for target, one in said(findings).items()} == {"n3": Status.UNKNOWN}
+    assert findings[-1].status is Status.PASS
+
+
+def test_a_node_without_a_rank_is_unknown() -> None:
+    session = Session(backend="nccl", ranks=("n1", "n2", "n3"), port=29500)
+    found = said(list(bw_allreduce(AllReduce(session=session, rows=(row(GIB, 40.0),)), hosts())))
+    assert {target: one.status for target, one in found.items()} == {"n4": Status.UNKNOWN}
+
+
 def test_gpus_in_use_are_left_alone_and_said() -> None:
     session = Session(
         backend="nccl",
@@ -269,6 +300,13 @@ def test_pairs_name_the_slow_rail() -> None:
     assert set(found) == {"n2"}
     assert found["n2"].cause is not None
     assert "Rail gpu1" in found["n2"].cause.title
+
+
+@pytest.mark.parametrize("unread", [{}, {"n2": "rank 1 gave no readable rate"}])
+def test_pairs_of_which_none_can_be_read_are_unknown(unread: dict[str, str]) -> None:
+    session = Session(backend="gloo", ranks=tuple(NODES))
+    found = said(judge_pairs(PairRates(session=session, unread=unread), Decision()))
+    assert {target: one.status for target, one in found.items()} == dict.fromkeys(NODES, Status.UNKNOWN)
 
 
 # --- an earlier report ----------------------------------------------------------------------------
@@ -335,7 +373,8 @@ def test_a_rate_that_the_cpu_set_is_not_held_against_the_baseline() -> None:
 
 def test_two_nodes_are_compared_too() -> None:
     rates = tuple(r for r in tcp().rates if {r.src, r.dst} == {"n1", "n2"})
-    found = said(judge_tcp(tcp(rates=rates), HEALTHY, before(2.5)))
+    two = {n: nets()[n] for n in ("n1", "n2")}
+    found = said(list(bw_tcp(tcp(rates=rates), TcpCulprits(HEALTHY), job(4), two, before(2.5))))
     assert set(found) == {"n1->n2", "n2->n1"}
 
 

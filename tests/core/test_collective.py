@@ -1,15 +1,16 @@
 """Who takes part in a torch experiment, and who is at the root when it fails."""
 
 import signal
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from netdoctor.facts.bandwidth import RankTrouble
+from netdoctor.facts.bandwidth import RankTrouble, SizeRow
 from netdoctor.facts.base import Missing
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.software import Job
-from netdoctor.measure.collective import Cast, cast
+from netdoctor.measure.collective import Cast, _rows, cast
 from netdoctor.measure.common import Ground
 from netdoctor.measure.declare import Context
 from netdoctor.measure.ranks import Heard, Ranks
@@ -212,3 +213,43 @@ def test_what_nccl_says(text: str, what: str, root: int) -> None:
     assert len(found) == root
     assert found[0].what == what
     assert found[0].node == "n1"
+
+
+# --- answers that cannot be read ------------------------------------------------------------------
+
+
+def rows(*answers: Any) -> tuple[tuple[SizeRow, ...], dict[str, str]]:
+    """What is made of the answers of ranks on n1, n2, …, and who could not be read."""
+    ranks: Any = SimpleNamespace(ranks=[SimpleNamespace(node=n) for n in healthy.names(len(answers))])
+    unread: dict[str, str] = {}
+    return _rows(ranks, answers, range(len(answers)), unread), unread
+
+
+def told(*sizes: int, **changes: Any) -> dict[str, Any]:
+    one = {"median_s": 1.0, "least_s": 0.9, "most_s": 1.1, "batches": 3, "iterations": 1, **changes}
+    return {"rows": [{"size": size, **one} for size in sizes]}
+
+
+def test_answers_of_all_ranks_are_read() -> None:
+    found, unread = rows(told(1024, 2048), told(1024, 2048, wrong=3, first_wrong=[1, 2.0, 3.0]))
+    assert [row.size_bytes for row in found] == [1024, 2048]
+    assert found[0].wrong == {"n2": 3}
+    assert not unread
+
+
+@pytest.mark.parametrize("answer", [None, {}, {"rows": "x"}, {"rows": [{"size": 1}]}, {"rows": []}, "x"])
+def test_a_rank_that_cannot_be_read_is_told(answer: Any) -> None:
+    """Nobody verified its sums, although the others tell how fast it was."""
+    found, unread = rows(told(1024), answer)
+    assert [row.size_bytes for row in found] == [1024]
+    assert unread == {"n2": "rank 1 tells of 0 sizes of 1"}
+    found, unread = rows(answer, told(1024))
+    assert found == ()
+    assert unread == {"n1": "rank 0 tells of 0 sizes"}
+
+
+def test_a_size_that_a_rank_leaves_out_and_figures_that_cannot_be_are_told() -> None:
+    assert rows(told(1024, 2048), told(1024))[1] == {"n2": "rank 1 tells of 1 sizes of 2"}
+    found, unread = rows(told(1024, median_s=-1.0), told(1024))
+    assert found == ()
+    assert unread == {"n1": "rank 0 gives figures that cannot be"}
