@@ -33,6 +33,8 @@ examples:
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    from netdoctor.report.output import FORMATS
+
     parser = subparsers.add_parser(
         "scan",
         help="examine nodes over SSH, print the report, save it",
@@ -53,7 +55,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         action="append",
         default=[],
         metavar="FORMAT[=FILE]",
-        help="text, short, json, jsonl, junit, markdown, github, prom, none; repeatable",
+        help=f"{', '.join(FORMATS)}; repeatable",
     )
     out.add_argument("--fail-on", choices=("fail", "warn", "never"), help="what makes the exit code")
     out.add_argument(

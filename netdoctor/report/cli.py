@@ -30,6 +30,7 @@ def _columns(text: str) -> int:
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add the commands `report` and `schema`."""
+
     report = subparsers.add_parser("report", help="show or convert a saved report")
     verbs = report.add_subparsers(dest="verb", metavar="VERB", required=True)
     show = verbs.add_parser("show", help="print a saved report", epilog=SHOW_EPILOG)
@@ -47,6 +48,8 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
+    from netdoctor.report.output import FORMATS
+
     add = parser.add_argument
     add("file", nargs="?", type=Path, default=LAST, metavar="FILE", help=f"saved report (default: {LAST})")
     add(
@@ -55,7 +58,7 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FORMAT[=FILE]",
-        help="text, short, json, jsonl, junit, markdown, github, prom, none; repeatable",
+        help=f"{', '.join(FORMATS)}; repeatable",
     )
     volume = parser.add_mutually_exclusive_group()
     volume.add_argument(

@@ -17,12 +17,3 @@ def test_every_python_block_says_whose_it_is() -> None:
 @pytest.mark.parametrize(("path", "block"), BLOCKS)
 def test_a_block_is_the_code_of_its_file(path: str, block: str) -> None:
     assert f"\n{block}\n" in (ROOT / path).read_text("utf-8")
-
-
-@pytest.mark.parametrize("kind", ["fact", "experiment"])
-def test_a_walk_through_names_the_files_it_touches(kind: str) -> None:
-    section = TEXT.split(f"\n## Add a{'n' * (kind[0] in 'aeiou')} {kind}\n")[1].split("\n## ")[0]
-    files = re.findall(r"`([^`]+)`", re.findall(r"^Files: (.*?)$", section, re.MULTILINE)[0])
-    assert len(files) == {"fact": 3, "experiment": 4}[kind]
-    for folder in (Path(name).parent for name in files):
-        assert (ROOT / folder).is_dir(), folder
