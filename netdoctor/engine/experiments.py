@@ -9,9 +9,10 @@ from typing import Any
 
 import netdoctor.measure
 from netdoctor.check import Profile
+from netdoctor.engine.plugins import is_ours, whole
 from netdoctor.errors import DeadlineReached
 from netdoctor.facts.base import Missing, Why
-from netdoctor.measure.declare import EXPERIMENTS, Experiment, Made, ordered
+from netdoctor.measure.declare import EXPERIMENTS, Context, Experiment, Made, ordered
 from netdoctor.store import Store
 from netdoctor.transport.base import Reply, Request, Transport
 
@@ -85,44 +86,50 @@ class Asker:
             yield reply
 
 
+def measured(step: Step, context: Context) -> tuple[Any, ...] | Missing:
+    """What the experiment found of all that it makes; the second time, one fact of each node's two.
+
+    A Missing where it is not what was declared: a plug-in returns anything.
+    """
+    experiment = step.experiment
+    found = experiment.function(context)
+    values = found if isinstance(found, tuple) else (found,)
+    if isinstance(found, Missing):
+        return found
+    if len(values) != len(experiment.made) or not all(map(Made.fits, experiment.made, values)):
+        return Missing(Why.FAILED, f"experiment {experiment.name} returned something else than it declares")
+    if not is_ours(experiment):
+        values = tuple(map(whole, experiment.made, values))
+    if not step.again or experiment.again is None:
+        return values
+    joined = []
+    for made, later in zip(experiment.made, values, strict=True):
+        first = context.store.node.get(made.info.group, {})
+        joined.append({n: experiment.again(first.get(n), later.get(n)) for n in context.ground.nodes})
+    return tuple(joined)
+
+
 def keep(
     store: Store,
     step: Step,
-    found: Any,
+    found: tuple[Any, ...] | Missing,
     nodes: Sequence[str],
     wanted: Collection[str],
     lost: Mapping[str, Missing],
 ) -> None:
     """Store what an experiment found of these nodes; a Missing stands for all that it makes."""
+    if step.again and isinstance(found, Missing):
+        return  # what it found the first time stands
     made = step.experiment.made
-    values = found if isinstance(found, tuple) else (found,) * len(made)
-    for one, value in zip(made, values, strict=False):
-        if one.info.group not in wanted:
+    for one, value in zip(made, (found,) * len(made) if isinstance(found, Missing) else found, strict=True):
+        group = one.info.group
+        if group not in wanted:
             continue
         if one.info.scope == "node":
-            _keep_of_nodes(store, step, one, value, nodes)
+            by_node = dict.fromkeys(nodes, value) if isinstance(value, Missing) else value
+            store.node.setdefault(group, {}).update(by_node)
             continue
-        store.cluster[one.info.group] = value
+        store.cluster[group] = value
         if not step.experiment.tells_lost:
             for node, missing in lost.items():
-                store.put(one.info.group, node, missing)
-
-
-def _keep_of_nodes(store: Store, step: Step, made: Made, value: Any, nodes: Sequence[str]) -> None:
-    known = store.node.setdefault(made.info.group, {})
-    if not step.again:
-        known.update(dict.fromkeys(nodes, value) if isinstance(value, Missing) else value)
-    elif step.experiment.again is not None and not isinstance(value, Missing):
-        for node in nodes:
-            known[node] = step.experiment.again(known.get(node), value.get(node))
-
-
-def fitting(experiment: Experiment, found: Any) -> Any:
-    """What was found, or a Missing where it is not what was declared: a plug-in returns anything."""
-    values = found if isinstance(found, tuple) else (found,)
-    if isinstance(found, Missing) or (
-        len(values) == len(experiment.made)
-        and all(one.fits(value) for one, value in zip(experiment.made, values, strict=True))
-    ):
-        return found
-    return Missing(Why.FAILED, f"experiment {experiment.name} returned something else than it declares")
+                store.put(group, node, missing)

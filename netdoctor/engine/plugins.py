@@ -1,4 +1,4 @@
-"""What is not taken on trust: checks of plug-ins may hang, and may yield anything."""
+"""What is not taken on trust: checks of plug-ins may hang and yield anything, experiments return anything."""
 
 import math
 import threading
@@ -6,7 +6,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import msgspec
+
 from netdoctor.check import Check
+from netdoctor.facts.base import Missing
+from netdoctor.measure.declare import Experiment, Made
 from netdoctor.model import (
     HERE,
     CauseHint,
@@ -25,8 +29,26 @@ from netdoctor.model import (
 FOREIGN_CHECK_S = 10.0
 
 
-def is_ours(check: Check) -> bool:
-    return check.origin.startswith("netdoctor.")
+def is_ours(one: Check | Experiment) -> bool:
+    return one.origin.startswith("netdoctor.")
+
+
+def whole(made: Made, found: Any) -> Any:
+    """The fact as a report would give it back: a dataclass holds whatever it was made of.
+
+    Raises msgspec.ValidationError or TypeError.
+    """
+    if isinstance(found, Missing):
+        return found
+    if made.info.scope == "node":
+        return {
+            node: one if isinstance(one, Missing) else _read_back(made, one) for node, one in found.items()
+        }
+    return _read_back(made, found)
+
+
+def _read_back(made: Made, fact: object) -> Any:
+    return msgspec.convert(msgspec.to_builtins(fact), type=made.fact)
 
 
 def bounded(work: Callable[[], None], limit_s: float) -> None:

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from netdoctor.check import Check, Profile
-from netdoctor.engine.experiments import BUDGET_S, GROUND, Asker, OutOfTime, Step, fitting, keep, plan
+from netdoctor.engine.experiments import BUDGET_S, GROUND, Asker, OutOfTime, Step, keep, measured, plan
 from netdoctor.engine.gathering import addresses, fill_gaps, first_groups, put_control_facts, take
 from netdoctor.engine.judge import Judgement, judge
 from netdoctor.engine.registry import collectors
@@ -216,7 +216,7 @@ class Scan:
         name = step.experiment.name
         ends = None if budget_s is None else time.monotonic() + budget_s
         self.listener(Progress(phase=name, total=total, ends=ends))
-        found = self._guarded(name, lambda: fitting(step.experiment, step.experiment.function(context)))
+        found = self._guarded(name, lambda: measured(step, context))
         self.listener(Progress(phase=name, done=total, total=total))
         return found
 

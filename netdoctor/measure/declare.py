@@ -1,6 +1,7 @@
 """The decorator that makes a function an experiment: what needs several nodes at once, or open sessions."""
 
 import inspect
+import math
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -149,6 +150,10 @@ def _hold(spec: Experiment) -> None:
         raise ExperimentError(f"{spec.name}: an experiment needs a docstring; --plan prints its first line")
     if set(spec.shares) - set(spec.groups):
         raise ExperimentError(f"{spec.name}: shares are of the groups it makes: {', '.join(spec.groups)}")
+    if any(not 0 < share < math.inf for share in spec.shares.values()):
+        raise ExperimentError(f"{spec.name}: a share is a weight above 0")
+    if not 0 < spec.limit_s(2, 1.0) < math.inf:
+        raise ExperimentError(f"{spec.name}: bound_s is a number of seconds")
     if spec.again is not None and any(one.info.scope != "node" for one in spec.made):
         raise ExperimentError(f"{spec.name}: again is for experiments that make a fact of each node")
     for other in EXPERIMENTS.values():

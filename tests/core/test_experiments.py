@@ -16,6 +16,7 @@ from netdoctor.facts.clock import ClockSample
 from netdoctor.facts.net import PortMatrix
 from netdoctor.facts.software import Job
 from netdoctor.measure.declare import EXPERIMENTS, Context, ExperimentError, experiment, ordered
+from netdoctor.store import dump
 from netdoctor.transport.base import Reply, Request
 from tests.checks import build_hw as hw
 from tests.core.fake import LOST, FakeTransport, login, plain, targets
@@ -164,6 +165,9 @@ def no_words(context: Context) -> SiteRun:
         (taken, {"after": "ports"}, "a list of fact groups"),
         (taken, {"shares": {"tcp_rates": 1.0}}, "shares are of the groups it makes: ports"),
         (taken, {"again": max}, "a fact of each node"),
+        (taken, {"shares": {"ports": 0.0}}, "a share is a weight above 0"),
+        (taken, {"bound_s": float("nan")}, "bound_s is a number of seconds"),
+        (taken, {"bound_s": lambda nodes, seconds: float("inf")}, "bound_s is a number of seconds"),
     ],
 )
 def test_a_wrong_declaration_says_what_is_wrong(
@@ -171,7 +175,7 @@ def test_a_wrong_declaration_says_what_is_wrong(
 ) -> None:
     before = dict(known)
     with pytest.raises(ExperimentError, match=words):
-        experiment(bound_s=1.0, **options)(function)
+        experiment(**{"bound_s": 1.0, **options})(function)
     assert known == before
 
 
@@ -226,6 +230,19 @@ def test_facts_of_nodes_and_the_second_time(known: Any) -> None:
     assert [scan.store.get("site_node", n).number for n in scan.nodes] == [30, 32, 34]
 
 
+def test_what_was_found_first_stands_when_the_second_time_breaks(known: Any) -> None:
+    def site(context: Context) -> dict[str, SiteNode | Missing]:
+        """Numbers the nodes."""
+        return dict.fromkeys(context.ground.nodes, SiteNode(number=7))
+
+    def broken(first: SiteNode, second: SiteNode) -> SiteNode:
+        raise ZeroDivisionError
+
+    scan = run_one(site, known, again=broken)
+    assert [scan.store.get("site_node", n).number for n in scan.nodes] == [7, 7, 7]
+    assert [text.splitlines()[0] for text in scan.tracebacks] == ["measuring site crashed"]
+
+
 @pytest.mark.parametrize(
     "found", [pytest.param(None, id="nothing"), pytest.param(("a", "b"), id="too many"), "text", {"n1": 1}]
 )
@@ -239,6 +256,16 @@ def test_what_was_not_declared_is_nobody_s_fact(known: Any, found: Any) -> None:
         Why.FAILED, "experiment site returned something else than it declares"
     )
     assert isinstance(scan.store.whole("ports"), PortMatrix)
+
+
+def test_a_fact_that_could_not_be_saved_is_none(known: Any) -> None:
+    def site(context: Context) -> SiteRun:
+        """Makes a fact of what no report holds."""
+        return SiteRun(word=object())  # type: ignore[arg-type]  # what is tested
+
+    scan = run_one(site, known)
+    assert scan.store.whole("site_run").why is Why.FAILED
+    dump(scan.store)
 
 
 @pytest.mark.parametrize("error", [ValueError("no"), SystemExit(3)])
