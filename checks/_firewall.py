@@ -8,6 +8,7 @@ from netdoctor.checks._addresses import cover, parse
 from netdoctor.checks._matrix import Kind
 from netdoctor.checks._ports import RENDEZVOUS, PortCause
 from netdoctor.checks._words import listing, quoted
+from netdoctor.facts.host import HostFacts
 from netdoctor.facts.net import FirewallFacts, Ruleset
 from netdoctor.facts.software import Job
 from netdoctor.model import CONTROL, Fix, look, run
@@ -55,7 +56,7 @@ def remedies(
     cause: PortCause,
     firewalls: Mapping[str, FirewallFacts],
     job: Job,
-    cloud: str | None = None,
+    hosts: Mapping[str, HostFacts] | None = None,
 ) -> tuple[Fix, ...]:
     """What to change for `node`'s part in `cause`: its own rules, what lies between, or where to look."""
     ends = sorted({end for cell in cause.fault.cells if node in cell for end in cell} - {node})
@@ -76,6 +77,7 @@ def remedies(
         if cause.fault.kind in (Kind.NODE, Kind.ALL):
             fixes = _both(fixes, allow(node, facts, peers, inbound=False))
         return fixes or (rules,)
+    cloud = hosts[node].cloud if hosts and node in hosts else None
     between = (*_between(cloud), _ask(cause, job))
     return between if cause.fabric else (rules, *between)
 

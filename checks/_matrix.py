@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from netdoctor.facts.bandwidth import LossMatrix, TcpRates
 from netdoctor.facts.net import PathMtus, PortMatrix
-from netdoctor.model import Finding, pair, unknown
+from netdoctor.model import CLUSTER, Finding, pair, unknown
 
 Cell = tuple[str, str]
 
@@ -46,16 +46,22 @@ class Fault:
 
 
 def left_out(
-    what: str, measured: PortMatrix | PathMtus | LossMatrix | TcpRates, nodes: Iterable[str]
+    what: str,
+    measured: PortMatrix | PathMtus | LossMatrix | TcpRates,
+    nodes: Iterable[str],
+    nothing: str = "",
 ) -> Iterator[Finding]:
     """``unknown`` for nodes whose part did not run, and for those of `nodes` that are in no pair.
 
-    what: ``ports were not tested``. Nothing where no pair was measured and nobody failed.
+    what: ``ports were not tested``. nothing: what to say of the cluster where no pair was measured and nobody
+    failed.
     """
     for node, reason in measured.failed_nodes.items():
         yield unknown(node, f"{what}: {reason}")
     tried = measured.rates if isinstance(measured, TcpRates) else measured.probes
     part = {*measured.failed_nodes, *(end for one in tried for end in (one.src, one.dst))}
+    if not part and nothing:
+        yield unknown(CLUSTER, nothing)
     for node in nodes if part else ():
         if node not in part:
             yield unknown(node, f"{what}: no pair with it was tried")

@@ -1,14 +1,14 @@
 """From the port matrix to causes, once for every check that reads it: same key, same culprits, one cause."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from netdoctor.check import derived
 from netdoctor.checks._matrix import Cell, Fault, Kind, decode
 from netdoctor.checks._words import listing, title_text
 from netdoctor.facts.net import FirewallFacts, PortMatrix, PortProbe
-from netdoctor.model import Cause, CauseHint, Confidence, Evidence, seen
+from netdoctor.model import Cause, CauseHint, Confidence, Evidence, nodes_of, seen
 
 RENDEZVOUS = "rendezvous"
 EPHEMERAL = "ephemeral"
@@ -27,6 +27,7 @@ class PortCause:
 
     numbers: the ports that failed. fabric: no rule set at either end of some failed pair explains it.
     seen: two or three lines, what failed from where and what worked the other way. hint: without fixes.
+    nodes: the culprits, both ends of a path.
     """
 
     hint: CauseHint
@@ -37,28 +38,38 @@ class PortCause:
     fabric: bool
     seen: tuple[Evidence, ...]
 
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(node for culprit in self.hint.culprits for node in nodes_of(culprit)))
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PortCauses:
-    """Why pairs fail. by_cell[pair, purpose]: the first cause that accounts for it over that kind of port."""
+    """Why pairs fail. by_cell[pair, purpose]: the first cause that accounts for it over that kind of port.
+
+    probes: by pair, in the order of the matrix. firewalls: the rule sets that were taken into account.
+    """
 
     causes: tuple[PortCause, ...]
     by_cell: Mapping[tuple[Cell, str], PortCause]
+    probes: Mapping[Cell, Sequence[PortProbe]]
+    firewalls: Mapping[str, FirewallFacts]
 
 
 @derived
 def port_causes(ports: PortMatrix, firewalls: Mapping[str, FirewallFacts] | None) -> PortCauses:
     """Why pairs fail, over both kinds of ports; rule sets settle what the matrix leaves open."""
+    rules = firewalls or {}
     by_cell: ByCell = {}
     for probe in ports.probes:
         by_cell.setdefault((probe.src, probe.dst), []).append(probe)
-    low = _settled(decode(_cells(ports, RENDEZVOUS)), firewalls or {})
-    high = _settled(decode(_cells(ports, EPHEMERAL)), firewalls or {})
+    low = _settled(decode(_cells(ports, RENDEZVOUS)), rules)
+    high = _settled(decode(_cells(ports, EPHEMERAL)), rules)
     words = _Words(
         timeout_s=ports.timeout_s,
         by_cell=by_cell,
         order={node: i for i, node in enumerate(dict.fromkeys(p.src for p in ports.probes))},
-        clean=frozenset(node for node, facts in (firewalls or {}).items() if _is_clean(facts)),
+        clean=frozenset(node for node, facts in rules.items() if _is_clean(facts)),
     )
     causes: list[PortCause] = []
     for fault in high:
@@ -77,7 +88,7 @@ def port_causes(ports: PortMatrix, firewalls: Mapping[str, FirewallFacts] | None
         for purpose in (RENDEZVOUS, EPHEMERAL) if cause.ports == ALL_PORTS else (cause.ports,):
             for cell in cause.fault.cells:
                 index.setdefault((cell, purpose), cause)
-    return PortCauses(causes=tuple(causes), by_cell=index)
+    return PortCauses(causes=tuple(causes), by_cell=index, probes=by_cell, firewalls=rules)
 
 
 def _cells(ports: PortMatrix, purpose: str) -> dict[Cell, bool]:

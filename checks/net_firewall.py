@@ -9,7 +9,7 @@ from netdoctor.checks._ports import PortCause, PortCauses
 from netdoctor.checks._words import listing
 from netdoctor.facts.net import FirewallFacts, Ruleset
 from netdoctor.facts.software import Job
-from netdoctor.model import Evidence, Finding, fail, nodes_of, ok, seen, skip, unknown
+from netdoctor.model import Evidence, Finding, fail, ok, seen, skip, unknown
 
 RULES_SHOWN = 6
 
@@ -38,7 +38,7 @@ def net_firewall(causes: PortCauses, firewalls: Mapping[str, FirewallFacts], job
     if not filtered:
         yield skip("nothing is filtered")
     for cause in filtered:
-        for node in dict.fromkeys(n for culprit in cause.hint.culprits for n in nodes_of(culprit)):
+        for node in cause.nodes:
             if node in firewalls:
                 yield _judge(node, cause, firewalls, job)
 

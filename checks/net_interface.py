@@ -61,20 +61,18 @@ def net_interface(nets: Mapping[str, NetFacts], job: Job) -> Iterator[Finding]:
         if dev is not None and _is_down(dev):
             yield _down(node, dev, "carries the job's traffic", stops=True)
             continue
-        if dev is None and address is None:
+        if address is None:
             yield unknown(node, "at which of its addresses peers dial it could not be told")
         elif dev is None:
+            have = _listed(usable(net))
+            text = "list the node by its own address: NCCL and gloo advertise that one to the others"
             yield NOT_OWN.warn(
                 f"is dialled at {address}, which none of its interfaces has",
                 at=node,
-                observed=_listed(usable(net)),
-                expected=address,
-                expected_from=CONFIG,
-                seen=seen("ip address", _listed(usable(net)), "command"),
-                fixes=run(
-                    "list the node by its own address: NCCL and gloo advertise that one to the others",
-                    effect="next launch",
-                ),
+                observed=have,
+                expected=CONFIG(address),
+                seen=seen("ip address", have, "command"),
+                fixes=run(text, effect="next launch"),
             )
         elif dev.kind == "physical" and dev.speed_mbit_s:
             linked[node] = dev
@@ -104,17 +102,14 @@ def _listed(rows: Iterable[AddressRow], shown: int = SHOWN) -> str:
 def _no_address(node: str, net: NetFacts, usual: str | None) -> Finding:
     first = next((one.name for one in net.netdevs if not one.loopback), None)
     name = usual if usual and device(net, usual) else first
+    shell = on_dev(name, "ip link set dev {0} up && ip address show dev {0}")
     return NO_ADDRESS.fail(
         "has no address that other nodes can dial",
         at=node,
         observed=_listed(net.addresses) or "no address",
         expected="an address that is neither loopback nor link-local",
         seen=seen("ip address", _listed(net.addresses, 8), "command"),
-        fixes=run(
-            "bring the interface up and give it an address",
-            on_dev(name, "ip link set dev {0} up && ip address show dev {0}"),
-            root=True,
-        ),
+        fixes=run("bring the interface up and give it an address", shell, root=True),
     )
 
 
@@ -127,8 +122,7 @@ def _down(node: str, dev: Netdev, role: str, *, stops: bool) -> Finding:
         f"{dev.name}, which {role}, {state}",
         at=node,
         observed=f"operstate {dev.operstate}",
-        expected="up, with carrier",
-        expected_from=PEERS,
+        expected=PEERS("up, with carrier"),
         seen=seen(f"/sys/class/net/{dev.name}/operstate", dev.operstate, "file"),
         fixes=fix,
     )
@@ -146,8 +140,7 @@ def _slow(devs: Mapping[str, Netdev]) -> Iterator[Finding]:
                 f"{name} runs at {speed / 1000:g} Gbit/s, most nodes at {usual / 1000:g}",
                 at=node,
                 observed=f"{speed / 1000:g} Gbit/s",
-                expected=f"{usual / 1000:g} Gbit/s",
-                expected_from=PEERS,
+                expected=PEERS(f"{usual / 1000:g} Gbit/s"),
                 seen=seen(f"/sys/class/net/{name}/speed", str(speed), "file"),
                 fixes=run(
                     "see what was negotiated; reseat or swap the cable, or set the switch port",

@@ -61,8 +61,7 @@ def net_mtu(nets: Mapping[str, NetFacts], job: Job) -> Iterator[Finding]:
             f"{name} has MTU {mtu}; " + (f"most nodes have {usual}" if usual else f"others have {others}"),
             at=node,
             observed=str(mtu),
-            expected=str(usual or "the same everywhere"),
-            expected_from=PEERS,
+            expected=PEERS(str(usual or "the same everywhere")),
             seen=seen(f"/sys/class/net/{name}/mtu", str(mtu), "file"),
             fixes=run(
                 "set the MTU of the others (also in the file that configures the interface)",

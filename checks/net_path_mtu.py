@@ -11,7 +11,6 @@ from netdoctor.facts.net import MtuProbe, NetFacts, PathMtus
 from netdoctor.facts.software import Job
 from netdoctor.model import (
     CERTAIN,
-    CLUSTER,
     DERIVED,
     LIKELY,
     SUSPECTED,
@@ -31,7 +30,8 @@ LEAST_MTU = 1280
 
 HOLE = Cause("mtu-black-hole", "Large packets to and from {nodes} vanish without an answer")
 SMALL = Cause("path-mtu-small", "The way to and from {nodes} takes smaller packets than the interface sends")
-CAUSES = {"black_hole": HOLE, "small": SMALL, "far_end": replace(SMALL, key="mtu-differs")}
+SILENT = "not even a small UDP packet was answered (UDP is filtered): path MTU not measured"
+CAUSES = {"black_hole": HOLE, "small": SMALL, "far_end": SMALL.but(key="mtu-differs")}
 
 
 @check(
@@ -60,9 +60,7 @@ def net_path_mtu(paths: PathMtus, job: Job, nets: Mapping[str, NetFacts]) -> Ite
     if len({*nets, *job.data_addresses}) < 2 and not paths.probes:
         yield skip("one node: there is no path")
         return
-    yield from left_out("path MTU was not measured", paths, nets)
-    if not paths.probes and not paths.failed_nodes:
-        yield unknown(CLUSTER, "no path was probed")
+    yield from left_out("path MTU was not measured", paths, nets, "no path was probed")
     probes = {(probe.src, probe.dst): probe for probe in paths.probes}
     outcomes = {cell: _outcome(probe, nets, job) for cell, probe in probes.items()}
     told = {cell: outcome for cell, outcome in outcomes.items() if outcome == "ok" or outcome in CAUSES}
@@ -74,8 +72,7 @@ def net_path_mtu(paths: PathMtus, job: Job, nets: Mapping[str, NetFacts]) -> Ite
                 yield _finding(probes[cell], said, fault, name)
     for cell, outcome in outcomes.items():
         if outcome == "no_answer":
-            silent = "not even a small UDP packet was answered (UDP is filtered): path MTU not measured"
-            yield unknown(pair(*cell), silent)
+            yield unknown(pair(*cell), SILENT)
         elif cell not in told:
             yield unknown(pair(*cell), f"path MTU was not measured: {probes[cell].detail}")
 
@@ -132,8 +129,7 @@ def _finding(probe: MtuProbe, cause: Cause, fault: Fault, outcome: str) -> Findi
         at=pair(probe.src, probe.dst),
         culprits=fault.culprits,
         observed=f"largest echoed {passed} bytes" if passed else "nothing above 576 bytes echoed",
-        expected=f"{probe.dev_mtu} bytes, the MTU of {probe.dev}",
-        expected_from=DERIVED,
+        expected=DERIVED(f"{probe.dev_mtu} bytes, the MTU of {probe.dev}"),
         seen=seen(
             f"UDP, don't fragment, {probe.dev_mtu} bytes to {probe.address}",
             probe.detail or outcome.replace("_", " "),

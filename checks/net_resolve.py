@@ -30,12 +30,7 @@ OWN_LOOPBACK = Cause("hosts-loopback", "The own name of {nodes} resolves to a lo
 OWN_WRONG = Cause("own-name-wrong", "The own name of {nodes} resolves to an address of another machine")
 PEER_UNKNOWN = Cause("peer-name-unknown", "{nodes} cannot resolve names of other nodes")
 PEER_WRONG = Cause("peer-name-wrong", "{nodes} resolve{s} names of other nodes to wrong addresses")
-SSH_ONLY = Cause(
-    "names-ssh-only",
-    "The names in the hosts file mean nothing on {nodes}",
-    LIKELY,
-    verify=("net.resolve",),
-)
+SSH_ONLY = Cause("names-ssh-only", "The names in the hosts file mean nothing on {nodes}", LIKELY)
 SLOW = Cause("dns-slow", "Name lookups are slow on {nodes}", LIKELY)
 # A name from /etc/hosts or a near cache takes microseconds, a DNS server milliseconds. A second means that
 # some server did not answer and another was asked (resolv.conf(5): 5 s, or `options timeout:1`).
@@ -87,17 +82,11 @@ def net_resolve(
         if slow:
             worst = max(slow, key=lambda one: one.elapsed_ms)
             took = f"{worst.elapsed_ms / 1000:.1f} s"
-            yield SLOW.warn(
-                f"looking up {worst.name} takes {took}",
-                at=node,
-                observed=took,
-                expected=f"under {SLOW_MS / 1000:.0f} s",
-                seen=seen(f"getaddrinfo {listing(one.name for one in slow)}", f"up to {took}"),
-                fixes=run(
-                    "take out the name server that does not answer, or put the nodes into /etc/hosts",
-                    "cat /etc/resolv.conf; resolvectl status",
-                ),
-            )
+            summary, wanted = f"looking up {worst.name} takes {took}", f"under {SLOW_MS / 1000:.0f} s"
+            evidence = seen(f"getaddrinfo {listing(one.name for one in slow)}", f"up to {took}")
+            text = "take out the name server that does not answer, or put the nodes into /etc/hosts"
+            fix = run(text, "cat /etc/resolv.conf; resolvectl status")
+            yield SLOW.warn(summary, at=node, observed=took, expected=wanted, seen=evidence, fixes=fix)
 
 
 def _own(node: str, facts: ResolveFacts, net: NetFacts, host: HostFacts, job: Job) -> Iterator[Finding]:
@@ -118,15 +107,9 @@ def _own(node: str, facts: ResolveFacts, net: NetFacts, host: HostFacts, job: Jo
     if cause and own.asked:
         # With an interface named, gloo does not ask what the own name means; torchrun still does.
         say = cause.warn if len(job.env.get("GLOO_SOCKET_IFNAME", "")) > 1 else cause.fail
-        yield say(
-            summary,
-            at=node,
-            observed=said,
-            expected=address or "an address of this node",
-            expected_from=DERIVED,
-            seen=_seen(facts, [own]),
-            fixes=own_name(own.name, host, address),
-        )
+        wanted = DERIVED(address or "an address of this node")
+        evidence, fix = _seen(facts, [own]), own_name(own.name, host, address)
+        yield say(summary, at=node, observed=said, expected=wanted, seen=evidence, fixes=fix)
 
 
 def _peers(
@@ -150,22 +133,18 @@ def _peers(
             at=CLUSTER,
             culprits=tuple(resolves),
             observed="no listed name resolves on any node",
-            expected="names that the nodes know too",
-            expected_from=CONFIG,
+            expected=CONFIG("names that the nodes know too"),
             fixes=in_job("give MASTER_ADDR and --rdzv-endpoint as addresses"),
         )
         return
     for node, found in asked.items():
         if missing := {peer: one for peer, one in found.items() if one.failed}:
             said = next(iter(missing.values())).error or "no address"
+            summary = f"cannot resolve {listing(one.name for one in missing.values())}: {said}"
+            wanted = PEERS("an address of that node")
+            evidence, fix = _seen(resolves[node], missing.values()), _entries(missing, job)
             yield PEER_UNKNOWN.fail(
-                f"cannot resolve {listing(one.name for one in missing.values())}: {said}",
-                at=node,
-                observed=said,
-                expected="an address of that node",
-                expected_from=PEERS,
-                seen=_seen(resolves[node], missing.values()),
-                fixes=_entries(missing, job),
+                summary, at=node, observed=said, expected=wanted, seen=evidence, fixes=fix
             )
     for node, found in asked.items():
         resolved = {peer: one for peer, one in found.items() if not one.failed}
@@ -174,15 +153,11 @@ def _peers(
             there = owners(nets, first.addresses[0])
             whose = f", which is {listing(there)}" if there else ""
             also = f"; also wrong: {listing(one.name for _, one in more)}" if more else ""
-            yield PEER_WRONG.fail(
-                f"resolves {first.name} to {listing(first.addresses)}{whose}{also}",
-                at=node,
-                observed=listing(first.addresses),
-                expected=job.data_addresses.get(peer, "an address of that node"),
-                expected_from=DERIVED,
-                seen=_seen(resolves[node], wrong.values()),
-                fixes=_entries(wrong, job),
-            )
+            said = listing(first.addresses)
+            summary = f"resolves {first.name} to {said}{whose}{also}"
+            wanted = DERIVED(job.data_addresses.get(peer, "an address of that node"))
+            evidence, fix = _seen(resolves[node], wrong.values()), _entries(wrong, job)
+            yield PEER_WRONG.fail(summary, at=node, observed=said, expected=wanted, seen=evidence, fixes=fix)
 
 
 def _leads_to(peer: str, found: Lookup, nets: Mapping[str, NetFacts], job: Job) -> bool:

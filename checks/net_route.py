@@ -72,8 +72,7 @@ def net_route(routes: Mapping[str, RouteFacts], nets: Mapping[str, NetFacts], jo
                     f"{node} has the address of {peer} ({route.destination}) itself",
                     at=pair(node, peer),
                     observed=f"{route.destination} is local on {node}",
-                    expected="an address that only one node has",
-                    expected_from=PEERS,
+                    expected=PEERS("an address that only one node has"),
                     seen=_asked(route, f"local, dev {route.dev}"),
                     fixes=Fix(text="give each node an address of its own, or list another one", root=True),
                 )
@@ -95,8 +94,7 @@ def _other_way(node: str, peer: str, route: Route, own: str) -> Finding:
         at=pair(node, peer),
         culprits=(node,),
         observed=f"dev {route.dev}" + (f" via {route.gateway}" if route.gateway else ""),
-        expected=f"dev {own}",
-        expected_from=DERIVED,
+        expected=DERIVED(f"dev {own}"),
         seen=_asked(route, f"dev {route.dev} src {route.source}"),
         fixes=_add(f"route the other nodes over {own}", route, own, risk="medium"),
     )

@@ -141,8 +141,7 @@ def _name(
             f"resolves MASTER_ADDR={given} to {first[node]}; {than}",
             at=node,
             observed=first[node],
-            expected=agreed.value or "the same on all nodes",
-            expected_from=PEERS,
+            expected=PEERS(agreed.value or "the same on all nodes"),
             seen=_seen(job, f"{node}: {first[node]}"),
             fixes=fixes,
         )

@@ -6,7 +6,7 @@ from netdoctor.check import check
 from netdoctor.checks._words import title_text
 from netdoctor.facts.net import Listener, NetFacts, PortHolderFacts
 from netdoctor.facts.software import Job
-from netdoctor.model import CLUSTER, DERIVED, Cause, Finding, Fix, in_job, ok, run, seen, skip, unknown
+from netdoctor.model import CLUSTER, DERIVED, Cause, Finding, Fix, at, in_job, ok, run, seen, skip, unknown
 
 # Ports below need CAP_NET_BIND_SERVICE (ip(7); net.ipv4.ip_unprivileged_port_start, 1024 by default).
 PRIVILEGED = 1024
@@ -42,56 +42,37 @@ def rdzv_port_free(
     master = job.master_node
     if master is None:
         yield skip("no first node: there is no rendezvous")
-        return
-    held = holders.get(master)
-    if held is None:
+    elif master not in holders:
         yield skip(f"{master}, where the rendezvous would be, could not be asked")
-        return
-    port, error = held.port, held.bind_error
-    low, high = nets[master].ephemeral_ports
-    another = in_job(
-        "use another port, for all ranks (torchrun: --master-port, or in --rdzv-endpoint)",
-        f"export MASTER_PORT={_proposal(job.master_port, nets)}",
-    )
-    if port != job.master_port:
-        yield unknown(master, f"port {job.master_port} was not looked at, but port {port}")
-    elif held.listeners:
-        yield _busy(master, held, another)
-    elif error and "EADDRINUSE" in error:
-        yield BUSY.fail(
-            f"port {port} cannot be bound: {error}",
-            at=master,
-            observed=error,
-            expected="a port that can be bound",
-            seen=seen(f"bind port {port}", error),
-            fixes=another,
-        )
-    elif error and ("EACCES" in error or port < PRIVILEGED):
-        yield ROOT_ONLY.fail(
-            f"port {port} cannot be opened by this user: {error}",
-            at=master,
-            observed=error,
-            expected=f"a port from {PRIVILEGED} on",
-            seen=seen(f"bind port {port}", error),
-            fixes=another,
-        )
+    elif holders[master].port != job.master_port:
+        yield unknown(master, f"port {job.master_port} was not looked at, but port {holders[master].port}")
+    else:
+        text = "use another port, for all ranks (torchrun: --master-port, or in --rdzv-endpoint)"
+        another = in_job(text, f"export MASTER_PORT={_proposal(job.master_port, nets)}")
+        yield from at(master, _there(master, holders[master], nets[master], another))
+
+
+def _there(master: str, held: PortHolderFacts, net: NetFacts, another: Fix) -> Iterator[Finding]:
+    port, error, (low, high) = held.port, held.bind_error or "", net.ephemeral_ports
+    tried, wanted = seen(f"bind port {port}", error), f"a port from {PRIVILEGED} on"
+    if held.listeners:
+        yield _busy(held, another)
+    elif "EADDRINUSE" in error:
+        summary, wanted = f"port {port} cannot be bound: {error}", "a port that can be bound"
+        yield BUSY.fail(summary, observed=error, expected=wanted, seen=tried, fixes=another)
+    elif "EACCES" in error or (error and port < PRIVILEGED):
+        summary = f"port {port} cannot be opened by this user: {error}"
+        yield ROOT_ONLY.fail(summary, observed=error, expected=wanted, seen=tried, fixes=another)
     elif error:
         yield unknown(master, f"port {port} could not be tried: {error}")
     elif port < PRIVILEGED:
-        yield ROOT_ONLY.warn(
-            f"port {port} can only be opened by root",
-            at=master,
-            observed=str(port),
-            expected=f"a port from {PRIVILEGED} on",
-            fixes=another,
-        )
+        summary = f"port {port} can only be opened by root"
+        yield ROOT_ONLY.warn(summary, observed=str(port), expected=wanted, fixes=another)
     elif low <= port <= high:
         yield EPHEMERAL.warn(
             f"port {port} lies in the range {low}-{high} from which the kernel picks ports",
-            at=master,
             observed=str(port),
-            expected=f"a port outside {low}-{high}",
-            expected_from=DERIVED,
+            expected=DERIVED(f"a port outside {low}-{high}"),
             seen=seen("/proc/sys/net/ipv4/ip_local_port_range", f"{low} {high}", "file"),
             fixes=another,
         )
@@ -99,34 +80,27 @@ def rdzv_port_free(
         yield ok(CLUSTER, f"port {port} is free on {master}")
 
 
-def _busy(master: str, held: PortHolderFacts, another: Fix) -> Finding:
-    first, several = held.listeners[0], len(held.listeners) > 1
-    who = _who(first)
+def _busy(held: PortHolderFacts, another: Fix) -> Finding:
+    who = _who(held.listeners[0])
     fixes = [another]
-    if first.pid is not None and first.pid > 1:
-        shell = f"ps -o pid,user,etime,args -p {first.pid} && kill {first.pid}"
+    if (pid := held.listeners[0].pid or 0) > 1:
+        shell = f"ps -o pid,user,etime,args -p {pid} && kill {pid}"
         end = run("if it was left behind by an earlier job, end it", shell, root=True, risk="medium")
         fixes = [end, another]
+    several = len(held.listeners) > 1
+    sockets = [f"{one.address}:{one.port}{f' {_who(one)}' if several else ''}" for one in held.listeners[:4]]
     return BUSY.but(title=f"The rendezvous port on {{nodes}} is taken by {title_text(who)}").fail(
         f"port {held.port} is taken by {who}",
-        at=master,
         observed=who,
         expected="nobody",
-        seen=[
-            seen(
-                f"ss -tlnp 'sport = :{held.port}'",
-                f"{one.address}:{one.port}" + (f" {_who(one)}" if several else ""),
-                "command",
-            )
-            for one in held.listeners[:4]
-        ],
+        seen=[seen(f"ss -tlnp 'sport = :{held.port}'", socket, "command") for socket in sockets],
         fixes=fixes,
     )
 
 
 def _proposal(taken: int, nets: Mapping[str, NetFacts]) -> int:
     """The next port after the usual one that no node's kernel hands out by itself."""
-    ranges = [net.ephemeral_ports for net in nets.values()]
+    ranges = {net.ephemeral_ports for net in nets.values()}
     candidates: list[int] = [*range(DEFAULT_PORT + 1, DEFAULT_PORT + 1000), *range(20000, PRIVILEGED, -1)]
     for port in candidates:
         if port != taken and not any(low <= port <= high for low, high in ranges):

@@ -23,7 +23,7 @@ def judge(
     machines: dict[str, HostFacts] | None = None,
 ) -> list[Finding]:
     causes = port_causes(ports, firewalls)
-    return list(net_ports(ports, causes, job(count), machines or hosts(count), firewalls))
+    return list(net_ports(ports, causes, job(count), machines or hosts(count)))
 
 
 def test_an_open_matrix_passes_and_says_how_many_pairs() -> None:

@@ -26,7 +26,7 @@ def test_a_filtered_column_is_the_same_cause_as_in_net_ports() -> None:
     ports = matrix(4, inbound(4, "n1"))
     mine = judge(ports)
     assert set(found(mine, Status.FAIL)) == {"n2->n1", "n3->n1", "n4->n1"}
-    assert causes(mine) == causes(net_ports(ports, port_causes(ports, None), job(4), hosts(4), None))
+    assert causes(mine) == causes(net_ports(ports, port_causes(ports, None), job(4), hosts(4)))
 
 
 def test_a_node_that_cannot_get_out_is_the_culprit() -> None:
