@@ -77,8 +77,7 @@ def fallen(decision: Decision, baseline: Baseline | None, words: Words) -> Itera
             at=next((c for c in culprits if c in (src, dst)), pair(src, dst)),
             culprits=culprits,
             observed=rate,
-            expected=f"{then}, {when(baseline)}",
-            expected_from=BASELINE,
+            expected=BASELINE(f"{then}, {when(baseline)}"),
             seen=_evidence({(src, dst): share}, words, baseline),
             pairs=(pair(src, dst),),
         )
@@ -95,8 +94,7 @@ def _all(
         f"{words.what}: the median of {len(shares)} directed pairs is {100 * middle:.0f} % of the baseline",
         at=CLUSTER,
         observed=f"median {words.rate(after)}",
-        expected=f"median {words.rate(before)}, {when(baseline)}",
-        expected_from=BASELINE,
+        expected=BASELINE(f"median {words.rate(before)}, {when(baseline)}"),
         seen=_evidence(shares, words, baseline),
         pairs=tuple(pair(*ends) for ends, share in shares.items() if share < LEAST_SHARE),
     )

@@ -17,7 +17,7 @@ from netdoctor.model import (
     SUSPECTED,
     Cause,
     Confidence,
-    ExpectedFrom,
+    Expected,
     Finding,
     Fix,
     Measure,
@@ -237,11 +237,9 @@ def _figures(culprit: Culprit, decision: Decision, words: Words) -> dict[str, An
     runs = f"{culprit.runs} run{'s' if culprit.runs != 1 else ''}"
     partners = f" with {met} partner{'s' if met != 1 else ''}" if met else ""
     sure = f"{100 * culprit.confidence:.0f} %" if culprit.confidence < 0.995 else "over 99 %"
-    expected, origin = _origin(culprit, decision, words)
     return {
         "observed": words.rate(value) if value is not None else "nothing",
-        "expected": expected,
-        "expected_from": origin,
+        "expected": _expected(culprit, decision, words),
         "seen": seen(
             f"{words.what} in {runs}{partners}",
             f"confidence {sure}, noise {100 * decision.noise:.0f} %",
@@ -250,7 +248,7 @@ def _figures(culprit: Culprit, decision: Decision, words: Words) -> dict[str, An
     }
 
 
-def _origin(culprit: Culprit, decision: Decision, words: Words) -> tuple[str, ExpectedFrom]:
+def _expected(culprit: Culprit, decision: Decision, words: Words) -> Expected:
     """What was expected, and from where: the peers' figure, or the bound of the slowest part.
 
     Beside it what the same pairs reached in the baseline.
@@ -261,9 +259,9 @@ def _origin(culprit: Culprit, decision: Decision, words: Words) -> tuple[str, Ex
         terms = dict.fromkeys(words.limited_by[n] for n in culprit.nodes if n in words.limited_by)
         term = f", limited by {listing(terms, 2)}" if terms else ""
         value = culprit.healthy_gbyte_s
-        return (words.rate(value) if value is not None else "more") + term + then, DERIVED
+        return DERIVED((words.rate(value) if value is not None else "more") + term + then)
     value = culprit.healthy_gbyte_s or decision.healthy_gbyte_s
-    return (words.rate(value) if value else "more") + f", the peers' median{then}", PEERS
+    return PEERS((words.rate(value) if value else "more") + f", the peers' median{then}")
 
 
 def _again(nodes: Sequence[str], words: Words) -> str:

@@ -133,8 +133,7 @@ def _solo(node: str, rows: tuple[SizeRow, ...], reduced: AllReduce) -> Iterator[
                 f"busbw {gbyte(mine)} among its own GPUs",
                 at=node,
                 observed=gbyte(mine),
-                expected=f"at least {gbyte(least)}, {words}",
-                expected_from=origin,
+                expected=origin(f"at least {gbyte(least)}, {words}"),
             )
             return
 
@@ -169,8 +168,7 @@ def _judged(*expected: _Expected | None) -> Iterator[Finding]:
         f"busbw {rate} at {size(worst.row.size_bytes)}, {100 * worst.share:.0f} % of {what}",
         at=CLUSTER,
         observed=rate,
-        expected="; ".join(e.words for e in (worst, *(e for e in known if e is not worst))),
-        expected_from=worst.origin,
+        expected=worst.origin("; ".join(e.words for e in (worst, *(e for e in known if e is not worst)))),
     )
 
 
