@@ -18,6 +18,7 @@ import tempfile
 import threading
 import time
 from collections import deque
+from dataclasses import replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -42,7 +43,8 @@ def paint(path: Path) -> dict[str, float]:
     """Seconds from the start of the process to the first full picture, and milliseconds of one cell."""
     started = time.perf_counter()
     from netdoctor.report.save import load
-    from netdoctor.tui.app import NetdoctorApp, screen_text
+    from netdoctor.tui.app import NetdoctorApp
+    from netdoctor.tui.stage import screen_text
     from netdoctor.tui.state import opened
 
     imported = time.perf_counter()
@@ -56,13 +58,13 @@ def paint(path: Path) -> dict[str, float]:
                 await asyncio.sleep(0)
             first = time.perf_counter()
             app.act("matrix")
-            app.zoom = "rows"
+            app.where = replace(app.where, zoom="rows")
             app.draw()
             while not any("nodes" in line[:10] for line in screen_text(app)):
                 await asyncio.sleep(0)
             matrix = time.perf_counter()
             cells = []
-            row = app.matrix.order[3]
+            row = app.matrix.rows.order[3]
             for n in range(200):
                 before = time.process_time()
                 app.take([(row, n % CHECKS, "X."[n % 2])])

@@ -14,6 +14,7 @@ import re
 import sys
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -58,7 +59,7 @@ async def shot(app: NetdoctorApp, keys: Sequence[str]) -> str:
 
 def live() -> NetdoctorApp:
     app = NetdoctorApp(fold(opened(harness.rich_report(64)), stream()), now=lambda: harness.NOON + 9)
-    app.view, app.events = "matrix", deque()
+    app.where, app.events = replace(app.where, view="matrix"), deque()
     app.spin = 0
     return app
 

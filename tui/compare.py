@@ -65,7 +65,7 @@ def _causes(label: str, style: str, items: Sequence[Cause], report: Report, widt
                 STATUS_STYLES.get(c.status, "unknown") if style == "fail" else style,
             ),
             fit(f"{words.title(c)}", width - 20).rstrip(),
-            key=("cause-of", "now" if label != "healed" else "before", c.id),
+            key=("cause-of", "now" if label != "healed" else "before", c.fingerprint),
         )
         for n, c in enumerate(items)
     ]

@@ -95,7 +95,9 @@ def matching(text: str, choices: Sequence[Choice], most: int = 200) -> list[Choi
         return list(choices[:most])
     scored = []
     for place, choice in enumerate(choices):
-        found = [s for s in (fuzzy(text.strip(), part) for part in choice[:2]) if s is not None]
+        # Of the id only its first word: what follows may be a fingerprint, in which any letters are found.
+        parts = (choice[0].partition(" ")[0], choice[1])
+        found = [s for s in (fuzzy(text.strip(), part) for part in parts) if s is not None]
         if found:
             scored.append((min(found), place, choice))
     return [choice for _, _, choice in sorted(scored)[:most]]

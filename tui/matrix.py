@@ -12,11 +12,12 @@ from textual.strip import Strip
 from netdoctor.report import words
 from netdoctor.tui.layout import Layout, plan
 from netdoctor.tui.lines import STYLES, fit, inert
-from netdoctor.tui.state import RANK, Cells, Group, letters_of, uniform, worst
+from netdoctor.tui.rows import Rows, landed
+from netdoctor.tui.state import Cells, columns_of, letters_of, uniform, worst
+from netdoctor.tui.where import Spot
 from netdoctor.tui.widgets import PlainBars, looks
 
 HEAD = 3
-ZOOMS = ("groups", "rows", "overview")
 BLOCK = 10
 
 
@@ -24,39 +25,36 @@ class MatrixView(ScrollView, can_focus=True, inherit_bindings=False):
     """Rows of letters under a head of three lines, or one letter per node in the overview.
 
     Letters live in one bytes object that is replaced as a whole; `update` says which rows it changed, and
-    only those in sight are drawn again. The cursor is a node and a column, not a place.
+    only those in sight are drawn again. The cursor is a node and a check, not a place.
     """
 
     class Moved(Message):
-        """The cursor is elsewhere."""
+        """A click put the cursor elsewhere."""
 
     class Opened(Message):
-        """Enter, or a second click."""
+        """A second click on the cell under the cursor."""
 
     class HeadClicked(Message):
-        """column: index into the layout's columns."""
+        """check: the first one of the column."""
 
-        def __init__(self, column: int) -> None:
+        def __init__(self, check: str) -> None:
             super().__init__()
-            self.column = column
+            self.check = check
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
         self.cells = Cells()
+        self.rows = Rows()
+        self.cursor: Spot | None = None
         self.zoom = "rows"
-        self.order: list[int] = []
-        self.groups: list[Group] | None = None
-        self.columns: tuple[int, ...] | None = None
         self.wide = False
-        self.node = 0
-        self.placed = False
-        self.column = 0
-        self.colour_by: int | None = None
-        self.marked: frozenset[int] = frozenset()
+        self.marked: frozenset[str] = frozenset()
         self.busy: frozenset[int] = frozenset()
-        self.empty = ""
         self.layout_plan = Layout((), ("", "", ""), 0, 0)
-        self._line_of: dict[int, int] = {}
+        self.node = 0
+        self.column = 0
+        self._colour: int | None = None
+        self._marked: frozenset[int] = frozenset()
         self._strips: dict[int, Strip] = {}
         self._dull: frozenset[int] = frozenset()
         self._telling: tuple[int, ...] | None = None
@@ -69,178 +67,185 @@ class MatrixView(ScrollView, can_focus=True, inherit_bindings=False):
     def show(
         self,
         cells: Cells,
-        order: list[int],
-        groups: list[Group] | None,
+        rows: Rows,
         *,
-        zoom: str,
-        columns: tuple[int, ...] | None = None,
+        cursor: Spot | None = None,
+        zoom: str = "rows",
         wide: bool = False,
-    ) -> None:
-        """Draw these rows; the cursor stays on its node."""
-        same_nodes = cells.nodes is self.cells.nodes or cells.nodes == self.cells.nodes
-        name = self.cells.nodes[self.node] if self.node < len(self.cells.nodes) else None
-        check = self.check if self.check is not None else next(iter(self.checks), None)
-        self.cells, self.order, self.groups = cells, order, groups
-        self.zoom, self.columns, self.wide = zoom, columns, wide
-        if not same_nodes and name in cells.nodes:
-            self.node = cells.nodes.index(name)
-        if groups is None:
-            self._line_of = {node: line for line, node in enumerate(order)}
-        else:
-            self._line_of = {node: line for line, group in enumerate(groups) for node in group.members}
-        placed = self.placed or not any(chr(letter) in "X!?" for letter in set(cells.cells))
-        if self.node not in self._line_of or not self.placed:
-            first = (groups[0].members[0] if groups else order[0]) if order else 0
-            self.node = first
-            self.placed = bool(order)
-        self._dull = uniform(cells) if len(order) > 1 else frozenset()
+        colour: str | None = None,
+    ) -> Spot | None:
+        """Draw these rows. Returns where the cursor came to be: what it asks for may be filtered away."""
+        self.cells, self.rows, self.zoom, self.wide = cells, rows, zoom, wide
+        self._colour = cells.checks.index(colour) if colour in cells.checks else None
+        self._dull = uniform(cells) if len(rows.order) > 1 else frozenset()
         # What waits everywhere tells no node from another: the overview looks past it.
         waits = {c for c in self._dull if cells.letter(0, c) == "b"}
-        kept = [c for c in (range(len(cells.checks)) if columns is None else columns) if c not in waits]
-        self._telling = tuple(kept) if waits and kept else columns
+        kept = [c for c in columns_of(cells, rows.columns) if c not in waits]
+        self._telling = tuple(kept) if waits and kept else rows.columns
+        self._marked = self._places(self.marked)
         self._measure()
-        if check is not None:
-            self.put_column(check)
-        if not placed and order:
-            letters = cells.row(self.node)
-            self.put_column(max(range(len(letters)), key=lambda c: RANK.get(chr(letters[c]), 0), default=0))
-        self._strips.clear()
+        self._put(landed(cursor, cells, rows))
+        self.forget_strips()
         self._into_view()
         self.refresh()
+        return self.cursor
 
     def update(self, cells: Cells, rows: set[int]) -> None:
         """Take new letters; draw again the rows that changed and can be seen."""
         self.cells = cells
+        line_of = self.rows.line_of
         if self.zoom == "overview":
-            for y in {self._overview_place(self._line_of[r])[1] for r in rows if r in self._line_of}:
+            for y in {self._overview_place(line_of[r])[1] for r in rows if r in line_of}:
                 self._refresh_line(y)
             return
-        if self.groups is not None:
+        if self.rows.groups is not None:
             return  # groups keep the letters they were made of until the next grouping
         top = round(self.scroll_y)
         height = self.size.height - HEAD
         for row in rows:
-            line = self._line_of.get(row)
+            line = line_of.get(row)
             if line is not None:
                 self._strips.pop(line, None)
                 if top <= line < top + height:
                     self._refresh_line(line - top + HEAD)
 
+    def forget_strips(self) -> None:
+        """Draw every row anew, when its looks have changed."""
+        self._strips.clear()
+
     def _refresh_line(self, y: int) -> None:
         if 0 <= y < self.size.height:
             self.refresh(Region(0, y, self.size.width, 1))
 
-    def set_marks(self, marked: frozenset[int], busy: frozenset[int]) -> None:
+    def set_marks(self, marked: frozenset[str], busy: frozenset[int]) -> None:
+        """marked: names of nodes. busy: indices into the cells."""
         if marked != self.marked or busy != self.busy:
             self.marked, self.busy = marked, busy
-            self._strips.clear()
+            self._marked = self._places(marked)
+            self.forget_strips()
             self.refresh()
+
+    def _places(self, nodes: frozenset[str]) -> frozenset[int]:
+        every = self.cells.nodes if nodes else ()
+        return frozenset(i for i, name in enumerate(every) if name in nodes)
 
     def _measure(self) -> None:
         width = self.size.width
         self.layout_plan = plan(
-            self.cells, self.columns, width, wide=self.wide, families=self.app.size.width < 100
+            self.cells, self.rows.columns, width, wide=self.wide, families=self.app.size.width < 100
         )
-        self.column = min(self.column, max(len(self.layout_plan.columns) - 1, -1))
         if self.zoom == "overview":
-            self.virtual_size = Size(width, -(-len(self.order) // self._across()) + 2)
+            self.virtual_size = Size(width, -(-len(self.rows) // self._across()) + 2)
         else:
-            self.virtual_size = Size(max(self.layout_plan.width, width), self.line_count + HEAD)
-
-    @property
-    def line_count(self) -> int:
-        return len(self.order) if self.groups is None else len(self.groups)
+            self.virtual_size = Size(max(self.layout_plan.width, width), len(self.rows) + HEAD)
 
     def on_resize(self) -> None:
-        check = self.check if self.check is not None else next(iter(self.checks), None)
         self._measure()
-        if check is not None:
-            self.put_column(check)
-        self._strips.clear()
+        self._put(self.cursor)
+        self.forget_strips()
         self._into_view()
 
     # The cursor
 
     @property
-    def check(self) -> int | None:
-        """The check under the cursor, None on names and on families."""
-        if self.zoom == "overview":
-            return None
-        columns = self.layout_plan.columns
-        if 0 <= self.column < len(columns) and len(columns[self.column].checks) == 1:
-            return columns[self.column].checks[0]
-        return None
+    def line(self) -> int:
+        """The row under the cursor."""
+        return self.rows.line_of.get(self.node, 0)
 
     @property
-    def checks(self) -> tuple[int, ...]:
-        """The checks of the column under the cursor; none on the names."""
+    def check(self) -> str | None:
+        """The check under the cursor, None on names and on families."""
+        checks = self.checks
+        return checks[0] if len(checks) == 1 else None
+
+    @property
+    def checks(self) -> tuple[str, ...]:
+        """The checks of the column under the cursor; none on the names and in the overview."""
         columns = self.layout_plan.columns
         if self.zoom == "overview" or not 0 <= self.column < len(columns):
             return ()
-        return columns[self.column].checks
+        return tuple(self.cells.checks[c] for c in columns[self.column].checks)
 
     @property
-    def members(self) -> tuple[int, ...]:
+    def members(self) -> tuple[str, ...]:
         """The nodes of the row under the cursor."""
-        line = self._line_of.get(self.node)
-        if line is None:
-            return ()
-        if self.groups is not None and self.zoom == "groups":
-            return self.groups[line].members
-        return (self.node,)
+        line = self.rows.line_of.get(self.node)
+        return () if line is None else tuple(self.cells.nodes[n] for n in self.rows.members(line))
 
-    def put_column(self, check: int) -> None:
-        for n, column in enumerate(self.layout_plan.columns):
-            if check in column.checks:
-                self.column = n
-                return
+    @property
+    def telling(self) -> tuple[str, ...]:
+        """The checks that tell nodes apart."""
+        return tuple(check for c, check in enumerate(self.cells.checks) if c not in self._dull)
 
-    def put(self, node: int, check: int | None = None) -> None:
-        """Put the cursor on a node, and on a check."""
-        if node in self._line_of:
-            self._leave()
-            self.node = node
-            if check is not None:
-                self.put_column(check)
-            self._arrive()
+    def line_of(self, node: str) -> int | None:
+        """The row in which a node stands, None when it is filtered away."""
+        return self.rows.line_of.get(self.cells.nodes.index(node)) if node in self.cells.nodes else None
 
-    def move(self, dx: int, dy: int) -> None:
-        if not self.line_count:
+    def between(self, one: str | None, other: str) -> frozenset[str]:
+        """The nodes from the row of one to that of the other, both included, or of the one shown."""
+        ends = [self.line_of(name) for name in (one, other) if name is not None]
+        shown = [line for line in ends if line is not None]
+        lines = range(min(shown, default=0), max(shown, default=-1) + 1)
+        return frozenset(self.cells.nodes[n] for line in lines for n in self.rows.members(line))
+
+    def put(self, cursor: Spot) -> None:
+        """Move the cursor to a cell that is shown; elsewhere it stays where it is."""
+        if self.line_of(cursor.node) is None:
             return
-        self._leave()
-        line = self._line_of.get(self.node, 0)
-        if self.zoom == "overview":
-            line += dx + dy * self._across()
-        else:
-            self.column = min(max(self.column + dx, -1), len(self.layout_plan.columns) - 1)
-            line += dy
-        self.node = self._node_at(min(max(line, 0), self.line_count - 1))
-        self._arrive()
-
-    def page(self, by: int) -> None:
-        self.move(0, by * max(self.size.height - HEAD - 1, 1))
-
-    def edge(self, last: bool) -> None:
-        self.move(0, (1 if last else -1) * (self.line_count + 1))
-
-    def _node_at(self, line: int) -> int:
-        if self.groups is not None and self.zoom == "groups":
-            return self.groups[line].members[0]
-        return self.order[line]
-
-    def _leave(self) -> None:
         self._redraw(self.node)
-
-    def _arrive(self) -> None:
+        self._put(cursor)
         self._redraw(self.node)
         self._into_view()
         if self.zoom != "overview":
             for y in range(HEAD):
                 self._refresh_line(y)
-        self.post_message(self.Moved())
+
+    def near(self, dx: int, dy: int) -> Spot | None:
+        """The cell that many columns and rows away, or the last one in that direction."""
+        if not self.rows or self.cursor is None:
+            return self.cursor
+        line, check = self.line, self.cursor.check
+        columns = self.layout_plan.columns
+        if self.zoom == "overview":
+            line += dx + dy * self._across()
+        else:
+            line += dy
+            column = min(max(self.column + dx, -1), len(columns) - 1)
+            if column != self.column:
+                check = None if column < 0 else self.cells.checks[columns[column].checks[0]]
+        node = self.rows.members(min(max(line, 0), len(self.rows) - 1))[0]
+        return Spot(check, self.cells.nodes[node])
+
+    def near_page(self, by: int) -> Spot | None:
+        """The cell that many screens of rows away."""
+        return self.near(0, by * max(self.size.height - HEAD - 1, 1))
+
+    def near_edge(self, last: bool) -> Spot | None:
+        """The cell in the first or in the last row."""
+        return self.near(0, (1 if last else -1) * (len(self.rows) + 1))
+
+    def _put(self, cursor: Spot | None) -> None:
+        if cursor is None:
+            return
+        if cursor.node in self.cells.nodes:
+            self.node = self.cells.nodes.index(cursor.node)
+        self.column = self._column(cursor.check)
+        columns = self.layout_plan.columns
+        shown = [self.cells.checks[c] for c in columns[self.column].checks] if self.column >= 0 else [None]
+        self.cursor = cursor if cursor.check in shown else cursor._replace(check=shown[0])
+
+    def _column(self, check: str | None) -> int:
+        """The column of a check; of one that is not shown, the column before it, or the first."""
+        if check is None:
+            return -1
+        columns = self.layout_plan.columns
+        place = self.cells.checks.index(check) if check in self.cells.checks else -1
+        before = [n for n, column in enumerate(columns) if column.checks[0] <= place]
+        holding = [n for n, column in enumerate(columns) if place in column.checks]
+        return next(iter(holding), before[-1] if before else min(0, len(columns) - 1))
 
     def _redraw(self, node: int) -> None:
-        line = self._line_of.get(node)
+        line = self.rows.line_of.get(node)
         if line is None:
             return
         if self.zoom == "overview":
@@ -250,7 +255,7 @@ class MatrixView(ScrollView, can_focus=True, inherit_bindings=False):
         self._refresh_line(line - round(self.scroll_y) + HEAD)
 
     def _into_view(self) -> None:
-        line = self._line_of.get(self.node, 0)
+        line = self.line
         if self.zoom == "overview":
             line, room = line // self._across(), self.size.height - 1
         else:
@@ -271,8 +276,8 @@ class MatrixView(ScrollView, can_focus=True, inherit_bindings=False):
 
     def render_line(self, y: int) -> Strip:
         width, base = self.size.width, self.rich_style
-        if not self.line_count:
-            text = f"  {self.empty}" if y == HEAD and self.empty else ""
+        if not self.rows:
+            text = f"  {self.rows.empty}" if y == HEAD and self.rows.empty else ""
             return Strip([Segment(inert(fit(text, width)), base)])
         if self.zoom == "overview":
             return self._overview_line(y)
@@ -280,7 +285,7 @@ class MatrixView(ScrollView, can_focus=True, inherit_bindings=False):
         if y < HEAD:
             return self._head(y).crop(left, left + width).adjust_cell_length(width, base)
         line = y - HEAD + round(self.scroll_y)
-        if line >= self.line_count:
+        if line >= len(self.rows):
             return Strip.blank(width, base)
         strip = self._strips.get(line)
         if strip is None:
@@ -295,7 +300,7 @@ class MatrixView(ScrollView, can_focus=True, inherit_bindings=False):
         text = self.layout_plan.heads[y]
         if y == HEAD - 1:
             label = fit("  nodes", self.layout_plan.label) + (
-                "    n   " if self.groups is not None else " " * 8
+                "    n   " if self.rows.groups is not None else " " * 8
             )
             text = label + text[len(label) :]
         columns = self.layout_plan.columns
@@ -313,25 +318,26 @@ class MatrixView(ScrollView, can_focus=True, inherit_bindings=False):
 
     def letters_at(self, line: int) -> bytes:
         """The letters of a row, of all checks; groups show those they were made of."""
-        if self.groups is None:
-            return self.cells.row(self.order[line])
-        if self.columns is None:
-            return self.groups[line].letters
+        rows = self.rows
+        if rows.groups is None:
+            return self.cells.row(rows.order[line])
+        if rows.columns is None:
+            return rows.groups[line].letters
         whole = bytearray(b" " * len(self.cells.checks))
-        for place, column in enumerate(self.columns):
-            whole[column] = self.groups[line].letters[place]
+        for place, column in enumerate(rows.columns):
+            whole[column] = rows.groups[line].letters[place]
         return bytes(whole)
 
     def _row(self, line: int) -> Strip:
         known, base = looks(self), self.rich_style
         letters = self.letters_at(line)
-        members = (self.order[line],) if self.groups is None else self.groups[line].members
-        current = self._line_of.get(self.node) == line
+        members = self.rows.members(line)
+        current = self.rows.line_of.get(self.node) == line
         if current:
             base += known["line"]
-        mark = "*" if self.marked and not self.marked.isdisjoint(members) else " "
+        mark = "*" if self._marked and not self._marked.isdisjoint(members) else " "
         label = self._label(members)
-        count = f"{len(members):>5}  " if self.groups is not None else "       "
+        count = f"{len(members):>5}  " if self.rows.groups is not None else "       "
         head = f"{'>' if current else ' '}{mark}{fit(label, self.layout_plan.label - 2)}{count} "
         head_style = base + (
             known["cursor"] if current and self.column < 0 else known["head" if current else ""]
@@ -390,15 +396,15 @@ class MatrixView(ScrollView, can_focus=True, inherit_bindings=False):
             marks = "".join(f"{1 + b * BLOCK:<{BLOCK + 1}}" for b in range(across // BLOCK))
             return Strip([Segment(fit(f"       {marks}", width), base + known["dim"])])
         first = (y - 1 + round(self.scroll_y)) * across
-        if first >= len(self.order):
+        if first >= len(self.rows.order):
             return Strip.blank(width, base)
         segments = [Segment(f"{first + 1:>6} ", base + known["dim"])]
-        for n, node in enumerate(self.order[first : first + across]):
+        for n, node in enumerate(self.rows.order[first : first + across]):
             if n and n % BLOCK == 0:
                 segments.append(Segment(" ", base))
             letter = self.overview_letter(node)
             style = base + known[STYLES.get(letter, "")]
-            if node in self.marked:
+            if node in self._marked:
                 style += known["line"]
             if node == self.node:
                 style += known["cursor"]
@@ -406,38 +412,41 @@ class MatrixView(ScrollView, can_focus=True, inherit_bindings=False):
         return Strip(segments).simplify().adjust_cell_length(width, base)
 
     def overview_letter(self, node: int) -> str:
-        if self.colour_by is not None:
-            return self.cells.letter(node, self.colour_by)
+        if self._colour is not None:
+            return self.cells.letter(node, self._colour)
         return worst(letters_of(self.cells, node, self._telling))
 
     # Mouse
 
     def on_click(self, event: events.Click) -> None:
-        if not self.line_count:
+        if not self.rows:
             return
         if self.zoom == "overview":
             n = event.x - 7 - (event.x - 7) // (BLOCK + 1)
             place = (event.y - 1 + round(self.scroll_y)) * self._across() + n
-            if event.y > 0 and 0 <= n < self._across() and 0 <= place < len(self.order):
-                self._clicked(self.order[place], None, event)
+            if event.y > 0 and 0 <= n < self._across() and 0 <= place < len(self.rows.order):
+                self._clicked(self.rows.order[place], self.column, event)
             return
         x = event.x + round(self.scroll_x)
         columns = self.layout_plan.columns
         column = max((n for n, c in enumerate(columns) if c.x <= x), default=-1)
         if event.y < HEAD:
             if column >= 0:
-                self.post_message(self.HeadClicked(column))
+                self.post_message(self.HeadClicked(self.cells.checks[columns[column].checks[0]]))
             return
         line = event.y - HEAD + round(self.scroll_y)
-        if line < self.line_count:
-            self._clicked(self._node_at(line), column, event)
+        if line < len(self.rows):
+            self._clicked(self.rows.members(line)[0], column, event)
 
-    def _clicked(self, node: int, column: int | None, event: events.Click) -> None:
-        same = self._line_of.get(node) == self._line_of.get(self.node) and column in (None, self.column)
-        self._leave()
-        self.node = node
-        if column is not None:
-            self.column = column
-        self._arrive()
-        if same and event.chain > 1:
+    def _clicked(self, node: int, column: int, event: events.Click) -> None:
+        again = self.rows.line_of.get(node) == self.line and column == self.column and event.chain > 1
+        check = None
+        if column >= 0:
+            shown = self.layout_plan.columns[column].checks
+            check = self.cells.checks[shown[0]]
+            if self.cursor is not None and column == self.column:
+                check = self.cursor.check
+        self.put(Spot(check, self.cells.nodes[node]))
+        self.post_message(self.Moved())
+        if again:
             self.post_message(self.Opened())

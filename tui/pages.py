@@ -128,7 +128,7 @@ def causes(state: State, known: Known, width: int, now: float) -> list[Line]:
         return [*lines, *_no_cause(state, known, width)]
     if width < SMALL_BELOW - MARGIN:
         for cause in report.causes:
-            lines += _small_cause(report, cause, width)
+            lines += _small_cause(known, cause, width)
         return lines
     lines.append(line("  ", (fit(words.headline(report), width - 4), "head")))
     if nobody(report):
@@ -187,8 +187,8 @@ def _best_numbers(report: Report) -> str:
     return "   ".join(parts)
 
 
-def _small_cause(report: Report, cause: Cause, width: int) -> list[Line]:
-    key = ("cause", cause.id)
+def _small_cause(known: Known, cause: Cause, width: int) -> list[Line]:
+    key = ("cause", known.key_of(cause))
     head = f"[{cause.id}] "
     lines = [
         line(
@@ -197,7 +197,7 @@ def _small_cause(report: Report, cause: Cause, width: int) -> list[Line]:
             f" {words.cause_check(cause)}",
             key=key,
         ),
-        line(f"    {fit(words.cause_nodes(report, cause), width - 8).rstrip()}"),
+        line(f"    {fit(words.cause_nodes(known.report, cause), width - 8).rstrip()}"),
     ]
     pieces = wrap(words.title(cause), width - 6, "    ")
     return lines + [line(piece) for piece in pieces[:2]]
@@ -219,7 +219,7 @@ def _cause(known: Known, cause: Cause, width: int) -> list[Line]:
             (fit(pieces[0], room), "head"),
             "  ",
             (check, "dim"),
-            key=("cause", cause.id),
+            key=("cause", known.key_of(cause)),
         )
     ]
     lines += [line(" " * (start - 2), (piece, "head")) for piece in pieces[1:3]]
@@ -291,7 +291,7 @@ def cause(known: Known, item: Cause, width: int) -> list[Line]:
     for number, fix in enumerate(item.fixes):
         label = f"fix {number + 1} of {total}" if total > 1 else "fix"
         pieces = wrap(words.fix_label(report, fix), width - 15)
-        lines.append(line((f" {label:<11} ", "label"), pieces[0], key=("fix", item.id, number)))
+        lines.append(line((f" {label:<11} ", "label"), pieces[0], key=("fix", known.key_of(item), number)))
         lines += [line(" " * 13, piece) for piece in pieces[1:]]
         for shell in words.fix_commands(fix, every=True)[:20]:
             lines += _command(shell, width)
@@ -302,7 +302,8 @@ def cause(known: Known, item: Cause, width: int) -> list[Line]:
     if item.verify is not None:
         shell = words.command(item.verify.shell)
         pieces = wrap(shell, width - 15)
-        lines.append(line((" verify      ", "label"), (pieces[0], "command"), key=("verify", item.id)))
+        key = ("verify", known.key_of(item))
+        lines.append(line((" verify      ", "label"), (pieces[0], "command"), key=key))
         lines += [line(" " * 15, (piece, "command")) for piece in pieces[1:]]
     if item.why:
         lines += [
@@ -399,9 +400,9 @@ def _chunks(text: str, size: int) -> list[str]:
 # One node
 
 
-def node(known: Known, cells: Cells, row: int, width: int) -> list[Line]:
+def node(known: Known, cells: Cells, name: str, width: int) -> list[Line]:
     """A node: its causes, its facts with what differs from the majority marked, its checks."""
-    name = cells.nodes[row]
+    row = cells.nodes.index(name)
     report = known.report
     target = known.targets.get(name)
     letters = cells.row(row)
@@ -424,7 +425,7 @@ def node(known: Known, cells: Cells, row: int, width: int) -> list[Line]:
                 f" [{item.id}] ",
                 (words.word(item.status), STATUS_STYLES.get(item.status, "unknown")),
                 f"  {fit(words.title(item), width - 16).rstrip()}",
-                key=("cause", item.id),
+                key=("cause", known.key_of(item)),
             )
         )
     if len(lines) > 2:
@@ -480,10 +481,11 @@ def _checks(known: Known, cells: Cells, row: int, width: int) -> list[Line]:
     return lines
 
 
-def under_cursor(known: Known | None, cells: Cells, row: int, column: int | None, width: int) -> list[Line]:
-    """Three lines about the cell under the cursor, spelled out."""
-    name = words.plain(cells.nodes[row], 60)
-    if column is None:
+def under_cursor(known: Known | None, cells: Cells, node: str, check: str | None, width: int) -> list[Line]:
+    """Three lines about the cell under the cursor, spelled out; about the node without a check."""
+    row = cells.nodes.index(node)
+    name = words.plain(node, 60)
+    if check is None:
         letters = cells.row(row)
         shown = ", ".join(
             f"{letters.count(letter.encode())} {word}"
@@ -491,12 +493,12 @@ def under_cursor(known: Known | None, cells: Cells, row: int, column: int | None
             if letter.encode() in letters
         )
         return [line(f" {name}   {shown}"), Line(), Line()]
-    letter, check = cells.letter(row, column), cells.checks[column]
+    letter = cells.letter(row, cells.checks.index(check))
     status = words.LETTERS.get(letter, "")
     word = words.word(status) if status else {"~": "running", " ": "not yet"}.get(letter, "")
     shown_check = words.plain(check, 60)
-    result = known.result(check, cells.nodes[row]) if known else None
-    item = known.cause_of(check, cells.nodes[row]) if known else None
+    result = known.result(check, node) if known else None
+    item = known.cause_of(check, node) if known else None
     mark = f"[{item.id}] " if item and letter in "X!?b" else ""
     text = words.plain(result.summary, 400) if result else ""
     if letter == ".":

@@ -290,7 +290,7 @@ _UNITS["GB"] = 10**9
 
 def size_of(name: str) -> tuple[str, int | None]:
     """(name without the size it ends in, size in bytes), as in ``bw.allreduce.busbw.64MiB``."""
-    found = _SIZE.search(name)
+    found = _SIZE.search(name, max(len(name) - 40, 0))
     if found is None or found.start() == 0:
         return name, None
     return name[: found.start()], int(found[1]) * _UNITS[found[2]]
@@ -298,8 +298,13 @@ def size_of(name: str) -> tuple[str, int | None]:
 
 def curves(report: Report) -> dict[str, list[tuple[str, MeasureRecord]]]:
     """Measures worth a plot, by name: (label of the bar, measure). By size where the name ends in one."""
+    return _curves(report.measures)
+
+
+@lru_cache(2)  # asked for with every key that is pressed
+def _curves(measures: tuple[MeasureRecord, ...]) -> dict[str, list[tuple[str, MeasureRecord]]]:
     found: dict[str, list[tuple[str, int | None, MeasureRecord]]] = {}
-    for measure in report.measures:
+    for measure in measures:
         name, size = size_of(measure.name)
         target = size_of(measure.target)[1] if "@" in measure.target else None
         found.setdefault(name, []).append((measure.target, size if size is not None else target, measure))

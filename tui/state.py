@@ -4,6 +4,7 @@ A status is its letter (see `netdoctor.report.words.LETTERS`); two more stand in
 filled: ``~`` for a result that is under way and a space for one that has not begun.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -77,6 +78,11 @@ class State:
     busy: frozenset[int] = frozenset()
     message: str = ""
     stamp: int = 0
+
+    @property
+    def live(self) -> bool:
+        """Whether a scan of everything goes on and fills the matrix."""
+        return self.scanning and not self.partial
 
     @property
     def verdict(self) -> str:
@@ -253,9 +259,24 @@ class Known:
         self.report = report
         self.index = words.Index(report)
         self.causes: dict[int, Cause] = {cause.id: cause for cause in report.causes}
+        self.by_key: dict[str, Cause] = {}
+        self._keys: dict[int, str] = {}
+        seen: Counter[str] = Counter()
+        for cause in report.causes:
+            again = seen[cause.fingerprint]
+            seen[cause.fingerprint] += 1
+            key = f"{cause.fingerprint} {again}" if again else cause.fingerprint
+            self.by_key[key], self._keys[cause.id] = cause, key
         self.targets: dict[str, TargetRecord] = {target.id: target for target in report.targets}
         self.titles = {check.id: check.title for check in report.checks}
         self.costs = {check.id: check.cost for check in report.checks}
+
+    def key_of(self, cause: Cause) -> str:
+        """Its fingerprint, which the same trouble has in the next report; with a number where it repeats."""
+        return self._keys[cause.id]
+
+    def cause_at(self, key: str | None) -> Cause | None:
+        return self.by_key.get(key) if key is not None else None
 
     def result(self, check: str, node: str) -> Result | None:
         return self.index.results.get((check, node))

@@ -21,9 +21,10 @@ from netdoctor.report.model import (
     TargetRecord,
     Verdict,
 )
-from netdoctor.tui.app import NetdoctorApp, screen_text
+from netdoctor.tui.app import NetdoctorApp
 from netdoctor.tui.events import Began, Ended, Event, Failed
 from netdoctor.tui.runner import Request
+from netdoctor.tui.stage import screen_text
 from netdoctor.tui.state import by_family, opened
 from tests.report.build import sample_report, with_evidence
 

@@ -11,6 +11,8 @@ import pytest
 
 from netdoctor.report.model import Report
 from netdoctor.report.save import save
+from netdoctor.tui.actions.menu import offered
+from netdoctor.tui.actions.table import DO
 from netdoctor.tui.app import NetdoctorApp
 from netdoctor.tui.dialogs import Ask, Picker
 from netdoctor.tui.events import Event, Phase
@@ -52,31 +54,31 @@ def scanning(request: Request, report: Report | None) -> list[Event]:
     ("key", "view"), [("1", "causes"), ("2", "matrix"), ("3", "pairs"), ("4", "node"), ("6", "diff")]
 )
 def test_numbers_show_screens(key: str, view: str) -> None:
-    assert press("2", key).view == view
+    assert press("2", key).where.view == view
 
 
 @pytest.mark.parametrize("key", ["enter", "d"])
 def test_open_and_back(key: str) -> None:
-    assert press(key).view == "cause"
+    assert press(key).where.view == "cause"
     app = press(key, "escape")
-    assert app.view == "causes"
+    assert app.where.view == "causes"
 
 
 def test_back_returns_to_the_line_it_left() -> None:
-    assert seen(["down", "enter", "escape"], lambda app: app.page.key) == ("cause", 2)
+    assert seen(["down", "enter", "escape"], lambda app: app.page.key) == ("cause", "sha256:2222")
 
 
 def test_open_leads_on_everywhere() -> None:
-    assert press("2", "enter").view == "cause"  # the cursor stands on the worst cell
-    assert press("2", "g", *["left"] * 40, "enter").view == "node"
-    assert press("3", "enter").view == "pair"
-    assert press("4", "enter").view == "cause"
-    assert press("G", "enter").view == "matrix"  # a family
+    assert press("2", "enter").where.view == "cause"  # the cursor stands on the worst cell
+    assert press("2", "g", *["left"] * 40, "enter").where.view == "node"
+    assert press("3", "enter").where.view == "pair"
+    assert press("4", "enter").where.view == "cause"
+    assert press("G", "enter").where.view == "matrix"  # a family
 
 
 def test_a_pass_opens_to_nothing_and_says_so() -> None:
     app = press("2", "G", *["left"] * 3, "enter")
-    assert app.view in ("matrix", "evidence")
+    assert app.where.view in ("matrix", "evidence")
 
 
 # Moving
@@ -107,7 +109,7 @@ def test_bottom(key: str) -> None:
 @pytest.mark.parametrize("key", ["g", "home", "less_than_sign"])
 def test_top(key: str) -> None:
     assert seen(["2", "G", key], node) == "03"
-    assert seen(["G", key], lambda app: app.page.key) == ("cause", 1)
+    assert seen(["G", key], lambda app: app.page.key) == ("cause", "sha256:1111")
 
 
 @pytest.mark.parametrize(
@@ -115,22 +117,22 @@ def test_top(key: str) -> None:
 )
 def test_pages(there: str, back: str) -> None:
     big = rich_report(1000)
-    lines = seen(["2", "z", "z", "z", there], lambda app: app.matrix._line_of[app.matrix.node], report=big)
+    lines = seen(["2", "z", "z", "z", there], lambda app: app.matrix.line, report=big)
     assert lines > 0
     rows = ["2", "z", "plus", "plus"]
-    assert seen([*rows, there], lambda app: app.matrix._line_of[app.matrix.node], report=big) > 10
-    assert seen([*rows, there, back], lambda app: app.matrix._line_of[app.matrix.node], report=big) == 0
-    assert seen([there], lambda app: app.page.key) != ("cause", 1)
+    assert seen([*rows, there], lambda app: app.matrix.line, report=big) > 10
+    assert seen([*rows, there, back], lambda app: app.matrix.line, report=big) == 0
+    assert seen([there], lambda app: app.page.key) != ("cause", "sha256:1111")
 
 
 # Causes and problems
 
 
 def test_next_and_previous_cause() -> None:
-    assert press("enter", "right_square_bracket").cause_id == 2
-    assert press("enter", "right_square_bracket", "left_square_bracket").cause_id == 1
-    assert press("enter", "left_square_bracket").cause_id == 3
-    assert seen(["right_square_bracket"], lambda app: app.page.key) == ("cause", 2)
+    assert press("enter", "right_square_bracket").cause.id == 2
+    assert press("enter", "right_square_bracket", "left_square_bracket").cause.id == 1
+    assert press("enter", "left_square_bracket").cause.id == 3
+    assert seen(["right_square_bracket"], lambda app: app.page.key) == ("cause", "sha256:2222")
     assert seen(["2", "right_square_bracket"], node) == "04"
 
 
@@ -203,35 +205,35 @@ def test_copy_of_changes(tmp_path: Path) -> None:
 
 def test_evidence() -> None:
     app = press("e")
-    assert app.view == "evidence"
-    assert [r.check for r in app.shown_results] == ["net.ports"]
-    assert press("2", "e").shown_results[0].target == "gpu-a03"
-    assert press("4", "down", "e").view == "evidence"
+    assert app.where.view == "evidence"
+    assert [r.check for r in app.results] == ["net.ports"]
+    assert press("2", "e").results[0].target == "gpu-a03"
+    assert press("4", "down", "e").where.view == "evidence"
 
 
 # The matrix
 
 
 def test_faults_only() -> None:
-    assert seen(["2", "f"], lambda app: len(app.matrix.order)) == 3
-    assert seen(["2", "f", "f"], lambda app: len(app.matrix.order)) == 4
-    assert seen(["2", "f", "escape"], lambda app: len(app.matrix.order)) == 4
+    assert seen(["2", "f"], lambda app: len(app.matrix.rows.order)) == 3
+    assert seen(["2", "f", "f"], lambda app: len(app.matrix.rows.order)) == 4
+    assert seen(["2", "f", "escape"], lambda app: len(app.matrix.rows.order)) == 4
 
 
 def test_filter_narrows_while_typing_and_escape_restores() -> None:
     typing: list[Step] = ["2", "G", "slash", *type_text("fail")]
-    assert seen(typing, lambda app: len(app.matrix.order)) == 2
-    assert seen([*typing, "enter"], lambda app: (len(app.matrix.order), app.filter_text)) == (2, "fail")
-    assert seen([*typing, "escape"], lambda app: (len(app.matrix.order), node(app))) == (4, "01")
-    assert seen([*typing, "enter", "escape"], lambda app: app.filter_text) == ""
+    assert seen(typing, lambda app: len(app.matrix.rows.order)) == 2
+    assert seen([*typing, "enter"], lambda app: (len(app.matrix.rows.order), app.where.filter)) == (2, "fail")
+    assert seen([*typing, "escape"], lambda app: (len(app.matrix.rows.order), node(app))) == (4, "01")
+    assert seen([*typing, "enter", "escape"], lambda app: app.where.filter) == ""
 
 
 def test_zoom() -> None:
-    assert seen(["2", "z"], lambda app: app.zoom) == "overview"
-    assert seen(["2", "z", "z"], lambda app: app.zoom) == "groups"
-    assert seen(["2", "minus"], lambda app: app.zoom) == "groups"
-    assert seen(["2", "minus", "minus", "minus"], lambda app: app.zoom) == "overview"
-    assert seen(["2", "minus", "minus", "plus", "equals_sign"], lambda app: app.zoom) == "rows"
+    assert seen(["2", "z"], lambda app: app.where.zoom) == "overview"
+    assert seen(["2", "z", "z"], lambda app: app.where.zoom) == "groups"
+    assert seen(["2", "minus"], lambda app: app.where.zoom) == "groups"
+    assert seen(["2", "minus", "minus", "minus"], lambda app: app.where.zoom) == "overview"
+    assert seen(["2", "minus", "minus", "plus", "equals_sign"], lambda app: app.where.zoom) == "rows"
 
 
 def test_cursor_stays_on_its_node_through_zoom_sort_and_filter() -> None:
@@ -244,7 +246,7 @@ def test_cursor_stays_on_its_node_through_zoom_sort_and_filter() -> None:
 
 def test_sort_and_reverse() -> None:
     def order(app: NetdoctorApp) -> list[str]:
-        return [app.state.cells.nodes[r][-1] for r in app.matrix.order]
+        return [app.state.cells.nodes[r][-1] for r in app.matrix.rows.order]
 
     assert seen(["2"], order) == ["3", "4", "2", "1"]
     assert seen(["2", "o"], order) == ["1", "2", "3", "4"]
@@ -254,8 +256,8 @@ def test_sort_and_reverse() -> None:
 
 def test_sort_by_the_check_under_the_cursor_from_the_palette() -> None:
     app = press("2", "G", "colon", *type_text("check time.skew"), "enter")
-    assert app.sort_check == app.state.cells.checks.index("time.skew")
-    assert seen(["2"], lambda app: app.act("sort-check") or app.sort_check is not None)
+    assert app.where.by == "time.skew"
+    assert seen(["2"], lambda app: app.act("sort-check") or app.where.by is not None)
 
 
 def test_wide() -> None:
@@ -268,13 +270,13 @@ def test_wide() -> None:
 
 
 def test_mark_and_range() -> None:
-    assert seen(["2", "space"], lambda app: (len(app.marks), node(app))) == (1, "04")
-    assert seen(["2", "space", "up", "space"], lambda app: len(app.marks)) == 0
-    assert seen(["2", "space", "down", "v"], lambda app: len(app.marks)) == 3
+    assert seen(["2", "space"], lambda app: (len(app.where.marks), node(app))) == (1, "04")
+    assert seen(["2", "space", "up", "space"], lambda app: len(app.where.marks)) == 0
+    assert seen(["2", "space", "down", "v"], lambda app: len(app.where.marks)) == 3
 
 
 def test_tab_shows_one_check_in_the_overview() -> None:
-    assert seen(["2", "z", "tab"], lambda app: app.matrix.colour_by) is not None
+    assert seen(["2", "z", "tab"], lambda app: app.where.colour) is not None
     assert "overview" in press("2", "tab").said
 
 
@@ -282,11 +284,11 @@ def test_tab_shows_one_check_in_the_overview() -> None:
 
 
 def test_pairs_keys() -> None:
-    assert seen(["3"], lambda app: app.pairs_kind()) == "net.ports"
-    assert seen(["3", "tab"], lambda app: app.pairs_kind()) == "bw.pair"
-    assert seen(["3", "tab", "tab"], lambda app: app.pairs_kind()) == "measure bw.allreduce.busbw"
-    assert seen(["3", "tab", "tab", "tab"], lambda app: app.pairs_kind()) == "net.ports"
-    assert seen(["3", "v"], lambda app: app.values)
+    assert seen(["3"], lambda app: app.kind) == "net.ports"
+    assert seen(["3", "tab"], lambda app: app.kind) == "bw.pair"
+    assert seen(["3", "tab", "tab"], lambda app: app.kind) == "measure bw.allreduce.busbw"
+    assert seen(["3", "tab", "tab", "tab"], lambda app: app.kind) == "net.ports"
+    assert seen(["3", "v"], lambda app: app.where.values)
     lines = drive(application(rich_report()), WINDOW, "3", "t")
     assert any("column connects to row" in line for line in lines)
 
@@ -399,7 +401,7 @@ def test_pause_stop_and_follow() -> None:
     app = press("2", "p", more, runner=runner, begin=Request())
     assert list(runner.events) == late  # held back
     app = press("2", "p", more, "p", more, runner=FakeRunner(scanning), begin=Request())
-    assert not app.held
+    assert not app.where.held
     press("2", "x", runner=runner, begin=Request())
     assert runner.stopped == 1
     runner = FakeRunner(scanning)
@@ -416,7 +418,7 @@ def test_scan_keys_say_when_there_is_no_scan() -> None:
 
 def test_shell_runs_what_the_runner_names(monkeypatch: pytest.MonkeyPatch) -> None:
     called: list[list[str]] = []
-    monkeypatch.setattr("netdoctor.tui.app.subprocess.run", lambda argv, **options: called.append(argv))
+    monkeypatch.setattr("netdoctor.tui.stage.subprocess.run", lambda argv, **options: called.append(argv))
     monkeypatch.setattr(NetdoctorApp, "suspend", lambda self: __import__("contextlib").nullcontext())
     press("2", "s", runner=FakeRunner())
     assert called == [["true", "gpu-a03"]]
@@ -459,16 +461,16 @@ def test_save(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_help_lists_the_keys_of_the_screen_and_runs_one() -> None:
     assert isinstance(seen(["question_mark"], lambda app: app.screen), Picker)
-    assert press("question_mark", *type_text("screen: matrix"), "enter").view == "matrix"
-    assert press("question_mark", "escape").view == "causes"
+    assert press("question_mark", *type_text("screen: matrix"), "enter").where.view == "matrix"
+    assert press("question_mark", "escape").where.view == "causes"
 
 
 @pytest.mark.parametrize("key", ["colon", "ctrl+p"])
 def test_palette_runs_actions_and_goes_places(key: str) -> None:
-    assert press(key, *type_text("screen: pairs"), "enter").view == "pairs"
-    assert press(key, *type_text("cause clock"), "enter").cause_id == 3
+    assert press(key, *type_text("screen: pairs"), "enter").where.view == "pairs"
+    assert press(key, *type_text("cause clock"), "enter").cause.id == 3
     app = press(key, *type_text("node gpu-a04"), "enter")
-    assert (app.view, app.state.cells.nodes[app.matrix.node]) == ("matrix", "gpu-a04")
+    assert (app.where.view, app.state.cells.nodes[app.matrix.node]) == ("matrix", "gpu-a04")
     assert press(key, "q", "enter").is_running is False
 
 
@@ -522,9 +524,8 @@ def test_quit_asks_while_scanning() -> None:
 # The table itself
 
 
-def test_every_action_has_a_method_and_every_method_an_action() -> None:
-    methods = {name[4:].replace("_", "-") for name in vars(NetdoctorApp) if name.startswith("act_")}
-    assert methods == set(BY_ID)
+def test_every_action_has_a_function_and_every_function_an_action() -> None:
+    assert set(DO) == set(BY_ID)
 
 
 def test_ids_are_unique_and_footers_know_them() -> None:
@@ -555,14 +556,14 @@ def test_every_action_is_in_the_help_or_palette_of_some_screen() -> None:
 
     def collect(app: NetdoctorApp, pilot: Any) -> None:
         for view in VIEWS:
-            app.view = view
-            shown.update(choice[0] for choice in app.palette(""))
+            app.where = dataclasses.replace(app.where, view=view)
+            shown.update(choice[0] for choice in offered(app, ""))
         app.state = dataclasses.replace(app.state, scanning=True)
-        app.view = "matrix"
-        shown.update(choice[0] for choice in app.palette(""))
+        app.where = dataclasses.replace(app.where, view="matrix")
+        shown.update(choice[0] for choice in offered(app, ""))
         app.state = State(message="hosts.txt could not be used")
-        app.view = "causes"
-        shown.update(choice[0] for choice in app.palette(""))
+        app.where = dataclasses.replace(app.where, view="causes")
+        shown.update(choice[0] for choice in offered(app, ""))
 
     drive(app, WINDOW, collect)
     assert set(BY_ID) <= shown

@@ -4,7 +4,8 @@ from typing import Any
 
 from textual.selection import SELECT_ALL
 
-from netdoctor.tui.app import NetdoctorApp, screen_text
+from netdoctor.tui.app import NetdoctorApp
+from netdoctor.tui.stage import screen_text
 from tests.tui.harness import application, drive, rich_report
 
 WINDOW = (100, 30)
@@ -27,10 +28,10 @@ def clicked(report: Any, *steps: Any) -> NetdoctorApp:
 
 
 def test_tabs_and_footer() -> None:
-    assert clicked(rich_report(), lambda a, p: click(a, p, "2 Matrix")).view == "matrix"
-    assert clicked(rich_report(), lambda a, p: click(a, p, "3 Pairs")).view == "pairs"
+    assert clicked(rich_report(), lambda a, p: click(a, p, "2 Matrix")).where.view == "matrix"
+    assert clicked(rich_report(), lambda a, p: click(a, p, "3 Pairs")).where.view == "pairs"
     app = clicked(rich_report(), "2", lambda a, p: click(a, p, "z zoom"))
-    assert app.zoom == "overview"
+    assert app.where.zoom == "overview"
 
 
 def test_a_click_moves_and_a_second_one_opens() -> None:
@@ -42,24 +43,24 @@ def test_a_click_moves_and_a_second_one_opens() -> None:
     app = clicked(rich_report(), "2", lambda a, p: click(a, p, "gpu-a02"), look)
     assert found == [1]
     app = clicked(rich_report(), "2", lambda a, p: click(a, p, "gpu-a02", times=2))
-    assert app.view == "node"
+    assert app.where.view == "node"
     app = clicked(rich_report(), lambda a, p: click(a, p, "[2] FAIL", times=2))
-    assert (app.view, app.cause_id) == ("cause", 2)
+    assert (app.where.view, app.cause.id) == ("cause", 2)
     app = clicked(rich_report(), lambda a, p: click(a, p, "[2] FAIL"))
-    assert app.view == "causes"
+    assert app.where.view == "causes"
 
 
 def test_a_click_on_a_head_sorts_by_that_check() -> None:
     app = clicked(rich_report(), "2", lambda a, p: click(a, p, "time", at=1))
-    assert app.sort_check is not None
-    assert app.state.cells.checks[app.sort_check] == "time.skew" or app.sort_check is not None
+    assert app.where.by is not None
+    assert app.where.by in ("time.sync", "time.skew")
 
 
 def test_overview_and_empty_places() -> None:
     app = clicked(rich_report(1000), "2", "minus", lambda a, p: p.click(offset=(9, 4)))
     assert app.matrix.node == 2
-    assert clicked(rich_report(), "2", lambda a, p: p.click(offset=(5, 18))).view == "matrix"
-    assert clicked(rich_report(), lambda a, p: p.click(offset=(50, 27))).view == "causes"
+    assert clicked(rich_report(), "2", lambda a, p: p.click(offset=(5, 18))).where.view == "matrix"
+    assert clicked(rich_report(), lambda a, p: p.click(offset=(50, 27))).where.view == "causes"
 
 
 def test_pages_can_be_selected() -> None:

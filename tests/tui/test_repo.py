@@ -17,14 +17,17 @@ PURE = (
     "compare",
     "events",
     "export",
+    "frame",
     "keys",
     "layout",
     "lines",
     "pages",
     "pairs",
     "query",
+    "rows",
     "runner",
     "state",
+    "where",
 )
 
 

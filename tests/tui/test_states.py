@@ -10,8 +10,9 @@ import pytest
 
 from netdoctor.report.model import Note, Report
 from netdoctor.tui.app import NetdoctorApp
-from netdoctor.tui.events import Ended, Event, NodeDone, Phase
+from netdoctor.tui.events import Ended, Event, Failed, NodeDone, Phase
 from netdoctor.tui.runner import Request
+from netdoctor.tui.state import opened
 from tests.report.build import sample_report
 from tests.tui.harness import (
     NOON,
@@ -48,7 +49,7 @@ def test_all_green_offers_the_next_step() -> None:
     text = shown(rich_report(state="ready"), MEDIUM)
     assert "2 see the full matrix" in text
     assert "6 compare with another report" in text
-    assert application(rich_report(state="ready")).view == "causes"
+    assert application(rich_report(state="ready")).where.view == "causes"
 
 
 @both
@@ -134,7 +135,7 @@ def test_growing_the_window_restores_the_view() -> None:
     async def resize(app: NetdoctorApp, pilot: Any, size: tuple[int, int]) -> None:
         await pilot.resize_terminal(*size)
         await pilot.pause()
-        seen.append(app.view)
+        seen.append(app.where.view)
 
     lines = drive(
         app,
@@ -203,7 +204,7 @@ def test_a_healed_cause_goes_and_the_others_stay() -> None:
     after = dataclasses.replace(sample_report("ready"), causes=before.causes[1:])
     app = application(before, runner=FakeRunner(healing(after)))
     lines = drive(app, (100, 30), "enter", "r", settle)
-    assert app.view == "causes"
+    assert app.where.view == "causes"
     assert any("gone: gpu-a03 drops connections" in line for line in lines)
 
 
@@ -212,7 +213,77 @@ def test_a_cause_that_stays_is_found_again_under_its_new_number() -> None:
     moved = tuple(dataclasses.replace(c, id=c.id - 1) for c in before.causes[1:])
     app = application(before, runner=FakeRunner(healing(dataclasses.replace(before, causes=moved))))
     drive(app, (100, 30), "enter", "right_square_bracket", "ctrl+r", settle)
-    assert (app.view, app.cause_id) == ("cause", 1)
+    assert (app.where.view, app.cause.id) == ("cause", 1)
+
+
+def judged_anew(report: Report, check: str, node: str, summary: str) -> Report:
+    """The report with another result of one cell, as a re-run brings it: the results are new objects."""
+    results = [
+        dataclasses.replace(r, summary=summary if (r.check, r.target) == (check, node) else r.summary)
+        for r in report.results
+    ]
+    return dataclasses.replace(report, results=tuple(results))
+
+
+@pytest.mark.parametrize("keys", [["2", "e"], ["enter", "e"]], ids=["of a cell", "of a cause"])
+def test_evidence_after_a_rerun_is_that_of_the_new_report(keys: list[str]) -> None:
+    before = rich_report()
+    after = judged_anew(before, "net.ports", "gpu-a03", "only port 40211 now")
+    app = application(before, runner=FakeRunner(healing(after)))
+    lines = drive(app, (100, 30), *keys, "ctrl+r", settle)
+    assert app.where.view == "evidence"
+    assert any("only port 40211 now" in line for line in lines)
+    assert not any("drops connections from its peers" in line for line in lines)
+
+
+def test_evidence_of_a_cell_that_passes_now_is_no_longer_shown() -> None:
+    before = rich_report()
+    after = dataclasses.replace(before, results=tuple(r for r in before.results if r.check != "net.ports"))
+    app = application(before, runner=FakeRunner(healing(after)))
+    lines = drive(app, (100, 30), "2", "e", "ctrl+r", settle)
+    assert any("a plain pass leaves none" in line for line in lines)
+    assert app.cause is None
+
+
+@pytest.mark.parametrize("end", [Ended(NOON + 3, rich_report()), Failed(NOON + 3, "hosts are gone")])
+def test_the_end_of_a_scan_is_taken_in_though_the_picture_is_held(end: Event) -> None:
+    runner = FakeRunner(lambda request, report: [began(rich_report())])
+    app = application(runner=runner, begin=Request())
+
+    def ends(app: NetdoctorApp, pilot: Any) -> None:
+        assert app.where.held
+        runner.events.extend([(0, 0, "X"), end])
+
+    drive(app, (100, 30), settle, "p", ends, settle, "q")
+    assert not app.where.held
+    assert not app.state.scanning
+    assert app.state.report is (end.report if isinstance(end, Ended) else None)
+    assert app._exit  # without a question: there is no scan to stop
+
+
+def test_order_and_colour_follow_their_checks_into_a_report_with_other_columns() -> None:
+    before = rich_report()
+    checks = [c for c in before.matrix.checks if c != "ssh.login"]
+    rows = dict(zip(before.matrix.checks, before.matrix.cells, strict=True))
+    matrix = dataclasses.replace(
+        before.matrix, checks=tuple(checks), cells=tuple(rows[check] for check in checks)
+    )
+    after = dataclasses.replace(before, matrix=matrix)
+    app = application(before, runner=FakeRunner(healing(after)))
+    chosen: list[tuple[str | None, str | None, int]] = []
+
+    def look(app: NetdoctorApp, pilot: Any) -> None:
+        first = app.matrix.rows.order[0]
+        chosen.append((app.where.by, app.where.colour, first))
+        assert app.matrix.overview_letter(first) == app.letter("time.skew", "gpu-a02")
+
+    def overview_of_the_skew(app: NetdoctorApp, pilot: Any) -> None:
+        app.where = dataclasses.replace(app.where, by="time.skew", colour="time.skew", zoom="overview")
+        app.draw()
+
+    drive(app, (100, 30), "2", overview_of_the_skew, look, "ctrl+r", settle, look)
+    assert chosen[0] == chosen[1]
+    assert app.state.cells.checks == tuple(c for c in opened(before).cells.checks if c != "ssh.login")
 
 
 def test_no_colour(monkeypatch: pytest.MonkeyPatch) -> None:

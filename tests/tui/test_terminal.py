@@ -138,9 +138,9 @@ def test_signals_restore_the_terminal(report: Path, number: signal.Signals) -> N
 
 def test_an_exception_restores_the_terminal_and_exits_5(report: Path) -> None:
     program = (
-        "import sys; from netdoctor.tui import app; from netdoctor.__main__ import main\n"
-        "def crash(self): raise RuntimeError('a defect')\n"
-        "app.NetdoctorApp.act_pairs = crash\n"
+        "import sys; from netdoctor.tui.actions.table import DO; from netdoctor.__main__ import main\n"
+        "def crash(stage): raise RuntimeError('a defect')\n"
+        "DO['pairs'] = crash\n"
         f"sys.argv = ['netdoctor', 'tui', {str(report)!r}]; sys.exit(main())"
     )
     with terminal("-c", program, cwd=report.parent) as term:

@@ -1,0 +1,70 @@
+"""Texts for the clipboard: fixes, causes, commands, names, changes."""
+
+from netdoctor.report import words
+from netdoctor.report.diff import diff
+from netdoctor.report.markdown import render_cause
+from netdoctor.tui import compare
+from netdoctor.tui.actions.table import does
+from netdoctor.tui.stage import Stage
+
+
+def copy(stage: Stage, text: str, what: str) -> None:
+    """To the clipboard by OSC 52, which a terminal may refuse in silence."""
+    stage.copy_to_clipboard(text)
+    stage.say(f"copied {what}; where the terminal refuses, select it with the mouse, or E writes a file")
+
+
+@does("copy-fix")
+def copy_fix(stage: Stage) -> None:
+    item = stage.cause
+    if item is None:
+        stage.say("no cause under the cursor")
+        return
+    key = stage.page.key if stage.where.view == "cause" else None
+    if isinstance(key, tuple) and key[0] == "verify":
+        copy_verify(stage)
+        return
+    number = key[2] if isinstance(key, tuple) and key[0] == "fix" else 0
+    fixes = item.fixes
+    if number >= len(fixes) or not fixes[number].commands:
+        stage.say(f"[{item.id}] has no command to copy; Y copies the whole cause")
+        return
+    lines = words.fix_commands(fixes[number], every=True)
+    of = f" {number + 1} of {len(fixes)}" if len(fixes) > 1 else ""
+    copy(stage, "\n".join(lines) + "\n", f"fix{of} of [{item.id}], {words.number(len(lines), 'line')}")
+
+
+@does("copy-all")
+def copy_all(stage: Stage) -> None:
+    item, report = stage.cause, stage.state.report
+    if item is None or report is None:
+        stage.say("no cause under the cursor")
+        return
+    copy(stage, render_cause(report, item), f"[{item.id}] as Markdown")
+
+
+@does("copy-verify")
+def copy_verify(stage: Stage) -> None:
+    item = stage.cause
+    if item is None or item.verify is None:
+        stage.say("there is no command that proves it")
+        return
+    copy(stage, words.command(item.verify.shell) + "\n", f"the verify command of [{item.id}]")
+
+
+@does("copy-names")
+def copy_names(stage: Stage) -> None:
+    names = stage.nodes_here
+    if not names:
+        stage.say("no node under the cursor")
+        return
+    copy(stage, words.fold(names, None), f"the names of {words.number(len(names), 'node')}")
+
+
+@does("copy-diff")
+def copy_diff(stage: Stage) -> None:
+    report = stage.state.report
+    if stage.base is None or report is None:
+        stage.say("b chooses a report to compare with")
+        return
+    copy(stage, compare.markdown(diff(stage.base, report), stage.base, report), "the changes")

@@ -1,0 +1,68 @@
+"""How pairs and changes are shown."""
+
+import contextlib
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from netdoctor.report.json_ import ReportError
+from netdoctor.report.save import load
+from netdoctor.tui import where
+from netdoctor.tui.actions.table import does
+from netdoctor.tui.dialogs import Choice, Picker, matching
+from netdoctor.tui.stage import Stage
+
+
+@does("next-pairs")
+def next_pairs(stage: Stage) -> None:
+    stage.where = where.next_kind(stage.where, stage.kinds)
+    stage.draw(top=True)
+
+
+@does("values")
+def values(stage: Stage) -> None:
+    stage.where = replace(stage.where, values=not stage.where.values)
+    stage.draw()
+
+
+@does("transpose")
+def transpose(stage: Stage) -> None:
+    stage.where = replace(stage.where, transposed=not stage.where.transposed)
+    stage.draw()
+
+
+@does("base")
+def base(stage: Stage) -> None:
+    def choices(text: str) -> list[Choice]:
+        return matching(text, _report_files(stage))
+
+    stage.push_screen(
+        Picker("compare with which report?  type a path, or choose", choices, free=True),
+        lambda name: take_base(stage, name),
+    )
+
+
+def _report_files(stage: Stage) -> list[Choice]:
+    """Files that may hold a report, the youngest first."""
+    found = []
+    for path in (*Path().glob("*.json"), *Path(".netdoctor").glob("*.json")):
+        with contextlib.suppress(OSError):  # a link to nothing, or gone since it was listed
+            if path != stage.path:
+                found.append((path.stat().st_mtime, str(path)))
+    found.sort(reverse=True)
+    return [
+        (name, name, time.strftime("%Y-%m-%d %H:%M", time.gmtime(changed))) for changed, name in found[:100]
+    ]
+
+
+def take_base(stage: Stage, name: str | None) -> None:
+    """Compare with the report in this file."""
+    if not name:
+        return
+    try:
+        stage.base, stage.base_name = load(Path(name)), name
+    except ReportError as error:
+        stage.say(str(error))
+        return
+    if stage.where.view == "diff":
+        stage.draw(top=True)

@@ -1,0 +1,386 @@
+"""What is shown: one State, one Where, and the widgets that draw them. Actions move it; see tui/actions/."""
+
+import contextlib
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from textual.app import App, SuspendNotSupported
+from textual.screen import Screen
+from textual.widgets import Input
+
+from netdoctor.report import words
+from netdoctor.report.diff import diff
+from netdoctor.report.model import Cause, Report, Result
+from netdoctor.tui import compare, frame, pages, pairs, where
+from netdoctor.tui.dialogs import Ask
+from netdoctor.tui.events import Event
+from netdoctor.tui.keys import Action
+from netdoctor.tui.lines import Line, fit, line, rule, wrap
+from netdoctor.tui.matrix import MatrixView
+from netdoctor.tui.rows import rows_of, worst_check
+from netdoctor.tui.runner import Runner
+from netdoctor.tui.state import Known, State
+from netdoctor.tui.where import Spot, Where
+from netdoctor.tui.widgets import Bar, Page
+
+SIDE_FROM = 140
+SPINNER = "|/-\\"
+BARS = ("head", "tabs", "panel", "detail", "status", "keys")
+# Screens that the small form has, and actions that lead to others.
+SMALL_VIEWS = ("causes", "cause", "evidence")
+SCREEN_ACTIONS = ("matrix", "pairs", "node", "diff")
+
+
+class Stage(App[None], inherit_bindings=False):
+    """Draws `state` as seen from `where`, and says what is under the cursor.
+
+    known: the report of the state, by its keys. base: the report that the Diff screen compares with. agreed:
+    whether a stranger's report may be run again; agreed_costs: whether checks may that open ports or load
+    GPUs. exported: scripts for standard output. files: what was written here.
+    """
+
+    def __init__(
+        self,
+        state: State | None = None,
+        *,
+        runner: Runner | None = None,
+        path: Path | None = None,
+        export: Path | None = None,
+        export_to_stdout: bool = False,
+        light: bool = False,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        super().__init__()
+        self.state = state or State()
+        self.known = Known(self.state.report) if self.state.report else None
+        self.where = Where(zoom=where.zoom_for(self.state.cells))
+        self.runner = runner
+        self.events: deque[Event] = runner.events if runner else deque()
+        self.path = path
+        self.base: Report | None = None
+        self.base_name = ""
+        self.export = export
+        self.export_to_stdout = export_to_stdout
+        self.exported: list[str] = []
+        self.files: set[Path] = set()
+        self.left_behind: list[str] = []
+        self.agreed = runner is None or not runner.question
+        self.agreed_costs = False
+        self.clock = now
+        self.light = light
+        self.spin = 0
+        self.regrouped = 0.0
+        self.said = ""
+
+    def find_widgets(self) -> None:
+        """The main screen has its widgets."""
+        self.matrix = self._main.query_one(MatrixView)
+        self.page = self._main.query_one("#page", Page)
+        self.side = self._main.query_one("#side", Page)
+        self.bars = {str(bar.id): bar for bar in self._main.query(Bar)}
+        self.main_filter = self._main.query_one("#filter", Input)
+
+    def bar(self, name: str) -> Bar:
+        return self.bars[name]
+
+    @property
+    def _main(self) -> Screen[Any]:
+        return self.screen_stack[0]
+
+    # What there is to look at
+
+    @property
+    def drawn(self) -> bool:
+        """Whether there is something to draw on: not before the first picture, not while leaving."""
+        return hasattr(self, "page") and self.page.is_attached and not self._exit
+
+    @property
+    def small(self) -> bool:
+        return self.size.width < pages.SMALL_BELOW
+
+    @property
+    def tiny(self) -> bool:
+        return self.size.width < frame.SMALLEST[0] or self.size.height < frame.SMALLEST[1]
+
+    @property
+    def bad_input(self) -> bool:
+        """Whether the host list could not be used, so that there is nothing else to show."""
+        state = self.state
+        return self.runner is not None and state.report is None and not state.scanning and bool(state.message)
+
+    @property
+    def node(self) -> str | None:
+        """The node under the cursor of the matrix, which the Node screen shows; None without nodes."""
+        names = self.state.cells.nodes
+        cursor = self.where.cursor
+        return cursor.node if cursor is not None and cursor.node in names else next(iter(names), None)
+
+    @property
+    def results(self) -> Sequence[Result]:
+        """What the Evidence screen shows."""
+        if self.known is None:
+            return ()
+        if self.where.cell is not None:
+            found = self.known.result(self.where.cell.check or "", self.where.cell.node)
+            return (found,) if found is not None else ()
+        item = self.known.cause_at(self.where.cause)
+        return pages.results_of(self.known, item) if item is not None else ()
+
+    @property
+    def cause(self) -> Cause | None:
+        """The cause that keys act on."""
+        known, view = self.known, self.where.view
+        if known is None:
+            return None
+        if view == "evidence" and self.where.cell is not None:
+            found = [known.causes.get(r.cause) for r in self.results if r.cause is not None]
+            return found[0] if found else None
+        if view in ("cause", "evidence"):
+            return known.cause_at(self.where.cause)
+        key = self.page.key if view in ("causes", "node") else None
+        if isinstance(key, tuple) and key[0] == "cause":
+            return known.cause_at(key[1])
+        if isinstance(key, tuple) and key[0] == "cell":
+            return known.cause_of(key[1], key[2])
+        if view in ("matrix", "node") and self.node is not None:
+            for check in self.matrix.checks if view == "matrix" else ():
+                if self.letter(check, self.node) in "X!?b":
+                    item = known.cause_of(check, self.node)
+                    if item is not None:
+                        return item
+            return next(iter(known.causes_of(self.node)), None)
+        if view == "causes" and known.report.causes and self.small:
+            return known.report.causes[0]
+        return None
+
+    @property
+    def nodes_here(self) -> tuple[str, ...]:
+        """The nodes that keys act on."""
+        names = self.state.cells.nodes
+        if self.where.view == "matrix":
+            return tuple(n for n in names if n in self.where.marks) or self.matrix.members
+        if self.where.view == "node" and self.node is not None:
+            return (self.node,)
+        item = self.cause
+        return item.node_list if item else ()
+
+    @property
+    def kinds(self) -> list[str]:
+        """What the Pairs screen can show."""
+        return pairs.kinds(self.state.report) if self.state.report else []
+
+    @property
+    def kind(self) -> str:
+        return where.kind_of(self.where, self.kinds)
+
+    def letter(self, check: str, node: str) -> str:
+        """What a check says on a node; a space where there is no such cell."""
+        cells = self.state.cells
+        if node not in cells.nodes or check not in cells.checks:
+            return " "
+        return cells.letter(cells.nodes.index(node), cells.checks.index(check))
+
+    # Where to look
+
+    def show_view(self, view: str, *, line: Hashable = None, keep: bool = True, **about: Any) -> None:
+        """Another screen, with the cursor on a line; about: see where.goto."""
+        self.where = where.goto(self.where, view, left=self.page.key, keep=keep, **about)
+        self.draw(top=True, key=line)
+
+    def point(self, spot: Spot | None) -> None:
+        """The cursor of the matrix elsewhere."""
+        if spot is None or self.matrix.line_of(spot.node) is None:
+            return
+        self.matrix.put(spot)
+        self.where = replace(self.where, cursor=self.matrix.cursor)
+        self.draw_detail()
+        self.draw_bars()
+
+    # Drawing
+
+    def draw(self, *, top: bool = False, key: Hashable = None) -> None:
+        """The whole picture."""
+        if not self.drawn:
+            return
+        if self.small and self.where.view not in SMALL_VIEWS and not self.tiny:
+            self.where = replace(self.where, view="causes")
+        on_matrix = self.where.view == "matrix" and bool(self.state.cells.nodes) and not self.tiny
+        focus = self.matrix if on_matrix else self.page
+        self.matrix.display = on_matrix
+        self.page.display = not on_matrix
+        self.side.display = on_matrix and self.size.width >= SIDE_FROM and self.known is not None
+        if not self.main_filter.has_focus and len(self.screen_stack) == 1:
+            focus.focus(scroll_visible=False)
+        if on_matrix:
+            self.draw_matrix()
+        else:
+            self.page.show(self.page_lines(), key, top=top)
+        self.draw_bars()
+
+    def page_lines(self) -> list[Line]:
+        width = self.size.width - pages.MARGIN
+        if self.tiny:
+            return frame.tiny(self.state, *self.size)
+        known, report, look = self.known, self.state.report, self.where
+        if known is None or report is None:
+            return frame.no_report(self.state, self._ways_out(), width)
+        if look.view == "cause" and (item := self.cause) is not None:
+            return pages.cause(known, item, width)
+        if look.view == "evidence":
+            return pages.evidence(known, self.results, width)
+        if look.view == "pairs":
+            return pairs.page(report, self.kind, width, transpose=look.transposed, values=look.values)
+        if look.view == "pair":
+            return pairs.detail(report, self.kind, look.group, width)
+        if look.view == "node" and self.node is not None:
+            return pages.node(known, self.state.cells, self.node, width)
+        if look.view == "diff":
+            return self._diff_lines(report, width)
+        return pages.causes(self.state, known, width, self.clock())
+
+    def _ways_out(self) -> list[str]:
+        """The keys that help where there is no report."""
+        keys = []
+        if self.runner is not None and self.bad_input:
+            place = self.runner.editor()
+            if place is not None:
+                keys.append(f"enter opens {words.plain(place[0], 60)} in your editor")
+            if self.runner.formats:
+                keys.append(f"tab reads it as another format than {words.plain(self.runner.formats[0], 20)}")
+        if self.runner is not None:
+            keys.append("R reads again and scans")
+        return [*keys, "q quit"]
+
+    def _diff_lines(self, report: Report, width: int) -> list[Line]:
+        if self.base is None:
+            return [Line(), line("   compare with which report?   ", ("b chooses a file", "head"))]
+        changes_only = self.where.changes_only
+        shown = compare.page(diff(self.base, report), self.base, report, width, changes_only=changes_only)
+        return [line((f" base: {words.plain(self.base_name, 100)}", "dim")), *shown]
+
+    def draw_matrix(self) -> None:
+        """Rows in their order, filtered and grouped, in the matrix."""
+        look, cells = self.where, self.state.cells
+        self.regrouped = time.monotonic()
+        rows = rows_of(self.state, self.known, look)
+        cursor = self.matrix.show(
+            cells, rows, cursor=look.cursor, zoom=look.zoom, wide=look.wide, colour=look.colour
+        )
+        self.where = replace(look, cursor=cursor)
+        self.matrix.set_marks(look.marks, self.state.busy)
+        self.draw_detail()
+
+    def draw_detail(self) -> None:
+        """What is under the cursor of the matrix, spelled out."""
+        width, cells, node = self.size.width, self.state.cells, self.node
+        if self.where.view != "matrix" or self.tiny or not self.matrix.rows or node is None:
+            self.bar("detail").show([])
+            return
+        lines = [frame.legend(self.state, self.where, self.matrix.rows, width)]
+        if self.size.height >= 20:
+            columns = [cells.checks.index(check) for check in self.matrix.checks]
+            at = worst_check(cells, cells.nodes.index(node), columns)
+            check = None if at is None else cells.checks[at]
+            lines += [rule(width), *pages.under_cursor(self.known, cells, node, check, width)]
+        self.bar("detail").show(lines)
+        if self.side.display and self.known is not None:
+            item, inner = self.cause, 50
+            self.side.show(
+                pages.cause(self.known, item, inner) if item else pages.node(self.known, cells, node, inner)
+            )
+
+    def draw_bars(self) -> None:
+        width = self.size.width
+        if not self.drawn:
+            return
+        if self.tiny:
+            for name in BARS:
+                self.bar(name).show([])
+            return
+        spinner = SPINNER[self.spin % len(SPINNER)] if self.state.scanning else ""
+        self.bar("head").show([pages.header(self.state, width, self.clock(), spinner)])
+        if self.small:
+            self.bar("tabs").show([rule(width)])
+        else:
+            self.bar("tabs").show(*frame.tabs(self.state, self.where, self.matrix.rows, width))
+        panel = pages.scan_panel(self.state, width) if self.state.live and not self.small else []
+        self.bar("panel").show([*panel, rule(width)] if panel else [])
+        if self.where.view != "matrix":
+            self.bar("detail").show([])
+        status = [line((fit(f" {self.said}", width), "head"))] if self.said else []
+        self.bar("status").show([rule(width), *status])
+        self.bar("keys").show(*frame.footer(self.where.view, self.allowed, width))
+
+    def say(self, text: str) -> None:
+        """One line of our own above the keys; the next key takes it away."""
+        self.said = words.plain(text, 400)
+        if self.drawn:
+            self.draw_bars()
+
+    # What can be done
+
+    def allowed(self, action: Action) -> bool:
+        """Whether an action does something here and now."""
+        if self.tiny:
+            return action.id in ("quit", "quit-leaving", "stop")
+        if self.where.view not in action.views or (self.small and action.id in SCREEN_ACTIONS):
+            return False
+        return {
+            "scan": self.state.scanning,
+            "report": self.state.report is not None,
+            "runner": self.runner is not None and not self.runner.cannot,
+            "input": self.bad_input,
+        }.get(action.needs, True)
+
+    def why_not(self, action: Action) -> str:
+        if self.small and action.id in SCREEN_ACTIONS:
+            return f"{action.id} needs {pages.SMALL_BELOW} columns"
+        if action.needs == "runner":
+            return (self.runner.cannot if self.runner else "") or "this report does not say how to scan again"
+        return {
+            "scan": "no scan goes on",
+            "input": "the host list could be read",
+            "report": "there is no report yet",
+        }.get(action.needs, f"works on: {', '.join(action.views)}")
+
+    def ask(
+        self, question: Sequence[Line], then: Callable[[], object], other: Callable[[], object] | None = None
+    ) -> None:
+        """A question in a box. then: what happens on yes; other: on no."""
+
+        def answered(yes: bool | None) -> None:
+            if yes:
+                then()
+            elif other is not None:
+                other()
+
+        self.push_screen(Ask(question), answered)
+
+    def asked(self, text: str, style: str = "", indent: int = 1) -> list[Line]:
+        """Text for a question, in lines that fit into its box."""
+        pieces = wrap(text, min(self.size.width - 16, 96))
+        return [line((" " * indent + piece, style)) for piece in pieces]
+
+    def lend_terminal(self, argv: list[str]) -> bool:
+        """Run a command in place of the screens; whether that could be done."""
+        # Standard output may be a file that waits for exported fixes; the screens are on standard error.
+        out = None if sys.__stdout__ is not None and sys.__stdout__.isatty() else sys.__stderr__
+        try:
+            with self.suspend(), contextlib.suppress(OSError, KeyboardInterrupt):
+                subprocess.run(argv, check=False, stdout=out)  # noqa: S603  a list, made by the command line
+        except SuspendNotSupported:
+            self.say("this terminal cannot be lent to another program")
+            return False
+        return True
+
+
+def screen_text(app: App[Any]) -> list[str]:
+    """What an application shows, line by line, without colours."""
+    rows = app.screen._compositor.render_strips()
+    return ["".join(segment.text for segment in strip).rstrip() for strip in rows]

@@ -1,0 +1,199 @@
+"""Where somebody looks: the screen and what it is about, the cursor, filter, marks, order and modes.
+
+Everything is said by keys that the next report has, too: fingerprints of causes, ids of checks, names of
+nodes; never by numbers and never by results. Moves are pure functions from one Where to the next.
+"""
+
+from collections.abc import Hashable, Sequence, Set
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, TypeVar
+
+from netdoctor.tui.state import GROUPS_ABOVE, SORTS, Cells, Known
+
+T = TypeVar("T")
+
+ZOOMS = ("groups", "rows", "overview")
+OUTWARD = ("rows", "groups", "overview")
+STEPS_KEPT = 50
+FILTER_KEPT = 500
+_OF_A_CAUSE = ("cause", "evidence")
+
+
+class Spot(NamedTuple):
+    """A cell of the matrix. check: None on the name of the node."""
+
+    check: str | None
+    node: str
+
+
+class Step(NamedTuple):
+    """A screen to come back to. line: the key of the line that the cursor was on."""
+
+    view: str
+    cause: str | None
+    cell: Spot | None
+    group: tuple[str, ...]
+    line: Hashable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Where:
+    """cause: key of the cause that the screens ``cause`` and ``evidence`` are about (see Known.key_of).
+
+    cell: whose evidence is shown, None for that of the whole cause. kind: what the pairs screen shows. group:
+    the nodes whose pairs are shown one by one. cursor: the cell under the cursor of the matrix, None before
+    its first picture; before_filter: where it was when typing began. by: the check that rows are sorted by,
+    None for `sort`. colour: the check that the overview shows, None for the worst. anchor: the node marked
+    last. held: the picture stands still. following: the cursor goes to new problems.
+    """
+
+    view: str = "causes"
+    back: tuple[Step, ...] = ()
+    cause: str | None = None
+    cell: Spot | None = None
+    kind: str = ""
+    group: tuple[str, ...] = ()
+    values: bool = False
+    transposed: bool = False
+    changes_only: bool = False
+    cursor: Spot | None = None
+    zoom: str = "rows"
+    sort: str = SORTS[0]
+    by: str | None = None
+    reversed: bool = False
+    wide: bool = False
+    faults: bool = False
+    filter: str = ""
+    before_filter: Spot | None = None
+    colour: str | None = None
+    marks: frozenset[str] = frozenset()
+    anchor: str | None = None
+    held: bool = False
+    following: bool = False
+
+
+def zoom_for(cells: Cells) -> str:
+    """The zoom that a matrix is first shown at."""
+    return "groups" if len(cells.nodes) > GROUPS_ABOVE else "rows"
+
+
+# Screens
+
+
+def goto(where: Where, view: str, *, left: Hashable = None, keep: bool = True, **about: Any) -> Where:
+    """Another screen. about: fields of Where that it is about. left: the line that the cursor leaves.
+
+    keep: whether Escape comes back here.
+    """
+    step = Step(where.view, where.cause, where.cell, where.group, left)
+    back = (*where.back, step)[-STEPS_KEPT:] if keep and view != where.view else where.back
+    return replace(where, view=view, back=back, **about)
+
+
+def returned(where: Where) -> tuple[Where, Hashable]:
+    """The screen before this one, and the line to put the cursor on."""
+    if not where.back:
+        return replace(where, view="causes"), None
+    *rest, step = where.back
+    was = replace(where, view=step.view, back=tuple(rest), cause=step.cause, cell=step.cell, group=step.group)
+    return was, step.line
+
+
+def carried(where: Where, before: Cells, now: Cells, known: Known | None, *, whole: bool) -> Where:
+    """`where` in another report: what still has a meaning there stays.
+
+    known: None for the matrix of a scan that begins. whole: everything was scanned, not some cells of a
+    report; then the causes come first.
+    """
+    if before.nodes != now.nodes:
+        marks = where.marks.intersection(now.nodes)
+        where = replace(where, marks=marks, zoom=zoom_for(now))
+    if known is None:
+        return where
+    if whole:
+        where = replace(where, view="causes", back=())
+    where = replace(
+        where,
+        back=tuple(s for s in where.back if s.view not in _OF_A_CAUSE or s.cause in (None, *known.by_key)),
+    )
+    if where.cause is None or where.cause in known.by_key:
+        return where
+    if where.view in _OF_A_CAUSE:
+        where = replace(where, view="causes", back=())
+    return replace(where, cause=None)
+
+
+def lost(before: Where, now: Where) -> bool:
+    """Whether the cause that was looked at is gone."""
+    return before.view in _OF_A_CAUSE and before.cause is not None and now.cause is None
+
+
+# The matrix
+
+
+def zoomed(where: Where, by: int) -> Where:
+    """Nearer to single rows (by = -1), or to the overview (1)."""
+    place = OUTWARD.index(where.zoom) + by
+    return replace(where, zoom=OUTWARD[min(max(place, 0), len(OUTWARD) - 1)])
+
+
+def next_zoom(where: Where) -> Where:
+    return replace(where, zoom=_after(where.zoom, ZOOMS))
+
+
+def next_sort(where: Where) -> Where:
+    """Rows by the next key; by the one before it if they were sorted by a check."""
+    return replace(where, sort=where.sort if where.by is not None else _after(where.sort, SORTS), by=None)
+
+
+def next_colour(where: Where, checks: Sequence[str]) -> Where:
+    """The overview of the next of these checks, or of the worst again."""
+    return replace(where, colour=_after(where.colour, [None, *checks]))
+
+
+def marked(where: Where, nodes: Set[str], at: str) -> Where:
+    """With these nodes marked, or unmarked if all were. at: the node under the cursor."""
+    marks = where.marks - nodes if nodes <= where.marks else where.marks | nodes
+    return replace(where, marks=frozenset(marks), anchor=at)
+
+
+def marked_too(where: Where, nodes: Set[str], at: str) -> Where:
+    return replace(where, marks=where.marks | nodes, anchor=at)
+
+
+def filtering(where: Where) -> Where:
+    """Somebody begins to type a filter."""
+    return replace(where, before_filter=where.cursor)
+
+
+def filtered(where: Where, text: str) -> Where:
+    return replace(where, filter=text[:FILTER_KEPT])
+
+
+def filter_left(where: Where, *, keep: bool) -> Where:
+    """The filter stays, or goes and leaves the cursor where it was before."""
+    if not keep:
+        where = replace(where, cursor=where.before_filter or where.cursor, filter="")
+    return replace(where, before_filter=None)
+
+
+def unfiltered(where: Where) -> Where:
+    return replace(where, filter="", faults=False)
+
+
+# Pairs
+
+
+def kind_of(where: Where, kinds: Sequence[str]) -> str:
+    """Which of these the pairs screen shows, '' when there are none."""
+    return where.kind if where.kind in kinds else next(iter(kinds), "")
+
+
+def next_kind(where: Where, kinds: Sequence[str]) -> Where:
+    return replace(where, kind=_after(kind_of(where, kinds), kinds)) if kinds else where
+
+
+def _after(one: T, every: Sequence[T]) -> T:
+    """The one that comes after `one`, round and round; for something unknown, what comes after the first."""
+    place = every.index(one) if one in every else 0
+    return every[(place + 1) % len(every)]
