@@ -114,7 +114,7 @@ def drive(app: NetdoctorApp, size: tuple[int, int], *steps: Step) -> list[str]:
 
     async def work() -> list[str]:
         async with app.run_test(size=size) as pilot:
-            await pilot.pause()
+            await settle(app, pilot)
             for step in steps:
                 if isinstance(step, str):
                     await pilot.press(step)
@@ -122,9 +122,7 @@ def drive(app: NetdoctorApp, size: tuple[int, int], *steps: Step) -> list[str]:
                     done = step(app, pilot)
                     if done is not None:
                         await done
-                await pilot.pause()
-            app.drain()
-            await pilot.pause()
+                await settle(app, pilot)
             return screen_text(app) if app.is_running else []
 
     with no_waiting(app):
@@ -132,7 +130,7 @@ def drive(app: NetdoctorApp, size: tuple[int, int], *steps: Step) -> list[str]:
 
 
 def settle(app: NetdoctorApp, pilot: Any) -> Awaitable[None]:
-    """Let the queue be emptied and the picture be drawn."""
+    """Let the queue be emptied, as it is ten times a second, and the picture be drawn."""
     app.drain()
     return pilot.pause()  # type: ignore[no-any-return]  # a coroutine
 
