@@ -11,20 +11,17 @@ from netdoctor.model import HERE, Cause, Evidence, Finding, run, seen, skip, unk
 
 # Daemons that set the clock from the network, of which a machine needs one. ptp4l and phc2sys are a pair.
 NTP = ("chronyd", "systemd-timesyncd", "ntpd", "openntpd", "ntpd-rs")
-PTP = ("phc2sys", "ptp4l")
+PTP = {"phc2sys", "ptp4l"}
 # The bound on a clock's error that chrony reports, |offset| + dispersion + delay / 2 (RFC 5905): above a
 # second the node is on the way to what time.skew fails.
 CHRONY_BOUND_S = 1.0
 
 FIGHT = Cause("time-daemons-fight", "{nodes} run{s} several time daemons that set the clock in turn")
-UNSYNCHRONISED = Cause("time-unsynchronised", "The time daemon of {nodes} has not synchronised the clock")
+ADRIFT = Cause("time-unsynchronised", "The time daemon of {nodes} has not synchronised the clock")
 NO_DAEMON = Cause("time-no-daemon", "Nothing keeps the clock of {nodes} right")
 
 
-@check(
-    required=False,
-    source="https://chrony-project.org/doc/4.6/chronyc.html#tracking",
-)
+@check(required=False, source="https://chrony-project.org/doc/4.6/chronyc.html#tracking")
 def time_sync(time: TimeFacts, host: HostFacts) -> Iterator[Finding]:
     """A time daemon runs and has synchronised the clock.
 
@@ -40,7 +37,7 @@ def time_sync(time: TimeFacts, host: HostFacts) -> Iterator[Finding]:
         Run one time daemon, with a source that it can reach (UDP port 123).
     """
     daemons = [one for one in time.daemons if one in NTP]
-    running, problem = listing(daemons), _problem(time, daemons)
+    running = listing(daemons)
     if host.container:
         yield skip("container: its clock is the machine's, kept outside")
     elif host.in_lab and not time.daemons:
@@ -49,10 +46,9 @@ def time_sync(time: TimeFacts, host: HostFacts) -> Iterator[Finding]:
         said = f"{running} run at the same time"
         keep = run(f"keep one of {running} and disable the others", root=True)
         yield FIGHT.warn(said, observed=running, expected="one time daemon", seen=_seen(said), fixes=keep)
-    elif problem:
-        yield UNSYNCHRONISED.warn(
-            problem, observed=problem, expected="synchronised", seen=_seen(problem), fixes=restart(daemons)
-        )
+    elif said := _problem(time, daemons):
+        fixes = restart(daemons)
+        yield ADRIFT.warn(said, observed=said, expected="synchronised", seen=_seen(said), fixes=fixes)
     elif _is_kept(time):
         return
     elif daemons:
@@ -69,24 +65,23 @@ def time_sync(time: TimeFacts, host: HostFacts) -> Iterator[Finding]:
 
 def _is_kept(time: TimeFacts) -> bool:
     # phc2sys and chrony without rtcsync leave STA_UNSYNC set: it does not prove the contrary.
-    other = time.chrony is not None or any(one in PTP for one in time.daemons)
-    return bool(other or time.kernel_synchronized or time.timesyncd_synchronized)
+    said = time.chrony or time.kernel_synchronized or time.timesyncd_synchronized
+    return bool(said or PTP.intersection(time.daemons))
 
 
-def _problem(time: TimeFacts, daemons: Sequence[str]) -> str | None:
-    """What is wrong with the daemon that runs, as far as it says."""
+def _problem(time: TimeFacts, daemons: Sequence[str]) -> str:
+    """What is wrong with the daemon that runs, as far as it says; empty where nothing is."""
     if (chrony := time.chrony) is not None:
         # 7F7F0101 (127.127.1.1) is the local clock itself: nothing disciplines it.
         local = chrony.reference.upper() in ("7F7F0101", "127.127.1.1", "", "00000000")
         if local or chrony.stratum == 0 or chrony.leap == "Not synchronised":
             return "chronyd has no source that it trusts"
         bound = abs(chrony.offset_s) + chrony.root_dispersion_s + chrony.root_delay_s / 2
-        return f"chronyd is within {bound:.1f} s of its source only" if bound > CHRONY_BOUND_S else None
+        return f"chronyd is within {bound:.1f} s of its source only" if bound > CHRONY_BOUND_S else ""
     if "systemd-timesyncd" in daemons and time.timesyncd_synchronized is False:
         return "systemd-timesyncd has not reached a server yet"
-    if daemons and "chronyd" not in daemons and not _is_kept(time):
-        return f"{daemons[0]} runs and has not synchronised the clock"
-    return None
+    idle = daemons and "chronyd" not in daemons and not _is_kept(time)
+    return f"{daemons[0]} runs and has not synchronised the clock" if idle else ""
 
 
 def _seen(said: str) -> Evidence:
