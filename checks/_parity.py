@@ -1,6 +1,7 @@
 """The word for a property that should be equal on all nodes."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from netdoctor.checks._majority import majority
 from netdoctor.checks._words import listing, title_text
@@ -47,16 +48,16 @@ def differing(
     cause = cause.but(title=title, confidence=cause.confidence if usual else LIKELY)
     sides = "; ".join(f"{value} on {listing(nodes)}" for value, nodes in list(spread.groups.items())[:4])
     tail = f": {why}" if why else ""
-    tied = () if usual else tuple(spread.minority)
+    # On a tie one hint serves all: each names every node.
+    tie = None if usual else cause.hint(tuple(spread.minority), _DECIDE)
     for node, value in spread.minority.items():
-        yield cause.say(
+        finding = cause.say(
             status,
             f"{noun} {f'{value} here, {usual} on most nodes' if usual else sides}{tail}",
             at=node,
-            culprits=tied,
             observed=value,
-            expected=usual or "the same on all nodes",
-            expected_from=PEERS,
+            expected=PEERS(usual or "the same on all nodes"),
             seen=seen(node),
-            fixes=fixes(node, usual) if usual else _DECIDE,
+            fixes=fixes(node, usual) if usual else (),
         )
+        yield replace(finding, cause=tie) if tie else finding

@@ -355,13 +355,15 @@ def placed(finding: Finding, here: str) -> Finding:
 
 
 def _placed_hint(hint: CauseHint, node: str, ends: tuple[str, ...]) -> CauseHint:
-    culprits = tuple(one or node for one in hint.culprits) or ends
+    culprits = hint.culprits or ends
+    if HERE in culprits:
+        culprits = tuple(one or node for one in culprits)
     fixes = hint.fixes
     if any(not command.run_on for fix in fixes for command in fix.commands):
         fixes = tuple(
             replace(fix, commands=tuple(replace(c, run_on=c.run_on or node) for c in fix.commands))
             for fix in fixes
         )
-    if culprits == hint.culprits and fixes is hint.fixes:
+    if culprits is hint.culprits and fixes is hint.fixes:
         return hint
     return replace(hint, culprits=culprits, fixes=fixes)

@@ -201,26 +201,33 @@ def _homes(items: Sequence[_Item], explains: Mapping[str, Mapping[str, bool]]) -
     # node; with None: all of them, for symptoms of the cluster as a whole.
     failing: dict[tuple[str, str | None], dict[int, int]] = {}
     ended: dict[str | None, int] = {}
+    known: set[tuple[str, int]] = set()  # a tie names all nodes in each of its findings, by one hint
     for i, item in enumerate(items):
         if item.finding.status is Status.FAIL:
-            for name in (*_culprit_nodes(item), None) if item.hint.explains else ():
+            if not item.hint.explains or (item.check_id, id(item.hint)) in known:
+                continue
+            known.add((item.check_id, id(item.hint)))
+            for name in (*_culprit_nodes(item), None):
                 failing.setdefault((item.check_id, name), {}).setdefault(item.group, i)
         elif item.hint.key in _ENDINGS:
             for name in (*_culprit_nodes(item), None):
                 ended.setdefault(name, i)
 
+    failed = {check_id for check_id, _ in failing}
+
     def source(item: _Item) -> int | None:
+        claims = explains.get(item.check_id, {}).items()
+        sources = [one for one, always in claims if one in failed and (always or one in item.hint.follows)]
+        is_bare = item.finding.status is Status.UNKNOWN and item.finding.cause is None
+        if not sources and not (is_bare and ended):
+            return None
         involved = _involved(item)
-        for check_id, always in explains.get(item.check_id, {}).items():
-            if not always and check_id not in item.hint.follows:
-                continue
+        for check_id in sources:
             for name in involved:
                 for group, i in failing.get((check_id, name), {}).items():
                     if group != item.group:
                         return i
-        if item.finding.status is Status.UNKNOWN and item.finding.cause is None:
-            return next((ended[name] for name in involved if name in ended), None)
-        return None
+        return next((ended[name] for name in involved if name in ended), None) if is_bare else None
 
     homes: list[int | None] = [None] * len(items)
     sources = [source(item) for item in items]

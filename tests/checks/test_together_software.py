@@ -1,5 +1,6 @@
 """The software and RDMA checks over one cluster, grouped as in a scan."""
 
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -124,3 +125,15 @@ def test_no_cell_is_green_without_one_value_that_it_stands_for(check: str, group
     cells = judged(store).cells[check]
     assert cells.pop("n2") not in (Status.PASS, Status.WARN)
     assert set(cells.values()) == {Status.PASS}
+
+
+def test_a_tie_of_thousands_of_nodes_is_judged_and_explained_in_time() -> None:
+    nodes = [build.name(i) for i in range(1, 3001)]
+    store = Store()
+    for i, node in enumerate(nodes):
+        store.put("software", node, OLD if i % 2 else USUAL)
+    sw_torch = load_builtin()["sw.torch"]
+    started = time.perf_counter()
+    (group,) = diagnose(judge([replace(sw_torch, after=())], nodes, store))
+    assert len(group.culprits) == len(nodes)
+    assert time.perf_counter() - started < 8  # a quarter of a second; half a minute where it grows by squares
