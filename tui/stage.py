@@ -41,8 +41,8 @@ class Stage(App[None], inherit_bindings=False):
     """Draws `state` as seen from `where`, and says what is under the cursor.
 
     known: the report of the state, by its keys. base: the report that the Diff screen compares with. agreed:
-    whether a stranger's report may be run again; agreed_costs: whether checks may that open ports or load
-    GPUs. exported: scripts for standard output. files: what was written here.
+    whether a stranger's report may be run again; agreed_costs: what checks may cost the nodes (Check.cost).
+    exported: scripts for standard output. files: what was written here.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Stage(App[None], inherit_bindings=False):
         self.files: set[Path] = set()
         self.left_behind: list[str] = []
         self.agreed = runner is None or not runner.question
-        self.agreed_costs = False
+        self.agreed_costs: frozenset[str] = frozenset()
         self.clock = now
         self.light = light
         self.spin = 0

@@ -269,7 +269,6 @@ class Known:
             self.by_key[key], self._keys[cause.id] = cause, key
         self.targets: dict[str, TargetRecord] = {target.id: target for target in report.targets}
         self.titles = {check.id: check.title for check in report.checks}
-        self.costs = {check.id: check.cost for check in report.checks}
 
     def key_of(self, cause: Cause) -> str:
         """Its fingerprint, which the same trouble has in the next report; with a number where it repeats."""

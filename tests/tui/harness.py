@@ -35,13 +35,14 @@ Step = str | Callable[[NetdoctorApp, Any], Awaitable[None] | None]
 
 
 class FakeRunner:
-    """Notes what it is asked; `answer` says which events a scan writes."""
+    """Notes what it is asked; `answer` says which events a scan writes, `along` which checks come along."""
 
     def __init__(self, answer: Callable[[Request, Report | None], Sequence[Event]] | None = None) -> None:
         self.events: deque[Event] = deque()
         self.question = ""
         self.cannot = ""
         self.answer = answer or (lambda request, report: [])
+        self.along: dict[str, str] = {}
         self.asked: list[Request] = []
         self.stopped = 0
         self.closed = 0
@@ -57,6 +58,11 @@ class FakeRunner:
     def begin(self, request: Request, report: Report | None) -> None:
         self.asked.append(request)
         self.events.extend(self.answer(request, report))
+
+    def will_run(self, request: Request, report: Report) -> dict[str, str]:
+        costs = {check.id: check.cost for check in report.checks}
+        will = {check: costs.get(check, "read-only") for check in request.checks or report.matrix.checks}
+        return {**will, **self.along}
 
     def stop(self) -> None:
         self.stopped += 1

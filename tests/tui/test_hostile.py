@@ -274,7 +274,7 @@ def test_questions_and_pickers() -> None:
         app.ask = lambda question, *then: questions.append(question)  # type: ignore[method-assign]
         for text in TEXTS:
             runner.question = text or "x"
-            app.agreed = app.agreed_costs = False
+            app.agreed, app.agreed_costs = False, frozenset()
             run(app, Request(checks=(f"{text}.a",), nodes=(text or "x",)))
         app.page.show([line for lines in questions for line in lines])
         assert_plain(app.page)

@@ -381,6 +381,26 @@ def test_costly_checks_ask_once_and_name_the_nodes() -> None:
     assert len(runner.asked) == 2  # refused, agreed, no longer asked
 
 
+def test_what_comes_along_is_asked_about_and_not_what_is_shown() -> None:
+    """One that agreed to ports did not agree to loaded GPUs."""
+    runner = FakeRunner()
+    texts: list[str] = []
+
+    def read(app: NetdoctorApp, pilot: Any) -> None:
+        assert isinstance(app.screen, Ask)
+        texts.append(" ".join(line.text for line in app.screen.text))
+
+    def more(app: NetdoctorApp, pilot: Any) -> None:
+        runner.along["bw.pair"] = "loads-gpu"
+
+    runner.along["net.ports"] = "opens-port"
+    quiet = dataclasses.replace(rich_report(), checks=())  # whatever a report says that its checks cost
+    press("2", "r", read, "y", "r", more, "r", read, "n", "r", "y", "r", report=quiet, runner=runner)
+    assert "net.ports will open ports for" in texts[0]
+    assert "net.ports, bw.pair will open ports and load GPUs for" in texts[1]
+    assert len(runner.asked) == 4
+
+
 def test_a_strangers_report_is_asked_about_first() -> None:
     runner = FakeRunner()
     runner.question = "Do you trust it?"

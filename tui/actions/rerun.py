@@ -77,27 +77,29 @@ def format_(stage: Stage) -> None:
 
 def run(stage: Stage, request: Request) -> None:
     """Scan, after asking where that has to be asked."""
-    runner, known, cells = stage.runner, stage.known, stage.state.cells
+    runner, report = stage.runner, stage.state.report
     if runner is None or runner.cannot:
         stage.say(stage.why_not(BY_ID["rerun"]))
         return
     if stage.state.scanning:
         stage.say("a scan goes on; x stops it")
         return
-    chosen = request.checks or (cells.checks if known is not None else ())
-    costs = [c for c in chosen if known is not None and known.costs.get(c, "read-only") != "read-only"]
+    # Not what is shown: checks come along that are waited for, and experiments that checks need.
+    will = {} if report is None else runner.will_run(request, report)
+    costly = {check: cost for check, cost in will.items() if cost != "read-only"}
+    costs = set(costly.values())
     question = [] if stage.agreed else stage.asked(words.plain(runner.question, 600))
-    if costs and not stage.agreed_costs:
-        nodes = words.fold(request.nodes, 60) if request.nodes else f"all {len(cells.nodes)} nodes"
-        loads = any(known is not None and known.costs.get(c) == "loads-gpu" for c in costs)
-        does_ = "open ports and load GPUs" if loads else "open ports"
-        shown = words.plain(", ".join(costs), 200)
+    if costs - stage.agreed_costs:
+        every = f"all {len(stage.state.cells.nodes)} nodes"
+        nodes = words.fold(request.nodes, 60) if request.nodes else every
+        does_ = "open ports and load GPUs" if "loads-gpu" in costs else "open ports"
+        shown = words.plain(", ".join(costly), 200)
         question += stage.asked(f"{shown} will {does_} for a moment on {nodes} and their peers. Go on?")
 
     def begin() -> None:
         stage.agreed = True
-        stage.agreed_costs = stage.agreed_costs or bool(costs)
-        runner.begin(request, stage.state.report)
+        stage.agreed_costs |= {*costs, "opens-port"} if costs else costs  # both questions name ports
+        runner.begin(request, report)
 
     if question:
         stage.ask(question, begin, lambda: stage.say("nothing was run"))
