@@ -3,15 +3,17 @@
 from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
+from netdoctor.checks._install import install_driver
 from netdoctor.checks._parity import differing
 from netdoctor.facts.gpu import GpuFacts
-from netdoctor.model import DERIVED, Cause, Finding, Status, after_reboot, ok, run, seen, skip, unknown
+from netdoctor.model import DERIVED, Cause, Evidence, Finding, Fix, Status, after_reboot, seen, skip, unknown
 from netdoctor.rules.versions import parse_version
 
 # A driver too old for torch is to be replaced anyway.
 BRANCH = Cause("driver-branch", "driver branch differs between {nodes}", follows=("sw.cuda",))
 VERSION = Cause("driver-version", "driver differs between {nodes}")
 PENDING = Cause("driver-upgrade-pending", "{nodes} {has} a driver upgrade that waits for a restart")
+RESTART = after_reboot("restart the machine, so that module and library agree", "systemctl reboot")
 
 
 @check(
@@ -41,40 +43,31 @@ def gpu_driver(nodes: Mapping[str, GpuFacts]) -> Iterator[Finding]:
     if not versions and not any(gpu.devices for gpu in nodes.values()):
         yield skip("no NVIDIA driver on any node")
         return
-    evidence = {}
-    for node, gpu in nodes.items():
+
+    def evidence(node: str) -> Evidence:
+        gpu = nodes[node]
         parts = f"module {gpu.kernel_driver or '?'}, library {gpu.library_driver or '?'}"
-        parts += f" and NVML {gpu.driver_version or '?'}"
-        evidence[node] = seen("/proc/driver/nvidia/version", parts, "file")
+        return seen("/proc/driver/nvidia/version", f"{parts} and NVML {gpu.driver_version or '?'}", "file")
+
+    def install(_: str, branch: str) -> Fix:
+        return install_driver(branch)
+
+    def wait(_: str, wanted: str) -> Fix:
+        text = f"bring it to {wanted} at the next maintenance; the job may start"
+        return Fix(text=text, effect="after reboot")
+
+    for node, gpu in nodes.items():
         if node not in versions and gpu.devices:
             yield unknown(node, "the version of the NVIDIA driver could not be read")
         elif node not in versions:
             yield skip("no NVIDIA GPU with a driver on this node", node)
-
     branches = {node: f"{parsed[0]}" for node, text in versions.items() if (parsed := parse_version(text))}
-    apart = differing(
-        branches,
-        "driver branch",
-        BRANCH,
-        status=Status.WARN,
-        why="NCCL may pick other paths there",
-        seen=lambda node: evidence[node],
-        fixes=lambda _, wanted: after_reboot(
-            f"install a driver of branch {wanted}, by the means that installed this one",
-            f"apt-get install --yes nvidia-driver-{wanted}-server  # Ubuntu's name",
-        ),
-    )
+    warn, why = Status.WARN, "NCCL may pick other paths there"
+    apart = differing(branches, "driver branch", BRANCH, status=warn, why=why, seen=evidence, fixes=install)
     # Within one branch a difference is of little harm, and no reason to touch a node before a launch.
+    why = "same branch, so no harm is known"
     yield from list(apart) or differing(
-        versions,
-        "driver",
-        VERSION,
-        status=Status.WARN,
-        why="same branch, so no harm is known",
-        seen=lambda node: evidence[node],
-        fixes=lambda _, wanted: run(
-            f"bring it to {wanted} at the next maintenance; the job may start", effect="after reboot"
-        ),
+        versions, "driver", VERSION, status=warn, why=why, tell=True, seen=evidence, fixes=wait
     )
     for node in versions:
         module, library = nodes[node].kernel_driver, nodes[node].library_driver
@@ -83,13 +76,7 @@ def gpu_driver(nodes: Mapping[str, GpuFacts]) -> Iterator[Finding]:
                 f"the library on disk is {library}, the loaded module {module}",
                 at=node,
                 observed=f"library {library}",
-                expected=f"library {module}",
-                expected_from=DERIVED,
-                seen=evidence[node],
-                fixes=after_reboot(
-                    "restart the machine, so that module and library agree", "systemctl reboot"
-                ),
+                expected=DERIVED(f"library {module}"),
+                seen=evidence(node),
+                fixes=RESTART,
             )
-    if len(set(versions.values())) == 1:
-        for node, text in versions.items():
-            yield ok(node, f"driver {text}", observed=text)

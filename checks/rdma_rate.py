@@ -1,7 +1,7 @@
 """Link rate of HCA ports, compared across the cluster."""
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from statistics import multimode
 
 from netdoctor.check import check
 from netdoctor.checks._rdma import NO_HCAS, has_any, is_plain_name, port_evidence, ports_of, unread
@@ -64,7 +64,7 @@ def rdma_rate(nodes: Mapping[str, RdmaFacts], nets: Mapping[str, NetFacts] | Non
     usual = {key: _usual(group) for key, group in alike.items()}
     for node, hca, port in ports:
         peers = port.name if len(alike.get(port.name, ())) > 1 else _card(hca)
-        if port.rate_gbit_s and port.rate_gbit_s < _rate(usual[peers]):
+        if port.rate_gbit_s and port.rate_gbit_s < (usual[peers].rate_gbit_s or 0):
             yield _slow(node, hca, port, usual[peers], (nets or {}).get(node))
 
 
@@ -72,19 +72,15 @@ def _card(hca: Hca) -> str:
     return f"card {hca.board_id or hca.hca_type or hca.name}"  # no port is called so
 
 
-def _rate(port: HcaPort) -> float:
-    return port.rate_gbit_s or 0.0
-
-
 def _usual(ports: Sequence[HcaPort]) -> HcaPort:
     """A port with the commonest rate. Not the highest: one 800G port among 400s is the odd one out. On a tie,
     as between two nodes, the slower one is the suspect."""
-    count = Counter(map(_rate, ports))
-    return max(ports, key=lambda port: (count[_rate(port)], _rate(port)))
+    rates = [port.rate_gbit_s or 0.0 for port in ports]
+    return ports[rates.index(max(multimode(rates)))]
 
 
 def _slow(node: str, hca: Hca, port: HcaPort, fast: HcaPort, net: NetFacts | None) -> Finding:
-    rate, usual = _rate(port), _rate(fast)
+    rate, usual = port.rate_gbit_s or 0.0, fast.rate_gbit_s or 0.0
     own, wanted = port.lanes, fast.lanes
     if port.speed_is_unnamed and own and own == wanted:
         speeds = [dev.speed_mbit_s or 0 for dev in net.netdevs if dev.name in hca.netdevs] if net else []

@@ -54,9 +54,8 @@ def sw_torch(nodes: Mapping[str, SoftwareFacts], gpus: Mapping[str, GpuFacts] | 
     usual = next((version for version, _ in Counter(versions.values()).most_common(1)), None)
     for node, software in nodes.items():
         torch, gpu = software.torch, (gpus or {}).get(node)
-        if torch and (torch.cuda or torch.hip):
-            continue
-        if software.torch_error:
+        for_gpus = torch and (torch.cuda or torch.hip)
+        if software.torch_error and not for_gpus:
             yield unknown(node, f"torch could not be read: {software.torch_error}")
         elif torch is None and usual is not None:
             who = f"{listing(have, 3)} {'has' if len(have) == 1 else 'have'}"
@@ -70,9 +69,9 @@ def sw_torch(nodes: Mapping[str, SoftwareFacts], gpus: Mapping[str, GpuFacts] | 
             )
         elif torch is None:
             yield skip("no torch on this node", node)
-        elif gpu is None:
+        elif gpu is None and not for_gpus:
             yield unknown(node, f"torch {torch.version} is built without CUDA; GPUs could not be looked for")
-        elif gpu.devices or gpu.pci:
+        elif gpu and (gpu.devices or gpu.pci) and not for_gpus:
             yield CPU_BUILD.fail(
                 f"torch {torch.version} is built without CUDA, and the node has GPUs",
                 at=node,
