@@ -99,8 +99,7 @@ def gpu_count(gpus: Mapping[str, GpuFacts], nodes: Mapping[str, Node]) -> Iterat
                 f"different GPUs in one node: {listing(names)}",
                 at=node,
                 observed=listing(names),
-                expected="one model",
-                expected_from=DERIVED,
+                expected=DERIVED("one model"),
                 seen=_seen(facts),
             )
         if nameless := [f"GPU {d.index}" for d in facts.devices if not d.name and d.error is None]:

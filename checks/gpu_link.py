@@ -102,8 +102,7 @@ def _nvlinks(devices: Mapping[Place, Gpu], up: Mapping[Place, int]) -> Iterator[
                 f"GPU {index} has {count} of {device.nvlinks} NVLinks up, its peers {usual}",
                 at=node,
                 observed=f"{count} NVLinks",
-                expected=f"{usual} NVLinks, as most {device.name} have",
-                expected_from=PEERS,
+                expected=PEERS(f"{usual} NVLinks, as most {device.name} have"),
                 seen=seen(f"NVML, GPU {index}", f"NVLinks up: {count} of {device.nvlinks}"),
                 fixes=run(
                     "see which links are down and what errors they had",
@@ -124,8 +123,7 @@ def _pcie(
                 f"GPU {index} is on {has}, its peers on {usual}",
                 at=node,
                 observed=has,
-                expected=f"{usual}, as most {device.name} have",
-                expected_from=PEERS,
+                expected=PEERS(f"{usual}, as most {device.name} have"),
                 seen=seen(f"NVML, GPU {index}", has),
                 fixes=run(
                     "compare what the slot and the GPU can do with what they agreed on",

@@ -70,8 +70,7 @@ def _twice(hosts: Mapping[str, HostFacts]) -> Iterator[Finding]:
                 f"is the machine already listed as {nodes[0]}",
                 at=node,
                 observed=f"host name {host.hostname}, boot id {host.boot_id}",
-                expected="a machine of its own",
-                expected_from=PEERS,
+                expected=PEERS("a machine of its own"),
                 seen=(_seen(nodes[0], first), _seen(node, host)),
                 fixes=(
                     run(f"take {listing(nodes[1:])} out of the hosts file", effect="next launch"),
@@ -97,8 +96,7 @@ def _elsewhere(hosts: Mapping[str, HostFacts], listed: Mapping[str, Node]) -> It
             f"the name {name} leads to the machine that calls itself {hosts[node].hostname}",
             at=node,
             observed=hosts[node].hostname,
-            expected=name,
-            expected_from=CONFIG,
+            expected=CONFIG(name),
             seen=_seen(node, hosts[node]),
             fixes=run(
                 "correct where the name leads from here: DNS, /etc/hosts, or HostName in ~/.ssh/config",
@@ -121,8 +119,7 @@ def _one_name(hosts: Mapping[str, HostFacts]) -> Iterator[Finding]:
                     said,
                     at=node,
                     observed=hosts[node].hostname,
-                    expected="a host name of its own",
-                    expected_from=PEERS,
+                    expected=PEERS("a host name of its own"),
                     seen=_seen(node, hosts[node]),
                     fixes=run(
                         "give it a name of its own; MPI counts local ranks by host name, and torchrun "
@@ -146,8 +143,7 @@ def _cloned(hosts: Mapping[str, HostFacts]) -> Iterator[Finding]:
                 f"has the machine-id of {nodes[0]}: its image was copied after first boot",
                 at=node,
                 observed=machine_id,
-                expected="a machine-id of its own",
-                expected_from=PEERS,
+                expected=PEERS("a machine-id of its own"),
                 seen=seen("/etc/machine-id", machine_id or "", "file"),
                 fixes=after_reboot(
                     "make a new one; DHCP may give machines with one id the same address",

@@ -53,8 +53,7 @@ def host_parity(hosts: Mapping[str, HostFacts]) -> Iterator[Finding]:
                 f"{word} {value}; " + (f"most nodes have {usual}" if usual else f"others have {others}"),
                 at=node,
                 observed=value,
-                expected=usual or "the same everywhere",
-                expected_from=PEERS,
+                expected=PEERS(usual or "the same everywhere"),
                 seen=seen(source, value, "command"),
                 fixes=after_reboot(advice),
             )

@@ -62,16 +62,14 @@ def _compare(package: str, nodes: Mapping[str, SoftwareFacts]) -> Iterator[Findi
                 f"{package} is on no node",
                 at=node,
                 observed="not installed",
-                expected="installed",
-                expected_from=CONFIG,
+                expected=CONFIG("installed"),
             )
         else:
             yield lacking.fail(
                 f"{package} is not installed here, but is on other nodes",
                 at=node,
                 observed="not installed",
-                expected=usual or "installed",
-                expected_from=PEERS,
+                expected=PEERS(usual or "installed"),
                 fixes=fixes(node, usual),
             )
     yield from differing(versions, package, differ, fixes=fixes)

@@ -75,8 +75,7 @@ def time_skew(clocks: Mapping[str, ClockSample], facts: Mapping[str, TimeFacts] 
                 f"its clock is {text}{'another node' if tie else f'the median of {len(clocks)} nodes'}",
                 at=node,
                 observed=said,
-                expected=f"within {WARN_S:.0f} s of the other nodes",
-                expected_from=PEERS,
+                expected=PEERS(f"within {WARN_S:.0f} s of the other nodes"),
                 seen=seen(
                     "time stamps over the open session",
                     f"{said}; {', '.join(daemons) or 'no time daemon seen'}",
