@@ -27,6 +27,7 @@ lint: $(VENV)/dev
 	$(BIN)/mypy
 	MYPYPATH=benchmarks $(BIN)/mypy scripts/*.py benchmarks/*.py
 	$(BIN)/lint-imports
+	$(BIN)/python scripts/house.py
 
 docs: $(VENV)/dev
 	$(BIN)/python scripts/gen_docs.py

@@ -16,10 +16,7 @@ CPU_BUILD = Cause("torch-cpu-build", "{nodes} {has} GPUs but a torch built witho
 VERSION = Cause("torch-version", "torch differs between {nodes}", verify=("sw.torch", "sw.nccl", "sw.cuda"))
 
 
-@check(
-    explains=("sw.nccl", "sw.cuda"),
-    source="https://pytorch.org/docs/stable/elastic/run.html",
-)
+@check(explains=("sw.nccl", "sw.cuda"), source="https://pytorch.org/docs/stable/elastic/run.html")
 def sw_torch(nodes: Mapping[str, SoftwareFacts], gpus: Mapping[str, GpuFacts] | None) -> Iterator[Finding]:
     """Every node has the same torch, built for the hardware that the node has.
 

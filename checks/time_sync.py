@@ -57,10 +57,8 @@ def time_sync(time: TimeFacts, host: HostFacts) -> Iterator[Finding]:
         yield unknown(HERE, "neither a time daemon nor the kernel's clock state could be seen")
     else:
         said = "no time daemon runs, and the kernel's clock is not synchronised"
-        wanted = "a time daemon that is synchronised"
-        yield NO_DAEMON.warn(
-            said, observed="no time daemon", expected=wanted, seen=_seen(said), fixes=INSTALL
-        )
+        want = "a time daemon that is synchronised"
+        yield NO_DAEMON.warn(said, observed="no time daemon", expected=want, seen=_seen(said), fixes=INSTALL)
 
 
 def _is_kept(time: TimeFacts) -> bool:

@@ -1,0 +1,43 @@
+"""What CONTRIBUTING promises of the house, held: see scripts/house.py."""
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def house() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("house", ROOT / "scripts" / "house.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_it_holds(house: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    assert house.main() == 0, capsys.readouterr().out
+
+
+def test_what_is_named_to_be_touched_is_there(house: ModuleType) -> None:
+    for kind, files in house.touched().items():
+        for folder in (Path(name).parent for name in files):
+            assert (ROOT / folder).is_dir(), f"{kind}: {folder}"
+
+
+def test_lines_of_code_leave_out_docstrings_and_blanks(house: ModuleType, tmp_path: Path) -> None:
+    path = tmp_path / "x.py"
+    path.write_text('"""Two\nlines."""\n\nX = 1\n\n\ndef f():\n    """One."""\n    # why\n    return X\n')
+    assert house.code_lines(path) == 4
+
+
+def test_a_circle_is_seen(house: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, other in (("a", "b"), ("b", "c"), ("c", "a")):
+        (tmp_path / f"{name}.py").write_text(f"def f():\n    from netdoctor import {other}\n")
+    known = {f"netdoctor.{name}": tmp_path / f"{name}.py" for name in "abc"}
+    monkeypatch.setattr(house, "modules", lambda: known)
+    assert len(house.circle()) == 4
