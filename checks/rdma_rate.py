@@ -1,7 +1,7 @@
 """Link rate of HCA ports, compared across the cluster."""
 
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from statistics import multimode
 
 from netdoctor.check import check
 from netdoctor.checks._rdma import NO_HCAS, has_any, is_plain_name, port_evidence, ports_of, unread
@@ -9,20 +9,14 @@ from netdoctor.facts.net import NetFacts
 from netdoctor.facts.rdma import Hca, HcaPort, RdmaFacts
 from netdoctor.model import PEERS, SUSPECTED, Cause, Finding, look, skip, unknown
 
+READ = "mlxlink -d {0} -p {1} -m -c; ibstat {0} {1}"
 LOW = Cause("hca-rate-low", "HCA ports of {nodes} run slower than on most nodes")
 LANES = Cause("hca-rate-lanes", "HCA ports of {nodes} run with too few lanes")
-UNNAMED = Cause(
-    "hca-rate-not-known",
-    "the kernel of {nodes} cannot name the rate of HCA ports",
-    SUSPECTED,
-    settle_by="mlxlink on the port shows the true rate",
-)
+UNNAMED = Cause("hca-rate-not-known", "the kernel of {nodes} cannot name the rate of HCA ports", SUSPECTED)
 
 
-@check(
-    # Not after rdma.port: a port that is down says nothing about the others of its node.
-    source="https://docs.kernel.org/admin-guide/abi-stable.html#abi-file-stable-sysfs-class-infiniband",
-)
+# Not after rdma.port: a port that is down says nothing about the others of its node.
+@check(source="https://docs.kernel.org/admin-guide/abi-stable.html#abi-file-stable-sysfs-class-infiniband")
 def rdma_rate(nodes: Mapping[str, RdmaFacts], nets: Mapping[str, NetFacts] | None) -> Iterator[Finding]:
     """Every active HCA port runs at the usual rate of that port in the cluster.
 
@@ -40,67 +34,58 @@ def rdma_rate(nodes: Mapping[str, RdmaFacts], nets: Mapping[str, NetFacts] | Non
         slow after the swap points at the HCA or the switch port. A kernel that is older than the
         HCA prints SDR for speeds that it does not know.
     """
-    if not has_any(nodes):
-        yield skip(NO_HCAS)
-        return
-    silent = list(unread(nodes))
-    yield from silent
+    yield from (silent := list(unread(nodes)))
     ports = [(node, hca, port) for node, hca, port in ports_of(nodes) if port.active and not hca.is_virtual]
     judged = {node for node, _, _ in ports}.union(finding.target for finding in silent)
     if not judged:
-        yield skip("no node has an active HCA port with a rate of its own")
+        yield skip("no node has an active HCA port with a rate of its own" if has_any(nodes) else NO_HCAS)
         return
-    for node in nodes:
-        if node not in judged:
-            yield skip("no active HCA port with a rate of its own on this node", node)
+    for node in (one for one in nodes if one not in judged):
+        yield skip("no active HCA port with a rate of its own on this node", node)
 
-    alike: dict[str, list[HcaPort]] = {}
+    alike: dict[str, list[tuple[float, HcaPort]]] = defaultdict(list)
     for node, hca, port in ports:
-        if port.rate_gbit_s:
-            alike.setdefault(port.name, []).append(port)
-            alike.setdefault(_card(hca), []).append(port)
-        else:
+        if not port.rate_gbit_s:
             yield unknown(node, f"the rate of {port.name} could not be read")
+        for key in (port.name, _card(hca)) if port.rate_gbit_s else ():
+            alike[key].append((port.rate_gbit_s or 0.0, port))
     usual = {key: _usual(group) for key, group in alike.items()}
     for node, hca, port in ports:
         peers = port.name if len(alike.get(port.name, ())) > 1 else _card(hca)
-        if port.rate_gbit_s and port.rate_gbit_s < (usual[peers].rate_gbit_s or 0):
-            yield _slow(node, hca, port, usual[peers], (nets or {}).get(node))
+        if port.rate_gbit_s and port.rate_gbit_s < usual[peers][0]:
+            yield _slow(node, hca, port, *usual[peers], (nets or {}).get(node))
 
 
 def _card(hca: Hca) -> str:
     return f"card {hca.board_id or hca.hca_type or hca.name}"  # no port is called so
 
 
-def _usual(ports: Sequence[HcaPort]) -> HcaPort:
-    """A port with the commonest rate. Not the highest: one 800G port among 400s is the odd one out. On a tie,
-    as between two nodes, the slower one is the suspect."""
-    rates = [port.rate_gbit_s or 0.0 for port in ports]
-    return ports[rates.index(max(multimode(rates)))]
+def _usual(ports: Sequence[tuple[float, HcaPort]]) -> tuple[float, HcaPort]:
+    """The commonest rate, and a port that has it. Not the highest: one 800G port among 400s is the odd one
+    out. On a tie, as between two nodes, the slower one is the suspect."""
+    count = Counter(rate for rate, _ in ports)
+    return max(ports, key=lambda one: (count[one[0]], one[0]))
 
 
-def _slow(node: str, hca: Hca, port: HcaPort, fast: HcaPort, net: NetFacts | None) -> Finding:
-    rate, usual = port.rate_gbit_s or 0.0, fast.rate_gbit_s or 0.0
-    own, wanted = port.lanes, fast.lanes
-    if port.speed_is_unnamed and own and own == wanted:
+def _slow(node: str, hca: Hca, port: HcaPort, usual: float, fast: HcaPort, net: NetFacts | None) -> Finding:
+    if port.speed_is_unnamed and port.lanes and port.lanes == fast.lanes:
         speeds = [dev.speed_mbit_s or 0 for dev in net.netdevs if dev.name in hca.netdevs] if net else []
-        speed = next((speed for speed in speeds if speed > 0), None)
-        true = f"; its interface says {speed / 1000:g} Gbit/s" if speed else ""
-        say, fix = UNNAMED.warn, "read the true rate from the card"
-        summary = f"prints {rate:g} Gbit/s, as kernels do that do not know its speed{true}"
+        true = next((f"; its interface says {speed / 1000:g} Gbit/s" for speed in speeds if speed > 0), "")
+        say = UNNAMED.but(settle_by="mlxlink on the port shows the true rate").warn
+        summary = f"prints {port.rate_gbit_s:g} Gbit/s, as kernels do that do not know its speed{true}"
+        fix = "read the true rate from the card"
     else:
-        narrow = own is not None and wanted is not None and own < wanted
+        narrow = port.lanes is not None and fast.lanes is not None and port.lanes < fast.lanes
         say = (LANES if narrow else LOW).fail
-        fix = "read the link's own report, then reseat or swap cable and transceiver"
-        how = f"with {own} of {wanted} lanes" if narrow else f"at {rate:g} Gbit/s"
+        how = f"with {port.lanes} of {fast.lanes} lanes" if narrow else f"at {port.rate_gbit_s:g} Gbit/s"
         summary = f"runs {how}, the same port of most nodes at {usual:g} Gbit/s"
+        fix = "read the link's own report, then reseat or swap cable and transceiver"
     device = hca.name if is_plain_name(hca.name) else "mlx5_0"
-    shell = f"mlxlink -d {device} -p {port.number} -m -c; ibstat {device} {port.number}"
     return say(
         f"{port.name} {summary}",
         at=node,
-        observed=port.rate_text or f"{rate:g} Gbit/s",
+        observed=port.rate_text or f"{port.rate_gbit_s:g} Gbit/s",
         expected=PEERS(fast.rate_text or f"{usual:g} Gbit/s"),
         seen=port_evidence(hca, port),
-        fixes=look(fix, shell, root=True),
+        fixes=look(fix, READ.format(device, port.number), root=True),
     )
