@@ -72,7 +72,10 @@ def test_a_link_stays_a_link_and_a_pipe_a_pipe(tmp_path: Path) -> None:
 
 
 def test_a_long_name_can_be_written(tmp_path: Path) -> None:
-    write_whole(tmp_path / ("n" * 250), b"x")
+    path = tmp_path / ("n" * 250)
+    write_whole(path, b"x")
+    assert path.read_bytes() == b"x"
+    assert os.listdir(tmp_path) == [path.name]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from netdoctor.transport.frames import (
     decode_result,
     request_frame,
 )
-from netdoctor.transport.messages import Splitter, framed
+from netdoctor.transport.messages import HEAD_BYTES, Splitter, framed
 
 MARKER = "0123abcd"
 
@@ -101,4 +101,4 @@ def test_messages_survive_any_cut(messages: list[str], size: int) -> None:
     found = []
     for start in range(0, len(stream), size):
         found += splitter.feed(stream[start : start + size])
-    assert len(found) == len(messages)
+    assert found == [framed(message)[HEAD_BYTES:] for message in messages]
