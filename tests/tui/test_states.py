@@ -213,6 +213,7 @@ def test_a_cause_that_stays_is_found_again_under_its_new_number() -> None:
     moved = tuple(dataclasses.replace(c, id=c.id - 1) for c in before.causes[1:])
     app = application(before, runner=FakeRunner(healing(dataclasses.replace(before, causes=moved))))
     drive(app, (100, 30), "enter", "right_square_bracket", "ctrl+r", settle)
+    assert app.cause is not None
     assert (app.where.view, app.cause.id) == ("cause", 1)
 
 
