@@ -9,6 +9,8 @@ from netdoctor.report import words
 
 Span = tuple[str, str]
 
+TWO_COLUMNS = 96  # from this width on, what belongs together may stand side by side
+
 # Letters of statuses to styles. What a letter means never depends on them.
 STYLES = {
     ".": "pass",

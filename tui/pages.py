@@ -3,7 +3,6 @@
 Everything that came from outside passes `words.plain` (one harmless line) or `words.command` here.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
@@ -11,7 +10,7 @@ from netdoctor.report import words
 from netdoctor.report.model import Cause, Report, Result
 from netdoctor.tui.lines import (
     STATUS_STYLES,
-    STYLES,
+    TWO_COLUMNS,
     VERDICT_STYLES,
     Line,
     beside,
@@ -21,11 +20,10 @@ from netdoctor.tui.lines import (
     width_of,
     wrap,
 )
-from netdoctor.tui.state import Cells, Known, State, left_s, slow, worst
+from netdoctor.tui.state import Known, State, left_s, slow
 
 SMALL_BELOW = 80
 MARGIN = 2  # what a page keeps for its cursor and its scroll bar
-TWO_COLUMNS = 96
 DAY_S = 86_400
 
 
@@ -395,130 +393,6 @@ def _result(known: Known, result: Result, width: int) -> list[Line]:
 
 def _chunks(text: str, size: int) -> list[str]:
     return [text[i : i + size] for i in range(0, len(text), size)] or [""]
-
-
-# One node
-
-
-def node(known: Known, cells: Cells, name: str, width: int) -> list[Line]:
-    """A node: its causes, its facts with what differs from the majority marked, its checks."""
-    row = cells.nodes.index(name)
-    report = known.report
-    target = known.targets.get(name)
-    letters = cells.row(row)
-    status = words.LETTERS.get(worst(letters), "unknown")
-    reach = "not reached"
-    if target is not None and target.reached:
-        reach = f"{words.plain(target.user, 40)}@{words.plain(target.address or '', 60)}:{target.port}"
-    lines = [
-        line(
-            f" {fit(words.plain(name, 200), 40).rstrip()}  ",
-            (words.word(status), STATUS_STYLES.get(status, "unknown")),
-            (f"   {reach}", "dim"),
-            (f"   rank order {target.order}" if target else "", "dim"),
-        ),
-        line(("-" * width, "rule")),
-    ]
-    for item in known.causes_of(name)[:8]:
-        lines.append(
-            line(
-                f" [{item.id}] ",
-                (words.word(item.status), STATUS_STYLES.get(item.status, "unknown")),
-                f"  {fit(words.title(item), width - 16).rstrip()}",
-                key=("cause", known.key_of(item)),
-            )
-        )
-    if len(lines) > 2:
-        lines.append(Line())
-    facts = _facts(report, name, min(44, width - 2))
-    checks = _checks(known, cells, row, width - 48 if width >= TWO_COLUMNS else width)
-    if width >= TWO_COLUMNS:
-        return lines + beside(facts, checks, 44)
-    return lines + facts + [Line()] + checks
-
-
-def _facts(report: Report, name: str, width: int) -> list[Line]:
-    lines = [line((" facts", "label"), ("   * differs from most nodes", "dim"))]
-    own = next((t.facts for t in report.targets if t.id == name), {})
-    for fact, value in own.items():
-        given = words.plain(value, 100)
-        every = Counter(words.plain(t.facts[fact], 100) for t in report.targets if fact in t.facts)
-        usual, times = every.most_common(1)[0]
-        odd = fact not in ("hostname",) and given != usual and times * 2 > every.total()
-        lines.append(
-            line(
-                (" * " if odd else "   ", "warn"),
-                (f"{words.plain(fact, 14):<14} ", "label"),
-                (fit(given, width - 18).rstrip(), "warn" if odd else ""),
-            )
-        )
-        if odd:
-            lines.append(line((f"   {'':<14} most: {fit(usual, width - 24).rstrip()}", "dim")))
-    if len(lines) == 1:
-        lines.append(line(("   none known", "dim")))
-    return lines
-
-
-def _checks(known: Known, cells: Cells, row: int, width: int) -> list[Line]:
-    name = cells.nodes[row]
-    order = sorted(range(len(cells.checks)), key=lambda c: "X?!b~-. ".find(cells.letter(row, c)))
-    lines = [line(("checks", "label"))]
-    for column in order:
-        letter, check = cells.letter(row, column), cells.checks[column]
-        result = known.result(check, name)
-        text = words.plain(result.summary, 300) if result else ""
-        if letter == "b":
-            waits = known.cause_of(check, name)
-            text = f"waits for [{waits.id}]" if waits else text
-        lines.append(
-            line(
-                (f"{letter} ", STYLES.get(letter, "")),
-                f"{fit(words.plain(check, 60), 20)} ",
-                (fit(text, max(width - 24, 8)).rstrip(), "" if letter in "X!?" else "dim"),
-                key=("cell", check, name),
-            )
-        )
-    return lines
-
-
-def under_cursor(known: Known | None, cells: Cells, node: str, check: str | None, width: int) -> list[Line]:
-    """Three lines about the cell under the cursor, spelled out; about the node without a check."""
-    row = cells.nodes.index(node)
-    name = words.plain(node, 60)
-    if check is None:
-        letters = cells.row(row)
-        shown = ", ".join(
-            f"{letters.count(letter.encode())} {word}"
-            for letter, word in words.LETTERS.items()
-            if letter.encode() in letters
-        )
-        return [line(f" {name}   {shown}"), Line(), Line()]
-    letter = cells.letter(row, cells.checks.index(check))
-    status = words.LETTERS.get(letter, "")
-    word = words.word(status) if status else {"~": "running", " ": "not yet"}.get(letter, "")
-    shown_check = words.plain(check, 60)
-    result = known.result(check, node) if known else None
-    item = known.cause_of(check, node) if known else None
-    mark = f"[{item.id}] " if item and letter in "X!?b" else ""
-    text = words.plain(result.summary, 400) if result else ""
-    if letter == ".":
-        text = text or words.plain((known.titles.get(check) if known else "") or "", 300)
-    head = f" {name} x {shown_check}   "
-    rest = f"   {mark}{text}"
-    lines = [
-        line(
-            head,
-            (word, STYLES.get(letter, "")),
-            fit(rest, max(width - width_of(head) - width_of(word) - 1, 4)),
-        )
-    ]
-    if item and letter in "X!?b":
-        seen = words.plain(item.seen[0], 400) if item.seen else words.title(item)
-        lines.append(line(("   seen   ", "label"), fit(seen, width - 12)))
-        if item.fixes:
-            label = words.fix_label(known.report, item.fixes[0]) if known else ""
-            lines.append(line(("   fix    ", "label"), fit(label, width - 12)))
-    return [*lines, Line(), Line(), Line()][:3]
 
 
 # Live scan

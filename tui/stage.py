@@ -17,7 +17,7 @@ from textual.widgets import Input
 from netdoctor.report import words
 from netdoctor.report.diff import diff
 from netdoctor.report.model import Cause, Report, Result
-from netdoctor.tui import compare, frame, pages, pairs, where
+from netdoctor.tui import compare, frame, nodes, pages, pairs, where
 from netdoctor.tui.dialogs import Ask
 from netdoctor.tui.events import Event
 from netdoctor.tui.keys import Action
@@ -239,7 +239,7 @@ class Stage(App[None], inherit_bindings=False):
         if look.view == "pair":
             return pairs.detail(report, self.kind, look.group, width)
         if look.view == "node" and self.node is not None:
-            return pages.node(known, self.state.cells, self.node, width)
+            return nodes.page(known, self.state.cells, self.node, width)
         if look.view == "diff":
             return self._diff_lines(report, width)
         return pages.causes(self.state, known, width, self.clock())
@@ -287,12 +287,12 @@ class Stage(App[None], inherit_bindings=False):
             columns = [cells.checks.index(check) for check in self.matrix.checks]
             at = worst_check(cells, cells.nodes.index(node), columns)
             check = None if at is None else cells.checks[at]
-            lines += [rule(width), *pages.under_cursor(self.known, cells, node, check, width)]
+            lines += [rule(width), *nodes.under_cursor(self.known, cells, node, check, width)]
         self.bar("detail").show(lines)
         if self.side.display and self.known is not None:
             item, inner = self.cause, 50
             self.side.show(
-                pages.cause(self.known, item, inner) if item else pages.node(self.known, cells, node, inner)
+                pages.cause(self.known, item, inner) if item else nodes.page(self.known, cells, node, inner)
             )
 
     def draw_bars(self) -> None:

@@ -21,6 +21,7 @@ PURE = (
     "keys",
     "layout",
     "lines",
+    "nodes",
     "pages",
     "pairs",
     "query",
