@@ -29,7 +29,7 @@ class MatrixView(ScrollView, can_focus=True, inherit_bindings=False):
     """
 
     class Moved(Message):
-        """A click put the cursor elsewhere."""
+        """The cursor was put elsewhere by a click, or stands in another column at another width."""
 
     class Opened(Message):
         """A second click on the cell under the cursor."""
@@ -144,6 +144,7 @@ class MatrixView(ScrollView, can_focus=True, inherit_bindings=False):
         self._put(self.cursor)
         self.forget_strips()
         self._into_view()
+        self.post_message(self.Moved())
 
     # The cursor
 
@@ -189,9 +190,12 @@ class MatrixView(ScrollView, can_focus=True, inherit_bindings=False):
         return frozenset(self.cells.nodes[n] for line in lines for n in self.rows.members(line))
 
     def put(self, cursor: Spot) -> None:
-        """Move the cursor to a cell that is shown; elsewhere it stays where it is."""
+        """Move the cursor to a node that is shown, and to a check if that is; else it stays where it is."""
         if self.line_of(cursor.node) is None:
             return
+        shown = [None, *(self.cells.checks[c] for column in self.layout_plan.columns for c in column.checks)]
+        if self.cursor is not None and cursor.check not in shown:
+            cursor = cursor._replace(check=self.cursor.check)
         self._redraw(self.node)
         self._put(cursor)
         self._redraw(self.node)

@@ -3,7 +3,7 @@
 import asyncio
 import dataclasses
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,17 @@ def seen(steps: list[Step], look: Callable[[NetdoctorApp], Any], **options: Any)
     found: list[Any] = []
     press(*steps, lambda app, pilot: found.append(look(app)), **options)
     return found[0]
+
+
+def after_each(steps: Sequence[Step], look: Callable[[NetdoctorApp], Any], **options: Any) -> list[Any]:
+    """What `look` finds after each of the steps, in one application."""
+    found: list[Any] = []
+
+    def note(app: NetdoctorApp, pilot: Any) -> None:
+        found.append(look(app))
+
+    press(*(step for one in steps for step in (one, note)), **options)
+    return found
 
 
 def node(app: NetdoctorApp) -> str:
@@ -120,8 +131,9 @@ def test_pages(there: str, back: str) -> None:
     lines = seen(["2", "z", "z", "z", there], lambda app: app.matrix.line, report=big)
     assert lines > 0
     rows = ["2", "z", "plus", "plus"]
-    assert seen([*rows, there], lambda app: app.matrix.line, report=big) > 10
-    assert seen([*rows, there, back], lambda app: app.matrix.line, report=big) == 0
+    *_, down, up = after_each([*rows, there, back], lambda app: app.matrix.line, report=big)
+    assert down > 10
+    assert up == 0
     assert seen([there], lambda app: app.page.key) != ("cause", "sha256:1111")
 
 
@@ -129,18 +141,15 @@ def test_pages(there: str, back: str) -> None:
 
 
 def test_next_and_previous_cause() -> None:
-    assert press("enter", "right_square_bracket").cause.id == 2
-    assert press("enter", "right_square_bracket", "left_square_bracket").cause.id == 1
-    assert press("enter", "left_square_bracket").cause.id == 3
+    keys = ["enter", "right_square_bracket", "left_square_bracket", "left_square_bracket"]
+    assert after_each(keys, lambda app: app.cause and app.cause.id) == [1, 2, 1, 3]
     assert seen(["right_square_bracket"], lambda app: app.page.key) == ("cause", "sha256:2222")
     assert seen(["2", "right_square_bracket"], node) == "04"
 
 
 def test_next_and_previous_problem() -> None:
-    assert seen(["2", "n"], node) == "04"
-    assert seen(["2", "n", "n"], node) == "02"
-    assert seen(["2", "n", "n", "n"], node) == "03"  # gpu-a01 has only what waits
-    assert seen(["2", "N"], node) == "02"
+    # gpu-a01 has only what waits
+    assert after_each(["2", "n", "n", "n", "N"], node) == ["03", "04", "02", "03", "02"]
 
 
 def test_problems_are_hits_after_a_filter() -> None:
@@ -215,43 +224,54 @@ def test_evidence() -> None:
 
 
 def test_faults_only() -> None:
-    assert seen(["2", "f"], lambda app: len(app.matrix.rows.order)) == 3
-    assert seen(["2", "f", "f"], lambda app: len(app.matrix.rows.order)) == 4
-    assert seen(["2", "f", "escape"], lambda app: len(app.matrix.rows.order)) == 4
+    keys = ["2", "f", "f", "f", "escape"]
+    assert after_each(keys, lambda app: len(app.matrix.rows.order)) == [4, 3, 4, 3, 4]
 
 
 def test_filter_narrows_while_typing_and_escape_restores() -> None:
     typing: list[Step] = ["2", "G", "slash", *type_text("fail")]
-    assert seen(typing, lambda app: len(app.matrix.rows.order)) == 2
-    assert seen([*typing, "enter"], lambda app: (len(app.matrix.rows.order), app.where.filter)) == (2, "fail")
+
+    def look(app: NetdoctorApp) -> tuple[int, str]:
+        return len(app.matrix.rows.order), app.where.filter
+
+    assert after_each([*typing, "enter", "escape"], look)[-3:] == [(2, "fail"), (2, "fail"), (4, "")]
     assert seen([*typing, "escape"], lambda app: (len(app.matrix.rows.order), node(app))) == (4, "01")
-    assert seen([*typing, "enter", "escape"], lambda app: app.where.filter) == ""
 
 
 def test_zoom() -> None:
-    assert seen(["2", "z"], lambda app: app.where.zoom) == "overview"
-    assert seen(["2", "z", "z"], lambda app: app.where.zoom) == "groups"
-    assert seen(["2", "minus"], lambda app: app.where.zoom) == "groups"
-    assert seen(["2", "minus", "minus", "minus"], lambda app: app.where.zoom) == "overview"
-    assert seen(["2", "minus", "minus", "plus", "equals_sign"], lambda app: app.where.zoom) == "rows"
+    keys = ["2", "z", "z", "z", "minus", "minus", "minus", "plus", "equals_sign", "plus"]
+    zooms = after_each(keys, lambda app: app.where.zoom)
+    assert zooms[:4] == ["rows", "overview", "groups", "rows"]
+    assert zooms[4:] == ["groups", "overview", "overview", "groups", "rows", "rows"]
 
 
 def test_cursor_stays_on_its_node_through_zoom_sort_and_filter() -> None:
     steps = ["2", "plus", "down", "down", "down", "z", "o", "O", "minus", "w", "z", "z"]
-    big = rich_report(90)
-    before = seen(steps[:5], node, report=big)
-    for n in range(5, len(steps) + 1):
-        assert seen(steps[:n], node, report=big) == before
+    nodes = after_each(steps, node, report=rich_report(90))
+    assert nodes[4] != nodes[3]
+    assert set(nodes[4:]) == {nodes[4]}
+
+
+def test_cursor_stays_on_its_check_through_other_screens_and_sizes() -> None:
+    async def narrow(app: NetdoctorApp, pilot: Any) -> None:
+        await pilot.resize_terminal(80, 24)  # families instead of checks
+
+    async def wide(app: NetdoctorApp, pilot: Any) -> None:
+        await pilot.resize_terminal(*WINDOW)
+
+    steps: list[Step] = ["2", "left", "left", "1", "2", "4", "2", narrow, wide, "z", "plus"]
+    checks = after_each(steps, lambda app: app.where.cursor and app.where.cursor.check)
+    assert len(set(checks[:3])) == 3
+    assert set(checks[2:]) == {checks[2]}
 
 
 def test_sort_and_reverse() -> None:
     def order(app: NetdoctorApp) -> list[str]:
         return [app.state.cells.nodes[r][-1] for r in app.matrix.rows.order]
 
-    assert seen(["2"], order) == ["3", "4", "2", "1"]
-    assert seen(["2", "o"], order) == ["1", "2", "3", "4"]
-    assert seen(["2", "o", "O"], order) == ["4", "3", "2", "1"]
-    assert seen(["2", "o", "o", "o"], order) == ["3", "4", "2", "1"]
+    worst, listed = ["3", "4", "2", "1"], ["1", "2", "3", "4"]
+    orders = after_each(["2", "o", "O", "O", "o", "o"], order)
+    assert orders == [worst, listed, listed[::-1], listed, listed, worst]
 
 
 def test_sort_by_the_check_under_the_cursor_from_the_palette() -> None:
@@ -284,10 +304,8 @@ def test_tab_shows_one_check_in_the_overview() -> None:
 
 
 def test_pairs_keys() -> None:
-    assert seen(["3"], lambda app: app.kind) == "net.ports"
-    assert seen(["3", "tab"], lambda app: app.kind) == "bw.pair"
-    assert seen(["3", "tab", "tab"], lambda app: app.kind) == "measure bw.allreduce.busbw"
-    assert seen(["3", "tab", "tab", "tab"], lambda app: app.kind) == "net.ports"
+    kinds = ["net.ports", "bw.pair", "measure bw.allreduce.busbw", "net.ports"]
+    assert after_each(["3", "tab", "tab", "tab"], lambda app: app.kind) == kinds
     assert seen(["3", "v"], lambda app: app.where.values)
     lines = drive(application(rich_report()), WINDOW, "3", "t")
     assert any("column connects to row" in line for line in lines)
