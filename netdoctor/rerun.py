@@ -139,9 +139,6 @@ class ScanRunner:
             self._first = replace(self._first, format=format)
         self.formats = _formats(format)
 
-    def save(self, report: Report, path: Path) -> None:
-        save(report, path)
-
     # In the thread
 
     def _work(self, request: Request, report: Report | None) -> None:

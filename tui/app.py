@@ -14,7 +14,6 @@ from textual.screen import Screen
 from textual.widgets import Input
 
 from netdoctor.report import words
-from netdoctor.report.model import Report
 from netdoctor.tui import actions, where
 from netdoctor.tui.actions.copy import copy
 from netdoctor.tui.actions.matrix import end_filter
@@ -23,7 +22,7 @@ from netdoctor.tui.keys import ACTIONS, BY_ID, MOVES
 from netdoctor.tui.matrix import MatrixView
 from netdoctor.tui.runner import Request
 from netdoctor.tui.stage import Stage
-from netdoctor.tui.state import Known, State, fold, opened, worst
+from netdoctor.tui.state import Known, State, fold, worst
 from netdoctor.tui.where import Spot
 from netdoctor.tui.widgets import Bar, Page
 
@@ -283,7 +282,3 @@ class NetdoctorApp(Stage, inherit_bindings=False):
     def on_input_submitted(self, event: Input.Submitted) -> None:
         if event.input.id == "filter":
             end_filter(self, keep=True)
-
-
-def open_report(report: Report, **options: Any) -> NetdoctorApp:
-    return NetdoctorApp(opened(report), **options)

@@ -3,7 +3,6 @@
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 from netdoctor.report.model import Report
@@ -56,8 +55,4 @@ class Runner(Protocol):
 
     def read_as(self, format: str) -> None:
         """Read the host list in this format from now on."""
-        ...
-
-    def save(self, report: Report, path: Path) -> None:
-        """Write a report. Raises OSError."""
         ...
