@@ -55,6 +55,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         kind = KIND_OF.get(place.as_posix()) or KIND_OF.get(place.parts[0])
         if kind is not None and not _is_slow(item):
             item.add_marker(kind)
+        # With `-n 2 --dist loadgroup`: who uses the same lab takes turns, and each lab is still made once.
+        fixtures = getattr(item, "fixturenames", ())
+        if "make_lab" in fixtures:
+            kinds = ("hw_lab", "ib_lab", "two_networks")
+            item.add_marker(pytest.mark.xdist_group(next((k for k in kinds if k in fixtures), "lab4")))
     if _is_quick(config):
         config.hook.pytest_deselected(items=[item for item in items if _is_slow(item)])
         items[:] = [item for item in items if not _is_slow(item)]
