@@ -1,9 +1,8 @@
 """Group `env`: environment of the login session by allow-list, and NCCL's configuration files."""
 
 import os
-import re
 
-from . import files
+from . import files, private
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -68,21 +67,16 @@ _NAMES = frozenset(
     )
 )
 _PROXIES = frozenset(("http_proxy", "https_proxy", "all_proxy", "no_proxy"))
+# Whether they are set is worth knowing; they are secrets by their names.
 _PRESENCE = frozenset(("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "WANDB_API_KEY"))
-_SECRET = re.compile("TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|AUTH_?KEY", re.I)
-# scheme://user:password@host, also without a scheme.
-_USER_INFO = re.compile(r"(^|//)[^/@\s]*@")
 
 
 def shown(name: str, value: str) -> "Optional[str]":
-    """Return what may be told of a variable: its value, a value without credentials, ``set``, or None."""
-    if name in _PRESENCE:
-        return "set"
-    if name.lower() in _PROXIES:
-        return _USER_INFO.sub(r"\1***@", value)[:VALUE_CAP]
-    if name in _NAMES or name.startswith(_PREFIXES):
-        return "set" if _SECRET.search(name) else value[:VALUE_CAP]
-    return None
+    """Return what is told of a variable, or None where it is none of our business."""
+    listed = name in _NAMES or name in _PRESENCE or name.lower() in _PROXIES
+    if not listed and not name.startswith(_PREFIXES):
+        return None
+    return private.shown(name, value)[:VALUE_CAP]  # cut last: half a URL hides where its password ends
 
 
 def variables(environ: "Mapping[bytes, bytes]") -> "dict[str, str]":
@@ -90,7 +84,7 @@ def variables(environ: "Mapping[bytes, bytes]") -> "dict[str, str]":
     found = {}  # type: dict[str, str]
     for key, raw in environ.items():
         name = key.decode("utf-8", "replace")
-        value = shown(name, raw[: 2 * VALUE_CAP].decode("utf-8", "replace"))
+        value = shown(name, raw.decode("utf-8", "replace"))
         if value is not None and len(found) < MAX_VARIABLES:
             found[name] = value
     return dict(sorted(found.items()))
@@ -107,9 +101,9 @@ def parse_nccl_conf(text: str) -> "dict[str, str]":
         key, equals, value = line.partition("=")
         if line.startswith("#") or not equals or not key or key in found:
             continue
-        seen = shown(key.strip(), value[:1023])
+        seen = shown(key.strip(), value)
         if seen is not None:
-            found[key[:1023]] = seen
+            found[key[:1023]] = seen[:1023]
     return found
 
 

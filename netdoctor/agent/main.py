@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 
-from . import runtime, wire
+from . import private, runtime, wire
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class Agent:
 
     def send(self, message: "dict[str, Any]") -> None:
         try:
-            self._channel.send(message)
+            self._channel.send(private.masked_in(message))
         except OSError:
             runtime.shut_down(0)  # nobody reads any more
 

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 
-from . import files, runtime
+from . import files, private, runtime
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ _KEPT = re.compile(
     r"|(NCCL|GLOO|UCX|FI|CUDA|TORCH_NCCL|TORCH_DISTRIBUTED|NVIDIA|TP)_\w+|ROCR?_VISIBLE_DEVICES"
     r"|HIP_VISIBLE_DEVICES)\Z"
 )
-_SECRET = re.compile("TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|AUTH_?KEY", re.I)
 _SESSION = re.compile(r"[A-Za-z0-9._-]{1,80}\Z")
 
 # Runs first in the child: gives back the session's limits, ties the child to its parent, and reads the
@@ -73,7 +72,7 @@ def environment(wanted: "Mapping[str, Any]", own: "Mapping[str, str]") -> "dict[
         for name, value in source.items():
             if (
                 _KEPT.match(name)
-                and not _SECRET.search(name)
+                and not private.is_secret(name)
                 and isinstance(value, str)
                 and "\0" not in value
             ):

@@ -4,7 +4,7 @@ import os
 import re
 import time
 
-from . import files, runtime
+from . import files, private, runtime
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,8 +29,9 @@ def pids(root: str = "/") -> "Iterator[int]":
 
 
 def comm(pid: int, root: str = "/") -> "Optional[str]":
-    """Return the name of a process as the kernel knows it, at most 15 characters."""
-    return files.text_or_none(files.under(root, "/proc/%d/comm" % pid), 64)
+    """Return the name of a process as the kernel knows it: one word of at most 15 characters."""
+    title = files.text_or_none(files.under(root, "/proc/%d/comm" % pid), 64)
+    return None if title is None else private.process_name(title)
 
 
 def running(root: str = "/") -> "set[str]":
@@ -60,7 +61,7 @@ def describe(pid: int, root: str = "/") -> "dict[str, Any]":
             with process.oneshot():
                 uid = int(process.uids().real)
                 return {
-                    "name": str(process.name()) or None,
+                    "name": comm(pid, root),  # psutil would complete it from the arguments
                     "user": user_name(uid),
                     "uid": uid,
                     "age_s": max(0.0, time.time() - float(process.create_time())),

@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from netdoctor.agent.private import is_secret, shown
 from netdoctor.errors import InputError
 from netdoctor.facts.software import CALLING, Job
 from netdoctor.text import clean
@@ -18,9 +19,6 @@ KEPT = re.compile(
     r"|CUDA_(VISIBLE_DEVICES|HOME|PATH|DEVICE_ORDER|LAUNCH_BLOCKING)|NVIDIA_(VISIBLE_DEVICES|DRIVER_CAPABILITIES)"
     r"|LD_LIBRARY_PATH|LD_PRELOAD|PYTHON(PATH|HOME|NOUSERSITE)|VIRTUAL_ENV|CONDA_PREFIX"
 )
-_SECRET = re.compile(
-    "TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|AUTH_?KEY", re.IGNORECASE
-)
 _LINE = re.compile(r"\s*(?:export\s+)?([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _HOST = re.compile(r"^[A-Za-z0-9_.:%-]{1,255}$")
 MAX_BYTES = 1024 * 1024
@@ -29,8 +27,8 @@ MAX_BYTES = 1024 * 1024
 def read_env_file(path: Path) -> tuple[dict[str, str], dict[str, str]]:
     """(values, origins) of an env file: `NAME=value` or `export NAME=value` lines, comments, shell quotes.
 
-    Only names that checks read are kept: the job's tokens are none of our business. Origins read
-    ``train.env:4``. Raises InputError that lists every line that is neither.
+    Only names that checks read are kept, without what is secret: the job's tokens are none of our business.
+    Origins read ``train.env:4``. Raises InputError that lists every line that is neither.
     """
     try:
         data = path.read_bytes()
@@ -60,9 +58,9 @@ def read_env_file(path: Path) -> tuple[dict[str, str], dict[str, str]]:
         if match is None or value is None:
             problems.append(f"{where}not NAME=value (write: NAME=value)")
             continue
-        if not KEPT.fullmatch(name) or _SECRET.search(name):
+        if not KEPT.fullmatch(name) or is_secret(name):
             continue
-        values[name] = value
+        values[name] = shown(name, value)
         origins[match.group(1)] = f"{path.name}:{number}"
     if problems:
         raise InputError("\n".join(problems[:20]))
@@ -131,7 +129,8 @@ def job(
 
     Raises InputError for an unusable env file, port or master address.
     """
-    env = {name: value for name, value in environ.items() if CARRIED.match(name)}
+    carried = (name for name in environ if CARRIED.match(name) and not is_secret(name))
+    env = {name: shown(name, environ[name]) for name in carried}
     origins = dict.fromkeys(env, CALLING)
     if env_file is not None:
         values, places = read_env_file(env_file)
