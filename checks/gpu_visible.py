@@ -152,7 +152,8 @@ def gpu_visible(node: Node, gpu: GpuFacts, host: HostFacts | None) -> Iterator[F
         said = "the GPUs are bound to vfio-pci, for virtual machines"
         observed, expected = "vfio-pci", "nvidia"
     elif "no_driver" in states:
-        cause, fixes = NOT_LOADED, [*inside, LOAD]
+        held = [board.address for board in gpu.pci if board.driver not in (None, "nvidia")]
+        cause, fixes = NOT_LOADED, [*inside, _bind(held) if held else LOAD]
         bound = f", bound to {listing(drivers)}" if drivers else ""
         said = f"{boards} GPUs on the PCI bus{bound}, and the NVIDIA driver is not loaded"
         observed, expected = "no driver", "the nvidia module loaded"
@@ -239,10 +240,19 @@ def _fewer(gpu: GpuFacts, inside: list[Fix]) -> tuple[Cause, str, Fix]:
 
 
 def _bind(addresses: list[str]) -> Fix:
-    known = [a for a in addresses if re.fullmatch(r"[0-9a-fA-F:.]{7,16}", a)]
+    """Each driver lets go first: the NVIDIA module loads only where a GPU is free, and takes none away.
+
+    The override keeps vfio-pci, which claims by device id, from taking the GPU back.
+    """
+    known = [a for a in addresses if re.fullmatch(r"[0-9a-fA-F:.]{7,16}", a)][:16]
+    let_go = (
+        f"for gpu in {' '.join(known)}; do cd /sys/bus/pci/devices/$gpu && echo nvidia > driver_override && "
+        "{ [ ! -e driver ] || echo $gpu > driver/unbind; }; done"
+    )
+    take = f"for gpu in {' '.join(known)}; do echo $gpu > /sys/bus/pci/drivers_probe; done"
     return run(
         "hand the GPUs to the NVIDIA driver; look for what claims them in modprobe.d",
-        *(f"echo {address} > /sys/bus/pci/drivers/nvidia/bind" for address in known[:8]),
+        *((let_go, "modprobe nvidia", take) if known else ()),
         "grep -rnE 'vfio|nouveau' /etc/modprobe.d",
         root=True,
         persistent=False,
