@@ -13,11 +13,14 @@ from netdoctor.facts.net import FirewallFacts, Ruleset
 from netdoctor.facts.software import Job
 from netdoctor.model import CONTROL, Fix, look, run
 
-# A rule as the agent reports it: "inet site_firewall input: tcp dport 29500 counter drop". The braces and the
-# words of `nft list ruleset` are tolerated too.
+# A rule as the agent reports it: "inet site_firewall gate (hook input): tcp dport 29500 counter drop". The
+# braces and the words of `nft list ruleset` are tolerated too.
 _CHAIN = re.compile(
     r"^\s*(?:table\s+)?(?P<family>ip6?|inet)\s+(?P<table>[\w.-]+)\s+(?:chain\s+)?(?P<chain>[\w.-]+)"
 )
+_HOOK = re.compile(r"\(hook ([a-z,]+)\)")
+# Where packets to the node itself, and from it, pass. What it forwards is somebody else's.
+_WAYS = {"input": True, "prerouting": True, "ingress": True, "output": False, "postrouting": False}
 
 CLOUDS = {
     "aws": (
@@ -127,12 +130,18 @@ def active(facts: FirewallFacts | None) -> list[Ruleset]:
 
 
 def relevant(ruleset: Ruleset, inbound: bool) -> list[str]:
-    """Rules that act on this direction: those of a chain named after it, or all where no chain says so."""
-    word, other = ("input", "output") if inbound else ("output", "input")
-    aimed = [rule for rule in ruleset.rules if word in rule.lower()]
-    if aimed:
-        return aimed
-    return [rule for rule in ruleset.rules if other not in rule.lower()]
+    """Rules that act on this direction: those of its hook, or all that could where none is known to."""
+    ways = [(rule, _ways(rule)) for rule in ruleset.rules]
+    return [rule for rule, way in ways if inbound in way] or [rule for rule, way in ways if None in way]
+
+
+def _ways(rule: str) -> set[bool | None]:
+    """Whether a rule acts inbound: by its chain's hook, or else the chain's name; None where neither says."""
+    head = rule.partition(": ")[0]
+    if match := _HOOK.search(head):
+        return {_WAYS[hook] for hook in match[1].split(",") if hook in _WAYS}
+    named: set[bool | None] = {way for hook, way in _WAYS.items() if hook in head.lower()}
+    return named if named or "forward" in head.lower() else {None}
 
 
 def chains(ruleset: Ruleset, inbound: bool) -> list[tuple[str, str, str]]:
@@ -194,7 +203,7 @@ def allow(node: str, facts: FirewallFacts, peers: Iterable[str], *, inbound: boo
         rules = [
             f"{kind} -I {chain} {side} {','.join(group)} -j ACCEPT"
             for kind, group in (("iptables", v4), ("ip6tables", v6))
-            if kind in kinds and group
+            if kind in kinds and group and relevant(kinds[kind], inbound)
         ]
         add(text, rules, persistent=False)
     return tuple(fixes)

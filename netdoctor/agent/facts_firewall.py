@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 MAX_RULES = 50
 MAX_LINE = 240
 TOOL_S = 4.0
+NESTED_CHAINS = 16  # as deep as the kernel lets them jump
 _VERDICT = re.compile(r"\b(drop|reject)\b")
 _DENIED = re.compile(r"permission denied|not permitted|must be root|need to be root|are you root", re.I)
 
@@ -27,12 +28,19 @@ def ruleset(kind: str, rules: "list[str]", error: "Optional[str]" = None) -> "di
 
 
 def nft_rules(text: str) -> "list[str]":
-    """Return drop and reject rules and policies of ``nft list ruleset`` as ``inet filter input: …``."""
+    """Return the drop and reject rules and policies of ``nft list ruleset``.
+
+    As ``inet filter gate (hook input): tcp dport 22 drop``. A chain's hook is its own, or that of the chains
+    that jump to it; several are joined with commas, and where none is known nothing is said.
+    """
     # table inet filter {
     #   chain input {
     #     type filter hook input priority filter; policy drop;
     #     tcp dport 29500 drop comment "x"
-    found = []
+    #     jump site
+    found = []  # type: list[tuple[tuple[str, str], str]]
+    hooks = {}  # type: dict[tuple[str, str], set[str]]
+    jumps = []  # type: list[tuple[tuple[str, str], tuple[str, str]]]
     table = chain = ""
     for raw in text.splitlines():
         line = raw.strip()
@@ -44,14 +52,27 @@ def nft_rules(text: str) -> "list[str]":
         elif head:
             chain = ""
         elif chain:
+            here = (table, chain)
             # A word inside quotes (log prefix, comment) is no verdict.
             bare = re.sub(r'"[^"]*"', '""', line)
-            policy = re.search(r"hook (\w+).*policy (drop)", bare)
-            if policy:
-                found.append("%s %s: policy drop (hook %s)" % (table, chain, policy.group(1)))
-            elif _VERDICT.search(bare):
-                found.append("%s %s: %s" % (table, chain, line))
-    return found
+            hook = re.search(r"\bhook (\w+)", bare)
+            if hook:
+                hooks.setdefault(here, set()).add(hook.group(1))
+                if re.search(r"\bpolicy drop\b", bare):
+                    found.append((here, "policy drop"))
+                continue
+            if _VERDICT.search(bare):
+                found.append((here, line))
+            # A map's verdicts are those of the chains that look into it.
+            jumps += [(here, (table, to)) for to in re.findall(r"(?:\b(?:jump|goto)\s+|@)([\w.-]+)", bare)]
+    for _ in range(NESTED_CHAINS):
+        for here, to in jumps:
+            hooks.setdefault(to, set()).update(hooks.get(here, ()))
+    lines = []
+    for here, rule in found:
+        known = ",".join(sorted(hooks.get(here, ())))
+        lines.append("%s %s%s: %s" % (here[0], here[1], " (hook %s)" % known if known else "", rule))
+    return lines
 
 
 def iptables_rules(text: str) -> "list[str]":

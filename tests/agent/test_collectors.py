@@ -376,12 +376,50 @@ COMMIT
 
 def test_nft_rules() -> None:
     assert facts_firewall.nft_rules(NFT) == [
-        "inet filter input: policy drop (hook input)",
-        "inet filter input: tcp dport 29500 counter packets 3 bytes 180 drop",
-        "inet filter input: tcp dport vmap { 22 : accept, 80 : drop }",
-        "inet filter out: ip daddr 10.0.0.9 reject with icmp admin-prohibited",
+        "inet filter input (hook input): policy drop",
+        "inet filter input (hook input): tcp dport 29500 counter packets 3 bytes 180 drop",
+        "inet filter input (hook input): tcp dport vmap { 22 : accept, 80 : drop }",
+        "inet filter out (hook output): ip daddr 10.0.0.9 reject with icmp admin-prohibited",
     ]
     assert facts_firewall.nft_rules("") == facts_firewall.nft_rules("}}}{{{\x00 drop") == []
+
+
+def test_a_chain_has_the_hooks_of_those_that_jump_to_it() -> None:
+    text = """table ip site {
+	map services {
+		type inet_service : verdict
+		elements = { 80 : goto both }
+	}
+	chain gate {
+		type filter hook input priority 0; policy accept;
+		jump inner
+		tcp dport vmap @services
+	}
+	chain inner {
+		jump both
+	}
+	chain leave {
+		type filter hook output priority 0; policy accept;
+		jump both
+	}
+	chain both {
+		drop
+	}
+	chain inmost {
+		drop
+	}
+}
+table ip other {
+	chain inner {
+		drop
+	}
+}
+"""
+    assert facts_firewall.nft_rules(text) == [
+        "ip site both (hook input,output): drop",
+        "ip site inmost: drop",
+        "ip other inner: drop",
+    ]
 
 
 def test_iptables_rules() -> None:

@@ -46,6 +46,33 @@ def test_the_direction_decides_which_rules_count() -> None:
     assert finding.status is Status.PASS
 
 
+@pytest.mark.parametrize(
+    ("facts", "chains"),
+    [
+        pytest.param(("inet site in (hook input): tcp dport 1024-65535 drop",), ["in ip saddr"], id="input"),
+        pytest.param(
+            ("inet site both (hook input,output): drop",), ["both ip saddr", "both ip daddr"], id="jumped to"
+        ),
+        pytest.param(
+            ("inet docker fwd (hook forward): policy drop", "inet site input: drop"), ["input ip saddr"],
+            id="what is forwarded",
+        ),
+        pytest.param(("inet site ports: drop",), ["ports ip saddr", "ports ip daddr"], id="not known"),
+    ],
+)  # fmt: skip
+def test_only_rules_that_can_match_are_inserted(facts: tuple[str, ...], chains: list[str]) -> None:
+    """Where connections end both ways, as they do when the answers' ports are closed, too."""
+    bad = {**inbound(4, "n2"), **outbound(4, "n2")}
+    (finding,) = judge(matrix(4, bad), {"n2": rules("nftables", *facts)}, 4)
+    assert finding.cause is not None
+    shells = [command.shell for fix in finding.cause.fixes for command in fix.commands]
+    assert [" ".join(shell.split()[5:8]) for shell in shells] == chains
+
+
+def test_a_chain_without_rules_gets_none() -> None:
+    assert not allow("n3", rules("iptables", "filter INPUT: policy DROP"), PEERS, inbound=False)
+
+
 def test_unreadable_rules_are_unknown() -> None:
     facts = {"n2": rules(active=False, error="no permission")}
     (finding,) = judge(matrix(3, inbound(3, "n2")), facts)
