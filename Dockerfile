@@ -2,10 +2,11 @@
 #
 # The container logs in to the nodes with your own keys. Mount them read-only; they are never copied into the image:
 #
-#   docker run --rm --network host -v ~/.ssh:/home/netdoctor/.ssh:ro -v "$PWD":/work -w /work netdoctor scan hosts.txt
+#   docker run --rm --network host -v ~/.ssh:/home/netdoctor/.ssh:ro -v "$PWD":/work -w /work \
+#     --user "$(id -u):$(id -g)" -e USER="$USER" netdoctor scan hosts.txt
 #
-# Key files are mode 0600 and belong to you, so unless your uid is 10001 add --user "$(id -u):$(id -g)" -e USER="$USER".
-# Reports are then saved under your name too. An agent works as well: -v "$SSH_AUTH_SOCK":/agent -e SSH_AUTH_SOCK=/agent.
+# Key files are mode 0600 and belong to you: without --user nobody in there can read them, nor the ssh config. Reports are
+# saved under your name then, too. "In a container" in README.md has the rest: agents, jump hosts, the TUI.
 
 FROM python:3.12-slim AS build
 COPY . /src

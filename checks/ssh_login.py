@@ -5,13 +5,14 @@ from collections.abc import Callable, Iterator
 
 from netdoctor.check import check
 from netdoctor.checks._addresses import parse
+from netdoctor.checks._control import TROUBLES
 from netdoctor.checks._words import is_host_name, quoted, title_text
 from netdoctor.facts.host import Login, Node, Session
 from netdoctor.model import CONTROL, SUSPECTED, Cause, Finding, Fix, look, ok, run, seen, unknown
 
 # What is only suspected is our own trouble, and blames no node.
 OUTCOMES: dict[str, Cause] = {
-    Login.NAME: Cause("ssh-name", "The name of {nodes} means nothing to this machine"),
+    Login.NAME: Cause("ssh-name", "This machine knows no address for some of the names"),
     Login.REFUSED: Cause("ssh-refused", "{nodes} refuse{s} connections on the SSH port"),
     Login.NO_ANSWER: Cause("ssh-no-answer", "Nothing answers on the SSH port of {nodes}"),
     Login.UNREACHABLE: Cause("ssh-unreachable", "There is no way from this machine to {nodes}"),
@@ -28,9 +29,7 @@ OUTCOMES: dict[str, Cause] = {
     Login.INTERPRETER: Cause("ssh-interpreter", "{nodes} {has} no Python at the place asked for"),
     Login.OLD_PYTHON: Cause("ssh-old-python", "The Python of {nodes} is too old for netdoctor"),
     Login.JUMP: Cause("ssh-jump", "The jump host VIA does not lead to {nodes}"),
-    Login.CONTROL: Cause(
-        "ssh-control", "netdoctor could not log in because of this machine, not the nodes", SUSPECTED
-    ),
+    Login.CONTROL: TROUBLES[None][0],
     Login.TIMEOUT: Cause(
         "ssh-timeout",
         "netdoctor ran out of time with {nodes}",
@@ -74,13 +73,14 @@ def ssh_login(node: Node, session: Session) -> Iterator[Finding]:
     if session.outcome not in OUTCOMES:
         yield unknown(node.id, f"login ended in a way that netdoctor does not know: {session.detail}")
         return
-    cause = OUTCOMES[session.outcome]
+    ours = session.outcome == Login.CONTROL
+    cause = TROUBLES[session.trouble][0] if ours else OUTCOMES[session.outcome]
     cause = cause.but(title=cause.title.replace("VIA", title_text(session.via or "")))
-    say = cause.unknown if cause.confidence is SUSPECTED else cause.fail
+    say = cause.unknown if ours or cause.confidence is SUSPECTED else cause.fail
     there = _endpoint(node, session)
     yield say(
-        said if (session.address or node.host) in said else f"{there}: {said}",
-        culprits=(CONTROL,) if session.outcome == Login.CONTROL else (),
+        said if ours or (session.address or node.host) in said else f"{there}: {said}",
+        culprits=(CONTROL,) if session.outcome in (Login.CONTROL, Login.NAME) else (),
         observed=session.outcome.replace("_", " "),
         expected="a login and a Python that answers",
         seen=seen(f"ssh {there}" + (f", stage {session.stage}" if session.stage else ""), said),
@@ -295,8 +295,8 @@ def _jump(node: Node, session: Session) -> Fix:
     return look("log in to the jump host by hand, and see that it may forward", there, on=CONTROL)
 
 
-def _ours(node: Node, session: Session) -> Fix:
-    return look("put this machine right, then scan again", "ulimit -n; ssh-add -l", on=CONTROL)
+def _ours(node: Node, session: Session) -> tuple[Fix, ...]:
+    return TROUBLES[session.trouble][1]
 
 
 def _again(node: Node, session: Session) -> Fix:

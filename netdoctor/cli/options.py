@@ -65,7 +65,8 @@ def add_scan_arguments(parser: argparse.ArgumentParser, hosts: str) -> None:
         "-p",
         "--profile",
         choices=("quick", "launch", "full"),
-        help="quick: passive; launch (default): + ports, clock, path MTU; full: everything",
+        help="quick: passive; launch (default): + ports, clock, path MTU, packet loss, and a short "
+        "all-reduce, for which torch starts on idle GPUs; full: + TCP and torch rates of pairs",
     )
     what.add_argument("-c", "--only", action="append", metavar="GLOB", help="checks to run; repeatable")
     what.add_argument("--skip", action="append", metavar="GLOB", help="checks to leave out; repeatable")

@@ -35,7 +35,10 @@ class Progress:
 
     def __enter__(self) -> Self:
         if self.enabled:
-            self.thread.start()
+            try:
+                self.thread.start()
+            except RuntimeError:  # no thread to be had: the scan goes on without the line
+                self.enabled = False
         return self
 
     def __exit__(
@@ -65,7 +68,7 @@ class Progress:
     @staticmethod
     def _left(event: Event) -> str:
         seconds = 0 if event.ends is None else math.ceil(event.ends - time.monotonic())
-        return f"  about {seconds} s left" if seconds > 0 else ""
+        return f"  at most {seconds} s left" if seconds > 0 else ""
 
     def _clock(self) -> str:
         seconds = int(time.monotonic() - self.started)

@@ -42,7 +42,19 @@ class Login(StrEnum):
     JUMP = "jump"  # trouble with a jump host or a ProxyCommand
     LOST = "lost"  # the connection, once it stood
     TIMEOUT = "timeout"  # our own bound passed
-    CONTROL = "control"  # our own trouble: file descriptors, a local key that cannot be read
+    CONTROL = "control"  # our own trouble: see Trouble
+
+
+class Trouble(StrEnum):
+    """What of the machine that netdoctor runs on stood in the way, where a login ends as CONTROL."""
+
+    NETWORK = "network"  # nothing leads out of it
+    NAMES = "names"  # nobody answers its lookups
+    PROCESSES = "processes"  # it starts no more of them
+    FILES = "files"  # descriptors
+    MEMORY = "memory"
+    SETTINGS = "settings"  # the user's ssh folder may not be read
+    KEYS = "keys"  # no key or agent can be used
 
 
 @fact("session", origin="transport")
@@ -52,6 +64,7 @@ class Session:
 
     stage: ``resolve``, ``connect``, ``banner``, ``kex``, ``host_key``, ``auth``, ``channel``,
         ``shell``, ``agent``.
+    trouble: what of our own machine it was; None for what has no class of its own, and for other outcomes.
     detail: one line, sanitised. address, port, user: what was dialled.
     known_as: the name under which known_hosts keeps the key, ``[10.0.0.1]:44222``.
     interpreter: command asked for; python_version: e.g. ``3.6.15`` when it answered.
@@ -78,6 +91,7 @@ class Session:
     first_byte_ms: float | None = None
     noise: str = ""
     transport: str = "ssh"
+    trouble: Trouble | None = None
 
 
 @fact("host")

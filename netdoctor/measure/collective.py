@@ -292,9 +292,9 @@ def _sweep_wait_s(budget_s: float) -> float:
     tells_lost=True,
 )
 def allreduce(context: Context) -> tuple[PairRates | Missing, AllReduce | Missing]:
-    """Pairs and all-reduces of torch, whichever have a share of the time: one start of ranks for both.
+    """Torch starts on idle GPUs, on CPUs where nodes have none, and times all-reduces, or pairs, or both.
 
-    What ranks could not do is in the facts.
+    Whichever have a share of the time share one start of ranks. What ranks could not do is in the facts.
     """
     context = among_connected(context)
     ground, seconds, profile = context.ground, context.seconds, context.profile

@@ -12,7 +12,7 @@ COUNTING_S = SECONDS + 15.0
 
 @experiment(after=["ports", "path_mtu"], bound_s=ECHO_OPEN_S + COUNTING_S + CLOSE_S, cost="opens-port")
 def loss(context: Context) -> LossMatrix:
-    """Small datagrams to echoes, which count what arrives: each direction is told by itself."""
+    """Packet loss: small datagrams to echoes, which count what arrives in each direction."""
     args = {"packets": PACKETS, "seconds": SECONDS}
     found = over_echoes(context.transport, context.ground, LossProbe, "udp_loss", args, COUNTING_S)
     probes = tuple(p for p in found.probes if p.dst not in found.silent)

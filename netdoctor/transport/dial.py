@@ -13,8 +13,9 @@ from typing import Any
 import gevent
 from gevent.event import AsyncResult
 
-from netdoctor.facts.host import Login
+from netdoctor.facts.host import Login, Trouble
 from netdoctor.text import clean
+from netdoctor.transport import here
 from netdoctor.transport.link import no_delay
 from netdoctor.transport.messages import Endpoint
 from netdoctor.transport.record import Failed, Record
@@ -25,6 +26,9 @@ CONTROL_ERRNOS = frozenset(
 )
 UNREACHABLE_ERRNOS = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, errno.EHOSTDOWN})
 FAMILIES = {"inet": socket.AF_INET, "inet6": socket.AF_INET6}
+# getaddrinfo(3): nobody could be asked. EAI_NONAME and its like are an answer, and it is no.
+UNASKED = frozenset({socket.EAI_AGAIN, socket.EAI_FAIL, socket.EAI_MEMORY, socket.EAI_SYSTEM})
+NO_NETWORK = "no interface of this machine but loopback has a network"
 
 
 class Names:
@@ -50,23 +54,35 @@ class Names:
             self._lookups[key] = AsyncResult()
             gevent.spawn(_look_up, endpoint.host, wanted, self._lookups[key])
         found = self._lookups[key].get()
-        if isinstance(found, str):
-            raise Failed(Login.NAME, f"{endpoint.host}: {found}")
+        if isinstance(found, Failed):
+            raise Failed(found.outcome, found.detail, found.trouble)
         return [(family, (address[0], endpoint.port, *address[2:])) for family, address in found]
 
 
 def _look_up(host: str, family: int, result: AsyncResult) -> None:
-    """Set the addresses of a name, or what is wrong with it."""
+    """Set the addresses of a name, or a Failed that says what is wrong with it."""
     try:
         found = socket.getaddrinfo(host, None, family, socket.SOCK_STREAM)
     except socket.gaierror as e:
-        result.set(e.strerror or "not found")
-    except (UnicodeError, OSError) as e:
-        result.set("not a name that can be looked up" if isinstance(e, UnicodeError) else str(e))
+        result.set(_no_address(host, e))
+    except UnicodeError:
+        result.set(Failed(Login.NAME, f"{host}: not a name that can be looked up"))
+    except (OSError, RuntimeError) as e:  # RuntimeError: no thread for it
+        result.set(Failed(Login.CONTROL, f"nothing could be looked up: {e}", here.trouble_of(e)))
     else:
         # In the resolver's order, each address once.
         unique = dict.fromkeys((entry[0], entry[4]) for entry in found)
-        result.set(list(unique) or "no address")
+        result.set(list(unique) or Failed(Login.NAME, f"{host}: no address"))
+
+
+def _no_address(host: str, error: socket.gaierror) -> Failed:
+    """Return the failure class of a lookup. Silence of the resolver says nothing of the name."""
+    if error.errno not in UNASKED:
+        return Failed(Login.NAME, f"{host}: {error.strerror or 'not found'}")
+    if here.is_cut_off():
+        return Failed(Login.CONTROL, NO_NETWORK, Trouble.NETWORK)
+    said = (error.strerror or "no answer").lower()
+    return Failed(Login.CONTROL, f"no name server answers this machine: {said}", Trouble.NAMES)
 
 
 def dial(
@@ -116,11 +132,14 @@ def _no_connection(error: OSError, address: str, port: int) -> Failed:
     if error.errno in (errno.ECONNREFUSED, errno.ECONNRESET):
         return Failed(Login.REFUSED, f"{where}: {os.strerror(error.errno).lower()}")
     if error.errno in UNREACHABLE_ERRNOS:
+        if here.is_cut_off():
+            return Failed(Login.CONTROL, NO_NETWORK, Trouble.NETWORK)
         return Failed(Login.UNREACHABLE, f"{where}: {os.strerror(error.errno).lower()}")
     if error.errno == errno.ETIMEDOUT:
         return Failed(Login.NO_ANSWER, f"{where}: no answer")
     if error.errno in CONTROL_ERRNOS:
-        return Failed(Login.CONTROL, f"this machine, dialling {where}: {os.strerror(error.errno).lower()}")
+        detail = f"this machine, dialling {where}: {os.strerror(error.errno).lower()}"
+        return Failed(Login.CONTROL, detail, here.trouble_of(error))
     return Failed(Login.UNREACHABLE, f"{where}: {error.strerror or error}")
 
 

@@ -1,6 +1,7 @@
 """The keys to offer: each file read once, each agent asked once. Runs inside a worker process only."""
 
 import os
+import socket
 import stat
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +11,7 @@ from gevent import Timeout
 from gevent.lock import RLock
 
 from netdoctor.inventory.names import printable
+from netdoctor.transport import here
 from netdoctor.transport.messages import Endpoint
 
 AGENT_TIMEOUT_S = 5.0
@@ -133,7 +135,7 @@ def _load(path: str, certificates: tuple[str, ...]) -> list[Identity] | str:
             return "not a private key (too large)"
         key = paramiko.PKey.from_path(path)
     except OSError as e:
-        return f"not readable: {e.strerror}"
+        return f"not readable: {here.denied(path) or e.strerror}"
     except paramiko.PasswordRequiredException:
         return LOCKED
     except TypeError as e:
@@ -176,17 +178,19 @@ def _public_blob(path: str) -> bytes | None:
 
 def _ask_agent(path: str) -> list[Identity] | str:
     """Return the agent's keys, or why there are none."""
+    where = f"SSH agent at {printable(path, 100)}"
+    fault = _no_agent(path)
+    if fault is not None:
+        return f"{where}: {fault}"
     before = os.environ.get("SSH_AUTH_SOCK")
-    if not os.path.exists(path):
-        return f"SSH agent: no socket at {printable(path, 100)}"
     os.environ["SSH_AUTH_SOCK"] = path  # the only way to tell paramiko which one
     try:
         with Timeout(AGENT_TIMEOUT_S):
             keys = paramiko.Agent().get_keys()
     except Timeout:
-        return f"SSH agent at {printable(path, 100)} did not answer"
+        return f"{where}: no answer"
     except Exception as e:  # paramiko lets socket, struct and its own errors through
-        return f"SSH agent at {printable(path, 100)}: {type(e).__name__}"
+        return f"{where}: {_hung_up(path) or type(e).__name__}"
     finally:
         if before is None:
             del os.environ["SSH_AUTH_SOCK"]
@@ -198,3 +202,30 @@ def _ask_agent(path: str) -> list[Identity] | str:
         for key in keys
         if not key.get_name().startswith("sk-")
     ]
+
+
+def _no_agent(path: str) -> str | None:
+    """Return why nobody can be asked at a socket: paramiko takes that for an agent without keys."""
+    barred = here.denied(path, os.R_OK | os.W_OK)
+    if barred is not None:
+        return barred
+    with socket.socket(socket.AF_UNIX) as sock:
+        try:
+            sock.settimeout(AGENT_TIMEOUT_S)
+            sock.connect(path)
+        except FileNotFoundError:
+            return "there is no socket; in a container it has to be mounted"
+        except OSError as e:
+            return str(e.strerror or e).lower()
+    return None
+
+
+def _hung_up(path: str) -> str | None:
+    """Return why an agent ended the conversation: ssh-agent.c talks to its own user and to root alone."""
+    try:
+        owner = os.stat(path).st_uid
+    except OSError:
+        return None
+    if os.geteuid() in (owner, 0):
+        return None
+    return f"it answers uid {owner} alone, and netdoctor runs as uid {os.geteuid()}"

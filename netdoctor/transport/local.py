@@ -19,7 +19,7 @@ from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.host import Login, Session
 from netdoctor.inventory.model import Target
 from netdoctor.text import clean
-from netdoctor.transport import frames
+from netdoctor.transport import frames, here
 from netdoctor.transport.base import Limits, Reply, Request, SessionEvent
 from netdoctor.transport.sshconfig import local_user
 
@@ -233,11 +233,10 @@ class LocalTransport:
             agent = _Agent(argv(python, marker), marker, self._raise_interruption)
         except OSError as e:
             missing = isinstance(e, FileNotFoundError | PermissionError)
+            trouble, detail = (None, f"{python}: {e.strerror}") if missing else here.no_process(e)
             outcome = Login.INTERPRETER if missing else Login.CONTROL
-            detail = clean(f"{python}: {e.strerror}", 200)
-            return msgspec.convert(
-                {**base, "outcome": outcome, "stage": "shell", "detail": detail}, Session
-            ), None
+            told = {"outcome": outcome, "stage": "shell", "detail": clean(detail, 200), "trouble": trouble}
+            return msgspec.convert({**base, **told}, Session), None
         failed = {**base, "stage": "agent"}
         with contextlib.suppress(_Ended):  # an old interpreter speaks and leaves without reading
             agent.send(bundle, finish)

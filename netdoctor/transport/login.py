@@ -14,9 +14,10 @@ import paramiko
 from gevent.event import AsyncResult
 from gevent.lock import BoundedSemaphore
 
-from netdoctor.facts.host import Login
+from netdoctor.facts.host import Login, Trouble
 from netdoctor.text import clean
-from netdoctor.transport.dial import CONTROL_ERRNOS, Names, Proxy, dial, no_tunnel
+from netdoctor.transport import here
+from netdoctor.transport.dial import CONTROL_ERRNOS, NO_NETWORK, Names, Proxy, dial, no_tunnel
 from netdoctor.transport.keys import ATTEMPTS_MAX, Identities, KeyRing
 from netdoctor.transport.knownhosts import HostKey, Known, KnownHosts
 from netdoctor.transport.link import NodeTransport, Verify, Wire, key_algorithms
@@ -100,7 +101,7 @@ class OfferKeys:
         if found.locked:
             raise Failed(Login.AUTH, "no usable key: " + "; ".join(found.locked + found.faults))
         if found.faults:
-            raise Failed(Login.CONTROL, "no usable key: " + "; ".join(found.faults))
+            raise Failed(Login.CONTROL, "no usable key: " + "; ".join(found.faults), Trouble.KEYS)
         raise Failed(Login.AUTH, "no key to offer: ssh config names none, no default key, no agent")
 
 
@@ -183,6 +184,8 @@ class Logins:
                 self._proxies.discard(proxy)
                 proxy.kill()
                 if isinstance(e, Failed) and record.stage in ("connect", "banner"):
+                    if here.is_cut_off():
+                        raise Failed(Login.CONTROL, NO_NETWORK, Trouble.NETWORK) from e
                     said = proxy.said()
                     detail = f"the ProxyCommand gave no SSH server: {said or e.detail}"
                     raise Failed(Login.JUMP, detail) from e
@@ -256,7 +259,7 @@ class Logins:
         """Say why a handshake failed, from what the wire saw."""
         code = getattr(wire.error, "errno", None) or getattr(error, "errno", None)
         if code in CONTROL_ERRNOS:
-            return Failed(Login.CONTROL, f"this machine: {os.strerror(code or 0)}")
+            return Failed(Login.CONTROL, f"this machine: {os.strerror(code or 0)}", here.trouble_of(error))
         if not wire.banner:
             said = _first_line(wire)
             if any(word in said for word in BUSY_WORDS):
@@ -321,6 +324,10 @@ class Logins:
                 f"{endpoint.known_as}: unknown key {shown} accepted (StrictHostKeyChecking in ssh config)"
             )
             return
+        for file in files:
+            if barred := here.denied(file):
+                # The key may be known there.
+                raise Failed(Login.CONTROL, f"known host keys were not read: {barred}", Trouble.SETTINGS)
         also = "; host certificates are not supported" if known.any_certificates else ""
         raise Failed(Login.HOST_KEY_UNKNOWN, f"{endpoint.known_as} shows {shown}, not found in {where}{also}")
 
@@ -351,7 +358,7 @@ class Logins:
             connection, _ = self.connect(last, record, through)
             result.set(connection)
         except Failed as e:
-            if e.outcome == Login.JUMP and before:
+            if (e.outcome == Login.JUMP and before) or e.outcome == Login.CONTROL:
                 result.set((e, record))
                 return
             result.set((Failed(Login.JUMP, f"jump host {last.name}: {e.outcome}: {e.detail}"), record))
@@ -366,7 +373,7 @@ class Logins:
             record.stage = seen.stage
             record.fingerprint, record.key_type = seen.fingerprint, seen.key_type
             record.known_hosts = seen.known_hosts
-            raise Failed(failed.outcome, failed.detail)
+            raise Failed(failed.outcome, failed.detail, failed.trouble)
         transport: NodeTransport = outcome.transport
         if not transport.is_active():
             record.stage = "connect"

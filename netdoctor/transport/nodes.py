@@ -79,7 +79,7 @@ class Worker:
                 request = msgspec.structs.replace(request, timeout_s=min(request.timeout_s, max(left, 0.1)))
                 self._reply(index, 0, link, request, pending=pending)
         except Failed as e:
-            self._emit(Ended(index, record.session(e.outcome, e.detail)))
+            self._emit(Ended(index, record.session(e.outcome, e.detail, e.trouble)))
         except gevent.Timeout:
             if told:
                 self._missing(index, 0, Why.TIMED_OUT, self._over_budget())

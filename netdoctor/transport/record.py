@@ -2,18 +2,19 @@
 
 from dataclasses import dataclass
 
-from netdoctor.facts.host import Login, Session
+from netdoctor.facts.host import Login, Session, Trouble
 from netdoctor.text import clean
 from netdoctor.transport.messages import Endpoint
 
 
 class Failed(Exception):
-    """A login ended badly: how, and one line about it."""
+    """A login ended badly: how, and one line about it; trouble: of this machine, with Login.CONTROL."""
 
-    def __init__(self, outcome: Login, detail: str) -> None:
+    def __init__(self, outcome: Login, detail: str, trouble: Trouble | None = None) -> None:
         super().__init__(detail)
         self.outcome = outcome
         self.detail = detail
+        self.trouble = trouble
 
 
 @dataclass(slots=True)
@@ -34,7 +35,7 @@ class Record:
     first_byte_ms: float | None = None
     noise: str = ""
 
-    def session(self, outcome: Login, detail: str = "") -> Session:
+    def session(self, outcome: Login, detail: str = "", trouble: Trouble | None = None) -> Session:
         return Session(
             outcome=outcome,
             stage=self.stage,
@@ -53,4 +54,5 @@ class Record:
             login_ms=self.login_ms,
             first_byte_ms=self.first_byte_ms,
             noise=self.noise,
+            trouble=trouble,
         )

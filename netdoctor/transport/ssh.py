@@ -11,7 +11,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,10 @@ import msgspec
 
 import netdoctor
 from netdoctor.facts.base import Missing, Why
-from netdoctor.facts.host import Login, Session
+from netdoctor.facts.host import Login, Session, Trouble
 from netdoctor.inventory.model import Target
 from netdoctor.text import clean
-from netdoctor.transport import frames
+from netdoctor.transport import frames, here
 from netdoctor.transport.base import Limits, Reply, Request, SessionEvent, SshOptions
 from netdoctor.transport.messages import (
     Answer,
@@ -51,6 +51,11 @@ SLACK_S = 10.0
 CLOCK_AT_ONCE = 16
 HANDSHAKES_PER_ENDPOINT = 8  # below sshd's MaxStartups 10:30:100
 
+# A login that came so far had the right address, user and key.
+LOGGED_IN = frozenset({"channel", "shell", "agent"})
+# Of this machine, whatever stands in the user's ssh settings.
+WHATEVER_IS_SET = frozenset({Trouble.NETWORK, Trouble.PROCESSES, Trouble.FILES, Trouble.MEMORY})
+
 _decode = msgspec.json.Decoder(FromWorker).decode
 
 
@@ -59,8 +64,8 @@ class _Worker:
     """A worker process and the nodes that it looks after."""
 
     process: subprocess.Popen[bytes]
-    nodes: list[str]
     errors: int
+    nodes: list[str] = field(default_factory=list)
     splitter: Splitter = field(default_factory=Splitter)
     alive: bool = True
     last_words: str = ""
@@ -158,10 +163,23 @@ class SshTransport:
     ) -> Iterator[SessionEvent | Reply]:
         if not targets:
             return
-        count = self._worker_count(endpoints, keep_open)
+        try:
+            for _ in range(self._worker_count(endpoints, keep_open)):
+                self._spawn()
+        except (OSError, MemoryError) as e:
+            if not self._workers:
+                trouble, detail = here.no_process(e)
+                session = Session(
+                    outcome=Login.CONTROL, stage="resolve", detail=clean(detail, 400), trouble=trouble
+                )
+                yield from (SessionEvent(node=target.id, session=session) for target in targets)
+                return
+        # The nodes are shared among those that could be started.
+        count = len(self._workers)
         shares = [range(i, len(targets), count) for i in range(count)]
-        for share in shares:
-            self._spawn([targets[i].id for i in share])
+        for worker, share in zip(self._workers, shares, strict=True):
+            worker.nodes = [targets[i].id for i in share]
+            self._home.update({node: (worker, place) for place, node in enumerate(worker.nodes)})
         # The workers import while this process compresses the agent.
         from netdoctor.transport.bundle import build_bundle
 
@@ -203,7 +221,8 @@ class SshTransport:
         # Three descriptors for each worker here.
         return max(1, min(count, WORKERS_MAX, nodes, (soft - 20) // 4))
 
-    def _spawn(self, nodes: list[str]) -> None:
+    def _spawn(self) -> None:
+        """Start a worker. Raises OSError or MemoryError where this machine has no room for one."""
         errors = _scratch_file()
         environment = dict(os.environ)
         # With -P the current directory is not searched; a checkout is found where this process found it.
@@ -225,10 +244,7 @@ class SshTransport:
             raise
         assert process.stdout is not None
         os.set_blocking(process.stdout.fileno(), False)
-        worker = _Worker(process, nodes, errors)
-        self._workers.append(worker)
-        for place, node in enumerate(nodes):
-            self._home[node] = (worker, place)
+        self._workers.append(_Worker(process, errors))
 
     def _gather_logins(self, waiting: set[str], bound_s: float) -> Iterator[SessionEvent | Reply]:
         """Yield one SessionEvent per node, and one Reply where the session is ok."""
@@ -249,7 +265,7 @@ class SshTransport:
                     reached.add(node)
                 else:
                     waiting.discard(node)
-                yield SessionEvent(node=node, session=message.session)
+                yield SessionEvent(node=node, session=self._as_meant(message.session))
             elif isinstance(message, Answer):
                 if message.call == 0:
                     waiting.discard(worker.nodes[message.node])
@@ -259,6 +275,16 @@ class SshTransport:
                     yield lost(node, message)
         for node in sorted(waiting):
             yield lost(node, "netdoctor's own worker did not answer in time")
+
+    def _as_meant(self, session: Session) -> Session:
+        """What a failed login says: nothing of the node, where the settings that lead to it were not read."""
+        unread = self._resolver.unread
+        if unread is None or session.outcome == Login.OK or session.stage in LOGGED_IN:
+            return session
+        if session.trouble in WHATEVER_IS_SET:
+            return session
+        detail = f"your ssh settings were not read: {unread}"
+        return replace(session, outcome=Login.CONTROL, trouble=Trouble.SETTINGS, detail=clean(detail, 400))
 
     # Requests
 

@@ -8,6 +8,7 @@ so); CanonicalizeHostname, ControlMaster, forwarding, password and keyboard-inte
 effect.
 """
 
+import contextlib
 import glob
 import ipaddress
 import os
@@ -25,6 +26,7 @@ from netdoctor.errors import InputError
 from netdoctor.inventory import names
 from netdoctor.inventory.model import Target
 from netdoctor.text import clean
+from netdoctor.transport import here
 from netdoctor.transport.base import SshOptions
 from netdoctor.transport.messages import Endpoint
 
@@ -88,21 +90,28 @@ class Settings:
 class SshConfig:
     """Parsed files, asked once per alias."""
 
-    def __init__(self, lines: Sequence[Line], notes: list[str]) -> None:
+    def __init__(self, lines: Sequence[Line], notes: list[str], unread: str | None = None) -> None:
+        """unread: why the user's own file, which nobody named, could not be read; None where it could."""
         self._lines = tuple(lines)
         self._final = _any_final(self._lines)
         self.notes = notes
+        self.unread = unread
 
     @classmethod
     def load(cls, path: Path | None) -> "SshConfig":
         """Read the given file, or the user's and the system's. Raises TransportInputError."""
         reader = _Reader()
         if path is not None:
-            return cls(reader.read(path.expanduser(), Path("~/.ssh").expanduser(), must=True), reader.notes)
-        user = Path("~/.ssh/config").expanduser()
-        lines = reader.read(user, user.parent)
+            file = Path(_expand_home(str(path), ""))
+            return cls(reader.read(file, Path(_home() or "/") / ".ssh", must=True), reader.notes)
+        unread = None
+        lines: list[Line] = []
+        if (home := _home()) is not None:
+            user = Path(home) / ".ssh" / "config"
+            unread = here.denied(str(user))
+            lines += reader.read(user, user.parent)
         lines += reader.read(SYSTEM_CONFIG, SYSTEM_CONFIG.parent)
-        return cls(lines, reader.notes)
+        return cls(lines, reader.notes, unread)
 
     def lookup(self, alias: str, user: str | None = None) -> Settings:
         """Return the settings for an alias; `user` if something stronger than config set the login name."""
@@ -176,7 +185,7 @@ class _Reader:
 
     def _include(self, line: Line, base: Path, depth: int) -> Iterator[Line]:
         for pattern in line.args:
-            full = os.path.expanduser(pattern)
+            full = _expand_home(pattern, f"{line.where}: Include: ")
             if not os.path.isabs(full):
                 full = str(base / full)
             for file in sorted(glob.glob(full)):
@@ -368,12 +377,37 @@ def _shown(path: Path) -> str:
 
 
 @lru_cache(maxsize=1)
+def _login_name() -> str | None:
+    """Return the name of the user who runs netdoctor; None where it has none that a server could know.
+
+    Container engines make up a passwd entry whose name is the number.
+    """
+    with contextlib.suppress(KeyError):
+        name = pwd.getpwuid(os.getuid()).pw_name
+        if not name.isdecimal() and names.is_valid_user(name):
+            return name
+    name = os.environ.get("USER", "")
+    return name if names.is_valid_user(name) else None
+
+
 def local_user() -> str:
     """Return the name of the user who runs netdoctor, or the number where there is no name."""
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return os.environ.get("USER") or str(os.getuid())
+    return _login_name() or str(os.getuid())
+
+
+def _home() -> str | None:
+    """Return the user's home folder; None where neither HOME nor a passwd entry says."""
+    home = os.path.expanduser("~")
+    return None if home.startswith("~") else home
+
+
+def _expand_home(text: str, where: str) -> str:
+    """Replace a leading ``~``. Raises TransportInputError where nobody knows what it stands for."""
+    found = os.path.expanduser(text)
+    if not text.startswith("~") or found != text:
+        return found
+    why = "HOME is not set, and this user has no passwd entry" if text[1:2] in ("", "/") else "no such user"
+    raise TransportInputError(f"{where}{names.printable(text, 200)}: {why}; write the whole path")
 
 
 def _expand(text: str, tokens: dict[str, str], where: str) -> str:
@@ -406,7 +440,7 @@ def _expand_file(text: str, tokens: dict[str, str], where: str) -> str:
         return os.environ[match[1]]
 
     text = re.sub(r"\$\{(\w+)\}", variable, text)
-    return os.path.expanduser(_expand(text, tokens, where))
+    return _expand_home(_expand(text, tokens, where), where)
 
 
 class Resolver:
@@ -417,10 +451,11 @@ class Resolver:
         self._config = SshConfig.load(options.ssh_config)
         self._cache: dict[tuple[str, str | None, int | None], Endpoint] = {}
         self.notes = self._config.notes
+        self.unread = self._config.unread
         for what, path in (("key", options.key), ("known_hosts file", options.known_hosts)):
             if path is not None:
                 try:
-                    path.expanduser().open("rb").close()
+                    open(_expand_home(str(path), ""), "rb").close()
                 except OSError as e:
                     raise TransportInputError(f"{_shown(path)}: {what}: {e.strerror}") from e
 
@@ -506,7 +541,9 @@ class Resolver:
             raise TransportInputError(
                 f"{found.where('hostname')}HostName '{names.printable(host, 60)}': {fault.message}"
             )
-        user = user or found.one("user") or local_user()
+        user = user or found.one("user") or _login_name()
+        if user is None:
+            raise TransportInputError(_nobody(alias))
         if not names.is_valid_user(user):
             raise TransportInputError(
                 f"{found.where('user')}user name '{names.printable(user, 60)}' is not allowed"
@@ -522,7 +559,7 @@ class Resolver:
             "p": str(port),
             "r": user,
             "u": local_user(),
-            "d": os.path.expanduser("~"),
+            "d": _home() or "",
             "i": str(os.getuid()),
             "k": alias_key or alias,
             "l": short,
@@ -536,14 +573,14 @@ class Resolver:
         no_keys = any(text.lower() == "none" for text in found.lists.get("identityfile", []))
         keys_only = _yes(found.one("identitiesonly"))
         if key is not None:
-            given = str(key.expanduser())
+            given = _expand_home(str(key), "")
             if strong:
                 keys, keys_only = [given], True
             elif given not in keys:
                 keys.append(given)
         named = bool(keys) or no_keys
         if not named:
-            keys = [path for path in map(os.path.expanduser, DEFAULT_KEYS) if os.path.exists(path)]
+            keys = [path for path in _own(DEFAULT_KEYS) if os.path.exists(path) or here.denied(path)]
         return Endpoint(
             name=alias,
             host=host,
@@ -582,10 +619,10 @@ class Resolver:
         """Return the fields about host keys."""
         options = self._options
         if options.known_hosts is not None:
-            user_files: tuple[str, ...] = (str(options.known_hosts.expanduser()),)
+            user_files: tuple[str, ...] = (_expand_home(str(options.known_hosts), ""),)
             global_files: tuple[str, ...] = ()
         else:
-            default_user = ("~/.ssh/known_hosts", "~/.ssh/known_hosts2")
+            default_user = _own(("~/.ssh/known_hosts", "~/.ssh/known_hosts2"))
             user_files = _files(found, "userknownhostsfile", default_user, tokens)
             global_files = _files(found, "globalknownhostsfile", SYSTEM_KNOWN_HOSTS, tokens)
         said = (found.one("stricthostkeychecking") or "ask").lower()
@@ -632,7 +669,7 @@ def _seconds(value: str | None) -> float | None:
 def _files(found: Settings, key: str, default: tuple[str, ...], tokens: dict[str, str]) -> tuple[str, ...]:
     line = found.values.get(key)
     args = line.args if line else default
-    if args[0].lower() == "none":
+    if not args or args[0].lower() == "none":
         return ()
     return tuple(_expand_file(text, tokens, found.where(key)) for text in args)
 
@@ -654,7 +691,22 @@ def _proxy(found: Settings, tokens: dict[str, str]) -> tuple[str, ...]:
         raise line.fail("ProxyCommand without a value")
     # Tokens after splitting: a host name cannot become two arguments.
     expanded = [_expand(word, tokens, f"{line.where}: ProxyCommand: ") for word in words]
-    return (os.path.expanduser(expanded[0]), *expanded[1:])
+    return (_expand_home(expanded[0], f"{line.where}: ProxyCommand: "), *expanded[1:])
+
+
+def _own(files: tuple[str, ...]) -> tuple[str, ...]:
+    """Return files below the home folder; none where there is no such folder."""
+    home = _home()
+    return () if home is None else tuple(home + file.removeprefix("~") for file in files)
+
+
+def _nobody(alias: str) -> str:
+    """Return what to say where nothing names the user to log in as."""
+    said = (
+        f"{names.printable(alias, 60)}: no user to log in as, because uid {os.getuid()} has no name here; "
+        "say --ssh-user NAME, or set USER (in a container: -e USER=NAME)"
+    )
+    return said if _home() else f"{said}, and HOME, without which no ssh config is looked for"
 
 
 def _names_itself(spec: str, host: str) -> bool:

@@ -3,7 +3,7 @@ import shlex
 import pytest
 
 from netdoctor.checks.ssh_login import OUTCOMES, ssh_login
-from netdoctor.facts.host import Login
+from netdoctor.facts.host import Login, Trouble
 from netdoctor.model import Status
 
 from .build import node, said, session
@@ -39,6 +39,28 @@ def test_cause_keys_are_distinct() -> None:
 
 def test_our_own_trouble_is_the_control_hosts() -> None:
     (finding,) = ssh_login(node(), session(outcome="control", detail="too many open files"))
+    assert finding.cause is not None
+    assert finding.cause.culprits == ("control",)
+
+
+@pytest.mark.parametrize("trouble", list(Trouble))
+def test_trouble_of_this_machine_has_its_own_cause_and_way_out(trouble: Trouble) -> None:
+    facts = session(outcome="control", detail="what happened", trouble=trouble, user="ml")
+    (finding,) = ssh_login(node(), facts)
+    assert finding.status is Status.UNKNOWN
+    assert finding.summary == "what happened"  # the same for every node, so that it is said once
+    assert finding.cause is not None
+    assert (finding.cause.key, finding.cause.culprits) == (f"ssh-control-{trouble}", ("control",))
+    assert "{" not in finding.cause.title
+    assert finding.cause.fixes
+    assert all(command.run_on == "control" for fix in finding.cause.fixes for command in fix.commands)
+    if trouble in (Trouble.SETTINGS, Trouble.KEYS):
+        assert any("--user" in fix.text for fix in finding.cause.fixes)
+
+
+def test_a_name_that_is_not_known_here_is_a_finding_here() -> None:
+    (finding,) = ssh_login(node(), session(outcome="name", detail="n1: Name or service not known"))
+    assert finding.status is Status.FAIL
     assert finding.cause is not None
     assert finding.cause.culprits == ("control",)
 

@@ -118,6 +118,9 @@ def test_a_plan_bounds_each_experiment_and_the_scan(
     assert float(last[1]) == pytest.approx(bound(each), abs=len(each))
     if "900" in argv:
         assert max(each) > 900
+    if "full" in argv:
+        assert "Packet loss" in done.stdout
+        assert "Torch starts on idle GPUs" in done.stdout
     with pytest.raises(BlockingIOError):
         door.accept()
 

@@ -19,7 +19,7 @@ def test_a_phase_counts_its_nodes() -> None:
 
 def test_experiments_with_a_budget_count_down() -> None:
     ends = time.monotonic() + 12.5
-    assert line(Event(phase="tcp", total=4, ends=ends)) == "scan 00:00  tcp 0/4  about 13 s left"
+    assert line(Event(phase="tcp", total=4, ends=ends)) == "scan 00:00  tcp 0/4  at most 13 s left"
     assert line(Event(phase="tcp", total=4, ends=time.monotonic() - 1)) == "scan 00:00  tcp 0/4"
 
 
