@@ -12,7 +12,7 @@ from gevent.lock import RLock
 from netdoctor.facts.host import Login
 from netdoctor.text import clean
 from netdoctor.transport import frames
-from netdoctor.transport.link import Inbox, NodeTransport, Wire
+from netdoctor.transport.link import NodeTransport, Wire
 from netdoctor.transport.record import Failed, Record
 
 STDERR_KEPT_BYTES = 4096
@@ -39,18 +39,17 @@ class AgentLink:
         self._stderr = bytearray()
         self._hello = frames.Hello()
         self._number = 0
-        self._bytes = 0
         self._sending = False
         self.broken = ""
         self.lock = RLock()
 
     def start(self, command: str, first: bytes, record: Record) -> frames.Hello:
         """Run the command and return the agent's hello. Raises Failed."""
+        self.wire.allow(REPLY_BYTES_MAX)
         try:
             record.stage = "channel"
             self._channel = self._connection.create_session()
             record.stage = "shell"
-            Inbox.fit(self._channel)
             self._channel.exec_command(command)
         except (paramiko.SSHException, EOFError, OSError) as e:
             if not self._transport.is_active():
@@ -76,11 +75,13 @@ class AgentLink:
         return frame.hello
 
     def _gone(self) -> str:
-        words = self._transport.last_words
+        words = self.wire.strange or self._transport.last_words
         return "the connection was cut" + (f": {words}" if words else "")
 
     def _no_agent(self) -> Failed:
         """Say why a channel ended before the agent spoke."""
+        if self.wire.strange:
+            return Failed(Login.SHELL, f"the login shell starts no agent: {self.wire.strange}")
         if self._channel.closed or self._transport.is_active():
             # The exit status may come after the end of output.
             self._channel.status_event.wait(1.0)
@@ -130,9 +131,6 @@ class AgentLink:
             if not data:
                 self.broken = self._gone() if not self._transport.is_active() else "the agent ended"
                 raise Lost(self.broken)
-            self._bytes += len(data)
-            if self._bytes > REPLY_BYTES_MAX:
-                raise frames.AgentTrouble("the agent sends without end")
             self._payloads.extend(self._reader.feed(data))
         return frames.decode_frame(self._payloads.popleft())
 
@@ -152,7 +150,7 @@ class AgentLink:
 
     def answer(self, provide: Provide) -> frames.Frame:
         """Return the reply to the last request, providing what the agent asks for meanwhile."""
-        self._bytes = needs = 0
+        needs = 0
         while True:
             frame = self.next_frame()
             if frame.need is not None:
@@ -168,6 +166,7 @@ class AgentLink:
     def call(self, op: str, args: bytes, provide: Provide) -> frames.Frame:
         """Send a request and return its reply."""
         self.usable()
+        self.wire.allow(REPLY_BYTES_MAX)
         self.send(self.frame_for(op, args))
         return self.answer(provide)
 

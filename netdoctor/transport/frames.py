@@ -1,7 +1,8 @@
 r"""The agent's side of the conversation, cut out of whatever else a login shell prints.
 
 A frame is ``\x1e<marker> <length>\n<JSON>\n``. Everything else is noise: capped, and its beginning kept for
-the report.
+the report. Whatever an agent says is limited here: the size of a frame, how deep it nests and how many values
+it holds, the noise around it. What of it may become a fact is `netdoctor.store`'s to say.
 """
 
 import json
@@ -17,10 +18,15 @@ NOISE_CAP_BYTES = 1 << 20
 NOISE_KEPT_BYTES = 2048
 NOISE_SHOWN = 200
 MAX_DEPTH = 64
+MAX_VALUES = 200_000  # facts of 8 GPUs and 64 HCA ports are some 10,000
 
 
 class AgentTrouble(Exception):
     """The node's bytes are not what an agent sends. The text is for people."""
+
+
+class Unreadable(AgentTrouble):
+    """A frame that is whole, and useless: it costs one answer, and the next frame is found."""
 
 
 class Hello(msgspec.Struct):
@@ -51,19 +57,22 @@ _decode = msgspec.json.Decoder(Frame).decode
 
 
 def decode_frame(payload: bytes) -> Frame:
-    """Return the message in a frame. Raises AgentTrouble when it is not strict JSON of the right shape."""
+    """Return the message in a frame. Raises Unreadable when it is not strict JSON of the right shape."""
     try:
         return _decode(payload)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as e:
-        raise AgentTrouble(f"the agent's reply cannot be read: {clean(str(e), 120)}") from e
+        raise Unreadable(f"the agent's reply cannot be read: {clean(str(e), 120)}") from e
 
 
 def decode_result(raw: bytes) -> Any:
-    """Return a node's result as plain data. Raises AgentTrouble on bad JSON, or nesting over 64 levels."""
+    """Return a node's result as plain data. Raises Unreadable: bad JSON, too many values, too deep."""
+    # Before anything is made of it: 8 MiB of "[],[],…" would become 300 MiB of lists.
+    if raw.count(b",") > MAX_VALUES:
+        raise Unreadable(f"the result has more than {MAX_VALUES} values")
     try:
         value = msgspec.json.decode(raw)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as e:
-        raise AgentTrouble(f"the result cannot be read: {clean(str(e), 120)}") from e
+        raise Unreadable(f"the result cannot be read: {clean(str(e), 120)}") from e
     level = [value] if isinstance(value, dict | list) else []
     for _ in range(MAX_DEPTH):
         if not level:
@@ -74,7 +83,7 @@ def decode_result(raw: bytes) -> Any:
             for inner in (outer.values() if isinstance(outer, dict) else outer)
             if isinstance(inner, dict | list)
         ]
-    raise AgentTrouble(f"the result is nested more than {MAX_DEPTH} levels deep")
+    raise Unreadable(f"the result is nested more than {MAX_DEPTH} levels deep")
 
 
 def length_prefixed(message: Mapping[str, Any]) -> bytes:

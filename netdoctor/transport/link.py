@@ -1,10 +1,16 @@
-"""A socket that watches the first bytes and a transport without polls, put under paramiko.
+"""Where the bytes of a server come in: a socket and a transport with limits and without polls.
+
+What a server may send is limited here, before and after login: the size of a packet (`PACKET_BYTES_MAX`), the
+bytes in all (`Wire.allow`), what waits to be read (the channel's window, `Inbox`), numbers and lists in a
+message (`PeerMessage`), and the time for which it keeps others waiting (`PACKETS_A_TURN`). How long all of it
+may take is the node's budget. What an agent says in those bytes has limits of its own, in `frames`.
 
 Some of what is replaced are no public hooks of paramiko: tests fail when it changes them, and its next major
 release is shut out until somebody has looked. Runs inside a worker process only, where gevent has replaced
 sockets and threads.
 """
 
+import inspect
 import socket
 import threading
 import time
@@ -12,9 +18,11 @@ from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+import gevent
 import paramiko
 from gevent.event import Event
 from paramiko.buffered_pipe import PipeTimeout
+from paramiko.common import DEFAULT_WINDOW_SIZE
 from paramiko.packet import Packetizer
 from paramiko.ssh_exception import PartialAuthentication
 
@@ -22,6 +30,13 @@ RECEIVE_BYTES = 1 << 18
 PRELUDE_LINES_MAX = 32
 PRELUDE_BYTES_MAX = 16 << 10
 LINE_BYTES_MAX = 4 << 10
+PACKET_BYTES_MAX = 256 << 10  # OpenSSH's PACKET_MAX_SIZE
+INTEGER_BYTES_MAX = 2 << 10 | 1  # a modulus of 16,384 bits, OpenSSL's limit for RSA, and its sign
+READS_PAST_END_MAX = 16
+MODULUS_BITS_MAX = 4096  # of a group that the server chooses; 8192 bits hold up a whole worker for 3 s
+KEX_MAX = 16  # in one connection: OpenSSH's servers ask again after a GiB or an hour
+PACKETS_A_TURN = 64
+LOGIN_BYTES_MAX = 4 << 20
 POLL_S = 0.1  # the only interval at which paramiko polls
 
 # curve25519 costs a client about a millisecond, the post-quantum exchange far more; AES-GCM is one pass in
@@ -38,8 +53,8 @@ class Wire:
     paramiko polls its socket ten times a second; this one waits. It also sees what comes before the version
     line, so that a server that is not SSH, or refuses for lack of room, can be told from one that is broken.
 
-    prelude: lines before the version line. banner: the version line. strange: why this is not SSH, or ''.
-    last_receive_s: time.monotonic() when bytes last came in.
+    prelude: lines before the version line. banner: the version line. strange: why this is not SSH, or why
+    nothing more is read, or ''. last_receive_s: time.monotonic() when bytes last came in.
     """
 
     def __init__(self, sock: Any) -> None:
@@ -53,6 +68,11 @@ class Wire:
         self.ended = False
         self.error: OSError | None = None
         self.last_receive_s = 0.0
+        self.allow(LOGIN_BYTES_MAX)
+
+    def allow(self, count: float) -> None:
+        """From now on take `count` bytes; what sends more is cut off."""
+        self._allowed = self._left = count
 
     @property
     def _closed(self) -> bool:
@@ -95,6 +115,10 @@ class Wire:
             self.error = e
             data = b""
         self.last_receive_s = time.monotonic()
+        self._left -= len(data)
+        if self._left < 0:
+            self.strange = f"more than {self._allowed / (1 << 20):.0f} MiB were sent unasked"
+            data = b""
         if not data:
             self.ended = True
         return data
@@ -109,14 +133,18 @@ class Wire:
             start = 0
             while (end := self._data.find(b"\n", start)) >= 0:
                 line = self._data[start:end].rstrip(b"\r")
-                if line.startswith(b"SSH-"):
+                if line.startswith(b"SSH-") and len(line) <= LINE_BYTES_MAX:
                     self.banner = line
                     self._at = start
                     return True
                 self.prelude.append(line[:LINE_BYTES_MAX])
                 seen += end + 1 - start
                 start = end + 1
-                if len(self.prelude) > PRELUDE_LINES_MAX or seen > PRELUDE_BYTES_MAX:
+                if (
+                    len(line) > LINE_BYTES_MAX
+                    or len(self.prelude) > PRELUDE_LINES_MAX
+                    or seen > PRELUDE_BYTES_MAX
+                ):
                     self.strange = "much text and no SSH version line"
                     return False
             rest = self._data[start:]
@@ -143,20 +171,11 @@ class Signal(Event):  # type: ignore[misc]  # gevent has no types
         return bool(super().wait(None if timeout == POLL_S else timeout))
 
 
-def wait_without_polling() -> None:
-    """Make paramiko's transports and channels use `Signal`, for this whole process.
-
-    Measured with 256 nodes on a busy machine: half of a worker's CPU time was spent on waking up.
-    """
-    for module in (paramiko.transport, paramiko.channel):
-        module.threading = SimpleNamespace(**{**vars(threading), "Event": Signal})
-
-
 class Inbox:
     """Stands in for a channel's BufferedPipe, whose lock costs several greenlet switches for each packet.
 
     Both of a channel's share one signal, so that a reader of stdout wakes up for stderr, too: it then gets
-    PipeTimeout, which a channel turns into TimeoutError.
+    PipeTimeout, which a channel turns into TimeoutError. Holds what the window allows, and no more.
     """
 
     def __init__(self, wake: Event, urgent: "Inbox | None" = None) -> None:
@@ -165,13 +184,6 @@ class Inbox:
         self._data = bytearray()
         self._closed = False
 
-    @classmethod
-    def fit(cls, channel: Any) -> None:
-        """Replace the two buffers of a channel that has received nothing yet."""
-        wake = Event()
-        channel.in_stderr_buffer = cls(wake)
-        channel.in_buffer = cls(wake, channel.in_stderr_buffer)
-
     def __len__(self) -> int:
         return len(self._data)
 
@@ -179,6 +191,9 @@ class Inbox:
         return bool(self._data)
 
     def feed(self, data: bytes) -> None:
+        """Take what has come in. Raises SSHException, which ends the transport, beyond the window."""
+        if len(self._data) + len(data) > DEFAULT_WINDOW_SIZE:
+            raise paramiko.SSHException("the server sends more than the window allows")
         self._data += data
         self._wake.set()
 
@@ -203,8 +218,72 @@ class Inbox:
         return data
 
 
-class QuietPacketizer(Packetizer):  # type: ignore[misc]  # paramiko has no types
-    """Starts no timer thread per handshake: the node's own budget is the bound."""
+class NodeChannel(paramiko.Channel):  # type: ignore[misc]  # paramiko has no types
+    """A channel whose buffers are bounded."""
+
+    def __init__(self, chanid: int) -> None:
+        super().__init__(chanid)
+        wake = Event()
+        self.in_stderr_buffer = Inbox(wake)
+        self.in_buffer = Inbox(wake, self.in_stderr_buffer)
+
+
+class PeerMessage(paramiko.Message):  # type: ignore[misc]  # paramiko has no types
+    """A message whose reader stops at its end, and takes no number that nobody could compute with."""
+
+    _past_end = 0
+
+    def get_bytes(self, n: int) -> bytes:
+        """Return n bytes. Beyond the end paramiko goes on with zeros, as often as a count says."""
+        found: bytes = self.packet.read(n)
+        if len(found) < n:
+            self._past_end += 1
+            if n > PACKET_BYTES_MAX or self._past_end > READS_PAST_END_MAX:
+                raise paramiko.SSHException("a message ends before what it announces")
+        return found.ljust(n, b"\0")
+
+    def get_mpint(self) -> int:
+        """Return a number. Over one that fills a packet paramiko computes for six seconds; with a negative
+        modulus it looks for an exponent for ever."""
+        data = self.get_binary()
+        if len(data) > INTEGER_BYTES_MAX or data[:1] > b"\x7f":
+            raise paramiko.SSHException(f"a negative number or one of {len(data)} bytes")
+        return int.from_bytes(data, "big")
+
+
+def fence_paramiko() -> None:
+    """Make paramiko wait without polling, and read within limits, for this whole process.
+
+    Measured with 256 nodes on a busy machine: half of a worker's CPU time was spent on waking up.
+    """
+    for module in (paramiko.transport, paramiko.channel):
+        module.threading = SimpleNamespace(**{**vars(threading), "Event": Signal})
+    for module in list(vars(paramiko).values()):
+        if inspect.ismodule(module) and hasattr(module, "Message"):
+            setattr(module, "Message", PeerMessage)  # noqa: B010  a type checker knows no such attribute
+    paramiko.transport.Channel = NodeChannel
+    paramiko.kex_gex.KexGexSHA256.max_bits = MODULUS_BITS_MAX
+
+
+class NodePacketizer(Packetizer):  # type: ignore[misc]  # paramiko has no types
+    """Takes packets in: none that is too large, and not many without a turn for the other nodes.
+
+    Starts no timer thread per handshake: the node's own budget is the bound.
+    """
+
+    _turn = 0
+
+    def read_all(self, n: int, check_rekey: bool = False) -> bytes:
+        # Lengths are checked here, before anything is read for them: the ciphers' own checks come after it.
+        if n > PACKET_BYTES_MAX:
+            raise paramiko.SSHException(f"a packet of {n} bytes, the limit is {PACKET_BYTES_MAX}")
+        return bytes(super().read_all(n, check_rekey))
+
+    def read_message(self) -> Any:
+        self._turn += 1
+        if self._turn % PACKETS_A_TURN == 0:
+            gevent.sleep(0)  # a socket that always has data never gives way by itself
+        return super().read_message()
 
     def start_handshake(self, timeout: float) -> None:
         """Do nothing."""
@@ -223,7 +302,8 @@ class NodeTransport(paramiko.Transport):  # type: ignore[misc]  # paramiko has n
         self.last_words = ""
         self.refusals: dict[int, str] = {}
         self._numbers: dict[int, int] = {}
-        super().__init__(sock, packetizer_class=QuietPacketizer, **options)
+        self._exchanges = 0
+        super().__init__(sock, packetizer_class=NodePacketizer, **options)
         order = self.get_security_options()
         order.kex = _first(KEX_FIRST, order.kex)
         order.ciphers = _first(CIPHERS_FIRST, order.ciphers)
@@ -274,6 +354,12 @@ class NodeTransport(paramiko.Transport):  # type: ignore[misc]  # paramiko has n
         finally:
             self._numbers.pop(me, None)
 
+    def _negotiate_keys(self, m: Any) -> None:
+        self._exchanges += 1
+        if self._exchanges > KEX_MAX:
+            raise paramiko.SSHException("the server asks for new keys without end")
+        super()._negotiate_keys(m)
+
     def _next_channel(self) -> int:
         number: int = super()._next_channel()
         self._numbers[threading.get_ident()] = number
@@ -284,11 +370,11 @@ class NodeTransport(paramiko.Transport):  # type: ignore[misc]  # paramiko has n
         # proven by tests/transport/test_link.py: without it only the wording of details becomes poorer.
         if isinstance(msg, str):
             if msg.startswith("Disconnect (code "):
-                self.last_words = msg.partition("): ")[2]
+                self.last_words = msg.partition("): ")[2][:LINE_BYTES_MAX]
             elif msg.startswith("Secsh channel ") and " open FAILED: " in msg:
                 number, _, reason = msg[len("Secsh channel ") :].partition(" open FAILED: ")
-                if number.isdigit():
-                    self.refusals[int(number)] = reason
+                if number.isdigit() and int(number) in self._numbers.values():
+                    self.refusals[int(number)] = reason[:LINE_BYTES_MAX]
 
 
 def _first(wanted: Sequence[str], available: Sequence[str]) -> tuple[str, ...]:

@@ -109,7 +109,7 @@ class _Agent:
 
     def request(self, op: str, args: bytes, finish: float) -> bytes:
         """Send a request and return its result as JSON. Raises _Ended and AgentTrouble."""
-        from netdoctor.transport.provide import provide_frame
+        from netdoctor.transport.provide import provide_bytes
 
         self.number += 1
         self.send(frames.request_frame(self.number, op, args), finish)
@@ -118,8 +118,7 @@ class _Agent:
             frame = self.frame(finish)
             if frame.need is not None and needs < NEEDS_MAX:
                 needs += 1
-                library = provide_frame(frame.need, machine=self.hello.machine, bits=self.hello.bits)
-                self.send(frames.length_prefixed(library), finish)
+                self.send(provide_bytes(frame.need, self.hello.machine, self.hello.bits), finish)
             elif frame.id == self.number:
                 if frame.ok:
                     return bytes(frame.result)

@@ -1,6 +1,7 @@
 """SSH connections: Fabric opens them, this verifies them. Runs inside a worker process only."""
 
 import contextlib
+import math
 import os
 import time
 from collections import defaultdict
@@ -273,7 +274,7 @@ class Logins:
             record.stage = "kex"
         if record.stage in ("kex", "host_key"):
             transport = connection.client.get_transport()
-            words = transport.last_words if transport is not None else ""
+            words = wire.strange or (transport.last_words if transport is not None else "")
             if any(word in words for word in BUSY_WORDS):
                 return Failed(Login.TOO_MANY, words)
             if wire.ended or isinstance(error, EOFError):
@@ -285,7 +286,9 @@ class Logins:
             return Failed(Login.KEX, str(error) or type(error).__name__)
         if wire.ended:
             return Failed(Login.LOST, "the server closed the connection during authentication")
-        return Failed(Login.AUTH, str(error) or type(error).__name__)
+        if isinstance(error, paramiko.AuthenticationException):
+            return Failed(Login.AUTH, str(error) or type(error).__name__)
+        return Failed(Login.LOST, f"authentication broke off: {error or type(error).__name__}")
 
     def _lookup_keys(self, endpoint: Endpoint) -> Known:
         files = (*endpoint.user_known_hosts, *endpoint.global_known_hosts)
@@ -355,7 +358,8 @@ class Logins:
         record = Record(last)
         try:
             through = self._through(self._hop(tuple(before)), record) if before else None
-            connection, _ = self.connect(last, record, through)
+            connection, wire = self.connect(last, record, through)
+            wire.allow(math.inf)  # what comes through is counted once more, by the wire of each node
             result.set(connection)
         except Failed as e:
             if (e.outcome == Login.JUMP and before) or e.outcome == Login.CONTROL:

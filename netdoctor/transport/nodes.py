@@ -40,7 +40,6 @@ class Worker:
         self._links: dict[int, AgentLink] = {}
         self._slots = BoundedSemaphore(self._room())
         self._clock_slots = BoundedSemaphore(start.clock_parallel)
-        self._library: dict[tuple[str, str, int], bytes] = {}
 
     def _room(self) -> int:
         """Return how many logins may go on at once."""
@@ -165,18 +164,21 @@ class Worker:
             else:
                 with link.lock, limit:
                     if pending:
-                        frame = link.answer(self._provide)
+                        frame = link.answer(provide.provide_bytes)
                     else:
-                        frame = link.call(request.op, bytes(request.args), self._provide)
+                        frame = link.call(request.op, bytes(request.args), provide.provide_bytes)
                 if not frame.ok:
                     why = frame.why if frame.why in set(Why) else Why.FAILED
                     self._missing(index, number, why, clean(frame.detail, 400))
                     return
+                # Read here, and passed on as it is: what cannot be read must not reach the main process.
+                frames.decode_result(bytes(frame.result))
                 result = frame.result
         except Lost as e:
             self._missing(index, number, Why.LOST, str(e))
         except frames.AgentTrouble as e:
-            link.broken = link.broken or "the agent was out of step"
+            if not isinstance(e, frames.Unreadable):
+                link.broken = link.broken or "the agent was out of step"
             self._missing(index, number, Why.UNPARSABLE, str(e))
         except gevent.Timeout as e:
             if e is not limit:
@@ -203,24 +205,16 @@ class Worker:
         samples = []
         for _ in range(max(1, min(int(exchanges), 64))):
             sent = time.monotonic()
-            frame = link.call("ping", b"{}", self._provide)
+            frame = link.call("ping", b"{}", provide.provide_bytes)
             back = link.wire.last_receive_s
             if not frame.ok:
                 raise frames.AgentTrouble(f"the agent refused a ping: {clean(frame.detail, 100)}")
             try:
                 there = msgspec.json.decode(frame.result, type=Ping)
-            except msgspec.MsgspecError as e:
-                raise frames.AgentTrouble(f"the reply to a ping cannot be read: {e}") from e
+            except (msgspec.MsgspecError, RecursionError) as e:
+                raise frames.Unreadable(f"the reply to a ping cannot be read: {e}") from e
             samples.append([anchor + sent, there.recv_s, there.send_s, anchor + max(sent, back)])
         return msgspec.Raw(msgspec.json.encode({"samples": samples}))
-
-    def _provide(self, name: str, machine: str, bits: int) -> bytes:
-        """Return the message that carries a library to an agent, or says why there is none."""
-        key = (name, machine, bits)
-        if key not in self._library:
-            frame = provide.provide_frame(name, machine=machine, bits=bits)
-            self._library[key] = frames.length_prefixed(frame)
-        return self._library[key]
 
     def _note(self, text: str) -> None:
         self._emit(Note(clean(text, 300)))

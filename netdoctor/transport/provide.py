@@ -7,31 +7,42 @@ import zlib
 from functools import cache
 from pathlib import Path
 
+from netdoctor.text import clean
+from netdoctor.transport.frames import length_prefixed
+
 # psutil's modules for other systems stay here.
 _PSUTIL = ("__init__.py", "_common.py", "_ntuples.py", "_pslinux.py", "_psposix.py", "_enums.py")
+# All that agents may ask for. Nothing else is looked up, or kept: a node chooses the word that it asks with.
+LIBRARIES = frozenset({"pynvml", "psutil"})
 
 
 class NotProvided(LookupError):
     """The library cannot be sent; the text says why."""
 
 
-def library_files(name: str, *, machine: str, bits: int = 64) -> dict[str, str]:
-    """Return {relative path: base64 of zlib-compressed content} for a ``provide`` frame.
+def provide_bytes(name: str, machine: str, bits: int) -> bytes:
+    """Return the answer to ``{"need": name}``: the files, or the reason why there are none.
 
     machine, bits: from the agent's hello; psutil has a C extension and is sent only to the same kind of
-    machine. Raises NotProvided.
+    machine.
     """
-    if name == "pynvml":
-        return _files(name)
-    if name == "psutil":
-        if machine != platform.machine() or bits != 64:
-            raise NotProvided(f"psutil here is for {platform.machine()}, the node is {machine}")
-        return _files(name)
-    raise NotProvided(f"{name!r} is not a library that agents may ask for")
+    try:
+        if name not in LIBRARIES:
+            raise NotProvided("not a library that agents may ask for")
+        if name == "psutil" and (machine != platform.machine() or bits != 64):
+            raise NotProvided(f"psutil here is for {platform.machine()}, the node is {clean(machine, 20)}")
+        return _frame(name)
+    except (NotProvided, OSError) as e:
+        return length_prefixed({"provide": clean(name, 60), "error": str(e)})
 
 
 @cache
-def _files(name: str) -> dict[str, str]:
+def _frame(name: str) -> bytes:
+    return length_prefixed({"provide": name, "files": library_files(name)})
+
+
+def library_files(name: str) -> dict[str, str]:
+    """Return {relative path: base64 of zlib-compressed content} of a library. Raises NotProvided."""
     spec = importlib.util.find_spec(name)
     if spec is None or spec.origin is None:
         raise NotProvided(f"{name} is not installed with netdoctor")
@@ -49,11 +60,3 @@ def _files(name: str) -> dict[str, str]:
 
 def _encode(path: Path) -> str:
     return base64.b64encode(zlib.compress(path.read_bytes(), 9)).decode("ascii")
-
-
-def provide_frame(name: str, *, machine: str, bits: int = 64) -> dict[str, object]:
-    """Return the answer to ``{"need": name}``: the files, or the reason why there are none."""
-    try:
-        return {"provide": name, "files": library_files(name, machine=machine, bits=bits)}
-    except (NotProvided, OSError) as e:
-        return {"provide": name, "error": str(e)}

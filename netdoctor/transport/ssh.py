@@ -22,7 +22,7 @@ from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.host import Login, Session, Trouble
 from netdoctor.inventory.model import Target
 from netdoctor.text import clean
-from netdoctor.transport import frames, here
+from netdoctor.transport import here
 from netdoctor.transport.base import Limits, Reply, Request, SessionEvent, SshOptions
 from netdoctor.transport.messages import (
     Answer,
@@ -452,15 +452,11 @@ class _Table:
 
 
 def _reply(node: str, answer: Answer) -> Reply:
-    """Return an answer as the engine wants it; what cannot be decoded is missing."""
+    """Return an answer as the engine wants it. Its worker has read it: it is JSON, and not deep."""
     if answer.why is not None:
         missing = Missing(Why(answer.why), answer.detail)
         return Reply(node=node, missing=missing)
-    try:
-        result = frames.decode_result(bytes(answer.result))
-    except frames.AgentTrouble as e:
-        return Reply(node=node, missing=Missing(Why.UNPARSABLE, str(e)))
-    return Reply(node=node, result=result)
+    return Reply(node=node, result=msgspec.json.decode(answer.result))
 
 
 def _scratch_file() -> int:

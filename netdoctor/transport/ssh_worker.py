@@ -21,7 +21,7 @@ import gevent.os  # noqa: E402
 import msgspec  # noqa: E402
 from gevent.event import Event  # noqa: E402
 
-from netdoctor.transport.link import wait_without_polling  # noqa: E402
+from netdoctor.transport.link import fence_paramiko  # noqa: E402
 from netdoctor.transport.messages import FromWorker, Splitter, Start, ToWorker, framed  # noqa: E402
 from netdoctor.transport.nodes import Worker  # noqa: E402
 
@@ -59,7 +59,7 @@ def _end_process() -> NoReturn:
 def main() -> None:
     """Serve the main process until it closes our stdin."""
     logging.disable(logging.CRITICAL)
-    wait_without_polling()
+    fence_paramiko()
     # Sessions are long-lived and made of cycles: collecting young objects all the time finds nothing.
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)

@@ -151,7 +151,7 @@ class AgentProcess:
         if self.provide:
             from netdoctor.transport import provide
 
-            files = provide.library_files(name, machine=self.hello["machine"])
+            files = provide.library_files(name)
             frame: dict[str, object] = {"provide": name, "files": files}
         else:
             frame = {"provide": name, "error": "not in this test"}

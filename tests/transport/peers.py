@@ -98,6 +98,7 @@ def resets(sock: socket.socket) -> None:
     """End with RST."""
     import struct
 
+    sock.recv(1)  # or the client is still connecting
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 

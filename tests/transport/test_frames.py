@@ -9,9 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from netdoctor.transport.frames import (
+    MAX_VALUES,
     NOISE_CAP_BYTES,
     AgentTrouble,
     FrameReader,
+    Unreadable,
     decode_frame,
     decode_result,
     request_frame,
@@ -75,15 +77,19 @@ def test_noise_is_capped() -> None:
     ],
 )  # fmt: skip
 def test_frames_are_strict(payload: bytes) -> None:
-    with pytest.raises(AgentTrouble):
+    with pytest.raises(Unreadable):
         decode_frame(payload)
 
 
 @pytest.mark.parametrize(
-    "raw", [b"NaN", b"[1e999999]x", b"[" * 70 + b"]" * 70, b'{"a":' * 70 + b"1" + b"}" * 70, b"[" * 5000]
-)
+    "raw",
+    [
+        b"NaN", b"[1e999999]x", b"[" * 70 + b"]" * 70, b'{"a":' * 70 + b"1" + b"}" * 70, b"[" * 5000,
+        b"[" * 982 + b"]" * 982, b"[" + b"[]," * MAX_VALUES + b"0,0]", b'"\\ud800"',
+    ],
+)  # fmt: skip
 def test_results_are_strict(raw: bytes) -> None:
-    with pytest.raises(AgentTrouble):
+    with pytest.raises(Unreadable):
         decode_result(raw)
 
 
