@@ -54,6 +54,8 @@ def rdzv_port_free(
 
 def _there(master: str, held: PortHolderFacts, net: NetFacts, another: Fix) -> Iterator[Finding]:
     port, error, (low, high) = held.port, held.bind_error or "", net.ephemeral_ports
+    if held.other_scan and "EADDRINUSE" in error:
+        error = ""  # it ends within seconds, and was alone there
     tried, wanted = seen(f"bind port {port}", error), f"a port from {PRIVILEGED} on"
     if held.listeners:
         yield _busy(held, another)

@@ -4,6 +4,7 @@ import errno
 import os
 import socket
 import struct
+import time
 
 from . import files, procs
 
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
 _LISTEN = "0A"
 TABLE_CAP = 32 << 20
 MAX_LISTENERS = 32
+# A port that is taken, and by nobody who listens, is looked at again.
+LOOKS = 3
+BETWEEN_S = 0.05
 
 
 def decode_address(text: str) -> "tuple[str, int]":
@@ -83,18 +87,18 @@ def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
     port = int(args["port"])
     if not 0 < port < 65536:
         raise ValueError("no such port: %d" % port)
-    rows = []
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        try:
-            text = files.read_text(files.under(root, table), TABLE_CAP)
-        except OSError:
-            continue
-        rows += list(listening(text, port))
-    rows = rows[:MAX_LISTENERS]
+    for _ in range(LOOKS):
+        error = bind_error(port) if root == "/" else None
+        rows = _listening(port, root)
+        if rows or error != "EADDRINUSE":
+            break
+        time.sleep(BETWEEN_S)  # whoever held it is gone, or does not listen
     pids = holders({inode for _, _, inode in rows if inode != "0"}, root) if rows else {}
     listeners = []
     for address, opener, inode in rows:
         pid = pids.get(inode)
+        if pid is not None and procs.is_scan(pid, root):
+            continue
         known = procs.describe(pid, root) if pid is not None else {}
         # The socket is its opener's, often root's; the process that holds it may be somebody else's by now.
         uid = opener if known.get("uid") is None else known["uid"]
@@ -112,5 +116,23 @@ def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
     return {
         "port": port,
         "listeners": listeners,
-        "bind_error": bind_error(port) if root == "/" else None,
+        "bind_error": error,
+        "other_scan": len(listeners) < len(rows),
     }
+
+
+def _listening(port: int, root: str) -> "list[tuple[str, int, str]]":
+    rows = []
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            text = files.read_text(files.under(root, table), TABLE_CAP)
+        except OSError:
+            continue
+        rows += list(listening(text, port))
+    return rows[:MAX_LISTENERS]
+
+
+def is_held_by_scan(port: int) -> bool:
+    """Return whether another scan of netdoctor is among those who listen on a port."""
+    inodes = {inode for _, _, inode in _listening(port, "/")}
+    return any(procs.is_scan(pid) and pid != os.getpid() for pid in holders(inodes, "/").values())

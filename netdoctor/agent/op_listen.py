@@ -1,5 +1,6 @@
 """Temporary listeners: only on addresses asked for, only for who knows the token, only for a while."""
 
+import errno
 import hashlib
 import hmac
 import os
@@ -8,7 +9,7 @@ import socket
 import threading
 import time
 
-from . import files, runtime
+from . import facts_port_holder, files, runtime
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ MAX_TTL_S = 600.0
 TOKEN_CAP = 256
 ACK_BYTES = 64
 BACKLOG = 1024
+# Another scan's listeners are there for a second or two.
+OTHER_SCAN_S = 4.0
 
 
 def check_token(args: "dict[str, Any]") -> bytes:
@@ -268,6 +271,19 @@ def _error(e: Exception) -> str:
     return files.errno_name(e) if isinstance(e, OSError) and e.errno else str(e)
 
 
+def _listen_when_free(server: Server, address: "Any", port: int) -> int:
+    """Open a listener, after another scan's on that port if need be. Raises OSError, ValueError."""
+    end = time.monotonic() + OTHER_SCAN_S
+    while True:
+        try:
+            return server.listen(address, port)
+        except OSError as e:
+            held = e.errno == errno.EADDRINUSE and time.monotonic() < end
+            if not held or not facts_port_holder.is_held_by_scan(port):
+                raise
+        time.sleep(0.1)
+
+
 def listen(args: "dict[str, Any]") -> "list[dict[str, Any]]":
     """Open listeners. args: {"listeners": [{"address", "port", "purpose"}], "token", "ttl_s"}.
 
@@ -280,7 +296,7 @@ def listen(args: "dict[str, Any]") -> "list[dict[str, Any]]":
         port = wanted.get("port") or 0
         error = None  # type: Optional[str]
         try:
-            port = server.listen(wanted.get("address"), port)
+            port = _listen_when_free(server, wanted.get("address"), port)
         except (OSError, ValueError) as e:
             error = _error(e)
         rows.append(

@@ -34,6 +34,19 @@ def comm(pid: int, root: str = "/") -> "Optional[str]":
     return None if title is None else private.process_name(title)
 
 
+# What the command lines of an agent and of its ranks hold: BOOTSTRAP of transport/bundle.py, and op_spawn.
+_SCANS = (b"ndagent_loader", b"netdoctor-rank")
+
+
+def is_scan(pid: int, root: str = "/") -> bool:
+    """Return whether a process is netdoctor's: of this scan, or of another one at the same time."""
+    try:
+        arguments = files.read_bytes(files.under(root, "/proc/%d/cmdline" % pid), 8192)
+    except OSError:
+        return False
+    return any(mark in arguments for mark in _SCANS)
+
+
 def running(root: str = "/") -> "set[str]":
     """Return the names of all processes that /proc shows."""
     return {name for name in (comm(pid, root) for pid in pids(root)) if name}

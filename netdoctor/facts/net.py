@@ -154,11 +154,15 @@ class Listener:
 @fact("port_holder")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PortHolderFacts:
-    """Who listens on the job's rendezvous port on this node. Empty: nobody."""
+    """Who listens on the job's rendezvous port on this node. Empty: nobody.
+
+    other_scan: another scan of netdoctor held it for the moment, which is none of `listeners`.
+    """
 
     port: int
     listeners: tuple[Listener, ...] = ()
     bind_error: str | None = None
+    other_scan: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

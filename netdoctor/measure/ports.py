@@ -28,6 +28,7 @@ FRACTIONS = (0.04, 0.5, 0.96)
 TIMEOUT_S = 3.2
 OPEN_S = 10.0
 CONNECT_S = TIMEOUT_S * 4 + 10
+OPEN = ("open", "in_use")
 OUTCOMES = ("open", "refused", "filtered", "rejected", "no_route", "in_use", "error")
 DEFAULT_RANGE = (32768, 60999)  # net.ipv4.ip_local_port_range, Documentation/networking/ip-sysctl.rst
 
@@ -44,7 +45,9 @@ def ports(context: Context) -> PortMatrix:
     if len(nodes) < 2:
         return PortMatrix(failed_nodes=failed, timeout_s=TIMEOUT_S)
     word = token()
-    listeners = _open(transport, ground, nodes, word, failed, random.Random(0))  # noqa: S311  port sample
+    # Other ports than another scan's that runs at the same time.
+    sample = random.Random(word)  # noqa: S311  of ports, and no secret
+    listeners = _open(transport, ground, nodes, word, failed, sample)
     plan = peers(nodes)
     master = ground.master
     if master is not None and master in plan:
@@ -82,7 +85,10 @@ def ports(context: Context) -> PortMatrix:
         probes.extend(_probe(reply.node, row) for row in found)
     close_listeners(transport, nodes)
     # The listeners of a node that went away in the meantime are gone: what failed there is no firewall.
-    probes = [p for p in probes if p.dst not in silent or p.outcome in ("open", "in_use")]
+    probes = [p for p in probes if p.dst not in silent or p.outcome in OPEN]
+    # So may be whoever held a port when we could not have it, such as another scan.
+    theirs = {(one.node, one.port) for many in listeners.values() for one in many if one.error is not None}
+    probes = [p for p in probes if (p.dst, p.port) not in theirs or p.outcome != "refused"]
     order = {n: i for i, n in enumerate(nodes)}
     probes.sort(key=lambda p: (order.get(p.src, 0), order.get(p.dst, 0), p.purpose != "rendezvous", p.port))
     return PortMatrix(

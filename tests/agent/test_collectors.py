@@ -25,6 +25,7 @@ from netdoctor.agent import (
     facts_time,
     files,
     libs,
+    op_spawn,
 )
 from netdoctor.facts import FACT_TYPES
 from netdoctor.facts.clock import ChronyTracking
@@ -320,6 +321,12 @@ def test_port_tables(tmp_path: Path) -> None:
     assert second.uid == 0, "whose holder is not to be seen: its opener"
     assert first.age_s == pytest.approx(1050 - 5000 / os.sysconf("SC_CLK_TCK"))
     assert (second.address, second.pid) == ("::1", None)
+    assert not fact.other_scan
+    # The same socket of another scan's agent, or of one of its ranks, is there for the moment only.
+    for arguments in (bundle.BOOTSTRAP, op_spawn._STARTER):
+        (Path(root) / "proc/99/cmdline").write_text(f"python3\0-c\0{arguments}\0")
+        fact = msgspec.convert(facts_port_holder.collect({"port": 0x733C}, root), type=TYPES["port_holder"])
+        assert (fact.other_scan, [one.address for one in fact.listeners]) == (True, ["::1"])
 
 
 @pytest.mark.interpreters

@@ -94,6 +94,16 @@ def test_port_in_use_is_named(agent: harness.AgentProcess) -> None:
     assert row["port"] == port
 
 
+def test_another_scan_on_the_port_is_waited_for(agent: harness.AgentProcess) -> None:
+    with harness.agent() as other:
+        (theirs,) = listen(other, ("127.0.0.1", 0))
+        holder = agent.facts(port_holder={"port": theirs["port"]})["port_holder"]["value"]
+        assert (holder["listeners"], holder["other_scan"]) == ([], True)
+        threading.Timer(0.5, other.process.kill).start()
+        (row,) = listen(agent, ("127.0.0.1", theirs["port"]))
+    assert row["error"] is None
+
+
 def test_closed_port_is_refused(agent: harness.AgentProcess) -> None:
     with socket.create_server(("127.0.0.1", 0)) as s:
         port = s.getsockname()[1]

@@ -12,10 +12,16 @@ STALE = Listener(
 
 
 def judge(
-    *listeners: Listener, port: int = RDZV, bind_error: str | None = None, where: str = "n1"
+    *listeners: Listener,
+    port: int = RDZV,
+    bind_error: str | None = None,
+    where: str = "n1",
+    other_scan: bool = False,
 ) -> list[Finding]:
     held = {node: PortHolderFacts(port=port) for node in ("n1", "n2")}
-    held[where] = PortHolderFacts(port=port, listeners=listeners, bind_error=bind_error)
+    held[where] = PortHolderFacts(
+        port=port, listeners=listeners, bind_error=bind_error, other_scan=other_scan
+    )
     return list(rdzv_port_free(held, job(2, master_port=port), nets(2)))
 
 
@@ -36,6 +42,12 @@ def test_names_process_user_and_age() -> None:
 def test_a_holder_that_cannot_be_seen() -> None:
     assert "a process" in judge(Listener(port=RDZV, address="::"))[0].summary
     assert causes(judge(bind_error="EADDRINUSE")) == {"master-port-busy": {"n1"}}
+
+
+def test_another_scan_is_not_accused() -> None:
+    (finding,) = judge(bind_error="EADDRINUSE", other_scan=True)
+    assert finding.status is Status.PASS
+    assert causes(judge(STALE, bind_error="EADDRINUSE", other_scan=True)) == {"master-port-busy": {"n1"}}
 
 
 def test_other_nodes_may_use_the_port() -> None:

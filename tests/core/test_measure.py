@@ -191,6 +191,23 @@ def test_a_listener_that_could_not_be_opened_is_told() -> None:
     assert {p.dst for p in busy.probes if p.purpose == "rendezvous"} == {"n1", "n2", "n3"}
 
 
+def test_who_held_a_port_and_left_is_no_firewall() -> None:
+    transport = cluster()
+    spoil(transport, "listen", "n2", lambda rows: [{**rows[0], "error": "EADDRINUSE"}, *rows[1:]])
+
+    def connect(node: str, request: Request) -> Any:
+        gone = ("n2", 29500)
+        return [
+            {**t, "outcome": "refused" if (t["dst"], t["port"]) == gone else "open"}
+            for t in request.args["targets"]
+        ]
+
+    transport.answers["connect"] = connect
+    found = matrix(transport)
+    assert {p.outcome for p in found.probes} == {"open"}
+    assert {p.dst for p in found.probes if p.purpose == "rendezvous"} == {"n1", "n3"}
+
+
 def test_listeners_are_closed_at_the_end() -> None:
     transport = cluster()
     matrix(transport)

@@ -108,6 +108,18 @@ def test_a_finished_scan_leaves_nothing_either(lab4: Lab, folder: Path) -> None:
     assert {node: set(lab4.listeners(node)) for node in lab4.nodes} == listening
 
 
+def test_two_scans_at_once_do_not_accuse_each_other(lab4: Lab, tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("one", "two")]
+    for folder in folders:
+        folder.mkdir()
+    first = begin(lab4, folders[0])
+    time.sleep(0.3)
+    second = begin(lab4, folders[1])
+    for process, folder in zip((first, second), folders, strict=True):
+        scanned = finish(process, folder)
+        assert (scanned.code, scanned.keys) == (0, []), scanned.summary()
+
+
 def test_a_typo_in_the_hosts_file_contacts_nobody(lab4: Lab, folder: Path) -> None:
     """Not even the nodes that are written rightly, nor one that is dead."""
     put(lab4, ("node1 sshd-down",))
