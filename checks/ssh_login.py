@@ -78,8 +78,9 @@ def ssh_login(node: Node, session: Session) -> Iterator[Finding]:
     cause = cause.but(title=cause.title.replace("VIA", title_text(session.via or "")))
     say = cause.unknown if ours or cause.confidence is SUSPECTED else cause.fail
     there = _endpoint(node, session)
+    elsewhere = ours or session.outcome == Login.JUMP  # the same for many nodes, so that it is said once
     yield say(
-        said if ours or (session.address or node.host) in said else f"{there}: {said}",
+        said if elsewhere or (session.address or node.host) in said else f"{there}: {said}",
         culprits=(CONTROL,) if session.outcome in (Login.CONTROL, Login.NAME) else (),
         observed=session.outcome.replace("_", " "),
         expected="a login and a Python that answers",

@@ -17,7 +17,7 @@ from netdoctor.model import CLUSTER, CONTROL, CauseHint, Confidence, Finding, Fi
 _TROUBLE = (Status.FAIL, Status.UNKNOWN, Status.WARN)
 _CONFIDENCE = (Confidence.CERTAIN, Confidence.LIKELY, Confidence.SUSPECTED)
 # A node that is gone, or a scan that ended: whatever could not be told about it has that one reason.
-_ENDINGS = tuple(UNMEASURED + why.value for why in (Why.LOST, Why.STOPPED))
+_ENDINGS = tuple(UNMEASURED + why.value for why in (Why.LOST, Why.JUMP, Why.STOPPED))
 
 
 @dataclass

@@ -81,7 +81,7 @@ class Asker:
         for reply in self.transport.call(requests, within_s=min(self.ends, self.scan_ends) - now):
             # By the time listeners are closed the node has told all that was asked.
             late = reply.node in requests and requests[reply.node].op == "unlisten"
-            if reply.missing is not None and reply.missing.why is Why.LOST and not late:
+            if reply.missing is not None and reply.missing.why in (Why.LOST, Why.JUMP) and not late:
                 self.lost.setdefault(reply.node, reply.missing)
             yield reply
 

@@ -255,6 +255,7 @@ _UNMEASURED = {
     Why.UNPARSABLE: "netdoctor could not read some answers from {nodes}",
     Why.FAILED: "netdoctor could not measure everything on {nodes}",
     Why.LOST: "netdoctor lost its connection to {nodes}",
+    Why.JUMP: "netdoctor lost the jump host on the way to {nodes}",
     Why.STOPPED: "the scan ended before {nodes} {was} fully examined",
     Why.NOT_APPLICABLE: "does not apply to {nodes}",
     Why.NOT_COLLECTED: "not collected on {nodes}",

@@ -18,6 +18,7 @@ class Why(StrEnum):
     UNPARSABLE = "unparsable"
     FAILED = "failed"
     LOST = "lost"
+    JUMP = "jump"  # the jump host was lost, and with it everybody behind
     STOPPED = "stopped"  # an interrupt or the deadline ended the scan first
 
     @property

@@ -384,6 +384,15 @@ class Logins:
             raise Failed(Login.JUMP, f"jump host {outcome.host}: the connection was lost")
         return transport
 
+    def lost_hop(self, endpoint: Endpoint) -> str:
+        """Return which jump host on the way there was lost, in words; nothing where all stand."""
+        for number, last in enumerate(endpoint.jump, start=1):
+            hop = self._hops.get(endpoint.jump[:number])
+            opened = hop.result.get() if hop is not None and hop.result.ready() else ()
+            if not isinstance(opened, tuple) and not opened.transport.is_active():
+                return f"jump host {last.name}: the connection was lost"
+        return ""
+
     def _tunnel(self, endpoint: Endpoint, transport: NodeTransport) -> Wire:
         """Return a wire through a jump host. Raises Failed."""
         try:

@@ -78,6 +78,9 @@ class Worker:
                 request = msgspec.structs.replace(request, timeout_s=min(request.timeout_s, max(left, 0.1)))
                 self._reply(index, 0, link, request, pending=pending)
         except Failed as e:
+            gone = self._logins.lost_hop(plan.endpoint)
+            if gone and e.outcome != Login.CONTROL:
+                e = Failed(Login.JUMP, gone)
             self._emit(Ended(index, record.session(e.outcome, e.detail, e.trouble)))
         except gevent.Timeout:
             if told:
@@ -175,7 +178,8 @@ class Worker:
                 frames.decode_result(bytes(frame.result))
                 result = frame.result
         except Lost as e:
-            self._missing(index, number, Why.LOST, str(e))
+            gone = self._logins.lost_hop(self._start.nodes[index].endpoint)
+            self._missing(index, number, Why.JUMP if gone else Why.LOST, gone or str(e))
         except frames.AgentTrouble as e:
             if not isinstance(e, frames.Unreadable):
                 link.broken = link.broken or "the agent was out of step"

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from netdoctor.facts.base import Why
@@ -232,6 +233,20 @@ def test_jump_host_is_shared(sshd_maker: ServerMaker) -> None:
     assert (closed.outcome, closed.stage) == ("refused", "connect")
     assert accepted(jump) == 1
     assert accepted(server) == 6
+
+
+def test_jump_host_that_dies_is_the_reason_for_all(sshd_maker: ServerMaker, server: Server) -> None:
+    jump = sshd_maker()
+    nodes = [target(f"n{i}", i) for i in range(3)]
+    first = {n.id: FACTS for n in nodes}
+    transport = SshTransport(jump_config(server, jump, "ProxyJump gate"), FAST)
+    outcome = collect(transport.start(nodes, first, keep_open=True, collectors={}))
+    assert {s.outcome for s in outcome.sessions.values()} == {"ok"}, outcome.sessions
+    for session in psutil.Process(jump.process.pid).children(recursive=True):
+        session.kill()
+    found = {(reply.missing.why, reply.missing.detail) for reply in transport.call(first) if reply.missing}
+    assert found == {(Why.JUMP, "jump host gate: the connection was lost")}
+    transport.close()
 
 
 def test_jump_host_that_fails_is_named(sshd_maker: ServerMaker, server: Server) -> None:
