@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from netdoctor.errors import InputError
-from netdoctor.inventory.names import printable
+from netdoctor.inventory.names import masked, printable
 
 SHOWN_MAX = 50
 KEPT_MAX = 1000
@@ -24,13 +24,13 @@ class Problem:
 
     def __post_init__(self) -> None:
         # Here and not where it is printed, so that no consumer can forget it.
-        source = printable(self.source, 1000)
+        source = printable(masked(self.source), 1000)
         if source.startswith(("::", "##")):  # a CI command, if it stood first on a line
             source = f"./{source}"
         object.__setattr__(self, "source", source)
-        object.__setattr__(self, "token", printable(self.token))
-        object.__setattr__(self, "message", printable(self.message, 400))
-        object.__setattr__(self, "hint", printable(self.hint, 400))
+        object.__setattr__(self, "token", printable(masked(self.token)))
+        object.__setattr__(self, "message", printable(masked(self.message), 400))
+        object.__setattr__(self, "hint", printable(masked(self.hint), 400))
 
     def __str__(self) -> str:
         where = self.source if self.line is None else f"{self.source}:{self.line}"

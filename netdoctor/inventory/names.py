@@ -55,6 +55,38 @@ def printable(text: str, limit: int = 100) -> str:
     return shown if len(shown) <= limit else f"{shown[: limit - 3]}..."
 
 
+# user=name:password, ansible_password=…; bounded, so that no line is looked at more often than it is long.
+_SECRET = re.compile(
+    r"(user=[^\s:]{0,255}:|\b\w{0,40}(?:pass|secret|token)\w{0,40}=)\S+", re.IGNORECASE | re.ASCII
+)
+_PORT_THEN = re.compile(r"[0-9]{1,5},")
+_LONG_WORD = 1024
+
+
+def masked(text: str) -> str:
+    """Return `text` without the passwords that people put before the ``@`` of a host, or behind a key."""
+    text = _SECRET.sub(r"\1***", text)
+    if "@" not in text or ":" not in text:
+        return text
+    return "".join(map(_masked_word, re.split(r"(\s+)", text)))
+
+
+def _masked_word(word: str) -> str:
+    """Return ``ssh://user:***@host`` for a word with a password; ``n1:22,user@n2`` as it is."""
+    place, at, host = word.rpartition("@")
+    user, colon, secret = place.partition(":")
+    if not at or not colon:
+        return word
+    if len(word) > _LONG_WORD:
+        return f"{user}:***"
+    if secret.startswith("//"):
+        name, colon, secret = secret[2:].partition(":")
+        user = f"{user}://{name}"
+    if port := _PORT_THEN.match(secret):
+        return f"{user}:{port[0]}{_masked_word(f'{secret[port.end() :]}@{host}')}"
+    return f"{user}:***@{host}" if colon else word
+
+
 def _escape(char: str) -> str:
     """Return the escape for one character, as in a Python literal."""
     code = ord(char)
@@ -162,6 +194,9 @@ def user_fault(text: str) -> Fault | None:
         return Fault(f"user name of {len(text)} characters, {USER_MAX} are allowed")
     if _USER.fullmatch(text):
         return None
+    if ":" in text:  # whatever follows may be a password
+        shown = printable(text.partition(":")[0], 40)
+        return Fault(f"user name '{shown}:***' is not allowed", "no password goes there; log in with a key")
     return Fault(
         f"user name '{printable(text, 40)}' is not allowed",
         "letters, digits, '.', '_' and '-', beginning with a letter or '_'",

@@ -15,6 +15,7 @@ from netdoctor.inventory.names import (
     host_fault,
     is_valid_host,
     leaf_fault,
+    masked,
     printable,
     python_fault,
     user_fault,
@@ -211,7 +212,7 @@ class LineReader:
         if most is not None and most < settings.numbers.get("slots", 0):
             refuse(text, Fault("max_slots= is less than slots="))
         if self.dialect.slots_required and not seen:
-            hint = f"write: {printable(first, 60)} slots=8"
+            hint = f"write: {printable(masked(first), 60)} slots=8"
             refuse(text, Fault("no slots=, which DeepSpeed refuses", hint))
         return settings
 
@@ -339,7 +340,7 @@ def _store(settings: Settings, first: str, key: str, value: str) -> Fault | None
 
 def _stray_word(first: str, word: str) -> Fault:
     """Return the fault for a word that is no key=value."""
-    shown, name = printable(word, 40), printable(first, 60)
+    shown, name = printable(masked(word), 40), printable(masked(first), 60)
     if _NUMBER.fullmatch(word):
         return Fault(f"'{shown}' alone could be slots or a port", f"write: {name} slots={shown}")
     if word.startswith("#"):

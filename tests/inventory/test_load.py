@@ -495,6 +495,25 @@ def test_problem_escapes_what_it_is_given() -> None:
     assert str(problem) == "./::x\\x1b:1: '\\u202e': \\n   (\\x9b)"
 
 
+@pytest.mark.parametrize("format", ["auto", "plain", "deepspeed", "openmpi", "mpich", "slurm"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "u:SECRET@h", "ssh://u:SECRET@h:22", "https://u:SECRET@h/", "u:SECRET@h slots=8", "u:x@SECRET@h",
+        "u:SECRET@h 22", "n1:22,u:SECRET@h",
+        "h user=u:SECRET", "h user=u:x@SECRET", "u:SECRET@h what", "u:SECRET@[fe80::1]:22", "n1,u:SECRET@h",
+        "u:SECRET@h[1-3", f"u:{'SECRET' * 30}@h x", "h password=SECRET", "h ansible_ssh_pass=SECRET",
+        "h api_token=SECRET", f"u:SECRET{'x' * 5000}@h",
+    ],
+)  # fmt: skip
+def test_a_password_is_told_to_nobody(line: str, format: str) -> None:
+    Path("hosts.txt").write_text(f"{line}\n")
+    for args in (["hosts.txt"], [line]):
+        with pytest.raises(InventoryError) as caught:
+            load(args, format=format)
+        assert "SECRET" not in str(caught.value)
+
+
 def check_targets(inventory: Inventory) -> None:
     """Assert what every target promises, whatever the text was."""
     seen = set()
