@@ -15,17 +15,22 @@ _SPACES = re.compile(r"[ \t\n\v\f\r\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f
 # Printable by Python's rules, yet drawn as nothing.
 _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 
+# What Azure Pipelines, GitHub Actions (its older form) and TeamCity take for a command anywhere in a log:
+# ##vso[task.setvariable variable=x], ##[add-mask]x, ##teamcity[testFailed name='x'].
+_CI = re.compile(r"##(?=\w*\[)")
+
 
 def clean(text: str | bytes, limit: int = 500) -> str:
     """Return `text` as one harmless line of at most `limit` characters.
 
     Escape sequences, control, format (bidirectional ones too), unassigned and surrogate characters become one
-    visible U+FFFD per run; line ends, tabs and odd spaces become single spaces; what is cut ends in an
-    ellipsis. Bytes are read as UTF-8. Applying it twice changes nothing.
+    visible U+FFFD per run; line ends, tabs and odd spaces become single spaces; what a CI would take for a
+    command in its log is taken apart; what is cut ends in an ellipsis. Bytes are read as UTF-8. Applying it
+    twice changes nothing.
     """
     if isinstance(text, bytes):
         text = text[: 8 * limit + 64].decode("utf-8", "replace")
-    if len(text) <= limit and text.isascii() and text.isprintable() and "  " not in text:
+    if len(text) <= limit and text.isascii() and text.isprintable() and "  " not in text and "##" not in text:
         return text.strip(" ")
     text = text[: 8 * limit + 64]
     text = _SPACES.sub(" ", _ESCAPES.sub("\x00", text)).strip(" ")
@@ -37,6 +42,21 @@ def clean(text: str | bytes, limit: int = 500) -> str:
             elif not shown or shown[-1] != REPLACEMENT:
                 shown.append(REPLACEMENT)
         text = "".join(shown)
+    text = _CI.sub("# #", text)
     if len(text) > limit:
         text = text[: max(limit - 1, 0)].rstrip(" ") + "…" if limit > 0 else ""
     return text
+
+
+def has_ci_command(text: str) -> bool:
+    """Whether a CI would take a part of this line for a command. `clean` leaves none."""
+    return _CI.search(text) is not None
+
+
+def inert_line(line: str) -> str:
+    """A whole line of a log, as no CI takes it for a command: GitHub Actions looks for ``::`` after spaces.
+
+    ActionCommand.cs of actions/runner. Wrapping may bring any word to the start of a line.
+    """
+    line = _CI.sub("# #", line)
+    return f"| {line}" if line.lstrip().startswith("::") else line

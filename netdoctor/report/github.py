@@ -12,21 +12,11 @@ MOST = 10  # GitHub shows ten annotations of a level per step
 def render(report: Report, *, width: int = 100) -> str:
     """Return what a step prints. Only our own lines can be workflow commands."""
     lines = ["::group::netdoctor report"]
-    lines += [inert(line) for line in render_text(report, width=width).splitlines()]
+    lines += render_text(report, width=width).splitlines()
     lines.append("::endgroup::")
     for status in ("fail", "warn", "unknown"):
         lines += _annotations(report, status)
     return "".join(f"{line}\n" for line in lines)
-
-
-def inert(line: str) -> str:
-    """Return a line of the log that the runner takes for no command.
-
-    It looks for ``::`` after leading space, and for the older ``##[`` anywhere (actions/runner,
-    ActionCommand.cs).
-    """
-    line = line.replace("##[", "## [")
-    return f"| {line}" if line.lstrip().startswith("::") else line
 
 
 def _annotations(report: Report, status: str) -> Iterator[str]:
@@ -56,7 +46,6 @@ def _message(report: Report, cause: Cause) -> str:
 
 
 def _data(text: str) -> str:
-    text = text.replace("##[", "## [")
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 

@@ -23,6 +23,7 @@ _SAFE_INTEGER = 2**53
 # invisible controls, line separators, the byte order mark; and surrogates, which UTF-8 cannot carry.
 _UNSAFE = re.compile(
     "[\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]"
+    r"|(?<=#)#(?=\w*\[)"  # ##vso[, a command in the logs of some CI
 )
 _STRINGS = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 _STEP = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
@@ -96,13 +97,15 @@ def _results(report: Report, detail: str) -> Iterator[Result]:
 
 
 def _finite(value: Any) -> Any:
-    """Return plain data with null for numbers that are none."""
+    """Return plain data with null for numbers that are none, and no larger integers than are read again."""
     if isinstance(value, dict):
         return {str(key): _finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_finite(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
+    if isinstance(value, int) and abs(value) > _SAFE_INTEGER:
+        return _SAFE_INTEGER if value > 0 else -_SAFE_INTEGER
     return value
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from netdoctor.report import words
 from netdoctor.report.model import Cause, Report
+from netdoctor.text import inert_line
 
 # Everything that could open markup in the middle of a line (GitHub Flavored Markdown 0.29, section 6), and
 # the dollar sign of GitHub's formulas. What matters only at the start of a line cannot stand there.
@@ -34,7 +35,7 @@ def fence(lines: list[str], language: str = "") -> Iterator[str]:
 
 def render(report: Report, *, all_causes: bool = True) -> str:
     """Return verdict, causes with their commands, and the table by family."""
-    return "\n".join(_lines(report, all_causes)) + "\n"
+    return "".join(f"{inert_line(line)}\n" for line in _lines(report, all_causes))
 
 
 def render_cause(report: Report, cause: Cause) -> str:

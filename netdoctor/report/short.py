@@ -2,6 +2,7 @@
 
 from netdoctor.report import words
 from netdoctor.report.model import Report
+from netdoctor.text import inert_line
 
 
 def render(report: Report) -> str:
@@ -13,4 +14,4 @@ def render(report: Report) -> str:
     if not lines and report.verdict.state != "ready":
         # Not one cause, and still not ready: silence would read as green.
         lines = [f"{words.verdict(report)} {words.headline(report)}"]
-    return "".join(f"{line}\n" for line in lines)
+    return "".join(f"{inert_line(line)}\n" for line in lines)

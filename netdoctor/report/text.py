@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from netdoctor.report import bandwidth, words
 from netdoctor.report.model import Cause, FixRecord, Report, Result
-from netdoctor.text import REPLACEMENT
+from netdoctor.text import REPLACEMENT, inert_line
 
 WIDTH = 100
 NARROWEST = 40
@@ -82,7 +82,10 @@ class _Page:
 
     def line(self, *parts: str | tuple[str, str]) -> str:
         """Return one line of (text, style) parts: the only place where styles become escape codes."""
-        shown = []
+        shown: list[str] = []
+        plain = "".join(part if isinstance(part, str) else part[0] for part in parts)
+        if inert_line(plain) != plain:  # a wrapped word has come to the start
+            parts = (inert_line(plain),)
         for part in parts:
             text, style = part if isinstance(part, tuple) else (part, "")
             if not text.isprintable():  # everything was cleaned before; this is the second lock

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from netdoctor.report.model import Cause, CommandRecord, Counts, FamilyRow, FixRecord, Report, Result
-from netdoctor.text import clean
+from netdoctor.text import clean, has_ci_command
 
 STATUSES = ("pass", "warn", "fail", "blocked", "skip", "unknown")
 LETTERS = {".": "pass", "!": "warn", "X": "fail", "b": "blocked", "-": "skip", "?": "unknown"}
@@ -48,7 +48,12 @@ def is_inert(char: str) -> bool:
 
 
 def escaped(text: str) -> str:
-    r"""Return `text` with each character that cannot be seen written as ``\x1b``, ``\u202e`` or ``\n``."""
+    r"""Return `text` with each character that cannot be seen written as ``\x1b``, ``\u202e`` or ``\n``.
+
+    And ``##[``, which some CI take for a command in their log, as ``#\x23[``.
+    """
+    if has_ci_command(text):
+        text = text.replace("##", "#\\x23")
     if text.isascii() and text.isprintable():
         return text
     return "".join(c if is_inert(c) else c.encode("unicode_escape").decode("ascii") for c in text)

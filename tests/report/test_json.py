@@ -56,6 +56,14 @@ def test_facts_travel_only_when_asked() -> None:
     assert loads(dumps(report, facts=True)).facts == report.facts
 
 
+def test_numbers_too_large_to_be_read_are_written_as_the_largest() -> None:
+    """A node's memlock of 2^63-1, a /tmp of 12 PB: the report that holds them can still be read."""
+    facts = {"node": {"limits": {"n1": {"value": {"memlock": 2**63 - 1, "tmp": [12 * 10**15, -(2**64)]}}}}}
+    report = dataclasses.replace(sample_report("ready"), facts=facts)
+    kept = loads(dumps(report, facts=True)).facts["node"]["limits"]["n1"]["value"]
+    assert kept == {"memlock": 2**53, "tmp": [2**53, -(2**53)]}
+
+
 def test_numbers_that_are_none() -> None:
     report = dataclasses.replace(
         sample_report("ready"),
