@@ -292,7 +292,8 @@ def _kex(node: Node, session: Session) -> Fix:
 
 def _jump(node: Node, session: Session) -> Fix:
     via = session.via or ""
-    there = f"ssh {quoted(via)} true" if is_host_name(via.rpartition("@")[2].partition(":")[0]) else ""
+    is_host = is_host_name(via.rpartition("@")[2].partition(":")[0])
+    there = f"ssh {quoted(via)} true" if is_host and not via.startswith("-") else ""
     return look("log in to the jump host by hand, and see that it may forward", there, on=CONTROL)
 
 

@@ -28,6 +28,11 @@ from netdoctor.tui.runner import Request
 from netdoctor.tui.state import by_family
 
 CLOSE_S = 4.0
+# Settings that decide which programs run and who is trusted, and what they are called.
+_TRUSTED = {
+    "ssh_config": "ssh config", "known_hosts": "known hosts", "ssh_key": "key", "jump": "jump host",
+    "python": "interpreter",
+}  # fmt: skip
 # Editors that go to a line with +N.
 TAKE_A_LINE = frozenset(
     ["vi", "vim", "nvim", "nano", "pico", "emacs", "emacsclient", "micro", "kak", "joe", "mg", "ne"]
@@ -67,15 +72,24 @@ class ScanRunner:
             self.cannot = str(error)
             return
         self._know(request, request.targets or ())
-        if not self._own:
+        brought = self._brought(request)
+        if not self._own or brought:
             users = ", ".join(sorted({t.user for t in self._targets.values() if t.user})) or "your user"
-            config = request.ssh_config
             names = ", ".join(list(self._targets)[:4]) + (", ..." if len(self._targets) > 4 else "")
             self.question = (
                 "This report came from a file. Running it again logs in to the "
                 f"{len(self._targets)} nodes that it names ({names}) as {users}"
-                f"{f', with the ssh config {config}' if config else ''}. Do you trust it?"
+                f"{f', with {brought} that it says' if brought else ''}. Do you trust it?"
             )
+
+    def _brought(self, request: ScanRequest) -> str:
+        """What a request has from its report alone, and decides which programs run and who is trusted."""
+        named = {name: getattr(request, name) for name in _TRUSTED if name not in self._given}
+        pythons = [t.python for t in request.targets or () if t.python]
+        if pythons and "python" not in self._given:
+            named["python"] = named.get("python") or pythons[0]
+        words = [f"the {_TRUSTED[name]} {value}" for name, value in named.items() if value is not None]
+        return ", ".join(words)
 
     def _replayed(self, report: Report) -> ScanRequest:
         return scanning.replay(report, self._given, self._source)
@@ -174,11 +188,11 @@ class ScanRunner:
             raise InputError("there is nothing to scan")
         plan = scanning.prepare(request)
         self._know(request, plan.inventory.targets)
-        started = time.time()
+        started = time.monotonic()
         scan = plan.scan()
         self._began(scan, scan.options.judged or scan.nodes, [c.id for c in plan.checks], plan)
         outcome = self._run(scan, plan)
-        self._ended(scanning.assemble(plan, outcome, started), request)
+        self._ended(scanning.assemble(plan, outcome, time.monotonic() - started), request)
 
     def _partial(self, request: Request, report: Report) -> None:
         part = scanning.rerun(report, self._given, self._source, checks=request.checks, nodes=request.nodes)

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from netdoctor.cli import EXIT_BAD_INPUT, EXIT_BROKEN
+from netdoctor.cli import EXIT_BAD_INPUT
 from netdoctor.cli.options import add_save_arguments, add_scan_arguments, count, given, one_per_line
 from netdoctor.errors import DeadlineReached, InputError
 from netdoctor.report import LAST
@@ -97,14 +97,15 @@ def run(args: argparse.Namespace) -> int:
 
 def _run(args: argparse.Namespace) -> int:
     from netdoctor import scanning
-    from netdoctor.report.output import check_places, parse_outputs
+    from netdoctor.report.output import parse_outputs
+    from netdoctor.report.places import opened
 
     said = given(args)
     outputs = parse_outputs(args.output)
-    check_places(outputs, args.save)
     if args.facts is not None:
-        return _rejudge(args, said, outputs)
+        return _rejudge(args, said, opened(outputs, args.save, [(f"--facts {args.facts}", args.facts)]))
     request = _request(args, said)
+    outputs = opened(outputs, request.save, scanning.reads(request))
     plan = scanning.prepare(request)
     if args.plan:
         _print_plan(plan)
@@ -116,11 +117,11 @@ def _run(args: argparse.Namespace) -> int:
         if args.output and shown is not None:
             _deliver(args, shown, outputs, None)
         return code
-    started = time.time()
+    started = time.monotonic()
     outcome, stopped = _scan(args, plan)
     with _signals_noted() as late:
         ended = 128 + (stopped or signal.SIGINT)
-        report = scanning.assemble(plan, outcome, started, interrupted_code=ended)
+        report = scanning.assemble(plan, outcome, time.monotonic() - started, interrupted_code=ended)
         code = _deliver(args, report, outputs, request.save)
     return 128 + late[0] if late else code
 
@@ -210,7 +211,7 @@ def _signals_noted() -> Iterator[list[int]]:
 def _deliver(
     args: argparse.Namespace, report: "Report", outputs: "Sequence[Output]", save: Path | None
 ) -> int:
-    """Save and print. What could not be written turns READY into exit 5, and hides no worse verdict."""
+    """Save and print, and tell what could not be written. Returns the exit code."""
     from netdoctor.report.output import RenderOptions, deliver
 
     options = RenderOptions(
@@ -221,14 +222,13 @@ def _deliver(
         json_detail=args.json_detail,
         pretty=args.pretty,
     )
-    troubles = deliver(report, outputs, options, save=save, redact=args.redact)
+    code, troubles = deliver(report, outputs, options, save=save, redact=args.redact)
     for trouble in troubles:
         try:
             sys.stderr.write(f"netdoctor: {clean(trouble, 400)}\n")
         except OSError:
             break
-    code = report.verdict.exit_code
-    return code if code or not troubles else EXIT_BROKEN
+    return code
 
 
 def _print_plan(plan: "Plan") -> None:

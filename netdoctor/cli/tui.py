@@ -98,8 +98,9 @@ def _saved(args: argparse.Namespace) -> Path | None:
 
 
 def _first_byte(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(64).lstrip()[:1]
+    # Not waiting: the file may have become a pipe.
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY), "rb") as file:
+        return (file.read(64) or b"").lstrip()[:1]
 
 
 def show(
@@ -117,11 +118,14 @@ def show(
         raise InputError(f"the TUI: {why}; netdoctor scan without --tui prints the report")
     from netdoctor import cli
     from netdoctor.report.save import load
+
+    _check_places(args, said, first, path)
     from netdoctor.rerun import ScanRunner
     from netdoctor.tui.app import NetdoctorApp
     from netdoctor.tui.runner import Request
     from netdoctor.tui.state import opened
 
+    base = getattr(args, "base", None)
     runner = ScanRunner(first, said, path)
     if report is not None:
         runner.adopt(report)
@@ -134,7 +138,6 @@ def show(
         export_to_stdout=not sys.stdout.isatty(),
         light=_light(args.theme),
     )
-    base = getattr(args, "base", None)
     if base is not None:
         app.base, app.base_name = load(base), str(base)
     try:
@@ -153,6 +156,25 @@ def show(
     if shown is None:
         return EXIT_BAD_INPUT if app.state.message else 130, None
     return shown.verdict.exit_code, shown
+
+
+def _check_places(
+    args: argparse.Namespace, said: dict[str, Any], first: "ScanRequest | None", path: Path | None
+) -> None:
+    """Raise InputError where what is written cannot be, or would replace what is read."""
+    from netdoctor.report.places import check, keep_apart
+    from netdoctor.scanning import reads
+
+    save, base = said.get("save"), getattr(args, "base", None)
+    named = {"--save": save, "--export": args.export}
+    writes = [(f"{flag} {file}", file) for flag, file in named.items() if file is not None]
+    read = [*(reads(first) if first is not None else ()), *([(f"--base {base}", base)] if base else ())]
+    if path is not None and path != save:
+        read.append((f"the report {path}", path))
+    keep_apart(writes, read)
+    for name, file in writes:
+        if file != path:  # a report that is only looked at may lie where nothing can be written
+            check(name, file)
 
 
 def _light(theme: str) -> bool:

@@ -78,12 +78,13 @@ def run(args: argparse.Namespace) -> int:
     The verdict in the report is not this command's verdict: what was bad then was told then.
     """
     from netdoctor.report.output import RenderOptions, emit, parse_outputs
+    from netdoctor.report.places import opened
     from netdoctor.report.save import load
 
     try:
         if args.verb == "convert" and not args.output:
             raise InputError("convert to what? write: -o FORMAT[=FILE]")
-        outputs = parse_outputs(args.output)
+        outputs = opened(parse_outputs(args.output), None, [(f"the report {args.file}", args.file)])
         report = load(args.file)
     except InputError as error:
         sys.stderr.write(f"netdoctor report: {clean(str(error), 1000)}\n")
@@ -113,5 +114,5 @@ def run_schema(args: argparse.Namespace) -> int:
     from netdoctor.report.output import put
     from netdoctor.report.schema import report_schema_text
 
-    put(report_schema_text())
+    put(report_schema_text().encode())
     return 0

@@ -21,7 +21,8 @@ class Tool:
 class Run:
     """One scan. started, finished: RFC 3339 UTC. complete: False after an interrupt or the deadline; ended_by
     says which: ``end``, ``interrupt``, ``deadline``. replay: what `scan --last` needs (hosts and options, no
-    secrets). redacted: names and addresses are aliases, which nobody can log in to."""
+    secrets). redacted: names and addresses are aliases, which nobody can log in to. foreign: whose it is, if
+    it was read from somebody else's file; its commands are then comments."""
 
     id: str
     started: str
@@ -38,6 +39,7 @@ class Run:
     saved_to: str | None = None
     replay: dict[str, Any] = field(default_factory=dict)
     redacted: bool = False
+    foreign: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

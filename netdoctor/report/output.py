@@ -2,6 +2,7 @@
 
 import difflib
 import os
+import select
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -9,10 +10,13 @@ from functools import partial
 from pathlib import Path
 
 from netdoctor.errors import InputError
-from netdoctor.report.model import Report
+from netdoctor.report.model import Note, Report
 
 FILE_WIDTH = 100
 NARROWEST = 40
+EXIT_BROKEN = 5
+# UTF-8 by themselves, whatever the terminal takes.
+UTF_8 = ("json", "jsonl", "junit", "prom")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,10 +35,11 @@ class RenderOptions:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A format and its file; path None is stdout."""
+    """A format and its file; path None is stdout. stream: a descriptor where that is a pipe or a device."""
 
     format: str
     path: Path | None = None
+    stream: int | None = None
 
 
 def _text(report: Report, options: RenderOptions) -> str:
@@ -135,58 +140,48 @@ def parse_outputs(texts: Sequence[str]) -> list[Output]:
         )
     if printed and any(output.format == "none" for output in outputs):
         raise InputError(f"-o none and -o {printed[0]} contradict each other; leave one out")
-    places: dict[str, Output] = {}
-    for output in outputs:
-        if output.path is not None:
-            other = places.setdefault(os.path.realpath(output.path), output)
-            if other is not output:
-                raise InputError(
-                    f"-o {other.format}={other.path} and -o {output.format}={output.path} are the same file"
-                )
     return outputs
-
-
-def check_places(outputs: Sequence[Output], save: Path | None) -> None:
-    """Refuse files that cannot be written, before a scan begins. Raises InputError."""
-    places = [("-o", output.path) for output in outputs if output.path is not None]
-    if save is not None:
-        places.append(("--save", save))
-    for flag, path in places:
-        folder = path.parent
-        if path.is_dir():
-            raise InputError(f"{flag} {path}: is a folder; name a file")
-        if not folder.is_dir():
-            raise InputError(f"{flag} {path}: no folder {folder}")
-        if not os.access(folder, os.W_OK):
-            raise InputError(f"{flag} {path}: no permission to write in {folder}")
 
 
 def deliver(
     report: Report, outputs: Sequence[Output], options: RenderOptions, *, save: Path | None, redact: bool
-) -> list[str]:
-    """Save and print a report. Returns what could not be written, and why; the rest is written."""
+) -> tuple[int, list[str]]:
+    """Save and print a report: (exit code, what could not be written and why). The rest is written.
+
+    What is missing turns READY into exit 5, and hides no worse verdict. Stdout comes last and tells both.
+    """
     from netdoctor.report.save import save as save_report
 
     troubles: list[str] = []
 
-    def attempt(what: str, work: Callable[[], object]) -> None:
+    def attempt(what: str, work: Callable[[], Report | None]) -> Report | None:
         try:
-            work()
+            return work()
         except OSError as error:
             troubles.append(f"{what}: {error.strerror or error}")
+            return None
 
     if save is not None:
-        attempt(f"the report was not saved to {save}", partial(save_report, report, save))
-        if not troubles:
-            report = replace(report, run=replace(report.run, saved_to=str(save)))
+        missing = f"the report was not saved to {save}"
+        report = attempt(missing, partial(save_report, report, save)) or report
     if redact:
         from netdoctor.report.redact import redact as redacted
 
         report = redacted(report)  # after saving: --last has to find the nodes again
-    for output in outputs:
+    for output in sorted(outputs, key=lambda output: output.path is None):
         place = f"={output.path}" if output.path else ""
-        attempt(f"-o {output.format}{place}", partial(emit, report, output, options))
-    return troubles
+        shown = report if output.path else _with_troubles(report, troubles)
+        attempt(f"-o {output.format}{place}", partial(emit, shown, output, options))
+    return _with_troubles(report, troubles).verdict.exit_code, troubles
+
+
+def _with_troubles(report: Report, troubles: Sequence[str]) -> Report:
+    """The report as it ends: with what could not be written, and the exit code that comes of it."""
+    if not troubles:
+        return report
+    notes = tuple(Note(level="warn", text=trouble) for trouble in troubles)
+    verdict = replace(report.verdict, exit_code=report.verdict.exit_code or EXIT_BROKEN)
+    return replace(report, verdict=verdict, notes=(*report.notes, *notes))
 
 
 def render(report: Report, format: str, options: RenderOptions | None = None) -> str | bytes:
@@ -200,12 +195,18 @@ def emit(report: Report, output: Output, options: RenderOptions | None = None) -
     if output.format == "none":
         return
     if output.path is None:
-        put(render(report, output.format, for_stdout(options)))
+        data = render(report, output.format, for_stdout(options))
+        put(data.encode() if isinstance(data, str) and output.format in UTF_8 else data)
         return
-    from netdoctor.report.save import write_whole
+    from netdoctor.report.save import pour, write_whole
 
     data = render(report, output.format, options)
-    write_whole(output.path, data if isinstance(data, bytes) else data.encode("utf-8", "replace"))
+    data = data if isinstance(data, bytes) else data.encode("utf-8", "replace")
+    if output.stream is not None:
+        pour(output.stream, data)
+        os.close(output.stream)
+    else:
+        write_whole(output.path, data)
 
 
 def for_stdout(options: RenderOptions) -> RenderOptions:
@@ -228,9 +229,28 @@ def _columns() -> int:
 
 
 def put(data: str | bytes) -> None:
-    """Write to stdout now, so that a full disk or a closed pipe is noticed here. Raises OSError."""
-    if isinstance(data, bytes):
-        data = data.decode("utf-8")
-    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    sys.stdout.write(data.encode(encoding, "backslashreplace").decode(encoding))
+    """Write to stdout now, so that a full disk or a closed pipe is noticed here. Raises OSError.
+
+    Bytes stay what they are, text is written in the encoding of the terminal. A reader who leaves after a
+    part, as `head` and `grep -q` do, took what it wanted.
+    """
+    if isinstance(data, str):
+        data = data.encode(getattr(sys.stdout, "encoding", None) or "utf-8", "backslashreplace")
     sys.stdout.flush()
+    buffer = getattr(sys.stdout, "buffer", None)
+    raw = getattr(buffer, "raw", None)
+    if buffer is None or raw is None:  # a stand-in
+        sys.stdout.write(data.decode("utf-8", "replace")) if buffer is None else buffer.write(data)
+        sys.stdout.flush()
+        return
+    left = memoryview(data)
+    try:
+        while left:
+            taken = raw.write(left)
+            if taken is None:  # somebody made our end of the pipe one that does not wait
+                select.select([], [raw], [])
+            else:
+                left = left[taken:]
+    except BrokenPipeError:
+        if len(left) == len(data):
+            raise

@@ -2,70 +2,148 @@
 
 import contextlib
 import dataclasses
+import errno
 import os
+import re
+import secrets
+import select
 import stat
-import tempfile
+import time
 from pathlib import Path
 
 from netdoctor.report import LAST
+from netdoctor.report.foreign import disowned, stranger
 from netdoctor.report.json_ import SIZE_MAX, ReportError, dumps, loads
 from netdoctor.report.model import Report
 
-__all__ = ["LAST", "load", "save", "write_whole"]
+__all__ = ["LAST", "is_ours", "load", "open_stream", "own_folder", "pour", "save", "write_whole"]
+
+# Longer than any write takes: what is older was left by a process that was killed.
+STALE_S = 600.0
+READER_S = 10.0
 
 
 def save(report: Report, path: Path = LAST) -> Report:
     """Write the report with its facts and return it as written, its run naming the file.
 
-    Raises OSError with a text that names the file; what was there before is then still there.
+    Raises OSError; what was there before is then still there.
     """
     report = dataclasses.replace(report, run=dataclasses.replace(report.run, saved_to=str(path)))
-    if path.parent.name == ".netdoctor":
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_whole(path, dumps(report, facts=True))
     return report
+
+
+def is_ours(path: Path) -> bool:
+    """Whether a file is for netdoctor's own folder, which nobody has named for it."""
+    return path.parent.name == LAST.parent.name
 
 
 def write_whole(path: Path, data: bytes) -> None:
     """Write a file of mode 0600 by temporary name, fsync and rename. Raises OSError.
 
-    A device or a pipe, such as /dev/stderr, cannot be replaced and is written to as it is.
+    A device or a pipe, such as /dev/stderr, cannot be replaced and is written to as it is. In netdoctor's own
+    folder no link is followed: it may lie where somebody else can make one.
     """
-    if path.exists() and not path.is_file() and not path.is_dir():
-        path.write_bytes(data)
+    ours = is_ours(path)
+    if ours:
+        folder = own_folder(path.parent)
+    elif path.exists() and not path.is_file() and not path.is_dir():
+        descriptor = open_stream(path)
+        try:
+            pour(descriptor, data)
+        finally:
+            os.close(descriptor)
         return
-    # Through links, as an ordinary write would go; renaming over the link would part it from its target.
-    path = Path(os.path.realpath(path))
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name[:100]}.", suffix=".tmp", dir=path.parent)
+    else:
+        # Through links, as an ordinary write would go; renaming over the link would part it from its target.
+        path = Path(os.path.realpath(path))
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        if ours:
+            _sweep(folder, path.name)
+        _replace(folder, path.name, data)
+    finally:
+        os.close(folder)
+
+
+def own_folder(path: Path) -> int:
+    """A descriptor of netdoctor's own folder, which is made where there is none. Raises OSError.
+
+    One that is a link, or that belongs to somebody else, is not used.
+    """
+    if path.is_symlink():
+        raise OSError(errno.ELOOP, f"{path} is a link, and nothing is written through it")
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    owner = os.fstat(folder).st_uid
+    if owner != os.geteuid():
+        os.close(folder)
+        raise OSError(errno.EPERM, f"{path} belongs to somebody else (uid {owner})")
+    return folder
+
+
+def _replace(folder: int, name: str, data: bytes) -> None:
+    """Put a file into a folder, in the place of one of that name."""
+    temporary = f".{name[:100]}.{secrets.token_hex(8)}.tmp"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(temporary, flags, 0o600, dir_fd=folder)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(name, path)
+        os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
     except BaseException:
         with contextlib.suppress(OSError):
-            os.unlink(name)
+            os.unlink(temporary, dir_fd=folder)
         raise
     with contextlib.suppress(OSError):  # the file is whole; only its name may be lost in a power cut
-        _sync_folder(path.parent)
+        os.fsync(folder)
 
 
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def _sweep(folder: int, name: str) -> None:
+    """Remove what processes that were killed left of their writing of this file."""
+    ours = re.compile(rf"\.{re.escape(name[:100])}\.[a-z0-9_]{{8,16}}\.tmp")
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if not ours.fullmatch(entry.name):
+                continue
+            about = entry.stat(follow_symlinks=False)
+            old = time.time() - about.st_mtime > STALE_S
+            if old and stat.S_ISREG(about.st_mode) and about.st_uid == os.geteuid():
+                os.unlink(entry.name, dir_fd=folder)
+
+
+def open_stream(path: Path) -> int:
+    """A descriptor to write to a pipe or device by, without waiting for a reader. Raises OSError."""
+    return os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+
+
+def pour(descriptor: int, data: bytes) -> None:
+    """Write to a pipe or device. Raises OSError, also where its reader takes nothing for ten seconds."""
+    left = memoryview(data)
+    ready = select.poll()
+    ready.register(descriptor, select.POLLOUT)
+    while left:
+        try:
+            left = left[os.write(descriptor, left) :]
+        except BlockingIOError:
+            if not ready.poll(READER_S * 1000):
+                raise OSError(errno.ETIMEDOUT, f"its reader took nothing for {READER_S:g} s") from None
 
 
 def load(path: Path = LAST) -> Report:
-    """Return the report in a file. Raises ReportError with one line that names the file."""
+    """The report in a file; one that is somebody else's as `disowned` has it.
+
+    Raises ReportError with one line that names the file.
+    """
     try:
         # Not blocking on a pipe without a writer, and never more bytes than a report may have.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            # Of the open file: the name may stand for another one a moment later.
+            about = os.fstat(descriptor)
+            if not stat.S_ISREG(about.st_mode):
                 raise ReportError(f"{path}: is no regular file")
             data = file.read(SIZE_MAX + 1)
     except IsADirectoryError:
@@ -77,6 +155,8 @@ def load(path: Path = LAST) -> Report:
         text = error.strerror if isinstance(error, OSError) else str(error)
         raise ReportError(f"{path}: {text or error}") from None
     try:
-        return loads(data)
+        report = loads(data)
     except ReportError as error:
         raise ReportError(f"{path}: {error}") from None
+    owner = stranger(about.st_uid) or report.run.foreign
+    return disowned(report, owner) if owner else report

@@ -1,6 +1,7 @@
 """Addresses and networks of nodes. Each text is taken apart once: few come up for many pairs."""
 
 import ipaddress
+import re
 from collections import Counter
 from collections.abc import Mapping
 from functools import lru_cache
@@ -10,11 +11,19 @@ from netdoctor.facts.net import AddressRow, NetFacts
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
+_SCOPE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@+-]{0,14}")
+
 
 @lru_cache(maxsize=1 << 16)
 def ip(text: str) -> IPAddress:
-    """An address, with or without a scope (``fe80::1%eth0``). Raises ValueError for anything else."""
-    return ipaddress.ip_address(text.partition("%")[0])
+    """An address, with or without a scope (``fe80::1%eth0``). Raises ValueError for anything else.
+
+    A scope is the name of an interface, and of such that may stand in a command. `ipaddress` takes any text.
+    """
+    bare, percent, scope = text.partition("%")
+    if percent and not _SCOPE.fullmatch(scope):
+        raise ValueError(f"no interface: {scope!r}")
+    return ipaddress.ip_address(bare)
 
 
 @lru_cache(maxsize=1 << 16)

@@ -1,7 +1,7 @@
 """Running a scan: from a request to a plan, an outcome and a report. Knows no terminal and no arguments."""
 
 from netdoctor.scanning.again import Rerun, costs, rejudge, rerun
-from netdoctor.scanning.plan import Plan, prepare
+from netdoctor.scanning.plan import Plan, prepare, reads
 from netdoctor.scanning.record import load_own, replay
 from netdoctor.scanning.reporting import assemble, destination, ssh_argv
 from netdoctor.scanning.request import ScanRequest
@@ -15,6 +15,7 @@ __all__ = [
     "destination",
     "load_own",
     "prepare",
+    "reads",
     "rejudge",
     "replay",
     "rerun",

@@ -21,10 +21,11 @@ from netdoctor.measure.declare import EXPERIMENTS
 from netdoctor.report import LAST, baseline
 from netdoctor.report.build import build
 from netdoctor.report.context import Context
+from netdoctor.report.foreign import disowned
 from netdoctor.report.model import Note, Report
 from netdoctor.scanning import jobenv
 from netdoctor.scanning.plan import Plan, prepare, select
-from netdoctor.scanning.record import replay
+from netdoctor.scanning.record import facts_of, replay
 from netdoctor.scanning.reporting import (
     SETTINGS,
     folders,
@@ -51,7 +52,7 @@ def rejudge(report: Report, given: Mapping[str, Any], source: Path) -> Report:
     if not report.facts:
         raise InputError(f"{source}: holds no facts; use {LAST}, or save with --json-detail all")
     request = _as_made(report, given, source)
-    facts = store.load(report.facts)
+    facts = facts_of(report)
     listed = facts.node.get("node", {})
     targets = request.targets or tuple(Target(id=node, host=node) for node in listed)
     known = registry.load(folders=request.checks_dir)
@@ -83,7 +84,8 @@ def rejudge(report: Report, given: Mapping[str, Any], source: Path) -> Report:
         verify_prefix=("netdoctor", "scan", "--facts", str(source), *again, *folders(request.checks_dir)),
         interrupted_code=3,  # that scan was interrupted, this command was not: undecided
     )
-    return build(outcome, context)
+    again_judged = build(outcome, context)
+    return disowned(again_judged, report.run.foreign) if report.run.foreign else again_judged
 
 
 def _as_made(report: Report, given: Mapping[str, Any], source: Path) -> ScanRequest:
@@ -141,7 +143,7 @@ class Rerun:
     def assemble(self, outcome: Outcome) -> Report:
         """The report with what was measured again in it."""
         report, request = self.report, self.plan.request
-        merged = store.merge(store.load(report.facts), outcome.store)
+        merged = store.merge(facts_of(report), outcome.store)
         again = judge_again(merged, self.every, report.matrix.nodes, report.run.ended_by)
         now = rfc3339(time.time())
         shown = f"{len(self.nodes)} node{'s' if len(self.nodes) != 1 else ''}"

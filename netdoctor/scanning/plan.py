@@ -1,7 +1,9 @@
 """From a request to a plan: everything that a scan needs, before anything is contacted."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from netdoctor.check import Check, Profile
 from netdoctor.engine import registry
@@ -11,9 +13,11 @@ from netdoctor.errors import InputError
 from netdoctor.facts.bandwidth import Baseline
 from netdoctor.facts.software import Job
 from netdoctor.inventory import Inventory, Target, load, restrict
+from netdoctor.inventory.reading import file_exists
 from netdoctor.report import baseline
+from netdoctor.report.places import keep_apart
 from netdoctor.scanning import jobenv
-from netdoctor.scanning.request import ScanRequest
+from netdoctor.scanning.request import PATHS, ScanRequest
 from netdoctor.transport.base import Limits, SshOptions, Transport
 
 
@@ -56,6 +60,8 @@ def prepare(
     known: the checks there are, where they are loaded already. judged: node ids, instead of request.node.
     job: instead of what the request says of it.
     """
+    if request.save is not None:
+        keep_apart([(f"--save {request.save}", request.save)], reads(request))
     known = known or registry.load(folders=request.checks_dir)
     checks = select(known, request)
     inventory = _inventory(request)
@@ -80,6 +86,21 @@ def prepare(
         transport=make_transport(request),
         baseline=_baseline(request, nodes),
     )
+
+
+def reads(request: ScanRequest) -> list[tuple[str, Path]]:
+    """The files that a scan reads, each with what it is called on the command line.
+
+    Not the report that it was asked for by, which the new one replaces.
+    """
+    found = [(word, Path(word)) for word in request.hosts if file_exists(word)]
+    for name in PATHS:
+        path = getattr(request, name)
+        if path is not None:
+            found.append((f"--{name.replace('_', '-')} {path}", path))
+    own = ((request.ssh_config, "~/.ssh/config"), (request.known_hosts, "~/.ssh/known_hosts"))
+    found += [(name, Path(os.path.expanduser(name))) for said, name in own if said is None]
+    return found
 
 
 def select(known: Registry, request: ScanRequest) -> list[Check]:
@@ -120,15 +141,8 @@ def _contacted(
 
 
 def _baseline(request: ScanRequest, nodes: Sequence[str]) -> Baseline | None:
-    """The report of --baseline. Raises InputError, also when this scan's own report would replace it."""
-    if request.baseline is None:
-        return None
-    if request.save is not None and request.save.resolve() == request.baseline.resolve():
-        raise InputError(
-            f"--baseline {request.baseline}: this scan's report would replace it, and then be compared with "
-            "itself; compare with a copy, or say --save or --no-save"
-        )
-    return baseline.read(request.baseline, nodes)
+    """The report of --baseline. Raises InputError."""
+    return None if request.baseline is None else baseline.read(request.baseline, nodes)
 
 
 def make_transport(request: ScanRequest) -> Transport:

@@ -1,29 +1,43 @@
 """A report says how it was made; the same is asked for again, with what is said now put in its place."""
 
-import os
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from netdoctor import store
 from netdoctor.check import Profile
 from netdoctor.errors import InputError
+from netdoctor.facts.host import Session
 from netdoctor.inventory import Target
-from netdoctor.inventory.names import host_fault, is_valid_port, leaf_fault, python_fault, user_fault
+from netdoctor.inventory.names import (
+    host_fault,
+    is_valid_host,
+    is_valid_port,
+    is_valid_user,
+    leaf_fault,
+    python_fault,
+    user_fault,
+)
 from netdoctor.report.model import Report
 from netdoctor.report.save import load
-from netdoctor.scanning.request import ScanRequest, Selection
+from netdoctor.scanning.request import PATHS, ScanRequest, Selection
+from netdoctor.store import Store
 from netdoctor.text import clean
 
 _Text = Annotated[str, Meta(pattern=r"\A[^\0]*\Z", max_length=1 << 16)] | UnsetType
 _Globs = Annotated[tuple[Annotated[str, Meta(max_length=200)], ...], Meta(max_length=1000)] | UnsetType
+# What is in it reaches a shell by way of ssh, which runs another ssh for each hop.
+_Jump = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_.@:%,/\[\] -]*\Z", max_length=4096)] | UnsetType
 _Port = Annotated[int, Meta(ge=1, le=65535)] | UnsetType
 _Seconds = Annotated[float, Meta(gt=0, le=86400)] | UnsetType
 _Flag = bool | UnsetType
 
-PATHS = ("ssh_config", "ssh_key", "known_hosts", "env_file", "baseline")
+_IN_BRACKETS = re.compile(r"\[([^\]]*)\]:[0-9]+")
 
 
 class _Options(Struct, kw_only=True):
@@ -40,7 +54,7 @@ class _Options(Struct, kw_only=True):
     baseline: _Text = UNSET
     ssh_user: _Text = UNSET
     ssh_port: _Port = UNSET
-    jump: _Text = UNSET
+    jump: _Jump = UNSET
     python: _Text = UNSET
     profile: Profile | UnsetType = UNSET
     only: _Globs = UNSET
@@ -81,10 +95,15 @@ def _plain(name: str, value: Any) -> Any:
 def load_own(path: Path) -> Report:
     """A saved report that may be taken at its word. Raises InputError for one that is somebody else's."""
     report = load(path)
-    if path.stat().st_uid not in (os.geteuid(), 0):
-        # It names an ssh config, and with that programs to run.
-        raise InputError(f"--last: {path} belongs to somebody else; name the hosts instead")
+    _refuse_foreign(report, path)
     return report
+
+
+def _refuse_foreign(report: Report, shown: Path) -> None:
+    if report.run.foreign is not None:
+        # It may name an ssh config, and with that programs to run.
+        whose = clean(report.run.foreign, 80)
+        raise InputError(f"{shown}: belongs to somebody else, {whose}; name the hosts instead")
 
 
 def replay(report: Report, given: Mapping[str, Any], source: Path | None = None) -> ScanRequest:
@@ -95,6 +114,7 @@ def replay(report: Report, given: Mapping[str, Any], source: Path | None = None)
     may say.
     """
     shown = source or Path("the report")
+    _refuse_foreign(report, shown)
     try:
         targets = msgspec.convert(report.run.replay["targets"], type=tuple[Target, ...])
         options = {"fail_on": report.verdict.fail_on, **report.run.replay["options"]}
@@ -135,6 +155,35 @@ def _taken(targets: Sequence[Target], options: Mapping[str, Any], source: Path) 
         refuse("option ssh_user", fault.message)
     if (python := found.get("python")) and (fault := python_fault(python)):
         refuse("option python", fault.message)
-    if found.get("jump", "").startswith("-"):
+    if any(hop.strip().startswith("-") for hop in found.get("jump", "").split(",")):
         refuse("option jump", "it begins with '-'")
     return {name: Path(value) if name in PATHS and value else value for name, value in found.items()}
+
+
+def facts_of(report: Report) -> Store:
+    """The facts of a report. What they say of logins keeps the rules for hosts files, or is left out.
+
+    Checks put these words into commands; those of a scan have been through `inventory.names` on their way in.
+    """
+    facts = store.load(report.facts)
+    sessions = facts.node.get("session", {})
+    for node, session in sessions.items():
+        if isinstance(session, Session):
+            sessions[node] = replace(
+                session,
+                user=session.user if is_valid_user(session.user) else "",
+                address=_kept(session.address),
+                known_as=session.known_as if _kept(_bare(session.known_as)) else None,
+                port=session.port if is_valid_port(session.port) else 22,
+            )
+    return facts
+
+
+def _kept(host: str | None) -> str | None:
+    return host if host is not None and is_valid_host(host) else None
+
+
+def _bare(known_as: str | None) -> str | None:
+    """The host of ``[host]:port``, as known_hosts writes it where the port is not 22."""
+    found = _IN_BRACKETS.fullmatch(known_as or "")
+    return found[1] if found else known_as

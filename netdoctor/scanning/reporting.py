@@ -17,16 +17,16 @@ from netdoctor.report import LAST
 from netdoctor.report.build import Context, Remote, build
 from netdoctor.report.model import Note, Report, Run
 from netdoctor.scanning.plan import Plan
-from netdoctor.scanning.record import PATHS, record
-from netdoctor.scanning.request import ScanRequest
+from netdoctor.scanning.record import record
+from netdoctor.scanning.request import PATHS, ScanRequest
 
 SETTINGS = "ssh: "
 # With StrictHostKeyChecking off there is one about every host.
 REMARKS_AT_MOST = 10
 
 
-def assemble(plan: Plan, outcome: Outcome, started: float, *, interrupted_code: int = 130) -> Report:
-    """The report of a scan that began at `started`, seconds since the epoch.
+def assemble(plan: Plan, outcome: Outcome, took_s: float, *, interrupted_code: int = 130) -> Report:
+    """The report of a scan that has ended just now. took_s: by a clock that nobody sets.
 
     interrupted_code: the exit code if an interrupt ended it.
     """
@@ -34,9 +34,9 @@ def assemble(plan: Plan, outcome: Outcome, started: float, *, interrupted_code: 
     finished = time.time()
     run = Run(
         id=uuid.uuid4().hex,
-        started=rfc3339(started),
+        started=rfc3339(finished - took_s),
         finished=rfc3339(finished),
-        duration_ms=round((finished - started) * 1000),
+        duration_ms=round(took_s * 1000),
         complete=outcome.ended_by == "end",
         ended_by=outcome.ended_by,
         profile=request.profile,

@@ -8,6 +8,9 @@ from typing import NamedTuple
 from netdoctor.inventory import Target
 from netdoctor.report import LAST
 
+# Fields of a request that name files.
+PATHS = ("ssh_config", "ssh_key", "known_hosts", "env_file", "baseline")
+
 
 class Selection(NamedTuple):
     """Which checks, by globs on their ids, and which nodes, by a node-set expression; None for all."""

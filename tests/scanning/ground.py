@@ -28,5 +28,6 @@ class Ground:
     def scan(self, request: ScanRequest) -> Report:
         """The report of a scan, which is not saved."""
         plan = prepare(request)
-        started = time.time()
-        return assemble(plan, plan.scan().run(plan.transport), started)
+        started = time.monotonic()
+        outcome = plan.scan().run(plan.transport)
+        return assemble(plan, outcome, time.monotonic() - started)

@@ -1,20 +1,22 @@
 """What a report keeps of how it was made, and what is asked for when that is asked for again."""
 
 import dataclasses
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from netdoctor import store
+from netdoctor.checks.ssh_login import ssh_login
 from netdoctor.errors import InputError
+from netdoctor.facts.host import Login, Node, Session
 from netdoctor.inventory import Target
 from netdoctor.report.json_ import dumps, loads
 from netdoctor.report.model import Report
-from netdoctor.report.save import save
-from netdoctor.scanning import ScanRequest, load_own, replay
-from netdoctor.scanning.record import record
+from netdoctor.scanning import ScanRequest, replay
+from netdoctor.scanning.record import facts_of, record
 from netdoctor.scanning.request import Selection
+from netdoctor.store import Store
 from tests.report.build import sample_report
 
 # Each as the command line would have it; none is what it is when nothing is said.
@@ -150,7 +152,7 @@ def test_an_old_report_is_taken_as_it_was() -> None:
         ("budget", []), ("strict", "no"), ("strict", 1), ("fail_on", "often"), ("profile", "huge"),
         ("parallel", 0), ("parallel", 1.5), ("ssh_port", 65536), ("master_port", 0), ("ssh_config", "a\0b"),
         ("python", "python; touch x"), ("jump", "-oX"), ("ssh_user", "-oX"), ("local", "yes"),
-        ("packages", 1),
+        ("packages", 1), ("jump", "gate;touch x"), ("jump", "gate, -oX"), ("jump", "$(x)"),
     ],
 )  # fmt: skip
 def test_what_no_command_line_could_say_is_refused(name: str, value: object) -> None:
@@ -158,12 +160,41 @@ def test_what_no_command_line_could_say_is_refused(name: str, value: object) -> 
         replay(made_by(ScanRequest(), **{name: value}), {}, Path("r.json"))
 
 
-def test_a_report_that_belongs_to_somebody_else_is_not_taken_at_its_word(tmp_path: Path) -> None:
-    path = tmp_path / "last.json"
-    save(made_by(ScanRequest()), path)
-    assert load_own(path)
-    if os.geteuid() != 0:
-        pytest.skip("needs root to give a file away")
-    os.chown(path, 12345, -1)
-    with pytest.raises(InputError, match="belongs to somebody else"):
-        load_own(path)
+# Each field of a login that ends in a command, and what a stranger's report may say there.
+HOSTILE_LOGIN: dict[str, Any] = {
+    "user": "-oProxyCommand=PWN", "address": "n1;PWN", "known_as": "fe80::1%'$(touch${IFS}PWN)'",
+    "via": "-oProxyCommand=PWN@gate", "port": 70000,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE_LOGIN)
+@pytest.mark.parametrize("outcome", sorted(set(Login) - {Login.OK}))
+def test_what_a_report_says_of_a_login_becomes_no_command(name: str, outcome: Login) -> None:
+    said = Session(outcome=outcome, address="10.0.0.1", user="ml", known_as="[10.0.0.1]:22")
+    node = Node(id="n1", host="n1", order=0)
+    poisoned = Store(
+        node={
+            "session": {"n1": dataclasses.replace(said, **{name: HOSTILE_LOGIN[name]})},
+            "node": {"n1": node},
+        }
+    )
+    report = dataclasses.replace(sample_report(), facts=store.dump(poisoned))
+    session = facts_of(loads(dumps(report, facts=True))).get("session", "n1")
+    for finding in ssh_login(node, session):
+        assert finding.cause is not None
+        for shell in (command.shell for fix in finding.cause.fixes for command in fix.commands):
+            assert "PWN" not in shell
+            assert "70000" not in shell
+
+
+def test_a_login_as_scans_write_it_is_taken_as_it_is() -> None:
+    said = Session(
+        outcome=Login.HOST_KEY_UNKNOWN,
+        address="fe80::1%eth0",
+        user="ml",
+        port=2222,
+        known_as="[gate.x]:2222",
+        via="gate",
+    )
+    report = dataclasses.replace(sample_report(), facts=store.dump(Store(node={"session": {"n1": said}})))
+    assert facts_of(report).get("session", "n1") == said

@@ -1,5 +1,7 @@
 """What a report says about its scan, beside what the checks say."""
 
+import itertools
+import time
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,16 @@ def test_what_the_transport_has_to_say_is_in_the_report(ground: Ground) -> None:
         ("warn", "ssh: n1: unknown key accepted"),
     ]
     assert report.verdict.state == "ready"
+
+
+def test_a_clock_that_is_set_does_not_change_how_long_it_took(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stamps = itertools.count(1_700_000_000, -3600)
+    monkeypatch.setattr(time, "time", lambda: float(next(stamps)))
+    run = ground.scan(N3).run
+    assert 0 <= run.duration_ms < 60_000
+    assert run.started <= run.finished
 
 
 def test_a_remark_about_every_host_does_not_fill_the_report(ground: Ground) -> None:

@@ -19,6 +19,7 @@ from netdoctor.facts.host import HostFacts, Session
 from netdoctor.facts.net import PortMatrix
 from netdoctor.facts.software import Job
 from netdoctor.model import Finding, Status, fail
+from netdoctor.report.foreign import disowned
 from netdoctor.report.model import Report
 from netdoctor.report.save import load, save
 from netdoctor.rerun import ScanRunner
@@ -160,6 +161,40 @@ def test_a_report_from_a_file_is_asked_about_and_ones_own_is_not(ground: Ground,
     foreign = showing(tmp_path / "x.json", report)
     assert "3 nodes" in foreign.question
     assert "n1" in foreign.question
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        ("ssh_config", "/evil/config", "the ssh config /evil/config"),
+        ("known_hosts", "/evil/k", "the known hosts /evil/k"),
+        ("ssh_key", "/evil/id", "the key /evil/id"), ("python", "/evil/py", "the interpreter /evil/py"),
+        ("jump", "evil", "the jump host evil"),
+    ],
+)  # fmt: skip
+def test_also_ones_own_is_asked_about_where_it_decides_what_runs(
+    ground: Ground, field: str, value: str, words: str
+) -> None:
+    report = ground.run(Request(), None)[-1].report
+    replay = {**report.run.replay, "options": {**report.run.replay["options"], field: value}}
+    report = dataclasses.replace(report, run=dataclasses.replace(report.run, replay=replay))
+    own = Path(".netdoctor/last.json")
+    assert words in showing(own, report).question
+    said = showing(own, report, f"--{field.replace('_', '-')}", "mine")
+    assert said.question == ""
+
+
+def test_somebody_elses_report_runs_nothing(ground: Ground) -> None:
+    report = disowned(ground.run(Request(), None)[-1].report, "mallory")
+    runner = showing(Path(".netdoctor/last.json"), report)
+    assert "belongs to somebody else" in runner.cannot
+    assert runner.ssh("n1") is None
+    assert runner.will_run(Request(), report) == {}
+    runner.begin(Request(), report)
+    assert runner._thread is not None
+    runner._thread.join(20)
+    (event,) = runner.events
+    assert isinstance(event, Failed)
 
 
 def test_a_report_that_does_not_say_how_it_was_made_cannot_be_run(ground: Ground) -> None:

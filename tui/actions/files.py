@@ -1,5 +1,6 @@
 """Files that are written: fixes and reports."""
 
+import os
 import time
 from pathlib import Path
 
@@ -16,6 +17,9 @@ def export(stage: Stage) -> None:
     """The fixes of this cause, or of all causes, as a script to read before running it."""
     report = stage.state.report
     if report is None:
+        return
+    if report.run.foreign is not None:
+        stage.say("not exported: this report is not yours, and its commands are shown as comments only")
         return
     item = stage.cause if stage.where.view in ("cause", "evidence") else None
     script = fixes_script(report, (item,) if item else report.causes)
@@ -53,6 +57,6 @@ def _free_name(stage: Stage, stem: str, suffix: str) -> Path:
     """A file of ours, or a name that nobody uses: nothing of anybody else's is written over."""
     for number in range(1, 1000):
         path = Path(f"{stem}{f'-{number}' if number > 1 else ''}{suffix}")
-        if path in stage.files or not path.exists():
+        if path in stage.files or not os.path.lexists(path):
             return path
     return Path(f"{stem}-{time.time_ns()}{suffix}")

@@ -1,0 +1,56 @@
+"""A report that somebody else wrote: shown, never taken at its word, its commands made comments."""
+
+import os
+import pwd
+from dataclasses import replace
+
+from netdoctor.report.model import Cause, CommandRecord, FixRecord, Note, Report
+
+MARK = "# not your netdoctor's: "
+
+
+def stranger(uid: int) -> str | None:
+    """Who a file belongs to, None where that is this user or root, who could change netdoctor itself."""
+    if uid in (os.geteuid(), 0):
+        return None
+    try:
+        return f"{pwd.getpwuid(uid).pw_name} (uid {uid})"
+    except (KeyError, OSError):
+        return f"uid {uid}"
+
+
+def disowned(report: Report, owner: str) -> Report:
+    """The report of somebody else, as everything that shows reports gets it.
+
+    Pasting one of its commands does nothing, it cannot be asked for again, and it stays marked when it is
+    saved under another owner. Applying it twice changes nothing.
+    """
+    note = Note(
+        level="warn",
+        text=f"this report is not yours, it belongs to {owner}: its commands are shown as comments, and "
+        "nothing runs by it",
+    )
+    run = replace(report.run, foreign=owner, replay={}, ssh_command="ssh", saved_to=None)
+    notes = report.notes if note in report.notes else (note, *report.notes)
+    return replace(report, run=run, notes=notes, causes=tuple(_cause(c) for c in report.causes))
+
+
+def _cause(cause: Cause) -> Cause:
+    verify = cause.verify
+    if verify is not None:
+        verify = replace(verify, argv=(), shell=_marked(verify.shell))
+    settle = cause.settle_by
+    if settle is not None and settle.startswith("netdoctor "):
+        settle = _marked(settle)
+    return replace(cause, fixes=tuple(_fix(f) for f in cause.fixes), verify=verify, settle_by=settle)
+
+
+def _fix(fix: FixRecord) -> FixRecord:
+    return replace(
+        fix,
+        commands=tuple(CommandRecord(run_on=c.run_on, shell=_marked(c.shell)) for c in fix.commands),
+    )
+
+
+def _marked(shell: str) -> str:
+    return shell if shell.startswith(MARK) else f"{MARK}{shell}"

@@ -1,0 +1,116 @@
+"""Whose a report is, is asked of the open file. Somebody else's is shown, and never taken at its word."""
+
+import dataclasses
+import os
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from netdoctor.errors import InputError
+from netdoctor.report.foreign import MARK, disowned
+from netdoctor.report.json_ import dumps, loads
+from netdoctor.report.model import Report
+from netdoctor.report.output import FORMATS, render
+from netdoctor.report.save import load, save
+from netdoctor.scanning import load_own, replay
+from netdoctor.tui.actions.files import export
+from tests.report.build import sample_report
+from tests.tui.harness import FakeRunner, application, drive
+
+STRANGER = 12345
+
+
+def give_away(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make a file somebody else's: root gives it away, anybody else becomes another."""
+    if os.geteuid() == 0:
+        os.chown(path, STRANGER, -1)
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: STRANGER)
+
+
+def settling() -> Report:
+    report = sample_report("not_ready")
+    first = dataclasses.replace(report.causes[0], settle_by="netdoctor scan --last --only net.ports")
+    return dataclasses.replace(report, causes=(first, *report.causes[1:]))
+
+
+def commands(report: Report) -> list[str]:
+    """Every command of a report."""
+    found = [c.shell for cause in report.causes for fix in cause.fixes for c in fix.commands]
+    return found + [cause.verify.shell for cause in report.causes if cause.verify]
+
+
+def test_a_strangers_report_is_shown_with_its_commands_as_comments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "r.json"
+    save(settling(), path)
+    theirs = commands(load(path))
+    give_away(path, monkeypatch)
+    report = load(path)
+    assert report.run.foreign
+    assert commands(report) == [f"{MARK}{shell}" for shell in theirs]
+    assert (report.run.replay, report.run.ssh_command, report.run.saved_to) == ({}, "ssh", None)
+    for name in FORMATS:
+        shown = render(report, name)
+        text = shown.decode() if isinstance(shown, bytes) else shown
+        assert not re.search(r"(?m)^[ |]*(?:ssh|netdoctor scan|for n|sudo) ", text), name
+        for shell in theirs:
+            for at in (match.start() for match in re.finditer(re.escape(shell), text)):
+                assert text[:at].endswith(MARK), name
+
+
+def test_the_mark_stays_when_the_report_is_saved_by_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, mine = tmp_path / "r.json", tmp_path / "mine.json"
+    save(settling(), path)
+    give_away(path, monkeypatch)
+    marked = load(path)
+    monkeypatch.undo()
+    mine.write_bytes(dumps(marked, facts=True))
+    again = load(mine)
+    assert again == marked == disowned(again, again.run.foreign or "")
+    for use in (lambda: load_own(mine), lambda: replay(again, {}, mine)):
+        with pytest.raises(InputError, match=r"mine\.json: belongs to somebody else"):
+            use()
+
+
+def test_the_owner_is_that_of_the_file_that_was_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not that of what has the name later."""
+    path, other = tmp_path / "r.json", tmp_path / "other.json"
+    save(sample_report(), path)
+    save(sample_report(), other)
+    give_away(path, monkeypatch)
+    seen = os.fstat
+
+    def swapped(descriptor: int) -> os.stat_result:
+        found = seen(descriptor)
+        if other.exists():
+            other.replace(path)
+        return found
+
+    monkeypatch.setattr(os, "fstat", swapped)
+    assert load(path).run.foreign
+
+
+def test_roots_report_is_as_good_as_ones_own(tmp_path: Path) -> None:
+    report = loads(dumps(sample_report()))
+    assert report.run.foreign is None
+    path = tmp_path / "r.json"
+    save(report, path)
+    assert load(path).run.foreign is None
+
+
+def test_the_screens_show_it_and_write_no_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    report = disowned(settling(), "mallory (uid 12345)")
+    app = application(report, runner=FakeRunner())
+    shown = "\n".join(drive(app, (160, 50), "enter", lambda app, pilot: export(app)))
+    assert MARK in shown
+    assert "not exported" in shown
+    assert list(tmp_path.iterdir()) == []
+    for shell in commands(report):
+        assert shlex.split(shell, comments=True) == []
