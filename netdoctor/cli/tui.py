@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from netdoctor.cli import EXIT_BAD_INPUT
 from netdoctor.cli.options import add_save_arguments, add_scan_arguments, given, one_per_line
 from netdoctor.errors import InputError
+from netdoctor.files import read_regular
 from netdoctor.report import LAST
 
 if TYPE_CHECKING:
@@ -98,9 +99,7 @@ def _saved(args: argparse.Namespace) -> Path | None:
 
 
 def _first_byte(path: Path) -> bytes:
-    # Not waiting: the file may have become a pipe.
-    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY), "rb") as file:
-        return (file.read(64) or b"").lstrip()[:1]
+    return read_regular(path, 64).lstrip()[:1]
 
 
 def show(

@@ -172,6 +172,8 @@ class _Loader:
         found: list[Entry] = []
         for line in lines:
             found.extend(reader.read(line.text, line.number))
+            if reader.full:
+                break
             if self.problems.total >= KEPT_MAX:
                 message = f"reading stopped here, after {self.problems.total} problems"
                 self.problems.add(source, line.number, "", message)

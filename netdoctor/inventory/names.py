@@ -23,7 +23,8 @@ INTERFACE_MAX = 15  # IFNAMSIZ of Linux is 16 with the final NUL
 _LABEL = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]*[A-Za-z0-9_])?")
 _NOT_HOST = re.compile(r"[^A-Za-z0-9_.-]")
 _LEAF = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]*")
-_USER = re.compile(r"[A-Za-z_][A-Za-z0-9._-]*\$?")
+# OpenSSH takes nearly everything; this is what directories use: jane@corp.example, CORP\jane, 1234abc.
+_USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@+\\-]*(?<!\\)\$?")
 _PYTHON = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]*")
 _PYTHON_PATH = re.compile(r"/[A-Za-z0-9._+/-]*[A-Za-z0-9._+-]")
 _INTERFACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@+-]*")
@@ -199,7 +200,7 @@ def user_fault(text: str) -> Fault | None:
         return Fault(f"user name '{shown}:***' is not allowed", "no password goes there; log in with a key")
     return Fault(
         f"user name '{printable(text, 40)}' is not allowed",
-        "letters, digits, '.', '_' and '-', beginning with a letter or '_'",
+        "letters, digits, '.', '_', '-', '+', '@' and '\\', beginning with a letter, a digit or '_'",
     )
 
 

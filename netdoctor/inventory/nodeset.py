@@ -18,6 +18,7 @@ from netdoctor.inventory.errors import InventoryError, Problem
 from netdoctor.inventory.names import Fault, printable
 
 RANGE_MAX = 20_000
+TOO_MANY = f"more than {RANGE_MAX} hosts in all, reading stopped here"
 BRACKETS_MAX = 4
 NODESET_MAX = 500  # ClusterShell needs 2.3 s for 2,000 scattered IPv4 addresses (1.10.1), cubic
 

@@ -22,6 +22,7 @@ from netdoctor.inventory.names import (
 )
 from netdoctor.inventory.nodeset import (
     RANGE_MAX,
+    TOO_MANY,
     SyntaxFault,
     is_ipv6_literal,
     split,
@@ -90,6 +91,7 @@ class LineReader:
         self.dialect = dialect
         self.problems = problems
         self.room = room
+        self.full = False
 
     def read(self, text: str, number: int | None) -> list[Entry]:
         """Return the entries of one line without its comment; empty after noting a problem."""
@@ -182,7 +184,8 @@ class LineReader:
                 refuse(piece if len(hosts) == 1 else host, fault)
                 return []
         if taken + len(hosts) > self.room:
-            refuse(piece, Fault(f"more than {RANGE_MAX} hosts in all"))
+            self.full = True
+            refuse(piece, Fault(TOO_MANY))
             return []
         return hosts
 

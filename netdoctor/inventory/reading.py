@@ -5,12 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import re
-import stat
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from netdoctor.files import read_regular
 from netdoctor.inventory.errors import Problems
 from netdoctor.inventory.names import host_fault, printable
+from netdoctor.inventory.nodeset import RANGE_MAX, TOO_MANY
 
 if TYPE_CHECKING:
     from typing import TextIO
@@ -58,26 +59,10 @@ def read_file(path: str, problems: Problems) -> bytes | None:
     Never waits: a pipe or device under that name is refused, not read.
     """
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+        return read_regular(path, FILE_MAX)
     except OSError as error:
         problems.add(path, None, "", *_open_fault(path, error))
         return None
-    try:
-        mode = os.fstat(handle).st_mode
-        if stat.S_ISDIR(mode):
-            problems.add(path, None, "", "is a directory, not a hosts file", _host_hint(path))
-            return None
-        if not stat.S_ISREG(mode):
-            problems.add(path, None, "", "is not a regular file", "pipe it instead: ... | netdoctor scan -")
-            return None
-        with open(handle, "rb", closefd=False) as file:
-            content = file.read(FILE_MAX + 1)
-    except OSError as error:
-        problems.add(path, None, "", f"cannot be read: {error.strerror}")
-        return None
-    finally:
-        os.close(handle)
-    return content
 
 
 def _open_fault(path: str, error: OSError) -> tuple[str, str]:
@@ -88,11 +73,13 @@ def _open_fault(path: str, error: OSError) -> tuple[str, str]:
         return "symbolic links in a circle", ""
     if isinstance(error, FileNotFoundError) and os.path.islink(path):
         return "symbolic link to a file that does not exist", ""
-    if error.errno in (errno.ENXIO, errno.ENODEV):
+    if isinstance(error, IsADirectoryError):
+        return "is a directory, not a hosts file", _host_hint(path)
+    if error.errno == errno.EINVAL:
         return "is not a regular file", "pipe it instead: ... | netdoctor scan -"
     if isinstance(error, FileNotFoundError):
         return "no such file", nearest_file(path) or _host_hint(path)
-    return f"cannot be opened: {error.strerror}", ""
+    return f"cannot be read: {error.strerror}", ""
 
 
 def _host_hint(path: str) -> str:
@@ -136,7 +123,7 @@ def read_stream(stream: TextIO, source: str, problems: Problems) -> bytes | str 
 def decode(content: bytes | str, source: str, problems: Problems) -> str | None:
     """Return the text of a hosts file, None after noting why it is not one."""
     if len(content) > FILE_MAX:
-        problems.add(source, None, "", f"is larger than {FILE_MAX // 1024 // 1024} MiB")
+        problems.add(source, *_too_large(content))
         return None
     if isinstance(content, str):
         return content.removeprefix("\ufeff")
@@ -160,6 +147,17 @@ def decode(content: bytes | str, source: str, problems: Problems) -> str | None:
             "convert it: iconv -f LATIN1 -t UTF-8",
         )
         return None
+
+
+def _too_large(content: bytes | str) -> tuple[int | None, str, str]:
+    """Return line, token and message: a long list passes the limit on hosts before the one on bytes."""
+    text = content if isinstance(content, str) else content.decode("latin-1")
+    hosts = 0
+    for number, line in enumerate(text.split("\n"), 1):
+        hosts += line.strip(" \t\r")[:1] not in ("", "#")
+        if hosts > RANGE_MAX:
+            return number, line[:40], TOO_MANY
+    return None, "", f"is larger than {FILE_MAX // 1024 // 1024} MiB"
 
 
 def content_lines(text: str, source: str, problems: Problems) -> list[Line]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from netdoctor.agent.private import is_secret, shown
 from netdoctor.errors import InputError
 from netdoctor.facts.software import CALLING, Job
+from netdoctor.files import read_regular
 from netdoctor.text import clean
 
 # Variables of the calling shell that a launcher would hand on; everything else stays private.
@@ -31,7 +32,7 @@ def read_env_file(path: Path) -> tuple[dict[str, str], dict[str, str]]:
     Origins read ``train.env:4``. Raises InputError that lists every line that is neither.
     """
     try:
-        data = path.read_bytes()
+        data = read_regular(path, MAX_BYTES)
     except OSError as error:
         raise InputError(f"--env-file {path}: {error.strerror or error}") from None
     if len(data) > MAX_BYTES:

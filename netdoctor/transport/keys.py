@@ -10,11 +10,13 @@ import paramiko
 from gevent import Timeout
 from gevent.lock import RLock
 
+from netdoctor.files import read_regular
 from netdoctor.inventory.names import printable
 from netdoctor.transport import here
 from netdoctor.transport.messages import Endpoint
 
 AGENT_TIMEOUT_S = 5.0
+KEY_BYTES_MAX = 1 << 20
 ATTEMPTS_MAX = 5  # sshd's MaxAuthTries is 6 by default, and one is left for the user's own mistakes
 
 
@@ -131,7 +133,7 @@ def _load(path: str, certificates: tuple[str, ...]) -> list[Identity] | str:
         if info.st_uid == os.getuid() and info.st_mode & 0o077:
             # OpenSSH ignores such a key, and so the launch that follows would fail with it.
             return f"permissions {stat.S_IMODE(info.st_mode):04o} are too open: chmod 600"
-        if info.st_size > 1 << 20:
+        if info.st_size > KEY_BYTES_MAX:
             return "not a private key (too large)"
         key = paramiko.PKey.from_path(path)
     except OSError as e:
@@ -165,8 +167,7 @@ def _public_blob(path: str) -> bytes | None:
     """Return the key in `path`.pub, or in `path` itself when that is a public key."""
     for candidate in (path + ".pub", path):
         try:
-            with open(candidate, "rb") as file:
-                fields = file.read(1 << 16).split()
+            fields = read_regular(candidate, KEY_BYTES_MAX).split()
             if len(fields) >= 2 and fields[1].startswith(b"AAAA"):
                 import base64
 

@@ -9,11 +9,11 @@ import binascii
 import fcntl
 import hmac
 import os
-import stat
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 
+from netdoctor.files import read_regular
 from netdoctor.transport.sshconfig import in_list
 
 FILE_BYTES_MAX = 64 << 20
@@ -127,11 +127,7 @@ class KnownHosts:
 def _read(path: str) -> _File:
     file = _File()
     try:
-        with open(path, "rb") as stream:
-            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode) and path != os.devnull:
-                file.notes.append(f"{path}: not a file, not read")
-                return file
-            data = stream.read(FILE_BYTES_MAX + 1)
+        data = read_regular(path, FILE_BYTES_MAX)
     except FileNotFoundError:
         return file
     except OSError as e:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from netdoctor.errors import InputError
+from netdoctor.files import read_regular
 from netdoctor.inventory import names
 from netdoctor.inventory.model import Target
 from netdoctor.text import clean
@@ -48,6 +49,10 @@ _WHOLE_LINE = frozenset({"proxycommand", "localcommand", "remotecommand", "known
 _FLAGS = frozenset({"identitiesonly", "hashknownhosts"})
 # Characters that mean something to a shell, and so to OpenSSH, which hands a ProxyCommand to one.
 _SHELL = re.compile(r"[|&;<>`$(){}*?!\n]")
+_TIME = re.compile(r"([0-9]{1,10}[smhdwSMHDW]?)+")
+_TIME_PART = re.compile(r"([0-9]+)([smhdwSMHDW]?)")
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_TIME_MAX_S = 2**31 - 1
 _NO_STDERR = re.compile(r"\s+2>\s*/dev/null\s*$")
 
 
@@ -119,6 +124,8 @@ class SshConfig:
         _Evaluation(alias, alias, user, found, final=False).run(self._lines)
         if self._final:
             host = _expand_hostname(found, alias)
+            # A HostName of the final pass comes too late.
+            found.values.setdefault("hostname", Line("hostname", (host.replace("%", "%%"),), host, "alias"))
             _Evaluation(alias, host, user, found, final=True).run(self._lines)
         return found
 
@@ -137,8 +144,7 @@ class _Reader:
         if self._files > FILES_MAX:
             raise TransportInputError(f"{_shown(path)}: more than {FILES_MAX} included files")
         try:
-            with path.open("rb") as file:
-                data = file.read(FILE_BYTES_MAX + 1)
+            data = read_regular(path, FILE_BYTES_MAX)
         except OSError as e:
             if must:
                 raise TransportInputError(f"{_shown(path)}: {e.strerror}") from e
@@ -256,14 +262,16 @@ class _Evaluation:
 
     def _take(self, line: Line) -> None:
         key = line.key
+        if key == "connecttimeout" and line.args[0] == "none":
+            return  # for OpenSSH as if it were not there
         if key in _REPEATED:
             values = self.found.lists.setdefault(key, [])
             if line.args[0] not in values:
                 values.append(line.args[0])
-        # The first of the two wins over the other one, as in OpenSSH.
+        # The first of the two wins over the other one, as in OpenSSH, where `ProxyJump none` is no way.
         elif key not in self.found.values and not (
             (key == "proxyjump" and "proxycommand" in self.found.values)
-            or (key == "proxycommand" and "proxyjump" in self.found.values)
+            or (key == "proxycommand" and (self.found.one("proxyjump") or "none").lower() != "none")
         ):
             self.found.values[key] = line
 
@@ -304,9 +312,24 @@ class _Evaluation:
 @lru_cache(maxsize=4096)
 def _like(pattern: str) -> Callable[[str], object]:
     """Return a predicate for an OpenSSH pattern: ``*`` and ``?`` only."""
-    text = re.sub(r"\*+", "*", pattern)
-    source = "".join(".*" if c == "*" else "." if c == "?" else re.escape(c) for c in text)
-    return re.compile(source, re.DOTALL).fullmatch
+    parts = pattern.split("*")
+    first, *rest = (
+        re.compile("".join("." if c == "?" else re.escape(c) for c in part), re.DOTALL) for part in parts
+    )
+    if not rest:
+        return first.fullmatch
+    *middle, last = rest
+
+    # One after the other, each as early as possible: a regular expression of many stars takes for ever.
+    def fits(text: str) -> bool:
+        found = first.match(text)
+        for part in middle:
+            if found is None:
+                return False
+            found = part.search(text, found.end())
+        return bool(found and last.fullmatch(text, max(found.end(), len(text) - len(parts[-1]))))
+
+    return fits
 
 
 def in_list(name: str, patterns: str) -> bool:
@@ -360,8 +383,8 @@ def _check_value(line: Line) -> None:
     key, value = line.key, line.args[0]
     if key == "port" and not (value.isascii() and value.isdigit() and names.is_valid_port(int(value[:6]))):
         raise line.fail(f"Port {clean(value, 20)} is not a port number")
-    if key == "connecttimeout" and value != "none" and not value.isdigit():
-        raise line.fail(f"ConnectTimeout {clean(value, 20)} is not a number of seconds")
+    if key == "connecttimeout" and value != "none" and _seconds(value) is None:
+        raise line.fail(f"ConnectTimeout {clean(value, 20)} is not a time (90, 90s, 1m30s)")
     if key == "addressfamily" and value.lower() not in ("any", "inet", "inet6"):
         raise line.fail(f"AddressFamily {clean(value, 20)}: write any, inet or inet6")
     if key in _FLAGS and value.lower() not in ("yes", "no", "true", "false"):
@@ -428,7 +451,7 @@ def _expand_hostname(found: Settings, alias: str) -> str:
     hostname = found.one("hostname")
     if hostname is None:
         return alias
-    return _expand(hostname, {"h": alias, "n": alias, "%": "%"}, found.where("hostname"))
+    return _expand(hostname, {"h": alias, "%": "%"}, found.where("hostname"))
 
 
 def _expand_file(text: str, tokens: dict[str, str], where: str) -> str:
@@ -455,7 +478,7 @@ class Resolver:
         for what, path in (("key", options.key), ("known_hosts file", options.known_hosts)):
             if path is not None:
                 try:
-                    open(_expand_home(str(path), ""), "rb").close()
+                    read_regular(_expand_home(str(path), ""), 0)
                 except OSError as e:
                     raise TransportInputError(f"{_shown(path)}: {what}: {e.strerror}") from e
 
@@ -491,7 +514,7 @@ class Resolver:
             jump, where = line.args[0], f"{line.where}: ProxyJump: "
         if jump is not None:
             if jump.lower() == "none":
-                return replace_endpoint(endpoint, jump=(), proxy=())
+                return endpoint if options.jump is None else replace_endpoint(endpoint, jump=(), proxy=())
             hops = self._hops(jump, where, endpoint)
             # A pattern such as `Host *` gives the jump host itself as its own: OpenSSH goes there directly.
             if any((h.host, h.port) == (endpoint.host, endpoint.port) for h in hops):
@@ -598,7 +621,7 @@ class Resolver:
             **self._trust(found, tokens),
             family=(found.one("addressfamily") or "any").lower(),
             bind=self._bind(found),
-            connect_timeout_s=_seconds(found.one("connecttimeout")),
+            connect_timeout_s=_seconds(found.one("connecttimeout")) or None,
             proxy=_proxy(found, tokens),
         )
 
@@ -663,7 +686,11 @@ def _yes(value: str | None) -> bool:
 
 
 def _seconds(value: str | None) -> float | None:
-    return float(value) if value and value.isdigit() and int(value) > 0 else None
+    """Return what a time means (``90``, ``1m30s``; sshd_config(5), TIME FORMATS), or None."""
+    if not value or not _TIME.fullmatch(value):
+        return None
+    total = sum(int(number) * _UNITS[unit.lower()] for number, unit in _TIME_PART.findall(value))
+    return float(total) if total <= _TIME_MAX_S else None
 
 
 def _files(found: Settings, key: str, default: tuple[str, ...], tokens: dict[str, str]) -> tuple[str, ...]:

@@ -139,3 +139,9 @@ def test_a_huge_file_is_refused(tmp_path: Path) -> None:
 
 def test_a_byte_order_mark_and_windows_lines(tmp_path: Path) -> None:
     assert job(tmp_path, "\ufeffNCCL_A=1\r\nNCCL_B=2\r\n".encode()).env == {"NCCL_A": "1", "NCCL_B": "2"}
+
+
+def test_no_file_is_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "job.env")
+    with pytest.raises(InputError, match="not a regular file"):
+        jobenv.read_env_file(tmp_path / "job.env")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import os
 from pathlib import Path
 
 import pytest
@@ -104,3 +105,11 @@ def test_notes_are_few(tmp_path: Path) -> None:
     known = KnownHosts()
     assert known.lookup("node", [str(file)]).trusted == ()
     assert 0 < len(known.notes) <= 6
+
+
+def test_no_file_is_waited_for(tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    known = KnownHosts()
+    assert known.lookup("node", [str(fifo), os.devnull]).trusted == ()
+    assert known.notes == [f"{fifo}: not read: not a regular file"]
