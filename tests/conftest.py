@@ -27,6 +27,8 @@ KIND_OF = {
     "tui/test_hostile.py": "pilot", "tui/test_keys.py": "pilot", "tui/test_mouse.py": "pilot",
     "tui/test_screens.py": "pilot", "tui/test_states.py": "pilot", "tui/test_terminal.py": "pty",
 }  # fmt: skip
+# What these build once for all of their tests takes longer than the tests: one worker of xdist runs them.
+ONE_WORKER = ("repo/test_packaging.py", "repo/test_plugin.py")
 
 _numbers = itertools.count()
 Maker = Callable[..., Lab]
@@ -49,17 +51,15 @@ def pytest_configure(config: pytest.Config) -> None:
         settings.load_profile("quick")
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         place = item.path.relative_to(HERE)
         kind = KIND_OF.get(place.as_posix()) or KIND_OF.get(place.parts[0])
         if kind is not None and not _is_slow(item):
             item.add_marker(kind)
-        # With `-n 2 --dist loadgroup`: who uses the same lab takes turns, and each lab is still made once.
-        fixtures = getattr(item, "fixturenames", ())
-        if "make_lab" in fixtures:
-            kinds = ("hw_lab", "ib_lab", "two_networks")
-            item.add_marker(pytest.mark.xdist_group(next((k for k in kinds if k in fixtures), "lab4")))
+        if place.as_posix() in ONE_WORKER:
+            item.add_marker(pytest.mark.xdist_group(place.as_posix()))
     if _is_quick(config):
         config.hook.pytest_deselected(items=[item for item in items if _is_slow(item)])
         items[:] = [item for item in items if not _is_slow(item)]
@@ -77,6 +77,17 @@ def folder(tmp_path: Path) -> Path:
     return place
 
 
+def _free_subnet() -> str:
+    """Three numbers that no other lab of a test run on this machine has."""
+    return f"10.{128 + os.getpid() % 96}.{next(_numbers)}"
+
+
+@pytest.fixture
+def subnet() -> str:
+    """For a lab that the test brings up by itself."""
+    return _free_subnet()
+
+
 @pytest.fixture(scope="session")
 def make_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Maker]:
     """Makes labs as `netdoctor.lab.up` does, and ends them all at the end of the session."""
@@ -86,12 +97,7 @@ def make_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Maker]:
     made: list[Lab] = []
 
     def make(count: int, **options: object) -> Lab:
-        # A state directory and a subnet that no other test run on this machine uses.
-        n = next(_numbers)
-        place = {
-            "state_dir": tmp_path_factory.mktemp("lab") / "state",
-            "subnet": f"10.{128 + os.getpid() % 96}.{n}",
-        }
+        place = {"state_dir": tmp_path_factory.mktemp("lab") / "state", "subnet": _free_subnet()}
         lab = up(count, **{**place, **options})  # type: ignore[arg-type]
         made.append(lab)
         return lab

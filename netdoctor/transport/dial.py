@@ -25,6 +25,7 @@ CONTROL_ERRNOS = frozenset(
     | {errno.EPERM, errno.EAFNOSUPPORT, errno.EADDRINUSE}
 )
 UNREACHABLE_ERRNOS = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, errno.EHOSTDOWN})
+CLOSED_EARLY = "the server closed the connection before its version line"
 FAMILIES = {"inet": socket.AF_INET, "inet6": socket.AF_INET6}
 # getaddrinfo(3): nobody could be asked. EAI_NONAME and its like are an answer, and it is no.
 UNASKED = frozenset({socket.EAI_AGAIN, socket.EAI_FAIL, socket.EAI_MEMORY, socket.EAI_SYSTEM})
@@ -100,6 +101,9 @@ def dial(
         except TimeoutError:
             where = f"{address[0]} port {endpoint.port}"
             failed = Failed(Login.NO_ANSWER, f"{where}: no answer within {share:.0f} s")
+        except ConnectionResetError:
+            # Whoever turns a connection away says "refused"; this one was taken, and ended before a word.
+            failed = Failed(Login.TOO_MANY, CLOSED_EARLY)
         except OSError as e:
             failed = _no_connection(e, address[0], endpoint.port)
         # Refused says more than silence: a machine is there.
@@ -108,6 +112,8 @@ def dial(
         else:
             record.address = before
     assert failure is not None
+    if failure.outcome == Login.TOO_MANY:
+        record.stage = "banner"
     raise failure
 
 
@@ -129,7 +135,7 @@ def _open_socket(family: int, address: Any, bind: str | None, timeout_s: float) 
 def _no_connection(error: OSError, address: str, port: int) -> Failed:
     """Return the failure class of a TCP connection that was not made."""
     where = f"{address} port {port}"
-    if error.errno in (errno.ECONNREFUSED, errno.ECONNRESET):
+    if error.errno == errno.ECONNREFUSED:
         return Failed(Login.REFUSED, f"{where}: {os.strerror(error.errno).lower()}")
     if error.errno in UNREACHABLE_ERRNOS:
         if here.is_cut_off():

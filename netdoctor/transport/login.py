@@ -18,7 +18,7 @@ from gevent.lock import BoundedSemaphore
 from netdoctor.facts.host import Login, Trouble
 from netdoctor.text import clean
 from netdoctor.transport import here
-from netdoctor.transport.dial import CONTROL_ERRNOS, NO_NETWORK, Names, Proxy, dial, no_tunnel
+from netdoctor.transport.dial import CLOSED_EARLY, CONTROL_ERRNOS, NO_NETWORK, Names, Proxy, dial, no_tunnel
 from netdoctor.transport.keys import ATTEMPTS_MAX, Identities, KeyRing
 from netdoctor.transport.knownhosts import HostKey, Known, KnownHosts
 from netdoctor.transport.link import NodeTransport, Verify, Wire, key_algorithms
@@ -269,7 +269,7 @@ class Logins:
                 return Failed(Login.NOT_SSH, f"{wire.strange}: {said}")
             if wire.prelude:
                 return Failed(Login.NOT_SSH, f"something else than SSH answers: {said}")
-            return Failed(Login.TOO_MANY, "the server closed the connection before its version line")
+            return Failed(Login.TOO_MANY, CLOSED_EARLY)
         if record.stage == "banner":
             record.stage = "kex"
         if record.stage in ("kex", "host_key"):

@@ -102,6 +102,7 @@ def two(request: pytest.FixtureRequest, python: str) -> Iterator[Ranks]:
 both = pytest.mark.parametrize("two", ["gloo", pytest.param("nccl", marks=pytest.mark.gpu)], indirect=True)
 
 
+@pytest.mark.rates
 @both
 def test_two_ranks_add_up(two: Ranks) -> None:
     check_sums(two)
@@ -132,6 +133,7 @@ def test_the_killed_one_of_two_ranks_is_named(two: Ranks) -> None:
     assert [(t.node, t.what) for t in failed.value.trouble if t.first] == [("b", "killed")]
 
 
+@pytest.mark.rates
 def test_several_ranks_of_one_node(python: str) -> None:
     with started(python, "gloo", ["a", "a", "b"], {n: {"GLOO_SOCKET_IFNAME": "lo"} for n in "ab"}) as ranks:
         check_sums(ranks)
@@ -220,6 +222,7 @@ def led(python: str, folder: Path, counts: dict[str, int]) -> tuple[PairRates, A
     return pairs, reduced, Counter(note.read_text("utf-8").splitlines())
 
 
+@pytest.mark.rates
 def test_one_rank_per_gpu_is_led_through_everything(python: str, tmp_path: Path) -> None:
     """Our side of the nccl path. Of NCCL itself this proves nothing."""
     pairs, reduced, asked = led(python, tmp_path, {"n1": 2, "n2": 2})
@@ -234,6 +237,7 @@ def test_one_rank_per_gpu_is_led_through_everything(python: str, tmp_path: Path)
     assert {(r.src, r.dst, r.rail) for r in pairs.rates} == {(*e, g) for e in ends for g in ("gpu0", "gpu1")}
 
 
+@pytest.mark.rates
 def test_nodes_with_different_gpu_counts(python: str, tmp_path: Path) -> None:
     counts = {"n1": 2, "n2": 1, "n3": 1}
     pairs, reduced, asked = led(python, tmp_path, counts)

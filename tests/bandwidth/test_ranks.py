@@ -31,6 +31,7 @@ def ranks(lab: Lab, nodes: Sequence[str] | None = None) -> list[int]:
     return found
 
 
+@pytest.mark.rates
 def test_an_all_reduce_in_a_launch_scan(lab4: Lab, folder: Path, torch: str) -> None:
     found = scan(lab4, folder, "--only", "bw.*", "--python", torch)
     assert found.code == 0, found.summary()
@@ -67,6 +68,7 @@ def test_a_stand_in_torch_is_no_trouble(lab4: Lab, folder: Path) -> None:
     assert [found.cell("bw.allreduce", node) for node in lab4.nodes] == ["-"] * 4
 
 
+@pytest.mark.rates
 def test_pairs_name_the_slow_node_and_the_rest_is_proved_without_it(
     lab4: Lab, folder: Path, torch: str
 ) -> None:
@@ -80,6 +82,7 @@ def test_pairs_name_the_slow_node_and_the_rest_is_proved_without_it(
     assert 0.6 * 0.00625 < measures["bw.allreduce.busbw"] < 0.00625
 
 
+@pytest.mark.rates
 def test_pairs_name_the_slow_direction_of_one(lab4: Lab, folder: Path, torch: str) -> None:
     lab4.break_("node2", "slow-pair", peer="node3", dir="out")
     found = scan(lab4, folder, "--only", "bw.pair", "--profile", "full", "--budget", "20", "--python", torch)
@@ -91,6 +94,7 @@ def test_pairs_name_the_slow_direction_of_one(lab4: Lab, folder: Path, torch: st
     assert slow["node2", "node3"] < 2 * 0.00625
 
 
+@pytest.mark.rates
 def test_all_links_at_one_rate_are_nobodys_fault(lab4: Lab, folder: Path, torch: str) -> None:
     for node in lab4.nodes:
         lab4.break_(node, "slow-link", rate="200mbit")

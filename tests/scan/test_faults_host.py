@@ -255,12 +255,7 @@ def test_variables_of_the_env_file_hold_for_all_nodes(lab4: Lab, tmp_path: Path)
 @pytest.mark.parametrize(
     ("faults", "expected"),
     [
-        (("node1 small-shm", "node2 full-disk"), {"shm-small": ("node1",), "tmp-full": ("node2",)}),
         (("node1 no-python", "node2 nofile"), {"ssh-interpreter": ("node1",), "nofile-low": ("node2",)}),
-        (
-            ("node1 env NCCL_SOCKET_IFNAME=ens9", "node2 env GLOO_SOCKET_IFNAME=eth"),
-            {"nccl-ifname-nomatch": ("node1",), "gloo-ifname-nomatch": ("node2",)},
-        ),
         (
             ("node1 env RANK=3", "node3 small-shm"),
             {"env-stale-rank": ("node1",), "shm-small": ("node3",)},

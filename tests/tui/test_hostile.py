@@ -206,13 +206,13 @@ def test_a_click_on_it_does_nothing_of_its_own() -> None:
 
     # The last two lines hold our own keys; everything above shows text from the report.
     async def clicks(app: NetdoctorApp, pilot: Any) -> None:
-        for y in range(3, 26):
+        for y in range(3, 26, 3):
             await pilot.click(offset=(20, y))
             clicked.append(y)
             assert not app._exit
 
     drive(app, (100, 30), *(step for key in ("1", "2", "3", "4", "enter") for step in (key, clicks)))
-    assert len(clicked) == 5 * 23
+    assert len(clicked) == 5 * 8
     assert runner.asked == []
     assert app.crash is None
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from netdoctor.lab import Lab, missing_requirements, up
+from netdoctor.lab import Lab
 from netdoctor.report.save import load, save
 from tests.report.build import sample_report
 
@@ -244,23 +244,12 @@ def test_bad_input_is_mended_in_the_editor_and_read_again(tmp_path: Path) -> Non
         term.assert_restored()
 
 
-@pytest.fixture
-def lab(tmp_path: Path) -> Iterator[Lab]:
-    if missing := missing_requirements():
-        pytest.skip("; ".join(missing))
-    made = up(3, state_dir=tmp_path / "lab", subnet="10.94.3", prefix="scr")
-    try:
-        yield made
-    finally:
-        made.down()
-
-
 @pytest.mark.lab
-def test_triage_in_the_lab(lab: Lab, tmp_path: Path) -> None:
+def test_triage_in_the_lab(lab4: Lab, tmp_path: Path) -> None:
     """Two faults; open the cause, write its fix, heal outside, run the check again, see it green, quit."""
-    lab.break_("scr1", "drop")
-    lab.break_("scr2", "clock")
-    argv = ["-m", "netdoctor", "tui", "--ssh-config", str(lab.ssh_config), str(lab.hosts_file)]
+    lab4.break_("node1", "drop")
+    lab4.break_("node2", "clock")
+    argv = ["-m", "netdoctor", "tui", "--ssh-config", str(lab4.ssh_config), str(lab4.hosts_file)]
     with terminal(*argv, "--export", "fix.sh", cwd=tmp_path) as term:
         term.wait_for("NOT READY")
         term.wait_for("drops connections")
@@ -272,13 +261,13 @@ def test_triage_in_the_lab(lab: Lab, tmp_path: Path) -> None:
         term.keys("E")
         term.wait_for((tmp_path / "fix.sh").exists)
         script = (tmp_path / "fix.sh").read_text("utf-8")
-        assert "scr1" in script
+        assert "node1" in script
         assert "[2]" not in script
-        lab.heal("scr1")
+        lab4.heal("node1")
         term.keys("r")
         term.wait_for("Go on?")
         term.keys("y")
-        term.wait_for("gone: scr1 drops connections")
+        term.wait_for("gone: node1 drops connections")
         assert "1 cause" in term.text
         saved = load(tmp_path / ".netdoctor" / "last.json")
         letters = saved.matrix.cells[saved.matrix.checks.index("net.ports")]
@@ -291,10 +280,10 @@ def test_triage_in_the_lab(lab: Lab, tmp_path: Path) -> None:
 
 
 @pytest.mark.lab
-def test_quitting_in_mid_scan_leaves_nothing_on_the_nodes(lab: Lab, tmp_path: Path) -> None:
-    lab.break_("scr1", "drop")  # silence makes the port experiment long
-    before = {node: len(lab.pids(node)) for node in lab.nodes}
-    argv = ["-m", "netdoctor", "tui", "--ssh-config", str(lab.ssh_config), str(lab.hosts_file)]
+def test_quitting_in_mid_scan_leaves_nothing_on_the_nodes(lab4: Lab, tmp_path: Path) -> None:
+    lab4.break_("node1", "drop")  # silence makes the port experiment long
+    before = {node: len(lab4.pids(node)) for node in lab4.nodes}
+    argv = ["-m", "netdoctor", "tui", "--ssh-config", str(lab4.ssh_config), str(lab4.hosts_file)]
     with terminal(*argv, cwd=tmp_path) as term:
         term.wait_for("ports")
         term.keys("q")
@@ -303,6 +292,6 @@ def test_quitting_in_mid_scan_leaves_nothing_on_the_nodes(lab: Lab, tmp_path: Pa
         assert term.end() == 130
         term.assert_restored()
     end = time.monotonic() + 5
-    while time.monotonic() < end and {node: len(lab.pids(node)) for node in lab.nodes} != before:
+    while time.monotonic() < end and {node: len(lab4.pids(node)) for node in lab4.nodes} != before:
         time.sleep(0.2)
-    assert {node: len(lab.pids(node)) for node in lab.nodes} == before
+    assert {node: len(lab4.pids(node)) for node in lab4.nodes} == before
