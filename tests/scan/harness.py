@@ -1,17 +1,21 @@
 """Runs the real `netdoctor scan` against a lab and holds every report to the same promises."""
 
 import json
+import select
 import shlex
 import subprocess
 import sys
+import tempfile
 import time
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import jsonschema
+import psutil
 
 from netdoctor.lab import Lab
 from netdoctor.report.schema import report_schema
@@ -67,17 +71,54 @@ def environment() -> dict[str, str]:
     }
 
 
-def netdoctor(*args: str, cwd: Path, timeout: float = 90, **env: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*NETDOCTOR, *args],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        env=environment() | env,
-        stdin=subprocess.DEVNULL,
-        check=False,
+# Half of a short run is imports. They are made once: every run is a fork of this, with its own folder,
+# environment and streams.
+FORKS = """
+import json, os, sys
+import netdoctor.cli.scan, netdoctor.report.cli, netdoctor.scanning
+from netdoctor.cli import run
+for line in sys.stdin:
+    job = json.loads(line)
+    child = os.fork()
+    if child:
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+        continue
+    os.chdir(job["cwd"])
+    os.environ.clear()
+    os.environ.update(job["env"])
+    for number, path in enumerate((os.devnull, job["stdout"], job["stderr"])):
+        os.dup2(os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC), number)
+    sys.exit(run(job["args"]))
+"""
+
+
+@cache
+def _forks() -> subprocess.Popen[str]:
+    """Ends with this process, whose end closes its standard input."""
+    pipe = subprocess.PIPE
+    return subprocess.Popen(
+        [sys.executable, "-c", FORKS], stdin=pipe, stdout=pipe, text=True, env=environment()
     )
+
+
+def netdoctor(*args: str, cwd: Path, timeout: float = 90, **env: str) -> subprocess.CompletedProcess[str]:
+    """`netdoctor ARGS`, run to its end."""
+    forks = _forks()
+    assert forks.stdin is not None
+    assert forks.stdout is not None
+    with tempfile.TemporaryDirectory() as folder:
+        out, err = Path(folder, "out"), Path(folder, "err")
+        streams = {"stdout": str(out), "stderr": str(err)}
+        job = {"args": args, "cwd": str(cwd), "env": environment() | env, **streams}
+        forks.stdin.write(json.dumps(job) + "\n")
+        forks.stdin.flush()
+        if not select.select([forks.stdout], [], [], timeout)[0]:
+            for late in psutil.Process(forks.pid).children(recursive=True):
+                late.kill()
+            said = out.read_text("utf-8") + err.read_text("utf-8")
+            raise subprocess.TimeoutExpired([*NETDOCTOR, *args], timeout, said)
+        code, argv = int(forks.stdout.readline()), [*NETDOCTOR, *args]
+        return subprocess.CompletedProcess(argv, code, out.read_text("utf-8"), err.read_text("utf-8"))
 
 
 def scan(lab: Lab, folder: Path, *args: str, hosts: str | None = None, **env: str) -> Scanned:
@@ -132,9 +173,17 @@ def until(true: Callable[[], bool], what: str, timeout: float = 60) -> None:
         time.sleep(0.05)
 
 
+@cache
+def _schema() -> Any:
+    schema = report_schema()
+    kind = jsonschema.validators.validator_for(schema)
+    kind.check_schema(schema)
+    return kind(schema)
+
+
 def check_promises(scanned: Scanned) -> None:
     report = scanned.report
-    jsonschema.validate(report, report_schema())
+    _schema().validate(report)
     ET.parse(scanned.folder / "report.xml")
     assert scanned.code == report["verdict"]["exit_code"]
     matrix = report["matrix"]
