@@ -34,7 +34,8 @@ def torch(lab4: Lab) -> str:
     python, why = torch_python()
     if why:
         pytest.skip(why)
-    seen = lab4.run(lab4.nodes[0], [python, "-c", "import torch"], capture_output=True)
+    look = "import importlib.util as u, sys; sys.exit(not u.find_spec('torch'))"
+    seen = lab4.run(lab4.nodes[0], [python, "-c", look], capture_output=True)
     if seen.returncode:
         pytest.skip(f"lab nodes do not see {python}: nodes hide /tmp, /run and home directories")
     return python
