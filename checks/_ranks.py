@@ -68,7 +68,8 @@ WAYS = {
     "store": Way(Cause("rank-store", "{nodes} cannot reach the rendezvous of a torch job", LIKELY)),
     "connect": Way(Cause("rank-connect", "{nodes} cannot connect to the other ranks of a torch job", LIKELY)),
     "stuck": Way(
-        Cause("rank-stuck", "a torch job does not get going: the others wait for {nodes}", SUSPECTED)
+        Cause("rank-stuck", "a torch job did not get done in the time that netdoctor gives it", SUSPECTED),
+        "no more time; furthest behind",
     ),
 }
 ERROR = Way(Cause("rank-error", "torch.distributed fails on {nodes}", SUSPECTED))
@@ -98,7 +99,8 @@ def trouble(session: Session, nodes: Mapping[str, object]) -> Iterator[Finding]:
         way = WAYS.get(one.what, ERROR)
         doubtful = shared and way.cause.confidence is not CERTAIN
         cause = way.cause.but(confidence=SUSPECTED) if doubtful else way.cause
-        say = cause.unknown if one.what == "silent" else cause.fail
+        # Whoever lives and has not come far was not too slow for anybody but us.
+        say = cause.unknown if one.what in ("silent", "stuck") else cause.fail
         yield say(
             f"rank {one.rank} ({STAGES.get(one.during, one.during or 'starting')}): {one.detail}",
             at=node,

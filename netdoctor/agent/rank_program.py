@@ -17,8 +17,9 @@ import time
 CONFIG = globals().get("CONFIG") or {}
 ALIVE_S = 0.5
 DTYPE_BYTES = 4
-# Whole numbers that float32 adds up exactly: (rank + 1) * (1 + i % 7), summed over up to 2,000 ranks.
-PERIOD = 7
+# Each rank brings the whole numbers 1 to PERIOD in turn, and begins at another one. float32 adds them up
+# exactly, in any order, while the sum stays under 2^24: over up to 132,000 ranks.
+PERIOD = 127
 
 _out = 1
 _lock = threading.Lock()
@@ -103,6 +104,18 @@ def busy_s():
     return total
 
 
+def brought(position):
+    """What the rank at this place among its group brings to a sum: one period."""
+    return [1 + (position + i) % PERIOD for i in range(PERIOD)]
+
+
+def sums(world):
+    """What `world` ranks bring together: one period."""
+    whole, rest = divmod(world, PERIOD)
+    each = whole * PERIOD * (PERIOD + 1) // 2
+    return [each + sum(1 + (position + i) % PERIOD for position in range(rest)) for i in range(PERIOD)]
+
+
 class Rank:
     """What the steps share."""
 
@@ -178,9 +191,11 @@ class Rank:
                 timeout=self.timeout(seconds),
                 wait_for_workers=False,
             )
-        self.store.set("here/%d" % self.rank, "1")
+        # Whoever comes last tells all: a key of each rank would be asked for by every other.
+        if self.store.add("here", 1) == self.world:
+            self.store.set("all", "1")
         stage("peers")
-        self.store.wait(["here/%d" % r for r in range(self.world)], self.timeout(seconds))
+        self.store.wait(["all"], self.timeout(seconds))
         stage("group")
         self.group_s = float(step.get("group_s", seconds))
         store = dist.PrefixStore(str(step["name"]), self.store)
@@ -226,19 +241,22 @@ class Rank:
         self.sync()
         return time.perf_counter() - began
 
+    def tiled(self, values, size):
+        """These values over and over, `size` of them."""
+        one = self.torch.tensor(values, device=self.device, dtype=self.torch.float32)
+        return one.repeat(-(-size // len(values)))[:size]
+
     def wrong(self, size, world, group, position):
         """How many values of a sum over known ones are not what they should be, and the first of them."""
-        torch = self.torch
-        base = torch.arange(size, device=self.device, dtype=torch.float32).remainder_(PERIOD).add_(1.0)
-        buffer = base * float(position + 1)
+        buffer = self.tiled(brought(position), size)
         self.dist.all_reduce(buffer, group=group)
         self.sync()
-        base.mul_(world * (world + 1) / 2.0)
-        bad = (buffer != base).nonzero()
+        wanted = self.tiled(sums(world), size)
+        bad = (buffer != wanted).nonzero()
         if not len(bad):
             return 0, None
         first = int(bad[0].item())
-        return len(bad), [first, float(buffer[first].item()), float(base[first].item())]
+        return len(bad), [first, float(buffer[first].item()), float(wanted[first].item())]
 
     def allreduce(self, step):
         """Sizes from small to large, as many as fit the time; times are the slowest rank's."""

@@ -32,7 +32,16 @@ from netdoctor.measure.bandwidth import (
     socket_hardware,
 )
 from netdoctor.measure.declare import Context, experiment
-from netdoctor.measure.ranks import JOIN_S, NOT_APPLICABLE, START_S, STOP_S, Failed, Ranks, only_import
+from netdoctor.measure.ranks import (
+    NOT_APPLICABLE,
+    RANK_S,
+    START_S,
+    STOP_S,
+    Failed,
+    Ranks,
+    join_s,
+    only_import,
+)
 from netdoctor.measure.schedule import FIRST_ROUNDS
 from netdoctor.rules.cuda import is_harmless, unseen_bytes, visible
 from netdoctor.rules.nccl_ib import selected_ports
@@ -271,16 +280,18 @@ class Gave(msgspec.Struct):
 
 def _bound_s(nodes: int, seconds: float) -> float:
     """Every step in its time, and one of them waited for in vain."""
+    world = nodes * MOST_GPUS
     steps = SOLO_BUDGET_S + 1.5 * seconds  # the survivors go once more, for half of the time
-    return START_S + JOIN_S + steps + max(SOLO_WAIT_S, _pairs_wait_s(MOST_S), _sweep_wait_s(seconds)) + STOP_S
+    waits = max(SOLO_WAIT_S, _pairs_wait_s(MOST_S, world), _sweep_wait_s(seconds, world))
+    return START_S + join_s(world) + steps + waits + STOP_S
 
 
-def _pairs_wait_s(seconds: float) -> float:
-    return seconds * 4 + 45.0
+def _pairs_wait_s(seconds: float, world: int) -> float:
+    return seconds * 4 + 45.0 + world * RANK_S
 
 
-def _sweep_wait_s(budget_s: float) -> float:
-    return budget_s * 2 + 60.0
+def _sweep_wait_s(budget_s: float, world: int) -> float:
+    return budget_s * 2 + 60.0 + world * RANK_S
 
 
 @experiment(
@@ -371,7 +382,7 @@ def _sweep(
 ) -> tuple[SizeRow, ...]:
     found = ranks.step(
         "allreduce",
-        _sweep_wait_s(budget_s),
+        _sweep_wait_s(budget_s, len(ranks.ranks)),
         sizes=_sizes(chosen, profile),
         budget_s=budget_s,
         each_s=EACH_S[profile],
@@ -505,7 +516,7 @@ def _pairs(
             ]
             found = ranks.step(
                 "pairs",
-                _pairs_wait_s(seconds),
+                _pairs_wait_s(seconds, len(ranks.ranks)),
                 pairs=[list(p) for p in asked],
                 seconds=seconds,
                 most_bytes=most,

@@ -22,9 +22,11 @@ from netdoctor.transport.base import Request
 
 # Importing torch takes a second where it is cached, and many from a busy network file system.
 IMPORT_S = 90.0
-# How long one store operation or one collective may take; a healthy one of ours takes seconds at most.
+# How long one store operation or one collective may take; a healthy one of ours takes seconds at most. More
+# with every rank: the store answers one after the other, each connects to the others, a ring passes all.
 TIMEOUT_S = 15.0
 COLLECTIVE_S = 30.0
+RANK_S = 0.02
 POLL_S = 1.0
 # A rank says twice a second that it lives. Importing holds the interpreter's lock for seconds at a time.
 SILENT_S = 5.0
@@ -38,11 +40,12 @@ ANSWER_S = SILENT_S + 1.0
 # The longest that starting, joining and ending may take, each with a look at who is to blame.
 LOOK_S = POLL_S + ANSWER_S + ECHO_S + 0.2 + ANSWER_S
 START_S = SPAWN_S + IMPORT_S + LOOK_S
-JOIN_S = TIMEOUT_S + 5.0 + 2 * TIMEOUT_S + LOOK_S
 STOP_S = 0.3 + ANSWER_S + ENDING_S + LOOK_S
 # As much as an agent keeps. torch writes why it aborts above two stack traces.
 STDERR_CHARS = 8192
 
+# How far from the root a rank is that only tells of another's trouble; smaller is nearer.
+ECHO = 4
 # What a rank says when another one went away, or did not come: gloo, the store, torch's ProcessGroupNCCL
 # (getNcclErrorDetailStr, the watchdog) and NCCL itself (socketProgress).
 _ECHO = re.compile(
@@ -54,6 +57,21 @@ _ECHO = re.compile(
 _DIAL = re.compile(r"connect to \S+ (returned|failed)")
 # The GPU or its driver, as torch and NCCL put it. A peer that goes away does not cause it.
 _DEVICE = re.compile(r"CUDA error|CUDA out of memory|Cuda failure|unhandled cuda error|CUDA driver error")
+
+
+def store_s(world: int) -> float:
+    """How long one operation of the store may take with so many ranks, and so reaching it."""
+    return TIMEOUT_S + world * RANK_S
+
+
+def collective_s(world: int) -> float:
+    """How long one collective may take with so many ranks."""
+    return COLLECTIVE_S + world * RANK_S
+
+
+def join_s(world: int) -> float:
+    """The longest that joining so many ranks may take."""
+    return TIMEOUT_S + 5.0 + 2 * store_s(world) + LOOK_S
 
 
 @cache
@@ -197,8 +215,8 @@ class Ranks:
         """Open the store on rank 0's node and form the group. Raises Failed."""
         common: dict[str, Any] = {
             "address": address,
-            "store_s": TIMEOUT_S,
-            "group_s": COLLECTIVE_S,
+            "store_s": store_s(len(self.ranks)),
+            "group_s": collective_s(len(self.ranks)),
             "name": self.session,
         }
         first = [self.ranks[0].node]
@@ -210,7 +228,7 @@ class Ranks:
         self.port, busy = number, result.get("busy")
         self.port_busy = str(busy)[:200] if busy else None
         # Gloo waits five times its time-out for an answer to a connect (pair.h waitUntil): we do not.
-        self.step("join", 2 * TIMEOUT_S, port=number, **common)
+        self.step("join", 2 * store_s(len(self.ranks)), port=number, **common)
 
     def step(self, do: str, timeout_s: float, nodes: Iterable[str] | None = None, **args: Any) -> list[Any]:
         """Have the ranks do something; the result of each, None for those not asked. Raises Failed."""
@@ -322,13 +340,13 @@ class Ranks:
                     found.append((weight, one))
                 elif not self._is_through(rank, until):
                     late.append(one)
-        if not found:
+        root = min((weight for weight, _ in found), default=ECHO)
+        if root == ECHO and late:
             # Alive and waiting: those that came least far are the ones that the others wait for.
             order = ("start", "import", "imported", "store", "peers", "group", "mesh", "ready")
             far = [order.index(t.during) if t.during in order else len(order) for t in late]
-            least = min(far, default=0)
-            return [replace(t, first=f == least) for t, f in zip(late, far, strict=True)]
-        root = min(weight for weight, _ in found)
+            behind = [replace(t, first=f == min(far)) for t, f in zip(late, far, strict=True)]
+            return [*behind, *(replace(one, first=False) for _, one in found)]
         return [replace(one, first=weight == root) for weight, one in sorted(found, key=lambda item: item[0])]
 
     @staticmethod
@@ -359,7 +377,7 @@ class Ranks:
             if _DIAL.search(error.text):
                 return 2, "connect", detail
             echo = error.stage == "peers" or _ECHO.search(error.text)
-            return (4 if echo else 2), what, detail
+            return (ECHO if echo else 2), what, detail
         if late and rank.dialling:
             ends = dict.fromkeys(rank.dialling)
             names = {address: node for node, address in self.addresses.items()}
@@ -373,7 +391,7 @@ def _ended(rank: Rank) -> tuple[int, str, str]:
     lines = [line.strip() for line in rank.stderr.splitlines() if line.strip()]
     if rank.code == -signal.SIGABRT:
         # torch ends the process of a rank whose NCCL operations fail, mostly because of another rank.
-        for pattern, weight, what in ((_DEVICE, 1, "device"), (_DIAL, 2, "connect"), (_ECHO, 4, "error")):
+        for pattern, weight, what in ((_DEVICE, 1, "device"), (_DIAL, 2, "connect"), (_ECHO, ECHO, "error")):
             told = next((line for line in lines if pattern.search(line)), None)
             if told is not None:
                 return weight, what, told

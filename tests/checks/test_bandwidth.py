@@ -232,6 +232,7 @@ def trouble(node: str, what: str, first: bool = True) -> RankTrouble:
         ("import", Status.FAIL),
         ("store", Status.FAIL),
         ("silent", Status.UNKNOWN),
+        ("stuck", Status.UNKNOWN),  # alive, and too slow for a limit of ours
     ],
 )
 def test_a_rank_that_failed_is_named_and_the_others_are_not_green(what: str, status: Status) -> None:

@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 
+from netdoctor.agent import rank_program
 from netdoctor.facts.bandwidth import RankTrouble, SizeRow
 from netdoctor.facts.base import Missing
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.software import Job
 from netdoctor.measure.collective import Cast, _rows, cast
 from netdoctor.measure.common import Ground
-from netdoctor.measure.declare import Context
-from netdoctor.measure.ranks import Heard, Ranks
+from netdoctor.measure.declare import EXPERIMENTS, Context
+from netdoctor.measure.ranks import START_S, STOP_S, Heard, Ranks, join_s
 from netdoctor.store import Store
 from tests.checks import build as healthy
 from tests.checks import build_hw as hw
@@ -213,6 +214,56 @@ def test_what_nccl_says(text: str, what: str, root: int) -> None:
     assert len(found) == root
     assert found[0].what == what
     assert found[0].node == "n1"
+
+
+def test_who_is_only_late_is_behind_and_not_at_fault() -> None:
+    """Also where the time of those that waited for it was over first."""
+    waiting = ended(error="wait timeout after 15000ms, keys: /all", stage="peers")
+    for others in (ended(stage="peers"), waiting):
+        found = blamed(others, ended(stage="store"), others)
+        assert [(one.node, one.what) for one in found] == [("n2", "stuck")]
+
+
+def test_limits_grow_with_the_world(monkeypatch: pytest.MonkeyPatch) -> None:
+    def joined(world: int) -> list[float]:
+        ranks = Ranks(FakeTransport({}), [f"n{i // 8}" for i in range(world)], {}, "nccl", {})
+        asked: list[float] = []
+
+        def step(do: str, timeout_s: float, nodes: Any = None, **args: Any) -> list[Any]:
+            asked.extend((timeout_s, args["store_s"], args["group_s"]))
+            return [{"port": 29500}]
+
+        monkeypatch.setattr(ranks, "step", step)
+        ranks.join("10.0.0.1", 29500)
+        _, store_s, group_s, wait_s, *_ = asked
+        assert wait_s >= 2 * store_s
+        assert group_s > store_s
+        return [store_s, group_s, wait_s]
+
+    few, many, most = joined(8), joined(2192), joined(16384)
+    assert few == pytest.approx([15, 30, 30], rel=0.03)  # what is known to be plenty for a few
+    for a, b, c in zip(few, many, most, strict=True):
+        assert a + 40 < b
+        assert b + 250 < c
+    # What --plan prints holds for as many ranks as these nodes may have.
+    assert EXPERIMENTS["allreduce"].limit_s(274, 20.0) > START_S + join_s(2192) + STOP_S
+
+
+# --- the sum that is verified ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("world", [1, 2, 126, 127, 128, 2188, 2192])
+def test_a_sum_is_what_its_ranks_bring(world: int) -> None:
+    parts = [rank_program.brought(position) for position in range(world)]
+    assert rank_program.sums(world) == [sum(column) for column in zip(*parts, strict=True)]
+    assert min(map(min, parts)) > 0  # a rank that is left out is missed everywhere
+
+
+@pytest.mark.parametrize("world", [2189, 16384, 100_000, 132_000])
+def test_a_sum_is_exact_in_float32_at_any_size(world: int) -> None:
+    """Whole numbers under 2^24 are, in whatever order they are added."""
+    assert max(rank_program.sums(world)) < 2**24
+    assert min(rank_program.sums(world)) >= world
 
 
 # --- answers that cannot be read ------------------------------------------------------------------
