@@ -8,6 +8,9 @@ import msgspec
 
 from netdoctor.facts.base import FACT_TYPES, Missing, Why
 
+# Of one list in a node's own facts: judging takes time by rows. The longest there is has the addresses of a
+# Kubernetes node with thousands of services (kube-ipvs0). An agent tells by itself when it has more.
+ROWS_AT_MOST = 4096
 NOT_COLLECTED = Missing(Why.NOT_COLLECTED, "not collected in this scan")
 
 
@@ -53,7 +56,8 @@ def group_type(group: str) -> type | None:
 def decode(group: str, raw: Any) -> Any:
     """A fact from an agent's reply ``{"value": …}`` or ``{"missing": {"why", "detail"}}``; never raises.
 
-    What does not fit the type is Missing(UNPARSABLE): a node's text is data, validated here once.
+    What does not fit the type is Missing(UNPARSABLE): a node's text is data, validated here once. So is what
+    has more rows than any machine: cut short it would be another fact.
     """
     if not isinstance(raw, dict):
         return Missing(Why.UNPARSABLE, f"{group}: the node's answer is no object")
@@ -61,6 +65,11 @@ def decode(group: str, raw: Any) -> Any:
         cls = group_type(group)
         if cls is None:
             return Missing(Why.UNPARSABLE, f"{group}: no such fact")
+        info = FACT_TYPES[cls]
+        # A plug-in knows what its own fact may hold.
+        ours = info.origin == "agent" and info.collector is None
+        if ours and (rows := _most_rows(raw["value"])) > ROWS_AT_MOST:
+            return Missing(Why.UNPARSABLE, f"{group}: {rows} rows, at most {ROWS_AT_MOST} are judged")
         try:
             return msgspec.convert(raw["value"], type=cls)
         except (msgspec.ValidationError, TypeError, ValueError, RecursionError) as error:
@@ -71,6 +80,17 @@ def decode(group: str, raw: Any) -> Any:
         known = why if isinstance(why, str) and why in set(Why) else Why.FAILED
         return Missing(Why(known), str(missing.get("detail", ""))[:400])
     return Missing(Why.UNPARSABLE, f"{group}: neither a value nor a reason")
+
+
+def _most_rows(value: Any) -> int:
+    """How many rows the longest list or object anywhere in plain data has."""
+    longest, left = 0, [value]
+    while left:
+        one = left.pop()
+        if isinstance(one, dict | list):
+            longest = max(longest, len(one))
+            left += one.values() if isinstance(one, dict) else one
+    return longest
 
 
 def dump(store: Store) -> dict[str, Any]:

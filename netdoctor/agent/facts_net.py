@@ -3,7 +3,7 @@
 import os
 import re
 
-from . import files
+from . import files, runtime
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,7 +17,9 @@ AF_INET6 = 10
 _ARPHRD_INFINIBAND = "32"
 _SPEED_UNKNOWN = (-1, 0, 65535, 4294967295)
 _PCI = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
-MAX_ROWS = 4096
+# As many are judged of a node; a list that is cut short would be another fact. Interfaces have rows, too.
+MAX_ADDRESSES = 4096
+MAX_ROWS = 4 * MAX_ADDRESSES
 
 
 class Row(object):
@@ -60,7 +62,9 @@ def getifaddrs() -> "list[Row]":
     rows = []  # type: list[Row]
     try:
         at = head
-        while at and len(rows) < MAX_ROWS:
+        while at:
+            if len(rows) >= MAX_ROWS:
+                raise runtime.Unavailable("failed", "more than %d addresses and interfaces" % MAX_ROWS)
             entry = at.contents
             row = Row((entry.name or b"").decode("utf-8", "replace"), entry.flags)
             if entry.addr:
@@ -241,22 +245,26 @@ def collect(
         # bonding_masters is a plain file there
         if os.path.isdir(files.under(root, "/sys/class/net/" + name))
     ]
-    netdevs = [netdev(root, name, flags.get(name), live) for name in found[:MAX_ROWS]]
+    netdevs = [netdev(root, name, flags.get(name), live) for name in found[: MAX_ADDRESSES + 1]]
     netdevs.sort(key=lambda dev: (dev["ifindex"], dev["name"]))
     disabled = files.text_or_none(files.under(root, "/proc/sys/net/ipv6/conf/all/disable_ipv6"))
+    addresses = [
+        {
+            "ifname": row.name,
+            "family": "inet" if row.family == AF_INET else "inet6",
+            "address": row.address,
+            "prefix_len": row.prefix_len,
+            "scope": address_scope(row.address),
+        }
+        for row in rows
+        if row.family in (AF_INET, AF_INET6) and row.address
+    ]
+    for what, many in (("addresses", addresses), ("interfaces", netdevs)):
+        if len(many) > MAX_ADDRESSES:
+            raise runtime.Unavailable("failed", "more than %d %s" % (MAX_ADDRESSES, what))
     return {
         "netdevs": netdevs,
-        "addresses": [
-            {
-                "ifname": row.name,
-                "family": "inet" if row.family == AF_INET else "inet6",
-                "address": row.address,
-                "prefix_len": row.prefix_len,
-                "scope": address_scope(row.address),
-            }
-            for row in rows
-            if row.family in (AF_INET, AF_INET6) and row.address
-        ],
+        "addresses": addresses,
         "ephemeral_ports": list(ephemeral_ports(root)),
         "reserved_ports": (
             files.text_or_none(files.under(root, "/proc/sys/net/ipv4/ip_local_reserved_ports")) or ""

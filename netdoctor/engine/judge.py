@@ -1,6 +1,7 @@
 """Runs checks over facts: prerequisites, missing facts, passes and exceptions each get exactly one status."""
 
 import contextlib
+import math
 import sys
 import time
 import traceback
@@ -40,7 +41,7 @@ class Judgement:
     blocked_by[check id][node] is the check whose failure made this one pointless there.
     pairs[check id][``a->b``] is the worst that was said of a directed pair, also of one that nobody asked
     about; without the check where that gave no judgement, because it could not run or does not apply.
-    stopped: what ended the wait for a plug-in's check: ``interrupt``, ``deadline``, else None.
+    stopped: what ended the judging, or the wait for a plug-in's check: ``interrupt``, ``deadline`` or None.
     tracebacks: one text per check that crashed, its first line names the check and the nodes.
     """
 
@@ -58,16 +59,21 @@ class Judgement:
 
 
 def judge(
-    checks: Sequence[Check], nodes: Sequence[str], store: Store, judged: Iterable[str] | None = None
+    checks: Sequence[Check],
+    nodes: Sequence[str],
+    store: Store,
+    judged: Iterable[str] | None = None,
+    ends: float = math.inf,
 ) -> Judgement:
     """Run checks in the order given (prerequisites first) over the facts in `store`.
 
     `judged` restricts which nodes get statuses; checks over all nodes still see every node's facts.
-    One exception in a check is `unknown` for that check alone.
+    One exception in a check is `unknown` for that check alone. ends: when no check is asked any more, on the
+    clock of time.monotonic(); what was not judged by then is `unknown`, and the judgement stopped.
     """
     wanted = set(nodes if judged is None else judged)
     result = Judgement(nodes=tuple(n for n in nodes if n in wanted), checks=tuple(checks))
-    run = _Run(nodes=tuple(nodes), known=frozenset(nodes), store=store, result=result)
+    run = _Run(nodes=tuple(nodes), known=frozenset(nodes), store=store, result=result, ends=ends)
     # A plug-in that prints must not write into a report on stdout.
     ours = all(is_ours(check) for check in checks)
     with contextlib.nullcontext() if ours else contextlib.redirect_stdout(sys.stderr):
@@ -84,13 +90,14 @@ def judge(
 class _Run:
     """What every check of one judgement shares. known: all node ids, for telling targets from nonsense.
 
-    derived: what has been derived from the facts so far, by type.
+    ends: as of judge(). derived: what has been derived from the facts so far, by type.
     """
 
     nodes: tuple[str, ...]
     known: frozenset[str]
     store: Store
     result: Judgement
+    ends: float
     derived: dict[type, Any] = field(default_factory=dict)
 
 
@@ -274,6 +281,10 @@ def _answers(
 
     def work() -> None:
         for nodes in calls:
+            if time.monotonic() >= run.ends:
+                run.result.stopped = run.result.stopped or "deadline"
+                answers.append(DeadlineReached())
+                continue
             try:
                 answers.append(_ask(check, nodes, run))
             except (KeyboardInterrupt, DeadlineReached) as error:

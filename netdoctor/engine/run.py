@@ -69,6 +69,9 @@ class Outcome:
     ended_by: str = "end"
 
 
+# What judging may take beyond the deadline, or after an interrupt.
+JUDGING_S = 10.0
+
 Listener = Callable[[Progress], None]
 
 
@@ -92,6 +95,7 @@ class Scan:
         self.store = Store()
         self.wanted = _groups(checks)
         self.tracebacks: list[str] = []
+        self.began = time.monotonic()
         self.ends = math.inf
 
     def run(self, transport: Transport) -> Outcome:
@@ -100,14 +104,16 @@ class Scan:
         KeyboardInterrupt and DeadlineReached end the collecting, not the scan: what was not measured by then
         is unknown.
         """
+        self.began = time.monotonic()
         put_control_facts(self.store, self.targets, self.job, self.options.baseline)
         ended_by = "end"
         try:
             ended_by = _stopped(lambda: self._collect(transport)) or "end"
         finally:  # also when netdoctor itself broke: sessions do not wait for the process to end
             ended_by = _stopped(transport.close) or ended_by
-        # Judging takes well under a second. Whatever stops it, once by an interrupt and once by the deadline,
-        # is noted and the judging done again: a scan that collected something has something to say.
+        # Judging takes a second per thousand nodes. Whatever stops it, once by an interrupt and once by the
+        # deadline, is noted and the judging done again, in bounded time: a scan that collected something has
+        # something to say.
         judgement: Judgement | None = None
         while judgement is None:
             try:
@@ -117,7 +123,9 @@ class Scan:
             except DeadlineReached:
                 ended_by = "deadline"
         judgement.tracebacks[:0] = self.tracebacks
-        return Outcome(store=self.store, judgement=judgement, ended_by=judgement.stopped or ended_by)
+        if ended_by != "interrupt":
+            ended_by = judgement.stopped or ended_by
+        return Outcome(store=self.store, judgement=judgement, ended_by=ended_by)
 
     def _collect(self, transport: Transport) -> None:
         self._connect(transport)
@@ -256,7 +264,9 @@ class Scan:
     def _judge(self, ended_by: str) -> Judgement:
         self.listener(Progress(phase="judge"))
         fill_gaps(self.store, self.wanted, self.nodes, ended_by)
-        return judge(self.checks, self.nodes, self.store, self.options.judged)
+        now = time.monotonic()
+        ends = now if ended_by != "end" else max(now, self.began + (self.options.deadline_s or math.inf))
+        return judge(self.checks, self.nodes, self.store, self.options.judged, ends + JUDGING_S)
 
 
 def _stopped(work: Callable[[], None]) -> str | None:

@@ -26,6 +26,7 @@ from netdoctor.agent import (
     files,
     libs,
     op_spawn,
+    runtime,
 )
 from netdoctor.facts import FACT_TYPES
 from netdoctor.facts.clock import ChronyTracking
@@ -462,6 +463,15 @@ def test_chrony_tracking() -> None:
     for garbage in ("", "506 Cannot talk to daemon\n", "a," * 20):
         with pytest.raises(ValueError, match=r".*"):
             facts_time.parse_tracking(garbage)
+
+
+def test_more_addresses_than_are_judged_are_no_fact(tmp_path: Path) -> None:
+    """Cut short they would be another machine's."""
+    addresses = [f"10.96.{i >> 8}.{i & 255}" for i in range(4097)]
+    rows = [facts_net.Row("kube-ipvs0", 0x82, facts_net.AF_INET, address, 32) for address in addresses]
+    assert len(facts_net.collect({}, str(tmp_path), rows[1:])["addresses"]) == 4096
+    with pytest.raises(runtime.Unavailable, match="more than 4096 addresses"):
+        facts_net.collect({}, str(tmp_path), rows)
 
 
 # --- env --------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from netdoctor.check import Check
+from netdoctor.engine import run as engine_run
 from netdoctor.engine.diagnose import diagnose
 from netdoctor.engine.judge import ready_nodes
 from netdoctor.engine.run import Options, Outcome, Progress, Scan, rejudge
@@ -220,6 +221,23 @@ def test_cut_short_while_judging_it_judges_again(error: type[BaseException]) -> 
     outcome = run(cluster(), [login(), make(net_x)])
     assert rows(outcome)["net.x"] == "X.."
     assert outcome.ended_by == ("interrupt" if error is KeyboardInterrupt else "deadline")
+
+
+def test_the_deadline_ends_judging_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Judged again after the alarm, it ends by itself: what no time was left for is unknown."""
+    monkeypatch.setattr(engine_run, "JUDGING_S", 0.0)
+    came: list[int] = []
+
+    def net_x(nodes: Mapping[str, HostFacts]) -> Iterator[Finding]:
+        """It takes for ever."""
+        came.append(1)
+        raise DeadlineReached
+        yield
+
+    outcome = run(cluster(), [login(), make(net_x), saying("host.y")], deadline_s=3600.0)
+    assert rows(outcome) == {"ssh.login": "???", "net.x": "bbb", "host.y": "bbb"}
+    assert outcome.ended_by == "deadline"
+    assert came == [1]
 
 
 def test_after_an_interrupt_no_node_is_asked_anything() -> None:

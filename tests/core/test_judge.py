@@ -2,8 +2,10 @@
 
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -430,6 +432,28 @@ def test_the_matrix_is_always_complete(
                 assert row & {Status.UNKNOWN, Status.FAIL, Status.BLOCKED}
             if finding.status is Status.FAIL and finding.target not in (CLUSTER, CONTROL):
                 assert row & {Status.FAIL, Status.BLOCKED}
+
+
+def test_what_was_not_judged_in_time_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    clock = SimpleNamespace(monotonic=lambda: now[0], perf_counter=time.perf_counter)
+    monkeypatch.setattr(judge_module, "time", clock)
+
+    def host_slow(node: Node, host: HostFacts) -> Iterator[Finding]:
+        """It takes 10 seconds a node."""
+        now[0] += 10
+        yield warn(HERE, "slow")
+
+    later = saying("host.later", fail("n1", "nobody asks it any more"))
+    store = store_of(3)
+    store.put("host", "n3", Missing(Why.NOT_APPLICABLE, "not here"))
+    result = judge([login(), make(host_slow), later], healthy.names(3), store, ends=15)
+    assert now == [20.0]
+    cells = {name: "".join(row[node].letter for node in result.nodes) for name, row in result.cells.items()}
+    assert cells == {"ssh.login": "...", "host.slow": "!!-", "host.later": "??-"}
+    assert result.stopped == "deadline"
+    assert {f.cause.key for f in result.findings["host.later"] if f.cause} == {"unmeasured-stopped"}
+    assert not result.tracebacks
 
 
 def test_this_module_runs_without_threads_left() -> None:

@@ -11,7 +11,7 @@ from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.host import HostFacts, Login, Session
 from netdoctor.facts.net import PortMatrix, PortProbe
 from netdoctor.facts.software import Job
-from netdoctor.store import NOT_COLLECTED, Store, decode, dump, load
+from netdoctor.store import NOT_COLLECTED, ROWS_AT_MOST, Store, decode, dump, load
 from tests.checks import build as healthy
 from tests.core.fake import LOST, plain, store_of
 
@@ -125,3 +125,27 @@ def test_loading_anything_never_raises(data: dict[str, Any]) -> None:
 )
 def test_decoding_anything_never_raises(group: str, raw: Any) -> None:
     decode(group, raw)
+
+
+@pytest.mark.parametrize(
+    ("group", "change"),
+    [
+        pytest.param("net", {"addresses": [plain(healthy.net(1).addresses[0])["value"]]}, id="rows"),
+        pytest.param("host", {"lab_fakes": ["x"]}, id="texts"),
+        pytest.param("resolve", {"own": {"name": "x", "addresses": ["10.0.0.1"]}}, id="inside"),
+    ],
+)
+def test_more_rows_than_any_machine_has_are_no_fact(group: str, change: dict[str, Any]) -> None:
+    known: dict[str, Any] = {"net": healthy.net(1), "host": healthy.host(1), "resolve": healthy.resolve(1)}
+    value = plain(known[group])["value"]
+
+    def many(data: Any, count: int) -> Any:
+        if isinstance(data, dict):
+            return {key: many(item, count) for key, item in data.items()}
+        return data * count if isinstance(data, list) else data
+
+    assert not isinstance(decode(group, {"value": {**value, **many(change, ROWS_AT_MOST)}}), Missing)
+    found = decode(group, {"value": {**value, **many(change, ROWS_AT_MOST + 1)}})
+    assert isinstance(found, Missing)
+    assert found.why is Why.UNPARSABLE
+    assert found.detail.startswith(f"{group}: {ROWS_AT_MOST + 1} rows")
