@@ -26,6 +26,7 @@ OUTCOMES: dict[str, Cause] = {
     Login.HOST_KEY_REVOKED: Cause("ssh-host-key-revoked", "{nodes} use{s} a revoked host key"),
     Login.AUTH: Cause("ssh-auth", "{nodes} accept{s} none of your keys"),
     Login.SHELL: Cause("ssh-shell", "The login shell of {nodes} ends without running a command"),
+    Login.PROCESS_LIMIT: Cause("ssh-process-limit", "{nodes} let{s} the login user start no more processes"),
     Login.INTERPRETER: Cause("ssh-interpreter", "{nodes} {has} no Python at the place asked for"),
     Login.OLD_PYTHON: Cause("ssh-old-python", "The Python of {nodes} is too old for netdoctor"),
     Login.JUMP: Cause("ssh-jump", "The jump host VIA does not lead to {nodes}"),
@@ -268,6 +269,23 @@ def _shell(node: Node, session: Session) -> list[Fix]:
     return [*fixes, look(text, _by_hand(node, "true; echo $?"), on=CONTROL)]
 
 
+def _process_limit(node: Node, session: Session) -> tuple[Fix, ...]:
+    user = quoted(session.user or "root")
+    list_them = f"ps -u {user} -o pid,nlwp,lstart,args --sort=lstart"
+    limits = (
+        "grep -sH nproc /etc/security/limits.conf /etc/security/limits.d/*; "
+        f"systemctl show -p TasksCurrent,TasksMax user-$(id -u {user}).slice"
+    )
+    return (
+        look(
+            "see what the user runs there (ranks of an earlier job?), and end what nobody needs",
+            list_them,
+            root=True,
+        ),
+        look("see how many processes and threads it may have, and raise that", limits, root=True),
+    )
+
+
 def _interpreter(node: Node, session: Session) -> tuple[Fix, ...]:
     install = run("install one", "apt-get install -y python3 || dnf install -y python3", root=True)
     name = run(f"if there is one elsewhere, write python=PATH on {_place(node)}")
@@ -320,6 +338,7 @@ FIXES: dict[str, Callable[[Node, Session], Fix | tuple[Fix, ...] | list[Fix]]] =
     Login.HOST_KEY_REVOKED: _key_revoked,
     Login.AUTH: _auth,
     Login.SHELL: _shell,
+    Login.PROCESS_LIMIT: _process_limit,
     Login.INTERPRETER: _interpreter,
     Login.OLD_PYTHON: _old_python,
     Login.JUMP: _jump,

@@ -37,6 +37,7 @@ class Login(StrEnum):
     HOST_KEY_REVOKED = "host_key_revoked"
     AUTH = "auth"
     SHELL = "shell"  # it ends without running the command
+    PROCESS_LIMIT = "process_limit"  # of the login user: no shell, no Python, or none of their own processes
     INTERPRETER = "interpreter"  # no Python where it should be
     OLD_PYTHON = "old_python"
     JUMP = "jump"  # trouble with a jump host or a ProxyCommand

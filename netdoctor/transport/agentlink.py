@@ -1,6 +1,7 @@
 """An agent at the other end of a channel. Runs inside a worker process only."""
 
 import contextlib
+import re
 import time
 from collections import deque
 from collections.abc import Callable
@@ -18,6 +19,10 @@ from netdoctor.transport.record import Failed, Record
 STDERR_KEPT_BYTES = 4096
 NEEDS_MAX = 8
 REPLY_BYTES_MAX = 4 * frames.FRAME_CAP_BYTES
+
+# fork(2) and execve(2) at RLIMIT_NPROC or a cgroup's pids.max, as sshd, bash, dash, csh and Python say it:
+# "-bash: fork: retry: Resource temporarily unavailable", "sh: 1: Cannot fork", "can't start new thread".
+_NO_PROCESS = re.compile(rb"Resource temporarily unavailable|annot fork|No more processes|start new thread")
 
 Provide = Callable[[str, str, int], bytes]
 
@@ -54,8 +59,12 @@ class AgentLink:
         except (paramiko.SSHException, EOFError, OSError) as e:
             if not self._transport.is_active():
                 raise Failed(Login.LOST, self._gone()) from e
-            what = "open a session" if record.stage == "channel" else "run a command"
-            raise Failed(Login.SHELL, f"the server refuses to {what}: {e}") from e
+            if record.stage == "channel":
+                raise Failed(Login.SHELL, f"the server refuses to open a session: {e}") from e
+            if "OpenSSH" in self._transport.remote_version:
+                # Its session.c refuses a command for nothing else, once the session is open.
+                raise Failed(Login.PROCESS_LIMIT, "sshd could not start a process for the command") from e
+            raise Failed(Login.SHELL, f"the server refuses to run a command: {e}") from e
         sent = time.monotonic()
         try:
             self.send(first)
@@ -87,6 +96,8 @@ class AgentLink:
             self._channel.status_event.wait(1.0)
         if not self._transport.is_active() and not self._channel.exit_status_ready():
             return Failed(Login.LOST, self._gone())
+        if full := self.process_limit():
+            return Failed(Login.PROCESS_LIMIT, full)
         status = self._channel.exit_status
         errors = clean(bytes(self._stderr), 200)
         said = errors or self._reader.tail
@@ -101,6 +112,13 @@ class AgentLink:
         return Failed(
             Login.SHELL, f"the login shell {how} before the agent spoke" + (f": {said}" if said else "")
         )
+
+    def process_limit(self) -> str:
+        """What was said where no process could be started, or ''."""
+        for line in (*bytes(self._stderr).splitlines(), *self._reader.kept.splitlines()):
+            if _NO_PROCESS.search(line):
+                return f"no process could be started there: {clean(line.strip(), 200)}"
+        return ""
 
     @property
     def silence(self) -> str:

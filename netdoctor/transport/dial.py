@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import gevent
+import gevent.os
 from gevent.event import AsyncResult
 
 from netdoctor.facts.host import Login, Trouble
@@ -26,6 +27,8 @@ CONTROL_ERRNOS = frozenset(
 )
 UNREACHABLE_ERRNOS = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, errno.EHOSTDOWN})
 CLOSED_EARLY = "the server closed the connection before its version line"
+PROXY_TAIL_BYTES = 4096
+PROXY_END_S = 0.5
 FAMILIES = {"inet": socket.AF_INET, "inet6": socket.AF_INET6}
 # getaddrinfo(3): nobody could be asked. EAI_NONAME and its like are an answer, and it is no.
 UNASKED = frozenset({socket.EAI_AGAIN, socket.EAI_FAIL, socket.EAI_MEMORY, socket.EAI_SYSTEM})
@@ -166,12 +169,13 @@ def no_tunnel(refusal: str, endpoint: Endpoint) -> Failed:
 
 
 class Proxy:
-    """A ProxyCommand: an argument list, no shell, its stderr kept."""
+    """A ProxyCommand: an argument list, no shell. Its stderr is read all the time, and the end of it kept."""
 
     def __init__(self, argv: Sequence[str]) -> None:
         self.sock, theirs = socket.socketpair()
         self._errors, errors = os.pipe()
         os.set_blocking(self._errors, False)
+        self._tail = b""
         try:
             self._process = subprocess.Popen(  # noqa: S603  # the user's own command, split, never a shell
                 argv, stdin=theirs.fileno(), stdout=theirs.fileno(), stderr=errors, process_group=0
@@ -183,16 +187,19 @@ class Proxy:
         finally:
             theirs.close()
             os.close(errors)
+        self._drain = gevent.spawn(self._read_errors)
 
-    def said(self) -> str:
-        """Return the last line of what it wrote to stderr."""
+    def _read_errors(self) -> None:
         try:
-            text = os.read(self._errors, 4096)
-        except (BlockingIOError, OSError):
-            return ""
+            while data := gevent.os.nb_read(self._errors, 1 << 16):
+                self._tail = (self._tail + data)[-PROXY_TAIL_BYTES:]
         finally:
             os.close(self._errors)
-        lines = text.strip().splitlines()
+
+    def said(self) -> str:
+        """Return the last line of what it wrote to stderr; it has ended, or does so within a moment."""
+        self._drain.join(PROXY_END_S)
+        lines = self._tail.strip().splitlines()
         return clean(lines[-1], 200) if lines else ""
 
     def kill(self) -> None:

@@ -114,9 +114,14 @@ class FrameReader:
         return clean(bytes(self._noise), NOISE_SHOWN)
 
     @property
+    def kept(self) -> bytes:
+        """Noise and what is still undecided: what a shell printed instead of starting an agent."""
+        return bytes(self._noise + self._buffer[:NOISE_KEPT_BYTES])
+
+    @property
     def tail(self) -> str:
-        """Noise and what is still undecided, sanitised: what a shell printed instead of starting an agent."""
-        return clean(bytes(self._noise + self._buffer[:NOISE_KEPT_BYTES]), NOISE_SHOWN)
+        """The beginning of that, sanitised."""
+        return clean(self.kept, NOISE_SHOWN)
 
     def feed(self, data: bytes) -> list[bytes]:
         """Return the payloads that `data` completes. Raises AgentTrouble over the caps or on a bad length."""

@@ -174,23 +174,26 @@ class Logins:
                 connection = self._handshake(endpoint, record, wire, known, identities)
                 record.login_ms = (time.monotonic() - began) * 1e3
                 return connection, wire
-        except gevent.Timeout as e:
-            if wire is not None:
-                wire.close()
-            raise self._slow_login(record, wire, through) from e
         except BaseException as e:
             if wire is not None:
                 wire.close()
+            slow = isinstance(e, gevent.Timeout)
+            failed = self._slow_login(record, wire, through) if slow else e
             if proxy is not None:
-                self._proxies.discard(proxy)
-                proxy.kill()
-                if isinstance(e, Failed) and record.stage in ("connect", "banner"):
-                    if here.is_cut_off():
-                        raise Failed(Login.CONTROL, NO_NETWORK, Trouble.NETWORK) from e
-                    said = proxy.said()
-                    detail = f"the ProxyCommand gave no SSH server: {said or e.detail}"
-                    raise Failed(Login.JUMP, detail) from e
-            raise
+                failed = self._no_proxy(proxy, record, failed)
+            if failed is e:
+                raise
+            raise failed from e
+
+    def _no_proxy(self, proxy: Proxy, record: Record, failed: BaseException) -> BaseException:
+        """End the ProxyCommand of a login that failed, and let it say why, where no server was reached."""
+        self._proxies.discard(proxy)
+        proxy.kill()
+        if not isinstance(failed, Failed) or record.stage not in ("connect", "banner"):
+            return failed
+        if here.is_cut_off():
+            return Failed(Login.CONTROL, NO_NETWORK, Trouble.NETWORK)
+        return Failed(Login.JUMP, f"the ProxyCommand gave no SSH server: {proxy.said() or failed.detail}")
 
     def _slow_login(self, record: Record, wire: Wire | None, through: Any) -> Failed:
         """Say what a login that took too long was waiting for."""

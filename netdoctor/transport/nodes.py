@@ -124,8 +124,10 @@ class Worker:
                 )
             record.python_version = clean(hello.python, 20)
         except gevent.Timeout as e:
-            said = link.silence
+            said, full = link.silence, link.process_limit()
             link.close()
+            if record.stage == "shell" and full:
+                raise Failed(Login.PROCESS_LIMIT, full) from e
             if record.stage == "shell" and said:
                 detail = f"no agent within the node's budget; the shell printed: {said}"
                 raise Failed(Login.SHELL, detail) from e

@@ -250,6 +250,12 @@ def test_no_common_algorithm(sshd_maker: ServerMaker) -> None:
         pytest.param("kill -9 $PPID; sleep 5", "lost", "cut", id="cut"),
         pytest.param("kill -9 $$", "shell", "killed", id="killed shell"),
         pytest.param("exit 0", "shell", "status 0", id="exits"),
+        pytest.param("echo sh: 1: Cannot fork; exit 2", "process_limit", "Cannot fork", id="process limit"),
+        pytest.param(
+            "echo fork: retry: Resource temporarily unavailable >&2; sleep 60",
+            *("process_limit", "retry"),
+            id="process limit, waited for",
+        ),
     ],
 )
 def test_shells(sshd_maker: ServerMaker, command: str, outcome: str, said: str) -> None:

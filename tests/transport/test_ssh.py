@@ -302,10 +302,16 @@ def test_proxy_command_runs_without_a_shell(server: Server, tmp_path: Path) -> N
     options = jump_config(server, server, f"ProxyCommand {sys.executable} {relay} %h %p 2>/dev/null")
     outcome = log_in(options, target("n1"), target("n2"))
     assert {s.outcome for s in outcome.sessions.values()} == {"ok"}, outcome.sessions
-    relay.write_text("raise SystemExit('no way through')")
-    session = log_in(options, target("n1")).session
-    assert session.outcome == "jump"
-    assert "no way through" in session.detail
+    # Its stderr is read, whatever it has to say: nobody waits for room in a pipe.
+    relay.write_text("import os; [os.write(2, b'chatter ' * 1000) for _ in range(25)]" + RELAY)
+    chatty = jump_config(server, server, f"ProxyCommand {sys.executable} {relay} %h %p")
+    assert log_in(chatty, target("n1")).session.outcome == "ok"
+    for then in ("sys.exit(1)", "time.sleep(60)"):
+        text = "'chatter ' * 25_000 + chr(10) + 'no way through' + chr(10)"
+        relay.write_text(f"import sys, time; sys.stderr.write({text}); sys.stderr.flush(); {then}")
+        session = log_in(chatty, target("n1"), limits=Limits(login_timeout_s=3, node_budget_s=6)).session
+        assert session.outcome == "jump"
+        assert session.detail.endswith("no way through")
     gone = jump_config(server, server, "ProxyCommand /no/such/program %h %p")
     session = log_in(gone, target("n1")).session
     assert session.outcome == "jump"
