@@ -1,11 +1,11 @@
 """Logging in over SSH and starting the interpreter."""
 
-import re
 from collections.abc import Callable, Iterator
 
 from netdoctor.check import check
 from netdoctor.checks._addresses import parse
 from netdoctor.checks._control import TROUBLES
+from netdoctor.checks._login import by_hand, dialled, known_as, known_hosts, place, port
 from netdoctor.checks._words import is_host_name, quoted, title_text
 from netdoctor.facts.host import Login, Node, Session
 from netdoctor.model import CONTROL, SUSPECTED, Cause, Finding, Fix, look, ok, run, seen, unknown
@@ -97,50 +97,14 @@ def _endpoint(node: Node, session: Session) -> str:
     return f"{user}{host}" + (f" port {session.port}" if session.port != 22 else "")
 
 
-def _dialled(node: Node, session: Session) -> str:
-    """Host for a command; empty when it is no plain name or address."""
-    host = session.address or node.host
-    return host if is_host_name(host) or parse(host) else ""
-
-
-def _known_as(node: Node, session: Session) -> str:
-    """The name under which known_hosts keeps the key, for a command; empty when it is none."""
-    host = _dialled(node, session)
-    if not session.known_as:
-        return f"[{host}]:{session.port}" if host and session.port != 22 else host
-    name = re.sub(r"^\[(.*)\]:\d+$", r"\1", session.known_as)
-    return session.known_as if is_host_name(name) or parse(name) else ""
-
-
-def _known_hosts(session: Session) -> str:
-    """The file to write a key to: the first that was read, without the number of a line in it."""
-    first = (session.known_hosts or "").split(", ")[0]
-    path = re.sub(r":\d+$", "", first)
-    return quoted(path) if path.startswith("/") else "~/.ssh/known_hosts"
-
-
-def _place(node: Node) -> str:
-    """``line 3 of hosts.txt``: where the node was named."""
-    return f"line {node.line} of {node.source}" if node.line and node.source else "its line of the hosts file"
-
-
-def _port(session: Session) -> str:
-    return f"-p {session.port} " if session.port != 22 else ""
-
-
-def _by_hand(node: Node, then: str) -> str:
-    """A login as netdoctor does it; the report adds the options of this scan to ``ssh NODE``."""
-    return f"ssh {quoted(node.id)} {then}" if is_host_name(node.id) else ""
-
-
 def _name(node: Node, session: Session) -> Fix:
     ask = f"getent hosts {quoted(node.host)}" if is_host_name(node.host) else ""
-    text = f"correct the name in {_place(node)}, or give it a HostName in ~/.ssh/config"
+    text = f"correct the name in {place(node)}, or give it a HostName in ~/.ssh/config"
     return look(text, ask, on=CONTROL)
 
 
 def _other_port(node: Node) -> Fix:
-    return run(f"if its sshd listens on another port, write port=NUMBER on {_place(node)}")
+    return run(f"if its sshd listens on another port, write port=NUMBER on {place(node)}")
 
 
 def _refused(node: Node, session: Session) -> tuple[Fix, ...]:
@@ -149,7 +113,7 @@ def _refused(node: Node, session: Session) -> tuple[Fix, ...]:
 
 
 def _no_answer(node: Node, session: Session) -> tuple[Fix, ...]:
-    host = _dialled(node, session)
+    host = dialled(node, session)
     test = f"nc -vz -w 5 {quoted(host)} {session.port}" if host else ""
     if session.stage == "banner":  # connected, and then silence
         return (
@@ -168,7 +132,7 @@ def _no_answer(node: Node, session: Session) -> tuple[Fix, ...]:
 
 def _unreachable(node: Node, session: Session) -> Fix:
     address = parse(session.address) or parse(node.host)
-    text = f"correct the address in {_place(node)}, or the route from this machine to it"
+    text = f"correct the address in {place(node)}, or the route from this machine to it"
     return look(text, f"ip route get {address}" if address else "", on=CONTROL)
 
 
@@ -189,16 +153,16 @@ def _too_many(node: Node, session: Session) -> tuple[Fix, ...]:
 
 
 def _key_unknown(node: Node, session: Session) -> tuple[Fix, ...]:
-    host = _dialled(node, session)
+    host = dialled(node, session)
     shown = f" It showed {session.fingerprint}." if session.fingerprint else ""
     trust = {"on": CONTROL, "effect": "next login", "widens": "trusts this key from now on"}
     if session.via or not host:
         compare = f"log in once by hand and compare the fingerprint it shows.{shown}"
-        return (run(compare, _by_hand(node, "true"), **trust),)
+        return (run(compare, by_hand(node, "true"), **trust),)
     return (
         look(
             f"show the fingerprints that the server offers, and compare them with the node's own.{shown}",
-            f"ssh-keyscan {_port(session)}{quoted(host)} 2>/dev/null | ssh-keygen -lf -",
+            f"ssh-keyscan {port(session)}{quoted(host)} 2>/dev/null | ssh-keygen -lf -",
             on=CONTROL,
         ),
         _fingerprints("show its real fingerprints"),
@@ -208,10 +172,10 @@ def _key_unknown(node: Node, session: Session) -> tuple[Fix, ...]:
 
 def _remember(node: Node, session: Session, host: str) -> str:
     """Appends the server's keys to known_hosts, under the name that is looked up there."""
-    listed = _known_as(node, session)
-    port = f"[{host}]:{session.port}" if session.port != 22 else host
-    rename = "" if listed in ("", port) else f" | sed 's|^[^ ]*|{listed}|'"
-    return f"ssh-keyscan {_port(session)}{quoted(host)} 2>/dev/null{rename} >> {_known_hosts(session)}"
+    listed = known_as(node, session)
+    usual = f"[{host}]:{session.port}" if session.port != 22 else host
+    rename = "" if listed in ("", usual) else f" | sed 's|^[^ ]*|{listed}|'"
+    return f"ssh-keyscan {port(session)}{quoted(host)} 2>/dev/null{rename} >> {known_hosts(session)}"
 
 
 def _fingerprints(text: str) -> Fix:
@@ -219,9 +183,9 @@ def _fingerprints(text: str) -> Fix:
 
 
 def _key_changed(node: Node, session: Session) -> tuple[Fix, ...]:
-    host, listed = _dialled(node, session), _known_as(node, session)
+    host, listed = dialled(node, session), known_as(node, session)
     shown = f" (the server shows {session.fingerprint})" if session.fingerprint else ""
-    forget = [f"ssh-keygen -R {quoted(listed)} -f {_known_hosts(session)}"] if listed else []
+    forget = [f"ssh-keygen -R {quoted(listed)} -f {known_hosts(session)}"] if listed else []
     if forget and host and not session.via:
         forget.append(_remember(node, session, host))
     return (
@@ -247,14 +211,14 @@ def _key_revoked(node: Node, session: Session) -> Fix:
 
 
 def _auth(node: Node, session: Session) -> tuple[Fix, ...]:
-    host = _dialled(node, session)
+    host = dialled(node, session)
     who = f"{session.user}@{host}" if session.user else host
-    copy = f"ssh-copy-id {_port(session)}{quoted(who)}" if host else ""
+    copy = f"ssh-copy-id {port(session)}{quoted(who)}" if host else ""
     install = {"on": CONTROL, "effect": "next login", "widens": "lets your key in"}
     return (
         run("install your public key there", copy, **install),
         run(
-            f"or log in as somebody else (user@host on {_place(node)}, --ssh-user) or with another key "
+            f"or log in as somebody else (user@host on {place(node)}, --ssh-user) or with another key "
             "(IdentityFile in ~/.ssh/config, --ssh-key)"
         ),
     )
@@ -266,7 +230,7 @@ def _shell(node: Node, session: Session) -> list[Fix]:
         give = f"usermod -s /bin/bash {session.user}"
         fixes = [run("give the user a shell", give, root=True, effect="next login")]
     text = "see what the login shell does instead of running a command"
-    return [*fixes, look(text, _by_hand(node, "true; echo $?"), on=CONTROL)]
+    return [*fixes, look(text, by_hand(node, "true; echo $?"), on=CONTROL)]
 
 
 def _process_limit(node: Node, session: Session) -> tuple[Fix, ...]:
@@ -288,15 +252,15 @@ def _process_limit(node: Node, session: Session) -> tuple[Fix, ...]:
 
 def _interpreter(node: Node, session: Session) -> tuple[Fix, ...]:
     install = run("install one", "apt-get install -y python3 || dnf install -y python3", root=True)
-    name = run(f"if there is one elsewhere, write python=PATH on {_place(node)}")
+    name = run(f"if there is one elsewhere, write python=PATH on {place(node)}")
     return (name, install) if session.interpreter.startswith("/") else (install, name)
 
 
 def _old_python(node: Node, session: Session) -> tuple[Fix, ...]:
     found = f"{session.interpreter} is Python {session.python_version or 'too old'}"
     return (
-        run(f"{found}; 3.6 is the oldest that works: write python=PATH of a newer one on {_place(node)}"),
-        look("see which are there", _by_hand(node, "'ls /usr/bin/python3*'"), on=CONTROL),
+        run(f"{found}; 3.6 is the oldest that works: write python=PATH of a newer one on {place(node)}"),
+        look("see which are there", by_hand(node, "'ls /usr/bin/python3*'"), on=CONTROL),
     )
 
 

@@ -1,0 +1,43 @@
+"""A login as commands say it: host, port, and the name under which known_hosts keeps a key."""
+
+import re
+
+from netdoctor.checks._addresses import parse
+from netdoctor.checks._words import is_host_name, quoted
+from netdoctor.facts.host import Node, Session
+
+
+def dialled(node: Node, session: Session) -> str:
+    """Host for a command; empty when it is no plain name or address."""
+    host = session.address or node.host
+    return host if is_host_name(host) or parse(host) else ""
+
+
+def known_as(node: Node, session: Session) -> str:
+    """The name under which known_hosts keeps the key, for a command; empty when it is none."""
+    host = dialled(node, session)
+    if not session.known_as:
+        return f"[{host}]:{session.port}" if host and session.port != 22 else host
+    name = re.sub(r"^\[(.*)\]:\d+$", r"\1", session.known_as)
+    return session.known_as if is_host_name(name) or parse(name) else ""
+
+
+def known_hosts(session: Session) -> str:
+    """The file to write a key to: the first that was read, without the number of a line in it."""
+    first = (session.known_hosts or "").split(", ")[0]
+    path = re.sub(r":\d+$", "", first)
+    return quoted(path) if path.startswith("/") else "~/.ssh/known_hosts"
+
+
+def place(node: Node) -> str:
+    """``line 3 of hosts.txt``: where the node was named."""
+    return f"line {node.line} of {node.source}" if node.line and node.source else "its line of the hosts file"
+
+
+def port(session: Session) -> str:
+    return f"-p {session.port} " if session.port != 22 else ""
+
+
+def by_hand(node: Node, then: str) -> str:
+    """A login as netdoctor does it; the report adds the options of this scan to ``ssh NODE``."""
+    return f"ssh {quoted(node.id)} {then}" if is_host_name(node.id) else ""
