@@ -1,9 +1,9 @@
 """Where the bytes of a server come in: a socket and a transport with limits and without polls.
 
 What a server may send is limited here, before and after login: the size of a packet (`PACKET_BYTES_MAX`), the
-bytes in all (`Wire.allow`), what waits to be read (the channel's window, `Inbox`), numbers and lists in a
-message (`PeerMessage`), and the time for which it keeps others waiting (`PACKETS_A_TURN`). How long all of it
-may take is the node's budget. What an agent says in those bytes has limits of its own, in `frames`.
+bytes in all (`Wire.allow`), packets a second (`NodePacketizer`), what waits to be read (the channel's window,
+`Inbox`), numbers and lists in a message (`PeerMessage`), key exchanges (`KEX_MAX`). How long all of it may
+take is the node's budget. What an agent says in those bytes has limits of its own, in `frames`.
 
 Some of what is replaced are no public hooks of paramiko: tests fail when it changes them, and its next major
 release is shut out until somebody has looked. Runs inside a worker process only, where gevent has replaced
@@ -11,6 +11,7 @@ sockets and threads.
 """
 
 import inspect
+import math
 import socket
 import threading
 import time
@@ -36,6 +37,10 @@ READS_PAST_END_MAX = 16
 MODULUS_BITS_MAX = 4096  # of a group that the server chooses; 8192 bits hold up a whole worker for 3 s
 KEX_MAX = 16  # in one connection: OpenSSH's servers ask again after a GiB or an hour
 PACKETS_A_TURN = 64
+# A login takes some 20 packets, the largest answer 256. A flood of small ones is read no faster: with
+# an equal share of the worker it made every other login late.
+PACKETS_AT_ONCE = 512
+PACKETS_PER_S = 512.0
 LOGIN_BYTES_MAX = 4 << 20
 POLL_S = 0.1  # the only interval at which paramiko polls
 
@@ -269,9 +274,13 @@ class NodePacketizer(Packetizer):  # type: ignore[misc]  # paramiko has no types
     """Takes packets in: none that is too large, and not many without a turn for the other nodes.
 
     Starts no timer thread per handshake: the node's own budget is the bound.
+    per_second: packets, in the long run.
     """
 
-    _turn = 0
+    per_second = PACKETS_PER_S
+    _packets = 0
+    _credit = float(PACKETS_AT_ONCE)
+    _turn_s = math.inf
 
     def read_all(self, n: int, check_rekey: bool = False) -> bytes:
         # Lengths are checked here, before anything is read for them: the ciphers' own checks come after it.
@@ -280,10 +289,18 @@ class NodePacketizer(Packetizer):  # type: ignore[misc]  # paramiko has no types
         return bytes(super().read_all(n, check_rekey))
 
     def read_message(self) -> Any:
-        self._turn += 1
-        if self._turn % PACKETS_A_TURN == 0:
-            gevent.sleep(0)  # a socket that always has data never gives way by itself
+        self._packets += 1
+        if self._packets % PACKETS_A_TURN == 0:
+            self._give_way()
         return super().read_message()
+
+    def _give_way(self) -> None:
+        """Let others go on: a socket that always has data never does so by itself."""
+        now = time.monotonic()
+        earned = max(0.0, now - self._turn_s) * self.per_second
+        self._credit = min(PACKETS_AT_ONCE, self._credit + earned) - PACKETS_A_TURN
+        self._turn_s = now
+        gevent.sleep(max(0.0, -self._credit / self.per_second))
 
     def start_handshake(self, timeout: float) -> None:
         """Do nothing."""

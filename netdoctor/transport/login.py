@@ -21,7 +21,7 @@ from netdoctor.transport import here
 from netdoctor.transport.dial import CLOSED_EARLY, CONTROL_ERRNOS, NO_NETWORK, Names, Proxy, dial, no_tunnel
 from netdoctor.transport.keys import ATTEMPTS_MAX, Identities, KeyRing
 from netdoctor.transport.knownhosts import HostKey, Known, KnownHosts
-from netdoctor.transport.link import NodeTransport, Verify, Wire, key_algorithms
+from netdoctor.transport.link import PACKETS_PER_S, NodeTransport, Verify, Wire, key_algorithms
 from netdoctor.transport.messages import Endpoint
 from netdoctor.transport.record import Failed, Record
 
@@ -362,7 +362,9 @@ class Logins:
         try:
             through = self._through(self._hop(tuple(before)), record) if before else None
             connection, wire = self.connect(last, record, through)
-            wire.allow(math.inf)  # what comes through is counted once more, by the wire of each node
+            # What comes through is counted once more, on the wire of each node.
+            wire.allow(math.inf)
+            connection.transport.packetizer.per_second = PACKETS_PER_S * HANDSHAKES_PER_JUMP
             result.set(connection)
         except Failed as e:
             if (e.outcome == Login.JUMP and before) or e.outcome == Login.CONTROL:

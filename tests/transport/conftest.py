@@ -79,60 +79,68 @@ class Server:
 ServerMaker = Callable[..., Server]
 
 
+def start_sshd(
+    folder: Path, *lines: str, authorized: str | None = None, host_kinds: Sequence[str] = ("ed25519",)
+) -> Server:
+    """Start an sshd that keeps its files in `folder`; whoever asks for it ends its process."""
+    assert SSHD is not None
+    if os.getuid() == 0:
+        os.makedirs("/run/sshd", mode=0o755, exist_ok=True)
+    folder.chmod(0o755)
+    host_keys = [make_key(folder / f"host_{kind}", kind) for kind in host_kinds]
+    key = make_key(folder / "id_ed25519")
+    public = key.with_suffix(".pub").read_text()
+    (folder / "authorized").write_text(authorized.format(key=public) if authorized else public)
+    port = free_port()
+    settings = [
+        *lines,
+        f"Port {port}",
+        "ListenAddress 127.0.0.1",
+        *(f"HostKey {host_key}" for host_key in host_keys),
+        f"AuthorizedKeysFile {folder / 'authorized'}",
+        f"PidFile {folder / 'pid'}",
+        "StrictModes no",
+        "UsePAM no",
+        "PasswordAuthentication no",
+        "KbdInteractiveAuthentication no",
+        "PermitRootLogin yes",
+        "UseDNS no",
+        "PrintMotd no",
+        "MaxStartups 200:30:400",
+        "LogLevel VERBOSE",
+    ]
+    (folder / "sshd_config").write_text("\n".join(settings) + "\n")
+    process = subprocess.Popen(
+        [SSHD, "-D", "-f", str(folder / "sshd_config"), "-E", str(folder / "log")],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    server = Server(folder, port, key, process, host_keys[0])
+    for _ in range(200):
+        with socket.socket() as sock:
+            if sock.connect_ex(("127.0.0.1", port)) == 0:
+                return server
+        time.sleep(0.02)
+    process.terminate()
+    raise AssertionError("sshd did not start: " + server.log())
+
+
 @pytest.fixture(scope="session")
 def sshd_maker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerMaker]:
     if SSHD is None or KEYGEN is None:
         pytest.skip("no OpenSSH server on this machine")
-    if os.getuid() == 0:
-        os.makedirs("/run/sshd", mode=0o755, exist_ok=True)
-    running: list[subprocess.Popen[bytes]] = []
+    running: list[Server] = []
 
     def make(*lines: str, authorized: str | None = None, host_kinds: Sequence[str] = ("ed25519",)) -> Server:
         folder = tmp_path_factory.mktemp("sshd")
-        folder.chmod(0o755)
-        host_keys = [make_key(folder / f"host_{kind}", kind) for kind in host_kinds]
-        key = make_key(folder / "id_ed25519")
-        public = key.with_suffix(".pub").read_text()
-        (folder / "authorized").write_text(authorized.format(key=public) if authorized else public)
-        port = free_port()
-        settings = [
-            *lines,
-            f"Port {port}",
-            "ListenAddress 127.0.0.1",
-            *(f"HostKey {host_key}" for host_key in host_keys),
-            f"AuthorizedKeysFile {folder / 'authorized'}",
-            f"PidFile {folder / 'pid'}",
-            "StrictModes no",
-            "UsePAM no",
-            "PasswordAuthentication no",
-            "KbdInteractiveAuthentication no",
-            "PermitRootLogin yes",
-            "UseDNS no",
-            "PrintMotd no",
-            "MaxStartups 200:30:400",
-            "LogLevel VERBOSE",
-        ]
-        (folder / "sshd_config").write_text("\n".join(settings) + "\n")
-        assert SSHD is not None
-        process = subprocess.Popen(
-            [SSHD, "-D", "-f", str(folder / "sshd_config"), "-E", str(folder / "log")],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        running.append(process)
-        server = Server(folder, port, key, process, host_keys[0])
-        for _ in range(200):
-            with socket.socket() as sock:
-                if sock.connect_ex(("127.0.0.1", port)) == 0:
-                    return server
-            time.sleep(0.02)
-        raise AssertionError("sshd did not start: " + server.log())
+        running.append(start_sshd(folder, *lines, authorized=authorized, host_kinds=host_kinds))
+        return running[-1]
 
     yield make
-    for process in running:
-        process.terminate()
-        process.wait()
+    for server in running:
+        server.process.terminate()
+        server.process.wait()
 
 
 @pytest.fixture(scope="session")

@@ -118,6 +118,7 @@ ignore = b"\\0\\0\\0\\x0c\\x0a\\x02" + bytes(10)
 gevent.spawn(lambda: b.sendall(ignore * (link.LOGIN_BYTES_MAX // 16 + 2)))
 w = link.Wire(a); w.banner = b"x"
 p = link.NodePacketizer(w)
+p.per_second = 1e6
 turns = []
 def other():
     while True:
@@ -133,6 +134,16 @@ except EOFError:
     pass
 assert read <= link.LOGIN_BYTES_MAX // 16 and "4 MiB" in w.strange, (read, w.strange)
 assert len(turns) > read // link.PACKETS_A_TURN > 1000, (len(turns), read)
+""",
+    "a flood of packets is read slowly": """
+import gevent
+naps = []
+gevent_sleep, link.gevent.sleep = gevent.sleep, naps.append
+p = link.NodePacketizer(link.Wire(a))
+for _ in range(12):
+    p._give_way()
+link.gevent.sleep = gevent_sleep
+assert naps[:8] == [0.0] * 8 and 0.1 < naps[8] < naps[11] <= 0.5, naps
 """,
     "a version line is a line": """
 b.sendall(b"SSH-2.0-" + b"x" * 5000 + b"\\n")
