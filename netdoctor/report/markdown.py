@@ -21,6 +21,7 @@ def escape(text: str) -> str:
     """Return `text` as Markdown that is drawn as that text and does nothing."""
     text = _MARKUP.sub(r"\\\1", words.plain(text).replace("&", "&amp;"))
     text = text.replace("\\<", "&lt;").replace("\\>", "&gt;")
+    text = re.sub(r"^::", r"\\::", text)  # a command of GitHub Actions at the start of a line of its log
     return _TRIGGERS.sub(lambda m: f"{m[0]}{_BREAK}" if m[1] else f"{_BREAK}{m[0]}", text)
 
 
@@ -29,13 +30,13 @@ def fence(lines: list[str], language: str = "") -> Iterator[str]:
     longest = max((len(run) for line in lines for run in _BACKTICKS.findall(line)), default=0)
     marks = "`" * max(3, longest + 1)
     yield f"{marks}{language}"
-    yield from lines
+    yield from map(inert_line, lines)
     yield marks
 
 
 def render(report: Report, *, all_causes: bool = True) -> str:
     """Return verdict, causes with their commands, and the table by family."""
-    return "".join(f"{inert_line(line)}\n" for line in _lines(report, all_causes))
+    return "\n".join(_lines(report, all_causes)) + "\n"
 
 
 def render_cause(report: Report, cause: Cause) -> str:
