@@ -150,7 +150,7 @@ def from_dict(raw: Any) -> Report:
         raise ReportError(f"the report is damaged: verdict or pairs ({error})") from None
     try:
         report = msgspec.convert(raw, type=Report)
-    except (msgspec.ValidationError, RecursionError) as error:
+    except (msgspec.ValidationError, RecursionError, UnicodeError) as error:  # a surrogate as a field's name
         raise ReportError(f"the report is damaged: {error}") from None
     _check_matrix(report)
     return report

@@ -136,6 +136,8 @@ def _taken(targets: Sequence[Target], options: Mapping[str, Any], source: Path) 
     for target in targets:
         if fault := host_fault(target.host):
             refuse(f"host {clean(target.host, 60)!r}", fault.message)
+        if not _is_id(target.id):
+            refuse(f"node {clean(target.id, 60)!r}", "not a host name, nor one with a port")
         if target.user is not None and (fault := user_fault(target.user)):
             refuse(f"user {clean(target.user, 60)!r}", fault.message)
         if target.python is not None and (fault := python_fault(target.python)):
@@ -158,6 +160,12 @@ def _taken(targets: Sequence[Target], options: Mapping[str, Any], source: Path) 
     if any(hop.strip().startswith("-") for hop in found.get("jump", "").split(",")):
         refuse("option jump", "it begins with '-'")
     return {name: Path(value) if name in PATHS and value else value for name, value in found.items()}
+
+
+def _is_id(text: str) -> bool:
+    """Whether an inventory could call a node so: as a host, or with the port where a host is listed twice."""
+    host, _, port = text.rpartition(":")
+    return is_valid_host(text) or (port.isdecimal() and is_valid_host(host.strip("[]")))
 
 
 def facts_of(report: Report) -> Store:

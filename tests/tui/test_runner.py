@@ -207,6 +207,7 @@ def test_a_report_that_does_not_say_how_it_was_made_cannot_be_run(ground: Ground
     [
         ({"host": "-oProxyCommand=touch x"}, {}, "begin with '-'"),
         ({"host": "a;b"}, {}, "host"),
+        ({"id": "\x1b[2Jn1"}, {}, "node"),
         ({"user": "-x"}, {}, "user"),
         ({"python": "a b; c"}, {}, "interpreter"),
         ({"port": 99999}, {}, "port"),
