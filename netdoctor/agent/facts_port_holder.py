@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _LISTEN = "0A"
 TABLE_CAP = 32 << 20
 MAX_LISTENERS = 32
-# A port that is taken, and by nobody who listens, is looked at again.
+# A port that is taken, and by nobody who can be seen, is looked at again.
 LOOKS = 3
 BETWEEN_S = 0.05
 
@@ -90,10 +90,11 @@ def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
     for _ in range(LOOKS):
         error = bind_error(port) if root == "/" else None
         rows = _listening(port, root)
-        if rows or error != "EADDRINUSE":
+        inodes = {inode for _, _, inode in rows if inode != "0"}
+        pids = holders(inodes, root) if rows else {}
+        if len(pids) == len(inodes) and (rows or error != "EADDRINUSE"):
             break
-        time.sleep(BETWEEN_S)  # whoever held it is gone, or does not listen
-    pids = holders({inode for _, _, inode in rows if inode != "0"}, root) if rows else {}
+        time.sleep(BETWEEN_S)  # who held it may be gone by now
     listeners = []
     for address, opener, inode in rows:
         pid = pids.get(inode)
@@ -132,7 +133,12 @@ def _listening(port: int, root: str) -> "list[tuple[str, int, str]]":
     return rows[:MAX_LISTENERS]
 
 
-def is_held_by_scan(port: int) -> bool:
-    """Return whether another scan of netdoctor is among those who listen on a port."""
-    inodes = {inode for _, _, inode in _listening(port, "/")}
-    return any(procs.is_scan(pid) and pid != os.getpid() for pid in holders(inodes, "/").values())
+def is_free_soon(port: int) -> bool:
+    """Return whether nobody but another scan of netdoctor listens on a port, as far as can be seen."""
+    for _ in range(LOOKS):
+        inodes = {inode for _, _, inode in _listening(port, "/")}
+        pids = holders(inodes, "/") if inodes else {}
+        if len(pids) == len(inodes) and all(procs.is_scan(pid) for pid in pids.values()):
+            return True
+        time.sleep(BETWEEN_S)  # who held it may be gone by now
+    return False

@@ -279,7 +279,7 @@ def _listen_when_free(server: Server, address: "Any", port: int) -> int:
             return server.listen(address, port)
         except OSError as e:
             held = e.errno == errno.EADDRINUSE and time.monotonic() < end
-            if not held or not facts_port_holder.is_held_by_scan(port):
+            if not held or not facts_port_holder.is_free_soon(port):
                 raise
         time.sleep(0.1)
 

@@ -98,6 +98,11 @@ def run(argv: Sequence[str]) -> int:
         return EXIT_BROKEN
     except Exception as error:
         return _broken(error)
+    finally:
+        try:
+            sys.stdout.flush()
+        except (OSError, ValueError):  # the interpreter's own last flush would exit with 120
+            _drop_stdout()
 
 
 def _replace_closed() -> None:

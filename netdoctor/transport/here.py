@@ -91,7 +91,8 @@ def denied(path: str, need: int = os.R_OK) -> str | None:
         return None
     except OSError:
         return None
-    return None if os.access(place, need) else _whose(place, info)
+    usable = os.access(place, need, effective_ids=os.access in os.supports_effective_ids)
+    return None if usable else _whose(place, info)
 
 
 def _whose(place: str, info: os.stat_result) -> str:

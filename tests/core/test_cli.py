@@ -227,6 +227,11 @@ def test_all_streams_closed(tmp_path: Path) -> None:
     assert shell("netdoctor checks explain nope <&- 2>&-", tmp_path).returncode == 2
 
 
+@pytest.mark.parametrize(("line", "code"), [("scan", 2), ("checks list >/dev/full", 5), ("scan -h >&-", 0)])
+def test_a_full_stderr_changes_no_exit_code(line: str, code: int, tmp_path: Path) -> None:
+    assert shell(f"netdoctor {line} 2>/dev/full", tmp_path).returncode == code
+
+
 def test_a_reader_that_leaves_early_sees_no_traceback(tmp_path: Path) -> None:
     done = shell("netdoctor checks list | head -n 1", tmp_path)
     assert done.stderr == ""
