@@ -50,6 +50,16 @@ WAYS = {
             ),
         ),
     ),
+    "files": Way(
+        Cause("rank-files", "a rank on {nodes} has no file descriptor left for another connection"),
+        "no descriptor was left on",
+        (
+            run(
+                "see who holds connections to the rendezvous, and keep strangers off; or raise the limit",
+                "ss -tnH state established | awk '{print $3}' | sort | uniq -c | sort -n | tail; ulimit -n",
+            ),
+        ),
+    ),
     "exited": Way(
         Cause("rank-exited", "a rank on {nodes} ended by itself in the middle of the experiment"),
         "a rank ended on",

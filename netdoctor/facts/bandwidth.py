@@ -126,9 +126,9 @@ class RankTrouble:
     """A rank that did not do its part.
 
     what: ``import`` (torch cannot be imported), ``device``, ``killed``, ``frozen``, ``exited``, ``silent``
-    (its node does not answer), ``store`` (cannot reach the rendezvous), ``connect`` (cannot form the
-    group), ``stuck`` (in a collective that never ends), ``error``. first: among the first to fail, the
-    others may only echo it.
+    (its node does not answer), ``files`` (no descriptor left for a connection), ``store`` (cannot reach the
+    rendezvous), ``connect`` (cannot form the group), ``stuck`` (alive, and not through in its time),
+    ``error``. first: among the first to fail, the others may only echo it.
     """
 
     node: str

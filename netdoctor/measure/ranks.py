@@ -55,6 +55,8 @@ _ECHO = re.compile(
 )
 # NCCL dialled somebody who did not answer.
 _DIAL = re.compile(r"connect to \S+ (returned|failed)")
+# What the store's server in rank 0 dies of when there are more connections than descriptors.
+_FILES = re.compile(r"Too many open files")
 # The GPU or its driver, as torch and NCCL put it. A peer that goes away does not cause it.
 _DEVICE = re.compile(r"CUDA error|CUDA out of memory|Cuda failure|unhandled cuda error|CUDA driver error")
 
@@ -386,12 +388,20 @@ class Ranks:
         return None, "stuck", f"still waiting in stage {rank.stage}"
 
 
+_ABORTS = (
+    (_FILES, 0, "files"),
+    (_DEVICE, 1, "device"),
+    (_DIAL, 2, "connect"),
+    (_ECHO, ECHO, "error"),
+)
+
+
 def _ended(rank: Rank) -> tuple[int, str, str]:
     """(weight, what, detail) of a process that is gone without a word of its own."""
     lines = [line.strip() for line in rank.stderr.splitlines() if line.strip()]
     if rank.code == -signal.SIGABRT:
         # torch ends the process of a rank whose NCCL operations fail, mostly because of another rank.
-        for pattern, weight, what in ((_DEVICE, 1, "device"), (_DIAL, 2, "connect"), (_ECHO, ECHO, "error")):
+        for pattern, weight, what in _ABORTS:
             told = next((line for line in lines if pattern.search(line)), None)
             if told is not None:
                 return weight, what, told

@@ -231,6 +231,7 @@ def trouble(node: str, what: str, first: bool = True) -> RankTrouble:
         ("frozen", Status.FAIL),
         ("import", Status.FAIL),
         ("store", Status.FAIL),
+        ("files", Status.FAIL),
         ("silent", Status.UNKNOWN),
         ("stuck", Status.UNKNOWN),  # alive, and too slow for a limit of ours
     ],

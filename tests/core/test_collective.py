@@ -172,6 +172,15 @@ def test_a_gpu_that_fails_is_named_and_those_that_waited_for_it_are_not() -> Non
     assert found[0].detail.endswith("CUDA error: uncorrectable ECC error encountered")
 
 
+def test_a_store_without_descriptors_is_named() -> None:
+    died = (
+        "[E1122 10:00:00 socket.cpp:338] [c10d] The server socket on SocketImpl(fd=3, addr=n1) has "
+        "failed to accept a connection (errno: 24 - Too many open files).\nterminate called after …\n"
+    )
+    found = blamed(ended(-signal.SIGABRT, died), ended(-signal.SIGABRT, REMOTE))
+    assert [(one.node, one.what) for one in found] == [("n1", "files")]
+
+
 def test_all_that_only_waited_are_named_alike() -> None:
     found = blamed(ended(-signal.SIGABRT, LOST), ended(-signal.SIGABRT, LOST))
     assert [(one.node, one.what) for one in found] == [("n1", "error"), ("n2", "error")]
