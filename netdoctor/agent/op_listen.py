@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from typing import Any, Optional  # noqa: F401 - used in a type comment
 
 MAX_LISTENERS = 256
-MAX_ACCEPTED = 4096
 MAX_WAITING = 512
 MAX_COUNTED = 4096
 HANDSHAKE_S = 1.0
@@ -70,7 +69,6 @@ class Server(object):
         self.token = token
         self.tag = tag_of(token)
         self.expires = time.monotonic() + ttl_s
-        self.accepted = 0
         self._closed = threading.Event()
         self._selector = selectors.DefaultSelector()
         self._listeners = []  # type: list[socket.socket]
@@ -178,10 +176,9 @@ class Server(object):
             s, _ = listener.accept()
         except OSError:
             return
-        self.accepted += 1
-        if self.accepted > MAX_ACCEPTED or len(self._guests) >= MAX_WAITING:
-            s.close()
-            return
+        if len(self._guests) >= MAX_WAITING:
+            # Who has said nothing for longest goes: a peer shows its token at once, a stranger holds a place.
+            self._dismiss(next(iter(self._guests)))
         s.setblocking(False)
         self._guests[s] = Guest(time.monotonic() + HANDSHAKE_S)
         self._selector.register(s, selectors.EVENT_READ)

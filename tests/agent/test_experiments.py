@@ -176,6 +176,18 @@ def test_wrong_or_no_token_is_closed_silently(agent: harness.AgentProcess) -> No
             assert time.monotonic() - start < 3
 
 
+def test_thousands_of_strangers_change_nothing(agent: harness.AgentProcess) -> None:
+    """Some come and go, others hold every place that there is."""
+    (row,) = listen(agent, ("127.0.0.1", 0))
+    where = ("127.0.0.1", row["port"])
+    for _ in range(4200):
+        socket.create_connection(where, 5).close()
+    with contextlib.ExitStack() as held:
+        for _ in range(600):
+            held.enter_context(socket.create_connection(where, 5))
+        assert [probe.outcome for probe in connect(agent, *[where] * 8)] == ["open"] * 8
+
+
 def test_unlisten_and_ttl_close(agent: harness.AgentProcess) -> None:
     (row,) = listen(agent, ("127.0.0.1", 0))
     assert agent.request("unlisten") == {"closed": 1}
