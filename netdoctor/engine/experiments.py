@@ -18,6 +18,8 @@ from netdoctor.transport.base import Reply, Request, Transport
 
 # Seconds for all experiments of a profile that fill the network, unless --budget says otherwise.
 BUDGET_S = {Profile.QUICK: 20.0, Profile.LAUNCH: 20.0, Profile.FULL: 120.0}
+# How long a node that missed an answer is waited for once more: agents answer this at once, whatever they do.
+ALIVE_S = 3.0
 # Where peers dial each node is worked out from these, whatever the experiment.
 GROUND = frozenset({"host", "net", "env"})
 
@@ -49,7 +51,7 @@ def plan(wanted: Collection[str], nodes: int, budget_s: float) -> tuple[Step, ..
     steps = []
     for one in chosen:
         seconds = {g: budget_s * weights[g] / sum(weights.values()) for g in one.shares if g in weights}
-        limit_s = one.limit_s(nodes, sum(seconds.values()))
+        limit_s = one.limit_s(nodes, sum(seconds.values())) + ALIVE_S
         steps.append(Step(experiment=one, seconds=seconds, limit_s=limit_s))
     return (*steps, *(replace(step, again=True) for step in steps if step.experiment.again is not None))
 
@@ -61,11 +63,15 @@ class OutOfTime(Exception):
 class Asker:
     """A transport for one experiment, until its time is over. lost: the nodes that were lost meanwhile.
 
-    scan_ends: on the clock of time.monotonic().
+    scan_ends: on the clock of time.monotonic(). gone: nodes of the whole scan that stopped answering: who is
+    late with an answer, and silent when asked for a sign of life, is not waited for again.
     """
 
-    def __init__(self, transport: Transport, step: Step, scan_ends: float) -> None:
+    def __init__(
+        self, transport: Transport, step: Step, scan_ends: float, gone: dict[str, Missing] | None = None
+    ) -> None:
         self.transport = transport
+        self.gone = {} if gone is None else gone
         self.limit_s = step.limit_s
         self.ends = time.monotonic() + step.limit_s
         self.scan_ends = scan_ends
@@ -78,12 +84,42 @@ class Asker:
             raise DeadlineReached
         if now >= self.ends:
             raise OutOfTime(f"it did not end within {self.limit_s:.0f} s")
-        for reply in self.transport.call(requests, within_s=min(self.ends, self.scan_ends) - now):
+        late: dict[str, Missing] = {}
+        for reply in self._answers(requests, min(self.ends, self.scan_ends) - now):
             # By the time listeners are closed the node has told all that was asked.
-            late = reply.node in requests and requests[reply.node].op == "unlisten"
-            if reply.missing is not None and reply.missing.why in (Why.LOST, Why.JUMP) and not late:
+            closing = reply.node in requests and requests[reply.node].op == "unlisten"
+            if reply.missing is not None and reply.missing.why in (Why.LOST, Why.JUMP) and not closing:
                 self.lost.setdefault(reply.node, reply.missing)
+            elif reply.missing is not None and reply.missing.why is Why.TIMED_OUT:
+                late[reply.node] = reply.missing
             yield reply
+        self._look_for(late)
+
+    def _answers(self, requests: Mapping[str, Request], within_s: float) -> Iterator[Reply]:
+        yield from (Reply(node=node, missing=self.gone[node]) for node in requests if node in self.gone)
+        asked = {n: _mortal(request, within_s) for n, request in requests.items() if n not in self.gone}
+        if asked:
+            yield from self.transport.call(asked, within_s=within_s)
+
+    def _look_for(self, late: Mapping[str, Missing]) -> None:
+        """Tell those that took too long for one question from those that answer none any more."""
+        left_s = min(self.ends, self.scan_ends) - time.monotonic()
+        if not late or left_s < ALIVE_S:
+            return
+        ask = Request(op="ping", timeout_s=ALIVE_S)
+        for reply in self.transport.call(dict.fromkeys(late, ask), within_s=ALIVE_S):
+            if reply.missing is not None and reply.node in late:
+                said = Missing(Why.LOST, f"it stopped answering: {late[reply.node].detail}")
+                self.gone[reply.node] = said
+                self.lost.setdefault(reply.node, said)
+
+
+def _mortal(request: Request, within_s: float) -> Request:
+    """The request, so that nothing it opens outlives the experiment, even if nobody is left to close it."""
+    ttl_s = request.args.get("ttl_s")
+    if not isinstance(ttl_s, int | float) or ttl_s <= within_s:
+        return request
+    return replace(request, args={**request.args, "ttl_s": within_s})
 
 
 def measured(step: Step, context: Context) -> tuple[Any, ...] | Missing:

@@ -201,8 +201,9 @@ class Scan:
             and session.outcome == Login.OK
             and not isinstance(self.store.get("host", n), Missing)
         ]
+        gone: dict[str, Missing] = {}
         for place, step in enumerate(self.plan):
-            asker = Asker(transport, step, self.ends)
+            asker = Asker(transport, step, self.ends, gone)
             context = Context(
                 transport=asker,
                 ground=Ground.of(alive, self.store, self.job),

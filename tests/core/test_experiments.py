@@ -295,6 +295,58 @@ def test_a_node_that_is_lost_has_no_part_in_the_fact(known: Any) -> None:
     assert scan.store.part("site_run", "n1") == SiteRun("3")
 
 
+@pytest.mark.parametrize("silent", [True, False], ids=["gone", "busy"])
+def test_who_stopped_answering_is_not_waited_for_again(silent: bool) -> None:
+    """A node that was late and gives no sign of life is lost; one that was only late is asked on."""
+    late = Missing(Why.TIMED_OUT, "no answer to connect within 22 s")
+    transport = cluster()
+    usual = dict(transport.answers)
+
+    def slow(op: str, *ops: str) -> None:
+        transport.answers[op] = lambda node, request: late if node == "n2" else usual[op](node, request)
+
+    slow("connect")
+    asked: list[str] = []
+
+    def ping(node: str, request: Request) -> Any:
+        asked.append(node)
+        return late if silent and node == "n2" else {"recv_s": 1.0, "send_s": 1.0, "mono_s": 1.0}
+
+    transport.answers["ping"] = ping
+    scan = scan_for({"ports", "path_mtu"})
+    outcome = scan.run(transport)
+    assert asked == ["n2"]
+    after = [node for op, node in transport.asked if op == "path_mtu"]
+    assert ("n2" in after) is not silent
+    found = scan.store.part("ports", "n2")
+    if silent:
+        gone = Missing(Why.LOST, "it stopped answering: no answer to connect within 22 s")
+        assert found == scan.store.part("path_mtu", "n2") == gone
+    else:
+        assert found.failed_nodes == {"n2": late.detail}
+    assert outcome.ended_by == "end"
+
+
+def test_nothing_that_is_opened_outlives_its_experiment() -> None:
+    """Agents close it by themselves, when whoever should have said so stands still."""
+    transport = cluster()
+    opened: dict[str, list[float]] = {}
+    for op in ("listen", "udp_echo"):
+        usual = transport.answers[op]
+
+        def answer(node: str, request: Request, op: str = op, usual: Any = usual) -> Any:
+            opened.setdefault(op, []).append(request.args["ttl_s"])
+            return usual(node, request)
+
+        transport.answers[op] = answer
+    scan = scan_for({"ports", "path_mtu"})
+    scan.run(transport)
+    limits = {step.experiment.name: step.limit_s for step in scan.plan}
+    assert len(opened["listen"]) == len(opened["udp_echo"]) == 3
+    assert max(opened["listen"]) <= limits["ports"]
+    assert max(opened["udp_echo"]) <= limits["path-mtu"]
+
+
 def test_a_fact_that_tells_of_lost_nodes_is_theirs_too(monkeypatch: pytest.MonkeyPatch) -> None:
     scan = scan_for({"allreduce"})
     transport = slow(Clock(monkeypatch), 3)
@@ -458,7 +510,7 @@ def test_one_that_goes_on_for_ever_is_ended_and_the_others_run(
     scan = scan_for({"site_run", "ports"})
     scan.run(slow(clock, 3))
     found = scan.store.whole("site_run")
-    assert found == Missing(Why.TIMED_OUT, "measuring at-first: it did not end within 35 s")
+    assert found == Missing(Why.TIMED_OUT, "measuring at-first: it did not end within 38 s")
     assert isinstance(scan.store.whole("ports"), PortMatrix)
 
 
