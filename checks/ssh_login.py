@@ -45,6 +45,8 @@ OUTCOMES: dict[str, Cause] = {
     ),
 }
 
+DEAD = Cause("ssh-dead-address", "Some addresses that the names of {nodes} have here lead nowhere")
+
 
 @check(after=(), source="https://man.openbsd.org/ssh_config")
 def ssh_login(node: Node, session: Session) -> Iterator[Finding]:
@@ -64,6 +66,18 @@ def ssh_login(node: Node, session: Session) -> Iterator[Finding]:
     """
     said = session.detail or session.outcome.replace("_", " ")
     if session.outcome == Login.OK:
+        if session.passed_over:
+            yield DEAD.warn(
+                f"not every address of {node.host} answers: {session.passed_over}",
+                observed=session.passed_over,
+                expected="every address that the name has leads there",
+                seen=seen(f"ssh {node.host}", f"{session.address} answered, after: {session.passed_over}"),
+                fixes=look(
+                    "take the address that leads nowhere out of the name's entry, or mend its way",
+                    f"getent ahosts {quoted(node.host)}" if is_host_name(node.host) else "",
+                    on=CONTROL,
+                ),
+            )
         if session.noise:
             yield ok(
                 node.id,

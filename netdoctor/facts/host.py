@@ -66,7 +66,8 @@ class Session:
     stage: ``resolve``, ``connect``, ``banner``, ``kex``, ``host_key``, ``auth``, ``channel``,
         ``shell``, ``agent``.
     trouble: what of our own machine it was; None for what has no class of its own, and for other outcomes.
-    detail: one line, sanitised. address, port, user: what was dialled.
+    detail: one line, sanitised. address, port, user: what was dialled. passed_over: what became of the
+        addresses of the name that were tried before, where one answered in the end.
     known_as: the name under which known_hosts keeps the key, ``[10.0.0.1]:44222``.
     interpreter: command asked for; python_version: e.g. ``3.6.15`` when it answered.
     fingerprint: ``SHA256:…`` of the key that the server showed, key_type e.g. ``ssh-ed25519``.
@@ -78,6 +79,7 @@ class Session:
     stage: str = ""
     detail: str = ""
     address: str | None = None
+    passed_over: str = ""
     port: int = 22
     user: str = ""
     via: str | None = None

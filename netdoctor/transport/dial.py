@@ -95,12 +95,15 @@ def dial(
     """Return a socket connected to the first address that answers. Raises Failed."""
     finish = time.monotonic() + min(endpoint.connect_timeout_s or limit_s, limit_s)
     failure: Failed | None = None
+    dead: list[str] = []
     for place, (family, address) in enumerate(addresses):
         share = (finish - time.monotonic()) / (len(addresses) - place)
         before = record.address
         record.address = address[0]
         try:
-            return _open_socket(family, address, endpoint.bind, share)
+            opened = _open_socket(family, address, endpoint.bind, share)
+            record.passed_over = "; ".join(dead)
+            return opened
         except TimeoutError:
             where = f"{address[0]} port {endpoint.port}"
             failed = Failed(Login.NO_ANSWER, f"{where}: no answer within {share:.0f} s")
@@ -109,6 +112,8 @@ def dial(
             failed = Failed(Login.TOO_MANY, CLOSED_EARLY)
         except OSError as e:
             failed = _no_connection(e, address[0], endpoint.port)
+        if failed.outcome != Login.CONTROL:  # a family that this machine does not speak is no dead address
+            dead.append(failed.detail if address[0] in failed.detail else f"{address[0]}: {failed.detail}")
         # Refused says more than silence: a machine is there.
         if failure is None or failed.outcome == Login.REFUSED:
             failure = failed

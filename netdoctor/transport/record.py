@@ -25,6 +25,7 @@ class Record:
     interpreter: str = ""
     stage: str = "resolve"
     address: str | None = None
+    passed_over: str = ""
     via: str | None = None
     server_version: str | None = None
     fingerprint: str | None = None
@@ -41,6 +42,7 @@ class Record:
             stage=self.stage,
             detail=clean(detail, 400),
             address=self.address,
+            passed_over=clean(self.passed_over, 400),
             port=self.endpoint.port,
             user=self.endpoint.user,
             via=self.via,

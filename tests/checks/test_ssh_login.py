@@ -15,6 +15,15 @@ def test_a_plain_login_says_nothing() -> None:
     assert list(ssh_login(node(), session())) == []
 
 
+def test_a_dead_ipv6_address_beside_a_good_one_is_a_warning() -> None:
+    facts = session(passed_over="2001:db8::1 port 22: no answer within 7 s")
+    (finding,) = said(ssh_login(node(), facts))
+    assert finding.status is Status.WARN
+    assert "2001:db8::1" in finding.summary
+    assert finding.cause is not None
+    assert finding.cause.fixes[0].commands[0].shell == "getent ahosts n1"
+
+
 @pytest.mark.parametrize("outcome", sorted(OUTCOMES))
 def test_each_outcome_has_a_cause_a_title_and_a_fix(outcome: str) -> None:
     facts = session(outcome=outcome, detail="what happened", stage="connect", via="gate")
