@@ -306,6 +306,8 @@ def _answers(
         run.result.stopped, late = "interrupt", error
     except DeadlineReached as error:
         run.result.stopped, late = run.result.stopped or "deadline", error
+    except RuntimeError as error:  # this machine starts no more threads
+        late = error
     done = answers[: len(calls)]  # a copy: the thread may still be running
     return done + [late] * (len(calls) - len(done))
 

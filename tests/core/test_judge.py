@@ -252,6 +252,15 @@ def test_a_plug_in_that_hangs_costs_only_its_check(monkeypatch: pytest.MonkeyPat
     assert {f.cause.key for f in result.findings["net.x"] if f.cause} == {"check-hung-net.x"}
 
 
+def test_a_machine_without_threads_costs_a_plug_in_its_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    result = judged(login(), saying("net.x", origin=PLUGIN), saying("net.y"))
+    assert (letters(result, "net.x"), letters(result, "net.y")) == ("???", "...")
+
+
 GOOD = fail("n1", "bad")
 
 
