@@ -41,3 +41,18 @@ def port(session: Session) -> str:
 def by_hand(node: Node, then: str) -> str:
     """A login as netdoctor does it; the report adds the options of this scan to ``ssh NODE``."""
     return f"ssh {quoted(node.id)} {then}" if is_host_name(node.id) else ""
+
+
+def endpoint(node: Node, session: Session) -> str:
+    """``root@10.0.0.1 port 44222``; the port only where it is not 22."""
+    host = session.address or node.host
+    user = f"{session.user}@" if session.user else ""
+    return f"{user}{host}" + (f" port {session.port}" if session.port != 22 else "")
+
+
+def remember(node: Node, session: Session, host: str) -> str:
+    """Appends the server's keys to known_hosts, under the name that is looked up there."""
+    listed = known_as(node, session)
+    usual = f"[{host}]:{session.port}" if session.port != 22 else host
+    rename = "" if listed in ("", usual) else f" | sed 's|^[^ ]*|{listed}|'"
+    return f"ssh-keyscan {port(session)}{quoted(host)} 2>/dev/null{rename} >> {known_hosts(session)}"

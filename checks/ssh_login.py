@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from netdoctor.check import check
 from netdoctor.checks._addresses import parse
 from netdoctor.checks._control import TROUBLES
-from netdoctor.checks._login import by_hand, dialled, known_as, known_hosts, place, port
+from netdoctor.checks._login import by_hand, dialled, endpoint, known_as, known_hosts, place, port, remember
 from netdoctor.checks._words import is_host_name, quoted, title_text
 from netdoctor.facts.host import Login, Node, Session
 from netdoctor.model import CONTROL, SUSPECTED, Cause, Finding, Fix, look, ok, run, seen, unknown
@@ -92,7 +92,7 @@ def ssh_login(node: Node, session: Session) -> Iterator[Finding]:
     cause = TROUBLES[session.trouble][0] if ours else OUTCOMES[session.outcome]
     cause = cause.but(title=cause.title.replace("VIA", title_text(session.via or "")))
     say = cause.unknown if ours or cause.confidence is SUSPECTED else cause.fail
-    there = _endpoint(node, session)
+    there = endpoint(node, session)
     elsewhere = ours or session.outcome == Login.JUMP  # the same for many nodes, so that it is said once
     yield say(
         said if elsewhere or (session.address or node.host) in said else f"{there}: {said}",
@@ -102,13 +102,6 @@ def ssh_login(node: Node, session: Session) -> Iterator[Finding]:
         seen=seen(f"ssh {there}" + (f", stage {session.stage}" if session.stage else ""), said),
         fixes=FIXES[session.outcome](node, session),
     )
-
-
-def _endpoint(node: Node, session: Session) -> str:
-    """``root@10.0.0.1 port 44222``; the port only where it is not 22."""
-    host = session.address or node.host
-    user = f"{session.user}@" if session.user else ""
-    return f"{user}{host}" + (f" port {session.port}" if session.port != 22 else "")
 
 
 def _name(node: Node, session: Session) -> Fix:
@@ -180,16 +173,8 @@ def _key_unknown(node: Node, session: Session) -> tuple[Fix, ...]:
             on=CONTROL,
         ),
         _fingerprints("show its real fingerprints"),
-        run("when they are equal, remember the key", _remember(node, session, host), **trust),
+        run("when they are equal, remember the key", remember(node, session, host), **trust),
     )
-
-
-def _remember(node: Node, session: Session, host: str) -> str:
-    """Appends the server's keys to known_hosts, under the name that is looked up there."""
-    listed = known_as(node, session)
-    usual = f"[{host}]:{session.port}" if session.port != 22 else host
-    rename = "" if listed in ("", usual) else f" | sed 's|^[^ ]*|{listed}|'"
-    return f"ssh-keyscan {port(session)}{quoted(host)} 2>/dev/null{rename} >> {known_hosts(session)}"
 
 
 def _fingerprints(text: str) -> Fix:
@@ -201,7 +186,7 @@ def _key_changed(node: Node, session: Session) -> tuple[Fix, ...]:
     shown = f" (the server shows {session.fingerprint})" if session.fingerprint else ""
     forget = [f"ssh-keygen -R {quoted(listed)} -f {known_hosts(session)}"] if listed else []
     if forget and host and not session.via:
-        forget.append(_remember(node, session, host))
+        forget.append(remember(node, session, host))
     return (
         _fingerprints(f"first compare: somebody else may answer in its place{shown}"),
         run(
