@@ -1,7 +1,5 @@
 """Clock offsets from exchanges over sessions that are already open."""
 
-import math
-
 from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.clock import ClockSample
 from netdoctor.measure.common import reason, replies
@@ -12,6 +10,8 @@ EXCHANGES = 8
 ASKING_S = 10.0
 # Exchanges take turns, or they would time each other; a healthy one takes some round trips.
 TURN_S = 0.1
+# No clock is off by more than it can show: 1e308 s of one node would make every difference infinite.
+PLAUSIBLE_S = 1e11
 
 
 def combine(
@@ -61,8 +61,8 @@ def _sample(reply: Reply) -> ClockSample | Missing:
         # RFC 5905 section 8: offset = ((t1 - t0) + (t2 - t3)) / 2, delay = (t3 - t0) - (t2 - t1)
         delay = max((t3 - t0) - (t2 - t1), 0.0)
         offset = ((t1 - t0) + (t2 - t3)) / 2
-        if not (math.isfinite(delay) and math.isfinite(offset)):
-            continue  # no comparison with NaN is true, and so it would pass every limit
+        if not (delay < PLAUSIBLE_S and abs(offset) < PLAUSIBLE_S):
+            continue  # NaN among them, for which no comparison is true
         count += 1
         if best is None or delay < best[0]:
             best = (delay, offset)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from netdoctor.facts.net import AddressRow, NetFacts, ResolveFacts
-from netdoctor.rules.addresses import ip, rows_of
+from netdoctor.rules.addresses import ip, parse, rows_of
 
 LOOPBACK = "127.0.0.1"
 
@@ -81,4 +81,5 @@ def _row_of(net: NetFacts, address: str) -> AddressRow | None:
 
 def is_loopback(device: Device) -> bool:
     """Whether other nodes would be told to dial themselves."""
-    return device.address is not None and ip(device.address).is_loopback
+    found = parse(device.address)
+    return found is not None and found.is_loopback

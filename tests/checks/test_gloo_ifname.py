@@ -27,6 +27,13 @@ def test_says_what_each_node_uses() -> None:
     assert {f.status for f in findings} == {Status.PASS}
 
 
+def test_an_address_that_is_none_is_unknown_on_its_node() -> None:
+    findings = run(nets(3), {**resolves(3), "n2": own(2, "x", bindable="x")})
+    assert {node: finding.status for node, finding in found(findings).items()} == {
+        "n1": Status.PASS, "n2": Status.UNKNOWN, "n3": Status.PASS,
+    }  # fmt: skip
+
+
 def test_skips_on_one_node() -> None:
     assert [f.status for f in run(nets(1))] == [Status.SKIP]
 

@@ -243,6 +243,8 @@ def test_the_least_round_trip_counts() -> None:
         "x",
         None,
         [0, 1e308, -1e308, 0],
+        [0, 1e308, 1e308, 0],
+        [0, -5e12, -5e12, 1],
         [10**400] * 4,
     ],
 )

@@ -6,6 +6,7 @@ Every case is drawn from a seed: which moves of `hostile_peer` stand beside the 
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
 import random
 import re
@@ -20,17 +21,23 @@ from pathlib import Path
 
 import psutil
 
-from tests.fuzz.hostile_peer import MOVES, serving
+from netdoctor.facts.base import FACT_TYPES
+from tests.checks.test_unread import DATA, judged
+from tests.checks.test_unread import NODE as LIAR
+from tests.fuzz.hostile_peer import MOVES, changed, serving
 from tests.scan.harness import REPO, Scanned, check_promises, environment
 from tests.transport.conftest import USER, Server, start_sshd
 
 HEALTHY = ("well1", "well2", "well3")
 # Judged of a node alone, so that what others say of themselves changes nothing.
 OWN = ("ssh.login", "host.shm", "host.memlock", "host.nofile", "host.disk", "host.memory", "time.sync")
-BESIDE = 8
+BESIDE = 10
 MEMORY_MAX = 300 << 20
-TIMEOUT_S = 10
+TIMEOUT_S = 15
 LEFT_S = 5.0
+LIES = 30
+SAID_BY_NODES = {info.group for info in FACT_TYPES.values() if info.origin == "agent"}
+HONEST = judged(DATA)
 CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -137,6 +144,22 @@ def hold(where: Site, scanned: Scanned, peak: int, alone: dict[tuple[str, str], 
         time.sleep(0.1)
 
 
+def one_lie(rng: random.Random) -> None:
+    """Judge a healthy cluster in which one node says of itself what it likes: the others stay as they are."""
+    data = copy.deepcopy(DATA)
+    rate = rng.choice((0.0005, 0.002, 0.01, 0.05))
+    for group in SAID_BY_NODES & data["node"].keys():
+        fact = data["node"][group][LIAR]
+        if "value" in fact:
+            fact["value"] = changed(fact["value"], rng, rate)
+    told = judged(data)
+    assert not told.tracebacks, told.tracebacks[0]
+    for check in told.checks:
+        if check.scope == "node":
+            for node in set(told.nodes) - {LIAR}:
+                assert told.cells[check.id][node] is HONEST.cells[check.id][node], (check.id, node)
+
+
 def one_case(where: Site, rng: random.Random, alone: dict[tuple[str, str], str], seed: str) -> str:
     """Scan once; returns what stood beside the three."""
     moves = rng.choices(MOVES, k=BESIDE)
@@ -176,6 +199,11 @@ def run(seed: int, seconds: float, say: bool = False) -> int:
                 raise AssertionError(f"seed {seed}, case {cases}: {error}\n{notes}") from error
             if say:
                 print(name, said, flush=True)
+            for number in range(LIES):
+                try:
+                    one_lie(random.Random(f"{name}:{number}"))
+                except Exception as error:
+                    raise AssertionError(f"seed {seed}, case {cases}, lie {number}: {error}") from error
             cases += 1
     return cases
 
