@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from netdoctor.lab import Lab
+from netdoctor.lab.node import enter
 from tests.scan.harness import NETDOCTOR, Scanned, environment, scan
 
 pytestmark = pytest.mark.lab
@@ -193,3 +194,39 @@ def test_a_busy_port_is_gone_around(lab4: Lab, folder: Path, torch: str) -> None
     assert found.code == 0, found.summary()
     said = " ".join(r["summary"] for r in found.report["results"] if r["check"] == "bw.allreduce")
     assert "the job's port was taken" in said
+
+
+# Connections to a port, as many as are asked for; every third says something. All are held until stdin ends.
+STRANGERS = """
+import resource, select, socket, sys, time
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+held = []
+while not select.select([sys.stdin], [], [], 0 if len(held) < 5000 else None)[0]:
+    s = socket.socket()
+    s.settimeout(2)
+    try:
+        s.connect((sys.argv[1], 29500))
+        if len(held) % 3 == 0:
+            s.send(b"GET / HTTP/1.0\\r\\n\\r\\n")
+        held.append(s)
+    except OSError:
+        s.close()
+        time.sleep(0.002)
+print(len(held))
+"""
+
+
+def test_thousands_of_strangers_at_the_rendezvous_change_nothing(
+    lab4: Lab, folder: Path, torch: str
+) -> None:
+    """They connect while its port is tested, and to torch's store, and keep what they get."""
+    argv = enter(lab4.state, "node3", ["python3", "-c", STRANGERS, lab4.address("node0")])
+    pipe = subprocess.PIPE
+    with subprocess.Popen(argv, stdin=pipe, stdout=pipe, text=True) as strangers:
+        only = ("--only", "net.ports", "--only", "bw.allreduce", "--budget", "5")
+        found = scan(lab4, folder, *only, "--python", torch)
+        count, _ = strangers.communicate("end\n", timeout=30)
+    assert int(count) > 1000
+    assert (found.code, found.keys) == (0, []), found.summary()
+    assert not ranks(lab4)

@@ -159,9 +159,9 @@ def begin(lab: Lab, folder: Path, *args: str) -> subprocess.Popen[str]:
     )
 
 
-def finish(process: subprocess.Popen[str], folder: Path) -> Scanned:
+def finish(process: subprocess.Popen[str], folder: Path, timeout: float = 90) -> Scanned:
     """What a scan that was begun said in the end, held to the same promises."""
-    stdout, stderr = process.communicate(timeout=90)
+    stdout, stderr = process.communicate(timeout=timeout)
     return _finished(folder, [], process.returncode, stdout, stderr)
 
 
