@@ -9,6 +9,7 @@ import pytest
 
 from netdoctor.engine import experiments as engine
 from netdoctor.engine.experiments import plan
+from netdoctor.engine.registry import load_builtin, select
 from netdoctor.engine.run import Options, Progress, Scan
 from netdoctor.facts import fact
 from netdoctor.facts.base import FACT_TYPES, Missing, Why
@@ -96,6 +97,13 @@ def test_the_budget_is_shared_by_those_that_are_wanted(
     wanted: set[str], seconds: list[dict[str, float]]
 ) -> None:
     assert [dict(step.seconds) for step in plan(wanted, 4, 20.0)] == [pytest.approx(s) for s in seconds]
+
+
+def test_a_quick_scan_opens_no_port_and_loads_no_gpu() -> None:
+    chosen = select(load_builtin(), engine.Profile.QUICK)
+    scan = Scan(targets(3), chosen, Job(), Options(profile=engine.Profile.QUICK))
+    assert chosen
+    assert {step.experiment.cost for step in scan.plan} <= {"read-only"}
 
 
 def test_what_it_needs_is_asked_for_at_login() -> None:
