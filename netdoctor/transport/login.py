@@ -193,7 +193,11 @@ class Logins:
             return failed
         if here.is_cut_off():
             return Failed(Login.CONTROL, NO_NETWORK, Trouble.NETWORK)
-        return Failed(Login.JUMP, f"the ProxyCommand gave no SSH server: {proxy.said() or failed.detail}")
+        said = proxy.said() or failed.detail
+        if said.startswith("No user exists for uid"):  # main() of OpenSSH's ssh.c
+            way_out = "use ProxyJump, or in a container give it a passwd entry: -v /etc/passwd:/etc/passwd:ro"
+            return Failed(Login.CONTROL, f"the ssh of the ProxyCommand says '{said}'; {way_out}")
+        return Failed(Login.JUMP, f"the ProxyCommand gave no SSH server: {said}")
 
     def _slow_login(self, record: Record, wire: Wire | None, through: Any) -> Failed:
         """Say what a login that took too long was waiting for."""

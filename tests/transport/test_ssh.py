@@ -312,6 +312,10 @@ def test_proxy_command_runs_without_a_shell(server: Server, tmp_path: Path) -> N
         session = log_in(chatty, target("n1"), limits=Limits(login_timeout_s=3, node_budget_s=6)).session
         assert session.outcome == "jump"
         assert session.detail.endswith("no way through")
+    relay.write_text("raise SystemExit('No user exists for uid 10001')")
+    session = log_in(chatty, target("n1")).session
+    assert session.outcome == "control"
+    assert "ProxyJump" in session.detail
     gone = jump_config(server, server, "ProxyCommand /no/such/program %h %p")
     session = log_in(gone, target("n1")).session
     assert session.outcome == "jump"
