@@ -26,6 +26,7 @@ from netdoctor.transport.messages import Endpoint
 from netdoctor.transport.record import Failed, Record
 
 HANDSHAKES_PER_JUMP = 16
+HOP_ENDS_S = 0.5
 
 # Words of OpenSSH that mean "not now": sshd.c, srclimit.c.
 BUSY_WORDS = ("Exceeded MaxStartups", "Not allowed at this time", "Too many")
@@ -394,7 +395,17 @@ class Logins:
         return transport
 
     def lost_hop(self, endpoint: Endpoint) -> str:
-        """Return which jump host on the way there was lost, in words; nothing where all stand."""
+        """Return which jump host on the way there was lost, in words; nothing where all stand.
+
+        One that dies may close what goes through it a moment before its own connection ends.
+        """
+        lost = self._lost_hop(endpoint)
+        if endpoint.jump and not lost:
+            gevent.sleep(HOP_ENDS_S)
+            lost = self._lost_hop(endpoint)
+        return lost
+
+    def _lost_hop(self, endpoint: Endpoint) -> str:
         for number, last in enumerate(endpoint.jump, start=1):
             hop = self._hops.get(endpoint.jump[:number])
             opened = hop.result.get() if hop is not None and hop.result.ready() else ()

@@ -131,7 +131,7 @@ def test_bounds_and_survives_odd_replies(server: Server, transport: SshTransport
     )
     assert {s.outcome for s in outcome.sessions.values()} == {"ok"}, outcome
 
-    def ask(group: str, timeout_s: float = 10, **args: object) -> object:
+    def ask(group: str, timeout_s: float = 30, **args: object) -> object:
         request = Request(op="facts", args={"groups": {group: args}}, timeout_s=timeout_s)
         (reply,) = transport.call({"n0": request})
         return reply.missing.why if reply.missing else reply.result[group].get("value")
