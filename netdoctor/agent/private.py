@@ -29,6 +29,8 @@ _GIVEN = re.compile(
     r"""("[^"]{0,4096}"\S*|'[^']{0,4096}'\S*|\S+)""",
     re.I,
 )
+# One of these is in whatever `_GIVEN` finds; looking for them first is several times as fast.
+_HINTS = ("token", "secret", "pass", "credential", "cookie", "bearer", "basic", "key", "pwd", "auth", "psk")
 # How providers write their keys: Hugging Face, GitHub, GitLab, OpenAI and others, Slack, NVIDIA, npm, PyPI,
 # AWS, Google, Databricks, JSON web tokens.
 _KNOWN = re.compile(
@@ -65,7 +67,9 @@ def masked(text: str) -> str:
     """Return the text with passwords in URLs, what is given for a secret, and keys of known forms masked."""
     if "@" in text:
         text = "".join(map(_without_user, _BLANK.split(text)))
-    text = _GIVEN.sub(r"\1" + MASK, text)
+    small = text.casefold()
+    if any(hint in small for hint in _HINTS):
+        text = _GIVEN.sub(r"\1" + MASK, text)
     text = _KNOWN.sub(MASK, text)
     return _PEM.sub(MASK, text) if "PRIVATE KEY" in text else text
 
