@@ -149,8 +149,9 @@ def latin_1(case: Case, rng: random.Random) -> None:
 
 
 def jumping_clock(case: Case, rng: random.Random) -> None:
-    (case.folder / "sitecustomize.py").write_text(JUMPY % rng.randrange(1 << 30))
-    case.env["PYTHONPATH"] = f"{case.folder}{os.pathsep}{case.env['PYTHONPATH']}"
+    place = tempfile.mkdtemp(dir=case.ground.folder)  # its own: the case's may be full
+    Path(place, "sitecustomize.py").write_text(JUMPY % rng.randrange(1 << 30))
+    case.env["PYTHONPATH"] = f"{place}{os.pathsep}{case.env['PYTHONPATH']}"
 
 
 def closed_stdout(case: Case, rng: random.Random) -> None:
