@@ -54,7 +54,7 @@ def network(row: AddressRow) -> IPNetwork:
 @lru_cache(maxsize=1 << 16)
 def _network(address: str, prefix_len: int) -> IPNetwork | None:
     try:
-        return ipaddress.ip_network((address.partition("%")[0], prefix_len), strict=False)
+        return ipaddress.ip_network((str(ip(address)), prefix_len), strict=False)
     except ValueError:
         return None
 

@@ -106,7 +106,7 @@ def test_roots_report_is_as_good_as_ones_own(tmp_path: Path) -> None:
 
 def test_the_screens_show_it_and_write_no_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    report = disowned(settling(), "mallory (uid 12345)")
+    report = disowned(settling(), "uid 12345")
     app = application(report, runner=FakeRunner())
     shown = "\n".join(drive(app, (160, 50), "enter", lambda app, pilot: export(app)))
     assert MARK in shown

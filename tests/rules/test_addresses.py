@@ -1,6 +1,9 @@
+import pytest
+
 from netdoctor.checks._addresses import data_device, parse
 from netdoctor.rules import addresses as rules
-from tests.checks.build import address, name, nets
+from tests.checks.build import address, name, net, nets
+from tests.checks.build import row as row_of
 
 
 def test_a_text_is_taken_apart_once() -> None:
@@ -17,3 +20,13 @@ def test_scopes_and_mapped_addresses() -> None:
     assert str(parse("fe80::1%eth0")) == "fe80::1"
     assert str(parse("::ffff:10.0.0.1")) == "10.0.0.1"
     assert parse(None) is parse("") is parse("n1") is None
+
+
+@pytest.mark.parametrize("scope", ["$(touch x)", "'", "eth0;x", "-x", "", "e" * 40])
+def test_a_scope_that_no_interface_has_is_no_address(scope: str) -> None:
+    """Python takes any; and what can be judged can be taken apart, or one node's text ends a check for all."""
+    text = f"fe80::1%{scope}"
+    assert parse(text) is None
+    for row in rules.rows_of(net(1, addresses=(row_of("eth0", text, 64),))):
+        assert rules.ip(row.address)
+        assert rules.is_usable(row) is False

@@ -185,7 +185,7 @@ def test_also_ones_own_is_asked_about_where_it_decides_what_runs(
 
 
 def test_somebody_elses_report_runs_nothing(ground: Ground) -> None:
-    report = disowned(ground.run(Request(), None)[-1].report, "mallory")
+    report = disowned(ground.run(Request(), None)[-1].report, "uid 12345")
     runner = showing(Path(".netdoctor/last.json"), report)
     assert "belongs to somebody else" in runner.cannot
     assert runner.ssh("n1") is None
