@@ -12,7 +12,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from netdoctor import store
 from netdoctor.check import Profile
 from netdoctor.errors import InputError
-from netdoctor.facts.host import Session
+from netdoctor.facts.host import Node, Session
 from netdoctor.inventory import Target
 from netdoctor.inventory.names import (
     host_fault,
@@ -169,11 +169,16 @@ def _is_id(text: str) -> bool:
 
 
 def facts_of(report: Report) -> Store:
-    """The facts of a report. What they say of logins keeps the rules for hosts files, or is left out.
+    """The facts of a report. What they say of nodes and logins keeps the rules for hosts files, or goes.
 
     Checks put these words into commands; those of a scan have been through `inventory.names` on their way in.
     """
     facts = store.load(report.facts)
+    listed = {name: node for name, node in facts.node.get("node", {}).items() if _is_id(name)}
+    for name, node in listed.items():
+        if isinstance(node, Node):
+            listed[name] = replace(node, id=name, host=_kept(node.host) or _bare(name) or name)
+    facts.node["node"] = listed
     sessions = facts.node.get("session", {})
     for node, session in sessions.items():
         if isinstance(session, Session):

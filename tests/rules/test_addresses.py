@@ -10,9 +10,9 @@ def test_a_text_is_taken_apart_once() -> None:
     many = nets(200)
     rules.ip.cache_clear()
     rules.parse.cache_clear()
-    for net in many.values():
+    for one in many.values():
         for i in range(1, 201):
-            assert (data_device(net, address(i)) is None) == (net is not many[name(i)])
+            assert (data_device(one, address(i)) is None) == (one is not many[name(i)])
     assert rules.parse.cache_info().misses == rules.ip.cache_info().misses == 201  # and 127.0.0.1
 
 
@@ -24,7 +24,7 @@ def test_scopes_and_mapped_addresses() -> None:
 
 @pytest.mark.parametrize("scope", ["$(touch x)", "'", "eth0;x", "-x", "", "e" * 40])
 def test_a_scope_that_no_interface_has_is_no_address(scope: str) -> None:
-    """Python takes any; and what can be judged can be taken apart, or one node's text ends a check for all."""
+    """Python takes any. Rows that can be judged can be taken apart: one node's text ends no check for all."""
     text = f"fe80::1%{scope}"
     assert parse(text) is None
     for row in rules.rows_of(net(1, addresses=(row_of("eth0", text, 64),))):

@@ -187,6 +187,16 @@ def test_what_a_report_says_of_a_login_becomes_no_command(name: str, outcome: Lo
             assert "70000" not in shell
 
 
+def test_a_node_that_no_hosts_file_could_list_is_left_out() -> None:
+    nodes = {name: Node(id="-oPWN", host="-oPWN", order=0) for name in ("n1", "[fe80::1]:22", "-oPWN", "a b")}
+    report = dataclasses.replace(sample_report(), facts=store.dump(Store(node={"node": nodes})))
+    found = facts_of(report).node["node"]
+    assert {name: (node.id, node.host) for name, node in found.items()} == {
+        "n1": ("n1", "n1"),
+        "[fe80::1]:22": ("[fe80::1]:22", "fe80::1"),
+    }
+
+
 def test_a_login_as_scans_write_it_is_taken_as_it_is() -> None:
     said = Session(
         outcome=Login.HOST_KEY_UNKNOWN,
