@@ -27,8 +27,6 @@ KIND_OF = {
     "tui/test_hostile.py": "pilot", "tui/test_keys.py": "pilot", "tui/test_mouse.py": "pilot",
     "tui/test_screens.py": "pilot", "tui/test_states.py": "pilot", "tui/test_terminal.py": "pty",
 }  # fmt: skip
-# What these build once for all of their tests takes longer than the tests: one worker of xdist runs them.
-ONE_WORKER = ("repo/test_packaging.py", "repo/test_plugin.py")
 
 _numbers = itertools.count()
 Maker = Callable[..., Lab]
@@ -51,15 +49,12 @@ def pytest_configure(config: pytest.Config) -> None:
         settings.load_profile("quick")
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         place = item.path.relative_to(HERE)
         kind = KIND_OF.get(place.as_posix()) or KIND_OF.get(place.parts[0])
         if kind is not None and not _is_slow(item):
             item.add_marker(kind)
-        if place.as_posix() in ONE_WORKER:
-            item.add_marker(pytest.mark.xdist_group(place.as_posix()))
     if _is_quick(config):
         config.hook.pytest_deselected(items=[item for item in items if _is_slow(item)])
         items[:] = [item for item in items if not _is_slow(item)]
