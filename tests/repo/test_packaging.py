@@ -12,9 +12,6 @@ import pytest
 
 import netdoctor
 
-# One worker of xdist runs them: what is built once for all of them takes longer than they do.
-pytestmark = pytest.mark.xdist_group("packaging")
-
 ROOT = Path(__file__).parents[2]
 # What `pip install` reads; the rest of a checkout stays out of the way.
 BUILD_INPUTS = ("LICENSE", "README.md", "pyproject.toml")

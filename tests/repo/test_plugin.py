@@ -10,9 +10,6 @@ from typing import Any
 
 import pytest
 
-# One worker of xdist runs them: what is built once for all of them takes longer than they do.
-pytestmark = pytest.mark.xdist_group("plugin")
-
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "netdoctor-example-plugin"
 
