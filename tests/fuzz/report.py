@@ -314,7 +314,7 @@ def assert_harmless(shell: str) -> None:
     if shell.startswith("#"):
         return
     assert not RUNS.search(interpreted(shell)), f"would run PWN: {shell!a}"
-    said = shlex.split(shell)
+    said = shlex.split(shell, comments=True)
     for before, word in zip(["", *said], said, strict=False):
         assert not (word.startswith("-oPWN") and before != "--"), f"an option: {shell!a}"
 
