@@ -49,7 +49,7 @@ class Agents:
             agent.stop()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def python() -> str:
     found, why = torch_python()
     if why:
@@ -248,7 +248,7 @@ def test_nodes_with_different_gpu_counts(python: str, tmp_path: Path) -> None:
     assert {(r.src, r.dst, r.rail) for r in pairs.rates} == {(a, b, None) for a, b in permutations(counts, 2)}
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def cuda(python: str) -> str:
     program = "import torch; assert torch.cuda.is_available(); print(torch.cuda.get_device_name(0))"
     done = subprocess.run([python, "-c", program], capture_output=True, text=True, timeout=120, check=False)
