@@ -1,19 +1,17 @@
 """Rates against those of an earlier report: what fell, although nothing else here is any faster."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from statistics import median
 
 from netdoctor.checks._slow import STOPS_BELOW, Words
 from netdoctor.checks._words import listing, title_text
-from netdoctor.facts.bandwidth import Baseline, BaselineRate, PairRate, TcpRate
+from netdoctor.facts.bandwidth import Baseline
 from netdoctor.facts.localisation import Decision
-from netdoctor.localise import BUSY
+from netdoctor.localise import earlier
 from netdoctor.model import BASELINE, CLUSTER, LIKELY, Cause, Evidence, Finding, pair, seen
 
 # The middle of many pairs, or of an all-reduce of nccl, hardly moves: NVIDIA/nccl-tests gates at 0.9 too.
 LEAST_SHARE = 0.9
-# One pair scatters by some 5 % (localise/noise.py) in either report: three times that, for both, is 21 %.
-LEAST_SHARE_OF_A_PAIR = 0.8
 
 SOME = Cause("slower-than-baseline", "{nodes} {is} slower than in the baseline", LIKELY)
 ALL = SOME.but(title="Pairs all over the cluster are slower than in the baseline")
@@ -21,29 +19,11 @@ ALL = SOME.but(title="Pairs all over the cluster are slower than in the baseline
 Pair = tuple[str, str]
 
 
-def table(rates: Iterable[BaselineRate]) -> dict[Pair, float]:
-    """GB/s by sender and receiver."""
-    return {(r.src, r.dst): r.gbyte_s for r in rates if r.gbyte_s > 0}
-
-
-def best(rates: Iterable[TcpRate | PairRate]) -> dict[Pair, float | None]:
-    """GB/s of each pair's best round, by its slowest rail; None where a machine's CPU set it."""
-    rounds: dict[tuple[Pair, int], tuple[float, float]] = {}
-    for r in rates:
-        if r.gbyte_s is not None:
-            key = ((r.src, r.dst), r.round)
-            rounds[key] = min(rounds.get(key, (r.gbyte_s, r.busy)), (r.gbyte_s, r.busy))
-    found: dict[Pair, tuple[float, float]] = {}
-    for (ends, _), rate in rounds.items():
-        found[ends] = max(found.get(ends, rate), rate)
-    return {ends: rate if busy < BUSY else None for ends, (rate, busy) in found.items()}
-
-
 def compared(baseline: Baseline | None, words: Words) -> str:
     """What the summary says of the comparison; nothing without a baseline."""
     if baseline is None:
         return ""
-    now = best(words.rates)
+    now = earlier.best(words.rates)
     both = [p for p in now if p in words.baseline]
     if not both:
         return f"; {when(baseline)} has none of these pairs and is not compared"
@@ -54,7 +34,7 @@ def compared(baseline: Baseline | None, words: Words) -> str:
 
 def fallen(decision: Decision, baseline: Baseline | None, words: Words) -> Iterator[Finding]:
     """Pairs that were faster in the baseline and that the localiser blames nobody for."""
-    known = best(words.rates)
+    known = earlier.best(words.rates)
     free = {p: rate for p, rate in known.items() if not any(c.holds_back(*p) for c in decision.culprits)}
     now = {p: rate for p, rate in free.items() if rate is not None and p in words.baseline}
     shares = {p: rate / words.baseline[p] for p, rate in now.items()}
@@ -65,7 +45,7 @@ def fallen(decision: Decision, baseline: Baseline | None, words: Words) -> Itera
     if upper < LEAST_SHARE and 2 * len(shares) >= len(free) > 2:
         yield _all(shares, now, baseline, words)
         return
-    low = {p: share for p, share in shares.items() if share < LEAST_SHARE_OF_A_PAIR}
+    low = earlier.lower(now, words.baseline)
     culprits = _culprits(low, shares)
     cause = SOME.but(verify=(words.check,))
     for (src, dst), share in low.items():

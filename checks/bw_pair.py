@@ -3,13 +3,14 @@
 from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
-from netdoctor.checks._baseline import compared, fallen, table, when
+from netdoctor.checks._baseline import compared, fallen, when
 from netdoctor.checks._culprits import PairCulprits
 from netdoctor.checks._ranks import left_out, nothing, trouble
 from netdoctor.checks._slow import Words, devices, extremes, gbyte, slow, summary
 from netdoctor.facts.bandwidth import Baseline, PairRates
 from netdoctor.facts.net import NetFacts
 from netdoctor.facts.software import Job
+from netdoctor.localise import earlier
 from netdoctor.model import CLUSTER, Finding, Measure, ok, skip
 
 
@@ -64,7 +65,7 @@ def bw_pair(
         rate=gbyte,
         rates=pairs.rates,
         devices=devices(nets, job.data_addresses),
-        baseline=table(before.pairs) if before is not None else {},
+        baseline=earlier.table(before.pairs) if before is not None else {},
     )
     decision = culprits.decision
     yield from slow(decision, words)

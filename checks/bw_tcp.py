@@ -3,14 +3,14 @@
 from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
-from netdoctor.checks._baseline import compared, fallen, table
+from netdoctor.checks._baseline import compared, fallen
 from netdoctor.checks._culprits import TcpCulprits
 from netdoctor.checks._matrix import left_out
 from netdoctor.checks._slow import Words, devices, extremes, gbit, slow, summary
 from netdoctor.facts.bandwidth import Baseline, TcpRates
 from netdoctor.facts.net import NetFacts
 from netdoctor.facts.software import Job
-from netdoctor.localise import BUSY
+from netdoctor.localise import BUSY, earlier
 from netdoctor.model import CLUSTER, Finding, Measure, ok, skip
 
 
@@ -61,7 +61,7 @@ def bw_tcp(
         devices=devices(nets, job.data_addresses),
         limited_by=tcp.limited_by,
         derived=bool(tcp.expected_gbyte_s),
-        baseline=table(baseline.tcp) if baseline is not None else {},
+        baseline=earlier.table(baseline.tcp) if baseline is not None else {},
     )
     decision = culprits.decision
     yield from slow(decision, words)

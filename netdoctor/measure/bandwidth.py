@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from netdoctor.facts.bandwidth import TcpRate, TcpRates
+from netdoctor.facts.bandwidth import Baseline, TcpRate, TcpRates
 from netdoctor.facts.expectation import Term
 from netdoctor.facts.host import HostFacts, Node
 from netdoctor.facts.localisation import Decision, Round
 from netdoctor.facts.net import NetFacts, PortMatrix
-from netdoctor.localise import decide
+from netdoctor.localise import decide, earlier
 from netdoctor.measure import expectation
 from netdoctor.measure.common import (
     CLOSE_S,
@@ -120,9 +120,11 @@ def in_rounds(
     run: Callable[[Round], None],
     judge: Callable[[], Decision],
     leaves: Mapping[str, str],
+    doubtful: Callable[[], Sequence[tuple[str, str]]] = tuple,
 ) -> tuple[list[Round], int]:
     """Run the first rounds and then follow-ups while something is undecided and time is left.
 
+    doubtful: pairs that one moment is not enough for, whatever the decision is.
     Returns the rounds done, and how many were planned without follow-ups.
     """
     end = time.monotonic() + budget_s
@@ -139,7 +141,7 @@ def in_rounds(
         done.append(one)
     most = max(len(first) + KEPT_ROUNDS, MOST_ROUNDS)
     while time.monotonic() + each_s <= end:
-        more = follow_up(judge(), nodes, done, at_most=most, leaves=leaves)
+        more = follow_up(judge(), nodes, done, at_most=most, leaves=leaves, doubtful=doubtful())
         if more is None:
             break
         run(more)
@@ -190,7 +192,9 @@ def tcp(context: Context) -> TcpRates:
     def judge() -> Decision:
         return decide(replace(measured, rates=tuple(rates)), of)
 
-    done, planned = in_rounds(nodes, budget_s, each_s, run, judge, of)
+    baseline = context.store.whole("baseline")
+    then = baseline.tcp if isinstance(baseline, Baseline) else ()
+    done, planned = in_rounds(nodes, budget_s, each_s, run, judge, of, lambda: earlier.doubtful(rates, then))
     close_listeners(transport, nodes)
     return replace(measured, rates=tuple(rates), rounds=len(done), planned=planned, failed_nodes=failed)
 

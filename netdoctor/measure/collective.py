@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from netdoctor.facts.bandwidth import AllReduce, PairRate, PairRates, Session, SizeRow, TcpRates
+from netdoctor.facts.bandwidth import AllReduce, Baseline, PairRate, PairRates, Session, SizeRow, TcpRates
 from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.expectation import Expectation, NoExpectation
 from netdoctor.facts.gpu import Gpu, GpuFacts
@@ -17,7 +17,7 @@ from netdoctor.facts.localisation import Decision, Kind, Round
 from netdoctor.facts.net import NetFacts
 from netdoctor.facts.rdma import RdmaFacts
 from netdoctor.facts.software import SoftwareFacts
-from netdoctor.localise import decide
+from netdoctor.localise import decide, earlier
 from netdoctor.measure import expectation
 from netdoctor.measure.bandwidth import (
     ALL_PAIRS_UP_TO,
@@ -341,7 +341,7 @@ def allreduce(context: Context) -> tuple[PairRates | Missing, AllReduce | Missin
         if "allreduce" in seconds and chosen.backend == "nccl":
             reduced = _solo(ranks, reduced, chosen, profile, parts)
         if "pair_rates" in seconds:
-            pairs = _pairs(ranks, pairs, chosen, seconds["pair_rates"], parts, leaves(context))
+            pairs = _pairs(ranks, pairs, chosen, seconds["pair_rates"], parts, context)
         if "allreduce" in seconds:
             share = seconds["allreduce"]
             rows = _sweep(ranks, chosen, share, profile, None, reduced.unread)
@@ -490,7 +490,7 @@ def _pairs(
     chosen: Cast,
     budget_s: float,
     parts: Mapping[str, expectation.Hardware],
-    of: Mapping[str, str],
+    context: Context,
 ) -> PairRates:
     """Rounds of pairs, one direction at a time, with as many rails at once as every node has GPUs: more in
     some pairs than in others would share a NIC among more, and be no measure for each other."""
@@ -500,6 +500,7 @@ def _pairs(
     whole = len(nodes) - 1 + len(nodes) % 2 if len(nodes) <= ALL_PAIRS_UP_TO else FIRST_ROUNDS
     seconds = min(max(budget_s / (2 * (whole + KEPT_ROUNDS)) - PAIR_OVERHEAD_S, LEAST_S), MOST_S)
     each_s = 2 * (seconds + PAIR_OVERHEAD_S)
+    of = leaves(context)
     most = PAIR_BYTES_NCCL if chosen.backend == "nccl" else PAIR_BYTES_GLOO
     rails = min(chosen.counts.values())
     rates: list[PairRate] = []
@@ -531,7 +532,10 @@ def _pairs(
     def judge() -> Decision:
         return decide(replace(pairs, rates=tuple(rates)), of)
 
-    done, planned = in_rounds(nodes, budget_s, each_s, run, judge, of)
+    baseline = context.store.whole("baseline")
+    comparable = isinstance(baseline, Baseline) and baseline.backend in ("", chosen.backend)
+    then = baseline.pairs if comparable else ()
+    done, planned = in_rounds(nodes, budget_s, each_s, run, judge, of, lambda: earlier.doubtful(rates, then))
     return replace(pairs, rates=tuple(rates), rounds=len(done), planned=planned)
 
 

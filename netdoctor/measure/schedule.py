@@ -85,14 +85,15 @@ def follow_up(
     *,
     at_most: int = MOST_ROUNDS,
     leaves: Mapping[str, str] | None = None,
-    missing: Sequence[Pair] = (),
+    doubtful: Sequence[Pair] = (),
 ) -> Round | None:
     """The next round, or None when all is decided, nothing can be decided, or `at_most` rounds are done.
 
     In order: what is undecided, culprits that are not yet certain, nodes that nothing clears or accuses.
     Suspects meet partners that are exonerated and new to them; a path is measured again as it is. Everybody
     else rests.
-    missing: pairs of rounds done that left no sample through no fault of theirs; they are tried once more.
+    doubtful: pairs of rounds done that one moment is not enough for (slower than in a baseline, or without a
+    sample through no fault of theirs); they are measured once more.
     """
     if len(done) >= at_most:
         return None
@@ -107,9 +108,9 @@ def follow_up(
     for culprit in decision.culprits:
         if culprit.certainty is not Certainty.CERTAIN:
             plan.examine(culprit)
-    # What would not be measured twice is left unmeasured, and said to be.
+    # What would not be measured twice stays as it is.
     tries = Counter(frozenset(pair) for one in done for pair in one.pairs)
-    for pair in missing:
+    for pair in doubtful:
         if tries[frozenset(pair)] < 2:
             plan.add(*pair)
     settled = Counter(n for one in done if one.purpose == "settle" for pair in one.pairs for n in pair)

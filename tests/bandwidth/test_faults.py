@@ -77,13 +77,13 @@ def test_packet_loss_in_one_direction(lab4: Lab, folder: Path) -> None:
 
 def test_all_links_slower_than_in_the_baseline(lab4: Lab, folder: Path) -> None:
     for node in lab4.nodes:
-        lab4.break_(node, "slow-link", rate="400mbit")
+        lab4.break_(node, "slow-link", rate="100mbit")
     # Nothing but a baseline can tell: all pairs are alike.
     assert not scan(lab4, folder, *TCP, "--save", "good.json").report["causes"]
     found = scan(lab4, folder, *TCP, "--baseline", "good.json")
     assert not found.report["causes"], found.summary()
     for node in lab4.nodes:
-        lab4.break_(node, "slow-link", rate="250mbit")
+        lab4.break_(node, "slow-link", rate="60mbit")
     found = scan(lab4, folder, *TCP, "--baseline", "good.json")
     assert names(found) == [("slower-than-baseline", [], "likely")], found.summary()
     (result,) = (r for r in found.report["results"] if r["target"] == "cluster" and r["status"] == "warn")

@@ -163,7 +163,7 @@ def run(
             rounds,
             at_most=at_most,
             leaves=site.leaves,
-            missing=missing(rounds, samples),
+            doubtful=missing(rounds, samples),
         )
         if more is None:
             return Outcome(

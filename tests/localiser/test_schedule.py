@@ -134,10 +134,10 @@ def test_the_budget_of_rounds_ends_it() -> None:
 def test_missing_pairs_are_tried_once_more() -> None:
     done = list(first_rounds(NODES))
     lost = done[0].pairs[0]
-    more = follow_up(Decision(), NODES, done, missing=[lost])
+    more = follow_up(Decision(), NODES, done, doubtful=[lost])
     assert more is not None
     assert more.pairs == (lost,)
-    assert follow_up(Decision(), NODES, [*done, more], missing=[lost]) is None
+    assert follow_up(Decision(), NODES, [*done, more], doubtful=[lost]) is None
 
 
 def test_unmeasured_nodes_are_not_asked_for_ever() -> None:
