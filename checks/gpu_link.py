@@ -1,5 +1,6 @@
 """NVLinks and PCIe lanes of GPUs of one kind."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
@@ -12,6 +13,7 @@ from netdoctor.model import PEERS, Cause, Finding, run, seen, skip, unknown
 LEAST_PEERS = 2
 
 DOWN = Cause("gpu-nvlink-down", "GPUs of {nodes} have NVLinks down")
+NONE_UP = Cause("gpu-nvlink-none", "no GPU of {nodes} has an NVLink up")
 NARROW = Cause("gpu-pcie-narrow", "GPUs of {nodes} have fewer PCIe lanes, or slower ones, than others")
 
 Place = tuple[str, int]  # node and index of a GPU
@@ -29,8 +31,8 @@ def gpu_link(gpus: Mapping[str, GpuFacts]) -> Iterator[Finding]:
         NVML's state of each NVLink, and the width and the best generation of the PCIe link, of all GPUs of
         one model in the cluster. What most of them have is expected of all: boards of one model are wired
         in several ways, so no number is right by itself, and what all nodes have at one index is how they
-        are built. GPUs without any NVLink up are compared only inside their node, because bridges between
-        PCIe boards join some of them.
+        are built. A GPU without any NVLink up is compared inside its node, because bridges between PCIe
+        boards join some of them; a node of which no GPU has one is compared with nodes of which all have.
 
     Matters because:
         A collective runs at the speed of its slowest GPU. A GPU with a link down, or in a slot that trained
@@ -55,6 +57,7 @@ def gpu_link(gpus: Mapping[str, GpuFacts]) -> Iterator[Finding]:
         widths = {place: d.pcie_width for place, d in devices.items() if d.pcie_width}
         generations = {place: d.pcie_generation for place, d in devices.items() if d.pcie_generation}
         yield from _nvlinks(devices, up)
+        yield from _nodes_without(devices, up)
         yield from _pcie(devices, widths, generations)
         # Not measured, or nothing that most agree on, is not green.
         for values in (up, widths, generations):
@@ -109,6 +112,34 @@ def _nvlinks(devices: Mapping[Place, Gpu], up: Mapping[Place, int]) -> Iterator[
                     f"nvidia-smi nvlink -s -i {index}; nvidia-smi nvlink -e -i {index}",
                 ),
             )
+
+
+def _nodes_without(devices: Mapping[Place, Gpu], up: Mapping[Place, int]) -> Iterator[Finding]:
+    """Nodes that lost every NVLink of several GPUs, while other nodes have them on all of this model."""
+    nodes: dict[str, dict[int, int | None]] = {}
+    for node, index in devices:
+        nodes.setdefault(node, {})[index] = up.get((node, index))
+    linked = [node for node, counts in nodes.items() if all(counts.values())]
+    lost = [n for n, counts in nodes.items() if len(counts) > 1 and all(c == 0 for c in counts.values())]
+    for node in lost if linked else ():
+        first = devices[node, min(nodes[node])]
+        # Boards with switches or wires between them always have links; PCIe boards only where a bridge is.
+        bridged = re.search("pcie", first.name, re.IGNORECASE) is not None
+        if bridged and len(linked) <= len(lost):
+            continue
+        are = "are down" if first.nvlinks else "do not exist for the driver"
+        usual = max(count for (peer, _), count in up.items() if peer in linked)
+        yield (NONE_UP.warn if bridged else NONE_UP.fail)(
+            f"the NVLinks of all {len(nodes[node])} GPUs {are}; GPUs of {listing(linked, 3)} have {usual} up",
+            at=node,
+            observed="no NVLink up on any GPU",
+            expected=PEERS(f"{usual} NVLinks, as every {first.name} of {listing(linked, 3)} has"),
+            seen=seen("NVML, all GPUs", f"NVLinks up: 0 of {first.nvlinks or 0}"),
+            fixes=run(
+                "see whether Fabric Manager runs and what it says; after its start, reset the GPUs or reboot",
+                "systemctl status nvidia-fabricmanager; nvidia-smi nvlink -s; nvidia-smi topo -m",
+            ),
+        )
 
 
 def _pcie(

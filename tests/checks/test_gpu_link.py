@@ -60,6 +60,28 @@ def test_bridges_join_some_pcie_boards_only() -> None:
     assert judge(gpus(devices=bridged), gpus(devices=tuple(gpu(i, nvlinks_active=0) for i in range(4)))) == []
 
 
+@pytest.mark.parametrize("changes", [{"nvlinks_active": 0}, {"nvlinks": 0, "nvlinks_active": 0}])
+@pytest.mark.parametrize("peers", [1, 3])
+def test_a_node_that_lost_every_nvlink(changes: dict[str, int], peers: int) -> None:
+    lost = gpus(devices=tuple(gpu(i, **changes) for i in range(4)))
+    (finding,) = [f for f in judge(lost, *(board() for _ in range(peers))) if f.status is not Status.SKIP]
+    assert (finding.cause and finding.cause.key, finding.target) == ("gpu-nvlink-none", "n1")
+    assert finding.status is Status.FAIL
+    assert "all 4 GPUs" in finding.summary
+
+
+def test_pcie_boards_have_links_only_where_a_bridge_is() -> None:
+    def node(active: int) -> GpuFacts:
+        return gpus(devices=tuple(gpu(i, name="NVIDIA H100 PCIe", nvlinks_active=active) for i in range(2)))
+
+    assert judge(node(0), node(0), node(12)) == []
+    assert [f.status for f in judge(node(0), node(12), node(12))] == [Status.WARN]
+
+
+def test_one_gpu_alone_has_nobody_to_be_linked_with() -> None:
+    assert causes(judge(board(count=1, odd=0, nvlinks_active=0), board(), board())) == {}
+
+
 def test_models_are_not_compared_with_each_other() -> None:
     other = tuple(
         gpu(i, name="NVIDIA L40S", nvlinks=0, nvlinks_active=0, pcie_generation=4) for i in range(4)
