@@ -102,7 +102,7 @@ def nccl_ib_hca(
         yield skip(NO_HCAS)
         return
     if not any(one.active for one in transports.values()):
-        yield skip("no active HCA port on any node")
+        yield skip("no active HCA port that could be opened on any node")
     for finding in _troubles(transports):
         spoken[finding.target] = finding.status
         yield finding
@@ -207,8 +207,8 @@ def _unlike(nodes: Mapping[str, Transport], spoken: Set[str], exact: tuple[Fix, 
         here = " and ".join(one.layers)
         if not one.used:
             yield MIXED.fail(
-                f"no active HCA port, so NCCL would use TCP here and the HCAs on {peers}",
-                **one.told(observed="no active port"),
+                f"no active HCA port that it may open, so NCCL would use TCP here and the HCAs on {peers}",
+                **one.told(observed="no active port that can be opened"),
             )
         elif node in kinds.minority:
             there = " and ".join(next(other for other in layers.values() if other != one.layers))

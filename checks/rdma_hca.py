@@ -36,6 +36,11 @@ MISSING = Cause("hca-missing", "{nodes} lack{s} HCAs that other nodes have", ver
 UNBOUND = Cause("hca-unbound", "{nodes} {has} NICs without an RDMA device", explains=False)
 NAMES = Cause("hca-names", "HCAs of {nodes} have other names than on most nodes", explains=False)
 NO_LIBRARY = Cause("libibverbs-missing", "{nodes} {has} HCAs but no libibverbs", explains=False)
+NO_DEVICE = Cause(
+    "hca-no-device",
+    "HCAs of {nodes} have no device in /dev/infiniband, so that NCCL cannot open them",
+    verify=("rdma.hca", "nccl.ib-hca"),
+)
 CLOSED = Cause(
     "hca-permission",
     "{nodes} refuse{s} to let the login user open the HCAs",
@@ -57,6 +62,12 @@ GIVE = in_job(
     "docker run --network host --device /dev/infiniband --cap-add IPC_LOCK --ulimit memlock=-1 ..."
     "   # your image and options",
 )
+MAKE = run(
+    "load what makes the devices, and let udev make them",
+    "modprobe ib_uverbs && udevadm trigger --subsystem-match=infiniband_verbs",
+    root=True,
+    persistent=False,
+)
 OPEN = run(
     "let every user open them, as rdma-core's own udev rules do",
     "chmod 666 /dev/infiniband/uverbs* /dev/infiniband/rdma_cm",
@@ -76,7 +87,7 @@ def rdma_hca(nodes: Mapping[str, RdmaFacts], hosts: Mapping[str, HostFacts] | No
     """Every node has the HCAs that the other nodes have, and the login user may open them.
 
     Looks at:
-        RDMA devices, NVIDIA/Mellanox network functions on the PCI bus without one, /dev/infiniband,
+        RDMA devices, NVIDIA/Mellanox network functions on the PCI bus without one, /dev/infiniband/uverbs*,
         libibverbs, and the firmware of equal cards.
 
     Matters because:
@@ -170,6 +181,17 @@ def _usable(facts: RdmaFacts, container: bool) -> Iterator[Finding]:
                 persistent=True,
             ),
         )
+    bare = [hca for hca in facts.hcas if hca.uverbs_there is False]
+    if bare:
+        names = listing(hca.name for hca in bare)
+        wanted = listing(f"/dev/infiniband/{hca.uverbs or 'uverbs*'}" for hca in bare)
+        yield NO_DEVICE.fail(
+            f"{names} {'is' if len(bare) == 1 else 'are'} in sysfs, without {wanted}: NCCL goes on over TCP",
+            observed=f"no {wanted}",
+            expected=DERIVED("a device for every HCA: libibverbs opens nothing else (libibverbs/init.c)"),
+            seen=[hca_evidence(facts), seen(wanted, "does not exist", "file")],
+            fixes=GIVE if container else MAKE,
+        )
     closed = [hca for hca in facts.hcas if hca.uverbs_ok is False]
     if closed:
         names = listing(f"/dev/infiniband/{hca.uverbs}" if hca.uverbs else hca.name for hca in closed)
@@ -181,7 +203,7 @@ def _usable(facts: RdmaFacts, container: bool) -> Iterator[Finding]:
             fixes=GIVE if container else OPEN,
         )
     for hca in facts.hcas:
-        if hca.uverbs_ok is None:
+        if hca.uverbs_ok is None and hca.uverbs_there is not False:
             yield unknown(HERE, f"{hca.name} has nothing in /dev/infiniband that could be opened")
 
 

@@ -1,5 +1,6 @@
 """Group `rdma`: HCAs and their ports as sysfs shows them. [Linux drivers/infiniband/core/sysfs.c]"""
 
+import errno
 import os
 import re
 
@@ -87,6 +88,15 @@ def uverbs_name(hca: str, base: str, root: str) -> "Optional[str]":
     return None
 
 
+def is_there(path: str) -> "Optional[bool]":
+    """Whether there is such a file; None where that is not to be seen."""
+    try:
+        os.stat(path)
+    except OSError as e:
+        return False if e.errno in (errno.ENOENT, errno.ENOTDIR) else None
+    return True
+
+
 def hca(name: str, root: str) -> "dict[str, Any]":
     """Return facts.rdma.Hca."""
     base = files.under(root, _CLASS + "/" + name)
@@ -101,10 +111,15 @@ def hca(name: str, root: str) -> "dict[str, Any]":
         address = found[-1] if found else None
     uverbs = uverbs_name(name, base, root)
     uverbs_ok = None
+    # Without ib_uverbs, or in a container that was not given the devices, the HCA is in sysfs alone.
+    there = False  # type: Optional[bool]
     if uverbs is not None:
         node = files.under(root, "/dev/infiniband/" + uverbs)
-        if os.path.exists(node):
+        there = is_there(node)
+        if there:
             uverbs_ok = os.access(node, os.R_OK | os.W_OK)
+    elif not is_there(os.path.join(base, "ports")):
+        there = None
     ports = [n for n in files.names(os.path.join(base, "ports")) if n.isdigit()]
     return {
         "name": name,
@@ -117,6 +132,7 @@ def hca(name: str, root: str) -> "dict[str, Any]":
         "numa_node": files.int_or_none(os.path.join(device, "numa_node")),
         "netdevs": files.names(os.path.join(device, "net"), 256),
         "uverbs": uverbs,
+        "uverbs_there": there,
         "uverbs_ok": uverbs_ok,
         "ports": [
             port(name, os.path.join(base, "ports", n), n) for n in sorted(ports, key=numeric)[:MAX_PORTS]

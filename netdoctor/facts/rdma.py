@@ -60,8 +60,9 @@ class HcaPort:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hca:
-    """One RDMA device. netdevs: interfaces of the same PCI function. uverbs_ok: /dev/infiniband/uverbsN is
-    readable and writable for the login user; None when there is no such node to test."""
+    """One RDMA device. netdevs: interfaces of the same PCI function. uverbs_there: whether it has a
+    /dev/infiniband/uverbsN, which libibverbs needs; None where that was not to be seen. uverbs_ok: that is
+    readable and writable for the login user; None when there is none to test."""
 
     name: str
     fw_version: str | None = None
@@ -73,8 +74,14 @@ class Hca:
     numa_node: int | None = None
     netdevs: tuple[str, ...] = ()
     uverbs: str | None = None
+    uverbs_there: bool | None = None
     uverbs_ok: bool | None = None
     ports: tuple[HcaPort, ...] = ()
+
+    @property
+    def can_be_opened(self) -> bool:
+        """Not known to be without a device, or to have one that the login user may not open."""
+        return self.uverbs_there is not False and self.uverbs_ok is not False
 
     @property
     def is_virtual(self) -> bool:

@@ -85,8 +85,11 @@ def heal_hca_values(site: Site, active: Active) -> None:
             files[f"{folder}/{name}"] = tree.files.get(f"{folder}/{name}")
     nodes.write(site.state, active.node, files)
     for other in site.state.active(active.node):
-        if other is not active and other.fault.startswith("hca-") and other.fault != "hca-missing":
+        if other is not active and other.fault in OF_VALUES:
             hca_values(site, other)
+
+
+OF_VALUES = ("hca-down", "hca-init", "hca-rate", "hca-fw", "hca-gid")
 
 
 def hca_missing(site: Site, active: Active) -> list[str]:
@@ -115,6 +118,17 @@ def heal_hca_missing(site: Site, active: Active) -> None:
         devices.append(f"/dev/infiniband/uverbs{i}")
     nodes.write(site.state, active.node, files)
     place(site, active.node, links, devices)
+
+
+def hca_no_device(site: Site, active: Active) -> list[str]:
+    which = chosen(site, active)
+    nodes.write(site.state, active.node, {f"/dev/infiniband/uverbs{i}": None for i in which})
+    names = ", ".join(hardware.hca_name(i) for i in which)
+    return [f"{active.node}: nothing in /dev/infiniband for {names} (pretended)"]
+
+
+def heal_hca_no_device(site: Site, active: Active) -> None:
+    place(site, active.node, {}, [f"/dev/infiniband/uverbs{i}" for i in chosen(site, active)])
 
 
 def place(site: Site, node: str, links: dict[str, str], devices: list[str]) -> None:
@@ -276,6 +290,10 @@ def gpu_fault(name: str, summary: str, /, **params: str) -> Fault:
 FAULTS = (
     Fault(
         "hca-missing", "an HCA has no RDMA device", hca_missing, heal_hca_missing,
+        {"hca": "last"}, ("hca",), needs="hca",
+    ),
+    Fault(
+        "hca-no-device", "an HCA has no device in /dev/infiniband", hca_no_device, heal_hca_no_device,
         {"hca": "last"}, ("hca",), needs="hca",
     ),
     hca_fault("hca-down", "an HCA port is down"),

@@ -26,7 +26,7 @@ def selected_ports(hcas: Sequence[Hca], value: str | None) -> list[tuple[Hca, Hc
         (hca, port)
         for hca in hcas
         for port in hca.ports
-        if hca.uverbs_ok is not False
+        if hca.can_be_opened
         and port.active
         and port.link_layer in ("InfiniBand", "Ethernet")
         and keep.accepts(hca.name, port.number)

@@ -545,7 +545,7 @@ def test_roce_hca(tmp_path: Path) -> None:
     (port,) = hca.ports
     assert (hca.name, hca.fw_version, hca.pci_address) == ("mlx5_0", "28.39.1002", "0000:17:00.0")
     assert (hca.netdevs, hca.numa_node) == (("ens1np0",), 1)
-    assert (hca.uverbs, hca.uverbs_ok) == ("uverbs0", True)
+    assert (hca.uverbs, hca.uverbs_there, hca.uverbs_ok) == ("uverbs0", True, True)
     assert (port.name, port.state, port.phys_state) == ("mlx5_0:1", "ACTIVE", "LinkUp")
     assert (port.rate_gbit_s, port.rate_text) == (400.0, "400 Gb/sec (4X NDR)")
     assert port.is_roce
@@ -553,6 +553,15 @@ def test_roce_hca(tmp_path: Path) -> None:
         (0, "IB/RoCE v1", "ens1np0"), (10, "RoCE v2", None),
     ]  # fmt: skip
     assert fact.unbound_pci == ("0000:18:00.0",)
+
+
+@pytest.mark.parametrize("gone", ["/dev/infiniband/uverbs0", f"{trees.PCI}/infiniband_verbs/uverbs0/ibdev"])
+def test_hcas_of_which_only_sysfs_tells(tmp_path: Path, gone: str) -> None:
+    """A container without /dev/infiniband, and a machine without ib_uverbs."""
+    tree = trees.connectx7()
+    del tree[gone]
+    (hca,) = msgspec.convert(facts_rdma.collect({}, trees.make(tmp_path, tree)), type=RdmaFacts).hcas
+    assert (hca.uverbs_there, hca.uverbs_ok) == (False, None)
 
 
 def test_garbage_instead_of_an_hca(tmp_path: Path) -> None:

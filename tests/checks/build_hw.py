@@ -124,6 +124,7 @@ def hca(device: str = "mlx5_0", **changes: Any) -> Hca:
         "hca_type": "MT4129",
         "netdevs": ("eth1",),
         "uverbs": "uverbs0",
+        "uverbs_there": True,
         "uverbs_ok": True,
         "ports": (port(device),),
     }

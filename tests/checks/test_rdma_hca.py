@@ -3,11 +3,13 @@ from typing import Any
 
 import pytest
 
+from netdoctor.checks.nccl_ib_hca import nccl_ib_hca
 from netdoctor.checks.rdma_hca import rdma_hca
 from netdoctor.facts.rdma import RdmaFacts
+from netdoctor.facts.software import Job
 from netdoctor.model import Status
 
-from .build import causes, found, host
+from .build import causes, env, found, host
 from .build_hw import hca, rdma, rdmas
 
 
@@ -48,6 +50,21 @@ def test_devices_that_cannot_be_opened() -> None:
     hint = inside[0].cause
     assert hint is not None
     assert "--device /dev/infiniband" in hint.fixes[0].commands[0].shell
+
+
+@pytest.mark.parametrize("container", ["", "docker"])
+def test_hcas_without_a_device_are_what_nccl_cannot_open(container: str) -> None:
+    bare = rdma(*(hca(f"mlx5_{i}", uverbs_there=False, uverbs_ok=None) for i in range(2)))
+    nodes = rdmas(2, n1=bare)
+    (finding,) = rdma_hca(nodes, {"n1": host(container=container), "n2": host(2)})
+    assert (finding.target, finding.status) == ("n1", Status.FAIL)
+    assert "mlx5_0 and mlx5_1 are in sysfs" in finding.summary
+    assert finding.cause is not None
+    assert ("--device /dev/infiniband" in str(finding.cause.fixes)) is bool(container)
+    chosen = {f.target: f for f in nccl_ib_hca(nodes, dict.fromkeys(nodes, env()), Job())}
+    assert chosen["n1"].cause is not None
+    assert chosen["n1"].cause.key == "nccl-ib-mixed-transport"
+    assert chosen["n2"].observed == "mlx5_0:1 and mlx5_1:1"
 
 
 def test_no_library() -> None:

@@ -105,6 +105,8 @@ NOT_UNREAD = {
     ("net.interface", "net", "carrier"): "operstate says it as well",
     ("ssh.login", "session", "passed_over"): "every address that was tried answered",
     ("nccl.ib-hca", "rdma", "uverbs_ok"): "rdma.hca is unknown then",
+    ("nccl.ib-hca", "rdma", "uverbs_there"): "uverbs_ok says it as well",
+    ("rdma.hca", "rdma", "uverbs_there"): "uverbs_ok says it as well",
 }
 DATA = json.loads(json.dumps(dump(healthy())))
 

@@ -505,6 +505,7 @@ def hca_file(name: str) -> Callable[[Lab], str]:
 
 HCA_EFFECTS = [
     ("hca-missing", lambda lab: hears(lab, NODE, "ls /sys/class/infiniband").split(), ["mlx5_0"]),
+    ("hca-no-device", lambda lab: hears(lab, NODE, "cd /dev/infiniband; ls -d uverbs*").split(), ["uverbs0"]),
     ("hca-down", hca_file("ports/1/state"), "1: DOWN"),
     ("hca-init", hca_file("ports/1/state"), "2: INIT"),
     ("hca-rate", hca_file("ports/1/rate"), "200 Gb/sec (2X NDR)"),

@@ -52,6 +52,10 @@ VARIANTS = [
         confidence="suspected", said="prints 10 Gbit/s",
     ),
     case(
+        "node2 hca-no-device hca=all", "hca-no-device", "rdma.hca", said="mlx5_0 and mlx5_1 are in sysfs",
+        hidden=frozenset({"nccl.ib-hca"}), fix="modprobe ib_uverbs",
+    ),
+    case(
         "node2 hca-fw", "hca-firmware", "rdma.hca", status="warn",
         said="28.33.0800 here, 28.39.1002 on most nodes",
     ),
