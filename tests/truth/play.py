@@ -58,7 +58,8 @@ class Stage:
     def lab(self, kind: str) -> Lab:
         if kind not in self.labs:
             first, second, third = self.subnet.split(".")
-            subnet = f"{first}.{second}.{int(third) + len(self.labs)}"
+            where = "192.168" if kind == "high" else f"{first}.{second}"
+            subnet = f"{where}.{int(third) + 2 * len(self.labs)}"
             self.labs[kind] = up(
                 4, state_dir=Path(self.folder.name, kind), subnet=subnet, data_net=kind == "two"
             )

@@ -12,7 +12,7 @@ PLAIN = Job()
 
 @dataclass(frozen=True, kw_only=True)
 class Situation:
-    """faults: as `netdoctor lab break` takes them. lab: of ``one`` or ``two`` networks.
+    """faults: as `netdoctor lab break` takes them. lab: ``one`` or ``two`` networks, or ``high``: in 192.168.
 
     In faults and in the job's master `{net}` and `{data}` begin the addresses of the first and last network.
     """
@@ -33,7 +33,9 @@ DATA_MASTER = Job(rdzv="static", master="{data}.10")
 
 ASKED_BY_OTHERS = "torchrun never asks for this name; mpirun, pdsh and DeepSpeed do"
 OTHER_LAUNCHERS = "a job that mpirun or pdsh starts needs this; this one was started without SSH"
-ONE_WAY = "gloo dials a pair from one end, by the order of ranks; another order, or NCCL, from the other"
+# gloo, tcp/pair.cc, Pair::connect: of two ends the one with the larger address dials.
+ONE_WAY = "gloo never dials in this direction, as the addresses are here; NCCL, and other addresses, do"
+BY_ADDRESS = "127.0.1.1 is larger than 10.x, so that this end dials; in 192.168 it is dialled, and fails"
 SMALL = "enough for a gloo job of four ranks; not for a data loader, NCCL or a large world"
 RISK = "the job starts, and is slow or wrong later"
 
@@ -91,13 +93,27 @@ SITUATIONS = (
     Situation(name="link at 50 Mbit/s", faults=("node2 slow-link",), why=RISK),
     Situation(name="2 % loss", faults=("node2 loss",), why=RISK),
     # Names.
-    Situation(name="own name on loopback", faults=("node2 own-name-loopback",),
-              why="starts or fails by the order in which ranks are given out"),
-    Situation(name="own name on loopback, static", faults=("node2 own-name-loopback",), job=STATIC),
-    Situation(name="own name on loopback, static over eth0", faults=("node2 own-name-loopback",),
-              job=STATIC_ETH0, why="the interface is set, so that gloo does not ask for the name; others do"),
-    Situation(name="rank 0's own name on loopback", faults=("node0 own-name-loopback",)),
-    Situation(name="rank 0's own name on loopback, static", faults=("node0 own-name-loopback",), job=STATIC),
+    Situation(name="own name on loopback", faults=("node2 own-name-loopback",), why=BY_ADDRESS),
+    Situation(
+        name="own name on loopback, static", faults=("node2 own-name-loopback",), job=STATIC, why=BY_ADDRESS
+    ),
+    Situation(name="own name on loopback, in 192.168", faults=("node2 own-name-loopback",), lab="high"),
+    Situation(
+        name="own name on loopback, in 192.168, static", faults=("node2 own-name-loopback",), job=STATIC,
+        lab="high",
+    ),
+    Situation(
+        name="own name on loopback, static over eth0", faults=("node2 own-name-loopback",), job=STATIC_ETH0,
+        why="the interface is set, so that gloo does not ask for the name; others do",
+    ),
+    Situation(name="rank 0's own name on loopback", faults=("node0 own-name-loopback",), why=BY_ADDRESS),
+    Situation(
+        name="rank 0's own name on loopback, static", faults=("node0 own-name-loopback",), job=STATIC,
+        why=BY_ADDRESS,
+    ),
+    Situation(
+        name="rank 0's own name on loopback, in 192.168", faults=("node0 own-name-loopback",), lab="high"
+    ),
     Situation(
         name="every own name on loopback",
         faults=tuple(f"node{i} own-name-loopback address=127.0.0.1" for i in range(4)),
