@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from netdoctor.checks._words import listing
-from netdoctor.facts.bandwidth import AllReduce, PairRates, RankTrouble, Session
+from netdoctor.facts.bandwidth import NO_GPU, AllReduce, PairRates, RankTrouble, Session
 from netdoctor.model import CERTAIN, CLUSTER, LIKELY, SUSPECTED, Cause, Finding, Fix, run, seen, skip, unknown
 
 
@@ -133,7 +133,9 @@ def left_out(measured: PairRates | AllReduce, nodes: Mapping[str, object]) -> It
     session = measured.session
     for node, reason in session.left_out.items():
         if node in nodes:
-            yield skip(f"took no part: {reason}", node)
+            yield skip(
+                f"took no part: {reason}", node, gap=None if reason == NO_GPU else reason.partition(": ")[0]
+            )
     part = {*session.ranks, *session.left_out}
     for node in nodes if session.ranks else ():
         if node not in part:

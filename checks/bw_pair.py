@@ -54,7 +54,7 @@ def bw_pair(
             # bw.allreduce tells who it was: one session of ranks, one cause.
             yield from trouble(session, nets)
         elif len(pairs.nodes) < 2:
-            yield skip("fewer than two nodes can take part")
+            yield skip("fewer than two nodes can take part", gap=next(iter(session.left_out.values()), None))
         else:
             yield from nothing(session, nets, "no pair could be measured")
         return

@@ -9,6 +9,7 @@ from netdoctor.model import Cause, Finding, run, seen, skip
 from netdoctor.rules.cuda import is_harmless, unseen_bytes
 
 BUSY = Cause("gpu-busy", "something already uses GPUs of {nodes}")
+UNTOLD = "who uses them cannot be told"
 
 
 @check(
@@ -34,9 +35,9 @@ def gpu_idle(gpu: GpuFacts) -> Iterator[Finding]:
     # Not measured is not idle.
     whole = [device for device in gpu.devices if device.error is None]
     if silent := [f"GPU {d.index}" for d in whole if d.processes is None]:
-        yield skip(f"NVML does not tell which processes use {listing(silent, 4)}")
+        yield skip(f"NVML does not tell which processes use {listing(silent, 4)}", gap=UNTOLD)
     elif silent := [f"GPU {d.index}" for d in whole if d.memory_used_bytes is None]:
-        yield skip(f"NVML does not tell how much memory of {listing(silent, 4)} is in use")
+        yield skip(f"NVML does not tell how much memory of {listing(silent, 4)} is in use", gap=UNTOLD)
     for device in gpu.devices:
         busy = [p for p in device.processes or () if not is_harmless(p)]
         if busy:

@@ -8,7 +8,7 @@ from netdoctor.checks._install import install_torch
 from netdoctor.checks._parity import differing
 from netdoctor.checks._words import listing
 from netdoctor.facts.gpu import GpuFacts
-from netdoctor.facts.software import SoftwareFacts
+from netdoctor.facts.software import SoftwareFacts, no_torch
 from netdoctor.model import DERIVED, PEERS, Cause, Evidence, Finding, Fix, seen, skip, unknown
 
 MISSING = Cause("torch-missing", "{nodes} {has} no torch in the job's interpreter")
@@ -36,7 +36,7 @@ def sw_torch(nodes: Mapping[str, SoftwareFacts], gpus: Mapping[str, GpuFacts] | 
     have = {node: software.torch for node, software in nodes.items() if software.torch}
     versions = {node: torch.version for node, torch in have.items()}
     if not have and not any(software.torch_error for software in nodes.values()):
-        yield skip("no torch on any node: nothing to compare")
+        yield skip("no torch on any node: nothing to compare", gap=no_torch(nodes.values()))
         return
 
     def evidence(node: str) -> Evidence:

@@ -155,6 +155,8 @@ class Finding:
 
     pairs: the directed pairs that it is about, ``a->b``, where these are not the target: those that a slow
         node holds back, one by one. They get its status in the report's list of pairs, and nothing else.
+    gap: of a skip, in few words, why nobody looked at what could have been looked at; None where it does not
+        apply. The verdict names it.
     """
 
     target: str
@@ -167,6 +169,7 @@ class Finding:
     cause: CauseHint | None = None
     measures: Mapping[str, "Measure"] | None = None
     pairs: tuple[str, ...] = ()
+    gap: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,9 +219,12 @@ def unknown(target: str, summary: str, **details: Any) -> Finding:
     return Finding(target=target, status=Status.UNKNOWN, summary=summary, **details)
 
 
-def skip(summary: str, target: str = HERE) -> Finding:
-    """Does not apply, with the reason. With target ``cluster`` it holds for every node."""
-    return Finding(target=target, status=Status.SKIP, summary=summary)
+def skip(summary: str, target: str = HERE, *, gap: str | None = None) -> Finding:
+    """Does not apply, with the reason. With target ``cluster`` it holds for every node.
+
+    gap: as in Finding, for what does apply and was not looked at all the same.
+    """
+    return Finding(target=target, status=Status.SKIP, summary=summary, gap=gap)
 
 
 def seen(what: str, output: str = "", kind: str = "probe", *, at: str = HERE) -> Evidence:

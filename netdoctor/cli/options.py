@@ -32,6 +32,11 @@ def count(text: str) -> int:
     return int(text)
 
 
+def families(text: str) -> tuple[str, ...]:
+    """Families of checks, with commas between them; which there are is known once plug-ins are loaded."""
+    return tuple(dict.fromkeys(word for part in text.split(",") if (word := part.strip())))
+
+
 def add_scan_arguments(parser: argparse.ArgumentParser, hosts: str) -> None:
     """The hosts, how to reach them, what to look at, bounds. None stands for what was not said."""
     add = parser.add_argument
@@ -100,7 +105,7 @@ def add_save_arguments(group: "argparse._ArgumentGroup") -> None:
 _FIELDS = (
     "format", "local", "ssh_config", "ssh_user", "ssh_port", "ssh_key", "known_hosts", "jump", "accept_new",
     "python", "profile", "only", "skip", "node", "checks_dir", "env_file", "master_port", "packages",
-    "baseline", "parallel", "timeout", "deadline", "budget", "strict", "fail_on",
+    "baseline", "parallel", "timeout", "deadline", "budget", "strict", "require", "fail_on",
 )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from netdoctor.cli import EXIT_BAD_INPUT
-from netdoctor.cli.options import add_save_arguments, add_scan_arguments, count, given, one_per_line
+from netdoctor.cli.options import add_save_arguments, add_scan_arguments, count, families, given, one_per_line
 from netdoctor.errors import DeadlineReached, InputError
 from netdoctor.report import LAST
 from netdoctor.text import clean
@@ -61,7 +61,14 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     out.add_argument(
         "--strict",
         action=argparse.BooleanOptionalAction,
-        help="what a required check could have measured and did not counts as fail",
+        help="READY only where nothing was left out that could have been examined: --require of all families",
+    )
+    out.add_argument(
+        "--require",
+        type=families,
+        metavar="FAMILY,...",
+        help="families of checks (sw, gpu, bw, ...): what could have been examined there and was not leaves "
+        "the verdict UNDECIDED; '' takes it back",
     )
     out.add_argument("--plan", action="store_true", help="print what would run where, and contact nothing")
     add_save_arguments(out)

@@ -5,7 +5,7 @@ import math
 import sys
 import time
 import traceback
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Container, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -36,8 +36,8 @@ class Judgement:
 
     cells[check id][node] is the status of every check on every node, complete by construction.
     findings[check id] are all findings, also those that end as one result.
-    reasons and skips[check id][node] say why a cell is `skip`: in words, and whether the check does not apply
-    there (also when it said so itself) or needs a fact that nobody collected.
+    reasons[check id][node] says why a cell is `skip`; gaps[check id][node] is there where the check could
+    have judged all the same, and says in few words why it did not.
     blocked_by[check id][node] is the check whose failure made this one pointless there.
     pairs[check id][``a->b``] is the worst that was said of a directed pair, also of one that nobody asked
     about; without the check where that gave no judgement, because it could not run or does not apply.
@@ -52,7 +52,7 @@ class Judgement:
     blocked_by: dict[str, dict[str, str]] = field(default_factory=dict)
     pairs: dict[str, dict[str, Status]] = field(default_factory=dict)
     reasons: dict[str, dict[str, str]] = field(default_factory=dict)
-    skips: dict[str, dict[str, Why]] = field(default_factory=dict)
+    gaps: dict[str, dict[str, str]] = field(default_factory=dict)
     durations_ms: dict[str, float] = field(default_factory=dict)
     tracebacks: list[str] = field(default_factory=list)
     stopped: str | None = None
@@ -104,7 +104,7 @@ class _Run:
 def _restrict(result: Judgement, shown: set[str]) -> None:
     """Keep what concerns the shown nodes: their cells, and findings that do not blame others alone."""
     by_check: list[dict[str, dict[str, Any]]] = [
-        result.cells, result.blocked_by, result.reasons, result.skips,
+        result.cells, result.blocked_by, result.reasons, result.gaps,
     ]  # fmt: skip
     for tables in by_check:
         for by_node in tables.values():
@@ -215,7 +215,7 @@ def _missing(check: Check, node: str, store: Store) -> Missing | None:
         if not value.why.is_skip:
             return value
         # What does not apply is no gap, whatever else was not collected.
-        if worst is None or worst.why is Why.NOT_COLLECTED or value.why is Why.NOT_APPLICABLE:
+        if worst is None or worst.why is not Why.NOT_APPLICABLE:
             worst = value
     return worst
 
@@ -237,7 +237,8 @@ def _put_missing(
     if missing.why.is_skip:
         cells[node] = Status.SKIP
         result.reasons.setdefault(check.id, {})[node] = missing.detail
-        result.skips.setdefault(check.id, {})[node] = missing.why
+        if missing.why is not Why.NOT_APPLICABLE:
+            result.gaps.setdefault(check.id, {})[node] = missing.detail.partition(": ")[0]
         return
     cells[node] = Status.UNKNOWN
     findings.append(
@@ -266,6 +267,7 @@ _UNMEASURED = {
     Why.STOPPED: "the scan ended before {nodes} {was} fully examined",
     Why.NOT_APPLICABLE: "does not apply to {nodes}",
     Why.NOT_COLLECTED: "not collected on {nodes}",
+    Why.NOT_EXAMINED: "not examined on {nodes}",
 }
 
 
@@ -412,23 +414,31 @@ def _settle(
     What is said of a node itself outranks what is said of the cluster, unless that is worse. free: all nodes
     that are not blocked.
     """
-    own: dict[str, tuple[Status, str]] = {}
-    whole: tuple[Status, str] | None = None
+    own: dict[str, Finding] = {}
+    whole: Finding | None = None
     for finding in said:
         blamed = blamed_nodes(finding, free)
         for node in blamed:
-            if node not in own or finding.status.rank > own[node][0].rank:
-                own[node] = (finding.status, finding.summary)
-        if not blamed and is_about_all(finding) and (whole is None or _outranks(finding.status, whole[0])):
-            whole = (finding.status, finding.summary)
+            if node not in own or finding.status.rank > own[node].status.rank:
+                own[node] = finding
+        if (
+            not blamed
+            and is_about_all(finding)
+            and (whole is None or _outranks(finding.status, whole.status))
+        ):
+            whole = finding
     for node in nodes:
-        status, summary = own.get(node) or whole or (Status.PASS, "")
-        if whole is not None and whole[0] in _TROUBLE and whole[0].rank > status.rank:
-            status, summary = whole
-        cells[node] = status
-        if status is Status.SKIP:
-            result.reasons.setdefault(check.id, {})[node] = summary
-            result.skips.setdefault(check.id, {})[node] = Why.NOT_APPLICABLE
+        worst = own.get(node) or whole
+        if worst is None:
+            cells[node] = Status.PASS
+            continue
+        if whole is not None and whole.status in _TROUBLE and whole.status.rank > worst.status.rank:
+            worst = whole
+        cells[node] = worst.status
+        if worst.status is Status.SKIP:
+            result.reasons.setdefault(check.id, {})[node] = worst.summary
+            if worst.gap is not None:
+                result.gaps.setdefault(check.id, {})[node] = worst.gap
 
 
 _TROUBLE = (Status.WARN, Status.UNKNOWN, Status.FAIL)
@@ -471,17 +481,28 @@ def count(cells: Mapping[str, Mapping[str, Status]]) -> dict[Status, int]:
     return counts
 
 
-def ready_nodes(judgement: Judgement) -> tuple[list[str], list[str], list[str]]:
-    """(healthy, unhealthy, undecided): no trouble; a fail or blocked; no fail, but a required unknown."""
+def is_open(judgement: Judgement, check: Check, node: str, families: Container[str]) -> bool:
+    """Whether this cell leaves the verdict open: an unknown of a required check does, and in `families` any
+    unknown and any gap."""
+    if judgement.cells[check.id].get(node) is Status.UNKNOWN:
+        return check.required or check.family in families
+    return check.family in families and node in judgement.gaps.get(check.id, {})
+
+
+def ready_nodes(
+    judgement: Judgement, families: Container[str] = ()
+) -> tuple[list[str], list[str], list[str]]:
+    """(healthy, unhealthy, undecided): no trouble; a fail or blocked; no fail, but something left open.
+
+    families: as of is_open().
+    """
     healthy: list[str] = []
     unhealthy: list[str] = []
     undecided: list[str] = []
     for node in judgement.nodes:
-        letters = {
-            (check.required, judgement.cells[check.id].get(node, Status.SKIP)) for check in judgement.checks
-        }
-        statuses = {status for _, status in letters}
-        if (True, Status.UNKNOWN) in letters and Status.FAIL not in statuses:
+        statuses = {judgement.cells[check.id].get(node, Status.SKIP) for check in judgement.checks}
+        left_open = any(is_open(judgement, check, node, families) for check in judgement.checks)
+        if left_open and Status.FAIL not in statuses:
             undecided.append(node)
         elif statuses & {Status.FAIL, Status.BLOCKED}:
             unhealthy.append(node)

@@ -75,7 +75,7 @@ def valid(said: object, here: str, known: frozenset[str], trusted: dict[int, Cau
     for name in finding.pairs:
         _need_text(name, "pair")
         _need_target(name, known)
-    for name in ("observed", "expected"):
+    for name in ("observed", "expected", "gap"):
         if getattr(finding, name) is not None:
             _need_text(getattr(finding, name), name)
     if finding.expected_from is not None and not isinstance(finding.expected_from, ExpectedFrom):

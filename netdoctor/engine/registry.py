@@ -21,6 +21,7 @@ from netdoctor.errors import InputError
 from netdoctor.facts.base import FACT_TYPES, FactInfo
 from netdoctor.measure.declare import EXPERIMENTS
 from netdoctor.measure.declare import ordered as ordered_experiments
+from netdoctor.text import clean
 
 ENTRY_POINTS = "netdoctor.checks"
 
@@ -172,6 +173,16 @@ class CircleError(InputError):
     def __init__(self, ids: Sequence[str]) -> None:
         self.ids = tuple(ids)
         super().__init__(f"checks wait for each other: {' -> '.join(ids)}")
+
+
+def need_families(checks: Mapping[str, Check], families: Iterable[str]) -> None:
+    """Raise InputError where one of `families` is of no check."""
+    known = {check.family for check in checks.values()}
+    for family in families:
+        if family not in known:
+            raise InputError(
+                f"--require {clean(family, 40)}: no checks are called so; take of: {', '.join(sorted(known))}"
+            )
 
 
 def select(

@@ -139,6 +139,10 @@ class RankTrouble:
     first: bool = True
 
 
+# Of Session.left_out: a node that has nothing for the backend of the others. Other reasons can be mended.
+NO_GPU = "it has no GPU that torch could use"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
     """The torch ranks of one experiment.

@@ -9,10 +9,11 @@ T = TypeVar("T", bound=type)
 
 
 class Why(StrEnum):
-    """Why a fact is missing. The first two end as `skip`, the rest as `unknown`."""
+    """Why a fact is missing. The first three end as `skip`, the rest as `unknown`."""
 
     NOT_APPLICABLE = "not_applicable"
     NOT_COLLECTED = "not_collected"
+    NOT_EXAMINED = "not_examined"  # nothing is wrong, but it could have been looked at: a gap of the verdict
     NO_PERMISSION = "no_permission"
     TIMED_OUT = "timed_out"
     UNPARSABLE = "unparsable"
@@ -23,7 +24,7 @@ class Why(StrEnum):
 
     @property
     def is_skip(self) -> bool:
-        return self in (Why.NOT_APPLICABLE, Why.NOT_COLLECTED)
+        return self in (Why.NOT_APPLICABLE, Why.NOT_COLLECTED, Why.NOT_EXAMINED)
 
 
 @dataclass(frozen=True, slots=True)

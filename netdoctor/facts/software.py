@@ -1,5 +1,6 @@
 """Facts about the interpreter that the job will use, read without importing torch."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from netdoctor.facts.base import fact
@@ -53,6 +54,12 @@ class SoftwareFacts:
     cuda_packages: dict[str, str] = field(default_factory=dict)
     packages: dict[str, str | None] = field(default_factory=dict)
     search_path: tuple[str, ...] = ()
+
+
+def no_torch(asked: Iterable[SoftwareFacts]) -> str:
+    """Why nothing of the job's torch was seen, where none of these interpreters has one."""
+    pythons = {software.executable for software in asked}
+    return f"no torch in {pythons.pop() if len(pythons) == 1 else 'the interpreters that were asked'}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,6 @@ from netdoctor.lab.system import LabError
 HTTP = "HTTP/1.1 400 Bad Request\r\nServer: nginx\r\nConnection: close\r\n\r\n"
 
 
-
 def restart(site: Site, active: Active) -> None:
     service.restart(site, active.node)
 
@@ -36,8 +35,6 @@ def not_ssh(site: Site, active: Active) -> list[str]:
         request["address"] = site.state.address(active.node)
     keep(site, active, guest.start(request, node_pid(site, active.node)))
     return [f"{active.node}: a web server answers on port {site.state.ssh_port} instead of sshd"]
-
-
 
 
 def heal_not_ssh(site: Site, active: Active) -> None:

@@ -8,7 +8,16 @@ from typing import Any
 
 import msgspec
 
-from netdoctor.facts.bandwidth import AllReduce, Baseline, PairRate, PairRates, Session, SizeRow, TcpRates
+from netdoctor.facts.bandwidth import (
+    NO_GPU,
+    AllReduce,
+    Baseline,
+    PairRate,
+    PairRates,
+    Session,
+    SizeRow,
+    TcpRates,
+)
 from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.expectation import Expectation, NoExpectation
 from netdoctor.facts.gpu import Gpu, GpuFacts
@@ -16,7 +25,7 @@ from netdoctor.facts.host import HostFacts, Node
 from netdoctor.facts.localisation import Decision, Kind, Round
 from netdoctor.facts.net import NetFacts
 from netdoctor.facts.rdma import RdmaFacts
-from netdoctor.facts.software import SoftwareFacts
+from netdoctor.facts.software import SoftwareFacts, no_torch
 from netdoctor.localise import decide, earlier
 from netdoctor.measure import expectation
 from netdoctor.measure.bandwidth import (
@@ -33,7 +42,7 @@ from netdoctor.measure.bandwidth import (
 )
 from netdoctor.measure.declare import Context, experiment
 from netdoctor.measure.ranks import (
-    NOT_APPLICABLE,
+    NO_DISTRIBUTED,
     RANK_S,
     START_S,
     STOP_S,
@@ -95,30 +104,32 @@ def cast(context: Context) -> Cast | Missing:
     software = context.store.present("software", nodes)
     able = [n for n in nodes if isinstance(s := software.get(n), SoftwareFacts) and s.torch is not None]
     if not able:
-        pythons = {s.executable for s in software.values() if isinstance(s, SoftwareFacts)}
-        where = f" ({next(iter(pythons))})" if len(pythons) == 1 else ""
-        return Missing(Why.NOT_APPLICABLE, f"torch is not installed in the job's interpreter{where}")
+        return Missing(
+            Why.NOT_EXAMINED, no_torch(s for s in software.values() if isinstance(s, SoftwareFacts))
+        )
     left_out.update({n: "torch is not installed there" for n in nodes if n not in able})
     gpus = {n: _gpus(context, n) for n in able}
     cuda = [n for n in able if gpus[n][0] and software[n].torch.cuda is not None]
     backend = "nccl" if cuda and context.job.backend != "gloo" else "gloo"
     if backend == "nccl":
-        left_out.update({n: "it has no GPU that torch could use" for n in able if n not in cuda})
-        able = cuda
-        for node in list(able):
+        left_out.update({n: NO_GPU for n in able if n not in cuda})
+        able = list(cuda)
+        for node in cuda:
             who = _busy(gpus[node][1])
             if who:
                 left_out[node] = who
                 able.remove(node)
         if not able:
-            return Missing(Why.NOT_APPLICABLE, f"no node's GPUs are free: {next(iter(left_out.values()))}")
+            return Missing(Why.NOT_EXAMINED, left_out[cuda[0]])
     counts = {n: gpus[n][0] if backend == "nccl" else 1 for n in able}
     master = context.job.master_node
     if master in counts:
         counts = {master: counts[master], **{n: c for n, c in counts.items() if n != master}}
     if sum(counts.values()) < 2:
         why = "one rank alone has nothing to reduce with"
-        return Missing(Why.NOT_APPLICABLE, f"{why}: {'; '.join(left_out.values())}" if left_out else why)
+        if left_out:
+            return Missing(Why.NOT_EXAMINED, f"too few nodes are free for it: {'; '.join(left_out.values())}")
+        return Missing(Why.NOT_APPLICABLE, why)
     ifname, environments, given = _environments(context, list(counts), backend)
     return Cast(
         backend=backend,
@@ -165,12 +176,12 @@ def _busy(devices: Iterable[Gpu]) -> str:
             if not is_harmless(process):
                 name = (process.name or "").rsplit("/", 1)[-1] or "a process"
                 who = f"{name} (pid {process.pid}, {process.user or 'user unknown'})"
-                return f"its GPUs are in use by {who}"
+                return f"GPUs in use: {who}"
         if unseen_bytes(device):
             size = f"{unseen_bytes(device) // MIB} MiB"
-            return f"its GPUs are in use by processes that cannot be seen ({size})"
+            return f"GPUs in use: processes that cannot be seen ({size})"
         if device.processes is None and device.error is None:
-            return f"NVML does not tell which processes use GPU {device.index}"
+            return f"who uses the GPUs cannot be told: NVML does not say it of GPU {device.index}"
     return ""
 
 
@@ -356,7 +367,7 @@ def allreduce(context: Context) -> tuple[PairRates | Missing, AllReduce | Missin
                 )
     except Failed as failed:
         if only_import(failed.trouble):
-            return NOT_APPLICABLE, NOT_APPLICABLE
+            return NO_DISTRIBUTED, NO_DISTRIBUTED
         session = replace(session, trouble=failed.trouble)
         pairs, reduced = replace(pairs, session=session), replace(reduced, session=session)
     finally:

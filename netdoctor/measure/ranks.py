@@ -419,4 +419,4 @@ def only_import(trouble: Iterable[RankTrouble]) -> bool:
     )
 
 
-NOT_APPLICABLE = Missing(Why.NOT_APPLICABLE, "the nodes' torch has no torch.distributed")
+NO_DISTRIBUTED = Missing(Why.NOT_EXAMINED, "the nodes' torch has no torch.distributed")

@@ -39,8 +39,8 @@ def build(outcome: Outcome, context: Context) -> Report:
     groups = diagnose(judgement)
     causes = tuple(cause_record(i, group, outcome, context) for i, group in enumerate(groups, start=1))
     counts = counts_of(judgement)
-    healthy, unhealthy, undecided = ready_nodes(judgement)
     verdict = verdict_of(judgement, counts, groups, outcome, context)
+    healthy, unhealthy, undecided = ready_nodes(judgement, verdict.required)
     owners = _owners(groups)
     return Report(
         tool=Tool(version=context.version, plugins=context.plugins),

@@ -23,11 +23,13 @@ class Context:
     """What the report says about the run beside its results.
 
     root_here: whoever pastes commands on this machine is root already, and needs no sudo for them.
+    require: families of checks in which a gap leaves the verdict open; strict: all of them.
     """
 
     run: Run
     fail_on: str = "fail"
     strict: bool = False
+    require: tuple[str, ...] = ()
     remote: Remote = field(default_factory=Remote)
     root_here: bool = False
     version: str = ""

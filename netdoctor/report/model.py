@@ -55,14 +55,34 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    """What could have been examined and was not, though no check calls it trouble.
+
+    family: of the checks that did not judge; what --require takes. what: it in words, ``the job's Python``;
+    reason: why, in few words; nodes: where, all of them where nobody asked for the family at all.
+    """
+
+    family: str
+    what: str
+    reason: str
+    nodes: tuple[str, ...] = ()
+    checks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """state: ``ready``, ``not_ready``, ``undecided``. headline: the words after it in the text report."""
+    """state: ``ready``, ``not_ready``, ``undecided``. headline: the words after it in the text report.
+
+    gaps: what READY does not speak of. required: the families in which a gap leaves the verdict open.
+    """
 
     state: str
     exit_code: int
     fail_on: str
     counts: Counts
     headline: str = ""
+    gaps: tuple[Gap, ...] = ()
+    required: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

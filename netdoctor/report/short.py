@@ -11,7 +11,7 @@ def render(report: Report) -> str:
         " ".join(filter(None, [words.word(cause.status), words.cause_check(cause), words.title(cause)]))
         for cause in report.causes
     ]
-    if not lines and report.verdict.state != "ready":
-        # Not one cause, and still not ready: silence would read as green.
-        lines = [f"{words.verdict(report)} {words.headline(report)}"]
+    if report.verdict.state != "ready" and all(cause.status == "warn" for cause in report.causes):
+        # Not one cause of that, and still not ready: silence would read as green.
+        lines.insert(0, f"{words.verdict(report)} {words.headline(report)}")
     return "".join(f"{inert_line(line)}\n" for line in lines)

@@ -4,12 +4,12 @@ from collections import Counter
 from collections.abc import Sequence
 
 from netdoctor.engine.diagnose import Group
-from netdoctor.engine.judge import LOGIN, Judgement, count
+from netdoctor.engine.judge import LOGIN, Judgement, count, is_open
 from netdoctor.engine.run import Outcome
-from netdoctor.facts.base import Why
 from netdoctor.model import Status
+from netdoctor.report import scope
 from netdoctor.report.context import Context
-from netdoctor.report.model import Counts, Verdict
+from netdoctor.report.model import Counts, Gap, Verdict
 
 
 def counts_of(judgement: Judgement) -> Counts:
@@ -31,12 +31,13 @@ def verdict_of(
     # Causes and cells agree, but for a cause on the control host alone, which has no cell. Both are asked: a
     # defect in either must not turn a verdict green.
     statuses = {group.status for group in groups}
-    required = [check.id for check in judgement.checks if check.required]
-    open_question = outcome.ended_by != "end" or any(
-        judgement.cells[c][n] is Status.UNKNOWN for c in required for n in judgement.nodes
+    required, found = scope.required(judgement, context), scope.gaps(judgement, context)
+    missed = [gap for gap in found if gap.family in required]
+    left_open = missed or any(
+        is_open(judgement, c, n, required) for c in judgement.checks for n in judgement.nodes
     )
-    strict = _strict(judgement) if context.strict else 0
-    fails = Status.FAIL in statuses or counts.fail > 0 or strict > 0
+    open_question = outcome.ended_by != "end" or bool(left_open)
+    fails = Status.FAIL in statuses or counts.fail > 0
     state = "not_ready" if fails else "undecided" if open_question else "ready"
     if outcome.ended_by == "interrupt":
         code = context.interrupted_code
@@ -55,22 +56,9 @@ def verdict_of(
         exit_code=code,
         fail_on=context.fail_on,
         counts=counts,
-        headline=_headline(judgement, groups, outcome, state, counts, strict),
-    )
-
-
-def _strict(judgement: Judgement) -> int:
-    """Results of required checks that could have been measured and were not. `--strict` lets none pass."""
-
-    def is_gap(check: str, node: str, status: Status) -> bool:
-        skipped = judgement.skips.get(check, {}).get(node)
-        return status is Status.UNKNOWN or (status is Status.SKIP and skipped is not Why.NOT_APPLICABLE)
-
-    return sum(
-        is_gap(check.id, node, status)
-        for check in judgement.checks
-        if check.required
-        for node, status in judgement.cells[check.id].items()
+        headline=_headline(judgement, groups, outcome, state, counts, found, missed),
+        gaps=found,
+        required=tuple(sorted(required)),
     )
 
 
@@ -80,7 +68,8 @@ def _headline(
     outcome: Outcome,
     state: str,
     counts: Counts,
-    strict: int,
+    gaps: Sequence[Gap],
+    missed: Sequence[Gap],
 ) -> str:
     by_status = Counter(group.status for group in groups)
     parts = []
@@ -99,11 +88,12 @@ def _headline(
         parts.append(f"{n} question{'s' if n > 1 else ''} could not be answered")
     if by_status[Status.WARN]:
         parts.append(f"{by_status[Status.WARN]} will cause trouble")
-    if strict:
-        parts.append(f"--strict: {strict} required result{'s were' if strict > 1 else ' was'} not measured")
     if state == "ready" and not parts:
         total = sum(count(judgement.cells).values())
         parts.append(f"{total} results: {counts.pass_} pass, {counts.skip} skip")
     if state == "undecided" and not by_status[Status.FAIL]:
         parts.insert(0, "no problem proven")
-    return ", ".join(parts)
+    if missed:
+        named = ", ".join(dict.fromkeys(gap.family for gap in missed))
+        parts.append(f"required and not examined: {named}")
+    return "; ".join(filter(None, [", ".join(parts), scope.not_seen(gaps, judgement.nodes)]))

@@ -449,6 +449,11 @@ def next_step(report: Report) -> tuple[str, str] | None:
     todo = fails or (warns if report.verdict.state == "not_ready" else [])
     if todo:
         return f"fix {ids(todo)}, then" if again else f"fix {ids(todo)}, then scan again", again
+    if report.verdict.gaps and not report.verdict.counts.unknown and report.run.complete:
+        return (
+            "see to what was not seen, then" if again else "see to what was not seen, then scan again",
+            again,
+        )
     return ("examine again what is unknown:" if again else "scan again"), again
 
 

@@ -104,8 +104,12 @@ def reads(request: ScanRequest) -> list[tuple[str, Path]]:
 
 
 def select(known: Registry, request: ScanRequest) -> list[Check]:
-    """The checks that a request asks for, in their order. Raises InputError for a glob that matches none."""
+    """The checks that a request asks for, in their order.
+
+    Raises InputError for a glob that matches none, and for a family in `require` that has no check.
+    """
     try:
+        registry.need_families(known.checks, request.require)
         return registry.select(known.checks, Profile(request.profile), request.only, request.skip)
     except InputError as error:
         if request.source is None:

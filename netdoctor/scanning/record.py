@@ -68,6 +68,7 @@ class _Options(Struct, kw_only=True):
     budget: _Seconds = UNSET
     local: _Flag = UNSET
     strict: _Flag = UNSET
+    require: _Globs = UNSET
     fail_on: Literal["fail", "warn", "never"] | UnsetType = UNSET
 
 

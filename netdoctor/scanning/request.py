@@ -28,6 +28,7 @@ class ScanRequest:
     source that report's file. only, skip, node: see Selection; usual: what --last shall ask for the next time
     where they hold for this run alone. packages: names, with commas between them.
     timeout (per node), deadline, budget: seconds. environ: of the shell that the job would be launched from.
+    require: families of checks.
     save: where the report goes, None for nowhere.
     """
 
@@ -65,5 +66,6 @@ class ScanRequest:
     baseline: Path | None = None
 
     strict: bool = False
+    require: tuple[str, ...] = ()
     fail_on: str = "fail"
     save: Path | None = LAST

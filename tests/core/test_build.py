@@ -36,7 +36,7 @@ from netdoctor.model import (
     warn,
 )
 from netdoctor.report.build import Context, Remote, build
-from netdoctor.report.json_ import dumps, loads
+from netdoctor.report.json_ import dumps, loads, to_dict
 from netdoctor.report.model import Cause, Report, Run
 from netdoctor.report.text import render
 from netdoctor.store import Store
@@ -52,13 +52,12 @@ def made(
 ) -> Report:
     store = store or store_of(nodes)
     judgement = judge([login(), *checks], healthy.names(nodes), store)
-    return build(
-        Outcome(store=store, judgement=judgement, ended_by=ended_by),
-        Context(run=replace(RUN, ended_by=ended_by, complete=ended_by == "end"), **context),
-    )
+    run = replace(context.pop("run", RUN), ended_by=ended_by, complete=ended_by == "end")
+    return build(Outcome(store=store, judgement=judgement, ended_by=ended_by), Context(run=run, **context))
 
 
 BAD, RISK, OPEN = fail("n1", "bad"), warn("n1", "risky"), unknown("n1", "unreadable")
+GAP = skip("not looked at", "n2", gap="busy")
 
 
 @pytest.mark.parametrize(
@@ -83,7 +82,14 @@ BAD, RISK, OPEN = fail("n1", "bad"), warn("n1", "risky"), unknown("n1", "unreada
         ),
         pytest.param((skip("none"),), {}, "ready", 0, id="skip"),
         pytest.param((skip("none"),), {"strict": True}, "ready", 0, id="does not apply, strict"),
-        pytest.param((OPEN,), {"strict": True}, "not_ready", 1, id="unknown, strict"),
+        pytest.param((OPEN,), {"strict": True}, "undecided", 3, id="unknown, strict"),
+        pytest.param((GAP,), {}, "ready", 0, id="gap"),
+        pytest.param((GAP,), {"strict": True}, "undecided", 3, id="gap, strict"),
+        pytest.param((GAP,), {"require": ("net",)}, "undecided", 3, id="gap, required"),
+        pytest.param((GAP,), {"require": ("ssh",)}, "ready", 0, id="gap, another required"),
+        pytest.param((GAP, BAD), {"require": ("net",)}, "not_ready", 1, id="fail outranks a required gap"),
+        pytest.param((), {"require": ("bw",)}, "undecided", 3, id="required, left out by the profile"),
+        pytest.param((skip("none"),), {"require": ("net",)}, "ready", 0, id="does not apply, required"),
         pytest.param(
             (unknown(CLUSTER, "x", cause=hint("k", CLUSTER)),), {}, "undecided", 3, id="cluster unknown"
         ),
@@ -104,24 +110,58 @@ def test_an_optional_check_s_unknown_decides_nothing() -> None:
     assert made(saying("net.x", OPEN, required=False)).verdict.exit_code == 0
 
 
-def test_strict_says_why() -> None:
-    report = made(saying("net.x", *(unknown(name, "late") for name in healthy.names(3))), strict=True)
-    assert "--strict: 3 required results were not measured" in report.verdict.headline
+def test_a_gap_is_named_and_ready_stays() -> None:
+    """What was not seen, why, where: in the headline and in JSON, and nothing where nothing is missing."""
+    same = skip("it is busy with something", gap="in use")
+    report = made(saying("net.x", replace(same, target="n2")), saying("sw.x", same), saying("bw.x", same))
+    words = "not seen: the network on 1 of 3 nodes, the job's Python, the all-reduce (in use)"
+    assert report.verdict.headline.endswith(f"; {words}")
+    assert f"READY   {report.verdict.headline.partition(';')[0]}" in render(report)
+    assert " ".join(words.split()) in " ".join(render(report).split())
+    (net, sw, bw) = to_dict(report)["verdict"]["gaps"]
+    assert net == {
+        "family": "net",
+        "what": "the network",
+        "reason": "in use",
+        "nodes": ["n2"],
+        "checks": ["net.x"],
+    }
+    assert (sw["family"], bw["family"]) == ("sw", "bw")
+    assert "not seen" not in made(saying("net.x", skip("none"))).verdict.headline
 
 
-def test_strict_is_about_what_could_have_been_measured() -> None:
+def test_an_optional_check_s_unknown_counts_where_its_family_is_required() -> None:
+    check = saying("net.x", OPEN, required=False)
+    assert made(check, require=("net",)).verdict.exit_code == 3
+    assert made(check, require=("net",)).undecided_nodes == ("n1",)
+    assert made(check, strict=True).verdict.exit_code == 3
+
+
+def test_what_is_required_is_what_could_have_been_measured() -> None:
     """Why a fact is missing decides, not what is said about it."""
-    same = "not here"
 
     def verdict(why: Why, **options: Any) -> tuple[str, str]:
-        store = store_of(3, host={"n2": Missing(why, same)})
-        told = made(saying("net.x", scope="node", **options), store=store, strict=True).verdict
+        store = store_of(3, host={"n2": Missing(why, "busy: by somebody")})
+        told = made(saying("net.x", scope="node"), store=store, **options).verdict
         return told.state, told.headline
 
-    assert verdict(Why.NOT_APPLICABLE)[0] == "ready"
-    assert verdict(Why.NOT_COLLECTED) == ("not_ready", "--strict: 1 required result was not measured")
-    assert verdict(Why.NOT_COLLECTED, required=False)[0] == "ready"
-    assert verdict(Why.NO_PERMISSION)[0] == "not_ready"
+    every: dict[str, Any] = {"strict": True}
+    assert verdict(Why.NOT_APPLICABLE, **every)[0] == "ready"
+    assert verdict(Why.NOT_EXAMINED)[0] == verdict(Why.NOT_COLLECTED)[0] == "ready"
+    assert verdict(Why.NOT_COLLECTED, **every)[0] == "undecided"
+    wanted = "no problem proven, required and not examined: net; not seen: the network on 1 of 3 nodes (busy)"
+    assert verdict(Why.NOT_EXAMINED, **every) == ("undecided", wanted)
+
+
+def test_what_was_left_out_is_a_gap_only_where_it_is_required() -> None:
+    quick = replace(RUN, profile="quick")
+    assert not made(run=quick).verdict.gaps
+    (gap,) = made(run=quick, require=("bw",)).verdict.gaps
+    assert (gap.reason, gap.nodes) == ("left out by profile quick", ("n1", "n2", "n3"))
+    assert made(run=quick, strict=True).verdict.state == "ready", "what nobody asked for is no gap"
+    (gap,) = made(run=replace(quick, skipped=("bw.*",)), require=("bw",)).verdict.gaps
+    assert gap.reason == "left out by --skip"
+    assert not made(run=replace(quick, selected=("ssh.*",)), require=("bw",)).verdict.gaps
 
 
 @pytest.mark.parametrize(
@@ -422,13 +462,10 @@ def _verdict_follows(report: Report, strict: Judgement | None, fail_on: str) -> 
     fails = any(c.status == "fail" for c in report.causes)
     assert not any("X" in row for row in rows.values()) or fails
     if strict is not None:
-        gaps = {
-            check
-            for check, skips in strict.skips.items()
-            for node, why in skips.items()
-            if why is Why.NOT_COLLECTED and strict.cells[check][node] is Status.SKIP
-        }
-        fails |= any("?" in row or check in gaps for check, row in rows.items() if check in required)
+        open_question |= any("?" in row for row in rows.values())
+        open_question |= any(
+            strict.cells[check][node] is Status.SKIP for check in strict.gaps for node in strict.gaps[check]
+        )
     assert report.verdict.state == ("not_ready" if fails else "undecided" if open_question else "ready")
     warns = fail_on == "warn" and any(c.status == "warn" for c in report.causes)
     usual = 1 if fails else 3 if open_question else 4 if warns else 0

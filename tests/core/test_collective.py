@@ -59,7 +59,7 @@ def test_gpus_in_use_are_left_alone_and_the_user_is_named() -> None:
     used = hw.gpus(devices=(hw.gpu(0), hw.gpu(1, processes=BUSY)))
     found = chosen(cast(plan(hw.gpus(2), used)))
     assert found.counts == {"n1": 2}
-    assert found.left_out == {"n2": "its GPUs are in use by python (pid 4711, alice)"}
+    assert found.left_out == {"n2": "GPUs in use: python (pid 4711, alice)"}
     everywhere = cast(plan(used, used))
     assert isinstance(everywhere, Missing)
     assert "python (pid 4711, alice)" in everywhere.detail
@@ -68,13 +68,13 @@ def test_gpus_in_use_are_left_alone_and_the_user_is_named() -> None:
 def test_memory_that_somebody_unseen_holds_counts_as_use() -> None:
     used = hw.gpus(devices=(hw.gpu(0), hw.gpu(1, memory_used_bytes=40 * GIB)))
     found = chosen(cast(plan(hw.gpus(2), used)))
-    assert found.left_out == {"n2": "its GPUs are in use by processes that cannot be seen (40960 MiB)"}
+    assert found.left_out == {"n2": "GPUs in use: processes that cannot be seen (40960 MiB)"}
 
 
 def test_a_gpu_that_is_not_known_to_be_idle_is_left_alone() -> None:
     silent = hw.gpus(devices=(hw.gpu(0), hw.gpu(1, processes=None)))
     found = chosen(cast(plan(hw.gpus(2), silent)))
-    assert found.left_out == {"n2": "NVML does not tell which processes use GPU 1"}
+    assert found.left_out == {"n2": "who uses the GPUs cannot be told: NVML does not say it of GPU 1"}
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,8 @@ def test_missing_facts(why: Why, letter: str, every: bool) -> None:
     assert letters(result, "host.x") == f".{letter}."
     if letter == "-":
         assert result.reasons["host.x"]["n2"] == "because"
-        assert result.skips["host.x"] == {"n2": why}
+        gap = {} if why is Why.NOT_APPLICABLE else {"host.x": {"n2": "because"}}
+        assert result.gaps == gap
     else:
         assert [f.summary for f in result.findings["host.x"]] == ["because"]
 
@@ -129,13 +130,13 @@ def test_what_does_not_apply_is_no_gap_whatever_else_was_not_collected(first: Wh
     missing = {why: {"n1": Missing(why, why.value)} for why in (first, second)}
     store = store_of(1, limits=missing[first], host=missing[second])
     result = judged(login(), make(host_x), nodes=1, store=store)
-    assert result.skips["host.x"] == {"n1": Why.NOT_APPLICABLE}
+    assert not result.gaps
     assert result.reasons["host.x"] == {"n1": "not_applicable"}
 
 
 def test_what_a_check_says_does_not_apply() -> None:
     result = judged(login(), saying("net.x", skip("one node")))
-    assert result.skips["net.x"] == dict.fromkeys(healthy.names(3), Why.NOT_APPLICABLE)
+    assert not result.gaps
 
 
 def test_a_fact_of_the_run_is_missing_for_each_node() -> None:

@@ -167,9 +167,7 @@ def test_interfaces_that_the_job_names(lab4: Lab, folder: Path, one: Case) -> No
     "faults",
     [("if-rename", "if-extra", "if-extra name=virbr0"), ("if-extra name=tailscale0", "if-extra name=cni0")],
 )
-def test_interfaces_that_nobody_names_are_no_matter(
-    lab4: Lab, folder: Path, faults: tuple[str, ...]
-) -> None:
+def test_interfaces_that_nobody_names_are_no_matter(lab4: Lab, folder: Path, faults: tuple[str, ...]) -> None:
     put(lab4, tuple(f"node{i} {fault}" for i, fault in enumerate(faults, 1)))
     scanned = scan(lab4, folder)
     assert (scanned.state, scanned.code, found(scanned)) == ("ready", 0, {}), scanned.summary()

@@ -9,7 +9,7 @@ import pytest
 from netdoctor.errors import InputError
 from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.software import CALLING
-from netdoctor.model import Finding, fail, run, skip, unknown, warn
+from netdoctor.model import Finding, fail, run, skip, warn
 from netdoctor.report.json_ import dumps, loads
 from netdoctor.report.model import Report
 from netdoctor.scanning import ScanRequest, rejudge, replay, rerun
@@ -62,11 +62,15 @@ def test_facts_are_judged_as_they_were(full: Ground, said: dict[str, Any]) -> No
 
 
 def test_strict_stays_strict(ground: Ground) -> None:
-    ground.checks.append(saying("net.x", unknown("n2", "late")))
+    ground.checks.append(saying("net.x", skip("not looked at", "n2", gap="busy")))
     report = scanned(ground, strict=True)
-    assert report.verdict.state == "not_ready"
+    assert report.verdict.state == "undecided"
     assert outcome(rejudge(report, {}, SAVED)) == outcome(report)
-    assert rejudge(report, {"strict": False}, SAVED).verdict.state == "undecided"
+    assert rejudge(report, {"strict": False}, SAVED).verdict.state == "ready"
+    assert rejudge(report, {"strict": False, "require": ("net",)}, SAVED).verdict.state == "undecided"
+    assert rejudge(report, {"strict": False, "require": ("ssh",)}, SAVED).verdict.state == "ready"
+    with pytest.raises(InputError, match="--require disk: no checks are called so; take of: net, ssh"):
+        rejudge(report, {"require": ("disk",)}, SAVED)
 
 
 def test_what_is_said_now_wins(full: Ground) -> None:
@@ -202,13 +206,13 @@ def test_a_strangers_job_keeps_the_rules_of_an_env_file(ground: Ground, change: 
 
 
 def test_a_part_is_judged_as_strictly_as_the_whole(ground: Ground) -> None:
-    late = Missing(Why.TIMED_OUT, "late")
-    ground.transport.facts["n1"] = {"host": late}
-    report = scanned(ground, strict=True)
-    assert report.verdict.state == "not_ready"
-    assert measured(ground, report).verdict.state == "not_ready"
-    assert measured(ground, scanned(ground)).verdict.state == "undecided"
-    assert measured(ground, scanned(ground, fail_on="never")).verdict.exit_code == 0
+    ground.transport.facts["n1"] = {"host": Missing(Why.NOT_EXAMINED, "busy")}
+    for said in ({"strict": True}, {"require": ("net",)}):
+        report = scanned(ground, **said)
+        assert report.verdict.state == "undecided"
+        assert measured(ground, report).verdict.state == "undecided"
+    assert measured(ground, scanned(ground)).verdict.state == "ready"
+    assert measured(ground, scanned(ground, strict=True, fail_on="never")).verdict.exit_code == 0
 
 
 def test_a_part_is_bounded_as_the_whole_was(ground: Ground) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from netdoctor import cli
 from netdoctor.cli import tui as cli_tui
-from netdoctor.model import fail, run, unknown
+from netdoctor.model import fail, run, skip
 from netdoctor.report.model import Report
 from netdoctor.report.save import load
 from netdoctor.rerun import ScanRunner
@@ -61,12 +61,29 @@ def test_a_check_that_was_skipped_runs_when_it_is_named(ground: Ground) -> None:
 
 
 def test_strict_stays_until_it_is_taken_back(ground: Ground) -> None:
-    ground.checks.append(saying("net.x", unknown("n2", "late")))
-    assert scan("n[1-3] --strict") == 1
-    assert scan("--last") == 1
-    assert scan("--facts .netdoctor/last.json") == 1
-    assert scan("--last --no-strict") == 3
+    ground.checks.append(saying("net.x", skip("not looked at", "n2", gap="busy")))
+    assert scan("n[1-3] --strict") == 3
     assert scan("--last") == 3
+    assert scan("--facts .netdoctor/last.json") == 3
+    assert scan("--last --no-strict") == 0
+    assert scan("--last") == 0
+
+
+def test_what_is_required_stays_until_it_is_taken_back(
+    ground: Ground, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ground.checks.append(saying("net.x", skip("not looked at", "n2", gap="busy")))
+    assert scan("n[1-3] --require ssh,net") == 3
+    headline = (
+        "no problem proven, required and not examined: net; not seen: the network on 1 of 3 nodes (busy)"
+    )
+    assert load().verdict.headline == headline
+    assert scan("--last --only net.one") == 0, "what --only leaves aside is nothing that was asked for"
+    assert scan("--last") == 3
+    assert scan("--last --require ssh") == 0
+    assert scan("--last --require ''") == 0
+    assert scan("n1 --require ssh,disk") == 2
+    assert "netdoctor: --require disk: no checks are called so; take of: net, ssh" in capsys.readouterr().err
 
 
 def test_a_plug_in_s_check_that_last_asks_for_says_what_is_missing(

@@ -1,0 +1,85 @@
+"""What a verdict does not speak of: what could have been examined and was not."""
+
+from collections.abc import Iterable, Sequence
+
+from netdoctor.engine.judge import Judgement
+from netdoctor.model import Status
+from netdoctor.report.context import Context
+from netdoctor.report.families import FAMILY_ORDER
+from netdoctor.report.model import Gap
+
+# What the checks of a family look at, as it stands behind "not seen"; `the checks of site` for a plug-in's.
+SUBJECTS = {
+    "ssh": "the logins",
+    "host": "the hosts' settings",
+    "time": "the clocks",
+    "net": "the network",
+    "rdzv": "the rendezvous",
+    "sw": "the job's Python",
+    "gpu": "the GPUs",
+    "rdma": "the HCAs",
+    "nccl": "NCCL's choices",
+    "gloo": "gloo's choices",
+    "bw": "the all-reduce",
+}
+SHOWN = 3
+
+
+def required(judgement: Judgement, context: Context) -> frozenset[str]:
+    """The families in which a gap leaves the verdict open."""
+    every = {check.family for check in judgement.checks} if context.strict else set()
+    return frozenset(every | set(context.require))
+
+
+def gaps(judgement: Judgement, context: Context) -> tuple[Gap, ...]:
+    """One for each family and reason, in the order of the families.
+
+    What does not apply is no gap, and trouble tells for itself. What the profile or --skip leaves out was not
+    asked for: it is one where --require names its family. --only is what somebody wants to see alone.
+    """
+    found: dict[tuple[str, str], tuple[dict[str, None], dict[str, None]]] = {}
+    for check in judgement.checks:
+        for node, reason in judgement.gaps.get(check.id, {}).items():
+            if judgement.cells[check.id].get(node) is Status.SKIP:
+                nodes, checks = found.setdefault((check.family, reason), ({}, {}))
+                nodes[node] = checks[check.id] = None
+    for family in set(context.require) - {check.family for check in judgement.checks}:
+        if context.run.selected == ("*",):
+            by = "--skip" if context.run.skipped else f"profile {context.run.profile}"
+            found[family, f"left out by {by}"] = (dict.fromkeys(judgement.nodes), {})
+    return tuple(
+        Gap(
+            family=family,
+            what=SUBJECTS.get(family, f"the checks of {family}"),
+            reason=reason,
+            nodes=tuple(n for n in judgement.nodes if n in nodes),
+            checks=tuple(checks),
+        )
+        for (family, reason), (nodes, checks) in sorted(found.items(), key=lambda one: _place(one[0][0]))
+    )
+
+
+def _place(family: str) -> tuple[int, str]:
+    return (FAMILY_ORDER.index(family) if family in FAMILY_ORDER else len(FAMILY_ORDER), family)
+
+
+def not_seen(found: Sequence[Gap], every: Sequence[str]) -> str:
+    """``not seen: the job's Python, the all-reduce (no torch in /usr/bin/python3)``, or nothing.
+
+    every: all nodes that were judged. What has one reason stands together.
+    """
+    by_reason: dict[str, list[Gap]] = {}
+    for gap in found:
+        by_reason.setdefault(gap.reason, []).append(gap)
+    parts = [_part(reason, members, every) for reason, members in by_reason.items()]
+    more = [f"{len(parts) - SHOWN} more"] if len(parts) > SHOWN else []
+    return f"not seen: {', '.join([*parts[:SHOWN], *more])}" if parts else ""
+
+
+def _part(reason: str, members: Iterable[Gap], every: Sequence[str]) -> str:
+    what = ", ".join(f"{gap.what}{_where(gap, every)}" for gap in members)
+    return f"{what} ({reason})" if reason else what
+
+
+def _where(gap: Gap, every: Sequence[str]) -> str:
+    return "" if len(gap.nodes) >= len(every) else f" on {len(gap.nodes)} of {len(every)} nodes"
