@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from netdoctor.checks._addresses import cover, parse
 from netdoctor.checks._matrix import Kind
+from netdoctor.checks._paths import addresses
 from netdoctor.checks._ports import RENDEZVOUS, PortCause
 from netdoctor.checks._words import listing, quoted
 from netdoctor.facts.host import HostFacts
@@ -63,7 +64,7 @@ def remedies(
 ) -> tuple[Fix, ...]:
     """What to change for `node`'s part in `cause`: its own rules, what lies between, or where to look."""
     ends = sorted({end for cell in cause.fault.cells if node in cell for end in cell} - {node})
-    peers = [job.data_addresses[end] for end in ends if end in job.data_addresses]
+    peers = [one for end in ends for one in addresses(end, cause.paths, job.data_addresses)]
     if cause.outcome == "no_route":
         text = "see how the kernel would send, and add the route or the address that is missing"
         return tuple(look(text, f"ip route get {peer}", on=node) for peer in peers[:1] if parse(peer))
@@ -104,9 +105,9 @@ def _ask(cause: PortCause, job: Job) -> Fix:
     sources, targets = (
         listing(
             cover(
-                job.data_addresses[n]
+                one
                 for n in {cell[end] for cell in cause.fault.cells}
-                if n in job.data_addresses
+                for one in addresses(n, cause.paths, job.data_addresses)
             )
         )
         for end in (0, 1)
@@ -156,13 +157,13 @@ def chains(ruleset: Ruleset, inbound: bool) -> list[tuple[str, str, str]]:
 
 def allow(node: str, facts: FirewallFacts, peers: Iterable[str], *, inbound: bool) -> tuple[Fix, ...]:
     """Fixes that let `peers` in (or out to them) on `node`, one for each front end that filters there."""
-    addresses = cover(peers)
+    who = cover(peers)
     kinds = {one.kind: one for one in active(facts)}
-    if not addresses or not kinds:
+    if not who or not kinds:
         return ()
-    v4 = [a for a in addresses if ":" not in a]
-    v6 = [a for a in addresses if ":" in a]
-    widens = f"{'trusts' if inbound else 'lets out to'} {', '.join(addresses)}, all ports"
+    v4 = [a for a in who if ":" not in a]
+    v6 = [a for a in who if ":" in a]
+    widens = f"{'trusts' if inbound else 'lets out to'} {', '.join(who)}, all ports"
     fixes: list[Fix] = []
 
     def add(text: str, commands: Sequence[str], *, persistent: bool) -> None:
@@ -172,7 +173,7 @@ def allow(node: str, facts: FirewallFacts, peers: Iterable[str], *, inbound: boo
 
     if "firewalld" in kinds:
         if inbound:
-            sources = " ".join(f"--add-source={quoted(a)}" for a in addresses)
+            sources = " ".join(f"--add-source={quoted(a)}" for a in who)
             rules = [f"firewall-cmd --permanent --zone=trusted {sources}"]
         else:
             rules = [
@@ -184,7 +185,7 @@ def allow(node: str, facts: FirewallFacts, peers: Iterable[str], *, inbound: boo
         add(text, [*rules, "firewall-cmd --reload"], persistent=True)
     if "ufw" in kinds:
         word = "from" if inbound else "out to"
-        rules = [f"ufw allow {word} {quoted(a)}" for a in addresses]
+        rules = [f"ufw allow {word} {quoted(a)}" for a in who]
         add("let the other nodes through ufw", rules, persistent=True)
     text = "accept the other nodes before the rule that stops them"
     if "nftables" in kinds:

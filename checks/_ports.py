@@ -6,8 +6,11 @@ from dataclasses import dataclass, replace
 
 from netdoctor.check import derived
 from netdoctor.checks._matrix import Cell, Fault, Kind, decode
+from netdoctor.checks._paths import by_path, named, over
 from netdoctor.checks._words import listing, title_text
 from netdoctor.facts.net import FirewallFacts, PortMatrix, PortProbe
+from netdoctor.facts.paths import MAIN, STORE, Path, Paths
+from netdoctor.facts.software import Job
 from netdoctor.model import Cause, CauseHint, Confidence, Evidence, nodes_of, seen
 
 RENDEZVOUS = "rendezvous"
@@ -27,7 +30,7 @@ class PortCause:
 
     numbers: the ports that failed. fabric: no rule set at either end of some failed pair explains it.
     seen: two or three lines, what failed from where and what worked the other way. hint: without fixes.
-    nodes: the culprits, both ends of a path.
+    nodes: the culprits, both ends of a path. paths: of the job, on which it is alike; None for the main one.
     """
 
     hint: CauseHint
@@ -37,6 +40,7 @@ class PortCause:
     numbers: tuple[int, ...]
     fabric: bool
     seen: tuple[Evidence, ...]
+    paths: tuple[Path | None, ...] = (None,)
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -45,30 +49,81 @@ class PortCause:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PortCauses:
-    """Why pairs fail. by_cell[pair, purpose]: the first cause that accounts for it over that kind of port.
+    """Why pairs fail. probes: by path (None: the main one) and pair, in the order of the matrix.
 
-    probes: by pair, in the order of the matrix. firewalls: the rule sets that were taken into account.
+    by_cell[id of the path, pair, purpose]: the first cause that accounts for it over that kind of port.
+    firewalls: the rule sets that were taken into account. master: where MASTER_ADDR points, where that is
+    known.
     """
 
     causes: tuple[PortCause, ...]
-    by_cell: Mapping[tuple[Cell, str], PortCause]
-    probes: Mapping[Cell, Sequence[PortProbe]]
+    by_cell: Mapping[tuple[str, Cell, str], PortCause]
+    probes: Sequence[tuple[Path | None, Mapping[Cell, Sequence[PortProbe]]]]
     firewalls: Mapping[str, FirewallFacts]
+    master: str | None = None
+
+    def of(self, path: Path | None, cell: Cell, *purposes: str) -> PortCause | None:
+        """The cause for this pair on this path, over the first of these kinds of port that has one."""
+        found = (self.by_cell.get((path.id if path else MAIN, cell, purpose)) for purpose in purposes)
+        return next((cause for cause in found if cause is not None), None)
+
+    def to_master(self, job: Job) -> dict[str, tuple[Path | None, PortProbe]]:
+        """By source, what became of the rendezvous port where MASTER_ADDR points; of the main path where it
+        was tried on no other."""
+        wanted = (job.master_node, job.master_port, RENDEZVOUS)
+        return {
+            src: (path, probe)
+            for path, by_cell in self.probes
+            for (src, _), probes in by_cell.items()
+            for probe in probes
+            if (probe.dst, probe.port, probe.purpose) == wanted
+        }
+
+    def stop(self, cause: PortCause, job: Job) -> bool:
+        """Whether a launch would end at this. A rendezvous port that is closed where rank 0 does not run, or
+        where MASTER_ADDR does not point, stops none with a fixed master."""
+        to_master = any(dst == job.master_node for _, dst in cause.fault.cells)
+        elsewhere = self.master not in (None, job.data_addresses.get(job.master_node or ""))
+        dialled = to_master and not (elsewhere and None in cause.paths)
+        return cause.ports != RENDEZVOUS or job.master_node is None or dialled
 
 
 @derived
-def port_causes(ports: PortMatrix, firewalls: Mapping[str, FirewallFacts] | None) -> PortCauses:
+def port_causes(
+    ports: PortMatrix, firewalls: Mapping[str, FirewallFacts] | None, paths: Paths | None = None
+) -> PortCauses:
     """Why pairs fail, over both kinds of ports; rule sets settle what the matrix leaves open."""
     rules = firewalls or {}
-    by_cell: ByCell = {}
-    for probe in ports.probes:
-        by_cell.setdefault((probe.src, probe.dst), []).append(probe)
-    low = _settled(decode(_cells(ports, RENDEZVOUS)), rules)
-    high = _settled(decode(_cells(ports, EPHEMERAL)), rules)
+    probes: list[tuple[Path | None, ByCell]] = []
+    found: list[PortCause] = []
+    for path, some in by_path(ports.probes, paths):
+        by_cell: ByCell = {}
+        for probe in some:
+            by_cell.setdefault((probe.src, probe.dst), []).append(probe)
+        probes.append((path, by_cell))
+        found += _on_path(path, by_cell, ports.timeout_s, rules)
+    causes, merged = _merged(found)
+    index: dict[tuple[str, Cell, str], PortCause] = {}
+    for one in found:
+        for purpose in (RENDEZVOUS, EPHEMERAL) if one.ports == ALL_PORTS else (one.ports,):
+            for cell in one.fault.cells:
+                where = one.paths[0].id if one.paths[0] else MAIN
+                index.setdefault((where, cell, purpose), merged[one])
+    master = next((use.address for use in paths.uses if use.purpose == STORE), None) if paths else None
+    return PortCauses(causes=tuple(causes), by_cell=index, probes=probes, firewalls=rules, master=master)
+
+
+def _on_path(
+    path: Path | None, by_cell: ByCell, timeout_s: float, rules: Mapping[str, FirewallFacts]
+) -> list[PortCause]:
+    """The causes on one path, worded as if it were the only one."""
+    low = _settled(_decoded(_cells(by_cell, RENDEZVOUS)), rules)
+    high = _settled(_decoded(_cells(by_cell, EPHEMERAL)), rules)
     words = _Words(
-        timeout_s=ports.timeout_s,
+        timeout_s=timeout_s,
+        path=path,
         by_cell=by_cell,
-        order={node: i for i, node in enumerate(dict.fromkeys(p.src for p in ports.probes))},
+        order={node: i for i, node in enumerate(dict.fromkeys(src for src, _ in by_cell))},
         clean=frozenset(node for node, facts in rules.items() if _is_clean(facts)),
     )
     causes: list[PortCause] = []
@@ -82,22 +137,45 @@ def port_causes(ports: PortMatrix, firewalls: Mapping[str, FirewallFacts] | None
     for fault in low:
         if not fault.cells <= covered:
             causes.append(words.cause(fault, RENDEZVOUS if _tried(fault, EPHEMERAL, by_cell) else ALL_PORTS))
-    causes = _one_title(causes)
-    index: dict[tuple[Cell, str], PortCause] = {}
-    for cause in causes:
-        for purpose in (RENDEZVOUS, EPHEMERAL) if cause.ports == ALL_PORTS else (cause.ports,):
-            for cell in cause.fault.cells:
-                index.setdefault((cell, purpose), cause)
-    return PortCauses(causes=tuple(causes), by_cell=index, probes=by_cell, firewalls=rules)
+    return causes
 
 
-def _cells(ports: PortMatrix, purpose: str) -> dict[Cell, bool]:
+def _decoded(cells: Mapping[Cell, bool]) -> tuple[Fault, ...]:
+    """As `decode`; where one node alone is dialled it is the way into that one."""
+    faults = decode(cells)
+    targets = {dst for _, dst in cells}
+    if len(targets) == 1 and len(cells) > 1:
+        faults = tuple(replace(f, kind=Kind.IN) if f.kind is Kind.ALL else f for f in faults)
+        return tuple(replace(f, nodes=tuple(targets)) if f.kind is Kind.IN else f for f in faults)
+    return faults
+
+
+def _merged(found: Sequence[PortCause]) -> tuple[list[PortCause], dict[PortCause, PortCause]]:
+    """Causes that are alike on several paths as one, each with its paths named; and what became of each."""
+    alike: dict[tuple[object, ...], list[PortCause]] = {}
+    for one in found:
+        # Of one path these are never alike.
+        key: tuple[object, ...] = one.fault.kind, one.fault.nodes, one.fault.partial, one.outcome, one.fabric
+        key = key if all(one.paths[0] is not other.paths[0] for other in alike.get(key, ())) else (*key, one)
+        alike.setdefault(key, []).append(one)
+    causes = _one_title([_joined(group) for group in alike.values()])
+    return causes, {one: cause for group, cause in zip(alike.values(), causes, strict=True) for one in group}
+
+
+def _joined(group: Sequence[PortCause]) -> PortCause:
+    first, paths = group[0], tuple(one.paths[0] for one in group)
+    numbers = tuple(sorted({number for one in group for number in one.numbers}))
+    lines = tuple(line for one in group for line in one.seen)
+    return replace(first, hint=named(first.hint, paths), paths=paths, numbers=numbers, seen=lines)
+
+
+def _cells(by_cell: ByCell, purpose: str) -> dict[Cell, bool]:
     """Whether any port of this kind failed, for every pair over which one was tried."""
     cells: dict[Cell, bool] = {}
-    for probe in ports.probes:
-        if probe.purpose == purpose and probe.outcome in (*BAD, *OPEN):
-            cell = (probe.src, probe.dst)
-            cells[cell] = cells.get(cell, False) or probe.outcome in BAD
+    for cell, probes in by_cell.items():
+        for probe in probes:
+            if probe.purpose == purpose and probe.outcome in (*BAD, *OPEN):
+                cells[cell] = cells.get(cell, False) or probe.outcome in BAD
     return cells
 
 
@@ -192,6 +270,7 @@ class _Words:
     """Puts faults into words. order: of nodes in lists. clean: nodes whose rule sets let everything in."""
 
     timeout_s: float
+    path: Path | None
     by_cell: ByCell
     order: Mapping[str, int]
     clean: frozenset[str]
@@ -226,6 +305,7 @@ class _Words:
             numbers=tuple(sorted({probe.port for probe in probes})),
             fabric=bool(fabric),
             seen=tuple(self._evidence(fault, ports, probes, outcome, fabric)),
+            paths=(self.path,),
         )
 
     def _evidence(
@@ -241,7 +321,7 @@ class _Words:
             "refused": "refused, though netdoctor listens there",
             "no_route": "no route",
         }
-        yield seen(f"TCP {numbers} {way}", said[outcome], at=src)
+        yield seen(f"TCP {numbers} {way}{over((self.path,))}", said[outcome], at=src)
         back = (probe for a, b in fault.cells for probe in self.by_cell.get((b, a), ()))
         if fault.kind in (Kind.IN, Kind.OUT, Kind.PATH) and any(probe.outcome in OPEN for probe in back):
             yield seen("the same ports the other way", "open", at=dst)

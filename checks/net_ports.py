@@ -1,13 +1,14 @@
 """TCP ports between nodes, in both directions."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
 from netdoctor.check import check
 from netdoctor.checks._firewall import remedies
 from netdoctor.checks._matrix import Kind, left_out
-from netdoctor.checks._ports import BAD, EPHEMERAL, RENDEZVOUS, PortCause, PortCauses
+from netdoctor.checks._paths import over
+from netdoctor.checks._ports import BAD, EPHEMERAL, RENDEZVOUS, PortCauses
 from netdoctor.checks._words import listing
 from netdoctor.facts.host import HostFacts
 from netdoctor.facts.net import PortMatrix, PortProbe
@@ -48,7 +49,8 @@ def net_ports(
     yield from left_out("ports were not tested", ports, hosts, "no connection was tried")
     says, fixed = {}, {}
     for cause in causes.causes:
-        says[cause] = partial(_word(cause, job), expected=EXPECTED, expected_from=CONSTANT)
+        word = fail if causes.stop(cause, job) else warn
+        says[cause] = partial(word, expected=EXPECTED, expected_from=CONSTANT)
         fixes = (fix for node in cause.nodes for fix in remedies(node, cause, causes.firewalls, job, hosts))
         fixed[cause] = replace(cause.hint, fixes=tuple(dict.fromkeys(fixes)))
         summary = f"{cause.seen[0].what}: {cause.seen[0].output}"
@@ -56,26 +58,21 @@ def net_ports(
         if cause.fault.kind is not Kind.PATH:  # a single path speaks for itself
             for node in cause.hint.culprits:
                 yield says[cause](node, summary, observed=said, evidence=cause.seen, cause=fixed[cause])
-    for cell, probes in causes.probes.items():
-        found = causes.by_cell.get((cell, EPHEMERAL)) or causes.by_cell.get((cell, RENDEZVOUS))
-        if found is not None:
-            alone = found.fault.kind is Kind.PATH
-            evidence, hint = (found.seen, fixed[found]) if alone else ((), found.hint)
-            said = _said(probes)
-            yield says[found](pair(*cell), said, observed=said, evidence=evidence, cause=hint)
-    for cell, probes in causes.probes.items():
-        errors = [probe.detail for probe in probes if probe.outcome == "error"]
-        if errors and not _said(probes):
-            yield unknown(pair(*cell), f"the connection could not be tried: {errors[0]}")
+    for path, by_cell in causes.probes:
+        for cell, probes in by_cell.items():
+            found = causes.of(path, cell, EPHEMERAL, RENDEZVOUS)
+            if found is not None:
+                alone = found.fault.kind is Kind.PATH
+                evidence, hint = (found.seen, fixed[found]) if alone else ((), found.hint)
+                said = _said(probes) + over((path,))
+                yield says[found](pair(*cell), said, observed=said, evidence=evidence, cause=hint)
+            errors = [probe.detail for probe in probes if probe.outcome == "error"]
+            if errors and not _said(probes):
+                yield unknown(pair(*cell), f"the connection could not be tried{over((path,))}: {errors[0]}")
     if ports.probes and not causes.causes:
-        tried = len(causes.probes)
-        yield ok(CLUSTER, f"{tried} of {max(ports.possible, tried)} directed pairs tried, all open")
-
-
-def _word(cause: PortCause, job: Job) -> Callable[..., Finding]:
-    """A rendezvous port that is closed where rank 0 does not run stops no launch with a fixed master."""
-    to_master = any(dst == job.master_node for _, dst in cause.fault.cells)
-    return fail if cause.ports != RENDEZVOUS or job.master_node is None or to_master else warn
+        tried = len({cell for _, by_cell in causes.probes for cell in by_cell})
+        ways = f" on {len(causes.probes)} paths" if len(causes.probes) > 1 else ""
+        yield ok(CLUSTER, f"{tried} of {max(ports.possible, tried)} directed pairs tried{ways}, all open")
 
 
 def _said(probes: Iterable[PortProbe]) -> str:

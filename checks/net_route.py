@@ -5,8 +5,10 @@ from collections.abc import Iterator, Mapping
 from netdoctor.check import check
 from netdoctor.checks._addresses import dialled, owners, parse
 from netdoctor.checks._matrix import Cell, Fault, Kind, decode
+from netdoctor.checks._paths import on_path
 from netdoctor.checks._words import on_dev
 from netdoctor.facts.net import NetFacts, Route, RouteFacts
+from netdoctor.facts.paths import Path, Paths
 from netdoctor.facts.software import Job
 from netdoctor.model import (
     CERTAIN,
@@ -43,11 +45,14 @@ DUPLICATE = Cause(
     profile="launch",
     source="https://man7.org/linux/man-pages/man8/ip-route.8.html",
 )
-def net_route(routes: Mapping[str, RouteFacts], nets: Mapping[str, NetFacts], job: Job) -> Iterator[Finding]:
+def net_route(
+    routes: Mapping[str, RouteFacts], nets: Mapping[str, NetFacts], job: Job, paths: Paths | None = None
+) -> Iterator[Finding]:
     """Every node has a route to every other, over the interface that carries the job's traffic.
 
     Looks at:
-        The kernel's own answer for each peer's address: interface, source, gateway. No packet is sent.
+        The kernel's own answer for each of a peer's addresses that the job dials: interface, source, gateway.
+        No packet is sent.
 
     Matters because:
         A missing route ends a launch with "No route to host" or "Network is unreachable". A route over
@@ -60,7 +65,7 @@ def net_route(routes: Mapping[str, RouteFacts], nets: Mapping[str, NetFacts], jo
         yield skip("one node: there is nobody to route to")
         return
     own = {node: dev.name for node in routes if (dev := dialled(node, nets, job)) is not None}
-    cells: dict[Cell, bool] = {}
+    main: dict[Cell, Route] = {}
     for node, facts in routes.items():
         if not facts.routes:
             yield unknown(node, "the kernel was asked for no route to another node")
@@ -77,13 +82,27 @@ def net_route(routes: Mapping[str, RouteFacts], nets: Mapping[str, NetFacts], jo
                     fixes=Fix(text="give each node an address of its own, or list another one", root=True),
                 )
                 continue
-            cells[node, peer] = route.error is not None
+            main[node, peer] = route
             if route.error is None and route.dev not in (own.get(node, route.dev), "lo"):
                 yield _other_way(node, peer, route, own[node])
-    for fault in decode(cells):
+    yield from _lost(None, main, own)
+    for path in paths.further if paths else ():
+        asked = {(node, one.destination): one for node, facts in routes.items() for one in facts.further}
+        found = {
+            (node, peer): asked[node, address]
+            for node in routes
+            for peer, address in path.addresses.items()
+            if peer != node and (node, address) in asked
+        }
+        yield from _lost(path, found, path.ifnames)
+
+
+def _lost(path: Path | None, routes: Mapping[Cell, Route], ifnames: Mapping[str, str]) -> Iterator[Finding]:
+    two = len({node for cell in routes for node in cell}) == 2
+    for fault in decode({cell: route.error is not None for cell, route in routes.items()}):
         for cell in sorted(fault.cells):
-            src, dst = cell
-            yield _missing(cell, routes[src].routes[dst], fault, own.get(src), two=len(nets) == 2)
+            finding = _missing(cell, routes[cell], fault, ifnames.get(cell[0]), two=two)
+            yield on_path(finding, path)
 
 
 def _other_way(node: str, peer: str, route: Route, own: str) -> Finding:

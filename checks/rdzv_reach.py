@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
+from netdoctor.checks._paths import over
 from netdoctor.checks._ports import BAD, RENDEZVOUS, PortCauses
 from netdoctor.facts.host import HostFacts
 from netdoctor.facts.net import PortMatrix
@@ -45,16 +46,12 @@ def rdzv_reach(
     if master not in tried:
         yield skip(f"{master}, where the rendezvous would be, took no part")
         return
-    probes = {
-        probe.src: probe
-        for probe in ports.probes
-        if (probe.dst, probe.port, probe.purpose) == (master, job.master_port, RENDEZVOUS)
-    }
+    probes = causes.to_master(job)
     sources = dict.fromkeys([*(probe.src for probe in ports.probes), *hosts])
     sources.pop(master, None)
     reached = 0
     for src in sources:
-        probe = probes.get(src)
+        path, probe = probes.get(src, (None, None))
         if probe is None or probe.outcome == "error":
             reason = probe.detail if probe else ports.failed_nodes.get(src, "no connection was tried")
             yield unknown(src, f"the way to port {job.master_port} on {master} was not tested: {reason}")
@@ -62,10 +59,10 @@ def rdzv_reach(
             reached += 1
         else:
             said = probe.outcome.replace("_", " ")
-            cause = causes.by_cell.get(((src, master), RENDEZVOUS))
+            cause = causes.of(path, (src, master), RENDEZVOUS)
             yield fail(
                 pair(src, master),
-                f"port {job.master_port} on {master}: {said}",
+                f"port {job.master_port} on {master}{over((path,))}: {said}",
                 observed=said,
                 expected=f"TCP {job.master_port} open",
                 expected_from=CONFIG,

@@ -99,7 +99,7 @@ def route(destination: str, link: "Optional[socket.socket]", devs: "dict[str, st
 
 
 def collect(args: "dict[str, Any]") -> "dict[str, Any]":
-    """Return facts.net.RouteFacts. args: {"destinations": {node: address}}."""
+    """Return facts.net.RouteFacts. args: {"destinations": {node: address}, "further": [address]}."""
     from . import facts_net
 
     destinations = args.get("destinations")
@@ -121,7 +121,11 @@ def collect(args: "dict[str, Any]") -> "dict[str, Any]":
             "routes": {
                 str(node): route(str(address), link, devs)
                 for node, address in list(destinations.items())[:MAX_DESTINATIONS]
-            }
+            },
+            "further": [
+                route(str(address), link, devs)
+                for address in list(args.get("further") or [])[:MAX_DESTINATIONS]
+            ],
         }
     finally:
         if link is not None:

@@ -21,7 +21,7 @@ BUDGET_S = {Profile.QUICK: 20.0, Profile.LAUNCH: 20.0, Profile.FULL: 120.0}
 # How long a node that missed an answer is waited for once more: agents answer this at once, whatever they do.
 ALIVE_S = 3.0
 # Where peers dial each node is worked out from these, whatever the experiment.
-GROUND = frozenset({"host", "net", "env"})
+GROUND = frozenset({"host", "net", "env", "resolve", "gpu", "rdma"})
 
 for _module in pkgutil.iter_modules(netdoctor.measure.__path__):
     importlib.import_module(f"netdoctor.measure.{_module.name}")

@@ -8,9 +8,10 @@ from netdoctor.check import Profile
 from netdoctor.facts.bandwidth import Baseline
 from netdoctor.facts.base import FACT_TYPES, Missing, Why
 from netdoctor.facts.host import Node
+from netdoctor.facts.paths import Paths
 from netdoctor.facts.software import Job
 from netdoctor.inventory import Target
-from netdoctor.rules.paths import data_addresses
+from netdoctor.rules.paths import Known, data_addresses, paths
 from netdoctor.rules.variables import effective_env, values
 from netdoctor.store import Store, decode
 
@@ -75,6 +76,20 @@ def addresses(store: Store, nodes: Sequence[str], job: Job) -> Mapping[str, str]
     envs = {n: values(effective_env(env, job)) for n, env in store.present("env", nodes).items()}
     ssh = {n: host.ssh_server_address for n, host in store.present("host", nodes).items()}
     return data_addresses(nets, envs, ssh) if nets else {}
+
+
+def all_paths(store: Store, nodes: Sequence[str], job: Job) -> Paths:
+    """The paths of the job, whose data addresses are known, from what the nodes have answered."""
+    groups = {g: store.present(g, nodes) for g in ("net", "env", "resolve", "gpu", "rdma", "software")}
+    known = {
+        node: Known(
+            net=net,
+            env=effective_env(groups["env"].get(node), job),
+            **{g: groups[g].get(node) for g in ("resolve", "gpu", "rdma", "software")},
+        )
+        for node, net in groups["net"].items()
+    }
+    return paths(known, job)
 
 
 def fill_gaps(store: Store, wanted: Collection[str], nodes: Sequence[str], ended_by: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from netdoctor.check import Check, Profile
 from netdoctor.engine.experiments import BUDGET_S, GROUND, Asker, OutOfTime, Step, keep, measured, plan
-from netdoctor.engine.gathering import addresses, fill_gaps, first_groups, put_control_facts, take
+from netdoctor.engine.gathering import addresses, all_paths, fill_gaps, first_groups, put_control_facts, take
 from netdoctor.engine.judge import Judgement, judge
 from netdoctor.engine.registry import collectors
 from netdoctor.errors import DeadlineReached
@@ -192,6 +192,9 @@ class Scan:
         found = self._guarded(what, lambda: addresses(self.store, self.nodes, self.job))
         self.job = replace(self.job, data_addresses={} if isinstance(found, Missing) else found)
         self.store.cluster["job"] = self.job
+        self.store.cluster["paths"] = self._guarded(
+            "the job's paths", lambda: all_paths(self.store, self.nodes, self.job)
+        )
 
     def _measure(self, transport: Transport) -> None:
         alive = [

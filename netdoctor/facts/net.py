@@ -111,9 +111,13 @@ class Route:
 @fact("routes", origin="measure")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteFacts:
-    """Routes to every peer's data address, asked on the node. Keys are peer node ids."""
+    """Routes to every peer's data address, asked on the node. Keys are peer node ids.
+
+    further: to their addresses on the job's other paths.
+    """
 
     routes: dict[str, Route] = field(default_factory=dict)
+    further: tuple[Route, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,13 +3,14 @@
 import random
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
 from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.net import PortMatrix
+from netdoctor.facts.paths import STORE, Paths
 from netdoctor.facts.software import Job
 from netdoctor.store import Store, decode
 from netdoctor.transport.base import Reply, Request
@@ -42,15 +43,29 @@ class Caller(Protocol):
     def call(self, requests: Mapping[str, Request]) -> Iterator[Reply]: ...
 
 
+RENDEZVOUS = "rendezvous"
+EPHEMERAL = "ephemeral"
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """An address at which peers dial a node, and the kinds of ports that they dial there."""
+
+    address: str
+    purposes: frozenset[str] = frozenset((RENDEZVOUS, EPHEMERAL))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ground:
-    """The nodes that can take part and the address each is dialled at.
+    """The nodes that can take part and the address each is dialled at on the main path.
 
-    dead: directed pairs on which nothing got through, so that no later experiment waits for silence again.
+    further: what peers dial a node at beside that, on the job's other paths. dead: source and address of what
+    nothing got through to, so that no later experiment waits for silence again.
     """
 
     nodes: tuple[str, ...]
     addresses: Mapping[str, str]
+    further: Mapping[str, tuple[Way, ...]] = field(default_factory=dict)
     master: str | None = None
     master_port: int = 29500
     ephemeral: Mapping[str, tuple[int, int]] | None = None
@@ -59,25 +74,40 @@ class Ground:
     @classmethod
     def of(cls, nodes: Sequence[str], store: Store, job: Job) -> "Ground":
         """What is known of these nodes so far."""
-        matrix = store.whole("ports")
+        matrix, paths = store.whole("ports"), store.whole("paths")
         return cls(
             nodes=tuple(nodes),
             addresses=job.data_addresses,
+            further=_further(paths) if isinstance(paths, Paths) else {},
             master=job.master_node,
             master_port=job.master_port,
             ephemeral={n: net.ephemeral_ports for n, net in store.present("net", nodes).items()},
-            dead=dead_pairs(matrix) if isinstance(matrix, PortMatrix) else frozenset(),
+            dead=dead_ends(matrix) if isinstance(matrix, PortMatrix) else frozenset(),
         )
 
     def usable(self) -> list[str]:
         return [n for n in self.nodes if n in self.addresses]
 
+    def ways(self, node: str, purpose: str | None = None) -> list[Way]:
+        """Where peers dial a usable node, the main path first; with a purpose, where they do so for that."""
+        ways = [Way(self.addresses[node]), *self.further.get(node, ())]
+        return [way for way in ways if purpose is None or purpose in way.purposes]
 
-def dead_pairs(matrix: PortMatrix) -> frozenset[tuple[str, str]]:
-    """Directed pairs whose every attempt was filtered."""
+
+def _further(paths: Paths) -> dict[str, tuple[Way, ...]]:
+    found: dict[str, dict[str, set[str]]] = {}
+    for use in paths.uses:
+        if paths.over(use.node, use.address) is not None:
+            kind = RENDEZVOUS if use.purpose == STORE else EPHEMERAL
+            found.setdefault(use.node, {}).setdefault(use.address, set()).add(kind)
+    return {n: tuple(Way(a, frozenset(kinds)) for a, kinds in ways.items()) for n, ways in found.items()}
+
+
+def dead_ends(matrix: PortMatrix) -> frozenset[tuple[str, str]]:
+    """(source, address) of which every attempt was filtered."""
     outcomes: dict[tuple[str, str], set[str]] = {}
     for probe in matrix.probes:
-        outcomes.setdefault((probe.src, probe.dst), set()).add(probe.outcome)
+        outcomes.setdefault((probe.src, probe.address), set()).add(probe.outcome)
     return frozenset(pair for pair, seen in outcomes.items() if seen == {"filtered"})
 
 

@@ -6,7 +6,9 @@ from typing import Any
 from netdoctor.facts.net import PortMatrix, PortProbe, TestListener
 from netdoctor.measure.common import (
     CLOSE_S,
+    EPHEMERAL,
     NO_ADDRESS,
+    RENDEZVOUS,
     Caller,
     Ground,
     answered,
@@ -36,6 +38,8 @@ DEFAULT_RANGE = (32768, 60999)  # net.ipv4.ip_local_port_range, Documentation/ne
 @experiment(after=["routes"], bound_s=OPEN_S + CONNECT_S + CLOSE_S, cost="opens-port")
 def ports(context: Context) -> PortMatrix:
     """Every node dials the others' rendezvous port, and some of those that NCCL and gloo may get.
+
+    All paths of the job at once; beside the main one only the kind of ports that the job dials there.
 
     A node that cannot open listeners or does not report is named in `failed_nodes`; the rest stands.
     """
@@ -87,13 +91,20 @@ def ports(context: Context) -> PortMatrix:
     # The listeners of a node that went away in the meantime are gone: what failed there is no firewall.
     probes = [p for p in probes if p.dst not in silent or p.outcome in OPEN]
     # So may be whoever held a port when we could not have it, such as another scan.
-    theirs = {(one.node, one.port) for many in listeners.values() for one in many if one.error is not None}
-    probes = [p for p in probes if (p.dst, p.port) not in theirs or p.outcome != "refused"]
+    all_listeners = [one for many in listeners.values() for one in many]
+    theirs = {(one.node, one.address, one.port) for one in all_listeners if one.error is not None}
+    probes = [p for p in probes if (p.dst, p.address, p.port) not in theirs or p.outcome != "refused"]
     order = {n: i for i, n in enumerate(nodes)}
-    probes.sort(key=lambda p: (order.get(p.src, 0), order.get(p.dst, 0), p.purpose != "rendezvous", p.port))
+    first = ground.addresses
+    probes.sort(
+        key=lambda p: (
+            *(order.get(p.src, 0), order.get(p.dst, 0)),
+            *(p.address != first.get(p.dst), p.purpose != RENDEZVOUS, p.port),
+        )
+    )
     return PortMatrix(
         probes=tuple(probes),
-        listeners=tuple(one for many in listeners.values() for one in many),
+        listeners=tuple(all_listeners),
         timeout_s=TIMEOUT_S,
         possible=len(nodes) * (len(nodes) - 1),
         failed_nodes=failed,
@@ -115,12 +126,14 @@ def _open(
             low, high = DEFAULT_RANGE
         span = high - low
         sample = [low + int(span * f) + rng.randrange(max(span // 50, 1)) for f in FRACTIONS]
-        wanted: list[dict[str, Any]] = [{"port": ground.master_port, "purpose": "rendezvous"}]
-        wanted += [
-            {"port": p, "purpose": "ephemeral"} for p in dict.fromkeys(sample) if p != ground.master_port
+        ports = {ground.master_port: RENDEZVOUS}
+        ports |= dict.fromkeys((p for p in sample if p != ground.master_port), EPHEMERAL)
+        wanted = [
+            {"port": number, "purpose": purpose, "address": way.address}
+            for way in ground.ways(node)
+            for number, purpose in ports.items()
+            if purpose in way.purposes
         ]
-        for row in wanted:
-            row["address"] = ground.addresses[node]
         requests[node] = Request(
             op="listen",
             args={"listeners": wanted, "token": word, "ttl_s": 120.0},
@@ -132,17 +145,18 @@ def _open(
             failed[reply.node] = f"could not open test listeners: {reason(reply)}"
             continue
         # Address and purpose are ours: a node does not get to choose where all the others dial.
-        asked = {row["port"]: row["purpose"] for row in requests[reply.node].args["listeners"]}
+        listed = requests[reply.node].args["listeners"]
+        asked = {(row["address"], row["port"]): row["purpose"] for row in listed}
         mine = opened[reply.node] = []
         for row in rows(reply):
-            port = row.get("port")
-            if isinstance(port, int) and port in asked:
+            address, port = str(row.get("address")), row.get("port")
+            if isinstance(port, int) and (address, port) in asked:
                 mine.append(
                     TestListener(
                         node=reply.node,
-                        address=ground.addresses[reply.node],
+                        address=address,
                         port=port,
-                        purpose=asked.pop(port),
+                        purpose=asked.pop((address, port)),
                         error=None if row.get("error") is None else str(row.get("error"))[:200],
                     )
                 )

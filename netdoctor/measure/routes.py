@@ -11,14 +11,21 @@ ASKING_S = 15.0
 
 @experiment(bound_s=ASKING_S)
 def routes(context: Context) -> dict[str, RouteFacts | Missing]:
-    """Every node looks up its way to the others' data addresses."""
+    """Every node looks up its way to the others' addresses, on each path of the job."""
     ground = context.ground
     nodes = ground.usable()
     plan = peers(nodes)
     requests = {
         n: Request(
             op="facts",
-            args={"groups": {"routes": {"destinations": {p: ground.addresses[p] for p in plan[n]}}}},
+            args={
+                "groups": {
+                    "routes": {
+                        "destinations": {p: ground.addresses[p] for p in plan[n]},
+                        "further": [way.address for p in plan[n] for way in ground.ways(p)[1:]],
+                    }
+                }
+            },
             timeout_s=ASKING_S,
         )
         for n in nodes

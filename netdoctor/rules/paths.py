@@ -1,10 +1,28 @@
 """Where peers dial each node: from NCCL's choice, the login and the networks that nodes share."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
-from netdoctor.facts.net import NetFacts
-from netdoctor.rules.addresses import is_usable, network, networks_by_reach, repeated_addresses, rows_of
-from netdoctor.rules.nccl import choose, is_ifname_set
+from netdoctor.facts.gpu import GpuFacts
+from netdoctor.facts.net import AddressRow, NetFacts, ResolveFacts
+from netdoctor.facts.paths import BOOTSTRAP, GLOO, MAIN, RAIL, SOCKET, STORE, Path, Paths, Use
+from netdoctor.facts.rdma import RdmaFacts
+from netdoctor.facts.software import Job, SoftwareFacts
+from netdoctor.rules import gloo
+from netdoctor.rules.addresses import (
+    IPNetwork,
+    is_usable,
+    network,
+    networks_by_reach,
+    parse,
+    repeated_addresses,
+    rows_of,
+)
+from netdoctor.rules.nccl import candidates, choose, is_ifname_set
+from netdoctor.rules.nccl_ib import choose_gids, gid_ipv4, selected_ports, switched_off_by
+from netdoctor.rules.variables import Environment, values
+from netdoctor.rules.versions import nccl_version
 
 
 def data_addresses(
@@ -49,3 +67,151 @@ def data_addresses(
             # max() keeps the first of equals, which is getifaddrs order.
             result[node] = max(rows, key=lambda row: len(reach.get(network(row), {}))).address
     return result
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What is known of one node; None where it was not asked or did not say."""
+
+    net: NetFacts
+    env: Environment
+    resolve: ResolveFacts | None = None
+    gpu: GpuFacts | None = None
+    rdma: RdmaFacts | None = None
+    software: SoftwareFacts | None = None
+
+
+def paths(nodes: Mapping[str, Known], job: Job) -> Paths:
+    """The paths of a job whose `data_addresses` are known: the main one, and what the job dials beside it."""
+    left_out: dict[str, str] = {}
+    uses = [*_store(nodes, job, left_out)]
+    for node, one in nodes.items():
+        uses += _gloo(node, one, job, left_out)
+        uses += _nccl(node, one, job, left_out)
+    return Paths(
+        paths=tuple(_grouped(nodes, uses, job.data_addresses)),
+        uses=tuple(uses),
+        left_out={
+            what: why for what, why in left_out.items() if not any(u.purpose.startswith(what) for u in uses)
+        },
+    )
+
+
+def _store(nodes: Mapping[str, Known], job: Job, left_out: dict[str, str]) -> Iterator[Use]:
+    """Where MASTER_ADDR points, by what the nodes take it for; rank 0's data address without one."""
+    given, master = job.master_addr, job.master_node
+    if not given:
+        if master in job.data_addresses:
+            yield Use(node=master, address=job.data_addresses[master], purpose=STORE, rule="first node")
+        return
+    found = dict.fromkeys([given] if parse(given) else [])
+    for one in nodes.values():
+        lookups = (*one.resolve.peers, one.resolve.own) if one.resolve and not found else ()
+        found |= dict.fromkeys(a for look in lookups if look.name == given for a in look.addresses[:1])
+    for address in found:
+        # Of another machine than rank 0's, of several, or nobody's: what rdzv.addr judges.
+        owners = [node for node, one in nodes.items() if _row(one.net, address)]
+        if owners == [master]:
+            yield Use(node=owners[0], address=address, purpose=STORE, rule="MASTER_ADDR")
+    if not found:
+        left_out[STORE] = "MASTER_ADDR is a name that no node could look up"
+
+
+def _gloo(node: str, one: Known, job: Job, left_out: dict[str, str]) -> Iterator[Use]:
+    if job.backend == "nccl":
+        left_out[GLOO] = "the job uses nccl"
+        return
+    devices = gloo.choose(one.net, one.resolve, values(one.env))
+    if not devices:
+        left_out[GLOO] = "nodes were not asked what their own names mean"
+    for device in devices:
+        if device.row is not None:
+            yield Use(node=node, address=device.row.address, purpose=GLOO, rule=device.rule)
+
+
+def _nccl(node: str, one: Known, job: Job, left_out: dict[str, str]) -> Iterator[Use]:
+    reason = _without_nccl(one, job)
+    if reason:
+        left_out[BOOTSTRAP] = left_out[SOCKET] = reason
+        return
+    env, version = values(one.env), nccl_version(one.software)
+    chosen = choose(one.net, env, version)
+    if chosen.row is not None:
+        yield Use(node=node, address=chosen.row.address, purpose=BOOTSTRAP, rule=chosen.rule)
+    plugin = env.get("NCCL_NET", "")
+    hcas = one.rdma.hcas if one.rdma is not None and switched_off_by(env) is None else ()
+    ports = selected_ports(hcas, env.get("NCCL_IB_HCA"))
+    if ports:
+        left_out[SOCKET] = f"data goes over HCAs ({ports[0][1].name} and the like)"
+    elif plugin and plugin.lower() != "socket":
+        left_out[SOCKET] = f"NCCL_NET={plugin} carries the data"
+    else:
+        rows, rule = candidates(one.net, env, version)
+        for i, row in enumerate(rows):
+            yield Use(node=node, address=row.address, purpose=f"{SOCKET} {i}", rule=rule)
+    for choice in choose_gids(hcas, one.env, version):
+        address = gid_ipv4(choice.gid) if choice.gid else None
+        if address is not None:
+            yield Use(node=node, address=str(address), purpose=f"{RAIL} {choice.port.name}", rule="GID table")
+
+
+def _without_nccl(one: Known, job: Job) -> str:
+    """Why no rank of this node would use NCCL; empty where one may."""
+    if job.backend == "nccl":
+        return ""
+    if job.backend:
+        return f"the job uses {job.backend}"
+    if one.gpu is None:
+        return "GPUs were not looked at"
+    there = one.gpu.devices or one.gpu.pci or one.gpu.device_nodes
+    return "" if there else "no GPU there"
+
+
+def _row(net: NetFacts, address: str) -> AddressRow | None:
+    return next((row for row in rows_of(net) if parse(row.address) == parse(address)), None)
+
+
+def _grouped(nodes: Mapping[str, Known], uses: Iterable[Use], main: Mapping[str, str]) -> Iterator[Path]:
+    """The main path, then addresses beside it by the network that nodes share, or else by their order on
+    each node. What peers cannot dial, or would be themselves, is on no path; so are rails, whose ports no TCP
+    connection of the job goes to."""
+    repeated = repeated_addresses({node: one.net for node, one in nodes.items()})
+    rows: dict[tuple[str, str], AddressRow] = {}
+    for use in uses:
+        row = _row(nodes[use.node].net, use.address)
+        if row is None or row.address == main.get(use.node) or use.purpose.startswith(RAIL):
+            continue
+        if is_usable(row) and row.address not in repeated:
+            rows.setdefault((use.node, row.address), row)
+    shared = Counter(net for net, _ in dict.fromkeys((network(row), node) for (node, _), row in rows.items()))
+    groups: dict[Hashable, dict[str, AddressRow]] = {}
+    met: Counter[Hashable] = Counter()
+    for (node, _), row in rows.items():
+        net = network(row) if shared[network(row)] > 1 else None
+        groups.setdefault((net, met[node, net]), {})[node] = row
+        met[node, net] += 1
+    if main:
+        yield _path(MAIN, nodes, {n: row for n, a in main.items() if (row := _row(nodes[n].net, a))}, main)
+    for number, group in enumerate(groups.values(), 2):
+        yield _path(str(number), nodes, group, {n: row.address for n, row in group.items()})
+
+
+def _path(
+    name: str,
+    nodes: Mapping[str, Known],
+    rows: Mapping[str, AddressRow],
+    addresses: Mapping[str, str],
+) -> Path:
+    nets = {network(row): None for row in rows.values()}
+    inside = {node: row for node, one in nodes.items() if (row := _inside(one.net, nets))}
+    return Path(
+        id=name,
+        addresses=dict(addresses),
+        ifnames={node: row.ifname for node, row in rows.items()},
+        sources={node: row.address for node, row in inside.items()} | dict(addresses),
+        network=str(next(iter(nets))) if len(nets) == 1 else "",
+    )
+
+
+def _inside(net: NetFacts, nets: Iterable[IPNetwork]) -> AddressRow | None:
+    return next((row for row in rows_of(net) if is_usable(row) and network(row) in nets), None)

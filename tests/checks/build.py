@@ -20,6 +20,7 @@ from netdoctor.facts.net import (
     RouteFacts,
     TestListener,
 )
+from netdoctor.facts.paths import Path, Paths, Use
 from netdoctor.facts.software import EnvFacts, Job
 from netdoctor.model import CauseHint, Finding, Status, placed
 
@@ -185,6 +186,25 @@ def routes(i: int, count: int, **changes: Route) -> RouteFacts:
 
 def all_routes(count: int) -> dict[str, RouteFacts]:
     return {name(i): routes(i, count) for i in range(1, count + 1)}
+
+
+def second(count: int, *purposes: str) -> Paths:
+    """Beside 10.0.0.0/24 a network on eth1, of `purposes`; the store's is the first node's alone."""
+    uses = [
+        Use(node=name(i), address=f"10.1.0.{i}", purpose=purpose, rule="test")
+        for purpose in purposes or ("NCCL socket 1",)
+        for i in range(1, 2 if purpose == "store" else count + 1)
+    ]
+    ends = {name(i): f"10.1.0.{i}" for i in range(1, count + 1)}
+    further = Path(
+        id="2",
+        addresses={use.node: use.address for use in uses},
+        ifnames={use.node: "eth1" for use in uses},
+        sources=ends,
+        network="10.1.0.0/24",
+    )
+    main = Path(id="main", addresses=job(count).data_addresses)
+    return Paths(paths=(main, further), uses=tuple(uses))
 
 
 def env(**variables: str) -> EnvFacts:

@@ -4,9 +4,25 @@ from netdoctor.checks._ports import port_causes
 from netdoctor.checks.net_ports import net_ports
 from netdoctor.facts.host import HostFacts
 from netdoctor.facts.net import FirewallFacts, PortMatrix, Ruleset
+from netdoctor.facts.paths import Paths
 from netdoctor.model import Confidence, Finding, Status
 
-from .build import HIGH, RDZV, cause, causes, found, host, hosts, inbound, job, matrix, outbound, probe
+from .build import (
+    HIGH,
+    RDZV,
+    cause,
+    causes,
+    found,
+    host,
+    hosts,
+    inbound,
+    job,
+    matrix,
+    names,
+    outbound,
+    probe,
+    second,
+)
 
 RULES = Ruleset(
     kind="nftables",
@@ -21,8 +37,9 @@ def judge(
     count: int = 4,
     firewalls: dict[str, FirewallFacts] | None = None,
     machines: dict[str, HostFacts] | None = None,
+    paths: Paths | None = None,
 ) -> list[Finding]:
-    causes = port_causes(ports, firewalls)
+    causes = port_causes(ports, firewalls, paths)
     return list(net_ports(ports, causes, job(count), machines or hosts(count)))
 
 
@@ -213,6 +230,66 @@ def test_thousands_of_pairs_share_one_hint() -> None:
 def test_a_pair_finds_its_cause_for_each_kind_of_port() -> None:
     derived = port_causes(matrix(4, bad_high=inbound(4, "n2"), bad_rdzv={("n1", "n3"): "filtered"}), None)
     high, low = derived.causes
-    assert derived.by_cell[("n1", "n2"), "ephemeral"] is high
-    assert derived.by_cell[("n1", "n3"), "rendezvous"] is low
-    assert (("n1", "n2"), "rendezvous") not in derived.by_cell
+    assert derived.of(None, ("n1", "n2"), "ephemeral") is high
+    assert derived.of(None, ("n1", "n3"), "rendezvous") is low
+    assert derived.of(None, ("n1", "n2"), "rendezvous") is None
+
+
+def over_two(
+    bad: dict[tuple[str, str], str], first: PortMatrix | None = None, paths: Paths | None = None
+) -> PortMatrix:
+    """Beside the main path (whole, unless given) each pair over 10.1.0.0/24, of which these are `bad`."""
+    first = first or matrix(4)
+    (path,) = (paths or second(4)).further
+    port = RDZV if paths and "store" in {use.purpose for use in paths.uses} else HIGH
+    more = (
+        probe(src, dst, port, bad.get((src, dst), "open"), address=address)
+        for src in names(4)
+        for dst, address in path.addresses.items()
+        if src != dst
+    )
+    return PortMatrix(probes=(*first.probes, *more), possible=12)
+
+
+def test_two_open_paths_pass() -> None:
+    (finding,) = judge(over_two({}), paths=second(4))
+    assert "12 of 12 directed pairs tried on 2 paths" in finding.summary
+
+
+def test_a_network_that_is_closed_on_a_node_is_one_cause_and_is_named() -> None:
+    ports = over_two(inbound(4, "n3"))
+    findings = judge(ports, paths=second(4), firewalls={"n3": FirewallFacts(rulesets=(RULES,))})
+    assert causes(findings) == {"firewall-inbound-net2": {"n3"}}
+    hint = cause(findings, "firewall-inbound-net2")
+    assert hint.title == "{nodes} drop{s} connections that come from the other nodes, over eth1 (10.1.0.0/24)"
+    (fix,) = hint.fixes
+    assert "10.1.0.1, 10.1.0.2, 10.1.0.4" in fix.commands[0].shell
+    assert "over eth1 (10.1.0.0/24)" in found(findings)["n1->n3"].summary
+
+
+def test_a_node_that_is_closed_on_every_path_is_one_cause() -> None:
+    findings = judge(over_two(inbound(4, "n3"), matrix(4, inbound(4, "n3"))), paths=second(4))
+    assert causes(findings) == {"firewall-inbound": {"n3"}}
+    assert "10.0.0.0/24" not in cause(findings, "firewall-inbound").title
+    both = {("n1", "n2"): "filtered"}
+    assert causes(judge(over_two(both, matrix(4, both)), paths=second(4))) == {"firewall-path": {"n1->n2"}}
+
+
+def test_different_troubles_of_two_paths_are_two_causes() -> None:
+    findings = judge(over_two(inbound(4, "n3"), matrix(4, outbound(4, "n2"))), paths=second(4))
+    assert causes(findings) == {"firewall-outbound": {"n2"}, "firewall-inbound-net2": {"n3"}}
+
+
+def test_where_only_one_node_is_dialled_it_is_the_way_into_that_one() -> None:
+    store = second(4, "store")
+    closed = judge(over_two(inbound(4, "n1"), paths=store), paths=store)
+    assert causes(closed) == {"firewall-inbound-net2": {"n1"}}
+    one = judge(over_two({("n3", "n1"): "filtered"}, paths=store), paths=store)
+    assert causes(one) == {"firewall-path-net2": {"n3->n1"}}
+    assert {finding.status for finding in one} == {Status.FAIL}
+
+
+def test_the_rendezvous_port_counts_where_master_addr_points() -> None:
+    store = second(4, "store")
+    findings = judge(over_two({}, matrix(4, bad_rdzv=inbound(4, "n1")), store), paths=store)
+    assert {finding.status for finding in findings} == {Status.WARN}

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 from netdoctor.checks.net_route import net_route
 from netdoctor.facts.net import NetFacts, Route, RouteFacts
 from netdoctor.model import Finding, Status
@@ -16,6 +18,7 @@ from .build import (
     nets,
     routes,
     row,
+    second,
 )
 
 
@@ -85,3 +88,19 @@ def test_two_nodes_with_one_address() -> None:
     mine = Route(destination=address(1), source=address(1), dev="lo")
     findings = judge({"n1": routes(1, 2, n2=mine), "n2": routes(2, 2)})
     assert causes(findings) == {"address-duplicate": {"n1", "n2"}}
+
+
+def test_a_route_that_is_missing_on_a_further_path_is_named() -> None:
+    def asked(i: int, error: str | None) -> RouteFacts:
+        further = tuple(
+            Route(destination=f"10.1.0.{j}", dev=None if error else "eth1", error=error)
+            for j in range(1, 4)
+            if j != i
+        )
+        return replace(routes(i, 3), further=further)
+
+    facts = {f"n{i}": asked(i, "ENETUNREACH" if i == 2 else None) for i in (1, 2, 3)}
+    findings = list(net_route(facts, nets(3), job(3), second(3)))
+    assert causes(findings) == {"route-missing-net2": {"n2"}}
+    assert "over eth1 (10.1.0.0/24)" in findings[0].summary
+    assert not list(net_route({n: asked(int(n[1:]), None) for n in facts}, nets(3), job(3), second(3)))

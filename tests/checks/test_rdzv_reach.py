@@ -4,7 +4,7 @@ from netdoctor.checks.rdzv_reach import rdzv_reach
 from netdoctor.facts.net import PortMatrix
 from netdoctor.model import Finding, Status
 
-from .build import causes, found, hosts, inbound, job, matrix, outbound
+from .build import causes, found, hosts, inbound, job, matrix, outbound, probe, second
 
 
 def judge(ports: PortMatrix, count: int = 4, lost: str | None = None) -> list[Finding]:
@@ -78,3 +78,15 @@ def test_another_port_than_the_one_tried_is_unknown() -> None:
     ports = matrix(3)
     findings = found(rdzv_reach(ports, port_causes(ports, None), hosts(3), job(3, master_port=1234)))
     assert {node: one.status for node, one in findings.items()} == dict.fromkeys(("n2", "n3"), Status.UNKNOWN)
+
+
+def test_asks_where_master_addr_points() -> None:
+    store = second(3, "store")
+    there = [
+        probe(src, "n1", outcome=said, address="10.1.0.1")
+        for src, said in (("n2", "open"), ("n3", "filtered"))
+    ]
+    ports = PortMatrix(probes=(*matrix(3, bad_rdzv={("n2", "n1"): "filtered"}).probes, *there))
+    (finding,) = rdzv_reach(ports, port_causes(ports, None, store), hosts(3), job(3))
+    assert (finding.target, finding.cause and finding.cause.key) == ("n3->n1", "firewall-path-net2")
+    assert "over eth1 (10.1.0.0/24)" in finding.summary

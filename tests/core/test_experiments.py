@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from netdoctor.engine import experiments as engine
-from netdoctor.engine.experiments import plan
+from netdoctor.engine.experiments import GROUND, plan
 from netdoctor.engine.registry import load_builtin, select
 from netdoctor.engine.run import Options, Progress, Scan
 from netdoctor.facts import fact
@@ -108,8 +108,8 @@ def test_a_quick_scan_opens_no_port_and_loads_no_gpu() -> None:
 
 def test_what_it_needs_is_asked_for_at_login() -> None:
     asked = set(scan_for({"allreduce"}).first_requests()["n1"].args["groups"])
-    assert asked == {"host", "net", "env", "software", "gpu", "rdma"}
-    assert set(scan_for({"ports"}).first_requests()["n1"].args["groups"]) == {"host", "net", "env"}
+    assert asked == {"host", "net", "env", "resolve", "software", "gpu", "rdma"}
+    assert set(scan_for({"ports"}).first_requests()["n1"].args["groups"]) == set(GROUND)
     assert set(scan_for(set()).first_requests()["n1"].args["groups"]) == {"host"}
 
 

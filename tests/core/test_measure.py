@@ -17,7 +17,7 @@ from netdoctor.facts.software import Job
 from netdoctor.localise import earlier
 from netdoctor.measure.bandwidth import _rate, in_rounds
 from netdoctor.measure.clock import clock, combine
-from netdoctor.measure.common import ALL_PAIRS_UP_TO, NO_ADDRESS, Ground, peers
+from netdoctor.measure.common import ALL_PAIRS_UP_TO, NO_ADDRESS, Ground, Way, peers
 from netdoctor.measure.declare import Context
 from netdoctor.measure.firewall import filtered_ends
 from netdoctor.measure.path_mtu import path_mtu
@@ -206,6 +206,21 @@ def test_who_held_a_port_and_left_is_no_firewall() -> None:
     found = matrix(transport)
     assert {p.outcome for p in found.probes} == {"open"}
     assert {p.dst for p in found.probes if p.purpose == "rendezvous"} == {"n1", "n3"}
+
+
+def test_further_paths_are_dialled_for_what_the_job_dials_there() -> None:
+    further = {
+        "n1": (Way("10.1.0.1", frozenset({"rendezvous"})),),
+        "n2": (Way("10.1.0.2", frozenset({"ephemeral"})),),
+    }
+    found = matrix(cluster(), further=further)
+    by_address: dict[str, Counter[str]] = {}
+    for p in found.probes:
+        by_address.setdefault(p.address, Counter())[p.purpose] += 1
+    assert by_address["10.1.0.1"] == {"rendezvous": 2}, "by the two others, as MASTER_ADDR"
+    assert by_address["10.1.0.2"] == {"ephemeral": 6}
+    assert by_address["10.0.0.3"] == {"rendezvous": 2, "ephemeral": 6}
+    assert not found.failed_nodes
 
 
 def test_listeners_are_closed_at_the_end() -> None:

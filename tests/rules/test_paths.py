@@ -1,9 +1,19 @@
-"""Which address of each node its peers should dial."""
+"""Which addresses of each node its peers dial."""
 
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from netdoctor.facts.net import NetFacts, ResolveFacts
+from netdoctor.facts.paths import Paths
+from netdoctor.facts.software import Job
 from netdoctor.rules import paths as rules
-from tests.checks.build import row
+from netdoctor.rules.variables import effective_env
+from tests.checks import build_hw as hw
+from tests.checks.build import lookup, row
 
-from .machines import DOCKER, LO, cluster, machine
+from .machines import DOCKER, LO, VIRBR, cluster, machine
 
 
 def test_dials_the_ssh_address_when_it_is_the_nodes_own() -> None:
@@ -34,3 +44,131 @@ def test_never_dials_an_address_that_every_node_has() -> None:
 
 def test_leaves_out_nodes_without_an_address() -> None:
     assert rules.data_addresses({"n1": machine(LO)}, {}, {"n1": "127.0.0.1"}) == {}
+
+
+ROCE = hw.rdma(hw.hca(ports=(hw.roce_port(),)))
+
+
+def paths_of(nets: dict[str, NetFacts], env: dict[str, str] | None = None, **more: Any) -> Paths:
+    """Of nodes with a GPU each; more: of Known (the same on each node), or of Job."""
+    of_job = {name: more.pop(name) for name in ("backend", "master_addr") if name in more}
+    main = {f"n{i}": f"10.0.0.{i}" for i in range(1, len(nets) + 1)}
+    job = Job(env=env or {}, master_node="n1", data_addresses=more.pop("main", main), **of_job)
+    known = {
+        node: rules.Known(net=net, env=effective_env(None, job), **{"gpu": hw.gpus(1), **more})
+        for node, net in nets.items()
+    }
+    return rules.paths(known, job)
+
+
+def both() -> dict[str, NetFacts]:
+    return {f"n{i}": machine(LO, row("eth0", f"10.0.0.{i}"), row("eth1", f"10.1.0.{i}")) for i in (1, 2, 3)}
+
+
+SECOND = {f"n{i}": f"10.1.0.{i}" for i in (1, 2, 3)}
+
+
+def further(found: Paths) -> list[dict[str, str]]:
+    return [path.addresses for path in found.further]
+
+
+def test_every_interface_that_nccl_takes_is_dialled() -> None:
+    found = paths_of(both())
+    assert further(found) == [SECOND]
+    (path,) = found.further
+    assert (path.id, path.network, path.ifnames["n2"]) == ("2", "10.1.0.0/24", "eth1")
+    sockets = [use for use in found.uses if use.node == "n1" and use.purpose.startswith("NCCL socket")]
+    assert [(use.purpose, use.address) for use in sockets] == [
+        ("NCCL socket 0", "10.0.0.1"),
+        ("NCCL socket 1", "10.1.0.1"),
+    ]
+    assert {use.rule for use in sockets} == {"not docker*, lo*, virbr*"}
+
+
+STOPPED = machine(LO, row("eth0", "10.0.0.1"), row("eth1", "10.1.0.1"), down=("eth1",)).netdevs
+ONE_PATH = {
+    "one network": (cluster(), {}, {}),
+    "an interface that NCCL excludes": (cluster(DOCKER), {}, {}),
+    "of a hypervisor": (cluster(VIRBR), {}, {}),
+    "the variable names one": (both(), {"NCCL_SOCKET_IFNAME": "eth0"}, {}),
+    "gloo": (both(), {}, {"backend": "gloo"}),
+    "no GPU": (both(), {}, {"gpu": hw.no_gpus()}),
+    "GPUs were not looked at": (both(), {}, {"gpu": None}),
+    "HCAs carry the data": (both(), {}, {"rdma": ROCE}),
+    "a plug-in carries the data": (both(), {"NCCL_NET": "AWS Libfabric"}, {}),
+    "the second one is not running": ({n: replace(m, netdevs=STOPPED) for n, m in both().items()}, {}, {}),
+    "the same bridge on each node": (cluster(row("br-1a2b", "172.18.0.1", 16)), {}, {}),
+    "link-local": (cluster(row("veth1", "fe80::5", 64, scope="link")), {}, {}),
+    "two families on one interface": (cluster(row("eth0", "fd00::1", 64), first=False), {}, {}),
+    "one node": (cluster(count=1), {}, {}),
+    "MASTER_ADDR on the same network": (both(), {"NCCL_SOCKET_IFNAME": "eth0"}, {"master_addr": "10.0.0.1"}),
+    "MASTER_ADDR of nobody": (cluster(), {}, {"master_addr": "203.0.113.7"}),
+    "MASTER_ADDR of another node": (both(), {}, {"master_addr": "10.1.0.2", "backend": "gloo"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("variant", ONE_PATH)
+def test_one_path_is_all_that_is_dialled(variant: str) -> None:
+    nets, env, more = ONE_PATH[variant]
+    found = paths_of(nets, env, **more)
+    assert (len(found.paths), found.paths[0].id) == (1, "main")
+    assert found.paths[0].addresses == {node: f"10.0.0.{node[1:]}" for node in nets}
+
+
+def test_says_why_purposes_were_left_out() -> None:
+    assert paths_of(both(), backend="gloo").left_out["NCCL socket"] == "the job uses gloo"
+    assert paths_of(both(), gpu=None).left_out["NCCL socket"] == "GPUs were not looked at"
+    assert "mlx5_0:1" in paths_of(both(), rdma=ROCE).left_out["NCCL socket"]
+    assert "own names" in paths_of(both()).left_out["gloo"]
+    assert "no node could look up" in paths_of(both(), master_addr="head").left_out["store"]
+
+
+def test_where_master_addr_points_is_a_path_of_its_own() -> None:
+    found = paths_of(both(), {"NCCL_SOCKET_IFNAME": "=eth0"}, master_addr="10.1.0.1")
+    (path,) = found.further
+    assert path.addresses == {"n1": "10.1.0.1"}
+    assert path.sources == SECOND, "the others send from their end of that network"
+    (store,) = [use for use in found.uses if use.purpose == "store"]
+    assert (store.address, store.rule) == ("10.1.0.1", "MASTER_ADDR")
+    head = ResolveFacts(own=lookup("n1", "10.0.0.1"), peers=(lookup("head", "10.1.0.1"),))
+    named = paths_of(both(), backend="gloo", master_addr="head", resolve=head)
+    assert further(named) == [{"n1": "10.1.0.1"}]
+
+
+def test_gloo_is_dialled_where_the_own_name_or_the_variable_says() -> None:
+    assert further(paths_of(both(), {"GLOO_SOCKET_IFNAME": "eth1"}, backend="gloo")) == [SECOND]
+    own = {"n1": ResolveFacts(own=lookup("n1", "10.1.0.1"), first_bindable="10.1.0.1")}
+    found = paths_of({"n1": both()["n1"]}, backend="gloo", resolve=own["n1"])
+    assert further(found) == [{"n1": "10.1.0.1"}]
+
+
+def test_networks_of_one_node_each_are_grouped_by_the_interfaces_place() -> None:
+    nets = {
+        f"n{i}": machine(
+            LO, row("eth0", f"10.0.0.{i}"), row("eth1", f"10.1.{i}.1"), row("eth2", f"10.2.{i}.1")
+        )
+        for i in (1, 2, 3)
+    }
+    found = paths_of(nets)
+    assert further(found) == [{f"n{i}": f"10.{net}.{i}.1" for i in (1, 2, 3)} for net in (1, 2)]
+    assert {path.network for path in found.further} == {""}
+
+
+def test_two_interfaces_in_one_network_are_two_paths() -> None:
+    nets = {
+        f"n{i}": machine(LO, row("eth0", f"10.0.0.{i}"), row("eth1", f"10.0.0.{i + 100}")) for i in (1, 2)
+    }
+    assert further(paths_of(nets)) == [{"n1": "10.0.0.101", "n2": "10.0.0.102"}]
+
+
+def test_a_renamed_interface_and_one_of_one_node_alone() -> None:
+    nets = both()
+    nets["n2"] = machine(LO, row("ens9", "10.0.0.2"), row("eth7", "10.1.0.2"), row("br-77", "172.18.0.1", 16))
+    found = paths_of(nets)
+    assert further(found) == [SECOND, {"n2": "172.18.0.1"}], "peers would dial the bridge, too"
+
+
+def test_rails_are_counted_and_carry_no_tcp() -> None:
+    found = paths_of(both(), rdma=ROCE)
+    assert ("RoCE mlx5_0:1", "10.0.0.1") in {(use.purpose, use.address) for use in found.uses}
+    assert len(found.paths) == 1

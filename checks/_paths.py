@@ -1,0 +1,65 @@
+"""The job's paths in checks: what was measured on which, and how a path is called."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol, TypeVar
+
+from netdoctor.checks._words import listing, title_text
+from netdoctor.facts.paths import Path, Paths
+from netdoctor.model import CauseHint, Finding
+
+
+class Probe(Protocol):
+    @property
+    def dst(self) -> str: ...
+
+    @property
+    def address(self) -> str: ...
+
+
+P = TypeVar("P", bound=Probe)
+
+
+def by_path(probes: Iterable[P], paths: Paths | None) -> list[tuple[Path | None, list[P]]]:
+    """The probes of each path, the main one (None) first; which one tells the address that was dialled."""
+    further = paths.further if paths else ()
+    at = {(node, address): path for path in further for node, address in path.addresses.items()}
+    found: dict[str, tuple[Path | None, list[P]]] = {"": (None, [])}
+    for path in further:
+        found[path.id] = (path, [])
+    for probe in probes:
+        there = at.get((probe.dst, probe.address))
+        found[there.id if there else ""][1].append(probe)
+    return [(path, some) for path, some in found.values() if some or path is None]
+
+
+def label(path: Path) -> str:
+    """``eth1 (10.1.0.0/24)``."""
+    names = listing(dict.fromkeys(path.ifnames.values()), 3)
+    return f"{names} ({path.network})" if path.network else names
+
+
+def over(paths: Sequence[Path | None]) -> str:
+    """``, over eth1 (10.1.0.0/24)`` for titles and summaries; empty where the main path is among them."""
+    labels = [label(path) for path in paths if path is not None]
+    return f", over {listing(labels)}" if len(labels) == len(paths) else ""
+
+
+def addresses(node: str, paths: Iterable[Path | None], main: Mapping[str, str]) -> list[str]:
+    """From where a node sends, and is dialled, on these paths. main: Job.data_addresses."""
+    tables = (main if path is None else path.sources for path in paths)
+    return list(dict.fromkeys(table[node] for table in tables if node in table))
+
+
+def named(hint: CauseHint, paths: Sequence[Path | None]) -> CauseHint:
+    """The cause with its paths in key and title; unchanged where the main path is among them."""
+    where = over(paths)
+    if not where or paths[0] is None:
+        return hint
+    return replace(hint, key=f"{hint.key}-net{paths[0].id}", title=hint.title + title_text(where))
+
+
+def on_path(finding: Finding, path: Path | None) -> Finding:
+    """The finding with its path named in summary and cause."""
+    cause = finding.cause and named(finding.cause, (path,))
+    return replace(finding, summary=finding.summary + over((path,)), cause=cause)

@@ -1,0 +1,68 @@
+"""The ways over which a job's nodes dial each other, worked out before anything is tried."""
+
+from dataclasses import dataclass, field
+
+from netdoctor.facts.base import fact
+
+MAIN = "main"
+STORE = "store"
+GLOO = "gloo"
+BOOTSTRAP = "NCCL bootstrap"
+SOCKET = "NCCL socket"
+RAIL = "RoCE"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Use:
+    """One address that a node advertises to its peers.
+
+    purpose: ``store`` (where MASTER_ADDR points), ``gloo``, ``NCCL bootstrap``, ``NCCL socket 0`` (the
+    number is that of NCCL's device), ``RoCE mlx5_0:1``. rule: what led there, such as a variable's name.
+    """
+
+    node: str
+    address: str
+    purpose: str
+    rule: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Path:
+    """Addresses of different nodes that one network carries; every rank may dial any of them.
+
+    id: ``main``, then ``2``, ``3``… addresses, ifnames: of the nodes that are dialled here, by node.
+    sources: addresses from which nodes send here, as far as networks tell. network: of the addresses, empty
+    where they are in several.
+    """
+
+    id: str
+    addresses: dict[str, str]
+    ifnames: dict[str, str] = field(default_factory=dict)
+    sources: dict[str, str] = field(default_factory=dict)
+    network: str = ""
+
+    @property
+    def is_main(self) -> bool:
+        return self.id == MAIN
+
+
+@fact("paths", scope="cluster", origin="control")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paths:
+    """paths: the main one first, which is that of Job.data_addresses, then those that add an address to it.
+
+    uses: every address that the job advertises, those that nobody can dial included. left_out: purposes that
+    were not counted, or could not be told, and why.
+    """
+
+    paths: tuple[Path, ...] = ()
+    uses: tuple[Use, ...] = ()
+    left_out: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def further(self) -> tuple[Path, ...]:
+        return tuple(path for path in self.paths if not path.is_main)
+
+    def over(self, node: str, address: str) -> Path | None:
+        """The further path on which this node is dialled at this address; None for the main one."""
+        return next((path for path in self.further if path.addresses.get(node) == address), None)
