@@ -29,6 +29,15 @@ def torch_python() -> tuple[str, str]:
 
 
 @pytest.fixture
+def even(lab4: Lab) -> Lab:
+    """Four nodes whose links all have one rate, far below what two lent cores can do: what else runs on the
+    machine then hardly shows."""
+    for node in lab4.nodes:
+        lab4.break_(node, "slow-link", rate="200mbit")
+    return lab4
+
+
+@pytest.fixture
 def torch(lab4: Lab) -> str:
     """An interpreter with torch, as lab nodes see it."""
     python, why = torch_python()

@@ -71,38 +71,38 @@ def test_a_stand_in_torch_is_no_trouble(lab4: Lab, folder: Path) -> None:
 
 @pytest.mark.rates
 def test_pairs_name_the_slow_node_and_the_rest_is_proved_without_it(
-    lab4: Lab, folder: Path, torch: str
+    even: Lab, folder: Path, torch: str
 ) -> None:
-    lab4.break_("node2", "slow-link", rate="50mbit")
-    found = scan(lab4, folder, *TORCH, "--budget", "30", "--python", torch)
+    even.break_("node2", "slow-link", rate="20mbit")
+    found = scan(even, folder, *TORCH, "--budget", "24", "--python", torch)
     cause = found.cause("slow-node-both")
     assert cause["node_list"] == ["node2"], found.summary()
     measures = {m["name"]: m["value"] for m in found.report["measures"]}
     assert measures["bw.allreduce.survivors"] > 4 * measures["bw.allreduce.busbw"]
-    # 50 Mbit/s is 0.00625 GB/s. How close it comes is benchmarks/allreduce.py's question.
-    assert 0.6 * 0.00625 < measures["bw.allreduce.busbw"] < 0.00625
+    # 20 Mbit/s is 0.0025 GB/s. How close it comes is benchmarks/allreduce.py's question.
+    assert 0.6 * 0.0025 < measures["bw.allreduce.busbw"] < 0.0025
 
 
 @pytest.mark.rates
-def test_pairs_name_the_slow_direction_of_one(lab4: Lab, folder: Path, torch: str) -> None:
-    lab4.break_("node2", "slow-pair", peer="node3", dir="out")
-    found = scan(lab4, folder, "--only", "bw.pair", "--profile", "full", "--budget", "20", "--python", torch)
+def test_pairs_name_the_slow_direction_of_one(even: Lab, folder: Path, torch: str) -> None:
+    even.break_("node2", "slow-pair", peer="node3", dir="out", mbyte_s="2")
+    found = scan(even, folder, "--only", "bw.pair", "--profile", "full", "--budget", "20", "--python", torch)
     assert found.cause("slow-path")["nodes"] == "node2 -> node3", found.summary()
     assert len(found.report["causes"]) == 1
     slow = {(p["from"], p["to"]): p["value"] for p in found.report["pairs"] if p["status"] == "fail"}
     assert list(slow) == [("node2", "node3")]
-    # 50 Mbit/s, unless a shaper's first megabytes count as well.
-    assert slow["node2", "node3"] < 2 * 0.00625
+    # 16 Mbit/s, unless a shaper's first megabytes count as well.
+    assert slow["node2", "node3"] < 2 * 0.002
 
 
 @pytest.mark.rates
 def test_all_links_at_one_rate_are_nobodys_fault(lab4: Lab, folder: Path, torch: str) -> None:
     for node in lab4.nodes:
-        lab4.break_(node, "slow-link", rate="200mbit")
-    found = scan(lab4, folder, *TORCH, "--budget", "30", "--python", torch)
+        lab4.break_(node, "slow-link", rate="100mbit")
+    found = scan(lab4, folder, *TORCH, "--budget", "24", "--python", torch)
     assert not found.report["causes"], found.summary()
     measures = {m["name"]: m["value"] for m in found.report["measures"]}
-    assert 0.6 * 0.025 < measures["bw.allreduce.busbw"] < 0.025
+    assert 0.6 * 0.0125 < measures["bw.allreduce.busbw"] < 0.0125
 
 
 class Running:
