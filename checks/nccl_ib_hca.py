@@ -11,10 +11,11 @@ from netdoctor.checks._nccl_advice import propose_hcas
 from netdoctor.checks._rdma import NO_HCAS, is_plain_name
 from netdoctor.checks._words import listing
 from netdoctor.facts.rdma import Hca, HcaPort, RdmaFacts
-from netdoctor.facts.software import EnvFacts, Job
+from netdoctor.facts.software import EnvFacts, Job, SoftwareFacts
 from netdoctor.model import DERIVED, LIKELY, Cause, Finding, Fix, Status, in_job, ok, seen, skip, unknown
 from netdoctor.rules.nccl_ib import prefix_surprises, selected_ports, switched_off_by
 from netdoctor.rules.variables import Environment, effective_env, values
+from netdoctor.rules.versions import Version, nccl_version
 
 VARIABLE = "NCCL_IB_HCA"
 
@@ -73,6 +74,7 @@ class Transport:
 def nccl_ib_hca(
     nodes: Mapping[str, RdmaFacts],
     envs: Mapping[str, EnvFacts] | None,
+    softwares: Mapping[str, SoftwareFacts] | None,
     job: Job,
 ) -> Iterator[Finding]:
     """NCCL uses the HCAs, and equally many of one kind on every node.
@@ -94,9 +96,10 @@ def nccl_ib_hca(
         yield skip("the job uses gloo")
         return
     logins = envs or {}
-    transports = {
-        node: _transport(node, facts, effective_env(logins.get(node), job)) for node, facts in nodes.items()
-    }
+    transports: dict[str, Transport] = {}
+    for node, facts in nodes.items():
+        version = nccl_version((softwares or {}).get(node))
+        transports[node] = _transport(node, facts, effective_env(logins.get(node), job, version), version)
     spoken: dict[str, Status] = {}
     if not any(facts.hcas for facts in nodes.values()):
         yield skip(NO_HCAS)
@@ -115,11 +118,11 @@ def nccl_ib_hca(
             yield ok(node, f"NCCL uses {text}", observed=text)
 
 
-def _transport(node: str, facts: RdmaFacts, env: Environment) -> Transport:
+def _transport(node: str, facts: RdmaFacts, env: Environment, version: Version | None) -> Transport:
     plain = values(env)
-    off = switched_off_by(plain)
+    off = switched_off_by(plain, version)
     active = tuple(port for _, port in selected_ports(facts.hcas, None))
-    used = () if off else tuple(port for _, port in selected_ports(facts.hcas, plain.get(VARIABLE)))
+    used = () if off else tuple(port for _, port in selected_ports(facts.hcas, plain.get(VARIABLE), version))
     return Transport(node, facts.hcas, env, active, used, off)
 
 

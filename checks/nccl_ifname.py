@@ -9,7 +9,7 @@ from netdoctor.checks._addresses import usual_network
 from netdoctor.checks._env import unread
 from netdoctor.checks._nccl_advice import bring_up, is_bridge_name, is_tunnel_name, set_ifname
 from netdoctor.checks._words import is_ifname, listing, title_text
-from netdoctor.facts.net import AddressRow, NetFacts, RouteFacts
+from netdoctor.facts.net import AddressRow, NetFacts, ResolveFacts, RouteFacts
 from netdoctor.facts.software import EnvFacts, Job, SoftwareFacts
 from netdoctor.model import CONFIG, DERIVED, LIKELY, Cause, Finding, Status, in_job, ok, seen, skip, unknown
 from netdoctor.rules.addresses import IPNetwork, ip, is_usable, network, networks_by_reach, rows_of
@@ -79,6 +79,7 @@ def nccl_ifname(
     envs: Mapping[str, EnvFacts] | None,
     softwares: Mapping[str, SoftwareFacts] | None,
     routes: Mapping[str, RouteFacts] | None,
+    resolves: Mapping[str, ResolveFacts] | None,
     job: Job,
 ) -> Iterator[Finding]:
     """NCCL picks, on every node, an address that the other nodes can reach.
@@ -103,11 +104,11 @@ def nccl_ifname(
         yield skip("the job uses gloo")
         return
     logins = envs or {}
-    effective = {node: effective_env(logins.get(node), job) for node in nets}
     versions = {node: nccl_version((softwares or {}).get(node)) for node in nets}
+    effective = {node: effective_env(logins.get(node), job, versions[node]) for node in nets}
     nodes: dict[str, Bootstrap] = {}
     for node, net in nets.items():
-        choice = choose(net, values(effective[node]), versions[node])
+        choice = choose(net, values(effective[node]), versions[node], (resolves or {}).get(node))
         nodes[node] = Bootstrap(node, net, effective[node], versions[node], choice)
     troubles = {finding.target: finding for finding in _troubles(nodes, routes or {}, job)}
     if troubles:
@@ -133,12 +134,19 @@ def nccl_ifname(
 def _untold(one: Bootstrap) -> str:
     """What the choice depends on and nobody knows; empty where it would be the same either way."""
     row = one.choice.row
-    if one.version is None and choose(one.net, values(one.env), (0,)).row != row:
+    if one.choice.untold:
+        return one.choice.untold
+    if one.version is None and one.choice.rule != "NCCL_COMM_ID" and _choice_of_old(one) != row:
         return "releases of NCCL differ there, and this one's could not be told"
     flags = one.choice.rule != "NCCL_COMM_ID" and at_least(one.version, RUNNING_SINCE)
-    if flags and row and all(dev.name != device_of(row.ifname) for dev in one.net.netdevs):
+    silent = row is not None and row.running is None
+    if flags and row and silent and all(dev.name != device_of(row.ifname) for dev in one.net.netdevs):
         return f"whether {row.ifname} is running could not be read"
     return ""
+
+
+def _choice_of_old(one: Bootstrap) -> AddressRow | None:
+    return choose(one.net, values(one.env), (0,)).row
 
 
 def _one_value(troubles: Mapping[str, Finding], nodes: Nodes) -> dict[str, Finding]:
@@ -153,7 +161,7 @@ def _one_value(troubles: Mapping[str, Finding], nodes: Nodes) -> dict[str, Findi
 
 
 def _troubles(nodes: Nodes, routes: Routes, job: Job) -> Iterator[Finding]:
-    empty = [one for one in nodes.values() if one.choice.row is None]
+    empty = [one for one in nodes.values() if one.choice.row is None and not one.choice.untold]
     alike = len({one.setting for one in empty}) == 1
     yield from (_nothing(one, alike) for one in empty)
     if len(nodes) < 2:
@@ -275,6 +283,8 @@ def _nothing(one: Bootstrap, alike: bool) -> Finding:
 
 def _trap(value: str) -> str:
     """What is odd about a list that matches nothing."""
+    if value.endswith("\r"):
+        return "; the carriage return at its end, as of a file from Windows, belongs to the name"
     if any(item != item.strip() for item in value.split(",")):
         return "; the space in the list belongs to the name"
     if value.startswith("=^"):

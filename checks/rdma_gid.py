@@ -75,7 +75,8 @@ def rdma_gid(
     chosen: dict[str, list[GidChoice]] = {}
     for node, facts in nodes.items():
         version = nccl_version((softwares or {}).get(node))
-        chosen[node] = choose_gids(facts.hcas, effective_env((envs or {}).get(node), job), version)
+        env = effective_env((envs or {}).get(node), job, version)
+        chosen[node] = choose_gids(facts.hcas, env, version)
     # Link-local GIDs work where all ports are in one flat Ethernet, so that is a risk where all are alike.
     nobody = not any(routable_gids(port) for port in roce)
     taken = [one for own in chosen.values() for one in own if one.gid]
@@ -96,8 +97,11 @@ def _judge(one: GidChoice, flat: bool, nobody: bool, net: NetFacts | None) -> It
     if not port.gids:
         yield unknown(HERE, f"the GID table of {port.name} is empty or cannot be read", evidence=(table,))
     elif gid is None:
+        where = f"points at an empty row of the GID table of {port.name}"
+        if one.gives_up:
+            where = f"is beyond the GID table of {port.name}, over which NCCL leaves all HCAs and takes TCP"
         yield WRONG_INDEX.fail(
-            f"{_asked(one) or 'NCCL'} points at an empty row of the GID table of {port.name}",
+            f"{_asked(one) or 'NCCL'} {where}",
             observed=f"index {one.index} is empty",
             expected=WANTED,
             seen=table,

@@ -2,7 +2,7 @@
 
 import os
 
-from . import files, private
+from . import files, private, runtime
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -93,6 +93,7 @@ def variables(environ: "Mapping[bytes, bytes]") -> "dict[str, str]":
 def parse_nccl_conf(text: str) -> "dict[str, str]":
     """Return the settings that NCCL would take from a file: first one wins, nothing is trimmed.
 
+    A carriage return stays at the end of a value: releases differ in whether they drop it.
     ``#`` is a comment only in column 0, a line without ``=`` is ignored. [NCCL src/misc/param.cc setEnvFile]
     Keys that are not NCCL's business are left out: the file may set any variable.
     """
@@ -107,40 +108,53 @@ def parse_nccl_conf(text: str) -> "dict[str, str]":
     return found
 
 
-def conf_file(path: str, real: str) -> "Optional[dict[str, Any]]":
+def conf_file(path: str, place: str, root: str) -> "Optional[dict[str, Any]]":
     """Return facts.software.ConfFile, or None where there is no such file."""
+    # A relative name counts from where the job is started, which the login directory stands for.
+    real = files.under(root, path) if path.startswith("/") else os.path.join(runtime.login_directory, path)
+    entry = {"path": path[:VALUE_CAP], "place": place, "values": {}}  # type: dict[str, Any]
     try:
-        return {"path": path, "values": parse_nccl_conf(files.read_text(real, 65536))}
+        entry["values"] = parse_nccl_conf(files.read_text(real, 65536))
     except FileNotFoundError:
-        return None
+        if place != "named":
+            return None
+        entry["error"] = "ENOENT"
     except (OSError, ValueError) as e:
-        text = files.errno_name(e) if isinstance(e, OSError) else str(e)
-        return {"path": path, "values": {}, "error": text}
+        entry["error"] = files.errno_name(e) if isinstance(e, OSError) else str(e)
+    return entry
 
 
-def nccl_conf(environ: "Mapping[str, str]", home: "Optional[str]", root: str) -> "list[Any]":
-    """Return NCCL's configuration files in reading order; the first to set a variable wins."""
+def nccl_conf(named: "Optional[str]", home: "Optional[str]", own: "Optional[str]", root: str) -> "list[Any]":
+    """Return NCCL's configuration files in reading order; the first to set a variable wins.
+
+    named: NCCL_CONF_FILE; home: $HOME; own: the home of the passwd entry. Which counts depends on the
+    release.
+    """
     found = []  # type: list[Optional[dict[str, Any]]]
-    named = environ.get("NCCL_CONF_FILE")
     if named:
-        real = files.under(root, named) if named.startswith("/") else named
-        missing = {"path": named, "values": {}, "error": "ENOENT"}
-        found.append(conf_file(named[:VALUE_CAP], real) or missing)
-    elif home:
-        found.append(conf_file(home + "/.nccl.conf", files.under(root, home + "/.nccl.conf")))
-    found.append(conf_file("/etc/nccl.conf", files.under(root, "/etc/nccl.conf")))
+        found.append(conf_file(named, "named", root))
+    if home is not None and home == own:
+        found.append(conf_file(home + "/.nccl.conf", "home", root))
+    else:
+        for folder, place in ((home, "home-variable"), (own, "home-passwd")):
+            if folder is not None:
+                found.append(conf_file(folder + "/.nccl.conf", place, root))
+    found.append(conf_file("/etc/nccl.conf", "system", root))
     return [entry for entry in found if entry is not None]
 
 
 def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
-    """Return facts.software.EnvFacts."""
+    """Return facts.software.EnvFacts. args: {"conf_file": NCCL_CONF_FILE of the job, where it sets it}."""
     import pwd
 
     try:
-        home = pwd.getpwuid(os.getuid()).pw_dir  # type: Optional[str]
+        own = pwd.getpwuid(os.getuid()).pw_dir  # type: Optional[str]
     except (KeyError, OSError):
-        home = os.environ.get("HOME")
+        own = None
+    named = args.get("conf_file")
+    if not isinstance(named, str) or "\0" in named:
+        named = os.environ.get("NCCL_CONF_FILE")
     return {
         "variables": variables(os.environb),
-        "nccl_conf": nccl_conf(os.environ, home, root),
+        "nccl_conf": nccl_conf(named, os.environ.get("HOME"), own, root),
     }

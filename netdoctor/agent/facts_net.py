@@ -238,7 +238,9 @@ def collect(
     live = rows is None
     if rows is None:
         rows = getifaddrs()
+    # A label may be another interface's name: the rows that are no addresses have the interfaces' own.
     flags = {row.name: row.flags for row in rows}
+    flags.update((row.name, row.flags) for row in rows if row.family not in (AF_INET, AF_INET6))
     found = [
         name
         for name in files.names(files.under(root, "/sys/class/net"))
@@ -255,6 +257,7 @@ def collect(
             "address": row.address,
             "prefix_len": row.prefix_len,
             "scope": address_scope(row.address),
+            "running": bool(row.flags & IFF_RUNNING),
         }
         for row in rows
         if row.family in (AF_INET, AF_INET6) and row.address

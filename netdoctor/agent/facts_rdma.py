@@ -70,6 +70,7 @@ def port(hca: str, base: str, number: str) -> "dict[str, Any]":
         "lid": files.int_or_none(os.path.join(base, "lid")),
         "sm_lid": files.int_or_none(os.path.join(base, "sm_lid")),
         "gids": gids(base),
+        "gid_table_len": len([n for n in files.names(os.path.join(base, "gids")) if n.isdigit()]) or None,
     }
 
 

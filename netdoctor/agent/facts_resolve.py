@@ -32,8 +32,12 @@ class _Lookup(object):
         self.started = time.monotonic()
         reply = {"name": self.name}  # type: dict[str, Any]
         try:
-            # No AI_ADDRCONFIG, as gloo and torch ask: an IPv6 answer counts on a node without IPv6.
-            rows = socket.getaddrinfo(self.name, None, type=socket.SOCK_STREAM, flags=socket.AI_CANONNAME)
+            # No AI_ADDRCONFIG, as gloo and torch ask: an IPv6 answer counts on a node without IPv6. In
+            # bytes, as Python refuses names by rules of its own (IDNA) that the C library does not know.
+            name = self.name.encode("utf-8", "surrogateescape")
+            if b"\0" in name:
+                raise ValueError("a name with a NUL byte")
+            rows = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM, flags=socket.AI_CANONNAME)
             addresses = []  # type: list[str]
             for row in rows:
                 if row[4][0] not in addresses:

@@ -11,6 +11,7 @@ from netdoctor.facts.host import Node
 from netdoctor.facts.paths import Paths
 from netdoctor.facts.software import Job
 from netdoctor.inventory import Target
+from netdoctor.rules.nccl import comm_id_host
 from netdoctor.rules.paths import Known, data_addresses, paths
 from netdoctor.rules.variables import effective_env, values
 from netdoctor.store import Store, decode
@@ -41,7 +42,9 @@ def first_groups(
     needed: Collection[str], targets: Sequence[Target], job: Job, profile: Profile
 ) -> dict[str, dict[str, Any]]:
     """The passive facts that each node is asked for right after login, with their arguments, by group."""
+    conf_file = job.env.get("NCCL_CONF_FILE")
     arguments: dict[str, dict[str, Any]] = {
+        "env": {} if conf_file is None else {"conf_file": conf_file},
         "resolve": {"names": _names(targets, job, profile)},
         "port_holder": {"port": job.master_port},
         "software": {"packages": list(job.packages)},
@@ -56,6 +59,8 @@ def _names(targets: Sequence[Target], job: Job, profile: Profile) -> list[str]:
         names = [target.host for target in targets][:LOOKUPS_AT_MOST]
     if job.master_addr:
         names.append(job.master_addr)
+    if host := comm_id_host(job.env.get("NCCL_COMM_ID", "")):
+        names.append(host)
     return list(dict.fromkeys(name for name in names if not _is_address(name)))
 
 

@@ -32,13 +32,18 @@ class Netdev:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddressRow:
-    """One getifaddrs() row. family: ``inet`` or ``inet6``; scope: ``global``, ``link``, ``host``."""
+    """One getifaddrs() row. family: ``inet`` or ``inet6``; scope: ``global``, ``link``, ``host``.
+
+    ifname: the label of an IPv4 address, mostly its interface's name. running: IFF_RUNNING of the row; None
+    where the agent did not say.
+    """
 
     ifname: str
     family: str
     address: str
     prefix_len: int
     scope: str = "global"
+    running: bool | None = None
 
 
 @fact("net")

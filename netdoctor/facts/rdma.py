@@ -23,7 +23,8 @@ class Gid:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HcaPort:
     """One port. name is NCCL's ``mlx5_0:1``; state ``ACTIVE``, ``INIT``, ``DOWN``…; link_layer ``InfiniBand``
-    or ``Ethernet``; rate_gbit_s and rate_text from ``400 Gb/sec (4X NDR)``."""
+    or ``Ethernet``; rate_gbit_s and rate_text from ``400 Gb/sec (4X NDR)``. gid_table_len: rows, empty ones
+    too."""
 
     name: str
     number: int
@@ -35,6 +36,7 @@ class HcaPort:
     lid: int | None = None
     sm_lid: int | None = None
     gids: tuple[Gid, ...] = ()
+    gid_table_len: int | None = None
 
     @property
     def active(self) -> bool:

@@ -64,9 +64,14 @@ def no_torch(asked: Iterable[SoftwareFacts]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfFile:
-    """/etc/nccl.conf, ~/.nccl.conf or NCCL_CONF_FILE as NCCL reads it (no trimming, `#` only in column 0)."""
+    """/etc/nccl.conf, ~/.nccl.conf or NCCL_CONF_FILE as NCCL reads it (no trimming, `#` only in column 0).
+
+    place: ``named`` (by NCCL_CONF_FILE), ``home``, ``home-variable`` and ``home-passwd`` where $HOME and the
+    passwd entry differ, ``system``; empty in older reports. Which of them count depends on the release.
+    """
 
     path: str
+    place: str = ""
     values: dict[str, str] = field(default_factory=dict)
     error: str | None = None
 

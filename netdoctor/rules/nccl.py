@@ -8,8 +8,8 @@ import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from netdoctor.facts.net import AddressRow, NetFacts
-from netdoctor.rules.addresses import IPAddress, ip, network, rows_of
+from netdoctor.facts.net import AddressRow, Lookup, NetFacts, ResolveFacts
+from netdoctor.rules.addresses import IPAddress, ip, network, parse, rows_of
 from netdoctor.rules.variables import MAX_IFS, parse_filter
 from netdoctor.rules.versions import Version, at_least
 
@@ -21,11 +21,13 @@ class Choice:
     """The address that NCCL would advertise, and the rule that led to it.
 
     row: None when NCCL finds nothing and gives up. rule: ``NCCL_SOCKET_IFNAME``, ``NCCL_COMM_ID``,
-    ``ib*``, ``not docker*, lo*, virbr*``, ``docker*``, ``lo*``, ``virbr*`` or ``nothing left``.
+    ``ib*``, ``not docker*, lo*, virbr*``, ``docker*``, ``lo*``, ``virbr*`` or ``nothing left``. untold: what
+    the choice hangs on and the facts do not say; empty where it is certain.
     """
 
     row: AddressRow | None
     rule: str
+    untold: str = ""
 
     @property
     def ifname(self) -> str | None:
@@ -67,7 +69,8 @@ def find_interfaces(
             continue
         if row.family == "inet6" and ip(row.address).is_loopback:
             continue
-        if at_least(version, RUNNING_SINCE) and not is_running(net, row.ifname):
+        running = is_running(net, row.ifname) if row.running is None else row.running
+        if at_least(version, RUNNING_SINCE) and not running:
             continue
         if keep.accepts(row.ifname):
             names.add(row.ifname)
@@ -86,7 +89,11 @@ def is_ifname_set(env: Mapping[str, str]) -> bool:
 
 
 def candidates(
-    net: NetFacts, env: Mapping[str, str], version: Version | None = None, most: int = MAX_IFS
+    net: NetFacts,
+    env: Mapping[str, str],
+    version: Version | None = None,
+    most: int = MAX_IFS,
+    resolve: ResolveFacts | None = None,
 ) -> tuple[list[AddressRow], str]:
     """Rows that ncclFindInterfaces returns, and the rule that found them. A set variable is find-or-fail."""
     family = socket_family(env)
@@ -96,7 +103,7 @@ def candidates(
     rows = find_interfaces(net, "ib", version, family, most)
     if rows:
         return rows, "ib*"
-    comm_id = comm_id_address(env)
+    comm_id = read_comm_id(net, env, resolve)
     if comm_id is not None:
         row = match_subnet(net, comm_id)
         if row:
@@ -112,32 +119,103 @@ def candidates(
     return [], "nothing left"
 
 
-def choose(net: NetFacts, env: Mapping[str, str], version: Version | None = None) -> Choice:
+def choose(
+    net: NetFacts,
+    env: Mapping[str, str],
+    version: Version | None = None,
+    resolve: ResolveFacts | None = None,
+) -> Choice:
     """The address that NCCL's bootstrap would advertise (bootstrapNetInit, one interface).
 
-    NCCL_COMM_ID overrides NCCL_SOCKET_IFNAME here, and finds or fails; a host name in it cannot be
-    looked up from facts and is ignored.
+    NCCL_COMM_ID overrides NCCL_SOCKET_IFNAME here, and finds or fails. resolve: what names mean on the node;
+    a name in it that was not looked up leaves the choice untold.
     """
-    comm_id = comm_id_address(env)
+    comm_id = read_comm_id(net, env, resolve)
     if comm_id is not None:
-        return Choice(match_subnet(net, comm_id), "NCCL_COMM_ID")
+        return Choice(match_subnet(net, comm_id), "NCCL_COMM_ID", comm_id.untold)
     rows, rule = candidates(net, env, version, most=1)
     return Choice(rows[0] if rows else None, rule)
 
 
-def comm_id_address(env: Mapping[str, str]) -> IPAddress | None:
-    """The numeric address of NCCL_COMM_ID, ``a.b.c.d:port`` or ``[v6]:port``."""
-    text = env.get("NCCL_COMM_ID", "")
-    host = text[1:].partition("]")[0] if text.startswith("[") else text.rpartition(":")[0]
-    try:
-        return ipaddress.ip_address(host)
-    except ValueError:
+# --- NCCL_COMM_ID --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CommId:
+    """NCCL_COMM_ID as ncclSocketGetAddrFromString takes it. address: None where that ends the job, or is
+    untold.
+
+    zone: index of the interface behind ``%``, 0 for none.
+    """
+
+    address: IPAddress | None = None
+    zone: int = 0
+    untold: str = ""
+
+
+def read_comm_id(net: NetFacts, env: Mapping[str, str], resolve: ResolveFacts | None = None) -> CommId | None:
+    """What NCCL_COMM_ID means on a node; None where it is unset."""
+    text = env.get("NCCL_COMM_ID")
+    if text is None:
         return None
+    if text.startswith("["):
+        return _bracketed(net, text)
+    host = _first_name(text)
+    if len(text) < 2 or not host:
+        return CommId()
+    try:
+        return CommId(ipaddress.IPv4Address(host))
+    except ValueError:
+        return _looked_up(host, resolve)
 
 
-def match_subnet(net: NetFacts, address: IPAddress) -> AddressRow | None:
-    """First row in whose network `address` lies (ncclFindInterfaceMatchSubnet; RUNNING is not asked)."""
+def comm_id_host(text: str) -> str | None:
+    """The name in a NCCL_COMM_ID that NCCL looks up, None where there is none to look up."""
+    host = "" if text.startswith("[") or len(text) < 2 else _first_name(text)
+    try:
+        ipaddress.IPv4Address(host)
+    except ValueError:
+        return host or None
+    return None
+
+
+def _first_name(text: str) -> str:
+    """The first item of a list up to its ``:``; items without a name are passed over (parseStringList)."""
+    return next((name for item in text.split(",") if (name := item.partition(":")[0])), "")
+
+
+def _bracketed(net: NetFacts, text: str) -> CommId:
+    inner, closed, _ = text[1:].partition("]")
+    bare, percent, zone = inner.rpartition("%")
+    try:
+        address = ipaddress.IPv6Address(bare if percent else inner)
+    except ValueError:
+        return CommId()
+    index = next((dev.ifindex for dev in net.netdevs if dev.name == zone), 0) if percent else 0
+    return CommId(address, index) if closed else CommId()
+
+
+def _looked_up(host: str, resolve: ResolveFacts | None) -> CommId:
+    known: dict[str, Lookup] = {}
+    if resolve is not None:
+        known = {lookup.name: lookup for lookup in (resolve.own, *resolve.peers)}
+    lookup = known.get(host)
+    if lookup is None or (lookup.error or "").startswith("timed out"):
+        return CommId(untold=f"what {host} in NCCL_COMM_ID means there was not looked up")
+    address = None if lookup.failed else parse(lookup.addresses[0])
+    return CommId(address)  # a zone that the name service gives is dropped
+
+
+def match_subnet(net: NetFacts, wanted: CommId) -> AddressRow | None:
+    """First row in whose network the address lies, in the same zone (ncclFindInterfaceMatchSubnet; RUNNING
+    is not asked)."""
+    if wanted.address is None:
+        return None
+    zones = {dev.name: dev.ifindex for dev in net.netdevs}
     for row in rows_of(net):
-        if ip(row.address).version == address.version and address in network(row):
+        own = ip(row.address)
+        zone = zones.get(row.ifname, 0) if own.version == 6 and own.is_link_local else 0
+        same = own.version == 4 or zone == wanted.zone
+        if own.version == wanted.address.version and same and wanted.address in network(row):
             return row
     return None

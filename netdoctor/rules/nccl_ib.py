@@ -5,12 +5,13 @@ argument. Where the release is unknown the newest rules are used.
 """
 
 import ipaddress
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from netdoctor.facts.rdma import Gid, Hca, HcaPort
-from netdoctor.rules.addresses import IPAddress, IPNetwork
+from netdoctor.rules.addresses import IPNetwork
 from netdoctor.rules.variables import Environment, Setting, param, parse_filter, values
 from netdoctor.rules.versions import Version, at_least
 
@@ -18,10 +19,12 @@ MAX_IB_DEVS = 32  # src/transport/net_ib/common.h
 GID_SCAN_SINCE = (2, 21)  # before, GID index 0 unless NCCL_IB_GID_INDEX said otherwise
 
 
-def selected_ports(hcas: Sequence[Hca], value: str | None) -> list[tuple[Hca, HcaPort]]:
+def selected_ports(
+    hcas: Sequence[Hca], value: str | None, version: Version | None = None
+) -> list[tuple[Hca, HcaPort]]:
     """Ports that NCCL would use under NCCL_IB_HCA=`value` (None when unset): ACTIVE, InfiniBand or Ethernet,
     accepted by the list, and with a device that the process may open."""
-    keep = parse_filter(value or "", MAX_IB_DEVS)
+    keep = parse_filter(value or "", MAX_IB_DEVS, version)
     return [
         (hca, port)
         for hca in hcas
@@ -48,9 +51,9 @@ def prefix_surprises(hcas: Sequence[Hca], value: str | None) -> dict[str, list[s
     return {name: more for name, more in surprises.items() if more}
 
 
-def switched_off_by(env: Mapping[str, str]) -> str | None:
+def switched_off_by(env: Mapping[str, str], version: Version | None = None) -> str | None:
     """The variable that keeps NCCL from its HCAs altogether, or None (src/plugin/net.cc, net_ib/init.cc)."""
-    if param(env.get("NCCL_IB_DISABLE"), 0) != 0:
+    if param(env.get("NCCL_IB_DISABLE"), 0, version) != 0:
         return "NCCL_IB_DISABLE"
     return "NCCL_NET" if env.get("NCCL_NET", "").lower() == "socket" else None
 
@@ -93,33 +96,40 @@ def choose_gid_index(port: HcaPort, env: Mapping[str, str], version: Version | N
 
     A forced NCCL_IB_GID_INDEX is taken blindly. Else index 0, replaced along the table by
     candidates of the wanted family (IPv4-mapped unless NCCL_IB_ADDR_FAMILY=AF_INET6), inside
-    NCCL_IB_ADDR_RANGE, of the wanted RoCE version.
+    NCCL_IB_ADDR_RANGE, of the wanted RoCE version. An empty row counts as IPv6.
     """
     if port.link_layer != "Ethernet":
         return 0
-    forced = param(env.get("NCCL_IB_GID_INDEX"), -1)
+    forced = param(env.get("NCCL_IB_GID_INDEX"), -1, version)
     if forced >= 0:
         return forced
     if not at_least(version, GID_SCAN_SINCE):
         return 0
     v4 = env.get("NCCL_IB_ADDR_FAMILY", "AF_INET") != "AF_INET6"
-    wanted_version = param(env.get("NCCL_IB_ROCE_VERSION_NUM"), 2)
+    wanted_version = param(env.get("NCCL_IB_ROCE_VERSION_NUM"), 2, version)
+    wanted_range = _range(env.get("NCCL_IB_ADDR_RANGE", ""), v4)
     table = {gid.index: gid for gid in port.gids}
+    rows = max([port.gid_table_len or 0, *(index + 1 for index in table)])
     index = 0
-    for candidate_index in sorted(table):
-        if candidate_index == 0:
+    for candidate_index in range(1, rows):
+        current, candidate = table.get(index), table.get(candidate_index)
+        if _is_v4(candidate) != v4 or not _in_range(candidate, wanted_range):
             continue
-        current, candidate = table.get(index), table[candidate_index]
-        family_fits = (gid_ipv4(candidate) is not None) == v4
-        if not family_fits or not _in_range(candidate, env.get("NCCL_IB_ADDR_RANGE")):
-            continue
-        current_is_v4 = current is not None and gid_ipv4(current) is not None
         newer = gid_version(candidate) == wanted_version and (
             gid_version(current) != wanted_version or not _is_valid_gid(current)
         )
-        if current_is_v4 != v4 or (_is_valid_gid(candidate) and newer):
+        if _is_v4(current) != v4 or (_is_valid_gid(candidate) and newer):
             index = candidate_index
     return index
+
+
+GID_CHECKED_SINCE = (2, 31, 2)  # seen in the libraries of 2.31.2 and 2.30.7
+
+
+def gives_up_over_index(port: HcaPort, index: int, version: Version | None) -> bool:
+    """Whether this index, beyond the port's table, ends NCCL's whole InfiniBand transport: TCP is next."""
+    beyond = port.gid_table_len is not None and index >= port.gid_table_len
+    return beyond and port.is_roce and at_least(version, GID_CHECKED_SINCE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +137,8 @@ class GidChoice:
     """The row of a port's GID table that NCCL takes, and why.
 
     gid: None where that row is empty. good: rows that a job wants. setting: NCCL_IB_GID_INDEX, if it is set;
-    forced: whether it names an index. too_old: this NCCL takes row 0 without a look at the others.
+    forced: whether it names an index. too_old: this NCCL takes row 0 without a look at the others. gives_up:
+    as of gives_up_over_index.
     """
 
     hca: Hca
@@ -138,6 +149,7 @@ class GidChoice:
     setting: Setting | None
     forced: bool
     too_old: bool
+    gives_up: bool = False
 
     @property
     def is_link_local(self) -> bool:
@@ -147,7 +159,7 @@ class GidChoice:
 def choose_gids(hcas: Sequence[Hca], env: Environment, version: Version | None) -> list[GidChoice]:
     """NCCL's choice on each RoCE port that it would use."""
     plain = values(env)
-    forced = param(plain.get("NCCL_IB_GID_INDEX"), -1) >= 0
+    forced = param(plain.get("NCCL_IB_GID_INDEX"), -1, version) >= 0
     return [
         GidChoice(
             hca=hca,
@@ -158,28 +170,49 @@ def choose_gids(hcas: Sequence[Hca], env: Environment, version: Version | None) 
             setting=env.get("NCCL_IB_GID_INDEX"),
             forced=forced,
             too_old=not forced and not at_least(version, GID_SCAN_SINCE),
+            gives_up=gives_up_over_index(port, index, version),
         )
-        for hca, port in selected_ports(hcas, plain.get("NCCL_IB_HCA"))
+        for hca, port in selected_ports(hcas, plain.get("NCCL_IB_HCA"), version)
         if port.is_roce
     ]
 
 
+_EMPTY = ipaddress.IPv6Address(0)
+_LINK_LOCAL = ipaddress.IPv6Network("fe80::/64")  # linkLocalGid: not the whole of fe80::/10
+_MAPPED = (ipaddress.IPv6Network("::ffff:0:0/96"), ipaddress.IPv6Network("ff0e::ffff:0:0/96"))
+
+
+def _bits(gid: Gid | None) -> ipaddress.IPv6Address:
+    return (gid_bytes(gid) if gid else None) or _EMPTY
+
+
+def _is_v4(gid: Gid | None) -> bool:
+    # getGidAddrFamily: mapped addresses, and the groups of mapped multicast
+    return any(_bits(gid) in net for net in _MAPPED)
+
+
 def _is_valid_gid(gid: Gid | None) -> bool:
-    address = gid_bytes(gid) if gid else None
-    return address is not None and not address.is_link_local and not address.is_unspecified
+    return _bits(gid) != _EMPTY and _bits(gid) not in _LINK_LOCAL
 
 
-def _in_range(gid: Gid, text: str | None) -> bool:
-    cidr = _cidr(text) if text else None
-    if cidr is None:
+def _in_range(gid: Gid | None, wanted: IPNetwork | None) -> bool:
+    if wanted is None:
         return True
-    address: IPAddress | None = gid_ipv4(gid) if cidr.version == 4 else gid_bytes(gid)
-    return address is not None and address in cidr
+    bits = _bits(gid)
+    return (ipaddress.IPv4Address(int(bits) & 0xFFFFFFFF) if wanted.version == 4 else bits) in wanted
 
 
 @lru_cache(maxsize=256)
-def _cidr(text: str) -> IPNetwork | None:
+def _range(text: str, v4: bool) -> IPNetwork | None:
+    """NCCL_IB_ADDR_RANGE; None where it is ignored: no ``/n``, another family, or too long
+    (envIbAddrRange)."""
+    address, slash, mask = text.partition("/")
+    number = re.match(r"\s*\+?(\d{1,4})", mask)  # strtol: no digits are 0
     try:
-        return ipaddress.ip_network(text, strict=False)
+        if not slash:
+            return None
+        if v4:
+            return ipaddress.IPv4Network((address, int(number[1]) if number else 0), strict=False)
+        return ipaddress.IPv6Network((address, int(number[1]) if number else 0), strict=False)
     except ValueError:
         return None

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 
-from netdoctor.facts.software import CALLING, EnvFacts, Job
+from netdoctor.facts.software import CALLING, ConfFile, EnvFacts, Job
+from netdoctor.rules.versions import Version, at_least
 
 MAX_IFS = 16  # src/transport/net_socket.cc, src/os/linux.cc
 LLONG_MAX = 2**63 - 1
@@ -100,12 +101,36 @@ class Setting:
 
 Environment = Mapping[str, Setting]
 
+CONF_FILE_SINCE = (2, 23)  # NCCL_CONF_FILE, in place of ~/.nccl.conf: tag v2.22.3-1 against v2.23.4-1
+# The home is $HOME and not that of the passwd entry, and a carriage return at a line's end is dropped: tags
+# v2.29.7-1 against v2.30.3-1, userHomeDir and setEnvFile.
+HOME_VARIABLE_SINCE = (2, 30, 3)
 
-def effective_env(login: EnvFacts | None, job: Job) -> dict[str, Setting]:
+
+def conf_files(login: EnvFacts, version: Version | None = None) -> list[ConfFile]:
+    """NCCL's files on a node that this release reads, in its order (src/misc/param.cc initEnv)."""
+    home = "home-variable" if at_least(version, HOME_VARIABLE_SINCE) else "home-passwd"
+    by_name = at_least(version, CONF_FILE_SINCE) and any(conf.place == "named" for conf in login.nccl_conf)
+    wanted = ("", "system", *(("named",) if by_name else ("home", home)))
+    return [conf for conf in login.nccl_conf if conf.place in wanted]
+
+
+def exported(login: EnvFacts | None, version: Version | None = None) -> dict[str, Setting]:
+    """What NCCL's files put into a process's environment once NCCL has started there, whatever the name."""
+    found: dict[str, Setting] = {}
+    for conf in conf_files(login, version) if login else ():
+        for name, text in conf.values.items():
+            ends = text.endswith("\r") and at_least(version, HOME_VARIABLE_SINCE)
+            found.setdefault(name, Setting(name, text[:-1] if ends else text, conf.path, Source.FILE))
+    return found
+
+
+def effective_env(login: EnvFacts | None, job: Job, version: Version | None = None) -> dict[str, Setting]:
     """Every variable that a process of the job sees on one node, by name.
 
     The job's own environment wins over the login session's, and both over NCCL's files, which never overwrite
     (src/misc/param.cc setEnvFile). Of the files only NCCL_* counts: torch and gloo do not read them.
+    version: of NCCL, as releases read different files.
     """
     env: dict[str, Setting] = {}
     for name, value in job.env.items():
@@ -115,10 +140,9 @@ def effective_env(login: EnvFacts | None, job: Job) -> dict[str, Setting]:
         return env
     for name, value in login.variables.items():
         env.setdefault(name, Setting(name, value, "login session", Source.LOGIN))
-    for conf in login.nccl_conf:
-        for name, value in conf.values.items():
-            if name.startswith("NCCL_"):
-                env.setdefault(name, Setting(name, value, conf.path, Source.FILE))
+    for name, setting in exported(login, version).items():
+        if name.startswith("NCCL_"):
+            env.setdefault(name, setting)
     return env
 
 
@@ -130,16 +154,21 @@ def values(env: Environment) -> dict[str, str]:
 # --- numbers and words ---------------------------------------------------------------------------
 
 
-def param(text: str | None, default: int) -> int:
-    """An integer variable as ncclLoadParam reads it: strtoll with base 0; text that is no number is 0.
+# Text without digits is the default and no longer 0. Seen in the library of 2.32.3 and not in that of 2.31.2.
+NO_DIGITS_SINCE = (2, 32, 3)
 
-    An unset or empty variable, or a number out of range, gives `default`.
+
+def param(text: str | None, default: int, version: Version | None = None) -> int:
+    """An integer variable as ncclLoadParam reads it: strtoll with base 0.
+
+    An unset or empty variable, or a number out of range, gives `default`; text that is no number does since
+    NO_DIGITS_SINCE, and before it is 0.
     """
     if not text:
         return default
     match = re.match(r"[ \t\n\v\f\r]*([+-]?)(0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*)", text)
     if match is None:
-        return 0
+        return default if at_least(version, NO_DIGITS_SINCE) else 0
     digits = match[2]
     if digits[:2] in ("0x", "0X"):
         number = int(digits, 16)
@@ -182,7 +211,8 @@ def meaning(name: str, value: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One item of a list: a name or prefix, and a port (-1 for any)."""
+    """One item of a list: a name or prefix, and a port (-1 for any). What follows (rail, plane) selects
+    nothing."""
 
     name: str
     port: int = -1
@@ -210,8 +240,11 @@ class Filter:
         )
 
 
+EMPTY_PORT_SINCE = (2, 30, 7)  # ``mlx5_0:`` is any port and no longer port 0: parseStringList
+
+
 @lru_cache(maxsize=1024)
-def parse_filter(text: str, most: int = MAX_IFS) -> Filter:
+def parse_filter(text: str, most: int = MAX_IFS, version: Version | None = None) -> Filter:
     """`text` as NCCL takes it apart: ``^`` and then ``=`` count only at the very start of the list.
 
     ``^lo,^docker`` excludes ``lo*`` and names that begin with ``^docker``; nothing is trimmed, so
@@ -225,7 +258,9 @@ def parse_filter(text: str, most: int = MAX_IFS) -> Filter:
     for item in text.split(","):
         name, colon, port = item.partition(":")
         if name:
-            entries.append(Entry(name, _atoi(port) if colon else -1))
+            port = port.partition(":")[0]
+            any_port = not colon or (not port and at_least(version, EMPTY_PORT_SINCE))
+            entries.append(Entry(name, -1 if any_port else _atoi(port)))
     return Filter(exclude, exact, tuple(entries[:most]))
 
 

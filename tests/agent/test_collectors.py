@@ -274,8 +274,8 @@ def test_hosts_lines_and_first_bindable(tmp_path: Path) -> None:
 def test_hanging_resolver_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     real = socket.getaddrinfo
 
-    def slow(name: str, *args: Any, **kwargs: Any) -> Any:
-        if name.startswith("slow"):
+    def slow(name: bytes, *args: Any, **kwargs: Any) -> Any:
+        if name.startswith(b"slow"):
             time.sleep(20)
         return real("127.0.0.1", *args, **kwargs)
 
@@ -523,15 +523,18 @@ def test_nccl_conf_is_read_as_nccl_reads_it(tmp_path: Path) -> None:
             "/home/u/.nccl.conf": "NCCL_DEBUG=WARN\n",
         },
     )
-    entries = facts_env.nccl_conf({}, "/home/u", root)
+    entries = facts_env.nccl_conf(None, "/home/u", "/home/u", root)
     conf = [msgspec.convert(e, type=ConfFile) for e in entries]
     assert [c.path for c in conf] == ["/home/u/.nccl.conf", "/etc/nccl.conf"]
     assert conf[1].values == {
         "NCCL_SOCKET_IFNAME": "eth0 ", " NCCL_DEBUG": "INFO", "NCCL_EMPTY": "",
     }  # fmt: skip
-    named = facts_env.nccl_conf({"NCCL_CONF_FILE": "/nope"}, "/home/u", root)
-    assert [(e["path"], e.get("error")) for e in named] == [
-        ("/nope", "ENOENT"), ("/etc/nccl.conf", None),
+    assert [c.place for c in conf] == ["home", "system"]
+    # Every file that any release reads: which one does is a rule's business.
+    named = facts_env.nccl_conf("/nope", "/home/v", "/home/u", root)
+    assert [(e["path"], e["place"], e.get("error")) for e in named] == [
+        ("/nope", "named", "ENOENT"), ("/home/u/.nccl.conf", "home-passwd", None),
+        ("/etc/nccl.conf", "system", None),
     ]  # fmt: skip
 
 

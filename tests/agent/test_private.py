@@ -73,7 +73,7 @@ def test_no_secret_is_told_of_a_variable(shape: str, tmp_path: Path) -> None:
     name, value = SHAPES[shape]
     told: list[Any] = [facts_env.variables({name.encode(): value.encode()})]
     root = str(trees.make(tmp_path, {"/etc/nccl.conf": value if "\n" in value else f"{name}={value}\n"}))
-    told.append(facts_env.nccl_conf({}, None, root))
+    told.append(facts_env.nccl_conf(None, None, None, root))
     # What netdoctor itself is called with: the shell, and an env file.
     file = tmp_path / "train.env"
     file.write_text(f"{name}={shlex.quote(value)}\n" if "\n" not in value else "")

@@ -13,7 +13,7 @@ def run(
     nodes: dict[str, RdmaFacts], envs: dict[str, EnvFacts] | None = None, **variables: str
 ) -> list[Finding]:
     setting = job(env=variables, env_from=dict.fromkeys(variables, "train.env:7"))
-    return list(nccl_ib_hca(nodes, {node: env() for node in nodes} | (envs or {}), setting))
+    return list(nccl_ib_hca(nodes, {node: env() for node in nodes} | (envs or {}), None, setting))
 
 
 def named(*names: str) -> RdmaFacts:
@@ -33,7 +33,7 @@ def test_skips() -> None:
     assert [f.status for f in run({"n1": RdmaFacts()})] == [Status.SKIP]
     down = rdma(hca("mlx5_0", ports=(port(state="DOWN"),)))
     assert [f.status for f in run({"n1": down})] == [Status.SKIP]
-    assert [f.status for f in nccl_ib_hca(rdmas(2), None, job(backend="gloo"))] == [Status.SKIP]
+    assert [f.status for f in nccl_ib_hca(rdmas(2), None, None, job(backend="gloo"))] == [Status.SKIP]
 
 
 def test_a_list_that_matches_nothing() -> None:
@@ -112,7 +112,7 @@ def test_link_layers_do_not_mix() -> None:
 
 
 def test_what_a_node_sets_has_to_be_known() -> None:
-    findings = found(nccl_ib_hca(rdmas(2), {"n1": env()}, job()))
+    findings = found(nccl_ib_hca(rdmas(2), {"n1": env()}, None, job()))
     assert [findings[node].status for node in ("n1", "n2")] == [Status.PASS, Status.UNKNOWN]
 
 

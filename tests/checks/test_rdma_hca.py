@@ -61,7 +61,7 @@ def test_hcas_without_a_device_are_what_nccl_cannot_open(container: str) -> None
     assert "mlx5_0 and mlx5_1 are in sysfs" in finding.summary
     assert finding.cause is not None
     assert ("--device /dev/infiniband" in str(finding.cause.fixes)) is bool(container)
-    chosen = {f.target: f for f in nccl_ib_hca(nodes, dict.fromkeys(nodes, env()), Job())}
+    chosen = {f.target: f for f in nccl_ib_hca(nodes, dict.fromkeys(nodes, env()), None, Job())}
     assert chosen["n1"].cause is not None
     assert chosen["n1"].cause.key == "nccl-ib-mixed-transport"
     assert chosen["n2"].observed == "mlx5_0:1 and mlx5_1:1"

@@ -1,8 +1,10 @@
 """NCCL's selection rules for interfaces against a table of cases read from its source."""
 
+from dataclasses import replace
+
 import pytest
 
-from netdoctor.facts.net import AddressRow
+from netdoctor.facts.net import AddressRow, Lookup, ResolveFacts
 from netdoctor.rules import nccl as rules
 from tests.checks.build import row
 
@@ -80,7 +82,15 @@ from .machines import (
             id="comm id overrides",
         ),
         pytest.param((ETH0,), {"NCCL_COMM_ID": "10.9.0.9:1"}, NEW, None, "NCCL_COMM_ID", id="comm id fails"),
-        pytest.param((ETH0,), {"NCCL_COMM_ID": "node1:1"}, NEW, "eth0", None, id="comm id by name"),
+        pytest.param((ETH0,), {"NCCL_COMM_ID": "10.0.0.9"}, NEW, "eth0", None, id="comm id without a port"),
+        pytest.param((ETH0,), {"NCCL_COMM_ID": ",10.0.0.9:1,10.1.0.9"}, NEW, "eth0", None, id="first item"),
+        pytest.param((ETH0,), {"NCCL_COMM_ID": ""}, NEW, None, None, id="empty comm id"),
+        pytest.param((ETH0,), {"NCCL_COMM_ID": "[10.0.0.9]:1"}, NEW, None, None, id="IPv4 in brackets"),
+        pytest.param((ETH0_V6,), {"NCCL_COMM_ID": "[fd00::9]:1"}, NEW, "eth0", None, id="comm id of IPv6"),
+        pytest.param((ETH0_V6,), {"NCCL_COMM_ID": "[fd00::9"}, NEW, None, None, id="open bracket"),
+        pytest.param((ETH0_LL,), {"NCCL_COMM_ID": "[fe80::9]:1"}, NEW, None, None, id="no zone"),
+        pytest.param((ETH0_LL,), {"NCCL_COMM_ID": "[fe80::9%eth0]:1"}, NEW, "eth0", None, id="zone"),
+        pytest.param((ETH0_LL,), {"NCCL_COMM_ID": "[fe80::9%lo]:1"}, NEW, None, None, id="another zone"),
     ],
 )
 def test_choice(
@@ -93,6 +103,29 @@ def test_choice(
     choice = rules.choose(machine(*rows), env, version)
     assert choice.ifname == expected
     assert rule is None or choice.rule == rule
+
+
+def test_a_name_in_the_comm_id_is_looked_up_on_the_node() -> None:
+    net, env = machine(ETH0, ETH1), {"NCCL_COMM_ID": "head:29500"}
+    assert rules.comm_id_host(env["NCCL_COMM_ID"]) == "head"
+    assert rules.choose(net, env, NEW).untold
+
+    def known(lookup: Lookup) -> ResolveFacts:
+        return ResolveFacts(own=Lookup(name="n1"), peers=(lookup,))
+
+    there = known(Lookup(name="head", addresses=("10.1.0.9", "10.0.0.9")))
+    assert rules.choose(net, env, NEW, there).ifname == "eth1"
+    unknown = known(Lookup(name="head", error="EAI_NONAME: Name or service not known"))
+    assert rules.choose(net, env, NEW, unknown) == rules.Choice(None, "NCCL_COMM_ID")
+    assert rules.choose(net, env, NEW, known(Lookup(name="head", error="timed out: no answer"))).untold
+    assert rules.comm_id_host("10.0.0.1:1") is rules.comm_id_host("[fd00::1]:1") is None
+
+
+def test_the_label_of_an_address_has_its_own_flags() -> None:
+    rows = (row("lo0", "10.0.0.9"), ETH1)
+    net = machine(*(replace(one, running=one is ETH1) for one in rows))
+    assert rules.choose(net, {"NCCL_SOCKET_IFNAME": "lo0"}, NEW).row is None
+    assert rules.choose(net, {"NCCL_SOCKET_IFNAME": "lo0"}, OLD).ifname == "lo0"
 
 
 def test_a_carrierless_interface_counts_only_before_2_28_3() -> None:

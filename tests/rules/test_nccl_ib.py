@@ -43,11 +43,14 @@ def hca(name: str, *states: str, layer: str = "InfiniBand", ok: bool | None = Tr
         ("eth0", []),
         ("mlx5_0, mlx5_1", ["mlx5_0:1"]),
         ("=mlx5_0:1:0:0", ["mlx5_0:1"]),
+        ("=mlx5_1::0", ["mlx5_1:1", "mlx5_1:2"]),
+        ("=mlx5_1:x", []),
     ],
 )
 def test_hca_filter(value: str | None, selected: list[str]) -> None:
     hcas = (hca("mlx5_0"), hca("mlx5_1", "ACTIVE", "ACTIVE"), hca("mlx5_10"))
     assert [port.name for _, port in rules.selected_ports(hcas, value)] == selected
+    assert rules.selected_ports(hcas, "=mlx5_1:", (2, 30, 4)) == []
 
 
 def test_only_active_ports_of_devices_that_open() -> None:
@@ -84,6 +87,19 @@ USUAL = (
         pytest.param(USUAL[:2], {}, NEW, 0, id="no IPv4 is index zero"),
         pytest.param(USUAL, {"NCCL_IB_ADDR_RANGE": "10.9.0.0/16"}, NEW, 5, id="range"),
         pytest.param(USUAL, {"NCCL_IB_ADDR_RANGE": "10.8.0.0/16"}, NEW, 0, id="range without match"),
+        pytest.param(USUAL, {"NCCL_IB_ADDR_RANGE": "10.8.0.0"}, NEW, 3, id="range without a length"),
+        pytest.param(USUAL, {"NCCL_IB_ADDR_RANGE": "fd00::/8"}, NEW, 3, id="range of the other family"),
+        pytest.param(USUAL, {"NCCL_IB_ADDR_RANGE": "10.8.0.0/x"}, NEW, 3, id="range of all"),
+        pytest.param(USUAL[2:], {"NCCL_IB_ADDR_FAMILY": "AF_INET6"}, NEW, 0, id="an empty row is IPv6"),
+        pytest.param(
+            (replace(USUAL[3], index=0), replace(USUAL[3], index=2)),
+            {"NCCL_IB_ADDR_FAMILY": "AF_INET6"},
+            NEW,
+            1,
+            id="an empty row in place of IPv4",
+        ),
+        pytest.param(USUAL, {"NCCL_IB_GID_INDEX": "x"}, (2, 31, 2), 0, id="no number is zero"),
+        pytest.param(USUAL, {"NCCL_IB_GID_INDEX": "x"}, (2, 32, 3), 3, id="no number is unset"),
         pytest.param(USUAL, {"NCCL_IB_ROCE_VERSION_NUM": "1"}, NEW, 2, id="RoCE v1 asked for"),
         pytest.param(USUAL[3:], {}, NEW, 3, id="gap at zero"),
         pytest.param(
@@ -98,6 +114,13 @@ USUAL = (
 def test_gid_index(gids: tuple[Gid, ...], env: dict[str, str], version: tuple[int, ...], index: int) -> None:
     port = replace(hca("mlx5_0", layer="Ethernet").ports[0], gids=gids)
     assert rules.choose_gid_index(port, env, version) == index
+
+
+def test_an_index_beyond_the_table_ends_the_transport() -> None:
+    port = replace(hca("mlx5_0", layer="Ethernet").ports[0], gids=USUAL, gid_table_len=16)
+    assert not rules.gives_up_over_index(port, 15, None)
+    assert rules.gives_up_over_index(port, 16, None)
+    assert not rules.gives_up_over_index(port, 16, (2, 30, 7))
 
 
 def test_infiniband_ignores_the_index() -> None:

@@ -13,8 +13,7 @@ from netdoctor.rules.variables import Source
         (None, 7),
         ("", 7),
         ("1", 1),
-        ("true", 0),
-        ("yes", 0),
+        ("true", 7),
         ("010", 8),
         ("0x10", 16),
         ("-1", -1),
@@ -27,6 +26,35 @@ from netdoctor.rules.variables import Source
 )
 def test_integers_as_strtoll_reads_them(text: str | None, number: int) -> None:
     assert rules.param(text, 7) == number
+    assert rules.param("true", 7, (2, 31, 2)) == 0
+
+
+@pytest.mark.parametrize(
+    ("version", "read"),
+    [
+        (None, ["/job.conf", "/etc/nccl.conf"]),
+        ((2, 23, 4), ["/job.conf", "/etc/nccl.conf"]),
+        ((2, 22, 3), ["/root/.nccl.conf", "/etc/nccl.conf"]),
+    ],
+)
+def test_which_files_a_release_reads(version: tuple[int, ...] | None, read: list[str]) -> None:
+    files = (
+        ConfFile(path="/job.conf", place="named"),
+        ConfFile(path="/home/u/.nccl.conf", place="home-variable"),
+        ConfFile(path="/root/.nccl.conf", place="home-passwd"),
+        ConfFile(path="/etc/nccl.conf", place="system"),
+    )
+    assert [one.path for one in rules.conf_files(EnvFacts(nccl_conf=files), version)] == read
+    homes = [one.path for one in rules.conf_files(EnvFacts(nccl_conf=files[1:]), version)]
+    assert homes == ["/home/u/.nccl.conf" if version is None else "/root/.nccl.conf", "/etc/nccl.conf"]
+
+
+def test_the_end_of_a_line_and_what_gloo_sees_of_the_files() -> None:
+    values = {"NCCL_SOCKET_IFNAME": "eth0\r", "GLOO_SOCKET_IFNAME": "eth1\r"}
+    login = EnvFacts(nccl_conf=(ConfFile(path="/etc/nccl.conf", place="system", values=values),))
+    assert rules.values(rules.effective_env(login, Job(), (2, 29, 7))) == {"NCCL_SOCKET_IFNAME": "eth0\r"}
+    assert rules.values(rules.effective_env(login, Job(), (2, 30, 3))) == {"NCCL_SOCKET_IFNAME": "eth0"}
+    assert rules.values(rules.exported(login))["GLOO_SOCKET_IFNAME"] == "eth1"
 
 
 def test_the_jobs_environment_wins_over_login_and_files() -> None:
