@@ -5,8 +5,10 @@ connection and so every agent: nothing is left when the main process is killed. 
 threads before anything else is imported, and only here.
 """
 
-from gevent import monkey
+from gevent import events, monkey
 
+# No plug-in of gevent has a say here; to look for some it reads the metadata of all packages 23 times.
+events.notify_and_call_entry_points = events.notify
 monkey.patch_all(ssl=False)
 
 import contextlib  # noqa: E402

@@ -77,6 +77,8 @@ FORKS = """
 import json, os, sys
 import netdoctor.cli.scan, netdoctor.report.cli, netdoctor.scanning
 from netdoctor.cli import run
+from netdoctor.engine import registry
+registry.load_builtin()
 for line in sys.stdin:
     job = json.loads(line)
     child = os.fork()
