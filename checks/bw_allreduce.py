@@ -5,11 +5,14 @@ from dataclasses import dataclass
 
 from netdoctor.check import check
 from netdoctor.checks._baseline import LEAST_SHARE, when
+from netdoctor.checks._nccl_taken import over_tcp, taken_words
 from netdoctor.checks._ranks import left_out, nothing, trouble
 from netdoctor.checks._slow import STOPS_BELOW, gbyte
 from netdoctor.checks._words import GIB, MIB, listing, size
 from netdoctor.facts.bandwidth import AllReduce, Baseline, SizeRow
 from netdoctor.facts.host import HostFacts
+from netdoctor.facts.rdma import RdmaFacts
+from netdoctor.facts.software import EnvFacts, Job
 from netdoctor.model import (
     BASELINE,
     CLUSTER,
@@ -58,7 +61,12 @@ SLOWER = SLOW.but(title="the all-reduce over all nodes is slower than in the bas
     source="https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md",
 )
 def bw_allreduce(
-    reduced: AllReduce, hosts: Mapping[str, HostFacts], baseline: Baseline | None = None
+    reduced: AllReduce,
+    hosts: Mapping[str, HostFacts],
+    baseline: Baseline | None = None,
+    rdma: Mapping[str, RdmaFacts] | None = None,
+    envs: Mapping[str, EnvFacts] | None = None,
+    job: Job | None = None,
 ) -> Iterator[Finding]:
     """An all-reduce over all nodes works, adds up correctly, and is as fast as the hardware allows.
 
@@ -69,7 +77,8 @@ def bw_allreduce(
         batches of the slowest rank's time; every value compared with the sum it has to be. busbw is
         algbw x 2(n-1)/n, as in nccl-tests, in GB/s of 10^9 bytes. A node takes no part while somebody's
         process is on a GPU that the job would use. With --baseline REPORT the same size is also held against
-        what it reached then.
+        what it reached then. With
+        nccl, NCCL's own words say what it took between nodes and inside them: RDMA, TCP, NVLink.
 
     Matters because:
         It is what training does all day, and it needs everything at once: the same library on all nodes, a
@@ -85,6 +94,7 @@ def bw_allreduce(
     session = reduced.session
     yield from left_out(reduced, hosts)
     yield from trouble(session, hosts)
+    yield from over_tcp(reduced, rdma or {}, envs or {}, job or Job())
     for node, rows in reduced.solo.items():
         yield from _wrong(rows, f"inside {node}")
         yield from _solo(node, rows, reduced)
@@ -205,6 +215,7 @@ def _summary(reduced: AllReduce, best: SizeRow, before: _Expected | None, baseli
         f"busbw {gbyte(best.busbw_gbyte_s)} at {size(best.size_bytes)} ({session.backend}, {ranks}{on}, "
         f"spread {100 * best.spread:.0f} %)"
     )
+    text += taken_words(reduced)
     if reduced.expected_busbw_gbyte_s is not None:
         text += f", expected {gbyte(reduced.expected_busbw_gbyte_s)}, limited by {reduced.limited_by}"
     if before is not None:

@@ -8,6 +8,7 @@ end is its own.
 
 import json
 import os
+import re
 import socket
 import statistics
 import sys
@@ -20,6 +21,18 @@ DTYPE_BYTES = 4
 # Each rank brings the whole numbers 1 to PERIOD in turn, and begins at another one. float32 adds them up
 # exactly, in any order, while the sum stays under 2^24: over up to 132,000 ranks.
 PERIOD = 127
+
+# What NCCL says with NCCL_DEBUG=INFO: so much of it is looked at, and so many different words are kept.
+SAID_BYTES = 1 << 20
+SAID_WORDS = 8
+NCCL_SAYS = {
+    # init.cc, commAlloc: "NCCL INFO Using network IB"
+    "networks": re.compile(r"NCCL INFO (?:\S+ )?Using network ([\w ./()-]{1,40})"),
+    # transport/*.cc: "Channel 00/0 : 0[0] -> 8[0] [send] via NET/IB/0/GDRDMA", or P2P/CUMEM/read, SHM/direct
+    "via": re.compile(r"\] via ((?:NET/[A-Za-z_]\w{0,30}|P2P|SHM|NVLS)(?=[/\s])(?:[^\s]{0,40}/GDRDMA)?)"),
+    # graph/search.cc, ncclTopoPrintGraph: "bw 240.0/240.0, type NVL/PIX, sameChannels 1"
+    "links": re.compile(r", type (\w{1,8})/\w{1,8}, sameChannels"),
+}
 
 _out = 1
 _lock = threading.Lock()
@@ -116,6 +129,39 @@ def sums(world):
     return [each + sum(1 + (position + i) % PERIOD for position in range(rest)) for i in range(PERIOD)]
 
 
+def hear_nccl():
+    """Have NCCL write what it chooses into memory of this process; its descriptor, None where that cannot be.
+
+    Before anything asks NCCL. Nothing is left on the node, and what the job's own NCCL_DEBUG_FILE names stays
+    as it is.
+    """
+    os.environ.pop("NCCL_DEBUG_FILE", None)
+    try:
+        fd = os.memfd_create("nccl")
+    except (AttributeError, OSError):
+        return None
+    path = "/proc/self/fd/%d" % fd
+    os.environ.update(NCCL_DEBUG="INFO", NCCL_DEBUG_SUBSYS="INIT,NET,GRAPH", NCCL_DEBUG_FILE=path)
+    return fd
+
+
+def nccl_said(fd):
+    """What NCCL took, by the keys of NCCL_SAYS: different words in their order."""
+    try:
+        text = os.pread(fd, SAID_BYTES, 0).decode("ascii", "replace") if fd is not None else ""
+    except OSError:
+        text = ""
+    found = {}
+    for name, pattern in NCCL_SAYS.items():
+        words = []
+        for word in pattern.findall(text):
+            word = re.sub(r"^(NET/\w+)\S*/GDRDMA$", r"\1/GDRDMA", word.strip())
+            if word not in words and len(words) < SAID_WORDS:
+                words.append(word)
+        found[name] = words
+    return found
+
+
 class Rank:
     """What the steps share."""
 
@@ -131,6 +177,7 @@ class Rank:
         self.group_s = 30.0
         self.store = None
         self.listener = None
+        self.heard = None
 
     def timeout(self, seconds):
         import datetime
@@ -312,7 +359,7 @@ class Rank:
                 }
             )
             del buffer
-        return {"rows": rows, "ranks": ranks}
+        return {"rows": rows, "ranks": ranks, "nccl": nccl_said(self.heard) if self.cuda else {}}
 
     def pairs(self, step):
         """Directed pairs at once, each in its own time: the receiver asks for messages and times them."""
@@ -398,6 +445,7 @@ def main():
     watcher.daemon = True
     watcher.start()
     stage("import")
+    heard = hear_nccl() if CONFIG.get("backend") == "nccl" else None
     try:
         import torch
         import torch.distributed as dist
@@ -411,6 +459,7 @@ def main():
     torch.set_num_threads(1)
     try:
         rank = Rank(torch, dist)
+        rank.heard = heard
         if rank.cuda:
             torch.cuda.set_device(rank.device)
             torch.zeros(1, device=rank.device)

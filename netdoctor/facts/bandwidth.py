@@ -214,6 +214,19 @@ class SizeRow:
         return (self.most_s - self.least_s) / self.median_s if self.median_s > 0 else 0.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NcclTaken:
+    """What NCCL said that its ranks on a node took, in its own words.
+
+    networks: ``IB``, ``Socket``, or a plug-in's name. via: how ranks reach each other, ``NET/IB/GDRDMA``,
+    ``NET/Socket``, ``P2P``, ``SHM``. links: between GPUs of a node, ``NVL``, ``PIX``, …
+    """
+
+    networks: tuple[str, ...] = ()
+    via: tuple[str, ...] = ()
+    links: tuple[str, ...] = ()
+
+
 @fact("allreduce", scope="cluster", origin="measure")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllReduce:
@@ -222,7 +235,8 @@ class AllReduce:
     solo[node]: the same inside a node with several GPUs. survivors and survivor_rows: once more without the
     nodes that the pairs blamed. expected, floor and bound are derived from the hardware of the nodes: what
     healthy systems reach, what they hardly fall below, what nothing exceeds; limited_by names the term
-    that sets them, or says why nothing is known (they are None then). unread: as in PairRates.
+    that sets them, or says why nothing is known (they are None then). unread: as in PairRates. taken: what
+    NCCL said, by node; empty with gloo.
     """
 
     session: Session = field(default_factory=Session)
@@ -235,5 +249,6 @@ class AllReduce:
     bound_busbw_gbyte_s: float | None = None
     limited_by: str = ""
     solo_floor_gbyte_s: dict[str, float] = field(default_factory=dict)
+    taken: dict[str, NcclTaken] = field(default_factory=dict)
     budget_s: float = 0.0
     unread: dict[str, str] = field(default_factory=dict)

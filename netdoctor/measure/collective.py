@@ -12,6 +12,7 @@ from netdoctor.facts.bandwidth import (
     NO_GPU,
     AllReduce,
     Baseline,
+    NcclTaken,
     PairRate,
     PairRates,
     Session,
@@ -76,6 +77,9 @@ SOLO_BUDGET_S = 4.0
 SOLO_WAIT_S = 90.0
 # How long one size may take: a launch wants to know in seconds, a full run wants a steady figure.
 EACH_S = {"quick": 0.7, "launch": 0.7, "full": 3.0}
+
+# Of what NCCL says, for one node.
+SAID_WORDS, WORD_CHARS = 16, 40
 
 _PASSED_ON = re.compile(r"(NCCL|GLOO|UCX|FI|CUDA|TORCH_NCCL|TP)_\w+\Z|LD_LIBRARY_PATH\Z|LD_PRELOAD\Z")
 
@@ -355,8 +359,9 @@ def allreduce(context: Context) -> tuple[PairRates | Missing, AllReduce | Missin
             pairs = _pairs(ranks, pairs, chosen, seconds["pair_rates"], parts, context)
         if "allreduce" in seconds:
             share = seconds["allreduce"]
-            rows = _sweep(ranks, chosen, share, profile, None, reduced.unread)
-            reduced = replace(reduced, rows=rows, budget_s=share)
+            found = _swept(ranks, chosen, share, profile, None)
+            rows = _rows(ranks, found, range(len(found)), reduced.unread)
+            reduced = replace(reduced, rows=rows, budget_s=share, taken=_taken(ranks, found))
             tcp = context.store.whole("tcp_rates")
             told = next(
                 (one for one in (pairs, tcp) if isinstance(one, PairRates | TcpRates) and one.rates), None
@@ -383,15 +388,11 @@ def _sizes(chosen: Cast, profile: str) -> list[int]:
     return [size for size in sizes if size <= most] or [sizes[0]]
 
 
-def _sweep(
-    ranks: Ranks,
-    chosen: Cast,
-    budget_s: float,
-    profile: str,
-    group: Sequence[int] | None,
-    unread: dict[str, str],
-) -> tuple[SizeRow, ...]:
-    found = ranks.step(
+def _swept(
+    ranks: Ranks, chosen: Cast, budget_s: float, profile: str, group: Sequence[int] | None
+) -> list[Any]:
+    """All-reduces over a group of ranks, or over all: what each rank answered."""
+    return ranks.step(
         "allreduce",
         _sweep_wait_s(budget_s, len(ranks.ranks)),
         sizes=_sizes(chosen, profile),
@@ -399,8 +400,37 @@ def _sweep(
         each_s=EACH_S[profile],
         groups=None if group is None else [list(group)],
     )
-    members = list(group) if group is not None else list(range(len(ranks.ranks)))
-    return _rows(ranks, found, members, unread)
+
+
+class Said(msgspec.Struct):
+    """What a rank heard NCCL say."""
+
+    networks: list[str] = []
+    via: list[str] = []
+    links: list[str] = []
+
+
+def _taken(ranks: Ranks, found: Sequence[Any]) -> dict[str, NcclTaken]:
+    """By node, over its ranks; a rank that heard nothing adds nothing."""
+    words: dict[str, Said] = {}
+    for rank, answer in zip(ranks.ranks, found, strict=True):
+        try:
+            said = msgspec.convert(answer.get("nccl") if isinstance(answer, dict) else {}, Said)
+        except (msgspec.ValidationError, RecursionError):
+            continue
+        every = words.setdefault(rank.node, Said())
+        for mine, theirs in (
+            (every.networks, said.networks),
+            (every.via, said.via),
+            (every.links, said.links),
+        ):
+            new = dict.fromkeys(word[:WORD_CHARS] for word in theirs[:SAID_WORDS])
+            mine.extend([word for word in new if word not in mine][: SAID_WORDS - len(mine)])
+    return {
+        node: NcclTaken(networks=tuple(one.networks), via=tuple(one.via), links=tuple(one.links))
+        for node, one in words.items()
+        if one.networks or one.via or one.links
+    }
 
 
 def _rows(
@@ -490,7 +520,8 @@ def _survivors(
     numbers = [r.number for r in ranks.ranks if r.node not in blamed]
     if not blamed or len({ranks.ranks[n].node for n in numbers}) < 2 or len(numbers) == len(ranks.ranks):
         return reduced
-    rows = _sweep(ranks, chosen, budget_s, profile, numbers, reduced.unread)
+    found = _swept(ranks, chosen, budget_s, profile, numbers)
+    rows = _rows(ranks, found, numbers, reduced.unread)
     names = tuple(dict.fromkeys(ranks.ranks[n].node for n in numbers))
     return replace(reduced, survivors=names, survivor_rows=rows)
 

@@ -13,6 +13,7 @@ from netdoctor.facts.bandwidth import (
     AllReduce,
     Baseline,
     BaselineRate,
+    NcclTaken,
     PairRate,
     PairRates,
     RankTrouble,
@@ -22,9 +23,12 @@ from netdoctor.facts.bandwidth import (
     TcpRates,
 )
 from netdoctor.facts.localisation import Culprit, Decision, Kind, Side, Undecided
+from netdoctor.facts.rdma import RdmaFacts
+from netdoctor.facts.software import Job
 from netdoctor.model import Confidence, ExpectedFrom, Finding, Status
 
-from .build import host, job, names, net
+from . import build_hw
+from .build import env, host, job, names, net
 
 NODES = names(4)
 MIB = 1024**2
@@ -426,6 +430,48 @@ def test_pairs_of_a_blamed_node_say_nothing_of_the_others(busy: float) -> None:
     found = said(judge_tcp(tcp(rates=rates), decision, before(2.0)))
     assert set(found) == {"n3"}
     assert found["n3"].expected_from is ExpectedFrom.PEERS
+
+
+IB = NcclTaken(networks=("IB",), via=("NET/IB/GDRDMA", "P2P"), links=("NVL",))
+SOCKET = NcclTaken(networks=("Socket",), via=("NET/Socket", "P2P"), links=("PIX",))
+
+
+@pytest.mark.parametrize(
+    ("taken", "ranks", "words"),
+    [
+        (IB, ("n1", "n1", "n2", "n2"), "NCCL took RDMA (IB and GPUDirect) between nodes, NVLink inside"),
+        (SOCKET, ("n1", "n1", "n2", "n2"), "NCCL took TCP (Socket) between nodes, PCIe inside"),
+        (IB, ("n1", "n2"), "NCCL took RDMA (IB and GPUDirect) between nodes"),
+        (IB, ("n1", "n1"), "NCCL took NVLink inside"),
+    ],
+)
+def test_the_summary_says_what_nccl_took(taken: NcclTaken, ranks: tuple[str, ...], words: str) -> None:
+    session = Session(backend="nccl", ranks=ranks)
+    facts = AllReduce(session=session, rows=(row(GIB, 40.0),), taken=dict.fromkeys(ranks, taken))
+    assert f"; {words}" in next(f for f in bw_allreduce(facts, hosts()) if f.status is Status.PASS).summary
+
+
+@pytest.mark.parametrize(
+    ("taken", "given", "named"),
+    [
+        (SOCKET, Job(), {"n1", "n2"}),
+        (IB, Job(), set()),
+        (NcclTaken(), Job(), set()),
+        (SOCKET, Job(env={"NCCL_IB_DISABLE": "1"}), set()),
+        (SOCKET, Job(env={"NCCL_NET": "Socket"}), set()),
+    ],
+)
+def test_tcp_where_there_are_hcas_is_named(taken: NcclTaken, given: Job, named: set[str]) -> None:
+    session = Session(backend="nccl", ranks=("n1", "n2"))
+    facts = AllReduce(session=session, rows=(row(GIB, 40.0),), taken={"n1": taken, "n2": taken})
+    envs, two = dict.fromkeys(("n1", "n2"), env()), {"n1": host(1), "n2": host(2)}
+    found = said(list(bw_allreduce(facts, two, rdma=build_hw.rdmas(2), envs=envs, job=given)))
+    assert set(found) == named
+    for finding in found.values():
+        assert finding.cause is not None
+        assert (finding.cause.key, finding.status) == ("nccl-took-tcp", Status.FAIL)
+        assert "mlx5_0:1" in finding.summary
+    assert not said(list(bw_allreduce(facts, two, rdma={n: RdmaFacts() for n in two})))
 
 
 def test_the_summary_says_how_much_was_compared() -> None:

@@ -1,5 +1,6 @@
 """Who takes part in a torch experiment, and who is at the root when it fails."""
 
+import os
 import signal
 from types import SimpleNamespace
 from typing import Any
@@ -7,11 +8,11 @@ from typing import Any
 import pytest
 
 from netdoctor.agent import rank_program
-from netdoctor.facts.bandwidth import RankTrouble, SizeRow
+from netdoctor.facts.bandwidth import NcclTaken, RankTrouble, SizeRow
 from netdoctor.facts.base import Missing
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.software import Job
-from netdoctor.measure.collective import Cast, _rows, cast
+from netdoctor.measure.collective import Cast, _rows, _taken, cast
 from netdoctor.measure.common import Ground
 from netdoctor.measure.declare import EXPERIMENTS, Context
 from netdoctor.measure.ranks import START_S, STOP_S, Heard, Ranks, join_s
@@ -273,6 +274,81 @@ def test_a_sum_is_exact_in_float32_at_any_size(world: int) -> None:
     """Whole numbers under 2^24 are, in whatever order they are added."""
     assert max(rank_program.sums(world)) < 2**24
     assert min(rank_program.sums(world)) >= world
+
+
+# --- what NCCL says that it took ------------------------------------------------------------------
+
+HEAD = "gpu1:4711:4722 [0] NCCL INFO "
+RDMA = [
+    "NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB [RO]; OOB eth0:10.0.0.1<0>",
+    "Using network IB",
+    "Pattern 4, crossNic 0, nChannels 12, bw 240.000000/48.000000, type NVL/PIX, sameChannels 1",
+    "Channel 00/0 : 15[7] -> 0[0] [receive] via NET/IB/0/GDRDMA",
+    "Channel 01/0 : 15[7] -> 0[0] [receive] via NET/IB/1(9)/GDRDMA/Shared",
+    "Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM/read",
+]
+TCP = [
+    "NET/IB : No device found.",
+    "NET/Socket : Using [0]eth0:10.0.0.1<0>",
+    "Initialized NET plugin Socket",
+    "Using network Socket",
+    "Channel 00/0 : 1[0] -> 0[0] [receive] via NET/Socket/0",
+    "Channel 00 : 0[0] -> 1[1] via SHM/direct/direct",
+]
+
+
+def heard(monkeypatch: pytest.MonkeyPatch, text: str) -> dict[str, list[str]]:
+    """What a rank makes of it, by way of the file that NCCL is told to open."""
+    for name in ("NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE"):
+        monkeypatch.setenv(name, "/var/log/the-jobs-own")
+    fd = rank_program.hear_nccl()
+    assert os.environ["NCCL_DEBUG_SUBSYS"] == "INIT,NET,GRAPH"
+    with open(os.environ["NCCL_DEBUG_FILE"], "w") as opened:  # debug.cc, ncclDebugInit
+        opened.write(text)
+    assert fd is not None
+    try:
+        return dict(rank_program.nccl_said(fd))
+    finally:
+        os.close(fd)
+
+
+@pytest.mark.parametrize(
+    ("lines", "networks", "via", "links"),
+    [
+        (RDMA, ["IB"], ["NET/IB/GDRDMA", "P2P"], ["NVL"]),
+        (TCP, ["Socket"], ["NET/Socket", "SHM"], []),
+        (["Using network AWS Libfabric", "x] via NET/AWS Libfabric/0"], ["AWS Libfabric"], ["NET/AWS"], []),
+        (["Using network "], [], [], []),
+    ],
+)
+def test_what_nccl_says_is_read_in_memory(
+    monkeypatch: pytest.MonkeyPatch, lines: list[str], networks: list[str], via: list[str], links: list[str]
+) -> None:
+    said = heard(monkeypatch, "".join(f"{HEAD}{line}\n" for line in lines))
+    assert said == {"networks": networks, "via": via, "links": links}
+
+
+def test_what_a_library_writes_without_end_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = heard(monkeypatch, "".join(f"{HEAD}Using network {i:040d}\n" for i in range(50_000)))
+    assert len(said["networks"]) == rank_program.SAID_WORDS
+
+
+def test_what_ranks_heard_is_put_together_by_node() -> None:
+    ranks: Any = SimpleNamespace(ranks=[SimpleNamespace(node=n) for n in ("n1", "n1", "n2", "n3", "n4")])
+    found = _taken(
+        ranks,
+        [
+            {"nccl": {"networks": ["IB"], "via": ["NET/IB"], "links": []}},
+            {"nccl": {"networks": ["IB"], "via": ["P2P"], "links": ["NVL"]}},
+            {"nccl": {"networks": ["x" * 999] * 999}},
+            {"nccl": {"networks": "Socket"}},
+            "x",
+        ],
+    )
+    assert found == {
+        "n1": NcclTaken(networks=("IB",), via=("NET/IB", "P2P"), links=("NVL",)),
+        "n2": NcclTaken(networks=("x" * 40,)),
+    }
 
 
 # --- answers that cannot be read ------------------------------------------------------------------
