@@ -476,7 +476,11 @@ def many_hosts(count: int) -> bytes:
         (b"a" * 70_000, "line of 70000 characters"),
         (b"#" * (4 * 1024 * 1024 + 1), "larger than 4 MiB"),
         (many_hosts(30_000), ":20003: 'n20000': more than 20000 hosts in all, reading stopped here"),
-        (many_hosts(600_000), ":20003: 'n20000': more than 20000 hosts in all, reading stopped here"),
+        pytest.param(
+            many_hosts(600_000),
+            ":20003: 'n20000': more than 20000 hosts in all, reading stopped here",
+            marks=pytest.mark.thorough,
+        ),
     ],
 )
 def test_content_that_is_no_text(content: bytes, words: str) -> None:
@@ -589,6 +593,7 @@ LINES = st.text(alphabet="ab12[]-,:@=/ \t#%.\\\x1b\u202e'slotpr")
 GARBAGE = st.lists(LINES | st.text() | st.sampled_from([*HOSTILE.values()]), max_size=6)
 
 
+@pytest.mark.thorough
 @given(GARBAGE, st.sampled_from(["auto", "plain", "deepspeed", "openmpi", "mpich", "slurm"]))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 def test_garbage_gives_targets_or_the_one_error(lines: list[str], format: str) -> None:

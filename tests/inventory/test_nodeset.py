@@ -106,6 +106,7 @@ NAMES = st.from_regex(
 )
 
 
+@pytest.mark.thorough
 @given(st.lists(NAMES))
 def test_fold_then_expand_gives_the_same_names(names: list[str]) -> None:
     if names:
