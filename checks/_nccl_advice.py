@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from netdoctor.checks._env import each_its_own, export
 from netdoctor.checks._rdma import is_plain_name
-from netdoctor.checks._words import is_ifname
+from netdoctor.checks._words import is_ifname, listing
 from netdoctor.facts.net import AddressRow, NetFacts
 from netdoctor.facts.rdma import Hca
 from netdoctor.facts.software import Job
 from netdoctor.model import Fix, in_job, run
 from netdoctor.rules.addresses import is_usable, networks_by_reach, repeated_addresses, rows_of
-from netdoctor.rules.nccl import choose, device_of
+from netdoctor.rules.nccl import candidates, choose, device_of
 from netdoctor.rules.nccl_ib import MAX_IB_DEVS, selected_ports
 from netdoctor.rules.variables import MAX_IFS, Environment, Source, values
 from netdoctor.rules.versions import Version
@@ -83,6 +83,28 @@ def set_ifname(
     where = f"in {given[0].origin}, " if in_one_place else ""
     what = f"fits all {len(nets)} nodes" if len(nets) > 1 else "fits this node"
     return (in_job(f"{where}one value that {what}", export(IFNAME, proposal.value), persistent=True),)
+
+
+def keep_ifnames(
+    nets: Mapping[str, NetFacts],
+    envs: Mapping[str, Environment],
+    versions: Mapping[str, Version | None],
+    wanted: Mapping[str, Sequence[AddressRow]],
+) -> tuple[Fix, ...]:
+    """A value that leaves NCCL's socket transport exactly these interfaces of each node, where one does."""
+    names = list(dict.fromkeys(row.ifname for rows in wanted.values() for row in rows))
+    others = {row.ifname for net in nets.values() for row in rows_of(net)} - set(names)
+    if not all(wanted.values()) or not all(map(is_ifname, (*names, *others))):
+        return ()
+    for value in (f"={','.join(names)}", f"^={','.join(sorted(others))}"):
+        fits = (
+            candidates(nets[node], {**values(envs[node]), IFNAME: value}, versions[node])[0] == list(rows)
+            for node, rows in wanted.items()
+        )
+        if value.count(",") < MAX_IFS and all(fits):
+            text = f"one value that leaves NCCL {listing(names)}"
+            return (in_job(text, export(IFNAME, value), persistent=True),)
+    return ()
 
 
 def _spellings(

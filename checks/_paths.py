@@ -1,12 +1,15 @@
 """The job's paths in checks: what was measured on which, and how a path is called."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
+from netdoctor.checks._addresses import device, holds
 from netdoctor.checks._words import listing, title_text
-from netdoctor.facts.paths import Path, Paths
+from netdoctor.facts.net import AddressRow, Netdev, NetFacts
+from netdoctor.facts.paths import BOOTSTRAP, SOCKET, Path, Paths
 from netdoctor.model import CauseHint, Finding
+from netdoctor.rules.addresses import is_usable, repeated_addresses
 
 
 class Probe(Protocol):
@@ -63,3 +66,44 @@ def on_path(finding: Finding, path: Path | None) -> Finding:
     """The finding with its path named in summary and cause."""
     cause = finding.cause and named(finding.cause, (path,))
     return replace(finding, summary=finding.summary + over((path,)), cause=cause)
+
+
+def devices_on(path: Path, nets: Mapping[str, NetFacts]) -> dict[str, Netdev]:
+    """The interface that each node is dialled on there, where it is known and has an MTU."""
+    found = {node: device(nets[node], name) for node, name in path.ifnames.items() if node in nets}
+    return {node: dev for node, dev in found.items() if dev is not None and dev.mtu > 0}
+
+
+# What has a speed of its own; a bridge or a tunnel says something about it, too.
+LINKS = ("physical", "bond", "vlan", "ipoib")
+
+
+@dataclass(frozen=True, slots=True)
+class SocketRow:
+    """An address that NCCL's socket transport advertises. mbit_s: 0 where the link does not say.
+
+    is_repeated, is_link_local: never of the one that NCCL's bootstrap takes, too; another check judges that.
+    """
+
+    row: AddressRow
+    mbit_s: int
+    is_repeated: bool
+    is_link_local: bool
+
+    def __str__(self) -> str:
+        return f"{self.row.ifname} {self.row.address}"
+
+
+def socket_rows(paths: Paths, nets: Mapping[str, NetFacts]) -> dict[str, list[SocketRow]]:
+    """By node, in NCCL's order; empty where its data does not go over sockets."""
+    first = {(use.node, use.address) for use in paths.uses if use.purpose == BOOTSTRAP}
+    repeated = repeated_addresses(nets)
+    found: dict[str, list[SocketRow]] = {}
+    for use in paths.uses:
+        row = holds(nets[use.node], use.address) if use.node in nets else None
+        if row is not None and use.purpose.startswith(SOCKET):
+            dev, further = device(nets[use.node], row.ifname), (use.node, use.address) not in first
+            speed = dev.speed_mbit_s or 0 if dev is not None and dev.kind in LINKS else 0
+            same, local = further and row.address in repeated, further and not is_usable(row)
+            found.setdefault(use.node, []).append(SocketRow(row, speed, same, local))
+    return found

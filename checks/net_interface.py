@@ -6,8 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from netdoctor.check import check
 from netdoctor.checks._addresses import device, dialled, is_loopback, usable
 from netdoctor.checks._majority import majority
+from netdoctor.checks._paths import devices_on, on_path
 from netdoctor.checks._words import SHOWN, listing, on_dev
 from netdoctor.facts.net import AddressRow, Netdev, NetFacts
+from netdoctor.facts.paths import Paths
 from netdoctor.facts.software import Job
 from netdoctor.model import CONFIG, LIKELY, PEERS, SUSPECTED, Cause, Finding, Fix, run, seen, skip, unknown
 
@@ -32,7 +34,7 @@ SLOW = Cause("net-speed", "The link of {nodes} is slower than those of the other
     ],
     source="https://kernel.org/doc/Documentation/ABI/testing/sysfs-class-net",
 )
-def net_interface(nets: Mapping[str, NetFacts], job: Job) -> Iterator[Finding]:
+def net_interface(nets: Mapping[str, NetFacts], job: Job, paths: Paths | None = None) -> Iterator[Finding]:
     """Each node has an interface for the job's traffic: up, with carrier, an address, and its peers' speed.
 
     Looks at:
@@ -84,6 +86,10 @@ def net_interface(nets: Mapping[str, NetFacts], job: Job) -> Iterator[Finding]:
                 role = "carries the other nodes' traffic" if named else "the other nodes have up"
                 yield _down(node, other, role, stops=named)
     yield from _slow(linked)
+    for path in paths.further if paths else ():
+        devs = devices_on(path, nets)
+        there = {n: dev for n, dev in devs.items() if dev.kind == "physical" and dev.speed_mbit_s}
+        yield from (on_path(finding, path) for finding in _slow(there))
 
 
 def _is_down(dev: Netdev) -> bool:

@@ -5,9 +5,11 @@ from collections.abc import Iterator, Mapping
 from netdoctor.check import check
 from netdoctor.checks._addresses import dialled
 from netdoctor.checks._matrix import left_out
+from netdoctor.checks._paths import by_path, on_path
 from netdoctor.checks._words import listing, on_dev
 from netdoctor.facts.bandwidth import LossMatrix, LossProbe
 from netdoctor.facts.net import NetFacts
+from netdoctor.facts.paths import Paths
 from netdoctor.facts.software import Job
 from netdoctor.localise.binomial import at_least
 from netdoctor.localise.loss import Cell, Counts, Loss, culprits, total
@@ -48,7 +50,9 @@ CAUSES = {
     required=False,
     source="https://doi.org/10.1145/263932.264023",
 )
-def net_loss(losses: LossMatrix, job: Job, nets: Mapping[str, NetFacts]) -> Iterator[Finding]:
+def net_loss(
+    losses: LossMatrix, job: Job, nets: Mapping[str, NetFacts], paths: Paths | None = None
+) -> Iterator[Finding]:
     """No packets get lost between nodes.
 
     Looks at:
@@ -80,19 +84,29 @@ def net_loss(losses: LossMatrix, job: Job, nets: Mapping[str, NetFacts]) -> Iter
     silent = [p for p in counted if p.answered == 0 and p.arrived == 0]
     for probe in silent:
         yield unknown(pair(probe.src, probe.dst), "no UDP packet was answered (filtered?): loss not measured")
-    cells = _cells([p for p in counted if p not in silent])
-    if not cells:
+    ways = [(path, _cells(some)) for path, some in by_path([p for p in counted if p not in silent], paths)]
+    if not any(cells for _, cells in ways):
         if not losses.failed_nodes and not silent:
             yield unknown(CLUSTER, "no packet was sent")
         return
-    found = culprits(cells, LIMIT)
-    for one in found:
-        yield from _findings(one, cells, job, nets)
-    if not found:
-        whole = total((), "all", cells, cells)
-        measure = Measure(value=100.0 * whole.lost / whole.sent, unit="%")
-        said = f"{whole.lost} of {whole.sent}"
+    blamed: set[tuple[str, tuple[str, ...]]] = set()
+    for path, cells in ways:
+        for one in culprits(cells, LIMIT):
+            # A node that loses packets on each of its paths is one cause.
+            if (one.side, one.nodes) not in blamed:
+                blamed.add((one.side, one.nodes))
+                for finding in _findings(one, cells, path.ifnames if path else _ifnames(job, nets)):
+                    yield on_path(finding, path)
+    if not blamed:
+        parts = [total((), "all", cells, cells) for _, cells in ways]
+        lost, sent = sum(part.lost for part in parts), sum(part.sent for part in parts)
+        measure = Measure(value=100.0 * lost / sent, unit="%")
+        said = f"{lost} of {sent}"
         yield ok(CLUSTER, f"{said} packets lost", observed=said, measures={"net.loss": measure})
+
+
+def _ifnames(job: Job, nets: Mapping[str, NetFacts]) -> dict[str, str]:
+    return {node: dev.name for node in nets if (dev := dialled(node, nets, job)) is not None}
 
 
 def _cells(probes: list[LossProbe]) -> dict[Cell, tuple[int, int]]:
@@ -109,7 +123,7 @@ def _cells(probes: list[LossProbe]) -> dict[Cell, tuple[int, int]]:
     return {cell: counts for cell, counts in cells.items() if counts[1] > 0}
 
 
-def _findings(one: Loss, cells: Counts, job: Job, nets: Mapping[str, NetFacts]) -> Iterator[Finding]:
+def _findings(one: Loss, cells: Counts, ifnames: Mapping[str, str]) -> Iterator[Finding]:
     share, low = 100.0 * one.lost / one.sent, 100.0 * at_least(one.lost, one.sent)
     said = f"{one.lost} of {one.sent} packets lost ({share:.1f} %, at least {low:.1f} %)"
     lossy = sorted(
@@ -131,20 +145,19 @@ def _findings(one: Loss, cells: Counts, job: Job, nets: Mapping[str, NetFacts]) 
             observed=f"{share:.2f} %",
             expected=f"under {100 * LIMIT:g} %",
             seen=[seen(f"UDP from {a} to {b}", f"{counts[pair(a, b)]} lost", at=a) for a, b in lossy[:4]],
-            fixes=_fix(one, job, nets),
+            fixes=_fix(one, ifnames),
             measures={"net.loss": Measure(value=share, unit="%", error=share - low)},
             pairs=tuple(counts),
         )
 
 
-def _fix(one: Loss, job: Job, nets: Mapping[str, NetFacts]) -> Fix:
+def _fix(one: Loss, ifnames: Mapping[str, str]) -> Fix:
     if one.side == "all":
         return Fix(text="look at the switch: queue drops, flow control, the speed of its uplinks")
     commands = []
     for node in one.nodes[:8]:
-        dev = dialled(node, nets, job)
         counters = "ip -s link show dev {0}; ethtool -S {0} | grep -iE 'drop|err|crc|discard'"
-        if shell := on_dev(dev.name if dev else None, counters):
+        if shell := on_dev(ifnames.get(node), counters):
             commands.append(Command(run_on=node, shell=shell))
     where = listing(one.nodes, 3)
     text = f"read the error counters of {where}, then swap the cable, transceiver or switch port"

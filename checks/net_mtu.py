@@ -5,8 +5,10 @@ from collections.abc import Iterator, Mapping
 from netdoctor.check import check
 from netdoctor.checks._addresses import dialled
 from netdoctor.checks._majority import majority
+from netdoctor.checks._paths import devices_on, on_path
 from netdoctor.checks._words import listing, on_dev
 from netdoctor.facts.net import Netdev, NetFacts
+from netdoctor.facts.paths import Paths
 from netdoctor.facts.software import Job
 from netdoctor.model import CLUSTER, PEERS, SUSPECTED, Cause, Finding, run, seen, skip, unknown
 
@@ -21,11 +23,12 @@ NOT_READ = Cause("mtu-unread", "The MTU of {nodes} could not be compared", follo
 
 
 @check(source="https://datatracker.ietf.org/doc/html/rfc4821")
-def net_mtu(nets: Mapping[str, NetFacts], job: Job) -> Iterator[Finding]:
+def net_mtu(nets: Mapping[str, NetFacts], job: Job, paths: Paths | None = None) -> Iterator[Finding]:
     """The interfaces that carry the job's traffic have one MTU.
 
     Looks at:
-        /sys/class/net/IF/mtu of the interface that holds each node's data address.
+        /sys/class/net/IF/mtu of the interfaces that hold the addresses at which peers dial a node, compared
+        on each path of the job.
 
     Matters because:
         TCP survives a difference (each end announces its segment size), at the price of more packets. RoCE
@@ -51,6 +54,12 @@ def net_mtu(nets: Mapping[str, NetFacts], job: Job) -> Iterator[Finding]:
             yield skip("reached over loopback: there is no MTU to compare", node)
         else:
             devs[node] = dev
+    yield from _compared(devs)
+    for path in paths.further if paths else ():
+        yield from (on_path(finding, path) for finding in _compared(devices_on(path, nets)))
+
+
+def _compared(devs: Mapping[str, Netdev]) -> Iterator[Finding]:
     found = majority({node: dev.mtu for node, dev in devs.items()})
     usual = found.value
     for node, mtu in found.minority.items():

@@ -1,13 +1,15 @@
 """The largest packet that passes between nodes."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from netdoctor.check import check
-from netdoctor.checks._addresses import dialled
+from netdoctor.checks._addresses import data_device
 from netdoctor.checks._matrix import Fault, Kind, decode, left_out
+from netdoctor.checks._paths import by_path, on_path
 from netdoctor.checks._words import on_dev
 from netdoctor.facts.net import MtuProbe, NetFacts, PathMtus
+from netdoctor.facts.paths import Paths
 from netdoctor.facts.software import Job
 from netdoctor.model import (
     CERTAIN,
@@ -42,7 +44,9 @@ CAUSES = {"black_hole": HOLE, "small": SMALL, "far_end": SMALL.but(key="mtu-diff
     required=False,
     source="https://datatracker.ietf.org/doc/html/rfc4821",
 )
-def net_path_mtu(paths: PathMtus, job: Job, nets: Mapping[str, NetFacts]) -> Iterator[Finding]:
+def net_path_mtu(
+    found: PathMtus, job: Job, nets: Mapping[str, NetFacts], paths: Paths | None = None
+) -> Iterator[Finding]:
     """Packets as large as the interface's MTU pass between nodes unfragmented.
 
     Looks at:
@@ -57,16 +61,29 @@ def net_path_mtu(paths: PathMtus, job: Job, nets: Mapping[str, NetFacts]) -> Ite
     Fix:
         Set the switch port (and every hop) to the nodes' MTU, or lower the MTU of the node that is named.
     """
-    if len({*nets, *job.data_addresses}) < 2 and not paths.probes:
+    if len({*nets, *job.data_addresses}) < 2 and not found.probes:
         yield skip("one node: there is no path")
         return
-    yield from left_out("path MTU was not measured", paths, nets, "no path was probed")
-    probes = {(probe.src, probe.dst): probe for probe in paths.probes}
-    outcomes = {cell: _outcome(probe, nets, job) for cell, probe in probes.items()}
+    yield from left_out("path MTU was not measured", found, nets, "no path was probed")
+    blamed: set[tuple[str, Kind, tuple[str, ...]]] = set()
+    for path, probes in by_path(found.probes, paths):
+        for finding in _on_path(probes, nets, blamed):
+            yield on_path(finding, path)
+
+
+def _on_path(
+    some: Sequence[MtuProbe], nets: Mapping[str, NetFacts], blamed: set[tuple[str, Kind, tuple[str, ...]]]
+) -> Iterator[Finding]:
+    """blamed: what earlier paths have shown, so that a node is not named for each of its paths; added to."""
+    probes = {(probe.src, probe.dst): probe for probe in some}
+    outcomes = {cell: _outcome(probe, nets) for cell, probe in probes.items()}
     told = {cell: outcome for cell, outcome in outcomes.items() if outcome == "ok" or outcome in CAUSES}
     count = len({node for cell in told for node in cell})
     for name, cause in CAUSES.items():
         for fault in _merged(decode({cell: outcome == name for cell, outcome in told.items()})):
+            if (name, fault.kind, fault.nodes) in blamed:
+                continue
+            blamed.add((name, fault.kind, fault.nodes))
             said = _worded(cause, fault, count)
             for cell in sorted(fault.cells):
                 yield _finding(probes[cell], said, fault, name)
@@ -77,11 +94,11 @@ def net_path_mtu(paths: PathMtus, job: Job, nets: Mapping[str, NetFacts]) -> Ite
             yield unknown(pair(*cell), f"path MTU was not measured: {probes[cell].detail}")
 
 
-def _outcome(probe: MtuProbe, nets: Mapping[str, NetFacts], job: Job) -> str:
+def _outcome(probe: MtuProbe, nets: Mapping[str, NetFacts]) -> str:
     """``far_end`` where all that the receiver's own MTU allows does pass: its interface is the limit, and
     not the path. Receivers take a few bytes more than their MTU (a VLAN tag; on some NICs the whole buffer).
     """
-    far = dialled(probe.dst, nets, job)
+    far = data_device(nets[probe.dst], probe.address) if probe.dst in nets else None
     passed = probe.largest_ok or 0
     if probe.outcome in ("black_hole", "small") and far and 0 < far.mtu <= passed and far.mtu < probe.dev_mtu:
         return "far_end"

@@ -163,24 +163,28 @@ def close_listeners(transport: Caller, nodes: Iterable[str]) -> None:
 
 def open_echoes(
     transport: Caller, ground: Ground, nodes: Sequence[str], word: str, failed: dict[str, str]
-) -> dict[str, int]:
-    """Ports of datagram echoes by node; a node that opens none is put into `failed`."""
-    echoes: dict[str, int] = {}
-    requests = {
-        n: Request(
-            op="udp_echo",
-            args={"address": ground.addresses[n], "token": word, "ttl_s": 120.0},
-            timeout_s=ECHO_OPEN_S,
-        )
-        for n in nodes
-    }
-    for reply in replies(transport, requests):
-        port = reply.result.get("port") if isinstance(reply.result, dict) else None
-        if isinstance(port, int) and 0 < port < 65536 and not reply.result.get("error"):
-            echoes[reply.node] = port
-        else:
-            error = reply.result.get("error") if isinstance(reply.result, dict) else None
-            failed[reply.node] = f"could not open a UDP echo: {str(error or reason(reply))[:200]}"
+) -> dict[str, dict[str, int]]:
+    """Ports of datagram echoes by node and address, one on each path that carries data; a node that does not
+    open one is put into `failed`."""
+    ways = {n: ground.ways(n, EPHEMERAL) for n in nodes}
+    echoes: dict[str, dict[str, int]] = {n: {} for n in nodes}
+    for turn in range(max(map(len, ways.values()), default=0)):
+        requests = {
+            n: Request(
+                op="udp_echo",
+                args={"address": ways[n][turn].address, "token": word, "ttl_s": 120.0},
+                timeout_s=ECHO_OPEN_S,
+            )
+            for n in nodes
+            if turn < len(ways[n]) and n not in failed
+        }
+        for reply in replies(transport, requests):
+            port = reply.result.get("port") if isinstance(reply.result, dict) else None
+            if isinstance(port, int) and 0 < port < 65536 and not reply.result.get("error"):
+                echoes[reply.node][ways[reply.node][turn].address] = port
+            else:
+                error = reply.result.get("error") if isinstance(reply.result, dict) else None
+                failed[reply.node] = f"could not open a UDP echo: {str(error or reason(reply))[:200]}"
     return echoes
 
 
@@ -188,6 +192,8 @@ def open_echoes(
 # many seeded peers per node.
 ECHO_PAIRS_UP_TO = 16
 ECHO_PEERS = 8
+# Of all paths together: what one node can pace evenly.
+ECHO_TARGETS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +208,7 @@ class Echoed(Generic[P]):
 def over_echoes(
     transport: Caller, ground: Ground, cls: type[P], op: str, args: Mapping[str, Any], timeout_s: float
 ) -> Echoed[P]:
-    """Open an echo on every node, let the nodes run `op` against each other's, and read their rows as `cls`.
+    """Open echoes on every node, let the nodes run `op` against each other's, and read their rows as `cls`.
 
     Takes ECHO_OPEN_S, timeout_s and CLOSE_S at the most.
     The op's arguments are `args` with ``targets`` (dst, address, port) and ``token``. Fewer than two nodes
@@ -214,12 +220,14 @@ def over_echoes(
         return Echoed((), frozenset(), failed)
     word = token()
     echoes = open_echoes(transport, ground, nodes, word, failed)
-    plan = peers(nodes, at_most=ECHO_PAIRS_UP_TO, count=ECHO_PEERS)
+    most = ECHO_TARGETS // max(1, *(len(ports) for ports in echoes.values()))
+    plan = peers(nodes, at_most=min(ECHO_PAIRS_UP_TO, most), count=min(ECHO_PEERS, most))
     targets = {
         src: [
-            {"dst": dst, "address": ground.addresses[dst], "port": echoes[dst]}
+            {"dst": dst, "address": address, "port": port}
             for dst in plan[src]
-            if dst in echoes and (src, dst) not in ground.dead
+            for address, port in echoes[dst].items()
+            if (src, address) not in ground.dead
         ]
         for src in nodes
     }

@@ -1,4 +1,5 @@
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -8,7 +9,7 @@ from netdoctor.localise.binomial import at_least, log_tail
 from netdoctor.localise.loss import culprits
 from netdoctor.model import Finding, Status
 
-from .build import job, names, net
+from .build import job, names, net, second
 
 PACKETS = 250
 Share = dict[tuple[str, str], float]
@@ -116,3 +117,17 @@ def test_the_bound_holds_its_promise() -> None:
     assert at_least(4, 200) == pytest.approx(0.0041, abs=0.0002)
     assert at_least(0, 100) == 0.0
     assert log_tail(0, 10, 0.5) == 0.0
+
+
+def test_a_further_path_is_counted_by_itself() -> None:
+    whole, lossy = (
+        tuple(replace(p, address=address.format(p.dst[1:])) for p in matrix(4, share).probes)
+        for address, share in (("10.0.0.{}", {}), ("10.1.0.{}", into(4, "n3", 0.05)))
+    )
+    machines = {n: net(i) for i, n in enumerate(names(4), start=1)}
+    findings = list(net_loss(LossMatrix(probes=(*whole, *lossy)), job(4), machines, second(4)))
+    assert blamed(findings) == {("packet-loss-in-net2", ("n3",))}
+    (fix,) = {f.cause.fixes[0] for f in findings if f.cause}
+    assert "eth1" in fix.commands[0].shell
+    (clean,) = net_loss(LossMatrix(probes=(*whole, *whole)), job(4), machines, second(4))
+    assert "0 of" in clean.summary

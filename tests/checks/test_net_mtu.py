@@ -1,10 +1,12 @@
+from dataclasses import replace
+
 import pytest
 
 from netdoctor.checks.net_mtu import net_mtu
 from netdoctor.facts.net import NetFacts
 from netdoctor.model import Confidence, Finding, Status
 
-from .build import address, cause, causes, job, loopback, net, netdev, nets
+from .build import address, cause, causes, job, loopback, net, netdev, nets, second
 
 
 def jumbo(i: int, mtu: int = 9000) -> NetFacts:
@@ -64,3 +66,18 @@ def test_over_loopback_there_is_no_mtu_to_compare() -> None:
 def test_other_interfaces_do_not_count() -> None:
     extra = net(2, netdevs=(loopback(), netdev(), netdev("docker0", 3, mtu=1400)))
     assert judge({**nets(3), "n2": extra}) == []
+
+
+def test_a_further_path_is_compared_by_itself_and_named() -> None:
+    def two(i: int, mtu: int) -> NetFacts:
+        healthy = net(i)
+        devs = (*healthy.netdevs, netdev("eth1", 3, mtu=mtu))
+        return replace(healthy, netdevs=devs)
+
+    machines = {f"n{i}": two(i, 9000 if i == 2 else 1500) for i in (1, 2, 3)}
+    findings = list(net_mtu(machines, job(3), second(3)))
+    assert causes(findings) == {"mtu-differs-net2": {"n2"}}
+    assert "over eth1 (10.1.0.0/24)" in findings[0].summary
+    assert cause(findings, "mtu-differs-net2").fixes[0].commands[0].shell == "ip link set dev eth1 mtu 1500"
+    everywhere = {f"n{i}": two(i, 9000) for i in (1, 2, 3)}
+    assert list(net_mtu(everywhere, job(3), second(3))) == [], "each path has an MTU of its own"

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,8 +17,10 @@ from .build import (
     names,
     net,
     netdev,
+    nets,
     outbound,
     path_mtus,
+    second,
 )
 
 HOLE: dict[str, Any] = {"outcome": "black_hole", "dev_mtu": 9000, "largest_ok": 1500}
@@ -129,3 +132,23 @@ def test_a_sender_with_a_larger_mtu_is_the_difference_too() -> None:
 def test_a_limit_below_the_receivers_mtu_stays_a_hole() -> None:
     paths = path_mtus(4, dict.fromkeys(inbound(4, "n2"), HOLE | {"largest_ok": 1400}))
     assert causes(judge(paths, mtus={"n2": 1500})) == {"mtu-black-hole": {"n2"}}
+
+
+def over_two(bad: PathMtus) -> PathMtus:
+    """Beside a whole main path these probes, over 10.1.0.0/24."""
+    there = (replace(one, address=f"10.1.0.{one.dst[1:]}", dev="eth1") for one in bad.probes)
+    return PathMtus(probes=(*path_mtus(4).probes, *there))
+
+
+def test_a_hole_on_a_further_path_is_named() -> None:
+    findings = list(net_path_mtu(over_two(around(4, "n2", HOLE)), job(4), nets(4), second(4)))
+    assert causes(findings) == {"mtu-black-hole-net2": {"n2"}}
+    assert "over eth1 (10.1.0.0/24)" in cause(findings, "mtu-black-hole-net2").title
+
+
+def test_a_node_is_named_once_for_all_of_its_paths() -> None:
+    bad = around(4, "n2", HOLE)
+    further = over_two(bad).probes[len(bad.probes) :]
+    jumbo = {n: replace(one, netdevs=(netdev(mtu=9000),)) for n, one in nets(4).items()}
+    findings = list(net_path_mtu(PathMtus(probes=(*bad.probes, *further)), job(4), jumbo, second(4)))
+    assert causes(findings) == {"mtu-black-hole": {"n2"}}

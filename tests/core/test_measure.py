@@ -223,6 +223,21 @@ def test_further_paths_are_dialled_for_what_the_job_dials_there() -> None:
     assert not found.failed_nodes
 
 
+def test_datagrams_go_over_every_path_that_carries_data_and_to_no_dead_end() -> None:
+    ways = {
+        "n1": (Way("10.1.0.1", frozenset({"rendezvous"})),),
+        "n2": (Way("10.1.0.2"),),
+        "n3": (Way("10.1.0.3"),),
+    }
+    dead = frozenset({("n1", "10.1.0.3"), ("n2", "10.0.0.1")})
+    found = path_mtu(context(cluster(), 3, further=ways, dead=dead))
+    tried = {(p.src, p.address) for p in found.probes}
+    everywhere = {(f"n{i}", f"10.0.0.{j}") for i in (1, 2, 3) for j in (1, 2, 3) if i != j}
+    beside = {(f"n{i}", f"10.1.0.{j}") for i in (1, 2, 3) for j in (2, 3) if i != j}
+    assert tried == (everywhere | beside) - dead
+    assert not found.failed_nodes
+
+
 def test_listeners_are_closed_at_the_end() -> None:
     transport = cluster()
     matrix(transport)
