@@ -10,6 +10,9 @@ from netdoctor.facts.net import AddressRow, Netdev, NetFacts
 from netdoctor.facts.paths import BOOTSTRAP, SOCKET, Path, Paths
 from netdoctor.model import CauseHint, Finding
 from netdoctor.rules.addresses import is_usable, repeated_addresses
+from netdoctor.rules.nccl import candidates
+from netdoctor.rules.variables import Environment, values
+from netdoctor.rules.versions import Version
 
 
 class Probe(Protocol):
@@ -83,18 +86,25 @@ class SocketRow:
     """An address that NCCL's socket transport advertises. mbit_s: 0 where the link does not say.
 
     is_repeated, is_link_local: never of the one that NCCL's bootstrap takes, too; another check judges that.
+    is_older: taken by releases before RUNNING_SINCE only, and this one's is not known.
     """
 
     row: AddressRow
     mbit_s: int
     is_repeated: bool
     is_link_local: bool
+    is_older: bool = False
 
     def __str__(self) -> str:
         return f"{self.row.ifname} {self.row.address}"
 
 
-def socket_rows(paths: Paths, nets: Mapping[str, NetFacts]) -> dict[str, list[SocketRow]]:
+def socket_rows(
+    paths: Paths,
+    nets: Mapping[str, NetFacts],
+    envs: Mapping[str, Environment],
+    versions: Mapping[str, Version | None],
+) -> dict[str, list[SocketRow]]:
     """By node, in NCCL's order; empty where its data does not go over sockets."""
     first = {(use.node, use.address) for use in paths.uses if use.purpose == BOOTSTRAP}
     repeated = repeated_addresses(nets)
@@ -106,4 +116,8 @@ def socket_rows(paths: Paths, nets: Mapping[str, NetFacts]) -> dict[str, list[So
             speed = dev.speed_mbit_s or 0 if dev is not None and dev.kind in LINKS else 0
             same, local = further and row.address in repeated, further and not is_usable(row)
             found.setdefault(use.node, []).append(SocketRow(row, speed, same, local))
+    for node, rows in found.items():
+        for row in candidates(nets[node], values(envs[node]), (0,))[0] if versions[node] is None else ():
+            if row.address in repeated and all(row.ifname != one.row.ifname for one in rows):
+                rows.append(SocketRow(row, 0, is_repeated=True, is_link_local=False, is_older=True))
     return found

@@ -322,7 +322,8 @@ class _Words:
             "no_route": "no route",
         }
         yield seen(f"TCP {numbers} {way}{over((self.path,))}", said[outcome], at=src)
-        back = (probe for a, b in fault.cells for probe in self.by_cell.get((b, a), ()))
+        tried = {probe.purpose for probe in probes}
+        back = (p for a, b in fault.cells for p in self.by_cell.get((b, a), ()) if p.purpose in tried)
         if fault.kind in (Kind.IN, Kind.OUT, Kind.PATH) and any(probe.outcome in OPEN for probe in back):
             yield seen("the same ports the other way", "open", at=dst)
         if ports == EPHEMERAL:

@@ -14,6 +14,7 @@ from netdoctor.rules.variables import effective_env
 from netdoctor.rules.versions import nccl_version
 
 SAME = Cause("nccl-sockets-same-address", "NCCL on {nodes} would also use an address that other nodes have")
+OLDER = SAME.but(title="NCCL before 2.28.3 on {nodes} would also use an address that other nodes have")
 LOCAL = Cause("nccl-sockets-link-local", "NCCL on {nodes} would also use link-local addresses")
 UNEVEN = Cause("nccl-sockets-uneven", "NCCL on {nodes} would use a slow interface beside a fast one")
 # 25 beside 100 Gbit/s is a matter of taste; a management network is slower by far more.
@@ -43,7 +44,9 @@ def nccl_sockets(
     Fix:
         Set NCCL_SOCKET_IFNAME to the interfaces that are meant, by a value that was tried with NCCL's rules.
     """
-    taken = socket_rows(paths, nets)
+    versions = {node: nccl_version((softwares or {}).get(node)) for node in nets}
+    settings = {node: effective_env((envs or {}).get(node), job) for node in nets}
+    taken = socket_rows(paths, nets, settings, versions)
     if len(nets) < 2 or not taken:
         yield skip("one node" if len(nets) < 2 else paths.left_out.get(SOCKET, "NCCL finds no interface"))
         return
@@ -51,7 +54,8 @@ def nccl_sockets(
     for node, rows in taken.items():
         for one in rows:
             if one.is_repeated:
-                found = SAME, f"{one}, an address that other nodes have too: peers would dial themselves"
+                cause = OLDER if one.is_older else SAME
+                found = cause, f"{one}, an address that other nodes have too: peers would dial themselves"
             elif one.is_link_local:
                 found = LOCAL, f"{one}, which peers reach on the same link only"
             elif 0 < one.mbit_s * FAR_APART <= (fastest := max(other.mbit_s for other in rows)):
@@ -60,8 +64,6 @@ def nccl_sockets(
                 continue
             bad.setdefault(node, {})[one.row.ifname] = found
     good = {n: [one.row for one in rows if one.row.ifname not in bad.get(n, ())] for n, rows in taken.items()}
-    versions = {node: nccl_version((softwares or {}).get(node)) for node in nets}
-    settings = {node: effective_env((envs or {}).get(node), job) for node in nets}
     fixes = keep_ifnames(nets, settings, versions, good) if bad else ()
     for node, cause, what in ((node, *one) for node, ones in bad.items() for one in ones.values()):
         yield (cause.fail if cause is SAME else cause.warn)(

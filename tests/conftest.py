@@ -108,6 +108,8 @@ KINDS: dict[str, dict[str, object]] = {
     "two_networks": {"data_net": True},
     # Two networks, so that each HCA has an interface of its own.
     "hw_lab": {"hcas": 2, "gpus": 2, "data_net": True},
+    # NCCL's data would go over sockets, and over both networks.
+    "socket_lab": {"gpus": 1, "data_net": True},
     "ib_lab": {"hcas": 2, "link_layer": "InfiniBand"},
 }
 
@@ -152,6 +154,12 @@ def two_networks(labs: Callable[[str], Lab]) -> Iterator[Lab]:
 def hw_lab(labs: Callable[[str], Lab]) -> Iterator[Lab]:
     """Four nodes with two pretended HCAs and GPUs each."""
     yield from _healed(labs, "hw_lab")
+
+
+@pytest.fixture
+def socket_lab(labs: Callable[[str], Lab]) -> Iterator[Lab]:
+    """Four nodes with a pretended GPU and two networks, and no HCA."""
+    yield from _healed(labs, "socket_lab")
 
 
 @pytest.fixture

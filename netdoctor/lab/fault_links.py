@@ -388,7 +388,7 @@ def extra(site: Site, active: Active) -> list[str]:
         ]
     active.undo["name"] = name
     nodes.do(state, node, ["ip", "-batch", "-"], "\n".join(lines) + "\n")
-    if "pid" not in active.undo:
+    if "pid" not in active.undo and active.params["containers"] == "0":
         # A bridge that has lost its last port says DOWN, as docker0 does without containers; one
         # that never had any says UNKNOWN. The kernel notices either a moment late.
         script = (
@@ -449,6 +449,6 @@ FAULTS = (
     Fault("if-down", "an interface is down", if_down, heal_if_down, {"if": ""}, ("if",)),
     Fault(
         "if-extra", "an interface that peers cannot reach", extra, heal_extra,
-        {"name": "docker0", "address": ""}, ("name",),
+        {"name": "docker0", "address": "", "containers": "0"}, ("name",),
     ),
 )  # fmt: skip

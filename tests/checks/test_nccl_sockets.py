@@ -30,7 +30,8 @@ def judge(nets: dict[str, NetFacts], the_job: Job | None = None, **known: Any) -
         n: Known(net=one, env=effective_env(None, the_job), **{"gpu": hw.gpus(1), **known})
         for n, one in nets.items()
     }
-    return list(nccl_sockets(paths(seen, the_job), nets, the_job, None, None))
+    softwares = {n: known["software"] for n in nets if "software" in known}
+    return list(nccl_sockets(paths(seen, the_job), nets, the_job, None, softwares))
 
 
 def everywhere(ifname: str, address: str, **more: Any) -> list[AddressRow]:
@@ -62,6 +63,20 @@ def test_a_bridge_with_one_address_on_every_node() -> None:
     assert {one.status for one in findings} == {Status.FAIL}
     assert "br-1a2b 172.18.0.1" in findings[0].summary
     assert fixed(findings, "nccl-sockets-same-address") == "export NCCL_SOCKET_IFNAME='=eth0'"
+
+
+def test_a_bridge_that_is_not_running_is_a_matter_of_the_release() -> None:
+    nets = nodes(*everywhere("br-1a2b", "172.18.0.1"))
+    nets = {
+        n: replace(one, netdevs=tuple(replace(d, running=d.name == "eth0") for d in one.netdevs))
+        for n, one in nets.items()
+    }
+    findings = judge(nets)
+    assert causes(findings) == {"nccl-sockets-same-address": {"n1", "n2", "n3"}}
+    assert {one.status for one in findings} == {Status.WARN}
+    assert "before 2.28.3" in cause(findings, "nccl-sockets-same-address").title
+    for version, said in (("2.27.7", Status.FAIL), ("2.28.3", Status.PASS)):
+        assert {one.status for one in judge(nets, software=hw.software(nccl=(hw.nccl(version),)))} == {said}
 
 
 def test_bridges_that_nccl_excludes_and_set_variables_are_silent() -> None:

@@ -143,7 +143,8 @@ def test_the_catalogue_and_a_manual_page(tmp_path: Path) -> None:
     page = netdoctor("checks", "explain", "net.ports", cwd=tmp_path)
     assert page.returncode == 0
     assert "Matters because:" in page.stdout
-    assert "judges: PortMatrix, FirewallFacts of all nodes, Job, HostFacts of all nodes\n" in page.stdout
+    judged = "judges: PortMatrix, FirewallFacts of all nodes, Paths, Job, HostFacts of all nodes\n"
+    assert judged in page.stdout
     assert "waits for:" in page.stdout
 
 

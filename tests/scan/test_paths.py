@@ -1,0 +1,60 @@
+"""Troubles of a path that is not the one of the login: found, named, and healed by what is printed."""
+
+import ipaddress
+import json
+from pathlib import Path
+
+from netdoctor.lab import Lab
+from tests.scan.faults import Case, hold
+from tests.scan.harness import scan
+from tests.scan.test_healthy import quiet
+
+NODES = ("node0", "node1", "node2", "node3")
+
+
+def second(lab: Lab, node: str = "") -> str:
+    """The network on eth1, or a node's address there."""
+    address = lab.state.address(node or NODES[0], 1)
+    return address if node else str(ipaddress.ip_network(f"{address}/24", strict=False))
+
+
+def test_two_healthy_networks_are_tried_and_silent(socket_lab: Lab, folder: Path) -> None:
+    scanned = scan(socket_lab, folder)
+    quiet(scanned)
+    assert scanned.cell("nccl.sockets", "node0") == "."
+    saved = json.loads((folder / ".netdoctor" / "last.json").read_text("utf-8"))
+    facts = saved["facts"]["cluster"]
+    dialled = {probe["address"] for probe in facts["ports"]["value"]["probes"]}
+    assert {second(socket_lab, node) for node in NODES} < dialled
+    assert len(facts["path_mtu"]["value"]["probes"]) == len(facts["loss"]["value"]["probes"]) == 24
+
+
+def test_a_firewall_and_an_mtu_on_the_second_network(socket_lab: Lab, folder: Path) -> None:
+    over = f"over eth1 ({second(socket_lab)})"
+    closed = Case(
+        faults=(f"node2 drop peers={second(socket_lab)}",), key="firewall-inbound-net2", check="net.ports",
+        said=over, fix="nft insert rule", heal="fix",
+    )  # fmt: skip
+    odd = Case(
+        faults=("node1 mtu if=eth1 mtu=9000",), key="mtu-differs-net2", check="net.mtu", status="warn",
+        nodes=("node1",), said=over, fix="dev eth1 mtu 1500", heal="fix",
+    )  # fmt: skip
+    hold(socket_lab, folder, closed, odd)
+
+
+def test_master_addr_on_the_second_network_and_a_bridge_that_all_nodes_have(
+    socket_lab: Lab, folder: Path
+) -> None:
+    store = Case(
+        faults=(f"node3 drop ports=29500 dir=out peers={second(socket_lab)}",),
+        key="firewall-rendezvous-outbound-net2", check="net.ports", nodes=("node3",),
+        confidence="likely",
+        said=f"over eth1 ({second(socket_lab)})", fix="nft insert rule", heal="fix",
+        job={"MASTER_ADDR": second(socket_lab, "node0")},
+    )  # fmt: skip
+    bridge = Case(
+        faults=tuple(f"{node} if-extra name=br-1a2b address=172.18.0.1/16 containers=1" for node in NODES),
+        key="nccl-sockets-same-address", check="nccl.sockets", nodes=NODES,
+        said="br-1a2b 172.18.0.1", fix="NCCL_SOCKET_IFNAME", heal="job",
+    )  # fmt: skip
+    hold(socket_lab, folder, store, bridge)
