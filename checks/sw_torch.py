@@ -22,16 +22,18 @@ def sw_torch(nodes: Mapping[str, SoftwareFacts], gpus: Mapping[str, GpuFacts] | 
 
     Looks at:
         ``torch/version.py`` of the job's interpreter, without importing torch: version, CUDA or
-        ROCm build; and whether the node has NVIDIA GPUs.
+        ROCm build; and whether the node has NVIDIA GPUs. Where no node's interpreter has one: names of
+        environments that have (the calling shell's, torchrun's, venv, conda, uv, poetry); none is run.
 
     Matters because:
         Ranks with different releases of torch disagree about collectives, object layouts and
         timeouts, and usually bring different NCCLs. A CPU-only build on a GPU node ends with
-        "Torch not compiled with CUDA enabled".
+        "Torch not compiled with CUDA enabled". In an interpreter that is not the job's nothing is seen.
 
     Fix:
-        Install the majority's version, from the same index, on the nodes that differ. If the job
-        runs in containers, point netdoctor at the interpreter inside them.
+        Install the majority's version, from the same index, on the nodes that differ. Name the job's
+        interpreter: ``--python PATH``, ``--python auto`` for one with torch that is found on the nodes. If
+        the job runs in containers, point netdoctor at the interpreter inside them.
     """
     have = {node: software.torch for node, software in nodes.items() if software.torch}
     versions = {node: torch.version for node, torch in have.items()}
@@ -56,8 +58,9 @@ def sw_torch(nodes: Mapping[str, SoftwareFacts], gpus: Mapping[str, GpuFacts] | 
             yield unknown(node, f"torch could not be read: {software.torch_error}")
         elif torch is None and usual is not None:
             who = f"{listing(have, 3)} {'has' if len(have) == 1 else 'have'}"
+            beside = f"; here {software.others[0].python} has it (--python auto)" if software.others else ""
             yield MISSING.fail(
-                f"no torch in {software.executable}, while {who} it",
+                f"no torch in {software.executable}, while {who} it{beside}",
                 at=node,
                 observed="not installed",
                 expected=PEERS(usual),

@@ -5,7 +5,7 @@ import os
 import re
 import sys
 
-from . import dists, files, libs, runtime
+from . import dists, files, libs, pythons, runtime
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ def find_nccl(
 
 
 def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
-    """Return facts.software.SoftwareFacts. args: {"packages": [name, …]}."""
+    """Return facts.software.SoftwareFacts. args: {"packages": [name, …], "prefixes": [path, …]}."""
     home = os.path.expanduser("~")
     paths = dists.search_path(sys.path, os.environ, home, runtime.login_directory)
     packages = dists.installed(paths)
@@ -191,6 +191,15 @@ def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
         known = packages.get(dists.normalise(name))
         versions[name] = None if known is None else known.version() or ""
     implementation = sys.implementation.name
+
+    def torch_in(folders: "list[str]") -> "Optional[str]":
+        there, _ = find_torch(folders, {})
+        return str(there["version"]) if there else None
+
+    others = []  # type: list[dict[str, str]]
+    if torch is None and torch_error is None:
+        prefixes = [str(prefix)[:400] for prefix in (args.get("prefixes") or [])][:8]
+        others = pythons.others(os.environ, home, prefixes, torch_in, root, sys.prefix)
     return {
         "executable": sys.executable or "",
         "version": "%d.%d.%d" % sys.version_info[:3],
@@ -207,4 +216,5 @@ def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
         },
         "packages": versions,
         "search_path": paths[:100],
+        "others": others,
     }

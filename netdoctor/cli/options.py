@@ -64,7 +64,11 @@ def add_scan_arguments(parser: argparse.ArgumentParser, hosts: str) -> None:
         default=None,
         help="learn unknown host keys (never changed ones)",
     )
-    ssh.add_argument("--python", metavar="PATH", help="interpreter on the nodes (default: python3)")
+    ssh.add_argument(
+        "--python",
+        metavar="PATH",
+        help="the job's interpreter on the nodes (default: python3); auto: one with torch that they have",
+    )
     what = parser.add_argument_group("what to look at")
     what.add_argument(
         "-p",

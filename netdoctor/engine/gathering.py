@@ -9,8 +9,9 @@ from netdoctor.facts.bandwidth import Baseline
 from netdoctor.facts.base import FACT_TYPES, Missing, Why
 from netdoctor.facts.host import Node
 from netdoctor.facts.paths import Paths
-from netdoctor.facts.software import Job
+from netdoctor.facts.software import Job, SoftwareFacts, in_all
 from netdoctor.inventory import Target
+from netdoctor.inventory.names import python_fault
 from netdoctor.rules.nccl import comm_id_host
 from netdoctor.rules.paths import Known, data_addresses, paths
 from netdoctor.rules.variables import effective_env, values
@@ -18,6 +19,8 @@ from netdoctor.store import Store, decode
 
 # Names that every node is asked to look up. Past this many, the first ones: lookups grow with the square.
 LOOKUPS_AT_MOST = 512
+# For an interpreter: one that has torch, looked for on the node.
+AUTO = "auto"
 
 
 def put_control_facts(store: Store, targets: Sequence[Target], job: Job, baseline: Baseline | None) -> None:
@@ -47,10 +50,18 @@ def first_groups(
         "env": {} if conf_file is None else {"conf_file": conf_file},
         "resolve": {"names": _names(targets, job, profile)},
         "port_holder": {"port": job.master_port},
-        "software": {"packages": list(job.packages)},
+        "software": software_args(job),
     }
     asked = {info.group for info in FACT_TYPES.values() if info.origin == "agent"}
     return {group: arguments.get(group, {}) for group in sorted(asked & set(needed))}
+
+
+def software_args(job: Job) -> dict[str, Any]:
+    """What the collector of `software` is told: packages to look for, environments that the job may be in."""
+    return {
+        "packages": list(job.packages),
+        "prefixes": [path for name in ("VIRTUAL_ENV", "CONDA_PREFIX") if (path := job.env.get(name))],
+    }
 
 
 def _names(targets: Sequence[Target], job: Job, profile: Profile) -> list[str]:
@@ -129,3 +140,22 @@ def _is_address(name: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def chosen_pythons(found: Mapping[str, SoftwareFacts]) -> dict[str, str]:
+    """The interpreter with torch that each node takes, by node: the same path everywhere where there is one.
+
+    found: what the nodes' default interpreter says. A node that is not in the answer keeps that. Nobody is
+    told to run what another node named.
+    """
+    having = {
+        node: ([software.executable] if software.torch else []) + [other.python for other in software.others]
+        for node, software in found.items()
+    }
+    usable = {node: [path for path in paths if is_path(path)] for node, paths in having.items()}
+    shared = in_all(list(usable.values()))
+    return {node: shared or paths[0] for node, paths in usable.items() if paths}
+
+
+def is_path(python: str) -> bool:
+    return python.startswith("/") and python_fault(python) is None

@@ -10,7 +10,17 @@ from typing import Any
 
 from netdoctor.check import Check, Profile
 from netdoctor.engine.experiments import BUDGET_S, GROUND, Asker, OutOfTime, Step, keep, measured, plan
-from netdoctor.engine.gathering import addresses, all_paths, fill_gaps, first_groups, put_control_facts, take
+from netdoctor.engine.gathering import (
+    AUTO,
+    addresses,
+    all_paths,
+    chosen_pythons,
+    fill_gaps,
+    first_groups,
+    put_control_facts,
+    software_args,
+    take,
+)
 from netdoctor.engine.judge import Judgement, judge
 from netdoctor.engine.registry import collectors
 from netdoctor.errors import DeadlineReached
@@ -30,10 +40,10 @@ from netdoctor.transport.base import Request, SessionEvent, Transport
 class Progress:
     """Something happened.
 
-    phase: ``connect``, the name of an experiment, ``judge``. done of total nodes (or 0 of 0 when a phase
-    begins without a count); node and text describe one event. ends: when all experiments with a share of the
-    budget mean to be over, on the clock of time.monotonic(); None for phases that take as long as their nodes
-    do.
+    phase: ``pythons``, ``connect``, the name of an experiment, ``judge``. done of total nodes (or 0 of 0 when
+    a phase begins without a count); node and text describe one event. ends: when all experiments with a share
+    of the budget mean to be over, on the clock of time.monotonic(); None for phases that take as long as
+    their nodes do.
     """
 
     phase: str
@@ -128,9 +138,32 @@ class Scan:
         return Outcome(store=self.store, judgement=judgement, ended_by=ended_by)
 
     def _collect(self, transport: Transport) -> None:
+        self._choose_pythons(transport)
         self._connect(transport)
         if self.plan:
             self._measure(transport)
+
+    def _choose_pythons(self, transport: Transport) -> None:
+        """Log in to the targets that ask for it once before, and take an interpreter that has torch there."""
+        asking = [replace(target, python=None) for target in self.targets if target.python == AUTO]
+        if not asking:
+            return
+        total = len(asking)
+        self.listener(Progress(phase="pythons", total=total))
+        args = {"groups": {"software": software_args(self.job)}}
+        request = Request(op="facts", args=args, timeout_s=self.options.timeout_s)
+        first = {target.id: request for target in asking}
+        found = Store()
+        for event in transport.start(
+            asking, first, keep_open=False, collectors={}, deadline_s=transport.bound_s(asking)
+        ):
+            if not isinstance(event, SessionEvent):
+                take(found, ["software"], event.node, event.result, event.missing)
+        chosen = chosen_pythons(found.present("software", [target.id for target in asking]))
+        self.targets = tuple(
+            replace(target, python=chosen.get(target.id)) if target.python == AUTO else target
+            for target in self.targets
+        )
 
     def first_requests(self) -> dict[str, Request]:
         """The passive facts each node is asked for right after login."""
@@ -157,7 +190,9 @@ class Scan:
 
         Raises TransportInputError.
         """
-        longest = transport.bound_s(self.targets) + sum(step.limit_s for step in self.plan)
+        asking = [target for target in self.targets if target.python == AUTO]
+        before = transport.bound_s(asking) if asking else 0.0
+        longest = before + transport.bound_s(self.targets) + sum(step.limit_s for step in self.plan)
         return min(longest, self.options.deadline_s or longest)
 
     def _connect(self, transport: Transport) -> None:

@@ -1,6 +1,6 @@
 """Facts about the interpreter that the job will use, read without importing torch."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from netdoctor.facts.base import fact
@@ -33,6 +33,15 @@ class Nccl:
         return self.origin in ("wheel", "torch-bundled")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interpreter:
+    """Another Python of a node, whose environment has torch. torch: its version; origin: how it was found."""
+
+    python: str
+    origin: str
+    torch: str
+
+
 @fact("software")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SoftwareFacts:
@@ -40,7 +49,8 @@ class SoftwareFacts:
     one that is there could not be read.
 
     nccl: every libnccl found, the one that the loader would take first. cuda_packages: nvidia-cuda-runtime
-    and friends by distribution name. search_path: where distributions were looked for.
+    and friends by distribution name. search_path: where distributions were looked for. others: interpreters
+    that have torch, looked for where this one has none.
     """
 
     executable: str
@@ -54,12 +64,29 @@ class SoftwareFacts:
     cuda_packages: dict[str, str] = field(default_factory=dict)
     packages: dict[str, str | None] = field(default_factory=dict)
     search_path: tuple[str, ...] = ()
+    others: tuple[Interpreter, ...] = ()
 
 
 def no_torch(asked: Iterable[SoftwareFacts]) -> str:
-    """Why nothing of the job's torch was seen, where none of these interpreters has one."""
+    """Why nothing of the job's torch was seen where none of these interpreters has it, and what helps."""
+    asked = list(asked)
     pythons = {software.executable for software in asked}
-    return f"no torch in {pythons.pop() if len(pythons) == 1 else 'the interpreters that were asked'}"
+    said = f"no torch in {pythons.pop() if len(pythons) == 1 else 'the interpreters that were asked'}"
+    having = [[other.python for other in software.others] for software in asked]
+    nodes = sum(1 for paths in having if paths)
+    shared = in_all(having)
+    if shared is not None:
+        return f"{said}; --python {shared} has it"
+    if nodes:
+        return f"{said}; --python auto finds one on {nodes} of {len(asked)} nodes"
+    return said
+
+
+def in_all(having: Sequence[Sequence[str]]) -> str | None:
+    """The first path that all of these lists have; None where there is none."""
+    return (
+        next((path for path in having[0] if all(path in paths for paths in having)), None) if having else None
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -108,9 +108,8 @@ def cast(context: Context) -> Cast | Missing:
     software = context.store.present("software", nodes)
     able = [n for n in nodes if isinstance(s := software.get(n), SoftwareFacts) and s.torch is not None]
     if not able:
-        return Missing(
-            Why.NOT_EXAMINED, no_torch(s for s in software.values() if isinstance(s, SoftwareFacts))
-        )
+        asked = [one for one in software.values() if isinstance(one, SoftwareFacts)]
+        return Missing(Why.NOT_EXAMINED, no_torch(asked))
     left_out.update({n: "torch is not installed there" for n in nodes if n not in able})
     gpus = {n: _gpus(context, n) for n in able}
     cuda = [n for n in able if gpus[n][0] and software[n].torch.cuda is not None]

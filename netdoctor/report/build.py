@@ -8,6 +8,7 @@ from netdoctor.engine.judge import Judgement, ready_nodes
 from netdoctor.engine.run import Outcome
 from netdoctor.facts.base import Missing
 from netdoctor.facts.host import Login, Node, Session
+from netdoctor.inventory.nodeset import fold
 from netdoctor.model import CLUSTER, Finding, Status
 from netdoctor.report.causes import cause_record
 from netdoctor.report.context import Context, Remote
@@ -16,6 +17,7 @@ from netdoctor.report.model import (
     Cause,
     CheckRecord,
     EvidenceRecord,
+    Gap,
     Matrix,
     MeasureRecord,
     Note,
@@ -75,7 +77,7 @@ def build(outcome: Outcome, context: Context) -> Report:
         healthy_nodes=tuple(healthy),
         unhealthy_nodes=tuple(unhealthy),
         undecided_nodes=tuple(undecided),
-        notes=(*context.notes, *_notes(outcome)),
+        notes=(*context.notes, *_notes(outcome, verdict.gaps)),
         facts=dump(outcome.store) if context.keep_facts else {},
     )
 
@@ -204,8 +206,8 @@ def _launch(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _notes(outcome: Outcome) -> list[Note]:
-    """True statements about the cluster that are no findings: a lab, and what it pretends."""
+def _notes(outcome: Outcome, gaps: Sequence[Gap]) -> list[Note]:
+    """True statements about the cluster that are no findings: a lab, and what it pretends; where we stand."""
     hosts = outcome.store.present("host", outcome.judgement.nodes)
     fakes = sorted({fake for h in hosts.values() for fake in h.lab_fakes})
     notes = []
@@ -214,6 +216,10 @@ def _notes(outcome: Outcome) -> list[Note]:
         if fakes:
             names = {"hca": "HCAs", "gpu": "GPUs", "clock": "wall-clock shift"}
             text += f"; pretended: {', '.join(names.get(f, f) for f in fakes)}"
+        notes.append(Note(level="info", text=text))
+    inside = [node for node, h in hosts.items() if h.container and not h.in_lab]
+    if inside and any(gap.family == "sw" for gap in gaps):
+        text = f"looked at from inside a container: {fold(inside, 60)}; what is outside of it is not seen"
         notes.append(Note(level="info", text=text))
     notes += [Note(level="warn", text=t.splitlines()[0]) for t in outcome.judgement.tracebacks]
     return notes

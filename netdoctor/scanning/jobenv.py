@@ -12,7 +12,9 @@ from netdoctor.files import read_regular
 from netdoctor.text import clean
 
 # Variables of the calling shell that a launcher would hand on; everything else stays private.
-CARRIED = re.compile(r"^(NCCL_\w+|GLOO_\w+|TP_SOCKET_IFNAME|MASTER_ADDR|MASTER_PORT)$")
+CARRIED = re.compile(
+    r"^(NCCL_\w+|GLOO_\w+|TP_SOCKET_IFNAME|MASTER_ADDR|MASTER_PORT|VIRTUAL_ENV|CONDA_PREFIX)$"
+)
 # What of an env file goes into the report: names that checks read. Such files hold tokens, too.
 KEPT = re.compile(
     r"(NCCL|GLOO|UCX|FI|TORCH_NCCL|TORCH_DISTRIBUTED|TORCHELASTIC|PET|MASTER)_\w+|TP_SOCKET_IFNAME"

@@ -81,9 +81,14 @@ def record(request: ScanRequest, targets: Sequence[Target]) -> dict[str, Any]:
     if request.usual is not None:
         said |= request.usual._asdict()
     return {
-        "targets": [msgspec.to_builtins(target) for target in targets],
+        "targets": [msgspec.to_builtins(_as_listed(target, request)) for target in targets],
         "options": {name: _plain(name, value) for name, value in said.items() if value is not None},
     }
+
+
+def _as_listed(target: Target, request: ScanRequest) -> Target:
+    """The target without the interpreter that an option gave it: another option may give it another."""
+    return replace(target, python=None) if target.python == request.python else target
 
 
 def _plain(name: str, value: Any) -> Any:

@@ -11,8 +11,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from netdoctor import __version__
+from netdoctor.engine.gathering import AUTO
 from netdoctor.engine.run import Outcome
 from netdoctor.inventory import Target
+from netdoctor.inventory.nodeset import fold
 from netdoctor.report import LAST
 from netdoctor.report.build import Context, Remote, build
 from netdoctor.report.model import Note, Report, Run
@@ -71,10 +73,22 @@ def _notes(plan: Plan, outcome: Outcome) -> list[Note]:
         for p in plan.known.plugins
         if p.error
     ]
+    notes += _pythons(plan, outcome)
     notes += told(plan.transport.notes)
     if outcome.judgement.tracebacks and (place := _keep_tracebacks(outcome.judgement.tracebacks)):
         notes.append(Note(level="warn", text=f"part of netdoctor itself crashed; tracebacks: {place}"))
     return notes
+
+
+def _pythons(plan: Plan, outcome: Outcome) -> list[Note]:
+    """Which interpreters were taken where that was left to us."""
+    asking = [target.id for target in plan.targets if target.python == AUTO]
+    found = outcome.store.present("software", asking)
+    taken: dict[str, list[str]] = {}
+    for node, software in found.items():
+        taken.setdefault(f"{software.executable}{'' if software.torch else ' (no torch)'}", []).append(node)
+    parts = [f"{path} on {fold(nodes, 60)}" if len(taken) > 1 else path for path, nodes in taken.items()]
+    return [Note(level="info", text=f"--python auto took {', '.join(parts)}")] if parts else []
 
 
 def told(remarks: Sequence[str]) -> list[Note]:

@@ -83,8 +83,9 @@ class Transport(Protocol):
         """Log in everywhere, send each node its first request, yield events as they come.
 
         Per node: one SessionEvent, then one Reply if the session is ``ok``. With keep_open False a node's
-        session ends after its reply. collectors: source text of plug-in collectors by fact group. deadline_s:
-        an agent ends by itself so long after its start, whatever happens here.
+        session ends after its reply. Starting again ends what is left of the time before. collectors: source
+        text of plug-in collectors by fact group. deadline_s: an agent ends by itself so long after its start,
+        whatever happens here.
         """
         ...
 

@@ -21,7 +21,8 @@ class FakeTransport:
     sessions[node]: instead of a good login. facts[node]: by group a fact, a Missing, or what an agent would
     send; anything but a dictionary is the whole answer. answers[op]: a function from (node, request) to a raw
     result, a Missing, or None for silence. trip: called with (what, node) before each event; it may raise.
-    asked: the (op, node) of every request after the first; closed: how often it was.
+    asked: the (op, node) of every request after the first; closed: how often it was; started: the
+    interpreters of each start.
     """
 
     sessions: dict[str, Session] = field(default_factory=dict)
@@ -32,6 +33,7 @@ class FakeTransport:
     closed: int = 0
     notes: tuple[str, ...] = ()
     shut: set[str] = field(default_factory=set)
+    started: list[list[str | None]] = field(default_factory=list)
 
     def session(self, target: Target) -> Session:
         """How the login of a node ends that `sessions` does not name."""
@@ -51,8 +53,10 @@ class FakeTransport:
         deadline_s: float = 300.0,
     ) -> Iterator[SessionEvent | Reply]:
         """Yield a session for each target, and a reply after each that is ok."""
+        self.started.append([target.python for target in targets])
         for target in targets:
             self.trip("login", target.id)
+            self.shut.discard(target.id)
             session = self.sessions.get(target.id) or self.session(target)
             yield SessionEvent(node=target.id, session=session)
             if session.outcome == Login.OK:

@@ -163,6 +163,7 @@ class SshTransport:
     ) -> Iterator[SessionEvent | Reply]:
         if not targets:
             return
+        self._begin_again()
         try:
             for _ in range(self._worker_count(endpoints, keep_open)):
                 self._spawn()
@@ -209,6 +210,12 @@ class SshTransport:
             )
             self._send(worker, framed(message) + len(bundle).to_bytes(4, "big") + bundle)
         yield from self._gather_logins({target.id for target in targets}, self._bound_s(endpoints))
+
+    def _begin_again(self) -> None:
+        """End what an earlier start has left."""
+        if self._workers:
+            self.close()
+            self._workers, self._home, self._closed = [], {}, False
 
     def _worker_count(self, endpoints: Sequence[Endpoint], keep_open: bool) -> int:
         """Return how many processes to use: by load, and by what their file descriptors allow."""

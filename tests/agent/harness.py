@@ -72,9 +72,7 @@ class AgentProcess:
         self.provide = provide
         self.needs: list[str] = []
         self.replies: dict[int, dict[str, Any]] = {}
-        self.send_raw(
-            bundle.build_bundle(marker=MARKER, deadline_s=deadline_s, collectors=collectors or {})
-        )
+        self.send_raw(bundle.build_bundle(marker=MARKER, deadline_s=deadline_s, collectors=collectors or {}))
 
     def __enter__(self) -> Self:
         self.hello = self.read()["hello"]

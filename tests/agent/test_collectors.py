@@ -26,6 +26,7 @@ from netdoctor.agent import (
     files,
     libs,
     op_spawn,
+    pythons,
     runtime,
 )
 from netdoctor.facts import FACT_TYPES
@@ -786,6 +787,73 @@ def test_damaged_torch_falls_back_to_metadata(tmp_path: Path, text: str) -> None
     assert torch
     assert torch["version"] == "2.5.1+cu124"
     assert error
+
+
+def environment(
+    prefix: str, python: str = "python3", version: str = "2.6.0"
+) -> dict[str, str | bytes | None]:
+    """The files of a virtual environment that has torch."""
+    files = {f"{prefix}/bin/{python}": "", f"{prefix}/lib/python3.11/site-packages/torch/version.py": ""}
+    files[f"{prefix}/lib/python3.11/site-packages/torch/version.py"] = f"__version__ = '{version}'\n"
+    return dict(files)
+
+
+def others(root: Path, *prefixes: str, **environ: str) -> list[tuple[str, str, str]]:
+    """(interpreter, how it was found, torch) below a tree, whose interpreters may all be run."""
+    for path in root.rglob("bin/*"):
+        path.chmod(0o755)
+
+    def torch_in(folders: list[str]) -> str | None:
+        found, _ = facts_software.find_torch(folders, {})
+        return str(found["version"]) if found else None
+
+    rows = pythons.others(environ, "/home/ml", prefixes, torch_in, str(root), "/usr")
+    return [(row["python"], row["origin"], row["torch"]) for row in rows]
+
+
+def test_interpreters_with_torch_are_found_by_name(tmp_path: Path) -> None:
+    """Each place once, the likeliest first; what has no torch, or cannot be run or named, is none."""
+    names = {
+        "/srv/env": "calling environment", "/opt/act": "VIRTUAL_ENV", "/home/ml/conda-env": "CONDA_PREFIX",
+        "/home/ml/.venv": "venv", "/home/ml/venv": "venv", "/opt/venv-23": "venv",
+        "/home/ml/miniconda3/envs/train": "conda", "/opt/conda": "conda", "/data/listed": "conda",
+        "/home/ml/llm/.venv": "uv", "/home/ml/.cache/pypoetry/virtualenvs/job-x": "poetry",
+    }  # fmt: skip
+    for prefix in names:
+        trees.make(tmp_path, environment(prefix))
+    trees.make(
+        tmp_path, {**environment("/opt/venv odd"), "/home/ml/.conda/environments.txt": "/data/listed\n"}
+    )
+    trees.make(tmp_path, {"/opt/venv-bare/bin/python3": "", "/opt/venv-dead/lib/python3.9": None})
+    found = others(tmp_path, "/srv/env", "no/path", VIRTUAL_ENV="/opt/act", CONDA_PREFIX="/home/ml/conda-env")
+    wanted = {f"{prefix}/bin/python3": origin for prefix, origin in names.items()}
+    assert {python: origin for python, origin, _ in found} == wanted
+    assert found[0] == ("/srv/env/bin/python3", "calling environment", "2.6.0")
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        "#!/opt/t/bin/python3.11\nimport re\n",
+        "#! /opt/t/bin/python\n",
+        "#!/bin/sh\n'''exec' /opt/t/bin/python3 \"$0\" \"$@\"\n' '''\n",
+        "#!/bin/sh\n'''exec' \"/opt/t/bin/python3\" \"$0\" \"$@\"\n' '''\n",
+    ],
+)
+def test_the_interpreter_of_torchrun_is_found(tmp_path: Path, first: str) -> None:
+    trees.make(tmp_path, {**environment("/opt/t", python="python"), "/usr/local/bin/torchrun": first})
+    (tmp_path / "usr/local/bin/torchrun").chmod(0o755)
+    path = "relative:/usr/bin:/usr/local/bin"
+    assert others(tmp_path, PATH=path) == [("/opt/t/bin/python", "torchrun", "2.6.0")]
+
+
+def test_looking_for_interpreters_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(30):
+        trees.make(tmp_path, environment(f"/opt/venv{number}"))
+    assert len(others(tmp_path)) == pythons.MAX_FOUND
+    assert others(tmp_path, *[f"/none/{number}" for number in range(pythons.MAX_TRIED)]) == []
+    monkeypatch.setattr(pythons, "BOUND_S", -1.0)
+    assert others(tmp_path) == []
 
 
 def nccl(root: Path, tmp_path: Path, **environ: str) -> list[tuple[str | None, str]]:

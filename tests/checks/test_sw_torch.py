@@ -1,6 +1,9 @@
+from dataclasses import replace
+
 import pytest
 
 from netdoctor.checks.sw_torch import sw_torch
+from netdoctor.facts.software import Interpreter, SoftwareFacts
 from netdoctor.model import Finding, Status
 
 from .build import cause, causes, found
@@ -22,6 +25,39 @@ def test_skips_without_torch_anywhere() -> None:
     (finding,) = sw_torch({"n1": none, "n2": none}, None)
     assert finding.status is Status.SKIP
     assert "nothing to compare" in finding.summary
+
+
+BARE = software(torch=None, executable="/usr/bin/python3")
+
+
+def elsewhere(*paths: str) -> SoftwareFacts:
+    others = tuple(Interpreter(python=path, origin="venv", torch="2.6.0") for path in paths)
+    return replace(BARE, others=others)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "words"),
+    [
+        pytest.param([BARE, BARE], "", id="nowhere"),
+        pytest.param([BARE, replace(BARE, executable="/x")], None, id="two interpreters"),
+        pytest.param(
+            [elsewhere("/a", "/b"), elsewhere("/c", "/b")], "; --python /b has it", id="one path on all nodes"
+        ),
+        pytest.param(
+            [elsewhere("/a"), elsewhere("/c")], "; --python auto finds one on 2 of 2 nodes", id="each its own"
+        ),
+        pytest.param([elsewhere("/a"), BARE], "; --python auto finds one on 1 of 2 nodes", id="on one alone"),
+    ],
+)
+def test_the_gap_names_the_interpreter_that_has_torch(nodes: list[SoftwareFacts], words: str | None) -> None:
+    (finding,) = sw_torch({f"n{i}": one for i, one in enumerate(nodes)}, None)
+    usual = "no torch in the interpreters that were asked"
+    assert finding.gap == (usual if words is None else f"no torch in /usr/bin/python3{words}")
+
+
+def test_a_node_without_torch_is_told_where_it_has_one() -> None:
+    findings = list(sw_torch(softwares(3, n2=elsewhere("/opt/venv/bin/python")), all_gpus(3)))
+    assert "here /opt/venv/bin/python has it (--python auto)" in bad(findings)["n2"].summary
 
 
 def test_fails_where_only_some_nodes_have_it() -> None:

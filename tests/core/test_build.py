@@ -130,6 +130,14 @@ def test_a_gap_is_named_and_ready_stays() -> None:
     assert "not seen" not in made(saying("net.x", skip("none"))).verdict.headline
 
 
+def test_in_a_container_it_is_said_what_is_not_seen() -> None:
+    store = store_of(3, host={"n2": healthy.host(2, container="docker")})
+    report = made(saying("sw.x", skip("no torch", gap="no torch")), store=store)
+    (note,) = [note.text for note in report.notes]
+    assert note == "looked at from inside a container: n2; what is outside of it is not seen"
+    assert not made(saying("sw.x"), store=store).notes
+
+
 def test_an_optional_check_s_unknown_counts_where_its_family_is_required() -> None:
     check = saying("net.x", OPEN, required=False)
     assert made(check, require=("net",)).verdict.exit_code == 3

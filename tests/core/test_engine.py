@@ -1,6 +1,7 @@
 """One scan from login to judgement over a fake transport, cut short at every place."""
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from netdoctor.check import Check
 from netdoctor.engine import run as engine_run
 from netdoctor.engine.diagnose import diagnose
+from netdoctor.engine.gathering import AUTO
 from netdoctor.engine.judge import ready_nodes
 from netdoctor.engine.run import Options, Outcome, Progress, Scan, rejudge
 from netdoctor.errors import DeadlineReached
@@ -15,7 +17,7 @@ from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.clock import ClockSample
 from netdoctor.facts.host import HostFacts, LimitFacts
 from netdoctor.facts.net import FirewallFacts, PathMtus, PortMatrix, RouteFacts
-from netdoctor.facts.software import Job
+from netdoctor.facts.software import Interpreter, Job, SoftwareFacts, Torch
 from netdoctor.model import Finding, Status, fail
 from netdoctor.store import dump, load
 from netdoctor.transport.base import Request
@@ -357,3 +359,34 @@ def test_ready_nodes(cells: dict[str, Status], place: int) -> None:
         cells={c.id: {"n1": s} for c, s in zip(checks, cells.values(), strict=True)},
     )
     assert [bool(nodes) for nodes in ready_nodes(judgement)].index(True) == place
+
+
+def bare(i: int, *others: str, torch: bool = False) -> dict[str, Any]:
+    """The facts of a node, as its default interpreter has them."""
+    found = tuple(Interpreter(python=path, origin="venv", torch="2.6.0") for path in others)
+    own = Torch(version="2.5.1") if torch else None
+    software = SoftwareFacts(executable="/usr/bin/python3", version="3.11.9", torch=own, others=found)
+    return {"net": net_of(i), "env": plain(healthy.env()), "software": plain(software)}
+
+
+@pytest.mark.parametrize(
+    ("facts", "taken"),
+    [
+        pytest.param([bare(1, "/a", "/b"), bare(2, "/b", "/c")], ["/b", "/b"], id="the same path everywhere"),
+        pytest.param([bare(1, "/a"), bare(2, "/c")], ["/a", "/c"], id="each its own"),
+        pytest.param([bare(1, torch=True), bare(2, torch=True)], ["/usr/bin/python3"] * 2, id="the default"),
+        pytest.param([bare(1, torch=True), bare(2, "/c")], ["/usr/bin/python3", "/c"], id="one of each"),
+        pytest.param([bare(1, "/a"), bare(2)], ["/a", None], id="one has none"),
+        pytest.param([bare(1, "/a b", "$(x)", "b"), bare(2)], [None, None], id="no path for a command line"),
+    ],
+)
+def test_python_auto_takes_what_the_node_has(facts: list[dict[str, Any]], taken: list[str | None]) -> None:
+    """Each node runs only what it named itself; the job's environments are told to all."""
+    transport = cluster(2, facts={f"n{i}": said for i, said in enumerate(facts, start=1)})
+    listed = [replace(target, python=AUTO) for target in targets(2)]
+    job = Job(master_node="n1", env={"VIRTUAL_ENV": "/srv/v"})
+    scan = Scan(listed, everything(), job, Options())
+    outcome = scan.run(transport)
+    assert [target.python for target in scan.targets] == taken
+    assert set(rows(outcome)["net.ports"]) == {"."}
+    assert transport.started == [[None, None], taken]

@@ -1,6 +1,5 @@
 """Folding, writing out, and expressions, held against ClusterShell."""
 
-
 import pytest
 from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
 from hypothesis import given, settings

@@ -71,9 +71,7 @@ def poisoned(texts: Sequence[str] = TEXTS) -> Report:
             nodes=text, node_list=(names[n],), confidence=text, seen=(text, text), explains=first.explains,
             held=3, fixes=(bad,), verify=verify, see=text, why=text, settle_by=text,
         )  # fmt: skip
-        odd = replace(
-            known, id=2 * n + 2, status=text, fixes=(), node_list=(), fingerprint=f"{text}2"
-        )
+        odd = replace(known, id=2 * n + 2, status=text, fixes=(), node_list=(), fingerprint=f"{text}2")
         causes += [known, odd]
     evidence = [EvidenceRecord(kind=t, where=t, what=t, output=f"{t}\n{t}") for t in texts]
     mixed = " ".join(text[:200] for text in texts)
