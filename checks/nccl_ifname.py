@@ -1,23 +1,24 @@
 """The interface and address that NCCL would use on each node."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 from netdoctor.check import check
 from netdoctor.checks._addresses import usual_network
 from netdoctor.checks._env import unread
 from netdoctor.checks._nccl_advice import bring_up, is_bridge_name, is_tunnel_name, set_ifname
+from netdoctor.checks._nccl_bootstrap import VARIABLE, Bootstrap, bootstrap, untold
 from netdoctor.checks._words import is_ifname, listing, title_text
 from netdoctor.facts.net import AddressRow, NetFacts, ResolveFacts, RouteFacts
-from netdoctor.facts.software import EnvFacts, Job, SoftwareFacts
-from netdoctor.model import CONFIG, DERIVED, LIKELY, Cause, Finding, Status, in_job, ok, seen, skip, unknown
+from netdoctor.facts.software import EnvFacts, Job, NcclAnswer, SoftwareFacts
+from netdoctor.model import CONFIG, LIKELY, Cause, Finding, Status, in_job, ok, skip, unknown
 from netdoctor.rules.addresses import IPNetwork, ip, is_usable, network, networks_by_reach, rows_of
-from netdoctor.rules.nccl import RUNNING_SINCE, Choice, choose, device_of, is_ifname_set, is_running
-from netdoctor.rules.variables import Environment, effective_env, parse_filter, values
-from netdoctor.rules.versions import Version, at_least, nccl_version
-
-VARIABLE = "NCCL_SOCKET_IFNAME"
+from netdoctor.rules.nccl import (
+    is_ifname_set,
+    is_running,
+)
+from netdoctor.rules.variables import parse_filter, values
+from netdoctor.rules.versions import nccl_version
 
 COMM_ID = Cause("nccl-comm-id", "{nodes} {has} no address in the network that NCCL_COMM_ID names")
 NONE = Cause("nccl-ifname-none", "{nodes} {has} no interface that NCCL could use")
@@ -31,38 +32,6 @@ LINK_LOCAL = Cause("nccl-ifname-link-local", "NCCL on {nodes} would use a link-l
 SAME = Cause("nccl-ifname-same-address", "NCCL on {nodes} would use an address that other nodes have too")
 NETWORK = Cause("nccl-ifname-network", "NCCL on {nodes} would use another network than the other nodes")
 OVERLAY = Cause("nccl-ifname-overlay", "NCCL on {nodes} would use an overlay network", LIKELY)
-
-
-@dataclass(frozen=True, slots=True)
-class Bootstrap:
-    """A node as NCCL's bootstrap sees it, and the address that it takes there."""
-
-    node: str
-    net: NetFacts
-    env: Environment
-    version: Version | None
-    choice: Choice
-
-    def __str__(self) -> str:
-        row = self.choice.row
-        return f"{row.ifname} {row.address}" if row else "no interface"
-
-    @property
-    def setting(self) -> str:
-        return str(self.env.get(VARIABLE, f"{VARIABLE} is not set"))
-
-    def told(self, **more: Any) -> dict[str, Any]:
-        """What a finding about this node says, unless `more` says otherwise."""
-        rows = [f"{row.ifname} {row.address}/{row.prefix_len}" for row in rows_of(self.net)]
-        origin = self.env[VARIABLE].origin if VARIABLE in self.env else "environment"
-        return {
-            "at": self.node,
-            "observed": str(self),
-            "expected": "an address that the other nodes can reach",
-            "expected_from": DERIVED,
-            "seen": (seen(origin, self.setting, "file"), seen("ip address", listing(rows, 8), "command")),
-            **more,
-        }
 
 
 Nodes = Mapping[str, Bootstrap]
@@ -80,6 +49,7 @@ def nccl_ifname(
     softwares: Mapping[str, SoftwareFacts] | None,
     routes: Mapping[str, RouteFacts] | None,
     resolves: Mapping[str, ResolveFacts] | None,
+    answers: Mapping[str, NcclAnswer] | None,
     job: Job,
 ) -> Iterator[Finding]:
     """NCCL picks, on every node, an address that the other nodes can reach.
@@ -89,7 +59,9 @@ def nccl_ifname(
         of the job, the login session, ~/.nccl.conf and /etc/nccl.conf, and the release of NCCL.
         From these, by NCCL's own rules: names are prefixes unless the list begins with ``=``, a
         list that begins with ``^`` excludes, a list that matches nothing ends the job, and without
-        the variable it is ``ib*``, then whatever is not ``docker*``, ``lo*`` or ``virbr*``.
+        the variable it is ``ib*``, then whatever is not ``docker*``, ``lo*`` or ``virbr*``. Where
+        the job's Python has a libnccl, launch and full scans ask that library, and its answer
+        counts: a finding says what NCCL itself chose, or that it is predicted.
 
     Matters because:
         Each process picks alone and tells its peers that address; nothing checks that they can
@@ -104,12 +76,14 @@ def nccl_ifname(
         yield skip("the job uses gloo")
         return
     logins = envs or {}
-    versions = {node: nccl_version((softwares or {}).get(node)) for node in nets}
-    effective = {node: effective_env(logins.get(node), job, versions[node]) for node in nets}
+    asked = answers or {}
     nodes: dict[str, Bootstrap] = {}
     for node, net in nets.items():
-        choice = choose(net, values(effective[node]), versions[node], (resolves or {}).get(node))
-        nodes[node] = Bootstrap(node, net, effective[node], versions[node], choice)
+        version = nccl_version((softwares or {}).get(node))
+        resolve, answer = (resolves or {}).get(node), asked.get(node)
+        nodes[node] = bootstrap(node, net, logins.get(node), job, version, resolve, answer)
+    effective = {node: one.env for node, one in nodes.items()}
+    versions = {node: one.version for node, one in nodes.items()}
     troubles = {finding.target: finding for finding in _troubles(nodes, routes or {}, job)}
     if troubles:
         # Trying values on every node costs more than the judgement: only where there is something to mend.
@@ -122,31 +96,12 @@ def nccl_ifname(
     for node, one in nodes.items():
         if node in troubles:
             yield troubles[node]
-        gap = unread(logins.get(node)) or _untold(one)
+        gap = "" if one.choice.asked else unread(logins.get(node)) or untold(one)
         if gap and not (node in troubles and troubles[node].status is Status.FAIL):
             yield unknown(node, f"which address NCCL uses cannot be told: {gap}")
         elif node not in troubles:
-            note = "" if one.version else "; NCCL's release is not known, so by the newest rules"
             told = one.told()
-            yield ok(node, f"NCCL uses {one}{note}", observed=str(one), evidence=told["seen"])
-
-
-def _untold(one: Bootstrap) -> str:
-    """What the choice depends on and nobody knows; empty where it would be the same either way."""
-    row = one.choice.row
-    if one.choice.untold:
-        return one.choice.untold
-    if one.version is None and one.choice.rule != "NCCL_COMM_ID" and _choice_of_old(one) != row:
-        return "releases of NCCL differ there, and this one's could not be told"
-    flags = one.choice.rule != "NCCL_COMM_ID" and at_least(one.version, RUNNING_SINCE)
-    silent = row is not None and row.running is None
-    if flags and row and silent and all(dev.name != device_of(row.ifname) for dev in one.net.netdevs):
-        return f"whether {row.ifname} is running could not be read"
-    return ""
-
-
-def _choice_of_old(one: Bootstrap) -> AddressRow | None:
-    return choose(one.net, values(one.env), (0,)).row
+            yield ok(node, one.summary, observed=str(one), evidence=told["seen"])
 
 
 def _one_value(troubles: Mapping[str, Finding], nodes: Nodes) -> dict[str, Finding]:
@@ -187,7 +142,7 @@ def _troubles(nodes: Nodes, routes: Routes, job: Job) -> Iterator[Finding]:
         else:
             fit[node] = row
             continue
-        yield cause.fail(f"NCCL would use {what}", **one.told())
+        yield cause.fail(f"{one.uses} {what}", **one.told())
     if fit:
         yield from _networks(nodes, fit, routes, job)
 
@@ -210,14 +165,14 @@ def _networks(nodes: Nodes, fit: Rows, routes: Routes, job: Job) -> Iterator[Fin
         if ip(row.address) in usual:
             if is_tunnel_name(row.ifname) and direct:
                 what = f"{one}, an overlay network, although a direct one connects all nodes"
-                yield OVERLAY.warn(f"NCCL would use {what}", **one.told())
+                yield OVERLAY.warn(f"{one.uses} {what}", **one.told())
             continue
         inside, here = reach.get(usual, {}), reach.get(network(row), {})
         reason = _outside(one, row, inside, here) or _cut_off(one, dialled, routes.get(node), job)
         if reason:
             cause = NETWORK if certain else NETWORK.but(confidence=LIKELY)
             what = f"{one}, while {'most' if certain else 'other'} nodes use {usual}: {reason}"
-            yield cause.fail(f"NCCL would use {what}", **one.told(expected=f"an address in {usual}"))
+            yield cause.fail(f"{one.uses} {what}", **one.told(expected=f"an address in {usual}"))
 
 
 def _outside(one: Bootstrap, row: AddressRow, inside: Rows, here: Rows) -> str:
@@ -252,6 +207,8 @@ def _cut_off(one: Bootstrap, dialled: Rows, asked: RouteFacts | None, job: Job) 
 
 def _nothing(one: Bootstrap, alike: bool) -> Finding:
     """NCCL finds no interface at all: because of a variable, or because there is none."""
+    if one.predicted.row and one.answer:
+        return NONE.fail(f"NCCL itself found no interface: {one.answer.error}{one.remark}", **one.told())
     if one.choice.rule == "NCCL_COMM_ID":
         text, value = "torch passes NCCL's id by itself: unset the variable", one.env["NCCL_COMM_ID"].value
         fix = in_job(text, "unset NCCL_COMM_ID", persistent=True)

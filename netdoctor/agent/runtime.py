@@ -107,15 +107,21 @@ def _kill_group(pid: int) -> None:
         pass
 
 
-def run_tool(argv: "list[str]", timeout_s: float = 5.0) -> ToolResult:
-    """Run a child in its own session: no stdin, LC_ALL=C, bounded time and output. Raises OSError."""
+def run_tool(
+    argv: "list[str]", timeout_s: float = 5.0, environment: "Optional[dict[str, str]]" = None
+) -> ToolResult:
+    """Run a child in its own session: no stdin, bounded time and output. Raises OSError.
+
+    environment: without one, the agent's own with LC_ALL=C.
+    """
     import select
     import subprocess
 
-    environment = dict(os.environ, LC_ALL="C", LANG="C")
-    # Tools of the system want the system's libraries, whatever the job preloads.
-    for name in ("LD_PRELOAD", "LD_LIBRARY_PATH"):
-        environment.pop(name, None)
+    if environment is None:
+        environment = dict(os.environ, LC_ALL="C", LANG="C")
+        # Tools of the system want the system's libraries, whatever the job preloads.
+        for name in ("LD_PRELOAD", "LD_LIBRARY_PATH"):
+            environment.pop(name, None)
     with _children_lock:
         if _state.closing:
             raise OSError("the agent is ending")

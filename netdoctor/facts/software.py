@@ -89,6 +89,22 @@ def in_all(having: Sequence[Sequence[str]]) -> str | None:
     )
 
 
+@fact("nccl_answer")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NcclAnswer:
+    """What the job's own libnccl chose on a node, or why nothing (ncclGetUniqueId, src/init.cc).
+
+    address: of its bootstrap; with NCCL_COMM_ID it is that one's instead. zone: interface of a link-local
+    address. error: NCCL's own words (ncclGetLastError) where it gave up.
+    """
+
+    library: str
+    version: str
+    address: str | None = None
+    zone: str | None = None
+    error: str | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfFile:
     """/etc/nccl.conf, ~/.nccl.conf or NCCL_CONF_FILE as NCCL reads it (no trimming, `#` only in column 0).

@@ -6,9 +6,10 @@ release as an argument. Where the release is unknown the newest rules are used.
 
 import ipaddress
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from netdoctor.facts.net import AddressRow, Lookup, NetFacts, ResolveFacts
+from netdoctor.facts.software import NcclAnswer
 from netdoctor.rules.addresses import IPAddress, ip, network, parse, rows_of
 from netdoctor.rules.variables import MAX_IFS, parse_filter
 from netdoctor.rules.versions import Version, at_least
@@ -22,12 +23,13 @@ class Choice:
 
     row: None when NCCL finds nothing and gives up. rule: ``NCCL_SOCKET_IFNAME``, ``NCCL_COMM_ID``,
     ``ib*``, ``not docker*, lo*, virbr*``, ``docker*``, ``lo*``, ``virbr*`` or ``nothing left``. untold: what
-    the choice hangs on and the facts do not say; empty where it is certain.
+    the choice hangs on and the facts do not say; empty where it is certain. asked: NCCL itself said so.
     """
 
     row: AddressRow | None
     rule: str
     untold: str = ""
+    asked: bool = False
 
     @property
     def ifname(self) -> str | None:
@@ -135,6 +137,38 @@ def choose(
         return Choice(match_subnet(net, comm_id), "NCCL_COMM_ID", comm_id.untold)
     rows, rule = candidates(net, env, version, most=1)
     return Choice(rows[0] if rows else None, rule)
+
+
+# What NCCL says where nothing fits: bootstrapNetInit. Other errors are of the attempt, not of the choice.
+_NOTHING_FITS = ("no socket interface found", "No usable listening interface found", "NCCL_COMM_ID")
+
+
+def corrected(predicted: Choice, answer: NcclAnswer | None, net: NetFacts, env: Mapping[str, str]) -> Choice:
+    """The choice after NCCL itself was asked: its answer counts, whatever was predicted.
+
+    With NCCL_COMM_ID the answer says that there is an interface, but not which.
+    """
+    if answer is None:
+        return predicted
+    if answer.error:
+        if any(words in answer.error for words in _NOTHING_FITS):
+            return Choice(None, predicted.rule, asked=True)
+        return replace(predicted, untold=f"NCCL itself failed there: {answer.error}")
+    if "NCCL_COMM_ID" in env:
+        if predicted.row is None and not predicted.untold:
+            return replace(predicted, untold="NCCL itself finds one, netdoctor's rules do not")
+        return predicted
+    rows = [
+        row
+        for row in rows_of(net)
+        if row.address == answer.address and answer.zone in (None, device_of(row.ifname))
+    ]
+    if predicted.row in rows:
+        return replace(predicted, untold="", asked=True)
+    if rows:
+        return Choice(rows[0], "asked", asked=True)
+    text = f"NCCL itself chose {answer.address}, which is of no interface that was seen"
+    return replace(predicted, untold=text)
 
 
 # --- NCCL_COMM_ID --------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from netdoctor.agent import (
     facts_gpu,
     facts_host,
     facts_limits,
+    facts_nccl_answer,
     facts_net,
     facts_port_holder,
     facts_rdma,
@@ -537,6 +538,44 @@ def test_nccl_conf_is_read_as_nccl_reads_it(tmp_path: Path) -> None:
         ("/nope", "named", "ENOENT"), ("/home/u/.nccl.conf", "home-passwd", None),
         ("/etc/nccl.conf", "system", None),
     ]  # fmt: skip
+
+
+def test_the_address_in_an_id_of_nccl() -> None:
+    four = struct.pack("=QH2s4s", 7, socket.AF_INET, b"\x12\x34", bytes((10, 0, 0, 1))).ljust(128, b"\0")
+    assert facts_nccl_answer.address_of(four) == ("10.0.0.1", None)
+    local = socket.inet_pton(socket.AF_INET6, "fe80::1")
+    six = struct.pack("=QH2sI16sI", 7, socket.AF_INET6, b"", 0, local, 1).ljust(128, b"\0")
+    assert facts_nccl_answer.address_of(six) == ("fe80::1", "lo")
+    assert facts_nccl_answer.address_of(b"") == facts_nccl_answer.address_of(bytes(128)) == (None, None)
+    assert [facts_nccl_answer.release(n) for n in (2804, 21805, 23203)] == ["2.8.4", "2.18.5", "2.32.3"]
+
+
+def test_nccl_is_asked_in_silence_and_with_the_jobs_variables() -> None:
+    own = {
+        "NCCL_DEBUG": "INFO",
+        "NCCL_DEBUG_FILE": "/x",
+        "LD_PRELOAD": "y.so",
+        "WANDB_API_KEY": "s",
+        "HOME": "/h",
+    }
+    env = facts_nccl_answer.environment({"NCCL_SOCKET_IFNAME": "eth1", "EVIL": "x"}, own)
+    assert (env["NCCL_DEBUG"], env["NCCL_SOCKET_IFNAME"], env["HOME"]) == ("NONE", "eth1", "/h")
+    assert not {"NCCL_DEBUG_FILE", "LD_PRELOAD", "WANDB_API_KEY", "EVIL"} & env.keys()
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [("import time; time.sleep(60)", "timed_out"), ("import os; os.kill(os.getpid(), 9)", "failed"),
+     ("print('[]')", "failed"), ("print('{' * 9999)", "failed"), ("", "failed")],
+)  # fmt: skip
+def test_a_library_that_does_not_answer_is_no_fact(
+    text: str, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(facts_nccl_answer, "_ASK", text)
+    monkeypatch.setattr(facts_nccl_answer, "ASK_S", 1.0)
+    with pytest.raises(runtime.Unavailable) as caught:
+        facts_nccl_answer.ask("/nope.so", {})
+    assert caught.value.why == why
 
 
 # --- rdma, gpu --------------------------------------------------------------------------------------------

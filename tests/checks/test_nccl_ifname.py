@@ -4,7 +4,7 @@ import pytest
 
 from netdoctor.checks.nccl_ifname import nccl_ifname
 from netdoctor.facts.net import AddressRow, NetFacts, Route, RouteFacts
-from netdoctor.facts.software import ConfFile, EnvFacts
+from netdoctor.facts.software import ConfFile, EnvFacts, NcclAnswer
 from netdoctor.model import Finding, Status
 
 from .build import address, cause, causes, env, found, job, loopback, netdev, nets, row
@@ -40,7 +40,7 @@ def run(
     softwares = {node: software(nccl=(nccl(version),)) for node in facts}
     envs = {node: env() for node in facts} | (envs or {})
     setting = job(env=variables, env_from=dict.fromkeys(variables, "train.env:4"))
-    return list(nccl_ifname(facts, envs, softwares, None, None, setting))
+    return list(nccl_ifname(facts, envs, softwares, None, None, None, setting))
 
 
 def fix_of(findings: list[Finding], key: str) -> str:
@@ -54,13 +54,13 @@ def test_says_what_each_node_uses() -> None:
 
 
 def test_one_node_and_an_unknown_release() -> None:
-    (finding,) = nccl_ifname(nets(1), {"n1": env()}, None, None, None, job(1))
+    (finding,) = nccl_ifname(nets(1), {"n1": env()}, None, None, None, None, job(1))
     assert finding.status is Status.PASS
     assert "release is not known" in finding.summary
 
 
 def test_skips_for_gloo() -> None:
-    (finding,) = nccl_ifname(nets(2), None, None, None, None, job(2, backend="gloo"))
+    (finding,) = nccl_ifname(nets(2), None, None, None, None, None, job(2, backend="gloo"))
     assert finding.status is Status.SKIP
 
 
@@ -179,7 +179,7 @@ def test_racks_without_a_route_are_not() -> None:
         "n1": RouteFacts(routes={"n2": Route(destination="10.2.0.5", error="ENETUNREACH")}),
         "n2": RouteFacts(routes={"n1": Route(destination="10.1.0.5", dev="eth0")}),
     }
-    findings = list(nccl_ifname(facts, None, None, routes, None, setting))
+    findings = list(nccl_ifname(facts, None, None, routes, None, None, setting))
     assert not causes(findings) or "n2" not in causes(findings)["nccl-ifname-network"]
 
 
@@ -211,7 +211,7 @@ def test_says_why_a_list_matches_nothing() -> None:
 @pytest.mark.parametrize("conf", [None, ConfFile(path="/etc/nccl.conf", error="EIO")])
 def test_what_a_node_sets_has_to_be_known(conf: ConfFile | None) -> None:
     envs = {"n1": env()} if conf is None else {"n1": env(), "n2": EnvFacts(nccl_conf=(conf,))}
-    findings = found(nccl_ifname(nets(2), envs, None, None, None, job(2)))
+    findings = found(nccl_ifname(nets(2), envs, None, None, None, None, job(2)))
     assert [findings[node].status for node in ("n1", "n2")] == [Status.PASS, Status.UNKNOWN]
     assert "could not be read" in findings["n2"].summary
 
@@ -223,7 +223,7 @@ def test_a_file_that_nccl_may_not_open_either_sets_nothing() -> None:
 
 def test_an_unknown_release_counts_where_releases_differ() -> None:
     facts = {"n1": machine(row("virbr0", "192.168.122.1"), eth(1)), "n2": machine(eth(2))}
-    findings = found(nccl_ifname(facts, {"n1": env(), "n2": env()}, None, None, None, job(2)))
+    findings = found(nccl_ifname(facts, {"n1": env(), "n2": env()}, None, None, None, None, job(2)))
     assert [findings[node].status for node in ("n1", "n2")] == [Status.UNKNOWN, Status.PASS]
 
 
@@ -235,7 +235,7 @@ def test_an_interface_without_flags_may_be_down() -> None:
 
 def test_a_warning_does_not_hide_what_is_not_known() -> None:
     shared = {f"n{i}": machine(row("wg0", f"10.9.0.{i}"), eth(i)) for i in (1, 2)}
-    findings = nccl_ifname(shared, {"n1": env()}, None, None, None, job(2))
+    findings = nccl_ifname(shared, {"n1": env()}, None, None, None, None, job(2))
     assert [(f.target, f.status) for f in findings] == [
         ("n1", Status.WARN),
         ("n2", Status.WARN),
@@ -245,7 +245,7 @@ def test_a_warning_does_not_hide_what_is_not_known() -> None:
 
 def test_the_place_of_a_value_is_no_matter_of_its_name() -> None:
     setting = job(env={"NCCL_SOCKET_IFNAME": "ens9"}, env_from={"NCCL_SOCKET_IFNAME": "login.env:2"})
-    findings = list(nccl_ifname(nets(2), None, None, None, None, setting))
+    findings = list(nccl_ifname(nets(2), None, None, None, None, None, setting))
     assert cause(findings, "nccl-ifname-nomatch").fixes[0].text.startswith("in login.env:2, ")
 
 
@@ -256,3 +256,55 @@ def test_hostile_names_stay_out_of_commands_and_templates() -> None:
         assert finding.cause is None or "reboot" not in finding.cause.title
         for fix in finding.cause.fixes if finding.cause else ():
             assert all("reboot" not in command.shell for command in fix.commands)
+
+
+# --- NCCL itself was asked -----------------------------------------------------------------------
+
+
+def ask(facts: NetFacts, login: EnvFacts | None = None, **said: str | None) -> Finding:
+    """What is said of a second node, on which NCCL gave this answer."""
+    answer = NcclAnswer(library="/opt/libnccl.so.2", version="2.21.5", **said)  # type: ignore[arg-type]
+    both, envs = {**nets(1), "n2": facts}, {"n1": env(), "n2": login or env()}
+    return found(nccl_ifname(both, envs, None, None, None, {"n2": answer}, job(2)))["n2"]
+
+
+def test_what_nccl_itself_chose_is_said() -> None:
+    finding = ask(machine(eth(2)), address=address(2))
+    assert (finding.status, finding.summary) == (Status.PASS, f"NCCL itself chose eth0 ({address(2)})")
+    assert "/opt/libnccl.so.2" in {one.what for one in finding.evidence}
+    (predicted,) = nccl_ifname(nets(1), {"n1": env()}, None, None, None, None, job(1))
+    assert "predicted" in predicted.summary
+
+
+def test_the_answer_counts_and_the_difference_is_ours() -> None:
+    finding = ask(machine(eth(2), row("eth1", "10.9.0.2")), address="10.9.0.2")
+    assert finding.observed == "eth1 10.9.0.2"
+    both = machine(row("eth1", "10.9.0.2"), eth(2))
+    finding = ask(both, address=address(2))
+    assert finding.status is Status.PASS
+    ours = "netdoctor's rules expected eth1 (10.9.0.2), which is ours to mend"
+    assert finding.summary == f"NCCL itself chose eth0 ({address(2)}); {ours}"
+
+
+def test_an_answer_stands_in_for_what_could_not_be_read() -> None:
+    closed = EnvFacts(nccl_conf=(ConfFile(path="/etc/nccl.conf", error="EIO"),))
+    assert ask(machine(eth(2)), closed, address=address(2)).status is Status.PASS
+
+
+def test_nccl_finding_nothing_is_a_failure_and_its_other_troubles_are_not() -> None:
+    nothing = ask(machine(eth(2)), error="Bootstrap : no socket interface found")
+    assert nothing.status is Status.FAIL
+    assert "no socket interface found" in nothing.summary
+    assert ask(machine(eth(2)), error="Call to bind failed : Too many open files").status is Status.UNKNOWN
+    assert ask(machine(eth(2)), address="10.77.0.1").status is Status.UNKNOWN
+
+
+def test_with_a_comm_id_the_answer_does_not_name_the_interface() -> None:
+    login = env(NCCL_COMM_ID=f"{address(9)}:1")
+    finding = ask(machine(eth(2)), login, address=address(9))
+    assert finding.status is Status.PASS
+    assert "predicted" in finding.summary
+    assert ask(machine(), login, address=address(9)).status is Status.UNKNOWN
+    nowhere = ask(machine(), login, error="NET/Socket : No usable listening interface found")
+    assert nowhere.cause is not None
+    assert nowhere.cause.key == "nccl-comm-id"
