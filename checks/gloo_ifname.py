@@ -42,6 +42,10 @@ OWN_UNKNOWN = Cause("own-name-unknown", "The own name of {nodes} does not resolv
 OWN_WRONG = Cause(
     "own-name-wrong", "The own name of {nodes} resolves to an address of another machine", verify=BOTH
 )
+OWN_LONG = Cause("own-name-long", "The own name of {nodes} is longer than torch reads")
+OWN_NOWHERE = Cause(
+    "own-name-nowhere", "The own name of {nodes} resolves to an address of no interface there"
+)
 NO_MATCH = Cause("gloo-ifname-nomatch", "{nodes} lack{s} the interface that GLOO_SOCKET_IFNAME asks for")
 LOOPBACK = Cause("gloo-ifname-loopback", "GLOO_SOCKET_IFNAME sends gloo on {nodes} to loopback")
 SAME = Cause("gloo-same-address", "gloo on {nodes} would use an address that other nodes have too")
@@ -145,6 +149,8 @@ def _useless(one: Process, host: HostFacts | None, address: str | None) -> Findi
     own, setting = one.resolve.own, one.setting
     missing = next((device for device in one.devices if device.address is None), None)
     loop = next((device for device in one.devices if is_loopback(device)), None)
+    if missing and missing.rule != VARIABLE:
+        return _ends(one, missing)
     if missing and setting:
         return _no_such(one, missing.ifname or "", setting)
     if loop is None:
@@ -170,6 +176,21 @@ def _useless(one: Process, host: HostFacts | None, address: str | None) -> Findi
             expected=address or "an address of this node",
             fixes=(own_name(own.name, host, address), *one.fixes),
         ),
+    )
+
+
+def _ends(one: Process, device: Device) -> Finding:
+    """The own name ends every gloo process that starts on the node."""
+    name, tried = one.resolve.own.name, device.tried
+    if device.rule == "fallback":
+        summary = f"the own name {name} is of no use, and there is no loopback address to fall back to"
+        return OWN_UNKNOWN.fail(f'{summary}: gloo ends with "Cannot resolve {tried}"', **one.told())
+    if tried is None:
+        summary = f'the own name has {len(name)} characters: gloo ends with "File name too long"'
+        return OWN_LONG.fail(summary, **one.told(observed=name, expected="at most 63 characters"))
+    summary = f"the own name {name} means {tried}, which can be bound but is of no interface"
+    return OWN_NOWHERE.fail(
+        f'{summary}: gloo ends with "Unable to find interface"', **one.told(observed=tried)
     )
 
 

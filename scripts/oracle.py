@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Ask NCCL what it chooses on random machines, and hold netdoctor's rules against it. Needs root.
+"""Ask NCCL or gloo what it chooses on random machines, and hold netdoctor's rules against it. Needs root.
 
-    python scripts/oracle.py nccl DIR...              directories that a wheel of nvidia-nccl-cu12 is
-    installed in python scripts/oracle.py gloo PYTHON              an interpreter with torch
+    python scripts/oracle.py nccl DIR...     where releases of nvidia-nccl-cu12 are installed
+    python scripts/oracle.py gloo PYTHON     an interpreter with torch
     options: --seed N (default: another one each time), --cases N (200)
 
 A directory is made by `pip install --no-deps --target DIR nvidia-nccl-cu12==2.21.5`. Machines are namespaces
@@ -22,8 +22,8 @@ ROOT = Path(__file__).resolve().parents[1]
 
 def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("what", choices=("nccl",))
-    parser.add_argument("where", nargs="+", help="directories of libnccl")
+    parser.add_argument("what", choices=("nccl", "gloo"))
+    parser.add_argument("where", nargs="+", help="directories; for gloo an interpreter")
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--cases", type=int, default=200)
     parser.add_argument("--show", type=int, default=20, help="differences that are printed of each release")

@@ -17,7 +17,7 @@ LOOPBACK = "127.0.0.1"
 class Device:
     """One device of a Gloo process. row: None when the interface is not there, has no address, or
     the address is of no interface listed. address: what it advertises, None when it fails. ifname:
-    as asked for, or the interface that holds the address.
+    as asked for, or the interface that holds the address. tried: an address that it fails over.
 
     rule: ``GLOO_SOCKET_IFNAME``, ``own name`` or ``fallback`` (own name of no use: loopback).
     """
@@ -26,6 +26,7 @@ class Device:
     address: str | None
     row: AddressRow | None
     rule: str
+    tried: str | None = None
 
 
 def interface_names(env: Mapping[str, str]) -> tuple[str, ...]:
@@ -53,10 +54,24 @@ def choose(net: NetFacts, resolve: ResolveFacts | None, env: Mapping[str, str]) 
         return tuple(_of_interface(net, name) for name in names)
     if resolve is None:
         return ()
-    if resolve.first_bindable is None:
-        return (Device("lo", LOOPBACK, _row_of(net, LOOPBACK), "fallback"),)
-    row = _row_of(net, resolve.first_bindable)
-    return (Device(row.ifname if row else None, resolve.first_bindable, row, "own name"),)
+    if is_too_long(resolve.own.name):
+        return (Device(None, None, None, "own name"),)
+    rule = "own name" if resolve.first_bindable is not None else "fallback"
+    address = resolve.first_bindable or LOOPBACK
+    row, found = _row_of(net, address), parse(address)
+    if row is None and found is not None:
+        # It can be bound (ip_nonlocal_bind, 0.0.0.0, a group, a local route), and fails in the end, in
+        # sockaddrToInterfaceName. There, one loopback address stands for every other.
+        looped = found.is_loopback and any(ip(one.address).is_loopback for one in rows_of(net))
+        if not looped:
+            return (Device(None, None, None, rule, tried=address),)
+    ifname = "lo" if rule == "fallback" else row.ifname if row else None
+    return (Device(ifname, address, row, rule),)
+
+
+def is_too_long(own_name: str) -> bool:
+    """Whether gethostname() has no room for it: torch gives HOST_NAME_MAX, 64 bytes with the final NUL."""
+    return len(own_name.encode("utf-8", "replace")) >= 64
 
 
 def _of_interface(net: NetFacts, name: str) -> Device:

@@ -52,6 +52,14 @@ def test_an_interface_named_makes_the_name_irrelevant() -> None:
     assert not causes(run(nets(3), names, GLOO_SOCKET_IFNAME="eth0"))
 
 
+def test_an_own_name_that_ends_gloo() -> None:
+    long = resolve(2, own=lookup("n" * 64, "10.0.0.2"), first_bindable="10.0.0.2")
+    findings = run(nets(3), {**resolves(3), "n1": own(1, "0.0.0.0", bindable="0.0.0.0"), "n2": long})
+    assert causes(findings) == {"own-name-nowhere": {"n1"}, "own-name-long": {"n2"}}
+    assert {found(findings)[node].status for node in ("n1", "n2")} == {Status.FAIL}
+    assert not causes(run(nets(3), {**resolves(3), "n2": long}, GLOO_SOCKET_IFNAME="eth0"))
+
+
 def test_an_own_name_of_no_use() -> None:
     names = {
         **resolves(3),
@@ -128,4 +136,4 @@ def test_what_a_node_sets_has_to_be_known() -> None:
 
 def test_an_address_of_no_interface_is_no_pass() -> None:
     names = {**resolves(2), "n2": own(2, "10.77.0.1", bindable="10.77.0.1")}
-    assert [one.status for one in run(nets(2), names)] == [Status.PASS, Status.UNKNOWN]
+    assert [one.status for one in run(nets(2), names)] == [Status.PASS, Status.FAIL]

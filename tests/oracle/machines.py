@@ -205,3 +205,49 @@ def comm_id(rng: random.Random, made: Machine) -> str:
          "0x0a010009:1", "10.1.0.999:1", "nowhere.invalid:1", "^10.1.0.9:1", "[fd00:1::9]",
          "[fd00:1::9]:x", "127.0.0.1:1", "[::1]:1", "0.0.0.0:1", "localhost:1", "10:1"]
     )  # fmt: skip
+
+
+# --- gloo ----------------------------------------------------------------------------------------
+
+OWN_NAMES = (
+    "node1", "node1", "node1", "NODE1", "node1.cluster.local", "a..b", "under_score", "-dash", "x" * 63,
+    "y" * 64, "10.1.0.9", "localhost", "1", "node1.", "n\u00f6de", "(none)",
+)  # fmt: skip
+
+
+def own_name(rng: random.Random, made: Machine) -> list[str]:
+    """The host name, and lines of /etc/hosts that say what it means, or do not."""
+    name = rng.choice(OWN_NAMES)
+    lines = ["127.0.0.1 localhost"] if rng.random() < 0.8 else []
+    if rng.random() < 0.4:
+        lines.append("::1 localhost ip6-localhost")
+    for _ in range(rng.choice([0, 1, 1, 1, 1, 2, 3])):
+        odd = [
+            "127.0.1.1",
+            "127.0.0.1",
+            "::1",
+            "192.0.2.9",
+            "0.0.0.0",
+            "::",
+            "fd99::1",
+            "224.0.0.1",
+            "10.1.0.255",
+        ]
+        known = [*made.addresses, "127.0.1.1"] if rng.random() < 0.7 else odd
+        address = rng.choice(known or odd)
+        if address.startswith("fe80") and rng.random() < 0.5 and made.names:
+            address += "%" + rng.choice(made.names)
+        spelled = rng.choice([name, name, name, name.lower(), f"{name}.x {name}", f"other {name}"])
+        lines.append(f"{address} {spelled}")
+    rng.shuffle(lines)
+    return [name, *lines]
+
+
+def gloo_ifname(rng: random.Random, made: Machine) -> str:
+    """A list for GLOO_SOCKET_IFNAME."""
+    known = [*made.names, "lo", "p0", "none0"]
+    words = [rng.choice(known) for _ in range(rng.choice([1, 1, 1, 2]))]
+    if rng.random() < 0.2:
+        words[0] = rng.choice(["=", "^", " "]) + words[0]
+    odd = ["", ",", "l", "lo,", ",lo", "lo,,lo"]
+    return rng.choice(odd) if rng.random() < 0.15 else ",".join(words)

@@ -63,5 +63,18 @@ def test_an_unusable_own_name_falls_back_to_loopback() -> None:
     assert (device.address, device.rule) == ("127.0.0.1", "fallback")
 
 
+@pytest.mark.parametrize("address", ["0.0.0.0", "::", "224.0.0.1", "10.9.9.9"])
+def test_an_address_that_binds_and_is_of_no_interface_ends_gloo(address: str) -> None:
+    facts = resolve(own=lookup("n1", address), first_bindable=address)
+    assert rules.choose(net(), facts, {}) == (rules.Device(None, None, None, "own name", tried=address),)
+
+
+def test_a_name_of_64_characters_ends_gloo() -> None:
+    for length, address in ((63, "10.0.0.1"), (64, None)):
+        facts = resolve(own=lookup("n" * length, "10.0.0.1"), first_bindable="10.0.0.1")
+        (device,) = rules.choose(net(), facts, {})
+        assert device.address == address
+
+
 def test_cannot_tell_without_the_lookup() -> None:
     assert rules.choose(net(), None, {}) == ()

@@ -1,0 +1,39 @@
+"""Runs in an interpreter with torch: says what gloo advertises in the spaces that it is told, a line for a
+line."""
+
+import json
+import os
+import socket
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch.distributed as dist
+
+from tests.oracle.spaces import Space
+
+
+def ask() -> dict[str, Any]:
+    """The addresses that a process group of one listens at, or why there is none."""
+    try:
+        kept = dist.ProcessGroupGloo(dist.HashStore(), 0, 1, timedelta(seconds=10))  # type: ignore[attr-defined]
+    except RuntimeError as error:
+        return {"addresses": None, "error": str(error).splitlines()[0]}
+    found = []
+    for handle in sorted(map(int, os.listdir("/proc/self/fd"))):
+        try:
+            with socket.socket(fileno=os.dup(handle)) as one:
+                if one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+                    found.append(one.getsockname()[0].partition("%")[0])
+        except OSError:
+            continue
+    assert kept is not None
+    return {"addresses": found, "error": ""}
+
+
+if __name__ == "__main__":
+    for line in sys.stdin:
+        told = json.loads(line)
+        space = Space(told["pid"], Path(told["folder"]))
+        print(json.dumps(space.run(ask, told["environ"])), flush=True)
