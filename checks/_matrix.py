@@ -1,7 +1,7 @@
 """From a directed matrix of good and bad pairs to the fewest faults that account for it."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -95,6 +95,19 @@ def decode(cells: Mapping[Cell, bool]) -> tuple[Fault, ...]:
             continue
         faults.append(Fault(kind=kind, nodes=(node,), cells=frozenset(own)))
     return (*faults, *_rest(cells, left, nodes))
+
+
+def around(cells: Iterable[Cell], likely: Collection[str]) -> tuple[str, ...]:
+    """The fewest nodes of which each of these pairs has one; of several that may be it, those that are
+    `likely`, else all of them."""
+    left, found = set(cells), []
+    while left:
+        counts = Counter(end for cell in sorted(left) for end in cell)
+        most = max((count, node in likely) for node, count in counts.items())
+        first = [node for node, count in counts.items() if (count, node in likely) == most]
+        found += first
+        left = {cell for cell in left if not set(first).intersection(cell)}
+    return tuple(found)
 
 
 def _full(cells: Mapping[Cell, bool], nodes: Iterable[str], end: int) -> dict[str, set[Cell]]:

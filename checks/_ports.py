@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from netdoctor.check import derived
-from netdoctor.checks._matrix import Cell, Fault, Kind, decode
+from netdoctor.checks._matrix import Cell, Fault, Kind, around, decode
 from netdoctor.checks._paths import by_path, named, over
 from netdoctor.checks._words import listing, title_text
 from netdoctor.facts.net import FirewallFacts, PortMatrix, PortProbe
@@ -127,6 +127,11 @@ def _on_path(
         clean=frozenset(node for node, facts in rules.items() if _is_clean(facts)),
     )
     causes: list[PortCause] = []
+    stray = {cell for cell, probes in by_cell.items() if any(probe.is_by_source for probe in probes)}
+    if stray:
+        fault = _stateless(stray, (*high, *low))
+        causes.append(words.cause(fault, ALL_PORTS, stateless=True))
+        low, high = (tuple(f for f in some if not f.cells <= fault.cells) for some in (low, high))
     for fault in high:
         twin = any(f.kind is fault.kind and f.nodes == fault.nodes for f in low)
         # The same pairs may fail over the rendezvous port as part of something larger: one cause is enough.
@@ -138,6 +143,13 @@ def _on_path(
         if not fault.cells <= covered:
             causes.append(words.cause(fault, RENDEZVOUS if _tried(fault, EPHEMERAL, by_cell) else ALL_PORTS))
     return causes
+
+
+def _stateless(stray: set[Cell], faults: Sequence[Fault]) -> Fault:
+    """The filter at the node of which answers are lost in these pairs, with what else fails there."""
+    nodes = around(stray, {node for fault in faults for node in fault.nodes})
+    there = {cell for fault in faults for cell in fault.cells if set(nodes).intersection(cell)}
+    return Fault(kind=Kind.NODE, nodes=nodes, cells=frozenset(stray | there))
 
 
 def _decoded(cells: Mapping[Cell, bool]) -> tuple[Fault, ...]:
@@ -175,7 +187,8 @@ def _cells(by_cell: ByCell, purpose: str) -> dict[Cell, bool]:
     for cell, probes in by_cell.items():
         for probe in probes:
             if probe.purpose == purpose and probe.outcome in (*BAD, *OPEN):
-                cells[cell] = cells.get(cell, False) or probe.outcome in BAD
+                bad = probe.outcome in BAD and not probe.is_by_source
+                cells[cell] = cells.get(cell, False) or bad
     return cells
 
 
@@ -255,6 +268,10 @@ _WHICH = {
     RENDEZVOUS: " to the rendezvous port",
     EPHEMERAL: " to the ports that the kernel picks",
 }
+_STATELESS = (
+    "A filter without state at {nodes} drops by port, answers included: what gets through changes with the "
+    "source port, from run to run"
+)
 _SETTLE = (
     "read the firewall rules at both ends as root (nft list ruleset), or scan with a third node: "
     "its connections show which end it is"
@@ -275,7 +292,7 @@ class _Words:
     order: Mapping[str, int]
     clean: frozenset[str]
 
-    def cause(self, fault: Fault, ports: str) -> PortCause:
+    def cause(self, fault: Fault, ports: str, *, stateless: bool = False) -> PortCause:
         probes = [
             probe
             for cell in sorted(fault.cells)
@@ -290,9 +307,10 @@ class _Words:
         confidence = Confidence.LIKELY if fault.partial else Confidence.CERTAIN
         if _has_two_ends(fault):
             confidence = Confidence.LIKELY if fabric else Confidence.SUSPECTED
+        key = f"{_KEYS[outcome].replace('firewall', 'fabric') if fabric else _KEYS[outcome]}-stateless"
         cause = Cause(
-            _key(fault, outcome, ports, bool(fabric)),
-            _title(fault, outcome, ports, bool(fabric)),
+            key if stateless else _key(fault, outcome, ports, bool(fabric)),
+            _STATELESS if stateless else _title(fault, outcome, ports, bool(fabric)),
             confidence=confidence,
             verify=("net.ports",),
             settle_by=_SETTLE if _has_two_ends(fault) and not fabric else None,
@@ -326,6 +344,11 @@ class _Words:
         back = (p for a, b in fault.cells for p in self.by_cell.get((b, a), ()) if p.purpose in tried)
         if fault.kind in (Kind.IN, Kind.OUT, Kind.PATH) and any(probe.outcome in OPEN for probe in back):
             yield seen("the same ports the other way", "open", at=dst)
+        if by_source := next((probe for probe in probes if probe.is_by_source), None):
+            one, other = by_source.source_port, by_source.open_from[0]
+            way = f"TCP {by_source.port} from {by_source.src} to {by_source.dst}"
+            yield seen(f"{way}, twice from source port {one}", "no answer", at=by_source.src)
+            yield seen(f"{way}, from source port {other}", "open", at=by_source.src)
         if ports == EPHEMERAL:
             yield seen("the rendezvous port on the same pairs", "open", at=src)
         if fabric:

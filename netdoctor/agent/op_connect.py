@@ -66,6 +66,7 @@ class Attempt(object):
             "address": str(row.get("address", "")),
             "port": row.get("port"),
             "purpose": str(row.get("purpose", "")),
+            "source_port": row.get("source_port"),
             "outcome": "error",
             "detail": "",
             "elapsed_ms": 0.0,
@@ -99,8 +100,11 @@ class Attempt(object):
             self.socket = s = socket.socket(family, socket.SOCK_STREAM)
             s.setblocking(False)
             icmp.enable(s)
-            if self.source:
-                s.bind(op_listen.resolve(self.source, 0, socket.SOCK_STREAM)[1])
+            if self.source or self.reply["source_port"]:
+                here = ("", int(self.reply["source_port"] or 0))  # type: Any
+                if self.source:
+                    here = op_listen.resolve(self.source, here[1], socket.SOCK_STREAM)[1]
+                s.bind(here)
             number = s.connect_ex(where)
         except OSError as e:
             if e.errno in (errno.EMFILE, errno.ENFILE, None) or isinstance(e, socket.gaierror):
@@ -115,7 +119,8 @@ class Attempt(object):
             self.fail(number)
             return False
         try:
-            self.own = str(s.getsockname()[0])
+            name = s.getsockname()
+            self.own, self.reply["source_port"] = str(name[0]), int(name[1])
         except OSError:
             pass
         return True
@@ -176,7 +181,8 @@ def parallelism(asked: "Any") -> int:
 def connect(args: "dict[str, Any]") -> "list[dict[str, Any]]":
     """Try every target once; rows in the order of the targets.
 
-    args: {"targets": [{"dst", "address", "port", "purpose", "source": local address (optional)}],
+    args: {"targets": [{"dst", "address", "port", "purpose", "source": local address (optional),
+    "source_port": likewise; the kernel picks one without}],
     "timeout_s", "token", "parallel"}. Outcomes as in facts.net.PortProbe.
     """
     token = op_listen.check_token(args)

@@ -180,7 +180,8 @@ class PortProbe:
 
     outcome: ``open``, ``refused``, ``filtered`` (no answer in time), ``rejected`` (ICMP prohibited or
     unreachable, or EPERM), ``no_route``, ``in_use`` (somebody else answers there), ``error``.
-    purpose: ``rendezvous`` or ``ephemeral``.
+    purpose: ``rendezvous`` or ``ephemeral``. source_port: from which it was tried. open_from: where it was
+    filtered, the source ports from which the same port answered afterwards, when source_port was tried again.
     """
 
     src: str
@@ -191,6 +192,13 @@ class PortProbe:
     outcome: str
     detail: str = ""
     elapsed_ms: float = 0.0
+    source_port: int | None = None
+    open_from: tuple[int, ...] = ()
+
+    @property
+    def is_by_source(self) -> bool:
+        """Whether it depends on the source port: answers to some of them are lost on the way."""
+        return bool(self.open_from) and self.source_port not in (None, *self.open_from)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -160,6 +160,14 @@ def fabric_rules(state: State) -> str:
                 f"ether type ip {''.join(pair)}tcp dport {ports} tcp flags & (syn | ack) == syn counter drop",
                 f"ether type ip {''.join(pair)}udp dport {ports} counter drop",
             ]
+        elif active.fault == "fabric-acl":
+            # By port in both directions and without state: answers to a source port among them go, too.
+            kept = state.control_address()
+            rules += [
+                f"{side} {own} ip saddr != {kept} ip daddr != {kept} "
+                f"tcp dport {port_set(state, p['ports'])} counter drop"
+                for side in ("iifname", "oifname")
+            ]
         elif active.fault == "slow-pair":
             if not p["mbyte_s"].isdigit() or not int(p["mbyte_s"]):
                 raise LabError(f"mbyte_s={p['mbyte_s']!r} is not a number of megabytes per second")
@@ -203,6 +211,11 @@ def fabric_drop(site: Site, active: Active) -> list[str]:
     sender, target = ends_of(active)
     ports = active.params["ports"]
     return [f"fabric: new connections from {sender} to {target}, ports {ports}, vanish"]
+
+
+def fabric_acl(site: Site, active: Active) -> list[str]:
+    filter_fabric(site, active)
+    return [f"fabric: an ACL without state drops ports {active.params['ports']} to and from {active.node}"]
 
 
 def slow_pair(site: Site, active: Active) -> list[str]:
@@ -421,6 +434,10 @@ FAULTS = (
     Fault(
         "fabric-drop", "the network between nodes drops new connections", fabric_drop,
         filter_fabric, {"from": "", "to": "", "ports": "all"}, ("from", "to", "ports"),
+    ),
+    Fault(
+        "fabric-acl", "a switch ACL drops ports to and from the node, without state", fabric_acl,
+        filter_fabric, {"ports": "40000-54000"},
     ),
     Fault(
         "slow-link", "the node's link is slow", slow, heal_slow,

@@ -1,6 +1,8 @@
 """Which TCP ports every node reaches on every other, over listeners that netdoctor opens itself."""
 
 import random
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from netdoctor.facts.net import PortMatrix, PortProbe, TestListener
@@ -30,12 +32,18 @@ FRACTIONS = (0.04, 0.5, 0.96)
 TIMEOUT_S = 3.2
 OPEN_S = 10.0
 CONNECT_S = TIMEOUT_S * 4 + 10
+# Who did not answer is asked again from parts of the range of source ports that are far from each other: a
+# filter without state that drops by port drops answers to some of them. One SYN retransmission is enough.
+SOURCES = (0.11, 0.36, 0.89)
+AGAIN_TIMEOUT_S = 1.2
+AGAIN_S = 8.0
+MOST_AGAIN = 64
 OPEN = ("open", "in_use")
 OUTCOMES = ("open", "refused", "filtered", "rejected", "no_route", "in_use", "error")
 DEFAULT_RANGE = (32768, 60999)  # net.ipv4.ip_local_port_range, Documentation/networking/ip-sysctl.rst
 
 
-@experiment(after=["routes"], bound_s=OPEN_S + CONNECT_S + CLOSE_S, cost="opens-port")
+@experiment(after=["routes"], bound_s=OPEN_S + CONNECT_S + AGAIN_S + CLOSE_S, cost="opens-port")
 def ports(context: Context) -> PortMatrix:
     """Every node dials the others' rendezvous port, and some of those that NCCL and gloo may get.
 
@@ -87,6 +95,7 @@ def ports(context: Context) -> PortMatrix:
         if gap is not None:
             failed.setdefault(reply.node, gap)
         probes.extend(_probe(reply.node, row) for row in found)
+    probes = _from_elsewhere(context, probes, word)
     close_listeners(transport, nodes)
     # The listeners of a node that went away in the meantime are gone: what failed there is no firewall.
     probes = [p for p in probes if p.dst not in silent or p.outcome in OPEN]
@@ -121,9 +130,7 @@ def _open(
 ) -> dict[str, list[TestListener]]:
     requests = {}
     for node in nodes:
-        low, high = (ground.ephemeral or {}).get(node, DEFAULT_RANGE)
-        if not 1024 <= low < high <= 65535:
-            low, high = DEFAULT_RANGE
+        low, high = _range(ground, node)
         span = high - low
         sample = [low + int(span * f) + rng.randrange(max(span // 50, 1)) for f in FRACTIONS]
         ports = {ground.master_port: RENDEZVOUS}
@@ -166,6 +173,41 @@ def _open(
         elif closed:
             failed[reply.node] = f"could not listen on port {closed[0].port}: {closed[0].error}"
     return {n: opened[n] for n in nodes if n in opened}
+
+
+def _from_elsewhere(context: Context, probes: Sequence[PortProbe], word: str) -> list[PortProbe]:
+    """The probes; those without an answer with the source ports from which one came after all."""
+    filtered: dict[str, list[PortProbe]] = {}
+    for probe in probes:
+        if probe.outcome == "filtered" and probe.source_port:
+            filtered.setdefault(probe.src, []).append(probe)
+    requests = {}
+    for src, many in filtered.items():
+        low, high = _range(context.ground, src)
+        targets = []
+        for i, probe in enumerate(many[:: -(-len(many) // MOST_AGAIN)]):
+            others = [low + int((high - low) * share) + i for share in SOURCES]
+            targets += [{**_name(probe), "source_port": port} for port in (probe.source_port, *others)]
+        args = {"targets": targets, "timeout_s": AGAIN_TIMEOUT_S, "token": word, "parallel": 256}
+        requests[src] = Request(op="connect", args=args, timeout_s=AGAIN_S)
+    answers: dict[tuple[object, ...], list[int]] = {}
+    for reply in replies(context.transport, requests):
+        keys = ("dst", "address", "port", "source_port")
+        for row in answered(reply, requests[reply.node].args["targets"], keys)[0]:
+            if row.get("outcome") in OPEN:
+                *name, source = (row[key] for key in keys)
+                answers.setdefault((reply.node, *name), []).append(source)
+    return [replace(p, open_from=tuple(answers.get((p.src, *_name(p).values()), ()))) for p in probes]
+
+
+def _name(probe: PortProbe) -> dict[str, Any]:
+    return {"dst": probe.dst, "address": probe.address, "port": probe.port}
+
+
+def _range(ground: Ground, node: str) -> tuple[int, int]:
+    """Of the ports that the node's kernel picks."""
+    low, high = (ground.ephemeral or {}).get(node, DEFAULT_RANGE)
+    return (low, high) if 1024 <= low < high <= 65535 else DEFAULT_RANGE
 
 
 def _probe(src: str, row: dict[str, Any]) -> PortProbe:

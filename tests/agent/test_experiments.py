@@ -41,6 +41,15 @@ def listen(agent: harness.AgentProcess, *where: tuple[str, int], ttl_s: float = 
     return reply
 
 
+def test_a_source_port_that_is_asked_for_is_taken(agent: harness.AgentProcess) -> None:
+    (row,) = listen(agent, ("127.0.0.1", 0))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        free = taken.getsockname()[1]
+    target = {"dst": "n", "address": "127.0.0.1", "port": row["port"], "source_port": free}
+    (found,) = agent.request("connect", {"targets": [target], "token": TOKEN, "timeout_s": 1.0})
+    assert (found["outcome"], found["source_port"]) == ("open", free)
+
+
 @contextlib.contextmanager
 def stranger(answer: bytes | None) -> Iterator[int]:
     """A program that is not ours: sends `answer` to whoever connects, or keeps silent (None)."""

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from netdoctor.checks._ports import port_causes
@@ -52,6 +54,45 @@ def test_an_open_matrix_passes_and_says_how_many_pairs() -> None:
 def test_one_node_is_skipped() -> None:
     (finding,) = judge(PortMatrix(), 1)
     assert finding.status is Status.SKIP
+
+
+def strays(matrix: PortMatrix, *cells: tuple[str, str], open_from: tuple[int, ...] = (55000,)) -> PortMatrix:
+    """The rendezvous port of these pairs filtered from source port 41000, and open from another."""
+    stray = {"outcome": "filtered", "source_port": 41000, "open_from": open_from}
+    return replace(
+        matrix,
+        probes=tuple(
+            replace(p, **stray) if (p.src, p.dst) in cells and p.port == RDZV else p for p in matrix.probes
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("ports", "nodes"),
+    [
+        (strays(matrix(4), ("n1", "n3"), ("n3", "n4")), {"n3"}),
+        (strays(matrix(4), ("n1", "n3")), {"n1", "n3"}),
+        # With what is dropped on the way in, and out, for every source port.
+        (strays(matrix(4, bad_high={**inbound(4, "n3"), **outbound(4, "n3")}), ("n1", "n3")), {"n3"}),
+        (strays(matrix(4, bad_high=inbound(4, "n3")), ("n3", "n2"), ("n4", "n3")), {"n3"}),
+    ],
+)
+def test_a_filter_without_state_is_one_cause(ports: PortMatrix, nodes: set[str]) -> None:
+    findings = judge(ports)
+    assert causes(findings) == {"firewall-stateless": nodes}
+    (line,) = [e for e in found(findings)[min(nodes)].evidence if "source port 41000" in e.what]
+    assert line.output == "no answer"
+    assert causes(judge(ports, firewalls=dict.fromkeys(names(4), QUIET))) == {"fabric-stateless": nodes}
+
+
+def test_what_is_lost_once_is_no_matter_of_the_source_port() -> None:
+    again = strays(matrix(4), ("n1", "n3"), open_from=(41000, 55000))
+    assert causes(judge(again)) == {"firewall-rendezvous-path": {"n1->n3"}}
+
+
+def test_another_fault_beside_a_filter_without_state_stays_one() -> None:
+    ports = strays(matrix(4, bad_high=inbound(4, "n1")), ("n2", "n3"), ("n3", "n4"))
+    assert causes(judge(ports)) == {"firewall-stateless": {"n3"}, "firewall-ephemeral": {"n1"}}
 
 
 @pytest.mark.parametrize(

@@ -178,6 +178,28 @@ def test_a_node_lost_in_the_middle_is_no_firewall() -> None:
     assert "n2" in found.failed_nodes
 
 
+def test_who_does_not_answer_is_tried_from_other_source_ports() -> None:
+    """n2 is behind a filter that drops answers to source ports 40000 to 50000, and what goes to 29500."""
+    first = iter(range(41000, 49000))
+
+    def connect(_: str, request: Request) -> Any:
+        found = []
+        for target in request.args["targets"]:
+            source = target.get("source_port") or next(first)
+            lost = target["dst"] == "n2" and (40000 <= source <= 50000 or target["port"] == 29500)
+            found.append({**target, "source_port": source, "outcome": "filtered" if lost else "open"})
+        return found
+
+    transport = cluster()
+    transport.answers["connect"] = connect
+    found = matrix(transport)
+    by_source = {(p.dst, p.purpose) for p in found.probes if p.is_by_source}
+    assert by_source == {("n2", "ephemeral")}
+    assert {p.outcome for p in found.probes if p.dst == "n2"} == {"filtered"}
+    (stays,) = {p.open_from for p in found.probes if (p.dst, p.purpose) == ("n2", "rendezvous")}
+    assert stays == ()
+
+
 def test_a_listener_that_could_not_be_opened_is_told() -> None:
     def denied(rows: Any) -> Any:
         return [{**rows[0], "error": "EACCES"}, *rows[1:]]
