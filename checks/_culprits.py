@@ -1,7 +1,7 @@
 """Who is behind slow pairs, worked out of the rates that a scan measured, for every check that asks."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from netdoctor.check import derived
 from netdoctor.facts.bandwidth import PairRates, TcpRates
@@ -12,9 +12,10 @@ from netdoctor.localise import decide
 
 @dataclass(frozen=True, slots=True)
 class TcpCulprits:
-    """What TCP rates say; without rates nothing is decided."""
+    """What TCP rates say; without rates nothing is decided. further: of the job's other paths, by id."""
 
     decision: Decision
+    further: Mapping[str, Decision] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,8 @@ class PairCulprits:
 @derived
 def tcp_culprits(tcp: TcpRates, listed: Mapping[str, Node] | None) -> TcpCulprits:
     """The localiser's reading of bw.tcp."""
-    return TcpCulprits(decide(tcp, _leaves(listed)))
+    leaves = _leaves(listed)
+    return TcpCulprits(decide(tcp, leaves), {name: decide(one, leaves) for name, one in tcp.further.items()})
 
 
 @derived

@@ -1,15 +1,18 @@
 """From the localiser's decision to findings: who is slow, in which direction, how sure that is."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
 from netdoctor.checks._addresses import data_device
+from netdoctor.checks._culprits import TcpCulprits
+from netdoctor.checks._paths import on_path
 from netdoctor.checks._words import is_ifname, listing, title_text
-from netdoctor.facts.bandwidth import PairRate, TcpRate
+from netdoctor.facts.bandwidth import PairRate, TcpRate, TcpRates
 from netdoctor.facts.localisation import Culprit, Decision, Kind, Side, Undecided
 from netdoctor.facts.net import NetFacts
+from netdoctor.facts.paths import Path, Paths
 from netdoctor.model import (
     CLUSTER,
     DERIVED,
@@ -108,6 +111,40 @@ def slow(decision: Decision, words: Words) -> Iterator[Finding]:
         yield from _blamed(culprit, decision, words)
     for tie in decision.undecided:
         yield _tied(tie, decision, words)
+
+
+Way = tuple[Path | None, Decision, Words]
+
+
+def tcp_ways(
+    tcp: TcpRates, found: TcpCulprits, paths: Paths | None, nets: Mapping[str, NetFacts], words: Words
+) -> list[Way]:
+    """What there is to judge on each path. words: of the main one."""
+    ways: list[Way] = [(None, found.decision, words)]
+    for path in paths.further if paths else ():
+        one = tcp.further.get(path.id)
+        if one is not None and one.rates:
+            there = replace(
+                words,
+                rates=one.rates,
+                devices=devices(nets, path.addresses),
+                limited_by=one.limited_by,
+                derived=bool(one.expected_gbyte_s),
+                baseline={},
+            )
+            ways.append((path, found.further[path.id], there))
+    return ways
+
+
+def slow_on(ways: Sequence[Way]) -> Iterator[Finding]:
+    """`slow`, with paths named; who is slow on several is one cause, of the first."""
+    blamed: set[tuple[str, tuple[str, ...]]] = set()
+    for path, decision, words in ways:
+        found = [
+            (one, (one.cause.key, one.cause.culprits) if one.cause else None) for one in slow(decision, words)
+        ]
+        yield from (on_path(one, path) for one, key in found if key not in blamed)
+        blamed.update(key for _, key in found if key is not None)
 
 
 def _blamed(culprit: Culprit, decision: Decision, words: Words) -> Iterator[Finding]:

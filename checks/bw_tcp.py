@@ -6,9 +6,11 @@ from netdoctor.check import check
 from netdoctor.checks._baseline import compared, fallen
 from netdoctor.checks._culprits import TcpCulprits
 from netdoctor.checks._matrix import left_out
-from netdoctor.checks._slow import Words, devices, extremes, gbit, slow, summary
+from netdoctor.checks._paths import over
+from netdoctor.checks._slow import Words, devices, extremes, gbit, slow_on, summary, tcp_ways
 from netdoctor.facts.bandwidth import Baseline, TcpRates
 from netdoctor.facts.net import NetFacts
+from netdoctor.facts.paths import Paths
 from netdoctor.facts.software import Job
 from netdoctor.localise import BUSY, earlier
 from netdoctor.model import CLUSTER, Finding, Measure, ok, skip
@@ -27,13 +29,15 @@ def bw_tcp(
     job: Job,
     nets: Mapping[str, NetFacts],
     baseline: Baseline | None = None,
+    paths: Paths | None = None,
 ) -> Iterator[Finding]:
     """TCP between any two nodes is as fast as between the others, in both directions.
 
     Looks at:
         Four parallel TCP streams between agents, pairs in rounds that share no node, each direction by
         itself: every pair up to 16 nodes, time permitting, a few partners per node beyond. What comes out
-        slow is measured again with partners known to be good. With --baseline REPORT each pair is also held
+        slow is measured again with partners known to be good. Where the job dials nodes over several networks
+        each has an equal part of the time. With --baseline REPORT each pair is also held
         against what it reached then.
 
     Matters because:
@@ -48,7 +52,8 @@ def bw_tcp(
     if len(nets) < 2:
         yield skip("one node: there is no pair")
         return
-    yield from left_out("TCP throughput was not measured", tcp, nets)
+    for one in (tcp, *tcp.further.values()):
+        yield from left_out("TCP throughput was not measured", one, nets if one is tcp else one.nodes)
     if not tcp.rates:
         if not tcp.failed_nodes:
             yield skip("no two nodes reach each other")
@@ -63,10 +68,12 @@ def bw_tcp(
         derived=bool(tcp.expected_gbyte_s),
         baseline=earlier.table(baseline.tcp) if baseline is not None else {},
     )
-    decision = culprits.decision
-    yield from slow(decision, words)
-    yield from fallen(decision, baseline, words)
-    text, measures = summary(decision, tcp.rounds, words), extremes(words, "Gbit/s", 8)
+    ways = tcp_ways(tcp, culprits, paths, nets, words)
+    yield from slow_on(ways)
+    yield from fallen(culprits.decision, baseline, words)
+    text, measures = summary(culprits.decision, tcp.rounds, words), extremes(words, "Gbit/s", 8)
+    for path, decision, there in ways[1:]:
+        text += f"{over((path,))}: {summary(decision, tcp.further[path.id].rounds, there)}" if path else ""
     busy = sum(1 for r in tcp.rates if r.busy >= BUSY)
     if busy and measures:
         text += f"; {busy} of {len(tcp.rates)} runs limited by CPU"

@@ -34,6 +34,7 @@ def net_ports(
         Listeners that netdoctor opens on every node for a few seconds, on the rendezvous port and on a sample
         of the ephemeral range, and connections to them from every other node (from a sample above 64 nodes).
         Who does not answer is tried again from other source ports: a filter without state shows so.
+        On every address that the job dials: of the login, where MASTER_ADDR points, of gloo and of NCCL.
 
     Matters because:
         NCCL and gloo listen on ports that the kernel picks, on every node: opening MASTER_PORT alone is not

@@ -62,7 +62,7 @@ class TcpRates:
 
     nodes: who took part, in order. expected_gbyte_s[node]: what a node's own interface allows, where that is
     known; limited_by[node] names it. rounds of planned: the time budget may end them early. failed_nodes:
-    whose part did not run, and why.
+    whose part did not run, and why. further[id]: the same on the job's other paths that carry data.
     """
 
     rates: tuple[TcpRate, ...] = ()
@@ -74,6 +74,7 @@ class TcpRates:
     expected_gbyte_s: dict[str, float] = field(default_factory=dict)
     limited_by: dict[str, str] = field(default_factory=dict)
     failed_nodes: dict[str, str] = field(default_factory=dict)
+    further: "dict[str, TcpRates]" = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

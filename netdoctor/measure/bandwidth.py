@@ -4,7 +4,7 @@ undecided."""
 import statistics
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from netdoctor.facts.expectation import Term
 from netdoctor.facts.host import HostFacts, Node
 from netdoctor.facts.localisation import Decision, Round
 from netdoctor.facts.net import NetFacts, PortMatrix
+from netdoctor.facts.paths import MAIN, STORE, Paths
 from netdoctor.localise import decide, earlier
 from netdoctor.measure import expectation
 from netdoctor.measure.common import (
@@ -47,17 +48,20 @@ SERVE_S = 10.0
 LATE_S = 20.0
 
 
-def connected(nodes: Sequence[str], matrix: Any) -> list[str]:
+def connected(nodes: Sequence[str], matrix: Any, addresses: Mapping[str, str] | None = None) -> list[str]:
     """The nodes that all reach each other, by the port matrix: without those that most trouble is at.
 
     Without a matrix, all of them. A collective needs every pair, and a node behind a firewall would only
-    cost everybody a timeout.
+    cost everybody a timeout. addresses: the path that counts, by node; None: all that were tried.
     """
     left = list(nodes)
     if not isinstance(matrix, PortMatrix):
         return left
     bad = {
-        (p.src, p.dst) for p in matrix.probes if p.outcome in ("filtered", "rejected", "refused", "no_route")
+        (p.src, p.dst)
+        for p in matrix.probes
+        if p.outcome in ("filtered", "rejected", "refused", "no_route")
+        and (addresses is None or p.address == addresses.get(p.dst))
     }
     while True:
         trouble = Counter(n for src, dst in bad if src in left and dst in left for n in (src, dst))
@@ -71,6 +75,18 @@ def among_connected(context: Context) -> Context:
     """The same with only the nodes that all reach each other; the others wait for what stops them."""
     nodes = connected(context.ground.usable(), context.store.whole("ports"))
     return replace(context, ground=replace(context.ground, nodes=tuple(nodes)))
+
+
+def on_paths(context: Context) -> Iterator[tuple[str, Context]]:
+    """The context for each path that carries data between nodes, by its id, the main one first."""
+    yield MAIN, context
+    ground, paths = context.ground, context.store.whole("paths")
+    for path in paths.further if isinstance(paths, Paths) else ():
+        data = {(use.node, use.address) for use in paths.uses if use.purpose != STORE}
+        addresses = {node: address for node, address in path.addresses.items() if (node, address) in data}
+        nodes = tuple(node for node in ground.nodes if node in addresses)
+        if len(nodes) > 1:
+            yield path.id, replace(context, ground=replace(ground, nodes=nodes, addresses=addresses))
 
 
 def leaves(context: Context) -> dict[str, str]:
@@ -158,10 +174,16 @@ def in_rounds(
 )
 def tcp(context: Context) -> TcpRates:
     """Streams in rounds of pairs: all of them in a small cluster, a few for each node in a large one."""
-    context = among_connected(context)
-    transport, ground, budget_s = context.transport, context.ground, context.seconds["tcp_rates"]
-    nodes = ground.usable()
-    failed: dict[str, str] = {n: NO_ADDRESS for n in ground.nodes if n not in nodes}
+    ways = list(on_paths(context))
+    (_, main), *further = [(name, _streams(one, len(ways))) for name, one in ways]
+    return replace(main, further=dict(further))
+
+
+def _streams(context: Context, ways: int) -> TcpRates:
+    """What streams reach on one path, in its part of the budget of so many."""
+    transport, ground, budget_s = context.transport, context.ground, context.seconds["tcp_rates"] / ways
+    nodes = connected(ground.usable(), context.store.whole("ports"), ground.addresses)
+    failed: dict[str, str] = {n: NO_ADDRESS for n in ground.nodes if n not in ground.addresses}
     if len(nodes) < 2:
         return TcpRates(failed_nodes=failed)
     word = token()
@@ -193,7 +215,12 @@ def tcp(context: Context) -> TcpRates:
         return decide(replace(measured, rates=tuple(rates)), of)
 
     baseline = context.store.whole("baseline")
-    then = baseline.tcp if isinstance(baseline, Baseline) else ()
+    # An earlier report has rates of the main path.
+    then = (
+        baseline.tcp
+        if isinstance(baseline, Baseline) and ground.addresses == context.job.data_addresses
+        else ()
+    )
     done, planned = in_rounds(nodes, budget_s, each_s, run, judge, of, lambda: earlier.doubtful(rates, then))
     close_listeners(transport, nodes)
     return replace(measured, rates=tuple(rates), rounds=len(done), planned=planned, failed_nodes=failed)

@@ -28,7 +28,7 @@ from netdoctor.facts.software import Job
 from netdoctor.model import Confidence, ExpectedFrom, Finding, Status
 
 from . import build_hw
-from .build import env, host, job, names, net
+from .build import env, host, job, names, net, second
 
 NODES = names(4)
 MIB = 1024**2
@@ -516,3 +516,17 @@ def test_another_backend_is_not_compared() -> None:
 def test_which_ways_a_culprit_holds_back(one: Culprit, held: set[str]) -> None:
     three = ("n1", "n2", "n3")
     assert {f"{a}>{b}" for a in three for b in three if a != b and one.holds_back(a, b)} == held
+
+
+def test_a_slow_node_on_a_further_path_is_named_with_it() -> None:
+    slow = Decision(culprits=(culprit(Kind.NODE, "n2", side=Side.BOTH),), healthy_gbyte_s=1.0)
+    facts = tcp(further={"2": tcp()})
+    findings = list(bw_tcp(facts, TcpCulprits(Decision(), {"2": slow}), job(4), nets(), None, second(4)))
+    assert set(said(findings)) == {"n2"}
+    finding = said(findings)["n2"]
+    assert finding.cause is not None
+    assert finding.cause.key == "slow-node-both-net2"
+    assert "over eth1 (10.1.0.0/24)" in finding.cause.title
+    assert "over eth1 (10.1.0.0/24): slowest pair" in findings[-1].summary
+    twice = list(bw_tcp(facts, TcpCulprits(slow, {"2": slow}), job(4), nets(), None, second(4)))
+    assert {one.cause.key for one in twice if one.cause} == {"slow-node-both"}, "one cause for all paths"

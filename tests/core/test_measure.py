@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from netdoctor.facts.localisation import Decision, Round
 from netdoctor.facts.net import PathMtus, PortMatrix
 from netdoctor.facts.software import Job
 from netdoctor.localise import earlier
-from netdoctor.measure.bandwidth import _rate, in_rounds
+from netdoctor.measure.bandwidth import _rate, connected, in_rounds, on_paths
 from netdoctor.measure.clock import clock, combine
 from netdoctor.measure.common import ALL_PAIRS_UP_TO, NO_ADDRESS, Ground, Way, peers
 from netdoctor.measure.declare import Context
@@ -370,3 +371,21 @@ def test_a_rate_that_no_network_has_is_not_believed(moved: float, took: float) -
     found = _rate("a", "b", 0, {}, {"bytes": moved, "seconds": took})
     assert isinstance(found, str)
     assert "cannot be" in found
+
+
+def test_streams_go_over_the_paths_that_carry_data() -> None:
+    store = Store(cluster={"paths": healthy.second(3, "NCCL socket 1")})
+    whole = Context(transport=cluster(), ground=ground(3), store=store, job=Job())
+    main, (name, further) = on_paths(whole)
+    assert main == ("main", whole)
+    assert (name, further.ground.addresses["n2"]) == ("2", "10.1.0.2")
+    store.cluster["paths"] = healthy.second(3, "store")
+    assert [name for name, _ in on_paths(whole)] == ["main"], "nobody sends data to the store"
+
+
+def test_who_reaches_whom_is_asked_of_one_path_or_of_all() -> None:
+    closed = tuple(healthy.probe(src, "n3", outcome="filtered", address="10.1.0.3") for src in ("n1", "n2"))
+    seen = replace(healthy.matrix(3), probes=(*healthy.matrix(3).probes, *closed))
+    assert connected(["n1", "n2", "n3"], seen) == ["n1", "n2"]
+    assert connected(["n1", "n2", "n3"], seen, ground(3).addresses) == ["n1", "n2", "n3"]
+    assert connected(["n1", "n2", "n3"], seen, {"n3": "10.1.0.3"}) == ["n1", "n2"]

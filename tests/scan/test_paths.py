@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 from netdoctor.lab import Lab
-from tests.scan.faults import Case, hold
+from tests.scan.faults import Case, found, hold
 from tests.scan.harness import scan
 from tests.scan.test_healthy import quiet
 
@@ -58,3 +58,16 @@ def test_master_addr_on_the_second_network_and_a_bridge_that_all_nodes_have(
         said="br-1a2b 172.18.0.1", fix="NCCL_SOCKET_IFNAME", heal="job",
     )  # fmt: skip
     hold(socket_lab, folder, store, bridge)
+
+
+def test_a_slow_link_on_the_second_network(socket_lab: Lab, folder: Path) -> None:
+    # One rate for all, far below what two lent cores can do.
+    for node in NODES:
+        for name in ("eth0", "eth1"):
+            slow = "20mbit" if (node, name) == ("node2", "eth1") else "200mbit"
+            socket_lab.break_(node, "slow-link", **{"if": name, "rate": slow})
+    scanned = scan(socket_lab, folder, "--only", "bw.tcp", "--budget", "14")
+    assert found(scanned) == {"slow-node-both-net2": ("node2",)}, scanned.summary()
+    cause = scanned.cause("slow-node-both-net2")
+    assert f"over eth1 ({second(socket_lab)})" in cause["title"]
+    assert "dev eth1" in cause["fixes"][0]["commands"][0]["shell"]
