@@ -30,7 +30,7 @@ from netdoctor.model import (
 )
 from netdoctor.rules.addresses import ip, networks_by_reach, repeated_addresses, rows_of
 from netdoctor.rules.gloo import Device, choose, interface_names, is_loopback
-from netdoctor.rules.variables import Setting, effective_env, values
+from netdoctor.rules.variables import Setting, effective_env, exported, values
 
 VARIABLE = "GLOO_SOCKET_IFNAME"
 # Keys and titles of net.resolve, so that both checks speak of one cause.
@@ -46,6 +46,7 @@ OWN_LONG = Cause("own-name-long", "The own name of {nodes} is longer than torch 
 OWN_NOWHERE = Cause(
     "own-name-nowhere", "The own name of {nodes} resolves to an address of no interface there"
 )
+LATER = Cause("gloo-ifname-later", "gloo groups of {nodes} differ by whether NCCL has started", LIKELY)
 NO_MATCH = Cause("gloo-ifname-nomatch", "{nodes} lack{s} the interface that GLOO_SOCKET_IFNAME asks for")
 LOOPBACK = Cause("gloo-ifname-loopback", "GLOO_SOCKET_IFNAME sends gloo on {nodes} to loopback")
 SAME = Cause("gloo-same-address", "gloo on {nodes} would use an address that other nodes have too")
@@ -123,10 +124,16 @@ def gloo_ifname(
     addresses = {node: row.address for node, row in target.items()} | job.data_addresses
     fixes = _set_variable({node: row.ifname for node, row in target.items()})
     processes: dict[str, Process] = {}
+    exports: dict[str, Process] = {}
     for node, net in nets.items():
         env = effective_env(logins.get(node), job)
         devices = choose(net, resolves[node], values(env))
         processes[node] = Process(node, net, resolves[node], env.get(VARIABLE), devices, fixes)
+        later = exported(logins.get(node)).get(VARIABLE)
+        if later and VARIABLE not in env and job.backend != "gloo":
+            exports[node] = Process(
+                node, net, resolves[node], later, choose(net, None, {VARIABLE: later.value}), fixes
+            )
     troubles: dict[str, Finding] = {}
     for node, one in processes.items():
         if finding := _useless(one, (hosts or {}).get(node), addresses.get(node)):
@@ -134,6 +141,8 @@ def gloo_ifname(
     for judged in (_same_address, _lengths, _networks):
         troubles |= {finding.target: finding for finding in judged(processes, troubles.keys())}
     for node, one in processes.items():
+        if node not in troubles and node in exports and exports[node].devices != one.devices:
+            troubles[node] = _later(one, exports[node])
         if node in troubles:
             yield troubles[node]
         elif node not in logins and VARIABLE not in job.env:
@@ -177,6 +186,13 @@ def _useless(one: Process, host: HostFacts | None, address: str | None) -> Findi
             fixes=(own_name(own.name, host, address), *one.fixes),
         ),
     )
+
+
+def _later(now: Process, later: Process) -> Finding:
+    """NCCL's file names an interface for gloo: torch does not read it, but NCCL exports it when it starts."""
+    summary = f"{later.setting} counts for gloo groups made after NCCL started, which would use {later}"
+    fix = in_job("say it for all groups", export(VARIABLE, later.setting.value if later.setting else ""))
+    return LATER.warn(f"{summary}, and those before {now}", **now.told(observed=str(later), fixes=fix))
 
 
 def _ends(one: Process, device: Device) -> Finding:

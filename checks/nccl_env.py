@@ -10,10 +10,11 @@ from netdoctor.checks._env import change, export, unread
 from netdoctor.checks._majority import majority
 from netdoctor.checks._words import listing
 from netdoctor.facts.rdma import RdmaFacts
-from netdoctor.facts.software import EnvFacts, Job
+from netdoctor.facts.software import EnvFacts, Job, SoftwareFacts
 from netdoctor.model import CERTAIN, CONSTANT, LIKELY, PEERS, Cause, Finding, Fix, in_job, seen, unknown
 from netdoctor.rules import variables as rules
 from netdoctor.rules.variables import Environment, Setting, Source, effective_env, param
+from netdoctor.rules.versions import Version, at_least, nccl_version
 
 UNSET = "unset"
 # Values that may be shown: a proxy's address may hold a password.
@@ -66,6 +67,7 @@ class Remark:
 def nccl_env(
     envs: Mapping[str, EnvFacts],
     rdma: Mapping[str, RdmaFacts] | None,
+    softwares: Mapping[str, SoftwareFacts] | None,
     job: Job,
 ) -> Iterator[Finding]:
     """NCCL's and torch's variables mean what they look like, and agree between nodes.
@@ -76,7 +78,8 @@ def nccl_env(
         NCCL_*, GLOO_*, torch's and the launcher's variables only.
 
     Matters because:
-        NCCL takes a number that it cannot read for 0 (NCCL_IB_DISABLE=true leaves InfiniBand on),
+        NCCL takes a number that it cannot read for 0 (NCCL_IB_DISABLE=true leaves InfiniBand on;
+        since 2.32.3 for the default),
         010 for 8, and a word in the wrong case for nothing, all without a message. Some variables
         must be equal on all ranks, and nothing compares them. Rank variables left in a login
         session make the next launch join as somebody else.
@@ -84,7 +87,8 @@ def nccl_env(
     Fix:
         Correct or unset the variable where the finding says it comes from.
     """
-    effective = {node: effective_env(env, job) for node, env in envs.items()}
+    versions = {node: nccl_version((softwares or {}).get(node)) for node in envs}
+    effective = {node: effective_env(env, job, versions[node]) for node, env in envs.items()}
     no_hcas = envs.keys() <= (rdma or {}).keys() and not any(facts.hcas for facts in (rdma or {}).values())
     differences = list(_differences(effective, no_hcas))
     differ = {(one.target, one.cause.key) for one in differences if one.cause}
@@ -96,7 +100,7 @@ def nccl_env(
 
     for node, env in effective.items():
         hcas = (rdma or {}).get(node)
-        for remark in _remarks(env, hcas, len(envs)):
+        for remark in _remarks(env, hcas, len(envs), versions[node]):
             name = remark.setting.name
             yield _finding(node, remark, alike(name), (node, _named(DIFFERS, name).key) in differ)
         if gap := unread(envs[node]):
@@ -122,11 +126,11 @@ def _named(cause: Cause, name: str) -> Cause:
     return cause.but(key=key, title=cause.title.replace("NAME", name))
 
 
-def _remarks(env: Environment, rdma: RdmaFacts | None, count: int) -> Iterator[Remark]:
+def _remarks(env: Environment, rdma: RdmaFacts | None, count: int, nccl: Version | None) -> Iterator[Remark]:
     for name, setting in env.items():
         value = setting.value
         if name in rules.INTEGERS and value and not rules.is_plain_number(value):
-            yield _number(setting)
+            yield _number(setting, nccl)
         if name in rules.WORDS and value and not rules.is_known_word(name, value):
             yield _word(setting)
         if name in ("NCCL_SOCKET_IFNAME", "NCCL_IB_HCA"):
@@ -145,9 +149,11 @@ def _remarks(env: Environment, rdma: RdmaFacts | None, count: int) -> Iterator[R
         yield from _proxy(env)
 
 
-def _number(setting: Setting) -> Remark:
+def _number(setting: Setting, version: Version | None) -> Remark:
     value, number = setting.value, param(setting.value, 0)
     word = value.strip().lower()
+    if version and at_least(version, rules.NO_DIGITS_SINCE) and not re.match(r"\s*[+-]?\d", value):
+        return Remark(NUMBER, setting, "is ignored, because NCCL reads a number", "a number")
     if word in ("true", "yes", "on", "enable", "enabled"):
         expected = "a number: 0 as it is now, 1 if that is meant"
         return Remark(NUMBER, setting, "means 0, because NCCL reads a number", expected, "1")

@@ -1,6 +1,6 @@
 from netdoctor.checks.gloo_ifname import gloo_ifname
 from netdoctor.facts.net import NetFacts, ResolveFacts
-from netdoctor.facts.software import EnvFacts
+from netdoctor.facts.software import ConfFile, EnvFacts
 from netdoctor.model import Finding, Status
 
 from .build import cause, causes, env, found, hosts, job, lookup, net, nets, resolve, resolves, row
@@ -137,3 +137,14 @@ def test_what_a_node_sets_has_to_be_known() -> None:
 def test_an_address_of_no_interface_is_no_pass() -> None:
     names = {**resolves(2), "n2": own(2, "10.77.0.1", bindable="10.77.0.1")}
     assert [one.status for one in run(nets(2), names)] == [Status.PASS, Status.FAIL]
+
+
+def test_what_nccl_exports_from_its_files_counts_later() -> None:
+    def with_file(value: str) -> dict[str, EnvFacts]:
+        conf = ConfFile(path="/etc/nccl.conf", place="system", values={"GLOO_SOCKET_IFNAME": value})
+        return {"n2": EnvFacts(nccl_conf=(conf,))}
+
+    findings = run(nets(2), envs=with_file("lo"))
+    assert causes(findings) == {"gloo-ifname-later": {"n2"}}
+    assert {f.status for f in findings} == {Status.PASS, Status.WARN}
+    assert not causes(run(nets(2), envs=with_file("eth0"), GLOO_SOCKET_IFNAME="eth0"))

@@ -6,12 +6,12 @@ from netdoctor.facts.software import ConfFile, EnvFacts
 from netdoctor.model import Finding, Status
 
 from .build import cause, causes, env, found, job
-from .build_hw import rdma
+from .build_hw import nccl, rdma, software
 
 
 def run(count: int = 2, rdmas: dict[str, RdmaFacts] | None = None, **variables: str) -> list[Finding]:
     setting = job(env=variables, env_from=dict.fromkeys(variables, "train.env:4"))
-    return list(nccl_env({f"n{i}": env() for i in range(1, count + 1)}, rdmas, setting))
+    return list(nccl_env({f"n{i}": env() for i in range(1, count + 1)}, rdmas, None, setting))
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_forcing_infiniband_without_an_hca_ends_the_job() -> None:
 
 def test_what_the_login_session_carries() -> None:
     envs = {"n1": env(), "n2": env(RANK="3", TORCHELASTIC_USE_AGENT_STORE="True", PET_NNODES="4")}
-    findings = list(nccl_env(envs, None, job()))
+    findings = list(nccl_env(envs, None, None, job()))
     assert causes(findings) == {"env-stale-rank": {"n2"}, "env-stale-torchrun": {"n2"}}
     assert "--nnodes" in next(f.summary for f in findings if "PET" in f.summary)
     assert not run(RANK="3")
@@ -104,7 +104,7 @@ def test_what_the_login_session_carries() -> None:
 
 def test_values_that_must_be_equal() -> None:
     envs = {"n1": env(NCCL_ALGO="Ring"), "n2": env(NCCL_ALGO="Tree"), "n3": env(NCCL_ALGO="Ring")}
-    findings = list(nccl_env(envs, None, job()))
+    findings = list(nccl_env(envs, None, None, job()))
     assert causes(findings)["nccl-env-differs-nccl-algo"] == {"n2"}
     assert {f.target for f in findings if f.status is Status.FAIL} == {"n2"}
     assert causes(findings) == {
@@ -115,7 +115,8 @@ def test_values_that_must_be_equal() -> None:
 
 
 def test_values_are_compared_by_what_they_amount_to() -> None:
-    findings = list(nccl_env({"n1": env(), "n2": env(NCCL_IB_DISABLE="true"), "n3": env()}, None, job()))
+    nodes = {"n1": env(), "n2": env(NCCL_IB_DISABLE="true"), "n3": env()}
+    findings = list(nccl_env(nodes, None, None, job()))
     assert causes(findings) == {"nccl-env-number-nccl-ib-disable": {"n2"}}
     assert {f.status for f in findings} == {Status.WARN}
     heal, meant = cause(findings, "nccl-env-number-nccl-ib-disable").fixes
@@ -125,55 +126,55 @@ def test_values_are_compared_by_what_they_amount_to() -> None:
 
 def test_a_word_that_nccl_ignores_is_no_difference() -> None:
     nodes = {"n1": env(), "n2": env(NCCL_SOCKET_FAMILY="af_inet"), "n3": env()}
-    (finding,) = nccl_env(nodes, None, job())
+    (finding,) = nccl_env(nodes, None, None, job())
     assert finding.status is Status.WARN
     assert causes([finding]) == {"nccl-env-word-nccl-socket-family": {"n2"}}
 
 
 def test_left_over_ranks_have_one_fix() -> None:
-    findings = list(nccl_env({"n1": env(), "n2": env(RANK="3", LOCAL_RANK="1")}, None, job()))
+    findings = list(nccl_env({"n1": env(), "n2": env(RANK="3", LOCAL_RANK="1")}, None, None, job()))
     assert len({f.cause.fixes for f in findings if f.cause}) == 1
     assert "unset RANK LOCAL_RANK" in cause(findings, "env-stale-rank").fixes[0].commands[1].shell
 
 
 def test_one_cause_for_all_that_is_odd_about_a_variable_of_a_node() -> None:
-    findings = list(nccl_env({"n1": env(), "n2": env(NCCL_IB_TC="0106"), "n3": env()}, None, job()))
+    findings = list(nccl_env({"n1": env(), "n2": env(NCCL_IB_TC="0106"), "n3": env()}, None, None, job()))
     assert causes(findings) == {"nccl-env-differs-nccl-ib-tc": {"n2"}}
     assert len(findings) == 2
 
 
 def test_what_has_no_effect_here_is_a_warning() -> None:
     nodes = {"n1": env(), "n2": env(NCCL_IB_DISABLE="1"), "n3": env()}
-    (finding,) = nccl_env(nodes, dict.fromkeys(nodes, RdmaFacts()), job())
+    (finding,) = nccl_env(nodes, dict.fromkeys(nodes, RdmaFacts()), None, job())
     assert finding.status is Status.WARN
-    (finding,) = nccl_env(nodes, dict.fromkeys(nodes, rdma()), job())
+    (finding,) = nccl_env(nodes, dict.fromkeys(nodes, rdma()), None, job())
     assert finding.status is Status.FAIL
     assert finding.cause is not None
     assert finding.cause.follows == ("nccl.ib-hca",)
 
 
 def test_launchers_set_their_own_variables() -> None:
-    (left,) = nccl_env({"n1": env(), "n2": env(WORLD_SIZE="8"), "n3": env()}, None, job())
+    (left,) = nccl_env({"n1": env(), "n2": env(WORLD_SIZE="8"), "n3": env()}, None, None, job())
     assert (left.status, left.cause and left.cause.key) == (Status.WARN, "env-stale-rank")
-    (one,) = nccl_env({"n1": env(), "n2": env(MASTER_ADDR="n1"), "n3": env()}, None, job())
+    (one,) = nccl_env({"n1": env(), "n2": env(MASTER_ADDR="n1"), "n3": env()}, None, None, job())
     assert one.status is Status.WARN
-    two = nccl_env({"n1": env(MASTER_ADDR="n3"), "n2": env(MASTER_ADDR="n1"), "n3": env()}, None, job())
+    two = nccl_env({"n1": env(MASTER_ADDR="n3"), "n2": env(MASTER_ADDR="n1"), "n3": env()}, None, None, job())
     assert {f.status for f in two} == {Status.FAIL}
 
 
 def test_interfaces_may_differ() -> None:
     envs = {"n1": env(NCCL_SOCKET_IFNAME="eth0"), "n2": env(NCCL_SOCKET_IFNAME="ens3")}
-    assert not list(nccl_env(envs, None, job()))
+    assert not list(nccl_env(envs, None, None, job()))
 
 
 def test_equal_meanings_are_equal() -> None:
     envs = {"n1": env(NCCL_CROSS_NIC="1"), "n2": env(NCCL_CROSS_NIC="0x1"), "n3": env(NCCL_CROSS_NIC="1")}
-    assert not list(nccl_env(envs, None, job()))
+    assert not list(nccl_env(envs, None, None, job()))
 
 
 def test_of_two_nodes_the_one_that_sets_it_is_named() -> None:
     conf = ConfFile(path="/etc/nccl.conf", values={"NCCL_IB_DISABLE": "1"})
-    findings = list(nccl_env({"n1": env(), "n2": EnvFacts(nccl_conf=(conf,))}, None, job()))
+    findings = list(nccl_env({"n1": env(), "n2": EnvFacts(nccl_conf=(conf,))}, None, None, job()))
     assert causes(findings) == {"nccl-env-differs-nccl-ib-disable": {"n2"}}
     assert "/etc/nccl.conf" in found(findings)["n2"].summary
     command = cause(findings, "nccl-env-differs-nccl-ib-disable").fixes[0].commands[0]
@@ -181,7 +182,7 @@ def test_of_two_nodes_the_one_that_sets_it_is_named() -> None:
 
 
 def test_a_default_that_is_written_out_is_no_difference() -> None:
-    assert not list(nccl_env({"n1": env(), "n2": env(NCCL_IB_DISABLE="0"), "n3": env()}, None, job()))
+    assert not list(nccl_env({"n1": env(), "n2": env(NCCL_IB_DISABLE="0"), "n3": env()}, None, None, job()))
 
 
 def test_a_proxy_matters_to_an_etcd_rendezvous_only() -> None:
@@ -194,7 +195,7 @@ def test_a_proxy_matters_to_an_etcd_rendezvous_only() -> None:
 
 def test_a_file_that_cannot_be_read_may_set_anything() -> None:
     conf = ConfFile(path="/etc/nccl.conf", error="EIO")
-    (finding,) = nccl_env({"n1": env(), "n2": EnvFacts(nccl_conf=(conf,))}, None, job())
+    (finding,) = nccl_env({"n1": env(), "n2": EnvFacts(nccl_conf=(conf,))}, None, None, job())
     assert (finding.target, finding.status) == ("n2", Status.UNKNOWN)
     assert "/etc/nccl.conf" in finding.summary
 
@@ -206,5 +207,15 @@ def test_forcing_infiniband_where_the_hcas_are_not_known() -> None:
 
 def test_a_difference_is_of_no_effect_only_where_no_node_has_hcas() -> None:
     nodes = {"n1": env(), "n2": env(NCCL_IB_DISABLE="1"), "n3": env()}
-    (finding,) = nccl_env(nodes, {"n1": RdmaFacts()}, job())
+    (finding,) = nccl_env(nodes, {"n1": RdmaFacts()}, None, job())
     assert finding.status is Status.FAIL
+
+
+def test_a_word_for_a_number_is_ignored_by_newer_releases() -> None:
+    def said(version: str) -> str:
+        softwares = {"n1": software(nccl=(nccl(version),))}
+        (finding,) = nccl_env({"n1": env(NCCL_IB_GID_INDEX="three")}, None, softwares, job())
+        return finding.summary
+
+    assert "is ignored" in said("2.32.3")
+    assert "means 0" in said("2.31.2")
