@@ -6,6 +6,7 @@ says what happens as lines of JSON on its stdout and takes its steps as lines of
 end is its own.
 """
 
+import inspect
 import json
 import os
 import re
@@ -127,6 +128,16 @@ def sums(world):
     whole, rest = divmod(world, PERIOD)
     each = whole * PERIOD * (PERIOD + 1) // 2
     return [each + sum(1 + (position + i) % PERIOD for position in range(rest)) for i in range(PERIOD)]
+
+
+def nodes_of(runs):
+    """Ranks of each node. runs: [how many nodes, ranks of each] in the order of ranks: as short as may be."""
+    found, first = [], 0
+    for many, each in runs:
+        for _ in range(many):
+            found.append(list(range(first, first + each)))
+            first += each
+    return found
 
 
 def hear_nccl():
@@ -260,15 +271,25 @@ class Rank:
         stage("ready")
         return {"sum": float(one.item())}
 
-    def group(self, ranks):
-        """The process group of some ranks; every rank makes every group, in the same order."""
-        if ranks is None:
-            return None
+    def group(self, ranks, **options):
+        """The process group of some ranks. options: of new_group, which all ranks have to call if empty."""
         key = tuple(ranks)
         if key not in self.groups:
             # By itself a new group waits for the backend's 10 or 30 minutes.
-            self.groups[key] = self.dist.new_group(list(key), timeout=self.timeout(self.group_s))
+            self.groups[key] = self.dist.new_group(list(key), timeout=self.timeout(self.group_s), **options)
         return self.groups[key]
+
+    def inside(self, runs):
+        """The ranks of this rank's node, and their group where they are several."""
+        nodes = nodes_of(runs)
+        mine = next(ranks for ranks in nodes if self.rank in ranks)
+        if "use_local_synchronization" in inspect.signature(self.dist.new_group).parameters:
+            # Made by its own ranks: every group made by all is too much for the store of a large world.
+            return mine, self.group(mine, use_local_synchronization=True) if len(mine) > 1 else None
+        for ranks in nodes:  # torch before 2.1
+            if len(ranks) > 1:
+                self.group(ranks)
+        return mine, self.groups.get(tuple(mine))
 
     def greatest(self, value, group=None):
         """The largest value over the ranks of a group: all of them decide alike."""
@@ -307,15 +328,14 @@ class Rank:
 
     def allreduce(self, step):
         """Sizes from small to large, as many as fit the time; times are the slowest rank's."""
-        lists = step.get("groups")
-        mine = None
-        for ranks in lists or []:
-            made = self.group(ranks)
-            if self.rank in ranks:
-                mine = (ranks, made)
-        if lists and mine is None:
+        ranks, group = list(range(self.world)), None
+        if step.get("inside"):
+            ranks, group = self.inside(step["inside"])
+        elif step.get("without"):
+            ranks = sorted(set(ranks).difference(step["without"]))
+            group = self.group(ranks)
+        if self.rank not in ranks or len(ranks) < 2:
             return {"rows": []}
-        ranks, group = mine or (list(range(self.world)), None)
         world, position = len(ranks), ranks.index(self.rank)
         began = time.perf_counter()
         budget = float(step["budget_s"])
@@ -359,7 +379,7 @@ class Rank:
                 }
             )
             del buffer
-        return {"rows": rows, "ranks": ranks, "nccl": nccl_said(self.heard) if self.cuda else {}}
+        return {"rows": rows, "nccl": nccl_said(self.heard) if self.cuda else {}}
 
     def pairs(self, step):
         """Directed pairs at once, each in its own time: the receiver asks for messages and times them."""

@@ -4,6 +4,7 @@ import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Any
 
 import msgspec
@@ -296,12 +297,16 @@ def _bound_s(nodes: int, seconds: float) -> float:
     """Every step in its time, and one of them waited for in vain."""
     world = nodes * MOST_GPUS
     steps = SOLO_BUDGET_S + 1.5 * seconds  # the survivors go once more, for half of the time
-    waits = max(SOLO_WAIT_S, _pairs_wait_s(MOST_S, world), _sweep_wait_s(seconds, world))
+    waits = max(_solo_wait_s(world), _pairs_wait_s(MOST_S, world), _sweep_wait_s(seconds, world))
     return START_S + join_s(world) + steps + waits + STOP_S
 
 
 def _pairs_wait_s(seconds: float, world: int) -> float:
     return seconds * 4 + 45.0 + world * RANK_S
+
+
+def _solo_wait_s(world: int) -> float:
+    return SOLO_WAIT_S + world * RANK_S
 
 
 def _sweep_wait_s(budget_s: float, world: int) -> float:
@@ -358,7 +363,7 @@ def allreduce(context: Context) -> tuple[PairRates | Missing, AllReduce | Missin
             pairs = _pairs(ranks, pairs, chosen, seconds["pair_rates"], parts, context)
         if "allreduce" in seconds:
             share = seconds["allreduce"]
-            found = _swept(ranks, chosen, share, profile, None)
+            found = _swept(ranks, chosen, share, profile)
             rows = _rows(ranks, found, range(len(found)), reduced.unread)
             reduced = replace(reduced, rows=rows, budget_s=share, taken=_taken(ranks, found))
             tcp = context.store.whole("tcp_rates")
@@ -388,16 +393,16 @@ def _sizes(chosen: Cast, profile: str) -> list[int]:
 
 
 def _swept(
-    ranks: Ranks, chosen: Cast, budget_s: float, profile: str, group: Sequence[int] | None
+    ranks: Ranks, chosen: Cast, budget_s: float, profile: str, without: Sequence[int] = ()
 ) -> list[Any]:
-    """All-reduces over a group of ranks, or over all: what each rank answered."""
+    """All-reduces over all ranks, or without some: what each rank answered."""
     return ranks.step(
         "allreduce",
         _sweep_wait_s(budget_s, len(ranks.ranks)),
         sizes=_sizes(chosen, profile),
         budget_s=budget_s,
         each_s=EACH_S[profile],
-        groups=None if group is None else [list(group)],
+        without=list(without),
     )
 
 
@@ -492,16 +497,15 @@ def _solo(
 ) -> AllReduce:
     """All-reduce inside every node with several GPUs: what is slow there is no path's fault."""
     places = {n: [r.number for r in ranks.of(n)] for n in ranks.nodes}
-    groups = [numbers for numbers in places.values() if len(numbers) > 1]
-    if not groups or len(places) == 1:
+    if all(len(numbers) == 1 for numbers in places.values()) or len(places) == 1:
         return reduced
     found = ranks.step(
         "allreduce",
-        SOLO_WAIT_S,
+        _solo_wait_s(len(ranks.ranks)),
         sizes=_sizes(chosen, profile)[-3:],
         budget_s=SOLO_BUDGET_S,
         each_s=EACH_S[profile],
-        groups=groups,
+        inside=[[len(list(same)), each] for each, same in groupby(map(len, places.values()))],
     )
     solo = {
         n: _rows(ranks, found, numbers, reduced.unread) for n, numbers in places.items() if len(numbers) > 1
@@ -519,7 +523,8 @@ def _survivors(
     numbers = [r.number for r in ranks.ranks if r.node not in blamed]
     if not blamed or len({ranks.ranks[n].node for n in numbers}) < 2 or len(numbers) == len(ranks.ranks):
         return reduced
-    found = _swept(ranks, chosen, budget_s, profile, numbers)
+    gone = [r.number for r in ranks.ranks if r.node in blamed]
+    found = _swept(ranks, chosen, budget_s, profile, gone)
     rows = _rows(ranks, found, numbers, reduced.unread)
     names = tuple(dict.fromkeys(ranks.ranks[n].node for n in numbers))
     return replace(reduced, survivors=names, survivor_rows=rows)
@@ -559,7 +564,7 @@ def _pairs(
             found = ranks.step(
                 "pairs",
                 _pairs_wait_s(seconds, len(ranks.ranks)),
-                pairs=[list(p) for p in asked],
+                of=_by_node(ranks, asked),
                 seconds=seconds,
                 most_bytes=most,
             )
@@ -578,6 +583,15 @@ def _pairs(
     then = baseline.pairs if comparable else ()
     done, planned = in_rounds(nodes, budget_s, each_s, run, judge, of, lambda: earlier.doubtful(rates, then))
     return replace(pairs, rates=tuple(rates), rounds=len(done), planned=planned)
+
+
+def _by_node(ranks: Ranks, asked: Sequence[tuple[int, int]]) -> dict[str, dict[str, Any]]:
+    """For each node the pairs that its ranks are part of."""
+    found: dict[str, dict[str, Any]] = {node: {"pairs": []} for node in ranks.nodes}
+    for pair in asked:
+        for node in {ranks.ranks[number].node for number in pair}:
+            found[node]["pairs"].append(list(pair))
+    return found
 
 
 def _pair_rate(

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -172,6 +173,9 @@ class Ranks:
         self.transport = transport
         self.ranks = [Rank(node, number) for number, node in enumerate(layout)]
         self.nodes = tuple(dict.fromkeys(layout))
+        self._of: dict[str, list[Rank]] = {node: [] for node in self.nodes}
+        for rank in self.ranks:
+            self._of[rank.node].append(rank)
         self.addresses = addresses
         self.backend = backend
         self.environments = environments
@@ -184,7 +188,7 @@ class Ranks:
         self.end = 0.0
 
     def of(self, node: str) -> list[Rank]:
-        return [rank for rank in self.ranks if rank.node == node]
+        return self._of[node]
 
     def start(self) -> None:
         """Start every rank and wait until torch is imported everywhere. Raises Failed."""
@@ -232,10 +236,21 @@ class Ranks:
         # Gloo waits five times its time-out for an answer to a connect (pair.h waitUntil): we do not.
         self.step("join", 2 * store_s(len(self.ranks)), port=number, **common)
 
-    def step(self, do: str, timeout_s: float, nodes: Iterable[str] | None = None, **args: Any) -> list[Any]:
-        """Have the ranks do something; the result of each, None for those not asked. Raises Failed."""
+    def step(
+        self,
+        do: str,
+        timeout_s: float,
+        nodes: Iterable[str] | None = None,
+        of: Mapping[str, Mapping[str, Any]] | None = None,
+        **args: Any,
+    ) -> list[Any]:
+        """Have the ranks do something; the result of each, None for those not asked. Raises Failed.
+
+        of: arguments for the ranks of one node each. What names many ranks belongs there: told to all nodes
+        it grows with the square of the world.
+        """
         self.number += 1
-        self._lead({"do": do, "step": self.number, **args}, str(self.number), timeout_s, nodes)
+        self._lead({"do": do, "step": self.number, **args}, str(self.number), timeout_s, nodes, of or {})
         return [rank.results.get(self.number) for rank in self.ranks]
 
     def stop(self) -> None:
@@ -280,14 +295,20 @@ class Ranks:
         return done
 
     def _lead(
-        self, say: dict[str, Any] | None, until: str, timeout_s: float, nodes: Iterable[str] | None = None
+        self,
+        say: dict[str, Any] | None,
+        until: str,
+        timeout_s: float,
+        nodes: Iterable[str] | None = None,
+        of: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
     ) -> None:
         waiting = dict.fromkeys(self.nodes if nodes is None else nodes)
         self.end = end = time.monotonic() + timeout_s
         while waiting:
             left = end - time.monotonic()
             wait_s = min(POLL_S, max(left, 0.05))
-            done = self._ask({n: self._converse(say, until, wait_s) for n in waiting})
+            said = {n: say and {**say, **of.get(n, {})} for n in waiting}
+            done = self._ask({n: self._converse(said[n], until, wait_s) for n in waiting})
             say = None
             for node in done:
                 waiting.pop(node, None)

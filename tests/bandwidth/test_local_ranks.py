@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from netdoctor.facts.bandwidth import AllReduce, PairRates
+from netdoctor.facts.bandwidth import AllReduce, NcclTaken, PairRates
 from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.software import Job
 from netdoctor.measure.collective import allreduce
@@ -180,6 +180,10 @@ if note:
 
     def init(backend, **rest):
         say("backend", backend)
+        # NCCL opens the file when it is first asked for something, and says what it takes.
+        with open(os.environ["NCCL_DEBUG_FILE"], "w") as file:
+            file.write("h:1:1 [0] NCCL INFO Using network Socket\\n")
+            file.write("h:1:1 [0] NCCL INFO Channel 00/0 : 1[0] -> 0[0] [send] via NET/Socket/0\\n")
         return start("gloo", **rest)
 
     dist.init_process_group = init
@@ -229,6 +233,8 @@ def test_one_rank_per_gpu_is_led_through_everything(python: str, tmp_path: Path)
     assert asked["device 0"] == asked["device 1"] == 2
     assert asked["set"] == asked["backend nccl"] == 4
     assert asked["sync"] > 100
+    said = NcclTaken(networks=("Socket",), via=("NET/Socket",))
+    assert reduced.taken == {"n1": said, "n2": said}
     assert all(row.busbw_gbyte_s == pytest.approx(row.algbw_gbyte_s * 6 / 4) for row in reduced.rows)
     assert list(reduced.solo) == ["n1", "n2"]
     assert all(row.busbw_gbyte_s == row.algbw_gbyte_s for rows in reduced.solo.values() for row in rows)

@@ -12,7 +12,7 @@ from netdoctor.facts.bandwidth import NcclTaken, RankTrouble, SizeRow
 from netdoctor.facts.base import Missing
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.software import Job
-from netdoctor.measure.collective import Cast, _rows, _taken, cast
+from netdoctor.measure.collective import Cast, _by_node, _rows, _taken, cast
 from netdoctor.measure.common import Ground
 from netdoctor.measure.declare import EXPERIMENTS, Context
 from netdoctor.measure.ranks import START_S, STOP_S, Heard, Ranks, join_s
@@ -257,6 +257,58 @@ def test_limits_grow_with_the_world(monkeypatch: pytest.MonkeyPatch) -> None:
         assert b + 250 < c
     # What --plan prints holds for as many ranks as these nodes may have.
     assert EXPERIMENTS["allreduce"].limit_s(274, 20.0) > START_S + join_s(2192) + STOP_S
+
+
+def test_what_is_said_to_nodes_and_back_does_not_grow_with_the_square_of_the_world() -> None:
+    """A reply has a bound, and a node whose reply is over it would be called lost."""
+    ranks = Ranks(FakeTransport({}), [f"n{i // 8}" for i in range(100_000)], {}, "nccl", {})
+    asked = [(i, 99_999 - i) for i in range(0, 50_000)]
+    parts = _by_node(ranks, asked)
+    assert len(parts) == 12_500
+    assert {len(part["pairs"]) for part in parts.values()} == {8}
+    assert parts["n0"]["pairs"][0] == [0, 99_999]
+
+
+@pytest.mark.parametrize(
+    ("runs", "nodes"),
+    [
+        ([[2, 2], [1, 1]], [[0, 1], [2, 3], [4]]),
+        ([[1, 1], [1, 3]], [[0], [1, 2, 3]]),
+    ],
+)
+def test_nodes_are_told_in_runs(runs: list[list[int]], nodes: list[list[int]]) -> None:
+    assert rank_program.nodes_of(runs) == nodes
+
+
+def test_groups_inside_nodes_are_made_by_their_own_ranks_where_torch_can() -> None:
+    made: list[tuple[list[int], bool]] = []
+
+    def new(ranks: list[int], timeout: Any, use_local_synchronization: bool = False) -> str:
+        made.append((ranks, use_local_synchronization))
+        return f"group {ranks}"
+
+    def old(ranks: list[int], timeout: Any) -> str:
+        return new(ranks, timeout)
+
+    def inside(new_group: Any, number: int) -> Any:
+        made.clear()
+        torch = SimpleNamespace(device=lambda kind: kind)
+        rank = rank_program.Rank(torch, SimpleNamespace(new_group=new_group))
+        rank.rank = number
+        return rank.inside([[2, 2], [1, 1]])
+
+    assert inside(new, 3) == ([2, 3], "group [2, 3]")
+    assert made == [([2, 3], True)]
+    assert inside(new, 4) == ([4], None)
+    assert not made
+    for number, group in ((3, "group [2, 3]"), (4, None)):
+        assert inside(old, number)[1] == group
+        assert made == [([0, 1], False), ([2, 3], False)]
+
+
+def test_a_hundred_thousand_ranks_know_their_nodes() -> None:
+    nodes = rank_program.nodes_of([[12_500, 8]])
+    assert (len(nodes), nodes[-1][-1]) == (12_500, 99_999)
 
 
 # --- the sum that is verified ---------------------------------------------------------------------
