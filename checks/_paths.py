@@ -1,14 +1,15 @@
 """The job's paths in checks: what was measured on which, and how a path is called."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
 from netdoctor.checks._addresses import device, holds
-from netdoctor.checks._words import listing, title_text
+from netdoctor.checks._env import export
+from netdoctor.checks._words import is_ifname, listing, title_text
 from netdoctor.facts.net import AddressRow, Netdev, NetFacts
-from netdoctor.facts.paths import BOOTSTRAP, SOCKET, Path, Paths
-from netdoctor.model import CauseHint, Finding
+from netdoctor.facts.paths import BOOTSTRAP, RAIL, SOCKET, Path, Paths
+from netdoctor.model import CauseHint, Finding, Fix, in_job
 from netdoctor.rules.addresses import is_usable, repeated_addresses
 from netdoctor.rules.nccl import candidates
 from netdoctor.rules.variables import Environment, values
@@ -40,13 +41,14 @@ def by_path(probes: Iterable[P], paths: Paths | None) -> list[tuple[Path | None,
 
 
 def label(path: Path) -> str:
-    """``eth1 (10.1.0.0/24)``."""
+    """``eth1 (10.1.0.0/24: NCCL)``."""
     names = listing(dict.fromkeys(path.ifnames.values()), 3)
-    return f"{names} ({path.network})" if path.network else names
+    about = ": ".join(filter(None, (path.network, listing(path.users))))
+    return f"{names} ({about})" if about else names
 
 
 def over(paths: Sequence[Path | None]) -> str:
-    """``, over eth1 (10.1.0.0/24)`` for titles and summaries; empty where the main path is among them."""
+    """``, over eth1 (10.1.0.0/24: NCCL)``, for people; empty where the main path is among them."""
     labels = [label(path) for path in paths if path is not None]
     return f", over {listing(labels)}" if len(labels) == len(paths) else ""
 
@@ -62,7 +64,8 @@ def named(hint: CauseHint, paths: Sequence[Path | None]) -> CauseHint:
     where = over(paths)
     if not where or paths[0] is None:
         return hint
-    return replace(hint, key=f"{hint.key}-net{paths[0].id}", title=hint.title + title_text(where))
+    where_key = "rail" if paths[0].id.startswith(RAIL) else f"net{paths[0].id}"
+    return replace(hint, key=f"{hint.key}-{where_key}", title=hint.title + title_text(where))
 
 
 def on_path(finding: Finding, path: Path | None) -> Finding:
@@ -71,10 +74,36 @@ def on_path(finding: Finding, path: Path | None) -> Finding:
     return replace(finding, summary=finding.summary + over((path,)), cause=cause)
 
 
+def leave_out(left: Path, paths: Paths) -> tuple[Fix, ...]:
+    """The other interfaces that NCCL takes, where it alone uses this path and has others."""
+    taken = {(use.node, use.address) for use in paths.uses if use.purpose.startswith(SOCKET)}
+    names = dict.fromkeys(
+        path.ifnames[node]
+        for path in paths.paths
+        for node, address in path.addresses.items()
+        if path.id != left.id and (node, address) in taken and node in path.ifnames
+    )
+    if left.users != ("NCCL",) or not names or not all(map(is_ifname, names)):
+        return ()
+    text = "or, where NCCL is not meant to use that network, name the others"
+    return (in_job(text, export("NCCL_SOCKET_IFNAME", f"={','.join(names)}"), persistent=True),)
+
+
 def devices_on(path: Path, nets: Mapping[str, NetFacts]) -> dict[str, Netdev]:
     """The interface that each node is dialled on there, where it is known and has an MTU."""
     found = {node: device(nets[node], name) for node, name in path.ifnames.items() if node in nets}
     return {node: dev for node, dev in found.items() if dev is not None and dev.mtu > 0}
+
+
+def further_devices(
+    paths: Iterable[Path], nets: Mapping[str, NetFacts], main: Mapping[str, Netdev]
+) -> Iterator[tuple[Path, dict[str, Netdev]]]:
+    """The interfaces on these paths, each once: without those of the main one and of earlier ones."""
+    done = {(node, dev.name) for node, dev in main.items()}
+    for path in paths:
+        there = {n: dev for n, dev in devices_on(path, nets).items() if (n, dev.name) not in done}
+        done |= {(n, dev.name) for n, dev in there.items()}
+        yield path, there
 
 
 # What has a speed of its own; a bridge or a tunnel says something about it, too.

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from netdoctor.check import derived
 from netdoctor.checks._matrix import Cell, Fault, Kind, around, decode
-from netdoctor.checks._paths import by_path, named, over
+from netdoctor.checks._paths import by_path, leave_out, named, over
 from netdoctor.checks._words import listing, title_text
 from netdoctor.facts.net import FirewallFacts, PortMatrix, PortProbe
 from netdoctor.facts.paths import MAIN, STORE, Path, Paths
@@ -29,8 +29,9 @@ class PortCause:
     """A fault of the matrix with its words. ports: ``all``, ``rendezvous`` or ``ephemeral``.
 
     numbers: the ports that failed. fabric: no rule set at either end of some failed pair explains it.
-    seen: two or three lines, what failed from where and what worked the other way. hint: without fixes.
-    nodes: the culprits, both ends of a path. paths: of the job, on which it is alike; None for the main one.
+    seen: two or three lines, what failed from where and what worked the other way. hint: without the fixes of
+    a node. nodes: the culprits, both ends of a path. paths: of the job, on which it is alike; None for the
+    main one.
     """
 
     hint: CauseHint
@@ -102,7 +103,7 @@ def port_causes(
             by_cell.setdefault((probe.src, probe.dst), []).append(probe)
         probes.append((path, by_cell))
         found += _on_path(path, by_cell, ports.timeout_s, rules)
-    causes, merged = _merged(found)
+    causes, merged = _merged(found, paths)
     index: dict[tuple[str, Cell, str], PortCause] = {}
     for one in found:
         for purpose in (RENDEZVOUS, EPHEMERAL) if one.ports == ALL_PORTS else (one.ports,):
@@ -162,7 +163,9 @@ def _decoded(cells: Mapping[Cell, bool]) -> tuple[Fault, ...]:
     return faults
 
 
-def _merged(found: Sequence[PortCause]) -> tuple[list[PortCause], dict[PortCause, PortCause]]:
+def _merged(
+    found: Sequence[PortCause], known: Paths | None
+) -> tuple[list[PortCause], dict[PortCause, PortCause]]:
     """Causes that are alike on several paths as one, each with its paths named; and what became of each."""
     alike: dict[tuple[object, ...], list[PortCause]] = {}
     for one in found:
@@ -170,15 +173,18 @@ def _merged(found: Sequence[PortCause]) -> tuple[list[PortCause], dict[PortCause
         key: tuple[object, ...] = one.fault.kind, one.fault.nodes, one.fault.partial, one.outcome, one.fabric
         key = key if all(one.paths[0] is not other.paths[0] for other in alike.get(key, ())) else (*key, one)
         alike.setdefault(key, []).append(one)
-    causes = _one_title([_joined(group) for group in alike.values()])
+    causes = _one_title([_joined(group, known) for group in alike.values()])
     return causes, {one: cause for group, cause in zip(alike.values(), causes, strict=True) for one in group}
 
 
-def _joined(group: Sequence[PortCause]) -> PortCause:
+def _joined(group: Sequence[PortCause], known: Paths | None) -> PortCause:
     first, paths = group[0], tuple(one.paths[0] for one in group)
+    hint = named(first.hint, paths)
+    if known and len(paths) == 1 and paths[0] is not None:
+        hint = replace(hint, fixes=leave_out(paths[0], known))
     numbers = tuple(sorted({number for one in group for number in one.numbers}))
     lines = tuple(line for one in group for line in one.seen)
-    return replace(first, hint=named(first.hint, paths), paths=paths, numbers=numbers, seen=lines)
+    return replace(first, hint=hint, paths=paths, numbers=numbers, seen=lines)
 
 
 def _cells(by_cell: ByCell, purpose: str) -> dict[Cell, bool]:

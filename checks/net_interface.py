@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from netdoctor.check import check
 from netdoctor.checks._addresses import device, dialled, is_loopback, usable
 from netdoctor.checks._majority import majority
-from netdoctor.checks._paths import devices_on, on_path
+from netdoctor.checks._paths import further_devices, on_path
 from netdoctor.checks._words import SHOWN, listing, on_dev
 from netdoctor.facts.net import AddressRow, Netdev, NetFacts
 from netdoctor.facts.paths import Paths
@@ -86,10 +86,9 @@ def net_interface(nets: Mapping[str, NetFacts], job: Job, paths: Paths | None = 
                 role = "carries the other nodes' traffic" if named else "the other nodes have up"
                 yield _down(node, other, role, stops=named)
     yield from _slow(linked)
-    for path in paths.further if paths else ():
-        devs = devices_on(path, nets)
-        there = {n: dev for n, dev in devs.items() if dev.kind == "physical" and dev.speed_mbit_s}
-        yield from (on_path(finding, path) for finding in _slow(there))
+    for path, there in further_devices(paths.further if paths else (), nets, devs):
+        physical = {n: dev for n, dev in there.items() if dev.kind == "physical" and dev.speed_mbit_s}
+        yield from (on_path(finding, path) for finding in _slow(physical))
 
 
 def _is_down(dev: Netdev) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from netdoctor.check import check
 from netdoctor.checks._addresses import dialled
 from netdoctor.checks._majority import majority
-from netdoctor.checks._paths import devices_on, on_path
+from netdoctor.checks._paths import further_devices, on_path
 from netdoctor.checks._words import listing, on_dev
 from netdoctor.facts.net import Netdev, NetFacts
 from netdoctor.facts.paths import Paths
@@ -55,8 +55,8 @@ def net_mtu(nets: Mapping[str, NetFacts], job: Job, paths: Paths | None = None) 
         else:
             devs[node] = dev
     yield from _compared(devs)
-    for path in paths.further if paths else ():
-        yield from (on_path(finding, path) for finding in _compared(devices_on(path, nets)))
+    for path, there in further_devices(paths.beside if paths else (), nets, devs):
+        yield from (on_path(finding, path) for finding in _compared(there))
 
 
 def _compared(devs: Mapping[str, Netdev]) -> Iterator[Finding]:

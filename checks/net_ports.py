@@ -54,7 +54,7 @@ def net_ports(
         word = fail if causes.stop(cause, job) else warn
         says[cause] = partial(word, expected=EXPECTED, expected_from=CONSTANT)
         fixes = (fix for node in cause.nodes for fix in remedies(node, cause, causes.firewalls, job, hosts))
-        fixed[cause] = replace(cause.hint, fixes=tuple(dict.fromkeys(fixes)))
+        fixed[cause] = replace(cause.hint, fixes=tuple(dict.fromkeys([*fixes, *cause.hint.fixes])))
         summary = f"{cause.seen[0].what}: {cause.seen[0].output}"
         said = f"TCP {listing(map(str, cause.numbers))}: {cause.outcome.replace('_', ' ')}"
         if cause.fault.kind is not Kind.PATH:  # a single path speaks for itself

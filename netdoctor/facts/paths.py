@@ -32,7 +32,7 @@ class Path:
 
     id: ``main``, then ``2``, ``3``… addresses, ifnames: of the nodes that are dialled here, by node.
     sources: addresses from which nodes send here, as far as networks tell. network: of the addresses, empty
-    where they are in several.
+    where they are in several. users: what dials here, ``NCCL``, ``gloo``, ``MASTER_ADDR``.
     """
 
     id: str
@@ -40,6 +40,7 @@ class Path:
     ifnames: dict[str, str] = field(default_factory=dict)
     sources: dict[str, str] = field(default_factory=dict)
     network: str = ""
+    users: tuple[str, ...] = ()
 
     @property
     def is_main(self) -> bool:
@@ -51,17 +52,24 @@ class Path:
 class Paths:
     """paths: the main one first, which is that of Job.data_addresses, then those that add an address to it.
 
-    uses: every address that the job advertises, those that nobody can dial included. left_out: purposes that
-    were not counted, or could not be told, and why.
+    rails: of RoCE ports, rail with rail; no TCP connection of the job goes there. uses: every address that
+    the job advertises, those that nobody can dial included. left_out: purposes that were not counted, or
+    could not be told, and why.
     """
 
     paths: tuple[Path, ...] = ()
+    rails: tuple[Path, ...] = ()
     uses: tuple[Use, ...] = ()
     left_out: dict[str, str] = field(default_factory=dict)
 
     @property
     def further(self) -> tuple[Path, ...]:
         return tuple(path for path in self.paths if not path.is_main)
+
+    @property
+    def beside(self) -> tuple[Path, ...]:
+        """All but the main one, rails too."""
+        return (*self.further, *self.rails)
 
     def over(self, node: str, address: str) -> Path | None:
         """The further path on which this node is dialled at this address; None for the main one."""

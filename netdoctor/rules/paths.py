@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.net import AddressRow, NetFacts, ResolveFacts
@@ -90,6 +90,7 @@ def paths(nodes: Mapping[str, Known], job: Job) -> Paths:
         uses += _nccl(node, one, job, left_out)
     return Paths(
         paths=tuple(_grouped(nodes, uses, job.data_addresses)),
+        rails=tuple(_rails(nodes, uses)),
         uses=tuple(uses),
         left_out={
             what: why for what, why in left_out.items() if not any(u.purpose.startswith(what) for u in uses)
@@ -173,16 +174,18 @@ def _row(net: NetFacts, address: str) -> AddressRow | None:
 
 def _grouped(nodes: Mapping[str, Known], uses: Iterable[Use], main: Mapping[str, str]) -> Iterator[Path]:
     """The main path, then addresses beside it by the network that nodes share, or else by their order on
-    each node. What peers cannot dial, or would be themselves, is on no path; so are rails, whose ports no TCP
-    connection of the job goes to."""
+    each node. What peers cannot dial, or would be themselves, is on no path."""
     repeated = repeated_addresses({node: one.net for node, one in nodes.items()})
     rows: dict[tuple[str, str], AddressRow] = {}
+    users: dict[tuple[str, str], dict[str, None]] = {}
     for use in uses:
         row = _row(nodes[use.node].net, use.address)
         if row is None or row.address == main.get(use.node) or use.purpose.startswith(RAIL):
             continue
         if is_usable(row) and row.address not in repeated:
             rows.setdefault((use.node, row.address), row)
+            user = {GLOO: "gloo", STORE: "MASTER_ADDR"}.get(use.purpose, "NCCL")
+            users.setdefault((use.node, row.address), {})[user] = None
     shared = Counter(net for net, _ in dict.fromkeys((network(row), node) for (node, _), row in rows.items()))
     groups: dict[Hashable, dict[str, AddressRow]] = {}
     met: Counter[Hashable] = Counter()
@@ -191,24 +194,33 @@ def _grouped(nodes: Mapping[str, Known], uses: Iterable[Use], main: Mapping[str,
         groups.setdefault((net, met[node, net]), {})[node] = row
         met[node, net] += 1
     if main:
-        yield _path(MAIN, nodes, {n: row for n, a in main.items() if (row := _row(nodes[n].net, a))}, main)
+        own = {n: row for n, address in main.items() if (row := _row(nodes[n].net, address))}
+        yield replace(_path(MAIN, nodes, own), addresses=dict(main))
     for number, group in enumerate(groups.values(), 2):
-        yield _path(str(number), nodes, group, {n: row.address for n, row in group.items()})
+        theirs = dict.fromkeys(user for n, row in group.items() for user in users[n, row.address])
+        yield replace(_path(str(number), nodes, group), users=tuple(theirs))
 
 
-def _path(
-    name: str,
-    nodes: Mapping[str, Known],
-    rows: Mapping[str, AddressRow],
-    addresses: Mapping[str, str],
-) -> Path:
+def _rails(nodes: Mapping[str, Known], uses: Iterable[Use]) -> Iterator[Path]:
+    """Ports of one name on different nodes: NIC i of every node."""
+    rails: dict[str, dict[str, AddressRow]] = {}
+    for use in uses:
+        row = _row(nodes[use.node].net, use.address) if use.purpose.startswith(RAIL) else None
+        if row is not None:
+            rails.setdefault(use.purpose, {})[use.node] = row
+    for name, rows in rails.items():
+        yield _path(name, nodes, rows)
+
+
+def _path(name: str, nodes: Mapping[str, Known], rows: Mapping[str, AddressRow]) -> Path:
     nets = {network(row): None for row in rows.values()}
     inside = {node: row for node, one in nodes.items() if (row := _inside(one.net, nets))}
+    addresses = {node: row.address for node, row in rows.items()}
     return Path(
         id=name,
-        addresses=dict(addresses),
+        addresses=addresses,
         ifnames={node: row.ifname for node, row in rows.items()},
-        sources={node: row.address for node, row in inside.items()} | dict(addresses),
+        sources={node: row.address for node, row in inside.items()} | addresses,
         network=str(next(iter(nets))) if len(nets) == 1 else "",
     )
 

@@ -190,21 +190,28 @@ def all_routes(count: int) -> dict[str, RouteFacts]:
 
 def second(count: int, *purposes: str) -> Paths:
     """Beside 10.0.0.0/24 a network on eth1, of `purposes`; the store's is the first node's alone."""
+    wanted = purposes or ("NCCL socket 1",)
     uses = [
         Use(node=name(i), address=f"10.1.0.{i}", purpose=purpose, rule="test")
-        for purpose in purposes or ("NCCL socket 1",)
+        for purpose in wanted
         for i in range(1, 2 if purpose == "store" else count + 1)
+    ]
+    here = {use.node: use.address for use in uses}
+    more = [
+        Use(node=n, address=a, purpose="NCCL socket 0", rule="test")
+        for n, a in job(count).data_addresses.items()
     ]
     ends = {name(i): f"10.1.0.{i}" for i in range(1, count + 1)}
     further = Path(
         id="2",
-        addresses={use.node: use.address for use in uses},
-        ifnames={use.node: "eth1" for use in uses},
+        addresses=here,
+        ifnames=dict.fromkeys(here, "eth1"),
         sources=ends,
         network="10.1.0.0/24",
+        users=tuple({"store": "MASTER_ADDR", "gloo": "gloo"}.get(one, "NCCL") for one in wanted),
     )
-    main = Path(id="main", addresses=job(count).data_addresses)
-    return Paths(paths=(main, further), uses=tuple(uses))
+    main = Path(id="main", addresses=job(count).data_addresses, ifnames=dict.fromkeys(ends, "eth0"))
+    return Paths(paths=(main, further), uses=(*uses, *more))
 
 
 def env(**variables: str) -> EnvFacts:

@@ -526,7 +526,7 @@ def test_a_slow_node_on_a_further_path_is_named_with_it() -> None:
     finding = said(findings)["n2"]
     assert finding.cause is not None
     assert finding.cause.key == "slow-node-both-net2"
-    assert "over eth1 (10.1.0.0/24)" in finding.cause.title
-    assert "over eth1 (10.1.0.0/24): slowest pair" in findings[-1].summary
+    assert "over eth1 (10.1.0.0/24: NCCL)" in finding.cause.title
+    assert "over eth1 (10.1.0.0/24: NCCL): slowest pair" in findings[-1].summary
     twice = list(bw_tcp(facts, TcpCulprits(slow, {"2": slow}), job(4), nets(), None, second(4)))
     assert {one.cause.key for one in twice if one.cause} == {"slow-node-both"}, "one cause for all paths"

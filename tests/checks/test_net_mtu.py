@@ -4,6 +4,7 @@ import pytest
 
 from netdoctor.checks.net_mtu import net_mtu
 from netdoctor.facts.net import NetFacts
+from netdoctor.facts.paths import Paths
 from netdoctor.model import Confidence, Finding, Status
 
 from .build import address, cause, causes, job, loopback, net, netdev, nets, second
@@ -77,7 +78,11 @@ def test_a_further_path_is_compared_by_itself_and_named() -> None:
     machines = {f"n{i}": two(i, 9000 if i == 2 else 1500) for i in (1, 2, 3)}
     findings = list(net_mtu(machines, job(3), second(3)))
     assert causes(findings) == {"mtu-differs-net2": {"n2"}}
-    assert "over eth1 (10.1.0.0/24)" in findings[0].summary
+    assert "over eth1 (10.1.0.0/24: NCCL)" in findings[0].summary
     assert cause(findings, "mtu-differs-net2").fixes[0].commands[0].shell == "ip link set dev eth1 mtu 1500"
+    rail = replace(second(3).further[0], id="RoCE mlx5_0:1", users=())
+    on_rail = list(net_mtu(machines, job(3), Paths(paths=second(3).paths[:1], rails=(rail, rail))))
+    assert causes(on_rail) == {"mtu-differs-rail": {"n2"}}
+    assert len(on_rail) == 1, "two ports of one interface"
     everywhere = {f"n{i}": two(i, 9000) for i in (1, 2, 3)}
     assert list(net_mtu(everywhere, job(3), second(3))) == [], "each path has an MTU of its own"

@@ -143,7 +143,7 @@ def over_two(bad: PathMtus) -> PathMtus:
 def test_a_hole_on_a_further_path_is_named() -> None:
     findings = list(net_path_mtu(over_two(around(4, "n2", HOLE)), job(4), nets(4), second(4)))
     assert causes(findings) == {"mtu-black-hole-net2": {"n2"}}
-    assert "over eth1 (10.1.0.0/24)" in cause(findings, "mtu-black-hole-net2").title
+    assert "over eth1 (10.1.0.0/24: NCCL)" in cause(findings, "mtu-black-hole-net2").title
 
 
 def test_a_node_is_named_once_for_all_of_its_paths() -> None:

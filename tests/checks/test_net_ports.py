@@ -302,10 +302,14 @@ def test_a_network_that_is_closed_on_a_node_is_one_cause_and_is_named() -> None:
     findings = judge(ports, paths=second(4), firewalls={"n3": FirewallFacts(rulesets=(RULES,))})
     assert causes(findings) == {"firewall-inbound-net2": {"n3"}}
     hint = cause(findings, "firewall-inbound-net2")
-    assert hint.title == "{nodes} drop{s} connections that come from the other nodes, over eth1 (10.1.0.0/24)"
-    (fix,) = hint.fixes
-    assert "10.1.0.1, 10.1.0.2, 10.1.0.4" in fix.commands[0].shell
-    assert "over eth1 (10.1.0.0/24)" in found(findings)["n1->n3"].summary
+    assert (
+        hint.title
+        == "{nodes} drop{s} connections that come from the other nodes, over eth1 (10.1.0.0/24: NCCL)"
+    )
+    let_in, leave_out = hint.fixes
+    assert "10.1.0.1, 10.1.0.2, 10.1.0.4" in let_in.commands[0].shell
+    assert leave_out.commands[0].shell == "export NCCL_SOCKET_IFNAME='=eth0'"
+    assert "over eth1 (10.1.0.0/24: NCCL)" in found(findings)["n1->n3"].summary
 
 
 def test_a_node_that_is_closed_on_every_path_is_one_cause() -> None:

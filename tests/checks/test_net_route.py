@@ -102,5 +102,5 @@ def test_a_route_that_is_missing_on_a_further_path_is_named() -> None:
     facts = {f"n{i}": asked(i, "ENETUNREACH" if i == 2 else None) for i in (1, 2, 3)}
     findings = list(net_route(facts, nets(3), job(3), second(3)))
     assert causes(findings) == {"route-missing-net2": {"n2"}}
-    assert "over eth1 (10.1.0.0/24)" in findings[0].summary
+    assert "over eth1 (10.1.0.0/24: NCCL)" in findings[0].summary
     assert not list(net_route({n: asked(int(n[1:]), None) for n in facts}, nets(3), job(3), second(3)))

@@ -89,4 +89,4 @@ def test_asks_where_master_addr_points() -> None:
     ports = PortMatrix(probes=(*matrix(3, bad_rdzv={("n2", "n1"): "filtered"}).probes, *there))
     (finding,) = rdzv_reach(ports, port_causes(ports, None, store), hosts(3), job(3))
     assert (finding.target, finding.cause and finding.cause.key) == ("n3->n1", "firewall-path-net2")
-    assert "over eth1 (10.1.0.0/24)" in finding.summary
+    assert "over eth1 (10.1.0.0/24: MASTER_ADDR)" in finding.summary

@@ -169,6 +169,19 @@ def test_a_renamed_interface_and_one_of_one_node_alone() -> None:
 
 
 def test_rails_are_counted_and_carry_no_tcp() -> None:
-    found = paths_of(both(), rdma=ROCE)
-    assert ("RoCE mlx5_0:1", "10.0.0.1") in {(use.purpose, use.address) for use in found.uses}
-    assert len(found.paths) == 1
+    nets = both()
+    known = {
+        n: hw.rdma(*(hw.hca(f"mlx5_{k}", ports=(hw.roce_port(f"mlx5_{k}", int(n[1:])),)) for k in (0, 1)))
+        for n in nets
+    }
+    job = Job(data_addresses=SECOND)
+    found = rules.paths(
+        {n: rules.Known(net=nets[n], env={}, gpu=hw.gpus(1), rdma=known[n]) for n in nets}, job
+    )
+    assert [(rail.id, rail.addresses["n2"]) for rail in found.rails] == [
+        ("RoCE mlx5_0:1", "10.0.0.2"),
+        ("RoCE mlx5_1:1", "10.0.0.2"),
+    ]
+    assert found.rails[0].ifnames["n3"] == "eth0"
+    assert not any(use.purpose.startswith("NCCL socket") for use in found.uses)
+    assert further(found) == [{f"n{i}": f"10.0.0.{i}" for i in (1, 2, 3)}], "NCCL's bootstrap"

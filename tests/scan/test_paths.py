@@ -30,7 +30,7 @@ def test_two_healthy_networks_are_tried_and_silent(socket_lab: Lab, folder: Path
 
 
 def test_a_firewall_and_an_mtu_on_the_second_network(socket_lab: Lab, folder: Path) -> None:
-    over = f"over eth1 ({second(socket_lab)})"
+    over = f"over eth1 ({second(socket_lab)}: NCCL)"
     closed = Case(
         faults=(f"node2 drop peers={second(socket_lab)}",), key="firewall-inbound-net2", check="net.ports",
         said=over, fix="nft insert rule", heal="fix",
@@ -49,7 +49,7 @@ def test_master_addr_on_the_second_network_and_a_bridge_that_all_nodes_have(
         faults=(f"node3 drop ports=29500 dir=out peers={second(socket_lab)}",),
         key="firewall-rendezvous-outbound-net2", check="net.ports", nodes=("node3",),
         confidence="likely",
-        said=f"over eth1 ({second(socket_lab)})", fix="nft insert rule", heal="fix",
+        said=f"over eth1 ({second(socket_lab)}: NCCL and MASTER_ADDR)", fix="nft insert rule", heal="fix",
         job={"MASTER_ADDR": second(socket_lab, "node0")},
     )  # fmt: skip
     bridge = Case(
@@ -69,5 +69,5 @@ def test_a_slow_link_on_the_second_network(socket_lab: Lab, folder: Path) -> Non
     scanned = scan(socket_lab, folder, "--only", "bw.tcp", "--budget", "14")
     assert found(scanned) == {"slow-node-both-net2": ("node2",)}, scanned.summary()
     cause = scanned.cause("slow-node-both-net2")
-    assert f"over eth1 ({second(socket_lab)})" in cause["title"]
+    assert f"over eth1 ({second(socket_lab)}: NCCL)" in cause["title"]
     assert "dev eth1" in cause["fixes"][0]["commands"][0]["shell"]
