@@ -49,7 +49,7 @@ def test_master_addr_on_the_second_network_and_a_bridge_that_all_nodes_have(
         faults=(f"node3 drop ports=29500 dir=out peers={second(socket_lab)}",),
         key="firewall-rendezvous-outbound-net2", check="net.ports", nodes=("node3",),
         confidence="likely",
-        said=f"over eth1 ({second(socket_lab)}: NCCL and MASTER_ADDR)", fix="nft insert rule", heal="fix",
+        said=f"over eth1 ({second(socket_lab)}: MASTER_ADDR and NCCL)", fix="nft insert rule", heal="fix",
         job={"MASTER_ADDR": second(socket_lab, "node0")},
     )  # fmt: skip
     bridge = Case(
