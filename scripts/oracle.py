@@ -2,6 +2,7 @@
 """Ask NCCL or gloo what it chooses on random machines, and hold netdoctor's rules against it. Needs root.
 
     python scripts/oracle.py nccl DIR...     where releases of nvidia-nccl-cu12 are installed
+    python scripts/oracle.py hcas DIR...     of 2.30 and newer; needs gcc
     python scripts/oracle.py gloo PYTHON     an interpreter with torch
     options: --seed N (default: another one each time), --cases N (200)
 
@@ -22,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("what", choices=("nccl", "gloo"))
+    parser.add_argument("what", choices=("nccl", "hcas", "gloo"))
     parser.add_argument("where", nargs="+", help="directories; for gloo an interpreter")
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--cases", type=int, default=200)

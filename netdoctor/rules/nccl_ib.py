@@ -16,6 +16,7 @@ from netdoctor.rules.variables import Environment, Setting, param, parse_filter,
 from netdoctor.rules.versions import Version, at_least
 
 MAX_IB_DEVS = 32  # src/transport/net_ib/common.h
+FLID_SINCE = (2, 22)  # NCCL_IB_ROUTABLE_FLID_GID_INDEX: tags v2.21.5-1 against v2.22.3-1
 GID_SCAN_SINCE = (2, 21)  # before, GID index 0 unless NCCL_IB_GID_INDEX said otherwise
 
 
@@ -99,7 +100,7 @@ def choose_gid_index(port: HcaPort, env: Mapping[str, str], version: Version | N
     NCCL_IB_ADDR_RANGE, of the wanted RoCE version. An empty row counts as IPv6.
     """
     if port.link_layer != "Ethernet":
-        return 0
+        return _flid_index(port, env, version)
     forced = param(env.get("NCCL_IB_GID_INDEX"), -1, version)
     if forced >= 0:
         return forced
@@ -121,6 +122,14 @@ def choose_gid_index(port: HcaPort, env: Mapping[str, str], version: Version | N
         if _is_v4(current) != v4 or (_is_valid_gid(candidate) and newer):
             index = candidate_index
     return index
+
+
+def _flid_index(port: HcaPort, env: Mapping[str, str], version: Version | None) -> int:
+    """The index on InfiniBand: that of a GID with a routable FLID (bytes 4 and 5), else 0."""
+    index = param(env.get("NCCL_IB_ROUTABLE_FLID_GID_INDEX"), 1, version)
+    gid = next((gid for gid in port.gids if gid.index == index), None)
+    routable = at_least(version, FLID_SINCE) and int(_bits(gid)) >> 80 & 0xFFFF
+    return index if routable else 0
 
 
 GID_CHECKED_SINCE = (2, 31, 2)  # seen in the libraries of 2.31.2 and 2.30.7

@@ -47,6 +47,11 @@ def _mount(source: str, target: str, kind: str, flags: int = 0, data: str = "") 
     _call("mount", source.encode(), target.encode(), kind.encode(), flags, data.encode())
 
 
+def mount(source: str, target: str) -> None:
+    """Show `source` at `target`, for whoever shares this mount namespace."""
+    _mount(source, target, "none", 0x1000)  # MS_BIND
+
+
 def _enter(pid: int) -> None:
     # The mount namespace last: the others are found through this one's /proc.
     handles = [os.open(f"/proc/{pid}/ns/{kind}", os.O_RDONLY) for kind in ("net", "uts", "mnt")]

@@ -6,7 +6,7 @@ import pytest
 
 from tests.oracle import gloo, spaces
 
-CASES = 60
+CASES = 40
 SEED = 20262
 
 

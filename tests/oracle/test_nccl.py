@@ -12,7 +12,7 @@ from netdoctor.agent import facts_nccl_answer
 from netdoctor.agent.main import MEMORY_CAP_BYTES
 from tests.oracle import nccl, spaces
 
-CASES = 60
+CASES = 40
 SEED = 20261
 
 

@@ -160,3 +160,11 @@ def test_choices_say_what_asked_for_the_row() -> None:
     (forced,) = rules.choose_gids(hcas, asked, (2, 20))
     assert (forced.index, forced.gid, forced.forced, forced.too_old) == (9, None, True, False)
     assert forced.setting is asked["NCCL_IB_GID_INDEX"]
+
+
+def test_a_routable_flid_on_infiniband() -> None:
+    gids = (Gid(index=0, gid="fe80::1"), Gid(index=1, gid="fd00:0:7::1"))
+    port = replace(hca("mlx5_0").ports[0], gids=gids)
+    assert rules.choose_gid_index(port, {}, NEW) == 1
+    assert rules.choose_gid_index(port, {"NCCL_IB_ROUTABLE_FLID_GID_INDEX": "0"}, NEW) == 0
+    assert rules.choose_gid_index(port, {}, (2, 21, 5)) == 0
