@@ -8,7 +8,7 @@ from netdoctor.check import check
 from netdoctor.checks._firewall import remedies
 from netdoctor.checks._matrix import Kind, left_out
 from netdoctor.checks._paths import over
-from netdoctor.checks._ports import BAD, EPHEMERAL, RENDEZVOUS, PortCauses
+from netdoctor.checks._ports import BAD, EPHEMERAL, OPEN, RENDEZVOUS, PortCauses
 from netdoctor.checks._words import listing
 from netdoctor.facts.host import HostFacts
 from netdoctor.facts.net import PortMatrix, PortProbe
@@ -68,7 +68,7 @@ def net_ports(
                 evidence, hint = (found.seen, fixed[found]) if alone else ((), found.hint)
                 said = _said(probes) + over((path,))
                 yield says[found](pair(*cell), said, observed=said, evidence=evidence, cause=hint)
-            errors = [probe.detail for probe in probes if probe.outcome == "error"]
+            errors = [probe.detail or "no outcome" for probe in probes if probe.outcome not in (*BAD, *OPEN)]
             if errors and not _said(probes):
                 yield unknown(pair(*cell), f"the connection could not be tried{over((path,))}: {errors[0]}")
     if ports.probes and not causes.causes:

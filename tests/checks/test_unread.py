@@ -6,18 +6,32 @@ warn or fail. The same cell is not a pass when the value is empty, as it is wher
 
 import copy
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 
+from netdoctor.check import DERIVED_FACTS, Check
 from netdoctor.engine.judge import Judgement, judge
 from netdoctor.engine.registry import load_builtin, ordered
-from netdoctor.facts.bandwidth import LossMatrix, LossProbe
+from netdoctor.facts.bandwidth import (
+    AllReduce,
+    LossMatrix,
+    LossProbe,
+    NcclTaken,
+    PairRate,
+    PairRates,
+    Session,
+    TcpRate,
+    TcpRates,
+)
+from netdoctor.facts.base import FACT_TYPES
 from netdoctor.model import Status
 from netdoctor.store import Store, dump, load
 
 from . import build, build_hw
+from .test_bandwidth import row
+from .test_rdma_gid import roce
 from .test_together import cluster
 
 COUNT = 3
@@ -47,14 +61,48 @@ def healthy() -> Store:
         ),
         seconds=1.25,
     )
+    pairs = [(r, a, b) for r in range(3) for a in names for b in names if a != b]
+    session = Session(backend="nccl", ranks=tuple(names), port=build.RDZV)
+    store.cluster["allreduce"] = AllReduce(
+        session=session,
+        rows=(row(build.GIB, 40.0),),
+        expected_busbw_gbyte_s=42.0,
+        floor_busbw_gbyte_s=36.0,
+        bound_busbw_gbyte_s=50.0,
+        limited_by="mlx5_0",
+        taken=dict.fromkeys(names, NcclTaken(networks=("IB",))),
+    )
+    store.cluster["tcp_rates"] = TcpRates(
+        rates=tuple(TcpRate(src=a, dst=b, round=r, gbyte_s=1.0, seconds=1.0) for r, a, b in pairs),
+        nodes=tuple(names),
+        rounds=3,
+        planned=3,
+    )
+    store.cluster["pair_rates"] = PairRates(
+        session=session,
+        rates=tuple(PairRate(src=a, dst=b, round=r, gbyte_s=40.0) for r, a, b in pairs),
+        rounds=3,
+        planned=3,
+    )
     return store
 
 
-CHECKS = [one for one in ordered(load_builtin().values()) if one.family != "bw"]
+def on_ethernet() -> Store:
+    """With RoCE instead of InfiniBand."""
+    store = healthy()
+    for i, node in enumerate(build.names(COUNT), 1):
+        store.put("rdma", node, roce(i))
+    return store
 
 
-def judged(data: dict[str, Any]) -> Judgement:
-    return judge(CHECKS, build.names(COUNT), load(data))
+CHECKS = ordered(load_builtin().values())
+# Those that look at what nodes measured together, or at HCAs.
+BETWEEN = [one for one in CHECKS if one.family in ("net", "rdzv", "bw")]
+OF_HCAS = [one for one in CHECKS if one.family == "rdma" or one.id == "nccl.ib-hca"]
+
+
+def judged(data: dict[str, Any], checks: Sequence[Check] = CHECKS) -> Judgement:
+    return judge(checks, build.names(COUNT), load(data))
 
 
 def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
@@ -85,7 +133,7 @@ def others(value: Any) -> list[Any]:
         return [not value]
     if isinstance(value, int | float):
         return [type(value)(n) for n in (0, 1, value / 2, value * 2 + 1, 10**6)]
-    return [f"{value}x", "0", "1.0", "down"]
+    return [f"{value}x", "0", "1.0", "down", "filtered", "black_hole"]
 
 
 def passes(result: Judgement) -> set[tuple[str, str]]:
@@ -107,26 +155,65 @@ NOT_UNREAD = {
     ("nccl.ib-hca", "rdma", "uverbs_ok"): "rdma.hca is unknown then",
     ("nccl.ib-hca", "rdma", "uverbs_there"): "uverbs_ok says it as well",
     ("rdma.hca", "rdma", "uverbs_there"): "uverbs_ok says it as well",
+    ("bw.allreduce", "allreduce", "floor_busbw_gbyte_s"): "the pass says why nothing is expected",
+    ("bw.tcp", "tcp_rates", "gbyte_s"): "nothing arrived in one round of three, as the localiser judges it",
 }
 DATA = json.loads(json.dumps(dump(healthy())))
+ROCE = json.loads(json.dumps(dump(on_ethernet())))
+# Facts of which no value is emptied here.
+NOT_HERE = {
+    "node": "from the hosts file, and read as a whole",
+    "job": "from the caller, and read as a whole",
+    "baseline": "from a saved report; what it does not hold is not compared",
+    "paths": "worked out here from other facts",
+    "firewall": "looked at where something was filtered",
+    "nccl_answer": "without it the prediction counts",
+}
+# Facts without a value that alone turns a cell red.
+HARMLESS = ("env", "port_holder", "time")
 
 
-def test_the_cluster_is_healthy() -> None:
-    statuses = {status for row in judged(DATA).cells.values() for status in row.values()}
+@pytest.mark.parametrize("data", [DATA, ROCE])
+def test_the_cluster_is_healthy(data: dict[str, Any]) -> None:
+    statuses = {status for row in judged(data).cells.values() for status in row.values()}
     assert statuses == {Status.PASS, Status.SKIP}
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("group", sorted(DATA["node"].keys() - {"node", "firewall"}))
-def test_a_value_that_matters_is_not_green_when_it_is_empty(group: str) -> None:
-    green = passes(judged(DATA))
+def test_every_fact_is_among_them() -> None:
+    every = {info.group for fact, info in FACT_TYPES.items() if fact not in DERIVED_FACTS}
+    assert {*DATA["node"], *DATA["cluster"], *NOT_HERE} >= every
+
+
+def leaks(checks: Sequence[Check], data: dict[str, Any], *where: str) -> set[tuple[str, str, str]]:
+    """(check, fact, value) that stays green with the value empty, of a fact of which some value matters."""
+    green = passes(judged(data, checks))
+    fact: Any = data
+    for key in where:
+        fact = fact[key]
     mattering, still = 0, set()
-    for path, value in leaves(DATA["node"][group][NODE]["value"], ("node", group, NODE, "value")):
-        worse = [troubles(judged(with_value(DATA, path, other))) & green for other in others(value)]
+    for path, value in leaves(fact["value"], (*where, "value")):
+        worse = [troubles(judged(with_value(data, path, other), checks)) & green for other in others(value)]
         matters = set().union(*worse)
         mattering += bool(matters)
         for empty in (None, "") if isinstance(value, str) else (None,):
-            left = matters & passes(judged(with_value(DATA, path, empty))) if matters else set()
-            still |= {(check, group, str(path[-1])) for check, _ in left}
-    assert mattering or group in ("env", "port_holder", "time"), "no value of it can turn a cell red"
-    assert still == {one for one in NOT_UNREAD if one[1] == group}
+            left = matters & passes(judged(with_value(data, path, empty), checks)) if matters else set()
+            still |= {(check, where[1], str(path[-1])) for check, _ in left}
+    assert mattering or where[1] in HARMLESS, "no value of it can turn a cell red"
+    return still
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("group", sorted(DATA["node"].keys() - NOT_HERE.keys()))
+def test_a_value_that_matters_is_not_green_when_it_is_empty(group: str) -> None:
+    assert leaks(CHECKS, DATA, "node", group, NODE) == {one for one in NOT_UNREAD if one[1] == group}
+
+
+@pytest.mark.thorough
+def test_nor_is_one_of_hcas_on_ethernet() -> None:
+    assert leaks(OF_HCAS, ROCE, "node", "rdma", NODE) <= NOT_UNREAD.keys()
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("group", sorted(DATA["cluster"].keys() - NOT_HERE.keys()))
+def test_nor_is_one_that_nodes_measured_together(group: str) -> None:
+    assert leaks(BETWEEN, DATA, "cluster", group) == {one for one in NOT_UNREAD if one[1] == group}
