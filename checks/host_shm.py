@@ -3,8 +3,11 @@
 from collections.abc import Iterator
 
 from netdoctor.check import check
+from netdoctor.checks._job import only_gloo
 from netdoctor.checks._words import GIB, MIB, size
+from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.host import HostFacts, LimitFacts
+from netdoctor.facts.software import Job
 from netdoctor.model import Cause, Finding, Fix, in_job, run, seen
 
 # NCCL's SHM transport and DataLoader workers live here; container engines give 64 MB unless asked.
@@ -19,7 +22,7 @@ SMALL = Cause("shm-small", "/dev/shm is too small on {nodes}")
 @check(
     source="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html#shared-memory",
 )
-def host_shm(host: HostFacts, limits: LimitFacts) -> Iterator[Finding]:
+def host_shm(host: HostFacts, limits: LimitFacts, gpu: GpuFacts | None, job: Job) -> Iterator[Finding]:
     """/dev/shm is large enough for NCCL and data loaders.
 
     Looks at:
@@ -28,6 +31,7 @@ def host_shm(host: HostFacts, limits: LimitFacts) -> Iterator[Finding]:
     Matters because:
         NCCL's shared-memory transport and PyTorch's DataLoader workers put segments there. Containers get
         64 MB by default; NCCL then ends with "No space left on device" or, in releases 2.16 to 2.18, SIGBUS.
+        On a node without a GPU, or with ``--backend gloo``, it is a warning: gloo does not use it.
 
     Fix:
         On a machine remount it larger; in a container start it with ``--shm-size`` or ``--ipc=host``.
@@ -42,9 +46,12 @@ def host_shm(host: HostFacts, limits: LimitFacts) -> Iterator[Finding]:
             fixes=_enlarge(host),
         )
     elif shm.free_bytes < ADVISED_BYTES:
-        say = SMALL.fail if shm.free_bytes < LEAST_BYTES else SMALL.warn
+        stops = shm.free_bytes < LEAST_BYTES
+        spared = stops and only_gloo(job, [gpu])
+        whom = "; gloo does not use it, NCCL and data loaders with workers would fail" if spared else ""
+        say = SMALL.fail if stops and not spared else SMALL.warn
         yield say(
-            f"/dev/shm has {free} free of {size(shm.total_bytes)}",
+            f"/dev/shm has {free} free of {size(shm.total_bytes)}{whom}",
             observed=free,
             expected=f"at least {size(ADVISED_BYTES)}",
             seen=evidence,

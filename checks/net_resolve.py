@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterator, Mapping
 from netdoctor.check import check
 from netdoctor.checks._addresses import holds, is_loopback, owners, parse, same
 from netdoctor.checks._hosts_file import entries, own_name
+from netdoctor.checks._job import ASKING, BY_RENDEZVOUS, names_asked
 from netdoctor.checks._words import listing
 from netdoctor.facts.host import HostFacts, Node
 from netdoctor.facts.net import Lookup, NetFacts, ResolveFacts
@@ -19,6 +20,7 @@ from netdoctor.model import (
     Evidence,
     Finding,
     Fix,
+    Status,
     in_job,
     run,
     seen,
@@ -57,7 +59,8 @@ def net_resolve(
     Matters because:
         Gloo advertises what the own name resolves to: with Debian's ``127.0.1.1 host`` line peers are told to
         connect to themselves. torchrun decides by the own name who hosts the rendezvous, and then hands out
-        the host name of one node to all others.
+        the host name of one node to all others. mpirun, pdsh and DeepSpeed ask for the names of all
+        nodes; where ``--launcher`` says that the job is started otherwise, other names are a warning.
 
     Fix:
         Put the address and name of each node into /etc/hosts on all nodes, and take the own name off the
@@ -67,7 +70,7 @@ def net_resolve(
     if len(resolves) > 1:
         for node, facts in resolves.items():
             said += _own(node, facts, nets[node], hosts[node], job)
-        said += _peers(resolves, nets, listed, job)
+        said += _peers(resolves, nets, hosts, listed, job)
     yield from said
     spoken = {finding.target for finding in said}
     asked = any(facts.peers for facts in resolves.values())
@@ -100,7 +103,8 @@ def _own(node: str, facts: ResolveFacts, net: NetFacts, host: HostFacts, job: Jo
         cause = OWN_LOOPBACK
         summary = (
             f"its own name {own.name} resolves to {facts.first_bindable or said}: gloo tells the others to "
-            "connect there, and torchrun finds nobody to host the rendezvous"
+            "connect there, so that the job starts only where it is this end that dials (the larger address "
+            "does), and torchrun may find nobody to host the rendezvous"
         )
     elif not any(holds(net, one) or same(one, address) for one in own.addresses):
         cause = OWN_WRONG
@@ -115,6 +119,7 @@ def _own(node: str, facts: ResolveFacts, net: NetFacts, host: HostFacts, job: Jo
 def _peers(
     resolves: Mapping[str, ResolveFacts],
     nets: Mapping[str, NetFacts],
+    hosts: Mapping[str, HostFacts],
     listed: Mapping[str, Node],
     job: Job,
 ) -> Iterator[Finding]:
@@ -140,11 +145,12 @@ def _peers(
     for node, found in asked.items():
         if missing := {peer: one for peer, one in found.items() if one.failed}:
             said = next(iter(missing.values())).error or "no address"
-            summary = f"cannot resolve {listing(one.name for one in missing.values())}: {said}"
+            status, whom = _stopped(missing, hosts, job)
+            summary = f"cannot resolve {listing(one.name for one in missing.values())}: {said}{whom}"
             wanted = PEERS("an address of that node")
             evidence, fix = _seen(resolves[node], missing.values()), _entries(missing, job)
-            yield PEER_UNKNOWN.fail(
-                summary, at=node, observed=said, expected=wanted, seen=evidence, fixes=fix
+            yield PEER_UNKNOWN.say(
+                status, summary, at=node, observed=said, expected=wanted, seen=evidence, fixes=fix
             )
     for node, found in asked.items():
         resolved = {peer: one for peer, one in found.items() if not one.failed}
@@ -154,10 +160,24 @@ def _peers(
             whose = f", which is {listing(there)}" if there else ""
             also = f"; also wrong: {listing(one.name for _, one in more)}" if more else ""
             said = listing(first.addresses)
-            summary = f"resolves {first.name} to {said}{whose}{also}"
+            status, whom = _stopped(wrong, hosts, job)
+            summary = f"resolves {first.name} to {said}{whose}{also}{whom}"
             wanted = DERIVED(job.data_addresses.get(peer, "an address of that node"))
             evidence, fix = _seen(resolves[node], wrong.values()), _entries(wrong, job)
-            yield PEER_WRONG.fail(summary, at=node, observed=said, expected=wanted, seen=evidence, fixes=fix)
+            yield PEER_WRONG.say(
+                status, summary, at=node, observed=said, expected=wanted, seen=evidence, fixes=fix
+            )
+
+
+def _stopped(peers: Collection[str], hosts: Mapping[str, HostFacts], job: Job) -> tuple[Status, str]:
+    """(how bad it is that these nodes' names lead nowhere, for which launchers)."""
+    if not names_asked(job, hosts).isdisjoint(peers):
+        return Status.FAIL, ""
+    if job.launcher in BY_RENDEZVOUS:
+        return Status.WARN, f"; {job.launcher} asks for no such name, {ASKING} would fail"
+    if job.launcher:
+        return Status.FAIL, f"; {job.launcher} asks for it"
+    return Status.FAIL, f"; {ASKING} ask for it, torchrun only for rank 0's (--launcher)"
 
 
 def _leads_to(peer: str, found: Lookup, nets: Mapping[str, NetFacts], job: Job) -> bool:

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from netdoctor.facts.software import BACKENDS, LAUNCHERS
 from netdoctor.report import LAST
 from netdoctor.text import clean
 
@@ -86,6 +87,12 @@ def add_scan_arguments(parser: argparse.ArgumentParser, hosts: str) -> None:
     what.add_argument(
         "--master-port", type=_port, metavar="N", help="rendezvous port (default: MASTER_PORT, 29500)"
     )
+    what.add_argument(
+        "--launcher",
+        choices=LAUNCHERS,
+        help="what starts the job: trouble that it does not meet becomes a warning (default: any may)",
+    )
+    what.add_argument("--backend", choices=BACKENDS, help="the job's only backend (default: any may be)")
     what.add_argument("--packages", metavar="LIST", help="distributions that must be equal: torch,vllm")
     what.add_argument(
         "--baseline", type=Path, metavar="REPORT", help="a saved report whose bandwidths to compare with"
@@ -109,7 +116,8 @@ def add_save_arguments(group: "argparse._ArgumentGroup") -> None:
 _FIELDS = (
     "format", "local", "ssh_config", "ssh_user", "ssh_port", "ssh_key", "known_hosts", "jump", "accept_new",
     "python", "profile", "only", "skip", "node", "checks_dir", "env_file", "master_port", "packages",
-    "baseline", "parallel", "timeout", "deadline", "budget", "strict", "require", "fail_on",
+    "launcher", "backend", "baseline", "parallel", "timeout", "deadline", "budget", "strict", "require",
+    "fail_on",
 )  # fmt: skip
 
 

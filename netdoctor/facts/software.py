@@ -2,9 +2,14 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Literal, get_args
 
 from netdoctor.facts.base import fact
 
+Launcher = Literal["torchrun", "srun", "mpirun", "deepspeed", "pdsh"]
+Backend = Literal["nccl", "gloo"]
+LAUNCHERS: tuple[str, ...] = get_args(Launcher)
+BACKENDS: tuple[str, ...] = get_args(Backend)
 CALLING = "calling environment"  # of Job.env_from: what netdoctor was called with, as a launcher would be
 
 
@@ -136,6 +141,7 @@ class Job:
     env: from --env-file and NCCL_*/GLOO_*/MASTER_* of the calling environment; env_from: ``train.env:4``
     or CALLING per variable. master_node: node id that owns master_addr by default, the first.
     data_addresses: the address of each node that peers are expected to dial, by node id.
+    launcher, backend: one of LAUNCHERS and BACKENDS, None where that is not known.
     """
 
     env: dict[str, str] = field(default_factory=dict)
@@ -145,4 +151,5 @@ class Job:
     master_node: str | None = None
     packages: tuple[str, ...] = ()
     backend: str | None = None
+    launcher: str | None = None
     data_addresses: dict[str, str] = field(default_factory=dict)

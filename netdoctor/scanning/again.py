@@ -236,7 +236,8 @@ def _cost(check: Check) -> str:
 def _job_then(report: Report, given: Mapping[str, Any]) -> Job | None:
     """The job that a report's facts tell of; None where there is none, or another one is given now."""
     job = store.load({"cluster": report.facts.get("cluster")}).whole("job")
-    if given.keys() & {"env_file", "master_port", "packages"} or not isinstance(job, Job):
+    said = given.keys() & {"env_file", "master_port", "packages", "launcher", "backend"}
+    if said or not isinstance(job, Job):
         return None
     return jobenv.checked(job)
 

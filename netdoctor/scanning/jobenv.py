@@ -7,7 +7,7 @@ from pathlib import Path
 
 from netdoctor.agent.private import is_secret, shown
 from netdoctor.errors import InputError
-from netdoctor.facts.software import CALLING, Job
+from netdoctor.facts.software import BACKENDS, CALLING, LAUNCHERS, Job
 from netdoctor.files import read_regular
 from netdoctor.text import clean
 
@@ -110,6 +110,8 @@ def checked(known: Job) -> Job:
         if not (KEPT.fullmatch(name) or CARRIED.fullmatch(name)) or "\0" in value:
             raise InputError(f"the report's job cannot be used: variable {clean(name, 60)!r}")
     _check_address(known.master_addr, "in the report")
+    if known.launcher not in (None, *LAUNCHERS) or known.backend not in (None, *BACKENDS):
+        raise InputError("the report's job cannot be used: its launcher or backend is none that is known")
     if not 0 < known.master_port < 65536:
         raise InputError(f"the report's job cannot be used: port {known.master_port}")
     return known
@@ -127,8 +129,12 @@ def job(
     master_port: int | None,
     packages: Sequence[str],
     nodes: Sequence[str],
+    launcher: str | None = None,
+    backend: str | None = None,
 ) -> Job:
     """The Job fact. The env file wins over the calling environment, a flag over both.
+
+    launcher: what is not said is torchrun where variables say how it is to run (PET_NNODES and the like).
 
     Raises InputError for an unusable env file, port or master address.
     """
@@ -155,4 +161,6 @@ def job(
         master_port=port,
         master_node=nodes[0] if nodes else None,
         packages=tuple(packages),
+        launcher=launcher or ("torchrun" if any(n.startswith("PET_") for n in [*env, *environ]) else None),
+        backend=backend,
     )

@@ -74,6 +74,8 @@ def prepare(
         master_port=request.master_port,
         packages=[p for p in request.packages.split(",") if p],
         nodes=nodes,
+        launcher=request.launcher,
+        backend=request.backend,
     )
     return Plan(
         request=request,

@@ -13,6 +13,7 @@ from netdoctor import store
 from netdoctor.check import Profile
 from netdoctor.errors import InputError
 from netdoctor.facts.host import Node, Session
+from netdoctor.facts.software import Backend, Launcher
 from netdoctor.inventory import Target
 from netdoctor.inventory.names import (
     host_fault,
@@ -62,6 +63,8 @@ class _Options(Struct, kw_only=True):
     node: _Text = UNSET
     master_port: _Port = UNSET
     packages: _Text = UNSET
+    launcher: Launcher | UnsetType = UNSET
+    backend: Backend | UnsetType = UNSET
     parallel: Annotated[int, Meta(ge=1, le=4096)] | UnsetType = UNSET
     timeout: _Seconds = UNSET
     deadline: _Seconds = UNSET

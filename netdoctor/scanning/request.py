@@ -62,6 +62,8 @@ class ScanRequest:
     env_file: Path | None = None
     master_port: int | None = None
     packages: str = ""
+    launcher: str | None = None
+    backend: str | None = None
     environ: Mapping[str, str] = field(default_factory=dict)
     baseline: Path | None = None
 

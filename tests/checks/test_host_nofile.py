@@ -1,9 +1,24 @@
+from typing import Any
+
 import pytest
 
 from netdoctor.checks.host_nofile import host_nofile
-from netdoctor.model import Status
+from netdoctor.facts.gpu import GpuFacts
+from netdoctor.facts.host import HostFacts, LimitFacts, Node
+from netdoctor.model import Finding, Status
 
-from .build import cause, causes, host, hosts, limits, names
+from .build import cause, causes, host, hosts, job, limits, names, node
+from .build_hw import all_gpus, no_gpus
+
+
+def judge(
+    facts: dict[str, LimitFacts],
+    known: dict[str, HostFacts] | None = None,
+    gpus: dict[str, GpuFacts] | None = None,
+    listed: dict[str, Node] | None = None,
+    **said: Any,
+) -> list[Finding]:
+    return list(host_nofile(facts, known or hosts(len(facts)), gpus, listed or {}, job(**said)))
 
 
 @pytest.mark.parametrize(
@@ -11,13 +26,13 @@ from .build import cause, causes, host, hosts, limits, names
     [(256, Status.FAIL), (1024, Status.WARN), (4096, None), (1048576, None), (None, None)],
 )
 def test_judges_the_soft_limit(soft: int | None, status: Status | None) -> None:
-    findings = list(host_nofile({"n1": limits(nofile_soft=soft)}, hosts(1)))
+    findings = list(judge({"n1": limits(nofile_soft=soft)}))
     assert [one.status for one in findings] == ([status] if status else [])
 
 
 def test_the_job_can_raise_a_soft_limit() -> None:
     facts = {"n1": limits(nofile_soft=1024, nofile_hard=524288)}
-    session, in_job = cause(host_nofile(facts, hosts(1)), "nofile-low").fixes
+    session, in_job = cause(judge(facts), "nofile-low").fixes
     assert in_job.commands[0].shell == "ulimit -n 65536"
     assert session.root
     assert session.commands[1].shell.endswith("prlimit --pid $(pgrep -o -x sshd) --nofile=65536:65536")
@@ -25,14 +40,41 @@ def test_the_job_can_raise_a_soft_limit() -> None:
 
 def test_a_low_hard_limit_needs_root() -> None:
     facts = {"n1": limits(nofile_soft=256, nofile_hard=256)}
-    fixes = cause(host_nofile(facts, hosts(1)), "nofile-low").fixes
+    fixes = cause(judge(facts), "nofile-low").fixes
     assert all(fix.root for fix in fixes)
 
 
 def test_one_node_with_a_limit_of_its_own_in_the_lab() -> None:
     lab = {node: host(i, in_lab=True) for i, node in enumerate(names(3), 1)}
     facts = {"n1": limits(), "n2": limits(nofile_soft=256), "n3": limits()}
-    findings = list(host_nofile(facts, lab))
+    findings = list(judge(facts, lab))
     assert causes(findings) == {"nofile-low": {"n2"}}
     assert findings[0].status is Status.FAIL
-    assert list(host_nofile({node: limits(nofile_soft=1024) for node in lab}, lab)) == []
+    assert list(judge({node: limits(nofile_soft=1024) for node in lab}, lab)) == []
+
+
+NONE = {name: no_gpus() for name in names(2)}
+
+
+@pytest.mark.parametrize(
+    ("gpus", "said", "slots", "status"),
+    [
+        pytest.param(NONE, {}, 1, Status.WARN, id="no GPU, two ranks"),
+        pytest.param(all_gpus(2), {"backend": "gloo"}, 1, Status.WARN, id="gloo, said"),
+        pytest.param(NONE, {}, 28, Status.FAIL, id="too many ranks"),
+        pytest.param(NONE, {}, None, Status.FAIL, id="a rank per CPU"),
+        pytest.param(NONE, {"backend": "nccl"}, 1, Status.FAIL, id="nccl, said"),
+        pytest.param(all_gpus(2), {}, 1, Status.FAIL, id="GPUs"),
+        pytest.param({"n1": no_gpus()}, {}, 1, Status.FAIL, id="GPUs of a node unread"),
+    ],
+)
+def test_a_small_job_of_gloo_needs_few(
+    gpus: dict[str, GpuFacts], said: dict[str, str], slots: int | None, status: Status
+) -> None:
+    facts = {name: limits(nofile_soft=256) for name in names(2)}
+    listed = {name: node(i, slots=slots) for i, name in enumerate(names(2), 1)}
+    found = judge(
+        facts, {name: host(i, cpu_count=32) for i, name in enumerate(names(2), 1)}, gpus, listed, **said
+    )
+    assert {finding.status for finding in found} == {status}
+    assert all(("not for NCCL" in one.summary) == (status is Status.WARN) for one in found)

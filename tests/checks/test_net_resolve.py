@@ -178,3 +178,41 @@ def test_the_command_rewrites_a_hosts_file(before: str, after: str, tmp_path: Pa
 def test_odd_names_reach_no_command() -> None:
     assert rewrite({"n1; reboot": "10.0.0.1"}) is None
     assert rewrite({"n1": "$(reboot)"}) is None
+
+
+def without(node: str, peer: str, count: int = 4) -> dict[str, ResolveFacts]:
+    """Healthy but for one node, which does not know the name of a peer."""
+    facts = resolves(count)
+    peers = tuple(
+        replace(one, **unknown_name(peer), addresses=()) if one.name == peer else one
+        for one in facts[node].peers
+    )
+    return {**facts, node: replace(facts[node], peers=peers)}
+
+
+@pytest.mark.parametrize(
+    ("launcher", "peer", "status", "words"),
+    [
+        pytest.param("torchrun", "n3", Status.WARN, "torchrun asks for no such name", id="torchrun"),
+        pytest.param("srun", "n3", Status.WARN, "mpirun, pdsh and DeepSpeed would fail", id="srun"),
+        pytest.param("torchrun", "n1", Status.FAIL, "", id="rank 0's"),
+        pytest.param("mpirun", "n3", Status.FAIL, "mpirun asks for it", id="mpirun"),
+        pytest.param(None, "n3", Status.FAIL, "torchrun only for rank 0's (--launcher)", id="not known"),
+        pytest.param(None, "n1", Status.FAIL, "", id="not known, rank 0's"),
+    ],
+)
+def test_a_name_that_the_launcher_does_not_ask_for(
+    launcher: str | None, peer: str, status: Status, words: str
+) -> None:
+    (finding,) = judge(without("n2", peer), plan=job(4, launcher=launcher))
+    assert (finding.status, finding.target) == (status, "n2")
+    assert words in finding.summary
+    assert ("launcher" in finding.summary or "ask" in finding.summary) == bool(words)
+
+
+def test_rank_0_of_torchrun_is_the_first_by_full_name() -> None:
+    """Where the rendezvous is on n2, agents still take the smallest name, n1, for rank 0."""
+    (finding,) = judge(without("n3", "n1"), plan=job(4, launcher="torchrun", master_node="n2"))
+    assert finding.status is Status.FAIL
+    (finding,) = judge(without("n3", "n2"), plan=job(4, launcher="torchrun", master_node="n2"))
+    assert finding.status is Status.FAIL, "the endpoint's name is asked for by every agent"

@@ -2,7 +2,9 @@
 
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -145,3 +147,16 @@ def test_no_file_is_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "job.env")
     with pytest.raises(InputError, match="not a regular file"):
         jobenv.read_env_file(tmp_path / "job.env")
+
+
+def test_the_launcher_is_what_was_said_or_what_variables_say(tmp_path: Path) -> None:
+    assert job(tmp_path, PATH="/bin").launcher is None
+    assert job(tmp_path, PET_NNODES="4").launcher == "torchrun"
+    assert job(tmp_path, "PET_RDZV_ENDPOINT=n1:29500\n").launcher == "torchrun"
+    more: dict[str, Any] = {"env_file": None, "environ": {"PET_NNODES": "4"}, "packages": (), "nodes": ()}
+    said = jobenv.job(**more, master_port=None, launcher="mpirun", backend="gloo")
+    assert (said.launcher, said.backend) == ("mpirun", "gloo")
+    assert jobenv.checked(said) == said
+    for odd in ({"launcher": "make"}, {"backend": "mpi"}):
+        with pytest.raises(InputError, match="launcher or backend"):
+            jobenv.checked(replace(said, **odd))

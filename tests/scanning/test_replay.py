@@ -35,6 +35,8 @@ SAID: dict[str, Any] = {
     "env_file": Path("/j/train.env"),
     "master_port": 29400,
     "packages": "torch,vllm",
+    "launcher": "mpirun",
+    "backend": "gloo",
     "baseline": Path("/b/r.json"),
     "parallel": 8,
     "timeout": 12.5,
@@ -149,7 +151,7 @@ def test_an_old_report_is_taken_as_it_was() -> None:
     [
         ("only", ["net.*", 7]), ("only", "net.*"), ("skip", {"a": 1}), ("skip", ["x"] * 2000),
         ("node", ["n1"]), ("deadline", -1), ("deadline", "soon"), ("deadline", True), ("timeout", 0),
-        ("timeout", 1e9), ("require", "sw"), ("require", [1]),
+        ("timeout", 1e9), ("require", "sw"), ("require", [1]), ("launcher", "make"), ("backend", "mpi"),
         ("budget", []), ("strict", "no"), ("strict", 1), ("fail_on", "often"), ("profile", "huge"),
         ("parallel", 0), ("parallel", 1.5), ("ssh_port", 65536), ("master_port", 0), ("ssh_config", "a\0b"),
         ("python", "python; touch x"), ("jump", "-oX"), ("ssh_user", "-oX"), ("local", "yes"),

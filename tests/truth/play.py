@@ -78,7 +78,7 @@ def play(lab: Lab, launcher: Launcher, situation: Situation, folder: Path, limit
     job = replace(situation.job, master=_named(situation.job.master, lab))
     put(lab, tuple(_named(fault, lab) for fault in situation.faults))
     (folder / JOB_FILE).write_text("".join(f"{k}={v}\n" for k, v in _variables(job).items()))
-    args = ["--master-port", str(job.port)] if job.port != PORT else []
+    args = ["--launcher", "torchrun", *(["--master-port", str(job.port)] if job.port != PORT else [])]
     if _variables(job):
         args += ["--env-file", JOB_FILE]
     found = folder / "found.json"

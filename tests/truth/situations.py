@@ -31,12 +31,10 @@ STATIC_ETH0 = Job(rdzv="static", env={"GLOO_SOCKET_IFNAME": "eth0"})
 STATIC_ETH1 = Job(rdzv="static", env={"GLOO_SOCKET_IFNAME": "eth1"})
 DATA_MASTER = Job(rdzv="static", master="{data}.10")
 
-ASKED_BY_OTHERS = "torchrun never asks for this name; mpirun, pdsh and DeepSpeed do"
 OTHER_LAUNCHERS = "a job that mpirun or pdsh starts needs this; this one was started without SSH"
 # gloo, tcp/pair.cc, Pair::connect: of two ends the one with the larger address dials.
 ONE_WAY = "gloo never dials in this direction, as the addresses are here; NCCL, and other addresses, do"
 BY_ADDRESS = "127.0.1.1 is larger than 10.x, so that this end dials; in 192.168 it is dialled, and fails"
-SMALL = "enough for a gloo job of four ranks; not for a data loader, NCCL or a large world"
 RISK = "the job starts, and is slow or wrong later"
 
 SITUATIONS = (
@@ -123,10 +121,8 @@ SITUATIONS = (
         name="rank 0's name missing, static", faults=("node2 peer-name-missing peer=node0",), job=STATIC
     ),
     Situation(name="rank 0's name wrong", faults=("node2 peer-name-wrong peer=node0",), job=STATIC),
-    Situation(name="a peer's name missing", faults=("node2 peer-name-missing peer=node1",), job=STATIC,
-              why=ASKED_BY_OTHERS),
-    Situation(name="a peer's name wrong", faults=("node2 peer-name-wrong peer=node3",), job=STATIC,
-              why=ASKED_BY_OTHERS),
+    Situation(name="a peer's name missing", faults=("node2 peer-name-missing peer=node1",), job=STATIC),
+    Situation(name="a peer's name wrong", faults=("node2 peer-name-wrong peer=node3",), job=STATIC),
     # Ports in use, interfaces that are named.
     Situation(name="rendezvous port in use", faults=("node0 port-busy",)),
     Situation(name="rendezvous port in use, static", faults=("node0 port-busy",), job=STATIC),
@@ -169,10 +165,10 @@ SITUATIONS = (
               why=RISK),
     # The machine.
     Situation(name="clock off", faults=("node2 clock",), why="certificates and logs, not the start"),
-    Situation(name="few descriptors", faults=("node2 nofile soft=64",), why=SMALL),
-    Situation(name="256 descriptors", faults=("node2 nofile",), why=SMALL),
-    Situation(name="little locked memory", faults=("node2 memlock",), why=SMALL),
-    Situation(name="64 MB of /dev/shm", faults=("node2 small-shm",), why=SMALL),
+    Situation(name="few descriptors", faults=("node2 nofile soft=64",)),
+    Situation(name="256 descriptors", faults=("node2 nofile",)),
+    Situation(name="little locked memory", faults=("node2 memlock",)),
+    Situation(name="64 MB of /dev/shm", faults=("node2 small-shm",)),
     Situation(name="/tmp full", faults=("node2 full-disk",)),
     Situation(name="shell noise", faults=("node2 shell-noise",)),
     Situation(name="no SSH server", faults=("node2 sshd-down",), why=OTHER_LAUNCHERS),

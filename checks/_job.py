@@ -1,0 +1,42 @@
+"""What is known of how the job is started, and so which trouble it will not meet."""
+
+from collections.abc import Collection, Mapping
+
+from netdoctor.facts.gpu import GpuFacts
+from netdoctor.facts.host import HostFacts, Node
+from netdoctor.facts.software import Job
+
+# torchrun's agents, and ranks that srun starts, dial the rendezvous and nobody else by name.
+BY_RENDEZVOUS = ("torchrun", "srun")
+ASKING = "mpirun, pdsh and DeepSpeed"
+
+
+def only_gloo(job: Job, gpus: Collection[GpuFacts | None]) -> bool:
+    """Whether the job is known to use gloo and nothing else: it was said, or none of these nodes has a GPU.
+
+    gpus: None where it is not known.
+    """
+    if job.backend is not None:
+        return job.backend == "gloo"
+    return bool(gpus) and not any(gpu is None or gpu.devices or gpu.pci or gpu.device_nodes for gpu in gpus)
+
+
+def most_ranks(listed: Mapping[str, Node], hosts: Mapping[str, HostFacts]) -> int:
+    """How many ranks the job has at most, as far as anybody says: slots= or gpus=, else one per CPU."""
+    ranks = 0
+    for node, host in hosts.items():
+        said = listed.get(node)
+        cpus = 1 if host.in_lab else max(1, host.cpu_count)  # the nodes of a lab share those of one machine
+        ranks += (said and (said.slots or said.gpus)) or cpus
+    return ranks
+
+
+def names_asked(job: Job, hosts: Mapping[str, HostFacts]) -> frozenset[str]:
+    """Nodes whose names a job that finds itself at a rendezvous asks for: those that may be rank 0.
+
+    torchrun sorts its agents by their full names, and hands out that of the first.
+    [torch distributed/elastic/rendezvous/dynamic_rendezvous.py _assign_ranks; api.py RendezvousStoreInfo]
+    """
+    full = {node: host.fqdn or host.hostname for node, host in hosts.items()}
+    first = [min(full, key=lambda node: full[node])] if full else []
+    return frozenset([*first, *([job.master_node] if job.master_node else [])])
