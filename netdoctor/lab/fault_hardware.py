@@ -168,7 +168,8 @@ def gpu_values(state: State, node: str) -> dict[str, str]:
             values[f"{gpu}.throttle"] = active.params["reasons"]
             values[f"{gpu}.clock0"] = values[f"{gpu}.clock1"] = "1095"
         elif active.fault == "gpu-nvlink":
-            values[f"{gpu}.nvlinks_down"] = active.params["links"]
+            for one in range(state.gpus) if gpu == "all" else [gpu]:
+                values[f"{one}.nvlinks_down"] = active.params["links"]
         elif active.fault == "gpu-pcie":
             values[f"{gpu}.pcie_width"] = active.params["width"]
     values["count"] = str(max(0, count))
@@ -239,7 +240,8 @@ def set_gpus(site: Site, node: str) -> None:
 
 def gpu(site: Site, active: Active) -> list[str]:
     p = active.params
-    if "gpu" in p and not (p["gpu"].isdigit() and int(p["gpu"]) < site.state.gpus):
+    every = active.fault == "gpu-nvlink" and p["gpu"] == "all"
+    if "gpu" in p and not every and not (p["gpu"].isdigit() and int(p["gpu"]) < site.state.gpus):
         raise LabError(f"gpu={p['gpu']!r}: these nodes have GPUs 0 to {site.state.gpus - 1}")
     for name in ("memory", "count", "links", "cuda"):
         if name in p and not p[name].isdigit():

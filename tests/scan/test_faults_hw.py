@@ -212,6 +212,10 @@ def test_a_prefix_selects_more_than_it_names(make_lab: Callable[..., Lab], tmp_p
             said="power brake",
         ),
         case("node2 gpu-nvlink", "gpu-nvlink-down", "gpu.link", status="warn", said="16 of 18 NVLinks up"),
+        case(
+            "node2 gpu-nvlink gpu=all links=18", "gpu-nvlink-none", "gpu.link",
+            said="NVLinks of all 2 GPUs are down", fix="nvidia-fabricmanager",
+        ),
         case("node2 gpu-pcie", "gpu-pcie-narrow", "gpu.link", status="warn", said="PCIe 5 x8"),
         case(
             ("node1 gpu-lost", "node3 gpu-lost"), "gpu-lost", "gpu.visible", nodes=("node1", "node3"),

@@ -85,6 +85,10 @@ SITUATIONS = (
               why=ONE_WAY),
     Situation(name="fabric drops node2 to node1", faults=("node2 fabric-drop from=node2 to=node1",),
               why=ONE_WAY),
+    Situation(
+        name="a switch ACL without state", faults=("node2 fabric-acl",),
+        why="what gets through changes with the source port, from run to run",
+    ),
     Situation(name="MTU of a node smaller", faults=("node2 mtu",), why=RISK),
     Situation(name="MTU of a node larger", faults=("node2 mtu mtu=9000",), why=RISK),
     Situation(name="MTU black hole", faults=("node2 mtu-blackhole",)),
@@ -169,7 +173,10 @@ SITUATIONS = (
     Situation(name="256 descriptors", faults=("node2 nofile",)),
     Situation(name="little locked memory", faults=("node2 memlock",)),
     Situation(name="64 MB of /dev/shm", faults=("node2 small-shm",)),
-    Situation(name="/tmp full", faults=("node2 full-disk",)),
+    Situation(
+        name="/tmp full", faults=("node2 full-disk",),
+        why="this job writes nothing there; caches of compilers and logs do",
+    ),
     Situation(name="shell noise", faults=("node2 shell-noise",)),
     Situation(name="no SSH server", faults=("node2 sshd-down",), why=OTHER_LAUNCHERS),
     Situation(name="our key not authorized", faults=("node2 wrong-key",), why=OTHER_LAUNCHERS),

@@ -16,7 +16,7 @@ STARTS = {
     "whole, c10d": True,
     "whole, two networks, static over eth1": True,
     "renamed interface that is named": False,
-    "reject in": False,
+    "eth1 dropped and named": False,
 }
 LIMIT_S = 6.0
 
