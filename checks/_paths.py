@@ -6,6 +6,7 @@ from typing import Protocol, TypeVar
 
 from netdoctor.checks._addresses import device, holds
 from netdoctor.checks._env import export
+from netdoctor.checks._nccl_advice import is_tunnel_name
 from netdoctor.checks._words import is_ifname, listing, title_text
 from netdoctor.facts.net import AddressRow, Netdev, NetFacts
 from netdoctor.facts.paths import BOOTSTRAP, RAIL, SOCKET, Path, Paths
@@ -108,6 +109,8 @@ def further_devices(
 
 # What has a speed of its own; a bridge or a tunnel says something about it, too.
 LINKS = ("physical", "bond", "vlan", "ipoib")
+# 25 beside 100 Gbit/s is a matter of taste; a management network is slower by far more.
+FAR_APART = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +130,15 @@ class SocketRow:
     def __str__(self) -> str:
         return f"{self.row.ifname} {self.row.address}"
 
+    def behind(self, rows: Sequence["SocketRow"]) -> str:
+        """How much slower it is than others of its node; empty where it is not, or nobody can tell."""
+        fastest = max(one.mbit_s for one in rows)
+        if is_tunnel_name(self.row.ifname) and not all(is_tunnel_name(one.row.ifname) for one in rows):
+            return "an overlay beside a direct network"
+        if 0 < self.mbit_s * FAR_APART <= fastest:
+            return f"{self.mbit_s / 1000:g} Gbit/s beside {fastest / 1000:g}"
+        return ""
+
 
 def socket_rows(
     paths: Paths,
@@ -143,10 +155,15 @@ def socket_rows(
         if row is not None and use.purpose.startswith(SOCKET):
             dev, further = device(nets[use.node], row.ifname), (use.node, use.address) not in first
             speed = dev.speed_mbit_s or 0 if dev is not None and dev.kind in LINKS else 0
-            same, local = further and row.address in repeated, further and not is_usable(row)
+            local = further and not is_usable(row)
+            same = further and not local and row.address in repeated
             found.setdefault(use.node, []).append(SocketRow(row, speed, same, local))
     for node, rows in found.items():
         for row in candidates(nets[node], values(envs[node]), (0,))[0] if versions[node] is None else ():
-            if row.address in repeated and all(row.ifname != one.row.ifname for one in rows):
+            if (
+                is_usable(row)
+                and row.address in repeated
+                and all(row.ifname != one.row.ifname for one in rows)
+            ):
                 rows.append(SocketRow(row, 0, is_repeated=True, is_link_local=False, is_older=True))
     return found

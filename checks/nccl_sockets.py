@@ -17,8 +17,6 @@ SAME = Cause("nccl-sockets-same-address", "NCCL on {nodes} would also use an add
 OLDER = SAME.but(title="NCCL before 2.28.3 on {nodes} would also use an address that other nodes have")
 LOCAL = Cause("nccl-sockets-link-local", "NCCL on {nodes} would also use link-local addresses")
 UNEVEN = Cause("nccl-sockets-uneven", "NCCL on {nodes} would use a slow interface beside a fast one")
-# 25 beside 100 Gbit/s is a matter of taste; a management network is slower by far more.
-FAR_APART = 5
 
 
 @check(explains=("bw.*",), source="https://github.com/NVIDIA/nccl/blob/v2.30.7-1/src/transport/net_socket.cc")
@@ -34,7 +32,7 @@ def nccl_sockets(
     Looks at:
         The interfaces that NCCL's socket transport takes by its own rules, where its data goes over sockets:
         up to 16 at once, each advertised to every peer. Whether another node has the same address, whether it
-        is link-local, and the speed of the link.
+        is link-local, the speed of the link, and whether it is an overlay beside a direct network.
 
     Matters because:
         A bridge of a container engine has one address on every node: peers would dial themselves, and the job
@@ -58,8 +56,8 @@ def nccl_sockets(
                 found = cause, f"{one}, an address that other nodes have too: peers would dial themselves"
             elif one.is_link_local:
                 found = LOCAL, f"{one}, which peers reach on the same link only"
-            elif 0 < one.mbit_s * FAR_APART <= (fastest := max(other.mbit_s for other in rows)):
-                found = UNEVEN, f"{one} at {one.mbit_s / 1000:g} Gbit/s beside {fastest / 1000:g}"
+            elif behind := one.behind(rows):
+                found = UNEVEN, f"{one}, {behind}"
             else:
                 continue
             bad.setdefault(node, {})[one.row.ifname] = found

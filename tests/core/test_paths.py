@@ -82,7 +82,7 @@ SHAPES = {
     "two interfaces in one network": Shape(rows=also("eth1", "10.0.0.10{}"), paths=2),
     "docker": Shape(rows=also("docker0", "172.17.0.1", 16)),
     "a hypervisor's bridge": Shape(rows=also("virbr0", "192.168.122.1")),
-    "an overlay": Shape(rows=also("tailscale0", "100.64.0.{}", 32), paths=2),
+    "an overlay, gloo": Shape(rows=also("tailscale0", "100.64.0.{}", 32), job={"backend": "gloo"}),
     "IPv6 only": Shape(rows=six, paths=2),
     "both families": Shape(rows=also("eth0", "fd00::{}", 64)),
     "link-local beside": Shape(rows=also("eth0", "fe80::{}", 64, scope="link")),
