@@ -16,7 +16,9 @@ from netdoctor.model import (
     Cause,
     Evidence,
     Finding,
+    Fix,
     Status,
+    in_job,
     look,
     ok,
     seen,
@@ -25,6 +27,7 @@ from netdoctor.model import (
 )
 
 FEWER = Cause("gpu-count-fewer", "{nodes} {has} fewer GPUs than expected")
+OTHER = FEWER.but(title="{nodes} {has} fewer GPUs than other nodes")
 MORE = Cause("gpu-count-more", "{nodes} {has} more GPUs than most nodes")
 MODEL = Cause("gpu-model", "GPU model differs between {nodes}")
 MIXED = Cause("gpu-mixed", "{nodes} {has} GPUs of different models")
@@ -48,12 +51,14 @@ def gpu_count(gpus: Mapping[str, GpuFacts], nodes: Mapping[str, Node]) -> Iterat
 
     Matters because:
         With ``--nproc-per-node gpu`` a node that lost a GPU starts fewer ranks without a word; with
-        a fixed number a rank ends with "invalid device ordinal". Mixed GPUs run at the pace, and
-        with the memory, of the smallest.
+        a fixed number a rank ends with "invalid device ordinal". Nodes may differ on purpose, so that fewer
+        than on other nodes is a warning; fewer than ``gpus=`` lists, or none at all, stops the job.
+        Mixed GPUs run at the pace, and with the memory, of the smallest.
 
     Fix:
         Repair the GPU, or leave the node out; where fewer GPUs are on purpose, say so with
-        ``gpus=`` in the hosts file.
+        ``gpus=`` in the hosts file, and start as many processes as the node has GPUs
+        (``--nproc-per-node gpu``).
     """
     counts = {node: len(facts.devices) for node, facts in gpus.items()}
     if not any(counts.values()) and not any(nodes[node].gpus for node in gpus):
@@ -67,17 +72,21 @@ def gpu_count(gpus: Mapping[str, GpuFacts], nodes: Mapping[str, Node]) -> Iterat
     peers = majority({node: count for node, count in counts.items() if node not in listed})
     # With as many nodes on either side the smaller are the suspects.
     usual = max(peers.groups) if peers.tie else peers.value
+    numbers = _numbers(counts)
     for node, count in counts.items():
         own = node in listed
         wanted = listed[node] if own else usual or 0
         words = "the hosts file lists" if own else "another node has" if peers.tie else "most nodes have"
         said = {"at": node, "observed": str(count), "expected": str(wanted), "seen": _seen(gpus[node])}
-        if count < wanted:
-            cause = FEWER.but(confidence=LIKELY) if peers.tie and not own else FEWER
-            summary = f"{count} GPU{'' if count == 1 else 's'}, {words} {wanted}"
-            yield cause.fail(summary, expected_from=CONFIG if own else PEERS, fixes=SEARCH, **said)
+        summary = f"{count} GPU{'' if count == 1 else 's'}, {words} {wanted}"
+        if count < wanted and (own or not count):
+            yield FEWER.fail(summary, expected_from=CONFIG if own else PEERS, fixes=SEARCH, **said)
+        elif count < wanted:
+            cause = OTHER.but(confidence=LIKELY) if peers.tie else OTHER
+            summary += f"; torchrun needs --nproc-per-node {count} here"
+            yield cause.warn(summary, expected_from=PEERS, fixes=(*numbers, SEARCH), **said)
         elif count > wanted and not own:
-            yield MORE.warn(f"{count} GPUs, {words} {wanted}", expected_from=PEERS, **said)
+            yield MORE.warn(summary, expected_from=PEERS, fixes=numbers, **said)
 
     models = {
         node: listing(sorted({device.name for device in facts.devices}), 3)
@@ -108,6 +117,18 @@ def gpu_count(gpus: Mapping[str, GpuFacts], nodes: Mapping[str, Node]) -> Iterat
         for node, count in counts.items():
             text = f"{count} x {models.get(node, 'GPU')}"
             yield ok(node, text, observed=text)
+
+
+def _numbers(counts: Mapping[str, int]) -> tuple[Fix, ...]:
+    """How torchrun starts as many processes as each node has GPUs; nothing where a node has none."""
+    nodes: dict[int, list[str]] = {}
+    for node, count in counts.items():
+        nodes.setdefault(count, []).append(node)
+    if 0 in nodes:
+        return ()
+    shares = "; ".join(f"{count} on {listing(nodes[count], 4)}" for count in sorted(nodes, reverse=True))
+    text = f"if it is on purpose, a process for each GPU: {sum(counts.values())} ranks in all ({shares})"
+    return (in_job(text, "torchrun --nproc-per-node gpu ..."),)
 
 
 def _seen(gpu: GpuFacts) -> Evidence:

@@ -1,7 +1,7 @@
 from netdoctor.checks.gpu_count import gpu_count
 from netdoctor.model import Status
 
-from .build import causes, found, node, nodes
+from .build import cause, causes, found, node, nodes
 from .build_hw import all_gpus, gpu, gpus, no_gpus
 
 
@@ -16,10 +16,28 @@ def test_skips_without_gpus() -> None:
     assert finding.status is Status.SKIP
 
 
-def test_fewer_than_most_nodes_fails() -> None:
+def test_fewer_than_most_nodes_is_a_warning_with_the_numbers_that_fit() -> None:
     findings = list(gpu_count(all_gpus(3, n2=gpus(7)), nodes(3)))
-    assert set(found(findings, Status.FAIL)) == {"n2"}
+    assert set(found(findings, Status.WARN)) == {"n2"}
     assert causes(findings) == {"gpu-count-fewer": {"n2"}}
+    (finding,) = found(findings, Status.WARN).values()
+    assert "--nproc-per-node 7 here" in finding.summary
+    fix, search = cause(findings, "gpu-count-fewer").fixes
+    assert "23 ranks in all (8 on n1 and n3; 7 on n2)" in fix.text
+    assert fix.commands[0].shell == "torchrun --nproc-per-node gpu ..."
+    assert "nvidia-smi -L" in search.commands[0].shell
+
+
+def test_none_where_others_have_some_fails() -> None:
+    findings = list(gpu_count(all_gpus(3, n2=no_gpus()), nodes(3)))
+    assert set(found(findings, Status.FAIL)) == {"n2"}
+
+
+def test_fewer_than_listed_fails_and_other_numbers_that_are_listed_are_silent() -> None:
+    listed = {"n1": node(1, gpus=8), "n2": node(2, gpus=8)}
+    assert set(found(gpu_count(all_gpus(2, n2=gpus(7)), listed), Status.FAIL)) == {"n2"}
+    listed["n2"] = node(2, gpus=7)
+    assert causes(gpu_count(all_gpus(2, n2=gpus(7)), listed)) == {}
 
 
 def test_fewer_than_listed_fails_even_on_one_node() -> None:
