@@ -42,7 +42,7 @@ def main(argv: list[str]) -> int:
             print(f"{name}: {difference}")
     for name, tally in tallies.items():
         differ = len(tally.differences)
-        print(f"{name}: {tally.cases} cases, {tally.agree} agree, {differ} differ, {tally.untold} not told")
+        print(f"{name}: {tally.cases} cases, {tally.agree} agree, {differ} differ, {tally.asked} by asking")
         print("   " + ", ".join(f"{rule} {count}" for rule, count in tally.rules.most_common()))
     return 1 if any(tally.differences for tally in tallies.values()) else 0
 

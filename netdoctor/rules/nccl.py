@@ -146,7 +146,7 @@ _NOTHING_FITS = ("no socket interface found", "No usable listening interface fou
 def corrected(predicted: Choice, answer: NcclAnswer | None, net: NetFacts, env: Mapping[str, str]) -> Choice:
     """The choice after NCCL itself was asked: its answer counts, whatever was predicted.
 
-    With NCCL_COMM_ID the answer says that there is an interface, but not which.
+    With NCCL_COMM_ID the answer says that there is an interface, and what the variable means: not which.
     """
     if answer is None:
         return predicted
@@ -155,9 +155,10 @@ def corrected(predicted: Choice, answer: NcclAnswer | None, net: NetFacts, env: 
             return Choice(None, predicted.rule, asked=True)
         return replace(predicted, untold=f"NCCL itself failed there: {answer.error}")
     if "NCCL_COMM_ID" in env:
-        if predicted.row is None and not predicted.untold:
-            return replace(predicted, untold="NCCL itself finds one, netdoctor's rules do not")
-        return predicted
+        zone = next((dev.ifindex for dev in net.netdevs if dev.name == answer.zone), 0)
+        row = match_subnet(net, CommId(parse(answer.address), zone))
+        ours = "" if row else "NCCL itself finds an interface, netdoctor's rules do not"
+        return Choice(row, "NCCL_COMM_ID", untold=ours)
     rows = [
         row
         for row in rows_of(net)

@@ -305,6 +305,8 @@ def test_with_a_comm_id_the_answer_does_not_name_the_interface() -> None:
     assert finding.status is Status.PASS
     assert "predicted" in finding.summary
     assert ask(machine(), login, address=address(9)).status is Status.UNKNOWN
+    by_name = ask(machine(eth(2)), env(NCCL_COMM_ID="head:1"), address=address(9))
+    assert (by_name.status, by_name.observed) == (Status.PASS, f"eth0 {address(2)}")
     nowhere = ask(machine(), login, error="NET/Socket : No usable listening interface found")
     assert nowhere.cause is not None
     assert nowhere.cause.key == "nccl-comm-id"

@@ -47,16 +47,17 @@ class Torch:
     def __str__(self) -> str:
         return f"gloo of {self.python}"
 
-    def ask(self, space: Space, environ: dict[str, str]) -> dict[str, Any]:
-        """{"addresses": list or None, "error"} of a process in a space."""
+    def ask(self, space: Space, environ: dict[str, str], nccl: str | None = None) -> dict[str, Any]:
+        """{"addresses": list or None, "error"} of a process in a space, after it has started `nccl`."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        told = {"pid": space.pid, "folder": str(space.folder), "environ": environ}
+        told = {"pid": space.pid, "folder": str(space.folder), "environ": environ, "nccl": nccl}
         self._process.stdin.write(json.dumps(told) + "\n")
         self._process.stdin.flush()
         return dict(json.loads(self._process.stdout.readline()))
 
     def close(self) -> None:
+        """End it; not while a space lives that was made after it, whose process holds its input open, too."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait(30)
@@ -93,31 +94,26 @@ def _name(lines: list[str], nonlocal_bind: str) -> None:
 def run(interpreters: Sequence[Torch], seed: int, count: int) -> dict[str, Tally]:
     """Ask gloo and netdoctor in `count` cases; what came of it by interpreter."""
     tallies = {str(one): Tally() for one in interpreters}
-    try:
-        for number, space, made, lines, variables in cases(seed, count):
-            job = Job(env=variables)
-            login = {"PATH": "/usr/bin:/bin", "HOME": "/root"}
-            groups = first_groups(COLLECTORS, [], job, Profile.LAUNCH)
-            facts = space.run(lambda groups=groups: collect(groups), login)
-            fact = {group: decode(group, {"value": facts[group]}) for group in groups}
-            devices = choose(fact["net"], fact["resolve"], values(effective_env(fact["env"], job)))
-            addresses = [device.address for device in devices]
-            ours = None if None in addresses else addresses
-            for one in interpreters:
-                tally = tallies[str(one)]
-                answer = one.ask(space, login | variables)
-                tally.cases += 1
-                tally.rules[devices[0].rule if devices else "nothing"] += 1
-                if ours == answer["addresses"]:
-                    tally.agree += 1
-                else:
-                    tally.differences.append(
-                        f"seed {seed} case {number}: gloo {answer['addresses']} ({answer['error']}),"
-                        f" netdoctor {addresses}\n  job {variables}\n  {lines}\n"
-                        f"  first that binds {fact['resolve'].first_bindable}\n  "
-                        + "\n  ".join(made.commands)
-                    )
-    finally:
+    for number, space, made, lines, variables in cases(seed, count):
+        job = Job(env=variables)
+        login = {"PATH": "/usr/bin:/bin", "HOME": "/root"}
+        groups = first_groups(COLLECTORS, [], job, Profile.LAUNCH)
+        facts = space.run(lambda groups=groups: collect(groups), login)
+        fact = {group: decode(group, {"value": facts[group]}) for group in groups}
+        devices = choose(fact["net"], fact["resolve"], values(effective_env(fact["env"], job)))
+        addresses = [device.address for device in devices]
+        ours = None if None in addresses else addresses
         for one in interpreters:
-            one.close()
+            tally = tallies[str(one)]
+            answer = one.ask(space, login | variables)
+            tally.cases += 1
+            tally.rules[devices[0].rule if devices else "nothing"] += 1
+            if ours == answer["addresses"]:
+                tally.agree += 1
+            else:
+                tally.differences.append(
+                    f"seed {seed} case {number}: gloo {answer['addresses']} ({answer['error']}),"
+                    f" netdoctor {addresses}\n  job {variables}\n  {lines}\n"
+                    f"  first that binds {fact['resolve'].first_bindable}\n  " + "\n  ".join(made.commands)
+                )
     return tallies

@@ -11,18 +11,20 @@ import ctypes
 import os
 import random
 import re
+import resource
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from netdoctor.agent import facts_env, facts_net, facts_resolve
+from netdoctor.agent import facts_env, facts_nccl_answer, facts_net, facts_resolve
+from netdoctor.agent.main import MEMORY_CAP_BYTES
 from netdoctor.check import Profile
 from netdoctor.engine.gathering import first_groups
 from netdoctor.facts.net import NetFacts, ResolveFacts
-from netdoctor.facts.software import EnvFacts, Job
-from netdoctor.rules.nccl import choose
+from netdoctor.facts.software import EnvFacts, Job, NcclAnswer
+from netdoctor.rules.nccl import Choice, choose, corrected
 from netdoctor.rules.variables import effective_env, values
 from netdoctor.rules.versions import Version
 from netdoctor.store import decode
@@ -48,11 +50,11 @@ class Library:
 
 @dataclass
 class Tally:
-    """What became of the cases of one release."""
+    """What became of the cases of one release. asked: those that rules alone do not tell."""
 
     cases: int = 0
     agree: int = 0
-    untold: int = 0
+    asked: int = 0
     differences: list[str] = field(default_factory=list)
     rules: Counter[str] = field(default_factory=Counter)
 
@@ -101,14 +103,19 @@ def collect(groups: dict[str, dict[str, Any]]) -> dict[str, Any]:
     return {group: COLLECTORS[group].collect(args) for group, args in groups.items()}
 
 
-def predict(facts: dict[str, Any], job: Job, version: Version) -> tuple[str | None, str, str]:
-    """(``eth0:10.0.0.1`` or None, the rule, why it cannot be told)."""
+def predict(facts: dict[str, Any], job: Job, version: Version, answer: NcclAnswer | None = None) -> Choice:
+    """NCCL's choice by netdoctor's rules, and by NCCL's answer where that is given."""
     net: NetFacts = decode("net", {"value": facts["net"]})
     env: EnvFacts = decode("env", {"value": facts["env"]})
     resolve: ResolveFacts = decode("resolve", {"value": facts["resolve"]})
-    choice = choose(net, values(effective_env(env, job, version)), version, resolve)
-    row = choice.row
-    return (f"{row.ifname}:{row.address}" if row else None), choice.rule, choice.untold
+    known = values(effective_env(env, job, version))
+    return corrected(choose(net, known, version, resolve), answer, net, known)
+
+
+def ask_as_the_agent(path: str) -> dict[str, Any]:
+    """What netdoctor's agent would be told here, under its memory limit."""
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_CAP_BYTES, MEMORY_CAP_BYTES))
+    return facts_nccl_answer.ask(path, facts_nccl_answer.environment({}, dict(os.environ)))
 
 
 def cases(seed: int, count: int) -> Iterator[tuple[int, Space, Machine, Question]]:
@@ -157,24 +164,35 @@ def run(libraries: Sequence[Library], seed: int, count: int) -> dict[str, Tally]
         for one in libraries:
             tally = tallies[str(one)]
             answer = space.run(lambda path=one.path: ask(path), question.environ)
-            ours, rule, untold = predict(facts, job, one.version)
+            choice = predict(facts, job, one.version)
+            if choice.untold:  # a name that only the node knows to look up: a scan asks, too
+                tally.asked += 1
+                said = space.run(lambda path=one.path: ask_as_the_agent(path), question.environ)
+                choice = predict(facts, job, one.version, NcclAnswer(**said))
+            row = choice.row
+            ours = f"{row.ifname}:{row.address}" if row else None
             tally.cases += 1
-            tally.rules[rule] += 1
-            if untold:
-                tally.untold += 1
-            elif ours == answer["said"]:
+            tally.rules[choice.rule] += 1
+            if ours == answer["said"] and not choice.untold:
                 tally.agree += 1
             else:
-                tally.differences.append(_told(seed, number, made, question, answer, ours, rule))
+                tally.differences.append(_told(seed, number, made, question, answer, ours, choice))
     return tallies
 
 
 def _told(
-    seed: int, number: int, made: Machine, question: Question, answer: dict[str, Any], ours: object, rule: str
+    seed: int,
+    number: int,
+    made: Machine,
+    question: Question,
+    answer: dict[str, Any],
+    ours: object,
+    choice: Choice,
 ) -> str:
     shown = "\n  ".join(made.commands)
     return (
         f"seed {seed} case {number}: NCCL {answer['said']} (rc {answer['rc']}, {answer['error']!r}),"
-        f" netdoctor {ours} by {rule}\n  login {question.login}\n  job {question.job}\n"
+        f" netdoctor {ours} by {choice.rule} {choice.untold}\n"
+        f"  login {question.login}\n  job {question.job}\n"
         f"  files {question.files}\n  {shown}"
     )
