@@ -1,6 +1,6 @@
-"""Write docs/checks/ from the docstrings of the checks: a page for each, and an index.
+"""Write docs/checks/ from the docstrings of the checks, and the table of families in docs/verdict.md.
 
-With --check nothing is written; exit 1 when a page differs from its docstring.
+With --check nothing is written; exit 1 when a page differs from what the checks say.
 """
 
 import argparse
@@ -12,8 +12,14 @@ from pathlib import Path
 
 from netdoctor.check import Check, Profile
 from netdoctor.engine.registry import load_builtin
+from netdoctor.report.families import place
+from netdoctor.report.scope import SUBJECTS
 
 CHECKS = Path(__file__).resolve().parent.parent / "docs" / "checks"
+VERDICT = CHECKS.parent / "verdict.md"
+# Around what is generated in a page that is written by hand.
+BEGIN = "<!-- families: generated from the checks by `make docs` -->\n"
+END = "<!-- families: end -->\n"
 GENERATED = "<!-- Generated from checks/*.py by `make docs`. Edit the docstring. -->"
 
 PROFILES = {
@@ -92,6 +98,35 @@ def properties(check: Check) -> Iterator[tuple[str, str]]:
         yield "source", f"<{check.source}>" if check.source.startswith("http") else check.source
 
 
+def families(checks: Iterable[Check]) -> str:
+    """A row for each family: what --require takes, what "not seen" calls it, its checks by profile."""
+    members: dict[str, list[Check]] = {}
+    for check in sorted(checks, key=lambda check: check.id):
+        members.setdefault(check.family, []).append(check)
+    rows = [
+        "| `--require` | not seen: | quick | launch adds | full adds |",
+        "|---|---|---|---|---|",
+    ]
+    for family in sorted(members, key=place):
+        cells = [
+            ", ".join(_named(check) for check in members[family] if check.profile is profile)
+            for profile in Profile
+        ]
+        rows.append(f"| `{family}` | {SUBJECTS[family]} | {' | '.join(cells)} |")
+    return "\n".join(rows) + "\n"
+
+
+def _named(check: Check) -> str:
+    link = f"[{check.id.partition('.')[2]}](checks/{check.id}.md)"
+    return link if check.required else f"({link})"
+
+
+def verdict(checks: Iterable[Check], text: str) -> str:
+    """docs/verdict.md, which is `text` so far, with the table as the checks are now."""
+    before, _, rest = text.partition(BEGIN)
+    return f"{before}{BEGIN}{families(checks)}{END}{rest.partition(END)[2]}"
+
+
 def stale(wanted: dict[str, str], folder: Path = CHECKS) -> list[str]:
     """Names of the files in `folder` that are missing, left over, or differ from `wanted`."""
     found = {path.name: path.read_text("utf-8") for path in folder.glob("*.md")}
@@ -102,12 +137,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--check", action="store_true", help="write nothing, exit 1 when a page is stale")
     options = parser.parse_args()
-    wanted = pages(load_builtin().values())
+    checks = load_builtin().values()
+    wanted = pages(checks)
     different = stale(wanted)
+    found = VERDICT.read_text("utf-8")
+    table = verdict(checks, found)
     if options.check:
+        if table != found:
+            print("docs/verdict.md is stale: run `make docs`", file=sys.stderr)
         for name in different:
             print(f"docs/checks/{name} is stale: run `make docs`", file=sys.stderr)
-        return 1 if different else 0
+        return 1 if different or table != found else 0
+    VERDICT.write_text(table, "utf-8")
     CHECKS.mkdir(parents=True, exist_ok=True)
     for name in different:
         path = CHECKS / name

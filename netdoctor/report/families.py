@@ -17,14 +17,15 @@ from netdoctor.report.model import Cause, FamilyRow
 FAMILY_ORDER = ("ssh", "host", "time", "net", "rdzv", "sw", "gpu", "rdma", "nccl", "gloo", "bw")
 
 
+def place(family: str) -> tuple[int, str]:
+    """Where a family stands among the others, for sorting."""
+    return (FAMILY_ORDER.index(family) if family in FAMILY_ORDER else len(FAMILY_ORDER), family)
+
+
 def families(judgement: Judgement, causes: Sequence[Cause], outcome: Outcome) -> list[FamilyRow]:
     by_family: dict[str, list[Check]] = {}
     for check in judgement.checks:
         by_family.setdefault(check.family, []).append(check)
-
-    def place(family: str) -> tuple[int, str]:
-        known = family in FAMILY_ORDER
-        return (FAMILY_ORDER.index(family) if known else len(FAMILY_ORDER), family)
 
     rows = []
     for family in sorted(by_family, key=place):

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from netdoctor.engine.judge import Judgement
 from netdoctor.model import Status
 from netdoctor.report.context import Context
-from netdoctor.report.families import FAMILY_ORDER
+from netdoctor.report.families import place
 from netdoctor.report.model import Gap
 
 # What the checks of a family look at, as it stands behind "not seen"; `the checks of site` for a plug-in's.
@@ -55,12 +55,8 @@ def gaps(judgement: Judgement, context: Context) -> tuple[Gap, ...]:
             nodes=tuple(n for n in judgement.nodes if n in nodes),
             checks=tuple(checks),
         )
-        for (family, reason), (nodes, checks) in sorted(found.items(), key=lambda one: _place(one[0][0]))
+        for (family, reason), (nodes, checks) in sorted(found.items(), key=lambda one: place(one[0][0]))
     )
-
-
-def _place(family: str) -> tuple[int, str]:
-    return (FAMILY_ORDER.index(family) if family in FAMILY_ORDER else len(FAMILY_ORDER), family)
 
 
 def not_seen(found: Sequence[Gap], every: Sequence[str]) -> str:

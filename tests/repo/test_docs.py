@@ -9,6 +9,7 @@ from types import ModuleType
 import pytest
 
 from netdoctor.engine.registry import load_builtin
+from netdoctor.report.scope import SUBJECTS
 
 ROOT = Path(__file__).parents[2]
 
@@ -49,3 +50,13 @@ def test_links_between_pages_lead_somewhere(generator: ModuleType) -> None:
     for name, text in wanted.items():
         for target in re.findall(r"\]\(([\w.-]+\.md)\)", text):
             assert target in wanted, f"{name} links to {target}"
+
+
+def test_the_table_of_the_verdict_is_what_the_checks_say(generator: ModuleType) -> None:
+    checks = load_builtin().values()
+    text = generator.VERDICT.read_text("utf-8")
+    assert generator.verdict(checks, text) == text, "run `make docs`"
+    assert generator.verdict(list(checks)[:5], text) != text
+    families = {check.family for check in checks}
+    assert families == set(SUBJECTS), "each has its words behind: not seen"
+    assert all(f"| `{family}` |" in text for family in families)
