@@ -9,6 +9,7 @@ NAME: situations whose names contain it; all without one. With --seed they come 
 
 import argparse
 import random
+import signal
 import sys
 from collections import Counter
 from pathlib import Path
@@ -29,6 +30,7 @@ def main() -> int:
     parser.add_argument("--limit", type=float, default=LIMIT_S, help="seconds of a job (%(default)g)")
     parser.add_argument("--subnet", default="10.78.0", help="of the labs (%(default)s, and the next two)")
     args = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the labs go with it
     chosen = [s for s in SITUATIONS if not args.names or any(word in s.name for word in args.names)]
     if args.seed is not None:
         random.Random(args.seed).shuffle(chosen)  # noqa: S311  an order, and no secret
