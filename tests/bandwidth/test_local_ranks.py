@@ -106,6 +106,8 @@ both = pytest.mark.parametrize("two", ["gloo", pytest.param("nccl", marks=pytest
 @both
 def test_two_ranks_add_up(two: Ranks) -> None:
     check_sums(two)
+    said = two.step("allreduce", 60.0, sizes=[4096], budget_s=1.0)[0]["nccl"]
+    assert two.backend == "gloo" or (said["networks"], said["via"]) == (["Socket"], ["NET/Socket"])
 
 
 @both
