@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from netdoctor.facts.bandwidth import LossMatrix, TcpRates
@@ -108,6 +108,15 @@ def around(cells: Iterable[Cell], likely: Collection[str]) -> tuple[str, ...]:
         found += first
         left = {cell for cell in left if not set(first).intersection(cell)}
     return tuple(found)
+
+
+def decode_to(cells: Mapping[Cell, bool]) -> tuple[Fault, ...]:
+    """As `decode`; where one node alone is dialled and nobody gets through, it is the way into that one."""
+    faults, targets = decode(cells), tuple({dst for _, dst in cells})
+    if len(targets) > 1:
+        return faults
+    alone = (Kind.ALL, Kind.IN)
+    return tuple(replace(one, kind=Kind.IN, nodes=targets) if one.kind in alone else one for one in faults)
 
 
 def _full(cells: Mapping[Cell, bool], nodes: Iterable[str], end: int) -> dict[str, set[Cell]]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from netdoctor.check import derived
-from netdoctor.checks._matrix import Cell, Fault, Kind, around, decode
+from netdoctor.checks._matrix import Cell, Fault, Kind, around, decode_to
 from netdoctor.checks._paths import by_path, leave_out, named, over
 from netdoctor.checks._words import listing, title_text
 from netdoctor.facts.net import FirewallFacts, PortMatrix, PortProbe
@@ -118,8 +118,8 @@ def _on_path(
     path: Path | None, by_cell: ByCell, timeout_s: float, rules: Mapping[str, FirewallFacts]
 ) -> list[PortCause]:
     """The causes on one path, worded as if it were the only one."""
-    low = _settled(_decoded(_cells(by_cell, RENDEZVOUS)), rules)
-    high = _settled(_decoded(_cells(by_cell, EPHEMERAL)), rules)
+    low = _settled(decode_to(_cells(by_cell, RENDEZVOUS)), rules)
+    high = _settled(decode_to(_cells(by_cell, EPHEMERAL)), rules)
     words = _Words(
         timeout_s=timeout_s,
         path=path,
@@ -151,16 +151,6 @@ def _stateless(stray: set[Cell], faults: Sequence[Fault]) -> Fault:
     nodes = around(stray, {node for fault in faults for node in fault.nodes})
     there = {cell for fault in faults for cell in fault.cells if set(nodes).intersection(cell)}
     return Fault(kind=Kind.NODE, nodes=nodes, cells=frozenset(stray | there))
-
-
-def _decoded(cells: Mapping[Cell, bool]) -> tuple[Fault, ...]:
-    """As `decode`; where one node alone is dialled it is the way into that one."""
-    faults = decode(cells)
-    targets = {dst for _, dst in cells}
-    if len(targets) == 1 and len(cells) > 1:
-        faults = tuple(replace(f, kind=Kind.IN) if f.kind is Kind.ALL else f for f in faults)
-        return tuple(replace(f, nodes=tuple(targets)) if f.kind is Kind.IN else f for f in faults)
-    return faults
 
 
 def _merged(

@@ -1,11 +1,12 @@
 """The kernel's routes from every node to every other."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from netdoctor.check import check
 from netdoctor.checks._addresses import dialled, owners, parse
-from netdoctor.checks._matrix import Cell, Fault, Kind, decode
-from netdoctor.checks._paths import on_path
+from netdoctor.checks._matrix import Cell, Fault, Kind, decode_to
+from netdoctor.checks._paths import leave_out, on_path
 from netdoctor.checks._words import on_dev
 from netdoctor.facts.net import NetFacts, Route, RouteFacts
 from netdoctor.facts.paths import Path, Paths
@@ -94,12 +95,19 @@ def net_route(
             for peer, address in path.addresses.items()
             if peer != node and (node, address) in asked
         }
-        yield from _lost(path, found, path.ifnames)
+        for finding in _lost(path, found, path.ifnames):
+            # A network of one node alone is hardly meant.
+            hint, others = finding.cause, leave_out(path, paths) if paths else ()
+            if hint and len(path.addresses) == 1:
+                hint = replace(hint, fixes=(*others, *hint.fixes))
+            elif hint:
+                hint = replace(hint, fixes=(*hint.fixes, *others))
+            yield replace(finding, cause=hint)
 
 
 def _lost(path: Path | None, routes: Mapping[Cell, Route], ifnames: Mapping[str, str]) -> Iterator[Finding]:
     two = len({node for cell in routes for node in cell}) == 2
-    for fault in decode({cell: route.error is not None for cell, route in routes.items()}):
+    for fault in decode_to({cell: route.error is not None for cell, route in routes.items()}):
         for cell in sorted(fault.cells):
             finding = _missing(cell, routes[cell], fault, ifnames.get(cell[0]), two=two)
             yield on_path(finding, path)

@@ -13,7 +13,7 @@ from netdoctor.facts.software import Job, SoftwareFacts, in_all
 from netdoctor.inventory import Target
 from netdoctor.inventory.names import python_fault
 from netdoctor.rules.nccl import comm_id_host
-from netdoctor.rules.paths import Known, data_addresses, paths
+from netdoctor.rules.paths import Known, data_addresses, paths, release
 from netdoctor.rules.variables import effective_env, values
 from netdoctor.store import Store, decode
 
@@ -97,15 +97,20 @@ def addresses(store: Store, nodes: Sequence[str], job: Job) -> Mapping[str, str]
 
 def all_paths(store: Store, nodes: Sequence[str], job: Job) -> Paths:
     """The paths of the job, whose data addresses are known, from what the nodes have answered."""
-    groups = {g: store.present(g, nodes) for g in ("net", "env", "resolve", "gpu", "rdma", "software")}
-    known = {
-        node: Known(
-            net=net,
-            env=effective_env(groups["env"].get(node), job),
-            **{g: groups[g].get(node) for g in ("resolve", "gpu", "rdma", "software")},
-        )
-        for node, net in groups["net"].items()
+    kinds = {
+        "resolve": "resolve",
+        "gpu": "gpu",
+        "rdma": "rdma",
+        "software": "software",
+        "answer": "nccl_answer",
     }
+    found = {name: store.present(group, nodes) for name, group in kinds.items()}
+    logins = store.present("env", nodes)
+    known = {}
+    for node, net in store.present("net", nodes).items():
+        more = {name: by_node.get(node) for name, by_node in found.items()}
+        env = effective_env(logins.get(node), job, release(more["software"], more["answer"]))
+        known[node] = Known(net=net, env=env, **more)
     return paths(known, job)
 
 

@@ -399,9 +399,11 @@ def extra(site: Site, active: Active) -> list[str]:
             "link set labx1 up",
             f"link set {name} up",
         ]
+        if active.params["containers"] != "0":
+            active.undo["port"] = "labx0"
     active.undo["name"] = name
     nodes.do(state, node, ["ip", "-batch", "-"], "\n".join(lines) + "\n")
-    if "pid" not in active.undo and active.params["containers"] == "0":
+    if not {"pid", "port"} & active.undo.keys():
         # A bridge that has lost its last port says DOWN, as docker0 does without containers; one
         # that never had any says UNKNOWN. The kernel notices either a moment late.
         script = (
@@ -415,9 +417,10 @@ def extra(site: Site, active: Active) -> list[str]:
 
 def heal_extra(site: Site, active: Active) -> None:
     end_guest(site, active)
-    if "name" in active.undo:
-        argv = ["ip", "link", "delete", active.undo["name"]]
-        nodes.run(site.state, active.node, argv, capture_output=True)
+    for key in ("name", "port"):
+        if key in active.undo:
+            argv = ["ip", "link", "delete", active.undo[key]]
+            nodes.run(site.state, active.node, argv, capture_output=True)
 
 
 FILTER = {"dir": "in", "peers": "all", "ports": "all"}

@@ -13,7 +13,7 @@ from netdoctor.facts.expectation import Term
 from netdoctor.facts.host import HostFacts, Node
 from netdoctor.facts.localisation import Decision, Round
 from netdoctor.facts.net import NetFacts, PortMatrix
-from netdoctor.facts.paths import MAIN, STORE, Paths
+from netdoctor.facts.paths import GLOO, MAIN, SOCKET, Paths
 from netdoctor.localise import decide, earlier
 from netdoctor.measure import expectation
 from netdoctor.measure.common import (
@@ -82,7 +82,7 @@ def on_paths(context: Context) -> Iterator[tuple[str, Context]]:
     yield MAIN, context
     ground, paths = context.ground, context.store.whole("paths")
     for path in paths.further if isinstance(paths, Paths) else ():
-        data = {(use.node, use.address) for use in paths.uses if use.purpose != STORE}
+        data = {(use.node, use.address) for use in paths.uses if use.purpose.startswith((GLOO, SOCKET))}
         addresses = {node: address for node, address in path.addresses.items() if (node, address) in data}
         nodes = tuple(node for node in ground.nodes if node in addresses)
         if len(nodes) > 1:

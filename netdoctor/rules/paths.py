@@ -8,7 +8,7 @@ from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.net import AddressRow, NetFacts, ResolveFacts
 from netdoctor.facts.paths import BOOTSTRAP, GLOO, MAIN, RAIL, SOCKET, STORE, Path, Paths, Use
 from netdoctor.facts.rdma import RdmaFacts
-from netdoctor.facts.software import Job, SoftwareFacts
+from netdoctor.facts.software import Job, NcclAnswer, SoftwareFacts
 from netdoctor.rules import gloo
 from netdoctor.rules.addresses import (
     IPNetwork,
@@ -19,10 +19,10 @@ from netdoctor.rules.addresses import (
     repeated_addresses,
     rows_of,
 )
-from netdoctor.rules.nccl import candidates, choose, is_ifname_set
+from netdoctor.rules.nccl import candidates, choose, corrected, is_ifname_set
 from netdoctor.rules.nccl_ib import choose_gids, gid_ipv4, selected_ports, switched_off_by
 from netdoctor.rules.variables import Environment, values
-from netdoctor.rules.versions import nccl_version
+from netdoctor.rules.versions import Version, nccl_version, parse_version
 
 
 def data_addresses(
@@ -79,6 +79,16 @@ class Known:
     gpu: GpuFacts | None = None
     rdma: RdmaFacts | None = None
     software: SoftwareFacts | None = None
+    answer: NcclAnswer | None = None
+
+    @property
+    def version(self) -> Version | None:
+        """Release of NCCL: what it said itself counts."""
+        return release(self.software, self.answer)
+
+
+def release(software: SoftwareFacts | None, answer: NcclAnswer | None) -> Version | None:
+    return parse_version(answer.version) if answer else nccl_version(software)
 
 
 def paths(nodes: Mapping[str, Known], job: Job) -> Paths:
@@ -135,22 +145,24 @@ def _nccl(node: str, one: Known, job: Job, left_out: dict[str, str]) -> Iterator
     if reason:
         left_out[BOOTSTRAP] = left_out[SOCKET] = reason
         return
-    env, version = values(one.env), nccl_version(one.software)
-    chosen = choose(one.net, env, version)
+    env, version = values(one.env), one.version
+    predicted = choose(one.net, env, version, one.resolve)
+    chosen = corrected(predicted, one.answer, one.net, env)
     if chosen.row is not None:
         yield Use(node=node, address=chosen.row.address, purpose=BOOTSTRAP, rule=chosen.rule)
     plugin = env.get("NCCL_NET", "")
-    hcas = one.rdma.hcas if one.rdma is not None and switched_off_by(env) is None else ()
-    ports = selected_ports(hcas, env.get("NCCL_IB_HCA"))
-    if ports:
+    hcas = one.rdma.hcas if one.rdma is not None and switched_off_by(env, version) is None else ()
+    ports = selected_ports(hcas, env.get("NCCL_IB_HCA"), version)
+    gids = choose_gids(hcas, one.env, version)
+    if ports and not any(choice.gives_up for choice in gids):
         left_out[SOCKET] = f"data goes over HCAs ({ports[0][1].name} and the like)"
     elif plugin and plugin.lower() != "socket":
         left_out[SOCKET] = f"NCCL_NET={plugin} carries the data"
     else:
-        rows, rule = candidates(one.net, env, version)
+        rows, rule = candidates(one.net, env, version, resolve=one.resolve)
         for i, row in enumerate(rows):
             yield Use(node=node, address=row.address, purpose=f"{SOCKET} {i}", rule=rule)
-    for choice in choose_gids(hcas, one.env, version):
+    for choice in gids:
         address = gid_ipv4(choice.gid) if choice.gid else None
         if address is not None:
             yield Use(node=node, address=str(address), purpose=f"{RAIL} {choice.port.name}", rule="GID table")

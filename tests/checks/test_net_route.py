@@ -104,3 +104,17 @@ def test_a_route_that_is_missing_on_a_further_path_is_named() -> None:
     assert causes(findings) == {"route-missing-net2": {"n2"}}
     assert "over eth1 (10.1.0.0/24: NCCL)" in findings[0].summary
     assert not list(net_route({n: asked(int(n[1:]), None) for n in facts}, nets(3), job(3), second(3)))
+
+
+def test_a_network_of_one_node_alone_is_one_cause_and_left_out_first() -> None:
+    known = second(3)
+    (path,) = known.further
+    alone = replace(known, paths=(known.paths[0], replace(path, addresses={"n2": "10.1.0.2"})))
+    lost = Route(destination="10.1.0.2", error="ENETUNREACH")
+    facts = {n: replace(routes(int(n[1:]), 3), further=(lost,) if n != "n2" else ()) for n in nets(3)}
+    findings = list(net_route(facts, nets(3), job(3), alone))
+    assert causes(findings) == {"route-missing-to-net2": {"n2"}}
+    assert (
+        cause(findings, "route-missing-to-net2").fixes[0].commands[0].shell
+        == "export NCCL_SOCKET_IFNAME='=eth0'"
+    )

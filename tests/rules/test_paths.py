@@ -7,7 +7,7 @@ import pytest
 
 from netdoctor.facts.net import NetFacts, ResolveFacts
 from netdoctor.facts.paths import Paths
-from netdoctor.facts.software import Job
+from netdoctor.facts.software import Job, NcclAnswer
 from netdoctor.rules import paths as rules
 from netdoctor.rules.variables import effective_env
 from tests.checks import build_hw as hw
@@ -185,3 +185,11 @@ def test_rails_are_counted_and_carry_no_tcp() -> None:
     assert found.rails[0].ifnames["n3"] == "eth0"
     assert not any(use.purpose.startswith("NCCL socket") for use in found.uses)
     assert further(found) == [{f"n{i}": f"10.0.0.{i}" for i in (1, 2, 3)}], "NCCL's bootstrap"
+
+
+def test_what_nccl_itself_chose_is_dialled() -> None:
+    answer = NcclAnswer(library="/opt/libnccl.so.2", version="2.28.3", address="10.1.0.1")
+    found = paths_of({"n1": both()["n1"]}, {"NCCL_SOCKET_IFNAME": "=eth0"}, answer=answer)
+    (use,) = [use for use in found.uses if use.purpose == "NCCL bootstrap"]
+    assert (use.address, use.rule) == ("10.1.0.1", "asked")
+    assert further(found) == [{"n1": "10.1.0.1"}]
