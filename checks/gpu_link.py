@@ -16,6 +16,9 @@ DOWN = Cause("gpu-nvlink-down", "GPUs of {nodes} have NVLinks down")
 NONE_UP = Cause("gpu-nvlink-none", "no GPU of {nodes} has an NVLink up")
 NARROW = Cause("gpu-pcie-narrow", "GPUs of {nodes} have fewer PCIe lanes, or slower ones, than others")
 
+# Boards that come with wires or switches between them. Others have links only where somebody put a bridge.
+WIRED = re.compile(r"SXM|HBM3|\b(H20|H200|GH200|B200|B300|GB200|GB300)\b(?!.*(NVL|PCIe))")
+
 Place = tuple[str, int]  # node and index of a GPU
 
 
@@ -123,8 +126,7 @@ def _nodes_without(devices: Mapping[Place, Gpu], up: Mapping[Place, int]) -> Ite
     lost = [n for n, counts in nodes.items() if len(counts) > 1 and all(c == 0 for c in counts.values())]
     for node in lost if linked else ():
         first = devices[node, min(nodes[node])]
-        # Boards with switches or wires between them always have links; PCIe boards only where a bridge is.
-        bridged = re.search("pcie", first.name, re.IGNORECASE) is not None
+        bridged = not WIRED.search(first.name)
         if bridged and len(linked) <= len(lost):
             continue
         are = "are down" if first.nvlinks else "do not exist for the driver"

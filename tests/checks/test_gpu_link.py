@@ -70,9 +70,10 @@ def test_a_node_that_lost_every_nvlink(changes: dict[str, int], peers: int) -> N
     assert "all 4 GPUs" in finding.summary
 
 
-def test_pcie_boards_have_links_only_where_a_bridge_is() -> None:
+@pytest.mark.parametrize("name", ["NVIDIA H100 PCIe", "NVIDIA H200 NVL", "NVIDIA RTX A6000"])
+def test_pcie_boards_have_links_only_where_a_bridge_is(name: str) -> None:
     def node(active: int) -> GpuFacts:
-        return gpus(devices=tuple(gpu(i, name="NVIDIA H100 PCIe", nvlinks_active=active) for i in range(2)))
+        return gpus(devices=tuple(gpu(i, name=name, nvlinks_active=active) for i in range(2)))
 
     assert judge(node(0), node(0), node(12)) == []
     assert [f.status for f in judge(node(0), node(12), node(12))] == [Status.WARN]
