@@ -128,7 +128,7 @@ def causes(state: State, known: Known, width: int, now: float) -> list[Line]:
         for cause in report.causes:
             lines += _small_cause(known, cause, width)
         return lines
-    lines.append(line("  ", (fit(words.headline(report), width - 4), "head")))
+    lines += [line("  ", (piece, "head")) for piece in wrap(words.headline(report), width - 4)]
     if nobody(report):
         lines.append(
             line(("  nothing else can be examined until this works.   R retry   e evidence   q quit", "dim"))
@@ -152,10 +152,9 @@ def nobody(report: Report) -> bool:
 def _no_cause(state: State, known: Known, width: int) -> list[Line]:
     report = known.report
     verdict = words.verdict(report)
-    lines = [
-        Line(),
-        line("   ", (verdict, VERDICT_STYLES.get(verdict, "head")), "   ", words.headline(report)),
-    ]
+    first, *more = wrap(words.headline(report), width - len(verdict) - 8)
+    lines = [Line(), line("   ", (verdict, VERDICT_STYLES.get(verdict, "head")), "   ", first)]
+    lines += [line(" " * (len(verdict) + 6), piece) for piece in more]
     lines.append(Line())
     if report.verdict.state == "ready":
         lines.append(line("   nothing to fix.   ", (_best_numbers(report), "dim")))

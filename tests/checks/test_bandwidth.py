@@ -10,6 +10,7 @@ from netdoctor.checks.bw_allreduce import bw_allreduce
 from netdoctor.checks.bw_pair import bw_pair
 from netdoctor.checks.bw_tcp import bw_tcp
 from netdoctor.facts.bandwidth import (
+    NO_GPU,
     AllReduce,
     Baseline,
     BaselineRate,
@@ -275,12 +276,20 @@ def test_gpus_in_use_are_left_alone_and_said() -> None:
     session = Session(
         backend="nccl",
         ranks=("n1", "n2", "n3"),
-        left_out={"n4": "its GPUs are in use by python (pid 7, ada)"},
+        left_out={"n4": "GPUs in use: python (pid 7, ada)"},
     )
     findings = list(bw_allreduce(AllReduce(session=session, rows=(row(GIB, 40.0),)), hosts()))
     (skipped,) = (f for f in findings if f.status is Status.SKIP)
     assert skipped.target == "n4"
     assert "ada" in skipped.summary
+    assert skipped.gap == "GPUs in use"
+
+
+def test_a_node_without_a_gpu_leaves_no_gap_in_a_job_of_gpus() -> None:
+    session = Session(backend="nccl", ranks=("n1", "n2", "n3"), left_out={"n4": NO_GPU})
+    findings = list(bw_allreduce(AllReduce(session=session, rows=(row(GIB, 40.0),)), hosts()))
+    (skipped,) = (f for f in findings if f.status is Status.SKIP)
+    assert (skipped.target, skipped.gap) == ("n4", None)
 
 
 def test_a_node_slow_among_its_own_gpus() -> None:

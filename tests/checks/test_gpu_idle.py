@@ -11,7 +11,7 @@ def test_silent_when_idle() -> None:
 
 def test_skips_without_gpus() -> None:
     (finding,) = gpu_idle(no_gpus())
-    assert finding.status is Status.SKIP
+    assert (finding.status, finding.gap) == (Status.SKIP, None)
 
 
 def test_names_pid_and_user() -> None:
@@ -40,6 +40,7 @@ def test_a_gpu_whose_processes_nvml_does_not_tell_is_not_green() -> None:
     (finding,) = gpu_idle(gpus(devices=(gpu(0), gpu(1, processes=None))))
     assert finding.status is Status.SKIP
     assert finding.summary == "NVML does not tell which processes use GPU 1"
+    assert finding.gap == "who uses them cannot be told"
 
 
 def test_a_gpu_whose_memory_nvml_does_not_tell_is_not_green() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from netdoctor.agent import rank_program
 from netdoctor.facts.bandwidth import NcclTaken, RankTrouble, SizeRow
-from netdoctor.facts.base import Missing
+from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.software import Job
 from netdoctor.measure.collective import Cast, _by_node, _rows, _taken, cast
@@ -63,7 +63,7 @@ def test_gpus_in_use_are_left_alone_and_the_user_is_named() -> None:
     assert found.left_out == {"n2": "GPUs in use: python (pid 4711, alice)"}
     everywhere = cast(plan(used, used))
     assert isinstance(everywhere, Missing)
-    assert "python (pid 4711, alice)" in everywhere.detail
+    assert everywhere == Missing(Why.NOT_EXAMINED, "GPUs in use: python (pid 4711, alice)")
 
 
 def test_memory_that_somebody_unseen_holds_counts_as_use() -> None:

@@ -3,6 +3,7 @@
 `GOLDEN=write pytest tests/tui/test_screens.py` writes them again; look at them before you commit.
 """
 
+import dataclasses
 import os
 import unicodedata
 from pathlib import Path
@@ -102,3 +103,13 @@ def test_commands_are_drawn_whole_though_broken() -> None:
     assert (
         "ssh gpu-a03 'sudo firewall-cmd --permanent --zone=trusted --add-source=10.20.0.0/24 && sudo" in text
     )
+
+
+@pytest.mark.parametrize("state", ["ready", "not_ready"])
+def test_what_was_not_seen_is_read_to_its_end(state: str) -> None:
+    """It is the last of the headline, which takes the lines that it needs."""
+    report = rich_report(state=state)
+    gap = "not seen: the job's Python, the all-reduce (no torch in /usr/bin/python3; --python /opt/v has it)"
+    verdict = dataclasses.replace(report.verdict, headline=f"some words before it; {gap}")
+    screen = drive(application(dataclasses.replace(report, verdict=verdict)), (80, 30))
+    assert gap in " ".join(" ".join(screen).split())
