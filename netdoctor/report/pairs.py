@@ -1,16 +1,21 @@
-"""Directed pairs as the report keeps them: what was measured, and the status that their check gave them."""
+"""Directed pairs as the report keeps them: what was measured, and the status that their check gave them.
+
+One record a pair and check, whatever the number of the job's paths: the worst of them speaks.
+"""
 
 from collections.abc import Iterator, Mapping
 
 from netdoctor.engine.judge import Judgement
 from netdoctor.engine.run import Outcome
 from netdoctor.facts.bandwidth import LossMatrix, PairRates, TcpRates
-from netdoctor.facts.net import PathMtus, PortMatrix, PortProbe
+from netdoctor.facts.net import MtuProbe, PathMtus, PortMatrix, PortProbe
 from netdoctor.model import Status, pair
 from netdoctor.report.model import PairRecord
 
 # Of several ports the worst speaks: what could not be tried is worse than good and better than anything bad.
 OUTCOMES = ("open", "in_use", "error", "refused", "no_route", "rejected", "filtered")
+
+MTU_OUTCOMES = ("ok", "small", "no_answer", "error", "black_hole")
 
 Pair = tuple[str, str]
 
@@ -26,7 +31,7 @@ def pairs(outcome: Outcome) -> Iterator[PairRecord]:
     if isinstance(mtus, PathMtus) and "net.path-mtu" in chosen:
         yield from _path_mtus(mtus, judgement)
     if isinstance(tcp, TcpRates) and "bw.tcp" in chosen:
-        yield from _rates("bw.tcp", _last_of(tcp), "Gbit/s", judgement)
+        yield from _rates("bw.tcp", _of_paths(tcp, judgement), "Gbit/s", judgement)
     if isinstance(torch, PairRates) and "bw.pair" in chosen:
         yield from _rates("bw.pair", _slowest_of(torch), "GB/s", judgement)
     if isinstance(losses, LossMatrix) and "net.loss" in chosen:
@@ -65,7 +70,12 @@ def _ports(ports: PortMatrix, judgement: Judgement) -> Iterator[PairRecord]:
 
 
 def _path_mtus(mtus: PathMtus, judgement: Judgement) -> Iterator[PairRecord]:
-    for m in mtus.probes:
+    worst: dict[Pair, MtuProbe] = {}
+    for probe in mtus.probes:
+        known = worst.setdefault((probe.src, probe.dst), probe)
+        if _badness(probe) > _badness(known):
+            worst[probe.src, probe.dst] = probe
+    for m in worst.values():
         tried = m.outcome in ("ok", "small", "black_hole")
         yield PairRecord(
             check="net.path-mtu",
@@ -76,6 +86,21 @@ def _path_mtus(mtus: PathMtus, judgement: Judgement) -> Iterator[PairRecord]:
             value=m.largest_ok,
             unit="bytes",
         )
+
+
+def _badness(probe: MtuProbe) -> int:
+    return MTU_OUTCOMES.index(probe.outcome) if probe.outcome in MTU_OUTCOMES else MTU_OUTCOMES.index("error")
+
+
+def _of_paths(tcp: TcpRates, judgement: Judgement) -> dict[Pair, float | None]:
+    """The main path's rates; of a pair that is in trouble the lowest, which is what the trouble is about."""
+    rates = _last_of(tcp)
+    for further in map(_last_of, tcp.further.values()):
+        for ends, value in further.items():
+            bad = _status(judgement, "bw.tcp", *ends) in (Status.WARN, Status.FAIL)
+            if ends not in rates or (bad and (value or 0.0) < (rates[ends] or 0.0)):
+                rates[ends] = value
+    return rates
 
 
 def _last_of(tcp: TcpRates) -> dict[Pair, float | None]:
@@ -112,16 +137,19 @@ def _rates(
 
 
 def _losses(losses: LossMatrix, judgement: Judgement) -> Iterator[PairRecord]:
+    percent: dict[Pair, float] = {}
     for probe in losses.probes:
-        if not probe.sent or not probe.arrived:
-            continue
-        percent = 100.0 * (probe.sent - min(probe.arrived, probe.sent)) / probe.sent
+        if probe.sent and probe.arrived:
+            ends = (probe.src, probe.dst)
+            lost = 100.0 * (probe.sent - min(probe.arrived, probe.sent)) / probe.sent
+            percent[ends] = max(lost, percent.get(ends, 0.0))
+    for (src, dst), value in percent.items():
         yield PairRecord(
             check="net.loss",
-            from_=probe.src,
-            to=probe.dst,
-            status=_status(judgement, "net.loss", probe.src, probe.dst).value,
+            from_=src,
+            to=dst,
+            status=_status(judgement, "net.loss", src, dst).value,
             class_="measured",
-            value=round(percent, 3),
+            value=round(value, 3),
             unit="%",
         )

@@ -201,6 +201,34 @@ def test_a_pair_slower_than_in_the_baseline_is_shown_as_such() -> None:
     assert bad(records(store, real("bw.tcp"))) == {("n1", "n2"): "warn"}
 
 
+def test_of_several_paths_the_worst_speaks_once() -> None:
+    def beside(probe: Any) -> Any:
+        return replace(probe, address=f"10.1.0.{probe.dst[1:]}")
+
+    small = {("n1", "n2"): {"outcome": "small", "dev_mtu": 1500, "largest_ok": 1400}}
+    mtus = (*healthy.path_mtus(4).probes, *map(beside, healthy.path_mtus(4, small).probes))
+    lost = (*losses({}).probes, *map(beside, losses({("n1", "n2"): 20}).probes))
+    slow = {("n3", b): 0.1 for b in ("n1", "n2", "n4")}
+    store = cluster(
+        paths=healthy.second(4),
+        path_mtu=replace(healthy.path_mtus(4), probes=mtus),
+        loss=LossMatrix(probes=lost),
+        tcp_rates=replace(tcp({}), further={"2": tcp(slow)}),
+    )
+    for check, ends, value in (
+        ("net.path-mtu", ("n1", "n2"), 1400),
+        ("net.loss", ("n1", "n2"), 8.0),
+        ("bw.tcp", ("n3", "n1"), 0.8),
+    ):
+        judgement = judge([login(), real(check)], list(store.node["node"]), store)
+        found = build(Outcome(store=store, judgement=judgement), Context(run=RUN)).pairs
+        assert len(found) == 12, check
+        by_ends = {(p.from_, p.to): p for p in found}
+        assert by_ends[ends].value == value
+        assert by_ends["n1", "n4"].status == "pass"
+    assert (by_ends["n1", "n4"].value or 0) > 7, "healthy: the main path's rate"
+
+
 # --- a check that gave no judgement ---------------------------------------------------------------
 
 
