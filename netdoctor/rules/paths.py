@@ -115,17 +115,17 @@ def _store(nodes: Mapping[str, Known], job: Job, left_out: dict[str, str]) -> It
         if master in job.data_addresses:
             yield Use(node=master, address=job.data_addresses[master], purpose=STORE, rule="first node")
         return
-    found = dict.fromkeys([given] if parse(given) else [])
-    for one in nodes.values():
-        lookups = (*one.resolve.peers, one.resolve.own) if one.resolve and not found else ()
+    found = {given: None} if parse(given) else {}
+    for one in () if found else nodes.values():
+        lookups = (*one.resolve.peers, one.resolve.own) if one.resolve else ()
         found |= dict.fromkeys(a for look in lookups if look.name == given for a in look.addresses[:1])
+    left_out[STORE] = f"MASTER_ADDR={given} is no address of rank 0's node alone"
     for address in found:
         # Of another machine than rank 0's, of several, or nobody's: what rdzv.addr judges.
-        owners = [node for node, one in nodes.items() if _row(one.net, address)]
-        if owners == [master]:
-            yield Use(node=owners[0], address=address, purpose=STORE, rule="MASTER_ADDR")
+        if [node for node, one in nodes.items() if _row(one.net, address)] == [master]:
+            yield Use(node=str(master), address=address, purpose=STORE, rule="MASTER_ADDR")
     if not found:
-        left_out[STORE] = "MASTER_ADDR is a name that no node could look up"
+        left_out[STORE] = f"no node could look up MASTER_ADDR={given}"
 
 
 def _gloo(node: str, one: Known, job: Job, left_out: dict[str, str]) -> Iterator[Use]:

@@ -121,6 +121,7 @@ def test_says_why_purposes_were_left_out() -> None:
     assert "mlx5_0:1" in paths_of(both(), rdma=ROCE).left_out["NCCL socket"]
     assert "own names" in paths_of(both()).left_out["gloo"]
     assert "no node could look up" in paths_of(both(), master_addr="head").left_out["store"]
+    assert "rank 0" in paths_of(both(), master_addr="203.0.113.7").left_out["store"]
 
 
 def test_where_master_addr_points_is_a_path_of_its_own() -> None:
@@ -133,6 +134,25 @@ def test_where_master_addr_points_is_a_path_of_its_own() -> None:
     head = ResolveFacts(own=lookup("n1", "10.0.0.1"), peers=(lookup("head", "10.1.0.1"),))
     named = paths_of(both(), backend="gloo", master_addr="head", resolve=head)
     assert further(named) == [{"n1": "10.1.0.1"}]
+
+
+def test_master_addr_counts_by_what_any_node_takes_the_name_for() -> None:
+    """Rank 0's own node may take its name for loopback; the others dial what they were told."""
+    job = Job(master_addr="n1", master_node="n1", backend="gloo", data_addresses={"n1": "10.0.0.1"})
+    known = {
+        node: rules.Known(
+            net=net,
+            env={},
+            resolve=ResolveFacts(
+                own=lookup(node, "127.0.1.1"),
+                peers=() if node == "n1" else (lookup("n1", "10.1.0.1"),),
+            ),
+        )
+        for node, net in both().items()
+    }
+    found = rules.paths(known, job)
+    assert further(found) == [{"n1": "10.1.0.1"}]
+    assert "store" not in found.left_out
 
 
 def test_gloo_is_dialled_where_the_own_name_or_the_variable_says() -> None:
