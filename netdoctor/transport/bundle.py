@@ -1,6 +1,7 @@
 """Control side: the one-line program that starts an agent, and the bundle that it reads from stdin."""
 
 import json
+import re
 import shlex
 import zlib
 from collections.abc import Mapping
@@ -9,6 +10,8 @@ from importlib import resources
 
 # Travels with the request that starts ranks, to the job's own interpreter, and not with every agent.
 _LATER = frozenset({"__init__", "rank_program"})
+
+_COMMENT = re.compile(r"^[ \t]*#.*$", re.MULTILINE)
 
 # One line that every login shell passes on unchanged inside single quotes: sh, csh and fish differ in what
 # they do with newlines, exclamation marks, backslashes and nested quotes, so there are none (a test looks).
@@ -49,12 +52,16 @@ def argv(python: str, marker: str) -> list[str]:
 
 @cache
 def modules() -> dict[str, str]:
-    """Return the source text of every node-side module by name, read once."""
+    """Return the source text of every node-side module by name, read once. Lines that are comments stay here.
+
+    Empty lines stand for them, so that line numbers hold. The whole of it has to fit into a pipe, from which
+    a Python that is too old never reads.
+    """
     found = {}
     for entry in resources.files("netdoctor.agent").iterdir():
         name, dot, suffix = entry.name.partition(".")
         if dot and suffix == "py" and name not in _LATER:
-            found[name] = entry.read_text(encoding="utf-8")
+            found[name] = _COMMENT.sub("", entry.read_text(encoding="utf-8"))
     return found
 
 

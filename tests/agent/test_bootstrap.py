@@ -1,7 +1,9 @@
 """The command line that starts an agent, under every interpreter found here."""
 
+import ast
 import shutil
 import subprocess
+from importlib import resources
 
 import pytest
 
@@ -43,6 +45,15 @@ def test_agent_says_hello_and_answers_ping(version: str) -> None:
         assert agent.hello["python"].startswith(version + ".")
         ping = agent.request("ping")
         assert ping["recv_s"] <= ping["send_s"]
+
+
+def test_what_travels_is_the_same_program_and_fits_into_a_pipe() -> None:
+    for name, text in bundle.modules().items():
+        source = resources.files("netdoctor.agent").joinpath(f"{name}.py").read_text("utf-8")
+        assert ast.dump(ast.parse(text), include_attributes=True) == ast.dump(
+            ast.parse(source), include_attributes=True
+        )
+    assert len(bundle.build_bundle(marker=harness.MARKER, deadline_s=60, collectors={})) < 65536
 
 
 @pytest.mark.interpreters
