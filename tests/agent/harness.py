@@ -72,7 +72,9 @@ class AgentProcess:
         self.provide = provide
         self.needs: list[str] = []
         self.replies: dict[int, dict[str, Any]] = {}
-        self.send_raw(bundle.build_bundle(marker=MARKER, deadline_s=deadline_s, collectors=collectors or {}))
+        packed = bundle.build_bundle(marker=MARKER, deadline_s=deadline_s, collectors=collectors or {})
+        with contextlib.suppress(BrokenPipeError):  # an old interpreter speaks and leaves without reading
+            self.send_raw(packed)
 
     def __enter__(self) -> Self:
         self.hello = self.read()["hello"]
