@@ -167,6 +167,12 @@ def _scan(args: argparse.Namespace, plan: "Plan") -> "tuple[Outcome, int | None]
     return outcome, stopped[0] if stopped else None
 
 
+def _ending() -> list[signal.Signals]:
+    """What ends a scan. A hang-up does not where it is ignored already, as under nohup."""
+    ending = [signal.SIGINT, signal.SIGTERM]
+    return ending if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [*ending, signal.SIGHUP]
+
+
 @contextmanager
 def _signals(deadline_s: float | None) -> Iterator[list[int]]:
     """First SIGINT, SIGTERM or SIGHUP: stop and report what is known. Second: leave at once.
@@ -184,8 +190,7 @@ def _signals(deadline_s: float | None) -> Iterator[list[int]]:
     def late(number: int, frame: FrameType | None) -> None:
         raise DeadlineReached
 
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {n: signal.signal(n, stop) for n in numbers}
+    before = {n: signal.signal(n, stop) for n in _ending()}
     before[signal.SIGALRM] = signal.signal(signal.SIGALRM, late)
     if deadline_s is not None:
         signal.setitimer(signal.ITIMER_REAL, deadline_s)
@@ -207,7 +212,7 @@ def _signals_noted() -> Iterator[list[int]]:
             os._exit(128 + number)
         came.append(number)
 
-    before = {n: signal.signal(n, note) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    before = {n: signal.signal(n, note) for n in _ending()}
     try:
         yield came
     finally:

@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from netdoctor import cli
+from netdoctor.cli.scan import _signals, _signals_noted
 
 ENV = {**os.environ, "PYTHONPATH": str(Path(cli.__file__).parents[2]), "HOME": "/nonexistent"}
 
@@ -228,7 +230,7 @@ def test_all_streams_closed(tmp_path: Path) -> None:
     assert shell("netdoctor checks explain nope <&- 2>&-", tmp_path).returncode == 2
 
 
-@pytest.mark.parametrize(("line", "code"), [("scan", 2), ("checks list >/dev/full", 5), ("scan -h >&-", 0)])
+@pytest.mark.parametrize(("line", "code"), [("scan", 2), ("checks list >/dev/full", 5), ("scan -h", 0)])
 def test_a_full_stderr_changes_no_exit_code(line: str, code: int, tmp_path: Path) -> None:
     assert shell(f"netdoctor {line} 2>/dev/full", tmp_path).returncode == code
 
@@ -236,3 +238,17 @@ def test_a_full_stderr_changes_no_exit_code(line: str, code: int, tmp_path: Path
 def test_a_reader_that_leaves_early_sees_no_traceback(tmp_path: Path) -> None:
     done = shell("netdoctor checks list | head -n 1", tmp_path)
     assert done.stderr == ""
+
+
+def test_a_hang_up_that_nohup_ignores_ends_no_scan() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with _signals(None) as came:
+            os.kill(os.getpid(), signal.SIGHUP)
+        with _signals_noted() as noted:
+            os.kill(os.getpid(), signal.SIGHUP)
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert not came
+    assert not noted

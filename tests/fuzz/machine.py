@@ -38,7 +38,9 @@ ENDS_S = 90.0
 LEFT_S = 5.0
 TMPFS_BYTES = 1 << 20
 READY, UNDECIDED, BAD_INPUT, BROKEN = 0, 3, 2, 5
-STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+STOPPING = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # under nohup, which children inherit
+    STOPPING.remove(signal.SIGHUP)
 JUMPY = """
 import random, time
 _real, _random, _by = time.time, random.Random(%d), [0.0]
