@@ -1,6 +1,5 @@
 """Group `software`: the job's interpreter, its torch, NCCL and CUDA packages. Nothing is imported."""
 
-import ast
 import os
 import re
 import sys
@@ -28,6 +27,8 @@ def version_py(text: str) -> "dict[str, Any]":
 
     ``__version__ = '2.5.1+cu124'``, ``cuda: Optional[str] = '12.4'``, ``hip: Optional[str] = None``
     """
+    import ast
+
     found = {}
     for name, value in re.findall(r"^(__version__|cuda|hip)[ \t]*(?::[^=\n]+)?=[ \t]*([^\n#]+)", text, re.M):
         try:
