@@ -45,9 +45,9 @@ def test_a_slow_direction_of_one_node(even: Lab, folder: Path, node: str, way: s
     assert names(found) == [(f"slow-node-{way}", [node], "certain")], found.summary()
 
 
-def test_a_slow_direction_of_one_pair(even: Lab, folder: Path) -> None:
-    even.break_("node0", "slow-pair", peer="node3", dir="out", mbyte_s="2")
-    found = scan(even, folder, *TCP)
+def test_a_slow_direction_of_one_pair(lab4: Lab, folder: Path) -> None:
+    lab4.break_("node0", "slow-pair", peer="node3", dir="out")
+    found = scan(lab4, folder, *TCP)
     assert found.keys == ["slow-path"], found.summary()
     cause = found.cause("slow-path")
     assert cause["nodes"] == "node0 -> node3", found.summary()
@@ -55,9 +55,9 @@ def test_a_slow_direction_of_one_pair(even: Lab, folder: Path) -> None:
     assert slow == [("node0", "node3")]
 
 
-def test_a_slow_pair_in_both_directions(even: Lab, folder: Path) -> None:
-    even.break_("node1", "slow-pair", peer="node2", mbyte_s="2")
-    found = scan(even, folder, *TCP)
+def test_a_slow_pair_in_both_directions(lab4: Lab, folder: Path) -> None:
+    lab4.break_("node1", "slow-pair", peer="node2")
+    found = scan(lab4, folder, *TCP)
     assert found.keys == ["slow-path"], found.summary()
     cause = found.cause("slow-path")
     assert sorted(cause["node_list"]) == ["node1", "node2"]
@@ -94,14 +94,12 @@ def test_all_links_slower_than_in_the_baseline(lab4: Lab, folder: Path) -> None:
 
 def test_the_uplink_of_a_leaf(make_lab: Maker, tmp_path: Path) -> None:
     lab = make_lab(6)
-    for node in lab.nodes:
-        lab.break_(node, "slow-link", rate="200mbit")
     hosts = tmp_path / "hosts.txt"
     hosts.write_text("".join(f"node[{2 * i}-{2 * i + 1}] leaf=sw{i}\n" for i in range(3)))
     for inside in ("node0", "node1"):
         for outside in lab.nodes[2:]:
-            lab.break_(inside, "slow-pair", peer=outside, mbyte_s="2")
-    found = scan(lab, tmp_path, *TCP[:2], "--budget", "16", hosts=str(hosts))
+            lab.break_(inside, "slow-pair", peer=outside)
+    found = scan(lab, tmp_path, *TCP[:2], "--budget", "20", hosts=str(hosts))
     assert found.keys == ["slow-uplink"], found.summary()
     cause = found.cause("slow-uplink")
     assert sorted(cause["node_list"]) == ["node0", "node1"]
