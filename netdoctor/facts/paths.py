@@ -70,7 +70,3 @@ class Paths:
     def beside(self) -> tuple[Path, ...]:
         """All but the main one, rails too."""
         return (*self.further, *self.rails)
-
-    def over(self, node: str, address: str) -> Path | None:
-        """The further path on which this node is dialled at this address; None for the main one."""
-        return next((path for path in self.further if path.addresses.get(node) == address), None)

@@ -95,9 +95,10 @@ class Ground:
 
 
 def _further(paths: Paths) -> dict[str, tuple[Way, ...]]:
+    beside = {end for path in paths.further for end in path.addresses.items()}
     found: dict[str, dict[str, set[str]]] = {}
     for use in paths.uses:
-        if paths.over(use.node, use.address) is not None:
+        if (use.node, use.address) in beside:
             kind = RENDEZVOUS if use.purpose == STORE else EPHEMERAL
             found.setdefault(use.node, {}).setdefault(use.address, set()).add(kind)
     return {n: tuple(Way(a, frozenset(kinds)) for a, kinds in ways.items()) for n, ways in found.items()}

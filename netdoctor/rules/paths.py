@@ -205,12 +205,13 @@ def _grouped(nodes: Mapping[str, Known], uses: Iterable[Use], main: Mapping[str,
         net = network(row) if shared[network(row)] > 1 else None
         groups.setdefault((net, met[node, net]), {})[node] = row
         met[node, net] += 1
+    reach = _reach(nodes)
     if main:
         own = {n: row for n, address in main.items() if (row := _row(nodes[n].net, address))}
-        yield replace(_path(MAIN, nodes, own), addresses=dict(main))
+        yield replace(_path(MAIN, reach, own), addresses=dict(main))
     for number, group in enumerate(groups.values(), 2):
         theirs = dict.fromkeys(user for n, row in group.items() for user in users[n, row.address])
-        yield replace(_path(str(number), nodes, group), users=tuple(theirs))
+        yield replace(_path(str(number), reach, group), users=tuple(theirs))
 
 
 def _rails(nodes: Mapping[str, Known], uses: Iterable[Use]) -> Iterator[Path]:
@@ -220,22 +221,35 @@ def _rails(nodes: Mapping[str, Known], uses: Iterable[Use]) -> Iterator[Path]:
         row = _row(nodes[use.node].net, use.address) if use.purpose.startswith(RAIL) else None
         if row is not None:
             rails.setdefault(use.purpose, {})[use.node] = row
+    reach = _reach(nodes) if rails else {}
     for name, rows in rails.items():
-        yield _path(name, nodes, rows)
+        yield _path(name, reach, rows)
 
 
-def _path(name: str, nodes: Mapping[str, Known], rows: Mapping[str, AddressRow]) -> Path:
+# By network and node, its first address there that peers could dial, behind its place among the node's own.
+Reach = Mapping[IPNetwork, Mapping[str, tuple[int, AddressRow]]]
+
+
+def _reach(nodes: Mapping[str, Known]) -> Reach:
+    found: dict[IPNetwork, dict[str, tuple[int, AddressRow]]] = {}
+    for node, one in nodes.items():
+        for place, row in enumerate(rows_of(one.net)):
+            if is_usable(row):
+                found.setdefault(network(row), {}).setdefault(node, (place, row))
+    return found
+
+
+def _path(name: str, reach: Reach, rows: Mapping[str, AddressRow]) -> Path:
     nets = {network(row): None for row in rows.values()}
-    inside = {node: row for node, one in nodes.items() if (row := _inside(one.net, nets))}
+    inside: dict[str, tuple[int, AddressRow]] = {}
+    for net in nets:
+        for node, placed in reach.get(net, {}).items():
+            inside[node] = min(inside.get(node, placed), placed, key=lambda one: one[0])
     addresses = {node: row.address for node, row in rows.items()}
     return Path(
         id=name,
         addresses=addresses,
         ifnames={node: row.ifname for node, row in rows.items()},
-        sources={node: row.address for node, row in inside.items()} | addresses,
+        sources={node: row.address for node, (_, row) in inside.items()} | addresses,
         network=str(next(iter(nets))) if len(nets) == 1 else "",
     )
-
-
-def _inside(net: NetFacts, nets: Iterable[IPNetwork]) -> AddressRow | None:
-    return next((row for row in rows_of(net) if is_usable(row) and network(row) in nets), None)

@@ -12,6 +12,7 @@ from netdoctor.rules import paths as rules
 from netdoctor.rules.variables import effective_env
 from tests.checks import build_hw as hw
 from tests.checks.build import lookup, row
+from tests.counting import calls
 
 from .machines import DOCKER, LO, VIRBR, cluster, machine
 
@@ -213,3 +214,22 @@ def test_what_nccl_itself_chose_is_dialled() -> None:
     (use,) = [use for use in found.uses if use.purpose == "NCCL bootstrap"]
     assert (use.address, use.rule) == ("10.1.0.1", "asked")
     assert further(found) == [{"n1": "10.1.0.1"}]
+
+
+def test_many_small_networks_cost_as_much_for_each_node_as_few() -> None:
+    """Each two nodes with a network of their own: as many paths as half the nodes."""
+
+    def work(count: int) -> int:
+        nets = {
+            f"n{i}": machine(
+                LO,
+                row("eth0", f"10.0.{i // 250}.{1 + i % 250}", 16),
+                row("eth1", f"10.{1 + i // 500}.{i // 2 % 250}.{1 + i % 2}", 30),
+            )
+            for i in range(count)
+        }
+        main = {node: net.addresses[1].address for node, net in nets.items()}
+        return calls(lambda: paths_of(nets, main=main))
+
+    work(400)  # each text is taken apart once
+    assert work(400) < 2.2 * work(200)
