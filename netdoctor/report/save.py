@@ -11,7 +11,7 @@ import stat
 import time
 from pathlib import Path
 
-from netdoctor.report import LAST
+from netdoctor.report import LAST, history
 from netdoctor.report.foreign import disowned, stranger
 from netdoctor.report.json_ import SIZE_MAX, ReportError, dumps, loads
 from netdoctor.report.model import Report
@@ -26,11 +26,33 @@ READER_S = 10.0
 def save(report: Report, path: Path = LAST) -> Report:
     """Write the report with its facts and return it as written, its run naming the file.
 
-    Raises OSError; what was there before is then still there.
+    One that goes to the usual place goes into the history beside it, too. Raises OSError; what was there
+    before is then still there.
     """
     report = dataclasses.replace(report, run=dataclasses.replace(report.run, saved_to=str(path)))
-    write_whole(path, dumps(report, facts=True))
+    data = dumps(report, facts=True)
+    write_whole(path, data)
+    if is_ours(path) and path.name == LAST.name:
+        with contextlib.suppress(OSError):  # the report is safe; what is missing is a copy of it
+            _remember(report, path, data)
     return report
+
+
+def _remember(report: Report, path: Path, data: bytes) -> None:
+    """Keep a report that was saved to `path` beyond the next one. Raises OSError."""
+    name = history.name_of(report)
+    if name is None:
+        return
+    folder = own_folder(path.parent / history.FOLDER)
+    try:
+        try:
+            # The same bytes under a second name: the next report replaces only the first.
+            os.link(path, name, dst_dir_fd=folder, follow_symlinks=False)
+        except OSError:  # a file system without such names, or this run's report once more
+            _replace(folder, name, data)
+        history.forget(folder)
+    finally:
+        os.close(folder)
 
 
 def is_ours(path: Path) -> bool:
