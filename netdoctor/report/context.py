@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from netdoctor.report.model import Note, Run
+from netdoctor.report.model import Note, Part, Run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,13 +23,15 @@ class Context:
     """What the report says about the run beside its results.
 
     root_here: whoever pastes commands on this machine is root already, and needs no sudo for them.
-    require: families of checks in which a gap leaves the verdict open; strict: all of them.
+    require: families of checks in which a gap leaves the verdict open; strict: all of them. part: what was
+    looked at, None for everything.
     """
 
     run: Run
     fail_on: str = "fail"
     strict: bool = False
     require: tuple[str, ...] = ()
+    part: Part | None = None
     remote: Remote = field(default_factory=Remote)
     root_here: bool = False
     version: str = ""

@@ -70,10 +70,23 @@ class Gap:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """state: ``ready``, ``not_ready``, ``undecided``. headline: the words after it in the text report.
+class Part:
+    """How much was looked at where somebody asked for less than everything: checks of the profile's, nodes of
+    those listed."""
 
-    gaps: what READY does not speak of. required: the families in which a gap leaves the verdict open.
+    checks: int
+    of_checks: int
+    nodes: int
+    of_nodes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """state: ``ready``, ``not_ready``, ``undecided``; ``partial_pass`` where a part of the checks or nodes
+    passes and nobody asked for the rest. headline: the words after it in the text report.
+
+    gaps: what READY does not speak of. required: the families in which a gap leaves the verdict open. part:
+    what was looked at, None for everything.
     """
 
     state: str
@@ -83,6 +96,7 @@ class Verdict:
     headline: str = ""
     gaps: tuple[Gap, ...] = ()
     required: tuple[str, ...] = ()
+    part: Part | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

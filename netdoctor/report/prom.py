@@ -50,6 +50,8 @@ def render(report: Report, *, detail: bool = False) -> str:
 def _samples(report: Report, detail: bool) -> Iterator[tuple[str, str, dict[str, str], float]]:
     verdict = report.verdict
     yield "netdoctor_ready", "1 when the last scan ended READY.", {}, float(verdict.state == "ready")
+    partial = float(verdict.part is not None)
+    yield "netdoctor_run_partial", "1 when the last scan looked at a part of checks or nodes.", {}, partial
     yield "netdoctor_exit_code", "Exit code of the last scan.", {}, verdict.exit_code
     finished = _epoch(report.run.finished)
     if finished is not None:

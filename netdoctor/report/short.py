@@ -6,7 +6,10 @@ from netdoctor.text import inert_line
 
 
 def render(report: Report) -> str:
-    """Return ``FAIL net.ports gpu-a03 drops connections …`` per cause; '' for READY without warnings."""
+    """Return ``FAIL net.ports gpu-a03 drops connections …`` per cause; '' for READY without warnings.
+
+    A part that passes is one line: silence would say more than was looked at.
+    """
     lines = [
         " ".join(filter(None, [words.word(cause.status), words.cause_check(cause), words.title(cause)]))
         for cause in report.causes

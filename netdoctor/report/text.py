@@ -23,6 +23,7 @@ _STYLES = {
     "pass": _DIM,
     "not_ready": _RED,
     "ready": _GREEN,
+    "partial_pass": _BOLD,
     "undecided": _YELLOW,
 }
 _LABEL = 10
@@ -276,7 +277,7 @@ class _Page:
             yield self.line(*start, pieces[0] if pieces else "")
             for piece in pieces[1:]:
                 yield self.line(" " * indent, piece)
-        if self.report.verdict.state != "ready" or self.verbosity > 0:
+        if self.report.verdict.state not in ("ready", "partial_pass") or self.verbosity > 0:
             indent = 8 if self.width >= 60 else 2
             for number, piece in enumerate(self.wrap(words.counts_line(self.report), indent, indent + 2)):
                 yield self.line(" " * (indent if number == 0 else indent + 2), piece)

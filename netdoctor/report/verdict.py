@@ -38,7 +38,10 @@ def verdict_of(
     )
     open_question = outcome.ended_by != "end" or bool(left_open)
     fails = Status.FAIL in statuses or counts.fail > 0
-    state = "not_ready" if fails else "undecided" if open_question else "ready"
+    # What was asked for and could not be looked at is no pass of it.
+    open_question = open_question or bool(context.part and found and not _judged(judgement))
+    good = "ready" if context.part is None else "partial_pass"
+    state = "not_ready" if fails else "undecided" if open_question else good
     if outcome.ended_by == "interrupt":
         code = context.interrupted_code
     elif context.fail_on == "never":
@@ -56,16 +59,24 @@ def verdict_of(
         exit_code=code,
         fail_on=context.fail_on,
         counts=counts,
-        headline=_headline(judgement, groups, outcome, state, counts, found, missed),
+        headline=_headline(judgement, groups, outcome, context, state, counts, found, missed),
         gaps=found,
         required=tuple(sorted(required)),
+        part=context.part,
     )
+
+
+def _judged(judgement: Judgement) -> bool:
+    """Whether anything beside the logins, which come with every scan, was judged to be well or nearly so."""
+    cells = (c for check, c in judgement.cells.items() if check != LOGIN)
+    return any(status in (Status.PASS, Status.WARN) for by_node in cells for status in by_node.values())
 
 
 def _headline(
     judgement: Judgement,
     groups: Sequence[Group],
     outcome: Outcome,
+    context: Context,
     state: str,
     counts: Counts,
     gaps: Sequence[Gap],
@@ -90,10 +101,19 @@ def _headline(
         parts.append(f"{by_status[Status.WARN]} will cause trouble")
     if state == "ready" and not parts:
         total = sum(count(judgement.cells).values())
-        parts.append(f"{total} results: {counts.pass_} pass, {counts.skip} skip")
+        parts.append(f"{total} result{'s' if total != 1 else ''}: {counts.pass_} pass, {counts.skip} skip")
     if state == "undecided" and not by_status[Status.FAIL]:
         parts.insert(0, "no problem proven")
     if missed:
         named = ", ".join(dict.fromkeys(gap.family for gap in missed))
         parts.append(f"required and not examined: {named}")
-    return "; ".join(filter(None, [", ".join(parts), scope.not_seen(gaps, judgement.nodes)]))
+    said, looked_at = ", ".join(parts), ""
+    if context.part is not None:
+        looked_at = scope.part_text(context.part)
+        if state == "partial_pass":
+            passes = "passes" if context.part.checks == 1 else "pass"
+            passes = f"{counts.pass_} pass, {counts.skip} skip" if counts.skip else passes
+            said, looked_at = f"{looked_at}: {said or passes}", ""
+        else:
+            looked_at = f"looked at {looked_at}"
+    return "; ".join(filter(None, [said, looked_at, scope.not_seen(gaps, judgement.nodes)]))

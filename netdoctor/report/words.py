@@ -23,7 +23,7 @@ WORDS = {
     "skip": "skip",
     "unknown": "UNKNOWN",
 }
-VERDICTS = {"ready": "READY", "not_ready": "NOT READY", "undecided": "UNDECIDED"}
+VERDICTS = {"ready": "READY", "not_ready": "NOT READY", "undecided": "UNDECIDED", "partial_pass": "CHECKED"}
 FAMILIES = {"net": "network", "sw": "software", "bw": "bandwidth"}
 
 LAST = ".netdoctor/last.json"
@@ -74,7 +74,7 @@ def word(status: str) -> str:
 
 
 def verdict(report: Report) -> str:
-    """Return READY, NOT READY or UNDECIDED."""
+    """Return READY, NOT READY or UNDECIDED; CHECKED for a part that passes."""
     state = report.verdict.state
     return VERDICTS.get(state) or plain(state.replace("_", " "), 24).upper()
 
@@ -446,6 +446,8 @@ def next_step(report: Report) -> tuple[str, str] | None:
     warns = [cause.id for cause in report.causes if cause.status == "warn"]
     saved = report.run.saved_to
     again = f"netdoctor scan --last{'' if saved == LAST else f' --save {_quoted(saved)}'}" if saved else ""
+    if report.verdict.state == "partial_pass":
+        return ("look at everything:" if again else "scan everything"), again
     todo = fails or (warns if report.verdict.state == "not_ready" else [])
     if todo:
         return f"fix {ids(todo)}, then" if again else f"fix {ids(todo)}, then scan again", again

@@ -24,7 +24,7 @@ from netdoctor.report.context import Context
 from netdoctor.report.foreign import disowned
 from netdoctor.report.model import Note, Report
 from netdoctor.scanning import jobenv
-from netdoctor.scanning.plan import Plan, prepare, select
+from netdoctor.scanning.plan import Plan, part, prepare, select
 from netdoctor.scanning.record import facts_of, replay
 from netdoctor.scanning.reporting import (
     SETTINGS,
@@ -67,7 +67,9 @@ def rejudge(report: Report, given: Mapping[str, Any], source: Path) -> Report:
         facts.cluster["baseline"] = baseline.read(given["baseline"], list(listed))
         again = ("--baseline", str(given["baseline"]))
     outcome = judge_again(facts, checks, judged, ended_by=report.run.ended_by)
+    ids = [check.id for check in checks]
     context = Context(
+        part=part(known, request, ids, len(outcome.judgement.nodes), len(targets)),
         run=replace(
             report.run,
             profile=request.profile,
@@ -152,7 +154,10 @@ class Rerun:
         notes = list(dict.fromkeys([*_kept(report, SETTINGS), *told(self.plan.transport.notes)]))
         notes += [*_not_judged(report, self.plan.known), *_kept(report, RERUN)]
         notes.append(Note(level="info", text=f"{RERUN}{now}: {what} on {shown}"))
+        every, nodes, before = [c.id for c in self.every], len(report.matrix.nodes), report.verdict.part
+        listed = before.of_nodes if before else nodes
         context = Context(
+            part=part(self.plan.known, request, every, nodes, listed, before=True) if before else None,
             run=replace(report.run, finished=now),
             fail_on=request.fail_on,
             strict=request.strict,

@@ -15,7 +15,9 @@ from netdoctor.facts.software import Job
 from netdoctor.inventory import Inventory, Target, load, restrict
 from netdoctor.inventory.reading import file_exists
 from netdoctor.report import baseline
+from netdoctor.report.model import Part
 from netdoctor.report.places import keep_apart
+from netdoctor.report.scope import part_of
 from netdoctor.scanning import jobenv
 from netdoctor.scanning.request import PATHS, ScanRequest
 from netdoctor.transport.base import Limits, SshOptions, Transport
@@ -34,6 +36,13 @@ class Plan:
     job: Job
     transport: Transport
     baseline: Baseline | None = None
+
+    @property
+    def part(self) -> Part | None:
+        """What will be looked at, None for everything that the profile has on all nodes that are listed."""
+        listed = len(self.inventory.targets)
+        judged = listed if self.judged is None else len(self.judged)
+        return part(self.known, self.request, [check.id for check in self.checks], judged, listed)
 
     def scan(self, listener: Listener = lambda progress: None) -> Scan:
         """The scan, which runs on this plan's transport."""
@@ -117,6 +126,14 @@ def select(known: Registry, request: ScanRequest) -> list[Check]:
         if request.source is None:
             raise
         raise InputError(f"{error}\n{request.source} may ask for it; name its --checks-dir again") from None
+
+
+def part(
+    known: Registry, request: ScanRequest, checks: Sequence[str], nodes: int, listed: int, **more: bool
+) -> Part | None:
+    """How much of what the request's profile has `checks` on so many nodes are. more: as for `part_of`."""
+    whole = registry.select(known.checks, Profile(request.profile))
+    return part_of(checks, [check.id for check in whole], nodes, listed, **more)
 
 
 def _inventory(request: ScanRequest) -> Inventory:

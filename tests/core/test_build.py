@@ -1,6 +1,7 @@
 """The report of an outcome: verdict, exit code, cells, results, causes with commands that a shell accepts."""
 
 import argparse
+import re
 import shlex
 import subprocess
 from collections import Counter
@@ -37,7 +38,9 @@ from netdoctor.model import (
 )
 from netdoctor.report.build import Context, Remote, build
 from netdoctor.report.json_ import dumps, loads, to_dict
-from netdoctor.report.model import Cause, Report, Run
+from netdoctor.report.model import Cause, Part, Report, Run
+from netdoctor.report.output import FORMATS
+from netdoctor.report.output import render as shown_as
 from netdoctor.report.text import render
 from netdoctor.store import Store
 from tests.checks import build as healthy
@@ -104,6 +107,60 @@ def test_verdict_and_exit_code(
     verdict = made(saying("net.x", *said), **options).verdict
     assert (verdict.state, verdict.exit_code) == (state, code)
     assert verdict.headline or state == "not_ready"
+
+
+def part(checks: int = 2, nodes: int = 3) -> Part:
+    return Part(checks=checks, of_checks=43, nodes=nodes, of_nodes=6)
+
+
+@pytest.mark.parametrize(
+    ("said", "options", "state", "code", "headline"),
+    [
+        pytest.param((), {}, "partial_pass", 0, "2 of 43 checks on 3 of 6 nodes: pass", id="pass"),
+        pytest.param(
+            (RISK,), {}, "partial_pass", 0, "2 of 43 checks on 3 of 6 nodes: 1 will cause trouble", id="warn"
+        ),
+        pytest.param(
+            (RISK,), {"fail_on": "warn"}, "partial_pass", 4,
+            "2 of 43 checks on 3 of 6 nodes: 1 will cause trouble", id="warn, fail on warn",
+        ),
+        pytest.param(
+            (BAD,), {}, "not_ready", 1,
+            "1 problem stops the launch; looked at 2 of 43 checks on 3 of 6 nodes", id="fail",
+        ),
+        pytest.param(
+            (skip("none", "n1"),), {}, "partial_pass", 0, "2 of 43 checks on 3 of 6 nodes: 5 pass, 1 skip",
+            id="does not apply somewhere",
+        ),
+        pytest.param(
+            (skip("no torch", gap="no torch"),), {}, "undecided", 3,
+            "no problem proven; looked at 2 of 43 checks on 3 of 6 nodes; not seen: the network (no torch)",
+            id="what was asked for could not be looked at",
+        ),
+    ],
+)  # fmt: skip
+def test_a_part_never_says_ready(
+    said: tuple[Finding, ...], options: dict[str, Any], state: str, code: int, headline: str
+) -> None:
+    report = made(saying("net.x", *said), part=part(), **options)
+    verdict = report.verdict
+    assert (verdict.state, verdict.exit_code, verdict.headline) == (state, code, headline)
+    assert loads(dumps(report)).verdict.part == part()
+    for format in FORMATS:
+        text = shown_as(report, format)
+        shown = text.decode() if isinstance(text, bytes) else text
+        shown = re.sub("^# HELP .*", "", shown, flags=re.MULTILINE)
+        assert not re.search(r"(?<!NOT )\bREADY\b|netdoctor_ready 1|\"ready\"", shown), format
+    short = str(shown_as(report, "short"))
+    assert ("CHECKED" if state == "partial_pass" else "net") in short
+
+
+def test_one_result_is_one_result() -> None:
+    report = made(nodes=1)
+    assert report.verdict.headline == "1 result: 1 pass, 0 skip"
+    assert "READY   1 result: 1 pass, 0 skip\n" in render(report)
+    alone = made(nodes=1, part=part(checks=1, nodes=1)).verdict.headline
+    assert alone == "1 of 43 checks on 1 of 6 nodes: passes"
 
 
 def test_an_optional_check_s_unknown_decides_nothing() -> None:

@@ -34,7 +34,7 @@ STATUSES = ["pass", "warn", "fail", "blocked", "skip", "unknown"]
 EXTRA: dict[str, dict[str, dict[str, Any]]] = {
     "Report": {"schema": {"const": SCHEMA, "default": None}},
     "Verdict": {
-        "state": {"enum": ["ready", "not_ready", "undecided"]},
+        "state": {"enum": ["ready", "not_ready", "undecided", "partial_pass"]},
         "exit_code": {"minimum": 0, "maximum": 255},
         "fail_on": {"enum": ["fail", "warn", "never"]},
     },

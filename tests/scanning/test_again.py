@@ -155,6 +155,25 @@ def test_an_interrupted_scan_stays_undecided(ground: Ground) -> None:
     assert rejudge(cut, {}, SAVED).verdict.exit_code == 3
 
 
+def test_a_part_says_how_much_it_is(full: Ground) -> None:
+    def part(**said: Any) -> tuple[int, int, int, int] | None:
+        report = scanned(full, **said)
+        again = rejudge(report, {}, SAVED)
+        assert again.verdict.part == report.verdict.part
+        found = report.verdict.part
+        return found and (found.checks, found.of_checks, found.nodes, found.of_nodes)
+
+    assert part() is part(only=("*",)) is part(skip=("bw.*",)) is part(node="n[1-3]") is None
+    assert part(only=("net.one",)) == (2, 3, 3, 3)
+    assert part(only=("bw.pair",)) == (2, 4, 3, 3)
+    assert part(skip=("net.one",)) == (2, 3, 3, 3)
+    assert part(node="n2") == (3, 3, 1, 3)
+    assert part(only=("net.two",), node="n2") == (2, 3, 1, 3)
+    whole = scanned(full)
+    assert rejudge(whole, {"node": "n1"}, SAVED).verdict.state == "partial_pass"
+    assert rejudge(whole, {}, SAVED).verdict.state == "ready"
+
+
 # Parts measured again
 
 
