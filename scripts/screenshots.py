@@ -1,17 +1,19 @@
-"""Draw the TUI's screens as SVG into docs/screens/.
+"""Draw the TUI's screens as SVG, and the HTML report as PNG, into docs/screens/.
 
-    python scripts/screenshots.py            write docs/screens/*.svg
+    python scripts/screenshots.py            write docs/screens/*
     python scripts/screenshots.py --to DIR   write them elsewhere
 
 Causes, a cause and its pairs come from docs/demo-report.json, which `make demo` recorded
 (NETDOCTOR_DEMO_REPORT); what four nodes cannot show comes from the samples of the tests. No cluster and
-no terminal is needed.
+no terminal is needed; the HTML report is left as it is where there is no Chromium.
 """
 
 import argparse
 import asyncio
+import base64
 import re
 import sys
+import tempfile
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,10 +23,13 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 # ruff: noqa: E402  imported from the checkout, whose tests hold the samples
 
+from netdoctor.report import html
 from netdoctor.report.model import Report
 from netdoctor.report.save import load
 from netdoctor.tui.app import NetdoctorApp
 from netdoctor.tui.state import fold, opened
+from tests.report.browser import Browser, find
+from tests.report.test_html import with_rates
 from tests.tui import harness
 from tests.tui.test_states import stream
 
@@ -64,6 +69,38 @@ def live() -> NetdoctorApp:
     return app
 
 
+# Regions of the page, each from the top of a section on.
+PAGES = {"html": ("light", "h1", 1000), "html-dark": ("dark", "#pairs", 1420)}
+
+
+def pages(folder: Path, program: str) -> None:
+    """The HTML report of eight nodes, in a light and a dark browser."""
+    with tempfile.TemporaryDirectory() as place:
+        file = Path(place, "report.html")
+        file.write_text(html.render(with_rates(harness.rich_report(8))), "utf-8")
+        browser = Browser(program, Path(place, "profile"))
+        try:
+            browser.call(
+                "Emulation.setDeviceMetricsOverride",
+                width=1000,
+                height=1000,
+                deviceScaleFactor=1,
+                mobile=False,
+            )
+            browser.open(file.as_uri())
+            for name, (scheme, start, height) in PAGES.items():
+                feature = {"name": "prefers-color-scheme", "value": scheme}
+                browser.call("Emulation.setEmulatedMedia", features=[feature])
+                top = browser.value(
+                    f"document.querySelector('{start}').getBoundingClientRect().top + scrollY"
+                )
+                clip = {"x": 0, "y": max(top - 16, 0), "width": 1000, "height": height, "scale": 1}
+                shot = browser.call("Page.captureScreenshot", clip=clip, captureBeyondViewport=True)
+                (folder / f"{name}.png").write_bytes(base64.b64decode(shot["data"]))
+        finally:
+            browser.close()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -75,7 +112,10 @@ def main() -> None:
         app = NetdoctorApp(opened(report), now=lambda: harness.NOON)
         (folder / f"{name}.svg").write_text(asyncio.run(shot(app, keys)), "utf-8")
     (folder / "live.svg").write_text(asyncio.run(shot(live(), [])), "utf-8")
-    print(f"{len(SHOTS) + 1} screens in {folder}")
+    program = find()
+    if program is not None:
+        pages(folder, program)
+    print(f"{len(SHOTS) + 1} screens in {folder}; HTML {'drawn' if program else 'left out: no Chromium'}")
 
 
 if __name__ == "__main__":

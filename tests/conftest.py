@@ -24,8 +24,9 @@ KIND_OF = {
     "scan": "lab", "lab": "lab", "bandwidth": "lab", "truth": "lab", "oracle": "lab", "agent": "process",
     "core/test_cli.py": "process", "repo/test_packaging.py": "process", "repo/test_plugin.py": "process",
     "transport/test_link.py": "process", "tui/test_repo.py": "process", "report/test_hostile.py": "thorough",
-    "tui/test_hostile.py": "pilot", "tui/test_keys.py": "pilot", "tui/test_mouse.py": "pilot",
-    "tui/test_screens.py": "pilot", "tui/test_states.py": "pilot", "tui/test_terminal.py": "pty",
+    "report/test_browser.py": "process", "tui/test_hostile.py": "pilot", "tui/test_keys.py": "pilot",
+    "tui/test_mouse.py": "pilot", "tui/test_screens.py": "pilot", "tui/test_states.py": "pilot",
+    "tui/test_terminal.py": "pty",
 }  # fmt: skip
 
 _numbers = itertools.count()

@@ -12,22 +12,25 @@ MARKS = {status: letter for letter, status in words.LETTERS.items() if status !=
 _NAME = re.compile(r"bw\.allreduce\.(busbw|algbw|time)\.(\d+)")
 
 
-def table(report: Report) -> list[str]:
-    """Sizes of the all-reduce with time, algbw, busbw and spread; empty when none was measured."""
-    rows: dict[int, dict[str, tuple[float, float | None]]] = {}
+def rows(report: Report) -> list[tuple[int, dict[str, tuple[float, float | None]]]]:
+    """(size in bytes, busbw, algbw and time with their errors) of the all-reduce, by size."""
+    found: dict[int, dict[str, tuple[float, float | None]]] = {}
     for measure in report.measures:
         match = _NAME.fullmatch(measure.name)
         if match is not None and len(match[2]) < 16:
-            rows.setdefault(int(match[2]), {})[match[1]] = (measure.value, measure.error)
+            found.setdefault(int(match[2]), {})[match[1]] = (measure.value, measure.error)
+    return [(size, row) for size, row in sorted(found.items()) if "busbw" in row]
+
+
+def table(report: Report) -> list[str]:
+    """Sizes of the all-reduce with time, algbw, busbw and spread; empty when none was measured."""
     shown = []
-    for size, row in sorted(rows.items()):
-        if "busbw" not in row:
-            continue
+    for size, row in rows(report):
         busbw, error = row["busbw"]
         spread = f"{200 * error / busbw:.0f} %" if error is not None and busbw > 0 else ""
         time_ms = f"{_three(row['time'][0])} ms" if "time" in row else ""
         algbw = _three(row["algbw"][0]) if "algbw" in row else ""
-        shown.append((_size(size), time_ms, algbw, _three(busbw), spread))
+        shown.append((size_text(size), time_ms, algbw, _three(busbw), spread))
     if not shown:
         return []
     head = ("all-reduce", "time", "algbw GB/s", "busbw GB/s", "spread")
@@ -102,7 +105,7 @@ def _three(value: float) -> str:
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 1 else f"{value:.3g}"
 
 
-def _size(size: int) -> str:
+def size_text(size: int) -> str:
     for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
         if size >= unit:
             return f"{size / unit:g} {name}" if size % unit == 0 else f"{size / unit:.1f} {name}"

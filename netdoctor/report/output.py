@@ -16,7 +16,7 @@ FILE_WIDTH = 100
 NARROWEST = 40
 EXIT_BROKEN = 5
 # UTF-8 by themselves, whatever the terminal takes.
-UTF_8 = ("json", "jsonl", "junit", "prom")
+UTF_8 = ("json", "jsonl", "junit", "html", "prom")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +85,12 @@ def _markdown(report: Report, options: RenderOptions) -> str:
     return render(report)
 
 
+def _html(report: Report, options: RenderOptions) -> str:
+    from netdoctor.report.html import render
+
+    return render(report)
+
+
 def _github(report: Report, options: RenderOptions) -> str:
     from netdoctor.report.github import render
 
@@ -108,6 +114,7 @@ FORMATS: dict[str, Callable[[Report, RenderOptions], str | bytes]] = {
     "jsonl": _jsonl,
     "junit": _junit,
     "markdown": _markdown,
+    "html": _html,
     "github": _github,
     "prom": _prom,
     "none": _none,

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from netdoctor.report import words
 from netdoctor.report.github import render as github
+from netdoctor.report.html import render as html
 from netdoctor.report.json_ import dumps, loads
 from netdoctor.report.jsonl import render as jsonl
 from netdoctor.report.junit import render as junit
@@ -83,6 +84,10 @@ def test_all_renderings_agree(report: Report) -> None:
         assert f'netdoctor_results{{status="{status}"}} {n}\n' in metrics
     assert f"netdoctor_ready {int(state == 'ready')}\n" in metrics
     assert f"netdoctor_exit_code {code}\n" in metrics
+
+    closing = f"{word}, exit {code}, "
+    assert closing in (drawn := html(report))
+    assert all(f"{n} {status}" in drawn for status, n in counts.items())
 
     drawn = markdown(report)
     assert all(f"{n} {status}" in drawn for status, n in counts.items())

@@ -1,7 +1,7 @@
 """Hostile text in every string of a report, through every renderer, judged by the bytes that come out."""
 
 import dataclasses
-import html
+import html as escaping
 import json
 import re
 import subprocess
@@ -13,6 +13,7 @@ import pytest
 
 from netdoctor.report import words
 from netdoctor.report.github import render as github
+from netdoctor.report.html import render as html
 from netdoctor.report.json_ import dumps, loads
 from netdoctor.report.jsonl import render as jsonl
 from netdoctor.report.junit import render as junit
@@ -25,6 +26,7 @@ from netdoctor.report.text import render as text
 from tests.hostile import HOSTILE, each_of
 from tests.report.build import sample_report
 from tests.report.filling import fill, paths, replace_text
+from tests.report.test_html import Reader
 
 REPORTS = {"filled": fill, "realistic": replace_text}
 # C0 but the newline, DEL, C1, bidirectional controls, line separators.
@@ -167,6 +169,18 @@ def outside_of_fences(shown: str) -> str:
 
 @shaped
 @hostile
+def test_html_has_only_our_own_elements(shape: str, attack: str) -> None:
+    report = report_with(shape, attack)
+    shown = html(report)
+    assert_inert(shown)
+    page = Reader(shown)  # which knows our elements and attributes, and fails for others
+    assert page.of("h1") == ["NOT READY"]
+    assert len(page.attributes("article")) == len(report.causes)
+    assert sum(tag == "style" for tag, _ in page.tags) == 1
+
+
+@shaped
+@hostile
 def test_github_commands_are_only_ours(shape: str, attack: str) -> None:
     report = report_with(shape, attack)
     shown = github(report)
@@ -221,4 +235,4 @@ def test_an_honest_command_is_not_touched(shell: str) -> None:
     report = dataclasses.replace(report, causes=(dataclasses.replace(cause, fixes=(fix,)),))
     assert f"      {shell}\n" in text(report)
     assert f"\n{shell}\n" in markdown(report)
-    assert shell in html.unescape(junit(report))
+    assert shell in escaping.unescape(junit(report))

@@ -1,0 +1,46 @@
+"""Elements of the HTML report, as a tree: no string of them is ever put together by hand."""
+
+from collections.abc import Sequence
+from xml.etree import ElementTree as ET
+
+from netdoctor.report import words
+
+# Of cells and badges, by the letter of a status.
+CLASSES = {".": "p", "!": "w", "X": "f", "b": "b", "-": "s", "?": "u"}
+
+
+def add(parent: ET.Element, tag: str, text: str = "", **attributes: str) -> ET.Element:
+    """Append an element with text; ``class_`` stands for class, ``aria_label`` for aria-label."""
+    named = {name.rstrip("_").replace("_", "-"): value for name, value in attributes.items()}
+    element = ET.SubElement(parent, tag, named)
+    element.text = text or None
+    return element
+
+
+def table(
+    parent: ET.Element, caption: str, head: Sequence[str], *, class_: str = ""
+) -> tuple[ET.Element, ET.Element]:
+    """A table in a box that scrolls by itself, with a head of column names: (its head row, its body)."""
+    box = add(parent, "div", class_="scroll", role="region", tabindex="0", aria_label=caption)
+    shown = add(box, "table", **({"class_": class_} if class_ else {}))
+    add(shown, "caption", caption)
+    row = add(add(shown, "thead"), "tr")
+    for name in head:
+        add(row, "th", name, scope="col")
+    return row, add(shown, "tbody")
+
+
+def hidden(parent: ET.Element, text: str) -> None:
+    """Text that is read aloud and not drawn: what a colour or a letter says."""
+    add(parent, "i", text)
+
+
+def badge(parent: ET.Element, status: str) -> None:
+    """The word of a status, in its colour."""
+    letter = next((letter for letter, known in words.LETTERS.items() if known == status), "?")
+    add(parent, "span", words.word(status), class_=f"badge {CLASSES[letter]}")
+
+
+def command(parent: ET.Element, shell: str) -> None:
+    """One line to paste: one click selects it, and nothing around it."""
+    add(add(parent, "pre", class_="command", tabindex="0"), "code", words.command(shell))

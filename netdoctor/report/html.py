@@ -1,0 +1,286 @@
+"""The report as one HTML file that needs nothing else: no script, no font, no image, no network.
+
+It is built as a tree, so that text from nodes can be nothing but text; a Content-Security-Policy in the file
+refuses whatever is not in it, and of styles all but the one that is ours by its hash.
+"""
+
+import base64
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+from netdoctor.report import plots, words
+from netdoctor.report.elements import CLASSES, add, badge, command, hidden, table
+from netdoctor.report.model import Cause, EvidenceRecord, FixRecord, Report
+
+# Rows of the matrix, one for all nodes that say the same; of other tables; results with evidence of a cause.
+MOST_GROUPS = 200
+MOST_ROWS = 200
+MOST_EVIDENCE = 20
+EVIDENCE_SHOWN = 4_000
+SINGLE_ROWS = 64
+
+_WORST_FIRST = "X?!b-."
+# Facts that headers show, in the order in which people look for them; others follow.
+_FACTS = (
+    *("hostname", "container", "kernel", "memory_bytes", "gpus", "gpu_model", "driver", "python", "torch"),
+    "nccl",
+)
+
+
+def render(report: Report) -> str:
+    """Return the whole page."""
+    style = Path(__file__).with_name("report.css").read_text("utf-8")
+    page = ET.Element("html", lang="en")
+    _head(page, report, style)
+    body = add(page, "body")
+    _summary(add(body, "header"), report)
+    main = add(body, "main")
+    index = words.Index(report)
+    for name, title, fill in (
+        ("causes", "Causes", _causes),
+        ("families", "What was looked at", _families),
+        ("matrix", "Matrix", _matrix),
+        ("pairs", "Pairs", plots.pairs),
+        ("bandwidth", "All-reduce by size", plots.sizes),
+        ("nodes", "Nodes", _nodes),
+        ("gaps", "Not seen", _gaps),
+        ("notes", "Notes", _notes),
+    ):
+        section = ET.Element("section", {"id": name, "aria-labelledby": f"{name}-title"})
+        add(section, "h2", title, id=f"{name}-title")
+        fill(section, report, index)
+        if len(section) > 1:
+            main.append(section)
+    _contents(body, main)
+    _end(add(body, "footer"), report)
+    return "<!doctype html>\n" + ET.tostring(page, encoding="unicode", method="html") + "\n"
+
+
+def _head(page: ET.Element, report: Report, style: str) -> None:
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    head = add(page, "head")
+    add(head, "meta", charset="utf-8")
+    # As early as can be: it holds for what follows it.
+    ET.SubElement(head, "meta", {"http-equiv": "Content-Security-Policy", "content": policy})
+    add(head, "meta", name="viewport", content="width=device-width, initial-scale=1")
+    add(head, "meta", name="color-scheme", content="light dark")
+    add(head, "meta", name="referrer", content="no-referrer")
+    add(head, "title", f"{words.verdict(report)}: {', '.join(words.header(report)[1:])}")
+    add(head, "style", style)
+
+
+def _summary(header: ET.Element, report: Report) -> None:
+    state = {"ready": "p", "not_ready": "f"}.get(report.verdict.state, "u")
+    add(header, "h1", words.verdict(report), class_=f"verdict {state}")
+    add(header, "p", words.headline(report), class_="headline")
+    if stopped := words.stopped(report):
+        add(header, "p", stopped)
+    add(header, "p", "   ".join(words.header(report)), class_="made")
+    times = [words.plain(t, 40) for t in (report.run.started, report.run.finished)]
+    add(header, "p", f"{' to '.join(times)}, {words.seconds(report.run.duration_ms)}", class_="made")
+
+
+def _contents(body: ET.Element, main: ET.Element) -> None:
+    """Links to the sections that there are, before them."""
+    nav = ET.Element("nav", {"aria-label": "Contents"})
+    shown = add(nav, "ul")
+    for section in main:
+        add(add(shown, "li"), "a", section[0].text or "", href=f"#{section.get('id')}")
+    body.insert(1, nav)
+
+
+def _causes(section: ET.Element, report: Report, index: words.Index) -> None:
+    for cause in report.causes:
+        _cause(section, report, cause, index)
+    if step := words.next_step(report):
+        does, then = step
+        add(section, "p", f"Next: {does}")
+        if then:
+            command(section, then)
+
+
+def _cause(section: ET.Element, report: Report, cause: Cause, index: words.Index) -> None:
+    article = add(section, "article", id=f"cause-{cause.id}", aria_labelledby=f"cause-{cause.id}-title")
+    title = add(article, "h3", f"[{cause.id}] ", id=f"cause-{cause.id}-title")
+    badge(title, cause.status)
+    title[-1].tail = f" {words.title(cause)}"
+    facts = add(article, "dl")
+
+    def said(label: str, texts: Iterable[str]) -> None:
+        for number, text in enumerate(texts):
+            if number == 0:
+                add(facts, "dt", label)
+            add(facts, "dd", text)
+
+    said("check", filter(None, [words.cause_check(cause)]))
+    said("nodes", filter(None, [words.cause_nodes(report, cause)]))
+    said("seen", [words.plain(line) for line in cause.seen])
+    said("explains", words.explains(report, cause, index))
+    said("why", [words.plain(cause.why)] if cause.why else [])
+    said("see", [words.plain(cause.see)] if cause.see else [])
+    whole = words.cause_nodes(report, cause, None)
+    if len(whole) > words.FOLD_LIMIT:
+        _folded(article, f"all {words.number(len(cause.node_list), 'node')}", whole)
+    for number, fix in enumerate(cause.fixes):
+        _fix(article, report, fix, "Fix" if number == 0 else "Or")
+    if cause.settle_by:
+        _aim(article, "Try" if cause.status == "unknown" else "What would settle it", cause.settle_by)
+    if cause.verify:
+        add(article, "h4", "Verify")
+        command(article, cause.verify.shell)
+    _evidence(article, report, cause)
+
+
+def _fix(article: ET.Element, report: Report, fix: FixRecord, label: str) -> None:
+    add(article, "h4", label)
+    add(article, "p", words.fix_label(report, fix))
+    for shell in words.fix_commands(fix, every=True):
+        command(article, shell)
+
+
+def _aim(article: ET.Element, label: str, text: str) -> None:
+    """A command to run, or a sentence that says what to do."""
+    add(article, "h4", label)
+    if text.startswith("netdoctor "):
+        command(article, text)
+    else:
+        add(article, "p", words.plain(text))
+
+
+def _folded(parent: ET.Element, label: str, text: str = "") -> ET.Element:
+    """What opens where it is clicked, and in print."""
+    shown = add(parent, "details")
+    add(shown, "summary", label)
+    if text:
+        add(shown, "p", text)
+    return shown
+
+
+def _evidence(article: ET.Element, report: Report, cause: Cause) -> None:
+    results = [result for result in report.results if result.cause == cause.id and result.evidence]
+    if not results:
+        return
+    items = sum(len(result.evidence) for result in results)
+    shown = _folded(article, f"evidence: {words.number(items, 'item')}")
+    for result in results[:MOST_EVIDENCE]:
+        add(shown, "h4", f"{words.plain(result.check, 60)} on {words.plain(result.target, 200)}")
+        for item in result.evidence:
+            what = f"{words.plain(item.where, 200)} {words.plain(item.kind, 20)}: {words.escaped(item.what)}"
+            add(shown, "p", words.plain(what))
+            if item.output:
+                add(add(shown, "pre", class_="output", tabindex="0"), "code", _output(item))
+    if len(results) > MOST_EVIDENCE:
+        add(shown, "p", f"{len(results) - MOST_EVIDENCE} more results with evidence are in the JSON report")
+
+
+def _output(item: EvidenceRecord) -> str:
+    cut = item.truncated or len(item.output) > EVIDENCE_SHOWN
+    lines = [words.escaped(line) for line in item.output[:EVIDENCE_SHOWN].splitlines()]
+    return "\n".join([*lines, "(cut)"] if cut else lines)
+
+
+def _families(section: ET.Element, report: Report, index: words.Index) -> None:
+    if report.families:
+        _, body = table(section, "Families of checks", ("status", "family", "checks", "where and why"))
+        for row in report.families:
+            line = add(body, "tr")
+            badge(add(line, "td"), words.family_status(report, row, index))
+            add(line, "th", words.family_label(row.family), scope="row")
+            add(line, "td", str(row.checks), class_="number")
+            add(line, "td", ", ".join(filter(None, words.family_value(report, row, index))))
+    add(section, "p", words.counts_line(report))
+
+
+def _matrix(section: ET.Element, report: Report, index: words.Index) -> None:
+    """A row for all nodes that say the same, the worst first; a column for each check."""
+    matrix = report.matrix
+    groups: dict[str, list[str]] = {}
+    for node, column in zip(matrix.nodes, zip(*matrix.cells, strict=True), strict=True):
+        groups.setdefault("".join(column), []).append(node)
+    if not groups or not matrix.checks:
+        return
+    rows = sorted(groups.items(), key=lambda one: [-one[0].count(letter) for letter in _WORST_FIRST[:4]])
+    legend = add(section, "p")
+    for letter, status in words.LETTERS.items():
+        add(legend, "span", f"{letter} {status}", class_=f"key {CLASSES[letter]}").tail = " "
+    head, body = table(
+        section,
+        f"{words.number(len(matrix.nodes), 'node')} in {words.number(len(rows), 'row')}, "
+        f"{words.number(len(matrix.checks), 'check')}",
+        ("nodes",),
+        class_="matrix",
+    )
+    for check in matrix.checks:
+        add(add(head, "th", scope="col", class_="check"), "span", words.plain(check, 60))
+    for letters, nodes in rows[:MOST_GROUPS]:
+        line = add(body, "tr")
+        many = f" ({len(nodes)})" if len(nodes) > 1 else ""
+        add(line, "th", f"{words.fold(nodes)}{many}", scope="row")
+        for letter in letters:
+            cell = add(line, "td", letter, class_=CLASSES[letter])
+            hidden(cell, words.LETTERS[letter])
+    if len(rows) > MOST_GROUPS:
+        add(section, "p", f"and {len(rows) - MOST_GROUPS} rows more in the JSON report")
+
+
+def _nodes(section: ET.Element, report: Report, index: words.Index) -> None:
+    """Facts by node; where there are many nodes, a row for all that have the same."""
+    targets = report.targets
+    keys = [k for k in _FACTS if any(k in t.facts for t in targets)]
+    keys += sorted({key for t in targets for key in t.facts} - set(keys))[:8]
+    single = len(targets) <= SINGLE_ROWS
+    health = dict.fromkeys(report.healthy_nodes, "usable")
+    health |= dict.fromkeys(report.unhealthy_nodes, "not usable")
+    health |= dict.fromkeys(report.undecided_nodes, "undecided")
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for target in targets:
+        reached = health.get(target.id, "") if target.reached else "not reached"
+        row = (reached, *(_fact(key, target.facts.get(key)) for key in keys))
+        row = (words.plain(target.address or "", 60), words.plain(target.user, 60), *row) if single else row
+        groups.setdefault((words.plain(target.id, 200), *row) if single else row, []).append(target.id)
+    if not groups:
+        return
+    names = [words.plain(key, 40).replace("_", " ").removesuffix(" bytes") for key in keys]
+    where = ("address", "user") if single else ()
+    _, body = table(section, "Facts by node", ("nodes", *where, "state", *names))
+    for row, nodes in list(groups.items())[:MOST_ROWS]:
+        line = add(body, "tr")
+        many = f" ({len(nodes)})" if len(nodes) > 1 else ""
+        add(line, "th", f"{words.fold(nodes)}{many}", scope="row")
+        for text in row[1:] if single else row:
+            add(line, "td", text)
+    if len(groups) > MOST_ROWS:
+        add(section, "p", f"and {len(groups) - MOST_ROWS} rows more in the JSON report")
+
+
+def _fact(key: str, value: object) -> str:
+    if value is None:
+        return ""
+    if key.endswith("_bytes") and isinstance(value, int):
+        return f"{value / 2**30:.4g} GiB"
+    return words.plain(value, 80)
+
+
+def _gaps(section: ET.Element, report: Report, index: words.Index) -> None:
+    for gap in report.verdict.gaps[:MOST_ROWS]:
+        shown = section.find("ul") if section.find("ul") is not None else add(section, "ul")
+        where = f" on {words.nodes_text(report, gap.nodes)}" if gap.nodes else ""
+        if shown is not None:
+            add(shown, "li", f"{words.plain(gap.what, 200)}{where}: {words.plain(gap.reason, 300)}")
+
+
+def _notes(section: ET.Element, report: Report, index: words.Index) -> None:
+    if report.notes:
+        shown = add(section, "ul")
+        for note in report.notes[:MOST_ROWS]:
+            add(shown, "li", words.plain(note.text, 1_000))
+
+
+def _end(footer: ET.Element, report: Report) -> None:
+    took = words.seconds(report.run.duration_ms)
+    add(footer, "p", f"{words.verdict(report)}, exit {report.verdict.exit_code}, {took}")
+    if again := words.report_command(report):
+        command(footer, again)

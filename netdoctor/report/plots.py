@@ -1,0 +1,190 @@
+"""Pairs as a heat map, and the bandwidth of an all-reduce by size as a plot, in the HTML report."""
+
+import math
+import statistics
+from collections.abc import Sequence
+from xml.etree import ElementTree as ET
+
+from netdoctor.report import bandwidth, words
+from netdoctor.report.elements import add, hidden, table
+from netdoctor.report.model import PairRecord, Report
+
+# Nodes that a heat map has room for; of more only the worst pairs are told.
+MOST_ENDS = 48
+WORST_PAIRS = 25
+# A share of the median from which on a rate is this warm, the worst first; and percent lost, the same.
+_SHARES = (0.25, 0.5, 0.8, 0.95)
+_LOST = (5.0, 1.0, 0.1, 0.0)
+
+_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 720, 320, 64, 120, 16, 48
+
+
+def pairs(section: ET.Element, report: Report, index: words.Index) -> None:
+    """A heat map for each check of pairs; for large clusters its worst pairs."""
+    for check in dict.fromkeys(p.check for p in report.pairs):
+        records = [p for p in report.pairs if p.check == check]
+        name = words.plain(check, 60)
+        unit = words.plain(next((p.unit for p in records if p.unit), "") or "", 20)
+        listed = dict.fromkeys(end for p in records for end in (p.from_, p.to))
+        ends = list(dict.fromkeys([*(n for n in report.matrix.nodes if n in listed), *listed]))
+        add(section, "h3", f"{name} {f'in {unit}' if unit else ''}".rstrip())
+        add(section, "p", _summary(records, unit))
+        if len(ends) <= MOST_ENDS:
+            _heat(section, name, ends, records)
+        else:
+            _worst(section, name, records)
+
+
+def _summary(records: Sequence[PairRecord], unit: str) -> str:
+    by_status = [
+        f"{n} {status}"
+        for status in words.STATUSES
+        if (n := sum(record.status == status for record in records))
+    ]
+    values = [p.value for p in records if p.value is not None]
+    spread = ""
+    if values:
+        low, middle, high = min(values), statistics.median(values), max(values)
+        spread = (
+            f"; least {words.figure(low)}, median {words.figure(middle)}, most {words.figure(high)} {unit}"
+        )
+    return f"{words.number(len(records), 'directed pair')}: {', '.join(by_status)}{spread}".rstrip()
+
+
+def _heat(section: ET.Element, name: str, ends: Sequence[str], records: Sequence[PairRecord]) -> None:
+    by_pair = {(p.from_, p.to): p for p in records}
+    values = [p.value for p in records if p.value is not None]
+    usual = statistics.median(values) if values else None
+    legend = add(section, "p")
+    for level, text in enumerate(("worst", "", "", "", "usual or better")):
+        add(legend, "span", text or "\u00a0", class_=f"key h{level}").tail = " "
+    hidden(legend, "Each cell also says its value, and a letter where it is not a pass.")
+    head, body = table(section, f"{name}: rows send to columns", ("from \\ to",), class_="heat")
+    for end in ends:
+        add(add(head, "th", scope="col", class_="check"), "span", words.plain(end, 60))
+    for src in ends:
+        line = add(body, "tr")
+        add(line, "th", words.plain(src, 60), scope="row")
+        for dst in ends:
+            record = by_pair.get((src, dst))
+            if record is None:
+                add(line, "td", "" if src != dst else "=", class_="none")
+                continue
+            cell = add(line, "td", _shown(record), class_=f"h{_level(record, usual)}")
+            hidden(cell, f" {words.plain(record.status, 12)}")
+
+
+def _worst(section: ET.Element, name: str, records: Sequence[PairRecord]) -> None:
+    rank = {"fail": 0, "unknown": 1, "warn": 2, "blocked": 3}
+    lossy = any(record.unit == "%" for record in records)
+
+    def badness(record: PairRecord) -> tuple[int, float]:
+        value = record.value if record.value is not None else 0.0
+        return rank.get(record.status, 4), -value if lossy else value
+
+    _, body = table(section, f"{name}: the worst pairs", ("from", "to", "value", "status", "class"))
+    for record in sorted(records, key=badness)[:WORST_PAIRS]:
+        line = add(body, "tr")
+        for end in (record.from_, record.to):
+            add(line, "td", words.plain(end, 60))
+        add(line, "td", "" if record.value is None else words.figure(record.value), class_="number")
+        add(line, "td", words.plain(record.status, 12))
+        add(line, "td", words.plain(record.class_, 40))
+
+
+def _shown(record: PairRecord) -> str:
+    """The value with three digits, or what became of it, and the letter of a status that is no pass."""
+    mark = bandwidth.MARKS.get(record.status, "")
+    if record.value is None:
+        return f"{words.plain(record.class_, 12)} {mark}".rstrip()
+    return f"{record.value:.3g}{mark}" if record.unit != "bytes" else f"{record.value:.0f}{mark}"
+
+
+def _level(record: PairRecord, usual: float | None) -> int:
+    """0 for the worst to 4 for the usual and better."""
+    by_status = {"pass": 4, "warn": 2, "skip": 4}.get(record.status, 0)
+    if record.value is None or usual is None or not math.isfinite(record.value):
+        return by_status
+    if record.unit == "%":
+        level = next((i for i, bound in enumerate(_LOST) if record.value > bound), 4)
+    elif usual <= 0:
+        return by_status
+    else:
+        level = sum(record.value >= share * usual for share in _SHARES)
+    # What the check found stands above what the spread of values looks like.
+    return level if record.status == "pass" else min(level, by_status)
+
+
+def sizes(section: ET.Element, report: Report, index: words.Index) -> None:
+    """The bandwidth of the all-reduce by message size: a plot, and its figures as a table."""
+    rows = bandwidth.rows(report)
+    if not rows:
+        return
+    series = {
+        name: [(size, row[name][0]) for size, row in rows if name in row] for name in ("busbw", "algbw")
+    }
+    _plot(section, {name: points for name, points in series.items() if points})
+    _, body = table(section, "Figures of the plot", ("size", "time ms", "algbw GB/s", "busbw GB/s"))
+    for size, row in rows:
+        line = add(body, "tr")
+        add(line, "th", bandwidth.size_text(size), scope="row")
+        for key in ("time", "algbw", "busbw"):
+            add(line, "td", f"{row[key][0]:.3g}" if key in row else "", class_="number")
+
+
+def _plot(section: ET.Element, series: dict[str, list[tuple[int, float]]]) -> None:
+    points = [point for line in series.values() for point in line]
+    low, high = (f(math.log2(max(size, 1)) for size, _ in points) for f in (min, max))
+    top = _nice(max(value for _, value in points))
+
+    def place(size: int, value: float) -> tuple[float, float]:
+        across = (math.log2(max(size, 1)) - low) / (high - low) if high > low else 0.5
+        x = _LEFT + across * (_WIDTH - _LEFT - _RIGHT)
+        return round(x, 1), round(_HEIGHT - _BOTTOM - value / top * (_HEIGHT - _TOP - _BOTTOM), 1)
+
+    svg = add(
+        section,
+        "svg",
+        class_="plot",
+        viewBox=f"0 0 {_WIDTH} {_HEIGHT}",
+        role="img",
+        aria_labelledby="plot-title plot-text",
+    )
+    add(svg, "title", "Bandwidth of the all-reduce by message size", id="plot-title")
+    best = [f"{name} at most {words.figure(max(v for _, v in line))} GB/s" for name, line in series.items()]
+    add(svg, "desc", f"{'; '.join(best)}. The table below has the figures.", id="plot-text")
+    for step in range(5):
+        value = top * step / 4
+        y = place(1, value)[1]
+        add(svg, "line", x1=str(_LEFT), x2=str(_WIDTH - _RIGHT), y1=str(y), y2=str(y), class_="grid")
+        add(svg, "text", f"{value:.3g}", x=str(_LEFT - 8), y=str(y + 4), class_="end")
+    add(svg, "text", "GB/s", x="4", y=str(_TOP + 4))
+    ticks = sorted({size for size, _ in points})
+    for size in ticks[:: max(1, math.ceil(len(ticks) / 8))]:
+        add(
+            svg,
+            "text",
+            bandwidth.size_text(size),
+            x=str(place(size, 0)[0]),
+            y=str(_HEIGHT - 20),
+            class_="mid",
+        )
+    for number, (name, line) in enumerate(series.items()):
+        at = [place(size, value) for size, value in line]
+        joined = " ".join(f"{x},{y}" for x, y in at)
+        add(svg, "polyline", points=joined, class_=f"line l{number}")
+        for x, y in at:
+            if number == 0:
+                add(svg, "circle", cx=str(x), cy=str(y), r="4", class_=f"dot l{number}")
+            else:
+                add(svg, "rect", x=str(x - 3), y=str(y - 3), width="6", height="6", class_=f"dot l{number}")
+        x, y = at[-1]
+        add(svg, "text", name, x=str(x + 10), y=str(y + 4), class_=f"name l{number}")
+
+
+def _nice(value: float) -> float:
+    """The next figure above that is easy to read."""
+    if not (0 < value < math.inf):
+        return 1.0
+    unit = 10.0 ** math.floor(math.log10(value))
+    return next(step * unit for step in (1, 2, 4, 5, 8, 10) if step * unit >= value)
