@@ -1,18 +1,17 @@
 """Clocks of the nodes against each other."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from statistics import median
+from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
 from netdoctor.checks._clock import CHRONY, restart
-from netdoctor.facts.clock import ClockSample, TimeFacts
-from netdoctor.model import CLUSTER, PEERS, SUSPECTED, Cause, Finding, Measure, ok, seen, skip, unknown
+from netdoctor.facts.clock import APART_S, ClockSample, TimeFacts, skews
+from netdoctor.model import CLUSTER, PEERS, SUSPECTED, Cause, Finding, ok, seen, skip, unknown
 
 # torchrun drops a node whose heartbeat, stamped by that node's own clock, is older than 15 s (keep_alive
 # 5 s x 3, torch/distributed/elastic/rendezvous/dynamic_rendezvous.py). A shifted clock had no effect up to 8
 # and killed living nodes from 9.5 seconds on (torch 2.13): 5 leave room for drift, 1 is on the way there.
 FAIL_S = 5.0
-WARN_S = 1.0
+WARN_S = APART_S
 
 JUMPED = Cause("clock-jumped", "The clock of {nodes} was stepped during the scan", verify=("time.*",))
 OFF = Cause("clock-skew", "The clock of {nodes} is off", verify=("time.*",))
@@ -60,10 +59,8 @@ def time_skew(clocks: Mapping[str, ClockSample], facts: Mapping[str, TimeFacts] 
     if len(clocks) < 2:
         yield skip("one node: nothing to compare with")
         return
-    agreeing = _agreeing(clocks)
-    tie = len(agreeing) * 2 <= len(clocks)
-    skews = _skews(clocks, clocks if tie else agreeing, tie)
-    for node, (off, error) in skews.items():
+    found, tie = skews(clocks)
+    for node, (off, error) in found.items():
         said = f"{off:+.3f} s +/- {error:.3f} s"
         if abs(off) - error > WARN_S:
             time = (facts or {}).get(node)
@@ -80,51 +77,15 @@ def time_skew(clocks: Mapping[str, ClockSample], facts: Mapping[str, TimeFacts] 
                     "time stamps over the open session",
                     f"{said}; {', '.join(daemons) or 'no time daemon seen'}",
                 ),
-                measures=_measure(off, error),
                 fixes=restart(daemons),
             )
         elif abs(off) + error > WARN_S:
-            said = f"its clock could only be measured to +/- {error:.1f} s"
-            yield unknown(node, said, measures=_measure(off, error))
-    if all(abs(off) + error <= WARN_S for off, error in skews.values()):
-        node, (off, error) = max(skews.items(), key=lambda item: abs(item[1][0]))
+            yield unknown(node, f"its clock could only be measured to +/- {error:.1f} s")
+    if all(abs(off) + error <= WARN_S for off, error in found.values()):
+        node, (off, error) = max(found.items(), key=lambda item: abs(item[1][0]))
         spread = max(one.offset_s for one in clocks.values()) - min(one.offset_s for one in clocks.values())
         yield ok(
             CLUSTER,
             f"worst skew {abs(off) * 1000:.1f} ms +/- {error * 1000:.1f} ms ({node}); "
             f"{spread * 1000:.1f} ms between the outermost",
-            measures=_measure(off, error),
         )
-
-
-def _agreeing(clocks: Mapping[str, ClockSample]) -> list[str]:
-    """The most nodes whose clocks lie within one second of each other."""
-    order = sorted(clocks, key=lambda node: clocks[node].offset_s)
-    best: list[str] = []
-    first = 0
-    for last, node in enumerate(order):
-        while clocks[node].offset_s - clocks[order[first]].offset_s > WARN_S:
-            first += 1
-        if last + 1 - first > len(best):
-            best = order[first : last + 1]
-    return best
-
-
-def _skews(
-    clocks: Mapping[str, ClockSample], among: Iterable[str], tie: bool
-) -> dict[str, tuple[float, float]]:
-    """How far each clock is off the median of those that agree, and the error of that, in seconds.
-
-    In a tie nobody can be called right: what counts is how far they are from the outermost.
-    """
-    offsets, errors = zip(*((clocks[node].offset_s, clocks[node].error_s) for node in among), strict=True)
-    against = (min(offsets), max(offsets)) if tie else (median(offsets),)
-    beside = max(errors) if tie else median(errors)
-    return {
-        node: (max((clock.offset_s - one for one in against), key=abs), clock.error_s + beside)
-        for node, clock in clocks.items()
-    }
-
-
-def _measure(off: float, error: float) -> dict[str, Measure]:
-    return {"time.skew": Measure(value=off * 1000, unit="ms", error=error * 1000)}

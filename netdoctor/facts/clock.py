@@ -1,6 +1,8 @@
 """Facts about clocks."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from statistics import median
 
 from netdoctor.facts.base import fact
 
@@ -51,3 +53,39 @@ class ClockSample:
     round_trip_s: float
     exchanges: int
     jumped_s: float = 0.0
+
+
+# Clocks that lie within so many seconds of each other agree.
+APART_S = 1.0
+
+
+def skews(clocks: Mapping[str, ClockSample]) -> tuple[dict[str, tuple[float, float]], bool]:
+    """({node: (how far its clock is off the median of those that agree, error)}, whether it is a tie).
+
+    Seconds, of at least one clock. In a tie nobody can be called right: what counts is how far they are from
+    the outermost.
+    """
+    agreeing = _agreeing(clocks)
+    tie = len(agreeing) * 2 <= len(clocks)
+    among = clocks if tie else agreeing
+    offsets, errors = zip(*((clocks[node].offset_s, clocks[node].error_s) for node in among), strict=True)
+    against = (min(offsets), max(offsets)) if tie else (median(offsets),)
+    beside = max(errors) if tie else median(errors)
+    found = {
+        node: (max((clock.offset_s - one for one in against), key=abs), clock.error_s + beside)
+        for node, clock in clocks.items()
+    }
+    return found, tie
+
+
+def _agreeing(clocks: Mapping[str, ClockSample]) -> list[str]:
+    """The most nodes whose clocks lie within APART_S of each other."""
+    order = sorted(clocks, key=lambda node: clocks[node].offset_s)
+    best: list[str] = []
+    first = 0
+    for last, node in enumerate(order):
+        while clocks[node].offset_s - clocks[order[first]].offset_s > APART_S:
+            first += 1
+        if last + 1 - first > len(best):
+            best = order[first : last + 1]
+    return best

@@ -7,6 +7,7 @@ from netdoctor.engine.diagnose import Group, diagnose
 from netdoctor.engine.judge import Judgement, ready_nodes
 from netdoctor.engine.run import Outcome
 from netdoctor.facts.base import Missing
+from netdoctor.facts.clock import skews
 from netdoctor.facts.host import Login, Node, Session
 from netdoctor.inventory.nodeset import fold
 from netdoctor.model import CLUSTER, Finding, Status
@@ -33,6 +34,7 @@ from netdoctor.store import dump
 __all__ = ["Context", "Remote", "build"]
 
 EVIDENCE_BYTES = 64 * 1024
+SKEW = "time.skew"
 
 
 def build(outcome: Outcome, context: Context) -> Report:
@@ -70,7 +72,7 @@ def build(outcome: Outcome, context: Context) -> Report:
         ),
         results=tuple(_results(judgement, owners, causes)),
         pairs=tuple(pairs(outcome)),
-        measures=tuple(_measures(judgement)),
+        measures=(*_measures(judgement), *_clocks(outcome)),
         causes=causes,
         families=tuple(families(judgement, causes, outcome)),
         launch=_launch(outcome),
@@ -191,6 +193,17 @@ def _measures(judgement: Judgement) -> list[MeasureRecord]:
         for findings in judgement.findings.values()
         for finding in findings
         for name, m in (finding.measures or {}).items()
+    ]
+
+
+def _clocks(outcome: Outcome) -> list[MeasureRecord]:
+    """How far off the clock of every node is that was measured; a check tells of those that are wrong."""
+    clocks = outcome.store.present("clock", outcome.judgement.nodes)
+    if len(clocks) < 2 or SKEW not in outcome.judgement.cells:
+        return []
+    return [
+        MeasureRecord(name=SKEW, target=node, value=off * 1000, unit="ms", error=error * 1000)
+        for node, (off, error) in skews(clocks)[0].items()
     ]
 
 

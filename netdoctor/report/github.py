@@ -39,7 +39,8 @@ def _place(report: Report, cause: Cause) -> str:
 
 def _message(report: Report, cause: Cause) -> str:
     lines = [words.title(cause), *(words.plain(line) for line in cause.seen[:3])]
-    lines += [words.fix_label(report, fix) for fix in cause.fixes[:1]]
+    for fix in cause.fixes[:1]:
+        lines += [words.fix_label(report, fix), *words.fix_commands(fix)]
     if cause.verify:
         lines.append(words.command(cause.verify.shell))
     return _data("\n".join(filter(None, lines)))

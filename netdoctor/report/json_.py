@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from netdoctor.errors import InputError
-from netdoctor.report.model import SCHEMA, Report, Result
+from netdoctor.report.model import SCHEMA, Matrix, Report, Result
 from netdoctor.report.words import LETTERS, Index
 
 SIZE_MAX = 64 * 1024 * 1024
@@ -66,11 +66,27 @@ def to_dict(report: Report, detail: str = "problems") -> dict[str, Any]:
     counts = data["verdict"]["counts"]
     data["verdict"]["counts"] = {"pass": counts.pop("pass_"), **counts}
     data["pairs"] = [rename(pair, _PAIR) for pair in data["pairs"]]
+    data["alike"] = alike(report.matrix)
     for target in data["targets"]:  # a thousand of these are most of a green report
         for name in _TARGET_OPTIONAL:
             if target[name] in (None, {}):
                 del target[name]
     return dict(data)
+
+
+def alike(matrix: Matrix) -> list[dict[str, Any]]:
+    """Return the nodes on which every check has the same status, and those statuses by check.
+
+    The matrix again, for whoever wants one node: its letters need no legend here. A thousand nodes are a few
+    groups. Only written: what is read back is the matrix.
+    """
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for node, column in zip(matrix.nodes, zip(*matrix.cells, strict=True), strict=bool(matrix.cells)):
+        groups.setdefault(column, []).append(node)
+    return [
+        {"nodes": nodes, "checks": dict(zip(matrix.checks, map(LETTERS.__getitem__, column), strict=True))}
+        for column, nodes in groups.items()
+    ]
 
 
 _PAIR = {"from_": "from", "class_": "class"}

@@ -28,5 +28,6 @@ def events(report: Report, detail: str = "problems") -> Iterator[dict[str, Any]]
     ):
         for item in data[field]:
             yield {"event": kind, **item}
-    tail = ("verdict", "matrix", "launch", "healthy_nodes", "unhealthy_nodes", "undecided_nodes", "notes")
+    nodes = ("healthy_nodes", "unhealthy_nodes", "undecided_nodes")
+    tail = ("verdict", "matrix", "alike", "launch", *nodes, "notes")
     yield {"event": "end", **{name: data[name] for name in tail}}

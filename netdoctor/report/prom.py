@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime
 
@@ -25,7 +26,8 @@ _UNITS = {
 _NAMES = {"time.skew": "clock_skew"}
 # What a measure of a plug-in must not pass itself off as.
 _OWN = tuple(
-    f"netdoctor_{name}" for name in ("ready", "exit_code", "run_", "results", "check_nodes", "cause", "cell")
+    f"netdoctor_{name}"
+    for name in ("ready", "exit_code", "run_", "results", "check_nodes", "cause", "cell", "node_")
 )
 
 Series = dict[str, tuple[str, dict[str, float]]]
@@ -72,9 +74,10 @@ def _samples(report: Report, detail: bool) -> Iterator[tuple[str, str, dict[str,
             if found:
                 labels = {"check": check, "status": status}
                 yield "netdoctor_check_nodes", "Nodes by check and status.", labels, found
-    for cause in report.causes:
-        labels = {"key": cause.key, "status": cause.status, "nodes": words.cause_nodes(report, cause)}
-        yield "netdoctor_cause", "Causes found by the last scan.", labels, 1
+    causes = Counter((cause.key, cause.status) for cause in report.causes)
+    for (key, status), found in causes.items():
+        yield "netdoctor_cause", "Causes found by the last scan.", {"key": key, "status": status}, found
+    yield from _nodes(report)
     for measure in report.measures:
         yield from _measure(measure)
     if detail:
@@ -85,10 +88,28 @@ def _samples(report: Report, detail: bool) -> Iterator[tuple[str, str, dict[str,
                     yield "netdoctor_cell", "Results other than pass, one by one.", labels, 1
 
 
+def _nodes(report: Report) -> Iterator[tuple[str, str, dict[str, str], float]]:
+    """What is wrong where: a few series for a node, however many checks there are."""
+    healthy = set(report.healthy_nodes)
+    for node in report.matrix.nodes:
+        yield "netdoctor_node_ready", "1 for a node that is healthy.", {"node": node}, float(node in healthy)
+    for node, column in zip(report.matrix.nodes, zip(*report.matrix.cells, strict=True), strict=False):
+        for letter, status in words.LETTERS.items():
+            found = column.count(letter)
+            if found and status not in ("pass", "skip"):
+                labels = {"node": node, "status": status}
+                yield "netdoctor_node_results", "Results of a node that are no pass.", labels, found
+    for cause in report.causes:
+        for node in cause.node_list:
+            labels = {"key": cause.key, "status": cause.status, "node": node}
+            yield "netdoctor_cause_node", "Nodes of the causes found by the last scan.", labels, 1
+
+
 def _measure(measure: MeasureRecord) -> Iterator[tuple[str, str, dict[str, str], float]]:
     factor, suffix = _UNITS.get(measure.unit, (1.0, _name(measure.unit)))
     stem = _NAMES.get(measure.name) or _name(measure.name)
-    label = {"pair" if "->" in measure.target else "node": measure.target}
+    kind = "pair" if "->" in measure.target else "cluster" if measure.target == "cluster" else "node"
+    label = {} if kind == "cluster" else {kind: measure.target}
     name = "_".join(filter(None, ["netdoctor", stem or "measure", suffix]))
     if name.startswith(_OWN):
         name = f"netdoctor_measure_{name.removeprefix('netdoctor_')}"

@@ -1,6 +1,7 @@
 import pytest
 
 from netdoctor.checks.time_skew import time_skew
+from netdoctor.facts.clock import skews
 from netdoctor.model import Confidence, Finding, Status
 
 from .build import cause, causes, clock, clocks, found, time_facts
@@ -13,9 +14,17 @@ def judge(*offsets_s: float) -> list[Finding]:
 def test_small_differences_pass_with_the_worst_value() -> None:
     (finding,) = judge(0.0001, -0.0002, 0.05)
     assert finding.status is Status.PASS
-    assert finding.measures is not None
-    assert finding.measures["time.skew"].value == pytest.approx(49.9)
-    assert finding.measures["time.skew"].error == pytest.approx(1.0)
+    assert finding.summary.startswith("worst skew 49.9 ms +/- 1.0 ms (n3)")
+
+
+def test_every_clock_has_its_skew() -> None:
+    """Against the median of those that agree, also where one is far off."""
+    found, tie = skews(clocks(0.0, 3.0, 0.002, -0.001))
+    assert not tie
+    assert {node: round(off, 4) for node, (off, _) in found.items()} == {
+        "n1": 0.0, "n2": 3.0, "n3": 0.002, "n4": -0.001,
+    }  # fmt: skip
+    assert [error for _, error in found.values()] == pytest.approx([0.001] * 4)
 
 
 def test_one_node_is_skipped() -> None:

@@ -59,6 +59,18 @@ def made(
     return build(Outcome(store=store, judgement=judgement, ended_by=ended_by), Context(run=run, **context))
 
 
+def test_every_measured_clock_is_a_measure() -> None:
+    """A thousand good clocks are worth a plot; a check tells only of those that are wrong."""
+    offsets = {"n1": 0.0, "n2": 0.002, "n3": 3.0}
+    report = made(
+        saying("time.skew"), store=store_of(3, clock={node: healthy.clock(s) for node, s in offsets.items()})
+    )
+    assert {m.target: round(m.value) for m in report.measures if m.name == "time.skew"} == {
+        "n1": -1, "n2": 1, "n3": 2999,
+    }  # fmt: skip
+    assert made(store=store_of(3, clock={"n1": healthy.clock(0.0)})).measures == ()
+
+
 BAD, RISK, OPEN = fail("n1", "bad"), warn("n1", "risky"), unknown("n1", "unreadable")
 GAP = skip("not looked at", "n2", gap="busy")
 

@@ -59,9 +59,26 @@ EXTRA: dict[str, dict[str, dict[str, Any]]] = {
 }
 
 
+# Written and not read back: it is the matrix once more, by node.
+ALIKE = {
+    "description": "Nodes on which every check has the same status, and these by check. With one line of jq: "
+    '.alike[] | select(.nodes | index("gpu01")) | .checks',
+    "type": "array",
+    "items": {
+        "type": "object",
+        "properties": {
+            "nodes": {"type": "array", "items": {"type": "string"}, "minItems": 1},
+            "checks": {"type": "object", "additionalProperties": {"enum": STATUSES}},
+        },
+        "required": ["nodes", "checks"],
+    },
+}
+
+
 def make() -> dict[str, Any]:
     (top,), parts = msgspec.json.schema_components([Report], ref_template="#/$defs/{name}")
     parts = {name: _part(name, part) for name, part in parts.items()}
+    parts["Report"]["properties"]["alike"] = ALIKE
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": SCHEMA,

@@ -20,9 +20,12 @@ from netdoctor.report.markdown import render as markdown
 from netdoctor.report.model import Counts, Matrix, MeasureRecord, Report, Verdict
 from netdoctor.report.prom import render as prom
 from netdoctor.report.text import render as text
+from tests.report import strict
 from tests.report.build import STATUS, sample_report
 
 LETTERS = ".!Xb-?"
+STATES = ("ready", "not_ready", "undecided")
+VERDICT_CASE = ("netdoctor", "verdict")
 
 
 @st.composite
@@ -65,25 +68,23 @@ def test_all_renderings_agree(report: Report) -> None:
     assert loads(dumps(report)) == report
     assert json.loads(jsonl(report).splitlines()[-1])["verdict"]["counts"] == counts
 
-    root = ET.fromstring(junit(report, by="node"))
-    suites = [suite for suite in root if suite.get("name") != "causes"]
-
-    def total(name: str) -> int:
-        return sum(int(suite.get(name, "")) for suite in suites)
-
-    assert total("tests") == sum(counts.values())
-    assert total("failures") == counts["fail"]
-    assert total("errors") == counts["unknown"]
-    assert total("skipped") == counts["skip"] + counts["blocked"]
-    told = {p.get("name"): p.get("value") for p in root.iter("property")}
+    cases = strict.junit(junit(report, by="node"))
+    assert cases.pop(VERDICT_CASE) == "pass"
+    outcomes = Counter(cases.values())
+    assert outcomes.total() == sum(counts.values())
+    assert outcomes["failure"] == counts["fail"]
+    assert outcomes["error"] == counts["unknown"]
+    assert outcomes["skipped"] == counts["skip"] + counts["blocked"]
+    folded = strict.junit(junit(report, by="check"))
+    assert ({"failure", "error"} & set(folded.values()) == set()) == (state == "ready")
+    told = {p.get("name"): p.get("value") for p in ET.fromstring(junit(report)).iter("property")}
     assert {status: int(told[status] or -1) for status in counts} == counts
     assert (told["verdict"], told["exit_code"]) == (word, str(code))
 
-    metrics = prom(report)
-    for status, n in counts.items():
-        assert f'netdoctor_results{{status="{status}"}} {n}\n' in metrics
-    assert f"netdoctor_ready {int(state == 'ready')}\n" in metrics
-    assert f"netdoctor_exit_code {code}\n" in metrics
+    metrics = strict.prometheus(prom(report))
+    assert metrics["netdoctor_results"] == {(("status", status),): n for status, n in counts.items()}
+    assert metrics["netdoctor_ready"] == {(): int(state == "ready")}
+    assert metrics["netdoctor_exit_code"] == {(): code}
 
     closing = f"{word}, exit {code}, "
     assert closing in (drawn := html(report))
@@ -104,7 +105,7 @@ def test_junit_names_family_node_and_check() -> None:
         "sw",
         "gpu",
         "bw",
-        "causes",
+        "verdict",
     ]
     failed = [case for case in root.iter("testcase") if case.find("failure") is not None]
     assert ("gpu-a03", "net.ports: net.ports is as expected.") in {
@@ -115,34 +116,53 @@ def test_junit_names_family_node_and_check() -> None:
     assert "the node has no MIG device" in skipped
 
 
-def test_junit_has_a_case_per_cause() -> None:
-    (suite,) = [s for s in ET.fromstring(junit(sample_report("not_ready"))) if s.get("name") == "causes"]
-    assert (suite.get("tests"), suite.get("failures")) == ("3", "2")
-    failure = suite.find("testcase/failure")
-    assert failure is not None
-    assert "ssh gpu-a03 'sudo firewall-cmd" in (failure.text or "")
-    assert suite.find("testcase/system-out") is not None
+def test_junit_tells_a_cause_with_its_fix_in_its_first_failure() -> None:
+    shown = junit(sample_report("not_ready"))
+    bodies = [failure.text or "" for failure in ET.fromstring(shown).iter("failure")]
+    assert sum("ssh gpu-a03 'sudo firewall-cmd" in body for body in bodies) == 1
+    assert sum("export NCCL_SOCKET_IFNAME=" in body for body in bodies) == 1
+    assert Counter(strict.junit(shown).values()) == {"pass": 142, "skipped": 17, "failure": 2}
+    assert shown.count("chronyc makestep") == 1, "a warning passes, and says so"
+
+
+@pytest.mark.parametrize("nodes", [4, 65])
+def test_junit_names_stay_from_run_to_run(nodes: int) -> None:
+    """What is measured stands in the text; cases are the same in every state of the cluster."""
+    names = {state: set(strict.junit(junit(sample_report(state, nodes=nodes)))) for state in STATES}
+    assert names["ready"] == names["not_ready"] == names["undecided"]
+
+
+def test_junit_is_green_for_ready_alone() -> None:
+    """Trouble without a cell of its own, and a requirement that nobody looked at, are no green either."""
+    ready = sample_report("ready")
+    assert {"failure", "error"}.isdisjoint(strict.junit(junit(ready)).values())
+    missed = dataclasses.replace(ready.verdict, state="undecided", exit_code=3, headline="required: sw")
+    cases = strict.junit(junit(dataclasses.replace(ready, verdict=missed)))
+    assert [key for key, outcome in cases.items() if outcome == "error"] == [VERDICT_CASE]
+    part = dataclasses.replace(ready, verdict=dataclasses.replace(ready.verdict, state="partial_pass"))
+    assert strict.junit(junit(part))[VERDICT_CASE] == "skipped"
+    here = dataclasses.replace(sample_report("not_ready").causes[0], node_list=(), nodes="this machine")
+    verdict = dataclasses.replace(ready.verdict, state="not_ready", exit_code=1)
+    cases = strict.junit(junit(dataclasses.replace(ready, verdict=verdict, causes=(here,))))
+    assert [key for key, outcome in cases.items() if outcome == "failure"] == [
+        ("netdoctor", "net.ports: firewall-inbound sha256:1111")
+    ]
 
 
 def test_junit_warnings_fail_under_fail_on_warn() -> None:
     report = sample_report("not_ready")
     report = dataclasses.replace(report, verdict=dataclasses.replace(report.verdict, fail_on="warn"))
     types = Counter(e.get("type") for e in ET.fromstring(junit(report)).iter("failure"))
-    assert types["warn"] == 2
+    assert types["warn"] == 1
 
 
 def test_junit_folds_large_clusters() -> None:
-    root = ET.fromstring(junit(sample_report("not_ready", nodes=65)))
-    cases = [case for suite in root if suite.get("name") != "causes" for case in suite]
-    assert len(cases) == 44
-    assert {"all 65 nodes", "gpu-a03", "gpu-a65"} <= {case.get("classname") for case in cases}
-    assert len(list(ET.fromstring(junit(sample_report("ready", nodes=64))).iter("testcase"))) == 64 * 40
-
-
-def test_junit_suite_totals_add_up() -> None:
-    for suite in ET.fromstring(junit(sample_report("undecided"))):
-        assert int(suite.get("tests", "")) == len(suite.findall("testcase"))
-        assert int(suite.get("errors", "")) == len(suite.findall("testcase/error"))
+    shown = junit(sample_report("not_ready", nodes=65))
+    cases = strict.junit(shown)
+    assert len(cases) == 40 + 1
+    assert cases["net", "net.ports: net.ports is as expected."] == "failure"
+    assert "fail: gpu-a03" in shown
+    assert len(strict.junit(junit(sample_report("ready", nodes=64)))) == 64 * 40 + 1
 
 
 def test_markdown_fences_are_longer_than_what_they_hold() -> None:
@@ -170,6 +190,13 @@ def test_github_annotates_the_line_of_the_first_node() -> None:
         for line in lines
     )
     assert sum(line.startswith("::warning ") for line in lines) == 1
+
+
+def test_github_annotations_bring_the_fix() -> None:
+    lines = github(sample_report("not_ready")).splitlines()
+    error = next(line for line in lines if line.startswith("::error"))
+    assert "%0Assh gpu-a03 'sudo firewall-cmd --permanent" in error
+    assert error.endswith("%0Anetdoctor scan --last --only net.ports --node gpu-a03")
 
 
 def test_github_shows_ten_of_a_level() -> None:
@@ -211,6 +238,20 @@ def test_prometheus_uses_base_units(name: str, unit: str, value: float, series: 
         measures=(MeasureRecord(name=name, target="gpu-a04", value=value, unit=unit),),
     )
     assert f"{series}\n" in prom(report)
+
+
+def test_prometheus_has_series_for_every_node() -> None:
+    metrics = strict.prometheus(prom(sample_report("not_ready")))
+    ready = {dict(labels)["node"]: value for labels, value in metrics["netdoctor_node_ready"].items()}
+    assert ready == {"gpu-a01": 1, "gpu-a02": 1, "gpu-a03": 0, "gpu-a04": 0}
+    assert metrics["netdoctor_node_results"][("node", "gpu-a03"), ("status", "fail")] == 1
+    assert set(metrics["netdoctor_cause_node"]) == {
+        (("key", "clock-skew"), ("node", "gpu-a02"), ("status", "warn")),
+        (("key", "firewall-inbound"), ("node", "gpu-a03"), ("status", "fail")),
+        (("key", "ifname-missing"), ("node", "gpu-a04"), ("status", "fail")),
+    }
+    large = strict.prometheus(prom(sample_report("not_ready", nodes=1000)))
+    assert sum(len(values) for values in large.values()) < 1_000 * 6 + 200
 
 
 def test_prometheus_lists_cells_only_when_asked() -> None:

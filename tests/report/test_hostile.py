@@ -24,6 +24,7 @@ from netdoctor.report.schema import report_schema
 from netdoctor.report.short import render as short
 from netdoctor.report.text import render as text
 from tests.hostile import HOSTILE, each_of
+from tests.report import strict
 from tests.report.build import sample_report
 from tests.report.filling import fill, paths, replace_text
 from tests.report.test_html import Reader
@@ -195,24 +196,12 @@ def test_github_commands_are_only_ours(shape: str, attack: str) -> None:
 
 @shaped
 @hostile
-def test_prometheus_parses_line_by_line(shape: str, attack: str) -> None:
+def test_prometheus_is_read_by_a_strict_reader(shape: str, attack: str) -> None:
     shown = prom(report_with(shape, attack), detail=True)
     assert_inert(shown)
-    label = r'[a-z_]+="(?:[^"\\\n]|\\["\\n])*"'
-    number = r"-?[0-9.]+(?:e[+-]?[0-9]+)?"
-    sample = re.compile(rf"([a-z_][a-z0-9_]*)(\{{{label}(?:,{label})*\}})? {number}")
-    seen, named = set(), set()
-    for line in shown.splitlines():
-        if line.startswith("# "):
-            assert re.match(r"# (HELP|TYPE) netdoctor_\w+ ", line)
-            continue
-        match = sample.fullmatch(line)
-        assert match, line
-        assert line.rpartition(" ")[0] not in seen
-        seen.add(line.rpartition(" ")[0])
-        named.add(match[1])
-    assert shown.count("netdoctor_ready 0\n") == 1
-    assert all(name.startswith("netdoctor_") for name in named)
+    metrics = strict.prometheus(shown)
+    assert metrics["netdoctor_ready"] == {(): 0.0}
+    assert all(re.fullmatch("netdoctor_[a-z0-9_]+", name) for name in metrics)
 
 
 @hostile
