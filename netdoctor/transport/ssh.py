@@ -71,6 +71,20 @@ class _Worker:
     last_words: str = ""
 
 
+def worker_process(environment: Mapping[str, str], errors: int) -> subprocess.Popen[bytes]:
+    """A new process of `ssh_worker`, its streams unbuffered, its stderr in `errors`. Raises OSError."""
+    return subprocess.Popen(  # our own module
+        [sys.executable, "-P", "-m", "netdoctor.transport.ssh_worker"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=errors,
+        env=environment,
+        cwd="/",
+        start_new_session=True,  # Ctrl-C reaches the main process only
+        bufsize=0,
+    )
+
+
 class SshTransport:
     """Reaches nodes over SSH.
 
@@ -236,16 +250,7 @@ class SshTransport:
         home = str(Path(netdoctor.__file__).resolve().parents[1])
         environment["PYTHONPATH"] = os.pathsep.join(p for p in (home, environment.get("PYTHONPATH", "")) if p)
         try:
-            process = subprocess.Popen(  # our own module
-                [sys.executable, "-P", "-m", "netdoctor.transport.ssh_worker"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                env=environment,
-                cwd="/",
-                start_new_session=True,  # Ctrl-C reaches the main process only
-                bufsize=0,
-            )
+            process = worker_process(environment, errors)
         except BaseException:
             os.close(errors)
             raise

@@ -1,6 +1,7 @@
 """Runs the real `netdoctor scan` against a lab and holds every report to the same promises."""
 
 import json
+import os
 import select
 import shlex
 import subprocess
@@ -71,35 +72,12 @@ def environment() -> dict[str, str]:
     }
 
 
-# Half of a short run is imports. They are made once: every run is a fork of this, with its own folder,
-# environment and streams.
-FORKS = """
-import json, os, sys
-import netdoctor.cli.scan, netdoctor.report.cli, netdoctor.scanning
-from netdoctor.cli import run
-from netdoctor.engine import registry
-registry.load_builtin()
-for line in sys.stdin:
-    job = json.loads(line)
-    child = os.fork()
-    if child:
-        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
-        continue
-    os.chdir(job["cwd"])
-    os.environ.clear()
-    os.environ.update(job["env"])
-    for number, path in enumerate((os.devnull, job["stdout"], job["stderr"])):
-        os.dup2(os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC), number)
-    sys.exit(run(job["args"]))
-"""
-
-
 @cache
 def _forks() -> subprocess.Popen[str]:
     """Ends with this process, whose end closes its standard input."""
     pipe = subprocess.PIPE
     return subprocess.Popen(
-        [sys.executable, "-c", FORKS], stdin=pipe, stdout=pipe, text=True, env=environment()
+        [sys.executable, "-m", "tests.forks"], stdin=pipe, stdout=pipe, text=True, env=environment()
     )
 
 
@@ -110,8 +88,8 @@ def netdoctor(*args: str, cwd: Path, timeout: float = 90, **env: str) -> subproc
     assert forks.stdout is not None
     with tempfile.TemporaryDirectory() as folder:
         out, err = Path(folder, "out"), Path(folder, "err")
-        streams = {"stdout": str(out), "stderr": str(err)}
-        job = {"args": args, "cwd": str(cwd), "env": environment() | env, **streams}
+        streams = [os.devnull, str(out), str(err)]
+        job = {"args": args, "cwd": str(cwd), "env": environment() | env, "streams": streams}
         forks.stdin.write(json.dumps(job) + "\n")
         forks.stdin.flush()
         if not select.select([forks.stdout], [], [], timeout)[0]:

@@ -1,0 +1,130 @@
+"""Runs of netdoctor without the imports, which are half of a short run.
+
+`python -m tests.forks` makes them once; each line of its stdin, a JSON object, is a run: a fork with its own
+folder, environment and streams, answered by its exit code. The ssh worker of a run is a fork too, but of a
+process of its own, as gevent replaces what others import for good.
+"""
+
+import io
+import json
+import os
+import resource
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+LONGEST = 1 << 20
+
+
+def runs() -> None:
+    """Serve runs until stdin ends."""
+    here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    subprocess.Popen(
+        [sys.executable, "-m", "tests.forks", str(there.fileno())],
+        pass_fds=[there.fileno()],
+        stdin=subprocess.DEVNULL,
+    )
+    there.close()
+    import netdoctor.cli.scan
+    import netdoctor.report.cli
+    import netdoctor.scanning
+    import netdoctor.transport.ssh
+    from netdoctor.cli import run
+    from netdoctor.engine import registry
+
+    registry.load_builtin()
+    netdoctor.transport.ssh.worker_process = lambda env, errors: Worker(here, env, errors)  # type: ignore[assignment,return-value]
+    for line in sys.stdin:
+        job = json.loads(line)
+        child = os.fork()
+        if child:
+            print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+            continue
+        _become(
+            job["cwd"],
+            job["env"],
+            [os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC) for path in job["streams"]],
+        )
+        sys.exit(run(job["args"]))
+
+
+def _become(cwd: str, env: Mapping[str, str], streams: list[int]) -> None:
+    os.chdir(cwd)
+    os.environ.clear()
+    os.environ.update(env)
+    for number, descriptor in enumerate(streams):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+
+
+class Worker:
+    """As much of `subprocess.Popen` as a worker's owner asks for; its parent is another process."""
+
+    def __init__(self, to: socket.socket, env: Mapping[str, str], errors: int) -> None:
+        said, stdin = os.pipe()
+        stdout, answers = os.pipe()
+        _, files = resource.getrlimit(resource.RLIMIT_NOFILE)
+        socket.send_fds(
+            to, [json.dumps({"env": dict(env), "files": files}).encode()], [said, answers, errors]
+        )
+        os.close(said)
+        os.close(answers)
+        pid, descriptors, _, _ = socket.recv_fds(to, 64, 1)
+        self.pid, self._end = int(pid), descriptors[0]
+        self.stdin, self.stdout = io.FileIO(stdin, "wb"), io.FileIO(stdout, "rb")
+
+    def kill(self) -> None:
+        signal.pidfd_send_signal(self._end, signal.SIGKILL)
+
+    def wait(self, timeout: float | None = None) -> int:
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._end, selectors.EVENT_READ)
+            if not selector.select(timeout):
+                raise subprocess.TimeoutExpired("ssh_worker", timeout or 0)
+        return 0
+
+
+def workers(asked: socket.socket) -> None:
+    """Serve workers until nobody is left who could ask."""
+    from netdoctor.transport import ssh_worker  # first of all: it lets gevent replace what others import
+
+    fork = ssh_worker.monkey.get_original("os", "fork")
+    selector = ssh_worker.monkey.get_original("selectors", "PollSelector")()
+    selector.register(asked, selectors.EVENT_READ, None)
+    while True:
+        for key, _ in selector.select():
+            if key.data is not None:
+                os.waitpid(key.data, 0)
+                selector.unregister(key.fd)
+                os.close(key.fd)
+                continue
+            said, streams, _, _ = socket.recv_fds(asked, LONGEST, 3)
+            if not said:
+                return
+            job = json.loads(said)
+            child = fork()
+            if not child:
+                selector.close()
+                asked.close()
+                os.setsid()
+                _become("/", job["env"], streams)
+                soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+                resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, job["files"]), job["files"]))
+                ssh_worker.main()
+            end = os.pidfd_open(child)
+            socket.send_fds(asked, [str(child).encode()], [end])
+            selector.register(end, selectors.EVENT_READ, child)
+            for descriptor in streams:
+                os.close(descriptor)
+
+
+if __name__ == "__main__":
+    given: list[Any] = sys.argv[1:]
+    if given:
+        workers(socket.socket(fileno=int(given[0])))
+    else:
+        runs()
