@@ -8,7 +8,7 @@ from netdoctor.checks._control import TROUBLES
 from netdoctor.checks._login import by_hand, dialled, endpoint, known_as, known_hosts, place, port, remember
 from netdoctor.checks._words import is_host_name, quoted, title_text
 from netdoctor.facts.host import Login, Node, Session
-from netdoctor.model import CONTROL, SUSPECTED, Cause, Finding, Fix, look, ok, run, seen, unknown
+from netdoctor.model import CONTROL, SUSPECTED, Cause, Finding, Fix, in_hosts, look, ok, run, seen, unknown
 
 # What is only suspected is our own trouble, and blames no node.
 OUTCOMES: dict[str, Cause] = {
@@ -111,7 +111,7 @@ def _name(node: Node, session: Session) -> Fix:
 
 
 def _other_port(node: Node) -> Fix:
-    return run(f"if its sshd listens on another port, write port=NUMBER on {place(node)}")
+    return in_hosts(f"if its sshd listens on another port, write port=NUMBER on {place(node)}")
 
 
 def _refused(node: Node, session: Session) -> tuple[Fix, ...]:
@@ -251,14 +251,14 @@ def _process_limit(node: Node, session: Session) -> tuple[Fix, ...]:
 
 def _interpreter(node: Node, session: Session) -> tuple[Fix, ...]:
     install = run("install one", "apt-get install -y python3 || dnf install -y python3", root=True)
-    name = run(f"if there is one elsewhere, write python=PATH on {place(node)}")
+    name = in_hosts(f"if there is one elsewhere, write python=PATH on {place(node)}")
     return (name, install) if session.interpreter.startswith("/") else (install, name)
 
 
 def _old_python(node: Node, session: Session) -> tuple[Fix, ...]:
     found = f"{session.interpreter} is Python {session.python_version or 'too old'}"
     return (
-        run(f"{found}; 3.6 is the oldest that works: write python=PATH of a newer one on {place(node)}"),
+        in_hosts(f"{found}; 3.6 is the oldest that works: write python=PATH of a newer one on {place(node)}"),
         look("see which are there", by_hand(node, "'ls /usr/bin/python3*'"), on=CONTROL),
     )
 

@@ -94,6 +94,17 @@ class Evidence:
     output: str = ""
 
 
+class Kind(StrEnum):
+    """What a fix is, and so where its lines go. Whether a console is needed, the report works out."""
+
+    LOOK = "look"  # reads; heals nothing by itself
+    DO = "do"
+    JOB = "job"  # lines for the job's environment or script
+    HOSTS = "hosts"  # an edit of the hosts file, in words
+    CONSOLE = "console"  # as `do`, on a node that ssh does not reach
+    OWNER = "owner"  # words alone, for whoever owns the network or the machine
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
     """A POSIX shell command. run_on: a node id, ``control``, or ``job`` (goes into the job's environment or
@@ -107,19 +118,26 @@ class Command:
 class Fix:
     """A way to heal a cause. netdoctor never runs it.
 
+    kind: what it is; None for what its commands say. Looking and acting are two fixes, never one.
     effect: when it takes effect: ``at once``, ``next login``, ``next launch``, ``after reboot``; empty for a
         command that only looks.
-    persistent: survives a reboot. widens: what it opens or trusts beyond before, or None. risk: low, medium,
-    high. text: one line, what it does.
+    persistent: survives a reboot. widens: what it opens or trusts beyond before, or None.
+    loses: what is gone while or after it runs (sessions, a job, a route), or None.
+    undo: commands that take it back.
+    risk: low; medium where something may be lost; high where somebody has to decide.
+    text: one line, what it does.
     """
 
     text: str
+    kind: Kind | None = None
     commands: tuple[Command, ...] = ()
+    undo: tuple[Command, ...] = ()
     root: bool = False
     reboot: bool = False
     effect: str = "at once"
     persistent: bool = True
     widens: str | None = None
+    loses: str | None = None
     risk: str = "low"
 
 
@@ -232,22 +250,30 @@ def seen(what: str, output: str = "", kind: str = "probe", *, at: str = HERE) ->
     return Evidence(kind=kind, where=at, what=what, output=output)
 
 
-def run(text: str, *shell: str, on: str = HERE, **more: Any) -> Fix:
+def run(text: str, *shell: str, on: str = HERE, undo: str = "", **more: Any) -> Fix:
     """A way to heal by commands on the node. `text` says what it does; `more` are Fix's other fields.
 
-    An empty command is left out: what cannot be quoted safely is said in words alone.
+    An empty command is left out: what cannot be quoted safely is said in words alone. undo: the command that
+    takes it back, at the same place.
     """
-    return Fix(text=text, commands=tuple(Command(run_on=on, shell=one) for one in shell if one), **more)
+    there, back = (tuple(Command(run_on=on, shell=one) for one in lines if one) for lines in (shell, [undo]))
+    return Fix(text=text, commands=there, undo=back if there else (), **more)
 
 
 def look(text: str, *shell: str, on: str = HERE, **more: Any) -> Fix:
-    """Commands that only look, on the node: nothing takes effect."""
-    return run(text, *shell, on=on, **{"effect": "", **more})
+    """Commands that only look, on the node: nothing takes effect. What heals is a fix of its own."""
+    return run(text, *shell, on=on, **{"kind": Kind.LOOK, "effect": "", **more})
 
 
 def in_job(text: str, *shell: str, **more: Any) -> Fix:
     """Goes into the job's environment or script: from the next launch on, while it stands there."""
-    return run(text, *shell, on=JOB, **{"effect": "next launch", "persistent": False, **more})
+    usual = {"kind": Kind.JOB, "effect": "next launch", "persistent": False}
+    return run(text, *shell, on=JOB, **{**usual, **more})
+
+
+def in_hosts(text: str) -> Fix:
+    """What is to be written into the hosts file that netdoctor was given; the next scan reads it."""
+    return Fix(text=text, kind=Kind.HOSTS, effect="next scan")
 
 
 def after_reboot(text: str, *shell: str, on: str = HERE, **more: Any) -> Fix:
@@ -365,11 +391,14 @@ def _placed_hint(hint: CauseHint, node: str, ends: tuple[str, ...]) -> CauseHint
     if HERE in culprits:
         culprits = tuple(one or node for one in culprits)
     fixes = hint.fixes
-    if any(not command.run_on for fix in fixes for command in fix.commands):
+    if any(not command.run_on for fix in fixes for command in (*fix.commands, *fix.undo)):
         fixes = tuple(
-            replace(fix, commands=tuple(replace(c, run_on=c.run_on or node) for c in fix.commands))
-            for fix in fixes
+            replace(fix, commands=_at(node, fix.commands), undo=_at(node, fix.undo)) for fix in fixes
         )
     if culprits is hint.culprits and fixes is hint.fixes:
         return hint
     return replace(hint, culprits=culprits, fixes=fixes)
+
+
+def _at(node: str, commands: tuple[Command, ...]) -> tuple[Command, ...]:
+    return tuple(replace(command, run_on=command.run_on or node) for command in commands)

@@ -286,12 +286,15 @@ def cause(known: Known, item: Cause, width: int) -> list[Line]:
     lines.append(Line())
     total = len(item.fixes)
     for number, fix in enumerate(item.fixes):
-        label = f"fix {number + 1} of {total}" if total > 1 else "fix"
+        label = "look" if fix.kind == "look" else "fix"
+        label += f" {number + 1} of {total}" if total > 1 else ""
         pieces = wrap(words.fix_label(report, fix), width - 15)
         lines.append(line((f" {label:<11} ", "label"), pieces[0], key=("fix", known.key_of(item), number)))
         lines += [line(" " * 13, piece) for piece in pieces[1:]]
         for shell in words.fix_commands(fix, every=True)[:20]:
             lines += _command(shell, width)
+        for shell in words.to_paste(fix.undo)[:20]:
+            lines += [line((" " * 13 + "undo", "label")), *_command(shell, width)]
     if not item.fixes:
         settle = words.plain(item.settle_by or "", 400)
         text = f"none known; to settle it: {settle}" if settle else "none known"

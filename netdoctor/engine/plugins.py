@@ -18,6 +18,7 @@ from netdoctor.model import (
     Evidence,
     ExpectedFrom,
     Finding,
+    Kind,
     Measure,
     Status,
     nodes_of,
@@ -112,9 +113,11 @@ def _need_hint(hint: Any, known: frozenset[str]) -> None:
     for text in (*hint.verify, hint.see or "", hint.settle_by or ""):
         _need_text(text, "cause")
     for fix in hint.fixes:
-        for text in (fix.text, fix.effect, fix.risk, fix.widens or ""):
+        if fix.kind is not None and not isinstance(fix.kind, Kind):
+            raise TypeError(f"a finding's fix.kind is {type(fix.kind).__name__}, no Kind")
+        for text in (fix.text, fix.effect, fix.risk, fix.widens or "", fix.loses or ""):
             _need_text(text, "fix")
-        for command in fix.commands:
+        for command in (*fix.commands, *fix.undo):
             _need_text(command.run_on, "command.run_on")
             _need_text(command.shell, "command.shell")
 

@@ -2,13 +2,13 @@
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from netdoctor.engine.run import Outcome
-from netdoctor.facts.host import Login, Session
+from netdoctor.facts.host import Login, Node, Session
 from netdoctor.inventory import fold
-from netdoctor.model import CONTROL, JOB, Fix
+from netdoctor.model import CONTROL, JOB, Command, Fix
 from netdoctor.report import words
 from netdoctor.report.context import Context
 from netdoctor.report.model import CommandRecord, FixRecord
@@ -18,37 +18,42 @@ def fix_records(fixes: Sequence[Fix], outcome: Outcome, context: Context) -> tup
     """The fixes of a cause; those that differ only in where they run are one."""
     by_text: dict[tuple[Any, ...], list[Fix]] = {}
     for fix in fixes:
-        key = (fix.text, fix.root, fix.reboot, fix.effect, fix.persistent, fix.widens, fix.risk)
-        by_text.setdefault(key, []).append(fix)
+        does = (fix.text, fix.kind, fix.root, fix.reboot, fix.effect)
+        by_text.setdefault((*does, fix.persistent, fix.widens, fix.loses, fix.risk), []).append(fix)
     return tuple(_record(alike, outcome, context) for alike in by_text.values())
 
 
 def _record(fixes: Sequence[Fix], outcome: Outcome, context: Context) -> FixRecord:
     first = fixes[0]
-    places: dict[str, list[str]] = {}
-    for fix in fixes:
-        for command in fix.commands:
-            where = places.setdefault(command.shell, [])
-            if command.run_on not in where:
-                where.append(command.run_on)
-    order: dict[str, None] = {}
-    for where in places.values():
-        order.update(dict.fromkeys(where))
-    commands = [
-        record
-        for shell, where in places.items()
-        for record in _commands(shell, where, first.root, outcome, context)
-    ]
+    commands = _lines([c for fix in fixes for c in fix.commands], first.root, outcome, context)
+    places = dict.fromkeys(place for command in commands for place in command.run_on)
     return FixRecord(
         text=first.text,
-        commands=tuple(commands),
+        commands=commands,
         needs_root=first.root,
         needs_reboot=first.reboot,
         effect=first.effect,
         persistent=first.persistent,
         widens=first.widens,
         risk=first.risk,
-        where=_where(tuple(order), outcome),
+        where=_where(tuple(places), outcome),
+        kind=first.kind.value if first.kind else "",  # where the check does not say, its commands do
+        undo=_lines([c for fix in fixes for c in fix.undo], first.root, outcome, context),
+        loses=first.loses,
+    )
+
+
+def _lines(
+    commands: Sequence[Command], root: bool, outcome: Outcome, context: Context
+) -> tuple[CommandRecord, ...]:
+    """Lines to paste for each command, wherever it runs."""
+    places: dict[str, dict[str, None]] = {}
+    for command in commands:
+        places.setdefault(command.shell, {}).setdefault(command.run_on)
+    return tuple(
+        record
+        for shell, where in places.items()
+        for record in _commands(shell, tuple(where), root, outcome, context)
     )
 
 
@@ -70,24 +75,28 @@ def _commands(
 ) -> list[CommandRecord]:
     """Lines to paste here: as they are for control and job, over ssh for nodes; a loop above three nodes."""
     records: list[CommandRecord] = []
-    consoles: list[str] = []
+    consoles: dict[str, tuple[str, ...]] = {}
     remote: dict[str, list[str]] = {}
     for place in where:
         session = outcome.store.get("session", place)
         user = session.user if isinstance(session, Session) else ""
-        here = place == CONTROL or (isinstance(session, Session) and session.transport == "local")
-        if here or place == JOB:
+        local = isinstance(session, Session) and session.transport == "local"
+        if local or place in (CONTROL, JOB):
+            here = local or place == CONTROL
             line = _sudo(_login(shell, context), here and root and not context.root_here)
-            records.append(CommandRecord(run_on=(place,), shell=line, inner=shell))
+            via = CONTROL if here else JOB
+            records.append(CommandRecord(run_on=(place,), shell=line, inner=shell, via=via))
         elif isinstance(session, Session) and session.outcome != Login.OK:
-            consoles.append(place)
+            consoles[place] = _names(place, session, outcome)
         else:
             remote.setdefault(_sudo(shell, root and user != "root"), []).append(place)
     if consoles:
-        # ssh does not get there: this is for the node's own console, so it is printed as it is typed there
-        records.append(CommandRecord(run_on=tuple(consoles), shell=shell, inner=shell))
-    ssh = shlex.join(context.remote.ssh)
+        # ssh does not get there, and pasted anywhere else it would change the wrong machine
+        line = guarded(shell, consoles)
+        records.append(CommandRecord(run_on=tuple(consoles), shell=line, inner=shell, via="console"))
     for inner, nodes in remote.items():
+        # sudo may ask for a password, and asks on a terminal only
+        ssh = shlex.join([*context.remote.ssh, *(["-t"] if inner.startswith("sudo ") else [])])
         alike: dict[str, dict[str, str]] = {}
         for node in nodes:
             *options, host = context.remote.destination.get(node, (node,))
@@ -98,12 +107,48 @@ def _commands(
             if len(hosts) > words.LOOP_ABOVE:
                 names = " ".join(shlex.quote(host) for host in hosts.values())
                 line = f'for n in {names}; do {client} "$n" {_quote(inner)}; done'
-                records.append(CommandRecord(run_on=tuple(hosts), shell=line, inner=inner))
+                records.append(CommandRecord(run_on=tuple(hosts), shell=line, inner=inner, via="ssh"))
                 continue
             for node, host in hosts.items():
                 line = f"{client} {shlex.quote(host)} {_quote(inner)}"
-                records.append(CommandRecord(run_on=(node,), shell=line, inner=inner))
+                records.append(CommandRecord(run_on=(node,), shell=line, inner=inner, via="ssh"))
     return records
+
+
+def _names(node: str, session: Session, outcome: Outcome) -> tuple[str, ...]:
+    """What a node may be called by itself: as it is listed, as it is dialled, and its addresses."""
+    listed = outcome.store.get("node", node)
+    host = listed.host if isinstance(listed, Node) else ""
+    return tuple(dict.fromkeys(filter(None, (node, host, session.address))))
+
+
+def guarded(shell: str, nodes: Mapping[str, Sequence[str]]) -> str:
+    """A line that runs `shell` on these nodes, and on any other machine says so and does nothing.
+
+    nodes: for each its names, with a domain or without, and addresses; all of them are text from outside.
+    """
+    patterns: dict[str, None] = {}
+    for name in (name for own in nodes.values() for name in own):
+        short, _, domain = name.partition(".")
+        if _HERE.fullmatch(name) or not _NAME.fullmatch(name):
+            continue  # what every machine calls itself tells none apart; what is no name is nobody's
+        patterns[f"*' {name} '*"] = None
+        if not _ADDRESS.fullmatch(name):
+            # A machine may know itself by its short name, whatever it is listed as, but by no other domain.
+            patterns[f"*' {short} '*" if domain else f"*' {name}.'*"] = None
+    where = words.plain(fold(list(nodes), words.FOLD_LIMIT), 200)
+    if not patterns:
+        return f"# on the console of {where}: {shell}"
+    # A comment in it would take what follows along.
+    inside = f"sh -c {_quote(shell)}" if "#" in shell else shell
+    other = f"echo {_quote(f'this is not {where}')} >&2; false"
+    told = '" $(uname -n) $(hostname -I) "'
+    return f"case {told} in {'|'.join(patterns)}) {inside};; *) {other};; esac"
+
+
+_NAME = re.compile(r"[A-Za-z0-9_:][A-Za-z0-9_.:%-]*")
+_HERE = re.compile(r"localhost(\..*)?|127\..*|::1|0\.0\.0\.0|::")
+_ADDRESS = re.compile(r"[0-9.]+|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.%\w]*")
 
 
 def _login(shell: str, context: Context) -> str:

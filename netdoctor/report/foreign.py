@@ -43,10 +43,11 @@ def _cause(cause: Cause) -> Cause:
 
 
 def _fix(fix: FixRecord) -> FixRecord:
-    return replace(
-        fix,
-        commands=tuple(CommandRecord(run_on=c.run_on, shell=_marked(c.shell)) for c in fix.commands),
-    )
+    return replace(fix, commands=_inert(fix.commands), undo=_inert(fix.undo))
+
+
+def _inert(commands: tuple[CommandRecord, ...]) -> tuple[CommandRecord, ...]:
+    return tuple(replace(c, shell=_marked(c.shell), inner="") for c in commands)
 
 
 def _marked(shell: str) -> str:

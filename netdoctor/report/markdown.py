@@ -96,9 +96,9 @@ def _cause(report: Report, cause: Cause, index: words.Index) -> Iterator[str]:
         yield f"- {'try' if cause.status == 'unknown' else 'settle'}: {escape(cause.settle_by)}"
     if cause.see:
         yield f"- see: {escape(cause.see)}"
-    for fix in cause.fixes:
+    for name, fix in zip(words.fix_names(cause.fixes), cause.fixes, strict=True):
         yield ""
-        yield f"Fix: {escape(words.fix_label(report, fix))}"
+        yield f"{name.capitalize()}: {escape(words.fix_label(report, fix))}"
         if fix.commands:
             yield ""
             yield from fence(words.fix_commands(fix), "sh")

@@ -185,15 +185,34 @@ class MeasureRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandRecord:
-    """shell: one line ready to paste on the control machine; run_on: node ids, ``control`` or ``job``."""
+    """shell: one line ready to paste; run_on: node ids, ``control`` or ``job``; inner: what runs there.
+
+    via: how it gets there. ``ssh`` and ``control``: pasted on the control machine; ``job``: into the job's
+    environment or script; ``console``: on the console of the node, and `shell` does nothing on any other.
+    """
 
     run_on: tuple[str, ...]
     shell: str
     inner: str = ""
+    via: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.via:  # of a report from before there was `via`
+            place = self.run_on[0] if len(self.run_on) == 1 else ""
+            console = "console" if self.inner == self.shell else "ssh"
+            object.__setattr__(self, "via", place if place in ("control", "job") else console)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FixRecord:
+    """A way to heal; the first of a cause is to be preferred. Looking and acting are never one fix.
+
+    kind: ``look`` (reads, heals nothing by itself), ``do``, ``job`` (lines for the job's environment or
+    script), ``hosts`` (an edit of the hosts file, in words), ``console`` (as ``do``, on the node's console),
+    ``owner`` (words, for whoever owns the network or the machine). undo: takes it back. loses: what is gone
+    while or after it runs.
+    """
+
     text: str
     commands: tuple[CommandRecord, ...] = ()
     needs_root: bool = False
@@ -203,6 +222,16 @@ class FixRecord:
     widens: str | None = None
     risk: str = "low"
     where: str = ""
+    kind: str = ""
+    undo: tuple[CommandRecord, ...] = ()
+    loses: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.kind:  # of a report from before there was `kind`
+            ways = {command.via for command in self.commands}
+            alike = ways.pop() if len(ways) == 1 else "do" if ways else "owner"
+            kind = alike if alike in ("job", "console", "owner") else "do"
+            object.__setattr__(self, "kind", "look" if self.commands and not self.effect else kind)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

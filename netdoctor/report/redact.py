@@ -176,6 +176,8 @@ def _is_ours(path: tuple[str, ...], value: Any) -> bool:
     """Whether what stands here is of the format and not of the cluster."""
     if path[0] in ("tool", "checks") or path in (("run", "id"), ("measures", "name")):
         return True
+    if path[-2:] in (("commands", "via"), ("undo", "via")):  # elsewhere it is a jump host
+        return True
     return path[-1] in _OURS and (
         isinstance(value, str) or (path[-1] in ("checks", "cells", "selected", "skipped"))
     )

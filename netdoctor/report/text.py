@@ -181,9 +181,10 @@ class _Page:
         if self.verbosity > 0:
             yield from self.labelled("why", [words.plain(cause.why)] if cause.why else [])
             yield from self.labelled("nodes", self.every_node(cause))
-        fixes = cause.fixes if self.verbosity > 0 or self.all_causes else cause.fixes[:2]
-        for number, fix in enumerate(fixes):
-            yield from self.fix("fix" if number == 0 else "or", fix)
+        whole = self.verbosity > 0 or self.all_causes
+        fixes = cause.fixes if whole else words.fixes_shown(cause.fixes)
+        for name, fix in zip(words.fix_names(fixes), fixes, strict=True):
+            yield from self.fix(name, fix)
         if len(fixes) < len(cause.fixes):
             yield from self.labelled("", [f"{len(cause.fixes) - len(fixes)} other ways: -v"])
         if cause.settle_by:
@@ -254,6 +255,10 @@ class _Page:
         indent = "      " if self.width >= 60 else "    "
         for shell in words.fix_commands(fix, every=self.all_causes or self.verbosity > 0):
             yield self.line(indent, shell)
+        if fix.undo and self.verbosity > 0:
+            yield from self.labelled("undo", ["takes it back"])
+            for shell in words.to_paste(fix.undo):
+                yield self.line(indent, shell)
 
     def table(self) -> Iterator[str]:
         """Yield one row per family, and the counts."""

@@ -299,23 +299,46 @@ def _spread(report: Report, explained: Sequence[Any]) -> str:
     return f"{shown} on {', '.join(where)}" if where else shown
 
 
+def fix_names(fixes: Iterable[FixRecord]) -> Iterator[str]:
+    """Yield the label of each: ``look``, ``fix`` for the first that does more, ``or`` for others."""
+    heals = False
+    for fix in fixes:
+        yield "look" if fix.kind == "look" else "or" if heals else "fix"
+        heals = heals or fix.kind != "look"
+
+
+def fixes_shown(fixes: Sequence[FixRecord]) -> Sequence[FixRecord]:
+    """Return those that fit into a short report: two that heal, with what is to be looked at before."""
+    shown: list[FixRecord] = []
+    for fix in fixes:
+        if len(shown) == 3 or sum(one.kind != "look" for one in shown) == 2:
+            break
+        shown.append(fix)
+    return shown
+
+
 def fix_label(report: Report, fix: FixRecord) -> str:
-    """Return where a fix runs, with what privilege, when it acts, whether it lasts, what it does, widens."""
-    here = all(name in ("job", "control") for c in fix.commands for name in c.run_on)
+    """Return where a fix runs, as whom, when it acts, whether it lasts, what it costs, does and widens."""
     where = plain(fix.where, 200) or _where(report, fix)
-    effect = plain(fix.effect, 60)
+    effect = plain(fix.effect, 60) if fix.kind != "look" else ""
     parts = [where] if where else []
-    if fix.commands:
+    if fix.kind == "hosts":
+        parts.append("in the hosts file")
+    if fix.commands and fix.kind != "look":
         parts.append("root" if fix.needs_root else "no root")
-        parts += [effect] if effect else []
-        if effect and not here and effect != "after reboot":
-            parts.append("survives reboot" if fix.persistent else "lost at reboot")
     elif fix.needs_root:
         parts.append("root")
+    if fix.commands or fix.kind == "hosts":
+        parts += [effect] if effect else []
+    here = fix.kind == "job" or all(name in ("job", "control") for c in fix.commands for name in c.run_on)
+    if effect and not here and effect != "after reboot":
+        parts.append("survives reboot" if fix.persistent else "lost at reboot")
     if fix.needs_reboot and effect != "after reboot":
         parts.append("needs a reboot")
     if fix.risk != "low":
         parts.append(f"risk {plain(fix.risk, 20)}")
+    if fix.loses:
+        parts.append(f"loses {plain(fix.loses, 200)}")
     tail = [plain(fix.text, 400), plain(fix.widens or "", 200)]
     if tail[1] and tail[1] in tail[0]:
         tail.pop()
@@ -329,7 +352,7 @@ def _where(report: Report, fix: FixRecord) -> str:
     if names == ["control"]:
         return "on this machine"
     if names == ["job"]:
-        return "in the job's environment"
+        return "in the job's environment or script"
     return f"on {nodes_text(report, names)}"
 
 
@@ -338,13 +361,17 @@ def fix_commands(fix: FixRecord, *, every: bool = False) -> list[str]:
 
     Where no loop fits, lines beyond the third are counted in a comment unless `every` is set.
     """
-    shells = [command(c.shell) for c in fix.commands]
-    if len(fix.commands) <= LOOP_ABOVE:
-        return shells
-    lines = list(_looped(fix.commands))
+    lines = to_paste(fix.commands)
     if every or len(lines) <= COMMAND_LIMIT:
         return lines
     return [*lines[:COMMAND_LIMIT], f"# and {len(lines) - COMMAND_LIMIT} more like these: --all"]
+
+
+def to_paste(commands: Sequence[CommandRecord]) -> list[str]:
+    """Return the commands as lines; the same one for more than three nodes becomes one loop."""
+    if len(commands) <= LOOP_ABOVE:
+        return [command(c.shell) for c in commands]
+    return list(_looped(commands))
 
 
 def _looped(commands: Sequence[CommandRecord]) -> Iterator[str]:

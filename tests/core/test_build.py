@@ -386,8 +386,8 @@ def test_what_runs_on_the_node_is_what_the_fix_says(shell: str) -> None:
     """`sudo` and `ssh` taken away, the node's shell gets the fix's own words."""
     [line] = fixing(shell, ["n1"], root=True)
     words = shlex.split(line)
-    assert words[:2] == ["ssh", "n1"]
-    inner = words[2]
+    assert words[:3] == ["ssh", "-t", "n1"]  # sudo may ask, and asks on a terminal only
+    inner = words[3]
     assert parses(inner)
     if inner.startswith("sudo sh -c "):
         assert shlex.split(inner)[3] == shell
@@ -398,7 +398,7 @@ def test_what_runs_on_the_node_is_what_the_fix_says(shell: str) -> None:
 
 def test_shell_built_ins_go_through_a_shell() -> None:
     assert fixing("ulimit -l unlimited", ["n1"], root=True) == [
-        "ssh n1 'sudo sh -c '\"'\"'ulimit -l unlimited'\"'\"''"
+        "ssh -t n1 'sudo sh -c '\"'\"'ulimit -l unlimited'\"'\"''"
     ] or ("sudo sh -c" in fixing("ulimit -l unlimited", ["n1"], root=True)[0])
 
 
@@ -431,7 +431,7 @@ def test_who_is_root_here_needs_no_sudo_here(root_here: bool) -> None:
     store = store_of(3)
     store.put("session", "n1", healthy.session(1, user="ml"))
     [told] = made(check, store=store, root_here=root_here).causes[0].fixes
-    here, there = ("mount -a" if root_here else "sudo mount -a"), "ssh n1 'sudo mount -a'"
+    here, there = ("mount -a" if root_here else "sudo mount -a"), "ssh -t n1 'sudo mount -a'"
     assert [command.shell for command in told.commands] == [here, there]
 
 

@@ -55,7 +55,11 @@ EXTRA: dict[str, dict[str, dict[str, Any]]] = {
     "TargetRecord": {"port": {"minimum": 0, "maximum": 65535}},
     "FamilyRow": {"status": {"enum": STATUSES}},
     "Note": {"level": {"enum": ["info", "warn"]}},
-    "FixRecord": {"risk": {"enum": ["low", "medium", "high"]}},
+    "FixRecord": {
+        "risk": {"enum": ["low", "medium", "high"]},
+        "kind": {"enum": ["look", "do", "job", "hosts", "console", "owner"]},
+    },
+    "CommandRecord": {"via": {"enum": ["ssh", "console", "control", "job"]}},
 }
 
 

@@ -1,0 +1,202 @@
+"""Where a fix goes: what kind it is, how its commands get there, and that none runs anywhere else."""
+
+import subprocess
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from netdoctor.facts.host import Login
+from netdoctor.model import (
+    CONTROL,
+    JOB,
+    Cause,
+    Command,
+    Fix,
+    after_reboot,
+    in_hosts,
+    in_job,
+    look,
+    placed,
+    run,
+)
+from netdoctor.report import words
+from netdoctor.report.commands import guarded
+from netdoctor.report.json_ import dumps, from_dict, loads, to_dict
+from netdoctor.report.model import Report
+from netdoctor.report.redact import redact
+from netdoctor.report.text import render
+from netdoctor.tui.export import fixes_script
+from tests.checks import build as healthy
+from tests.core.fake import saying, store_of
+from tests.core.test_build import made, parses
+from tests.hostile import HOSTILE
+
+KEY = Cause("k", "{nodes} {has} it")
+
+
+def told(*fixes: Fix, lost: Sequence[str] = (), node: str = "n1") -> Report:
+    """A report of one cause with these fixes; netdoctor could not log in to the nodes in `lost`."""
+    store = store_of(3)
+    for i, name in enumerate(healthy.names(3), 1):
+        outcome = Login.REFUSED if name in lost else Login.OK
+        store.put("session", name, healthy.session(i, user="root", outcome=outcome, address=f"10.85.0.{i}"))
+    check = saying("net.x", placed(KEY.fail("bad", fixes=fixes), node), after=())
+    report = made(check, store=store)
+    return replace(report, causes=tuple(cause for cause in report.causes if cause.key == "k"))
+
+
+@pytest.mark.parametrize(
+    ("fix", "lost", "kind", "ways", "script"),
+    [
+        (run("heal", "true"), (), "do", ["ssh"], "ssh n1 true"),
+        (run("heal", "true", on=CONTROL), (), "do", ["control"], "true"),
+        (run("heal", "true", risk="medium"), (), "do", ["ssh"], "# ssh n1 true"),
+        (run("heal", "true", loses="the job that runs there"), (), "do", ["ssh"], "# ssh n1 true"),
+        (after_reboot("heal", "true"), (), "do", ["ssh"], "# ssh n1 true"),
+        (run("heal", "true"), ("n1",), "console", ["console"], "# case "),
+        (look("read", "true"), (), "look", ["ssh"], "# ssh n1 true"),
+        (look("read", "true"), ("n1",), "look", ["console"], "# case "),
+        (in_job("heal", "true"), (), "job", ["job"], "# true"),
+        (in_hosts("write it on line 3 of hosts.txt"), (), "hosts", [], None),
+        (run("ask whoever runs the switch"), (), "owner", [], None),
+        (
+            Fix(text="heal", commands=(Command(run_on="n1", shell="true"), Command(run_on=JOB, shell="x=1"))),
+            (),
+            "do",
+            ["ssh", "job"],
+            "# ssh n1 true",
+        ),
+    ],
+    ids=lambda value: value.text if isinstance(value, Fix) else None,
+)
+def test_a_fix_is_shown_and_exported_as_what_it_is(
+    fix: Fix, lost: Sequence[str], kind: str, ways: list[str], script: str | None
+) -> None:
+    report = told(fix, lost=lost)
+    record = report.causes[0].fixes[0]
+    assert (record.kind, [command.via for command in record.commands]) == (kind, ways)
+    exported = fixes_script(report, report.causes)
+    assert parses(exported)
+    active = [line for line in exported.splitlines() if line and not line.startswith("#")]
+    assert active == ([script] if script and not script.startswith("#") else [])
+    if script:
+        assert f"\n{script}" in exported
+    again = loads(dumps(report)).causes[0].fixes[0]
+    assert again == record
+
+
+def test_what_only_looks_is_no_fix_and_takes_no_effect() -> None:
+    report = told(
+        look("read it", "cat /proc/x"), run("heal it", "heal", undo="unheal"), in_job("or so", "y=1")
+    )
+    label, heal, other = (words.fix_label(report, fix) for fix in report.causes[0].fixes)
+    assert label == "on n1; read it"
+    assert heal == "on n1, no root, at once, survives reboot; heal it"
+    assert other == "in the job's environment or script, no root, next launch; or so"
+    text = render(report, width=100)
+    assert [line.split()[0] for line in text.splitlines() if "read it" in line or "heal it" in line] == [
+        "look",
+        "fix",
+    ]
+    assert "or        in the job's" in text
+    assert "ssh n1 unheal" in render(report, width=100, verbosity=1)
+    assert report.causes[0].fixes[1].undo[0].shell == "ssh n1 unheal"
+
+
+def test_what_is_lost_is_said_where_the_fix_is_and_in_the_script() -> None:
+    report = told(run("end it", "kill 7", risk="high", loses="what it was computing"))
+    assert "risk high, loses what it was computing; end it" in words.fix_label(
+        report, report.causes[0].fixes[0]
+    )
+    script = fixes_script(report, report.causes)
+    assert "# ssh n1 'kill 7'" in script
+    assert "not run by this script: risk high" in script
+
+
+def test_later_fixes_are_comments_however_harmless() -> None:
+    script = fixes_script(report := told(look("a", "a"), run("b", "b"), run("c", "c")), report.causes)
+    assert all(line.startswith("#") for line in script.splitlines() if line)
+
+
+def on_machine(name: str, addresses: str, line: str) -> str:
+    """What a line prints on a machine of this name."""
+    fake = f"uname() {{ echo {name}; }}; hostname() {{ echo '{addresses} '; }}; "
+    return subprocess.run(["sh", "-c", fake + line], capture_output=True, text=True, check=False).stdout
+
+
+@pytest.mark.parametrize(
+    ("listed", "name", "addresses", "runs"),
+    [
+        (["node2"], "node2", "10.0.0.2", True),
+        (["node2"], "node2.example.com", "10.0.0.2", True),
+        (["node2.example.com"], "node2", "10.0.0.2", True),
+        (["node2.example.com"], "node2.example.com", "10.0.0.2", True),
+        (["node2.example.com"], "node2.other.org", "10.0.0.2", False),
+        (["node2"], "node20", "10.0.0.2", False),
+        (["node2"], "xnode2", "10.0.0.2", False),
+        (["gpu7", "10.0.0.7"], "ip-10-0-0-7", "172.17.0.1 10.0.0.7", True),
+        (["10.0.0.7"], "laptop", "10.0.0.70 110.0.0.7", False),
+        (["fe80::1"], "n", "10.0.0.7 fe80::1", True),
+        (["localhost", "127.0.0.1"], "localhost", "127.0.0.1", False),
+    ],
+)
+def test_a_line_for_a_console_runs_nowhere_else(
+    listed: list[str], name: str, addresses: str, runs: bool
+) -> None:
+    shells = ("true && echo ran", "false || echo ran", "echo ran # says so", "x=ran; echo $x")
+    lines = [guarded(shell, {listed[0]: listed}) for shell in shells]
+    # Listed beside another node, it runs on both.
+    lines.append(both := guarded("echo ran", {"other": ["other"], listed[0]: listed}))
+    assert on_machine(name, addresses, "\n".join(lines)) == "ran\n" * (5 if runs else 0)
+    assert on_machine("other", "10.9.9.9", both) == "ran\n"
+
+
+def test_a_hostile_name_stays_a_word_of_the_guard() -> None:
+    lines = [
+        guarded("echo ran", {name: [name, f"{name}.example.com", f".{name}"]}) for name in HOSTILE.values()
+    ]
+    assert parses("\n".join(lines))
+    assert all(words.command(line) == line for line in lines)
+    assert "ran" not in on_machine("laptop", "10.0.0.7", "\n".join(lines))
+
+
+@pytest.mark.parametrize("shell", ["sh", "bash"])
+def test_the_console_line_of_a_scan_parses_and_names_the_node(shell: str) -> None:
+    report = told(run("give the user a shell", "usermod -s /bin/bash root", root=True), lost=("n1",))
+    [command] = report.causes[0].fixes[0].commands
+    assert subprocess.run([shell, "-n", "-c", command.shell], check=False).returncode == 0
+    assert command.inner == "usermod -s /bin/bash root"
+    assert "*' n1 '*|*' n1.'*|*' 10.85.0.1 '*)" in command.shell
+    assert "on the console of n1, root" in words.fix_label(report, report.causes[0].fixes[0])
+
+
+def test_a_report_from_before_kinds_is_read_as_what_it_meant() -> None:
+    report = told(
+        look("read", "a"), run("heal", "b"), in_job("set", "c=1"), run("here", "d", on=CONTROL), run("words")
+    )
+    data = to_dict(report)
+    for fix in data["causes"][0]["fixes"]:
+        del fix["kind"], fix["undo"], fix["loses"]
+        for command in fix["commands"]:
+            del command["via"]
+    fixes = from_dict(data).causes[0].fixes
+    assert [fix.kind for fix in fixes] == ["look", "do", "job", "do", "owner"]
+    assert [c.via for fix in fixes for c in fix.commands] == ["ssh", "ssh", "job", "control"]
+
+
+def test_a_report_without_names_says_still_how_commands_get_there() -> None:
+    report = redact(told(run("heal", "heal", undo="unheal"), run("here", "d", on=CONTROL), lost=("n1",)))
+    heal, here = report.causes[0].fixes
+    assert (heal.kind, heal.commands[0].via, heal.undo[0].via) == ("console", "console", "console")
+    assert here.commands[0].via == "control"
+    assert "' n1 '" not in heal.commands[0].shell
+    assert "10.85.0.1 " not in heal.commands[0].shell
+
+
+def test_undo_goes_where_the_fix_went() -> None:
+    fix = run("heal", "heal", undo="unheal")
+    finding = placed(KEY.fail("bad", at="n1->n2", fixes=(fix,)), "n2")
+    assert finding.cause is not None
+    assert [command.run_on for command in finding.cause.fixes[0].undo] == ["n1"]
+    assert run("by words alone", "", undo="unheal").undo == ()
