@@ -197,7 +197,7 @@ class ScanRunner:
     def _partial(self, request: Request, report: Report) -> None:
         part = scanning.rerun(report, self._given, self._source, checks=request.checks, nodes=request.nodes)
         scan = part.plan.scan()
-        self._began(scan, part.nodes, part.checks, part.plan, partial=True)
+        self._began(scan, part.nodes, part.checks, part.plan, partial=True, asked=request.checks or ())
         self._ended(part.assemble(self._run(scan, part.plan)), part.plan.request)
 
     def _began(
@@ -208,12 +208,14 @@ class ScanRunner:
         plan: scanning.Plan,
         *,
         partial: bool = False,
+        asked: tuple[str, ...] = (),
     ) -> None:
         """Tell what begins, and listen to it."""
         families = {c.id: c.family for c in scan.checks}
         order = by_family([(c, families.get(c, c.partition(".")[0])) for c in checks])
         source = "" if partial else plan.inventory.source
-        began = Began(time.time(), tuple(nodes), tuple(order), source, plan.request.profile, partial=partial)
+        profile = plan.request.profile
+        began = Began(time.time(), tuple(nodes), tuple(order), source, profile, partial, asked)
         self.events.append(began)
         scan.listener = self._listener(scan, nodes, [c for c, _ in order], live=not partial)
 

@@ -60,7 +60,7 @@ class Main(Screen[None], inherit_bindings=False):
             yield Page(id="side")
         yield Bar(id="detail")
         yield Bar(id="status")
-        yield Input(id="filter", placeholder="gpu07 fail net.* [2] torch!=2.6 !word", select_on_focus=False)
+        yield Input(id="filter", select_on_focus=False)
         yield Bar(id="keys")
 
     def on_mount(self) -> None:
@@ -87,6 +87,7 @@ class NetdoctorApp(Stage, inherit_bindings=False):
     #box { width: 90%; max-width: 110; height: auto; max-height: 80%; background: $surface; }
     #box { border: ascii $foreground 60%; }
     #box Page { height: auto; max-height: 20; min-height: 3; }
+    #box-keys { dock: bottom; }
     #box-input { height: 1; border: none; padding: 0 1; }
     """
 
@@ -270,14 +271,16 @@ class NetdoctorApp(Stage, inherit_bindings=False):
     def on_page_opened(self) -> None:
         self.act("open")
 
+    def on_page_moved(self) -> None:
+        self.draw_bars()
+
     def on_bar_clicked(self, event: Bar.Clicked) -> None:
         self.act(event.action)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         if event.input.id == "filter" and event.input.display:
             self.where = where.filtered(self.where, event.value)
-            self.draw_matrix()
-            self.draw_bars()
+            self.draw()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         if event.input.id == "filter":

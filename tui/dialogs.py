@@ -44,6 +44,7 @@ class Picker(ModalScreen[str | None], inherit_bindings=False):
             yield Bar(id="box-title")
             yield Input(value=self.typed, id="box-input", placeholder="type to narrow", select_on_focus=False)
             yield Page(id="box-list")
+            yield Bar(id="box-keys")
 
     def on_mount(self) -> None:
         self.query_one("#box-title", Bar).show([line((f" {self.heading}", "head"))])
@@ -69,6 +70,7 @@ class Picker(ModalScreen[str | None], inherit_bindings=False):
         self.shown = [chosen for chosen, _, _ in found]
         nothing = [] if self.free else [line((" nothing fits", "dim"))]
         self.query_one("#box-list", Page).show(lines or nothing, top=True)
+        self.call_after_refresh(self._count)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
@@ -77,6 +79,17 @@ class Picker(ModalScreen[str | None], inherit_bindings=False):
             self.dismiss(self.shown[min(page.at, len(self.shown) - 1)])
         elif self.free:
             self.dismiss(event.value)
+
+    def on_page_moved(self, event: Page.Moved) -> None:
+        event.stop()
+        self._count()
+
+    def _count(self) -> None:
+        """How many there are, and that not all of them can be seen."""
+        page = self.query_one("#box-list", Page)
+        place = f"{page.at + 1} of {len(self.shown)}, " if self.shown else ""
+        more = f"{page.below} more below, " if page.below else ""
+        self.query_one("#box-keys", Bar).show([line((f" {place}{more}enter takes it, esc closes", "dim"))])
 
     def on_page_opened(self, event: Page.Opened) -> None:
         event.stop()

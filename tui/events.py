@@ -16,7 +16,10 @@ Cell = tuple[int, int, str]
 
 @dataclass(frozen=True, slots=True)
 class Began:
-    """A scan started. checks: (id, family) in matrix order. partial: a re-run of some cells of a report."""
+    """A scan started. checks: (id, family) in matrix order. partial: a re-run of some cells of a report.
+
+    asked: the checks of a re-run that were asked for, none for all; `checks` are those that come along, too.
+    """
 
     at: float
     nodes: tuple[str, ...]
@@ -24,6 +27,7 @@ class Began:
     source: str = ""
     profile: str = ""
     partial: bool = False
+    asked: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +98,7 @@ def load(lines: Iterable[str]) -> Iterator[Event]:
         elif kind == "ended":
             yield Ended(data["at"], from_dict(data["report"]), data["text"])
         elif kind == "began":
-            data["nodes"] = tuple(data["nodes"])
+            data["nodes"], data["asked"] = tuple(data["nodes"]), tuple(data["asked"])
             data["checks"] = tuple((check, family) for check, family in data["checks"])
             yield Began(**data)
         else:

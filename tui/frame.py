@@ -1,6 +1,6 @@
 """What stands around a view: tabs above, the legend and the keys below; and what stands in place of one."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from netdoctor.report import words
 from netdoctor.tui.keys import ACTIONS, BY_ID, FOOTERS, Action
@@ -15,7 +15,7 @@ SCREENS = (
     ("2", "Matrix", "matrix"),
     ("3", "Pairs", "pairs"),
     ("4", "Node", "node"),
-    ("6", "Diff", "diff"),
+    ("5", "Diff", "diff"),
 )
 TAB_OF = {"cause": "causes", "evidence": "causes", "pair": "pairs"}
 KEY = ". pass  ! warn  X fail  b blocked  - skip  ? unknown "
@@ -35,7 +35,8 @@ def tabs(state: State, where: Where, rows: Rows, width: int) -> tuple[list[Line]
         parts.append((text, "tab" if on else ""))
         zones.append((0, x, x + len(text), view))
         x += len(text)
-    right = _matrix_modes(state, where, rows) if where.view == "matrix" else ""
+    sought = f"filter: {words.plain(where.sought, 30)} " if where.sought else ""
+    right = _matrix_modes(state, where, rows) if where.view == "matrix" else sought
     room = max(width - x, 0)
     parts.append((fit(right, room) if len(right) > room else right.rjust(room), "dim"))
     return [line(*parts), rule(width)], zones
@@ -50,23 +51,29 @@ def _matrix_modes(state: State, where: Where, rows: Rows) -> str:
     return f"{marks}sort: {sort_of(state, where)}{arrow}   filter: {faults}{shown}{hits} "
 
 
-def footer(view: str, allowed: Callable[[Action], bool], width: int) -> tuple[list[Line], Zones]:
-    """The keys that do something here, as many as there is room for; help and quit always."""
+def footer(
+    view: str, allowed: Callable[[Action], bool], width: int, hints: Mapping[str, str]
+) -> tuple[list[Line], Zones]:
+    """The keys that do something here, as many as there is room for; help and quit always.
+
+    hints: what to call actions, by their ids, that have another name under the cursor.
+    """
     live = [a for a in ACTIONS if a.needs == "scan" and a.hint and allowed(a)]
     offered = [*live, *(BY_ID[name] for name in FOOTERS.get(view, ()) if allowed(BY_ID[name]))]
     last = [BY_ID["help"], BY_ID["quit"]]
     room = width - 1 - sum(len(a.hint) + 2 for a in last)
     shown = []
     for action in offered:
-        room -= len(action.hint) + 2
+        hint = hints.get(action.id, action.hint)
+        room -= len(hint) + 2
         if room < 0:
             break
-        shown.append(action)
+        shown.append((action.id, hint))
     parts, zones, x = [" "], [], 1
-    for action in [*shown, *last]:
-        zones.append((0, x, x + len(action.hint), action.id))
-        parts += [action.hint, "  "]
-        x += len(action.hint) + 2
+    for name, hint in [*shown, *((action.id, action.hint) for action in last)]:
+        zones.append((0, x, x + len(hint), name))
+        parts += [hint, "  "]
+        x += len(hint) + 2
     return [line(*((part, "dim") for part in parts))], zones
 
 

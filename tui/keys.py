@@ -25,7 +25,7 @@ class Action:
 
 ACTIONS: tuple[Action, ...] = (
     Action("open", ("enter", "d"), "open what is under the cursor", "enter open"),
-    Action("back", ("escape",), "back; clear the filter", "esc back"),
+    Action("back", ("escape",), "clear the filter; back", "esc back"),
     Action(
         "next-problem",
         ("n",),
@@ -84,7 +84,7 @@ ACTIONS: tuple[Action, ...] = (
     Action(
         "faults", ("f",), "only nodes with trouble; in the diff only changes", "f faults", ("matrix", "diff")
     ),
-    Action("filter", ("slash",), "filter nodes and checks", "/ filter", ("matrix",)),
+    Action("filter", ("slash",), "filter: nodes and checks of the matrix, lines elsewhere", "/ filter"),
     Action("zoom", ("z",), "zoom: groups, rows, overview", "z zoom", ("matrix",)),
     Action("zoom-in", ("plus", "equals_sign"), "zoom in: towards single rows", "", ("matrix",)),
     Action("zoom-out", ("minus",), "zoom out: towards the overview", "", ("matrix",)),
@@ -112,7 +112,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("matrix", ("2",), "screen: matrix"),
     Action("pairs", ("3",), "screen: pairs and measures"),
     Action("node", ("4",), "screen: the node under the cursor"),
-    Action("diff", ("6",), "screen: changes since another report", needs="report"),
+    Action("diff", ("5", "6"), "screen: changes since another report", needs="report"),
     Action(
         "shell",
         ("s",),
@@ -142,7 +142,7 @@ BY_ID = {action.id: action for action in ACTIONS}
 
 # What the last line of each screen offers, as far as there is room; all of it is in the help.
 FOOTERS: dict[str, tuple[str, ...]] = {
-    "causes": ("open", "copy-fix", "rerun", "next-cause", "copy-all", "evidence", "copy-verify", "export"),
+    "causes": ("open", "copy-fix", "rerun", "filter", "evidence", "copy-all", "copy-verify", "export"),
     "cause": (
         *(
             "copy-fix",
@@ -151,17 +151,18 @@ FOOTERS: dict[str, tuple[str, ...]] = {
             "evidence",
             "rerun",
             "shell",
+            "filter",
             "next-cause",
             "back",
             "export",
         ),
     ),
-    "evidence": ("back", "copy-fix", "rerun", "next-cause", "export"),
-    "matrix": ("open", "next-problem", "copy-fix", "rerun", "faults", "filter", "zoom", "evidence", "shell"),
-    "pairs": ("next-pairs", "values", "transpose", "open", "rerun", "back"),
-    "pair": ("back", "rerun"),
-    "node": ("open", "copy-fix", "rerun", "shell", "evidence", "back"),
-    "diff": ("base", "copy-diff", "faults", "open", "back"),
+    "evidence": ("back", "copy-fix", "rerun", "filter", "next-cause", "export"),
+    "matrix": ("open", "next-problem", "copy-fix", "rerun", "filter", "zoom", "faults", "evidence", "shell"),
+    "pairs": ("next-pairs", "values", "transpose", "open", "filter", "rerun", "back"),
+    "pair": ("back", "filter", "rerun"),
+    "node": ("open", "evidence", "copy-fix", "rerun", "filter", "shell", "back"),
+    "diff": ("base", "copy-diff", "faults", "open", "filter", "back"),
 }
 
 # Ways to move; they work on every screen.

@@ -101,8 +101,32 @@ def labelled(label: str, texts: Iterable[str], width: int, style: str = "", at: 
     return lines
 
 
-def rule(width: int) -> Line:
-    return line(("-" * width, "rule"))
+def rule(width: int, says: str = "") -> Line:
+    """A line across. says: what stands in it, near its right end."""
+    mark = f" {says} --" if says else ""
+    return line(("-" * max(width - len(mark), 0), "rule"), (mark[:width], "dim"))
+
+
+def narrowed(lines: Sequence[Line], text: str) -> list[Line]:
+    """The lines that hold every word of `text`, a word behind ``!`` not; with those that belong to them.
+
+    What stands above the first line that can be opened stays; so does what is no part of a list.
+    """
+    wanted = text.lower().split()
+    first = next((n for n, one in enumerate(lines) if one.key is not None), len(lines))
+    blocks: list[list[Line]] = []
+    for one in lines[first:]:
+        if one.key is not None or not blocks or (one.text.strip() and not blocks[-1][-1].text.strip()):
+            blocks.append([])
+        blocks[-1].append(one)
+
+    def fits(block: Sequence[Line]) -> bool:
+        whole = " ".join(one.text.strip() for one in block).lower()
+        return all((word.removeprefix("!") in whole) != (word[0] == "!") for word in wanted if word != "!")
+
+    found = [one for block in blocks if fits(block) for one in block]
+    nothing = line(("   nothing fits; Esc clears the filter", "dim"))
+    return [*lines[:first], *(found or ([nothing] if blocks else []))]
 
 
 def beside(left: Sequence[Line], right: Sequence[Line], left_width: int) -> list[Line]:

@@ -25,6 +25,8 @@ from netdoctor.tui.state import Known, State, left_s, slow
 SMALL_BELOW = 80
 MARGIN = 2  # what a page keeps for its cursor and its scroll bar
 DAY_S = 86_400
+# Lines of what was seen that stand above the fixes, beside the scope and without it.
+SEEN_FIRST, SEEN_FIRST_NARROW = 12, 4
 
 
 # Header
@@ -47,42 +49,62 @@ def age_text(seconds: float) -> str:
 
 
 def header(state: State, width: int, now: float, spinner: str = "") -> Line:
-    """Tool, hosts, sizes, verdict, and when that was."""
-    report = state.report
-    nodes, checks = len(state.cells.nodes), len(state.cells.checks)
-    verdict = state.verdict
-    causes = len(report.causes) if report else 0
-    mark: list[str | tuple[str, str]] = [(verdict, VERDICT_STYLES.get(verdict, "head"))]
-    if causes:
-        mark.append(f"  {words.number(causes, 'cause')}")
-    if width < SMALL_BELOW:
-        return line(" ", *mark, f"  {words.number(nodes, 'node')}")
-    size = f"{words.number(nodes, 'node')}, {words.number(checks, 'check')}   "
-    right = ""
-    if state.scanning:
-        taken = max(state.now - state.began, 0.0)
-        right = f"{spinner} {_clock(taken)}".strip()
-        rest = left_s(state)
-        right += f", about {_clock(rest)} left" if rest is not None else ""
-        if state.partial:
-            right = f"re-running {right}"
-    elif report is not None:
-        old = age_s(report, now)
-        right = words.plain(report.run.finished[11:16], 5) if len(report.run.finished) >= 16 else ""
-        if old is not None and old > DAY_S:
-            right = age_text(old)
-        right += f"  {words.seconds(report.run.duration_ms)}"
-    right += f"   {words.plain(state.profile, 10)} "
-    fixed = width_of(size) + sum(width_of(m if isinstance(m, str) else m[0]) for m in mark)
-    # The end of a path says more than its beginning.
+    """Tool, hosts, sizes, verdict, and when that was; of a scan of some cells, which and for how long."""
+    if state.scanning and state.partial:
+        right = _now(state, spinner)
+        what = fit(state.running, max(width - len(right) - 16, 8)).rstrip()
+        gap = max(width - 13 - width_of(what) - len(right) - 1, 1)
+        return line((" RE-RUNNING  ", "head"), what, " " * gap, (right, "dim"))
+    verdict, causes = state.verdict, len(state.report.causes) if state.report else 0
+    mark = f"{verdict}  {words.number(causes, 'cause')}" if causes else verdict
+    nodes = words.number(len(state.cells.nodes), "node")
+    when = _now(state, spinner) if state.scanning else _then(state, now)
+    sizes = f"{nodes}, {words.number(len(state.cells.checks), 'check')}"
     source = words.plain(state.source, 400)
-    room = max(width - fixed - width_of(right) - 18, 12)
-    source = source if width_of(source) <= room else f"..{source[-(room - 2) :]}"
-    left = f" netdoctor   {source}   {size}" if width >= 100 else f" {source}   {size}"
-    used = fixed - width_of(size) + width_of(left)
-    if used + width_of(right) > width:
-        return line(fit(left, max(width - fixed + width_of(size), 0)), *mark)
-    return line(left, *mark, " " * (width - used - width_of(right)), (right, "dim"))
+    profile = words.plain(state.profile, 10)
+    # What is said as long as there is room for it; less and less of it.
+    ways = [
+        (source, sizes, f"{when}   {profile}"),
+        (source, sizes, when),
+        (source, nodes, when),
+        ("", nodes, when),
+        ("", nodes, _clock(state.now - state.began) if state.scanning else ""),
+    ]
+    tool = "netdoctor   " if width >= 100 else ""
+    for name, size, right in ways:
+        room = width - len(tool) - width_of(f"{size}{mark}{right}") - (10 if name else 7)
+        if room >= min(width_of(name), 12):
+            break
+    # The end of a path says more than its beginning.
+    name = name if width_of(name) <= room else f"..{name[-(room - 2) :]}"
+    left = f" {tool}{name}{'   ' if name else ''}"
+    known = (verdict, VERDICT_STYLES.get(verdict, "head"))
+    rest = mark[len(verdict) :]
+    parts: list[str | tuple[str, str]]
+    parts = [left, f"{size}   ", known, rest] if width >= SMALL_BELOW else [" ", known, rest, f"  {size}"]
+    used = sum(width_of(part if isinstance(part, str) else part[0]) for part in parts)
+    return line(*parts, " " * max(width - used - width_of(right) - 1, 2), (right, "dim"))
+
+
+def _now(state: State, spinner: str) -> str:
+    """What a scan does now, how long it has taken, and how long it may still take."""
+    phase = next((p for p in reversed(state.phases) if p.ended is None), None)
+    doing = f"{words.plain(phase.name, 12)} {phase.done}/{phase.total}   " if phase and phase.total else ""
+    rest = left_s(state)
+    left = f", {rest[0]} {_clock(rest[1])} left" if rest is not None else ""
+    doing = doing if state.partial else ""  # a scan of everything shows its phases
+    return f"{doing}{spinner} {_clock(max(state.now - state.began, 0.0))}{left}".strip()
+
+
+def _then(state: State, now: float) -> str:
+    """When the report was made and how long that took; its age where that is more than a day."""
+    report = state.report
+    if report is None:
+        return ""
+    old = age_s(report, now)
+    clock = words.plain(report.run.finished[11:16], 5) if len(report.run.finished) >= 16 else ""
+    made = age_text(old) if old is not None and old > DAY_S else clock
+    return f"{made}  {words.seconds(report.run.duration_ms)}"
 
 
 def _clock(seconds: float) -> str:
@@ -161,7 +183,7 @@ def _no_cause(state: State, known: Known, width: int) -> list[Line]:
         lines += [Line(), line("   2  see the full matrix", key=("screen", "matrix"))]
         if report.measures or report.pairs:
             lines.append(line("   3  see pairs and bandwidth", key=("screen", "pairs")))
-        lines.append(line("   6  compare with another report", key=("screen", "diff")))
+        lines.append(line("   5  compare with another report", key=("screen", "diff")))
     lines.append(Line())
     return lines + _families(known, width)
 
@@ -278,11 +300,15 @@ def cause(known: Known, item: Cause, width: int) -> list[Line]:
         for n, text in enumerate(wrap(words.title(item), room)[:4])
     ]
     lines.append(line(("-" * width, "rule")))
-    if width >= TWO_COLUMNS:
-        left = width - 42
-        lines += beside(_seen(item, left), _scope(known, item, 38), left)
-    else:
-        lines += _seen(item, width) + _scope(known, item, width)
+    wide = width >= TWO_COLUMNS
+    left = width - 42 if wide else width
+    seen, scope = _seen(item, left), _scope(known, item, 38 if wide else width)
+    # The command comes before the fold, after what shows that it is the right one; the rest comes below.
+    first = SEEN_FIRST if wide else SEEN_FIRST_NARROW
+    seen, more = (seen, []) if len(seen) <= first + 1 else (seen[:first], seen[first:])
+    lines += beside(seen, scope, left) if wide else seen
+    if more:
+        lines.append(line((f"   {words.number(len(more), 'more line')} below", "dim")))
     lines.append(Line())
     total = len(item.fixes)
     for number, fix in enumerate(item.fixes):
@@ -305,6 +331,10 @@ def cause(known: Known, item: Cause, width: int) -> list[Line]:
         key = ("verify", known.key_of(item))
         lines.append(line((" verify      ", "label"), (pieces[0], "command"), key=key))
         lines += [line(" " * 15, (piece, "command")) for piece in pieces[1:]]
+    if more:
+        lines += [Line(), line((" seen, the rest", "label")), *more]
+    if not wide:
+        lines += [Line(), *scope]
     if item.why:
         lines += [
             line((" why         " if n == 0 else " " * 13, "label"), (piece, "dim"))

@@ -21,7 +21,7 @@ from netdoctor.tui import compare, frame, nodes, pages, pairs, where
 from netdoctor.tui.dialogs import Ask
 from netdoctor.tui.events import Event
 from netdoctor.tui.keys import Action
-from netdoctor.tui.lines import Line, fit, line, rule, wrap
+from netdoctor.tui.lines import Line, line, narrowed, rule, wrap
 from netdoctor.tui.matrix import MatrixView
 from netdoctor.tui.rows import rows_of, worst_check
 from netdoctor.tui.runner import Runner
@@ -122,15 +122,28 @@ class Stage(App[None], inherit_bindings=False):
         return cursor.node if cursor is not None and cursor.node in names else next(iter(names), None)
 
     @property
+    def check_here(self) -> str | None:
+        """The check under the cursor of the matrix; of a family the one that says the worst."""
+        cells = self.state.cells
+        columns = [cells.checks.index(check) for check in self.matrix.checks]
+        if self.node is None or not columns:
+            return None
+        at = worst_check(cells, cells.nodes.index(self.node), columns)
+        return None if at is None else cells.checks[at]
+
+    @property
     def results(self) -> Sequence[Result]:
         """What the Evidence screen shows."""
+        cell = self.where.cell
         if self.known is None:
             return ()
-        if self.where.cell is not None:
-            found = self.known.result(self.where.cell.check or "", self.where.cell.node)
+        if cell is not None and cell.check is not None:
+            found = self.known.result(cell.check, cell.node)
             return (found,) if found is not None else ()
         item = self.known.cause_at(self.where.cause)
-        return pages.results_of(self.known, item) if item is not None else ()
+        every = pages.results_of(self.known, item) if item is not None else []
+        # Of a node that a cause only holds up, there is nothing but what was seen elsewhere.
+        return [result for result in every if cell is not None and result.target == cell.node] or every
 
     @property
     def cause(self) -> Cause | None:
@@ -138,7 +151,7 @@ class Stage(App[None], inherit_bindings=False):
         known, view = self.known, self.where.view
         if known is None:
             return None
-        if view == "evidence" and self.where.cell is not None:
+        if view == "evidence" and self.where.cell is not None and self.where.cell.check is not None:
             found = [known.causes.get(r.cause) for r in self.results if r.cause is not None]
             return found[0] if found else None
         if view in ("cause", "evidence"):
@@ -224,9 +237,13 @@ class Stage(App[None], inherit_bindings=False):
         self.draw_bars()
 
     def page_lines(self) -> list[Line]:
-        width = self.size.width - pages.MARGIN
+        """The lines of the screen that is shown, those that its filter lets through."""
         if self.tiny:
             return frame.tiny(self.state, *self.size)
+        lines = self._every_line(self.size.width - pages.MARGIN)
+        return narrowed(lines, self.where.sought) if self.where.sought else lines
+
+    def _every_line(self, width: int) -> list[Line]:
         known, report, look = self.known, self.state.report, self.where
         if known is None or report is None:
             return frame.no_report(self.state, self._ways_out(), width)
@@ -284,10 +301,7 @@ class Stage(App[None], inherit_bindings=False):
             return
         lines = [frame.legend(self.state, self.where, self.matrix.rows, width)]
         if self.size.height >= 20:
-            columns = [cells.checks.index(check) for check in self.matrix.checks]
-            at = worst_check(cells, cells.nodes.index(node), columns)
-            check = None if at is None else cells.checks[at]
-            lines += [rule(width), *nodes.under_cursor(self.known, cells, node, check, width)]
+            lines += [rule(width), *nodes.under_cursor(self.known, cells, node, self.check_here, width)]
         self.bar("detail").show(lines)
         if self.side.display and self.known is not None:
             item, inner = self.cause, 50
@@ -313,9 +327,21 @@ class Stage(App[None], inherit_bindings=False):
         self.bar("panel").show([*panel, rule(width)] if panel else [])
         if self.where.view != "matrix":
             self.bar("detail").show([])
-        status = [line((fit(f" {self.said}", width), "head"))] if self.said else []
-        self.bar("status").show([rule(width), *status])
-        self.bar("keys").show(*frame.footer(self.where.view, self.allowed, width))
+        status = [line((f" {piece}", "head")) for piece in wrap(self.said, width - 2)] if self.said else []
+        self.bar("status").show([rule(width, self._below()), *status])
+        self.bar("keys").show(*frame.footer(self.where.view, self.allowed, width, self._hints()))
+
+    def _below(self) -> str:
+        """That there is more of the page than can be seen, '' when there is not."""
+        more = self.page.below if self.page.display else 0
+        return f"{words.number(more, 'more line')} below" if more else ""
+
+    def _hints(self) -> dict[str, str]:
+        """What keys do for the line under the cursor, where that is not what they do for the screen."""
+        key = self.page.key
+        if self.where.view == "cause" and isinstance(key, tuple) and key[0] == "verify":
+            return {"copy-fix": "y copy verify"}
+        return {}
 
     def say(self, text: str) -> None:
         """One line of our own above the keys; the next key takes it away."""

@@ -60,7 +60,8 @@ class State:
     """Everything the screens show that is not a matter of where somebody looks.
 
     answered: nodes that gave their first answer, with the second at which they did. busy: indices into
-    cells.cells that are being measured again. stamp counts changes of the report, for caches.
+    cells.cells that are being measured again; running: which checks and nodes these are. stamp counts changes
+    of the report, for caches.
     """
 
     cells: Cells = field(default_factory=Cells)
@@ -76,6 +77,7 @@ class State:
     troubled: tuple[str, ...] = ()
     news: tuple[str, ...] = ()
     busy: frozenset[int] = frozenset()
+    running: str = ""
     message: str = ""
     stamp: int = 0
 
@@ -161,7 +163,7 @@ def _turn(state: State, event: Began | Ended | Failed) -> State:
         message="",
     )
     if event.partial:
-        return replace(common, busy=_busy(state.cells, event))
+        return replace(common, busy=_busy(state.cells, event), running=_running(state.cells, event))
     cells = Cells(
         nodes=event.nodes,
         checks=tuple(check for check, _ in event.checks),
@@ -177,6 +179,16 @@ def _turn(state: State, event: Began | Ended | Failed) -> State:
         busy=frozenset(),
         stamp=state.stamp + 1,
     )
+
+
+def _running(cells: Cells, event: Began) -> str:
+    """The checks and nodes of a re-run, the check that was asked for first."""
+    checks = "all checks"
+    if event.asked:
+        more = f" +{len(event.asked) - 1}" if len(event.asked) > 1 else ""
+        checks = f"{words.plain(event.asked[0], 40)}{more}"
+    few = len(event.nodes) < len(cells.nodes) or len(event.nodes) == 1
+    return f"{checks} on {words.fold(event.nodes[:200], 40) if few else f'all {len(event.nodes)} nodes'}"
 
 
 def _busy(cells: Cells, event: Began) -> frozenset[int]:
@@ -444,17 +456,18 @@ def slow(state: State, least_s: float = 2.0) -> tuple[float, float, tuple[str, .
     return taken, usual, tuple(waiting)
 
 
-def left_s(state: State) -> float | None:
-    """About how many seconds are left of the time budget, or of the phase that counts its nodes.
+def left_s(state: State) -> tuple[str, float] | None:
+    """How sure that is, in words, and the seconds that are left; None when that cannot be said.
 
-    None when that cannot be said.
+    A time budget is the most that is spent. A phase that counts its nodes tells after a quarter of them.
     """
-    budget = [p.budget_ends for p in state.phases if p.ended is None and p.budget_ends is not None]
+    going = [phase for phase in state.phases if phase.ended is None]
+    budget = [phase.budget_ends for phase in going if phase.budget_ends is not None]
     if budget:
         left = budget[-1] - state.now
-        return left if left > 0 else None
-    counting = [p for p in state.phases if p.ended is None and p.total and 0 < p.done < p.total]
+        return ("at most", left) if left > 0 else None
+    counting = [phase for phase in going if phase.total and phase.total <= 4 * phase.done < 4 * phase.total]
     if not counting:
         return None
     phase = counting[-1]
-    return (state.now - phase.began) * (phase.total - phase.done) / phase.done
+    return "about", (state.now - phase.began) * (phase.total - phase.done) / phase.done

@@ -33,6 +33,7 @@ class Step(NamedTuple):
     cause: str | None
     cell: Spot | None
     group: tuple[str, ...]
+    sought: str
     line: Hashable
 
 
@@ -40,11 +41,13 @@ class Step(NamedTuple):
 class Where:
     """cause: key of the cause that the screens ``cause`` and ``evidence`` are about (see Known.key_of).
 
-    cell: whose evidence is shown, None for that of the whole cause. kind: what the pairs screen shows. group:
-    the nodes whose pairs are shown one by one. cursor: the cell under the cursor of the matrix, None before
-    its first picture; before_filter: where it was when typing began. by: the check that rows are sorted by,
-    None for `sort`. colour: the check that the overview shows, None for the worst. anchor: the node marked
-    last. held: the picture stands still. following: the cursor goes to new problems.
+    cell: whose evidence is shown, None for that of the whole cause; without a check, of the cause on that
+    node. kind: what the pairs screen shows. group: the nodes whose pairs are shown one by one. sought: the
+    filter of this screen, where it is not the matrix; filter: that of the matrix. cursor: the cell under the
+    cursor of the matrix, None before its first picture; before_filter: where it was when typing began. by:
+    the check that rows are sorted by, None for `sort`. colour: the check that the overview shows, None for
+    the worst. anchor: the node marked last. held: the picture stands still. following: the cursor goes to new
+    problems.
     """
 
     view: str = "causes"
@@ -53,6 +56,7 @@ class Where:
     cell: Spot | None = None
     kind: str = ""
     group: tuple[str, ...] = ()
+    sought: str = ""
     values: bool = False
     transposed: bool = False
     changes_only: bool = False
@@ -85,9 +89,10 @@ def goto(where: Where, view: str, *, left: Hashable = None, keep: bool = True, *
 
     keep: whether Escape comes back here.
     """
-    step = Step(where.view, where.cause, where.cell, where.group, left)
+    step = Step(where.view, where.cause, where.cell, where.group, where.sought, left)
     back = (*where.back, step)[-STEPS_KEPT:] if keep and view != where.view else where.back
-    return replace(where, view=view, back=back, **about)
+    sought = where.sought if view == where.view else ""
+    return replace(where, view=view, back=back, **{"sought": sought, **about})
 
 
 def returned(where: Where) -> tuple[Where, Hashable]:
@@ -95,8 +100,8 @@ def returned(where: Where) -> tuple[Where, Hashable]:
     if not where.back:
         return replace(where, view="causes"), None
     *rest, step = where.back
-    was = replace(where, view=step.view, back=tuple(rest), cause=step.cause, cell=step.cell, group=step.group)
-    return was, step.line
+    about = {name: getattr(step, name) for name in ("view", "cause", "cell", "group", "sought")}
+    return replace(where, back=tuple(rest), **about), step.line
 
 
 def carried(where: Where, before: Cells, now: Cells, known: Known | None, *, whole: bool) -> Where:
@@ -166,19 +171,28 @@ def filtering(where: Where) -> Where:
     return replace(where, before_filter=where.cursor)
 
 
+def filter_of(where: Where) -> str:
+    """The filter of the screen that is shown."""
+    return where.filter if where.view == "matrix" else where.sought
+
+
 def filtered(where: Where, text: str) -> Where:
-    return replace(where, filter=text[:FILTER_KEPT])
+    """With another filter on the screen that is shown."""
+    if where.view == "matrix":
+        return replace(where, filter=text[:FILTER_KEPT])
+    return replace(where, sought=text[:FILTER_KEPT])
 
 
 def filter_left(where: Where, *, keep: bool) -> Where:
     """The filter stays, or goes and leaves the cursor where it was before."""
     if not keep:
-        where = replace(where, cursor=where.before_filter or where.cursor, filter="")
+        where = replace(filtered(where, ""), cursor=where.before_filter or where.cursor)
     return replace(where, before_filter=None)
 
 
 def unfiltered(where: Where) -> Where:
-    return replace(where, filter="", faults=False)
+    """With every row of the matrix, and every line of other screens."""
+    return replace(where, filter="", faults=False, sought="")
 
 
 # Pairs

@@ -76,6 +76,9 @@ class Page(ScrollView, can_focus=True, inherit_bindings=False):
     class Opened(Message):
         """Enter, or a second click, on the line under the cursor."""
 
+    class Moved(Message):
+        """The cursor is on another line, or other lines can be seen."""
+
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
         self.lines: list[Line] = []
@@ -89,6 +92,15 @@ class Page(ScrollView, can_focus=True, inherit_bindings=False):
     def key(self) -> Hashable:
         """What the cursor is on, None when nothing can be opened."""
         return self.lines[self.at].key if self._stops and self.at < len(self.lines) else None
+
+    @property
+    def below(self) -> int:
+        """How many lines there are below those that can be seen."""
+        return max(len(self.lines) - round(self.scroll_y) - self.size.height, 0)
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        super().watch_scroll_y(old_value, new_value)
+        self.post_message(self.Moved())
 
     def show(self, lines: Sequence[Line], key: Hashable = None, *, top: bool = False) -> None:
         """Draw other lines; the cursor stays on its key, or goes to `key`, or stays where it is."""
@@ -119,9 +131,13 @@ class Page(ScrollView, can_focus=True, inherit_bindings=False):
             self.scroll_to(y=0, animate=False)
         elif target >= len(self._stops):
             self.scroll_end(animate=False)
-        self.at = self._stops[min(max(target, 0), len(self._stops) - 1)]
+        self._go(self._stops[min(max(target, 0), len(self._stops) - 1)])
         if 0 <= target < len(self._stops):
             self._into_view()
+
+    def _go(self, index: int) -> None:
+        self.at = index
+        self.post_message(self.Moved())
         self.refresh()
 
     def page(self, by: int) -> None:
@@ -132,16 +148,14 @@ class Page(ScrollView, can_focus=True, inherit_bindings=False):
             return
         goal = self.at + by * height
         near = [i for i in self._stops if (i >= goal if by > 0 else i <= goal)]
-        self.at = (near[0] if by > 0 else near[-1]) if near else self._stops[-1 if by > 0 else 0]
+        self._go((near[0] if by > 0 else near[-1]) if near else self._stops[-1 if by > 0 else 0])
         if not near:
             self.scroll_to(y=len(self.lines) if by > 0 else 0, animate=False)
         self._into_view()
-        self.refresh()
 
     def edge(self, last: bool) -> None:
-        self.at = (self._stops[-1] if last else self._stops[0]) if self._stops else 0
+        self._go((self._stops[-1] if last else self._stops[0]) if self._stops else 0)
         self.scroll_to(y=len(self.lines) if last else 0, animate=False)
-        self.refresh()
 
     def _into_view(self) -> None:
         if not self._stops:
@@ -186,6 +200,7 @@ class Page(ScrollView, can_focus=True, inherit_bindings=False):
 
     def on_resize(self) -> None:
         self.virtual_size = Size(self.size.width, len(self.lines))
+        self.post_message(self.Moved())
 
     def on_click(self, event: events.Click) -> None:
         index = event.y + round(self.scroll_y)
@@ -195,7 +210,6 @@ class Page(ScrollView, can_focus=True, inherit_bindings=False):
         if stop is None or index - stop > 3:
             return
         again = stop == self.at and event.chain > 1
-        self.at = stop
-        self.refresh()
+        self._go(stop)
         if again:
             self.post_message(self.Opened())

@@ -150,11 +150,24 @@ def show(
     for line in app.left_behind:
         sys.stderr.write(f"{line}\n")
     shown = app.state.report
+    if not app.left_behind:
+        sys.stderr.write(_last_line(shown))
     if app.signal:
         return 128 + app.signal, shown
     if shown is None:
         return EXIT_BAD_INPUT if app.state.message else 130, None
     return shown.verdict.exit_code, shown
+
+
+def _last_line(report: "Report | None") -> str:
+    """What stays in the terminal when the screens are gone: the verdict, and where the report is."""
+    if report is None:
+        return ""
+    from netdoctor.report import words
+
+    causes = f", {words.number(len(report.causes), 'cause')}" if report.causes else ""
+    saved = words.plain(report.run.saved_to or "", 300)
+    return f"{words.verdict(report)}{causes}{f'; {saved}' if saved else ''}\n"
 
 
 def _check_places(

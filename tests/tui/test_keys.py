@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import os
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from netdoctor.tui.dialogs import Ask, Picker
 from netdoctor.tui.events import Event, Phase
 from netdoctor.tui.keys import ACTIONS, BY_ID, FOOTERS, MOVES, VIEWS
 from netdoctor.tui.runner import Request
+from netdoctor.tui.stage import screen_text
 from netdoctor.tui.state import State
 from tests.report.build import sample_report
 from tests.tui.harness import NOON, FakeRunner, Step, application, began, drive, rich_report, type_text
@@ -62,7 +64,8 @@ def scanning(request: Request, report: Report | None) -> list[Event]:
 
 
 @pytest.mark.parametrize(
-    ("key", "view"), [("1", "causes"), ("2", "matrix"), ("3", "pairs"), ("4", "node"), ("6", "diff")]
+    ("key", "view"),
+    [("1", "causes"), ("2", "matrix"), ("3", "pairs"), ("4", "node"), ("5", "diff"), ("6", "diff")],
 )
 def test_numbers_show_screens(key: str, view: str) -> None:
     assert press("2", key).where.view == view
@@ -220,6 +223,22 @@ def test_evidence() -> None:
     assert press("4", "down", "e").where.view == "evidence"
 
 
+@pytest.mark.parametrize("steps", [["2", "G", "4"], ["2", "G", *["left"] * 60]], ids=["node", "matrix"])
+def test_evidence_is_that_of_the_node_one_stands_on(steps: list[Step]) -> None:
+    report = rich_report()
+    first, *_ = [r for r in report.results if r.check == "net.ports"]
+    twin = dataclasses.replace(first, target="gpu-a01", summary="seen here")
+    cause = dataclasses.replace(report.causes[0], node_list=("gpu-a01", "gpu-a03"))
+    both = dataclasses.replace(report, results=(*report.results, twin), causes=(cause, *report.causes[1:]))
+    assert [r.target for r in press(*steps, "e", report=both).results] == ["gpu-a01"]
+
+
+def test_y_copies_what_its_name_in_the_last_line_says() -> None:
+    footers = after_each(["enter", "down"], lambda app: screen_text(app)[-1])
+    assert ["y copy fix" in footers[0], "y copy verify" in footers[1]] == [True, True]
+    assert press("enter", "down", "y").clipboard.startswith("netdoctor scan")
+
+
 # The matrix
 
 
@@ -236,6 +255,40 @@ def test_filter_narrows_while_typing_and_escape_restores() -> None:
 
     assert after_each([*typing, "enter", "escape"], look)[-3:] == [(2, "fail"), (2, "fail"), (4, "")]
     assert seen([*typing, "escape"], lambda app: (len(app.matrix.rows.order), node(app))) == (4, "01")
+
+
+@pytest.mark.parametrize(
+    ("screen", "typed", "kept", "gone"),
+    [
+        pytest.param([], "clock", "[3]", "[2]", id="causes"),
+        pytest.param(["enter"], "verify", "verify", "fix   ", id="cause"),
+        pytest.param(["e"], "!net.ports", "nothing fits", "FAIL  net.ports", id="evidence"),
+        pytest.param(["3"], "a02", "gpu-a02", "gpu-a04", id="pairs"),
+        pytest.param(["3", "enter"], "a02", "gpu-a02", "gpu-a04", id="pair"),
+        pytest.param(["2", "4"], "nccl.ifname", "nccl.ifname", "ssh.login", id="node"),
+        pytest.param(["5"], "clock", "the clock of", "drops", id="diff"),
+    ],
+)
+def test_every_list_has_a_filter_and_no_letter_of_it_is_a_key(
+    screen: list[str], typed: str, kept: str, gone: str
+) -> None:
+    """`qrRExTp` would quit, run, export, stop, change the looks, and hold."""
+    app, pictures = application(rich_report(), runner=FakeRunner()), []
+    app.base = sample_report("ready")
+
+    def look(app: NetdoctorApp, pilot: Any) -> None:
+        pictures.append((app.where, screen_text(app)))
+
+    every = [*screen, look, "slash", *type_text("qrRExTp"), *["backspace"] * 7]
+    drive(app, WINDOW, *every, *type_text(typed), "enter", look, "escape", look)
+    (before, _), (during, lines), (after, _) = pictures
+    body = "\n".join(lines[3:-2])
+    assert kept in body
+    assert gone not in body
+    assert f"filter: {typed}" in lines[1]
+    assert during == dataclasses.replace(before, sought=typed)
+    assert after == before
+    assert app.runner.asked == []
 
 
 def test_zoom() -> None:
@@ -501,6 +554,17 @@ def test_help_lists_the_keys_of_the_screen_and_runs_one() -> None:
     assert isinstance(seen(["question_mark"], lambda app: app.screen), Picker)
     assert press("question_mark", *type_text("screen: matrix"), "enter").where.view == "matrix"
     assert press("question_mark", "escape").where.view == "causes"
+
+
+def test_help_says_how_much_more_there_is() -> None:
+    first, last = after_each(["question_mark", "up"], lambda app: "\n".join(screen_text(app)))
+    assert re.search(r"1 of \d\d, \d+ more below, enter takes it, esc closes", first)
+    assert "1 of" in last
+
+
+def test_messages_are_shown_whole() -> None:
+    lines = drive(application(rich_report()), (80, 24), "y")
+    assert "select it with the mouse, or E writes a file" in " ".join(" ".join(lines).split())
 
 
 @pytest.mark.parametrize("key", ["colon", "ctrl+p"])

@@ -82,7 +82,8 @@ def test_phases_follow_each_other_and_count() -> None:
         ],
     )
     assert [(p.name, p.done, p.ended) for p in state.phases] == [("connect", 1, None)]
-    assert left_s(state) == 3.0
+    assert left_s(state) == ("about", 3.0)
+    assert left_s(fold(state, [ev.Phase(NOON + 3, "tcp", 1, 5)])) is None  # too few to tell by
     state = fold(state, [ev.Phase(NOON + 4, "connect", 4, 4), ev.Phase(NOON + 5, "ports", 0, 4)])
     assert [(p.name, p.ended) for p in state.phases] == [("connect", NOON + 4), ("ports", None)]
     assert left_s(state) is None
@@ -91,8 +92,8 @@ def test_phases_follow_each_other_and_count() -> None:
 def test_experiments_with_a_budget_count_down() -> None:
     events: list[ev.Event] = [began(sample_report(nodes=4)), ev.Phase(NOON, "tcp", 0, 4, 8.0)]
     state = fold(State(), events)
-    assert left_s(state) == 8.0
-    assert left_s(dataclasses.replace(state, now=NOON + 3)) == 5.0
+    assert left_s(state) == ("at most", 8.0)
+    assert left_s(dataclasses.replace(state, now=NOON + 3)) == ("at most", 5.0)
     assert left_s(dataclasses.replace(state, now=NOON + 9)) is None
     assert left_s(fold(state, [ev.Phase(NOON + 2, "tcp", 4, 4)])) is None
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,7 @@ def test_all_green(size: tuple[int, int]) -> None:
 def test_all_green_offers_the_next_step() -> None:
     text = shown(rich_report(state="ready"), MEDIUM)
     assert "2 see the full matrix" in text
-    assert "6 compare with another report" in text
+    assert "5 compare with another report" in text
     assert application(rich_report(state="ready")).where.view == "causes"
 
 
@@ -404,14 +405,21 @@ def test_resize_during_a_scan() -> None:
 def test_rerun_shows_what_is_under_way_and_keeps_the_old_value_below() -> None:
     report = rich_report()
     part = dataclasses.replace(
-        began(report, partial=True), nodes=("gpu-a03",), checks=(("net.ports", "net"),)
+        began(report, partial=True),
+        nodes=("gpu-a03",),
+        checks=(("net.paths", "net"), ("net.ports", "net")),
+        asked=("net.ports",),
     )
-    runner = FakeRunner(lambda request, known: [part])
-    lines = drive(application(report, runner=runner), (100, 30), "2", "r", settle)
+    runner = FakeRunner(lambda request, known: [part, Phase(NOON + 2, "ports", 1, 4)])
+    times = iter([NOON, NOON, NOON, NOON + 2])
+    app = application(report, runner=runner, now=lambda: next(times, NOON + 4))
+    lines = drive(app, MEDIUM, "2", "w", "r", settle, settle)
     row = next(line for line in lines if "gpu-a03" in line and line.startswith(">"))
     assert "~" in row
     assert any("net.ports   FAIL" in line for line in lines)
-    assert "re-running" in lines[0]
+    assert lines[0].startswith(" RE-RUNNING  net.ports on gpu-a03")
+    assert re.search(r"ports 1/4   [-|/\\] 00:04", lines[0])
+    assert len(lines[0]) <= 79
 
 
 def test_clock_of_the_title_is_utc_as_the_report_says() -> None:

@@ -116,6 +116,8 @@ def test_quit_restores_the_terminal_and_returns_the_verdict(report: Path) -> Non
         term.keys("q")
         assert term.end() == 1
         term.assert_restored()
+        after = term.drawn.rpartition(LEAVE)[2].decode()
+        assert f"NOT READY, 3 causes; {report}" in after
 
 
 def test_quit_leaving_the_screen(report: Path) -> None:

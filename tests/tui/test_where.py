@@ -157,13 +157,23 @@ def test_marking_twice_unmarks() -> None:
 
 def test_a_filter_that_is_left_gives_the_cursor_back() -> None:
     there, here = Spot("a.b", "n1"), Spot("a.b", "n2")
-    look = replace(where.filtered(where.filtering(Where(cursor=there)), "n2"), cursor=here)
+    look = replace(where.filtered(where.filtering(Where(view="matrix", cursor=there)), "n2"), cursor=here)
     left = where.filter_left(look, keep=False)
     assert (left.filter, left.cursor, left.before_filter) == ("", there, None)
     kept = where.filter_left(look, keep=True)
     assert (kept.filter, kept.cursor, kept.before_filter) == ("n2", here, None)
-    assert len(where.filtered(Where(), "x" * 9999).filter) == where.FILTER_KEPT
+    assert len(where.filtered(look, "x" * 9999).filter) == where.FILTER_KEPT
     assert where.unfiltered(replace(look, faults=True)).filter == ""
+
+
+def test_each_screen_has_a_filter_of_its_own_and_finds_it_again() -> None:
+    look = where.filtered(where.filtered(Where(view="matrix"), "fail"), "net.*")
+    look = where.goto(where.filtered(where.goto(look, "causes"), "mtu"), "cause", cause=FIRST)
+    assert (where.filter_of(look), look.filter) == ("", "net.*")
+    look, _ = where.returned(look)
+    assert where.filter_of(look) == "mtu"
+    look, _ = where.returned(where.filter_left(look, keep=False))
+    assert where.filter_of(look) == "net.*"
 
 
 def test_kinds_of_pairs_go_round_and_fall_back_to_the_first() -> None:

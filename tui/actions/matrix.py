@@ -28,10 +28,13 @@ def faults(stage: Stage) -> None:
 def filter_(stage: Stage) -> None:
     box = stage.main_filter
     stage.where = where.filtering(stage.where)
+    on_matrix = stage.where.view == "matrix"
+    forms = "  ".join(word.split()[0] for word, _ in WORDS) if on_matrix else "words of a line  !without"
     box.display = True
-    box.value = stage.where.filter
+    box.value = where.filter_of(stage.where)
+    box.placeholder = forms
     box.focus()
-    stage.say(" ".join(word.split()[0] for word, _ in WORDS) + "   enter keep   esc clear")
+    stage.say("the list narrows while you type: enter keeps it so, esc clears the filter")
 
 
 def end_filter(stage: Stage, *, keep: bool) -> None:
@@ -39,7 +42,7 @@ def end_filter(stage: Stage, *, keep: bool) -> None:
     stage.main_filter.display = False
     stage.where = where.filter_left(stage.where, keep=keep)
     stage.said = ""
-    stage.matrix.focus()
+    stage.set_focus(None)
     stage.draw()
 
 

@@ -49,8 +49,8 @@ def back(stage: Stage) -> None:
     look = stage.where
     if stage.main_filter.display:
         end_filter(stage, keep=False)
-    elif look.view == "matrix" and (look.filter or look.faults):
-        stage.where = where.unfiltered(look)
+    elif where.filter_of(look) or (look.view == "matrix" and look.faults):
+        stage.where = where.unfiltered(look) if look.view == "matrix" else where.filtered(look, "")
         stage.draw()
     elif look.back or look.view != "causes":
         stage.where, line = where.returned(look)
@@ -71,7 +71,7 @@ def open_(stage: Stage) -> None:
         case ("screen", str(view)):
             stage.show_view(view)
         case ("family", str(family)):
-            stage.where = where.filtered(stage.where, family)
+            stage.where = replace(stage.where, filter=family)
             stage.show_view("matrix" if not stage.small else "causes")
         case ("cell", str(check), str(name)):
             _open_result(stage, Spot(check, name))
@@ -127,15 +127,18 @@ def _show_evidence(stage: Stage, cell: Spot) -> None:
 
 @does("evidence")
 def evidence(stage: Stage) -> None:
-    known, key = stage.known, stage.page.key
+    known, key, view = stage.known, stage.page.key, stage.where.view
     if known is None:
         return
-    if stage.where.view == "matrix" and stage.matrix.check is not None and stage.where.cursor is not None:
-        _show_evidence(stage, Spot(stage.matrix.check, stage.where.cursor.node))
-    elif stage.where.view == "node" and isinstance(key, tuple) and key[0] == "cell":
+    check, node = stage.check_here, stage.node
+    if view == "matrix" and check is not None and node is not None:
+        _show_evidence(stage, Spot(check, node))
+    elif view == "node" and isinstance(key, tuple) and key[0] == "cell":
         _show_evidence(stage, Spot(key[1], key[2]))
     elif (item := stage.cause) is not None:
-        stage.show_view("evidence", cell=None, cause=known.key_of(item))
+        # On the screen of a node, and on its name in the matrix: what was seen there, not on the first node.
+        cell = Spot(None, node) if view in ("matrix", "node") and node is not None else None
+        stage.show_view("evidence", cell=cell, cause=known.key_of(item))
     else:
         stage.say("no cause under the cursor")
 
