@@ -111,7 +111,7 @@ def _run(args: argparse.Namespace) -> int:
     outputs = parse_outputs(args.output)
     if args.facts is not None:
         return _rejudge(args, said, opened(outputs, args.save, [(f"--facts {args.facts}", args.facts)]))
-    request = _request(args, said)
+    request, before = _request(args, said)
     outputs = opened(outputs, request.save, scanning.reads(request))
     plan = scanning.prepare(request)
     if args.plan:
@@ -129,20 +129,24 @@ def _run(args: argparse.Namespace) -> int:
     with _signals_noted() as late:
         ended = 128 + (stopped or signal.SIGINT)
         report = scanning.assemble(plan, outcome, time.monotonic() - started, interrupted_code=ended)
-        code = _deliver(args, report, outputs, request.save)
+        kept: Report | None = report
+        if before is not None:
+            report, kept = scanning.into(before, plan, outcome, report)
+        code = _deliver(args, report, outputs, request.save if kept else None, kept)
     return 128 + late[0] if late else code
 
 
-def _request(args: argparse.Namespace, said: dict[str, Any]) -> "ScanRequest":
-    """What is asked for: the last scan once more with --last."""
-    from netdoctor.scanning import ScanRequest, load_own, replay
+def _request(args: argparse.Namespace, said: dict[str, Any]) -> "tuple[ScanRequest, Report | None]":
+    """What is asked for: with --last the last scan once more, whose report comes along."""
+    from netdoctor.scanning import ScanRequest, load_own, replay, reread
 
     if not args.last:
-        return ScanRequest(**said)
+        return ScanRequest(**said), None
     if args.hosts:
         raise InputError("--last takes the hosts of the last report; leave the host list out")
     path = args.save or LAST
-    return replay(load_own(path), said, path)
+    report = load_own(path)
+    return reread(replay(report, said, path), report.run.replay), report
 
 
 def _rejudge(args: argparse.Namespace, said: dict[str, Any], outputs: "Sequence[Output]") -> int:
@@ -221,9 +225,13 @@ def _signals_noted() -> Iterator[list[int]]:
 
 
 def _deliver(
-    args: argparse.Namespace, report: "Report", outputs: "Sequence[Output]", save: Path | None
+    args: argparse.Namespace,
+    report: "Report",
+    outputs: "Sequence[Output]",
+    save: Path | None,
+    kept: "Report | None" = None,
 ) -> int:
-    """Save and print, and tell what could not be written. Returns the exit code."""
+    """Save and print, and tell what could not be written. Returns the exit code. kept: as of deliver()."""
     from netdoctor.report.output import RenderOptions, deliver
 
     options = RenderOptions(
@@ -234,7 +242,7 @@ def _deliver(
         json_detail=args.json_detail,
         pretty=args.pretty,
     )
-    code, troubles = deliver(report, outputs, options, save=save, redact=args.redact)
+    code, troubles = deliver(report, outputs, options, save=save, kept=kept, redact=args.redact)
     for trouble in troubles:
         try:
             sys.stderr.write(f"netdoctor: {clean(trouble, 400)}\n")

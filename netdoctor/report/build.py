@@ -27,6 +27,7 @@ from netdoctor.report.model import (
     TargetRecord,
     Tool,
 )
+from netdoctor.report.moved import aimed
 from netdoctor.report.pairs import pairs
 from netdoctor.report.verdict import counts_of, verdict_of
 from netdoctor.store import dump
@@ -41,7 +42,10 @@ def build(outcome: Outcome, context: Context) -> Report:
     """The report of a scan."""
     judgement = outcome.judgement
     groups = diagnose(judgement)
-    causes = tuple(cause_record(i, group, outcome, context) for i, group in enumerate(groups, start=1))
+    causes = tuple(
+        aimed(cause_record(i, group, outcome, context), context.verify_prefix)
+        for i, group in enumerate(groups, start=1)
+    )
     counts = counts_of(judgement)
     verdict = verdict_of(judgement, counts, groups, outcome, context)
     healthy, unhealthy, undecided = ready_nodes(judgement, verdict.required)

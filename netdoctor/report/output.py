@@ -151,9 +151,17 @@ def parse_outputs(texts: Sequence[str]) -> list[Output]:
 
 
 def deliver(
-    report: Report, outputs: Sequence[Output], options: RenderOptions, *, save: Path | None, redact: bool
+    report: Report,
+    outputs: Sequence[Output],
+    options: RenderOptions,
+    *,
+    save: Path | None,
+    redact: bool,
+    kept: Report | None = None,
 ) -> tuple[int, list[str]]:
     """Save and print a report: (exit code, what could not be written and why). The rest is written.
+
+    kept: what is saved instead of it, the report that it has become a part of.
 
     What is missing turns READY into exit 5, and hides no worse verdict. Stdout comes last and tells both.
     """
@@ -170,7 +178,8 @@ def deliver(
 
     if save is not None:
         missing = f"the report was not saved to {save}"
-        report = attempt(missing, partial(save_report, report, save)) or report
+        if attempt(missing, partial(save_report, kept or report, save)):
+            report = replace(report, run=replace(report.run, saved_to=str(save)))
     if redact:
         from netdoctor.report.redact import redact as redacted
 

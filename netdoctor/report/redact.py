@@ -63,6 +63,7 @@ def redact(report: Report) -> Report:
     data = msgspec.to_builtins(
         dataclasses.replace(report, run=dataclasses.replace(report.run, redacted=True))
     )
+    data["run"]["replay"].pop("listed", None)
     aliases = _Aliases(data)
     told = _told(data)
     _collect(data, told, aliases)

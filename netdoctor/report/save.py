@@ -15,6 +15,7 @@ from netdoctor.report import LAST, history
 from netdoctor.report.foreign import disowned, stranger
 from netdoctor.report.json_ import SIZE_MAX, ReportError, dumps, loads
 from netdoctor.report.model import Report
+from netdoctor.report.moved import moved
 
 __all__ = ["LAST", "is_ours", "load", "open_stream", "own_folder", "pour", "save", "write_whole"]
 
@@ -181,4 +182,4 @@ def load(path: Path = LAST) -> Report:
     except ReportError as error:
         raise ReportError(f"{path}: {error}") from None
     owner = stranger(about.st_uid) or report.run.foreign
-    return disowned(report, owner) if owner else report
+    return disowned(report, owner) if owner else moved(report, path)

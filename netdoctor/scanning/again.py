@@ -2,7 +2,6 @@
 
 import os
 import shlex
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,25 +21,21 @@ from netdoctor.report import LAST, baseline
 from netdoctor.report.build import build
 from netdoctor.report.context import Context
 from netdoctor.report.foreign import disowned
-from netdoctor.report.model import Note, Report
+from netdoctor.report.model import Report
 from netdoctor.scanning import jobenv
+from netdoctor.scanning.merging import RERUN, every_check, kept, merged, not_judged
 from netdoctor.scanning.plan import Plan, part, prepare, select
 from netdoctor.scanning.record import facts_of, replay
 from netdoctor.scanning.reporting import (
     SETTINGS,
     folders,
     remote,
-    rfc3339,
     ssh_argv,
-    told,
-    verify_prefix,
 )
 from netdoctor.scanning.request import ScanRequest
 
-RERUN = "run again "
 # Of a check or an experiment, the worst first.
 COSTS = ("loads-gpu", "opens-port", "read-only")
-NOTES_AT_MOST = 20
 
 
 def rejudge(report: Report, given: Mapping[str, Any], source: Path) -> Report:
@@ -83,7 +78,7 @@ def rejudge(report: Report, given: Mapping[str, Any], source: Path) -> Report:
         remote=remote(request, targets),
         root_here=os.geteuid() == 0,
         version=__version__,
-        notes=(*_kept(report, SETTINGS), *_kept(report, RERUN), *_not_judged(report, known)),
+        notes=(*kept(report, SETTINGS), *kept(report, RERUN), *not_judged(report, known)),
         verify_prefix=("netdoctor", "scan", "--facts", str(source), *again, *folders(request.checks_dir)),
         interrupted_code=3,  # that scan was interrupted, this command was not: undecided
     )
@@ -119,17 +114,6 @@ def _judged_then(
     return registry.ordered(known.checks[check] for check in ids if check in known.checks)
 
 
-def _not_judged(report: Report, known: Registry) -> list[Note]:
-    missed = [check for check in report.matrix.checks if check not in known.checks]
-    text = f"not judged again, because nobody knows them here: {', '.join(missed)} (see --checks-dir)"
-    return [Note(level="warn", text=text)] if missed else []
-
-
-def _kept(report: Report, prefix: str) -> list[Note]:
-    """Notes that still hold, or tell what was done."""
-    return [note for note in report.notes if note.text.startswith(prefix)][-NOTES_AT_MOST:]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rerun:
     """Part of a report, to be measured again.
@@ -145,31 +129,7 @@ class Rerun:
 
     def assemble(self, outcome: Outcome) -> Report:
         """The report with what was measured again in it."""
-        report, request = self.report, self.plan.request
-        merged = store.merge(facts_of(report), outcome.store)
-        again = judge_again(merged, self.every, report.matrix.nodes, report.run.ended_by)
-        now = rfc3339(time.time())
-        shown = f"{len(self.nodes)} node{'s' if len(self.nodes) != 1 else ''}"
-        what = ", ".join(self.checks) if len(self.checks) <= 6 else f"{len(self.checks)} checks"
-        notes = list(dict.fromkeys([*_kept(report, SETTINGS), *told(self.plan.transport.notes)]))
-        notes += [*_not_judged(report, self.plan.known), *_kept(report, RERUN)]
-        notes.append(Note(level="info", text=f"{RERUN}{now}: {what} on {shown}"))
-        every, nodes, before = [c.id for c in self.every], len(report.matrix.nodes), report.verdict.part
-        listed = before.of_nodes if before else nodes
-        context = Context(
-            part=part(self.plan.known, request, every, nodes, listed, before=True) if before else None,
-            run=replace(report.run, finished=now),
-            fail_on=request.fail_on,
-            strict=request.strict,
-            require=request.require,
-            remote=remote(request, self.plan.inventory.targets),
-            root_here=os.geteuid() == 0,
-            version=report.tool.version,
-            plugins=report.tool.plugins,
-            notes=tuple(notes),
-            verify_prefix=verify_prefix(request),
-        )
-        return build(again, context)
+        return merged(self.report, self.plan, outcome, self.every, self.checks)
 
 
 def rerun(
@@ -188,18 +148,13 @@ def rerun(
     """
     request = replay(report, given, source)
     known = registry.load(folders=request.checks_dir)
-    every = _every(report, known)
+    every = every_check(report, known)
     chosen = _chosen(report, every, checks, nodes)
     judged = tuple(n for n in report.matrix.nodes if nodes is None or n in set(nodes))
     # With `only` a check of any profile runs when it is named.
     part = replace(request, only=chosen, skip=(), node=None)
     plan = prepare(part, known=known, judged=judged, job=_job_then(report, given))
     return Rerun(report=report, plan=plan, checks=chosen, nodes=judged, every=tuple(every))
-
-
-def _every(report: Report, known: Registry) -> list[Check]:
-    """The checks of a report, as far as they are known here."""
-    return registry.ordered(known.checks[c] for c in report.matrix.checks if c in known.checks)
 
 
 def _chosen(
@@ -227,7 +182,7 @@ def costs(
     known = registry.load(folders=request.checks_dir)
     if checks is None and nodes is None:
         return {check.id: _cost(check) for check in select(known, request)}
-    every = _every(report, known)
+    every = every_check(report, known)
     return {check: _cost(known.checks[check]) for check in _chosen(report, every, checks, nodes)}
 
 

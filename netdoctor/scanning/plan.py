@@ -144,7 +144,8 @@ def _inventory(request: ScanRequest) -> Inventory:
         here = Target(id="localhost", host="localhost", source="--local")
         inventory = Inventory(targets=(here,), format="local", source="--local")
     elif request.targets is not None:
-        inventory = Inventory(targets=request.targets, format="last", source=str(request.source or ""))
+        source = str(request.source or "")
+        inventory = Inventory(targets=request.targets, format="last", source=source, notes=request.remarks)
     elif not request.hosts:
         raise InputError("no hosts: name a hosts file, hosts, or --last (see netdoctor scan -h)")
     else:

@@ -26,6 +26,7 @@ from netdoctor.inventory.names import (
 )
 from netdoctor.report.model import Report
 from netdoctor.report.save import load
+from netdoctor.scanning.hosts import recorded
 from netdoctor.scanning.request import PATHS, ScanRequest, Selection
 from netdoctor.store import Store
 from netdoctor.text import clean
@@ -84,6 +85,7 @@ def record(request: ScanRequest, targets: Sequence[Target]) -> dict[str, Any]:
     if request.usual is not None:
         said |= request.usual._asdict()
     return {
+        **recorded(request),
         "targets": [msgspec.to_builtins(_as_listed(target, request)) for target in targets],
         "options": {name: _plain(name, value) for name, value in said.items() if value is not None},
     }

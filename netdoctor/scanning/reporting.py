@@ -15,9 +15,9 @@ from netdoctor.engine.gathering import AUTO
 from netdoctor.engine.run import Outcome
 from netdoctor.inventory import Target
 from netdoctor.inventory.nodeset import fold
-from netdoctor.report import LAST
 from netdoctor.report.build import Context, Remote, build
 from netdoctor.report.model import Note, Report, Run
+from netdoctor.report.moved import last_argv
 from netdoctor.scanning.plan import Plan
 from netdoctor.scanning.record import record
 from netdoctor.scanning.request import PATHS, ScanRequest
@@ -143,14 +143,8 @@ def destination(target: Target) -> tuple[str, ...]:
 
 def verify_prefix(request: ScanRequest) -> tuple[str, ...]:
     """What to type to look again: --last where a report is saved, else the same hosts and options."""
-    argv = ["netdoctor", "scan"]
     report = request.save or request.source
-    if report is not None:
-        argv.append("--last")
-        if report != LAST:
-            argv += ["--save", str(report)]
-    else:
-        argv += request.hosts
+    argv = [*last_argv(report)] if report is not None else ["netdoctor", "scan", *request.hosts]
     if request.save is None:
         for name in (*PATHS, "ssh_user", "ssh_port", "jump", "python"):
             value = getattr(request, name)

@@ -24,9 +24,9 @@ class Selection(NamedTuple):
 class ScanRequest:
     """One scan. Fields are named as the options of `netdoctor scan`, which describes them.
 
-    hosts: what names the nodes: files, ``-``, names. targets: the nodes of an earlier report instead, and
-    source that report's file. only, skip, node: see Selection; usual: what --last shall ask for the next time
-    where they hold for this run alone. packages: names, with commas between them.
+    hosts: what names the nodes: files, ``-``, names. targets: the nodes of an earlier report instead, source
+    that report's file, and remarks what is to be told of them. only, skip, node: see Selection; usual: what
+    --last shall ask for the next time where they hold for this run alone. packages: names, with commas.
     timeout (per node), deadline, budget: seconds. environ: of the shell that the job would be launched from.
     require: families of checks.
     save: where the report goes, None for nowhere.
@@ -35,6 +35,7 @@ class ScanRequest:
     hosts: tuple[str, ...] = ()
     targets: tuple[Target, ...] | None = None
     source: Path | None = None
+    remarks: tuple[str, ...] = ()
     format: str = "auto"
     local: bool = False
 

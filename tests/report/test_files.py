@@ -6,6 +6,7 @@ import errno
 import io
 import json
 import os
+import shlex
 import stat
 import subprocess
 import sys
@@ -312,3 +313,31 @@ def test_a_full_disk_is_not_a_success(tmp_path: Path) -> None:
         )
     assert done.returncode == 5
     assert "No space left" in done.stderr
+
+
+def test_a_report_under_another_name_points_at_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`--last` alone is by then another report, perhaps of another cluster."""
+    monkeypatch.chdir(tmp_path)
+    report = sample_report()
+    again = ("netdoctor", "scan", "--last")
+    settled = [dataclasses.replace(cause, settle_by="netdoctor scan --last -j 8") for cause in report.causes]
+    save(dataclasses.replace(report, causes=tuple(settled)))
+    kept = load()
+    Path("six.json").write_bytes(Path(".netdoctor/last.json").read_bytes())
+    for path in ("six.json", "a b.json"):
+        Path("six.json").rename(path)
+        found = load(Path(path))
+        assert found.run.saved_to == path
+        for cause, before in zip(found.causes, kept.causes, strict=True):
+            assert cause.verify is not None
+            assert before.verify is not None
+            assert cause.verify.argv == (*again, "--save", path, *before.verify.argv[3:])
+            assert shlex.split(cause.verify.shell) == list(cause.verify.argv)
+            assert cause.settle_by == f"{shlex.join((*again, '--save', path))} -j 8"
+        Path(path).rename("six.json")
+    assert load().causes == kept.causes
+    text = str(render(load(Path("six.json")), "text"))
+    assert "--last --save six.json --only" in text
+    assert "report    six.json    netdoctor report show -v six.json" in text

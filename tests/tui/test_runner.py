@@ -24,8 +24,8 @@ from netdoctor.report.model import Report
 from netdoctor.report.save import load, save
 from netdoctor.rerun import ScanRunner
 from netdoctor.scanning import ScanRequest, replay
-from netdoctor.scanning.again import RERUN
 from netdoctor.scanning.again import widened as widen
+from netdoctor.scanning.merging import RERUN
 from netdoctor.store import Store, merge
 from netdoctor.tui.events import Began, Ended, Failed, NodeDone, Phase
 from netdoctor.tui.runner import Request

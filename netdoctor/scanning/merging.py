@@ -1,0 +1,189 @@
+"""What was measured again of a report goes into it, beside what was not."""
+
+import os
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from netdoctor import store
+from netdoctor.check import Check
+from netdoctor.engine import registry
+from netdoctor.engine.gathering import all_paths
+from netdoctor.engine.registry import Registry
+from netdoctor.engine.run import Outcome
+from netdoctor.engine.run import rejudge as judge_again
+from netdoctor.facts.base import Missing, Why
+from netdoctor.facts.software import Job
+from netdoctor.inventory.nodeset import fold
+from netdoctor.report import LAST, words
+from netdoctor.report.build import build
+from netdoctor.report.context import Context
+from netdoctor.report.model import Note, Report
+from netdoctor.scanning.plan import Plan, part
+from netdoctor.scanning.record import facts_of, record, replay
+from netdoctor.scanning.reporting import SETTINGS, remote, rfc3339, told, verify_prefix
+from netdoctor.store import Store
+
+RERUN = "run again "
+NOTES_AT_MOST = 20
+# What a request says of reaching nodes, and of itself.
+_HOW = (
+    *("ssh_config", "ssh_user", "ssh_port", "ssh_key", "known_hosts", "jump", "accept_new"),
+    *("checks_dir", "environ", "format", "save"),
+)
+# Of the job's environment, what only says where to look for a Python.
+_PLACES = ("VIRTUAL_ENV", "CONDA_PREFIX")
+
+
+def merged(
+    report: Report,
+    plan: Plan,
+    outcome: Outcome,
+    every: Sequence[Check],
+    checks: Sequence[str],
+    moved: Collection[str] = (),
+) -> Report:
+    """The report with the outcome of a later scan of some of it, judged as a whole.
+
+    every: the checks that the report has then. checks: ids of those that ran. moved: nodes that are listed
+    differently now, of which only what was measured now holds.
+    """
+    request, targets = plan.request, plan.inventory.targets
+    nodes = [t.id for t in targets if t.id in {*report.matrix.nodes, *outcome.judgement.nodes}]
+    facts = _facts(report, outcome, [target.id for target in targets], moved)
+    again = judge_again(facts, every, nodes, report.run.ended_by)
+    now = rfc3339(time.time())
+    shown = words.number(len(outcome.judgement.nodes), "node")
+    what = ", ".join(checks) if len(checks) <= 6 else f"{len(checks)} checks"
+    notes = list(dict.fromkeys([*kept(report, SETTINGS), *told(plan.transport.notes)]))
+    notes += [*not_judged(report, plan.known), *kept(report, RERUN)]
+    notes.append(Note(level="info", text=f"{RERUN}{now}: {what} on {shown}"))
+    ids, before = [check.id for check in every], report.verdict.part
+    context = Context(
+        part=part(plan.known, request, ids, len(nodes), len(targets), before=True) if before else None,
+        run=replace(report.run, finished=now, replay=record(request, targets)),
+        fail_on=request.fail_on,
+        strict=request.strict,
+        require=request.require,
+        remote=remote(request, targets),
+        root_here=os.geteuid() == 0,
+        version=report.tool.version,
+        plugins=report.tool.plugins,
+        notes=tuple(notes),
+        verify_prefix=verify_prefix(request),
+    )
+    return build(again, context)
+
+
+def _facts(report: Report, outcome: Outcome, nodes: Sequence[str], moved: Collection[str]) -> Store:
+    """The newer facts where there are any; what was worked out of all nodes' facts is worked out anew.
+
+    A part of the nodes has fewer paths than the job, and what was tried on the others would count for none.
+    """
+    before = facts_of(report)
+    for group, by_node in before.node.items():
+        for node in by_node.keys() & set(moved) if group != "node" else ():
+            by_node[node] = Missing(Why.FAILED, "not looked at again since the node is listed differently")
+    facts = store.merge(before, outcome.store)
+    job = facts.whole("job")
+    if isinstance(job, Job) and not isinstance(facts.whole("paths"), Missing):
+        try:
+            facts.cluster["paths"] = all_paths(facts, nodes, job)
+        except Exception as error:  # what nodes said; a scan goes on as well
+            facts.cluster["paths"] = Missing(Why.FAILED, f"the job's paths: {type(error).__name__}: {error}")
+    return facts
+
+
+def into(report: Report, plan: Plan, outcome: Outcome, shown: Report) -> tuple[Report, Report | None]:
+    """(what is shown of a scan, what is saved): where it looked at a part of `report`, that with it inside.
+
+    report: the saved one that the scan was asked for by. Where the part does not fit to the rest of it, it
+    stays as it is, and nothing is saved. shown: the scan's own report; it gets a note on where it went.
+    """
+    place = plan.request.save
+    ran, judged = {check.id for check in plan.checks}, set(outcome.judgement.nodes)
+    all_of_it = ran >= set(report.matrix.checks) and judged >= set(report.matrix.nodes)
+    if place is None or plan.part is None or all_of_it:
+        return shown, shown
+    why = _apart(report, plan, outcome)
+    if why:
+        text = f"{place} stays as it was, without this: {why}; {_again(plan)} looks at everything again"
+        return _noted(shown, text), None
+    union = registry.ordered({c.id: c for c in [*every_check(report, plan.known), *plan.checks]}.values())
+    # How to judge was said for this part alone; how to log in holds from now on.
+    said = {name: getattr(plan.request, name) for name in _HOW}
+    then = replace(replay(report, said, plan.request.source), hosts=plan.request.hosts)
+    ids = [check.id for check in plan.checks]
+    moved = _moved(report, plan)
+    whole = merged(report, replace(plan, request=then), outcome, union, ids, moved)
+    says = f"{words.verdict(whole)}, {whole.verdict.headline}"
+    return _noted(shown, f"{place} has this beside the rest: {says}"), whole
+
+
+def _noted(report: Report, text: str) -> Report:
+    return replace(report, notes=(*report.notes, Note(level="info", text=text)))
+
+
+def _again(plan: Plan) -> str:
+    save = plan.request.save
+    return "netdoctor scan --last" if save in (None, LAST) else "the same command without --only, --node"
+
+
+def _apart(report: Report, plan: Plan, outcome: Outcome) -> str:
+    """Why what was measured now cannot stand beside the report's facts; nothing where it can."""
+    options = record(plan.request, plan.inventory.targets)
+    moved = _moved(report, plan) - set(outcome.judgement.nodes)
+    unknown = {check for check in report.matrix.checks if check not in plan.known.checks}
+    if outcome.ended_by != "end":
+        return "the scan was stopped"
+    if not report.facts:
+        return "it holds no facts"
+    if _targets(report.run.replay).keys() != _targets(options).keys():
+        return "other nodes are listed now"
+    if moved:
+        return f"listed differently now: {fold(sorted(moved), words.FOLD_LIMIT)}"
+    if options["options"].get("python") != report.run.replay.get("options", {}).get("python"):
+        return "--python is another one"
+    if other := _other_job(store.load({"cluster": report.facts.get("cluster")}).whole("job"), plan.job):
+        return f"the job is another one now ({other})"
+    return f"nobody knows {', '.join(sorted(unknown))} here" if unknown else ""
+
+
+def _moved(report: Report, plan: Plan) -> set[str]:
+    """The nodes that are listed in another way than they were."""
+    before, now = _targets(report.run.replay), _targets(record(plan.request, plan.inventory.targets))
+    return {node for node in before if now.get(node) != before[node]}
+
+
+def _targets(replay: object) -> dict[str, tuple[object, ...]]:
+    """How each node is reached and asked, by its id, from Run.replay."""
+    listed = replay.get("targets") if isinstance(replay, dict) else None
+    keys = ("host", "port", "user", "python", "slots", "gpus", "rank", "leaf")
+    return {t["id"]: tuple(t.get(key) for key in keys) for t in listed or ()}
+
+
+def _other_job(then: object, now: Job) -> str:
+    """What differs between two jobs, in few words; nothing where they are one."""
+    if not isinstance(then, Job):
+        return ""
+    names = then.env.keys() | now.env.keys()
+    other = [n for n in sorted(names) if n not in _PLACES and then.env.get(n) != now.env.get(n)]
+    fields = ("master_addr", "master_port", "packages", "launcher", "backend")
+    other += [name for name in fields if getattr(then, name) != getattr(now, name)]
+    return ", ".join(dict.fromkeys(other))
+
+
+def every_check(report: Report, known: Registry) -> list[Check]:
+    """The checks of a report, as far as they are known here."""
+    return registry.ordered(known.checks[c] for c in report.matrix.checks if c in known.checks)
+
+
+def not_judged(report: Report, known: Registry) -> list[Note]:
+    missed = [check for check in report.matrix.checks if check not in known.checks]
+    text = f"not judged again, because nobody knows them here: {', '.join(missed)} (see --checks-dir)"
+    return [Note(level="warn", text=text)] if missed else []
+
+
+def kept(report: Report, prefix: str) -> list[Note]:
+    """Notes that still hold, or tell what was done."""
+    return [note for note in report.notes if note.text.startswith(prefix)][-NOTES_AT_MOST:]
