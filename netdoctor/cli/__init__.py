@@ -5,9 +5,9 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
 
 from netdoctor import __version__
+from netdoctor.cli.parser import EXIT_BAD_INPUT, Parser
 
 # command: (module that defines it, help). A module's `add_parser(subparsers)` adds all its commands.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -19,7 +19,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "lab": ("netdoctor.lab.cli", "make, break and heal real nodes on this machine"),
 }
 
-EXIT_BAD_INPUT = 2
 EXIT_BROKEN = 5
 
 EPILOG = """\
@@ -29,24 +28,10 @@ examples:
   netdoctor checks explain net.ports          what a check looks at and why
 
 exit codes:
-  0 ready   1 not ready   2 bad input   3 undecided   4 warnings (--fail-on warn)
-  5 netdoctor broke       130, 143 interrupted
+  0 ready       1 not ready   2 bad input
+  3 undecided   4 warnings (--fail-on warn)
+  5 netdoctor broke   130, 143 interrupted
 """
-
-
-class Parser(argparse.ArgumentParser):
-    """Errors in one line with the way to help, exit 2; no abbreviations, because each becomes a promise."""
-
-    def __init__(self, *args: object, **kwargs: object) -> None:
-        kwargs.setdefault("allow_abbrev", False)
-        kwargs.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
-        super().__init__(*args, **kwargs)  # type: ignore[arg-type]  # passed through
-
-    def error(self, message: str) -> NoReturn:
-        from netdoctor.text import clean
-
-        sys.stderr.write(f"{self.prog}: {clean(message)}\n{self.prog} -h shows how to use it\n")
-        sys.exit(EXIT_BAD_INPUT)
 
 
 def build_parser(command: str | None) -> argparse.ArgumentParser:

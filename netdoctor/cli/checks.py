@@ -2,11 +2,14 @@
 
 import argparse
 import difflib
+import itertools
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from netdoctor.check import Check
-from netdoctor.cli import EXIT_BAD_INPUT
+from netdoctor.cli.options import count
+from netdoctor.cli.parser import EXIT_BAD_INPUT, Listed, columns, fitting, hung, words
 from netdoctor.errors import InputError
 from netdoctor.text import clean
 
@@ -19,7 +22,9 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         help="one line per check",
         epilog="examples:\n  netdoctor checks list\n  netdoctor checks list --family net",
     )
-    lister.add_argument("--family", help="only this family: ssh, host, net, …")
+    lister.add_argument(
+        "--family", action=Listed, type=words, metavar="FAMILY,...", help="only these: ssh, host, net, …"
+    )
     explain = verbs.add_parser(
         "explain",
         help="a check's manual page",
@@ -35,6 +40,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
             metavar="DIR",
             help="folder with more checks; repeatable",
         )
+        verb.add_argument("--width", type=count, metavar="N", help="columns (default: the terminal's)")
         verb.set_defaults(run=run)
 
 
@@ -50,31 +56,33 @@ def run(args: argparse.Namespace) -> int:
         if plugin.error:
             sys.stderr.write(f"netdoctor: plug-in {clean(plugin.name)} is left out: {clean(plugin.error)}\n")
     if args.verb == "list":
-        return _list(known.checks, args.family)
-    return _explain(known.checks, args.id)
+        return _list(known.checks, args.family, columns(args.width))
+    return _explain(known.checks, args.id, columns(args.width))
 
 
-def _list(checks: dict[str, Check], family: str | None) -> int:
-    if family is not None:
-        families = sorted({check.family for check in checks.values()})
+def _list(checks: dict[str, Check], wanted: Sequence[str] | None, columns: int | None) -> int:
+    families = sorted({check.family for check in checks.values()})
+    for family in wanted or ():
         if family not in families:
             sys.stderr.write(
                 f"netdoctor checks: no family {clean(family)!r}; there are: {', '.join(families)}\n"
             )
             return EXIT_BAD_INPUT
-        checks = {i: c for i, c in checks.items() if c.family == family}
-    width = max(len(i) for i in checks)
+    checks = {i: c for i, c in checks.items() if c.family in (wanted or families)}
+    width = max((len(i) for i in checks), default=0)
     for check_id, check in checks.items():
         notes = [check.profile.value]
         if check.cost != "read-only":
             notes.append(check.cost)
         if check.root:
             notes.append("root")
-        sys.stdout.write(f"{check_id:<{width}}  {clean(check.title)}  [{', '.join(notes)}]\n")
+        text = f"{clean(check.title)}  [{', '.join(notes)}]"
+        rows = hung(text, f"{check_id:<{width}}  ", columns, " " * (width + 2))
+        sys.stdout.write("".join(f"{row}\n" for row in rows))
     return 0
 
 
-def _explain(checks: dict[str, Check], check_id: str) -> int:
+def _explain(checks: dict[str, Check], check_id: str, columns: int | None) -> int:
     check = checks.get(check_id)
     if check is None:
         close = difflib.get_close_matches(check_id, checks, n=1, cutoff=0.4)
@@ -85,7 +93,7 @@ def _explain(checks: dict[str, Check], check_id: str) -> int:
     lines = [
         f"{check.id}: {clean(check.title)}",
         "",
-        *(_inert(line) for line in "\n".join(check.manual.splitlines()[1:]).strip("\n").splitlines()),
+        *_wrapped("\n".join(check.manual.splitlines()[1:]).strip("\n").splitlines(), columns),
         "",
         f"runs in profile {check.profile.value} and up; {check.cost}"
         + ("; needs root on the nodes for all it can say" if check.root else "")
@@ -98,8 +106,20 @@ def _explain(checks: dict[str, Check], check_id: str) -> int:
         lines.append(f"its failure explains: {', '.join(check.explains)}")
     if check.source:
         lines.append(f"source: {clean(check.source)}")
-    sys.stdout.write("\n".join(lines) + "\n")
+    shown = [piece for line in lines for piece in (fitting(line, columns) if columns else [line])]
+    sys.stdout.write("\n".join(shown) + "\n")
     return 0
+
+
+def _wrapped(manual: Sequence[str], columns: int | None) -> Iterator[str]:
+    """The lines of a manual; a paragraph that has too long ones is wrapped anew, in its indentation."""
+    lines = [_inert(line) for line in manual]
+    for indent, found in itertools.groupby(lines, lambda line: len(line) - len(line.lstrip(" "))):
+        paragraph = list(found)
+        if columns is None or all(len(line) <= columns for line in paragraph):
+            yield from paragraph
+        else:
+            yield from hung(" ".join(line.strip() for line in paragraph), " " * indent, columns)
 
 
 def _inert(line: str) -> str:

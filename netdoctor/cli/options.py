@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from netdoctor.cli.parser import Joined, Listed, words
 from netdoctor.facts.software import BACKENDS, LAUNCHERS
 from netdoctor.report import LAST
 from netdoctor.text import clean
@@ -31,11 +32,6 @@ def count(text: str) -> int:
     if not text.isdecimal() or not 0 < int(text) <= 4096:
         raise argparse.ArgumentTypeError(f"{clean(text, 40)!r} is no count; write 1 to 4096")
     return int(text)
-
-
-def families(text: str) -> tuple[str, ...]:
-    """Families of checks, with commas between them; which there are is known once plug-ins are loaded."""
-    return tuple(dict.fromkeys(word for part in text.split(",") if (word := part.strip())))
 
 
 def add_scan_arguments(parser: argparse.ArgumentParser, hosts: str) -> None:
@@ -78,10 +74,15 @@ def add_scan_arguments(parser: argparse.ArgumentParser, hosts: str) -> None:
         help="quick: passive; launch (default): + ports, clock, path MTU, packet loss, and a short "
         "all-reduce, for which torch starts on idle GPUs; full: + TCP and torch rates of pairs",
     )
-    what.add_argument("-c", "--only", action="append", metavar="GLOB", help="checks to run; repeatable")
-    what.add_argument("--skip", action="append", metavar="GLOB", help="checks to leave out; repeatable")
+    listed: dict[str, Any] = {"action": Listed, "type": words, "metavar": "GLOB,..."}
+    what.add_argument("-c", "--only", help="checks to run; repeatable", **listed)
+    what.add_argument("--skip", help="checks to leave out; repeatable", **listed)
     what.add_argument(
-        "-n", "--node", metavar="EXPR", help="judge only these nodes (their peers are still contacted)"
+        "-n",
+        "--node",
+        action=Joined,
+        metavar="EXPR",
+        help="judge only these nodes (their peers are still contacted): gpu[01-04],gpu09; repeatable",
     )
     what.add_argument("--env-file", type=Path, metavar="F", help="environment that the job will get")
     what.add_argument(
@@ -93,7 +94,9 @@ def add_scan_arguments(parser: argparse.ArgumentParser, hosts: str) -> None:
         help="what starts the job: trouble that it does not meet becomes a warning (default: any may)",
     )
     what.add_argument("--backend", choices=BACKENDS, help="the job's only backend (default: any may be)")
-    what.add_argument("--packages", metavar="LIST", help="distributions that must be equal: torch,vllm")
+    what.add_argument(
+        "--packages", action=Joined, metavar="LIST", help="distributions that must be equal: torch,vllm"
+    )
     what.add_argument(
         "--baseline", type=Path, metavar="REPORT", help="a saved report whose bandwidths to compare with"
     )

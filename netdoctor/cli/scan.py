@@ -11,8 +11,8 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from netdoctor.cli import EXIT_BAD_INPUT
-from netdoctor.cli.options import add_save_arguments, add_scan_arguments, count, families, given, one_per_line
+from netdoctor.cli.options import add_save_arguments, add_scan_arguments, count, given, one_per_line
+from netdoctor.cli.parser import EXIT_BAD_INPUT, columns, words
 from netdoctor.errors import DeadlineReached, InputError
 from netdoctor.report import LAST
 from netdoctor.text import clean
@@ -65,7 +65,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     )
     out.add_argument(
         "--require",
-        type=families,
+        type=words,
         metavar="FAMILY,...",
         help="families of checks (sw, gpu, bw, ...): what could have been examined there and was not leaves "
         "the verdict UNDECIDED; '' takes it back",
@@ -85,7 +85,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     )
     out.add_argument("--pretty", action="store_true", help="indented JSON")
     out.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="colour in text")
-    out.add_argument("--width", type=count, metavar="N", help="columns of the text report")
+    out.add_argument("--width", type=count, metavar="N", help="columns of the text report, and of --plan")
     out.add_argument("--export", type=Path, metavar="FILE", help="with --tui: where E writes fixes")
     out.add_argument(
         "--theme", choices=("auto", "dark", "light"), default="auto", help="with --tui: its background"
@@ -115,7 +115,9 @@ def _run(args: argparse.Namespace) -> int:
     outputs = opened(outputs, request.save, scanning.reads(request))
     plan = scanning.prepare(request)
     if args.plan:
-        _print_plan(plan)
+        from netdoctor.cli.plan import lines
+
+        sys.stdout.write("".join(f"{line}\n" for line in lines(plan, columns(args.width))))
         return 0
     if args.tui:
         from netdoctor.cli import tui
@@ -249,31 +251,3 @@ def _deliver(
         except OSError:
             break
     return code
-
-
-def _print_plan(plan: "Plan") -> None:
-    request, targets, scan = plan.request, plan.targets, plan.scan()
-    out = sys.stdout.write
-    out(
-        f"would log in to {len(targets)} node{'s' if len(targets) != 1 else ''}, once each, "
-        f"at most {request.parallel} at a time, at most {request.timeout:g} s each\n\n"
-    )
-    for target in targets:
-        how = plan.transport.describe(target)
-        words = "  ".join(
-            f"{clean(str(k))}={clean(str(v))}" for k, v in how.items() if v not in (None, "", [], ())
-        )
-        out(f"  {target.id}  {words}\n")
-    out("\npassive questions to each node (nothing is written, no CUDA context, no listener):\n")
-    out(f"  {', '.join(next(iter(scan.first_requests().values())).args['groups'])}\n")
-    if scan.plan:
-        out("\nexperiments between nodes, in order (listeners on the job's addresses, closed at the end,\n")
-        out(f"on rendezvous port {plan.job.master_port} and some ephemeral ports):\n")
-    for step in scan.plan:
-        one = step.experiment
-        title = "once more" if step.again else clean(one.title)
-        out(f"  {clean(one.name):<10} {one.cost:<10} at most {step.limit_s:>4.0f} s  {title}\n")
-    out("\nchecks, in order:\n")
-    for check in plan.checks:
-        out(f"  {check.id:<18} {check.title}\n")
-    out(f"\nleaves the nodes after {scan.bound_s(plan.transport):.0f} s at the latest, whatever they do\n")

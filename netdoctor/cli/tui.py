@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from netdoctor.cli import EXIT_BAD_INPUT
 from netdoctor.cli.options import add_save_arguments, add_scan_arguments, given, one_per_line
+from netdoctor.cli.parser import EXIT_BAD_INPUT
 from netdoctor.errors import InputError
 from netdoctor.files import read_regular
 from netdoctor.report import LAST

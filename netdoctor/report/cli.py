@@ -43,7 +43,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         help="print the JSON schema of the report",
         epilog="examples:\n  netdoctor schema report > report.schema.json",
     )
-    schema.add_argument("name", choices=("report",), help="which schema")
+    schema.add_argument("name", nargs="?", choices=("report",), default="report", help="which (report)")
     schema.set_defaults(run=run_schema)
 
 

@@ -23,6 +23,7 @@ SUBJECTS = {
     "bw": "the all-reduce",
 }
 SHOWN = 3
+NAMED = 8
 
 
 def required(judgement: Judgement, context: Context) -> frozenset[str]:
@@ -87,6 +88,12 @@ def part_text(part: Part) -> str:
 
 def _many(n: int, noun: str) -> str:
     return f"{n} {noun}{'s' if n != 1 else ''}"
+
+
+def named(missed: Sequence[Gap]) -> str:
+    """The checks that did not judge, or the family where nobody asked for it at all."""
+    names = list(dict.fromkeys(name for gap in missed for name in gap.checks or (gap.family,)))
+    return ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
 
 
 def not_seen(found: Sequence[Gap], every: Sequence[str]) -> str:

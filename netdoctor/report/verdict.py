@@ -105,7 +105,7 @@ def _headline(
     if state == "undecided" and not by_status[Status.FAIL]:
         parts.insert(0, "no problem proven")
     if missed:
-        named = ", ".join(dict.fromkeys(gap.family for gap in missed))
+        named = scope.named(missed)
         parts.append(f"required and not examined: {named}")
     said, looked_at = ", ".join(parts), ""
     if context.part is not None:

@@ -226,8 +226,8 @@ def test_what_is_required_is_what_could_have_been_measured() -> None:
     assert verdict(Why.NOT_APPLICABLE, **every)[0] == "ready"
     assert verdict(Why.NOT_EXAMINED)[0] == verdict(Why.NOT_COLLECTED)[0] == "ready"
     assert verdict(Why.NOT_COLLECTED, **every)[0] == "undecided"
-    wanted = "no problem proven, required and not examined: net; not seen: the network on 1 of 3 nodes (busy)"
-    assert verdict(Why.NOT_EXAMINED, **every) == ("undecided", wanted)
+    wanted = "required and not examined: net.x; not seen: the network on 1 of 3 nodes (busy)"
+    assert verdict(Why.NOT_EXAMINED, **every) == ("undecided", f"no problem proven, {wanted}")
 
 
 def test_what_was_left_out_is_a_gap_only_where_it_is_required() -> None:

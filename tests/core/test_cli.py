@@ -59,7 +59,7 @@ def door() -> Iterator[socket.socket]:
         pytest.param(["scan", "HOST", "--nope"], "--nope", id="unknown flag"),
         pytest.param(["scan", "HOST", "--prof", "quick"], "--prof", id="abbreviated flag"),
         pytest.param(["sca", "HOST"], "sca", id="abbreviated command"),
-        pytest.param(["checks"], "VERB", id="no verb"),
+        pytest.param(["checks"], "say which: list, explain", id="no verb"),
         pytest.param(["checks", "explain", "net.port"], "net.ports", id="explain"),
         pytest.param(["checks", "list", "--family", "xx"], "there are:", id="family"),
         pytest.param(["--nope"], "--nope", id="flag without command"),
