@@ -28,7 +28,7 @@ from netdoctor.model import (
     skip,
     unknown,
 )
-from netdoctor.rules.addresses import ip, networks_by_reach, repeated_addresses, rows_of
+from netdoctor.rules.addresses import ip, leads_to, networks_by_reach, repeated_addresses, rows_of
 from netdoctor.rules.gloo import Device, choose, interface_names, is_loopback
 from netdoctor.rules.variables import Setting, effective_env, exported, values
 
@@ -261,7 +261,7 @@ def _networks(processes: Mapping[str, Process], spoken: Set[str]) -> Iterator[Fi
             reason = f"this node has {better.ifname} {better.address} there"
         elif mixed:
             reason = "gloo does not mix IPv4 and IPv6"
-        elif one.net.default_devs:
+        elif leads_to(one.net, usual):
             continue  # routed networks: net.route and net.ports judge those
         else:
             reason = "this node has no route to it"

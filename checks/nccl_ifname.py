@@ -12,7 +12,15 @@ from netdoctor.checks._words import is_ifname, listing, title_text
 from netdoctor.facts.net import AddressRow, NetFacts, ResolveFacts, RouteFacts
 from netdoctor.facts.software import EnvFacts, Job, NcclAnswer, SoftwareFacts
 from netdoctor.model import CONFIG, LIKELY, Cause, Finding, Status, in_job, ok, skip, unknown
-from netdoctor.rules.addresses import IPNetwork, ip, is_usable, network, networks_by_reach, rows_of
+from netdoctor.rules.addresses import (
+    IPNetwork,
+    ip,
+    is_usable,
+    leads_to,
+    network,
+    networks_by_reach,
+    rows_of,
+)
 from netdoctor.rules.nccl import (
     is_ifname_set,
     is_running,
@@ -197,9 +205,8 @@ def _cut_off(one: Bootstrap, dialled: Rows, asked: RouteFacts | None, job: Job) 
         if asked and peer in asked.routes and job.data_addresses.get(peer) == theirs.address:
             lost = asked.routes[peer].error is not None
         else:
-            # Other routes than the default one are not among the facts: only a node without any is sure.
-            connected = any(ip(theirs.address) in network(row) for row in rows_of(one.net))
-            lost = asked is None and not one.net.default_devs and not connected
+            # Policy routing is not among the facts: only a node without any route there is sure.
+            lost = asked is None and not leads_to(one.net, ip(theirs.address))
         if lost:
             return f"it has no route to {theirs.address} of {peer}"
     return ""

@@ -14,6 +14,10 @@ IFF_LOOPBACK = 0x8
 IFF_RUNNING = 0x40
 AF_INET = 2
 AF_INET6 = 10
+# Flags of routes
+RTF_UP = 0x1
+RTF_GATEWAY = 0x2
+RTF_REJECT = 0x200
 _ARPHRD_INFINIBAND = "32"
 _SPEED_UNKNOWN = (-1, 0, 65535, 4294967295)
 _PCI = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
@@ -187,32 +191,43 @@ def netdev(root: str, name: str, flags: "Optional[int]", ask_driver: bool) -> "d
     }
 
 
-def default_devs(root: str) -> "list[str]":
-    """Return the interfaces of default routes, best metric first, IPv4 before IPv6."""
+def routes(root: str) -> "tuple[list[str], list[str]]":
+    """Return the interfaces of default routes, best metric first, IPv4 before IPv6, and the networks behind
+    other routes over a router, as ``10.1.0.0/16``. The main table only, as /proc tells no other."""
+    import socket
+    import struct
+
     found = []
+    behind = []  # type: list[str]
+
+    def add(family: int, address: bytes, length: int) -> None:
+        behind.append("%s/%d" % (socket.inet_ntop(family, address), length))
+
     table = files.text_or_none(files.under(root, "/proc/net/route"), files.CAP_BYTES) or ""
     for line in table.splitlines()[1:]:
         # eth0 00000000 0100A8C0 0003 0 0 100 00000000 0 0 0
         part = line.split()
-        if len(part) >= 8 and part[1] == part[7] == "00000000" and _hex(part[3]) & 1:
+        if len(part) < 8 or not _hex(part[3]) & RTF_UP:
+            continue
+        if part[1] == part[7] == "00000000":
             found.append((4, int(part[6]) if part[6].isdigit() else 0, part[0]))
+        elif _hex(part[3]) & RTF_GATEWAY and not _hex(part[3]) & RTF_REJECT:
+            add(AF_INET, struct.pack("=I", _hex(part[1]) & 0xFFFFFFFF), bin(_hex(part[7])).count("1"))
     table = files.text_or_none(files.under(root, "/proc/net/ipv6_route"), files.CAP_BYTES) or ""
     for line in table.splitlines():
-        # dest plen src plen gateway metric refcnt use flags dev; RTF_REJECT 0x200 marks "unreachable".
+        # dest plen src plen gateway metric refcnt use flags dev; RTF_REJECT marks "unreachable".
         part = line.split()
-        if (
-            len(part) >= 10
-            and part[1] == "00"
-            and not part[0].strip("0")
-            and not _hex(part[8]) & 0x200
-            and part[9] != "lo"
-        ):
+        if len(part) < 10 or _hex(part[8]) & RTF_REJECT or part[9] == "lo":
+            continue
+        if part[1] == "00" and not part[0].strip("0"):
             found.append((6, _hex(part[5]), part[9]))
+        elif _hex(part[8]) & RTF_GATEWAY and len(part[0]) == 32:
+            add(AF_INET6, struct.pack(">QQ", _hex(part[0][:16]), _hex(part[0][16:])), _hex(part[1]))
     devs = []  # type: list[str]
     for _, _, dev in sorted(found):
         if dev not in devs:
             devs.append(dev)
-    return devs
+    return devs, behind[:MAX_ADDRESSES]
 
 
 def _hex(text: str) -> int:
@@ -265,6 +280,7 @@ def collect(
     for what, many in (("addresses", addresses), ("interfaces", netdevs)):
         if len(many) > MAX_ADDRESSES:
             raise runtime.Unavailable("failed", "more than %d %s" % (MAX_ADDRESSES, what))
+    devs, behind = routes(root)
     return {
         "netdevs": netdevs,
         "addresses": addresses,
@@ -272,7 +288,8 @@ def collect(
         "reserved_ports": (
             files.text_or_none(files.under(root, "/proc/sys/net/ipv4/ip_local_reserved_ports")) or ""
         ),
-        "default_devs": default_devs(root),
+        "default_devs": devs,
+        "routed": behind,
         "ipv6_enabled": disabled == "0",
         "somaxconn": files.int_or_none(files.under(root, "/proc/sys/net/core/somaxconn")),
     }

@@ -52,6 +52,7 @@ class NetFacts:
     """Interfaces and addresses. `addresses` keep getifaddrs() order, which NCCL's choice depends on.
 
     ephemeral_ports: net.ipv4.ip_local_port_range. default_devs: interfaces of default routes.
+    routed: networks behind other routes over a router, of the main table.
     """
 
     netdevs: tuple[Netdev, ...]
@@ -59,6 +60,7 @@ class NetFacts:
     ephemeral_ports: tuple[int, int] = (32768, 60999)
     reserved_ports: str = ""
     default_devs: tuple[str, ...] = ()
+    routed: tuple[str, ...] = ()
     ipv6_enabled: bool = True
     somaxconn: int | None = None
 

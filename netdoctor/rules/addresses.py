@@ -51,12 +51,32 @@ def network(row: AddressRow) -> IPNetwork:
     return found
 
 
+@lru_cache(maxsize=1 << 12)
+def _routed(text: str) -> IPNetwork | None:
+    try:
+        return ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        return None
+
+
 @lru_cache(maxsize=1 << 16)
 def _network(address: str, prefix_len: int) -> IPNetwork | None:
     try:
         return ipaddress.ip_network((str(ip(address)), prefix_len), strict=False)
     except ValueError:
         return None
+
+
+def leads_to(net: NetFacts, to: IPNetwork | IPAddress) -> bool:
+    """Whether a route of the node may lead to this network or address, directly or over a router.
+
+    From its addresses and its main table; policy routing is not among the facts.
+    """
+    where = ipaddress.ip_network(to)
+    if net.default_devs or any(network(row).overlaps(where) for row in rows_of(net)):
+        return True
+    behind = map(_routed, net.routed)
+    return any(one is not None and one.overlaps(where) for one in behind)
 
 
 def is_usable(row: AddressRow) -> bool:

@@ -214,6 +214,16 @@ def test_interfaces_from_a_tree(tmp_path: Path) -> None:
                 "eth1\t00000000\t0100000A\t0003\t0\t0\t200\t00000000\t0\t0\t0\n"
                 "eth0\t00000000\t0100000A\t0003\t0\t0\t100\t00000000\t0\t0\t0\n"
                 "eth0\t0000000A\t00000000\t0001\t0\t0\t100\t00FFFFFF\t0\t0\t0\nshort\n"
+                "eth0\t0000010A\t0100000A\t0003\t0\t0\t0\t0000FFFF\t0\t0\t0\n"
+                "*\t0000020A\t00000000\t0203\t0\t0\t0\t0000FFFF\t0\t0\t0\n"
+            ),
+            "/proc/net/ipv6_route": "".join(
+                f"{dest} {length} {'0' * 32} 00 {gateway} 00000400 00000001 00000000 {flags} eth0\n"
+                for dest, length, gateway, flags in (
+                    ("fd000077000000000000000000000000", "30", "fd" + "0" * 29 + "1", "00000003"),
+                    ("fd000078000000000000000000000000", "40", "0" * 32, "00000001"),
+                    ("fd000079000000000000000000000000", "40", "fd" + "0" * 29 + "1", "00200200"),
+                )
             ),
             "/proc/sys/net/ipv4/ip_local_port_range": "20000\t30000\n",
             "/proc/sys/net/ipv4/ip_local_reserved_ports": "29500\n",
@@ -246,6 +256,7 @@ def test_interfaces_from_a_tree(tmp_path: Path) -> None:
         ("lo", "host"), ("eth1", "global"), ("eth0", "global"), ("eth0", "link"),
     ]  # fmt: skip
     assert fact.default_devs == ("eth0", "eth1")
+    assert fact.routed == ("10.1.0.0/16", "fd00:77::/48")
     assert (fact.ephemeral_ports, fact.reserved_ports) == ((20000, 30000), "29500")
     assert fact.ipv6_enabled is False
 

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 from netdoctor.checks.gloo_ifname import gloo_ifname
 from netdoctor.facts.net import NetFacts, ResolveFacts
 from netdoctor.facts.software import ConfFile, EnvFacts
@@ -116,6 +118,10 @@ def test_routed_racks_are_fine() -> None:
     facts = {f"n{i}": net(i, addresses=(row("eth0", f"10.{i}.0.5"),)) for i in (1, 2)}
     names = {f"n{i}": own(i, f"10.{i}.0.5", bindable=f"10.{i}.0.5") for i in (1, 2)}
     assert not causes(run(facts, names))
+    nowhere = {node: replace(one, default_devs=()) for node, one in facts.items()}
+    assert set(causes(run(nowhere, names))) == {"gloo-ifname-network"}
+    behind = {node: replace(one, routed=("10.0.0.0/8",)) for node, one in nowhere.items()}
+    assert not causes(run(behind, names))
 
 
 def test_families_do_not_mix() -> None:

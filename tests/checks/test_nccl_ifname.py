@@ -174,6 +174,7 @@ def test_routed_racks_are_fine() -> None:
 def test_racks_without_a_route_are_not() -> None:
     facts = {f"n{i}": machine(row("eth0", f"10.{i}.0.5"), default_devs=()) for i in (1, 2)}
     assert set(causes(run(facts))) == {"nccl-ifname-network"}
+    assert not causes(run({n: replace(one, routed=("10.0.0.0/8", "no network")) for n, one in facts.items()}))
     setting = job(2, data_addresses={"n1": "10.1.0.5", "n2": "10.2.0.5"})
     routes = {
         "n1": RouteFacts(routes={"n2": Route(destination="10.2.0.5", error="ENETUNREACH")}),

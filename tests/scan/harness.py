@@ -173,7 +173,7 @@ def check_promises(scanned: Scanned) -> None:
     assert sum(counts.values()) == sum(len(row) for row in matrix["cells"])
     saved = scanned.folder / ".netdoctor" / "last.json"
     if saved.exists():
-        shown = netdoctor("report", "show", str(saved), cwd=scanned.folder)
+        shown = netdoctor("report", "show", cwd=scanned.folder)
         assert shown.stdout == scanned.text
     for cause in report["causes"]:
         for fix in cause["fixes"]:
