@@ -41,16 +41,9 @@ def by_path(probes: Iterable[P], paths: Paths | None) -> list[tuple[Path | None,
     return [(path, some) for path, some in found.values() if some or path is None]
 
 
-def label(path: Path) -> str:
-    """``eth1 (10.1.0.0/24: NCCL)``."""
-    names = listing(dict.fromkeys(path.ifnames.values()), 3)
-    about = ": ".join(filter(None, (path.network, listing(path.users))))
-    return f"{names} ({about})" if about else names
-
-
 def over(paths: Sequence[Path | None]) -> str:
     """``, over eth1 (10.1.0.0/24: NCCL)``, for people; empty where the main path is among them."""
-    labels = [label(path) for path in paths if path is not None]
+    labels = [path.label for path in paths if path is not None]
     return f", over {listing(labels)}" if len(labels) == len(paths) else ""
 
 
@@ -71,8 +64,18 @@ def named(hint: CauseHint, paths: Sequence[Path | None]) -> CauseHint:
 
 def on_path(finding: Finding, path: Path | None) -> Finding:
     """The finding with its path named in summary and cause."""
+    if path is None:
+        return finding
     cause = finding.cause and named(finding.cause, (path,))
-    return replace(finding, summary=finding.summary + over((path,)), cause=cause)
+    return replace(finding, summary=finding.summary + over((path,)), cause=cause, path=path.id)
+
+
+def about(finding: Finding, path: Path | None) -> Finding:
+    """The finding said of this path, under a cause that may be of several: what a node has in common on all
+    its paths is one cause, with the measures of the first."""
+    if path is None:
+        return finding
+    return replace(finding, summary=finding.summary + over((path,)), path=path.id, measures=None)
 
 
 def leave_out(left: Path, paths: Paths) -> tuple[Fix, ...]:

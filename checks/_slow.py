@@ -7,7 +7,7 @@ from typing import Any
 
 from netdoctor.checks._addresses import data_device
 from netdoctor.checks._culprits import TcpCulprits
-from netdoctor.checks._paths import on_path
+from netdoctor.checks._paths import about, on_path
 from netdoctor.checks._words import is_ifname, listing, title_text
 from netdoctor.facts.bandwidth import PairRate, TcpRate, TcpRates
 from netdoctor.facts.localisation import Culprit, Decision, Kind, Side, Undecided
@@ -143,7 +143,7 @@ def slow_on(ways: Sequence[Way]) -> Iterator[Finding]:
         found = [
             (one, (one.cause.key, one.cause.culprits) if one.cause else None) for one in slow(decision, words)
         ]
-        yield from (on_path(one, path) for one, key in found if key not in blamed)
+        yield from (about(one, path) if key in blamed else on_path(one, path) for one, key in found)
         blamed.update(key for _, key in found if key is not None)
 
 

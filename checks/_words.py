@@ -2,7 +2,9 @@
 
 import re
 import shlex
-from collections.abc import Iterable
+
+from netdoctor.text import SHOWN as SHOWN  # noqa: PLC0414  passed on
+from netdoctor.text import listing as listing  # noqa: PLC0414  passed on
 
 MIB = 1024 * 1024
 GIB = 1024 * MIB
@@ -11,17 +13,6 @@ GIB = 1024 * MIB
 # shown as text only.
 _HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9_])?")
 _IFNAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,14}")
-SHOWN = 6
-
-
-def listing(names: Iterable[str], shown: int = SHOWN) -> str:
-    """``n1``, ``n1 and n2``, ``n1, n2 and 3 more``."""
-    every = list(names)
-    if len(every) > shown:
-        return f"{', '.join(every[: shown - 1])} and {len(every) - shown + 1} more"
-    if len(every) < 2:
-        return "".join(every)
-    return f"{', '.join(every[:-1])} and {every[-1]}"
 
 
 def size(value: int) -> str:

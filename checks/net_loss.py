@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from netdoctor.check import check
 from netdoctor.checks._addresses import dialled
 from netdoctor.checks._matrix import left_out
-from netdoctor.checks._paths import by_path, on_path
+from netdoctor.checks._paths import about, by_path, on_path
 from netdoctor.checks._words import listing, on_dev
 from netdoctor.facts.bandwidth import LossMatrix, LossProbe
 from netdoctor.facts.net import NetFacts
@@ -82,8 +82,10 @@ def net_loss(
             yield unknown(pair(probe.src, probe.dst), f"no packet could be sent{text}")
     # Silence is a filter or a dead path, which other checks name; it is no share of anything.
     silent = [p for p in counted if p.answered == 0 and p.arrived == 0]
-    for probe in silent:
-        yield unknown(pair(probe.src, probe.dst), "no UDP packet was answered (filtered?): loss not measured")
+    for path, some in by_path(silent, paths):
+        for probe in some:
+            said = "no UDP packet was answered (filtered?): loss not measured"
+            yield on_path(unknown(pair(probe.src, probe.dst), said), path)
     ways = [(path, _cells(some)) for path, some in by_path([p for p in counted if p not in silent], paths)]
     if not any(cells for _, cells in ways):
         if not losses.failed_nodes and not silent:
@@ -93,10 +95,10 @@ def net_loss(
     for path, cells in ways:
         for one in culprits(cells, LIMIT):
             # A node that loses packets on each of its paths is one cause.
-            if (one.side, one.nodes) not in blamed:
-                blamed.add((one.side, one.nodes))
-                for finding in _findings(one, cells, path.ifnames if path else _ifnames(job, nets)):
-                    yield on_path(finding, path)
+            say = about if (one.side, one.nodes) in blamed else on_path
+            blamed.add((one.side, one.nodes))
+            for finding in _findings(one, cells, path.ifnames if path else _ifnames(job, nets)):
+                yield say(finding, path)
     if not blamed:
         parts = [total((), "all", cells, cells) for _, cells in ways]
         lost, sent = sum(part.lost for part in parts), sum(part.sent for part in parts)

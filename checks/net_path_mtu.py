@@ -6,10 +6,10 @@ from dataclasses import replace
 from netdoctor.check import check
 from netdoctor.checks._addresses import data_device
 from netdoctor.checks._matrix import Fault, Kind, decode, left_out
-from netdoctor.checks._paths import by_path, on_path
+from netdoctor.checks._paths import about, by_path, on_path
 from netdoctor.checks._words import on_dev
 from netdoctor.facts.net import MtuProbe, NetFacts, PathMtus
-from netdoctor.facts.paths import Paths
+from netdoctor.facts.paths import Path, Paths
 from netdoctor.facts.software import Job
 from netdoctor.model import (
     CERTAIN,
@@ -67,31 +67,32 @@ def net_path_mtu(
     yield from left_out("path MTU was not measured", found, nets, "no path was probed")
     blamed: set[tuple[str, Kind, tuple[str, ...]]] = set()
     for path, probes in by_path(found.probes, paths):
-        for finding in _on_path(probes, nets, blamed):
-            yield on_path(finding, path)
+        yield from _on_path(path, probes, nets, blamed)
 
 
 def _on_path(
-    some: Sequence[MtuProbe], nets: Mapping[str, NetFacts], blamed: set[tuple[str, Kind, tuple[str, ...]]]
+    path: Path | None,
+    some: Sequence[MtuProbe],
+    nets: Mapping[str, NetFacts],
+    blamed: set[tuple[str, Kind, tuple[str, ...]]],
 ) -> Iterator[Finding]:
-    """blamed: what earlier paths have shown, so that a node is not named for each of its paths; added to."""
+    """blamed: what earlier paths have shown, so that a node in trouble on each is one cause; added to."""
     probes = {(probe.src, probe.dst): probe for probe in some}
     outcomes = {cell: _outcome(probe, nets) for cell, probe in probes.items()}
     told = {cell: outcome for cell, outcome in outcomes.items() if outcome == "ok" or outcome in CAUSES}
     count = len({node for cell in told for node in cell})
     for name, cause in CAUSES.items():
         for fault in _merged(decode({cell: outcome == name for cell, outcome in told.items()})):
-            if (name, fault.kind, fault.nodes) in blamed:
-                continue
+            say = about if (name, fault.kind, fault.nodes) in blamed else on_path
             blamed.add((name, fault.kind, fault.nodes))
             said = _worded(cause, fault, count)
             for cell in sorted(fault.cells):
-                yield _finding(probes[cell], said, fault, name)
+                yield say(_finding(probes[cell], said, fault, name), path)
     for cell, outcome in outcomes.items():
         if outcome == "no_answer":
-            yield unknown(pair(*cell), SILENT)
+            yield on_path(unknown(pair(*cell), SILENT), path)
         elif cell not in told:
-            yield unknown(pair(*cell), f"path MTU was not measured: {probes[cell].detail}")
+            yield on_path(unknown(pair(*cell), f"path MTU was not measured: {probes[cell].detail}"), path)
 
 
 def _outcome(probe: MtuProbe, nets: Mapping[str, NetFacts]) -> str:

@@ -7,7 +7,7 @@ from functools import partial
 from netdoctor.check import check
 from netdoctor.checks._firewall import remedies
 from netdoctor.checks._matrix import Kind, left_out
-from netdoctor.checks._paths import over
+from netdoctor.checks._paths import about
 from netdoctor.checks._ports import BAD, EPHEMERAL, OPEN, RENDEZVOUS, PortCauses
 from netdoctor.checks._words import listing
 from netdoctor.facts.host import HostFacts
@@ -66,11 +66,11 @@ def net_ports(
             if found is not None:
                 alone = found.fault.kind is Kind.PATH
                 evidence, hint = (found.seen, fixed[found]) if alone else ((), found.hint)
-                said = _said(probes) + over((path,))
-                yield says[found](pair(*cell), said, observed=said, evidence=evidence, cause=hint)
+                bad = _said(probes)
+                yield about(says[found](pair(*cell), bad, observed=bad, evidence=evidence, cause=hint), path)
             errors = [probe.detail or "no outcome" for probe in probes if probe.outcome not in (*BAD, *OPEN)]
             if errors and not _said(probes):
-                yield unknown(pair(*cell), f"the connection could not be tried{over((path,))}: {errors[0]}")
+                yield about(unknown(pair(*cell), f"the connection could not be tried: {errors[0]}"), path)
     if ports.probes and not causes.causes:
         tried = len({cell for _, by_cell in causes.probes for cell in by_cell})
         ways = f" on {len(causes.probes)} paths" if len(causes.probes) > 1 else ""

@@ -175,6 +175,7 @@ class Finding:
         node holds back, one by one. They get its status in the report's list of pairs, and nothing else.
     gap: of a skip, in few words, why nobody looked at what could have been looked at; None where it does not
         apply. The verdict names it.
+    path: the id of the job's path that it is about, where that is not the main one.
     """
 
     target: str
@@ -188,6 +189,7 @@ class Finding:
     measures: Mapping[str, "Measure"] | None = None
     pairs: tuple[str, ...] = ()
     gap: str | None = None
+    path: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

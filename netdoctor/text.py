@@ -1,8 +1,10 @@
 """Text from outside made inert: one function, for every room that shows or stores it."""
 
 import re
+from collections.abc import Iterable
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+SHOWN = 6
 
 # Whole escape sequences, so that "\x1b[31mred" leaves one mark and not "[31m" as litter. ECMA-48 5.4 (CSI),
 # 5.6 (OSC, DCS and friends, which end at BEL or ST), then two-character escapes.
@@ -60,3 +62,13 @@ def inert_line(line: str) -> str:
     """
     line = _CI.sub("# #", line)
     return f"| {line}" if line.lstrip().startswith("::") else line
+
+
+def listing(names: Iterable[str], shown: int = SHOWN) -> str:
+    """``n1``, ``n1 and n2``, ``n1, n2 and 3 more``."""
+    every = list(names)
+    if len(every) > shown:
+        return f"{', '.join(every[: shown - 1])} and {len(every) - shown + 1} more"
+    if len(every) < 2:
+        return "".join(every)
+    return f"{', '.join(every[:-1])} and {every[-1]}"

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 VIEWS = ("causes", "cause", "evidence", "matrix", "pairs", "pair", "node", "diff")
 _CAUSES = ("causes", "cause", "evidence")
+_PAIRS = ("pairs", "pair")
 _SHOWN = ("causes", "cause", "evidence", "matrix", "pairs", "pair", "node", "diff")
 
 
@@ -12,7 +13,7 @@ class Action:
     """id: stable, for key maps. keys: as Textual spells them. hint: the word in the footer, '' for none.
 
     views: where it works. needs: ``report``, ``runner`` (something that can scan), ``scan`` (one goes on),
-    ``input`` (the host list could not be used).
+    ``input`` (the host list could not be used), ``paths`` (pairs of several).
     """
 
     id: str
@@ -102,6 +103,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("mark-range", ("v",), "mark from the last marked row to here", "", ("matrix",)),
     Action("colour", ("tab",), "overview: show one check instead of the worst", "", ("matrix",)),
     Action("next-pairs", ("tab",), "pairs of the next check, or the next measure", "tab check", ("pairs",)),
+    Action("next-path", ("o",), "pairs over the next path, or the worst of all", "o path", _PAIRS, "paths"),
     Action("values", ("v",), "values instead of statuses, as a heat map", "v values", ("pairs",)),
     Action("transpose", ("t",), "exchange rows and columns", "t transpose", ("pairs",)),
     Action(
@@ -159,8 +161,8 @@ FOOTERS: dict[str, tuple[str, ...]] = {
     ),
     "evidence": ("back", "copy-fix", "rerun", "filter", "next-cause", "export"),
     "matrix": ("open", "next-problem", "copy-fix", "rerun", "filter", "zoom", "faults", "evidence", "shell"),
-    "pairs": ("next-pairs", "values", "transpose", "open", "filter", "rerun", "back"),
-    "pair": ("back", "filter", "rerun"),
+    "pairs": ("next-pairs", "next-path", "values", "transpose", "open", "filter", "rerun", "back"),
+    "pair": ("back", "next-path", "filter", "rerun"),
     "node": ("open", "evidence", "copy-fix", "rerun", "filter", "shell", "back"),
     "diff": ("base", "copy-diff", "faults", "open", "filter", "back"),
 }

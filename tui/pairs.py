@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from netdoctor.report import words
@@ -88,9 +88,29 @@ def _rank(pair: PairRecord) -> tuple[int, float]:
     return RANK.get(_LETTER_OF_STATUS.get(pair.status, "?"), 0), value
 
 
-def table_of(report: Report, check: str) -> Table:
-    pairs = tuple(p for p in report.pairs if p.check == check)
-    return table(id(report), check, pairs, report.matrix.nodes)
+def paths(report: Report, check: str) -> list[str]:
+    """The names of the paths on which pairs of a check were tried; none where there is no choice."""
+    found = dict.fromkeys(one.path for p in report.pairs if p.check == check for one in p.paths)
+    return list(found)
+
+
+def shown(report: Report, check: str, path: str = "") -> tuple[PairRecord, ...]:
+    """The pairs of a check on one path; the worst of each where it names none of theirs."""
+    found = tuple(p for p in report.pairs if p.check == check)
+    if path not in paths(report, check):
+        return found
+    return tuple(
+        replace(
+            p, status=one.status, class_=one.class_, ports=one.ports, value=one.value, path=path, paths=()
+        )
+        for p in found
+        for one in p.paths or (p,)
+        if one.path == path
+    )
+
+
+def table_of(report: Report, check: str, path: str = "") -> Table:
+    return table(id(report), check, shown(report, check, path), report.matrix.nodes)
 
 
 def reading(found: Table, transpose: bool = False) -> list[str]:
@@ -134,9 +154,9 @@ def reading(found: Table, transpose: bool = False) -> list[str]:
 
 
 def page(
-    report: Report, kind: str, width: int, *, transpose: bool = False, values: bool = False
+    report: Report, kind: str, width: int, *, transpose: bool = False, values: bool = False, path: str = ""
 ) -> list[Line]:
-    """The Pairs screen: a square, or bars for a measure."""
+    """The Pairs screen: a square, or bars for a measure. path: as of shown()."""
     every = kinds(report)
     if not every:
         return [
@@ -153,8 +173,17 @@ def page(
     )
     if kind.startswith("measure "):
         return [title, Line(), *bars(curves(report).get(kind[8:], []), width)]
-    found = table_of(report, kind)
-    return [title, Line(), *_square(found, width, transpose, values)]
+    found = table_of(report, kind, path)
+    return [title, *_way(report, kind, path, width), Line(), *_square(found, width, transpose, values)]
+
+
+def _way(report: Report, check: str, path: str, width: int) -> list[Line]:
+    """Which path of several is shown, and how to see the next."""
+    every = paths(report, check)
+    if not every:
+        return []
+    where = f"over {words.plain(path, 80)}" if path in every else f"the worst of {len(every)} paths"
+    return [line(f" {fit(where, width - 22).rstrip()}", ("   o shows the next path", "dim"))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,20 +288,24 @@ def _short(name: str, room: int) -> str:
     return name if len(name) <= room else name[-room:]
 
 
-def detail(report: Report, check: str, group: Sequence[str], width: int) -> list[Line]:
-    """Every pair of a row: out and in, what is not good first."""
+def detail(report: Report, check: str, group: Sequence[str], width: int, path: str = "") -> list[Line]:
+    """Every pair of a row: out and in, what is not good first. path: as of shown()."""
     names = set(group)
-    found = [p for p in report.pairs if p.check == check and (p.from_ in names or p.to in names)]
+    found = [p for p in shown(report, check, path) if p.from_ in names or p.to in names]
     found.sort(key=lambda p: (*(-part for part in _rank(p)), p.from_, p.to))
-    lines = [line(f" {words.plain(check, 60)}: {words.fold(tuple(group), 60)}"), Line()]
+    head = line(f" {words.plain(check, 60)}: {words.fold(tuple(group), 60)}")
+    lines = [head, *_way(report, check, path, width), Line()]
     for p in found[:500]:
         ports = f"  ports {', '.join(map(str, p.ports[:12]))}" if p.ports else ""
         value = f"  {words.figure(p.value)} {words.plain(p.unit or '', 20)}" if p.value is not None else ""
+        over = f"  over {words.plain(p.path, 80)}" if p.paths else ""
         lines.append(
             line(
                 (f" {letter(p)} ", STATUS_STYLES.get(p.status, "unknown")),
                 fit(f"{words.plain(p.from_, 60)} -> {words.plain(p.to, 60)}", 40),
-                fit(f"  {words.plain(p.class_.replace('_', ' '), 20)}{value}{ports}", width - 46).rstrip(),
+                fit(
+                    f"  {words.plain(p.class_.replace('_', ' '), 20)}{value}{ports}{over}", width - 46
+                ).rstrip(),
                 key=("pair", p.from_, p.to),
             )
         )

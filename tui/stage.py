@@ -192,6 +192,12 @@ class Stage(App[None], inherit_bindings=False):
     def kind(self) -> str:
         return where.kind_of(self.where, self.kinds)
 
+    @property
+    def paths(self) -> list[str]:
+        """The paths of which pairs can be shown by themselves."""
+        report = self.state.report if self.where.view in ("pairs", "pair") else None
+        return pairs.paths(report, self.kind) if report is not None else []
+
     def letter(self, check: str, node: str) -> str:
         """What a check says on a node; a space where there is no such cell."""
         cells = self.state.cells
@@ -252,9 +258,11 @@ class Stage(App[None], inherit_bindings=False):
         if look.view == "evidence":
             return pages.evidence(known, self.results, width)
         if look.view == "pairs":
-            return pairs.page(report, self.kind, width, transpose=look.transposed, values=look.values)
+            return pairs.page(
+                report, self.kind, width, transpose=look.transposed, values=look.values, path=look.path
+            )
         if look.view == "pair":
-            return pairs.detail(report, self.kind, look.group, width)
+            return pairs.detail(report, self.kind, look.group, width, look.path)
         if look.view == "node" and self.node is not None:
             return nodes.page(known, self.state.cells, self.node, width)
         if look.view == "diff":
@@ -362,6 +370,7 @@ class Stage(App[None], inherit_bindings=False):
             "report": self.state.report is not None,
             "runner": self.runner is not None and not self.runner.cannot,
             "input": self.bad_input,
+            "paths": bool(self.paths),
         }.get(action.needs, True)
 
     def why_not(self, action: Action) -> str:
@@ -373,6 +382,7 @@ class Stage(App[None], inherit_bindings=False):
             "scan": "no scan goes on",
             "input": "the host list could be read",
             "report": "there is no report yet",
+            "paths": "all of this is of one path",
         }.get(action.needs, f"works on: {', '.join(action.views)}")
 
     def ask(

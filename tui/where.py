@@ -42,12 +42,12 @@ class Where:
     """cause: key of the cause that the screens ``cause`` and ``evidence`` are about (see Known.key_of).
 
     cell: whose evidence is shown, None for that of the whole cause; without a check, of the cause on that
-    node. kind: what the pairs screen shows. group: the nodes whose pairs are shown one by one. sought: the
-    filter of this screen, where it is not the matrix; filter: that of the matrix. cursor: the cell under the
-    cursor of the matrix, None before its first picture; before_filter: where it was when typing began. by:
-    the check that rows are sorted by, None for `sort`. colour: the check that the overview shows, None for
-    the worst. anchor: the node marked last. held: the picture stands still. following: the cursor goes to new
-    problems.
+    node. kind: what the pairs screen shows. path: over which of the job's, '' for the worst of all. group:
+    the nodes whose pairs are shown one by one. sought: the filter of this screen, where it is not the matrix;
+    filter: that of the matrix. cursor: the cell under the cursor of the matrix, None before its first
+    picture; before_filter: where it was when typing began. by: the check that rows are sorted by, None for
+    `sort`. colour: the check that the overview shows, None for the worst. anchor: the node marked last. held:
+    the picture stands still. following: the cursor goes to new problems.
     """
 
     view: str = "causes"
@@ -55,6 +55,7 @@ class Where:
     cause: str | None = None
     cell: Spot | None = None
     kind: str = ""
+    path: str = ""
     group: tuple[str, ...] = ()
     sought: str = ""
     values: bool = False
@@ -205,6 +206,10 @@ def kind_of(where: Where, kinds: Sequence[str]) -> str:
 
 def next_kind(where: Where, kinds: Sequence[str]) -> Where:
     return replace(where, kind=_after(kind_of(where, kinds), kinds)) if kinds else where
+
+
+def next_path(where: Where, paths: Sequence[str]) -> Where:
+    return replace(where, path=_after(where.path, ["", *paths]))
 
 
 def _after(one: T, every: Sequence[T]) -> T:

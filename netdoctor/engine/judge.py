@@ -39,8 +39,9 @@ class Judgement:
     reasons[check id][node] says why a cell is `skip`; gaps[check id][node] is there where the check could
     have judged all the same, and says in few words why it did not.
     blocked_by[check id][node] is the check whose failure made this one pointless there.
-    pairs[check id][``a->b``] is the worst that was said of a directed pair, also of one that nobody asked
-    about; without the check where that gave no judgement, because it could not run or does not apply.
+    pairs[check id][``a->b``][path] is the worst that was said of a directed pair there, also of one that
+    nobody asked about; without the check where that gave no judgement, because it could not run or does not
+    apply. path: as in Finding.
     stopped: what ended the judging, or the wait for a plug-in's check: ``interrupt``, ``deadline`` or None.
     tracebacks: one text per check that crashed, its first line names the check and the nodes.
     """
@@ -50,7 +51,7 @@ class Judgement:
     cells: dict[str, dict[str, Status]] = field(default_factory=dict)
     findings: dict[str, list[Finding]] = field(default_factory=dict)
     blocked_by: dict[str, dict[str, str]] = field(default_factory=dict)
-    pairs: dict[str, dict[str, Status]] = field(default_factory=dict)
+    pairs: dict[str, dict[str, dict[str, Status]]] = field(default_factory=dict)
     reasons: dict[str, dict[str, str]] = field(default_factory=dict)
     gaps: dict[str, dict[str, str]] = field(default_factory=dict)
     durations_ms: dict[str, float] = field(default_factory=dict)
@@ -168,13 +169,14 @@ def _run_check(check: Check, run: _Run) -> None:
         result.pairs[check.id] = _worst_by_pair(findings)
 
 
-def _worst_by_pair(findings: Iterable[Finding]) -> dict[str, Status]:
-    worst: dict[str, Status] = {}
+def _worst_by_pair(findings: Iterable[Finding]) -> dict[str, dict[str, Status]]:
+    worst: dict[str, dict[str, Status]] = {}
     for finding in findings:
         about = finding.pairs or ((finding.target,) if "->" in finding.target else ())
         for name in about:
-            if name not in worst or finding.status.rank > worst[name].rank:
-                worst[name] = finding.status
+            known = worst.setdefault(name, {})
+            if finding.path not in known or finding.status.rank > known[finding.path].rank:
+                known[finding.path] = finding.status
     return worst
 
 

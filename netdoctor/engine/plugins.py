@@ -72,6 +72,7 @@ def valid(said: object, here: str, known: frozenset[str], trusted: dict[int, Cau
         raise TypeError(f"a finding's status is {type(finding.status).__name__}, not Status")
     _need_text(finding.target, "target")
     _need_text(finding.summary, "summary")
+    _need_text(finding.path, "path")
     _need_target(finding.target, known)
     for name in finding.pairs:
         _need_text(name, "pair")

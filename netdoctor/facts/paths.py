@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from netdoctor.facts.base import fact
+from netdoctor.text import listing
 
 MAIN = "main"
 STORE = "store"
@@ -45,6 +46,13 @@ class Path:
     @property
     def is_main(self) -> bool:
         return self.id == MAIN
+
+    @property
+    def label(self) -> str:
+        """``eth1 (10.1.0.0/24: NCCL)``."""
+        names = listing(dict.fromkeys(self.ifnames.values()), 3)
+        about = ": ".join(filter(None, (self.network, listing(self.users))))
+        return f"{names} ({about})" if about else names or "the main path"
 
 
 @fact("paths", scope="cluster", origin="control")

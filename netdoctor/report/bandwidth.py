@@ -1,7 +1,7 @@
 """Bandwidth in the text report: the all-reduce by size, rates of pairs as rows and columns."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from netdoctor.report import words
 from netdoctor.report.model import PairRecord, Report
@@ -69,7 +69,19 @@ def matrix(report: Report, check: str, width: int) -> list[str]:
         legend += "; X under half the usual, ! slow"
     if len(records) < len(nodes) * (len(nodes) - 1):
         legend += "; blank not measured"
-    return [*lines, legend]
+    return [*lines, legend, *_paths(records.values())]
+
+
+def _paths(records: Iterable[PairRecord]) -> Iterator[str]:
+    """Which path the rates are of, where there are several: that of most, and which pairs are of others."""
+    by_path: dict[str, list[str]] = {}
+    for record in records:
+        if record.path:
+            by_path.setdefault(record.path, []).append(f"{record.from_}->{record.to}")
+    usual = max(by_path, key=lambda path: len(by_path[path]), default="")
+    for path, pairs in by_path.items():
+        which = "" if path == usual else f": {'; '.join(words.pairs_text(pairs))}"
+        yield f"  over {words.plain(path, 80)}{which}"
 
 
 def _slowest(check: str, unit: str, records: Sequence[PairRecord]) -> list[str]:
@@ -82,7 +94,7 @@ def _slowest(check: str, unit: str, records: Sequence[PairRecord]) -> list[str]:
     for record in sorted(records, key=lambda r: r.value or 0.0)[:3]:
         ends = f"{words.plain(record.from_, 60)} -> {words.plain(record.to, 60)}"
         lines.append(f"    {_rate(record)} {ends}")
-    return lines
+    return [*lines, *_paths(records)]
 
 
 def _rate(record: PairRecord) -> str:

@@ -62,10 +62,13 @@ def baseline(report: Report, source: str, nodes: Iterable[str]) -> Baseline:
 
 def _rates(report: Report, check: str, nodes: frozenset[str]) -> tuple[BaselineRate, ...]:
     unit, per_gbyte = RATES[check]
+    pairs = [p for p in report.pairs if p.check == check and p.unit == unit]
+    # Of several paths the first is the main one, which is what a baseline is held against.
+    values = {(p.from_, p.to): p.paths[0].value if p.paths else p.value for p in pairs}
     found = {
-        (p.from_, p.to): p.value / per_gbyte
-        for p in report.pairs
-        if p.check == check and p.unit == unit and p.value is not None and 0 < p.value < math.inf
+        ends: value / per_gbyte
+        for ends, value in values.items()
+        if value is not None and 0 < value < math.inf
     }
     return tuple(
         BaselineRate(src=src, dst=dst, gbyte_s=rate)

@@ -65,7 +65,7 @@ def to_dict(report: Report, detail: str = "problems") -> dict[str, Any]:
     data = _finite(msgspec.to_builtins(dataclasses.replace(report, results=results, measures=measures)))
     counts = data["verdict"]["counts"]
     data["verdict"]["counts"] = {"pass": counts.pop("pass_"), **counts}
-    data["pairs"] = [rename(pair, _PAIR) for pair in data["pairs"]]
+    data["pairs"] = [_pair(pair) for pair in data["pairs"]]
     data["alike"] = alike(report.matrix)
     for target in data["targets"]:  # a thousand of these are most of a green report
         for name in _TARGET_OPTIONAL:
@@ -87,6 +87,18 @@ def alike(matrix: Matrix) -> list[dict[str, Any]]:
         {"nodes": nodes, "checks": dict(zip(matrix.checks, map(LETTERS.__getitem__, column), strict=True))}
         for column, nodes in groups.items()
     ]
+
+
+def _pair(pair: dict[str, Any]) -> dict[str, Any]:
+    """Return a pair under the names of the JSON format, without paths where there is but one."""
+    paths = [rename(path, _PAIR) for path in pair.pop("paths")]
+    named = {"path": path} if (path := pair.pop("path")) else {}
+    return rename(pair, _PAIR) | named | ({"paths": paths} if paths else {})
+
+
+def _pair_back(pair: dict[str, Any]) -> dict[str, Any]:
+    paths = [rename(path, _PAIR_BACK) for path in pair.get("paths", [])]
+    return rename(pair, _PAIR_BACK) | {"paths": paths}
 
 
 _PAIR = {"from_": "from", "class_": "class"}
@@ -161,7 +173,7 @@ def from_dict(raw: Any) -> Report:
     try:
         counts = rename(raw["verdict"]["counts"], {"pass": "pass_"})
         raw["verdict"] = {**raw["verdict"], "counts": counts}
-        raw["pairs"] = [rename(pair, _PAIR_BACK) for pair in raw.get("pairs", [])]
+        raw["pairs"] = [_pair_back(pair) for pair in raw.get("pairs", [])]
     except (KeyError, TypeError, AttributeError) as error:
         raise ReportError(f"the report is damaged: verdict or pairs ({error})") from None
     try:

@@ -161,8 +161,23 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PathRecord:
+    """A directed pair on one of the job's paths. path: its name; the rest as in PairRecord."""
+
+    path: str
+    status: str
+    class_: str
+    ports: tuple[int, ...] = ()
+    value: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PairRecord:
-    """One directed pair of a pair check. class_ (JSON ``class``): open, refused, filtered, ok, black_hole…"""
+    """One directed pair of a pair check. class_ (JSON ``class``): open, refused, filtered, ok, black_hole…
+
+    path: the name of the path of the job that it speaks of, where there are several: the worst of those in
+    `paths`. paths: all on which the pair was tried, the main one first, where there is more than one.
+    """
 
     check: str
     from_: str
@@ -172,6 +187,8 @@ class PairRecord:
     ports: tuple[int, ...] = ()
     value: float | None = None
     unit: str | None = None
+    path: str = ""
+    paths: tuple[PathRecord, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

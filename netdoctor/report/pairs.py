@@ -1,16 +1,18 @@
 """Directed pairs as the report keeps them: what was measured, and the status that their check gave them.
 
-One record a pair and check, whatever the number of the job's paths: the worst of them speaks.
+One record a pair and check, whatever the number of the job's paths: the worst speaks, and all are in it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 from netdoctor.engine.judge import Judgement
 from netdoctor.engine.run import Outcome
 from netdoctor.facts.bandwidth import LossMatrix, PairRates, TcpRates
-from netdoctor.facts.net import MtuProbe, PathMtus, PortMatrix, PortProbe
+from netdoctor.facts.net import PathMtus, PortMatrix
+from netdoctor.facts.paths import Paths
 from netdoctor.model import Status, pair
-from netdoctor.report.model import PairRecord
+from netdoctor.report.model import PairRecord, PathRecord
 
 # Of several ports the worst speaks: what could not be tried is worse than good and better than anything bad.
 OUTCOMES = ("open", "in_use", "error", "refused", "no_route", "rejected", "filtered")
@@ -20,136 +22,180 @@ MTU_OUTCOMES = ("ok", "small", "no_answer", "error", "black_hole")
 Pair = tuple[str, str]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tried:
+    """What was measured of a pair on one path. path: its id, empty for the main one. class_: empty for a
+    rate, whose status says it. fine: green unless the check says otherwise. badness: of several paths in
+    trouble of one kind the one with most speaks.
+    """
+
+    ends: Pair
+    path: str
+    class_: str = ""
+    fine: bool = True
+    badness: float = 0.0
+    ports: tuple[int, ...] = ()
+    value: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """labels: names of the paths by id, the main one first; empty where there is no other. at: ids of paths
+    by node and address; what is not in it is on the main one."""
+
+    labels: Mapping[str, str]
+    at: Mapping[Pair, str]
+
+    @classmethod
+    def of(cls, paths: object) -> "Table":
+        if not isinstance(paths, Paths) or not paths.beside:
+            return cls({}, {})
+        main = [path.label for path in paths.paths if path.is_main]
+        labels = {"": "".join(main)} | {path.id: path.label for path in paths.beside}
+        at = {(n, address): p.id for p in reversed(paths.beside) for n, address in p.addresses.items()}
+        return cls(labels, at)
+
+
 def pairs(outcome: Outcome) -> Iterator[PairRecord]:
     """A record for each directed pair that a check of this scan saw measured."""
-    store, judgement = outcome.store, outcome.judgement
-    chosen = {check.id for check in judgement.checks}
+    store = outcome.store
+    table = Table.of(store.whole("paths"))
     ports, mtus, losses = store.whole("ports"), store.whole("path_mtu"), store.whole("loss")
     tcp, torch = store.whole("tcp_rates"), store.whole("pair_rates")
-    if isinstance(ports, PortMatrix) and "net.ports" in chosen:
-        yield from _ports(ports, judgement)
-    if isinstance(mtus, PathMtus) and "net.path-mtu" in chosen:
-        yield from _path_mtus(mtus, judgement)
-    if isinstance(tcp, TcpRates) and "bw.tcp" in chosen:
-        yield from _rates("bw.tcp", _of_paths(tcp, judgement), "Gbit/s", judgement)
-    if isinstance(torch, PairRates) and "bw.pair" in chosen:
-        yield from _rates("bw.pair", _slowest_of(torch), "GB/s", judgement)
-    if isinstance(losses, LossMatrix) and "net.loss" in chosen:
-        yield from _losses(losses, judgement)
+    found: list[tuple[str, str | None, Iterator[Tried]]] = []
+    if isinstance(ports, PortMatrix):
+        found.append(("net.ports", None, _ports(ports, table)))
+    if isinstance(mtus, PathMtus):
+        found.append(("net.path-mtu", "bytes", _path_mtus(mtus, table)))
+    if isinstance(tcp, TcpRates):
+        found.append(("bw.tcp", "Gbit/s", _tcp(tcp)))
+    if isinstance(torch, PairRates):
+        found.append(("bw.pair", "GB/s", _torch(torch)))
+    if isinstance(losses, LossMatrix):
+        found.append(("net.loss", "%", _losses(losses, table)))
+    chosen = {check.id for check in outcome.judgement.checks}
+    for check, unit, tried in found:
+        if check in chosen:
+            yield from _records(check, unit, tried, table, outcome.judgement)
 
 
-def _status(judgement: Judgement, check: str, src: str, dst: str, *, measured: bool = True) -> Status:
-    """The worst that the check said of a pair; of one that it said nothing of, whether it was measured.
+def _records(
+    check: str, unit: str | None, tried: Iterable[Tried], table: Table, judgement: Judgement
+) -> Iterator[PairRecord]:
+    by_pair: dict[Pair, list[Tried]] = {}
+    for one in tried:
+        by_pair.setdefault(one.ends, []).append(one)
+    for (src, dst), ways in by_pair.items():
+        statuses = [_status(judgement, check, one) for one in ways]
+        each = [_on_path(one, status, table) for one, status in zip(ways, statuses, strict=True)]
+        # Of equals max() keeps the first, the main path.
+        worst = max(
+            range(len(ways)),
+            key=lambda i: (statuses[i].rank, ways[i].badness if statuses[i] is not Status.PASS else 0.0),
+        )
+        it = each[worst]
+        yield PairRecord(
+            check=check,
+            from_=src,
+            to=dst,
+            status=it.status,
+            class_=it.class_,
+            ports=it.ports,
+            value=it.value,
+            unit=unit,
+            path=it.path,
+            paths=tuple(each) if table.labels and len(each) > 1 else (),
+        )
+
+
+def _status(judgement: Judgement, check: str, tried: Tried) -> Status:
+    """What the check said of a pair on this path; where it said nothing of what is not fine, the worst that
+    it said of the pair.
 
     A check that gave no judgement, because it could not run or does not apply, makes no pair green.
     """
     said = judgement.pairs.get(check)
     if said is None:
-        ends = {judgement.cells[check].get(node) for node in (src, dst)}
+        ends = {judgement.cells[check].get(node) for node in tried.ends}
         return Status.BLOCKED if Status.BLOCKED in ends else Status.UNKNOWN
-    return said.get(pair(src, dst), Status.PASS if measured else Status.UNKNOWN)
+    here = said.get(pair(*tried.ends), {})
+    if tried.path in here:
+        return here[tried.path]
+    others = max(here.values(), key=lambda one: one.rank, default=Status.UNKNOWN)
+    return Status.PASS if tried.fine else others
 
 
-def _ports(ports: PortMatrix, judgement: Judgement) -> Iterator[PairRecord]:
+def _on_path(one: Tried, status: Status, table: Table) -> PathRecord:
+    rate = "dead" if one.value is None else "slow" if status in (Status.WARN, Status.FAIL) else "ok"
+    return PathRecord(
+        path=table.labels.get(one.path, ""),
+        status=status.value,
+        class_=one.class_ or rate,
+        ports=one.ports,
+        value=one.value,
+    )
+
+
+def _ports(ports: PortMatrix, table: Table) -> Iterator[Tried]:
     """By the worst outcome of a pair's ports."""
-    unsure = OUTCOMES.index("error")
-    by_pair: dict[Pair, list[PortProbe]] = {}
-    for probe in ports.probes:
-        by_pair.setdefault((probe.src, probe.dst), []).append(probe)
-    for (src, dst), probes in by_pair.items():
-        worst = max((p.outcome for p in probes), key=lambda o: OUTCOMES.index(o) if o in OUTCOMES else unsure)
-        tried = worst in OUTCOMES and worst != "error"
-        yield PairRecord(
-            check="net.ports",
-            from_=src,
-            to=dst,
-            status=_status(judgement, "net.ports", src, dst, measured=tried).value,
+    by_way: dict[tuple[Pair, str], dict[str, set[int]]] = {}
+    for one in ports.probes:
+        way = (one.src, one.dst), table.at.get((one.dst, one.address), "")
+        by_way.setdefault(way, {}).setdefault(one.outcome, set()).add(one.port)
+    for (ends, path), outcomes in by_way.items():
+        worst = max(outcomes, key=lambda o: _place(o, OUTCOMES))
+        yield Tried(
+            ends=ends,
+            path=path,
             class_=worst,
-            ports=tuple(sorted({p.port for p in probes if p.outcome == worst})),
+            fine=worst in ("open", "in_use"),
+            badness=_place(worst, OUTCOMES),
+            ports=tuple(sorted(outcomes[worst])),
         )
 
 
-def _path_mtus(mtus: PathMtus, judgement: Judgement) -> Iterator[PairRecord]:
-    worst: dict[Pair, MtuProbe] = {}
-    for probe in mtus.probes:
-        known = worst.setdefault((probe.src, probe.dst), probe)
-        if _badness(probe) > _badness(known):
-            worst[probe.src, probe.dst] = probe
-    for m in worst.values():
-        tried = m.outcome in ("ok", "small", "black_hole")
-        yield PairRecord(
-            check="net.path-mtu",
-            from_=m.src,
-            to=m.dst,
-            status=_status(judgement, "net.path-mtu", m.src, m.dst, measured=tried).value,
-            class_=m.outcome,
-            value=m.largest_ok,
-            unit="bytes",
+def _path_mtus(mtus: PathMtus, table: Table) -> Iterator[Tried]:
+    for one in mtus.probes:
+        yield Tried(
+            ends=(one.src, one.dst),
+            path=table.at.get((one.dst, one.address), ""),
+            class_=one.outcome,
+            fine=one.outcome == "ok",
+            badness=_place(one.outcome, MTU_OUTCOMES),
+            value=one.largest_ok,
         )
 
 
-def _badness(probe: MtuProbe) -> int:
-    return MTU_OUTCOMES.index(probe.outcome) if probe.outcome in MTU_OUTCOMES else MTU_OUTCOMES.index("error")
+def _place(outcome: str, order: tuple[str, ...]) -> int:
+    return order.index(outcome if outcome in order else "error")
 
 
-def _of_paths(tcp: TcpRates, judgement: Judgement) -> dict[Pair, float | None]:
-    """The main path's rates; of a pair that is in trouble the lowest, which is what the trouble is about."""
-    rates = _last_of(tcp)
-    for further in map(_last_of, tcp.further.values()):
-        for ends, value in further.items():
-            bad = _status(judgement, "bw.tcp", *ends) in (Status.WARN, Status.FAIL)
-            if ends not in rates or (bad and (value or 0.0) < (rates[ends] or 0.0)):
-                rates[ends] = value
-    return rates
+def _tcp(tcp: TcpRates) -> Iterator[Tried]:
+    """Each pair's last round, on each path."""
+    for path, one in {"": tcp, **tcp.further}.items():
+        last = {(r.src, r.dst): r.gbyte_s for r in one.rates}
+        yield from (_rated(ends, path, None if rate is None else 8 * rate) for ends, rate in last.items())
 
 
-def _last_of(tcp: TcpRates) -> dict[Pair, float | None]:
-    """Gbit/s of each pair's last round; None where nothing passed."""
-    return {(r.src, r.dst): None if r.gbyte_s is None else 8 * r.gbyte_s for r in tcp.rates}
-
-
-def _slowest_of(torch: PairRates) -> dict[Pair, float | None]:
-    """GB/s of each pair's slowest rail, in its last round."""
+def _torch(torch: PairRates) -> Iterator[Tried]:
+    """Each pair's slowest rail, in its last round."""
     latest = {(r.src, r.dst): r.round for r in torch.rates}
-    slowest: dict[Pair, float | None] = {}
+    slowest: dict[Pair, float] = {}
     for r in torch.rates:
         if r.round == latest[r.src, r.dst]:
-            before = slowest.get((r.src, r.dst))
-            slowest[r.src, r.dst] = r.gbyte_s if before is None else min(before, r.gbyte_s)
-    return slowest
+            slowest[r.src, r.dst] = min(r.gbyte_s, slowest.get((r.src, r.dst), r.gbyte_s))
+    yield from (_rated(ends, "", rate) for ends, rate in slowest.items())
 
 
-def _rates(
-    check: str, values: Mapping[Pair, float | None], unit: str, judgement: Judgement
-) -> Iterator[PairRecord]:
-    for (src, dst), value in values.items():
-        status = _status(judgement, check, src, dst, measured=value is not None)
-        slow = status in (Status.WARN, Status.FAIL)
-        yield PairRecord(
-            check=check,
-            from_=src,
-            to=dst,
-            status=status.value,
-            class_="dead" if value is None else "slow" if slow else "ok",
-            value=None if value is None else round(value, 5),
-            unit=unit,
-        )
+def _rated(ends: Pair, path: str, rate: float | None) -> Tried:
+    value = None if rate is None else round(rate, 5)
+    return Tried(ends=ends, path=path, fine=value is not None, badness=-(value or 0.0), value=value)
 
 
-def _losses(losses: LossMatrix, judgement: Judgement) -> Iterator[PairRecord]:
-    percent: dict[Pair, float] = {}
-    for probe in losses.probes:
-        if probe.sent and probe.arrived:
-            ends = (probe.src, probe.dst)
-            lost = 100.0 * (probe.sent - min(probe.arrived, probe.sent)) / probe.sent
-            percent[ends] = max(lost, percent.get(ends, 0.0))
-    for (src, dst), value in percent.items():
-        yield PairRecord(
-            check="net.loss",
-            from_=src,
-            to=dst,
-            status=_status(judgement, "net.loss", src, dst).value,
-            class_="measured",
-            value=round(value, 3),
-            unit="%",
-        )
+def _losses(losses: LossMatrix, table: Table) -> Iterator[Tried]:
+    for one in losses.probes:
+        if one.sent and one.arrived:
+            lost = 100.0 * (one.sent - min(one.arrived, one.sent)) / one.sent
+            path = table.at.get((one.dst, one.address), "")
+            ends = (one.src, one.dst)
+            yield Tried(ends=ends, path=path, class_="measured", badness=lost, value=round(lost, 3))

@@ -201,10 +201,12 @@ def test_a_pair_slower_than_in_the_baseline_is_shown_as_such() -> None:
     assert bad(records(store, real("bw.tcp"))) == {("n1", "n2"): "warn"}
 
 
-def test_of_several_paths_the_worst_speaks_once() -> None:
-    def beside(probe: Any) -> Any:
-        return replace(probe, address=f"10.1.0.{probe.dst[1:]}")
+def beside(probe: Any) -> Any:
+    """A probe of the second path."""
+    return replace(probe, address=f"10.1.0.{probe.dst[1:]}")
 
+
+def test_of_several_paths_the_worst_speaks_once() -> None:
     small = {("n1", "n2"): {"outcome": "small", "dev_mtu": 1500, "largest_ok": 1400}}
     mtus = (*healthy.path_mtus(4).probes, *map(beside, healthy.path_mtus(4, small).probes))
     lost = (*losses({}).probes, *map(beside, losses({("n1", "n2"): 20}).probes))
@@ -225,8 +227,38 @@ def test_of_several_paths_the_worst_speaks_once() -> None:
         assert len(found) == 12, check
         by_ends = {(p.from_, p.to): p for p in found}
         assert by_ends[ends].value == value
+        assert by_ends[ends].path == "eth1 (10.1.0.0/24: NCCL)"
+        assert [(one.path[:4], one.status == "pass") for one in by_ends[ends].paths] == [
+            ("eth0", True),
+            ("eth1", False),
+        ]
         assert by_ends["n1", "n4"].status == "pass"
     assert (by_ends["n1", "n4"].value or 0) > 7, "healthy: the main path's rate"
+    assert by_ends["n1", "n4"].path == "eth0"
+
+
+def test_a_pair_in_trouble_on_all_its_paths_is_green_on_none() -> None:
+    slow = tcp({("n3", b): 0.1 for b in ("n1", "n2", "n4")})
+    hole = {
+        (a, b): {"outcome": "black_hole", "dev_mtu": 9000, "largest_ok": 1400}
+        for a, b in every()
+        if b == "n2"
+    }
+    mtus = healthy.path_mtus(4, hole).probes
+    lost = losses({(a, "n2"): 12 for a in ("n1", "n3", "n4")}).probes
+    store = cluster(
+        paths=healthy.second(4),
+        path_mtu=replace(healthy.path_mtus(4), probes=(*mtus, *map(beside, mtus))),
+        loss=LossMatrix(probes=(*lost, *map(beside, lost))),
+        tcp_rates=replace(slow, further={"2": slow}),
+    )
+    for check, ends in (("net.path-mtu", ("n1", "n2")), ("net.loss", ("n1", "n2")), ("bw.tcp", ("n3", "n1"))):
+        judgement = judge([login(), real(check)], list(store.node["node"]), store)
+        report = build(Outcome(store=store, judgement=judgement), Context(run=RUN))
+        one = next(p for p in report.pairs if (p.from_, p.to) == ends)
+        assert [path.status for path in one.paths] == [one.status, one.status] != ["pass", "pass"], check
+        assert one.path == "eth0", "of equals the first"
+        assert len(report.causes) == 1, "one cause for both paths"
 
 
 # --- a check that gave no judgement ---------------------------------------------------------------

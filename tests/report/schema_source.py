@@ -48,6 +48,7 @@ EXTRA: dict[str, dict[str, dict[str, Any]]] = {
         },
     },
     "PairRecord": {"status": {"enum": STATUSES}},
+    "PathRecord": {"status": {"enum": STATUSES}},
     "Cause": {
         "status": {"enum": ["fail", "warn", "unknown"]},
         "confidence": {"enum": ["certain", "likely", "suspected"]},

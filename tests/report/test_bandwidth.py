@@ -43,6 +43,19 @@ def test_rows_send_to_columns() -> None:
     ]
 
 
+def test_paths_are_named_where_there_are_several() -> None:
+    values = full(3) | {(0, 2): (0.0583, "fail"), (1, 2): (0.05, "fail")}
+    whole = report(values)
+    pairs = tuple(
+        dataclasses.replace(p, path="eth0" if p.status == "pass" else "eth1 (10.2.0.0/24: NCCL)")
+        for p in whole.pairs
+    )
+    assert matrix(dataclasses.replace(whole, pairs=pairs), "bw.tcp", 80)[-2:] == [
+        "  over eth0",
+        "  over eth1 (10.2.0.0/24: NCCL): gpu-a[01-02] -> gpu-a03",
+    ]
+
+
 def test_more_pairs_than_columns_are_summed_up() -> None:
     values = full(24) | {(3, 17): (1.5, "fail")}
     lines = matrix(report(values, 24), "bw.tcp", 80)

@@ -9,7 +9,7 @@ import pytest
 from netdoctor.errors import InputError
 from netdoctor.facts.bandwidth import BaselineRate
 from netdoctor.report.baseline import baseline, read
-from netdoctor.report.model import MeasureRecord, PairRecord, Report
+from netdoctor.report.model import MeasureRecord, PairRecord, PathRecord, Report
 from netdoctor.report.redact import redact
 from netdoctor.report.save import save
 from tests.report.build import sample_report
@@ -50,6 +50,15 @@ def test_figures_come_out_in_one_unit(tmp_path: Path) -> None:
     assert found.pairs == (BaselineRate(src="a", dst="b", gbyte_s=3.0),)
     assert found.busbw_gbyte_s == ((4096, 0.5), (1048576, 7.0))
     assert (found.ranks, found.backend) == (4, "gloo")
+
+
+def test_of_several_paths_the_main_one_counts() -> None:
+    ways = tuple(
+        PathRecord(path=path, status=status, class_="x", value=value)
+        for path, status, value in (("eth0", "pass", 8.0), ("eth1", "fail", 1.0))
+    )
+    slow = dataclasses.replace(pair("bw.tcp", 1.0, "Gbit/s"), path="eth1", paths=ways)
+    assert baseline(report(slow), "x", ["a", "b"]).tcp == (BaselineRate(src="a", dst="b", gbyte_s=1.0),)
 
 
 def test_pairs_of_other_nodes_are_left_out() -> None:

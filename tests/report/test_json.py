@@ -12,7 +12,7 @@ import pytest
 
 from netdoctor.report.json_ import DEPTH_MAX, ReportError, dumps, loads
 from netdoctor.report.jsonl import render as jsonl
-from netdoctor.report.model import MeasureRecord, PairRecord, Result
+from netdoctor.report.model import MeasureRecord, PairRecord, PathRecord, Result
 from netdoctor.report.schema import report_schema
 from netdoctor.report.words import LETTERS
 from tests.hostile import HOSTILE_BYTES
@@ -79,6 +79,22 @@ def test_numbers_that_are_none() -> None:
     assert again.measures == (MeasureRecord(name="b", target="n", value=1.0, unit="s"),)
     assert again.pairs[0].value is None
     assert again.launch == {"x": [None]}
+
+
+def test_paths_are_said_of_pairs_that_have_several() -> None:
+    one = PairRecord(check="net.ports", from_="a", to="b", status="fail", class_="filtered", ports=(29500,))
+    ways = tuple(PathRecord(path=path, status="fail", class_="filtered") for path in ("eth0", "eth1"))
+    two = dataclasses.replace(one, path="eth1", paths=ways)
+    report = dataclasses.replace(sample_report("ready"), pairs=(one, two))
+    alone, several = json.loads(dumps(report))["pairs"]
+    assert not {"path", "paths"} & set(alone)
+    assert several["path"] == "eth1"
+    assert [(way["path"], way["class"]) for way in several["paths"]] == [
+        ("eth0", "filtered"),
+        ("eth1", "filtered"),
+    ]
+    jsonschema.validate(json.loads(dumps(report)), report_schema())
+    assert loads(dumps(report)).pairs == (one, two)
 
 
 def test_unknown_fields_are_ignored() -> None:

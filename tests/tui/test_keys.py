@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from netdoctor.report.model import Report
+from netdoctor.report.model import PathRecord, Report
 from netdoctor.report.save import save
 from netdoctor.tui.actions.menu import offered
 from netdoctor.tui.actions.table import DO
@@ -364,6 +364,23 @@ def test_pairs_keys() -> None:
     assert any("column connects to row" in line for line in lines)
 
 
+def with_paths(report: Report) -> Report:
+    """Each pair of it over two paths."""
+    ways = tuple(PathRecord(path=path, status="pass", class_="open") for path in ("eth0", "eth1"))
+    return dataclasses.replace(report, pairs=tuple(dataclasses.replace(p, paths=ways) for p in report.pairs))
+
+
+def test_o_goes_through_the_paths_of_pairs() -> None:
+    two = with_paths(rich_report())
+    assert after_each(["3", "o", "o", "o"], lambda app: app.where.path, report=two) == [
+        "",
+        "eth0",
+        "eth1",
+        "",
+    ]
+    assert "one path" in press("3", "o").said
+
+
 def test_base_is_chosen_from_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     save(sample_report("ready"), Path("yesterday.json"))
@@ -653,7 +670,7 @@ def test_no_key_of_tmux_or_screen_is_the_only_way() -> None:
 
 
 def test_every_action_is_in_the_help_or_palette_of_some_screen() -> None:
-    app = application(rich_report(), runner=FakeRunner())
+    app = application(with_paths(rich_report()), runner=FakeRunner())
     shown: set[str] = set()
 
     def collect(app: NetdoctorApp, pilot: Any) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from netdoctor.report.model import MeasureRecord, PairRecord, Report
+from netdoctor.report.model import MeasureRecord, PairRecord, PathRecord, Report
 from netdoctor.tui import pairs
 from tests.report.build import sample_report
 
@@ -75,6 +75,31 @@ def test_the_pairs_of_a_row_begin_with_the_worst(check: str, unit: str, first: f
     report = report_of(check, unit, {("a", "b"): 5.0, ("a", "c"): 1.0, ("c", "a"): 9.0})
     lines = pairs.detail(report, check, ("a",), 100)
     assert f"{first:.0f} {unit}" in next(line.text for line in lines if "->" in line.text)
+
+
+def test_each_path_is_shown_by_itself() -> None:
+    ways = tuple(
+        PathRecord(path=path, status=status, class_=said, ports=ports)
+        for path, status, said, ports in (
+            ("eth0", "pass", "open", ()),
+            ("eth1", "fail", "filtered", (29500,)),
+        )
+    )
+    pair = PairRecord(
+        check="net.ports", from_="a", to="b", status="fail", class_="filtered", path="eth1", paths=ways
+    )
+    alone = PairRecord(check="net.ports", from_="b", to="a", status="pass", class_="open", path="eth0")
+    report = dataclasses.replace(sample_report("ready"), pairs=(pair, alone))
+    assert pairs.paths(report, "net.ports") == ["eth0", "eth1"]
+    for path, tried, said in (
+        ("", ["fail", "pass"], "the worst of 2 paths"),
+        ("eth0", ["pass", "pass"], "over eth0"),
+        ("eth1", ["fail"], "over eth1"),
+        ("gone", ["fail", "pass"], "the worst of 2 paths"),
+    ):
+        assert [p.status for p in pairs.shown(report, "net.ports", path)] == tried
+        assert said in pairs.page(report, "net.ports", 100, path=path)[1].text
+        assert said in pairs.detail(report, "net.ports", ("a",), 100, path)[1].text
 
 
 def test_bars_of_latency_and_of_bandwidth() -> None:

@@ -19,6 +19,12 @@ def next_pairs(stage: Stage) -> None:
     stage.draw(top=True)
 
 
+@does("next-path")
+def next_path(stage: Stage) -> None:
+    stage.where = where.next_path(stage.where, stage.paths)
+    stage.draw()
+
+
 @does("values")
 def values(stage: Stage) -> None:
     stage.where = replace(stage.where, values=not stage.where.values)
