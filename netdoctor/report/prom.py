@@ -27,7 +27,7 @@ _NAMES = {"time.skew": "clock_skew"}
 # What a measure of a plug-in must not pass itself off as.
 _OWN = tuple(
     f"netdoctor_{name}"
-    for name in ("ready", "exit_code", "run_", "results", "check_nodes", "cause", "cell", "node_")
+    for name in ("ready", "exit_code", "run_", "results", "check_nodes", "cause", "cell", "node_", "gaps")
 )
 
 Series = dict[str, tuple[str, dict[str, float]]]
@@ -68,6 +68,12 @@ def _samples(report: Report, detail: bool) -> Iterator[tuple[str, str, dict[str,
     for status in words.STATUSES:
         results = words.count(verdict.counts, status)
         yield "netdoctor_results", "Results by status.", {"status": status}, results
+    unseen: dict[str, set[str]] = {check.family: set() for check in report.checks}
+    for gap in verdict.gaps:
+        unseen.setdefault(gap.family, set()).update(gap.nodes)
+    for family, nodes in unseen.items():
+        what = "Nodes on which something of a family could have been examined and was not."
+        yield "netdoctor_gaps", what, {"family": family}, len(nodes)
     for check, cells in zip(report.matrix.checks, report.matrix.cells, strict=True):
         for letter, status in words.LETTERS.items():
             found = cells.count(letter)

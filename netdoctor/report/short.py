@@ -8,13 +8,15 @@ from netdoctor.text import inert_line
 def render(report: Report) -> str:
     """Return ``FAIL net.ports gpu-a03 drops connections …`` per cause; '' for READY without warnings.
 
-    A part that passes is one line: silence would say more than was looked at.
+    A part that passes is one line, and so is READY where something was not seen: silence would say more than
+    was looked at.
     """
     lines = [
         " ".join(filter(None, [words.word(cause.status), words.cause_check(cause), words.title(cause)]))
         for cause in report.causes
     ]
-    if report.verdict.state != "ready" and all(cause.status == "warn" for cause in report.causes):
-        # Not one cause of that, and still not ready: silence would read as green.
+    unseen = report.verdict.state != "ready" or report.verdict.gaps
+    if unseen and all(cause.status == "warn" for cause in report.causes):
+        # Not one cause of that, and still not ready, or not all of it: silence would read as green.
         lines.insert(0, f"{words.verdict(report)} {words.headline(report)}")
     return "".join(f"{inert_line(line)}\n" for line in lines)

@@ -17,7 +17,7 @@ from netdoctor.report.json_ import dumps, loads
 from netdoctor.report.jsonl import render as jsonl
 from netdoctor.report.junit import render as junit
 from netdoctor.report.markdown import render as markdown
-from netdoctor.report.model import Counts, Matrix, MeasureRecord, Report, Verdict
+from netdoctor.report.model import Counts, Gap, Matrix, MeasureRecord, Report, Verdict
 from netdoctor.report.prom import render as prom
 from netdoctor.report.text import render as text
 from tests.report import strict
@@ -85,6 +85,7 @@ def test_all_renderings_agree(report: Report) -> None:
     assert metrics["netdoctor_results"] == {(("status", status),): n for status, n in counts.items()}
     assert metrics["netdoctor_ready"] == {(): int(state == "ready")}
     assert metrics["netdoctor_exit_code"] == {(): code}
+    assert set(metrics["netdoctor_gaps"].values()) == {0}
 
     closing = f"{word}, exit {code}, "
     assert closing in (drawn := html(report))
@@ -197,6 +198,14 @@ def test_github_annotations_bring_the_fix() -> None:
     error = next(line for line in lines if line.startswith("::error"))
     assert "%0Assh gpu-a03 'sudo firewall-cmd --permanent" in error
     assert error.endswith("%0Anetdoctor scan --last --only net.ports --node gpu-a03")
+
+
+def test_prometheus_counts_the_nodes_with_a_gap_by_family() -> None:
+    report = sample_report("ready")
+    gaps = [Gap(family="bw", what="x", reason=why, nodes=report.matrix.nodes[:2]) for why in ("a", "b")]
+    report = dataclasses.replace(report, verdict=dataclasses.replace(report.verdict, gaps=tuple(gaps)))
+    found = strict.prometheus(prom(report))["netdoctor_gaps"]
+    assert (found[("family", "bw"),], found[("family", "net"),]) == (2, 0)
 
 
 def test_github_shows_ten_of_a_level() -> None:

@@ -12,7 +12,7 @@ from netdoctor.report.json_ import dumps, loads
 from netdoctor.report.jsonl import render as jsonl
 from netdoctor.report.junit import render as junit
 from netdoctor.report.markdown import render as markdown
-from netdoctor.report.model import Cause, CommandRecord, FamilyRow, FixRecord, Note, Report
+from netdoctor.report.model import Cause, CommandRecord, FamilyRow, FixRecord, Gap, Note, Report
 from netdoctor.report.short import render as short
 from netdoctor.report.text import render
 from tests.counting import calls
@@ -293,6 +293,16 @@ def test_short_is_silent_when_ready_and_one_line_per_cause_otherwise() -> None:
     assert len(lines) == 3
     report = dataclasses.replace(sample_report("undecided"), causes=())
     assert short(report).startswith("UNDECIDED no problem proven")
+
+
+def test_short_says_what_ready_does_not_speak_of() -> None:
+    report = sample_report("ready")
+    gap = Gap(family="bw", what="the all-reduce", reason="no torch", nodes=report.matrix.nodes)
+    said = "160 results: 160 pass; not seen: the all-reduce (no torch)"
+    verdict = dataclasses.replace(report.verdict, gaps=(gap,), headline=said)
+    report = dataclasses.replace(report, verdict=verdict)
+    (line,) = short(report).splitlines()
+    assert line == f"READY {said}"
 
 
 def test_unknown_causes_say_what_to_try() -> None:
