@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from netdoctor import __version__
-from netdoctor.cli.parser import EXIT_BAD_INPUT, Parser
+from netdoctor.cli.parser import EXIT_BAD_INPUT, Parser, subcommands
 
 # command: (module that defines it, help). A module's `add_parser(subparsers)` adds all its commands.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -61,7 +61,8 @@ def run(argv: Sequence[str]) -> int:
         parser = build_parser(command)
         if not argv:
             return _status_page(parser)
-        args = parser.parse_args(argv)
+        remarks = _from_environment(parser, command, argv)
+        args = parser.parse_args(argv, argparse.Namespace(remarks=remarks))
         if args.command is None:
             parser.error("a command is needed")
         code = int(args.run(args))
@@ -88,6 +89,20 @@ def run(argv: Sequence[str]) -> int:
             sys.stdout.flush()
         except (OSError, ValueError):  # the interpreter's own last flush would exit with 120
             _drop_stdout()
+
+
+def _from_environment(parser: argparse.ArgumentParser, command: str | None, argv: Sequence[str]) -> list[str]:
+    """What is to be told of NETDOCTOR_<FLAG>, which scan and tui read."""
+    if command not in ("scan", "tui") or not any(name.startswith("NETDOCTOR_") for name in os.environ):
+        return []
+    from netdoctor.cli import environ
+    from netdoctor.errors import InputError
+
+    chosen = subcommands(parser)[command]
+    try:
+        return environ.take(chosen, argv, os.environ)
+    except InputError as error:
+        chosen.error(str(error))
 
 
 def _replace_closed() -> None:

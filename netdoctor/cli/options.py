@@ -100,7 +100,7 @@ def add_scan_arguments(parser: argparse.ArgumentParser, hosts: str) -> None:
     what.add_argument(
         "--baseline", type=Path, metavar="REPORT", help="a saved report whose bandwidths to compare with"
     )
-    what.add_argument("--checks-dir", action="append", type=Path, metavar="DIR", help="more checks")
+    what.add_argument("--checks-dir", action=Listed, type=Path, metavar="DIR", help="more checks; repeatable")
     bounds = parser.add_argument_group("bounds")
     bounds.add_argument("-j", "--parallel", type=count, metavar="N", help="logins at once (64)")
     bounds.add_argument("--timeout", type=_seconds, metavar="S", help="seconds per node (30)")
@@ -134,6 +134,7 @@ def given(args: argparse.Namespace) -> dict[str, Any]:
     }
     if args.hosts:
         fields["hosts"] = tuple(args.hosts)
+    fields["remarks"] = tuple(getattr(args, "remarks", ()))
     return {**fields, "environ": dict(os.environ), "save": None if args.no_save else args.save or LAST}
 
 

@@ -11,8 +11,9 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from netdoctor.cli import environ
 from netdoctor.cli.options import add_save_arguments, add_scan_arguments, count, given, one_per_line
-from netdoctor.cli.parser import EXIT_BAD_INPUT, columns, words
+from netdoctor.cli.parser import EXIT_BAD_INPUT, Listed, columns, words
 from netdoctor.errors import DeadlineReached, InputError
 from netdoctor.report import LAST
 from netdoctor.text import clean
@@ -39,7 +40,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "scan",
         help="examine nodes over SSH, print the report, save it",
         description="Log in to every node, measure, and say whether a multi-node job will start and be fast.",
-        epilog=EPILOG,
+        epilog=EPILOG + environ.EPILOG,
     )
     add_scan_arguments(
         parser, hosts="a file, '-', or names such as gpu[01-16] or user@host:port; several are joined"
@@ -52,7 +53,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     out.add_argument(
         "-o",
         "--output",
-        action="append",
+        action=Listed,
         default=[],
         metavar="FORMAT[=FILE]",
         help=f"{', '.join(FORMATS)}; repeatable",

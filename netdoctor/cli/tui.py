@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from netdoctor.cli import environ
 from netdoctor.cli.options import add_save_arguments, add_scan_arguments, given, one_per_line
 from netdoctor.cli.parser import EXIT_BAD_INPUT
 from netdoctor.errors import InputError
@@ -30,7 +31,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "tui",
         help="look at a report, or at a scan while it runs, in the terminal",
         description="Causes, matrix, pairs, nodes and changes as screens; ? shows the keys.",
-        epilog=EPILOG,
+        epilog=EPILOG + environ.EPILOG,
     )
     add_scan_arguments(parser, hosts="a report (.json), or what scan takes: a hosts file, '-', names")
     out = parser.add_argument_group("output")

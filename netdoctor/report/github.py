@@ -39,8 +39,9 @@ def _place(report: Report, cause: Cause) -> str:
 
 def _message(report: Report, cause: Cause) -> str:
     lines = [words.title(cause), *(words.plain(line) for line in cause.seen[:3])]
-    for fix in cause.fixes[:1]:
-        lines += [words.fix_label(report, fix), *words.fix_commands(fix)]
+    named = list(zip(words.fix_names(cause.fixes), cause.fixes, strict=True))
+    for name, fix in [one for one in named if one[0] == "fix"] or named[:1]:
+        lines += [f"{name}: {words.fix_label(report, fix)}", *words.fix_commands(fix)]
     if cause.verify:
         lines.append(words.command(cause.verify.shell))
     return _data("\n".join(filter(None, lines)))

@@ -145,13 +145,13 @@ def _inventory(request: ScanRequest) -> Inventory:
         inventory = Inventory(targets=(here,), format="local", source="--local")
     elif request.targets is not None:
         source = str(request.source or "")
-        inventory = Inventory(targets=request.targets, format="last", source=source, notes=request.remarks)
+        inventory = Inventory(targets=request.targets, format="last", source=source)
     elif not request.hosts:
         raise InputError("no hosts: name a hosts file, hosts, or --last (see netdoctor scan -h)")
     else:
         inventory = load(request.hosts, environ=request.environ, format=request.format)
     targets = tuple(replace(t, python=t.python or request.python) for t in inventory.targets)
-    return replace(inventory, targets=targets)
+    return replace(inventory, targets=targets, notes=(*inventory.notes, *request.remarks))
 
 
 def _contacted(

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from netdoctor import cli
+from netdoctor.cli import environ
 from netdoctor.cli.options import given
-from netdoctor.cli.parser import columns, fitting, tree
+from netdoctor.cli.parser import columns, fitting, subcommands, tree
 
 
 @pytest.mark.parametrize(
@@ -100,3 +101,79 @@ def test_examples_that_do_not_fit_are_put_under_each_other() -> None:
     assert fitting(line, 80) == [line]
     shown = ["  netdoctor checks explain net.ports", "      what a check looks at and why"]
     assert fitting(line, 50) == shown
+
+
+def _parsed(line: list[str], variables: dict[str, str]) -> tuple[dict[str, object], list[str]]:
+    parser = cli.build_parser("scan")
+    told = environ.take(subcommands(parser)["scan"], line, variables)
+    args = vars(parser.parse_args(line))
+    return {name: value for name, value in args.items() if name not in ("run", "parser")}, told
+
+
+# A value for each kind of option; what is not here is a switch.
+VALUES = {
+    "profile": "quick", "fail_on": "warn", "launcher": "srun", "backend": "gloo", "json_detail": "all",
+    "color": "never", "theme": "dark", "only": "a,b", "skip": "c", "require": "sw,gpu", "node": "n1,n2",
+    "packages": "x,y", "timeout": "3", "deadline": "4", "budget": "5", "parallel": "6", "width": "70",
+    "ssh_port": "7", "master_port": "8", "output": "short", "checks_dir": "d",
+}  # fmt: skip
+
+
+def test_every_option_has_a_twin_in_the_environment() -> None:
+    """What a variable says is what the option says, and the option wins over it."""
+    known = environ.twins(subcommands(cli.build_parser("scan"))["scan"])
+    assert len(known) > 40
+    for name, action in known.items():
+        flag = f"--{name.removeprefix('NETDOCTOR_').lower().replace('_', '-')}"
+        switch = action.nargs == 0
+        value = "1" if switch else VALUES.get(action.dest, "text")
+        typed, _ = _parsed(["scan", "h", flag, *([] if switch else [value])], {})
+        taken, told = _parsed(["scan", "h"], {name: value})
+        assert taken == typed, name
+        assert told == [f"from the environment: {name}={value}"]
+        assert taken != _parsed(["scan", "h"], {})[0]
+        assert _parsed(["scan", "h"], {name: ""})[0] == _parsed(["scan", "h"], {})[0]
+
+
+@pytest.mark.parametrize(
+    ("line", "variables", "dest", "value"),
+    [
+        ("scan h --only c", {"NETDOCTOR_ONLY": "a,b"}, "only", ["c"]),
+        ("scan h -o short", {"NETDOCTOR_OUTPUT": "json,prom=x"}, "output", ["short"]),
+        ("scan h", {"NETDOCTOR_OUTPUT": "json,prom=x"}, "output", ["json", "prom=x"]),
+        ("scan h -pfull", {"NETDOCTOR_PROFILE": "quick"}, "profile", "full"),
+        ("scan h --save f", {"NETDOCTOR_NO_SAVE": "1"}, "no_save", False),
+        ("scan h -v", {"NETDOCTOR_QUIET": "1"}, "quiet", False),
+        ("scan h --no-strict", {"NETDOCTOR_STRICT": "1"}, "strict", False),
+        ("scan h", {"NETDOCTOR_STRICT": "off"}, "strict", False),
+        ("scan h", {"NETDOCTOR_VERBOSE": "2"}, "verbose", 2),
+    ],
+)
+def test_what_is_typed_wins(line: str, variables: dict[str, str], dest: str, value: object) -> None:
+    assert _parsed(line.split(), variables)[0][dest] == value
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("NETDOCTOR_PROFILE", "quik", "did you mean quick?"),
+        ("NETDOCTOR_STRICT", "maybe", "none of 1 and 0"),
+        ("NETDOCTOR_VERBOSE", "much", "is no number"),
+        ("NETDOCTOR_TIMEOUT", "\x1b[31m", "is no time"),
+    ],
+)
+def test_a_variable_that_cannot_be_read_is_bad_input(
+    name: str, value: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(name, value)
+    assert cli.run(["scan", "h"]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith(f"netdoctor scan: {name}: ")
+    assert said in told
+    assert "\x1b" not in told
+
+
+def test_a_mistyped_variable_is_told_and_those_of_others_are_not() -> None:
+    variables = {"NETDOCTOR_PROFIL": "full", "NETDOCTOR_TEST_NCCL": "x", "NETDOCTOR_SITE": "y"}
+    _, told = _parsed(["scan", "h"], variables)
+    assert told == ["NETDOCTOR_PROFIL is no option; did you mean NETDOCTOR_PROFILE?"]

@@ -198,6 +198,12 @@ def test_github_annotations_bring_the_fix() -> None:
     error = next(line for line in lines if line.startswith("::error"))
     assert "%0Assh gpu-a03 'sudo firewall-cmd --permanent" in error
     assert error.endswith("%0Anetdoctor scan --last --only net.ports --node gpu-a03")
+    report = sample_report("not_ready")
+    heals = report.causes[0].fixes[0]
+    looks = dataclasses.replace(heals, kind="look", text="see what it is")
+    for fixes, said in (((looks, heals), "%0Afix: on gpu-a03"), ((looks,), "%0Alook: on gpu-a03")):
+        cause = dataclasses.replace(report.causes[0], fixes=fixes)
+        assert said in github(dataclasses.replace(report, causes=(cause,)))
 
 
 def test_prometheus_counts_the_nodes_with_a_gap_by_family() -> None:

@@ -1,0 +1,89 @@
+"""``NETDOCTOR_<FLAG>``: every option of a command from the environment. What is typed wins."""
+
+import argparse
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from netdoctor.cli.parser import Joined, Listed, did_you_mean, words
+from netdoctor.errors import InputError
+from netdoctor.text import clean
+
+PREFIX = "NETDOCTOR_"
+# Of the lab, and of our own tests.
+FOREIGN = ("NETDOCTOR_LAB", "NETDOCTOR_DEMO", "NETDOCTOR_TEST")
+EPILOG = f"""
+environment:
+  {PREFIX}<FLAG> stands for --flag where that is not typed:
+  {PREFIX}SSH_PORT=44222 {PREFIX}ONLY=net.*,ssh.* {PREFIX}STRICT=1
+"""
+_YES, _NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
+# What takes back an option, and would not win over one from the environment by itself.
+_AGAINST = {"no_save": ("--save",), "quiet": ("-v", "--verbose")}
+
+
+def twins(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
+    """The options of a command by the variable that stands for each."""
+    found = {}
+    for action in parser._actions:
+        flag = next((name for name in action.option_strings if name.startswith("--")), None)
+        if flag and not isinstance(action, argparse._HelpAction):
+            found[PREFIX + flag[2:].replace("-", "_").upper()] = action
+    return found
+
+
+def take(parser: argparse.ArgumentParser, argv: Sequence[str], environ: Mapping[str, str]) -> list[str]:
+    """Make the environment the defaults of a command. Returns what to tell of it. Raises InputError.
+
+    An empty variable counts as none.
+    """
+    known = twins(parser)
+    taken, told = [], []
+    for name in sorted(name for name in environ if name.startswith(PREFIX) and environ[name]):
+        action = known.get(name)
+        if action is None:
+            flags = [one.removeprefix(PREFIX) for one in known]
+            if not name.startswith(FOREIGN) and did_you_mean(word := name.removeprefix(PREFIX), flags):
+                meant = did_you_mean(word, flags).replace("mean ", f"mean {PREFIX}")
+                told.append(f"{clean(name, 60)} is no option{meant}")
+        elif not _typed(_AGAINST.get(action.dest, ()), argv):
+            parser.set_defaults(**{action.dest: _value(name, action, environ[name])})
+            if not _typed(action.option_strings, argv):
+                taken.append(f"{name}={clean(environ[name], 100)}")
+    return [*([f"from the environment: {', '.join(taken)}"] if taken else []), *told]
+
+
+def _typed(flags: Iterable[str], argv: Sequence[str]) -> bool:
+    """Whether one of these options is on the command line, short ones also as ``-vv`` or ``-n1``."""
+    return any(
+        word.partition("=")[0] == flag or (len(flag) == 2 and word[:2] == flag)
+        for flag in flags
+        for word in argv
+    )
+
+
+def _value(name: str, action: argparse.Action, text: str) -> Any:
+    if isinstance(action, argparse._CountAction):
+        text = {"true": "1", "false": "0"}.get(text.lower(), text)
+        if not text.isdecimal():
+            raise InputError(f"{name}: {clean(text, 40)!r} is no number")
+        return int(text[:3])
+    if action.nargs == 0:
+        if text.lower() not in (*_YES, *_NO):
+            raise InputError(f"{name}: {clean(text, 40)!r} is none of 1 and 0")
+        return text.lower() in _YES
+    if isinstance(action, Listed):
+        return [_one(name, action, word) for word in words(text)]
+    return text if isinstance(action, Joined) else _one(name, action, text)
+
+
+def _one(name: str, action: argparse.Action, text: str) -> Any:
+    if action.choices is not None and text not in action.choices:
+        known = list(map(str, action.choices))
+        hint = did_you_mean(text, known) or f"; there are: {', '.join(known)}"
+        raise InputError(f"{name}: {clean(text, 40)!r} is none of the choices{hint}")
+    if action.type is None or action.type is words:
+        return text
+    try:
+        return action.type(text)  # type: ignore[operator]  # the name of a registered type is not used here
+    except (argparse.ArgumentTypeError, ValueError) as error:
+        raise InputError(f"{name}: {error}") from None

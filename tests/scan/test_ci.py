@@ -1,0 +1,62 @@
+"""docs/ci.md: every command on it, run as it stands there, in order, against a lab with one fault."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from netdoctor.lab import Lab
+from netdoctor.report.output import FORMATS
+from tests.report import strict
+from tests.scan.harness import REPO, environment
+
+PAGE = REPO / "docs" / "ci.md"
+BLOCKS = re.findall(r"^```sh\n(.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+NEXT = "--- next block ---"
+
+
+def test_the_page_names_every_format() -> None:
+    named = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \|", PAGE.read_text("utf-8"), re.MULTILINE)
+    assert {name.strip("` ") for row in named for name in row.split(",")} == {*FORMATS} - {"text", "none"}
+
+
+@pytest.mark.skipif(shutil.which("jq") is None, reason="no jq on this machine")
+def test_every_command_on_the_page_works(lab4: Lab, folder: Path) -> None:
+    lab4.break_("node2", "own-name-loopback")
+    shutil.copy(lab4.hosts_file, folder / "hosts.txt")
+    head = f'set -eu; netdoctor() {{ {sys.executable} -m netdoctor "$@"; }}\n'
+    done = subprocess.run(
+        ["bash", "-c", head + f"\necho '{NEXT}'\n".join(BLOCKS)],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env={**environment(), "NETDOCTOR_SSH_CONFIG": str(lab4.ssh_config)},
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    said = [part.strip() for part in done.stdout.split(NEXT)]
+    assert len(said) == len(BLOCKS) == 10
+    scan, launch, gate, good, bad, fixes, verdict, node, prom, quick = said
+    report = json.loads((folder / "report.json").read_text())
+    assert "NOT READY" in scan
+    assert "from the environment: NETDOCTOR_SSH_CONFIG=" in " ".join(scan.split())
+    assert launch.endswith("not started: exit 1")
+    assert gate == "broken; see junit.xml"
+    assert good.splitlines() == report["healthy_nodes"] == ["node0", "node1", "node3"]
+    assert bad.split("\t")[:2] == ["node2", "gloo.ifname"]
+    first = fixes.splitlines()[0].split("\t")
+    assert first[1:3] == ["do", "ssh"]
+    assert " node2 " in first[4]
+    assert verdict.split("\t")[:2] == ["not_ready", "1"]
+    statuses = dict(line.split("\t") for line in node.splitlines())
+    assert list(statuses) == report["matrix"]["checks"]
+    assert statuses["ssh.login"] == "pass"
+    assert 'netdoctor_node_ready{node="node2"} 0' in prom.splitlines()
+    assert quick.startswith("CHECKED") or not quick
+    assert "failure" in strict.junit((folder / "junit.xml").read_text()).values()
+    assert strict.prometheus((folder / "netdoctor.prom").read_text())["netdoctor_ready"] == {(): 0}
