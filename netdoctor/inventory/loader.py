@@ -128,7 +128,9 @@ class _Loader:
         """Return whether an argument that names no file is to be refused as one."""
         if _SURELY_NAMES.search(arg) or not _encodable(arg):
             return False
-        return reading.looks_like_path(arg) and "@" not in arg.partition("/")[0]
+        if "@" in arg.partition("/")[0]:
+            return False
+        return reading.looks_like_path(arg) or reading.is_slip_of_a_file(arg)
 
     def _take_stdin(self) -> None:
         if self._stdin_taken:

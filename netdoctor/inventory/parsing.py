@@ -40,7 +40,7 @@ _BOUNDS = {
     "gpus": (0, GPUS_MAX),
     "rank": (0, RANGE_MAX - 1),
 }
-_EXAMPLES = {"port": "44222", "slots": "8", "gpus": "8", "rank": "0", "user": "ubuntu"}
+_EXAMPLES = {"port": "2222", "slots": "8", "gpus": "8", "rank": "0", "user": "ubuntu"}
 
 
 @dataclass(slots=True)
@@ -278,7 +278,7 @@ def _split_suffix(place: str) -> tuple[str, str | None]:
         if fault:
             raise SyntaxFault(place, fault)
         if after and not after.startswith(":"):
-            raise SyntaxFault(place, Fault("text after ']'", f"write: [{inside}]:44222"))
+            raise SyntaxFault(place, Fault("text after ']'", f"write: [{inside}]:2222"))
         return inside, after[1:] if after else None
     outside = re.sub(r"\[[^]]*\]", "", place)
     if outside.count(":") > 1:

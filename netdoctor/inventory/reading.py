@@ -6,6 +6,7 @@ import errno
 import os
 import re
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from netdoctor.files import read_regular
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 FILE_MAX = 4 * 1024 * 1024
 LINE_MAX = 64 * 1024
 NEIGHBOURS_MAX = 5000
+# Shorter names are one edit from too many others.
+SLIP_MIN = 4
+_PLAIN_NAME = re.compile(r"[\w.-]+")
+_DIGITS = re.compile(r"[0-9]+")
 
 # No top-level domains among them: gpu1.example.sh is a host.
 _PATH_ENDS = (
@@ -40,6 +45,36 @@ def looks_like_path(arg: str) -> bool:
     """Return whether an argument that names no file was probably meant to."""
     folded = arg.lower()
     return "/" in arg or arg.startswith("~") or folded.endswith(_PATH_ENDS) or folded in _PATH_NAMES
+
+
+def is_slip_of_a_file(arg: str) -> bool:
+    """Return whether an argument is one edit away from a file here, and not another name of its kind.
+
+    ``hosts.tx`` beside hosts.txt; not gpu12 beside a file gpu11, nor anything that is short.
+    """
+    if len(arg) < SLIP_MIN or not _PLAIN_NAME.fullmatch(arg):
+        return False
+    return any(
+        _one_edit(arg, name) and _DIGITS.sub("", arg) != _DIGITS.sub("", name) and os.path.isfile(name)
+        for name in _names_in(".")
+    )
+
+
+def _one_edit(one: str, other: str) -> bool:
+    """Return whether a character is missing, too many or another, or two have changed places."""
+    if one == other or abs(len(one) - len(other)) > 1:
+        return False
+    start = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), len(one))
+    a, b = one[start:], other[start:]
+    return a[1:] == b or a == b[1:] or a[1:] == b[1:] or (a[:2] == b[1::-1] and a[2:] == b[2:])
+
+
+def _names_in(folder: str) -> list[str]:
+    try:
+        with os.scandir(folder) as entries:
+            return [entry.name for entry in islice(entries, NEIGHBOURS_MAX)]
+    except OSError:
+        return []
 
 
 def file_exists(path: str) -> bool:
@@ -78,7 +113,8 @@ def _open_fault(path: str, error: OSError) -> tuple[str, str]:
     if error.errno == errno.EINVAL:
         return "is not a regular file", "pipe it instead: ... | netdoctor scan -"
     if isinstance(error, FileNotFoundError):
-        return "no such file", nearest_file(path) or _host_hint(path)
+        hints = [nearest_file(path), "" if looks_like_path(path) else _host_hint(path)]
+        return "no such file", " ".join(filter(None, hints)) or _host_hint(path)
     return f"cannot be read: {error.strerror}", ""
 
 
@@ -90,17 +126,11 @@ def _host_hint(path: str) -> str:
 def nearest_file(path: str) -> str:
     """Return a hint with the existing file whose name is nearest, '' when none is near."""
     from difflib import get_close_matches
-    from itertools import islice
 
     folder, name = os.path.split(path)
     if folder and not os.path.isdir(folder):
         return f"there is no folder {printable(folder)}"
-    try:
-        with os.scandir(folder or ".") as entries:
-            names = [entry.name for entry in islice(entries, NEIGHBOURS_MAX)]
-    except OSError:
-        return ""
-    for close in get_close_matches(name[:255], names, n=3):
+    for close in get_close_matches(name[:255], _names_in(folder or "."), n=3):
         if os.path.isfile(os.path.join(folder, close)):
             return f"did you mean {os.path.join(folder, close)}?"
     return ""

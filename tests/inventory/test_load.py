@@ -408,6 +408,12 @@ def test_no_arguments_point_to_the_job() -> None:
     [
         ("host.txt", "host.txt: no such file   (did you mean hosts.txt?)"),
         ("./host.txt", "did you mean ./hosts.txt?"),
+        (
+            "hosts.tx",
+            "hosts.tx: no such file   (did you mean hosts.txt? for the host of that name write: hosts.tx,)",
+        ),
+        ("hsots.txt", "did you mean hosts.txt?"),
+        ("custer", "did you mean cluster?"),
         ("nowhere/hosts.txt", "there is no folder nowhere"),
         ("machines", "machines: no such file   (for the host of that name write: machines,)"),
         ("zzz.yaml", "zzz.yaml: no such file"),
@@ -426,6 +432,7 @@ def test_no_arguments_point_to_the_job() -> None:
 )
 def test_arguments_that_cannot_be_read(arg: str, words: str) -> None:
     Path("hosts.txt").write_text("a\n")
+    Path("cluster").write_text("a\n")
     Path("folder").mkdir()
     os.mkfifo("pipe")
     Path("dangling").symlink_to("gone")
@@ -433,6 +440,15 @@ def test_arguments_that_cannot_be_read(arg: str, words: str) -> None:
     with pytest.raises(InventoryError) as caught:
         load([arg])
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "name", ["gpu12", "gpu1", "gpu1.example.org", "nodes", "ab", "ml@hosts.tx", "gpu[1-2]"]
+)
+def test_a_host_that_is_called_nearly_like_a_file_is_a_host(name: str) -> None:
+    for near in ("gpu11", "gpu", "gpu2.example.org", "nodesmap", "abc", "gpu[1-3]"):
+        Path(near).write_text("x\n")
+    assert load([name]).format == "names"
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
