@@ -50,10 +50,11 @@ def raise_limit(
 def of_the_machine(hosts: Mapping[str, HostFacts], softs: Mapping[str, int | None], node: str) -> bool:
     """Whether a lab node has the limit of the machine that carries the lab: no lab node has a higher one.
 
-    Nobody inside the lab can raise it, so it stops no launch there; a node below the others is a fault.
+    Nobody inside the lab can raise it, so it stops no launch there; a node below the others is a fault. One
+    that is heard alone, as where a scan was stopped, is below nobody.
     """
     if not hosts[node].in_lab:
         return False
     own = softs[node]
     others = [soft for other, soft in softs.items() if other != node and other in hosts]
-    return bool(others) and own is not None and all(soft is not None and own >= soft for soft in others)
+    return own is not None and all(soft is not None and own >= soft for soft in others)

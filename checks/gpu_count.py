@@ -60,6 +60,12 @@ def gpu_count(gpus: Mapping[str, GpuFacts], nodes: Mapping[str, Node]) -> Iterat
         ``gpus=`` in the hosts file, and start as many processes as the node has GPUs
         (``--nproc-per-node gpu``).
     """
+    silent = [node for node, facts in gpus.items() if facts.nvml == "error" and not facts.devices]
+    for node in silent:
+        yield unknown(node, f"the GPUs could not be counted: {gpus[node].nvml_message or 'NVML is silent'}")
+    gpus = {node: facts for node, facts in gpus.items() if node not in silent}
+    if not gpus:
+        return
     counts = {node: len(facts.devices) for node, facts in gpus.items()}
     if not any(counts.values()) and not any(nodes[node].gpus for node in gpus):
         yield skip("no GPU on any node, and none listed")

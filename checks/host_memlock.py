@@ -7,7 +7,7 @@ from netdoctor.checks._limits import of_the_machine, raise_limit
 from netdoctor.checks._words import GIB, MIB, size
 from netdoctor.facts.host import HostFacts, LimitFacts
 from netdoctor.facts.rdma import RdmaFacts
-from netdoctor.model import Cause, Finding, run, seen, skip, unknown
+from netdoctor.model import Cause, Finding, seen, skip, unknown
 
 # Fleet preflights ask for 16 GiB (awsome-distributed-training, gpu-cluster-healthcheck) or 32 GiB (Primus),
 # or unlimited. The kernel's own default is 64 KiB, 8 MiB since 5.16 (include/uapi/linux/resource.h): with
@@ -16,9 +16,6 @@ ADVISED_BYTES = 16 * GIB
 LEAST_BYTES = 64 * MIB
 
 LOW = Cause("memlock-low", "{nodes} let{s} sessions lock too little memory for RDMA")
-OF_LAB = Cause(
-    "memlock-of-lab-machine", "The machine that carries the lab lets {nodes} lock too little memory for RDMA"
-)
 
 
 @check(source="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html")
@@ -37,7 +34,7 @@ def host_memlock(
     Fix:
         Set memlock to unlimited for login sessions and for the service that starts the job, or start the
         container with ``--ulimit memlock=-1``. The nodes of netdoctor's own lab have the limit of the machine
-        that carries them, which is told as a warning about that machine.
+        that carries them, and HCAs that lock nothing: there it does not apply.
     """
     softs = {node: one.memlock_soft_bytes for node, one in limits.items()}
     for node, one in limits.items():
@@ -48,12 +45,13 @@ def host_memlock(
             continue
         elif devices is None:
             yield unknown(node, f"at most {size(soft)} may be locked; RDMA devices could not be read")
+        elif of_the_machine(hosts, softs, node):
+            yield skip(f"lab node: has the machine's {size(soft)}; pretended HCAs lock nothing", node)
         else:
-            of_lab = of_the_machine(hosts, softs, node)
-            yield _low(node, hosts[node], soft, one.memlock_hard_bytes, of_lab)
+            yield _low(node, hosts[node], soft, one.memlock_hard_bytes)
 
 
-def _low(node: str, host: HostFacts, soft: int, hard: int | None, of_lab: bool) -> Finding:
+def _low(node: str, host: HostFacts, soft: int, hard: int | None) -> Finding:
     summary = f"sessions may lock {size(soft)} of memory (ulimit -l: {soft // 1024})"
     facts = {
         "at": node,
@@ -61,14 +59,6 @@ def _low(node: str, host: HostFacts, soft: int, hard: int | None, of_lab: bool) 
         "expected": f"unlimited, or at least {size(ADVISED_BYTES)}",
         "seen": seen("ulimit -l", str(soft // 1024), "command"),
     }
-    if of_lab:
-        nothing = run(
-            "nothing on the nodes; the lab's HCAs are pretended and lock nothing. A lab that is started with"
-            " a higher limit (ulimit -l unlimited) has that one"
-        )
-        return OF_LAB.warn(
-            f"{summary}, the limit of the machine that carries the lab", fixes=nothing, **facts
-        )
     within = hard is None or hard >= ADVISED_BYTES
     fixes = raise_limit(
         host,

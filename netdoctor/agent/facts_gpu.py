@@ -212,7 +212,7 @@ def query(nvml: "Any") -> "dict[str, Any]":
 
 
 def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
-    """Return facts.gpu.GpuFacts. Raises Unavailable("timed_out") when NVML hangs."""
+    """Return facts.gpu.GpuFacts. Raises Unavailable: timed_out where NVML hangs, failed without pynvml."""
     library_path = os.environ.get("LD_LIBRARY_PATH", "")
     paths = libs.find(_SONAME, root, library_path, libs.NVIDIA_DIRECTORIES)
     found = {
@@ -228,7 +228,7 @@ def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
         return found
     nvml = runtime.library("pynvml")
     if nvml is None:
-        found.update(nvml="error", nvml_message="pynvml is not to be had on the node or from netdoctor")
-        return found
+        # Nothing is known of the GPUs then, and none of that is the node's doing.
+        raise runtime.Unavailable("failed", "netdoctor's own pynvml did not get to the node")
     found.update(runtime.bounded(lambda: query(nvml), NVML_S))
     return found

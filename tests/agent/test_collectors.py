@@ -720,6 +720,18 @@ def test_links_of_a_gpu() -> None:
     assert (lost.nvlinks, lost.error) == (None, "GPU is lost")
 
 
+def test_a_pynvml_that_did_not_arrive_says_nothing_of_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the upload was lost on the way, not even the PCI bus may speak for the number of GPUs."""
+    monkeypatch.setattr(runtime, "library", lambda name: None)
+    monkeypatch.setattr(facts_gpu, "loadable", lambda: True)
+    with pytest.raises(runtime.Unavailable) as caught:
+        facts_gpu.collect({})
+    assert (caught.value.why, caught.value.detail) == (
+        "failed",
+        "netdoctor's own pynvml did not get to the node",
+    )
+
+
 @pytest.mark.parametrize(
     ("code", "state"), [(9, "no_driver"), (18, "mismatch"), (4, "no_permission"), (999, "error")]
 )

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 from netdoctor.checks.gpu_count import gpu_count
 from netdoctor.model import Status
 
@@ -31,6 +33,16 @@ def test_fewer_than_most_nodes_is_a_warning_with_the_numbers_that_fit() -> None:
 def test_none_where_others_have_some_fails() -> None:
     findings = list(gpu_count(all_gpus(3, n2=no_gpus()), nodes(3)))
     assert set(found(findings, Status.FAIL)) == {"n2"}
+
+
+def test_where_nvml_did_not_tell_nothing_is_counted() -> None:
+    """Silence is no lack of GPUs, also where the hosts file lists some, and no silence of the others."""
+    mute = replace(no_gpus(), nvml="error", nvml_message="Unknown Error")
+    findings = list(gpu_count(all_gpus(3, n2=mute), {**nodes(3), "n2": node(2, gpus=8)}))
+    assert set(found(findings, Status.UNKNOWN)) == {"n2"}
+    assert set(found(findings, Status.PASS)) == {"n1", "n3"}
+    assert not found(findings, Status.FAIL)
+    assert [f.status for f in gpu_count({"n1": mute}, nodes(1))] == [Status.UNKNOWN]
 
 
 def test_fewer_than_listed_fails_and_other_numbers_that_are_listed_are_silent() -> None:

@@ -14,10 +14,8 @@ from typing import Any
 import pytest
 
 from netdoctor.lab import Lab
-from tests.scan.harness import Scanned, apply_fix, netdoctor, scan, verify
+from tests.scan.harness import PART, Scanned, apply_fix, netdoctor, scan, verify
 
-# True statements about the machine that carries the lab, which no test can put right.
-OF_THE_MACHINE = frozenset({"memlock-of-lab-machine"})
 JOB_FILE = "job.env"
 # Verify commands that were green on a lab without a fault: what the lab takes back, it takes back whole
 # (tests/lab), so the same command says the same again.
@@ -72,12 +70,8 @@ def put(lab: Lab, faults: tuple[str, ...]) -> None:
 
 
 def found(scanned: Scanned) -> dict[str, tuple[str, ...]]:
-    """Keys of the causes, and the nodes each names, without what is true of the machine."""
-    return {
-        cause["key"]: tuple(cause["node_list"])
-        for cause in scanned.report["causes"]
-        if cause["key"] not in OF_THE_MACHINE
-    }
+    """Keys of the causes, and the nodes each names."""
+    return {cause["key"]: tuple(cause["node_list"]) for cause in scanned.report["causes"]}
 
 
 def together(cases: Iterable[Any], size: int = 3) -> list[Any]:
@@ -184,8 +178,8 @@ def healed(lab: Lab, scanned: Scanned, cause: dict[str, Any], one: Case) -> None
     if one.heal == "lab" and not one.job and plain in GREEN:
         return
     done = verify(scanned, cause)
-    after = json.loads((scanned.folder / ".netdoctor" / "last.json").read_text("utf-8"))
-    left = {c["key"] for c in after["causes"]} - OF_THE_MACHINE
+    after = json.loads((scanned.folder / PART).read_text("utf-8"))
+    left = {c["key"] for c in after["causes"]}
     assert (done.returncode, left) == (0, set()), f"{cause['verify']['shell']}\n{done.stdout}{done.stderr}"
     if one.heal == "lab" and not one.job:
         GREEN.add(plain)

@@ -350,17 +350,3 @@ def test_torch_and_an_hca_at_once(torch_lab: Lab, tmp_path: Path) -> None:
     put(torch_lab, ("node1 torch", "node2 hca-down"))
     scanned = scan(torch_lab, tmp_path, *QUICK, *PACKAGES)
     assert found(scanned) == {"torch-version": ("node1",), "hca-port-down": ("node2",)}, scanned.summary()
-
-
-# --- what is true of the machine ----------------------------------------------------------------------
-
-
-def test_the_machines_own_limit_is_one_warning_about_the_machine(hw_lab: Lab, tmp_path: Path) -> None:
-    scanned = scan(hw_lab, tmp_path, *QUICK)
-    assert (scanned.state, scanned.code, found(scanned)) == ("ready", 0, {}), scanned.summary()
-    for cause in scanned.report["causes"]:
-        assert cause["status"] == "warn"
-        assert cause["node_list"] == hw_lab.nodes
-        assert "machine that carries the lab" in cause["title"]
-        assert len(cause["fixes"]) == 1
-    assert "READY, exit 0" in scanned.text

@@ -6,22 +6,17 @@ from pathlib import Path
 import pytest
 
 from netdoctor.lab import Lab
-from tests.scan.faults import OF_THE_MACHINE
 from tests.scan.harness import Scanned, scan
 
 
 def quiet(scanned: Scanned) -> None:
-    """READY; whatever warns is true of the machine that carries the lab, on all its nodes, and says so."""
+    """READY, and not a word of what only is so because a lab stands on one machine."""
     assert (scanned.state, scanned.code) == ("ready", 0), scanned.summary()
     nodes = scanned.report["matrix"]["nodes"]
-    for cause in scanned.report["causes"]:
-        assert cause["key"] in OF_THE_MACHINE, scanned.summary()
-        assert cause["status"] == "warn"
-        assert cause["node_list"] == nodes, "a machine carries all of its nodes"
-        assert "machine" in cause["title"] + " ".join(cause["seen"])
+    assert scanned.report["causes"] == [], scanned.summary()
     counts = scanned.report["verdict"]["counts"]
-    assert (counts["unknown"], counts["fail"], counts["blocked"]) == (0, 0, 0), scanned.summary()
-    assert counts["warn"] == len(nodes) * len(scanned.report["causes"]), scanned.summary()
+    bad = ("warn", "unknown", "fail", "blocked")
+    assert [counts[status] for status in bad] == [0, 0, 0, 0], scanned.summary()
     assert scanned.report["healthy_nodes"] == nodes
     assert scanned.report["run"]["complete"]
 
