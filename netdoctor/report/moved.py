@@ -1,5 +1,6 @@
 """A saved report under another name than it was saved to: its commands go on from the file that it is in."""
 
+import os
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,7 +19,7 @@ def last_argv(saved: Path | str) -> tuple[str, ...]:
 def moved(report: Report, path: Path) -> Report:
     """The report as it is read from `path`: with ``--last`` it would ask for whichever was saved last."""
     saved = report.run.saved_to
-    if saved is None or saved == str(path):
+    if saved is None or os.path.abspath(saved) == os.path.abspath(path):
         return report
     old, new = last_argv(saved), last_argv(path)
 
