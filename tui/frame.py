@@ -56,11 +56,13 @@ def footer(
 ) -> tuple[list[Line], Zones]:
     """The keys that do something here, as many as there is room for; help and quit always.
 
-    hints: what to call actions, by their ids, that have another name under the cursor.
+    view: a key of FOOTERS; while a filter is typed no letter is a key. hints: what to call actions, by their
+    ids, that have another name under the cursor.
     """
-    live = [a for a in ACTIONS if a.needs == "scan" and a.hint and allowed(a)]
+    typing = view == "filter"
+    live = [a for a in ACTIONS if a.needs == "scan" and a.hint and allowed(a) and not typing]
     offered = [*live, *(BY_ID[name] for name in FOOTERS.get(view, ()) if allowed(BY_ID[name]))]
-    last = [BY_ID["help"], BY_ID["quit"]]
+    last = [] if typing else [BY_ID["help"], BY_ID["quit"]]
     room = width - 1 - sum(len(a.hint) + 2 for a in last)
     shown = []
     for action in offered:
@@ -81,10 +83,10 @@ def legend(state: State, where: Where, rows: Rows, width: int) -> Line:
     """The zoom of the matrix, and what its letters mean."""
     zoom = f" zoom: {where.zoom}"
     if where.zoom == "groups":
-        zoom += f" ({words.number(len(rows), 'row')} for {words.number(len(rows.order), 'node')})"
+        zoom += f", {words.number(len(rows), 'row')}"
     if where.zoom == "overview":
         by = where.colour if where.colour in state.cells.checks else None
-        zoom += f"   shows: {words.plain('worst' if by is None else by, 40)}"
+        zoom += f": {words.plain('worst' if by is None else by, 40)}"
     key = f"~ running  {KEY}" if state.scanning else KEY
     room = width - len(key)
     return line((fit(zoom, room), "dim"), (key, "dim")) if room > 10 else line((key, "dim"))

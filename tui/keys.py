@@ -12,8 +12,8 @@ _SHOWN = ("causes", "cause", "evidence", "matrix", "pairs", "pair", "node", "dif
 class Action:
     """id: stable, for key maps. keys: as Textual spells them. hint: the word in the footer, '' for none.
 
-    views: where it works. needs: ``report``, ``runner`` (something that can scan), ``scan`` (one goes on),
-    ``input`` (the host list could not be used), ``paths`` (pairs of several).
+    views: where it works. needs: ``report``, ``runner`` (something that can scan), ``idle`` (and does not),
+    ``scan`` (one goes on), ``input`` (the host list could not be used), ``paths`` (pairs of several).
     """
 
     id: str
@@ -79,9 +79,9 @@ ACTIONS: tuple[Action, ...] = (
         ("causes", "cause", "matrix", "node"),
         "report",
     ),
-    Action("rerun", ("r",), "run this again", "r re-run", needs="runner"),
-    Action("rerun-bad", ("R",), "run everything again that is not green", needs="runner"),
-    Action("rerun-all", ("ctrl+r",), "run everything again", needs="runner"),
+    Action("rerun", ("r",), "run this again", "r re-run", needs="idle"),
+    Action("rerun-bad", ("R",), "run everything again that is not green", needs="idle"),
+    Action("rerun-all", ("ctrl+r",), "run everything again", needs="idle"),
     Action(
         "faults", ("f",), "only nodes with trouble; in the diff only changes", "f faults", ("matrix", "diff")
     ),
@@ -164,7 +164,17 @@ FOOTERS: dict[str, tuple[str, ...]] = {
     "pairs": ("next-pairs", "next-path", "values", "transpose", "open", "filter", "rerun", "back"),
     "pair": ("back", "next-path", "filter", "rerun"),
     "node": ("open", "evidence", "copy-fix", "rerun", "filter", "shell", "back"),
+    # What is no screen of its own: a host list that cannot be used, nothing yet, a filter that is typed.
+    "input": ("open", "format", "rerun-bad"),
+    "waiting": (),
+    "filter": ("open", "back"),
     "diff": ("base", "copy-diff", "faults", "open", "filter", "back"),
+}
+
+# What keys are called where they do something that has another name.
+HINTS: dict[str, dict[str, str]] = {
+    "input": {"open": "enter edit", "format": "tab format", "rerun-bad": "R read again"},
+    "filter": {"open": "enter keep", "back": "esc clear"},
 }
 
 # Ways to move; they work on every screen.

@@ -1,13 +1,14 @@
 """Where the columns of the matrix stand: one per check if they fit, closer if not, or one per family."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from netdoctor.report import words
 from netdoctor.tui.state import Cells
 
-LABEL = 26
+LEAST = (26, 14)  # what names get at least, where they are that long; the second where all else fails
 GAP = 2
+COUNT = 6  # of a group's nodes, behind their names
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,8 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """columns: left to right; heads: the lines above them; width of the whole; label: that of the names."""
+    """columns: left to right; heads: the lines above them; width of the whole; label: that of the names,
+    with what stands before them."""
 
     columns: tuple[Column, ...]
     heads: tuple[str, ...]
@@ -31,17 +33,35 @@ class Layout:
 
 
 def plan(
-    cells: Cells, columns: Sequence[int] | None, width: int, *, wide: bool = False, families: bool = False
+    cells: Cells,
+    columns: Sequence[int] | None,
+    width: int,
+    *,
+    names: int,
+    counted: bool = False,
+    wide: bool = False,
+    families: bool = False,
 ) -> Layout:
-    """The roomiest layout that fits in `width`; all checks whatever their width with `wide`."""
+    """The roomiest layout that fits in `width`; all checks whatever their width with `wide`.
+
+    names: the width of the longest name. counted: whether a number stands behind each.
+    """
     chosen = list(range(len(cells.checks)) if columns is None else columns)
-    label = min(LABEL, max(12, width // 3))
+    after = (COUNT if counted else 0) + 2
+    ways: list[Callable[[int], Layout]] = []
     if not families or wide:
-        for step in (2, 1):
-            found = _checks(cells, chosen, label, step)
-            if found.width <= width or (wide and step == 1):
-                return found
-    return _families(cells, chosen, label)
+        ways += [lambda x: _checks(cells, chosen, x, 2), lambda x: _checks(cells, chosen, x, 1)]
+    if not wide:
+        ways += [lambda x: _families(cells, chosen, x, GAP), lambda x: _families(cells, chosen, x, 1)]
+    # Names come whole if they can, then as far as there is room.
+    for least in (names, *(min(names, few) for few in LEAST)):
+        for way in ways:
+            found = way(0)
+            label = min(names + 2, width - found.width - after)
+            if label >= least + 2:
+                return replace(way(label + after), label=label)
+    label = min(names + 2, LEAST[0])
+    return replace(ways[-1](label + after), label=label)
 
 
 def _by_family(cells: Cells, chosen: Sequence[int]) -> dict[str, list[int]]:
@@ -51,8 +71,7 @@ def _by_family(cells: Cells, chosen: Sequence[int]) -> dict[str, list[int]]:
     return found
 
 
-def _checks(cells: Cells, chosen: Sequence[int], label: int, step: int) -> Layout:
-    x = label + 8
+def _checks(cells: Cells, chosen: Sequence[int], x: int, step: int) -> Layout:
     columns: list[Column] = []
     top, first, second = " " * x, " " * x, " " * x
     gap = GAP if step == 2 else 1
@@ -67,7 +86,7 @@ def _checks(cells: Cells, chosen: Sequence[int], label: int, step: int) -> Layou
             second += code[1] + pad
         x += room + gap
         first, second = first.ljust(x), second.ljust(x)
-    return Layout(tuple(columns), (top, first, second), x, label)
+    return Layout(tuple(columns), (top, first, second), x - gap, 0)
 
 
 def codes(cells: Cells, members: Sequence[int]) -> list[str]:
@@ -87,12 +106,11 @@ def codes(cells: Cells, members: Sequence[int]) -> list[str]:
     return found
 
 
-def _families(cells: Cells, chosen: Sequence[int], label: int) -> Layout:
-    x = label + 8
+def _families(cells: Cells, chosen: Sequence[int], x: int, gap: int) -> Layout:
     columns, top = [], " " * x
     for family, members in _by_family(cells, chosen).items():
         name = words.plain(family, 8) or "?"
         columns.append(Column(x, tuple(members), family))
-        top += name + " " * GAP
-        x += len(name) + GAP
-    return Layout(tuple(columns), ("", top, ""), x, label, families=True)
+        top += name + " " * gap
+        x += len(name) + gap
+    return Layout(tuple(columns), ("", top, ""), x - gap, 0, families=True)

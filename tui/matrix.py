@@ -19,6 +19,9 @@ from netdoctor.tui.widgets import PlainBars, looks
 
 HEAD = 3
 BLOCK = 10
+WIDEST = 26  # of a group's names
+MANY = ",.."
+FOLDED_AT_MOST = 100  # groups whose names are folded before the first is drawn
 
 
 class MatrixView(ScrollView, can_focus=True, inherit_bindings=False):
@@ -132,12 +135,25 @@ class MatrixView(ScrollView, can_focus=True, inherit_bindings=False):
     def _measure(self) -> None:
         width = self.size.width
         self.layout_plan = plan(
-            self.cells, self.rows.columns, width, wide=self.wide, families=self.app.size.width < 100
+            self.cells,
+            self.rows.columns,
+            width,
+            names=max(self._widest(), len("nodes")),
+            counted=self.rows.groups is not None,
+            wide=self.wide,
+            families=self.app.size.width < 100,
         )
         if self.zoom == "overview":
             self.virtual_size = Size(width, -(-len(self.rows) // self._across()) + 2)
         else:
             self.virtual_size = Size(max(self.layout_plan.width, width), len(self.rows) + HEAD)
+
+    def _widest(self) -> int:
+        """The width of the longest name; of folded ones what is usual, where there are many."""
+        if self.rows.groups is None:
+            return max((len(words.plain(name, 200)) for name in self.cells.nodes), default=0)
+        folded = [self._folded(group.members) for group in self.rows.groups[:FOLDED_AT_MOST]]
+        return min(max((len(text) for text in folded), default=0), WIDEST)
 
     def on_resize(self) -> None:
         self._measure()
@@ -287,7 +303,7 @@ class MatrixView(ScrollView, can_focus=True, inherit_bindings=False):
             return self._overview_line(y)
         left = round(self.scroll_x)
         if y < HEAD:
-            return self._head(y).crop(left, left + width).adjust_cell_length(width, base)
+            return self._cut_off(self._head(y).crop(left, left + width).adjust_cell_length(width, base), y)
         line = y - HEAD + round(self.scroll_y)
         if line >= len(self.rows):
             return Strip.blank(width, base)
@@ -304,7 +320,7 @@ class MatrixView(ScrollView, can_focus=True, inherit_bindings=False):
         text = self.layout_plan.heads[y]
         if y == HEAD - 1:
             label = fit("  nodes", self.layout_plan.label) + (
-                "    n   " if self.rows.groups is not None else " " * 8
+                "     n" if self.rows.groups is not None else ""
             )
             text = label + text[len(label) :]
         columns = self.layout_plan.columns
@@ -319,6 +335,21 @@ class MatrixView(ScrollView, can_focus=True, inherit_bindings=False):
                     Segment(inert(text[x + size :]), base + known["dim"]),
                 ]
         return Strip(segments)
+
+    def _cut_off(self, head: Strip, y: int) -> Strip:
+        """The first line of the head with how many columns there are on either side of what can be seen."""
+        if y or self.layout_plan.width <= self.size.width:
+            return head
+        left, width = round(self.scroll_x), self.size.width
+        before = sum(column.x < left for column in self.layout_plan.columns)
+        after = sum(column.x >= left + width for column in self.layout_plan.columns)
+        look = self.rich_style + looks(self)["head"]
+        marks = [
+            Segment(f"<{before} more " if before else "", look),
+            Segment(f" {after} more>" if after else "", look),
+        ]
+        begin, end = (len(mark.text) for mark in marks)
+        return Strip.join([Strip(marks[:1]), head.crop(begin, width - end), Strip(marks[1:])])
 
     def letters_at(self, line: int) -> bytes:
         """The letters of a row, of all checks; groups show those they were made of."""
@@ -341,13 +372,13 @@ class MatrixView(ScrollView, can_focus=True, inherit_bindings=False):
             base += known["line"]
         mark = "*" if self._marked and not self._marked.isdisjoint(members) else " "
         label = self._label(members)
-        count = f"{len(members):>5}  " if self.rows.groups is not None else "       "
-        head = f"{'>' if current else ' '}{mark}{fit(label, self.layout_plan.label - 2)}{count} "
+        count = f"{len(members):>6}" if self.rows.groups is not None else ""
+        head = f"{'>' if current else ' '}{mark}{fit(label, self.layout_plan.label - 2)}{count}  "
         head_style = base + (
             known["cursor"] if current and self.column < 0 else known["head" if current else ""]
         )
         segments = [Segment(inert(head), head_style)]
-        x = self.layout_plan.label + 8
+        x = len(head)
         for n, column in enumerate(self.layout_plan.columns):
             if column.x > x:
                 segments.append(Segment(" " * (column.x - x), base))
@@ -372,14 +403,19 @@ class MatrixView(ScrollView, can_focus=True, inherit_bindings=False):
 
     def _label(self, members: Sequence[int]) -> str:
         room = self.layout_plan.label - 2
-        if len(members) == 1:
-            return words.plain(self.cells.nodes[members[0]], 200)
-        cut = members if len(members) <= 2048 else members[:256]  # folding thousands takes long
-        text = words.fold([self.cells.nodes[m] for m in cut], None)
-        if len(text) <= room and len(cut) == len(members):
+        text = self._folded(members)
+        if len(members) == 1 or (len(text) <= room and not text.endswith(MANY)):
             return text
         head, _, _ = text[: room - 3].rpartition(",")
         return f"{head or text[: room - 3]},..{']' if '[' in text else ''}"
+
+    def _folded(self, members: Sequence[int]) -> str:
+        if len(members) == 1:
+            return words.plain(self.cells.nodes[members[0]], 200)
+        cut = members if len(members) <= 2048 else members[:256]  # folding thousands takes long
+        return words.fold([self.cells.nodes[m] for m in cut], None) + (
+            MANY if len(cut) < len(members) else ""
+        )
 
     # Overview
 

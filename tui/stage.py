@@ -20,7 +20,7 @@ from netdoctor.report.model import Cause, Report, Result
 from netdoctor.tui import compare, frame, nodes, pages, pairs, where
 from netdoctor.tui.dialogs import Ask
 from netdoctor.tui.events import Event
-from netdoctor.tui.keys import Action
+from netdoctor.tui.keys import HINTS, Action
 from netdoctor.tui.lines import Line, line, narrowed, rule, wrap
 from netdoctor.tui.matrix import MatrixView
 from netdoctor.tui.rows import rows_of, worst_check
@@ -30,6 +30,9 @@ from netdoctor.tui.where import Spot, Where
 from netdoctor.tui.widgets import Bar, Page
 
 SIDE_FROM = 140
+DETAIL_FROM = 20  # lines of a window
+# Of fixes that are no command for this shell.
+COPY_HINTS = {"look": "y copy look", "job": "y copy for job", "console": "y copy for console"}
 SPINNER = "|/-\\"
 BARS = ("head", "tabs", "panel", "detail", "status", "keys")
 # Screens that the small form has, and actions that lead to others.
@@ -40,7 +43,8 @@ SCREEN_ACTIONS = ("matrix", "pairs", "node", "diff")
 class Stage(App[None], inherit_bindings=False):
     """Draws `state` as seen from `where`, and says what is under the cursor.
 
-    known: the report of the state, by its keys. base: the report that the Diff screen compares with. agreed:
+    known: the report of the state, by its keys. base: the report that the Diff screen compares with;
+    base_chosen: whether somebody named it. agreed:
     whether a stranger's report may be run again; agreed_costs: what checks may cost the nodes (Check.cost).
     exported: scripts for standard output. files: what was written here.
     """
@@ -59,12 +63,13 @@ class Stage(App[None], inherit_bindings=False):
         super().__init__()
         self.state = state or State()
         self.known = Known(self.state.report) if self.state.report else None
-        self.where = Where(zoom=where.zoom_for(self.state.cells))
+        self.where = Where()
         self.runner = runner
         self.events: deque[Event] = runner.events if runner else deque()
         self.path = path
         self.base: Report | None = None
         self.base_name = ""
+        self.base_chosen = False
         self.export = export
         self.export_to_stdout = export_to_stdout
         self.exported: list[str] = []
@@ -284,14 +289,18 @@ class Stage(App[None], inherit_bindings=False):
 
     def _diff_lines(self, report: Report, width: int) -> list[Line]:
         if self.base is None:
-            return [Line(), line("   compare with which report?   ", ("b chooses a file", "head"))]
+            text = "   there is no earlier report of these nodes to compare with.   "
+            return [Line(), line(text, ("b chooses a file", "head"))]
         changes_only = self.where.changes_only
         shown = compare.page(diff(self.base, report), self.base, report, width, changes_only=changes_only)
-        return [line((f" base: {words.plain(self.base_name, 100)}", "dim")), *shown]
+        return [line((f" base: {words.plain(self.base_name, 100)}   (b chooses another)", "dim")), *shown]
 
     def draw_matrix(self) -> None:
         """Rows in their order, filtered and grouped, in the matrix."""
-        look, cells = self.where, self.state.cells
+        cells = self.state.cells
+        # What stands around the rows: title, screens, head, legend, cell, rule and keys.
+        around = 13 if self.size.height >= DETAIL_FROM else 9
+        look = where.fitted(self.where, cells, self.size.height - around)
         self.regrouped = time.monotonic()
         rows = rows_of(self.state, self.known, look)
         cursor = self.matrix.show(
@@ -308,7 +317,7 @@ class Stage(App[None], inherit_bindings=False):
             self.bar("detail").show([])
             return
         lines = [frame.legend(self.state, self.where, self.matrix.rows, width)]
-        if self.size.height >= 20:
+        if self.size.height >= DETAIL_FROM:
             lines += [rule(width), *nodes.under_cursor(self.known, cells, node, self.check_here, width)]
         self.bar("detail").show(lines)
         if self.side.display and self.known is not None:
@@ -337,19 +346,35 @@ class Stage(App[None], inherit_bindings=False):
             self.bar("detail").show([])
         status = [line((f" {piece}", "head")) for piece in wrap(self.said, width - 2)] if self.said else []
         self.bar("status").show([rule(width, self._below()), *status])
-        self.bar("keys").show(*frame.footer(self.where.view, self.allowed, width, self._hints()))
+        self.bar("keys").show(*frame.footer(self._mode(), self.allowed, width, self._hints()))
 
     def _below(self) -> str:
         """That there is more of the page than can be seen, '' when there is not."""
         more = self.page.below if self.page.display else 0
         return f"{words.number(more, 'more line')} below" if more else ""
 
+    def _mode(self) -> str:
+        """What the keys are for: a key of FOOTERS."""
+        if self.main_filter.display:
+            return "filter"
+        if self.bad_input:
+            return "input"
+        return "waiting" if self.state.report is None and not self.state.cells.nodes else self.where.view
+
     def _hints(self) -> dict[str, str]:
-        """What keys do for the line under the cursor, where that is not what they do for the screen."""
-        key = self.page.key
+        """What keys do for the line under the cursor and in this state, where that has another name."""
+        hints = dict(HINTS.get(self._mode(), {}))
+        if self.where.held:
+            hints["pause"] = "p go on"
+        key, item = self.page.key, self.cause
         if self.where.view == "cause" and isinstance(key, tuple) and key[0] == "verify":
-            return {"copy-fix": "y copy verify"}
-        return {}
+            hints["copy-fix"] = "y copy verify"
+        elif item is not None and item.fixes:
+            number = key[2] if self.where.view == "cause" and isinstance(key, tuple) else 0
+            hints["copy-fix"] = COPY_HINTS.get(
+                item.fixes[min(number, len(item.fixes) - 1)].kind, "y copy fix"
+            )
+        return hints
 
     def say(self, text: str) -> None:
         """One line of our own above the keys; the next key takes it away."""
@@ -369,6 +394,7 @@ class Stage(App[None], inherit_bindings=False):
             "scan": self.state.scanning,
             "report": self.state.report is not None,
             "runner": self.runner is not None and not self.runner.cannot,
+            "idle": self.runner is not None and not self.runner.cannot and not self.state.scanning,
             "input": self.bad_input,
             "paths": bool(self.paths),
         }.get(action.needs, True)
@@ -376,7 +402,9 @@ class Stage(App[None], inherit_bindings=False):
     def why_not(self, action: Action) -> str:
         if self.small and action.id in SCREEN_ACTIONS:
             return f"{action.id} needs {pages.SMALL_BELOW} columns"
-        if action.needs == "runner":
+        if action.needs == "idle" and self.state.scanning:
+            return "a scan goes on; x stops it"
+        if action.needs in ("runner", "idle"):
             return (self.runner.cannot if self.runner else "") or "this report does not say how to scan again"
         return {
             "scan": "no scan goes on",

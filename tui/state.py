@@ -61,7 +61,7 @@ class State:
 
     answered: nodes that gave their first answer, with the second at which they did. busy: indices into
     cells.cells that are being measured again; running: which checks and nodes these are. stamp counts changes
-    of the report, for caches.
+    of the report, for caches. numbers: of each cause that was ever shown, by its key, see Known.key_of.
     """
 
     cells: Cells = field(default_factory=Cells)
@@ -80,6 +80,7 @@ class State:
     running: str = ""
     message: str = ""
     stamp: int = 0
+    numbers: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def live(self) -> bool:
@@ -227,6 +228,7 @@ def _phase(state: State, event: Phase) -> State:
 def opened(report: Report, before: State | None = None) -> State:
     """The state that shows a finished report."""
     before = before or State()
+    report, numbers = numbered(report, before.numbers, before.report)
     families = {check.id: check.family for check in report.checks}
     return replace(
         before,
@@ -238,7 +240,46 @@ def opened(report: Report, before: State | None = None) -> State:
         source=report.run.hosts_source.get("path") or report.run.hosts_source.get("format") or "",
         profile=report.run.profile,
         stamp=before.stamp + 1,
+        numbers=numbers,
     )
+
+
+def numbered(
+    report: Report, numbers: Mapping[str, int], before: Report | None
+) -> tuple[Report, dict[str, int]]:
+    """The report with its causes under the numbers that they had, and the numbers of all causes so far.
+
+    One that now is about other nodes keeps its number, too; a new one gets a number that none has had.
+    """
+    known, found = dict(numbers), keyed(report.causes)
+    given: dict[int, int] = {}
+    for key, cause in found.items():
+        number = known.get(key)
+        if number is None and before is not None:
+            taken = {*given.values(), *(known[other] for other in found if other in known)}
+            number = next((c.id for c in before.causes if _same(c, cause) and c.id not in taken), None)
+        if number is None:
+            number = max(known.values()) + 1 if numbers else cause.id
+        known[key] = given[cause.id] = number
+    if all(old == new for old, new in given.items()):
+        return report, known
+    return replace(
+        report,
+        causes=tuple(replace(cause, id=given[cause.id]) for cause in report.causes),
+        results=tuple(
+            replace(r, cause=given.get(r.cause, r.cause)) if r.cause is not None else r
+            for r in report.results
+        ),
+        families=tuple(
+            replace(row, causes=tuple(given.get(number, number) for number in row.causes))
+            for row in report.families
+        ),
+    ), known
+
+
+def _same(one: Cause, other: Cause) -> bool:
+    """Whether two causes are one trouble on some of the same nodes."""
+    return one.key == other.key and not set(one.node_list).isdisjoint(other.node_list)
 
 
 def by_family(checks: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -264,6 +305,17 @@ def cells_of(report: Report, families: Mapping[str, str]) -> Cells:
     )
 
 
+def keyed(causes: Iterable[Cause]) -> dict[str, Cause]:
+    """Causes by what stays the same in the next report: the fingerprint, with a number where it repeats."""
+    found: dict[str, Cause] = {}
+    seen: Counter[str] = Counter()
+    for cause in causes:
+        again = seen[cause.fingerprint]
+        seen[cause.fingerprint] += 1
+        found[f"{cause.fingerprint} {again}" if again else cause.fingerprint] = cause
+    return found
+
+
 class Known:
     """A report by its keys, built once for each report that is shown."""
 
@@ -271,14 +323,8 @@ class Known:
         self.report = report
         self.index = words.Index(report)
         self.causes: dict[int, Cause] = {cause.id: cause for cause in report.causes}
-        self.by_key: dict[str, Cause] = {}
-        self._keys: dict[int, str] = {}
-        seen: Counter[str] = Counter()
-        for cause in report.causes:
-            again = seen[cause.fingerprint]
-            seen[cause.fingerprint] += 1
-            key = f"{cause.fingerprint} {again}" if again else cause.fingerprint
-            self.by_key[key], self._keys[cause.id] = cause, key
+        self.by_key = keyed(report.causes)
+        self._keys = {cause.id: key for key, cause in self.by_key.items()}
         self.targets: dict[str, TargetRecord] = {target.id: target for target in report.targets}
         self.titles = {check.id: check.title for check in report.checks}
 

@@ -63,6 +63,7 @@ class Where:
     changes_only: bool = False
     cursor: Spot | None = None
     zoom: str = "rows"
+    zoom_chosen: bool = False
     sort: str = SORTS[0]
     by: str | None = None
     reversed: bool = False
@@ -77,9 +78,11 @@ class Where:
     following: bool = False
 
 
-def zoom_for(cells: Cells) -> str:
-    """The zoom that a matrix is first shown at."""
-    return "groups" if len(cells.nodes) > GROUPS_ABOVE else "rows"
+def fitted(where: Where, cells: Cells, room: int) -> Where:
+    """At the zoom that fits into `room` rows, as long as nobody has chosen another."""
+    if where.zoom_chosen:
+        return where
+    return replace(where, zoom="groups" if len(cells.nodes) > min(room, GROUPS_ABOVE) else "rows")
 
 
 # Screens
@@ -113,7 +116,7 @@ def carried(where: Where, before: Cells, now: Cells, known: Known | None, *, who
     """
     if before.nodes != now.nodes:
         marks = where.marks.intersection(now.nodes)
-        where = replace(where, marks=marks, zoom=zoom_for(now))
+        where = replace(where, marks=marks, zoom_chosen=False)
     if known is None:
         return where
     if whole:
@@ -140,11 +143,11 @@ def lost(before: Where, now: Where) -> bool:
 def zoomed(where: Where, by: int) -> Where:
     """Nearer to single rows (by = -1), or to the overview (1)."""
     place = OUTWARD.index(where.zoom) + by
-    return replace(where, zoom=OUTWARD[min(max(place, 0), len(OUTWARD) - 1)])
+    return replace(where, zoom=OUTWARD[min(max(place, 0), len(OUTWARD) - 1)], zoom_chosen=True)
 
 
 def next_zoom(where: Where) -> Where:
-    return replace(where, zoom=_after(where.zoom, ZOOMS))
+    return replace(where, zoom=_after(where.zoom, ZOOMS), zoom_chosen=True)
 
 
 def next_sort(where: Where) -> Where:

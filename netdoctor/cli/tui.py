@@ -139,7 +139,7 @@ def show(
         light=_light(args.theme),
     )
     if base is not None:
-        app.base, app.base_name = load(base), str(base)
+        app.base, app.base_name, app.base_chosen = load(base), str(base), True
     try:
         app.run()
     finally:

@@ -204,3 +204,28 @@ def test_events_survive_a_file() -> None:
 
 def test_by_family_keeps_the_first_order() -> None:
     assert by_family([("a.1", "a"), ("b.1", "b"), ("a.2", "a")]) == [("a.1", "a"), ("a.2", "a"), ("b.1", "b")]
+
+
+def test_numbers_of_causes_last_as_long_as_the_session() -> None:
+    first = rich_report()
+    one, two, three = first.causes
+    fewer = dataclasses.replace(two, id=1, fingerprint="sha256:other", node_list=two.node_list[:1])
+    back = dataclasses.replace(one, id=2)
+    new = dataclasses.replace(three, id=3, key="another", fingerprint="sha256:new")
+    state = opened(first)
+    state = opened(dataclasses.replace(first, causes=(fewer, new)), state)
+    assert [c.id for c in state.report.causes] == [2, 4]  # of fewer nodes, and never seen
+    state = opened(dataclasses.replace(first, causes=(fewer, back, new)), state)
+    assert [c.id for c in state.report.causes] == [2, 1, 4]  # back again
+    assert opened(first).report is first
+
+
+def test_results_and_families_follow_the_numbers_of_their_causes() -> None:
+    first = rich_report()
+    turned = {1: 3, 2: 2, 3: 1}
+    causes = tuple(dataclasses.replace(c, id=turned[c.id]) for c in first.causes)
+    results = tuple(dataclasses.replace(r, cause=turned.get(r.cause)) for r in first.results)
+    rows = tuple(dataclasses.replace(f, causes=tuple(turned[n] for n in f.causes)) for f in first.families)
+    again = dataclasses.replace(first, causes=causes, results=results, families=rows)
+    shown = opened(again, opened(first)).report
+    assert (shown.causes, shown.results, shown.families) == (first.causes, first.results, first.families)

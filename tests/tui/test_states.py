@@ -13,6 +13,7 @@ from netdoctor.report.model import Note, Report
 from netdoctor.tui.app import NetdoctorApp
 from netdoctor.tui.events import Ended, Event, Failed, NodeDone, Phase
 from netdoctor.tui.runner import Request
+from netdoctor.tui.stage import screen_text
 from netdoctor.tui.state import opened
 from tests.report.build import sample_report
 from tests.tui.harness import (
@@ -209,13 +210,51 @@ def test_a_healed_cause_goes_and_the_others_stay() -> None:
     assert any("gone: gpu-a03 drops connections" in line for line in lines)
 
 
-def test_a_cause_that_stays_is_found_again_under_its_new_number() -> None:
+def test_causes_keep_their_numbers_and_the_base_is_the_report_before() -> None:
     before = rich_report()
     moved = tuple(dataclasses.replace(c, id=c.id - 1) for c in before.causes[1:])
-    app = application(before, runner=FakeRunner(healing(dataclasses.replace(before, causes=moved))))
-    drive(app, (100, 30), "enter", "right_square_bracket", "ctrl+r", settle)
+    results = tuple(r if not r.cause else dataclasses.replace(r, cause=r.cause - 1) for r in before.results)
+    after = dataclasses.replace(before, causes=moved, results=results)
+    app = application(before, runner=FakeRunner(healing(after)))
+    diffs: list[str] = []
+
+    def look(app: NetdoctorApp, pilot: Any) -> None:
+        diffs.append("\n".join(screen_text(app)))
+
+    drive(
+        app, (100, 30), "5", look, "1", "right_square_bracket", "enter", "ctrl+r", settle, "5", look, "escape"
+    )
     assert app.cause is not None
-    assert (app.where.view, app.cause.id) == ("cause", 1)
+    assert (app.where.view, app.cause.id) == ("cause", 2)
+    assert "no earlier report of these nodes" in diffs[0]
+    assert "as it was before the last run" in diffs[1]
+    assert re.search("healed +FAIL +gpu-a03 drops", diffs[1])
+
+
+@pytest.mark.parametrize(
+    ("keys", "runner", "names"),
+    [
+        pytest.param(["slash"], FakeRunner(), ["enter keep", "esc clear"], id="filter"),
+        pytest.param(
+            [], FakeRunner(failing("no")), ["enter edit", "tab format", "R read again", "q quit"], id="input"
+        ),
+        pytest.param(
+            [], FakeRunner(lambda *_: [began(rich_report())][:0]), ["? keys", "q quit"], id="nothing"
+        ),
+        pytest.param(["p"], FakeRunner(lambda *_: stream()), ["p go on", "x stop", "q quit"], id="held"),
+    ],
+)
+def test_the_last_line_names_keys_in_every_state(
+    keys: list[Step], runner: FakeRunner, names: list[str]
+) -> None:
+    app = (
+        application(runner=runner, begin=Request())
+        if not keys or keys == ["p"]
+        else application(rich_report())
+    )
+    last = drive(app, MEDIUM, settle, *keys)[-1]
+    assert [name for name in names if name not in last] == []
+    assert "r re-run" not in last
 
 
 def judged_anew(report: Report, check: str, node: str, summary: str) -> Report:

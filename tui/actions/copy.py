@@ -31,7 +31,8 @@ def copy_fix(stage: Stage) -> None:
         return
     lines = words.fix_commands(fixes[number], every=True)
     of = f" {number + 1} of {len(fixes)}" if len(fixes) > 1 else ""
-    copy(stage, "\n".join(lines) + "\n", f"fix{of} of [{item.id}], {words.number(len(lines), 'line')}")
+    name = "look" if fixes[number].kind == "look" else "fix"
+    copy(stage, "\n".join(lines) + "\n", f"{name}{of} of [{item.id}], {words.number(len(lines), 'line')}")
 
 
 @does("copy-all")

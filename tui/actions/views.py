@@ -5,12 +5,15 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+from netdoctor.report import LAST, history
 from netdoctor.report.json_ import ReportError
 from netdoctor.report.save import load
 from netdoctor.tui import where
 from netdoctor.tui.actions.table import does
 from netdoctor.tui.dialogs import Choice, Picker, matching
 from netdoctor.tui.stage import Stage
+
+EARLIER_READ = 5
 
 
 @does("next-pairs")
@@ -51,7 +54,11 @@ def base(stage: Stage) -> None:
 def _report_files(stage: Stage) -> list[Choice]:
     """Files that may hold a report, the youngest first."""
     found = []
-    for path in (*Path().glob("*.json"), *Path(".netdoctor").glob("*.json")):
+    for path in (
+        *Path().glob("*.json"),
+        *Path(".netdoctor").glob("*.json"),
+        *(k.path for k in history.kept()),
+    ):
         with contextlib.suppress(OSError):  # a link to nothing, or gone since it was listed
             if path != stage.path:
                 found.append((path.stat().st_mtime, str(path)))
@@ -66,9 +73,25 @@ def take_base(stage: Stage, name: str | None) -> None:
     if not name:
         return
     try:
-        stage.base, stage.base_name = load(Path(name)), name
+        stage.base, stage.base_name, stage.base_chosen = load(Path(name)), name, True
     except ReportError as error:
         stage.say(str(error))
         return
     if stage.where.view == "diff":
         stage.draw(top=True)
+
+
+def earlier_base(stage: Stage) -> None:
+    """Where nobody has said with what to compare: with the newest earlier report of these nodes."""
+    now = stage.state.report
+    if stage.base is not None or now is None:
+        return
+    last = Path(now.run.saved_to) if now.run.saved_to else stage.path or LAST
+    nodes = set(now.matrix.nodes)
+    earlier = [one.path for one in history.kept(last) if one.finished < now.run.finished]
+    for path in earlier[:EARLIER_READ]:
+        with contextlib.suppress(ReportError):
+            found = load(path)
+            if not nodes.isdisjoint(found.matrix.nodes):
+                stage.base, stage.base_name = found, str(path)
+                return

@@ -2,13 +2,12 @@
 
 from dataclasses import replace
 
-from netdoctor.report.save import LAST
 from netdoctor.tui import where
 from netdoctor.tui.actions.copy import copy_fix, copy_verify
 from netdoctor.tui.actions.matrix import end_filter
 from netdoctor.tui.actions.shell import edit_input
 from netdoctor.tui.actions.table import does
-from netdoctor.tui.actions.views import take_base
+from netdoctor.tui.actions.views import earlier_base
 from netdoctor.tui.stage import Stage
 from netdoctor.tui.where import Spot
 
@@ -39,8 +38,7 @@ def node(stage: Stage) -> None:
 
 @does("diff")
 def diff(stage: Stage) -> None:
-    if stage.base is None and stage.path is not None and stage.path != LAST and LAST.exists():
-        take_base(stage, str(LAST))
+    earlier_base(stage)
     stage.show_view("diff")
 
 
