@@ -15,6 +15,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "checks": ("netdoctor.cli.checks", "list and explain the checks, offline"),
     "tui": ("netdoctor.cli.tui", "look at a report, or at a scan while it runs, in the terminal"),
     "report": ("netdoctor.report.cli", "show or convert a saved report"),
+    "diff": ("netdoctor.cli.compare", "what got worse, healed or moved since an earlier report"),
+    "baseline": ("netdoctor.cli.compare", "named runs that later ones are held against"),
     "schema": ("netdoctor.report.cli", "print the JSON schema of the report"),
     "lab": ("netdoctor.lab.cli", "make, break and heal real nodes on this machine"),
 }

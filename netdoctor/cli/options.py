@@ -98,7 +98,10 @@ def add_scan_arguments(parser: argparse.ArgumentParser, hosts: str) -> None:
         "--packages", action=Joined, metavar="LIST", help="distributions that must be equal: torch,vllm"
     )
     what.add_argument(
-        "--baseline", type=Path, metavar="REPORT", help="a saved report whose bandwidths to compare with"
+        "--baseline",
+        type=Path,
+        metavar="NAME",
+        help="a baseline (netdoctor baseline), or a saved report, to hold bandwidths and causes against",
     )
     what.add_argument("--checks-dir", action=Listed, type=Path, metavar="DIR", help="more checks; repeatable")
     bounds = parser.add_argument_group("bounds")
@@ -127,11 +130,15 @@ _FIELDS = (
 def given(args: argparse.Namespace) -> dict[str, Any]:
     """What the command line says of a ScanRequest; what it leaves open is left out."""
     said = {name: getattr(args, name, None) for name in _FIELDS}
-    fields = {
+    fields: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in said.items()
         if value is not None
     }
+    if "baseline" in fields:
+        from netdoctor.report.baselines import place
+
+        fields["baseline"] = place(args.baseline)
     if args.hosts:
         fields["hosts"] = tuple(args.hosts)
     fields["remarks"] = tuple(getattr(args, "remarks", ()))

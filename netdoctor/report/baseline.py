@@ -2,13 +2,14 @@
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from netdoctor.errors import InputError
 from netdoctor.facts.bandwidth import Baseline, BaselineRate
+from netdoctor.report import bands, baselines
 from netdoctor.report.model import Report
-from netdoctor.report.save import load
 from netdoctor.text import clean
 
 # Unit of the rates of a check, and how many of it make a GB/s.
@@ -19,11 +20,18 @@ MOST_RANKS = 1_000_000
 _BUSBW = re.compile(r"bw\.allreduce\.busbw\.([0-9]{1,15})")
 
 
-def read(path: Path, nodes: Iterable[str]) -> Baseline:
-    """The bandwidths of a saved report between these nodes. Raises InputError when it holds none at all."""
-    report = load(path)
-    if report.run.redacted:
+def read(path: Path, nodes: Iterable[str]) -> Baseline | None:
+    """The bandwidths of a saved report between these nodes; of a named baseline the medians of its runs.
+
+    Raises InputError when a report holds none at all. A named baseline without any is none of bandwidth.
+    """
+    runs = baselines.runs(path)
+    if any(run.run.redacted for run in runs):
         raise InputError(f"--baseline {path}: is redacted, so that its nodes have other names than yours")
+    if path.is_dir():
+        found = baseline(_middle(runs), path.name, nodes)
+        return found if found.tcp or found.pairs or found.busbw_gbyte_s else None
+    report = runs[0]
     if not any(p.check in RATES for p in report.pairs) and not any(
         _BUSBW.fullmatch(m.name) for m in report.measures
     ):
@@ -32,6 +40,22 @@ def read(path: Path, nodes: Iterable[str]) -> Baseline:
             "netdoctor scan HOSTS --profile full --save FILE"
         )
     return baseline(report, path.name, nodes)
+
+
+def _middle(runs: Sequence[Report]) -> Report:
+    """The newest run, its values the medians of all runs."""
+    learnt = bands.learn(runs)
+    newest = runs[0]
+
+    def value(key: bands.Key, own: float) -> float:
+        return learnt[key].middle if key in learnt else own
+
+    measures = (replace(m, value=value((m.name, m.target), m.value)) for m in newest.measures)
+    pairs = (
+        p if p.value is None else replace(p, value=value((p.check, f"{p.from_} -> {p.to}"), p.value))
+        for p in newest.pairs
+    )
+    return replace(newest, measures=tuple(measures), pairs=tuple(pairs))
 
 
 def baseline(report: Report, source: str, nodes: Iterable[str]) -> Baseline:

@@ -1,15 +1,16 @@
 """What changed between two reports: worse, better, moved, and who came and went. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from netdoctor.report import bands
 from netdoctor.report.model import Cause, Report
 from netdoctor.report.words import LETTERS
 
 # Badness in which "worse" and "better" are meant; skip and blocked say nothing about the node.
 _BAD = {"pass": 0, "warn": 1, "unknown": 2, "fail": 3}
-MOVED_BY = 0.05
+_STATES = {"ready": 0, "undecided": 1, "not_ready": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,17 +26,31 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """A measure, or the value of a pair, that differs by more than MOVED_BY."""
+    """A measure, or the value of a pair, that left its noise band.
+
+    before: the middle of the band; band: half of it; runs: how many it was learnt from.
+    """
 
     name: str
     target: str
     before: float
     now: float
     unit: str
+    band: float = 0.0
+    runs: int = 1
 
     @property
     def ratio(self) -> float:
         return (self.now - self.before) / abs(self.before) if self.before else 0.0
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether bandwidth fell or loss grew. Times prove nothing: they vary with what else a node does."""
+        return (
+            self.now < self.before
+            if self.unit in bands.RATES
+            else self.unit == "%" and self.now > self.before
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +63,18 @@ class FactChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diff:
-    """new, healed, same: causes by their fingerprints, those of the newer report but for `healed`."""
+    """new, healed, same, open: causes by their fingerprints, those of the newer report but for two.
+
+    healed: of the older one, where the checks pass now on all nodes that are still there. open: of the older
+    one, neither healed nor there: not examined, or in trouble for another reason. verdict_worse: the verdict
+    is further from READY.
+    """
 
     new: tuple[Cause, ...] = ()
     healed: tuple[Cause, ...] = ()
     same: tuple[Cause, ...] = ()
+    open: tuple[Cause, ...] = ()
+    verdict_worse: bool = False
     worse: tuple[Change, ...] = ()
     better: tuple[Change, ...] = ()
     other: tuple[Change, ...] = ()
@@ -67,20 +89,34 @@ class Diff:
     def empty(self) -> bool:
         return not any(getattr(self, name) for name in self.__slots__ if name != "same")
 
+    @property
+    def is_worse(self) -> bool:
+        """Whether anything is worse than it was: what `netdoctor diff` ends with 1 for."""
+        return bool(self.new or self.worse or self.verdict_worse or any(m.is_worse for m in self.moved))
 
-def diff(before: Report, now: Report) -> Diff:
-    """The changes from `before` to `now`. Nodes and checks that only one of them has are not compared."""
-    old = {cause.fingerprint for cause in before.causes}
+
+def diff(before: Report, now: Report, further: Sequence[Report] = ()) -> Diff:
+    """The changes from `before` to `now`. Nodes and checks that only one of them has are not compared.
+
+    further: runs older than `before` of the same baseline. What any of them knew is not new, and together
+    they say how much values scatter.
+    """
+    old = {cause.fingerprint for run in (before, *further) for cause in run.causes}
     current = {cause.fingerprint for cause in now.causes}
     worse, better, other = _cells(before, now)
+    gone = [c for c in before.causes if c.fingerprint not in current]
+    healed = tuple(c for c in gone if is_healed(c, now))
+    states = [_STATES.get(report.verdict.state) for report in (before, now)]
     return Diff(
         new=tuple(c for c in now.causes if c.fingerprint not in old),
-        healed=tuple(c for c in before.causes if c.fingerprint not in current),
+        healed=healed,
         same=tuple(c for c in now.causes if c.fingerprint in old),
+        open=tuple(c for c in gone if c not in healed),
+        verdict_worse=None not in states and states[0] < states[1],  # type: ignore[operator]  # no None in it
         worse=worse,
         better=better,
         other=other,
-        moved=_moved(before, now),
+        moved=_moved(before, now, further),
         facts=_facts(before, now),
         nodes_added=_only(now.matrix.nodes, before.matrix.nodes),
         nodes_removed=_only(before.matrix.nodes, now.matrix.nodes),
@@ -120,25 +156,30 @@ def _cells(before: Report, now: Report) -> tuple[tuple[Change, ...], tuple[Chang
     return tuple(worse), tuple(better), tuple(other)
 
 
-def _values(report: Report) -> dict[tuple[str, str], tuple[float, str, float]]:
-    """Value, unit and error of every measure and rated pair."""
-    found = {(m.name, m.target): (m.value, m.unit, m.error or 0.0) for m in report.measures}
-    for p in report.pairs:
-        if p.value is not None:
-            found[p.check, f"{p.from_} -> {p.to}"] = (p.value, p.unit or "", 0.0)
-    return found
+def is_healed(cause: Cause, now: Report) -> bool:
+    """Whether a cause that `now` does not have is put right: its checks ran, and pass where it was.
+
+    A cause whose nodes have all left is not.
+    """
+    rows = dict(zip(now.matrix.checks, now.matrix.cells, strict=True))
+    places = [n for n, node in enumerate(now.matrix.nodes) if node in cause.node_list or not cause.node_list]
+    return bool(places and cause.checks) and all(
+        check in rows and all(rows[check][n] == "." for n in places) for check in cause.checks
+    )
 
 
-def _moved(before: Report, now: Report) -> tuple[Moved, ...]:
-    old = _values(before)
+def _moved(before: Report, now: Report, further: Sequence[Report]) -> tuple[Moved, ...]:
+    old = bands.values(before)
+    learnt = bands.learn([before, *further]) if further else {}
     moved = []
-    for (name, target), (value, unit, error) in _values(now).items():
-        if (name, target) not in old:
+    for key, one in bands.values(now).items():
+        was = old.get(key)
+        band = learnt.get(key) or (bands.Band(was.value, bands.default(was)) if was is not None else None)
+        if band is None or was is None or was.unit != one.unit:
             continue
-        was, old_unit, old_error = old[name, target]
-        band = max(abs(was) * MOVED_BY, error + old_error)
-        if unit == old_unit and abs(value - was) > band:
-            moved.append(Moved(name, target, was, value, unit))
+        half = max(band.half, one.error + was.error)
+        if abs(one.value - band.middle) > half:
+            moved.append(Moved(*key, band.middle, one.value, one.unit, half, band.runs))
     return tuple(sorted(moved, key=lambda m: -abs(m.ratio)))
 
 
@@ -146,8 +187,11 @@ def _facts(before: Report, now: Report) -> tuple[FactChange, ...]:
     old: dict[str, Mapping[str, Any]] = {target.id: target.facts for target in before.targets}
     groups: dict[tuple[str, str, str], list[str]] = {}
     for target in now.targets:
-        for name, value in target.facts.items():
-            was = old.get(target.id, {}).get(name)
-            if was is not None and was != value:
+        known = old.get(target.id)
+        if not known or not target.facts:  # nothing was told of it then, or now
+            continue
+        for name, was in known.items():
+            value = target.facts.get(name, "none")
+            if was != value:
                 groups.setdefault((name, str(was), str(value)), []).append(target.id)
     return tuple(FactChange(name, was, is_, tuple(nodes)) for (name, was, is_), nodes in groups.items())

@@ -22,6 +22,14 @@ EVIDENCE_SHOWN = 4_000
 SINGLE_ROWS = 64
 
 _WORST_FIRST = "X?!b-."
+_KINDS = {
+    "look": "look, changes nothing",
+    "do": "do",
+    "job": "job's environment or script",
+    "hosts": "hosts file",
+    "console": "console of the node",
+    "owner": "owner of the network or machine",
+}
 # Facts that headers show, in the order in which people look for them; others follow.
 _FACTS = (
     *("hostname", "container", "kernel", "memory_bytes", "gpus", "gpu_model", "driver", "python", "torch"),
@@ -119,13 +127,14 @@ def _cause(section: ET.Element, report: Report, cause: Cause, index: words.Index
     said("nodes", filter(None, [words.cause_nodes(report, cause)]))
     said("seen", [words.plain(line) for line in cause.seen])
     said("explains", words.explains(report, cause, index))
+    said("since", words.since(report, cause))
     said("why", [words.plain(cause.why)] if cause.why else [])
     said("see", [words.plain(cause.see)] if cause.see else [])
     whole = words.cause_nodes(report, cause, None)
     if len(whole) > words.FOLD_LIMIT:
         _folded(article, f"all {words.number(len(cause.node_list), 'node')}", whole)
-    for number, fix in enumerate(cause.fixes):
-        _fix(article, report, fix, "Fix" if number == 0 else "Or")
+    for name, fix in zip(words.fix_names(cause.fixes), cause.fixes, strict=True):
+        _fix(article, report, fix, name.capitalize())
     if cause.settle_by:
         _aim(article, "Try" if cause.status == "unknown" else "What would settle it", cause.settle_by)
     if cause.verify:
@@ -135,10 +144,15 @@ def _cause(section: ET.Element, report: Report, cause: Cause, index: words.Index
 
 
 def _fix(article: ET.Element, report: Report, fix: FixRecord, label: str) -> None:
-    add(article, "h4", label)
+    title = add(article, "h4", f"{label} ")
+    add(title, "span", _KINDS.get(fix.kind) or words.plain(fix.kind, 20), class_="tag")
     add(article, "p", words.fix_label(report, fix))
     for shell in words.fix_commands(fix, every=True):
         command(article, shell)
+    if fix.undo:
+        undo = _folded(article, "takes it back")
+        for shell in words.to_paste(fix.undo):
+            command(undo, shell)
 
 
 def _aim(article: ET.Element, label: str, text: str) -> None:
@@ -273,8 +287,11 @@ def _gaps(section: ET.Element, report: Report, index: words.Index) -> None:
 
 
 def _notes(section: ET.Element, report: Report, index: words.Index) -> None:
-    if report.notes:
+    healed = words.healed(report)
+    if report.notes or healed:
         shown = add(section, "ul")
+        for line in healed[:MOST_ROWS]:
+            add(shown, "li", f"healed: {line}")
         for note in report.notes[:MOST_ROWS]:
             add(shown, "li", words.plain(note.text, 1_000))
 

@@ -74,6 +74,8 @@ def _lines(report: Report, all_causes: bool) -> Iterator[str]:
         yield ""
     yield escape(words.counts_line(report))
     yield ""
+    for line in words.healed(report):
+        yield f"- healed: {escape(line)}"
     for note in report.notes:
         yield f"- note: {escape(note.text)}"
     if report.notes:
@@ -92,6 +94,8 @@ def _cause(report: Report, cause: Cause, index: words.Index) -> Iterator[str]:
         yield f"- seen: {escape(line)}"
     for line in words.explains(report, cause, index):
         yield f"- explains: {escape(line)}"
+    for line in words.since(report, cause):
+        yield f"- since: {escape(line)}"
     if cause.settle_by:
         yield f"- {'try' if cause.status == 'unknown' else 'settle'}: {escape(cause.settle_by)}"
     if cause.see:

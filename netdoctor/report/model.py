@@ -269,6 +269,7 @@ class Cause:
 
     seen: lines for people, worst first (from summaries and evidence). held: number of blocked results.
     why: one line, why it matters (the check's manual); shown with -v. settle_by: a command or a sentence.
+    baseline: ``new`` or ``known`` to the baseline that the scan was held against, if any.
     """
 
     id: int
@@ -288,6 +289,27 @@ class Cause:
     see: str | None = None
     why: str | None = None
     settle_by: str | None = None
+    baseline: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Healed:
+    """A cause of the baseline that is put right."""
+
+    key: str
+    status: str
+    title: str
+    checks: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Against:
+    """The baseline that a scan was held against: its name or file, its runs, and when the newest ended."""
+
+    name: str
+    runs: int
+    finished: str
+    healed: tuple[Healed, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -328,5 +350,6 @@ class Report:
     healthy_nodes: tuple[str, ...] = ()
     unhealthy_nodes: tuple[str, ...] = ()
     undecided_nodes: tuple[str, ...] = ()
+    baseline: Against | None = None
     notes: tuple[Note, ...] = ()
     facts: dict[str, Any] = field(default_factory=dict)

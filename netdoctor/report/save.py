@@ -17,7 +17,7 @@ from netdoctor.report.json_ import SIZE_MAX, ReportError, dumps, loads
 from netdoctor.report.model import Report
 from netdoctor.report.moved import moved
 
-__all__ = ["LAST", "is_ours", "load", "open_stream", "own_folder", "pour", "save", "write_whole"]
+__all__ = ["LAST", "is_ours", "keep", "load", "open_stream", "own_folder", "pour", "save", "write_whole"]
 
 # Longer than any write takes: what is older was left by a process that was killed.
 STALE_S = 600.0
@@ -54,6 +54,19 @@ def _remember(report: Report, path: Path, data: bytes) -> None:
         history.forget(folder)
     finally:
         os.close(folder)
+
+
+def keep(report: Report, folder: Path, name: str) -> None:
+    """Write a report without facts into a folder below netdoctor's own one. Raises OSError."""
+    os.close(own_folder(LAST.parent))
+    for parent in reversed([folder, *folder.parents]):
+        if LAST.parent in parent.parents:
+            descriptor = own_folder(parent)
+            try:
+                if parent == folder:
+                    _replace(descriptor, name, dumps(report))
+            finally:
+                os.close(descriptor)
 
 
 def is_ours(path: Path) -> bool:

@@ -178,6 +178,7 @@ class _Page:
             observed[-1] += f" (and {len(cause.seen) - seen} more: -v)"
         yield from self.labelled("seen", observed)
         yield from self.labelled("explains", words.explains(self.report, cause, self.index))
+        yield from self.labelled("since", words.since(self.report, cause))
         if self.verbosity > 0:
             yield from self.labelled("why", [words.plain(cause.why)] if cause.why else [])
             yield from self.labelled("nodes", self.every_node(cause))
@@ -348,6 +349,9 @@ class _Page:
                 yield self.line("      | (cut)")
 
     def footer(self) -> Iterator[str]:
+        for line in words.healed(self.report):
+            for number, piece in enumerate(self.wrap(line, _LABEL)):
+                yield self.line(f"{'healed' if number == 0 else '':<{_LABEL}}", piece)
         step = words.next_step(self.report)
         if step:
             does, then = step

@@ -286,6 +286,22 @@ def explains(report: Report, cause: Cause, index: Index) -> list[str]:
     return lines
 
 
+def since(report: Report, cause: Cause) -> list[str]:
+    """Return whether a cause is new, where the scan was held against a baseline."""
+    against = report.baseline
+    if against is None or cause.baseline is None:
+        return []
+    runs = f", {number(against.runs, 'run')}" if against.runs > 1 else ""
+    known = "not in" if cause.baseline == "new" else "in"
+    return [f"{plain(cause.baseline, 12)}: {known} the baseline {plain(against.name, 80)}{runs}"]
+
+
+def healed(report: Report) -> list[str]:
+    """Return a line for each cause of the baseline that is put right."""
+    found = report.baseline.healed if report.baseline is not None else ()
+    return [f"{word(one.status)} {plain(' '.join(one.checks[:1]), 60)} {plain(one.title)}" for one in found]
+
+
 def _spread(report: Report, explained: Sequence[Any]) -> str:
     checks = list(dict.fromkeys(plain(e.check, 60) for e in explained))
     targets = list(dict.fromkeys(e.target for e in explained if e.target not in ("cluster", "control")))

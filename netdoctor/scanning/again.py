@@ -17,7 +17,7 @@ from netdoctor.errors import InputError
 from netdoctor.facts.software import Job
 from netdoctor.inventory import Inventory, Target, restrict
 from netdoctor.measure.declare import EXPERIMENTS
-from netdoctor.report import LAST, baseline
+from netdoctor.report import LAST, baseline, baselines
 from netdoctor.report.build import build
 from netdoctor.report.context import Context
 from netdoctor.report.foreign import disowned
@@ -59,7 +59,9 @@ def rejudge(report: Report, given: Mapping[str, Any], source: Path) -> Report:
         judged = tuple(node for node in report.matrix.nodes if node in listed) or tuple(listed)
     again: tuple[str, ...] = ()
     if "baseline" in given:
-        facts.cluster["baseline"] = baseline.read(given["baseline"], list(listed))
+        rates = baseline.read(given["baseline"], list(listed))
+        if rates is not None:
+            facts.cluster["baseline"] = rates
         again = ("--baseline", str(given["baseline"]))
     outcome = judge_again(facts, checks, judged, ended_by=report.run.ended_by)
     ids = [check.id for check in checks]
@@ -83,6 +85,9 @@ def rejudge(report: Report, given: Mapping[str, Any], source: Path) -> Report:
         interrupted_code=3,  # that scan was interrupted, this command was not: undecided
     )
     again_judged = build(outcome, context)
+    if "baseline" in given:
+        path = given["baseline"]
+        again_judged = baselines.marked(again_judged, path.name, baselines.runs(path))
     return disowned(again_judged, report.run.foreign) if report.run.foreign else again_judged
 
 

@@ -21,7 +21,7 @@ from netdoctor.report.context import Context
 from netdoctor.report.model import Note, Report
 from netdoctor.scanning.plan import Plan, part
 from netdoctor.scanning.record import facts_of, record, replay
-from netdoctor.scanning.reporting import SETTINGS, remote, rfc3339, told, verify_prefix
+from netdoctor.scanning.reporting import SETTINGS, held_against, remote, rfc3339, told, verify_prefix
 from netdoctor.store import Store
 
 RERUN = "run again "
@@ -72,7 +72,7 @@ def merged(
         notes=tuple(notes),
         verify_prefix=verify_prefix(request),
     )
-    return build(again, context)
+    return held_against(plan, build(again, context))
 
 
 def _facts(report: Report, outcome: Outcome, nodes: Sequence[str], moved: Collection[str]) -> Store:

@@ -14,8 +14,8 @@ from netdoctor.facts.bandwidth import Baseline
 from netdoctor.facts.software import Job
 from netdoctor.inventory import Inventory, Target, load, restrict
 from netdoctor.inventory.reading import file_exists
-from netdoctor.report import baseline
-from netdoctor.report.model import Part
+from netdoctor.report import baseline, baselines
+from netdoctor.report.model import Part, Report
 from netdoctor.report.places import keep_apart
 from netdoctor.report.scope import part_of
 from netdoctor.scanning import jobenv
@@ -25,7 +25,10 @@ from netdoctor.transport.base import Limits, SshOptions, Transport
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What will run. targets: who is contacted; judged: node ids that get statuses, None for all of them."""
+    """What will run. targets: who is contacted; judged: node ids that get statuses, None for all of them.
+
+    baseline, earlier: the rates of --baseline, and its runs, the newest first.
+    """
 
     request: ScanRequest
     known: Registry
@@ -36,6 +39,7 @@ class Plan:
     job: Job
     transport: Transport
     baseline: Baseline | None = None
+    earlier: tuple[Report, ...] = ()
 
     @property
     def part(self) -> Part | None:
@@ -96,6 +100,7 @@ def prepare(
         job=job,
         transport=make_transport(request),
         baseline=_baseline(request, nodes),
+        earlier=tuple(baselines.runs(request.baseline)) if request.baseline is not None else (),
     )
 
 

@@ -15,6 +15,7 @@ from netdoctor.engine.gathering import AUTO
 from netdoctor.engine.run import Outcome
 from netdoctor.inventory import Target
 from netdoctor.inventory.nodeset import fold
+from netdoctor.report import baselines
 from netdoctor.report.build import Context, Remote, build
 from netdoctor.report.model import Note, Report, Run
 from netdoctor.report.moved import last_argv
@@ -64,7 +65,13 @@ def assemble(plan: Plan, outcome: Outcome, took_s: float, *, interrupted_code: i
         verify_prefix=verify_prefix(request),
         interrupted_code=interrupted_code,
     )
-    return build(outcome, context)
+    return held_against(plan, build(outcome, context))
+
+
+def held_against(plan: Plan, report: Report) -> Report:
+    """The report with its causes marked by the runs of --baseline, where there is one."""
+    baseline = plan.request.baseline
+    return baselines.marked(report, baseline.name, plan.earlier) if baseline and plan.earlier else report
 
 
 def _notes(plan: Plan, outcome: Outcome) -> list[Note]:

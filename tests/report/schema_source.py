@@ -52,6 +52,7 @@ EXTRA: dict[str, dict[str, dict[str, Any]]] = {
     "Cause": {
         "status": {"enum": ["fail", "warn", "unknown"]},
         "confidence": {"enum": ["certain", "likely", "suspected"]},
+        "baseline": {"enum": ["new", "known", None], "anyOf": None},
     },
     "TargetRecord": {"port": {"minimum": 0, "maximum": 65535}},
     "FamilyRow": {"status": {"enum": STATUSES}},

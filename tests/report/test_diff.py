@@ -1,9 +1,14 @@
 """What changed between two reports."""
 
 import dataclasses
+import json
+import random
 
-from netdoctor.report.diff import diff
-from netdoctor.report.model import MeasureRecord, PairRecord
+import pytest
+
+from netdoctor.report import bands, changes
+from netdoctor.report.diff import diff, is_healed
+from netdoctor.report.model import Matrix, MeasureRecord, PairRecord, Report
 from tests.report.build import sample_report
 
 
@@ -60,5 +65,130 @@ def test_facts_that_changed() -> None:
     before = sample_report("ready")
     first = dataclasses.replace(before.targets[0], facts={"gpus": 7})
     now = dataclasses.replace(before, targets=(first, *before.targets[1:]))
-    (change,) = diff(before, now).facts
+    change, gone = diff(before, now).facts
+    assert (gone.fact, gone.now, gone.nodes) == ("gpu_model", "none", ("gpu-a01",))
     assert (change.fact, change.before, change.now, change.nodes) == ("gpus", "8", "7", ("gpu-a01",))
+
+
+def test_what_was_not_looked_at_again_is_not_healed() -> None:
+    bad = sample_report()
+    part = dataclasses.replace(
+        bad,
+        causes=(),
+        matrix=Matrix(checks=("time.skew",), nodes=bad.matrix.nodes, cells=("....",)),
+    )
+    found = diff(bad, part)
+    assert [c.id for c in found.healed] == [3]
+    assert [c.id for c in found.open] == [1, 2]
+    assert not found.is_worse
+    held = "".join("b" if n == 1 else "." for n in range(4))
+    assert not is_healed(
+        bad.causes[2], dataclasses.replace(part, matrix=dataclasses.replace(part.matrix, cells=(held,)))
+    )
+    gone = Matrix(checks=("time.skew",), nodes=("gpu-a01",), cells=(".",))
+    assert not is_healed(bad.causes[2], dataclasses.replace(part, matrix=gone))
+
+
+def rated(*rates: float, unit: str = "GB/s", state: str = "ready") -> Report:
+    """A report with the rate of some pairs."""
+    pairs = tuple(
+        PairRecord(check="bw.pair", from_=f"n{n}", to="m", status="pass", class_="ok", value=rate, unit=unit)
+        for n, rate in enumerate(rates)
+    )
+    return dataclasses.replace(sample_report(state), pairs=pairs, measures=())
+
+
+@pytest.mark.parametrize(
+    ("unit", "before", "now", "moved", "worse"),
+    [
+        pytest.param("GB/s", 40.0, 33.0, False, False, id="a rate scatters by a fifth"),
+        pytest.param("GB/s", 40.0, 31.0, True, True, id="a rate fell"),
+        pytest.param("GB/s", 40.0, 49.0, True, False, id="a rate rose"),
+        pytest.param("%", 0.0, 0.4, False, False, id="loss within its bound"),
+        pytest.param("%", 0.0, 0.6, True, True, id="loss grew"),
+        pytest.param("ms", 10.0, 14.0, False, False, id="a time scatters"),
+        pytest.param("ms", 10.0, 40.0, True, False, id="a time grew, which proves nothing"),
+        pytest.param("bytes", 9000.0, 1500.0, True, False, id="what is counted does not scatter"),
+    ],
+)
+def test_one_run_has_a_default_band(unit: str, before: float, now: float, moved: bool, worse: bool) -> None:
+    found = diff(rated(before, unit=unit), rated(now, unit=unit))
+    assert (bool(found.moved), found.is_worse) == (moved, worse)
+
+
+def test_several_runs_learn_the_band() -> None:
+    quiet = [rated(40.0, 41.0), rated(40.2, 40.8), rated(39.8, 41.2)]
+    (moved,) = diff(quiet[0], rated(37.0, 41.0), quiet[1:]).moved
+    assert (moved.target, moved.before, moved.runs) == ("n0 -> m", 40.0, 3)
+    assert 0.03 * 40 <= moved.band < 3
+    loud = [rated(40.0, 41.0), rated(34.0, 36.0), rated(46.0, 47.0)]
+    assert not diff(loud[0], rated(30.0, 41.0), loud[1:]).moved
+    # A pair that scatters among quiet ones keeps at least what it has shown.
+    one = [rated(40.0, *[41.0] * 20), rated(30.0, *[41.0] * 20), rated(44.0, *[41.0] * 20)]
+    assert not diff(one[0], rated(30.5, *[41.0] * 20), one[1:]).moved
+
+
+def test_bands_rarely_cry_wolf_and_see_what_fell() -> None:
+    """100 clusters of 30 pairs that scatter by 5 %, three runs each: a fourth like them, and one at 70 %."""
+    chance = random.Random(7)
+
+    def run(share: float = 1.0) -> Report:
+        rates = [chance.gauss(40.0, 2.0) for _ in range(30)]
+        return rated(rates[0] * share, *rates[1:])
+
+    alarms = seen = 0
+    for _ in range(100):
+        known = [run(), run(), run()]
+        alarms += bool(diff(known[0], run(), known[1:]).moved)
+        seen += any(m.target == "n0 -> m" for m in diff(known[0], run(0.7), known[1:]).moved)
+    assert alarms <= 5
+    assert seen >= 90
+
+
+@pytest.mark.parametrize(("share", "free", "known"), [
+    (0.975, 1, 12.706), (0.975, 2, 4.303), (0.975, 3, 3.182), (0.995, 4, 4.604), (0.9995, 10, 4.587),
+])  # fmt: skip
+def test_students_quantile(share: float, free: int, known: float) -> None:
+    assert bands.student(share, free) == pytest.approx(known, rel=0.01)
+
+
+def test_a_verdict_further_from_ready_is_worse() -> None:
+    ready, open_ = sample_report("ready"), sample_report("ready")
+    open_ = dataclasses.replace(open_, verdict=dataclasses.replace(open_.verdict, state="undecided"))
+    assert diff(ready, open_).is_worse
+    assert not diff(open_, ready).is_worse
+
+
+def told(before: Report, now: Report) -> list[str]:
+    shown = changes.text(diff(before, now), before, now, names=("old.json", "new.json"), width=100)
+    return shown.splitlines()
+
+
+def test_what_changed_on_nodes_comes_before_what_broke_there() -> None:
+    good, bad = sample_report("ready"), sample_report()
+    targets = (dataclasses.replace(good.targets[0], facts={"gpus": 7}), *bad.targets[1:])
+    lines = told(good, dataclasses.replace(bad, targets=targets))
+    labels = [line.split()[0] for line in lines[3:-2] if line and not line.startswith(" ")]
+    assert labels == ["FACTS", "WORSE"]
+    assert "WORSE    [new]     FAIL    net.ports" in "\n".join(lines)
+    assert "verdict   READY -> NOT READY" in "\n".join(lines)
+    # A cell that its cause tells of is not told twice.
+    assert not [line for line in lines if "pass -> fail" in line]
+    assert lines[-1] == "worse, exit 1"
+    back = told(bad, good)
+    assert [line.split()[0] for line in back if "[healed]" in line][:1] == ["BETTER"]
+    assert back[-1] == "not worse, exit 0"
+    assert "nothing changed" in "".join(told(good, good))
+
+
+def test_json_has_all_of_it_and_many_values_are_one_line() -> None:
+    before, now = rated(*[40.0] * 6), rated(*[20.0] * 6, state="not_ready")
+    data = json.loads(changes.as_json(diff(before, now), before, now, names=("a", "b")))
+    assert (data["schema"], data["exit_code"], data["worse"]) == ("netdoctor.diff/1", 1, True)
+    assert [c["key"] for c in data["causes"]["new"]] == ["firewall-inbound", "ifname-missing", "clock-skew"]
+    assert len(data["moved"]) == 6
+    assert data["moved"][0]["ratio"] == -0.5
+    assert {c["kind"] for c in data["changes"]} == {"worse", "other"}
+    moved = [line for line in told(before, now) if "  moved  " in line]
+    assert len(moved) == 2
+    assert "5 more, less than that: n[" in moved[1]

@@ -11,7 +11,8 @@ from xml.etree import ElementTree as ET
 import jsonschema
 import pytest
 
-from netdoctor.report import words
+from netdoctor.report import changes, words
+from netdoctor.report.diff import diff
 from netdoctor.report.github import render as github
 from netdoctor.report.html import render as html
 from netdoctor.report.json_ import dumps, loads
@@ -178,6 +179,16 @@ def test_html_has_only_our_own_elements(shape: str, attack: str) -> None:
     assert page.of("h1") == ["NOT READY"]
     assert len(page.attributes("article")) == len(report.causes)
     assert sum(tag == "style" for tag, _ in page.tags) == 1
+
+
+@shaped
+@hostile
+def test_changes_between_reports(shape: str, attack: str) -> None:
+    before, now, names = sample_report("ready"), report_with(shape, attack), (HOSTILE[attack], "b")
+    for found, sides in ((diff(before, now), (before, now)), (diff(now, before), (now, before))):
+        assert_inert(changes.text(found, *sides, names=names, width=100))
+        assert_inert(data := changes.as_json(found, *sides, names=names))
+        assert json.loads(data)["schema"] == changes.SCHEMA
 
 
 @shaped

@@ -11,7 +11,7 @@ from html.parser import HTMLParser
 import pytest
 
 from netdoctor.report.html import render
-from netdoctor.report.model import MeasureRecord, PairRecord, Report
+from netdoctor.report.model import CommandRecord, MeasureRecord, PairRecord, Report
 from tests.report.build import sample_report, with_evidence
 
 VOID = {"meta", "br", "hr", "img", "input", "link", "base", "col", "source", "track", "wbr", "area", "embed"}
@@ -125,6 +125,24 @@ def test_verdict_causes_and_commands_are_there() -> None:
     assert cause.verify.shell in commands
     assert "No MIG\nnone" in commands
     assert "2 nodes were skipped: --node gpu-a[01-04]" in shown.of("li")
+
+
+def test_fixes_say_what_they_are_and_what_takes_them_back() -> None:
+    report = sample_report()
+    (first,) = report.causes[0].fixes
+    undo = (CommandRecord(run_on=("gpu-a03",), shell="ssh gpu-a03 'take it back'"),)
+    fixes = (
+        dataclasses.replace(first, kind="look"),
+        dataclasses.replace(first, kind="console", undo=undo, loses="the session"),
+        dataclasses.replace(first, kind="owner", commands=()),
+    )
+    cause = dataclasses.replace(report.causes[0], fixes=fixes)
+    shown = Reader(render(dataclasses.replace(report, causes=(cause,))))
+    tags = [shown.text[n] for n, (_, named) in enumerate(shown.tags) if named.get("class") == "tag"]
+    assert tags == ["look, changes nothing", "console of the node", "owner of the network or machine"]
+    assert shown.of("h4")[:3] == ["Look", "Fix", "Or"]
+    assert "ssh gpu-a03 'take it back'" in shown.of("code")
+    assert sum("loses the session" in text for text in shown.of("p")) == 1
 
 
 def test_who_does_not_see_reads_the_same() -> None:

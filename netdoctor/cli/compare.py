@@ -1,0 +1,184 @@
+"""`netdoctor diff` and `netdoctor baseline`: a report beside earlier ones."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from netdoctor.cli.options import count, one_per_line
+from netdoctor.cli.parser import EXIT_BAD_INPUT
+from netdoctor.errors import InputError
+from netdoctor.report import LAST
+from netdoctor.text import clean
+
+if TYPE_CHECKING:
+    from netdoctor.report.model import Report
+
+DIFF_EPILOG = """\
+examples:
+  netdoctor diff                            the last scan against the one before it
+  netdoctor diff good.json .netdoctor/last.json
+  netdoctor diff good .netdoctor/last.json  against the runs of the baseline `good`
+  netdoctor diff -o json | jq .causes.new
+
+exit codes:
+  0 the same or better   1 worse: a new cause, a status, a rate or loss beyond its noise band   2 bad input
+"""
+BASELINE_EPILOG = """\
+examples:
+  netdoctor baseline save good              the last report becomes a run of the baseline `good`
+  netdoctor baseline show good              its runs, what was known, how much values scatter
+  netdoctor scan hosts.txt --baseline good  marks causes as new or known
+"""
+
+
+def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    diff = subparsers.add_parser(
+        "diff",
+        help="what got worse, what healed, which values moved since an earlier report",
+        epilog=DIFF_EPILOG,
+    )
+    diff.add_argument(
+        "reports",
+        nargs="*",
+        metavar="[OLD] NEW",
+        help=f"saved reports, or OLD as the name of a baseline (default: the one before NEW, and {LAST})",
+    )
+    diff.add_argument("-o", "--output", choices=("text", "json"), default="text", help="format (text)")
+    diff.add_argument("--width", type=count, metavar="N", help="columns of the text")
+    diff.set_defaults(run=run_diff)
+    baseline = subparsers.add_parser(
+        "baseline", help="named runs that later ones are held against", epilog=BASELINE_EPILOG
+    )
+    verbs = baseline.add_subparsers(dest="verb", metavar="VERB", required=True)
+    save = verbs.add_parser("save", help="add a report to a baseline")
+    save.add_argument("name", metavar="NAME")
+    save.add_argument(
+        "report", nargs="?", type=Path, default=LAST, metavar="REPORT", help=f"(default: {LAST})"
+    )
+    verbs.add_parser("list", help="the baselines of this folder")
+    for verb, text in (("show", "runs, known causes and noise of a baseline"), ("rm", "remove a baseline")):
+        verbs.add_parser(verb, help=text).add_argument("name", metavar="NAME")
+    for parser in verbs.choices.values():
+        parser.set_defaults(run=run_baseline)
+
+
+def run_diff(args: argparse.Namespace) -> int:
+    try:
+        return _diff(args)
+    except InputError as error:
+        sys.stderr.write(one_per_line(str(error)))
+        return EXIT_BAD_INPUT
+
+
+def _diff(args: argparse.Namespace) -> int:
+    """0 for the same or better, 1 for worse. Raises InputError."""
+    from netdoctor.report import baselines, changes, history
+    from netdoctor.report.diff import diff
+    from netdoctor.report.output import RenderOptions, for_stdout, put
+    from netdoctor.report.save import load
+
+    if len(args.reports) > 2:
+        raise InputError("two reports are compared: netdoctor diff [OLD] NEW")
+    new = Path(args.reports[-1]) if args.reports else LAST
+    now = load(new)
+    if len(args.reports) == 2:
+        old = baselines.place(Path(args.reports[0]))
+    else:
+        found = history.before(now)
+        if found is None:
+            raise InputError(f"nothing is older than {new} in {LAST.parent / history.FOLDER}; name OLD, too")
+        old = found
+    before, *further = baselines.runs(old)
+    if len({run.run.redacted for run in (now, before, *further)}) > 1:
+        raise InputError("one of the reports is redacted and another is not: their nodes have other names")
+    changed = diff(before, now, further)
+    names = (str(old), str(new))
+    runs = 1 + len(further)
+    if args.output == "json":
+        put(changes.as_json(changed, before, now, runs=runs, names=names))
+    else:
+        width = for_stdout(RenderOptions(width=args.width)).width or 100
+        put(changes.text(changed, before, now, runs=runs, names=names, width=width))
+    return int(changed.is_worse)
+
+
+def run_baseline(args: argparse.Namespace) -> int:
+    """0, or 2 for a name or report that cannot be used."""
+    try:
+        {"save": _save, "list": _list, "show": _show, "rm": _remove}[args.verb](args)
+    except InputError as error:
+        sys.stderr.write(one_per_line(str(error)))
+        return EXIT_BAD_INPUT
+    except OSError as error:
+        if error.filename is None:
+            raise
+        sys.stderr.write(one_per_line(f"{error.filename}: {error.strerror}"))
+        return EXIT_BAD_INPUT
+    return 0
+
+
+def _save(args: argparse.Namespace) -> None:
+    from netdoctor.report import baselines, words
+    from netdoctor.report.save import load
+
+    report = load(args.report)
+    if report.run.redacted or report.run.foreign:
+        raise InputError(
+            f"{args.report}: is {'redacted' if report.run.redacted else 'not yours'}; take your own"
+        )
+    runs = baselines.save(args.name, report)
+    known = f", {words.number(len(report.causes), 'cause')} known" if report.causes else ""
+    sys.stdout.write(f"{args.name}: {words.number(runs, 'run')}, the newest {_told(report)}{known}\n")
+    if runs < 3:
+        sys.stdout.write(
+            "three runs or more tell how much its values scatter; until then defaults are used\n"
+        )
+
+
+def _told(report: "Report") -> str:
+    from netdoctor.report import words
+
+    when = words.plain(report.run.finished[:16].replace("T", " "), 20)
+    nodes = words.number(len(report.matrix.nodes), "node")
+    return f"{when} {words.verdict(report)}, {nodes}, profile {words.plain(report.run.profile, 20)}"
+
+
+def _list(args: argparse.Namespace) -> None:
+    from netdoctor.report import baselines, words
+    from netdoctor.report.save import load
+
+    for one in baselines.listed():
+        runs = words.number(len(one.files), "run")
+        try:
+            told = f"the newest {_told(load(one.files[0]))}"
+        except InputError as error:
+            told = clean(str(error), 200)
+        sys.stdout.write(f"{one.name:<20} {runs:>7}   {told}\n")
+
+
+def _show(args: argparse.Namespace) -> None:
+    from netdoctor.report import bands, baselines, words
+
+    found = baselines.find(args.name)
+    runs = baselines.runs(baselines.FOLDER / found.name)
+    for report, file in zip(runs, found.files, strict=True):
+        sys.stdout.write(f"run    {_told(report)}   {file}\n")
+    for cause in {c.fingerprint: c for run in runs for c in run.causes}.values():
+        sys.stdout.write(
+            f"known  {words.word(cause.status)} {words.cause_check(cause)} {words.title(cause)}\n"
+        )
+    learnt = bands.learn(runs)
+    for name in dict.fromkeys(name for name, _ in learnt):
+        alike = [band for key, band in learnt.items() if key[0] == name]
+        share = bands.noise(alike)
+        noise = "does not scatter" if not share else f"noise band +/- {share:.0%}"
+        sys.stdout.write(f"noise  {words.plain(name, 60)}: {words.number(len(alike), 'value')}, {noise}\n")
+    if len(runs) < 2:
+        sys.stdout.write("noise  defaults, as one run does not tell: rates 20 %, loss 0.5 %, times half\n")
+
+
+def _remove(args: argparse.Namespace) -> None:
+    from netdoctor.report import baselines, words
+
+    sys.stdout.write(f"{args.name}: {words.number(baselines.remove(args.name), 'run')} removed\n")

@@ -1,0 +1,183 @@
+"""What `netdoctor diff` prints: the changes between two reports, for people and as JSON. Judges nothing."""
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from netdoctor.report import words
+from netdoctor.report.diff import Change, Diff, Moved
+from netdoctor.report.json_ import encode
+from netdoctor.report.model import Cause, Report
+from netdoctor.text import inert_line
+
+SCHEMA = "netdoctor.diff/1"
+SHOWN = 20
+_LABEL, _MARK, _STATUS = 9, 10, 8
+
+
+def text(
+    found: Diff, before: Report, now: Report, *, runs: int = 1, names: tuple[str, str], width: int
+) -> str:
+    """The changes for people, the worst first. runs: how many the older side has; names: of the two sides."""
+    lines = [
+        f"{words.plain(names[0], 200)}   {_side(before)}{f', newest of {runs} runs' if runs > 1 else ''}",
+        f"{words.plain(names[1], 200)}   {_side(now)}",
+        "",
+    ]
+    rows = list(_rows(found, before, now))
+    shown = ""
+    for label, said in rows or [("", "nothing changed")]:
+        left = f"{label if label != shown else '':<{_LABEL}}"
+        shown = label
+        lines += textwrap.wrap(
+            f"{left}{said}",
+            max(width, 40),
+            subsequent_indent=" " * (_LABEL + 2),
+            break_on_hyphens=False,
+            drop_whitespace=True,
+        )
+    lines += ["", f"{'worse' if found.is_worse else 'not worse'}, exit {int(found.is_worse)}"]
+    return "".join(f"{inert_line(line)}\n" for line in lines)
+
+
+def as_json(found: Diff, before: Report, now: Report, *, runs: int = 1, names: tuple[str, str]) -> bytes:
+    """The changes as JSON, whole, with a newline at the end."""
+    sides = [_side_data(report, name) for report, name in zip((before, now), names, strict=True)]
+    data = {
+        "schema": SCHEMA,
+        "old": {**sides[0], "runs": runs},
+        "new": sides[1],
+        "worse": found.is_worse,
+        "exit_code": int(found.is_worse),
+        "causes": {
+            kind: [_cause_data(c) for c in getattr(found, kind)] for kind in ("new", "healed", "open", "same")
+        },
+        "changes": [
+            {"kind": kind, **msgspec.to_builtins(change)}
+            for kind in ("worse", "better", "other")
+            for change in getattr(found, kind)
+        ],
+        "moved": [
+            {**msgspec.to_builtins(m), "ratio": round(m.ratio, 4), "worse": m.is_worse} for m in found.moved
+        ],
+        "facts": msgspec.to_builtins(found.facts),
+        "nodes": {"added": list(found.nodes_added), "removed": list(found.nodes_removed)},
+        "checks": {"added": list(found.checks_added), "removed": list(found.checks_removed)},
+    }
+    return encode(data) + b"\n"
+
+
+def _side(report: Report) -> str:
+    when = words.plain(report.run.finished[:16].replace("T", " "), 20)
+    return f"{when}   {words.verdict(report)}   profile {words.plain(report.run.profile, 20)}"
+
+
+def _side_data(report: Report, name: str) -> dict[str, Any]:
+    verdict = report.verdict
+    return {"name": name, "run": report.run.id, "finished": report.run.finished, "state": verdict.state}
+
+
+def _cause_data(cause: Cause) -> dict[str, Any]:
+    return {
+        name: msgspec.to_builtins(getattr(cause, name))
+        for name in ("key", "fingerprint", "status", "title", "checks", "node_list")
+    }
+
+
+def _rows(found: Diff, before: Report, now: Report) -> Iterator[tuple[str, str]]:
+    """(label, line). What changed on the nodes comes before what broke there: it is often why."""
+    if found.new:
+        yield from _facts(found, now)
+    yield from (("WORSE", _cause("[new]", c, now)) for c in found.new)
+    if found.verdict_worse:
+        yield "WORSE", f"{'verdict':<{_MARK}}{words.verdict(before)} -> {words.verdict(now)}"
+    yield from (("WORSE", _change(c, now)) for c in _not_told(found.worse, found.new, now))
+    yield from _values("WORSE", [m for m in found.moved if m.is_worse])
+    yield from (("BETTER", _cause("[healed]", c, before)) for c in found.healed)
+    yield from (("BETTER", _change(c, now)) for c in _not_told(found.better, found.healed, before))
+    yield from _values("MOVED", [m for m in found.moved if not m.is_worse])
+    if not found.new:
+        yield from _facts(found, now)
+    yield from (("OPEN", _cause("[open]", c, before)) for c in found.open)
+    other = list(_not_told(found.other, found.new, now))
+    yield from (("OTHER", _change(c, now)) for c in other[:SHOWN])
+    if len(other) > SHOWN:
+        yield "OTHER", f"and {len(other) - SHOWN} more: -o json"
+    for what, added, removed in (
+        ("HOSTS", found.nodes_added, found.nodes_removed),
+        ("CHECKS", found.checks_added, found.checks_removed),
+    ):
+        if added:
+            yield what, f"added {_names(what, added)}"
+        if removed:
+            yield what, f"removed {_names(what, removed)}"
+
+
+def _names(what: str, names: Sequence[str]) -> str:
+    return words.fold(names) if what == "HOSTS" else words.plain(", ".join(names), 300)
+
+
+def _cause(mark: str, cause: Cause, report: Report) -> str:
+    check = words.cause_check(cause)
+    return f"{mark:<{_MARK}}{words.word(cause.status):<{_STATUS}}{check:<16} {words.title(cause)}"
+
+
+def _change(change: Change, now: Report) -> str:
+    nodes = words.nodes_text(now, change.nodes)
+    went = f"{change.before} -> {change.now}"
+    said = f"{words.plain(change.check, 60):<16} {nodes} {words.plain(change.summary)}".rstrip()
+    return f"{went:<{_MARK + _STATUS}}{said}"
+
+
+def _not_told(changes: Sequence[Change], told: Sequence[Cause], report: Report) -> Iterator[Change]:
+    """The changes of which no cause that is listed speaks. report: the one that has these causes."""
+    numbers = {cause.id for cause in told}
+    owner = {(r.check, r.target): r.cause for r in report.results}
+    for change in changes:
+        if not all(owner.get((change.check, node)) in numbers for node in change.nodes):
+            yield change
+
+
+def _values(label: str, moved: Sequence[Moved]) -> Iterator[tuple[str, str]]:
+    """A line for each value that moved; one for all of a measure where those are many."""
+    by_name: dict[str, list[Moved]] = {}
+    for one in moved:
+        by_name.setdefault(one.name, []).append(one)
+    for name, alike in by_name.items():
+        shown = alike if len(alike) <= 4 else alike[:1]
+        for one in shown:
+            yield label, _value(one, f"{words.plain(name, 40)} {words.plain(one.target, 120)}")
+        if len(alike) > len(shown):
+            rest = alike[len(shown) :]
+            ends = [one.target.replace(" -> ", "->") for one in rest]
+            where = (
+                "; ".join(words.pairs_text(ends)) if all("->" in end for end in ends) else words.fold(ends)
+            )
+            yield (
+                label,
+                f"{'moved':<{_MARK}}{words.plain(name, 40)} {len(rest)} more, less than that: {where}",
+            )
+
+
+def _value(one: Moved, what: str) -> str:
+    unit = words.plain(one.unit, 12)
+    share = f"  {one.ratio:+.0%}" if one.before else ""
+    band = (
+        f"{one.band / abs(one.before):.0%}" if one.before and one.band else f"{words.figure(one.band)} {unit}"
+    )
+    learnt = f"of {one.runs} runs" if one.runs > 1 else "by default"
+    return (
+        f"{'moved':<{_MARK}}{what}  {words.figure(one.before)} -> {words.figure(one.now)} {unit}{share}"
+        f"  (noise band +/- {band} {learnt})"
+    )
+
+
+def _facts(found: Diff, now: Report) -> Iterator[tuple[str, str]]:
+    for fact in found.facts[:SHOWN]:
+        nodes = words.nodes_text(now, fact.nodes)
+        went = f"{words.plain(fact.before, 80)} -> {words.plain(fact.now, 80)}"
+        yield "FACTS", f"{words.plain(fact.fact, 40):<16} {nodes}   {went}"
+    if len(found.facts) > SHOWN:
+        yield "FACTS", f"and {len(found.facts) - SHOWN} more: -o json"
