@@ -8,7 +8,7 @@ import subprocess
 from functools import cache
 from xml.etree import ElementTree as ET
 
-import jsonschema
+import jsonschema_rs
 import pytest
 
 from netdoctor.report import changes, words
@@ -34,7 +34,7 @@ REPORTS = {"filled": fill, "realistic": replace_text}
 # C0 but the newline, DEL, C1, bidirectional controls, line separators.
 STEERS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
-VALIDATOR = jsonschema.Draft202012Validator(report_schema())
+VALIDATOR = jsonschema_rs.Draft202012Validator(report_schema())
 
 hostile = each_of(HOSTILE)
 shaped = pytest.mark.parametrize("shape", REPORTS)
