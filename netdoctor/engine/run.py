@@ -3,7 +3,8 @@
 import math
 import time
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -72,11 +73,15 @@ class Options:
 
 @dataclass(slots=True)
 class Outcome:
-    """A finished or interrupted scan. ended_by: ``end``, ``interrupt``, ``deadline``."""
+    """A finished or interrupted scan. ended_by: ``end``, ``interrupt``, ``deadline``.
+
+    phases: name and seconds of each, in order, as they are named in Progress.
+    """
 
     store: Store
     judgement: Judgement
     ended_by: str = "end"
+    phases: tuple[tuple[str, float], ...] = ()
 
 
 # What judging may take beyond the deadline, or after an interrupt.
@@ -107,6 +112,7 @@ class Scan:
         self.tracebacks: list[str] = []
         self.began = time.monotonic()
         self.ends = math.inf
+        self.phases: list[tuple[str, float]] = []
 
     def run(self, transport: Transport) -> Outcome:
         """Everything, then the verdict's raw material.
@@ -127,7 +133,8 @@ class Scan:
         judgement: Judgement | None = None
         while judgement is None:
             try:
-                judgement = self._judge(ended_by)
+                with self._timed("judge"):
+                    judgement = self._judge(ended_by)
             except KeyboardInterrupt:
                 ended_by = "interrupt"
             except DeadlineReached:
@@ -135,11 +142,24 @@ class Scan:
         judgement.tracebacks[:0] = self.tracebacks
         if ended_by != "interrupt":
             ended_by = judgement.stopped or ended_by
-        return Outcome(store=self.store, judgement=judgement, ended_by=ended_by)
+        phases = tuple(self.phases)
+        return Outcome(store=self.store, judgement=judgement, ended_by=ended_by, phases=phases)
+
+    @contextmanager
+    def _timed(self, phase: str) -> Iterator[None]:
+        """Note how long a phase takes, also one that is cut short."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self.phases.append((phase, time.monotonic() - began))
 
     def _collect(self, transport: Transport) -> None:
-        self._choose_pythons(transport)
-        self._connect(transport)
+        if any(target.python == AUTO for target in self.targets):
+            with self._timed("pythons"):
+                self._choose_pythons(transport)
+        with self._timed("connect"):
+            self._connect(transport)
         if self.plan:
             self._measure(transport)
 
@@ -263,7 +283,8 @@ class Scan:
         name = step.experiment.name
         ends = None if budget_s is None else time.monotonic() + budget_s
         self.listener(Progress(phase=name, total=total, ends=ends))
-        found = self._guarded(name, lambda: measured(step, context))
+        with self._timed(name):
+            found = self._guarded(name, lambda: measured(step, context))
         self.listener(Progress(phase=name, done=total, total=total))
         return found
 

@@ -187,6 +187,7 @@ def _target(node: str, outcome: Outcome) -> TargetRecord:
         order=listed.order if isinstance(listed, Node) else 0,
         slots=listed.slots if isinstance(listed, Node) else None,
         line=listed.line if isinstance(listed, Node) else None,
+        login_ms=round(session.login_ms, 1) if reached and session.login_ms is not None else None,
         facts=header_facts(node, outcome) if reached else {},
     )
 

@@ -102,7 +102,7 @@ def _pair_back(pair: dict[str, Any]) -> dict[str, Any]:
 
 
 _PAIR = {"from_": "from", "class_": "class"}
-_TARGET_OPTIONAL = ("slots", "line", "facts")
+_TARGET_OPTIONAL = ("slots", "line", "login_ms", "facts")
 _PAIR_BACK = {name: field for field, name in _PAIR.items()}
 
 

@@ -18,6 +18,14 @@ class Tool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Phase:
+    """A part of the run: ``connect``, an experiment, ``judge``."""
+
+    name: str
+    duration_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """One scan. started, finished: RFC 3339 UTC. complete: False after an interrupt or the deadline; ended_by
     says which: ``end``, ``interrupt``, ``deadline``. replay: what `scan --last` needs (hosts and options, no
@@ -39,6 +47,7 @@ class Run:
     saved_to: str | None = None
     replay: dict[str, Any] = field(default_factory=dict)
     redacted: bool = False
+    phases: tuple[Phase, ...] = ()
     foreign: str | None = None
 
 
@@ -101,8 +110,8 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetRecord:
-    """One node as listed. facts: the few that headers show (gpus, gpu_model, driver, torch, nccl,
-    python)."""
+    """One node as listed. login_ms: from TCP connect to authenticated. facts: the few that headers show
+    (gpus, gpu_model, driver, torch, nccl, python)."""
 
     id: str
     address: str | None
@@ -112,6 +121,7 @@ class TargetRecord:
     order: int = 0
     slots: int | None = None
     line: int | None = None
+    login_ms: float | None = None
     facts: dict[str, Any] = field(default_factory=dict)
 
 

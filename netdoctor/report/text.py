@@ -50,11 +50,12 @@ def render(
     """
     page = _Page(report, max(width, NARROWEST), color, verbosity, all_causes, ascii)
     lines = page.lines(seen=5)
-    # Up to three causes fit one screen at any size: less of what was seen, never less of what to do.
-    # Figures of bandwidth, which only those get who asked for them, come on top.
+    # Up to three causes fit one screen at any size: less of what was seen, never less of what to do. More of
+    # them do not fit, and are no longer each. Figures of bandwidth, which only those get who asked for them,
+    # come on top.
     room = FIRST_SCREEN + len(list(page.bandwidth()))
-    for seen in (3, 2, 1):
-        if width < 90 or verbosity > 0 or len(report.causes) > 3 or len(lines) <= room:
+    for seen in (3, 2, 1) if len(report.causes) <= 3 else (3, 2):
+        if width < 90 or verbosity > 0 or len(lines) <= room:
             break
         lines = page.lines(seen=seen)
     return "".join(f"{line}\n" for line in lines)
@@ -112,6 +113,7 @@ class _Page:
             list(self.bandwidth()),
             list(self.passes()) if self.verbosity > 0 else [],
             list(self.evidence()) if self.verbosity > 1 else [],
+            list(self.times()) if self.verbosity > 1 else [],
             [*self.footer(), end],
         ]
         return [line for block in blocks if block for line in (*block, "")][:-1]
@@ -308,6 +310,7 @@ class _Page:
                     text = f"waits for [{result.cause}]"
                 line = f"{words.word(result.status)}: {text}"
                 said.setdefault(result.check, {}).setdefault(line, []).append(result.target)
+        said = {check: words.alike(lines) for check, lines in said.items()}
         for check, cells in zip(matrix.checks, matrix.cells, strict=True):
             parts = [
                 f"{n} {status}" for letter, status in words.LETTERS.items() if (n := cells.count(letter))
@@ -328,17 +331,26 @@ class _Page:
                 yield self.line(f"      and {len(lines) - _SAID} more in the JSON report")
 
     def evidence(self) -> Iterator[str]:
-        """Yield what was run or read for each result that keeps it, and how long it took."""
+        """Yield what was run or read for each result that keeps it."""
         for result in self.report.results:
-            if result.evidence or result.duration_ms is not None:
+            if result.evidence:
                 yield from self.one_evidence(result)
 
+    def times(self) -> Iterator[str]:
+        """Yield how long each phase took, and the slowest logins."""
+        phases = self.report.run.phases
+        name = max((len(words.plain(phase.name, 40)) for phase in phases), default=0)
+        for number, phase in enumerate(phases):
+            took = words.seconds(phase.duration_ms)
+            label = f"{'times' if number == 0 else '':<{_LABEL}}"
+            yield self.line(label, f"{words.plain(phase.name, 40):<{name}}  {took:>8}")
+        for text in words.logins(self.report):
+            yield self.line(f"{'logins':<{_LABEL}}", text)
+
     def one_evidence(self, result: Result) -> Iterator[str]:
-        took = "" if result.duration_ms is None else f"   {words.figure(result.duration_ms)} ms"
         yield self.line(
             f"  {words.plain(result.check, 60)} on {words.plain(result.target, 200)}: ",
             (words.word(result.status), _STYLES.get(result.status, "")),
-            took,
         )
         for item in result.evidence:
             where = f"    {words.plain(item.where, 200)} {words.plain(item.kind, 20)}: "

@@ -207,6 +207,35 @@ def nodes_text(report: Report, names: Sequence[str], limit: int | None = FOLD_LI
     return fold(names, limit)
 
 
+_ADDRESS = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}\b")
+
+
+def alike(lines: Mapping[str, list[str]]) -> dict[str, list[str]]:
+    """Return lines with the targets they are said of, those together that differ in addresses alone.
+
+    ``eth0 10.0.0.1`` of node1 and ``eth0 10.0.0.2`` of node2 are ``eth0 10.0.0.[1-2]`` of both.
+    """
+    groups: dict[str, list[tuple[str, list[str]]]] = {}
+    for line, targets in lines.items():
+        groups.setdefault(_ADDRESS.sub("\0", line), []).append((line, targets))
+    folded = {}
+    for mask, members in groups.items():
+        found = zip(*(_ADDRESS.findall(line) for line, _ in members), strict=True)
+        places = iter([fold(list(dict.fromkeys(addresses))) for addresses in found])
+        shown = "".join(next(places) if part == "\0" else part for part in re.split("(\0)", mask))
+        folded[shown] = [target for _, targets in members for target in targets]
+    return folded
+
+
+def logins(report: Report) -> list[str]:
+    """Return how long logging in took: the middle of all, and the slowest three."""
+    times = sorted((t.login_ms, t.id) for t in report.targets if t.login_ms is not None)
+    if not times:
+        return []
+    slowest = ", ".join(f"{plain(node, 60)} {ms:.0f} ms" for ms, node in reversed(times[-3:]))
+    return [f"median {times[len(times) // 2][0]:.0f} ms; slowest {slowest}"]
+
+
 def pairs_text(pairs: Sequence[str]) -> list[str]:
     """Return ``n[1-2,4] -> n3``: pairs with an end in common together, largest first, three at most."""
     left = dict.fromkeys((src, dst) for src, _, dst in (pair.partition("->") for pair in pairs))

@@ -17,7 +17,7 @@ from netdoctor.inventory import Target
 from netdoctor.inventory.nodeset import fold
 from netdoctor.report import baselines
 from netdoctor.report.build import Context, Remote, build
-from netdoctor.report.model import Note, Report, Run
+from netdoctor.report.model import Note, Phase, Report, Run
 from netdoctor.report.moved import last_argv
 from netdoctor.scanning.plan import Plan
 from netdoctor.scanning.record import record
@@ -48,6 +48,7 @@ def assemble(plan: Plan, outcome: Outcome, took_s: float, *, interrupted_code: i
         hosts_source={"format": plan.inventory.format, "path": plan.inventory.source},
         control_host={"name": platform.node(), "python": platform.python_version()},
         ssh_command=shlex.join(ssh_argv(request)),
+        phases=tuple(Phase(name=name, duration_ms=round(s * 1000)) for name, s in outcome.phases),
         replay=record(request, plan.inventory.targets),
     )
     plugins = plan.known.plugins

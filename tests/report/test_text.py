@@ -12,7 +12,17 @@ from netdoctor.report.json_ import dumps, loads
 from netdoctor.report.jsonl import render as jsonl
 from netdoctor.report.junit import render as junit
 from netdoctor.report.markdown import render as markdown
-from netdoctor.report.model import Cause, CommandRecord, FamilyRow, FixRecord, Gap, Note, Report
+from netdoctor.report.model import (
+    Cause,
+    CommandRecord,
+    FamilyRow,
+    FixRecord,
+    Gap,
+    Note,
+    Phase,
+    Report,
+    Result,
+)
 from netdoctor.report.short import render as short
 from netdoctor.report.text import render
 from tests.counting import calls
@@ -216,6 +226,44 @@ def test_evidence_that_is_left_out_is_counted() -> None:
     report = dataclasses.replace(report, causes=(cause,))
     assert "line 4 (and 4 more: -v)" in render(report)
     assert "line 8" in render(report, verbosity=1)
+
+
+def test_more_causes_are_no_longer_each() -> None:
+    """Of seven causes nobody sees five lines each where three have three."""
+    report = sample_report("not_ready")
+    long = dataclasses.replace(report.causes[0], seen=tuple(f"seen {n}" for n in range(9)))
+    seven = dataclasses.replace(report, causes=tuple(dataclasses.replace(long, id=n) for n in range(1, 8)))
+    assert render(seven).count("seen 1 (and 7 more: -v)") == 7
+    assert render(seven, verbosity=1).count("seen 8") == 7
+
+
+def test_nodes_that_differ_in_addresses_alone_share_a_line() -> None:
+    report = sample_report("ready")
+    results = tuple(
+        Result(
+            check="net.part0",
+            target=node,
+            status="pass",
+            summary=f"eth0 10.0.0.{n} of 10.0.0.9{' (predicted)' if n == 4 else ''}",
+        )
+        for n, node in enumerate(report.matrix.nodes, 1)
+    )
+    shown = render(dataclasses.replace(report, results=results), verbosity=1)
+    assert "      gpu-a[01-03] ok: eth0 10.0.0.[1-3] of 10.0.0.9\n" in shown
+    assert "      gpu-a04 ok: eth0 10.0.0.4 of 10.0.0.9 (predicted)\n" in shown
+
+
+def test_times_are_those_of_phases_and_logins() -> None:
+    report = sample_report("ready")
+    phases = (Phase(name="connect", duration_ms=930), Phase(name="ports", duration_ms=3_100))
+    targets = tuple(dataclasses.replace(t, login_ms=100.0 * t.order) for t in report.targets)
+    report = dataclasses.replace(
+        report, run=dataclasses.replace(report.run, phases=phases), targets=targets
+    )
+    shown = render(loads(dumps(report)), verbosity=2)
+    assert "times     connect     0.9 s\n          ports       3.1 s\n" in shown
+    assert "logins    median 200 ms; slowest gpu-a04 300 ms, gpu-a03 200 ms, gpu-a02 100 ms\n" in shown
+    assert " ms\n" not in render(with_evidence(sample_report("not_ready")), verbosity=2)
 
 
 def test_notes_come_at_the_end() -> None:
