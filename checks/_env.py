@@ -6,17 +6,19 @@ from typing import Any
 
 from netdoctor.checks._words import quoted
 from netdoctor.facts.software import EnvFacts
-from netdoctor.model import HERE, JOB, Command, Fix, in_job, run
+from netdoctor.model import JOB, Command, Fix, in_job, look, run
 from netdoctor.rules.variables import Setting, Source
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _IN_SED = re.compile(r"[A-Za-z0-9_.,:=^+-]*")
 # What the login user may not open is closed to NCCL too, and sets nothing.
 _CLOSED = ("EACCES", "ELOOP", "ENOENT", "ENOTDIR")
+# https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html
+_DEFAULTS = {"NCCL_IB_DISABLE": "0", "NCCL_IB_GID_INDEX": "-1", "NCCL_P2P_DISABLE": "0"}
 _LOGIN_FILES = "/etc/environment /etc/profile* ~/.bash* ~/.profile ~/.ssh/environment /etc/ssh/sshd_config*"
 
 
-def change(setting: Setting, value: str | None = None, *, names: Sequence[str] = ()) -> Fix:
+def change(setting: Setting, value: str | None = None, *, names: Sequence[str] = ()) -> tuple[Fix, ...]:
     """Set the variable to `value`, or take it out, where it comes from.
 
     A variable of one of NCCL's files is changed there: to unset it in the job would change nothing.
@@ -26,23 +28,26 @@ def change(setting: Setting, value: str | None = None, *, names: Sequence[str] =
     it = "it" if len(names) == 1 else "them"
     what = f"take {it} out" if value is None else f"write {value}"
     if not all(_NAME.fullmatch(one) for one in names):
-        return Fix(text=what)
+        return (Fix(text=what),)
     line = f"unset {' '.join(names)}" if value is None else export(setting.name, value)
     origin = setting.origin
     in_file = setting.source is Source.FILE and origin.startswith("/")
     if in_file and len(names) == 1 and _IN_SED.fullmatch(value or ""):
         script = f"/^{names[0]}=/d" if value is None else f"s/^{names[0]}=.*/{names[0]}={value}/"
         shell = f"sed -i {quoted(script)} {quoted(origin)}"
-        return run(f"{what}, in {origin}", shell, root=origin.startswith("/etc/"), effect="next launch")
+        there = f"{what}, in {origin}"
+        return (run(there, shell, root=origin.startswith("/etc/"), effect="next launch"),)
     if setting.source is Source.LOGIN:
         pattern = names[0] if len(names) == 1 else quoted("|".join(names))
-        where = Command(run_on=HERE, shell=f"grep -rswnE {pattern} {_LOGIN_FILES}")
-        return Fix(
-            text=f"{what}, where the login session gets {it} from, or else in the job",
-            commands=(where, Command(run_on=JOB, shell=line)),
-            effect="next login",
+        gets = f"see where the login session gets {it} from, and {what} there"
+        if value is None and (usual := _DEFAULTS.get(setting.name)):
+            # Where the job sets it, what a login sets counts no more; where it only unsets it, it may.
+            what, line = "give it NCCL's own default", export(setting.name, usual)
+        return (
+            look(gets, f"grep -rswnE {pattern} {_LOGIN_FILES}"),
+            in_job(f"or {what} in the job, on every node", line),
         )
-    return in_job(f"{what}, in {origin}", line, persistent=True)
+    return (in_job(f"{what}, in {origin}", line, persistent=True),)
 
 
 def export(name: str, value: str) -> str:
@@ -52,10 +57,13 @@ def export(name: str, value: str) -> str:
 
 def each_its_own(values: Mapping[str, str], name: str, file: str, **more: Any) -> Fix:
     """A value of `name` for each node, in a file there, and none in the job. more: Fix's other fields."""
+    drop = f"sed -i '/^{name}=/d' {file}"
     commands = [
-        Command(run_on=node, shell=f"echo {name}={quoted(value)} >> {file}") for node, value in values.items()
+        Command(run_on=node, shell=f"touch {file} && {drop} && echo {name}={quoted(value)} >> {file}")
+        for node, value in values.items()
     ]
-    return Fix(commands=(Command(run_on=JOB, shell=f"unset {name}"), *commands), root=True, **more)
+    undo = tuple(Command(run_on=node, shell=drop) for node in values)
+    return Fix(commands=(Command(run_on=JOB, shell=f"unset {name}"), *commands), undo=undo, root=True, **more)
 
 
 def unread(login: EnvFacts | None) -> str:

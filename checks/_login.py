@@ -43,6 +43,32 @@ def by_hand(node: Node, then: str) -> str:
     return f"ssh {quoted(node.id)} {then}" if is_host_name(node.id) else ""
 
 
+_PUBLIC_KEY = re.compile(r"[a-z][a-z0-9@.-]{2,60} [A-Za-z0-9+/]{20,16000}={0,2}")
+
+
+def authorize(session: Session) -> str:
+    """Lets the offered key in, typed on the node by root or the user; empty where it is not known.
+
+    A second time it does nothing.
+    """
+    if not _PUBLIC_KEY.fullmatch(session.offered) or not is_host_name(session.user):
+        return ""
+    keys = f"~{session.user}/.ssh/authorized_keys"
+    return (
+        f"(umask 077; mkdir -p ~{session.user}/.ssh; grep -qsF '{session.offered}' {keys} || "
+        f"echo '{session.offered}' >> {keys}; chown -R {session.user}: ~{session.user}/.ssh)"
+    )
+
+
+def of_sshd(name: str, *lines: str) -> tuple[str, str]:
+    """A drop-in of these settings for sshd, and what takes it out. Open sessions stay."""
+    path = f"/etc/ssh/sshd_config.d/10-{name}.conf"
+    reload = "(systemctl reload ssh 2>/dev/null || systemctl reload sshd)"
+    text = "".join(f"{line}\\n" for line in lines)
+    # A server that reloads what it cannot read ends, and nobody logs in any more.
+    return f"printf '{text}' > {path} && /usr/sbin/sshd -t && {reload}", f"rm -f {path} && {reload}"
+
+
 def endpoint(node: Node, session: Session) -> str:
     """``root@10.0.0.1 port 44222``; the port only where it is not 22."""
     host = session.address or node.host

@@ -43,5 +43,6 @@ def gpu_ecc(gpu: GpuFacts) -> Iterator[Finding]:
                     f"nvidia-smi -q -d ECC,ROW_REMAPPER -i {device.index}",
                     root=True,
                     risk="medium",
+                    loses="whatever runs on the GPU",
                 ),
             )

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from netdoctor.check import check
 from netdoctor.checks._words import MIB, listing
 from netdoctor.facts.gpu import GpuFacts, GpuProcess
-from netdoctor.model import Cause, Finding, run, seen, skip
+from netdoctor.model import Cause, Finding, look, run, seen, skip
 from netdoctor.rules.cuda import is_harmless, unseen_bytes
 
 BUSY = Cause("gpu-busy", "something already uses GPUs of {nodes}")
@@ -48,13 +48,15 @@ def gpu_idle(gpu: GpuFacts) -> Iterator[Finding]:
                 observed=f"{len(busy)} process{'es' if len(busy) > 1 else ''}",
                 expected="an idle GPU",
                 seen=seen(f"NVML, GPU {device.index}", listing(who)),
-                fixes=run(
-                    "see what they are; end them only if they are left over",
-                    f"ps -o pid,user,etime,args -p {pids}",
-                    f"kill {pids}",
-                    root=True,
-                    persistent=False,
-                    risk="high",
+                fixes=(
+                    look("see what they are", f"ps -o pid,user,etime,args -p {pids}"),
+                    run(
+                        "end them, only if they are left over",
+                        f"kill {pids}",
+                        root=True,
+                        risk="high",
+                        loses="what they compute",
+                    ),
                 ),
             )
         elif used := unseen_bytes(device) // MIB:
@@ -62,7 +64,7 @@ def gpu_idle(gpu: GpuFacts) -> Iterator[Finding]:
                 f"{used} MiB of GPU {device.index} are in use by processes that cannot be seen",
                 observed=f"{used} MiB",
                 expected="an idle GPU",
-                fixes=run(
+                fixes=look(
                     "see who has the devices open, from outside any container",
                     "fuser -v /dev/nvidia*",
                     root=True,

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from netdoctor.check import check
 from netdoctor.checks._words import listing
 from netdoctor.facts.gpu import Gpu, GpuFacts
-from netdoctor.model import PEERS, Cause, Finding, run, seen, skip, unknown
+from netdoctor.model import PEERS, Cause, Finding, look, seen, skip, unknown
 
 # With so many GPUs of a kind nobody can be called the odd one out.
 LEAST_PEERS = 2
@@ -110,7 +110,7 @@ def _nvlinks(devices: Mapping[Place, Gpu], up: Mapping[Place, int]) -> Iterator[
                 observed=f"{count} NVLinks",
                 expected=PEERS(f"{usual} NVLinks, as most {device.name} have"),
                 seen=seen(f"NVML, GPU {index}", f"NVLinks up: {count} of {device.nvlinks}"),
-                fixes=run(
+                fixes=look(
                     "see which links are down and what errors they had",
                     f"nvidia-smi nvlink -s -i {index}; nvidia-smi nvlink -e -i {index}",
                 ),
@@ -137,7 +137,7 @@ def _nodes_without(devices: Mapping[Place, Gpu], up: Mapping[Place, int]) -> Ite
             observed="no NVLink up on any GPU",
             expected=PEERS(f"{usual} NVLinks, as every {first.name} of {listing(linked, 3)} has"),
             seen=seen("NVML, all GPUs", f"NVLinks up: 0 of {first.nvlinks or 0}"),
-            fixes=run(
+            fixes=look(
                 "see whether Fabric Manager runs and what it says; after its start, reset the GPUs or reboot",
                 "systemctl status nvidia-fabricmanager; nvidia-smi nvlink -s; nvidia-smi topo -m",
             ),
@@ -158,7 +158,7 @@ def _pcie(
                 observed=has,
                 expected=PEERS(f"{usual}, as most {device.name} have"),
                 seen=seen(f"NVML, GPU {index}", has),
-                fixes=run(
+                fixes=look(
                     "compare what the slot and the GPU can do with what they agreed on",
                     f"nvidia-smi -i {index} --format=csv --query-gpu="
                     "pcie.link.gen.max,pcie.link.width.current,pcie.link.width.max",

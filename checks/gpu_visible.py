@@ -66,14 +66,22 @@ LOAD = run(
     root=True,
     persistent=False,
 )
+# What held the modules runs again in the end, whatever could not be unloaded: without Fabric Manager NVML is
+# green on a machine with NVSwitches, and CUDA fails. $(echo $x) is split by every shell, $x not by zsh.
 RELOAD = run(
-    "reload the kernel modules, with nothing running on the GPUs",
-    "systemctl stop nvidia-persistenced nvidia-fabricmanager;"
-    " modprobe -r nvidia_peermem nvidia_uvm nvidia_drm nvidia_modeset nvidia"
-    " && modprobe nvidia && nvidia-smi -L",
+    "reload the kernel modules, with nothing running on the GPUs; their services are started again",
+    "m=; for one in nvidia_peermem nvidia_uvm nvidia_drm nvidia_modeset nvidia; do"
+    ' [ ! -d /sys/module/$one ] || m="$m $one"; done;'
+    " s=; for one in nvidia-fabricmanager nvidia-persistenced nvidia-dcgm; do"
+    ' ! systemctl -q is-active $one || s="$s $one"; done;'
+    " for one in $(echo $s); do systemctl stop $one; done;"
+    " modprobe -r $(echo $m); modprobe -a nvidia $(echo $m);"
+    " for one in $(echo $s); do systemctl start $one; done; nvidia-smi -L",
     root=True,
     risk="medium",
+    loses="whatever runs on its GPUs",
 )
+RESTART = after_reboot("restart the machine", "systemctl reboot", loses="whatever runs there")
 LET_IN = run(
     "let every user open them, the driver's default",
     "chmod 666 /dev/nvidia[0-9]* /dev/nvidiactl",
@@ -81,11 +89,15 @@ LET_IN = run(
     persistent=False,
     widens="every local user may use the GPUs",
 )
-REPLACE = after_reboot(
-    "take the node out of the job and power it off and on; if it comes back, the GPU, its power or its slot "
-    "is at fault",
-    "dmesg | grep -E 'Xid|fallen off the bus'",
-    "systemctl poweroff",
+REPLACE = (
+    look("see what the driver said of it", "dmesg | grep -E 'Xid|fallen off the bus'", root=True),
+    after_reboot(
+        "take the node out of the scheduler first, then cut its power and give it back (without ipmitool, on "
+        "its BMC; a warm restart seldom helps); if it comes back, the GPU, its power or its slot is at fault",
+        "ipmitool chassis power cycle",
+        risk="high",
+        loses="whatever runs there, at once",
+    ),
 )
 MAKE_NODES = run("make the device nodes anew", "nvidia-modprobe -u -c=0", root=True, persistent=False)
 SEARCH = look(
@@ -93,12 +105,12 @@ SEARCH = look(
     "nvidia-smi -L; nvidia-smi drain -q; dmesg | grep -E 'NVRM|Xid'",
     root=True,
 )
-TAKE_OUT = run(
+TAKE_OUT = look(
     "find where the login shell sets it, and take it out",
-    "grep -n CUDA_VISIBLE_DEVICES /etc/environment /etc/profile"
+    "grep -sn CUDA_VISIBLE_DEVICES /etc/environment /etc/profile"
     " /etc/profile.d/* ~/.bashrc ~/.profile ~/.bash_profile",
-    effect="next login",
 )
+CLAIMED = look("see what claims them for another driver", "grep -rnsE 'vfio|nouveau' /etc/modprobe.d")
 
 
 @check(
@@ -142,18 +154,18 @@ def gpu_visible(node: Node, gpu: GpuFacts, host: HostFacts | None) -> Iterator[F
         said = f"the machine has {boards} GPUs, and this container was given none"
         observed, expected = "no /dev/nvidia*", "the machine's GPUs, if the job is to use them"
     elif "mismatch" in states:
-        cause, fixes = MISFIT, [RELOAD, after_reboot("restart the machine", "systemctl reboot")]
+        cause, fixes = MISFIT, [RELOAD, RESTART]
         module = gpu.kernel_driver or gpu.driver_version or "unknown"
         library = gpu.library_driver or "another version"
         said = f"the driver's library is {library}, the loaded kernel module {module}"
         observed, expected = f"module {module}, library {library}", "the same version"
     elif "no_driver" in states and drivers == ["vfio-pci"]:
-        cause, fixes = VFIO, [_bind([board.address for board in gpu.pci])]
+        cause, fixes = VFIO, _bind([board.address for board in gpu.pci])
         said = "the GPUs are bound to vfio-pci, for virtual machines"
         observed, expected = "vfio-pci", "nvidia"
     elif "no_driver" in states:
         held = [board.address for board in gpu.pci if board.driver not in (None, "nvidia")]
-        cause, fixes = NOT_LOADED, [*inside, _bind(held) if held else LOAD]
+        cause, fixes = NOT_LOADED, [*inside, *(_bind(held) if held else [LOAD])]
         bound = f", bound to {listing(drivers)}" if drivers else ""
         said = f"{boards} GPUs on the PCI bus{bound}, and the NVIDIA driver is not loaded"
         observed, expected = "no driver", "the nvidia module loaded"
@@ -167,7 +179,7 @@ def gpu_visible(node: Node, gpu: GpuFacts, host: HostFacts | None) -> Iterator[F
         said = "the login user may not open the GPUs"
         observed, expected = gpu.nvml_message or "no permission", "/dev/nvidia* readable and writable"
     elif "lost" in states:
-        cause, fixes, said = LOST, [REPLACE], "a GPU has fallen off the bus (GPU is lost)"
+        cause, fixes, said = LOST, [*REPLACE], "a GPU has fallen off the bus (GPU is lost)"
         observed, expected = "GPU is lost", "every GPU answers"
     elif "closed" in states and not gpu.devices:
         cause = CLOSED
@@ -224,7 +236,7 @@ def _devices(gpu: GpuFacts, inside: list[Fix], facts: dict[str, Any]) -> Iterato
         )
 
 
-def _fewer(gpu: GpuFacts, inside: list[Fix]) -> tuple[Cause, str, Fix]:
+def _fewer(gpu: GpuFacts, inside: list[Fix]) -> tuple[Cause, str, Fix | list[Fix]]:
     """Why fewer GPUs are visible than the bus has, what to add to the summary, and the fix."""
     unbound = [board for board in gpu.pci if board.driver != "nvidia"]
     if inside:
@@ -239,7 +251,7 @@ def _fewer(gpu: GpuFacts, inside: list[Fix]) -> tuple[Cause, str, Fix]:
     return HIDDEN, "", SEARCH
 
 
-def _bind(addresses: list[str]) -> Fix:
+def _bind(addresses: list[str]) -> list[Fix]:
     """Each driver lets go first: the NVIDIA module loads only where a GPU is free, and takes none away.
 
     The override keeps vfio-pci, which claims by device id, from taking the GPU back.
@@ -250,14 +262,15 @@ def _bind(addresses: list[str]) -> Fix:
         "{ [ ! -e driver ] || echo $gpu > driver/unbind; }; done"
     )
     take = f"for gpu in {' '.join(known)}; do echo $gpu > /sys/bus/pci/drivers_probe; done"
-    return run(
-        "hand the GPUs to the NVIDIA driver; look for what claims them in modprobe.d",
+    hand_over = run(
+        "hand the GPUs to the NVIDIA driver, and for good where modprobe.d claims them",
         *((let_go, "modprobe nvidia", take) if known else ()),
-        "grep -rnE 'vfio|nouveau' /etc/modprobe.d",
         root=True,
         persistent=False,
         risk="medium",
+        loses="what the other driver serves with them, such as virtual machines",
     )
+    return [CLAIMED, hand_over]
 
 
 def _seen(gpu: GpuFacts) -> tuple[Evidence, ...]:

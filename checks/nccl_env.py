@@ -226,7 +226,7 @@ def _leftover(setting: Setting) -> Iterator[Remark]:
         as_another = "makes a process join as another rank"
         what = "makes a plain start wait for an agent" if "AGENT" in name else as_another
         text = f"is left over in the login session, and {what}"
-        yield Remark(STALE_RANK, setting, text, "unset", fixes=(change(setting, names=rules.RANKS),))
+        yield Remark(STALE_RANK, setting, text, "unset", fixes=change(setting, names=rules.RANKS))
     elif name.startswith("PET_"):
         option = name[4:].lower().replace("_", "-")
         yield Remark(STALE_TORCHRUN, setting, f"changes torchrun's default for --{option} unseen", "unset")
@@ -266,8 +266,8 @@ def _cure(remark: Remark, alike: bool) -> tuple[Fix, ...]:
         # Without it the node does what it does now, and what the others do.
         line = export(setting.name, remark.value)
         meant = in_job("if that was meant, set it for all nodes", line, persistent=True)
-        return (change(setting), meant)
-    return (change(setting, remark.value),)
+        return (*change(setting), meant)
+    return change(setting, remark.value)
 
 
 def _differences(effective: Mapping[str, Environment], no_hcas: bool) -> Iterator[Finding]:
@@ -308,10 +308,10 @@ def _differences(effective: Mapping[str, Environment], no_hcas: bool) -> Iterato
             )
 
 
-def _equalise(name: str, setting: Setting | None, usual: str | None) -> Fix:
+def _equalise(name: str, setting: Setting | None, usual: str | None) -> tuple[Fix, ...]:
     if usual in (None, UNSET):
         return change(setting or Setting(name, "", "nowhere", Source.JOB))
-    return in_job("set it in the job's own environment, which wins on every node", export(name, usual))
+    return (in_job("set it in the job's own environment, which wins on every node", export(name, usual)),)
 
 
 def _show(setting: Setting) -> str:

@@ -4,8 +4,10 @@ from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
 from netdoctor.checks._env import change
+from netdoctor.checks._hca_fixes import fill_gids
 from netdoctor.checks._rdma import NO_HCAS, has_any, is_plain_name, port_evidence, ports_of, unread
 from netdoctor.checks._words import listing
+from netdoctor.facts.host import HostFacts
 from netdoctor.facts.net import NetFacts
 from netdoctor.facts.rdma import Gid, RdmaFacts
 from netdoctor.facts.software import EnvFacts, Job, SoftwareFacts
@@ -44,6 +46,7 @@ def rdma_gid(
     envs: Mapping[str, EnvFacts] | None,
     softwares: Mapping[str, SoftwareFacts] | None,
     nets: Mapping[str, NetFacts] | None,
+    hosts: Mapping[str, HostFacts] | None,
     job: Job,
 ) -> Iterator[Finding]:
     """NCCL uses a routable RoCE v2 GID on every RoCE port.
@@ -84,14 +87,17 @@ def rdma_gid(
     for node, own in chosen.items():
         if not own and node not in unreadable:
             yield skip("no active RoCE port that NCCL would use", node)
-        said = [said for one in own for said in _judge(one, flat, nobody, (nets or {}).get(node))]
+        about = ((nets or {}).get(node), (hosts or {}).get(node))
+        said = [said for one in own for said in _judge(one, flat, nobody, *about)]
         yield from at(node, said)
         if own and not said:
             texts = [f"{one.port.name} index {one.index} ({_text(one.gid)})" for one in own if one.gid]
             yield ok(node, f"GID {listing(texts)}", observed=listing(texts, 8))
 
 
-def _judge(one: GidChoice, flat: bool, nobody: bool, net: NetFacts | None) -> Iterator[Finding]:
+def _judge(
+    one: GidChoice, flat: bool, nobody: bool, net: NetFacts | None, host: HostFacts | None
+) -> Iterator[Finding]:
     port, gid, table = one.port, one.gid, port_evidence(one.hca, one.port, gids=True)
     silent = [row for row in port.gids if not row.type and not is_link_local(row)]
     if not port.gids:
@@ -111,7 +117,7 @@ def _judge(one: GidChoice, flat: bool, nobody: bool, net: NetFacts | None) -> It
         row = gid if gid in silent else silent[0]
         yield unknown(HERE, f"the RoCE version of GID {row.index} of {port.name} is unreadable")
     elif one.is_link_local and not one.good:
-        yield _no_ipv4(one, nobody, net)
+        yield _no_ipv4(one, nobody, net, host)
     elif one.is_link_local and one.too_old:
         good = one.good[0]
         summary = f"NCCL before 2.21 uses GID 0 of {port.name}, a link-local one"
@@ -145,32 +151,22 @@ def _text(gid: Gid) -> str:
     return f"{gid_ipv4(gid) or gid.gid}, {gid.type or 'RoCE version unknown'}"
 
 
-def _no_ipv4(one: GidChoice, nobody: bool, net: NetFacts | None) -> Finding:
+def _no_ipv4(one: GidChoice, nobody: bool, net: NetFacts | None, host: HostFacts | None) -> Finding:
     names = [gid.netdev for gid in one.port.gids if gid.netdev] + list(one.hca.netdevs)
     netdev = next(filter(is_plain_name, names), None)
     rows = rows_of(net) if net else []
     own = [row.address for row in rows if row.ifname == netdev and ":" not in row.address]
     if own:
         cause, has = NOT_FILLED, f", though its interface {netdev} has {own[0]}"
-        fix = run(
-            "take the interface down and up, so that the driver fills the GID table anew",
-            f"ip link set dev {netdev} down && ip link set dev {netdev} up",
-            root=True,
-            risk="medium",
-        )
+        fixes = fill_gids(one.hca, netdev or "", net, host)
     else:
         behind = f"its interface {netdev}" if netdev else "the interface behind it"
         cause, has = NO_IPV4, f": {behind} has no IPv4 address" if net and netdev else ""
-        fix = run(
-            f"give {behind} an address of the RoCE network, also in the network configuration",
-            f"ip address add ADDRESS/PREFIX dev {netdev or 'INTERFACE'}",
-            root=True,
-            persistent=False,
-        )
+        fixes = (run(f"give {behind} an address of the RoCE network, in the network configuration"),)
     return (cause.warn if nobody else cause.fail)(
         f"{one.port.name} has no IPv4 RoCE v2 GID{has}",
         observed="only link-local GIDs",
         expected=WANTED if nobody else PEERS(WANTED),
         seen=port_evidence(one.hca, one.port, gids=True),
-        fixes=fix,
+        fixes=fixes,
     )

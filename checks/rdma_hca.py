@@ -19,7 +19,6 @@ from netdoctor.model import (
     Finding,
     Fix,
     Status,
-    after_reboot,
     at,
     in_job,
     look,
@@ -52,11 +51,15 @@ LOOK = look(
     "lspci -d 15b3: -nnk; dmesg | grep -E 'mlx5|infiniband'",
     root=True,
 )
-RENAME = run(
-    "name them alike (rdma-core's 60-rdma-persistent-naming.rules), or give NCCL_IB_HCA names per node",
+RENAME = look(
+    "see their names, then name them alike (rdma-core's 60-rdma-persistent-naming.rules), or give "
+    "NCCL_IB_HCA names per node",
     "rdma link show",
 )
-UPDATE = after_reboot("bring the firmware to the version of the other nodes", "mlxfwmanager --query")
+UPDATE = (
+    look("read the firmware, and who made the card", "mlxfwmanager --query", root=True),
+    run("bring it to the version of the others with an image of the card's maker (mlxfwmanager -u -i FILE)"),
+)
 GIVE = in_job(
     "start the container with the HCAs and the right to lock memory",
     "docker run --network host --device /dev/infiniband --cap-add IPC_LOCK --ulimit memlock=-1 ..."
@@ -155,7 +158,7 @@ def _fewer(facts: RdmaFacts, example: RdmaFacts, tie: bool, container: bool) -> 
     if facts.unbound_pci:
         summary += f"; {listing(facts.unbound_pci)} on the bus without a driver"
         evidence.append(unbound_evidence(facts))
-        fixes.insert(0, _load(facts))
+        fixes[:0] = _load(facts)
     return (MISSING.but(confidence=LIKELY) if tie else MISSING).fail(
         summary,
         observed=listing(own, 8) or "none",
@@ -232,8 +235,11 @@ def _firmware(nodes: Mapping[str, RdmaFacts]) -> Iterator[Finding]:
         )
 
 
-def _load(facts: RdmaFacts) -> Fix:
+def _load(facts: RdmaFacts) -> tuple[Fix, ...]:
     known = [one for one in facts.unbound_pci if re.fullmatch(r"[0-9a-fA-F:.]{7,16}", one)]
     shown = f"lspci -nnk -s {known[0]}" if known else "lspci -d 15b3: -nnk"
     modules = "modprobe -a mlx5_core mlx5_ib ib_uverbs"
-    return run("load the RDMA driver of the NIC", modules, shown, root=True, persistent=False)
+    return (
+        run("load the RDMA driver of the NIC", modules, root=True, persistent=False),
+        look("see which driver has it", shown),
+    )

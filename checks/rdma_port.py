@@ -4,9 +4,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
-from netdoctor.checks._rdma import NO_HCAS, has_any, is_plain_name, port_evidence, ports_of, unread
+from netdoctor.checks._hca_fixes import link_fixes
+from netdoctor.checks._rdma import NO_HCAS, has_any, port_evidence, ports_of, unread
+from netdoctor.facts.net import NetFacts
 from netdoctor.facts.rdma import Hca, HcaPort, RdmaFacts
-from netdoctor.model import CLUSTER, LIKELY, PEERS, Cause, Finding, Fix, look, placed, run, skip
+from netdoctor.model import CLUSTER, LIKELY, PEERS, Cause, Finding, look, placed, run, skip
 
 DOWN = Cause(
     "hca-port-down",
@@ -21,9 +23,9 @@ START_ONE = run(
     root=True,
 )
 ASK_IT = look(
-    "see whether this port's switch can reach the subnet manager, and whether the manager knows the port's"
-    " GUID",
-    "sminfo; ibstat; ibnetdiscover | head",
+    "the cable is fine: see whether the subnet manager answers here, and whether it knows the port's GUID, "
+    "gave it a partition (pkey) and may use its switch port",
+    "sminfo; ibstat; cat /sys/class/infiniband/*/ports/*/pkeys/0; ibnetdiscover | head",
     root=True,
 )
 # What phys_state says about a port that is not up.
@@ -41,7 +43,7 @@ WHERE = {
     explains=("rdma.rate", "rdma.gid", "nccl.ib-hca"),
     source="https://docs.kernel.org/admin-guide/abi-stable.html#abi-file-stable-sysfs-class-infiniband",
 )
-def rdma_port(nodes: Mapping[str, RdmaFacts]) -> Iterator[Finding]:
+def rdma_port(nodes: Mapping[str, RdmaFacts], nets: Mapping[str, NetFacts] | None) -> Iterator[Finding]:
     """Every HCA port that is up on most nodes is up on all of them.
 
     Looks at:
@@ -72,14 +74,14 @@ def rdma_port(nodes: Mapping[str, RdmaFacts]) -> Iterator[Finding]:
         if _waits_for_manager(port):
             yield placed(_not_managed(hca, port, active[port.name] > 0, everywhere=not active), node)
         elif active[port.name] and not port.active and port.state != "ACTIVE_DEFER":
-            yield placed(_down(hca, port, active[port.name]), node)
+            yield placed(_down(hca, port, active[port.name], (nets or {}).get(node)), node)
 
 
 def _waits_for_manager(port: HcaPort) -> bool:
     return port.state in ("INIT", "INITIALIZE", "ARMED") and not port.is_roce
 
 
-def _down(hca: Hca, port: HcaPort, peers: int) -> Finding:
+def _down(hca: Hca, port: HcaPort, peers: int, net: NetFacts | None) -> Finding:
     others = f"{peers} other node{'s' if peers > 1 else ''}"
     where = WHERE.get(port.phys_state, "no link")
     return DOWN.fail(
@@ -87,18 +89,8 @@ def _down(hca: Hca, port: HcaPort, peers: int) -> Finding:
         observed=f"{port.state}, {port.phys_state}",
         expected=PEERS("ACTIVE, LinkUp"),
         seen=port_evidence(hca, port),
-        fixes=tuple(_up(hca, port)),
+        fixes=tuple(link_fixes(hca, port, net)),
     )
-
-
-def _up(hca: Hca, port: HcaPort) -> Iterator[Fix]:
-    netdev = next(filter(is_plain_name, hca.netdevs), None)
-    if port.is_roce and netdev and port.phys_state == "Disabled":
-        shell = f"ip link set dev {netdev} up"
-        yield run("bring up the network interface behind it", shell, root=True, persistent=False)
-    shell = f"mlxlink -d {hca.name} -p {port.number} -m; ibstat {hca.name}"
-    text = "read the link's own report, then reseat or swap cable and transceiver"
-    yield look(text, shell if is_plain_name(hca.name) else "ibstat", root=True)
 
 
 def _not_managed(hca: Hca, port: HcaPort, active_elsewhere: bool, everywhere: bool) -> Finding:

@@ -3,10 +3,24 @@
 from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
-from netdoctor.checks._words import title_text
+from netdoctor.checks._words import is_host_name, title_text
 from netdoctor.facts.net import Listener, NetFacts, PortHolderFacts
 from netdoctor.facts.software import Job
-from netdoctor.model import CLUSTER, DERIVED, Cause, Finding, Fix, at, in_job, ok, run, seen, skip, unknown
+from netdoctor.model import (
+    CLUSTER,
+    DERIVED,
+    Cause,
+    Finding,
+    Fix,
+    at,
+    in_job,
+    look,
+    ok,
+    run,
+    seen,
+    skip,
+    unknown,
+)
 
 # Ports below need CAP_NET_BIND_SERVICE (ip(7); net.ipv4.ip_unprivileged_port_start, 1024 by default).
 PRIVILEGED = 1024
@@ -86,9 +100,18 @@ def _busy(held: PortHolderFacts, another: Fix) -> Finding:
     who = _who(held.listeners[0])
     fixes = [another]
     if (pid := held.listeners[0].pid or 0) > 1:
-        shell = f"ps -o pid,user,etime,args -p {pid} && kill {pid}"
-        end = run("if it was left behind by an earlier job, end it", shell, root=True, risk="medium")
-        fixes = [end, another]
+        show = look("see whose it is", f"ps -o pid,user,etime,args -p {pid}")
+        name = held.listeners[0].process or ""
+        # Pasted later, the number may be another process's.
+        still = f'[ "$(ps -o comm= -p {pid})" = {name} ] && ' if is_host_name(name) else ""
+        end = run(
+            "if it was left behind by an earlier job, end it",
+            f"{still}kill {pid}",
+            root=True,
+            risk="medium",
+            loses="what it was doing",
+        )
+        fixes = [show, end, another]
     several = len(held.listeners) > 1
     sockets = [f"{one.address}:{one.port}{f' {_who(one)}' if several else ''}" for one in held.listeners[:4]]
     return BUSY.but(title=f"The rendezvous port on {{nodes}} is taken by {title_text(who)}").fail(

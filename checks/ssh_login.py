@@ -5,7 +5,14 @@ from collections.abc import Callable, Iterator
 from netdoctor.check import check
 from netdoctor.checks._addresses import parse
 from netdoctor.checks._control import TROUBLES
-from netdoctor.checks._login import by_hand, dialled, endpoint, known_as, known_hosts, place, port, remember
+from netdoctor.checks._keys import auth, key_changed, key_revoked, key_unknown
+from netdoctor.checks._login import (
+    by_hand,
+    dialled,
+    endpoint,
+    of_sshd,
+    place,
+)
 from netdoctor.checks._words import is_host_name, quoted, title_text
 from netdoctor.facts.host import Login, Node, Session
 from netdoctor.model import CONTROL, SUSPECTED, Cause, Finding, Fix, in_hosts, look, ok, run, seen, unknown
@@ -115,7 +122,7 @@ def _other_port(node: Node) -> Fix:
 
 
 def _refused(node: Node, session: Session) -> tuple[Fix, ...]:
-    start = "systemctl enable --now ssh || systemctl enable --now sshd"
+    start = "systemctl enable --now ssh 2>/dev/null || systemctl enable --now sshd"
     return run("start the SSH server", start, root=True), _other_port(node)
 
 
@@ -149,77 +156,10 @@ def _not_ssh(node: Node, session: Session) -> tuple[Fix, ...]:
 
 
 def _too_many(node: Node, session: Session) -> tuple[Fix, ...]:
+    more, back = of_sshd("startups", "MaxStartups 100:30:200")
     return (
-        look("wait a minute, then log in to fewer nodes at once", "netdoctor scan --last -j 8", on=CONTROL),
-        run(
-            "let sshd take more logins at once; launchers will need it too",
-            "echo 'MaxStartups 100:30:200' > /etc/ssh/sshd_config.d/10-startups.conf && systemctl reload ssh",
-            root=True,
-        ),
-    )
-
-
-def _key_unknown(node: Node, session: Session) -> tuple[Fix, ...]:
-    host = dialled(node, session)
-    shown = f" It showed {session.fingerprint}." if session.fingerprint else ""
-    trust = {"on": CONTROL, "effect": "next login", "widens": "trusts this key from now on"}
-    if session.via or not host:
-        compare = f"log in once by hand and compare the fingerprint it shows.{shown}"
-        return (run(compare, by_hand(node, "true"), **trust),)
-    return (
-        look(
-            f"show the fingerprints that the server offers, and compare them with the node's own.{shown}",
-            f"ssh-keyscan {port(session)}{quoted(host)} 2>/dev/null | ssh-keygen -lf -",
-            on=CONTROL,
-        ),
-        _fingerprints("show its real fingerprints"),
-        run("when they are equal, remember the key", remember(node, session, host), **trust),
-    )
-
-
-def _fingerprints(text: str) -> Fix:
-    return look(text, "for f in /etc/ssh/ssh_host_*_key.pub; do ssh-keygen -lf $f; done", root=True)
-
-
-def _key_changed(node: Node, session: Session) -> tuple[Fix, ...]:
-    host, listed = dialled(node, session), known_as(node, session)
-    shown = f" (the server shows {session.fingerprint})" if session.fingerprint else ""
-    forget = [f"ssh-keygen -R {quoted(listed)} -f {known_hosts(session)}"] if listed else []
-    if forget and host and not session.via:
-        forget.append(remember(node, session, host))
-    return (
-        _fingerprints(f"first compare: somebody else may answer in its place{shown}"),
-        run(
-            "only when it is equal (the node was installed again): forget the old key, remember the new one",
-            " && ".join(forget),
-            on=CONTROL,
-            effect="next login",
-            widens="trusts the new key",
-            risk="high",
-        ),
-    )
-
-
-def _key_revoked(node: Node, session: Session) -> Fix:
-    return run(
-        "make new host keys, and publish them; a revoked key must not be used again",
-        "rm /etc/ssh/ssh_host_*_key* && ssh-keygen -A && systemctl restart ssh",
-        root=True,
-        risk="medium",
-    )
-
-
-def _auth(node: Node, session: Session) -> tuple[Fix, ...]:
-    host = dialled(node, session)
-    who = f"{session.user}@{host}" if session.user else host
-    copy = f"ssh-copy-id {port(session)}{quoted(who)}" if host else ""
-    install = {"on": CONTROL, "effect": "next login", "widens": "lets your key in"}
-    return (
-        run("install your public key there", copy, **install),
-        run(
-            f"or log in as somebody else (user@host on {place(node)}, --ssh-user) or with another key "
-            "(IdentityFile in ~/.ssh/config, --ssh-key)"
-        ),
+        look("wait a minute, then log in to two nodes at a time", "netdoctor scan --last -j 2", on=CONTROL),
+        run("let sshd take more logins at once; launchers will need it too", more, undo=back, root=True),
     )
 
 
@@ -250,7 +190,11 @@ def _process_limit(node: Node, session: Session) -> tuple[Fix, ...]:
 
 
 def _interpreter(node: Node, session: Session) -> tuple[Fix, ...]:
-    install = run("install one", "apt-get install -y python3 || dnf install -y python3", root=True)
+    install = run(
+        "install one",
+        "apt-get install -y python3 || dnf install -y python3 || zypper --non-interactive install python3",
+        root=True,
+    )
     name = in_hosts(f"if there is one elsewhere, write python=PATH on {place(node)}")
     return (name, install) if session.interpreter.startswith("/") else (install, name)
 
@@ -296,10 +240,10 @@ FIXES: dict[str, Callable[[Node, Session], Fix | tuple[Fix, ...] | list[Fix]]] =
     Login.NOT_SSH: _not_ssh,
     Login.TOO_MANY: _too_many,
     Login.KEX: _kex,
-    Login.HOST_KEY_UNKNOWN: _key_unknown,
-    Login.HOST_KEY_CHANGED: _key_changed,
-    Login.HOST_KEY_REVOKED: _key_revoked,
-    Login.AUTH: _auth,
+    Login.HOST_KEY_UNKNOWN: key_unknown,
+    Login.HOST_KEY_CHANGED: key_changed,
+    Login.HOST_KEY_REVOKED: key_revoked,
+    Login.AUTH: auth,
     Login.SHELL: _shell,
     Login.PROCESS_LIMIT: _process_limit,
     Login.INTERPRETER: _interpreter,

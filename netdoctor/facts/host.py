@@ -71,6 +71,7 @@ class Session:
     known_as: the name under which known_hosts keeps the key, ``[10.0.0.1]:44222``.
     interpreter: command asked for; python_version: e.g. ``3.6.15`` when it answered.
     fingerprint: ``SHA256:…`` of the key that the server showed, key_type e.g. ``ssh-ed25519``.
+    offered: public half of the first key that was offered to it, ``ssh-ed25519 AAAA…``.
     login_ms: TCP connect to authenticated; first_byte_ms: command sent to first agent frame.
     noise: first 200 characters of what the shell printed around our frames, sanitised.
     """
@@ -88,6 +89,7 @@ class Session:
     key_type: str | None = None
     known_hosts: str | None = None
     known_as: str | None = None
+    offered: str = ""
     interpreter: str = "python3"
     python_version: str | None = None
     login_ms: float | None = None

@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from netdoctor.engine.run import Outcome
@@ -40,7 +40,32 @@ def _record(fixes: Sequence[Fix], outcome: Outcome, context: Context) -> FixReco
         kind=first.kind.value if first.kind else "",  # where the check does not say, its commands do
         undo=_lines([c for fix in fixes for c in fix.undo], first.root, outcome, context),
         loses=first.loses,
+        needs=_needs(command.shell for fix in fixes for command in fix.commands),
     )
+
+
+# Which package brings a tool that a bare Debian or RHEL has not; where the two name it differently, both.
+_PACKAGES = {
+    "lspci": "pciutils",
+    "ibstat": "infiniband-diags",
+    "sminfo": "infiniband-diags",
+    "ibnetdiscover": "infiniband-diags",
+    "ibv_devinfo": "ibverbs-utils or libibverbs-utils",
+    "mlxlink": "NVIDIA's MFT, or mstlink of mstflint",
+    "mlxfwmanager": "NVIDIA's MFT",
+    "ethtool": "ethtool",
+    "fuser": "psmisc",
+    "nc": "netcat-openbsd or nmap-ncat",
+    "ipmitool": "ipmitool",
+    "systemctl enable --now opensm": "opensm",
+}
+_TOOLS = re.compile(rf"(?:^|[;&|] ?|\$\()({'|'.join(_PACKAGES)})(?= |;|$)")
+
+
+def _needs(shells: Iterable[str]) -> tuple[str, ...]:
+    """What must be installed before a fix can run: ``lspci (pciutils)``."""
+    found = dict.fromkeys(tool for shell in shells for tool in _TOOLS.findall(shell))
+    return tuple(f"{tool.rpartition(' ')[2]} ({_PACKAGES[tool]})" for tool in found)
 
 
 def _lines(
@@ -65,7 +90,7 @@ def _where(places: Sequence[str], outcome: Outcome) -> str:
     parts = [known[p] for p in places if p in known]
     if nodes:
         sessions = [outcome.store.get("session", n) for n in nodes]
-        away = all(isinstance(s, Session) and s.outcome != Login.OK for s in sessions)
+        away = all(isinstance(s, Session) and s.outcome not in _INSIDE for s in sessions)
         parts.insert(0, f"on {'the console of ' if away else ''}{fold(nodes, words.FOLD_LIMIT)}")
     return ", ".join(parts)
 
@@ -86,7 +111,7 @@ def _commands(
             line = _sudo(_login(shell, context), here and root and not context.root_here)
             via = CONTROL if here else JOB
             records.append(CommandRecord(run_on=(place,), shell=line, inner=shell, via=via))
-        elif isinstance(session, Session) and session.outcome != Login.OK:
+        elif isinstance(session, Session) and session.outcome not in _INSIDE:
             consoles[place] = _names(place, session, outcome)
         else:
             remote.setdefault(_sudo(shell, root and user != "root"), []).append(place)
@@ -160,6 +185,8 @@ def _login(shell: str, context: Context) -> str:
     return f"{shlex.join((*context.remote.ssh, *context.remote.destination[node]))} {rest}"
 
 
+# Outcomes of a login that nobody gets further with: what is to be done there is done on the console.
+_INSIDE = (Login.OK, Login.INTERPRETER, Login.OLD_PYTHON)
 _PLAIN = re.compile(r"[\w@%+=:,./ \"'{}*?\[\]-]*")
 # What sudo cannot run, because only a shell knows it.
 _SHELL_WORDS = (

@@ -237,7 +237,8 @@ class FixRecord:
     kind: ``look`` (reads, heals nothing by itself), ``do``, ``job`` (lines for the job's environment or
     script), ``hosts`` (an edit of the hosts file, in words), ``console`` (as ``do``, on the node's console),
     ``owner`` (words, for whoever owns the network or the machine). undo: takes it back. loses: what is gone
-    while or after it runs.
+    while or after it runs. needs: its tools that not every machine has, each with the package that brings it,
+    ``lspci (pciutils)``.
     """
 
     text: str
@@ -252,6 +253,7 @@ class FixRecord:
     kind: str = ""
     undo: tuple[CommandRecord, ...] = ()
     loses: str | None = None
+    needs: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.kind:  # of a report from before there was `kind`

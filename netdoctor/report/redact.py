@@ -43,7 +43,7 @@ _MAC = re.compile(r"(?<![\w:])(?:[0-9A-Fa-f]{2}[:-]){5}(?:[0-9A-Fa-f]{2}[:-])*[0
 _GUID = re.compile(r"(?<![\w:])[0-9A-Fa-f]{4}(?::[0-9A-Fa-f]{4}){3}(?![\w:])|\b0x[0-9A-Fa-f]{16}\b")
 _UUID = re.compile(r"(?<!\w)[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}(?!\w)")
 _MACHINE = re.compile(r"(?<!\w)[0-9a-f]{32}(?!\w)")
-_KEY = re.compile(r"(?<=SHA256:)[A-Za-z0-9+/]{43}")
+_KEY = re.compile(r"(?<=SHA256:)[A-Za-z0-9+/]{43}|(?<![A-Za-z0-9+/])AAAA[A-Za-z0-9+/]{40,}")
 _HOME = re.compile(r"/(?:home|Users|export/home)/([^/\s:'\",;)\]]+)")
 _AT = re.compile(r"(?<![\w.-])([A-Za-z_][\w.-]*)@(?=[\w\[])")
 _PIECE = r"(?:[\w.:-]|\[[\d,/.-]+\])+"

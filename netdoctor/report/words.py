@@ -387,6 +387,8 @@ def fix_label(report: Report, fix: FixRecord) -> str:
     tail = [plain(fix.text, 400), plain(fix.widens or "", 200)]
     if tail[1] and tail[1] in tail[0]:
         tail.pop()
+    if fix.needs:
+        tail.append(plain(f"needs {', '.join(fix.needs)}", 200))
     return "; ".join(filter(None, [", ".join(parts), *tail]))
 
 

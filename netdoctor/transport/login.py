@@ -4,6 +4,7 @@ import contextlib
 import math
 import os
 import time
+from base64 import b64encode
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -61,6 +62,8 @@ class OfferKeys:
         found = self._identities
         if not found.usable:
             self._nothing_to_offer()
+        first = found.usable[0].key
+        self._record.offered = f"{first.get_name()} {b64encode(first.asbytes()).decode()}"
         offered: list[str] = []
         methods: list[str] = []
         for identity in found.usable[:ATTEMPTS_MAX]:

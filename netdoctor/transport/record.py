@@ -31,6 +31,7 @@ class Record:
     fingerprint: str | None = None
     key_type: str | None = None
     known_hosts: str | None = None
+    offered: str = ""
     python_version: str | None = None
     login_ms: float | None = None
     first_byte_ms: float | None = None
@@ -51,6 +52,7 @@ class Record:
             key_type=self.key_type,
             known_hosts=self.known_hosts,
             known_as=self.endpoint.known_as,
+            offered=self.offered,
             interpreter=self.interpreter,
             python_version=self.python_version,
             login_ms=self.login_ms,

@@ -11,7 +11,7 @@ from netdoctor.checks.gpu_visible import gpu_visible
 from netdoctor.facts.gpu import PciGpu
 from netdoctor.lab import hardware
 from netdoctor.lab.state import State
-from netdoctor.model import Finding
+from netdoctor.model import Finding, Kind
 from tests.agent import trees
 
 from .build import host, node, said
@@ -89,8 +89,8 @@ def test_the_fix_for_a_gpu_that_another_driver_holds_hands_it_over(
 
     (finding,) = judged()
     assert finding.cause is not None
-    fix = finding.cause.fixes[0]
-    assert fix.root
+    claimed, fix = finding.cause.fixes
+    assert (claimed.kind, fix.root) == (Kind.LOOK, True)
     for command in fix.commands:
         kernel.run(command.shell)
     assert [board.driver for board in kernel.bound()] == ["nvidia", "nvidia"]

@@ -1,6 +1,9 @@
+import subprocess
+from pathlib import Path
+
 import pytest
 
-from netdoctor.checks.gpu_visible import gpu_visible
+from netdoctor.checks.gpu_visible import RELOAD, gpu_visible
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.model import Status
 from netdoctor.rules.cuda import visible
@@ -72,8 +75,31 @@ def test_a_mismatch_is_reloaded_or_restarted() -> None:
     (finding,) = gpu_visible(node(), facts, host())
     assert finding.observed == "module 550.54.14, library 570.86.15"
     reload, restart = cause([finding], "driver-mismatch").fixes
-    assert "modprobe nvidia" in reload.commands[0].shell
+    assert reload.loses
     assert restart.reboot
+
+
+@pytest.mark.parametrize("busy", ["", "nvidia_uvm"], ids=["idle", "in use"])
+def test_a_reload_starts_again_what_it_stopped(tmp_path: Path, busy: str) -> None:
+    for module in ("nvidia", "nvidia_uvm", "nvidia_peermem"):
+        (tmp_path / module).mkdir()
+    running = "nvidia-fabricmanager"
+    fakes = (
+        f'systemctl() {{ case "$*" in "-q is-active {running}") ;; -q*) return 1;; *) echo "$@";; esac; }}; '
+        f'modprobe() {{ echo modprobe "$@"; case "$*" in *"{busy or "none"}"*) return 1;; esac; }}; '
+    )
+    shell = RELOAD.commands[0].shell.replace("/sys/module", str(tmp_path)).replace("nvidia-smi -L", "true")
+    done = subprocess.run(["sh", "-c", fakes + shell], capture_output=True, text=True, check=False)
+    assert (done.stdout.splitlines(), done.stderr, done.returncode) == (
+        [
+            f"stop {running}",
+            "modprobe -r nvidia_peermem nvidia_uvm nvidia",
+            "modprobe -a nvidia nvidia_peermem nvidia_uvm nvidia",
+            f"start {running}",
+        ],
+        "",
+        0,
+    )
 
 
 def test_a_container_gets_a_flag() -> None:

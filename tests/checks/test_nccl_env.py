@@ -3,7 +3,7 @@ import pytest
 from netdoctor.checks.nccl_env import nccl_env
 from netdoctor.facts.rdma import RdmaFacts
 from netdoctor.facts.software import ConfFile, EnvFacts
-from netdoctor.model import Finding, Status
+from netdoctor.model import Finding, Kind, Status
 
 from .build import cause, causes, env, found, job
 from .build_hw import nccl, rdma, software
@@ -119,8 +119,9 @@ def test_values_are_compared_by_what_they_amount_to() -> None:
     findings = list(nccl_env(nodes, None, None, job()))
     assert causes(findings) == {"nccl-env-number-nccl-ib-disable": {"n2"}}
     assert {f.status for f in findings} == {Status.WARN}
-    heal, meant = cause(findings, "nccl-env-number-nccl-ib-disable").fixes
-    assert heal.commands[-1].shell == "unset NCCL_IB_DISABLE"
+    where, heal, meant = cause(findings, "nccl-env-number-nccl-ib-disable").fixes
+    assert where.commands[0].shell.startswith("grep -rswnE NCCL_IB_DISABLE /etc/environment")
+    assert heal.commands[-1].shell == "export NCCL_IB_DISABLE=0"
     assert meant.commands[-1].shell == "export NCCL_IB_DISABLE=1"
 
 
@@ -134,7 +135,18 @@ def test_a_word_that_nccl_ignores_is_no_difference() -> None:
 def test_left_over_ranks_have_one_fix() -> None:
     findings = list(nccl_env({"n1": env(), "n2": env(RANK="3", LOCAL_RANK="1")}, None, None, job()))
     assert len({f.cause.fixes for f in findings if f.cause}) == 1
-    assert "unset RANK LOCAL_RANK" in cause(findings, "env-stale-rank").fixes[0].commands[1].shell
+    where, take_out = cause(findings, "env-stale-rank").fixes
+    assert (where.kind, take_out.kind) == (Kind.LOOK, Kind.JOB)  # never one paste
+    assert where.commands[0].shell.startswith("grep -rswnE 'RANK|LOCAL_RANK")
+    assert "unset RANK LOCAL_RANK" in take_out.commands[0].shell
+
+
+def test_what_a_login_switches_off_the_job_switches_on_again() -> None:
+    nodes = {"n1": env(), "n2": env(NCCL_IB_DISABLE="1"), "n3": env()}
+    hint = cause(nccl_env(nodes, None, None, job()), "nccl-env-differs-nccl-ib-disable")
+    assert hint.fixes[1].commands[0].shell == "export NCCL_IB_DISABLE=0"
+    job_s = job(env={"NCCL_IB_DISABLE": "0"})
+    assert not list(nccl_env(nodes, None, None, job_s))
 
 
 def test_one_cause_for_all_that_is_odd_about_a_variable_of_a_node() -> None:

@@ -3,13 +3,14 @@ from typing import Any
 
 import pytest
 
+from netdoctor.checks._hca_fixes import fill_gids
 from netdoctor.checks.rdma_gid import rdma_gid
 from netdoctor.facts.net import AddressRow, NetFacts
 from netdoctor.facts.rdma import Gid, RdmaFacts
 from netdoctor.facts.software import SoftwareFacts
 from netdoctor.model import Finding, Status
 
-from .build import cause, causes, env, found, job
+from .build import cause, causes, env, found, host, job, net, row
 from .build_hw import hca, nccl, rdma, rdmas, roce_gids, roce_port, software
 
 
@@ -23,7 +24,7 @@ def cluster(count: int = 3, **odd: RdmaFacts) -> dict[str, RdmaFacts]:
 
 def run(nodes: dict[str, RdmaFacts], version: str = "2.21.5", **variables: str) -> list[Finding]:
     softwares: dict[str, SoftwareFacts] = {n: software(nccl=(nccl(version),)) for n in nodes}
-    return list(rdma_gid(nodes, None, softwares, None, job(env=variables)))
+    return list(rdma_gid(nodes, None, softwares, None, None, job(env=variables)))
 
 
 def test_says_which_gid() -> None:
@@ -33,8 +34,8 @@ def test_says_which_gid() -> None:
 
 
 def test_skips() -> None:
-    assert [f.status for f in rdma_gid({"n1": RdmaFacts()}, None, None, None, job())] == [Status.SKIP]
-    assert [f.status for f in rdma_gid(rdmas(2), None, None, None, job())] == [Status.SKIP]
+    assert [f.status for f in rdma_gid({"n1": RdmaFacts()}, None, None, None, None, job())] == [Status.SKIP]
+    assert [f.status for f in rdma_gid(rdmas(2), None, None, None, None, job())] == [Status.SKIP]
     assert found(run(cluster(n2=RdmaFacts())))["n2"].status is Status.SKIP
 
 
@@ -50,8 +51,27 @@ def test_no_ipv4_says_whether_the_interface_has_one(i: int, said: str) -> None:
     eth1 = AddressRow(ifname="eth1", family="inet", address="10.0.0.1", prefix_len=24)
     nets = {n: NetFacts(netdevs=(), addresses=rows) for n, rows in (("n1", (eth1,)), ("n2", ()))}
     odd = {f"n{i}": roce(i, gids=roce_gids(i)[:2])}
-    findings = found(rdma_gid(cluster() | odd, None, None, nets, job()))
+    findings = found(rdma_gid(cluster() | odd, None, None, nets, None, job()))
     assert said in findings[f"n{i}"].summary
+
+
+@pytest.mark.parametrize(
+    ("name", "dev", "says", "loses"),
+    [
+        ("mlx5_0", "eth0", "modprobe -r mlx5_ib; modprobe -a mlx5_ib", "RDMA of whatever runs there"),
+        ("irdma0", "eth0", "systemd-run --collect --wait sh -c", "this session and the default route"),
+        ("irdma0", "eth1", "systemd-run --collect --wait sh -c", "what goes over it"),
+    ],
+)
+def test_filling_the_table_cuts_nobody_off(name: str, dev: str, says: str, loses: str) -> None:
+    facts = net(addresses=(row("eth0", "10.0.0.1"), row("eth1", "10.1.0.1")))
+    (fix,) = fill_gids(hca(name), dev, facts, host())
+    assert says in fix.commands[0].shell
+    assert loses in (fix.loses or "")
+    assert fix.risk == ("high" if "session" in loses else "medium")
+    # What carries nothing for certain is not called so.
+    (fix,) = fill_gids(hca("irdma0"), dev, None, None)
+    assert "perhaps this session" in (fix.loses or "")
 
 
 def test_no_ipv4_anywhere_is_one_flat_ethernet() -> None:
@@ -78,7 +98,7 @@ def test_a_forced_v1_fails() -> None:
 
 def test_the_index_from_a_file_counts() -> None:
     envs = {"n1": env(NCCL_IB_GID_INDEX="9")}
-    assert causes(rdma_gid(cluster(), envs, None, None, job())) == {"gid-index-wrong": {"n1"}}
+    assert causes(rdma_gid(cluster(), envs, None, None, None, job())) == {"gid-index-wrong": {"n1"}}
 
 
 def test_before_2_21_it_is_index_zero() -> None:
@@ -86,7 +106,7 @@ def test_before_2_21_it_is_index_zero() -> None:
     assert causes(findings) == {"gid-old-nccl": {"n1", "n2"}}
     assert {f.status for f in findings} == {Status.WARN}
     softwares = {"n1": software(nccl=(nccl("2.20.5"),)), "n2": software()}
-    (mixed,) = [f for f in rdma_gid(cluster(2), None, softwares, None, job()) if f.target == "n1"]
+    (mixed,) = [f for f in rdma_gid(cluster(2), None, softwares, None, None, job()) if f.target == "n1"]
     assert mixed.status is Status.FAIL
     assert mixed.cause is not None
     assert mixed.cause.follows == ("sw.torch", "sw.nccl")

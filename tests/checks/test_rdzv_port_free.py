@@ -2,7 +2,7 @@ import pytest
 
 from netdoctor.checks.rdzv_port_free import rdzv_port_free
 from netdoctor.facts.net import Listener, PortHolderFacts
-from netdoctor.model import Finding, Status
+from netdoctor.model import Finding, Kind, Status
 
 from .build import RDZV, cause, causes, job, net, nets
 
@@ -34,13 +34,18 @@ def test_names_process_user_and_age() -> None:
     findings = judge(STALE)
     assert causes(findings) == {"master-port-busy": {"n1"}}
     assert findings[0].summary == "port 29500 is taken by python3 (pid 4711) of user alice, running for 3 h"
-    kill, other = cause(findings, "master-port-busy").fixes
-    assert kill.commands[0].shell.endswith("kill 4711")
+    show, kill, other = cause(findings, "master-port-busy").fixes
+    assert (show.kind, kill.kind, kill.loses) == (Kind.LOOK, None, "what it was doing")
+    assert show.commands[0].shell == "ps -o pid,user,etime,args -p 4711"
+    # Pasted again, when the number is somebody else's, it ends nothing.
+    assert kill.commands[0].shell == '[ "$(ps -o comm= -p 4711)" = python3 ] && kill 4711'
     assert other.commands[0].shell == "export MASTER_PORT=29501"
 
 
 def test_a_holder_that_cannot_be_seen() -> None:
     assert "a process" in judge(Listener(port=RDZV, address="::"))[0].summary
+    named = judge(Listener(port=RDZV, address="::", pid=7, process="a; reboot"))
+    assert cause(named, "master-port-busy").fixes[1].commands[0].shell == "kill 7"
     assert causes(judge(bind_error="EADDRINUSE")) == {"master-port-busy": {"n1"}}
 
 

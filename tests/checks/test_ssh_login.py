@@ -1,10 +1,12 @@
 import shlex
+import subprocess
+from pathlib import Path
 
 import pytest
 
 from netdoctor.checks.ssh_login import OUTCOMES, ssh_login
 from netdoctor.facts.host import Login, Trouble
-from netdoctor.model import Status
+from netdoctor.model import Kind, Status
 
 from .build import node, said, session
 
@@ -139,6 +141,45 @@ def test_text_of_the_node_reaches_no_command() -> None:
     (finding,) = ssh_login(node(host="$(reboot)"), facts)
     assert finding.cause is not None
     assert not any("reboot" in command.shell for fix in finding.cause.fixes for command in fix.commands)
+
+
+OFFERED = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
+
+
+@pytest.mark.parametrize(("user", "first"), [("root", ""), ("ml", "control")])
+def test_the_very_key_that_was_refused_is_let_in(user: str, first: str, tmp_path: Path) -> None:
+    (finding,) = ssh_login(node(), session(outcome="auth", user=user, offered=OFFERED))
+    assert finding.cause is not None
+    way, other, elsewhere = finding.cause.fixes
+    # Of root a node seldom takes a password, so its console comes first.
+    assert way.commands[0].run_on == first
+    typed = (way if not first else other).commands[0].shell.replace(f"~{user}", str(tmp_path / "home"))
+    for _ in range(2):
+        run = subprocess.run(["sh", "-c", f"chown() {{ :; }}; {typed}"], check=False, capture_output=True)
+        assert (run.returncode, run.stderr) == (0, b"")
+    keys = tmp_path / "home/.ssh/authorized_keys"
+    assert keys.read_text() == f"{OFFERED}\n"
+    assert keys.stat().st_mode & 0o777 == 0o600
+    assert "ssh-copy-id" not in str(finding.cause.fixes)
+    assert elsewhere.kind is Kind.HOSTS
+
+
+@pytest.mark.parametrize("offered", ["", "ssh-rsa AAAA'; reboot; '", f"{OFFERED}\nx", "x"])
+def test_what_is_no_key_goes_into_no_command(offered: str) -> None:
+    (finding,) = ssh_login(node(), session(outcome="auth", user="root", offered=offered))
+    assert finding.cause is not None
+    assert not any(fix.commands for fix in finding.cause.fixes)
+
+
+def test_a_full_server_is_asked_by_fewer_and_told_to_take_more() -> None:
+    (finding,) = ssh_login(node(), session(outcome="too_many"))
+    assert finding.cause is not None
+    again, more = finding.cause.fixes
+    assert again.commands[0].shell == "netdoctor scan --last -j 2"
+    # Reloaded only when it can be read, under the name that the distribution has for it, and taken back.
+    said = more.commands[0].shell
+    assert said.index("sshd -t") < said.index("systemctl reload ssh ") < said.index("systemctl reload sshd")
+    assert more.undo[0].shell.startswith("rm -f /etc/ssh/sshd_config.d/10-startups.conf && ")
 
 
 def test_noise_is_tolerated_and_noted() -> None:

@@ -104,6 +104,23 @@ def test_what_only_looks_is_no_fix_and_takes_no_effect() -> None:
     assert report.causes[0].fixes[1].undo[0].shell == "ssh n1 unheal"
 
 
+def test_who_is_in_gets_further_over_ssh() -> None:
+    """A node without a Python lets one in; nobody needs its console to install one."""
+    store = store_of(3)
+    store.put("session", "n1", healthy.session(1, outcome=Login.INTERPRETER))
+    check = saying("net.x", placed(KEY.fail("bad", fixes=run("install it", "dnf install x")), "n1"), after=())
+    [cause] = [one for one in made(check, store=store).causes if one.key == "k"]
+    assert (cause.fixes[0].kind, cause.fixes[0].commands[0].shell) == ("do", "ssh n1 'dnf install x'")
+
+
+def test_a_scan_in_a_fix_is_that_of_this_report() -> None:
+    store, again = store_of(3), ("netdoctor", "scan", "--last", "--save", "my report.json")
+    fix = look("fewer", "netdoctor scan --last -j 2", on=CONTROL)
+    check = saying("net.x", placed(KEY.fail("bad", fixes=fix), "n1"))
+    [cause] = made(check, store=store, verify_prefix=again).causes
+    assert cause.fixes[0].commands[0].shell == "netdoctor scan --last --save 'my report.json' -j 2"
+
+
 def test_what_is_lost_is_said_where_the_fix_is_and_in_the_script() -> None:
     report = told(run("end it", "kill 7", risk="high", loses="what it was computing"))
     assert "risk high, loses what it was computing; end it" in words.fix_label(
@@ -112,6 +129,25 @@ def test_what_is_lost_is_said_where_the_fix_is_and_in_the_script() -> None:
     script = fixes_script(report, report.causes)
     assert "# ssh n1 'kill 7'" in script
     assert "not run by this script: risk high" in script
+
+
+DIAGS = "infiniband-diags"
+
+
+@pytest.mark.parametrize(
+    ("shell", "needs"),
+    [
+        ("nvidia-smi -L; lspci -nn; dmesg | grep ethtool", ["lspci (pciutils)"]),
+        ("sminfo; ibnetdiscover | head", [f"sminfo ({DIAGS})", f"ibnetdiscover ({DIAGS})"]),
+        ("echo ibstat", []),
+        ("systemctl enable --now opensm && sminfo", ["opensm (opensm)", f"sminfo ({DIAGS})"]),
+    ],
+)
+def test_what_must_be_installed_first_is_said(shell: str, needs: list[str]) -> None:
+    report = told(look("read it", shell))
+    [fix] = report.causes[0].fixes
+    assert list(fix.needs) == needs
+    assert all(need in words.fix_label(report, fix) for need in needs)
 
 
 def test_later_fixes_are_comments_however_harmless() -> None:
@@ -192,6 +228,12 @@ def test_a_report_without_names_says_still_how_commands_get_there() -> None:
     assert here.commands[0].via == "control"
     assert "' n1 '" not in heal.commands[0].shell
     assert "10.85.0.1 " not in heal.commands[0].shell
+
+
+def test_a_public_key_is_not_shown_to_strangers() -> None:
+    key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
+    text = dumps(redact(told(run("let it in", f"echo '{key}' >> keys"))), "all")
+    assert key.split()[1].encode() not in text
 
 
 def test_undo_goes_where_the_fix_went() -> None:

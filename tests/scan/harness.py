@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import jsonschema_rs
+import jsonschema
 import psutil
 
 from netdoctor.lab import Lab
@@ -155,8 +155,10 @@ def until(true: Callable[[], bool], what: str, timeout: float = 60) -> None:
 
 @cache
 def _schema() -> Any:
-    jsonschema_rs.meta.validate(schema := report_schema())
-    return jsonschema_rs.Draft202012Validator(schema)
+    schema = report_schema()
+    kind = jsonschema.validators.validator_for(schema)
+    kind.check_schema(schema)
+    return kind(schema)
 
 
 def check_promises(scanned: Scanned) -> None:
