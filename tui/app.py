@@ -252,6 +252,8 @@ class NetdoctorApp(Stage, inherit_bindings=False):
                 "page-down": lambda m: m.near_page(1),
             }
             self.point(near[way](self.matrix))
+        elif way in ("left", "right"):
+            self.next_column(1 if way == "right" else -1)
         elif way in ("up", "down"):
             self.page.move(1 if way == "down" else -1)
         elif way in ("top", "bottom"):
@@ -274,6 +276,8 @@ class NetdoctorApp(Stage, inherit_bindings=False):
         self.act("open")
 
     def on_page_moved(self) -> None:
+        if self.drawn and self.where.view == "pairs":
+            self.draw_page()
         self.draw_bars()
 
     def on_bar_clicked(self, event: Bar.Clicked) -> None:

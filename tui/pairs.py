@@ -1,4 +1,4 @@
-"""Directed pairs as a matrix with its reading, as a heat map; measures as bars. Lines for a given width."""
+"""Directed pairs as a table with its reading, one by one, and as a scale; measures as bars."""
 
 import math
 import re
@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from netdoctor.report import words
 from netdoctor.report.model import MeasureRecord, PairRecord, Report
-from netdoctor.tui.lines import STATUS_STYLES, Line, fit, line, wrap
+from netdoctor.tui.lines import STATUS_STYLES, Line, fit, line
 from netdoctor.tui.state import RANK
 
 GROUP_ABOVE = 40
@@ -72,7 +72,7 @@ def table(report_id: int, check: str, pairs: tuple[PairRecord, ...], nodes: tupl
     for p in pairs:
         a, b = place[p.from_], place[p.to]
         known = square[a][b]
-        if known is None or _rank(p) > _rank(known):
+        if known is None or rank(p) > rank(known):
             square[a][b] = p
     return Table(check, tuple(groups), tuple(tuple(row) for row in square))
 
@@ -82,7 +82,8 @@ def alarm(value: float, unit: str | None) -> float:
     return abs(value) if unit in MORE_IS_WORSE else -value
 
 
-def _rank(pair: PairRecord) -> tuple[int, float]:
+def rank(pair: PairRecord) -> tuple[int, float]:
+    """How bad a pair is: its status, then its value."""
     # Of two that say the same, the slower or lossier one is the worse; one without a value, worse still.
     value = math.inf if pair.value is None else alarm(pair.value, pair.unit)
     return RANK.get(_LETTER_OF_STATUS.get(pair.status, "?"), 0), value
@@ -129,15 +130,20 @@ def reading(found: Table, transpose: bool = False) -> list[str]:
             into.append(a)
     if size > 2 and len(out) == size:
         return ["every direction fails: one cause that all nodes share, or a closed network between them"]
+    closed = found.check == "net.ports"  # others are tried where ports are open: something passes there
+    across, down = ("column", "row") if transpose else ("row", "column")
     lines = []
     for a in sorted(set(out) | set(into)):
         name = words.fold(found.groups[a], 50)
         if a in out and a in into:
-            lines.append(f"row and column: {name} reaches nobody and nobody reaches it")
+            what = "reaches nobody and nobody reaches it" if closed else "is in every pair that is not good"
+            lines.append(f"row and column: {name} {what}")
         elif a in into:
-            lines.append(f"column pattern: nobody reaches {name}; look at what {name} lets in")
+            what = f"nobody reaches {name}; look at what {name} lets in"
+            lines.append(f"{down} pattern: {what if closed else f'every pair to {name} is not good'}")
         else:
-            lines.append(f"row pattern: {name} reaches nobody; look at what {name} sends, or its routes")
+            what = f"{name} reaches nobody; look at what {name} sends, or its routes"
+            lines.append(f"{across} pattern: {what if closed else f'every pair from {name} is not good'}")
     explained = set(out), set(into)
     single = [
         (a, b)
@@ -153,31 +159,7 @@ def reading(found: Table, transpose: bool = False) -> list[str]:
     return lines or ["no pair fails"]
 
 
-def page(
-    report: Report, kind: str, width: int, *, transpose: bool = False, values: bool = False, path: str = ""
-) -> list[Line]:
-    """The Pairs screen: a square, or bars for a measure. path: as of shown()."""
-    every = kinds(report)
-    if not every:
-        return [
-            Line(),
-            line(
-                "   no pairs were measured.",
-                ("  profile launch tries ports and path MTU between nodes", "dim"),
-            ),
-        ]
-    place = f"{every.index(kind) + 1} of {len(every)}" if kind in every else ""
-    title = line(
-        f" {words.plain(kind, 60)}",
-        (f"   {place}, tab shows the next", "dim") if len(every) > 1 else "",
-    )
-    if kind.startswith("measure "):
-        return [title, Line(), *bars(curves(report).get(kind[8:], []), width)]
-    found = table_of(report, kind, path)
-    return [title, *_way(report, kind, path, width), Line(), *_square(found, width, transpose, values)]
-
-
-def _way(report: Report, check: str, path: str, width: int) -> list[Line]:
+def way(report: Report, check: str, path: str, width: int) -> list[Line]:
     """Which path of several is shown, and how to see the next."""
     every = paths(report, check)
     if not every:
@@ -212,89 +194,13 @@ class Scale:
         return f"heat{min(int(5 * (self.worst - alarm(value, unit)) / span), 4)}"
 
 
-def _square(found: Table, width: int, transpose: bool, values: bool) -> list[Line]:
-    names = [words.fold(g, 24) if len(g) > 1 else words.plain(g[0], 60) for g in found.groups]
-    step = max(3, min(6, max((len(n) for n in names), default=3) - _common(names)) + 1)
-    left = min(max((len(n) for n in names), default=8) + 4, 30)
-    left = max(left, 26)
-    fits = max((width - left - 2) // step, 1)
-    shown = range(min(len(names), fits))
-    way = "column connects to row" if transpose else "row connects to column"
-    heads = "".join(f"{_short(names[b], step - 1):>{step}}" for b in shown)
-    lines = [line((fit(f" {way}", left), "dim"), (heads, "head"))]
-    scale = Scale.of((p.value, p.unit) for row in found.worst for p in row if p is not None)
-    for a, name in enumerate(names):
-        parts: list[str | tuple[str, str]] = [f"   {fit(name, left - 3)}"]
-        for b in shown:
-            pair = found.worst[b][a] if transpose else found.worst[a][b]
-            same = a == b and len(found.groups[a]) == 1
-            parts.append(_cell(pair, same, step, scale if values else None))
-        lines.append(line(*parts, key=("pairs", found.groups[a])))
-    lines.append(Line())
-    if len(names) > fits:
-        lines.append(line((f" {len(names) - fits} more columns do not fit; t transposes", "dim")))
-    if any(len(g) > 1 for g in found.groups):
-        lines.append(line((" nodes with equal results share a row and a column", "dim")))
-    for text in reading(found):
-        lines += [
-            line((" reading  " if n == 0 else " " * 10, "label"), piece)
-            for n, piece in enumerate(wrap(text, width - 12))
-        ]
-    lines.append(line((f" {_legend(found, scale if values else None)}", "dim")))
-    return lines
-
-
-def _cell(pair: PairRecord | None, same: bool, step: int, scale: Scale | None) -> str | tuple[str, str]:
-    if same:
-        return (f"{'=':>{step}}", "dim")
-    if pair is None:
-        return " " * step
-    if scale is not None and pair.value is not None:
-        return (f"{_value(pair.value, step - 1):>{step}}", scale.heat(pair.value, pair.unit))
-    return (f"{letter(pair):>{step}}", STATUS_STYLES.get(pair.status, "unknown"))
-
-
-def _value(value: float, room: int) -> str:
-    for digits in (2, 1, 0):
-        text = f"{value:.{digits}f}"
-        if len(text) <= room:
-            return text
-    return f"{value:.0e}"[-room:] if abs(value) >= 10**room else f"{value:.0f}"[:room]
-
-
-def _legend(found: Table, scale: Scale | None) -> str:
-    pairs = [p for row in found.worst for p in row if p is not None]
-    if scale is not None:
-        unit = next((p.unit for p in pairs if p.unit), "")
-        least, most = words.figure(scale.low), words.figure(scale.high)
-        return f"least {least}, most {most} {words.plain(unit, 20)}   v status   = itself"
-    seen = dict.fromkeys((letter(p), words.plain(p.class_.replace("_", " "), 20)) for p in pairs)
-    more = "   v values" if any(p.value is not None for p in pairs) else ""
-    return "   ".join([f"{mark} {word}" for mark, word in seen] + ["= itself", "blank not measured"]) + more
-
-
-def _common(names: Sequence[str]) -> int:
-    """How many letters all names begin with."""
-    if len(names) < 2:
-        return 0
-    first, last = min(names), max(names)
-    size = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
-    while size and first[size - 1].isdigit():
-        size -= 1
-    return size
-
-
-def _short(name: str, room: int) -> str:
-    return name if len(name) <= room else name[-room:]
-
-
 def detail(report: Report, check: str, group: Sequence[str], width: int, path: str = "") -> list[Line]:
     """Every pair of a row: out and in, what is not good first. path: as of shown()."""
     names = set(group)
     found = [p for p in shown(report, check, path) if p.from_ in names or p.to in names]
-    found.sort(key=lambda p: (*(-part for part in _rank(p)), p.from_, p.to))
+    found.sort(key=lambda p: (*(-part for part in rank(p)), p.from_, p.to))
     head = line(f" {words.plain(check, 60)}: {words.fold(tuple(group), 60)}")
-    lines = [head, *_way(report, check, path, width), Line()]
+    lines = [head, *way(report, check, path, width), Line()]
     for p in found[:500]:
         ports = f"  ports {', '.join(map(str, p.ports[:12]))}" if p.ports else ""
         value = f"  {words.figure(p.value)} {words.plain(p.unit or '', 20)}" if p.value is not None else ""

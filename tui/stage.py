@@ -17,7 +17,7 @@ from textual.widgets import Input
 from netdoctor.report import words
 from netdoctor.report.diff import diff
 from netdoctor.report.model import Cause, Report, Result
-from netdoctor.tui import compare, frame, nodes, pages, pairs, where
+from netdoctor.tui import compare, frame, nodes, pages, pairs, square, where
 from netdoctor.tui.dialogs import Ask
 from netdoctor.tui.events import Event
 from netdoctor.tui.keys import HINTS, Action
@@ -244,8 +244,43 @@ class Stage(App[None], inherit_bindings=False):
         if on_matrix:
             self.draw_matrix()
         else:
-            self.page.show(self.page_lines(), key, top=top)
+            self.draw_page(key, top=top)
         self.draw_bars()
+
+    def draw_page(self, key: Hashable = None, *, top: bool = False) -> None:
+        """The lines of the screen. Among pairs the cursor is drawn into a cell of its line."""
+        if self.where.view != "pairs" or self.state.report is None:
+            self.page.show(self.page_lines(), key, top=top)
+            return
+        for _ in range(2):  # where the cursor stands is known when there are lines
+            heads = self.square(self.state.report).heads
+            self.page.show(self.page_lines(), key, top=top, heads=heads)
+            key, top = None, False
+        self.draw_detail()
+
+    def square(self, report: Report) -> square.Picture:
+        """The pairs that are shown."""
+        look, width = self.where, self.size.width - pages.MARGIN
+        how = {"transpose": look.transposed, "values": look.values}
+        row, column = self._row_here, look.column
+        return square.page(report, self.kind, width, path=look.path, row=row, column=column, **how)
+
+    @property
+    def _row_here(self) -> str | None:
+        """A node of the row of pairs under the cursor."""
+        key = self.page.key
+        return key[1][0] if isinstance(key, tuple) and key[0] == "pairs" else None
+
+    def next_column(self, by: int) -> None:
+        """The cursor of the pairs on another column."""
+        look, report = self.where, self.state.report
+        if look.view == "pairs" and report is not None:
+            column = square.moved(
+                report, self.kind, look.path, self._row_here, look.column, by, transpose=look.transposed
+            )
+            self.where = replace(look, column=column)
+            self.draw_page()
+            self.draw_bars()
 
     def page_lines(self) -> list[Line]:
         """The lines of the screen that is shown, those that its filter lets through."""
@@ -263,9 +298,7 @@ class Stage(App[None], inherit_bindings=False):
         if look.view == "evidence":
             return pages.evidence(known, self.results, width)
         if look.view == "pairs":
-            return pairs.page(
-                report, self.kind, width, transpose=look.transposed, values=look.values, path=look.path
-            )
+            return self.square(report).lines
         if look.view == "pair":
             return pairs.detail(report, self.kind, look.group, width, look.path)
         if look.view == "node" and self.node is not None:
@@ -313,6 +346,10 @@ class Stage(App[None], inherit_bindings=False):
     def draw_detail(self) -> None:
         """What is under the cursor of the matrix, spelled out."""
         width, cells, node = self.size.width, self.state.cells, self.node
+        if self.where.view == "pairs" and self.state.report is not None and not self.tiny:
+            below = self.square(self.state.report).below
+            self.bar("detail").show(below if self.size.height >= DETAIL_FROM else below[:2])
+            return
         if self.where.view != "matrix" or self.tiny or not self.matrix.rows or node is None:
             self.bar("detail").show([])
             return
@@ -342,7 +379,7 @@ class Stage(App[None], inherit_bindings=False):
             self.bar("tabs").show(*frame.tabs(self.state, self.where, self.matrix.rows, width))
         panel = pages.scan_panel(self.state, width) if self.state.live and not self.small else []
         self.bar("panel").show([*panel, rule(width)] if panel else [])
-        if self.where.view != "matrix":
+        if self.where.view not in ("matrix", "pairs"):
             self.bar("detail").show([])
         status = [line((f" {piece}", "head")) for piece in wrap(self.said, width - 2)] if self.said else []
         self.bar("status").show([rule(width, self._below()), *status])

@@ -42,12 +42,13 @@ class Where:
     """cause: key of the cause that the screens ``cause`` and ``evidence`` are about (see Known.key_of).
 
     cell: whose evidence is shown, None for that of the whole cause; without a check, of the cause on that
-    node. kind: what the pairs screen shows. path: over which of the job's, '' for the worst of all. group:
-    the nodes whose pairs are shown one by one. sought: the filter of this screen, where it is not the matrix;
-    filter: that of the matrix. cursor: the cell under the cursor of the matrix, None before its first
-    picture; before_filter: where it was when typing began. by: the check that rows are sorted by, None for
-    `sort`. colour: the check that the overview shows, None for the worst. anchor: the node marked last. held:
-    the picture stands still. following: the cursor goes to new problems.
+    node. kind: what the pairs screen shows. path: over which of the job's, '' for the worst of all. column: a
+    node of the column under the cursor of the pairs, '' for that of the worst of the row. group: the nodes
+    whose pairs are shown one by one. sought: the filter of this screen, where it is not the matrix; filter:
+    that of the matrix. cursor: the cell under the cursor of the matrix, None before its first picture;
+    before_filter: where it was when typing began. by: the check that rows are sorted by, None for `sort`.
+    colour: the check that the overview shows, None for the worst. anchor: the node marked last. held: the
+    picture stands still. following: the cursor goes to new problems.
     """
 
     view: str = "causes"
@@ -56,6 +57,7 @@ class Where:
     cell: Spot | None = None
     kind: str = ""
     path: str = ""
+    column: str = ""
     group: tuple[str, ...] = ()
     sought: str = ""
     values: bool = False

@@ -31,7 +31,14 @@ def looks(widget: Widget) -> dict[str, Style]:
 
 def strip_of(spans: Sequence[tuple[str, str]], known: dict[str, Style], base: Style, width: int) -> Strip:
     """The one place where text becomes cells."""
-    segments = [Segment(inert(text), base + known.get(style, Style.null())) for text, style in spans if text]
+    nothing = Style.null()
+    segments = []
+    for text, styles in spans:
+        look = base
+        for style in styles.split("+"):
+            look += known.get(style, nothing)
+        if text:
+            segments.append(Segment(inert(text), look))
     return Strip(segments).adjust_cell_length(width, base)
 
 
@@ -71,7 +78,7 @@ class Bar(Widget, can_focus=False):
 
 
 class Page(ScrollView, can_focus=True, inherit_bindings=False):
-    """Lines that scroll, with a cursor on those that have a key."""
+    """Lines that scroll, with a cursor on those that have a key. The first ones may stay where they are."""
 
     class Opened(Message):
         """Enter, or a second click, on the line under the cursor."""
@@ -84,9 +91,19 @@ class Page(ScrollView, can_focus=True, inherit_bindings=False):
         self.lines: list[Line] = []
         self.at = 0
         self._stops: list[int] = []
+        self._heads = 0
 
     def on_mount(self) -> None:
         self.vertical_scrollbar.renderer = PlainBars  # type: ignore[misc]  # Textual looks it up on the bar
+
+    @property
+    def heads(self) -> int:
+        """How many lines stay at the top: none where that would leave too little for the others."""
+        return self._heads if self.size.height >= 2 * self._heads else 0
+
+    def _index(self, y: int) -> int:
+        """The line that is drawn at a height."""
+        return y if y < self.heads else y + round(self.scroll_y)
 
     @property
     def key(self) -> Hashable:
@@ -102,8 +119,12 @@ class Page(ScrollView, can_focus=True, inherit_bindings=False):
         super().watch_scroll_y(old_value, new_value)
         self.post_message(self.Moved())
 
-    def show(self, lines: Sequence[Line], key: Hashable = None, *, top: bool = False) -> None:
-        """Draw other lines; the cursor stays on its key, or goes to `key`, or stays where it is."""
+    def show(self, lines: Sequence[Line], key: Hashable = None, *, top: bool = False, heads: int = 0) -> None:
+        """Draw other lines; the cursor stays on its key, or goes to `key`, or stays where it is.
+
+        heads: how many lines do not scroll.
+        """
+        self._heads = heads
         wanted = key if key is not None or top else self.key
         self.lines = list(lines)
         self._stops = [i for i, one in enumerate(self.lines) if one.key is not None]
@@ -167,13 +188,13 @@ class Page(ScrollView, can_focus=True, inherit_bindings=False):
         last = min(end, self.at + 4) - 1
         if self.at == self._stops[0] and self.at < height:
             self.scroll_to(y=0, animate=False, immediate=True)
-        elif self.at < top:
-            self.scroll_to(y=self.at, animate=False, immediate=True)
+        elif self.at < top + self.heads:
+            self.scroll_to(y=self.at - self.heads, animate=False, immediate=True)
         elif last >= top + height:
             self.scroll_to(y=last - height + 1, animate=False, immediate=True)
 
     def render_line(self, y: int) -> Strip:
-        index = y + round(self.scroll_y)
+        index = self._index(y)
         width = self.size.width
         base = self.rich_style
         if index >= len(self.lines):
@@ -203,7 +224,7 @@ class Page(ScrollView, can_focus=True, inherit_bindings=False):
         self.post_message(self.Moved())
 
     def on_click(self, event: events.Click) -> None:
-        index = event.y + round(self.scroll_y)
+        index = self._index(event.y)
         if index >= len(self.lines):
             return
         stop = max((i for i in self._stops if i <= index), default=None)

@@ -364,6 +364,20 @@ def test_pairs_keys() -> None:
     assert any("column connects to row" in line for line in lines)
 
 
+def test_heads_of_pairs_stay_and_the_cursor_is_a_pair() -> None:
+    def look(app: NetdoctorApp) -> tuple[str, str]:
+        lines = screen_text(app)
+        (pair,) = re.findall(r"^ pair +(\S+ -> \S+)", "\n".join(lines), re.MULTILINE)
+        return lines[4], pair
+
+    pictures = after_each(["3", "G", "g", "right", "right", "down"], look, report=rich_report(36))
+    assert len({heads for heads, _ in pictures}) == 1
+    assert [pair for _, pair in pictures] == [
+        "gpu-a01 -> gpu-a03", "gpu-a36 -> gpu-a03", "gpu-a01 -> gpu-a03", "gpu-a01 -> gpu-a04",
+        "gpu-a01 -> gpu-a05", "gpu-a02 -> gpu-a05",
+    ]  # fmt: skip
+
+
 def with_paths(report: Report) -> Report:
     """Each pair of it over two paths."""
     ways = tuple(PathRecord(path=path, status="pass", class_="open") for path in ("eth0", "eth1"))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from netdoctor.report.model import MeasureRecord, PairRecord, PathRecord, Report
-from netdoctor.tui import pairs
+from netdoctor.tui import pairs, square
 from tests.report.build import sample_report
 
 
@@ -24,7 +24,7 @@ def report_of(
 
 def heats(report: Report, check: str) -> dict[float, str]:
     """The style of each value on the screen, by the figure that is shown."""
-    lines = pairs.page(report, check, 120, values=True)
+    lines = square.page(report, check, 120, values=True).lines
     return {float(text): style for one in lines for text, style in one.spans if style.startswith("heat")}
 
 
@@ -98,7 +98,7 @@ def test_each_path_is_shown_by_itself() -> None:
         ("gone", ["fail", "pass"], "the worst of 2 paths"),
     ):
         assert [p.status for p in pairs.shown(report, "net.ports", path)] == tried
-        assert said in pairs.page(report, "net.ports", 100, path=path)[1].text
+        assert said in square.page(report, "net.ports", 100, path=path).lines[1].text
         assert said in pairs.detail(report, "net.ports", ("a",), 100, path)[1].text
 
 
@@ -112,3 +112,59 @@ def test_bars_of_latency_and_of_bandwidth() -> None:
 
     assert styles("ssh.speed", "ms") == ["heat4", "heat0"]
     assert styles("bw.allreduce.busbw", "GB/s") == ["heat0", "heat4"]
+
+
+def of_32(bad: str, status: str = "fail", value: float | None = None) -> Report:
+    names = [f"node{n}" for n in range(32)]
+    pairs_ = tuple(
+        PairRecord(
+            check="net.ports" if value is None else "net.path-mtu", from_=a, to=b,
+            status=status if b == bad else "pass", class_="filtered" if b == bad else "open",
+            value=None if value is None else value - 96 * (b == bad), unit=None if value is None else "bytes",
+            ports=(29500,),
+        )
+        for a in names for b in names if a != b
+    )  # fmt: skip
+    ready = sample_report("ready", nodes=32)
+    matrix = dataclasses.replace(ready.matrix, nodes=tuple(names))
+    return dataclasses.replace(ready, pairs=pairs_, matrix=matrix)
+
+
+def test_32_nodes_fit_into_80_columns_with_heads_and_the_pair_under_the_cursor() -> None:
+    found = square.page(of_32("node17"), "net.ports", 78, row="node3")
+    tens, units = (one.text for one in found.lines[1:3])
+    assert units.split() == [str(n % 10) for n in range(32)]
+    assert tens.split() == [str(n // 10) for n in range(10, 32)]
+    for n, one in enumerate(found.lines[3:35]):
+        assert len(one.text) <= 78
+        assert one.text.split() == [
+            f"node{n}",
+            *("=" if n == m else "f" if m == 17 else "." for m in range(32)),
+        ]
+        assert one.text.index(f"node{n}") < tens.index("1")
+    assert found.heads == 3
+    legend, pair, said = (one.text.rstrip() for one in found.below)
+    assert legend == " . open   f filtered   = itself   blank not measured"
+    assert pair == " pair     node3 -> node17   filtered   ports 29500"  # of no column, the worst of the row
+    assert said == " reading  column pattern: nobody reaches node17; look at what node17 lets in"
+    turned = square.page(of_32("node17"), "net.ports", 78, row="node17", column="node5", transpose=True)
+    assert [one.text.rstrip() for one in turned.below[1:]] == [
+        " pair     node5 -> node17   filtered   ports 29500",
+        " reading  row pattern: nobody reaches node17; look at what node17 lets in",
+    ]
+
+
+def test_values_are_whole_have_their_unit_and_say_which_columns_do_not_fit() -> None:
+    report = of_32("node17", "warn", 1500.0)
+    first = square.page(report, "net.path-mtu", 78, values=True, row="node0", column="node0")
+    assert "net.path-mtu in bytes" in first.lines[0].text
+    assert first.lines[0].text.rstrip().endswith("19 more>")
+    assert first.lines[1].text.split() == [str(n) for n in range(13)]
+    assert "1500" in first.lines[2].text.split()
+    there = square.page(report, "net.path-mtu", 78, values=True, row="node0", column="node17")
+    assert "<11 more   8 more>" in there.lines[0].text
+    assert ("1404", "heat0+cursor") in there.lines[2].spans
+    assert there.below[2].text == " reading  column pattern: every pair to node17 is not good"
+    assert square.moved(report, "net.path-mtu", "", "node0", "node17", 1) == "node18"
+    assert square.moved(report, "net.path-mtu", "", "node0", "", -1) == "node16"
+    assert square.moved(report, "net.path-mtu", "", "node0", "node31", 5) == "node31"

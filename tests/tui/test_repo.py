@@ -27,6 +27,7 @@ PURE = (
     "query",
     "rows",
     "runner",
+    "square",
     "state",
     "where",
 )

@@ -1,0 +1,235 @@
+"""The Pairs screen: a square whose heads stay in sight, with the pair under the cursor spelled out below it.
+
+Lines for a given width. The cursor is a row and a column, each a node's name.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from netdoctor.report import words
+from netdoctor.report.model import PairRecord, Report
+from netdoctor.tui import pairs
+from netdoctor.tui.lines import STATUS_STYLES, Line, fit, line, wrap
+from netdoctor.tui.pairs import Scale, Table
+
+NAMES_MAX = 30
+HEADS_MAX = 3  # letters of a name above a narrow column
+VALUE_MAX = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """lines: the screen. below: what its letters mean, the pair under the cursor, what the square says."""
+
+    lines: list[Line]
+    below: list[Line]
+
+    @property
+    def heads(self) -> int:
+        """How many of the lines stand above the first that the cursor can be on."""
+        return next((n for n, one in enumerate(self.lines) if one.key is not None), 0)
+
+
+def page(
+    report: Report,
+    kind: str,
+    width: int,
+    *,
+    transpose: bool = False,
+    values: bool = False,
+    path: str = "",
+    row: str | None = None,
+    column: str = "",
+) -> Picture:
+    """A square, or bars for a measure. path: as of pairs.shown(). row: a node of it, None for no cursor."""
+    every = pairs.kinds(report)
+    if not every:
+        text = "  profile launch tries ports and path MTU between nodes"
+        return Picture([Line(), line("   no pairs were measured.", (text, "dim"))], [])
+    place = f"   {every.index(kind) + 1} of {len(every)} (tab)" if kind in every and len(every) > 1 else ""
+    if kind.startswith("measure "):
+        title = line(f" {words.plain(kind, 60)}", (place, "dim"))
+        return Picture([title, Line(), *pairs.bars(pairs.curves(report).get(kind[8:], []), width)], [])
+    found = pairs.table_of(report, kind, path)
+    scale = Scale.of((p.value, p.unit) for line_ in found.worst for p in line_ if p is not None)
+    square = _Square(found, scale if values else None, transpose, width)
+    a, b = square.cursor(row, column)
+    way = f"   {'column connects to row' if transpose else 'row connects to column'}"
+    unit = f" in {words.plain(square.unit, 12)}" if values and square.unit else ""
+    title = line(f" {words.plain(kind, 60)}{unit}", (f"{place}{way}{square.beyond(b)}", "dim"))
+    said = _readings(found, transpose, width)
+    long = len(said) > 2
+    lines = [title, *pairs.way(report, kind, path, width), *square.heads(b), *square.rows(a, b)]
+    if any(len(group) > 1 for group in found.groups):
+        lines += [Line(), line((" nodes with equal results share a row and a column", "dim"))]
+    below = [line((f" {_legend(found, scale if values else None)}", "dim"))]
+    if a is not None and b is not None:
+        below.append(square.pair(a, b))
+    more = line((f"           and {words.number(len(said) - 1, 'more line')} below the square", "dim"))
+    return Picture([*lines, Line(), *said] if long else lines, [*below, *([said[0], more] if long else said)])
+
+
+def moved(report: Report, kind: str, path: str, row: str | None, column: str, by: int, **how: bool) -> str:
+    """The column that many to the right of the one under the cursor."""
+    if kind.startswith("measure ") or kind not in pairs.kinds(report):
+        return column
+    found = pairs.table_of(report, kind, path)
+    _, b = _Square(found, None, how.get("transpose", False), 80).cursor(row, column)
+    return found.groups[min(max((b or 0) + by, 0), len(found.groups) - 1)][0]
+
+
+class _Square:
+    """How a table is drawn: what its columns are called, how wide they are, and which of them fit."""
+
+    def __init__(self, found: Table, scale: Scale | None, transpose: bool, width: int) -> None:
+        """scale: of the values to show, None for statuses."""
+        self.found, self.scale, self.transpose, self.width = found, scale, transpose, width
+        self.names = [words.fold(g, 24) if len(g) > 1 else words.plain(g[0], 60) for g in found.groups]
+        common = _common(self.names)
+        self.tails = [name[common:] or name for name in self.names]
+        if any(len(group) > 1 for group in found.groups):  # names of groups say nothing when they are cut
+            self.tails = [str(n) for n in range(1, len(self.names) + 1)]
+            self.names = [f"{n} {name}" for n, name in zip(self.tails, self.names, strict=True)]
+        self.left = min(max((len(name) for name in self.names), default=0), NAMES_MAX) + 3
+        longest = max((len(tail) for tail in self.tails), default=1)
+        self.digits = 0
+        known = [pair for line_ in found.worst for pair in line_ if pair is not None]
+        self.unit = next((pair.unit for pair in known if pair.unit), "") or ""
+        room = width - self.left
+        self.step = min(longest, VALUE_MAX) + 1
+        if scale is not None:
+            values = [pair.value for pair in known if pair.value is not None]
+            self.digits = 0 if all(value == round(value) for value in values) else 2
+            texts = [_value(value, VALUE_MAX, self.digits) for value in values]
+            self.step = max(max(map(len, texts), default=1) + 1, min(self.step, 4))
+        elif len(self.names) * max(self.step, 3) > room:
+            self.step = 2 if 2 * len(self.names) <= room else 1
+        else:
+            self.step = max(self.step, 3)
+        self.fits = max(room // self.step, 1)
+
+    def at(self, a: int, b: int) -> PairRecord | None:
+        """The pair in a row and a column."""
+        return self.found.worst[b][a] if self.transpose else self.found.worst[a][b]
+
+    def cursor(self, row: str | None, column: str) -> tuple[int | None, int | None]:
+        """The row and the column under the cursor; without a column that of the row's worst pair."""
+        place = {name: n for n, group in enumerate(self.found.groups) for name in group}
+        a = place.get(row) if row is not None else None
+        if a is None or column in place:
+            return a, place.get(column) if a is not None else None
+        tried = [(b, pair) for b in range(len(self.names)) if (pair := self.at(a, b)) is not None]
+        return a, max(tried, key=lambda one: pairs.rank(one[1]))[0] if tried else a
+
+    def shown(self, b: int | None) -> range:
+        """The columns that fit, that of the cursor among them."""
+        first = min(max((b or 0) - self.fits // 2, 0), max(len(self.names) - self.fits, 0))
+        return range(first, min(first + self.fits, len(self.names)))
+
+    def beyond(self, b: int | None) -> str:
+        """How many columns there are on either side of those that fit."""
+        shown = self.shown(b)
+        before, after = shown.start, len(self.names) - shown.stop
+        return (f"   <{before} more" if before else "") + (f"   {after} more>" if after else "")
+
+    def heads(self, b: int | None) -> list[Line]:
+        """The names of the columns, across where they fit, else downwards."""
+        shown = self.shown(b)
+        down = self.step <= 2
+        height = min(max((len(self.tails[n]) for n in shown), default=1), HEADS_MAX) if down else 1
+        lines = []
+        for y in range(height):
+            parts: list[str | tuple[str, str]] = [" " * self.left]
+            for n in shown:
+                text = self.tails[n][-height:].rjust(height)[y] if down else self.tails[n][-(self.step - 1) :]
+                parts.append((f"{text:>{self.step}}", "head" if b in (None, n) else "dim"))
+            lines.append(line(*parts))
+        return lines
+
+    def rows(self, at: int | None, b: int | None) -> list[Line]:
+        lines = []
+        for a, name in enumerate(self.names):
+            parts: list[str | tuple[str, str]] = [f"  {fit(name, self.left - 3)} "]
+            for n in self.shown(b):
+                text, style = self.cell(a, n)
+                cursor = "+cursor" if (a, n) == (at, b) else ""
+                parts += [" " * (self.step - len(text)), (text, style + cursor)]
+            lines.append(line(*parts, key=("pairs", self.found.groups[a])))
+        return lines
+
+    def cell(self, a: int, b: int) -> tuple[str, str]:
+        """What stands there, and its style."""
+        pair = self.at(a, b)
+        if a == b and len(self.found.groups[a]) == 1:
+            return "=", "dim"
+        if pair is None:
+            return " ", ""
+        if self.scale is not None and pair.value is not None:
+            return _value(pair.value, self.step - 1, self.digits), self.scale.heat(pair.value, pair.unit)
+        return pairs.letter(pair), STATUS_STYLES.get(pair.status, "unknown")
+
+    def pair(self, a: int, b: int) -> Line:
+        """The pair under the cursor, spelled out; of groups the worst of theirs."""
+        pair, (one, other) = self.at(a, b), (self.found.groups[a], self.found.groups[b])
+        if pair is None:
+            itself = a == b and len(one) == 1
+            from_, to = (self.names[b], self.names[a]) if self.transpose else (self.names[a], self.names[b])
+            text = (
+                f"{words.plain(one[0], 60)} is the node itself"
+                if itself
+                else f"{from_} -> {to}: not measured"
+            )
+            return line((" pair     ", "label"), fit(text, self.width - 10))
+        value = (
+            f"   {words.figure(pair.value)} {words.plain(pair.unit or '', 20)}"
+            if pair.value is not None
+            else ""
+        )
+        ports = f"   ports {', '.join(map(str, pair.ports[:12]))}" if pair.ports else ""
+        over = f"   over {words.plain(pair.path, 80)}" if pair.path else ""
+        of = "   the worst of these groups" if len(one) * len(other) > 1 else ""
+        text = f"{words.plain(pair.from_, 60)} -> {words.plain(pair.to, 60)}   "
+        said = words.plain(pair.class_.replace("_", " "), 20)
+        rest = self.width - 10 - len(text) - len(said)
+        return line(
+            (" pair     ", "label"),
+            text,
+            (said, STATUS_STYLES.get(pair.status, "unknown")),
+            fit(f"{value}{ports}{over}{of}", max(rest, 0)),
+        )
+
+
+def _readings(found: Table, transpose: bool, width: int) -> list[Line]:
+    """What the square says, the label once."""
+    pieces = [piece for text in pairs.reading(found, transpose) for piece in wrap(text, width - 12)]
+    return [line((" reading  " if n == 0 else " " * 10, "label"), piece) for n, piece in enumerate(pieces)]
+
+
+def _value(value: float, room: int, most: int) -> str:
+    for digits in range(most, -1, -1):
+        text = f"{value:.{digits}f}"
+        if len(text) <= room:
+            return text
+    return f"{value:.0e}".replace("e+0", "e").replace("e+", "e")[:room]
+
+
+def _legend(found: Table, scale: Scale | None) -> str:
+    every = [p for row in found.worst for p in row if p is not None]
+    if scale is not None:
+        unit = next((p.unit for p in every if p.unit), "")
+        least, most = words.figure(scale.low), words.figure(scale.high)
+        return f"least {least}, most {most} {words.plain(unit, 20)}   v status   = itself"
+    seen = dict.fromkeys((pairs.letter(p), words.plain(p.class_.replace("_", " "), 20)) for p in every)
+    more = "   v values" if any(p.value is not None for p in every) else ""
+    return "   ".join([f"{mark} {word}" for mark, word in seen] + ["= itself", "blank not measured"]) + more
+
+
+def _common(names: Sequence[str]) -> int:
+    """How many letters all names begin with; the digits that tell them apart stay whole."""
+    if len(names) < 2:
+        return 0
+    first, last = min(names), max(names)
+    size = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
+    while size and first[size - 1].isdigit():
+        size -= 1
+    return size
