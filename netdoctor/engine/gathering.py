@@ -9,7 +9,7 @@ from netdoctor.facts.bandwidth import Baseline
 from netdoctor.facts.base import FACT_TYPES, Missing, Why
 from netdoctor.facts.host import Node
 from netdoctor.facts.paths import Paths
-from netdoctor.facts.software import Job, SoftwareFacts, in_all
+from netdoctor.facts.software import PYTHON_PLACES, Job, SoftwareFacts, in_all
 from netdoctor.inventory import Target
 from netdoctor.inventory.names import python_fault
 from netdoctor.rules.nccl import comm_id_host
@@ -61,7 +61,7 @@ def software_args(job: Job) -> dict[str, Any]:
     """What the collector of `software` is told: packages to look for, environments that the job may be in."""
     return {
         "packages": list(job.packages),
-        "prefixes": [path for name in ("VIRTUAL_ENV", "CONDA_PREFIX") if (path := job.env.get(name))],
+        "prefixes": [path for name in PYTHON_PLACES if (path := job.env.get(name))],
     }
 
 

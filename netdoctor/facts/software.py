@@ -10,6 +10,8 @@ Launcher = Literal["torchrun", "srun", "mpirun", "deepspeed", "pdsh"]
 Backend = Literal["nccl", "gloo"]
 LAUNCHERS: tuple[str, ...] = get_args(Launcher)
 BACKENDS: tuple[str, ...] = get_args(Backend)
+# Of the job's environment, what only says where to look for a Python.
+PYTHON_PLACES = ("VIRTUAL_ENV", "CONDA_PREFIX")
 CALLING = "calling environment"  # of Job.env_from: what netdoctor was called with, as a launcher would be
 
 

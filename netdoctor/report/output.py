@@ -103,6 +103,12 @@ def _prom(report: Report, options: RenderOptions) -> str:
     return render(report)
 
 
+def _hosts(report: Report, options: RenderOptions) -> str:
+    from netdoctor.report.hosts import render
+
+    return render(report)
+
+
 def _none(report: Report, options: RenderOptions) -> str:
     return ""
 
@@ -117,6 +123,7 @@ FORMATS: dict[str, Callable[[Report, RenderOptions], str | bytes]] = {
     "html": _html,
     "github": _github,
     "prom": _prom,
+    "hosts": _hosts,
     "none": _none,
 }
 

@@ -98,7 +98,9 @@ def _nodes(report: Report) -> Iterator[tuple[str, str, dict[str, str], float]]:
     """What is wrong where: a few series for a node, however many checks there are."""
     healthy = set(report.healthy_nodes)
     for node in report.matrix.nodes:
-        yield "netdoctor_node_ready", "1 for a node that is healthy.", {"node": node}, float(node in healthy)
+        if report.verdict.part is None:
+            ready = float(node in healthy)
+            yield "netdoctor_node_ready", "1 for a node that is healthy.", {"node": node}, ready
     for node, column in zip(report.matrix.nodes, zip(*report.matrix.cells, strict=True), strict=False):
         for letter, status in words.LETTERS.items():
             found = column.count(letter)

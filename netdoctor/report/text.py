@@ -364,6 +364,9 @@ class _Page:
         for line in words.healed(self.report):
             for number, piece in enumerate(self.wrap(line, _LABEL)):
                 yield self.line(f"{'healed' if number == 0 else '':<{_LABEL}}", piece)
+        good = words.usable(self.report, self.fold_limit)
+        for number, piece in enumerate(self.wrap(good, _LABEL) if good else ()):
+            yield self.line(f"{'' if number else 'usable':<{_LABEL}}", piece)
         step = words.next_step(self.report)
         if step:
             does, then = step

@@ -448,9 +448,9 @@ def _template(record: CommandRecord) -> str | None:
 
 
 def family_status(report: Report, row: FamilyRow, index: Index) -> str:
-    """Return the status of a row; one that waits anywhere is not green."""
-    waits = row.status == "pass" and any("b" in cells for cells in _rows(report, row.family, index))
-    return "blocked" if waits else row.status
+    """Return the status of a row; one that waits on every node is not green."""
+    waits = row.status == "pass" and waiting(report, row.family, index)
+    return "blocked" if waits and not passing(report, row.family, index) else row.status
 
 
 def family_value(report: Report, row: FamilyRow, index: Index) -> tuple[str, str]:
@@ -465,6 +465,12 @@ def family_value(report: Report, row: FamilyRow, index: Index) -> tuple[str, str
     ]
     waits = [f"{number(held[c.id], 'check')} held by [{c.id}]" for c in by_id.values() if c not in own]
     status = family_status(report, row, index)
+    late = waiting(report, row.family, index) if status == "pass" and not own else []
+    if late:
+        good = passing(report, row.family, index)
+        who = plain(good[0], 60) if len(good) == 1 else number(len(good), "node")
+        verb = "waits" if len(late) == 1 else "wait"
+        return f"{who}; {fold(late, 40)} {verb} for {ids(row.causes) or 'an earlier check'}", remark
     if own or (waits and status != "blocked"):
         return "; ".join([*(f"[{c.id}] {cause_nodes(report, c, 40)}".rstrip() for c in own), *waits]), ""
     if status == "blocked":
@@ -506,6 +512,19 @@ def passing(report: Report, family: str, index: Index) -> list[str]:
         for node, column in zip(report.matrix.nodes, zip(*rows, strict=True), strict=True)
         if set(column) in good
     ]
+
+
+def waiting(report: Report, family: str, index: Index) -> list[str]:
+    """Return the nodes on which some check of a family waits for another."""
+    return showing(report, family, "b", index)
+
+
+def usable(report: Report, limit: int | None = FOLD_LIMIT) -> str:
+    """Return ``27 of 32   node[0-4,6-8,...]`` where not all nodes are; of a part nothing can be said."""
+    good, every = report.healthy_nodes, report.matrix.nodes
+    if report.verdict.part is not None or len(good) >= len(every):
+        return ""
+    return f"{len(good)} of {len(every)}   {fold(good, limit) if good else 'none'}"
 
 
 def family_label(family: str) -> str:

@@ -28,6 +28,7 @@ from netdoctor.scanning.plan import Plan, part, prepare, select
 from netdoctor.scanning.record import facts_of, replay
 from netdoctor.scanning.reporting import (
     SETTINGS,
+    TAKEN,
     folders,
     remote,
     ssh_argv,
@@ -80,7 +81,8 @@ def rejudge(report: Report, given: Mapping[str, Any], source: Path) -> Report:
         remote=remote(request, targets),
         root_here=os.geteuid() == 0,
         version=__version__,
-        notes=(*kept(report, SETTINGS), *kept(report, RERUN), *not_judged(report, known)),
+        notes=tuple(n for prefix in (TAKEN, SETTINGS, RERUN) for n in kept(report, prefix))
+        + tuple(not_judged(report, known)),
         verify_prefix=("netdoctor", "scan", "--facts", str(source), *again, *folders(request.checks_dir)),
         interrupted_code=3,  # that scan was interrupted, this command was not: undecided
     )

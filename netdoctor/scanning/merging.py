@@ -13,7 +13,7 @@ from netdoctor.engine.registry import Registry
 from netdoctor.engine.run import Outcome
 from netdoctor.engine.run import rejudge as judge_again
 from netdoctor.facts.base import Missing, Why
-from netdoctor.facts.software import Job
+from netdoctor.facts.software import PYTHON_PLACES, Job
 from netdoctor.inventory.nodeset import fold
 from netdoctor.report import LAST, words
 from netdoctor.report.build import build
@@ -21,7 +21,15 @@ from netdoctor.report.context import Context
 from netdoctor.report.model import Note, Report
 from netdoctor.scanning.plan import Plan, part
 from netdoctor.scanning.record import facts_of, record, replay
-from netdoctor.scanning.reporting import SETTINGS, held_against, remote, rfc3339, told, verify_prefix
+from netdoctor.scanning.reporting import (
+    SETTINGS,
+    TAKEN,
+    held_against,
+    remote,
+    rfc3339,
+    told,
+    verify_prefix,
+)
 from netdoctor.store import Store
 
 RERUN = "run again "
@@ -31,8 +39,6 @@ _HOW = (
     *("ssh_config", "ssh_user", "ssh_port", "ssh_key", "known_hosts", "jump", "accept_new"),
     *("checks_dir", "environ", "format", "save"),
 )
-# Of the job's environment, what only says where to look for a Python.
-_PLACES = ("VIRTUAL_ENV", "CONDA_PREFIX")
 
 
 def merged(
@@ -55,7 +61,7 @@ def merged(
     now = rfc3339(time.time())
     shown = words.number(len(outcome.judgement.nodes), "node")
     what = ", ".join(checks) if len(checks) <= 6 else f"{len(checks)} checks"
-    notes = list(dict.fromkeys([*kept(report, SETTINGS), *told(plan.transport.notes)]))
+    notes = list(dict.fromkeys([*kept(report, TAKEN), *kept(report, SETTINGS), *told(plan.transport.notes)]))
     notes += [*not_judged(report, plan.known), *kept(report, RERUN)]
     notes.append(Note(level="info", text=f"{RERUN}{now}: {what} on {shown}"))
     ids, before = [check.id for check in every], report.verdict.part
@@ -167,7 +173,7 @@ def _other_job(then: object, now: Job) -> str:
     if not isinstance(then, Job):
         return ""
     names = then.env.keys() | now.env.keys()
-    other = [n for n in sorted(names) if n not in _PLACES and then.env.get(n) != now.env.get(n)]
+    other = [n for n in sorted(names) if n not in PYTHON_PLACES and then.env.get(n) != now.env.get(n)]
     fields = ("master_addr", "master_port", "packages", "launcher", "backend")
     other += [name for name in fields if getattr(then, name) != getattr(now, name)]
     return ", ".join(dict.fromkeys(other))

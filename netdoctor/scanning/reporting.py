@@ -13,6 +13,7 @@ from pathlib import Path
 from netdoctor import __version__
 from netdoctor.engine.gathering import AUTO
 from netdoctor.engine.run import Outcome
+from netdoctor.facts.software import CALLING, PYTHON_PLACES, Job
 from netdoctor.inventory import Target
 from netdoctor.inventory.nodeset import fold
 from netdoctor.report import baselines
@@ -24,6 +25,8 @@ from netdoctor.scanning.record import record
 from netdoctor.scanning.request import PATHS, ScanRequest
 
 SETTINGS = "ssh: "
+TAKEN = "taken from this shell for the job: "
+TAKEN_AT_MOST = 12
 # With StrictHostKeyChecking off there is one about every host.
 REMARKS_AT_MOST = 10
 
@@ -82,11 +85,19 @@ def _notes(plan: Plan, outcome: Outcome) -> list[Note]:
         for p in plan.known.plugins
         if p.error
     ]
-    notes += _pythons(plan, outcome)
+    notes += [*_taken(plan.job), *_pythons(plan, outcome)]
     notes += told(plan.transport.notes)
     if outcome.judgement.tracebacks and (place := _keep_tracebacks(outcome.judgement.tracebacks)):
         notes.append(Note(level="warn", text=f"part of netdoctor itself crashed; tracebacks: {place}"))
     return notes
+
+
+def _taken(job: Job) -> list[Note]:
+    """Which variables are the job's only because this shell has them. Not where to look for a Python."""
+    taken = [n for n, where in sorted(job.env_from.items()) if where == CALLING and n not in PYTHON_PLACES]
+    more = f" and {len(taken) - TAKEN_AT_MOST} more" if len(taken) > TAKEN_AT_MOST else ""
+    text = f"{TAKEN}{', '.join(taken[:TAKEN_AT_MOST])}{more}"
+    return [Note(level="info", text=text)] if taken else []
 
 
 def _pythons(plan: Plan, outcome: Outcome) -> list[Note]:

@@ -2,13 +2,15 @@
 
 import itertools
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from netdoctor.inventory import Target
-from netdoctor.scanning import ScanRequest, rerun
+from netdoctor.report.text import render
+from netdoctor.scanning import ScanRequest, rejudge, rerun
 from netdoctor.scanning.reporting import verify_prefix
 from tests.scanning.ground import Ground
 
@@ -23,6 +25,24 @@ def test_what_the_transport_has_to_say_is_in_the_report(ground: Ground) -> None:
         ("warn", "ssh: n1: unknown key accepted"),
     ]
     assert report.verdict.state == "ready"
+
+
+def test_what_this_shell_gave_the_job_is_said_by_name(ground: Ground) -> None:
+    shell = {
+        "NCCL_SOCKET_IFNAME": "=eth0", "MASTER_PORT": "29501", "GLOO_SOCKET_IFNAME": "eth0",
+        "VIRTUAL_ENV": "/venv", "HOME": "/root", "NCCL_IB_HCA": "from the file",
+    }  # fmt: skip
+    Path("train.env").write_text("NCCL_IB_HCA=mlx5_0\n")
+    request = replace(N3, environ=shell, env_file=Path("train.env"))
+    report = ground.scan(request)
+    said = "taken from this shell for the job: GLOO_SOCKET_IFNAME, MASTER_PORT, NCCL_SOCKET_IFNAME"
+    assert said in [note.text for note in report.notes]
+    assert f"note      {said}\n" in render(report)
+    kept = rejudge(report, {}, Path("r.json"))
+    assert said in [note.text for note in kept.notes]
+    assert not [
+        n for n in ground.scan(replace(N3, environ={"VIRTUAL_ENV": "/venv"})).notes if "shell" in n.text
+    ]
 
 
 def test_a_clock_that_is_set_does_not_change_how_long_it_took(
