@@ -6,13 +6,7 @@ from netdoctor.check import check
 from netdoctor.checks._addresses import parse
 from netdoctor.checks._control import TROUBLES
 from netdoctor.checks._keys import auth, key_changed, key_revoked, key_unknown
-from netdoctor.checks._login import (
-    by_hand,
-    dialled,
-    endpoint,
-    of_sshd,
-    place,
-)
+from netdoctor.checks._login import by_hand, dialled, endpoint, of_sshd, place
 from netdoctor.checks._words import is_host_name, quoted, title_text
 from netdoctor.facts.host import Login, Node, Session
 from netdoctor.model import CONTROL, SUSPECTED, Cause, Finding, Fix, in_hosts, look, ok, run, seen, unknown

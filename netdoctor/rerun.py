@@ -132,7 +132,7 @@ class ScanRunner:
         target = self._targets.get(node)
         if target is None or self._request is None:
             return None
-        return [*scanning.ssh_argv(self._request), *scanning.destination(target)]
+        return [*scanning.ssh_argv(self._request), *scanning.destination(target, self._request)]
 
     def editor(self) -> tuple[str, list[str]] | None:
         if self._place is None:

@@ -1,7 +1,6 @@
 """Saved facts judged again, and parts of a report measured again."""
 
 import os
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,7 +30,7 @@ from netdoctor.scanning.reporting import (
     TAKEN,
     folders,
     remote,
-    ssh_argv,
+    ssh_command,
 )
 from netdoctor.scanning.request import ScanRequest
 
@@ -73,7 +72,7 @@ def rejudge(report: Report, given: Mapping[str, Any], source: Path) -> Report:
             profile=request.profile,
             selected=request.only or ("*",),
             skipped=request.skip,
-            ssh_command=shlex.join(ssh_argv(request)),
+            ssh_command=ssh_command(request),
         ),
         fail_on=request.fail_on,
         strict=request.strict,

@@ -50,7 +50,7 @@ def assemble(plan: Plan, outcome: Outcome, took_s: float, *, interrupted_code: i
         skipped=request.skip,
         hosts_source={"format": plan.inventory.format, "path": plan.inventory.source},
         control_host={"name": platform.node(), "python": platform.python_version()},
-        ssh_command=shlex.join(ssh_argv(request)),
+        ssh_command=ssh_command(request),
         phases=tuple(Phase(name=name, duration_ms=round(s * 1000)) for name, s in outcome.phases),
         replay=record(request, plan.inventory.targets),
     )
@@ -138,14 +138,13 @@ def rfc3339(stamp: float) -> str:
 
 def remote(request: ScanRequest, targets: Sequence[Target]) -> Remote:
     """How the nodes are logged in to by hand."""
-    return Remote(ssh=ssh_argv(request), destination={t.id: destination(t) for t in targets})
+    return Remote(ssh=ssh_argv(request), destination={t.id: destination(t, request) for t in targets})
 
 
 def ssh_argv(request: ScanRequest) -> tuple[str, ...]:
-    """The ssh client with the options of this scan, as a person would type it."""
+    """The ssh client with the options of this scan that hold for every node, as a person would type it."""
     argv = ["ssh"]
-    pairs = (("-F", request.ssh_config), ("-l", request.ssh_user), ("-p", request.ssh_port),
-             ("-i", request.ssh_key), ("-J", request.jump))  # fmt: skip
+    pairs = (("-F", request.ssh_config), ("-i", request.ssh_key), ("-J", request.jump))
     for flag, value in pairs:
         if value is not None:
             argv += [flag, str(value)]
@@ -154,10 +153,21 @@ def ssh_argv(request: ScanRequest) -> tuple[str, ...]:
     return tuple(argv)
 
 
-def destination(target: Target) -> tuple[str, ...]:
-    """What follows the ssh client to get to a node: ``-p``, port, ``user@host``."""
-    port = ("-p", str(target.port)) if target.port else ()
-    return (*port, f"{target.user}@{target.host}" if target.user else target.host)
+def ssh_command(request: ScanRequest) -> str:
+    """The client with all of its options, for a node that has no user or port of its own."""
+    pairs = (("-l", request.ssh_user), ("-p", request.ssh_port))
+    own = [word for flag, value in pairs if value is not None for word in (flag, str(value))]
+    return shlex.join([*ssh_argv(request), *own])
+
+
+def destination(target: Target, request: ScanRequest) -> tuple[str, ...]:
+    """What follows the ssh client to get to a node: ``-p``, port, ``user@host``.
+
+    A node's own user and port win over those for all; ssh itself would take ``-l`` and the first ``-p``.
+    """
+    user, number = target.user or request.ssh_user, target.port or request.ssh_port
+    port = ("-p", str(number)) if number else ()
+    return (*port, f"{user}@{target.host}" if user else target.host)
 
 
 def verify_prefix(request: ScanRequest) -> tuple[str, ...]:

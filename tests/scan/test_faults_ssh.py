@@ -21,9 +21,9 @@ NO_LOGIN = [
     case("node2 not-ssh", "ssh-not-ssh", "ssh.login", said="HTTP/1.1 400", fix="ss -tlnp"),
     case("node2 frozen", "ssh-no-answer", "ssh.login", said="nothing was said", fix="reset it"),
     case(SILENT_PORT, "ssh-no-answer", "ssh.login", said="44222", fix="nc -vz -w 5"),
-    case("node2 wrong-key", "ssh-auth", "ssh.login", said="was refused", fix="ssh-copy-id -p 44222"),
+    case("node2 wrong-key", "ssh-auth", "ssh.login", said="was refused", fix="authorized_keys"),
     case("node2 host-key", "ssh-host-key-changed", "ssh.login", said="SHA256:", fix="ssh-keygen -lf"),
-    case("node2 ssh-full", "ssh-too-many", "ssh.login", said="MaxStartups", fix="-j 8"),
+    case("node2 ssh-full", "ssh-too-many", "ssh.login", said="MaxStartups", fix="-j 2"),
     case("node2 login-shell", "ssh-shell", "ssh.login", said="not available", fix="usermod -s /bin/bash"),
     case("node2 login-shell path=/bin/false", "ssh-shell", "ssh.login", said="status 1", fix="true; echo $?"),
 ]  # fmt: skip

@@ -105,6 +105,14 @@ def test_commands_log_in_as_the_scan_did(full: Ground) -> None:
     assert command == "ssh -F /c -J other -p 2202 ml@n2 heal"
 
 
+def test_a_node_s_own_user_and_port_win_in_commands_too(full: Ground) -> None:
+    report = scanned(full, "n1", "ml@n2:2202", profile="full", ssh_user="ops", ssh_port=22)
+    assert commands(report) == ["ssh -p 2202 ml@n2 heal"]
+    report = scanned(full, "n1", "n2", profile="full", ssh_user="ops", ssh_port=44222)
+    assert commands(report) == ["ssh -p 44222 ops@n2 heal"]
+    assert report.run.ssh_command == "ssh -l ops -p 44222"
+
+
 @pytest.mark.parametrize(
     "kept", [{}, {"targets": [], "options": {"jump": "-oX"}}, {"targets": [{"id": "n2", "host": "-oX"}]}]
 )
