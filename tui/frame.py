@@ -105,7 +105,7 @@ def tiny(state: State, width: int, height: int) -> list[Line]:
 
 def no_report(state: State, keys: Sequence[str], width: int) -> list[Line]:
     """Before the first report: that nodes are being reached, or why there is none and what can be done."""
-    if state.scanning:
+    if state.scanning or not state.message:
         return [Line(), line("   connecting ...")]
     lines = [Line()]
     if state.message:
