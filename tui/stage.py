@@ -322,8 +322,7 @@ class Stage(App[None], inherit_bindings=False):
 
     def _diff_lines(self, report: Report, width: int) -> list[Line]:
         if self.base is None:
-            text = "   there is no earlier report of these nodes to compare with.   "
-            return [Line(), line(text, ("b chooses a file", "head"))]
+            return [Line(), line("   no earlier report of these nodes.   ", ("b chooses a file", "head"))]
         changes_only = self.where.changes_only
         shown = compare.page(diff(self.base, report), self.base, report, width, changes_only=changes_only)
         return [line((f" base: {words.plain(self.base_name, 100)}   (b chooses another)", "dim")), *shown]
