@@ -4,6 +4,7 @@ import math
 import os
 import threading
 import time
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Self, TextIO
 
@@ -11,24 +12,48 @@ from netdoctor.engine.run import Progress as Event
 from netdoctor.text import clean
 
 HEARTBEAT_S = 10.0
+# A log says soon that something has begun.
+FIRST_S = 2.0
 REFRESH_S = 0.2
+# So many that are waited for are named.
+NAMED = 3
+# What goes on in a phase; an experiment of a plug-in has its name.
+DOES = {
+    "pythons": "looking for interpreters",
+    "connect": "logging in, asking for facts",
+    "clock": "comparing clocks",
+    "routes": "looking up routes",
+    "ports": "dialling each other's ports",
+    "firewall": "reading firewall rules",
+    "path-mtu": "sending packets of every size",
+    "loss": "counting packets that get lost",
+    "tcp": "measuring TCP rates",
+    "allreduce": "running all-reduces with torch",
+    "judge": "judging",
+}
 
 
 class Progress:
     """Context manager whose `update` takes engine events. Never raises: a closed stderr stops nothing."""
 
-    def __init__(self, stream: TextIO | None, nodes: int, *, enabled: bool = True) -> None:
+    def __init__(self, stream: TextIO | None, nodes: Sequence[str], *, enabled: bool = True) -> None:
         self.stream = stream
-        self.nodes = nodes
+        self.nodes = tuple(nodes)
+        # Who has not answered yet in a phase that tells of each node.
+        self.silent = dict.fromkeys(self.nodes)
         self.enabled = enabled and stream is not None  # None: started with stderr closed
         self.live = stream is not None and stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
         self.started = time.monotonic()
-        self.event = Event(phase="connect", total=nodes)
+        self.event = Event(phase="connect", total=len(self.nodes))
         self.trouble: list[str] = []
         self.stop = threading.Event()
         self.thread = threading.Thread(target=self._beat, daemon=True)
 
     def update(self, event: Event) -> None:
+        if event.phase != self.event.phase:
+            self.silent = dict.fromkeys(self.nodes)
+        if event.node is not None:
+            self.silent.pop(event.node, None)
         self.event = event
         if event.node and event.text:
             self.trouble.append(f"{clean(event.node, 60)} {clean(event.text, 40)}")
@@ -51,19 +76,30 @@ class Progress:
                 self._write("\r\x1b[K")
 
     def _beat(self) -> None:
-        while not self.stop.wait(REFRESH_S if self.live else HEARTBEAT_S):
+        wait = REFRESH_S if self.live else FIRST_S
+        while not self.stop.wait(wait):
+            wait = REFRESH_S if self.live else HEARTBEAT_S
             line = self._line()
             self._write(f"\r\x1b[K{line}" if self.live else f"netdoctor: {line}\n")
 
     def _line(self) -> str:
         event = self.event
-        count = f" {event.done}/{event.total}" if event.total else ""
-        line = f"scan {self._clock()}  {event.phase}{count}{self._left(event)}"
+        does = DOES.get(event.phase) or clean(event.phase, 40)
+        line = f"scan {self._clock()}  {does}{self._count(event)}{self._left(event)}"
         if self.trouble:
             line += f"  trouble: {', '.join(self.trouble[:3])}"
             if len(self.trouble) > 3:
                 line += f" and {len(self.trouble) - 3} more"
         return line[: self._columns() - 1] if self.live else line
+
+    def _count(self, event: Event) -> str:
+        """How many have answered, and the last few that have not by name."""
+        done, total, names = event.asked - event.left, event.asked, event.waiting
+        if event.phase in ("connect", "pythons"):
+            done, total, names = event.done, event.total, tuple(self.silent)
+        left = total - done
+        few = f"  waiting for {', '.join(clean(n, 60) for n in names)}" if 0 < left <= NAMED else ""
+        return f" {done}/{total}{few if done else ''}" if total else ""
 
     @staticmethod
     def _left(event: Event) -> str:

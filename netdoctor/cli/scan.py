@@ -167,7 +167,7 @@ def _scan(args: argparse.Namespace, plan: "Plan") -> "tuple[Outcome, int | None]
     from netdoctor.cli.progress import Progress
 
     with (
-        Progress(sys.stderr, len(plan.targets), enabled=not args.quiet) as progress,
+        Progress(sys.stderr, [target.id for target in plan.targets], enabled=not args.quiet) as progress,
         _signals(plan.request.deadline) as stopped,
     ):
         outcome = plan.scan(progress.update).run(plan.transport)

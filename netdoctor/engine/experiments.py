@@ -3,8 +3,9 @@
 import importlib
 import pkgutil
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 import netdoctor.measure
@@ -56,6 +57,13 @@ def plan(wanted: Collection[str], nodes: int, budget_s: float) -> tuple[Step, ..
     return (*steps, *(replace(step, again=True) for step in steps if step.experiment.again is not None))
 
 
+# Who is waited for, by name, where it is not everybody.
+NAMED = 4
+
+# How many nodes were asked the same, and of how many an answer is missing; a few of these by name.
+Asked = Callable[[int, int, tuple[str, ...]], None]
+
+
 class OutOfTime(Exception):
     """An experiment took longer than it may."""
 
@@ -64,12 +72,19 @@ class Asker:
     """A transport for one experiment, until its time is over. lost: the nodes that were lost meanwhile.
 
     scan_ends: on the clock of time.monotonic(). gone: nodes of the whole scan that stopped answering: who is
-    late with an answer, and silent when asked for a sign of life, is not waited for again.
+    late with an answer, and silent when asked for a sign of life, is not waited for again. tell: is told of
+    each question and of each answer.
     """
 
     def __init__(
-        self, transport: Transport, step: Step, scan_ends: float, gone: dict[str, Missing] | None = None
+        self,
+        transport: Transport,
+        step: Step,
+        scan_ends: float,
+        gone: dict[str, Missing] | None = None,
+        tell: Asked = lambda asked, left, some: None,
     ) -> None:
+        self.tell = tell
         self.transport = transport
         self.gone = {} if gone is None else gone
         self.limit_s = step.limit_s
@@ -85,6 +100,8 @@ class Asker:
         if now >= self.ends:
             raise OutOfTime(f"it did not end within {self.limit_s:.0f} s")
         late: dict[str, Missing] = {}
+        left = dict.fromkeys(requests)
+        self.tell(len(requests), len(left), tuple(islice(left, NAMED)))
         for reply in self._answers(requests, min(self.ends, self.scan_ends) - now):
             # By the time listeners are closed the node has told all that was asked.
             closing = reply.node in requests and requests[reply.node].op == "unlisten"
@@ -92,6 +109,8 @@ class Asker:
                 self.lost.setdefault(reply.node, reply.missing)
             elif reply.missing is not None and reply.missing.why is Why.TIMED_OUT:
                 late[reply.node] = reply.missing
+            left.pop(reply.node, None)
+            self.tell(len(requests), len(left), tuple(islice(left, NAMED)))
             yield reply
         self._look_for(late)
 

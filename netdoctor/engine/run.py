@@ -6,7 +6,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from netdoctor.check import Check, Profile
@@ -44,7 +44,8 @@ class Progress:
     phase: ``pythons``, ``connect``, the name of an experiment, ``judge``. done of total nodes (or 0 of 0 when
     a phase begins without a count); node and text describe one event. ends: when all experiments with a share
     of the budget mean to be over, on the clock of time.monotonic(); None for phases that take as long as
-    their nodes do.
+    their nodes do. asked: nodes that an experiment asked the same; left of them have not answered, of which
+    waiting names a few.
     """
 
     phase: str
@@ -53,6 +54,9 @@ class Progress:
     node: str | None = None
     text: str = ""
     ends: float | None = None
+    asked: int = 0
+    left: int = 0
+    waiting: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,7 +265,13 @@ class Scan:
         ]
         gone: dict[str, Missing] = {}
         for place, step in enumerate(self.plan):
-            asker = Asker(transport, step, self.ends, gone)
+            budget_s = sum(sum(one.seconds.values()) for one in self.plan[place:]) if step.seconds else None
+            began = Progress(
+                phase=step.experiment.name,
+                total=len(alive),
+                ends=None if budget_s is None else time.monotonic() + budget_s,
+            )
+            asker = Asker(transport, step, self.ends, gone, partial(self._asked, began))
             context = Context(
                 transport=asker,
                 ground=Ground.of(alive, self.store, self.job),
@@ -271,18 +281,16 @@ class Scan:
                 seconds=step.seconds,
                 limit_s=step.limit_s,
             )
-            budget_s = sum(sum(one.seconds.values()) for one in self.plan[place:]) if step.seconds else None
-            found = self._phase(step, context, len(alive), budget_s)
+            found = self._phase(step, context, began)
             keep(self.store, step, found, alive, self.wanted, asker.lost)
 
-    def _phase(self, step: Step, context: Context, total: int, budget_s: float | None) -> Any:
-        """What the experiment found, or a Missing when it ended with an exception: the others go on.
+    def _asked(self, began: Progress, asked: int, left: int, waiting: tuple[str, ...]) -> None:
+        self.listener(replace(began, asked=asked, left=left, waiting=waiting))
 
-        budget_s: seconds for this experiment and those with a budget that follow it.
-        """
-        name = step.experiment.name
-        ends = None if budget_s is None else time.monotonic() + budget_s
-        self.listener(Progress(phase=name, total=total, ends=ends))
+    def _phase(self, step: Step, context: Context, began: Progress) -> Any:
+        """What the experiment found, or a Missing when it ended with an exception: the others go on."""
+        name, total = began.phase, began.total
+        self.listener(began)
         with self._timed(name):
             found = self._guarded(name, lambda: measured(step, context))
         self.listener(Progress(phase=name, done=total, total=total))
