@@ -24,6 +24,7 @@ from netdoctor.tui.state import Known, State, left_s, slow
 
 SMALL_BELOW = 80
 MARGIN = 2  # what a page keeps for its cursor and its scroll bar
+MOST_ACCEPTED = 3
 DAY_S = 86_400
 # Lines of what was seen that stand above the fixes, beside the scope and without it.
 SEEN_FIRST, SEEN_FIRST_NARROW = 12, 4
@@ -135,6 +136,10 @@ def banners(state: State, now: float) -> list[Line]:
     for note in report.notes:
         if note.level == "warn":
             found.append(line((f"  ! {words.plain(note.text, 300)}", "warn")))
+    said = words.accepted(report)
+    found += [line(("  accepted  ", "label"), (text, "dim")) for text in said[:MOST_ACCEPTED]]
+    if len(said) > MOST_ACCEPTED:
+        found.append(line((f"            and {len(said) - MOST_ACCEPTED} more", "dim")))
     return found
 
 

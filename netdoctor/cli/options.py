@@ -103,6 +103,12 @@ def add_scan_arguments(parser: argparse.ArgumentParser, hosts: str) -> None:
         metavar="NAME",
         help="a baseline (netdoctor baseline), or a saved report, to hold bandwidths and causes against",
     )
+    what.add_argument(
+        "--suppress",
+        type=Path,
+        metavar="FILE",
+        help="what is accepted, and why (default: netdoctor.toml beside the hosts file); '' accepts nothing",
+    )
     what.add_argument("--checks-dir", action=Listed, type=Path, metavar="DIR", help="more checks; repeatable")
     bounds = parser.add_argument_group("bounds")
     bounds.add_argument("-j", "--parallel", type=count, metavar="N", help="logins at once (64)")
@@ -122,8 +128,8 @@ def add_save_arguments(group: "argparse._ArgumentGroup") -> None:
 _FIELDS = (
     "format", "local", "ssh_config", "ssh_user", "ssh_port", "ssh_key", "known_hosts", "jump", "accept_new",
     "python", "profile", "only", "skip", "node", "checks_dir", "env_file", "master_port", "packages",
-    "launcher", "backend", "baseline", "parallel", "timeout", "deadline", "budget", "strict", "require",
-    "fail_on",
+    "launcher", "backend", "baseline", "suppress", "parallel", "timeout", "deadline", "budget", "strict",
+    "require", "fail_on",
 )  # fmt: skip
 
 

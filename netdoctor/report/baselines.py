@@ -114,14 +114,12 @@ def marked(report: Report, name: str, known: Sequence[Report]) -> Report:
 
     Verdict and exit code stay what they are: what is known stops a job as well.
     """
-    fingerprints = [{cause.fingerprint for cause in run.causes} for run in known]
+    before = frozenset().union(*(run.fingerprints for run in known))
 
     def mark(cause: Cause) -> Cause:
-        seen = sum(cause.fingerprint in run for run in fingerprints)
-        return replace(cause, baseline="known" if seen else "new")
+        return replace(cause, baseline="known" if cause.fingerprint in before else "new")
 
-    now = {cause.fingerprint for cause in report.causes}
-    healed = [c for c in known[0].causes if c.fingerprint not in now and is_healed(c, report)]
+    healed = [c for c in known[0].causes if c.fingerprint not in report.fingerprints and is_healed(c, report)]
     against = Against(
         name=name,
         runs=len(known),

@@ -1,6 +1,7 @@
 """From an engine's outcome to the report object: verdict, cells, results, and who took part."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from netdoctor.engine.diagnose import Group, diagnose
@@ -11,6 +12,8 @@ from netdoctor.facts.clock import skews
 from netdoctor.facts.host import Login, Node, Session
 from netdoctor.inventory.nodeset import fold
 from netdoctor.model import CLUSTER, Finding, Status
+from netdoctor.report import accepted
+from netdoctor.report.accepted import Accepted
 from netdoctor.report.causes import cause_record
 from netdoctor.report.context import Context, Remote
 from netdoctor.report.families import families, header_facts
@@ -24,6 +27,7 @@ from netdoctor.report.model import (
     Note,
     Report,
     Result,
+    Suppressed,
     TargetRecord,
     Tool,
 )
@@ -40,14 +44,20 @@ SKEW = "time.skew"
 
 def build(outcome: Outcome, context: Context) -> Report:
     """The report of a scan."""
-    judgement = outcome.judgement
-    groups = diagnose(judgement)
+    everything = outcome.judgement
+    groups, taken, told = accepted.accept(
+        diagnose(everything), context.suppressions, context.today, everything
+    )
+    judgement = accepted.cleared(everything, groups, taken)
+    outcome = replace(outcome, judgement=judgement)
     causes = tuple(
         aimed(cause_record(i, group, outcome, context), context.verify_prefix)
         for i, group in enumerate(groups, start=1)
     )
     counts = counts_of(judgement)
-    verdict = verdict_of(judgement, counts, groups, outcome, context)
+    suppressed = tuple(_suppressed(one, outcome, context) for one in taken)
+    held = {place for one in taken for place in one.group.held}
+    verdict = verdict_of(judgement, counts, groups, outcome, context, suppressed, held)
     healthy, unhealthy, undecided = ready_nodes(judgement, verdict.required)
     owners = _owners(groups)
     return Report(
@@ -74,7 +84,7 @@ def build(outcome: Outcome, context: Context) -> Report:
                 "".join(judgement.cells[c.id][n].letter for n in judgement.nodes) for c in judgement.checks
             ),
         ),
-        results=tuple(_results(judgement, owners, causes)),
+        results=tuple(_results(judgement, owners, causes, accepted.places(groups, taken))),
         pairs=tuple(pairs(outcome)),
         measures=(*_measures(judgement), *_clocks(outcome)),
         causes=causes,
@@ -83,8 +93,27 @@ def build(outcome: Outcome, context: Context) -> Report:
         healthy_nodes=tuple(healthy),
         unhealthy_nodes=tuple(unhealthy),
         undecided_nodes=tuple(undecided),
-        notes=(*context.notes, *_notes(outcome, verdict.gaps)),
+        suppressed=suppressed,
+        notes=(*context.notes, *told, *_notes(outcome, verdict.gaps)),
         facts=dump(outcome.store) if context.keep_facts else {},
+    )
+
+
+def _suppressed(one: Accepted, outcome: Outcome, context: Context) -> Suppressed:
+    cause = cause_record(0, one.group, outcome, context)
+    return Suppressed(
+        key=cause.key,
+        fingerprint=cause.fingerprint,
+        status=cause.status,
+        title=cause.title,
+        checks=cause.checks,
+        nodes=cause.nodes,
+        node_list=cause.node_list,
+        reason=one.by.reason,
+        until=one.by.until.isoformat() if one.by.until else None,
+        place=one.by.place,
+        seen=cause.seen,
+        held=cause.held,
     )
 
 
@@ -104,7 +133,10 @@ def _owners(groups: Sequence[Group]) -> dict[tuple[str, str], int]:
 
 
 def _results(
-    judgement: Judgement, owners: Mapping[tuple[str, str], int], causes: Sequence[Cause]
+    judgement: Judgement,
+    owners: Mapping[tuple[str, str], int],
+    causes: Sequence[Cause],
+    taken: Mapping[tuple[str, str], str],
 ) -> list[Result]:
     """Every result that is not a plain pass, one per (check, target), each trouble in a cell among them."""
     results: list[Result] = []
@@ -117,14 +149,18 @@ def _results(
             worst = max(findings, key=lambda f: f.status.rank)
             if target == CLUSTER and worst.status is Status.SKIP:
                 continue  # said of each node below
+            why = taken.get((check.id, target))
+            status = judgement.cells[check.id].get(target, Status.SKIP if why else worst.status)
             more = len({f.summary for f in findings if f.status in trouble} - {worst.summary})
             results.append(
                 Result(
                     check=check.id,
                     target=target,
                     # a pair or the cluster may say worse of a node than its own findings do
-                    status=judgement.cells[check.id].get(target, worst.status).value,
-                    summary=worst.summary + (f" (and {more} more)" if more else ""),
+                    status=status.value,
+                    summary=(f"{why}; " if why else "")
+                    + worst.summary
+                    + (f" (and {more} more)" if more else ""),
                     cause=owners.get((check.id, target)),
                     observed=worst.observed,
                     expected=worst.expected,

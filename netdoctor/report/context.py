@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
 
+from netdoctor.report.accepted import Suppression
 from netdoctor.report.model import Note, Part, Run
 
 
@@ -24,7 +26,7 @@ class Context:
 
     root_here: whoever pastes commands on this machine is root already, and needs no sudo for them.
     require: families of checks in which a gap leaves the verdict open; strict: all of them. part: what was
-    looked at, None for everything.
+    looked at, None for everything. suppressions: what is accepted, on the day that is today.
     """
 
     run: Run
@@ -40,3 +42,5 @@ class Context:
     verify_prefix: tuple[str, ...] = ("netdoctor", "scan", "--last")
     keep_facts: bool = True
     interrupted_code: int = 130
+    suppressions: tuple[Suppression, ...] = ()
+    today: date = field(default_factory=lambda: datetime.now(UTC).date())

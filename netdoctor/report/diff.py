@@ -101,8 +101,9 @@ def diff(before: Report, now: Report, further: Sequence[Report] = ()) -> Diff:
     further: runs older than `before` of the same baseline. What any of them knew is not new, and together
     they say how much values scatter.
     """
-    old = {cause.fingerprint for run in (before, *further) for cause in run.causes}
-    current = {cause.fingerprint for cause in now.causes}
+    # What was accepted then is not new when its time is over, and what is accepted now is not healed.
+    old = before.fingerprints.union(*(run.fingerprints for run in further))
+    current = now.fingerprints
     worse, better, other = _cells(before, now)
     gone = [c for c in before.causes if c.fingerprint not in current]
     healed = tuple(c for c in gone if is_healed(c, now))

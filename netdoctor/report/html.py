@@ -48,6 +48,7 @@ def render(report: Report) -> str:
     index = words.Index(report)
     for name, title, fill in (
         ("causes", "Causes", _causes),
+        ("accepted", "Accepted", _accepted),
         ("families", "What was looked at", _families),
         ("matrix", "Matrix", _matrix),
         ("pairs", "Pairs", plots.pairs),
@@ -194,6 +195,13 @@ def _output(item: EvidenceRecord) -> str:
     cut = item.truncated or len(item.output) > EVIDENCE_SHOWN
     lines = [words.escaped(line) for line in item.output[:EVIDENCE_SHOWN].splitlines()]
     return "\n".join([*lines, "(cut)"] if cut else lines)
+
+
+def _accepted(section: ET.Element, report: Report, index: words.Index) -> None:
+    if report.suppressed:
+        shown = add(section, "ul")
+        for line in words.accepted(report)[:MOST_ROWS]:
+            add(shown, "li", line)
 
 
 def _families(section: ET.Element, report: Report, index: words.Index) -> None:

@@ -25,6 +25,7 @@ def events(report: Report, detail: str = "problems") -> Iterator[dict[str, Any]]
         ("pair", "pairs"),
         ("measure", "measures"),
         ("cause", "causes"),
+        ("suppressed", "suppressed"),
     ):
         for item in data[field]:
             yield {"event": kind, **item}

@@ -74,11 +74,13 @@ def _lines(report: Report, all_causes: bool) -> Iterator[str]:
         yield ""
     yield escape(words.counts_line(report))
     yield ""
+    for line in words.accepted(report):
+        yield f"- accepted: {escape(line)}"
     for line in words.healed(report):
         yield f"- healed: {escape(line)}"
     for note in report.notes:
         yield f"- note: {escape(note.text)}"
-    if report.notes:
+    if report.notes or report.suppressed:
         yield ""
     took = words.seconds(report.run.duration_ms)
     yield f"{escape(words.verdict(report))}, exit {report.verdict.exit_code}, {took}"

@@ -305,6 +305,27 @@ class Cause:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Suppressed:
+    """A cause that somebody has accepted in `netdoctor.toml`. until: RFC 3339 date, None for no end.
+
+    place: file and line that accept it. held: number of results that were not run behind it.
+    """
+
+    key: str
+    fingerprint: str
+    status: str
+    title: str
+    checks: tuple[str, ...]
+    nodes: str
+    node_list: tuple[str, ...]
+    reason: str
+    until: str | None
+    place: str
+    seen: tuple[str, ...] = ()
+    held: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Healed:
     """A cause of the baseline that is put right."""
 
@@ -363,5 +384,11 @@ class Report:
     unhealthy_nodes: tuple[str, ...] = ()
     undecided_nodes: tuple[str, ...] = ()
     baseline: Against | None = None
+    suppressed: tuple[Suppressed, ...] = ()
     notes: tuple[Note, ...] = ()
     facts: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def fingerprints(self) -> frozenset[str]:
+        """Of all its causes, those that are accepted among them."""
+        return frozenset(c.fingerprint for c in self.causes) | {s.fingerprint for s in self.suppressed}

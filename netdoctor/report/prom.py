@@ -84,6 +84,7 @@ def _samples(report: Report, detail: bool) -> Iterator[tuple[str, str, dict[str,
     for (key, status), found in causes.items():
         yield "netdoctor_cause", "Causes found by the last scan.", {"key": key, "status": status}, found
     yield from _nodes(report)
+    yield "netdoctor_suppressed", "Problems that somebody has accepted.", {}, len(report.suppressed)
     for measure in report.measures:
         yield from _measure(measure)
     if detail:

@@ -68,7 +68,7 @@ def redact(report: Report) -> Report:
     told = _told(data)
     _collect(data, told, aliases)
     fixed = _Rewriter(aliases, {check["id"] for check in data["checks"]}).walk(data, ())
-    for cause in fixed["causes"]:
+    for cause in (*fixed["causes"], *fixed["suppressed"]):
         if cause["node_list"] and "..." in cause["nodes"]:
             cause["nodes"] = fold(cause["node_list"], 60)
         names = "\n".join(["redacted", cause["key"], *sorted(cause["node_list"])])

@@ -15,7 +15,7 @@ def render(report: Report) -> str:
         " ".join(filter(None, [words.word(cause.status), words.cause_check(cause), words.title(cause)]))
         for cause in report.causes
     ]
-    unseen = report.verdict.state != "ready" or report.verdict.gaps
+    unseen = report.verdict.state != "ready" or report.verdict.gaps or report.suppressed
     if unseen and all(cause.status == "warn" for cause in report.causes):
         # Not one cause of that, and still not ready, or not all of it: silence would read as green.
         lines.insert(0, f"{words.verdict(report)} {words.headline(report)}")

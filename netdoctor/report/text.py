@@ -361,6 +361,14 @@ class _Page:
                 yield self.line("      | (cut)")
 
     def footer(self) -> Iterator[str]:
+        said = words.accepted(self.report)
+        if len(said) > 1 and self.verbosity < 1:
+            first = min(self.report.suppressed, key=lambda one: one.until or "9")
+            rest = f" (and {len(said) - 1} more: -v)"
+            said = [said[self.report.suppressed.index(first)] + rest]
+        for line in said:
+            for number, piece in enumerate(self.wrap(line, _LABEL)):
+                yield self.line(f"{'accepted' if number == 0 else '':<{_LABEL}}", piece)
         for line in words.healed(self.report):
             for number, piece in enumerate(self.wrap(line, _LABEL)):
                 yield self.line(f"{'healed' if number == 0 else '':<{_LABEL}}", piece)

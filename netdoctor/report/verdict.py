@@ -1,15 +1,15 @@
 """The verdict of a scan: its state, its exit code, and a headline."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from netdoctor.engine.diagnose import Group
 from netdoctor.engine.judge import LOGIN, Judgement, count, is_open
 from netdoctor.engine.run import Outcome
 from netdoctor.model import Status
-from netdoctor.report import scope
+from netdoctor.report import accepted, scope
 from netdoctor.report.context import Context
-from netdoctor.report.model import Counts, Gap, Verdict
+from netdoctor.report.model import Counts, Gap, Suppressed, Verdict
 
 
 def counts_of(judgement: Judgement) -> Counts:
@@ -25,9 +25,18 @@ def counts_of(judgement: Judgement) -> Counts:
 
 
 def verdict_of(
-    judgement: Judgement, counts: Counts, groups: Sequence[Group], outcome: Outcome, context: Context
+    judgement: Judgement,
+    counts: Counts,
+    groups: Sequence[Group],
+    outcome: Outcome,
+    context: Context,
+    suppressed: Sequence[Suppressed] = (),
+    held: Collection[tuple[str, str]] = (),
 ) -> Verdict:
-    """The state and exit code of design sections 3 and 4. Bad input and broken runs never get here."""
+    """The state and exit code of design sections 3 and 4. Bad input and broken runs never get here.
+
+    judgement: with what is accepted as skipped. held: check and node of what was not run behind that.
+    """
     # Causes and cells agree, but for a cause on the control host alone, which has no cell. Both are asked: a
     # defect in either must not turn a verdict green.
     statuses = {group.status for group in groups}
@@ -36,7 +45,10 @@ def verdict_of(
     left_open = missed or any(
         is_open(judgement, c, n, required) for c in judgement.checks for n in judgement.nodes
     )
-    open_question = outcome.ended_by != "end" or bool(left_open)
+    waiting = any(
+        accepted.holds_open(c, required) for c in judgement.checks if c.id in {check for check, _ in held}
+    )
+    open_question = outcome.ended_by != "end" or bool(left_open) or waiting
     fails = Status.FAIL in statuses or counts.fail > 0
     # What was asked for and could not be looked at is no pass of it.
     open_question = open_question or bool(context.part and found and not _judged(judgement))
@@ -59,7 +71,9 @@ def verdict_of(
         exit_code=code,
         fail_on=context.fail_on,
         counts=counts,
-        headline=_headline(judgement, groups, outcome, context, state, counts, found, missed),
+        headline=_headline(
+            judgement, groups, outcome, context, state, counts, found, missed, suppressed, len(held)
+        ),
         gaps=found,
         required=tuple(sorted(required)),
         part=context.part,
@@ -81,6 +95,8 @@ def _headline(
     counts: Counts,
     gaps: Sequence[Gap],
     missed: Sequence[Gap],
+    suppressed: Sequence[Suppressed],
+    held: int,
 ) -> str:
     by_status = Counter(group.status for group in groups)
     parts = []
@@ -104,6 +120,9 @@ def _headline(
         parts.append(f"{total} result{'s' if total != 1 else ''}: {counts.pass_} pass, {counts.skip} skip")
     if state == "undecided" and not by_status[Status.FAIL]:
         parts.insert(0, "no problem proven")
+    if suppressed:
+        waits = f" ({held} result{'s' if held != 1 else ''} not run behind)" if held else ""
+        parts.insert(0, f"{accepted.headline(suppressed)}{waits}")
     if missed:
         named = scope.named(missed)
         parts.append(f"required and not examined: {named}")

@@ -325,6 +325,16 @@ def since(report: Report, cause: Cause) -> list[str]:
     return [f"{plain(cause.baseline, 12)}: {known} the baseline {plain(against.name, 80)}{runs}"]
 
 
+def accepted(report: Report) -> list[str]:
+    """Return a line for each problem that is accepted: what, where, until when and why."""
+    return [
+        f"{word(one.status)} {plain(' '.join(one.checks[:1]), 60)} {plain(one.title)} "
+        f"({f'until {plain(one.until, 20)}' if one.until else 'without an end'}: {plain(one.reason, 300)}; "
+        f"{plain(one.place, 80)})"
+        for one in report.suppressed
+    ]
+
+
 def healed(report: Report) -> list[str]:
     """Return a line for each cause of the baseline that is put right."""
     found = report.baseline.healed if report.baseline is not None else ()

@@ -21,7 +21,7 @@ from netdoctor.report.build import build
 from netdoctor.report.context import Context
 from netdoctor.report.foreign import disowned
 from netdoctor.report.model import Report
-from netdoctor.scanning import jobenv
+from netdoctor.scanning import jobenv, settings
 from netdoctor.scanning.merging import RERUN, every_check, kept, merged, not_judged
 from netdoctor.scanning.plan import Plan, part, prepare, select
 from netdoctor.scanning.record import facts_of, replay
@@ -57,6 +57,8 @@ def rejudge(report: Report, given: Mapping[str, Any], source: Path) -> Report:
         judged = restrict(inventory, given["node"])
     else:
         judged = tuple(node for node in report.matrix.nodes if node in listed) or tuple(listed)
+    settings_file = settings.place(request) if request.suppress is not None else None
+    suppressions = settings.read(settings_file, known.checks.values()) if settings_file is not None else ()
     again: tuple[str, ...] = ()
     if "baseline" in given:
         rates = baseline.read(given["baseline"], list(listed))
@@ -77,6 +79,7 @@ def rejudge(report: Report, given: Mapping[str, Any], source: Path) -> Report:
         fail_on=request.fail_on,
         strict=request.strict,
         require=request.require,
+        suppressions=suppressions,
         remote=remote(request, targets),
         root_here=os.geteuid() == 0,
         version=__version__,

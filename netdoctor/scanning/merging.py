@@ -71,6 +71,7 @@ def merged(
         fail_on=request.fail_on,
         strict=request.strict,
         require=request.require,
+        suppressions=plan.suppressions,
         remote=remote(request, targets),
         root_here=os.geteuid() == 0,
         version=report.tool.version,

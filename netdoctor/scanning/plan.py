@@ -15,10 +15,11 @@ from netdoctor.facts.software import Job
 from netdoctor.inventory import Inventory, Target, load, restrict
 from netdoctor.inventory.reading import file_exists
 from netdoctor.report import baseline, baselines
+from netdoctor.report.accepted import Suppression
 from netdoctor.report.model import Part, Report
 from netdoctor.report.places import keep_apart
 from netdoctor.report.scope import part_of
-from netdoctor.scanning import jobenv
+from netdoctor.scanning import jobenv, settings
 from netdoctor.scanning.request import PATHS, ScanRequest
 from netdoctor.transport.base import Limits, SshOptions, Transport
 
@@ -27,7 +28,8 @@ from netdoctor.transport.base import Limits, SshOptions, Transport
 class Plan:
     """What will run. targets: who is contacted; judged: node ids that get statuses, None for all of them.
 
-    baseline, earlier: the rates of --baseline, and its runs, the newest first.
+    baseline, earlier: the rates of --baseline, and its runs, the newest first. suppressions: what is
+    accepted.
     """
 
     request: ScanRequest
@@ -40,6 +42,7 @@ class Plan:
     transport: Transport
     baseline: Baseline | None = None
     earlier: tuple[Report, ...] = ()
+    suppressions: tuple[Suppression, ...] = ()
 
     @property
     def part(self) -> Part | None:
@@ -73,6 +76,8 @@ def prepare(
     known: the checks there are, where they are loaded already. judged: node ids, instead of request.node.
     job: instead of what the request says of it.
     """
+    settings_file = settings.place(request)
+    request = replace(request, suppress=settings_file)
     if request.save is not None:
         keep_apart([(f"--save {request.save}", request.save)], reads(request))
     known = known or registry.load(folders=request.checks_dir)
@@ -100,6 +105,7 @@ def prepare(
         job=job,
         transport=make_transport(request),
         baseline=_baseline(request, nodes),
+        suppressions=settings.read(settings_file, known.checks.values()) if settings_file is not None else (),
         earlier=tuple(baselines.runs(request.baseline)) if request.baseline is not None else (),
     )
 
@@ -114,6 +120,8 @@ def reads(request: ScanRequest) -> list[tuple[str, Path]]:
         path = getattr(request, name)
         if path is not None:
             found.append((f"--{name.replace('_', '-')} {path}", path))
+    if request.suppress is None and (beside := settings.place(request)) is not None:
+        found.append((str(beside), beside))
     own = ((request.ssh_config, "~/.ssh/config"), (request.known_hosts, "~/.ssh/known_hosts"))
     found += [(name, Path(os.path.expanduser(name))) for said, name in own if said is None]
     return found

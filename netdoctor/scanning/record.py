@@ -54,6 +54,7 @@ class _Options(Struct, kw_only=True):
     known_hosts: _Text = UNSET
     env_file: _Text = UNSET
     baseline: _Text = UNSET
+    suppress: _Text = UNSET
     ssh_user: _Text = UNSET
     ssh_port: _Port = UNSET
     jump: _Jump = UNSET
@@ -135,7 +136,13 @@ def replay(report: Report, given: Mapping[str, Any], source: Path | None = None)
     usual = Selection(**{name: taken[name] for name in Selection._fields if name in taken})
     if "only" in given:
         taken.pop("skip", None)  # who names a check asks for it
-    return ScanRequest(**{**taken, **given, "targets": targets, "source": source, "usual": usual})
+    remarks: tuple[str, ...] = ()
+    if "suppress" not in given and "suppress" in taken and not taken["suppress"].is_file():
+        gone = clean(str(taken.pop("suppress")), 200)
+        remarks = (f"{gone} cannot be found any more: what it accepted counts again",)
+    return ScanRequest(
+        **{"remarks": remarks, **taken, **given, "targets": targets, "source": source, "usual": usual}
+    )
 
 
 def _taken(targets: Sequence[Target], options: Mapping[str, Any], source: Path) -> dict[str, Any]:

@@ -60,6 +60,7 @@ def assemble(plan: Plan, outcome: Outcome, took_s: float, *, interrupted_code: i
         fail_on=request.fail_on,
         strict=request.strict,
         require=request.require,
+        suppressions=plan.suppressions,
         part=plan.part,
         remote=remote(request, plan.targets),
         root_here=os.geteuid() == 0,

@@ -9,7 +9,7 @@ from netdoctor.inventory import Target
 from netdoctor.report import LAST
 
 # Fields of a request that name files.
-PATHS = ("ssh_config", "ssh_key", "known_hosts", "env_file", "baseline")
+PATHS = ("ssh_config", "ssh_key", "known_hosts", "env_file", "baseline", "suppress")
 
 
 class Selection(NamedTuple):
@@ -67,6 +67,7 @@ class ScanRequest:
     backend: str | None = None
     environ: Mapping[str, str] = field(default_factory=dict)
     baseline: Path | None = None
+    suppress: Path | None = None
 
     strict: bool = False
     require: tuple[str, ...] = ()

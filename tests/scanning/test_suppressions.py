@@ -1,0 +1,217 @@
+"""What is accepted in netdoctor.toml: no cause of the verdict, seen everywhere, green only where measured."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from netdoctor import cli
+from netdoctor.errors import InputError
+from netdoctor.model import CLUSTER, Finding, fail, pair, unknown, warn
+from netdoctor.report import html, markdown, prom, short
+from netdoctor.report.diff import diff
+from netdoctor.report.json_ import dumps, loads
+from netdoctor.report.junit import render as junit
+from netdoctor.report.model import Report
+from netdoctor.report.redact import redact
+from netdoctor.report.save import load, save
+from netdoctor.report.text import render
+from netdoctor.scanning import ScanRequest, rejudge, replay
+from netdoctor.tui import pages
+from netdoctor.tui.state import opened
+from tests.core.fake import hint, saying
+from tests.scanning.ground import Ground
+
+TODAY = datetime.now(UTC).date()
+SOON = TODAY + timedelta(days=9)
+
+
+def on(node: str, key: str = "worn", **details: Any) -> Finding:
+    return fail(node, f"{node} is worn", cause=hint(key, node, **details))
+
+
+def scan(ground: Ground, toml: str, *said: Finding, **asked: Any) -> Report:
+    """A scan in which the check net.one says this, with what is accepted in `toml`."""
+    Path("netdoctor.toml").write_text(toml)
+    ground.checks[1] = saying("net.one", *said)
+    return loads(dumps(ground.scan(ScanRequest(hosts=("n[1-3]",), **asked)), facts=True))
+
+
+def suppress(**keys: str) -> str:
+    lines = {"check": '"net.one"', "reason": '"RMA 4711"', **keys}
+    return "[[suppress]]\n" + "".join(f"{key} = {value}\n" for key, value in lines.items() if value)
+
+
+def row(report: Report, check: str = "net.one") -> str:
+    return dict(zip(report.matrix.checks, report.matrix.cells, strict=True))[check]
+
+
+def notes(report: Report) -> str:
+    return "\n".join(note.text for note in report.notes)
+
+
+def test_an_accepted_failure_is_ready_and_says_so_everywhere(ground: Ground) -> None:
+    bad = scan(ground, "", on("n2"))
+    assert (bad.verdict.state, bad.verdict.exit_code) == ("not_ready", 1)
+    report = scan(ground, suppress(nodes='"n[2-9]"', until=f"{SOON}"), on("n2"))
+    assert (report.verdict.state, report.verdict.exit_code) == ("ready", 0)
+    assert report.verdict.headline == f"1 known problem accepted until {SOON}, 9 results: 8 pass, 1 skip"
+    assert (report.causes, row(report)) == ((), ".-.")
+    (one,) = report.suppressed
+    assert (one.status, one.node_list, one.reason, one.until) == (
+        "fail",
+        ("n2",),
+        "RMA 4711",
+        SOON.isoformat(),
+    )
+    assert (one.place, one.fingerprint) == ("netdoctor.toml:1", bad.causes[0].fingerprint)
+    said = f"accepted until {SOON}: RMA 4711"
+    line = f"FAIL net.one n2 is bad (until {SOON}: RMA 4711; netdoctor.toml:1)"
+    shown = render(report)
+    assert f"READY   1 known problem accepted until {SOON}, 9 results" in shown
+    assert f"\naccepted  {line}\n" in shown
+    assert short.render(report) == f"READY 1 known problem accepted until {SOON}, 9 results: 8 pass, 1 skip\n"
+    assert json.loads(dumps(report))["suppressed"][0]["title"] == "n2 is bad"
+    assert f'<skipped message="{said}; n2 is worn" />' in junit(report)
+    assert "netdoctor_suppressed 1\n" in prom.render(report)
+    assert "- accepted: FAIL net.one n2 is bad" in markdown.render(report)
+    assert line in html.render(report)
+    assert f"  accepted  {line}" in [shown.text for shown in pages.banners(opened(report), 0.0)]
+    # It is neither healed nor new, whichever of the two reports is older.
+    assert not diff(bad, report).healed
+    assert not diff(report, bad).new
+    hidden = redact(report)
+    assert hidden.suppressed[0].node_list == ("node002",)
+    assert hidden.suppressed[0].fingerprint != one.fingerprint
+
+
+ALL = fail(CLUSTER, "all", cause=hint("all", CLUSTER))
+CUT = fail(pair("n1", "n2"), "cut", cause=hint("cut", "n1", "n2"))
+ODD = warn("n2", "odd", cause=hint("odd", "n2"))
+SILENT = unknown("n2", "no answer")
+ENDED = TODAY - timedelta(days=1)
+
+
+@pytest.mark.parametrize(
+    ("toml", "said", "state", "told"),
+    [
+        pytest.param(suppress(nodes='"n1"'), on("n2"), "not_ready", "matches nothing", id="another node"),
+        pytest.param(suppress(check='"net.two"'), on("n2"), "not_ready", "matches nothing", id="other check"),
+        pytest.param(suppress(check='"net.*"'), on("n2"), "ready", "", id="a glob"),
+        pytest.param(suppress(check="", cause='"worn"'), on("n2"), "ready", "", id="a cause"),
+        pytest.param(
+            suppress(check="", cause='"torn"'), on("n2"), "not_ready", "matches nothing", id="other cause"
+        ),
+        pytest.param(suppress(until=f"{TODAY}"), on("n2"), "ready", "", id="its last day"),
+        pytest.param(suppress(until=f"{ENDED}"), on("n2"), "not_ready", "not applied any more", id="ended"),
+        pytest.param(suppress(), SILENT, "undecided", "could not be measured cannot be", id="unknown"),
+        pytest.param(suppress(nodes='"n1"'), ALL, "not_ready", "matches nothing", id="more than its nodes"),
+        pytest.param(suppress(), ALL, "ready", "", id="the cluster"),
+        pytest.param(suppress(), ODD, "ready", "", id="a warning"),
+        pytest.param(suppress(nodes='"n1"'), CUT, "not_ready", "matches nothing", id="half of a pair"),
+    ],
+)
+def test_scope(ground: Ground, toml: str, said: Finding, state: str, told: str) -> None:
+    report = scan(ground, toml, said, fail_on="warn")
+    assert report.verdict.state == state
+    assert report.verdict.exit_code == {"ready": 0, "not_ready": 1, "undecided": 3}[state]
+    assert (told in notes(report)) if told else ("netdoctor.toml" not in notes(report))
+    assert bool(report.suppressed) == (state == "ready")
+
+
+def test_of_a_cause_on_two_nodes_only_the_named_one_is_accepted(ground: Ground) -> None:
+    report = scan(ground, suppress(nodes='"n1"'), on("n1"), on("n2"))
+    assert (report.verdict.state, row(report)) == ("not_ready", "-X.")
+    assert [(c.node_list, c.title) for c in report.causes] == [(("n2",), "n2 is bad")]
+    assert [s.node_list for s in report.suppressed] == [("n1",)]
+    assert report.verdict.headline == "1 known problem accepted, 1 problem stops the launch"
+    assert (report.healthy_nodes, report.unhealthy_nodes) == (("n1", "n3"), ("n2",))
+    both = suppress(nodes='"n1"') + suppress(nodes='"n2"', reason='"the other"', until=f"{SOON}")
+    report = scan(ground, both, on("n1"), on("n2"))
+    assert report.verdict.state == "ready"
+    assert report.verdict.headline.startswith(f"2 known problems accepted, the first until {SOON}, ")
+    assert "\naccepted  FAIL net.one n2 is bad" in render(report)
+    assert "(and 1 more: -v)" in render(report)
+
+
+def test_another_problem_in_the_same_cell_stays(ground: Ground) -> None:
+    other = on("n2", "torn", title="{nodes} is torn")
+    report = scan(ground, suppress(check="", cause='"worn"'), on("n2"), other)
+    assert (report.verdict.state, row(report)) == ("not_ready", ".X.")
+    assert [c.key for c in report.causes] == ["torn"]
+    assert [s.key for s in report.suppressed] == ["worn"]
+
+
+def test_what_waits_for_an_accepted_problem_was_not_examined(ground: Ground) -> None:
+    ground.checks.append(saying("net.three", after=("net.one",), scope="node"))
+    report = scan(ground, suppress(), on("n2"))
+    assert (report.verdict.state, report.verdict.exit_code) == ("undecided", 3)
+    assert "1 known problem accepted (1 result not run behind)" in report.verdict.headline
+    assert row(report, "net.three") == ".b."
+    assert report.healthy_nodes == ("n1", "n3")
+
+
+def test_consequences_have_to_be_named(ground: Ground) -> None:
+    ground.checks[1] = saying("net.one", on("n2"), explains=("net.two",))
+    ground.checks[2] = saying("net.two", on("n2", "follows"))
+    Path("netdoctor.toml").write_text(suppress())
+    report = ground.scan(ScanRequest(hosts=("n[1-3]",)))
+    assert report.verdict.state == "not_ready"
+    assert "it has consequences in net.two, which it does not name" in notes(report)
+    Path("netdoctor.toml").write_text(suppress(check='["net.one", "net.two"]'))
+    assert ground.scan(ScanRequest(hosts=("n[1-3]",))).verdict.state == "ready"
+
+
+def test_it_lies_beside_the_hosts_file_and_is_found_again(ground: Ground) -> None:
+    Path("cluster").mkdir()
+    Path("cluster/hosts.txt").write_text("n[1-3]\n")
+    Path("cluster/netdoctor.toml").write_text(suppress())
+    ground.checks[1] = saying("net.one", on("n2"))
+    report = save(ground.scan(ScanRequest(hosts=("cluster/hosts.txt",))))
+    assert report.verdict.state == "ready"
+    assert ground.scan(ScanRequest(hosts=("n[1-3]",))).verdict.state == "not_ready"
+    assert (
+        ground.scan(ScanRequest(hosts=("cluster/hosts.txt",), suppress=Path(""))).verdict.state == "not_ready"
+    )
+    assert ground.scan(replay(load(), {})).verdict.state == "ready"
+    assert rejudge(load(), {}, Path("x")).verdict.state == "ready"
+    Path("cluster/netdoctor.toml").unlink()
+    again = ground.scan(replay(load(), {}))
+    assert again.verdict.state == "not_ready"
+    assert "cannot be found any more: what it accepted counts again" in notes(again)
+
+
+@pytest.mark.parametrize(
+    ("toml", "line", "told"),
+    [
+        ("[[suppress]]\nchek = 'net.one'\nreason = 'x'\n", 2, "nobody knows 'chek'; did you mean check?"),
+        ("\n[[supress]]\ncheck = 'net.one'\n", 2, "nobody knows 'supress'; did you mean suppress?"),
+        (suppress(check="'net.oen'"), 2, "no check is called 'net.oen'; did you mean net.one?"),
+        (suppress() + "\n" + suppress(reason=""), 5, 'say why: reason = "..." is required'),
+        (suppress(reason="'  '"), 3, "reason is a text in quotes"),
+        (suppress(check="", cause=""), 1, "say what is accepted"),
+        (suppress(check="[]"), 2, "check is a text in quotes, or a list"),
+        (suppress(until="'2026-12-31'"), 4, "until is a date without quotes"),
+        (suppress(until="2026-12-31T00:00:00"), 4, "until is a date without quotes"),
+        (suppress(nodes="'n[1-'"), 4, "n[1-"),
+        ("suppress = 3\n", 1, "write each as a table of its own: [[suppress]]"),
+        ("[[suppress]\n", 1, "at line 1"),
+    ],
+)
+def test_mistakes_contact_nobody(
+    ground: Ground, capsys: pytest.CaptureFixture[str], toml: str, line: int, told: str
+) -> None:
+    Path("netdoctor.toml").write_text(toml)
+    assert cli.run(["scan", "n1"]) == 2
+    err = capsys.readouterr().err
+    assert "netdoctor.toml: " in err
+    assert f"line {line}" in err
+    assert told in err
+    assert not Path(".netdoctor").exists()
+
+
+def test_a_file_that_is_named_has_to_be_there(ground: Ground) -> None:
+    with pytest.raises(InputError, match=r"gone\.toml: No such file"):
+        scan(ground, "", suppress=Path("gone.toml"))
