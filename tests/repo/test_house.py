@@ -19,6 +19,7 @@ def house() -> ModuleType:
     return module
 
 
+@pytest.mark.thorough
 def test_it_holds(house: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     assert house.main() == 0, capsys.readouterr().out
 

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "security.md"
 NAMED = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
@@ -60,6 +62,7 @@ def _imports(path: Path) -> Iterator[str]:
             yield "os.exec" if STARTS.match(one.attr) else "os"
 
 
+@pytest.mark.thorough
 def test_programs_are_started_in_few_places() -> None:
     assert imported("subprocess", "os.exec", "pty", "multiprocessing", "invoke") == {
         "subprocess": {
@@ -71,6 +74,7 @@ def test_programs_are_started_in_few_places() -> None:
     }
 
 
+@pytest.mark.thorough
 def test_sockets_are_opened_in_few_places() -> None:
     clients = ("urllib", "http", "ftplib", "smtplib", "requests", "httpx", "urllib3", "webbrowser")
     found = imported("socket", *clients)

@@ -56,6 +56,7 @@ def test_local_logs_in_one_after_the_other() -> None:
     assert LocalTransport(LIMITS).bound_s(nodes(3)) == 30.0
 
 
+@pytest.mark.thorough
 def test_a_local_call_ends_in_the_time_it_is_given() -> None:
     transport = LocalTransport(Limits())
     try:

@@ -52,6 +52,7 @@ def test_local_brings_facts_and_leaves_nothing() -> None:
     assert late.missing.why is Why.LOST
 
 
+@pytest.mark.thorough
 def test_local_is_interrupted_from_another_thread() -> None:
     transport = LocalTransport(Limits())
     try:
