@@ -45,7 +45,7 @@ def change(setting: Setting, value: str | None = None, *, names: Sequence[str] =
             what, line = "give it NCCL's own default", export(setting.name, usual)
         return (
             look(gets, f"grep -rswnE {pattern} {_LOGIN_FILES}"),
-            in_job(f"or {what} in the job, on every node", line),
+            in_job(f"{what} in the job, on every node", line),
         )
     return (in_job(f"{what}, in {origin}", line, persistent=True),)
 

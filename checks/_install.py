@@ -51,8 +51,15 @@ def install_nccl(software: SoftwareFacts, version: str) -> tuple[Fix, ...]:
 
 
 def install_driver(branch: int | str, or_newer: str = "") -> Fix:
-    """NVIDIA's driver of a branch, ``570``."""
+    """NVIDIA's driver of a branch, ``570``. The node itself says whose packages it takes.
+
+    Ubuntu's own, or for RHEL's family the module of NVIDIA's repository (its driver installation
+    guide). Elsewhere no package is called after a branch.
+    """
     return after_reboot(
         f"install a driver of branch {branch}{or_newer}, by the means that installed this one",
-        f"apt-get install --yes nvidia-driver-{branch}-server  # Ubuntu's name",
+        '. /etc/os-release; case " $ID $ID_LIKE " in '
+        f'*" ubuntu "*) apt-get install --yes nvidia-driver-{branch}-server;; '
+        f'*" rhel "*|*" fedora "*) dnf module install -y nvidia-driver:{branch}-dkms;; '
+        f'*) echo "branch {branch} as $PRETTY_NAME installs it" >&2; false;; esac',
     )

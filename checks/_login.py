@@ -55,8 +55,8 @@ def authorize(session: Session) -> str:
         return ""
     keys = f"~{session.user}/.ssh/authorized_keys"
     return (
-        f"(umask 077; mkdir -p ~{session.user}/.ssh; grep -qsF '{session.offered}' {keys} || "
-        f"echo '{session.offered}' >> {keys}; chown -R {session.user}: ~{session.user}/.ssh)"
+        f"(key='{session.offered}'; umask 077; mkdir -p ~{session.user}/.ssh; "
+        f'grep -qsF "$key" {keys} || echo "$key" >> {keys}; chown -R {session.user}: ~{session.user}/.ssh)'
     )
 
 

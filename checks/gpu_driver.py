@@ -13,9 +13,7 @@ from netdoctor.rules.versions import parse_version
 BRANCH = Cause("driver-branch", "driver branch differs between {nodes}", follows=("sw.cuda",))
 VERSION = Cause("driver-version", "driver differs between {nodes}")
 PENDING = Cause("driver-upgrade-pending", "{nodes} {has} a driver upgrade that waits for a restart")
-RESTART = after_reboot(
-    "restart the machine, so that module and library agree", "systemctl reboot", loses="whatever runs there"
-)
+RESTART = after_reboot("restart the machine, so that module and library agree", "systemctl reboot")
 
 
 @check(

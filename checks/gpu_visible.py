@@ -81,7 +81,7 @@ RELOAD = run(
     risk="medium",
     loses="whatever runs on its GPUs",
 )
-RESTART = after_reboot("restart the machine", "systemctl reboot", loses="whatever runs there")
+RESTART = after_reboot("restart the machine", "systemctl reboot")
 LET_IN = run(
     "let every user open them, the driver's default",
     "chmod 666 /dev/nvidia[0-9]* /dev/nvidiactl",

@@ -280,7 +280,8 @@ def in_hosts(text: str) -> Fix:
 
 def after_reboot(text: str, *shell: str, on: str = HERE, **more: Any) -> Fix:
     """Changes the node's system as root, and holds once it has been restarted."""
-    usual = {"root": True, "reboot": True, "effect": "after reboot", "risk": "medium"}
+    gone = "whatever runs there, at the restart"
+    usual = {"root": True, "reboot": True, "effect": "after reboot", "risk": "medium", "loses": gone}
     return run(text, *shell, on=on, **{**usual, **more})
 
 

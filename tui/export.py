@@ -47,8 +47,9 @@ def _held_back(fix: FixRecord, number: int) -> str:
         return other.get(fix.kind, "it is no command for this machine")
     if number:
         return "another way, or one that comes after a look"
-    if fix.risk != "low" or fix.needs_reboot:
-        return f"risk {words.plain(fix.risk, 20)}{', needs a reboot' if fix.needs_reboot else ''}"
-    if fix.loses:
-        return f"loses {words.plain(fix.loses, 200)}"
+    parts = [f"risk {words.plain(fix.risk, 20)}"] if fix.risk != "low" else []
+    parts += ["needs a reboot"] if fix.needs_reboot else []
+    parts += [f"loses {words.plain(fix.loses, 200)}"] if fix.loses else []
+    if parts:
+        return ", ".join(parts)
     return "" if {c.via for c in fix.commands} <= {"ssh", "control"} else "part of it belongs elsewhere"

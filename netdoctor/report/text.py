@@ -189,7 +189,7 @@ class _Page:
         for name, fix in zip(words.fix_names(fixes), fixes, strict=True):
             yield from self.fix(name, fix)
         if len(fixes) < len(cause.fixes):
-            yield from self.labelled("", [f"{len(cause.fixes) - len(fixes)} other ways: -v"])
+            yield from self.labelled("", [f"{words.number(len(cause.fixes) - len(fixes), 'other way')}: -v"])
         if cause.settle_by:
             label = "settle" if cause.status != "unknown" else "try"
             yield from self.aim(label, cause.settle_by)

@@ -1,3 +1,9 @@
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from netdoctor.checks._install import install_driver
 from netdoctor.checks.gpu_driver import gpu_driver
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.model import Status
@@ -24,6 +30,24 @@ def test_another_branch_is_a_warning_with_a_fix() -> None:
     findings = list(gpu_driver(all_gpus(3, n1=driver("550.54.14"))))
     assert causes(findings) == {"driver-branch": {"n1"}}
     assert found(findings)["n1"].status is Status.WARN
+
+
+@pytest.mark.parametrize(
+    ("release", "says"),
+    [
+        ("ID=ubuntu\nID_LIKE=debian\n", "apt-get install --yes nvidia-driver-570-server"),
+        ('ID="rocky"\nID_LIKE="rhel centos fedora"\n', "dnf module install -y nvidia-driver:570-dkms"),
+        ('ID=debian\nPRETTY_NAME="Debian GNU/Linux 12"\n', ""),
+    ],
+    ids=["Ubuntu", "RHEL's family", "another"],
+)
+def test_a_driver_comes_from_the_node_s_own_distribution(tmp_path: Path, release: str, says: str) -> None:
+    (tmp_path / "os-release").write_text(release)
+    shell = install_driver(570).commands[0].shell.replace("/etc/os-release", str(tmp_path / "os-release"))
+    fakes = 'apt-get() { echo apt-get "$@"; }; dnf() { echo dnf "$@"; }; '
+    done = subprocess.run(["bash", "-c", fakes + shell], capture_output=True, text=True, check=False)
+    assert (done.stdout.strip(), done.returncode == 0) == (says, bool(says))
+    assert says or done.stderr == "branch 570 as Debian GNU/Linux 12 installs it\n"
 
 
 def test_within_a_branch_it_is_named_too() -> None:

@@ -186,6 +186,12 @@ def test_copy_the_fix_under_the_cursor() -> None:
     assert "fix 2 of 2" in app.said
 
 
+def test_a_copy_says_where_its_line_belongs() -> None:
+    app = press("down", "enter", "y")
+    assert app.clipboard == "export NCCL_SOCKET_IFNAME=eth0,ens10f0np0\n"
+    assert "fix of [2], 1 line, in train.env" in app.said
+
+
 def test_copy_fix_from_the_matrix_and_without_one() -> None:
     assert press("2", "y").clipboard.startswith("ssh gpu-a03")
     report = rich_report()

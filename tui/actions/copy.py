@@ -32,7 +32,9 @@ def copy_fix(stage: Stage) -> None:
     lines = words.fix_commands(fixes[number], every=True)
     of = f" {number + 1} of {len(fixes)}" if len(fixes) > 1 else ""
     name = "look" if fixes[number].kind == "look" else "fix"
-    copy(stage, "\n".join(lines) + "\n", f"{name}{of} of [{item.id}], {words.number(len(lines), 'line')}")
+    where = words.plain(fixes[number].where, 80) if fixes[number].kind in ("job", "console") else ""
+    what = [f"{name}{of} of [{item.id}]", words.number(len(lines), "line"), where]
+    copy(stage, "\n".join(lines) + "\n", ", ".join(filter(None, what)))
 
 
 @does("copy-all")
