@@ -1,42 +1,33 @@
 """The job's paths in checks: what was measured on which, and how a path is called."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from netdoctor.checks._addresses import device, holds
 from netdoctor.checks._env import export
 from netdoctor.checks._nccl_advice import is_tunnel_name
 from netdoctor.checks._words import is_ifname, listing, title_text
 from netdoctor.facts.net import AddressRow, Netdev, NetFacts
-from netdoctor.facts.paths import BOOTSTRAP, RAIL, SOCKET, Path, Paths
+from netdoctor.facts.paths import BOOTSTRAP, RAIL, SOCKET, Path, Paths, Probe, path_of
 from netdoctor.model import CauseHint, Finding, Fix, in_job
 from netdoctor.rules.addresses import is_usable, repeated_addresses
 from netdoctor.rules.nccl import candidates
 from netdoctor.rules.variables import Environment, values
 from netdoctor.rules.versions import Version
 
-
-class Probe(Protocol):
-    @property
-    def dst(self) -> str: ...
-
-    @property
-    def address(self) -> str: ...
-
-
 P = TypeVar("P", bound=Probe)
 
 
 def by_path(probes: Iterable[P], paths: Paths | None) -> list[tuple[Path | None, list[P]]]:
-    """The probes of each path, the main one (None) first; which one tells the address that was dialled."""
-    further = paths.further if paths else ()
-    at = {(node, address): path for path in further for node, address in path.addresses.items()}
+    """The probes of each path, rails too, the main one (None) first."""
+    find = path_of(paths)
     found: dict[str, tuple[Path | None, list[P]]] = {"": (None, [])}
-    for path in further:
+    for path in paths.beside if paths else ():
         found[path.id] = (path, [])
     for probe in probes:
-        there = at.get((probe.dst, probe.address))
+        there = find(probe)
         found[there.id if there else ""][1].append(probe)
     return [(path, some) for path, some in found.values() if some or path is None]
 
@@ -58,8 +49,9 @@ def named(hint: CauseHint, paths: Sequence[Path | None]) -> CauseHint:
     where = over(paths)
     if not where or paths[0] is None:
         return hint
-    where_key = "rail" if paths[0].id.startswith(RAIL) else f"net{paths[0].id}"
-    return replace(hint, key=f"{hint.key}-{where_key}", title=hint.title + title_text(where))
+    kind = "rail" if paths[0].is_rail else "net"
+    key = re.sub(r"\W+", "-", f"{hint.key}-{kind}{paths[0].id.removeprefix(RAIL)}")
+    return replace(hint, key=key, title=hint.title + title_text(where))
 
 
 def on_path(finding: Finding, path: Path | None) -> Finding:
@@ -80,6 +72,9 @@ def about(finding: Finding, path: Path | None) -> Finding:
 
 def leave_out(left: Path, paths: Paths) -> tuple[Fix, ...]:
     """The other interfaces that NCCL takes, where it alone uses this path and has others."""
+    if left.is_rail and left.sources != left.addresses:
+        text = "or, where each rail is a network of its own, let NCCL stay on it"
+        return (in_job(text, export("NCCL_CROSS_NIC", "0"), persistent=True),)
     taken = {(use.node, use.address) for use in paths.uses if use.purpose.startswith(SOCKET)}
     names = dict.fromkeys(
         path.ifnames[node]

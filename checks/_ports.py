@@ -82,7 +82,10 @@ class PortCauses:
 
     def stop(self, cause: PortCause, job: Job) -> bool:
         """Whether a launch would end at this. A rendezvous port that is closed where rank 0 does not run, or
-        where MASTER_ADDR does not point, stops none with a fixed master."""
+        where MASTER_ADDR does not point, stops none with a fixed master. RDMA passes by the firewall of a
+        node, and by nothing else that is in the way."""
+        if all(path is not None and path.is_rail for path in cause.paths):
+            return cause.fabric or cause.outcome == "no_route"
         to_master = any(dst == job.master_node for _, dst in cause.fault.cells)
         elsewhere = self.master not in (None, job.data_addresses.get(job.master_node or ""))
         dialled = to_master and not (elsewhere and None in cause.paths)

@@ -1,6 +1,6 @@
 """Firewall rule sets behind filtered connections."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from netdoctor.check import check
@@ -9,7 +9,7 @@ from netdoctor.checks._ports import PortCause, PortCauses
 from netdoctor.checks._words import listing
 from netdoctor.facts.net import FirewallFacts, Ruleset
 from netdoctor.facts.software import Job
-from netdoctor.model import Evidence, Finding, fail, ok, seen, skip, unknown
+from netdoctor.model import Evidence, Finding, fail, ok, seen, skip, unknown, warn
 
 RULES_SHOWN = 6
 
@@ -38,19 +38,26 @@ def net_firewall(causes: PortCauses, firewalls: Mapping[str, FirewallFacts], job
     if not filtered:
         yield skip("nothing is filtered")
     for cause in filtered:
+        say = fail if causes.stop(cause, job) else warn
         for node in cause.nodes:
             if node in firewalls:
-                yield _judge(node, cause, firewalls, job)
+                yield _judge(node, cause, firewalls, job, say)
 
 
-def _judge(node: str, cause: PortCause, firewalls: Mapping[str, FirewallFacts], job: Job) -> Finding:
+def _judge(
+    node: str,
+    cause: PortCause,
+    firewalls: Mapping[str, FirewallFacts],
+    job: Job,
+    say: Callable[..., Finding],
+) -> Finding:
     facts = firewalls[node]
     incoming = inbound(node, cause)
     fixed = replace(cause.hint, fixes=remedies(node, cause, firewalls, job))
     filters = [one for one in active(facts) if relevant(one, incoming)]
     if filters:
         way = "incoming" if incoming else "outgoing"
-        return fail(
+        return say(
             node,
             f"{listing(one.kind for one in filters)} filters {way} connections",
             observed=filters[0].rules[0] if filters[0].rules else f"{filters[0].kind} is active",

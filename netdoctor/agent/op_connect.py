@@ -71,7 +71,8 @@ class Attempt(object):
             "detail": "",
             "elapsed_ms": 0.0,
         }  # type: dict[str, Any]
-        self.source = row.get("source")
+        if row.get("source"):
+            self.reply["source"] = str(row["source"])
         self.socket = None  # type: Optional[socket.socket]
         self.started = time.monotonic()
         self.deadline = 0.0
@@ -90,8 +91,8 @@ class Attempt(object):
         queued = icmp.reports(self.socket) if self.socket is not None else []
         self.end(*judge(number, queued, self.own, self.reply["address"]))
 
-    def begin(self, timeout_s: float) -> bool:
-        """Start connecting; say whether there is something to wait for."""
+    def begin(self, timeout_s: float, names: "dict[str, str]") -> bool:
+        """Start connecting; say whether there is something to wait for. names: interfaces by address."""
         self.started = time.monotonic()
         self.deadline = self.started + timeout_s
         try:
@@ -100,11 +101,11 @@ class Attempt(object):
             self.socket = s = socket.socket(family, socket.SOCK_STREAM)
             s.setblocking(False)
             icmp.enable(s)
-            if self.source or self.reply["source_port"]:
-                here = ("", int(self.reply["source_port"] or 0))  # type: Any
-                if self.source:
-                    here = op_listen.resolve(self.source, here[1], socket.SOCK_STREAM)[1]
-                s.bind(here)
+            port = int(self.reply["source_port"] or 0)
+            if "source" in self.reply:
+                op_listen.bind_to(s, self.reply["source"], port, names)
+            elif port:
+                s.bind(("", port))
             number = s.connect_ex(where)
         except OSError as e:
             if e.errno in (errno.EMFILE, errno.ENFILE, None) or isinstance(e, socket.gaierror):
@@ -181,13 +182,14 @@ def parallelism(asked: "Any") -> int:
 def connect(args: "dict[str, Any]") -> "list[dict[str, Any]]":
     """Try every target once; rows in the order of the targets.
 
-    args: {"targets": [{"dst", "address", "port", "purpose", "source": local address (optional),
-    "source_port": likewise; the kernel picks one without}],
+    args: {"targets": [{"dst", "address", "port", "purpose", "source": local address (optional), over whose
+    interface it is tried, "source_port": likewise; the kernel picks one without}],
     "timeout_s", "token", "parallel"}. Outcomes as in facts.net.PortProbe.
     """
     token = op_listen.check_token(args)
     timeout_s = min(max(float(args.get("timeout_s") or DEFAULT_TIMEOUT_S), 0.05), 60.0)
     attempts = [Attempt(target) for target in list(args.get("targets") or [])[:MAX_TARGETS]]
+    names = op_listen.interfaces(list(args.get("targets") or []), "source")
     waiting = attempts[::-1]
     parallel = parallelism(args.get("parallel"))
     running = set()  # type: set[Attempt]
@@ -207,7 +209,7 @@ def connect(args: "dict[str, Any]") -> "list[dict[str, Any]]":
         while waiting or running:
             while waiting and len(running) < parallel:
                 attempt = waiting.pop()
-                if attempt.begin(timeout_s) and attempt.socket is not None:
+                if attempt.begin(timeout_s, names) and attempt.socket is not None:
                     running.add(attempt)
                     selector.register(attempt.socket, selectors.EVENT_WRITE, attempt)
                 else:

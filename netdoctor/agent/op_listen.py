@@ -54,6 +54,33 @@ def resolve(address: "Any", port: "Any", kind: int) -> "tuple[int, Any]":
     return row[0], row[4]
 
 
+def bind_to(s: socket.socket, source: str, port: int, names: "dict[str, str]") -> None:
+    """Send from an address and over its interface, as RDMA would, whatever the routing table prefers.
+
+    names: interfaces by address. Raises OSError, ValueError.
+    """
+    keep_to(s, names.get(source))
+    s.bind(resolve(source, port, socket.SOCK_STREAM)[1])
+
+
+def keep_to(s: socket.socket, name: "Optional[str]") -> None:
+    """Send, and answer, over this interface alone."""
+    try:
+        if name:
+            s.setsockopt(socket.SOL_SOCKET, getattr(socket, "SO_BINDTODEVICE", 25), name.encode())
+    except OSError:
+        pass  # kernels before 5.7 let root alone do it; the address chooses as far as routes go by it
+
+
+def interfaces(rows: "Any", key: str) -> "dict[str, str]":
+    """Return interfaces by address, where a row asks for one by this key."""
+    from . import facts_net
+
+    if not any(isinstance(row, dict) and row.get(key) for row in rows):
+        return {}
+    return {row.address: row.name for row in facts_net.getifaddrs() if row.address}
+
+
 class Guest(object):
     """A connection that has not shown the token yet."""
 
@@ -80,8 +107,8 @@ class Server(object):
         os.set_blocking(self._wake_r, False)
         self._selector.register(self._wake_r, selectors.EVENT_READ)
 
-    def listen(self, address: "Any", port: "Any") -> int:
-        """Open a listener, return its port. Raises OSError, ValueError."""
+    def listen(self, address: "Any", port: "Any", name: "Optional[str]" = None) -> int:
+        """Open a listener, return its port. name: of the interface to keep to. Raises OSError, ValueError."""
         family, where = resolve(address, port, socket.SOCK_STREAM)
         s = socket.socket(family, socket.SOCK_STREAM)
         try:
@@ -89,6 +116,7 @@ class Server(object):
                 s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             # As torch's store does: an old connection in TIME_WAIT does not count, a listener does.
             s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            keep_to(s, name)
             s.bind(where)
             s.listen(BACKLOG)
             s.setblocking(False)
@@ -99,12 +127,13 @@ class Server(object):
         self._selector.register(s, selectors.EVENT_READ)
         return int(s.getsockname()[1])
 
-    def echo(self, address: "Any", port: "Any" = 0) -> int:
-        """Open a datagram echo, return its port. Raises OSError, ValueError."""
+    def echo(self, address: "Any", port: "Any" = 0, name: "Optional[str]" = None) -> int:
+        """Open a datagram echo, return its port. name: as of listen. Raises OSError, ValueError."""
         family, where = resolve(address, port, socket.SOCK_DGRAM)
         s = socket.socket(family, socket.SOCK_DGRAM)
         try:
             s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+            keep_to(s, name)
             s.bind(where)
             s.setblocking(False)
         except BaseException:
@@ -268,12 +297,12 @@ def _error(e: Exception) -> str:
     return files.errno_name(e) if isinstance(e, OSError) and e.errno else str(e)
 
 
-def _listen_when_free(server: Server, address: "Any", port: int) -> int:
+def _listen_when_free(server: Server, address: "Any", port: int, name: "Optional[str]") -> int:
     """Open a listener, after another scan's on that port if need be. Raises OSError, ValueError."""
     end = time.monotonic() + OTHER_SCAN_S
     while True:
         try:
-            return server.listen(address, port)
+            return server.listen(address, port, name)
         except OSError as e:
             held = e.errno == errno.EADDRINUSE and time.monotonic() < end
             if not held or not facts_port_holder.is_free_soon(port):
@@ -282,18 +311,22 @@ def _listen_when_free(server: Server, address: "Any", port: int) -> int:
 
 
 def listen(args: "dict[str, Any]") -> "list[dict[str, Any]]":
-    """Open listeners. args: {"listeners": [{"address", "port", "purpose"}], "token", "ttl_s"}.
+    """Open listeners. args: {"listeners": [{"address", "port", "purpose", "rail": true where they answer
+    over the interface of the address alone}], "token", "ttl_s"}.
 
     Return [{"address", "port", "purpose", "error"}]; port 0 becomes a free one of the ephemeral range;
     error is None or an errno name such as EADDRINUSE.
     """
     server = _new_server(args)
     rows = []
-    for wanted in list(args.get("listeners") or [])[:MAX_LISTENERS]:
+    asked = list(args.get("listeners") or [])[:MAX_LISTENERS]
+    names = interfaces(asked, "rail")
+    for wanted in asked:
+        name = names.get(str(wanted.get("address"))) if wanted.get("rail") else None
         port = wanted.get("port") or 0
         error = None  # type: Optional[str]
         try:
-            port = _listen_when_free(server, wanted.get("address"), port)
+            port = _listen_when_free(server, wanted.get("address"), port, name)
         except (OSError, ValueError) as e:
             error = _error(e)
         rows.append(
@@ -309,7 +342,7 @@ def listen(args: "dict[str, Any]") -> "list[dict[str, Any]]":
 
 
 def udp_echo(args: "dict[str, Any]") -> "dict[str, Any]":
-    """Open a datagram echo. args: {"address", "token", "ttl_s", "port": 0}.
+    """Open a datagram echo. args: {"address", "token", "ttl_s", "port": 0, "rail": as of listen}.
 
     Return {"address", "port", "error"}. Each datagram that begins with the token's tag is answered with 64
     bytes that tell the size received.
@@ -318,7 +351,8 @@ def udp_echo(args: "dict[str, Any]") -> "dict[str, Any]":
     port = args.get("port") or 0
     error = None  # type: Optional[str]
     try:
-        port = server.echo(args.get("address"), port)
+        name = interfaces([args], "rail").get(str(args.get("address")))
+        port = server.echo(args.get("address"), port, name)
     except (OSError, ValueError) as e:
         error = _error(e)
     server.start()

@@ -67,9 +67,11 @@ class Prober(object):
         self.longest_s = self.wait_s = wait_s
         self.told = Told()
 
-    def connect(self) -> None:
-        """Raises OSError: ENETUNREACH and others."""
+    def connect(self, source: str, names: "dict[str, str]") -> None:
+        """Raises OSError: ENETUNREACH and others. source, names: as in op_listen.bind_to; '' for none."""
         s = self.socket
+        if source:
+            op_listen.bind_to(s, source, 0, names)
         if self.family == socket.AF_INET6:
             s.setsockopt(socket.IPPROTO_IPV6, _IPV6_MTU_DISCOVER, _PMTUDISC_PROBE)
             s.setsockopt(socket.IPPROTO_IPV6, _IPV6_DONTFRAG, 1)
@@ -251,8 +253,10 @@ def search(prober: Prober, dev_mtu: int, end: float) -> "dict[str, Any]":
     return verdict("black_hole", low, bound + ", and nothing says so" + local)
 
 
-def probe(target: "Any", token: bytes, wait_s: float, end: float) -> "dict[str, Any]":
-    """Return facts.net.MtuProbe without `src`."""
+def probe(
+    target: "Any", token: bytes, wait_s: float, end: float, names: "dict[str, str]"
+) -> "dict[str, Any]":
+    """Return facts.net.MtuProbe without `src`. names: interfaces by address."""
     row = target if isinstance(target, dict) else {}
     reply = {
         "dst": str(row.get("dst", "")),
@@ -265,6 +269,9 @@ def probe(target: "Any", token: bytes, wait_s: float, end: float) -> "dict[str, 
         "learned_mtu": None,
         "detail": "",
     }  # type: dict[str, Any]
+    source = str(row.get("source") or "")
+    if source:
+        reply["source"] = source
     if time.monotonic() >= end:
         reply["detail"] = "not probed: the request's time was used up"
         return reply
@@ -274,7 +281,7 @@ def probe(target: "Any", token: bytes, wait_s: float, end: float) -> "dict[str, 
         reply["detail"] = files.errno_name(e) if isinstance(e, OSError) and e.errno else str(e)
         return reply
     try:
-        prober.connect()
+        prober.connect(source, names)
         try:
             with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as link:
                 link.settimeout(1.0)
@@ -283,6 +290,7 @@ def probe(target: "Any", token: bytes, wait_s: float, end: float) -> "dict[str, 
                 reply["dev"] = found[0]
         except OSError:
             pass
+        reply["dev"] = names.get(source, reply["dev"])
         mtu = files.int_or_none("/sys/class/net/%s/mtu" % reply["dev"]) if reply["dev"] else None
         reply["dev_mtu"] = mtu or prober.known_mtu() or 1500
         reply.update(search(prober, reply["dev_mtu"], min(end, time.monotonic() + TARGET_S)))
@@ -300,8 +308,8 @@ def probe(target: "Any", token: bytes, wait_s: float, end: float) -> "dict[str, 
 def path_mtu(args: "dict[str, Any]") -> "list[dict[str, Any]]":
     """Probe every target; rows in the order of the targets.
 
-    args: {"targets": [{"dst", "address", "port": of a udp_echo}], "token", "timeout_s": how long one answer
-    may take, "budget_s": bound for all targets together}.
+    args: {"targets": [{"dst", "address", "port": of a udp_echo, "source": as of connect}], "token",
+    "timeout_s": how long one answer may take, "budget_s": bound for all targets together}.
     """
     token = op_listen.check_token(args)
     wait_s = min(max(float(args.get("timeout_s") or DEFAULT_WAIT_S), MIN_WAIT_S), 5.0)
@@ -309,6 +317,7 @@ def path_mtu(args: "dict[str, Any]") -> "list[dict[str, Any]]":
     targets = list(args.get("targets") or [])[:MAX_TARGETS]
     rows = [None] * len(targets)  # type: list[Optional[dict[str, Any]]]
     waiting = list(range(len(targets)))[::-1]
+    names = op_listen.interfaces(targets, "source")
 
     def work() -> None:
         while True:
@@ -316,7 +325,7 @@ def path_mtu(args: "dict[str, Any]") -> "list[dict[str, Any]]":
                 at = waiting.pop()
             except IndexError:
                 return
-            rows[at] = probe(targets[at], token, wait_s, end)
+            rows[at] = probe(targets[at], token, wait_s, end, names)
 
     threads = [runtime.thread(work) for _ in range(min(PARALLEL, len(targets)))]
     for started in threads:

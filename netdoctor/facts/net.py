@@ -182,7 +182,8 @@ class PortProbe:
 
     outcome: ``open``, ``refused``, ``filtered`` (no answer in time), ``rejected`` (ICMP prohibited or
     unreachable, or EPERM), ``no_route``, ``in_use`` (somebody else answers there), ``error``.
-    purpose: ``rendezvous`` or ``ephemeral``. source_port: from which it was tried. open_from: where it was
+    purpose: ``rendezvous`` or ``ephemeral``. source: the address that it was sent from, where that was not
+    the kernel's choice: of a rail. source_port: from which it was tried. open_from: where it was
     filtered, the source ports from which the same port answered afterwards, when source_port was tried again.
     """
 
@@ -194,6 +195,7 @@ class PortProbe:
     outcome: str
     detail: str = ""
     elapsed_ms: float = 0.0
+    source: str = ""
     source_port: int | None = None
     open_from: tuple[int, ...] = ()
 
@@ -239,7 +241,7 @@ class MtuProbe:
     dev_mtu: MTU of the sending interface. small_ok: a 576-byte packet was echoed. largest_ok: largest
     size echoed, None if none. outcome: ``ok`` (dev_mtu passed), ``black_hole`` (large packets vanish
     without an ICMP answer), ``small`` (the path or the far end says it takes less), ``no_answer``, ``error``.
-    learned_mtu: what the kernel learnt from ICMP (IP_MTU), or None.
+    learned_mtu: what the kernel learnt from ICMP (IP_MTU), or None. source: as in PortProbe.
     """
 
     src: str
@@ -252,6 +254,7 @@ class MtuProbe:
     outcome: str
     learned_mtu: int | None = None
     detail: str = ""
+    source: str = ""
 
 
 @fact("path_mtu", scope="cluster", origin="measure")

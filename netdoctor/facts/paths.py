@@ -1,6 +1,8 @@
 """The ways over which a job's nodes dial each other, worked out before anything is tried."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from netdoctor.facts.base import fact
 from netdoctor.text import listing
@@ -33,7 +35,8 @@ class Path:
 
     id: ``main``, then ``2``, ``3``… addresses, ifnames: of the nodes that are dialled here, by node.
     sources: addresses from which nodes send here, as far as networks tell. network: of the addresses, empty
-    where they are in several. users: what dials here, ``NCCL``, ``gloo``, ``MASTER_ADDR``.
+    where they are in several. users: what dials here, ``NCCL``, ``gloo``, ``MASTER_ADDR``; of a rail, its
+    ports. tried: of a rail, whether what it carries can be told from the node's others.
     """
 
     id: str
@@ -42,10 +45,15 @@ class Path:
     sources: dict[str, str] = field(default_factory=dict)
     network: str = ""
     users: tuple[str, ...] = ()
+    tried: bool = True
 
     @property
     def is_main(self) -> bool:
         return self.id == MAIN
+
+    @property
+    def is_rail(self) -> bool:
+        return self.id.startswith(RAIL)
 
     @property
     def label(self) -> str:
@@ -60,7 +68,8 @@ class Path:
 class Paths:
     """paths: the main one first, which is that of Job.data_addresses, then those that add an address to it.
 
-    rails: of RoCE ports, rail with rail; no TCP connection of the job goes there. uses: every address that
+    rails: of RoCE ports, rail with rail, and across where NCCL may cross; no TCP connection of the job goes
+    there, and `sources` are those of the rail that sends. uses: every address that
     the job advertises, those that nobody can dial included. left_out: purposes that were not counted, or
     could not be told, and why.
     """
@@ -78,3 +87,33 @@ class Paths:
     def beside(self) -> tuple[Path, ...]:
         """All but the main one, rails too."""
         return (*self.further, *self.rails)
+
+
+class Probe(Protocol):
+    """What was tried from one node to an address of another; some have a `source`, the address sent from."""
+
+    @property
+    def src(self) -> str: ...
+
+    @property
+    def dst(self) -> str: ...
+
+    @property
+    def address(self) -> str: ...
+
+
+def path_of(paths: Paths | None) -> Callable[[Probe], Path | None]:
+    """Tells on which path a probe was, by the addresses that it went from and to; None for the main one."""
+    further = {(n, a): p for p in reversed(paths.further if paths else ()) for n, a in p.addresses.items()}
+    rails: dict[tuple[str, str], list[Path]] = {}
+    for rail in paths.rails if paths else ():
+        for end in rail.addresses.items():
+            rails.setdefault(end, []).append(rail)
+
+    def find(probe: Probe) -> Path | None:
+        source, end = getattr(probe, "source", ""), (probe.dst, probe.address)
+        if not source:
+            return further.get(end)
+        return next((rail for rail in rails.get(end, ()) if rail.sources.get(probe.src) == source), None)
+
+    return find

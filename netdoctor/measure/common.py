@@ -10,7 +10,7 @@ import msgspec
 
 from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.net import PortMatrix
-from netdoctor.facts.paths import STORE, Paths
+from netdoctor.facts.paths import STORE, Path, Paths
 from netdoctor.facts.software import Job
 from netdoctor.store import Store, decode
 from netdoctor.transport.base import Reply, Request
@@ -59,13 +59,15 @@ class Way:
 class Ground:
     """The nodes that can take part and the address each is dialled at on the main path.
 
-    further: what peers dial a node at beside that, on the job's other paths. dead: source and address of what
+    further: what peers dial a node at beside that, on the job's other paths. rails: of RoCE ports that add
+    something to these, which are tried from the rail's own addresses. dead: source and address of what
     nothing got through to, so that no later experiment waits for silence again.
     """
 
     nodes: tuple[str, ...]
     addresses: Mapping[str, str]
     further: Mapping[str, tuple[Way, ...]] = field(default_factory=dict)
+    rails: tuple[Path, ...] = ()
     master: str | None = None
     master_port: int = 29500
     ephemeral: Mapping[str, tuple[int, int]] | None = None
@@ -79,6 +81,7 @@ class Ground:
             nodes=tuple(nodes),
             addresses=job.data_addresses,
             further=_further(paths) if isinstance(paths, Paths) else {},
+            rails=tuple(_rails(paths)) if isinstance(paths, Paths) else (),
             master=job.master_node,
             master_port=job.master_port,
             ephemeral={n: net.ephemeral_ports for n, net in store.present("net", nodes).items()},
@@ -92,6 +95,27 @@ class Ground:
         """Where peers dial a usable node, the main path first; with a purpose, where they do so for that."""
         ways = [Way(self.addresses[node]), *self.further.get(node, ())]
         return [way for way in ways if purpose is None or purpose in way.purposes]
+
+
+    def on_rails(self, node: str) -> list[dict[str, Any]]:
+        """What to listen at on rails beside all ways; it answers over the rail alone, as RDMA does."""
+        known = {way.address for way in self.ways(node)}
+        found = dict.fromkeys(rail.addresses[node] for rail in self.rails if node in rail.addresses)
+        return [{"address": address, "rail": True} for address in found if address not in known]
+
+    def sources(self, src: str, dst: str, address: str) -> list[dict[str, str]]:
+        """What a target says of the address to dial another from: nothing, or that of a rail."""
+        rails = (rail for rail in self.rails if rail.addresses.get(dst) == address and src in rail.sources)
+        main: list[dict[str, str]] = [{}] if any(way.address == address for way in self.ways(dst)) else []
+        return [*main, *({"source": rail.sources[src]} for rail in rails)]
+
+
+def _rails(paths: Paths) -> Iterator[Path]:
+    """Equal addresses are one path; those across rails are never equal."""
+    known = {end for path in paths.paths for end in path.addresses.items()}
+    for rail in paths.rails:
+        if rail.tried and (rail.sources != rail.addresses or not known.issuperset(rail.addresses.items())):
+            yield rail
 
 
 def _further(paths: Paths) -> dict[str, tuple[Way, ...]]:
@@ -163,17 +187,19 @@ def close_listeners(transport: Caller, nodes: Iterable[str]) -> None:
 
 
 def open_echoes(
-    transport: Caller, ground: Ground, nodes: Sequence[str], word: str, failed: dict[str, str]
+    transport: Caller, ways: Mapping[str, Sequence[Mapping[str, Any]]], word: str, failed: dict[str, str]
 ) -> dict[str, dict[str, int]]:
-    """Ports of datagram echoes by node and address, one on each path that carries data; a node that does not
-    open one is put into `failed`."""
-    ways = {n: ground.ways(n, EPHEMERAL) for n in nodes}
+    """Ports of datagram echoes by node and address; a node that does not open one is put into `failed`.
+
+    ways: what to open on each node, by its ``address``.
+    """
+    nodes = list(ways)
     echoes: dict[str, dict[str, int]] = {n: {} for n in nodes}
     for turn in range(max(map(len, ways.values()), default=0)):
         requests = {
             n: Request(
                 op="udp_echo",
-                args={"address": ways[n][turn].address, "token": word, "ttl_s": 120.0},
+                args={**ways[n][turn], "token": word, "ttl_s": 120.0},
                 timeout_s=ECHO_OPEN_S,
             )
             for n in nodes
@@ -182,7 +208,7 @@ def open_echoes(
         for reply in replies(transport, requests):
             port = reply.result.get("port") if isinstance(reply.result, dict) else None
             if isinstance(port, int) and 0 < port < 65536 and not reply.result.get("error"):
-                echoes[reply.node][ways[reply.node][turn].address] = port
+                echoes[reply.node][ways[reply.node][turn]["address"]] = port
             else:
                 error = reply.result.get("error") if isinstance(reply.result, dict) else None
                 failed[reply.node] = f"could not open a UDP echo: {str(error or reason(reply))[:200]}"
@@ -207,11 +233,19 @@ class Echoed(Generic[P]):
 
 
 def over_echoes(
-    transport: Caller, ground: Ground, cls: type[P], op: str, args: Mapping[str, Any], timeout_s: float
+    transport: Caller,
+    ground: Ground,
+    cls: type[P],
+    op: str,
+    args: Mapping[str, Any],
+    timeout_s: float,
+    *,
+    rails: bool = False,
 ) -> Echoed[P]:
     """Open echoes on every node, let the nodes run `op` against each other's, and read their rows as `cls`.
 
-    Takes ECHO_OPEN_S, timeout_s and CLOSE_S at the most.
+    On each path that carries data; rails: on those of RoCE, too, with the ``source`` of a target repeated in
+    its row. Takes ECHO_OPEN_S, timeout_s and CLOSE_S at the most.
     The op's arguments are `args` with ``targets`` (dst, address, port) and ``token``. Fewer than two nodes
     with an address, or pairs on which nothing gets through, leave nothing to probe.
     """
@@ -220,15 +254,19 @@ def over_echoes(
     if len(nodes) < 2:
         return Echoed((), frozenset(), failed)
     word = token()
-    echoes = open_echoes(transport, ground, nodes, word, failed)
+    ways = {n: [{"address": way.address} for way in ground.ways(n, EPHEMERAL)] for n in nodes}
+    if rails:
+        ways = {n: [*ways[n], *ground.on_rails(n)] for n in nodes}
+    echoes = open_echoes(transport, ways, word, failed)
     most = ECHO_TARGETS // max(1, *(len(ports) for ports in echoes.values()))
     plan = peers(nodes, at_most=min(ECHO_PAIRS_UP_TO, most), count=min(ECHO_PEERS, most))
     targets = {
         src: [
-            {"dst": dst, "address": address, "port": port}
+            {"dst": dst, "address": address, "port": port, **source}
             for dst in plan[src]
             for address, port in echoes[dst].items()
             if (src, address) not in ground.dead
+            for source in (ground.sources(src, dst, address) if rails else ({},))
         ]
         for src in nodes
     }
@@ -244,7 +282,7 @@ def over_echoes(
             silent.add(reply.node)
             failed.setdefault(reply.node, reason(reply))
             continue
-        found, gap = answered(reply, targets[reply.node], ("dst", "address"))
+        found, gap = answered(reply, targets[reply.node], ("dst", "address", "source"))
         if gap is not None:
             failed.setdefault(reply.node, gap)
         for row in found:
@@ -274,7 +312,7 @@ def answered(
     A row answers the target whose `keys` it repeats. A node has a say about its own probes only, and silence
     about one of them is not a success.
     """
-    waiting = {tuple(target[key] for key in keys) for target in asked}
+    waiting = {tuple(target.get(key) for key in keys) for target in asked}
     found = []
     for row in rows(reply):
         name = tuple(row.get(key) for key in keys)

@@ -47,7 +47,8 @@ DEFAULT_RANGE = (32768, 60999)  # net.ipv4.ip_local_port_range, Documentation/ne
 def ports(context: Context) -> PortMatrix:
     """Every node dials the others' rendezvous port, and some of those that NCCL and gloo may get.
 
-    All paths of the job at once; beside the main one only the kind of ports that the job dials there.
+    All paths of the job at once; beside the main one only the kind of ports that the job dials there, on
+    rails of RoCE one port, from the rail's own address: what RDMA needs, too, is a way there.
 
     A node that cannot open listeners or does not report is named in `failed_nodes`; the rest stands.
     """
@@ -68,11 +69,13 @@ def ports(context: Context) -> PortMatrix:
                 plan[node].append(master)
     targets = {
         src: [
-            {"dst": one.node, "address": one.address, "port": one.port, "purpose": one.purpose}
+            {"dst": dst, "address": one.address, "port": one.port, "purpose": one.purpose, **source}
             for dst in plan[src]
             for one in listeners.get(dst, [])
             # a busy rendezvous port is still dialled: who answers there shows the way is open
             if one.error in (None, "EADDRINUSE")
+            for source in ground.sources(src, dst, one.address)
+            if not source or one.purpose == EPHEMERAL
         ]
         for src in nodes
     }
@@ -91,7 +94,7 @@ def ports(context: Context) -> PortMatrix:
             silent.add(reply.node)
             failed.setdefault(reply.node, reason(reply))
             continue
-        found, gap = answered(reply, targets[reply.node], ("dst", "address", "port"))
+        found, gap = answered(reply, targets[reply.node], NAME)
         if gap is not None:
             failed.setdefault(reply.node, gap)
         probes.extend(_probe(reply.node, row) for row in found)
@@ -141,6 +144,8 @@ def _open(
             for number, purpose in ports.items()
             if purpose in way.purposes
         ]
+        on_rails = ground.on_rails(node)
+        wanted += [{"port": sample[-1], "purpose": EPHEMERAL, **row} for row in on_rails]
         requests[node] = Request(
             op="listen",
             args={"listeners": wanted, "token": word, "ttl_s": 120.0},
@@ -192,16 +197,20 @@ def _from_elsewhere(context: Context, probes: Sequence[PortProbe], word: str) ->
         requests[src] = Request(op="connect", args=args, timeout_s=AGAIN_S)
     answers: dict[tuple[object, ...], list[int]] = {}
     for reply in replies(context.transport, requests):
-        keys = ("dst", "address", "port", "source_port")
-        for row in answered(reply, requests[reply.node].args["targets"], keys)[0]:
+        targets = requests[reply.node].args["targets"]
+        for row in answered(reply, targets, (*NAME, "source_port"))[0]:
             if row.get("outcome") in OPEN:
-                *name, source = (row[key] for key in keys)
-                answers.setdefault((reply.node, *name), []).append(source)
-    return [replace(p, open_from=tuple(answers.get((p.src, *_name(p).values()), ()))) for p in probes]
+                answers.setdefault((reply.node, *map(row.get, NAME)), []).append(row["source_port"])
+    return [replace(p, open_from=tuple(answers.get((p.src, *map(_name(p).get, NAME)), ()))) for p in probes]
+
+
+# What tells the targets of one node apart; a source only where it is a rail's.
+NAME = ("dst", "address", "port", "source")
 
 
 def _name(probe: PortProbe) -> dict[str, Any]:
-    return {"dst": probe.dst, "address": probe.address, "port": probe.port}
+    name = {"dst": probe.dst, "address": probe.address, "port": probe.port}
+    return name | ({"source": probe.source} if probe.source else {})
 
 
 def _range(ground: Ground, node: str) -> tuple[int, int]:
@@ -221,6 +230,7 @@ def _probe(src: str, row: dict[str, Any]) -> PortProbe:
         address=row["address"],
         port=row["port"],
         purpose=str(row.get("purpose", "")),
+        source=row.get("source", ""),
         outcome="error",
         detail=detail,
     )

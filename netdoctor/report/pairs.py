@@ -3,14 +3,14 @@
 One record a pair and check, whatever the number of the job's paths: the worst speaks, and all are in it.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from netdoctor.engine.judge import Judgement
 from netdoctor.engine.run import Outcome
 from netdoctor.facts.bandwidth import LossMatrix, PairRates, TcpRates
 from netdoctor.facts.net import PathMtus, PortMatrix
-from netdoctor.facts.paths import Paths
+from netdoctor.facts.paths import Path, Paths, Probe, path_of
 from netdoctor.model import Status, pair
 from netdoctor.report.model import PairRecord, PathRecord
 
@@ -40,20 +40,22 @@ class Tried:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """labels: names of the paths by id, the main one first; empty where there is no other. at: ids of paths
-    by node and address; what is not in it is on the main one."""
+    """labels: names of the paths by id, the main one first; empty where there is no other."""
 
     labels: Mapping[str, str]
-    at: Mapping[Pair, str]
+    find: Callable[[Probe], Path | None]
 
     @classmethod
     def of(cls, paths: object) -> "Table":
         if not isinstance(paths, Paths) or not paths.beside:
-            return cls({}, {})
+            return cls({}, path_of(None))
         main = [path.label for path in paths.paths if path.is_main]
-        labels = {"": "".join(main)} | {path.id: path.label for path in paths.beside}
-        at = {(n, address): p.id for p in reversed(paths.beside) for n, address in p.addresses.items()}
-        return cls(labels, at)
+        return cls({"": "".join(main)} | {path.id: path.label for path in paths.beside}, path_of(paths))
+
+    def at(self, probe: Probe) -> str:
+        """The id of the path that a probe was on, empty for the main one."""
+        path = self.find(probe)
+        return path.id if path else ""
 
 
 def pairs(outcome: Outcome) -> Iterator[PairRecord]:
@@ -140,7 +142,7 @@ def _ports(ports: PortMatrix, table: Table) -> Iterator[Tried]:
     """By the worst outcome of a pair's ports."""
     by_way: dict[tuple[Pair, str], dict[str, set[int]]] = {}
     for one in ports.probes:
-        way = (one.src, one.dst), table.at.get((one.dst, one.address), "")
+        way = (one.src, one.dst), table.at(one)
         by_way.setdefault(way, {}).setdefault(one.outcome, set()).add(one.port)
     for (ends, path), outcomes in by_way.items():
         worst = max(outcomes, key=lambda o: _place(o, OUTCOMES))
@@ -158,7 +160,7 @@ def _path_mtus(mtus: PathMtus, table: Table) -> Iterator[Tried]:
     for one in mtus.probes:
         yield Tried(
             ends=(one.src, one.dst),
-            path=table.at.get((one.dst, one.address), ""),
+            path=table.at(one),
             class_=one.outcome,
             fine=one.outcome == "ok",
             badness=_place(one.outcome, MTU_OUTCOMES),
@@ -196,6 +198,6 @@ def _losses(losses: LossMatrix, table: Table) -> Iterator[Tried]:
     for one in losses.probes:
         if one.sent and one.arrived:
             lost = 100.0 * (one.sent - min(one.arrived, one.sent)) / one.sent
-            path = table.at.get((one.dst, one.address), "")
+            path = table.at(one)
             ends = (one.src, one.dst)
             yield Tried(ends=ends, path=path, class_="measured", badness=lost, value=round(lost, 3))

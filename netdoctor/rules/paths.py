@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import permutations
 
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.net import AddressRow, NetFacts, ResolveFacts
@@ -21,7 +22,7 @@ from netdoctor.rules.addresses import (
 )
 from netdoctor.rules.nccl import candidates, choose, corrected, is_ifname_set
 from netdoctor.rules.nccl_ib import choose_gids, gid_ipv4, selected_ports, switched_off_by
-from netdoctor.rules.variables import Environment, values
+from netdoctor.rules.variables import Environment, param, values
 from netdoctor.rules.versions import Version, nccl_version, parse_version
 
 
@@ -100,7 +101,7 @@ def paths(nodes: Mapping[str, Known], job: Job) -> Paths:
         uses += _nccl(node, one, job, left_out)
     return Paths(
         paths=tuple(_grouped(nodes, uses, job.data_addresses)),
-        rails=tuple(_rails(nodes, uses)),
+        rails=tuple(_rails(nodes, uses, left_out)),
         uses=tuple(uses),
         left_out={
             what: why for what, why in left_out.items() if not any(u.purpose.startswith(what) for u in uses)
@@ -214,16 +215,35 @@ def _grouped(nodes: Mapping[str, Known], uses: Iterable[Use], main: Mapping[str,
         yield replace(_path(str(number), reach, group), users=tuple(theirs))
 
 
-def _rails(nodes: Mapping[str, Known], uses: Iterable[Use]) -> Iterator[Path]:
-    """Ports of one name on different nodes: NIC i of every node."""
-    rails: dict[str, dict[str, AddressRow]] = {}
+def _rails(nodes: Mapping[str, Known], uses: Iterable[Use], left_out: dict[str, str]) -> Iterator[Path]:
+    """Ports of one name on different nodes, NIC i of every node; of names that one node alone has those at
+    the same place. NCCL crosses from rail to rail where NCCL_CROSS_NIC=1 or such names leave it no choice."""
+    ports: dict[str, dict[str, AddressRow]] = {}
     for use in uses:
         row = _row(nodes[use.node].net, use.address) if use.purpose.startswith(RAIL) else None
         if row is not None:
-            rails.setdefault(use.purpose, {})[use.node] = row
+            ports.setdefault(use.node, {})[use.purpose] = row
+    common = Counter(name for own in ports.values() for name in own)
+    rails: dict[str, dict[str, AddressRow]] = {}
+    for node, own in ports.items():
+        for place, (name, row) in enumerate(own.items()):
+            alike = name if common[name] > 1 or len(ports) == 1 else f"{RAIL} port {place}"
+            rails.setdefault(alike, {})[node] = row
+    # A packet that is meant for one of two interfaces in a network may go over the other, unless it is RDMA.
+    mixed = [n for n, own in ports.items() if len({network(row) for row in own.values()}) < len(own)]
+    if mixed:
+        left_out["between rails"] = f"rails of {mixed[0]} share a network: only RDMA itself keeps them apart"
     reach = _reach(nodes) if rails else {}
+    found = []
     for name, rows in rails.items():
-        yield _path(name, reach, rows)
+        rail = _path(name, reach, rows)
+        found.append(replace(rail, sources=rail.addresses, users=(name,), tried=not mixed))
+    yield from found
+    crossing = any(param(values(one.env).get("NCCL_CROSS_NIC"), 2) == 1 for one in nodes.values())
+    if crossing or rails.keys() - common.keys():
+        for one, other in permutations(found, 2):
+            way = f"{one.id} to {other.id}"
+            yield replace(other, id=way, users=(way,), sources=one.sources)
 
 
 # By network and node, its first address there that peers could dial, behind its place among the node's own.

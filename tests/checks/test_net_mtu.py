@@ -82,7 +82,7 @@ def test_a_further_path_is_compared_by_itself_and_named() -> None:
     assert cause(findings, "mtu-differs-net2").fixes[0].commands[0].shell == "ip link set dev eth1 mtu 1500"
     rail = replace(second(3).further[0], id="RoCE mlx5_0:1", users=())
     on_rail = list(net_mtu(machines, job(3), Paths(paths=second(3).paths[:1], rails=(rail, rail))))
-    assert causes(on_rail) == {"mtu-differs-rail": {"n2"}}
+    assert causes(on_rail) == {"mtu-differs-rail-mlx5_0-1": {"n2"}}
     assert len(on_rail) == 1, "two ports of one interface"
     everywhere = {f"n{i}": two(i, 9000) for i in (1, 2, 3)}
     assert list(net_mtu(everywhere, job(3), second(3))) == [], "each path has an MTU of its own"

@@ -338,3 +338,34 @@ def test_the_rendezvous_port_counts_where_master_addr_points() -> None:
     store = second(4, "store")
     findings = judge(over_two({}, matrix(4, bad_rdzv=inbound(4, "n1")), store), paths=store)
     assert {finding.status for finding in findings} == {Status.WARN}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "rules", "key", "status"),
+    [
+        ("filtered", RULES, "firewall-inbound", Status.WARN),
+        ("filtered", None, "fabric-inbound", Status.FAIL),
+        ("no_route", None, "unreachable-inbound", Status.FAIL),
+    ],
+)
+def test_a_rail_stops_a_job_unless_a_node_s_own_firewall_closes_it(
+    outcome: str, rules: Ruleset | None, key: str, status: Status
+) -> None:
+    """Which RDMA passes by."""
+    further = second(4).further[0]
+    rail = replace(further, id="RoCE mlx5_1:1", sources=further.addresses, users=("RoCE mlx5_1:1",))
+    paths = replace(second(4), paths=second(4).paths[:1], rails=(rail,))
+    bad = dict.fromkeys(inbound(4, "n3"), outcome)
+    whole = over_two(bad)
+    ports = replace(
+        whole,
+        probes=tuple(
+            replace(p, source=rail.addresses[p.src]) if p.address in rail.addresses.values() else p
+            for p in whole.probes
+        ),
+    )
+    firewalls = dict.fromkeys(names(4), QUIET) | ({"n3": FirewallFacts(rulesets=(rules,))} if rules else {})
+    findings = judge(ports, paths=paths, firewalls=firewalls)
+    assert causes(findings) == {f"{key}-rail-mlx5_1-1": {"n3"}}
+    assert {finding.status for finding in findings} == {status}
+    assert "over eth1 (10.1.0.0/24: RoCE mlx5_1:1)" in cause(findings, f"{key}-rail-mlx5_1-1").title

@@ -14,6 +14,7 @@ from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.clock import ClockSample
 from netdoctor.facts.localisation import Decision, Round
 from netdoctor.facts.net import PathMtus, PortMatrix
+from netdoctor.facts.paths import Path, Paths, path_of
 from netdoctor.facts.software import Job
 from netdoctor.localise import earlier
 from netdoctor.measure import bandwidth
@@ -260,6 +261,48 @@ def test_datagrams_go_over_every_path_that_carries_data_and_to_no_dead_end() -> 
     beside = {(f"n{i}", f"10.1.0.{j}") for i in (1, 2, 3) for j in (2, 3) if i != j}
     assert tried == (everywhere | beside) - dead
     assert not found.failed_nodes
+
+
+RAIL = {f"n{i}": f"10.1.0.{i}" for i in (1, 2, 3)}
+ACROSS = {f"n{i}": f"10.0.0.{i}" for i in (1, 2, 3)}
+
+
+def test_a_rail_is_tried_from_its_own_addresses_on_one_port() -> None:
+    rail = Path(id="RoCE mlx5_1:1", addresses=RAIL, sources=RAIL)
+    across = Path(id="RoCE mlx5_0:1 to RoCE mlx5_1:1", addresses=RAIL, sources=ACROSS)
+    transport = cluster()
+    listening: list[dict[str, Any]] = []
+    usual = transport.answers["listen"]
+
+    def listen(node: str, request: Request) -> Any:
+        listening.extend(request.args["listeners"])
+        return usual(node, request)
+
+    transport.answers["listen"] = listen
+    found = matrix(transport, rails=(rail, across))
+    on_rails = Counter((p.src, p.dst, p.source) for p in found.probes if p.address == RAIL[p.dst])
+    pairs = [(a, b) for a in RAIL for b in RAIL if a != b]
+    assert on_rails == {(a, b, table[a]): 1 for a, b in pairs for table in (RAIL, ACROSS)}
+    assert all(not p.source for p in found.probes if p.address != RAIL[p.dst])
+    assert Counter(row["address"] for row in listening if row.get("rail")) == dict.fromkeys(RAIL.values(), 1)
+    assert found.failed_nodes == {}
+    find = path_of(Paths(rails=(rail, across)))
+    rails = [(p, find(p)) for p in found.probes if p.source]
+    assert all(path is (rail if p.source == RAIL[p.src] else across) for p, path in rails)
+
+
+def test_equal_addresses_are_one_path() -> None:
+    main = Path(id="main", addresses=ACROSS)
+    rails = (
+        Path(id="RoCE mlx5_0:1", addresses=ACROSS, sources=ACROSS),
+        Path(id="RoCE mlx5_1:1", addresses=RAIL, sources=RAIL),
+        Path(id="RoCE mlx5_2:1", addresses=RAIL, sources=RAIL, tried=False),
+        Path(id="RoCE mlx5_1:1 to RoCE mlx5_0:1", addresses=ACROSS, sources=RAIL),
+    )
+    store = Store()
+    store.cluster["paths"] = Paths(paths=(main,), rails=rails)
+    found = Ground.of(["n1", "n2"], store, Job(data_addresses=ACROSS))
+    assert found.rails == (rails[1], rails[3])
 
 
 def test_listeners_are_closed_at_the_end() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from netdoctor.facts.net import NetFacts, ResolveFacts
 from netdoctor.facts.paths import Paths
+from netdoctor.facts.rdma import RdmaFacts
 from netdoctor.facts.software import Job, NcclAnswer
 from netdoctor.rules import paths as rules
 from netdoctor.rules.variables import effective_env
@@ -206,6 +207,60 @@ def test_rails_are_counted_and_carry_no_tcp() -> None:
     assert found.rails[0].ifnames["n3"] == "eth0"
     assert not any(use.purpose.startswith("NCCL socket") for use in found.uses)
     assert further(found) == [{f"n{i}": f"10.0.0.{i}" for i in (1, 2, 3)}], "NCCL's bootstrap"
+
+
+def of_rails(
+    names: dict[str, tuple[str, ...]], env: dict[str, str] | None = None, shared: bool = False
+) -> Paths:
+    """Nodes with these HCAs: the first on 10.0.0.0/24, the second on 10.1.0.0/24, or both there."""
+
+    def hcas(node: str) -> RdmaFacts:
+        found = []
+        for place, name in enumerate(names[node]):
+            one = hw.roce_port(name, int(node[1:]))
+            net = "10.0.0." if shared or place == 0 else "10.1.0."
+            gids = tuple(replace(gid, gid=gid.gid.replace("10.0.0.", net)) for gid in one.gids)
+            found.append(hw.hca(name, ports=(replace(one, gids=gids),)))
+        return hw.rdma(*found)
+
+    known = {
+        n: rules.Known(net=net, env=effective_env(None, Job(env=env or {})), gpu=hw.gpus(1), rdma=hcas(n))
+        for n, net in both().items()
+    }
+    return rules.paths(known, Job(data_addresses={n: f"10.0.0.{n[1:]}" for n in known}))
+
+
+ALIKE = dict.fromkeys(("n1", "n2", "n3"), ("mlx5_0", "mlx5_1"))
+
+
+def test_each_rail_is_tried_from_its_own_addresses() -> None:
+    one, other = of_rails(ALIKE).rails
+    assert (one.addresses["n2"], other.addresses["n2"]) == ("10.0.0.2", "10.1.0.2")
+    assert other.sources == other.addresses == SECOND
+    assert other.label == "eth1 (10.1.0.0/24: RoCE mlx5_1:1)"
+    assert other.tried
+
+
+def test_rails_are_crossed_where_nccl_may() -> None:
+    ids = [rail.id for rail in of_rails(ALIKE, {"NCCL_CROSS_NIC": "1"}).rails]
+    assert ids[2:] == ["RoCE mlx5_0:1 to RoCE mlx5_1:1", "RoCE mlx5_1:1 to RoCE mlx5_0:1"]
+    across = of_rails(ALIKE, {"NCCL_CROSS_NIC": "1"}).rails[2]
+    assert (across.sources["n1"], across.addresses["n2"]) == ("10.0.0.1", "10.1.0.2")
+    assert len(of_rails(ALIKE, {"NCCL_CROSS_NIC": "0"}).rails) == 2
+
+
+def test_rails_of_other_names_are_paired_by_their_place_and_crossed() -> None:
+    found = of_rails({**ALIKE, "n1": ("mlx5_0", "rocep1s0")}).rails
+    assert [rail.id for rail in found[:3]] == ["RoCE mlx5_0:1", "RoCE port 1", "RoCE mlx5_1:1"]
+    assert [list(rail.addresses) for rail in found[:3]] == [["n1", "n2", "n3"], ["n1"], ["n2", "n3"]]
+    across = {(src, dst) for rail in found[3:] for src in rail.sources for dst in rail.addresses}
+    assert {("n1", "n2"), ("n2", "n1")} <= across
+
+
+def test_rails_in_one_network_are_not_tried() -> None:
+    found = of_rails(ALIKE, shared=True)
+    assert not any(rail.tried for rail in found.rails)
+    assert "share a network" in found.left_out["between rails"]
 
 
 def test_what_nccl_itself_chose_is_dialled() -> None:

@@ -42,6 +42,20 @@ def test_a_firewall_and_an_mtu_on_the_second_network(socket_lab: Lab, folder: Pa
     hold(socket_lab, folder, closed, odd)
 
 
+def test_a_rail_that_is_closed_by_a_node_and_one_by_the_network(hw_lab: Lab, folder: Path) -> None:
+    over = f"over eth1 ({second(hw_lab)}: RoCE mlx5_1:1)"
+    closed = Case(
+        faults=(f"node2 drop peers={second(hw_lab)}",), key="firewall-inbound-rail-mlx5_1-1",
+        check="net.ports", status="warn", nodes=("node2",), said=over, fix="nft insert rule", heal="fix",
+    )  # fmt: skip
+    # A firewall of the node does not see RDMA; what the network drops, it may well drop of that, too.
+    lost = Case(
+        faults=(f"node1 fabric-drop from=all to={second(hw_lab, 'node1')}",),
+        key="fabric-inbound-rail-mlx5_1-1", check="net.ports", nodes=("node1",), said=over,
+    )  # fmt: skip
+    hold(hw_lab, folder, closed, lost)
+
+
 def test_master_addr_on_the_second_network_and_a_bridge_that_all_nodes_have(
     socket_lab: Lab, folder: Path
 ) -> None:
