@@ -140,7 +140,11 @@ def _no_answer(node: Node, session: Session) -> tuple[Fix, ...]:
 
 def _unreachable(node: Node, session: Session) -> Fix:
     address = parse(session.address) or parse(node.host)
-    text = f"correct the address in {place(node)}, or the route from this machine to it"
+    # On a network of this machine's own the kernel says so of an address that nobody answers to (ARP).
+    text = (
+        "on a network of this machine's own, see that it is switched on and its cable is in; else "
+        f"correct the address in {place(node)}, or the route from this machine to it"
+    )
     return look(text, f"ip route get {address}" if address else "", on=CONTROL)
 
 

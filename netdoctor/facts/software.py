@@ -86,7 +86,7 @@ def no_torch(asked: Iterable[SoftwareFacts]) -> str:
         return f"{said}; --python {shared} has it"
     if nodes:
         return f"{said}; --python auto finds one on {nodes} of {len(asked)} nodes"
-    return said
+    return f"{said}; --python names the job's"
 
 
 def in_all(having: Sequence[Sequence[str]]) -> str | None:

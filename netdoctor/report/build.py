@@ -33,6 +33,7 @@ from netdoctor.report.model import (
 )
 from netdoctor.report.moved import aimed
 from netdoctor.report.pairs import pairs
+from netdoctor.report.remarks import remarks
 from netdoctor.report.verdict import counts_of, verdict_of
 from netdoctor.store import dump
 
@@ -275,5 +276,6 @@ def _notes(outcome: Outcome, gaps: Sequence[Gap]) -> list[Note]:
     if inside and any(gap.family == "sw" for gap in gaps):
         text = f"looked at from inside a container: {fold(inside, 60)}; what is outside of it is not seen"
         notes.append(Note(level="info", text=text))
+    notes += [Note(level="info", text=text) for text in remarks(outcome.store, outcome.judgement.nodes)]
     notes += [Note(level="warn", text=t.splitlines()[0]) for t in outcome.judgement.tracebacks]
     return notes

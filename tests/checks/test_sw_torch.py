@@ -38,7 +38,7 @@ def elsewhere(*paths: str) -> SoftwareFacts:
 @pytest.mark.parametrize(
     ("nodes", "words"),
     [
-        pytest.param([BARE, BARE], "", id="nowhere"),
+        pytest.param([BARE, BARE], "; --python names the job's", id="nowhere"),
         pytest.param([BARE, replace(BARE, executable="/x")], None, id="two interpreters"),
         pytest.param(
             [elsewhere("/a", "/b"), elsewhere("/c", "/b")], "; --python /b has it", id="one path on all nodes"
@@ -51,7 +51,7 @@ def elsewhere(*paths: str) -> SoftwareFacts:
 )
 def test_the_gap_names_the_interpreter_that_has_torch(nodes: list[SoftwareFacts], words: str | None) -> None:
     (finding,) = sw_torch({f"n{i}": one for i, one in enumerate(nodes)}, None)
-    usual = "no torch in the interpreters that were asked"
+    usual = "no torch in the interpreters that were asked; --python names the job's"
     assert finding.gap == (usual if words is None else f"no torch in /usr/bin/python3{words}")
 
 
