@@ -5,9 +5,10 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from itertools import pairwise
 
 from netdoctor import __version__
-from netdoctor.cli.parser import EXIT_BAD_INPUT, Parser, subcommands
+from netdoctor.cli.parser import EXIT_BAD_INPUT, NAGIOS_UNKNOWN, Parser, subcommands
 
 # command: (module that defines it, help). A module's `add_parser(subparsers)` adds all its commands.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -57,6 +58,19 @@ def build_parser(command: str | None) -> argparse.ArgumentParser:
 
 def run(argv: Sequence[str]) -> int:
     """Run one command and return its exit code. Anything unforeseen is 5, with the traceback in a file."""
+    code = _run(argv)
+    return min(code, NAGIOS_UNKNOWN) if _for_nagios(argv) else code
+
+
+def _for_nagios(argv: Sequence[str]) -> bool:
+    """Whether --exit-style nagios is asked for, also where the options could not be read."""
+    said = [value for flag, value in pairwise(argv) if flag == "--exit-style"]
+    said += [word.partition("=")[2] for word in argv if word.startswith("--exit-style=")]
+    said = said or [os.environ.get("NETDOCTOR_EXIT_STYLE", "")]
+    return "scan" in argv and said[-1] == "nagios"
+
+
+def _run(argv: Sequence[str]) -> int:
     command = next((word for word in argv if not word.startswith("-")), None)
     _replace_closed()
     try:
@@ -77,7 +91,8 @@ def run(argv: Sequence[str]) -> int:
         _drop_stdout()
         return EXIT_BROKEN
     except SystemExit as error:
-        return error.code if isinstance(error.code, int) else EXIT_BAD_INPUT
+        code = error.code if isinstance(error.code, int) else EXIT_BAD_INPUT
+        return NAGIOS_UNKNOWN if code == EXIT_BAD_INPUT and _for_nagios(argv) else code
     except OSError as error:
         if not _is_output(error):
             return _broken(error)

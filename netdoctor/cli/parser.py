@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
 EXIT_BAD_INPUT = 2
+# For what is no verdict, with --exit-style nagios.
+NAGIOS_UNKNOWN = 3
 # What people type who know other tools.
 MEANT = {"help": "netdoctor -h", "version": "netdoctor --version"}
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from netdoctor.cli import environ
 from netdoctor.cli.options import add_save_arguments, add_scan_arguments, count, given, one_per_line
-from netdoctor.cli.parser import EXIT_BAD_INPUT, Listed, columns, words
+from netdoctor.cli.parser import EXIT_BAD_INPUT, NAGIOS_UNKNOWN, Listed, columns, words
 from netdoctor.errors import DeadlineReached, InputError
 from netdoctor.report import LAST
 from netdoctor.text import clean
@@ -60,6 +60,12 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     )
     out.add_argument("--fail-on", choices=("fail", "warn", "never"), help="what makes the exit code")
     out.add_argument(
+        "--exit-style",
+        choices=("default", "nagios"),
+        default="default",
+        help="nagios: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN, which is also all that is no verdict",
+    )
+    out.add_argument(
         "--strict",
         action=argparse.BooleanOptionalAction,
         help="READY only where nothing was left out that could have been examined: --require of all families",
@@ -100,7 +106,7 @@ def run(args: argparse.Namespace) -> int:
         return _run(args)
     except InputError as error:
         sys.stderr.write(one_per_line(str(error)))
-        return EXIT_BAD_INPUT
+        return EXIT_BAD_INPUT if args.exit_style == "default" else NAGIOS_UNKNOWN
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -251,4 +257,8 @@ def _deliver(
             sys.stderr.write(f"netdoctor: {clean(trouble, 400)}\n")
         except OSError:
             break
+    if args.exit_style == "nagios":
+        from netdoctor.report.nagios import VERDICT_CODES, exit_code
+
+        return exit_code(report) if code in VERDICT_CODES else code
     return code

@@ -109,6 +109,18 @@ def _hosts(report: Report, options: RenderOptions) -> str:
     return render(report)
 
 
+def _sarif(report: Report, options: RenderOptions) -> bytes:
+    from netdoctor.report.sarif import render
+
+    return render(report, pretty=options.pretty)
+
+
+def _nagios(report: Report, options: RenderOptions) -> str:
+    from netdoctor.report.nagios import render
+
+    return render(report)
+
+
 def _none(report: Report, options: RenderOptions) -> str:
     return ""
 
@@ -124,6 +136,8 @@ FORMATS: dict[str, Callable[[Report, RenderOptions], str | bytes]] = {
     "github": _github,
     "prom": _prom,
     "hosts": _hosts,
+    "sarif": _sarif,
+    "nagios": _nagios,
     "none": _none,
 }
 

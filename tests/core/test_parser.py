@@ -113,10 +113,24 @@ def _parsed(line: list[str], variables: dict[str, str]) -> tuple[dict[str, objec
 # A value for each kind of option; what is not here is a switch.
 VALUES = {
     "profile": "quick", "fail_on": "warn", "launcher": "srun", "backend": "gloo", "json_detail": "all",
-    "color": "never", "theme": "dark", "only": "a,b", "skip": "c", "require": "sw,gpu", "node": "n1,n2",
+    "exit_style": "nagios", "color": "never", "theme": "dark", "only": "a,b", "skip": "c",
+    "require": "sw,gpu", "node": "n1,n2",
     "packages": "x,y", "timeout": "3", "deadline": "4", "budget": "5", "parallel": "6", "width": "70",
     "ssh_port": "7", "master_port": "8", "output": "short", "checks_dir": "d",
 }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("scan --exit-style nagios", 3),
+        ("scan h --exit-style=nagios --nope", 3),
+        ("scan h --exit-style nagios -p quik", 3),
+        ("scan --exit-style default", 2),
+    ],
+)
+def test_bad_input_is_no_verdict_for_nagios(line: str, code: int, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(line.split()) == code
 
 
 def test_every_option_has_a_twin_in_the_environment() -> None:

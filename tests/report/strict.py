@@ -62,3 +62,85 @@ def jsonl(data: bytes) -> list[dict[str, Any]]:
     events = [json.loads(line) for line in data.split(b"\n")[:-1]]
     assert all(isinstance(event["event"], str) for event in events)
     return events
+
+
+# The parts of SARIF 2.1.0 that we write: {object: {property: (type, or a part)}}; + is required. From the
+# schema of the standard (errata 01), against which the output was held as well.
+SARIF: dict[str, dict[str, Any]] = {
+    "log": {"$schema": str, "+version": str, "+runs": ["run"]},
+    "run": {
+        "+tool": "tool", "automationDetails": "automation", "invocations": ["invocation"],
+        "results": ["result"], "columnKind": str,
+    },
+    "tool": {"+driver": "driver"},
+    "driver": {"+name": str, "version": str, "rules": ["rule"]},
+    "rule": {"+id": str, "shortDescription": "message", "help": "message"},
+    "message": {"+text": str},
+    "automation": {"id": str},
+    "invocation": {
+        "+executionSuccessful": bool, "exitCode": int, "startTimeUtc": str, "endTimeUtc": str,
+        "toolExecutionNotifications": ["notification"],
+    },
+    "notification": {"level": str, "+message": "message"},
+    "result": {
+        "ruleId": str, "ruleIndex": int, "level": str, "+message": "message", "locations": ["location"],
+        "partialFingerprints": dict, "properties": dict,
+    },
+    "location": {"logicalLocations": ["logical"], "physicalLocation": "physical"},
+    "logical": {"name": str, "kind": str},
+    "physical": {"artifactLocation": "artifact", "region": "region"},
+    "artifact": {"uri": str},
+    "region": {"startLine": int},
+}  # fmt: skip
+_UTC = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z")
+_URI = re.compile(r"(?:[A-Za-z0-9._~/:-]|%[0-9A-F]{2})+")
+
+
+def sarif(data: bytes) -> dict[str, Any]:
+    """The only run of a log."""
+    log = json.loads(data)
+    _fits(log, "log")
+    (run,) = log["runs"]
+    assert log["version"] == "2.1.0"
+    rules = run["tool"]["driver"]["rules"]
+    assert len({rule["id"] for rule in rules}) == len(rules)
+    for result in run["results"]:
+        assert rules[result["ruleIndex"]]["id"] == result["ruleId"]
+        assert result["level"] in ("error", "warning", "note", "none")
+        assert set(map(type, result["partialFingerprints"].values())) == {str}
+        for place in result["locations"]:
+            physical = place.get("physicalLocation")
+            assert physical is None or _URI.fullmatch(physical["artifactLocation"]["uri"])
+            assert physical is None or physical["region"]["startLine"] >= 1
+    for invocation in run["invocations"]:
+        times = [invocation[name] for name in ("startTimeUtc", "endTimeUtc") if name in invocation]
+        assert all(map(_UTC.fullmatch, times))
+    return dict(run)
+
+
+def _fits(value: Any, part: Any) -> None:
+    if isinstance(part, list):
+        assert isinstance(value, list)
+        for one in value:
+            _fits(one, part[0])
+    elif isinstance(part, type):
+        assert type(value) is part
+    else:
+        fields = {name.lstrip("+"): kind for name, kind in SARIF[part].items()}
+        assert isinstance(value, dict)
+        assert value.keys() <= fields.keys(), part
+        assert {name[1:] for name in SARIF[part] if name.startswith("+")} <= value.keys(), part
+        for name, one in value.items():
+            _fits(one, fields[name])
+
+
+def nagios(text: str) -> tuple[str, dict[str, str]]:
+    """(state, figures by label) of a plugin's output."""
+    first, *rest = text.splitlines()
+    match = re.fullmatch(r"NETDOCTOR (OK|WARNING|CRITICAL|UNKNOWN) - ([^|]+) \| ([^|]+)", first)
+    assert match, first
+    assert not any("|" in line for line in rest)
+    figures = dict(part.split("=") for part in match[3].split(" "))
+    for value in figures.values():
+        assert re.fullmatch(r"-?[0-9.]+s?;[0-9.]*;[0-9.]*;[0-9.]*(?:;[0-9.]*)?", value), value
+    return match[1], figures

@@ -18,7 +18,9 @@ from netdoctor.report.jsonl import render as jsonl
 from netdoctor.report.junit import render as junit
 from netdoctor.report.markdown import render as markdown
 from netdoctor.report.model import Counts, Gap, Matrix, MeasureRecord, Report, Verdict
+from netdoctor.report.nagios import render as nagios
 from netdoctor.report.prom import render as prom
+from netdoctor.report.sarif import render as sarif
 from netdoctor.report.text import render as text
 from tests.report import strict
 from tests.report.build import STATUS, sample_report
@@ -80,6 +82,13 @@ def test_all_renderings_agree(report: Report) -> None:
     told = {p.get("name"): p.get("value") for p in ET.fromstring(junit(report)).iter("property")}
     assert {status: int(told[status] or -1) for status in counts} == counts
     assert (told["verdict"], told["exit_code"]) == (word, str(code))
+
+    run = strict.sarif(sarif(report))
+    assert run["invocations"][0]["exitCode"] == code
+    assert run["invocations"][0]["executionSuccessful"] == (state != "undecided")
+    found, _ = strict.nagios(nagios(report))
+    good = "WARNING" if counts["warn"] else "OK"
+    assert found == {"ready": good, "not_ready": "CRITICAL", "undecided": "UNKNOWN"}[state]
 
     metrics = strict.prometheus(prom(report))
     assert metrics["netdoctor_results"] == {(("status", status),): n for status, n in counts.items()}
@@ -253,6 +262,53 @@ def test_prometheus_uses_base_units(name: str, unit: str, value: float, series: 
         measures=(MeasureRecord(name=name, target="gpu-a04", value=value, unit=unit),),
     )
     assert f"{series}\n" in prom(report)
+
+
+def test_sarif_points_at_lines_of_the_hosts_file() -> None:
+    run = strict.sarif(sarif(sample_report("not_ready")))
+    first, _, third = run["results"]
+    assert (first["ruleId"], first["level"], third["level"]) == ("net.ports", "error", "warning")
+    place = first["locations"][0]
+    assert place["logicalLocations"] == [{"name": "gpu-a03", "kind": "resource"}]
+    assert place["physicalLocation"] == {
+        "artifactLocation": {"uri": "hosts.txt"}, "region": {"startLine": 3},
+    }  # fmt: skip
+    assert first["partialFingerprints"] == {"netdoctorCause/v1": "sha256:1111"}
+    assert "\nfix: on gpu-a03, root" in first["message"]["text"]
+    assert "\nssh gpu-a03 'sudo firewall-cmd" in first["message"]["text"]
+    assert len(run["tool"]["driver"]["rules"]) == 40
+    report = sample_report("not_ready")
+    elsewhere = dataclasses.replace(report.run, hosts_source={"path": "/etc/h [x](y) %.txt"})
+    named = strict.sarif(sarif(dataclasses.replace(report, run=elsewhere)))
+    uri = named["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
+    assert uri == "file:///etc/h%20%5Bx%5D%28y%29%20%25.txt"
+    nowhere = dataclasses.replace(report.run, hosts_source={"path": "-"})
+    bare = strict.sarif(sarif(dataclasses.replace(report, run=nowhere)))
+    assert "physicalLocation" not in bare["results"][0]["locations"][0]
+
+
+def test_sarif_without_results_says_why_it_is_not_clean() -> None:
+    report = sample_report("ready")
+    verdict = dataclasses.replace(report.verdict, state="undecided", exit_code=3, headline="required: sw")
+    (said,) = strict.sarif(sarif(dataclasses.replace(report, verdict=verdict)))["invocations"]
+    assert not said["executionSuccessful"]
+    assert said["toolExecutionNotifications"][0]["level"] == "error"
+    assert "UNDECIDED: required: sw" in said["toolExecutionNotifications"][0]["message"]["text"]
+
+
+def test_nagios_has_figures_and_causes() -> None:
+    report = sample_report("not_ready")
+    state, figures = strict.nagios(nagios(report))
+    assert state == "CRITICAL"
+    assert figures["fail"] == "2;;;0"
+    assert figures["nodes_ready"] == "2;;;0;4"
+    assert figures["skew_max"] == "0.000800s;;;0"
+    assert "[1] FAIL net.ports gpu-a03 drops connections" in nagios(report)
+    cut = sample_report("ready", interrupted=True)
+    assert strict.nagios(nagios(cut))[0] == "UNKNOWN"
+    part = dataclasses.replace(report, causes=(), verdict=sample_report("ready").verdict)
+    part = dataclasses.replace(part, verdict=dataclasses.replace(part.verdict, state="partial_pass"))
+    assert strict.nagios(nagios(part))[0] == "OK"
 
 
 def test_prometheus_has_series_for_every_node() -> None:

@@ -20,7 +20,9 @@ from netdoctor.report.jsonl import render as jsonl
 from netdoctor.report.junit import render as junit
 from netdoctor.report.markdown import render as markdown
 from netdoctor.report.model import CommandRecord, Report
+from netdoctor.report.nagios import render as nagios
 from netdoctor.report.prom import render as prom
+from netdoctor.report.sarif import render as sarif
 from netdoctor.report.schema import report_schema
 from netdoctor.report.short import render as short
 from netdoctor.report.text import render as text
@@ -213,6 +215,28 @@ def test_prometheus_is_read_by_a_strict_reader(shape: str, attack: str) -> None:
     metrics = strict.prometheus(shown)
     assert metrics["netdoctor_ready"] == {(): 0.0}
     assert all(re.fullmatch("netdoctor_[a-z0-9_]+", name) for name in metrics)
+
+
+@shaped
+@hostile
+def test_sarif_is_read_by_a_strict_reader(shape: str, attack: str) -> None:
+    shown = sarif(report_with(shape, attack))
+    assert_inert(shown)
+    run = strict.sarif(shown)
+    assert len(run["results"]) == len(report_with(shape, attack).causes)
+    rules, (invocation,) = run["tool"]["driver"]["rules"], run["invocations"]
+    told = [item["message"] for item in (*run["results"], *invocation["toolExecutionNotifications"])]
+    told += [rule[name] for rule in rules for name in ("shortDescription", "help")]
+    assert not any("](" in message["text"] for message in told), "no message holds a link"
+
+
+@shaped
+@hostile
+def test_nagios_has_one_line_of_figures(shape: str, attack: str) -> None:
+    shown = nagios(report_with(shape, attack))
+    assert_inert(shown)
+    assert strict.nagios(shown)[0] == "CRITICAL"
+    assert len(shown.splitlines()) == 1 + len(report_with(shape, attack).causes)
 
 
 @hostile

@@ -1,0 +1,120 @@
+"""The report as SARIF 2.1.0: rule = check, result = cause, its place the node's line in the hosts file.
+
+https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html. A run without results reads as clean, so one
+that is not READY for want of a measurement is an invocation that was not successful, and says why.
+"""
+
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import quote
+
+from netdoctor.report import words
+from netdoctor.report.json_ import encode
+from netdoctor.report.model import Cause, Report
+
+SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+LEVELS = {"fail": "error", "warn": "warning", "unknown": "warning"}
+# Of the key of a partial fingerprint; another way to make fingerprints would be another one.
+FINGERPRINT = "netdoctorCause/v1"
+MOST_LOCATIONS = 20
+
+
+def render(report: Report, *, pretty: bool = False) -> bytes:
+    """Return one SARIF log with one run."""
+    checks = dict.fromkeys(map(_rule_of, report.causes), "")
+    checks |= {words.plain(check.id, 60) or "netdoctor": check.title for check in report.checks}
+    rules = [_rule(name, title) for name, title in checks.items()]
+    index = {name: number for number, name in enumerate(checks)}
+    run = {
+        "tool": {
+            "driver": {
+                "name": words.plain(report.tool.name, 100) or "netdoctor",
+                "version": words.plain(report.tool.version, 100),
+                "rules": rules,
+            }
+        },
+        "automationDetails": {"id": f"netdoctor/{quote(words.plain(report.run.profile, 40), safe='')}/"},
+        "invocations": [_invocation(report)],
+        "results": [_result(report, cause, index[_rule_of(cause)]) for cause in report.causes],
+        "columnKind": "unicodeCodePoints",
+    }
+    return encode({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, pretty) + b"\n"
+
+
+def _rule_of(cause: Cause) -> str:
+    return words.cause_check(cause) or "netdoctor"
+
+
+def _rule(name: str, title: str) -> dict[str, Any]:
+    return {
+        "id": name,
+        "shortDescription": _message(words.plain(title, 400) or name),
+        "help": _message(f"netdoctor checks explain {name}"),
+    }
+
+
+def _result(report: Report, cause: Cause, rule: int) -> dict[str, Any]:
+    said = [words.title(cause), *(words.plain(line) for line in cause.seen)]
+    for name, fix in zip(words.fix_names(cause.fixes), cause.fixes, strict=True):
+        said += [f"{name}: {words.fix_label(report, fix)}", *words.fix_commands(fix)]
+    if cause.verify:
+        said.append(f"verify: {words.command(cause.verify.shell)}")
+    return {
+        "ruleId": _rule_of(cause),
+        "ruleIndex": rule,
+        "level": LEVELS.get(cause.status, "warning"),
+        "message": _message("\n".join(said)),
+        "locations": _locations(report, cause),
+        "partialFingerprints": {FINGERPRINT: words.plain(cause.fingerprint, 200)},
+        "properties": {
+            "key": words.plain(cause.key, 100),
+            "status": words.plain(cause.status, 20),
+            "confidence": words.plain(cause.confidence, 20),
+            "nodes": [words.plain(node, 200) for node in cause.node_list],
+        },
+    }
+
+
+def _message(text: str) -> dict[str, str]:
+    """A message in which nothing is a link: ``[text](target)`` would be one (3.11.6)."""
+    return {"text": text.replace("](", "] (")}
+
+
+def _locations(report: Report, cause: Cause) -> list[dict[str, Any]]:
+    path = words.plain(report.run.hosts_source.get("path", ""), 1_000)
+    lines = {target.id: target.line for target in report.targets}
+    found = []
+    for node in cause.node_list[:MOST_LOCATIONS]:
+        place: dict[str, Any] = {"logicalLocations": [{"name": words.plain(node, 200), "kind": "resource"}]}
+        line = lines.get(node)
+        if path and path != "-" and line:  # names from the command line or stdin are in no file
+            uri = quote(path) if not path.startswith("/") else f"file://{quote(path)}"
+            place["physicalLocation"] = {"artifactLocation": {"uri": uri}, "region": {"startLine": line}}
+        found.append(place)
+    return found
+
+
+def _invocation(report: Report) -> dict[str, Any]:
+    decided = report.verdict.state in ("ready", "not_ready", "partial_pass") and report.run.complete
+    said = f"{words.verdict(report)}: {words.headline(report)}"
+    notes = [{"level": "none" if decided else "error", "message": _message(said)}]
+    notes += [
+        {"level": "warning" if note.level == "warn" else "note", "message": _message(words.plain(note.text))}
+        for note in report.notes
+    ]
+    return {
+        "executionSuccessful": decided,
+        "exitCode": report.verdict.exit_code,
+        **_times(report),
+        "toolExecutionNotifications": notes,
+    }
+
+
+def _times(report: Report) -> dict[str, str]:
+    found = {}
+    for name, text in (("startTimeUtc", report.run.started), ("endTimeUtc", report.run.finished)):
+        try:
+            found[name] = datetime.fromisoformat(text).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        except (ValueError, OverflowError, OSError):
+            continue
+    return found
