@@ -111,6 +111,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _run(args: argparse.Namespace) -> int:
     from netdoctor import scanning
+    from netdoctor.report import live
     from netdoctor.report.output import parse_outputs
     from netdoctor.report.places import opened
 
@@ -133,11 +134,14 @@ def _run(args: argparse.Namespace) -> int:
         if args.output and shown is not None:
             _deliver(args, shown, outputs, None)
         return code
+    begun = scanning.opening(plan)
+    outputs = live.begin(outputs, begun, redact=args.redact)
     started = time.monotonic()
-    outcome, stopped = _scan(args, plan)
+    outcome, stopped = _scan(args, plan, outputs)
     with _signals_noted() as late:
         ended = 128 + (stopped or signal.SIGINT)
-        report = scanning.assemble(plan, outcome, time.monotonic() - started, interrupted_code=ended)
+        took = time.monotonic() - started
+        report = scanning.assemble(plan, outcome, took, interrupted_code=ended, begun=begun)
         kept: Report | None = report
         if before is not None:
             report, kept = scanning.into(before, plan, outcome, report)
@@ -168,15 +172,18 @@ def _rejudge(args: argparse.Namespace, said: dict[str, Any], outputs: "Sequence[
     return _deliver(args, report, outputs, args.save)
 
 
-def _scan(args: argparse.Namespace, plan: "Plan") -> "tuple[Outcome, int | None]":
+def _scan(
+    args: argparse.Namespace, plan: "Plan", outputs: "Sequence[Output]"
+) -> "tuple[Outcome, int | None]":
     """(outcome, signal number that stopped the scan or None)."""
     from netdoctor.cli.progress import Progress
+    from netdoctor.report import live
 
     with (
         Progress(sys.stderr, [target.id for target in plan.targets], enabled=not args.quiet) as progress,
         _signals(plan.request.deadline) as stopped,
     ):
-        outcome = plan.scan(progress.update).run(plan.transport)
+        outcome = plan.scan(live.listener(progress.update, outputs)).run(plan.transport)
     return outcome, stopped[0] if stopped else None
 
 

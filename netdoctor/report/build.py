@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from netdoctor.check import Check
 from netdoctor.engine.diagnose import Group, diagnose
 from netdoctor.engine.judge import Judgement, ready_nodes
 from netdoctor.engine.run import Outcome
@@ -66,18 +67,7 @@ def build(outcome: Outcome, context: Context) -> Report:
         run=context.run,
         verdict=verdict,
         targets=tuple(_target(n, outcome) for n in judgement.nodes),
-        checks=tuple(
-            CheckRecord(
-                id=c.id,
-                title=c.title,
-                family=c.family,
-                scope=c.scope,
-                cost=c.cost,
-                profile=c.profile.value,
-                required=c.required,
-            )
-            for c in judgement.checks
-        ),
+        checks=check_records(judgement.checks),
         matrix=Matrix(
             checks=tuple(c.id for c in judgement.checks),
             nodes=judgement.nodes,
@@ -115,6 +105,21 @@ def _suppressed(one: Accepted, outcome: Outcome, context: Context) -> Suppressed
         place=one.by.place,
         seen=cause.seen,
         held=cause.held,
+    )
+
+
+def check_records(checks: Sequence[Check]) -> tuple[CheckRecord, ...]:
+    return tuple(
+        CheckRecord(
+            id=c.id,
+            title=c.title,
+            family=c.family,
+            scope=c.scope,
+            cost=c.cost,
+            profile=c.profile.value,
+            required=c.required,
+        )
+        for c in checks
     )
 
 

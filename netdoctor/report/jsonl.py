@@ -1,6 +1,8 @@
 """The report as lines of JSON, one event each: ``start``, ``result``, ``measure``, ``cause``, ``end``.
 
-The objects are those of the JSON report; a consumer reads line by line and ignores events it does not know.
+The objects are those of the JSON report; a consumer reads line by line and ignores events it does not know. A
+scan writes them while it runs (`netdoctor.report.live`): ``start`` is then what was known before, ``end`` is
+whole.
 """
 
 from collections.abc import Iterator
@@ -12,14 +14,23 @@ from netdoctor.report.model import Report
 
 def render(report: Report, *, detail: str = "problems") -> bytes:
     """Return one line per event; none holds a raw line end inside."""
-    return b"".join(encode(event) + b"\n" for event in events(report, detail))
+    return start(report) + finish(report, detail)
 
 
-def events(report: Report, detail: str = "problems") -> Iterator[dict[str, Any]]:
-    """Yield the events of a finished report in the order in which a scan tells them."""
-    data = to_dict(report, detail)
+def start(report: Report) -> bytes:
+    """Return the line about the run, its nodes and its checks."""
+    data = to_dict(report)
     head = ("schema", "schema_minor", "tool", "run", "targets", "checks")
-    yield {"event": "start", **{name: data[name] for name in head}}
+    return _line({"event": "start", **{name: data[name] for name in head}})
+
+
+def finish(report: Report, detail: str = "problems", *, targets: bool = False) -> bytes:
+    """Return the lines about what was found. targets: with the nodes, of which `start` knew less."""
+    return b"".join(map(_line, _found(report, detail, targets)))
+
+
+def _found(report: Report, detail: str, targets: bool) -> Iterator[dict[str, Any]]:
+    data = to_dict(report, detail)
     for kind, field in (
         ("result", "results"),
         ("pair", "pairs"),
@@ -29,6 +40,11 @@ def events(report: Report, detail: str = "problems") -> Iterator[dict[str, Any]]
     ):
         for item in data[field]:
             yield {"event": kind, **item}
+    known = ("run", "targets") if targets else ("run",)
     nodes = ("healthy_nodes", "unhealthy_nodes", "undecided_nodes")
-    tail = ("verdict", "matrix", "alike", "launch", *nodes, "notes")
+    tail = (*known, "verdict", "matrix", "alike", "launch", *nodes, "notes")
     yield {"event": "end", **{name: data[name] for name in tail}}
+
+
+def _line(event: dict[str, Any]) -> bytes:
+    return encode(event) + b"\n"

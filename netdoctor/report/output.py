@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 from netdoctor.errors import InputError
 from netdoctor.report.model import Note, Report
@@ -33,13 +34,25 @@ class RenderOptions:
     ascii: bool = False
 
 
+class Stream(Protocol):
+    """What has written an output since the scan began, and ends it."""
+
+    def end(self, report: Report, detail: str) -> None:
+        """Raises OSError for what could not be written."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A format and its file; path None is stdout. stream: a descriptor where that is a pipe or a device."""
+    """A format and its file; path None is stdout. stream: a descriptor where that is a pipe or a device.
+
+    live: what writes this output while the scan runs.
+    """
 
     format: str
     path: Path | None = None
     stream: int | None = None
+    live: "Stream | None" = None
 
 
 def _text(report: Report, options: RenderOptions) -> str:
@@ -230,6 +243,9 @@ def emit(report: Report, output: Output, options: RenderOptions | None = None) -
     """Write one output to its file, whole, or to stdout. Raises OSError."""
     options = options or RenderOptions()
     if output.format == "none":
+        return
+    if output.live is not None:
+        output.live.end(report, options.json_detail)
         return
     if output.path is None:
         data = render(report, output.format, for_stdout(options))

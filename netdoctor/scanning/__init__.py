@@ -5,7 +5,7 @@ from netdoctor.scanning.hosts import reread
 from netdoctor.scanning.merging import into
 from netdoctor.scanning.plan import Plan, prepare, reads
 from netdoctor.scanning.record import load_own, replay
-from netdoctor.scanning.reporting import assemble, destination, ssh_argv
+from netdoctor.scanning.reporting import assemble, destination, opening, ssh_argv
 from netdoctor.scanning.request import ScanRequest
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "destination",
     "into",
     "load_own",
+    "opening",
     "prepare",
     "reads",
     "rejudge",

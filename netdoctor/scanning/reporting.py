@@ -7,6 +7,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,8 +18,8 @@ from netdoctor.facts.software import CALLING, PYTHON_PLACES, Job
 from netdoctor.inventory import Target
 from netdoctor.inventory.nodeset import fold
 from netdoctor.report import baselines
-from netdoctor.report.build import Context, Remote, build
-from netdoctor.report.model import Note, Phase, Report, Run
+from netdoctor.report.build import Context, Remote, build, check_records
+from netdoctor.report.model import Counts, Note, Phase, Report, Run, TargetRecord, Tool, Verdict
 from netdoctor.report.moved import last_argv
 from netdoctor.scanning.plan import Plan
 from netdoctor.scanning.record import record
@@ -31,30 +32,67 @@ TAKEN_AT_MOST = 12
 REMARKS_AT_MOST = 10
 
 
-def assemble(plan: Plan, outcome: Outcome, took_s: float, *, interrupted_code: int = 130) -> Report:
+def opening(plan: Plan) -> Report:
+    """What is known of a scan before anybody is contacted; its run goes on in `assemble`."""
+    run = Run(
+        id=uuid.uuid4().hex,
+        started=rfc3339(time.time()),
+        finished="",
+        duration_ms=0,
+        complete=False,
+        ended_by="",
+        profile=plan.request.profile,
+        selected=plan.request.only or ("*",),
+        skipped=plan.request.skip,
+        hosts_source={"format": plan.inventory.format, "path": plan.inventory.source},
+        control_host={"name": platform.node(), "python": platform.python_version()},
+        ssh_command=ssh_command(plan.request),
+        replay=record(plan.request, plan.inventory.targets),
+    )
+    return Report(
+        tool=Tool(version=__version__, plugins=_plugins(plan)),
+        run=run,
+        verdict=Verdict(state="undecided", exit_code=3, fail_on=plan.request.fail_on, counts=Counts()),
+        targets=tuple(
+            TargetRecord(
+                id=t.id,
+                address=None,
+                port=t.port or 22,
+                user=t.user or "",
+                reached=False,
+                order=t.order,
+                slots=t.slots,
+                line=t.line,
+            )
+            for t in plan.targets
+        ),
+        checks=check_records(plan.checks),
+    )
+
+
+def assemble(
+    plan: Plan,
+    outcome: Outcome,
+    took_s: float,
+    *,
+    interrupted_code: int = 130,
+    begun: Report | None = None,
+) -> Report:
     """The report of a scan that has ended just now. took_s: by a clock that nobody sets.
 
-    interrupted_code: the exit code if an interrupt ended it.
+    interrupted_code: the exit code if an interrupt ended it. begun: what `opening` said of it.
     """
     request = plan.request
     finished = time.time()
-    run = Run(
-        id=uuid.uuid4().hex,
+    run = replace(
+        (begun or opening(plan)).run,
         started=rfc3339(finished - took_s),
         finished=rfc3339(finished),
         duration_ms=round(took_s * 1000),
         complete=outcome.ended_by == "end",
         ended_by=outcome.ended_by,
-        profile=request.profile,
-        selected=request.only or ("*",),
-        skipped=request.skip,
-        hosts_source={"format": plan.inventory.format, "path": plan.inventory.source},
-        control_host={"name": platform.node(), "python": platform.python_version()},
-        ssh_command=ssh_command(request),
         phases=tuple(Phase(name=name, duration_ms=round(s * 1000)) for name, s in outcome.phases),
-        replay=record(request, plan.inventory.targets),
     )
-    plugins = plan.known.plugins
     context = Context(
         run=run,
         fail_on=request.fail_on,
@@ -65,7 +103,7 @@ def assemble(plan: Plan, outcome: Outcome, took_s: float, *, interrupted_code: i
         remote=remote(request, plan.targets),
         root_here=os.geteuid() == 0,
         version=__version__,
-        plugins=tuple({"name": p.name, "version": p.version} for p in plugins if not p.error),
+        plugins=_plugins(plan),
         notes=tuple(_notes(plan, outcome)),
         verify_prefix=verify_prefix(request),
         interrupted_code=interrupted_code,
@@ -77,6 +115,10 @@ def held_against(plan: Plan, report: Report) -> Report:
     """The report with its causes marked by the runs of --baseline, where there is one."""
     baseline = plan.request.baseline
     return baselines.marked(report, baseline.name, plan.earlier) if baseline and plan.earlier else report
+
+
+def _plugins(plan: Plan) -> tuple[dict[str, str], ...]:
+    return tuple({"name": p.name, "version": p.version} for p in plan.known.plugins if not p.error)
 
 
 def _notes(plan: Plan, outcome: Outcome) -> list[Note]:

@@ -40,8 +40,8 @@ def test_every_command_on_the_page_works(lab4: Lab, folder: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     said = [part.strip() for part in done.stdout.split(NEXT)]
-    assert len(said) == len(BLOCKS) == 11
-    scan, launch, gate, good, bad, fixes, verdict, node, prom, nagios, quick = said
+    assert len(said) == len(BLOCKS) == 12
+    scan, launch, gate, good, bad, fixes, verdict, node, prom, nagios, live, quick = said
     report = json.loads((folder / "report.json").read_text())
     assert "NOT READY" in scan
     assert "from the environment: NETDOCTOR_SSH_CONFIG=" in " ".join(scan.split())
@@ -59,6 +59,10 @@ def test_every_command_on_the_page_works(lab4: Lab, folder: Path) -> None:
     assert 'netdoctor_node_ready{node="node2"} 0' in prom.splitlines()
     assert strict.nagios(nagios.rpartition("\n")[0])[0] == "CRITICAL"
     assert nagios.endswith("state 2")
+    assert {tuple(line.split("\t")[:2]) for line in live.splitlines()[:-1]} == {
+        ("node", target["id"]) for target in report["targets"]
+    }
+    assert live.splitlines()[-1] == "end\t\tnot_ready"
     assert quick.startswith("CHECKED") or not quick
     assert "failure" in strict.junit((folder / "junit.xml").read_text()).values()
     assert strict.prometheus((folder / "netdoctor.prom").read_text())["netdoctor_ready"] == {(): 0}
