@@ -33,10 +33,15 @@ def change(setting: Setting, value: str | None = None, *, names: Sequence[str] =
     origin = setting.origin
     in_file = setting.source is Source.FILE and origin.startswith("/")
     if in_file and len(names) == 1 and _IN_SED.fullmatch(value or ""):
-        script = f"/^{names[0]}=/d" if value is None else f"s/^{names[0]}=.*/{names[0]}={value}/"
-        shell = f"sed -i {quoted(script)} {quoted(origin)}"
-        there = f"{what}, in {origin}"
-        return (run(there, shell, root=origin.startswith("/etc/"), effect="next launch"),)
+        old = f"{names[0]}={setting.value}"
+        if value is None:
+            script, undo = f"/^{names[0]}=/d", f"echo {quoted(old)} >> {quoted(origin)}"
+        else:
+            script = f"s/^{names[0]}=.*/{names[0]}={value}/"
+            back = quoted(f"s/^{names[0]}=.*/{old}/")
+            undo = f"sed -i {back} {quoted(origin)}" if _IN_SED.fullmatch(setting.value) else ""
+        shell, root = f"sed -i {quoted(script)} {quoted(origin)}", origin.startswith("/etc/")
+        return (run(f"{what}, in {origin}", shell, undo=undo, root=root, effect="next launch"),)
     if setting.source is Source.LOGIN:
         pattern = names[0] if len(names) == 1 else quoted("|".join(names))
         gets = f"see where the login session gets {it} from, and {what} there"

@@ -9,7 +9,9 @@ from netdoctor.model import CONTROL, Fix, in_hosts, look, run
 def key_unknown(node: Node, session: Session) -> tuple[Fix, ...]:
     host = dialled(node, session)
     shown = f" It showed {session.fingerprint}." if session.fingerprint else ""
-    trust = {"on": CONTROL, "effect": "next login", "widens": "trusts this key from now on"}
+    listed = known_as(node, session)
+    forget = f"ssh-keygen -R {quoted(listed)} -f {known_hosts(session)}" if listed else ""
+    trust = {"on": CONTROL, "effect": "next login", "widens": "trusts this key from now on", "undo": forget}
     if session.via or not host:
         compare = f"log in once by hand and compare the fingerprint it shows.{shown}"
         return (run(compare, by_hand(node, "true"), risk="medium", **trust),)

@@ -66,10 +66,11 @@ GIVE = in_job(
     "   # your image and options",
 )
 MAKE = run(
-    "load what makes the devices, and let udev make them",
-    "modprobe ib_uverbs && udevadm trigger --subsystem-match=infiniband_verbs",
+    "load what makes the devices, now and at boot, and let udev make them",
+    "modprobe ib_uverbs && udevadm trigger --subsystem-match=infiniband_verbs && "
+    "echo ib_uverbs > /etc/modules-load.d/ib_uverbs.conf",
+    undo="rm -f /etc/modules-load.d/ib_uverbs.conf",
     root=True,
-    persistent=False,
 )
 OPEN = run(
     "let every user open them, as rdma-core's own udev rules do",
@@ -238,8 +239,12 @@ def _firmware(nodes: Mapping[str, RdmaFacts]) -> Iterator[Finding]:
 def _load(facts: RdmaFacts) -> tuple[Fix, ...]:
     known = [one for one in facts.unbound_pci if re.fullmatch(r"[0-9a-fA-F:.]{7,16}", one)]
     shown = f"lspci -nnk -s {known[0]}" if known else "lspci -d 15b3: -nnk"
-    modules = "modprobe -a mlx5_core mlx5_ib ib_uverbs"
+    modules = (
+        "modprobe -a mlx5_core mlx5_ib ib_uverbs && "
+        "printf 'mlx5_ib\\nib_uverbs\\n' > /etc/modules-load.d/netdoctor-rdma.conf"
+    )
+    undo = "rm -f /etc/modules-load.d/netdoctor-rdma.conf"
     return (
-        run("load the RDMA driver of the NIC", modules, root=True, persistent=False),
+        run("load the RDMA driver of the NIC, now and at boot", modules, undo=undo, root=True),
         look("see which driver has it", shown),
     )

@@ -153,7 +153,8 @@ def guarded(shell: str, nodes: Mapping[str, Sequence[str]]) -> str:
     nodes: for each its names, with a domain or without, and addresses; all of them are text from outside.
     """
     patterns: dict[str, None] = {}
-    for name in (name for own in nodes.values() for name in own):
+    few = len(nodes) <= words.LOOP_ABOVE  # the addresses of hundreds would fill the screen
+    for name in (name for own in nodes.values() for name in (own if few else own[:1])):
         short, _, domain = name.partition(".")
         if _HERE.fullmatch(name) or not _NAME.fullmatch(name):
             continue  # what every machine calls itself tells none apart; what is no name is nobody's

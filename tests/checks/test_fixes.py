@@ -16,6 +16,7 @@ from netdoctor.checks.ssh_login import FIXES
 from netdoctor.facts.host import Login
 from netdoctor.facts.net import Listener, PortHolderFacts
 from netdoctor.model import Fix, Kind
+from netdoctor.report.commands import guarded
 from netdoctor.rules.variables import Setting, Source
 from tests.hostile import HOSTILE
 
@@ -94,6 +95,7 @@ def test_shells_accept_every_command() -> None:
     for text in ("x; reboot $(reboot) `reboot` a'b", '-a"b\n=c', ESCAPES):
         made |= shells(of(text))
     assert (len(fixed) > 25, len(made) > 25) == (True, True)
+    fixed |= {guarded(line, {"n1": ["n1", "10.0.0.1"]}) for line in fixed}
     # Each is parsed by itself: what one leaves open, the next must not close.
     program = 'while IFS= read -r -d "" line; do $1 -n -c "$line" || echo "$line"; done'
     for shell, lines in (("sh", fixed | made), ("bash", fixed)):

@@ -188,6 +188,14 @@ def test_a_line_for_a_console_runs_nowhere_else(
     assert on_machine("other", "10.9.9.9", both) == "ran\n"
 
 
+def test_a_line_for_many_consoles_names_each_once() -> None:
+    nodes = {f"n{i}": (f"n{i}", f"gpu{i}", f"10.0.0.{i}") for i in range(1, 5)}
+    assert "10.0.0.1" in guarded("true", {"n1": nodes["n1"]})
+    line = guarded("echo ran", nodes)
+    assert "10.0.0." not in line
+    assert on_machine("n4.example.com", "10.0.0.4", line) == "ran\n"
+
+
 def test_a_hostile_name_stays_a_word_of_the_guard() -> None:
     lines = [
         guarded("echo ran", {name: [name, f"{name}.example.com", f".{name}"]}) for name in HOSTILE.values()
