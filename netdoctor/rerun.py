@@ -186,6 +186,8 @@ class ScanRunner:
         request = self._first if report is None else self._replayed(report)
         if request is None:
             raise InputError("there is nothing to scan")
+        if report is not None and self._own:  # whoever was asked about a report's nodes was asked about those
+            request = scanning.reread(request, report.run.replay)
         plan = scanning.prepare(request)
         self._know(request, plan.inventory.targets)
         started = time.monotonic()

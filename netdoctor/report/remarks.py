@@ -9,7 +9,8 @@ from netdoctor.facts.net import NetFacts
 from netdoctor.inventory.nodeset import fold
 from netdoctor.store import Store
 
-# From the command to the first answer. A start-up file that asks a network for something takes so long.
+# From the command to the first answer. A start-up file that asks a network for something takes so long, and
+# so does our program where its packets get lost.
 SLOW_MS = 1500.0
 TIMES_USUAL = 3.0
 # Fewer nodes have no majority that one could differ from.
@@ -38,7 +39,7 @@ def _shells(sessions: Mapping[str, Session]) -> list[str]:
     most = max(times[node] for node in slow) / 1000
     return [
         f"on {fold(slow, 60)} a login takes up to {most:.1f} s before its first command runs, on most nodes"
-        f" {usual / 1000:.1f} s: look at the shell's start-up files, every launcher waits for them"
+        f" {usual / 1000:.1f} s: the shell's start-up files, or packets lost on the way; launchers wait, too"
     ]
 
 

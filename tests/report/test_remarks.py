@@ -38,8 +38,8 @@ def test_nodes_that_are_alike_are_not_spoken_of() -> None:
 def test_a_slow_shell_is_told_where_the_others_are_not() -> None:
     slow = {"first_byte_ms": 3100.0}
     assert said(cluster(4, n2=slow)) == [
-        "on n2 a login takes up to 3.1 s before its first command runs, on most nodes 0.2 s: look at the "
-        "shell's start-up files, every launcher waits for them"
+        "on n2 a login takes up to 3.1 s before its first command runs, on most nodes 0.2 s: the shell's "
+        "start-up files, or packets lost on the way; launchers wait, too"
     ]
     assert said(cluster(3, n1=slow, n2=slow, n3=slow)) == [], "this machine, or the way there"
     assert said(cluster(2, n2=slow)) == []

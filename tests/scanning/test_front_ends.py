@@ -204,6 +204,24 @@ def test_last_reads_the_hosts_file_again(ground: Ground, monkeypatch: pytest.Mon
     assert "read again" not in told(f"--last --save {report}")
 
 
+def test_the_whole_again_in_the_tui_reads_it_too_but_not_for_a_report_that_was_opened(ground: Ground) -> None:
+    hosts, own = Path("hosts.txt"), Path(".netdoctor/last.json")
+    hosts.write_text("n1\nn2\n")
+    assert scan("hosts.txt") == 0
+    Path("sent.json").write_bytes(own.read_bytes())
+    hosts.write_text("n1\nn2\nn3\n")
+    for path, nodes in ((own, ("n1", "n2", "n3")), (Path("sent.json"), ("n1", "n2"))):
+        report = load(path)
+        runner = ScanRunner(None, {"save": None, "environ": {}}, path)
+        runner.adopt(report)
+        runner.begin(Request(), report)
+        assert runner._thread is not None
+        runner._thread.join(20)
+        ended = list(runner.events)[-1]
+        assert isinstance(ended, Ended)
+        assert ended.report.matrix.nodes == nodes
+
+
 def test_a_hosts_file_that_is_broken_or_gone_since(
     ground: Ground, capsys: pytest.CaptureFixture[str]
 ) -> None:
