@@ -169,11 +169,14 @@ def _show(args: argparse.Namespace) -> None:
             f"known  {words.word(cause.status)} {words.cause_check(cause)} {words.title(cause)}\n"
         )
     learnt = bands.learn(runs)
-    for name in dict.fromkeys(name for name, _ in learnt):
-        alike = [band for key, band in learnt.items() if key[0] == name]
-        share = bands.noise(alike)
-        noise = "does not scatter" if not share else f"noise band +/- {share:.0%}"
-        sys.stdout.write(f"noise  {words.plain(name, 60)}: {words.number(len(alike), 'value')}, {noise}\n")
+    by_name: dict[tuple[str, str], list[bands.Band]] = {}
+    for key, one in bands.values(runs[0]).items():
+        if key in learnt and learnt[key].half:
+            # The sizes of an all-reduce are one line.
+            by_name.setdefault((key[0].rstrip("0123456789").rstrip("."), one.unit), []).append(learnt[key])
+    for (name, unit), alike in by_name.items():
+        said = f"{words.number(len(alike), 'value')}, +/- {words.plain(bands.noise(alike, unit), 40)}"
+        sys.stdout.write(f"noise  {words.plain(name, 60):<24} {said}\n")
     if len(runs) < 2:
         sys.stdout.write("noise  defaults, as one run does not tell: rates 20 %, loss 0.5 %, times half\n")
 

@@ -30,6 +30,8 @@ DEFAULTS = {
 FALSE_ALARM = 0.01
 # However well runs agree: what they saw is a moment each, and not a month.
 LEAST_SHARE = 0.03
+# And however they scatter: a rate of which a fifth is left has moved.
+MOST_SHARE = 0.8
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,8 @@ def learn(runs: Sequence[Report]) -> dict[Key, Band]:
     measure, of residuals as shares of the mean where the unit is a rate and absolute elsewhere. t is the
     quantile of Student's distribution for FALSE_ALARM, divided by the number of targets (Bonferroni). Pooling
     makes two or three runs of many pairs enough. A target that scatters more than the others keeps at least
-    the range it has shown, and no band is narrower than LEAST_SHARE of a rate, or the values' own bounds.
+    the range it has shown, no band is narrower than the values' own bounds, and that of a rate is at least
+    LEAST_SHARE and at most MOST_SHARE of it.
     """
     by_key: dict[Key, list[Value]] = {}
     for run in runs:
@@ -101,10 +104,12 @@ def _pooled(alike: Mapping[Key, Sequence[Value]]) -> dict[Key, Band]:
         middle = median(one.value for one in seen)
         scale = abs(middle) if seen[0].unit in RATES else 1.0
         shown = max(abs(one.value - middle) for one in seen)
-        least = LEAST_SHARE * abs(middle) if seen[0].unit in RATES else 0.0
+        least, most = 0.0, math.inf
+        if seen[0].unit in RATES:
+            least, most = LEAST_SHARE * abs(middle), MOST_SHARE * abs(middle)
         own = max(one.error for one in seen)
         half = times * spread * math.sqrt(1 + 1 / len(seen)) * scale
-        bands[key] = Band(middle, max(half, shown, least, own), len(seen))
+        bands[key] = Band(middle, min(max(half, shown, least, own), most), len(seen))
     return bands
 
 
@@ -128,7 +133,8 @@ def student(share: float, free: int) -> float:
     return z + math.fsum(term / free**power for power, term in enumerate(terms, 1))
 
 
-def noise(bands: Iterable[Band]) -> float | None:
-    """The middle of the bands as a share of their values, None where no value has a size."""
-    shares = [band.half / abs(band.middle) for band in bands if band.middle]
-    return median(shares) if shares else None
+def noise(found: Iterable[Band], unit: str) -> str:
+    """The middle of some bands, for people: as a share of the values of a rate, else in their unit."""
+    if unit in RATES:
+        return f"{median(band.half / abs(band.middle) for band in found if band.middle):.0%}"
+    return f"{median(band.half for band in found):.2g} {unit}"

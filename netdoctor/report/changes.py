@@ -165,13 +165,18 @@ def _value(one: Moved, what: str) -> str:
     unit = words.plain(one.unit, 12)
     share = f"  {one.ratio:+.0%}" if one.before else ""
     band = (
-        f"{one.band / abs(one.before):.0%}" if one.before and one.band else f"{words.figure(one.band)} {unit}"
+        f"{one.band / abs(one.before):.0%}" if one.before and one.band else f"{_three(one.band)} {unit}"
     )
     learnt = f"of {one.runs} runs" if one.runs > 1 else "by default"
     return (
-        f"{'moved':<{_MARK}}{what}  {words.figure(one.before)} -> {words.figure(one.now)} {unit}{share}"
+        f"{'moved':<{_MARK}}{what}  {_three(one.before)} -> {_three(one.now)} {unit}{share}"
         f"  (noise band +/- {band} {learnt})"
     )
+
+
+def _three(value: float) -> str:
+    """A figure with three digits that count, and all of a number that is counted."""
+    return f"{value:.3g}" if abs(value) < 1000 else words.figure(value)
 
 
 def _facts(found: Diff, now: Report) -> Iterator[tuple[str, str]]:

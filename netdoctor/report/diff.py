@@ -10,6 +10,7 @@ from netdoctor.report.words import LETTERS
 
 # Badness in which "worse" and "better" are meant; skip and blocked say nothing about the node.
 _BAD = {"pass": 0, "warn": 1, "unknown": 2, "fail": 3}
+HALVED = 0.5
 _STATES = {"ready": 0, "undecided": 1, "not_ready": 2}
 
 
@@ -45,12 +46,14 @@ class Moved:
 
     @property
     def is_worse(self) -> bool:
-        """Whether bandwidth fell or loss grew. Times prove nothing: they vary with what else a node does."""
-        return (
-            self.now < self.before
-            if self.unit in bands.RATES
-            else self.unit == "%" and self.now > self.before
-        )
+        """Whether bandwidth fell or loss grew.
+
+        Against one earlier run bandwidth has to fall by half: what a busy machine had then, or has now, is in
+        neither report. Times prove nothing at all for the same reason.
+        """
+        if self.unit in bands.RATES:
+            return self.now < self.before and (self.runs > 1 or self.ratio <= -HALVED)
+        return self.unit == "%" and self.now > self.before
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,7 +102,8 @@ def rated(*rates: float, unit: str = "GB/s", state: str = "ready") -> Report:
     ("unit", "before", "now", "moved", "worse"),
     [
         pytest.param("GB/s", 40.0, 33.0, False, False, id="a rate scatters by a fifth"),
-        pytest.param("GB/s", 40.0, 31.0, True, True, id="a rate fell"),
+        pytest.param("GB/s", 40.0, 31.0, True, False, id="a rate fell, as in a busy minute"),
+        pytest.param("GB/s", 40.0, 20.0, True, True, id="a rate halved"),
         pytest.param("GB/s", 40.0, 49.0, True, False, id="a rate rose"),
         pytest.param("%", 0.0, 0.4, False, False, id="loss within its bound"),
         pytest.param("%", 0.0, 0.6, True, True, id="loss grew"),
@@ -118,11 +119,14 @@ def test_one_run_has_a_default_band(unit: str, before: float, now: float, moved:
 
 def test_several_runs_learn_the_band() -> None:
     quiet = [rated(40.0, 41.0), rated(40.2, 40.8), rated(39.8, 41.2)]
-    (moved,) = diff(quiet[0], rated(37.0, 41.0), quiet[1:]).moved
+    found = diff(quiet[0], rated(37.0, 41.0), quiet[1:])
+    (moved,) = found.moved
+    assert found.is_worse
     assert (moved.target, moved.before, moved.runs) == ("n0 -> m", 40.0, 3)
     assert 0.03 * 40 <= moved.band < 3
     loud = [rated(40.0, 41.0), rated(34.0, 36.0), rated(46.0, 47.0)]
     assert not diff(loud[0], rated(30.0, 41.0), loud[1:]).moved
+    assert diff(loud[0], rated(7.0, 41.0), loud[1:]).is_worse
     # A pair that scatters among quiet ones keeps at least what it has shown.
     one = [rated(40.0, *[41.0] * 20), rated(30.0, *[41.0] * 20), rated(44.0, *[41.0] * 20)]
     assert not diff(one[0], rated(30.5, *[41.0] * 20), one[1:]).moved
