@@ -101,7 +101,12 @@ def _split(group: Group, inside: Sequence[bool], one: Suppression) -> tuple[Grou
     others = [member for member, is_in in zip(members, inside, strict=True) if not is_in]
     nodes, rest = _nodes(h for _, h in ours), _nodes(h for _, h in others)
     if others and nodes & rest:
-        return None, None, "more of it is on the same nodes"
+        more = ", ".join(dict.fromkeys(check for (check, _), _ in others))
+        return (
+            None,
+            None,
+            f"{more} found it on the same nodes, and is not named; cause = {group.key!r} takes all",
+        )
     symptoms = [place for place in group.explained if not others or _of(place, nodes)]
     unnamed = dict.fromkeys(check for check, _ in symptoms if not matches(check, one.check))
     if unnamed:

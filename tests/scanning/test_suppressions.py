@@ -136,6 +136,14 @@ def test_of_a_cause_on_two_nodes_only_the_named_one_is_accepted(ground: Ground) 
     assert "(and 1 more: -v)" in render(report)
 
 
+def test_what_another_check_found_of_the_same_has_to_be_named(ground: Ground) -> None:
+    ground.checks[2] = saying("net.two", on("n2"))
+    report = scan(ground, suppress(), on("n2"))
+    assert report.verdict.state == "not_ready"
+    assert "net.two found it on the same nodes, and is not named; cause = 'worn' takes all" in notes(report)
+    assert scan(ground, suppress(check="", cause='"worn"'), on("n2")).verdict.state == "ready"
+
+
 def test_another_problem_in_the_same_cell_stays(ground: Ground) -> None:
     other = on("n2", "torn", title="{nodes} is torn")
     report = scan(ground, suppress(check="", cause='"worn"'), on("n2"), other)
