@@ -3,6 +3,7 @@
 import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ from netdoctor.model import (
     Cause,
     Command,
     Fix,
+    Kind,
     after_reboot,
     in_hosts,
     in_job,
@@ -186,6 +188,12 @@ def test_a_line_for_a_console_runs_nowhere_else(
     lines.append(both := guarded("echo ran", {"other": ["other"], listed[0]: listed}))
     assert on_machine(name, addresses, "\n".join(lines)) == "ran\n" * (5 if runs else 0)
     assert on_machine("other", "10.9.9.9", both) == "ran\n"
+
+
+def test_the_line_in_the_docs_is_ours() -> None:
+    text = (Path(__file__).parents[2] / "docs/fixes.md").read_text("utf-8")
+    assert guarded("usermod -s /bin/bash ml", {"node2": ("node2", "10.0.0.12")}) in text.splitlines()
+    assert all(f"`{kind}`" in text for kind in Kind)
 
 
 def test_a_line_for_many_consoles_names_each_once() -> None:
