@@ -349,7 +349,9 @@ class MatrixView(ScrollView, can_focus=True, inherit_bindings=False):
             Segment(f" {after} more>" if after else "", look),
         ]
         begin, end = (len(mark.text) for mark in marks)
-        return Strip.join([Strip(marks[:1]), head.crop(begin, width - end), Strip(marks[1:])])
+        room = max(width - end, begin)
+        joined = Strip.join([Strip(marks[:1]), head.crop(begin, room), Strip(marks[1:])])
+        return joined.adjust_cell_length(width, self.rich_style)
 
     def letters_at(self, line: int) -> bytes:
         """The letters of a row, of all checks; groups show those they were made of."""

@@ -70,6 +70,7 @@ class Stage(App[None], inherit_bindings=False):
         self.base: Report | None = None
         self.base_name = ""
         self.base_chosen = False
+        self.picture = square.Picture([], [])
         self.export = export
         self.export_to_stdout = export_to_stdout
         self.exported: list[str] = []
@@ -253,12 +254,12 @@ class Stage(App[None], inherit_bindings=False):
             self.page.show(self.page_lines(), key, top=top)
             return
         for _ in range(2):  # where the cursor stands is known when there are lines
-            heads = self.square(self.state.report).heads
-            self.page.show(self.page_lines(), key, top=top, heads=heads)
+            lines = self.page_lines()
+            self.page.show(lines, key, top=top, heads=self.picture.heads)
             key, top = None, False
         self.draw_detail()
 
-    def square(self, report: Report) -> square.Picture:
+    def _square(self, report: Report) -> square.Picture:
         """The pairs that are shown."""
         look, width = self.where, self.size.width - pages.MARGIN
         how = {"transpose": look.transposed, "values": look.values}
@@ -298,7 +299,8 @@ class Stage(App[None], inherit_bindings=False):
         if look.view == "evidence":
             return pages.evidence(known, self.results, width)
         if look.view == "pairs":
-            return self.square(report).lines
+            self.picture = self._square(report)
+            return self.picture.lines
         if look.view == "pair":
             return pairs.detail(report, self.kind, look.group, width, look.path)
         if look.view == "node" and self.node is not None:
@@ -346,7 +348,7 @@ class Stage(App[None], inherit_bindings=False):
         """What is under the cursor of the matrix, spelled out."""
         width, cells, node = self.size.width, self.state.cells, self.node
         if self.where.view == "pairs" and self.state.report is not None and not self.tiny:
-            below = self.square(self.state.report).below
+            below = self.picture.below
             self.bar("detail").show(below if self.size.height >= DETAIL_FROM else below[:2])
             return
         if self.where.view != "matrix" or self.tiny or not self.matrix.rows or node is None:
@@ -406,7 +408,7 @@ class Stage(App[None], inherit_bindings=False):
         if self.where.view == "cause" and isinstance(key, tuple) and key[0] == "verify":
             hints["copy-fix"] = "y copy verify"
         elif item is not None and item.fixes:
-            number = key[2] if self.where.view == "cause" and isinstance(key, tuple) else 0
+            number = key[2] if isinstance(key, tuple) and key[0] == "fix" else 0
             hints["copy-fix"] = COPY_HINTS.get(
                 item.fixes[min(number, len(item.fixes) - 1)].kind, "y copy fix"
             )

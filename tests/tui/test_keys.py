@@ -21,6 +21,7 @@ from netdoctor.tui.keys import ACTIONS, BY_ID, FOOTERS, HINTS, MOVES, VIEWS
 from netdoctor.tui.runner import Request
 from netdoctor.tui.stage import screen_text
 from netdoctor.tui.state import State
+from netdoctor.tui.where import Spot
 from tests.report.build import sample_report
 from tests.tui.harness import NOON, FakeRunner, Step, application, began, drive, rich_report, type_text
 
@@ -229,20 +230,32 @@ def test_evidence() -> None:
     assert press("4", "down", "e").where.view == "evidence"
 
 
-@pytest.mark.parametrize("steps", [["2", "G", "4"], ["2", "G", *["left"] * 60]], ids=["node", "matrix"])
-def test_evidence_is_that_of_the_node_one_stands_on(steps: list[Step]) -> None:
+def test_evidence_is_that_of_the_node_one_stands_on() -> None:
     report = rich_report()
     first, *_ = [r for r in report.results if r.check == "net.ports"]
     twin = dataclasses.replace(first, target="gpu-a01", summary="seen here")
     cause = dataclasses.replace(report.causes[0], node_list=("gpu-a01", "gpu-a03"))
     both = dataclasses.replace(report, results=(*report.results, twin), causes=(cause, *report.causes[1:]))
-    assert [r.target for r in press(*steps, "e", report=both).results] == ["gpu-a01"]
+
+    def on_its_name(app: NetdoctorApp, pilot: Any) -> None:
+        app.point(Spot(None, "gpu-a01"))
+
+    def targets(app: NetdoctorApp) -> list[str]:
+        return [result.target for result in app.results]
+
+    found = after_each(["2", on_its_name, "e", "escape", "4", "e"], targets, report=both)
+    assert (found[2], found[5]) == (["gpu-a01"], ["gpu-a01"])
 
 
 def test_y_copies_what_its_name_in_the_last_line_says() -> None:
-    footers = after_each(["enter", "down"], lambda app: screen_text(app)[-1])
-    assert ["y copy fix" in footers[0], "y copy verify" in footers[1]] == [True, True]
-    assert press("enter", "down", "y").clipboard.startswith("netdoctor scan")
+    def look(app: NetdoctorApp) -> tuple[bool, bool, str]:
+        last = screen_text(app)[-1]
+        return "y copy fix" in last, "y copy verify" in last, app.clipboard[:14]
+
+    assert after_each(["enter", "down", "y"], look)[::2] == [
+        (True, False, ""),
+        (False, True, "netdoctor scan"),
+    ]
 
 
 # The matrix
@@ -275,18 +288,17 @@ def test_filter_narrows_while_typing_and_escape_restores() -> None:
         pytest.param(["5"], "clock", "the clock of", "drops", id="diff"),
     ],
 )
-def test_every_list_has_a_filter_and_no_letter_of_it_is_a_key(
-    screen: list[str], typed: str, kept: str, gone: str
-) -> None:
-    """`qrRExTp` would quit, run, export, stop, change the looks, and hold."""
-    app, pictures = application(rich_report(), runner=FakeRunner()), []
+def test_every_list_has_a_filter(screen: list[str], typed: str, kept: str, gone: str) -> None:
+    app, pictures = application(rich_report()), []
     app.base = sample_report("ready")
 
     def look(app: NetdoctorApp, pilot: Any) -> None:
         pictures.append((app.where, screen_text(app)))
 
-    every = [*screen, look, "slash", *type_text("qrRExTp"), *["backspace"] * 7]
-    drive(app, WINDOW, *every, *type_text(typed), "enter", look, "escape", look)
+    def type_it(app: NetdoctorApp, pilot: Any) -> None:
+        app.main_filter.value = typed
+
+    drive(app, WINDOW, *screen, look, "slash", type_it, "enter", look, "escape", look)
     (before, _), (during, lines), (after, _) = pictures
     body = "\n".join(lines[3:-2])
     assert kept in body
@@ -294,7 +306,13 @@ def test_every_list_has_a_filter_and_no_letter_of_it_is_a_key(
     assert f"filter: {typed}" in lines[1]
     assert during == dataclasses.replace(before, sought=typed)
     assert after == before
-    assert app.runner.asked == []
+
+
+def test_no_letter_of_a_filter_is_a_key() -> None:
+    """These would quit, run, export, stop, change the looks, and hold."""
+    app = press("slash", *"qrRExTp", lambda app, pilot: None, runner=FakeRunner())
+    assert app.where.sought == "qrRExTp"
+    assert (app.runner.asked, app.files, app.exported, app.light) == ([], set(), [], False)
 
 
 def test_zoom() -> None:
