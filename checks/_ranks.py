@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from netdoctor.checks._words import listing
 from netdoctor.facts.bandwidth import NO_GPU, AllReduce, PairRates, RankTrouble, Session
+from netdoctor.facts.paths import Path, Paths
 from netdoctor.model import CERTAIN, CLUSTER, LIKELY, SUSPECTED, Cause, Finding, Fix, run, seen, skip, unknown
 
 
@@ -126,6 +127,21 @@ def trouble(session: Session, nodes: Mapping[str, object]) -> Iterator[Finding]:
     for node in dict.fromkeys(session.ranks):
         if session.trouble and node not in roots and node in nodes:
             yield skip(why, node)
+
+
+def not_over(session: Session, paths: Paths | None) -> str | None:
+    """Which of the job's paths torch did not send over, as a gap; None where it did over all with data."""
+    if session.backend == "nccl" and session.given_by == "job":  # NCCL takes what its own rules say
+        return None
+
+    def measured(path: Path) -> bool:
+        given = {node: session.ifname.get(node, "").split(",") for node in path.ifnames}
+        return all(name in given[node] for node, name in path.ifnames.items() if node in session.ranks)
+
+    data = [path for path in (paths.further if paths else ()) if {"NCCL", "gloo"}.intersection(path.users)]
+    missed = [path.label for path in data if not measured(path)]
+    names = listing(dict.fromkeys(session.ifname.values()), 3) or "another"
+    return f"not over {listing(missed, 3)}: {session.backend} ran over {names}" if missed else None
 
 
 def left_out(measured: PairRates | AllReduce, nodes: Mapping[str, object]) -> Iterator[Finding]:

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from netdoctor.check import check
 from netdoctor.checks._baseline import LEAST_SHARE, when
 from netdoctor.checks._nccl_taken import over_tcp, taken_words
-from netdoctor.checks._ranks import left_out, nothing, trouble
+from netdoctor.checks._ranks import left_out, not_over, nothing, trouble
 from netdoctor.checks._slow import STOPS_BELOW, gbyte
 from netdoctor.checks._words import GIB, MIB, listing, size
 from netdoctor.facts.bandwidth import AllReduce, Baseline, SizeRow
 from netdoctor.facts.host import HostFacts
+from netdoctor.facts.paths import Paths
 from netdoctor.facts.rdma import RdmaFacts
 from netdoctor.facts.software import EnvFacts, Job
 from netdoctor.model import (
@@ -67,12 +68,13 @@ def bw_allreduce(
     rdma: Mapping[str, RdmaFacts] | None = None,
     envs: Mapping[str, EnvFacts] | None = None,
     job: Job | None = None,
+    paths: Paths | None = None,
 ) -> Iterator[Finding]:
     """An all-reduce over all nodes works, adds up correctly, and is as fast as the hardware allows.
 
     Looks at:
         A real torch.distributed job: one rank per GPU with nccl, one per node with gloo where there are no
-        GPUs, over the interface that the job would use, its rendezvous on the job's own address and port
+        GPUs, over the interfaces that the job would use, its rendezvous on the job's own address and port
         where that is free. Sizes from small to large, as many as fit the time (--budget); the median over
         batches of the slowest rank's time; every value compared with the sum it has to be. busbw is
         algbw x 2(n-1)/n, as in nccl-tests, in GB/s of 10^9 bytes. A node takes no part while somebody's
@@ -107,7 +109,8 @@ def bw_allreduce(
     best = max(reduced.rows, key=lambda row: row.size_bytes)
     before = _before(reduced, baseline)
     yield from _judged(_derived(reduced, best), before)
-    yield ok(CLUSTER, _summary(reduced, best, before, baseline), measures=_measures(reduced, best))
+    gap, text = not_over(session, paths), _summary(reduced, best, before, baseline)
+    yield ok(CLUSTER, f"{text}; {gap}" if gap else text, measures=_measures(reduced, best), gap=gap)
 
 
 def _wrong(rows: tuple[SizeRow, ...], where: str) -> Iterator[Finding]:

@@ -5,10 +5,11 @@ from collections.abc import Iterator, Mapping
 from netdoctor.check import check
 from netdoctor.checks._baseline import compared, fallen, when
 from netdoctor.checks._culprits import PairCulprits
-from netdoctor.checks._ranks import left_out, nothing, trouble
+from netdoctor.checks._ranks import left_out, not_over, nothing, trouble
 from netdoctor.checks._slow import Words, devices, extremes, gbyte, slow, summary
 from netdoctor.facts.bandwidth import Baseline, PairRates
 from netdoctor.facts.net import NetFacts
+from netdoctor.facts.paths import Paths
 from netdoctor.facts.software import Job
 from netdoctor.localise import earlier
 from netdoctor.model import CLUSTER, Finding, Measure, ok, skip
@@ -27,6 +28,7 @@ def bw_pair(
     job: Job,
     nets: Mapping[str, NetFacts],
     baseline: Baseline | None = None,
+    paths: Paths | None = None,
 ) -> Iterator[Finding]:
     """Torch moves data between any two nodes as fast as between the others, in both directions.
 
@@ -74,8 +76,6 @@ def bw_pair(
     if baseline is not None and before is None:
         then = f"; {when(baseline)} was measured with {baseline.backend} and is not compared"
     ranks = Measure(value=len(session.ranks), unit=f"{session.backend} ranks")
-    yield ok(
-        CLUSTER,
-        summary(decision, pairs.rounds, words, f" ({session.backend})") + then,
-        measures=extremes(words, "GB/s") | {"bw.pair.ranks": ranks},
-    )
+    text = summary(decision, pairs.rounds, words, f" ({session.backend})") + then
+    measures = extremes(words, "GB/s") | {"bw.pair.ranks": ranks}
+    yield ok(CLUSTER, text, measures=measures, gap=not_over(session, paths))

@@ -174,7 +174,7 @@ class Finding:
     pairs: the directed pairs that it is about, ``a->b``, where these are not the target: those that a slow
         node holds back, one by one. They get its status in the report's list of pairs, and nothing else.
     gap: of a skip, in few words, why nobody looked at what could have been looked at; None where it does not
-        apply. The verdict names it.
+        apply. Of a pass, what it does not speak of. The verdict names it.
     path: the id of the job's path that it is about, where that is not the main one.
     """
 

@@ -439,8 +439,8 @@ def _settle(
         cells[node] = worst.status
         if worst.status is Status.SKIP:
             result.reasons.setdefault(check.id, {})[node] = worst.summary
-            if worst.gap is not None:
-                result.gaps.setdefault(check.id, {})[node] = worst.gap
+        if worst.status in (Status.SKIP, Status.PASS) and worst.gap is not None:
+            result.gaps.setdefault(check.id, {})[node] = worst.gap
 
 
 _TROUBLE = (Status.WARN, Status.UNKNOWN, Status.FAIL)

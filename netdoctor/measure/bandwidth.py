@@ -106,13 +106,13 @@ def data_device(context: Context, node: str) -> str | None:
     return next((row.ifname for row in rows if row.address == context.ground.addresses.get(node)), None)
 
 
-def socket_hardware(context: Context, node: str) -> expectation.Hardware:
-    """What the node brings to an experiment over TCP."""
+def socket_hardware(context: Context, node: str, ifname: str | None = None) -> expectation.Hardware:
+    """What the node brings to an experiment over TCP, over this interface or that of its data address."""
     net, host = context.store.get("net", node), context.store.get("host", node)
     return expectation.hardware(
         net=net if isinstance(net, NetFacts) else None,
         host=host if isinstance(host, HostFacts) else None,
-        ifname=data_device(context, node),
+        ifname=ifname or data_device(context, node),
     )
 
 

@@ -26,6 +26,7 @@ from netdoctor.facts.gpu import Gpu, GpuFacts
 from netdoctor.facts.host import HostFacts, Node
 from netdoctor.facts.localisation import Decision, Kind, Round
 from netdoctor.facts.net import NetFacts
+from netdoctor.facts.paths import GLOO, SOCKET, Paths
 from netdoctor.facts.rdma import RdmaFacts
 from netdoctor.facts.software import SoftwareFacts, no_torch
 from netdoctor.localise import decide, earlier
@@ -205,12 +206,25 @@ def _environments(
         if len(known.get(variable, "")) > 1:
             ifname[node] = known[variable]
             continue
-        name = data_device(context, node)
-        if name is not None:
+        names = _on_paths(context, node, backend) or filter(None, [data_device(context, node)])
+        name = ",".join(names)
+        if name:
             given = "netdoctor"
             ifname[node] = name
             environments[node][variable] = f"={name}" if backend == "nccl" else name
     return ifname, environments, given
+
+
+def _on_paths(context: Context, node: str, backend: str) -> list[str]:
+    """The interfaces of the job's paths that its backend would send over: NCCL over all at once, gloo over
+    that of the own name. Nothing where it would over none that peers can dial."""
+    paths, wanted = context.store.whole("paths"), SOCKET if backend == "nccl" else GLOO
+    if not isinstance(paths, Paths):
+        return []
+    sends = {use.address for use in paths.uses if use.node == node and use.purpose.startswith(wanted)}
+    used = [path for path in paths.paths if path.addresses.get(node) in sends and node in path.ifnames]
+    names = list(dict.fromkeys(path.ifnames[node] for path in used))
+    return names if backend == "nccl" else names[:1]
 
 
 def _memory(context: Context, counts: Mapping[str, int], gpus: Mapping[str, Sequence[Gpu]]) -> int:
@@ -231,7 +245,8 @@ def _memory(context: Context, counts: Mapping[str, int], gpus: Mapping[str, Sequ
 def _hardware(context: Context, chosen: Cast) -> dict[str, expectation.Hardware]:
     """What each node brings to these ranks."""
     if chosen.backend == "gloo":
-        return {n: socket_hardware(context, n) for n in chosen.counts}
+        own = chosen.ifname if chosen.given_by == "netdoctor" else {}
+        return {n: socket_hardware(context, n, own.get(n)) for n in chosen.counts}
     found = {}
     for node, count in chosen.counts.items():
         env = values(effective_env(context.store.present("env", [node]).get(node), context.job))

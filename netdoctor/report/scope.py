@@ -41,7 +41,7 @@ def gaps(judgement: Judgement, context: Context) -> tuple[Gap, ...]:
     found: dict[tuple[str, str], tuple[dict[str, None], dict[str, None]]] = {}
     for check in judgement.checks:
         for node, reason in judgement.gaps.get(check.id, {}).items():
-            if judgement.cells[check.id].get(node) is Status.SKIP:
+            if judgement.cells[check.id].get(node) in (Status.SKIP, Status.PASS):
                 nodes, checks = found.setdefault((check.family, reason), ({}, {}))
                 nodes[node] = checks[check.id] = None
     for family in set(context.require) - {check.family for check in judgement.checks}:

@@ -401,6 +401,30 @@ def test_pairs_of_torch_against_the_baseline() -> None:
     assert finding.expected == "median 40.0 GB/s, good.json of 2026-11-19"
 
 
+@pytest.mark.parametrize(
+    ("backend", "given_by", "ifname", "gap"),
+    [
+        ("nccl", "netdoctor", "eth0,eth1", None),
+        ("nccl", "job", "eth", None),  # by a prefix, as NCCL itself reads it
+        ("gloo", "netdoctor", "eth0", "not over eth1 (10.1.0.0/24: NCCL): gloo ran over eth0"),
+        ("gloo", "job", "eth1", None),
+    ],
+)
+def test_a_path_that_torch_did_not_send_over_is_a_gap(
+    backend: str, given_by: str, ifname: str, gap: str | None
+) -> None:
+    session = Session(
+        backend=backend, ranks=tuple(NODES), given_by=given_by, ifname=dict.fromkeys(NODES, ifname)
+    )
+    ran = AllReduce(session=session, rows=(row(GIB, 40.0),))
+    passed = [list(bw_allreduce(ran, hosts(), paths=second(4)))[-1]]
+    rates = tuple(PairRate(src=r.src, dst=r.dst, round=0, gbyte_s=20.0) for r in tcp().rates)
+    facts = PairRates(session=session, rates=rates)
+    passed.append(list(bw_pair(facts, PairCulprits(HEALTHY), job(4), nets(), paths=second(4)))[-1])
+    assert [(one.status, one.gap) for one in passed] == [(Status.PASS, gap)] * 2
+    assert not gap or gap in passed[0].summary
+
+
 @pytest.mark.parametrize(("busbw", "status"), [(41.0, Status.PASS), (30.0, Status.WARN), (10.0, Status.FAIL)])
 def test_all_reduce_against_the_baseline(busbw: float, status: Status) -> None:
     baseline = before(1.0, busbw_gbyte_s=((MIB, 4.0), (GIB, 42.0)), ranks=4)

@@ -56,6 +56,17 @@ def test_one_rank_per_gpu_over_the_jobs_interface() -> None:
     assert found.memory_bytes == (80 * GIB - GIB // 2) // 2
 
 
+def test_ranks_send_where_the_job_would() -> None:
+    context = plan(hw.gpus(), hw.gpus(), job=Job(backend="nccl"))
+    context.store.cluster["paths"] = healthy.second(2)
+    assert chosen(cast(context)).environments["n2"]["NCCL_SOCKET_IFNAME"] == "=eth0,eth1"
+    for purposes, ifname in ((("NCCL socket 1", "gloo"), "eth1"), (("NCCL socket 1",), "eth0")):
+        context = plan(hw.no_gpus(), hw.no_gpus())
+        context.store.cluster["paths"] = healthy.second(2, *purposes)
+        found = chosen(cast(context))
+        assert found.environments["n1"]["GLOO_SOCKET_IFNAME"] == found.ifname["n1"] == ifname
+
+
 def test_gpus_in_use_are_left_alone_and_the_user_is_named() -> None:
     used = hw.gpus(devices=(hw.gpu(0), hw.gpu(1, processes=BUSY)))
     found = chosen(cast(plan(hw.gpus(2), used)))
