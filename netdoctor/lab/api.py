@@ -39,7 +39,7 @@ from netdoctor.lab import (
 )
 from netdoctor.lab.fault import Fault
 from netdoctor.lab.fault_host import compile_c
-from netdoctor.lab.fault_software import place_torch
+from netdoctor.lab.fault_software import PIP_CONF, WHEELS, place_torch, wheels
 from netdoctor.lab.processes import Process
 from netdoctor.lab.requirements import missing_requirements
 from netdoctor.lab.service import Site
@@ -99,12 +99,16 @@ class Lab:
         states.save(self.state_dir, self.state)
 
     def install_torch(self, version: str = "2.4.0+cu121", cuda: str = "12.1", nccl: str = "2.20.5") -> None:
-        """Put the same stand-in torch on every node: versions to read, nothing to compute with."""
+        """Put the same stand-in torch on every node: versions to read, nothing to compute with.
+
+        Its wheels come along, for the pip of a node that is to get it back.
+        """
         with self._changing() as site:
             self.state.torch = {"version": version, "cuda": cuda, "nccl": nccl}
             for node in self.state.nodes:
                 if not self.state.active(node, "torch"):
                     place_torch(site, node, self.state.torch)
+                nodes_.write(self.state, node, wheels(site, node, self.state.torch))
                 nodes_.refresh(self.state, node)
 
     def remove_torch(self) -> None:
@@ -114,6 +118,7 @@ class Lab:
             for node in self.state.nodes:
                 if not self.state.active(node, "torch"):
                     place_torch(site, node, {})
+                nodes_.write(self.state, node, {WHEELS: None, PIP_CONF: None})
                 nodes_.refresh(self.state, node)
 
     def break_(self, node: str, fault: str, /, **params: str) -> list[str]:

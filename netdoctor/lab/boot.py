@@ -225,13 +225,12 @@ def raise_limits() -> None:
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_STACK, None),
     ):
-        try:
-            if value is None:
-                resource.setrlimit(limit, (8 << 20, infinity))
-            else:
-                resource.setrlimit(limit, (value, value))
-        except (OSError, ValueError):
-            continue
+        wanted = (8 << 20, infinity) if value is None else (value, value)
+        highest = resource.getrlimit(limit)[1]
+        for pair in (wanted, (highest, highest)):
+            with contextlib.suppress(OSError, ValueError):
+                resource.setrlimit(limit, pair)
+                break
     with contextlib.suppress(OSError):
         os.nice(-os.nice(0))
 

@@ -160,7 +160,6 @@ def gpu_values(state: State, node: str) -> dict[str, str]:
             values["cuda"] = active.params["cuda"]
         elif active.fault == "gpu-process":
             values[f"{gpu}.processes"] = f"{active.undo['inner']}:{active.params['memory']}"
-            values[f"{gpu}.memory_used"] = active.params["memory"]
         elif active.fault == "gpu-ecc":
             values[f"{gpu}.ecc10"] = values[f"{gpu}.ecc11"] = active.params["count"]
             values[f"{gpu}.remap_uncorrected"] = values[f"{gpu}.remap_pending"] = "1"

@@ -8,7 +8,7 @@ import re
 import signal
 import subprocess
 
-from netdoctor.lab import guest, requirements, service
+from netdoctor.lab import guest, requirements
 from netdoctor.lab import node as nodes
 from netdoctor.lab.fault import Fault, end_guest, keep, node_pid
 from netdoctor.lab.service import Site
@@ -137,13 +137,8 @@ def limit(site: Site, active: Active) -> list[str]:
     p = active.params
     p["soft"] = size(p["soft"])
     p["hard"] = size(p["hard"]) if p["hard"] else p["soft"]
-    service.apply_limits(site, active.node)
+    nodes.refresh(site.state, active.node)
     return [f"{active.node}: {active.fault} of new sessions is {p['soft']} (hard {p['hard']})"]
-
-
-def heal_limit(site: Site, active: Active) -> None:
-    # A lowered hard limit cannot be raised everywhere; a new server begins with a fresh one.
-    service.restart(site, active.node)
 
 
 # --- file systems ---------------------------------------------------------------------------------
@@ -201,11 +196,11 @@ FAULTS = (
         ("port",), loopback=True,
     ),
     Fault(
-        "memlock", "sessions may lock little memory", limit, heal_limit,
+        "memlock", "sessions may lock little memory", limit, refresh,
         {"soft": "64k", "hard": ""},
     ),
     Fault(
-        "nofile", "sessions may open few files", limit, heal_limit, {"soft": "256", "hard": ""}
+        "nofile", "sessions may open few files", limit, refresh, {"soft": "256", "hard": ""}
     ),
     Fault("small-shm", "/dev/shm is small", small_shm, heal_small_shm, {"size": "64m"}),
     Fault(

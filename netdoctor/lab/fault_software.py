@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import re
 import shlex
+import zipfile
+from collections.abc import Iterable
 
 from netdoctor.lab import node as nodes
 from netdoctor.lab import requirements
@@ -16,6 +19,10 @@ from netdoctor.lab.system import LabError
 EARLY = "/usr/local/bin/python3"
 ASIDE = "/usr/local/lib/netdoctor-lab-aside"
 BIN = ("/usr/local/bin", "/usr/bin")
+MARKER = "torch/netdoctor-lab"
+WHEELS = "/usr/local/lib/netdoctor-lab-wheels"
+PIP_CONF = "/etc/pip.conf"
+WHEEL = "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 OLD_SITE = "/usr/local/lib/netdoctor-lab-old"
 
 
@@ -153,21 +160,50 @@ def torch_files(site: Site, node: str, version: str, cuda: str, nccl: str) -> di
             "git_version = '0000000000000000000000000000000000000000'\nhip = None\nxpu = None\n"
         ),
         f"{base}/torch-{version}.dist-info/METADATA": metadata("torch", version, requires),
-        f"{base}/torch-{version}.dist-info/RECORD": "torch/__init__.py,,\ntorch/version.py,,\n",
         f"{base}/nvidia/nccl/lib/libnccl.so.2": nccl_library(site, nccl, cuda),
         f"{base}/nvidia/nccl/__init__.py": "",
     }
     for name, v in wheels.items():
         folder = f"{base}/{name.replace('-', '_')}-{v}.dist-info"
         files[f"{folder}/METADATA"] = metadata(name, v, [])
-        files[f"{folder}/RECORD"] = ""
+    files[f"{base}/{MARKER}"] = "made by netdoctor lab\n"
+    # pip takes off what a RECORD lists, and nothing else.
+    for info, names in distributions(path.removeprefix(f"{base}/") for path in files).items():
+        record = f"{info}/RECORD"
+        files[f"{base}/{record}"] = "".join(f"{name},,\n" for name in [*names, record])
     return files
+
+
+def distributions(names: Iterable[str]) -> dict[str, list[str]]:
+    """Files of site-packages by the dist-info folder of the distribution that they belong to."""
+    names = list(names)
+    found = {}
+    for info in sorted({name.partition("/")[0] for name in names if ".dist-info/" in name}):
+        code = "torch/" if info.startswith("torch-") else "nvidia/nccl/" if "nccl" in info else f"{info}/"
+        found[info] = [name for name in names if name.startswith((code, f"{info}/"))]
+    return found
+
+
+def wheels(site: Site, node: str, wanted: dict[str, str]) -> dict[str, str | bytes | None]:
+    """The same as wheels, and what makes the node's pip find them and nothing else: it has no way out."""
+    base = site_packages(site, node)
+    files = torch_files(site, node, wanted["version"], wanted["cuda"], wanted["nccl"])
+    relative = {path.removeprefix(f"{base}/"): content for path, content in files.items()}
+    found: dict[str, str | bytes | None] = {PIP_CONF: f"[global]\nno-index = true\nfind-links = {WHEELS}\n"}
+    for info, names in distributions(relative).items():
+        packed = io.BytesIO()
+        with zipfile.ZipFile(packed, "w") as archive:
+            for name in names:
+                archive.writestr(name, relative[name] or "")
+            archive.writestr(f"{info}/WHEEL", WHEEL)
+        found[f"{WHEELS}/{info.removesuffix('.dist-info')}-py3-none-any.whl"] = packed.getvalue()
+    return found
 
 
 def place_torch(site: Site, node: str, wanted: dict[str, str]) -> None:
     """Replace the node's stand-in torch by another, or with an empty `wanted` by none."""
     base = site_packages(site, node)
-    marker = f"{base}/torch/netdoctor-lab"
+    marker = f"{base}/{MARKER}"
     if nodes.run(site.state, node, ["test", "-e", f"{base}/torch"]).returncode == 0:
         if nodes.read(site.state, node, marker) is None:
             raise LabError(f"a real torch is in {base} of {node}; the lab does not touch it")
@@ -178,7 +214,7 @@ def place_torch(site: Site, node: str, wanted: dict[str, str]) -> None:
         )  # fmt: skip
     if wanted:
         files = torch_files(site, node, wanted["version"], wanted["cuda"], wanted["nccl"])
-        nodes.write(site.state, node, {**files, marker: "made by netdoctor lab\n"})
+        nodes.write(site.state, node, files)
 
 
 def torch(site: Site, active: Active) -> list[str]:

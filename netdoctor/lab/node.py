@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import platform
+import resource
 import subprocess
 import tarfile
 import uuid
@@ -25,6 +26,15 @@ LIMITS = "/run/netdoctor-lab/limits"
 SSHD = ["/usr/sbin/sshd", "-f", "/etc/ssh/sshd_config"]
 HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"
 AUTHORIZED = "/root/.ssh/authorized_keys"
+# What sshd asks of PAM: sessions get the limits and the environment that the node's files give them. A limit
+# above that of the machine that carries the lab cannot be had; then the session has that one.
+PAM = """\
+auth required pam_deny.so
+account required pam_permit.so
+session optional pam_limits.so
+session optional pam_env.so
+"""
+PAM_LIMITS = "/etc/security/limits.d/20-netdoctor-lab.conf"
 STAND_IN = "netdoctor lab: stands in for a library that goes with pretended HCAs; nothing can load it\n"
 CLEAN_PROFILE = 'if [ -n "$BASH_VERSION" ] && [ -f ~/.bashrc ]; then . ~/.bashrc; fi\n'
 
@@ -137,6 +147,25 @@ def setenv(state: State, node: str) -> dict[str, str]:
     return found
 
 
+def usual_limits() -> str:
+    """Open files as many as this machine lets anyone have: pam_limits begins with 1024, whoever called it."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    return "".join(f"{who} - nofile {most}\n" for who in ("*", "root"))
+
+
+def limits(state: State, node: str) -> str | None:
+    """What limits.conf(5) takes, of all limits that are lowered; its wildcard does not reach root."""
+    unit = {"memlock": 1024, "nofile": 1}
+    lines = [
+        f"{who} {kind} {active.fault} {int(active.params[kind]) // unit[active.fault]}"
+        for active in state.active(node)
+        if active.fault in unit
+        for who in ("*", "root")
+        for kind in ("soft", "hard")
+    ]
+    return "".join(f"{line}\n" for line in lines) or None
+
+
 def sshd_file(state: State, node: str) -> str:
     return sshd.sshd_config(
         port=state.ssh_port,
@@ -163,6 +192,7 @@ def refresh(state: State, node: str) -> None:
         "/root/.bashrc": bashrc(state, node),
         "/etc/passwd": passwd(state, node),
         "/etc/ssh/sshd_config": sshd_file(state, node),
+        PAM_LIMITS: limits(state, node),
         LABEL: label(state, node),
     }
     write(state, node, files)
@@ -242,6 +272,8 @@ def plan(state: State, folder: Path, node: str, nvml: bytes) -> dict[str, Any]:
         ("/etc/passwd", 0o644, passwd(state, node)),
         ("/etc/shadow", 0o600, _shadow(passwd(state, node))),
         ("/etc/ssh/sshd_config", 0o600, sshd_file(state, node)),
+        ("/etc/pam.d/sshd", 0o644, PAM),
+        ("/etc/security/limits.conf", 0o644, usual_limits()),
         (HOST_KEY, 0o600, key.read_text()),
         (HOST_KEY + ".pub", 0o644, sshd.public(key).read_text()),
         (AUTHORIZED, 0o600, (folder / (sshd.KEY + ".pub")).read_text()),
@@ -260,6 +292,7 @@ def plan(state: State, folder: Path, node: str, nvml: bytes) -> dict[str, Any]:
             *host_keys, "/etc/nologin", "/etc/ld.so.preload", "/etc/nccl.conf",
             "/.dockerenv",  # the carrying machine may be a container; its nodes are not
             *(str(file) for file in Path(libraries).glob("libnvidia-ml.so*")),
+            *(str(file) for file in Path(PAM_LIMITS).parent.glob("*.conf")),
         ],
         "hidden": ["/root", "/home"],
         "shared": [str(Path.home() / ".pyenv" / "versions")],

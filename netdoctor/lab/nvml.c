@@ -5,12 +5,16 @@
  * supported"; "0.lost=1" makes every query of that GPU fail. Types and numbers as in NVIDIA's public
  * nvml.h; functions not defined here are reported by nvidia-ml-py as "function not found", as with
  * an old driver. */
+#include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/types.h>
 
 #define FILE_NAME "/etc/netdoctor-lab-gpus"
 #define MAX_GPUS 16
+#define MAX_PROCESSES 64
 
 enum {
   OK = 0, UNINITIALIZED = 1, INVALID = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, TOO_SMALL = 7,
@@ -50,6 +54,24 @@ static const char *of(dev_t_ d, const char *name) {
   static __thread char key[96];
   snprintf(key, sizeof key, "%d.%s", d->index, name);
   return key;
+}
+
+typedef struct { u32 pid; u64 memory; u32 gpu_instance, compute_instance; } process_t;
+
+/* Those of "0.processes=4711:1073741824,4712:0" that live: a process that has ended holds no GPU. */
+static u32 running(dev_t_ d, process_t *out) {
+  char value[2048] = "";
+  get(of(d, "processes"), value, sizeof value);
+  u32 n = 0;
+  char *rest = value;
+  for (char *word; (word = strsep(&rest, ",")) != NULL && n < MAX_PROCESSES;) {
+    pid_t pid = atoi(word);
+    if (pid <= 0 || (kill(pid, 0) && errno == ESRCH))
+      continue;
+    char *colon = strchr(word, ':');
+    out[n++] = (process_t){(u32)pid, colon ? strtoull(colon + 1, NULL, 0) : 0, ~0u, ~0u};
+  }
+  return n;
 }
 
 static int check(dev_t_ d) {
@@ -268,7 +290,10 @@ typedef struct { u32 version; u64 total, reserved, free, used; } memory2_t;
 int nvmlDeviceGetMemoryInfo(dev_t_ d, memory_t *m) {
   int code = read64(d, "memory", &m->total);
   if (!code) {
+    process_t all[MAX_PROCESSES];
     m->used = number(of(d, "memory_used"), 0);
+    for (u32 i = running(d, all); i--;)
+      m->used += all[i].memory;
     m->free = m->total - m->used;
   }
   return code;
@@ -368,27 +393,14 @@ int nvmlDeviceIsMigDeviceHandle(dev_t_ d, u32 *out) {
   return check(d);
 }
 
-/* "0.processes=4711:1073741824,4712:0" */
-typedef struct { u32 pid; u64 memory; u32 gpu_instance, compute_instance; } process_t;
 int nvmlDeviceGetComputeRunningProcesses_v3(dev_t_ d, u32 *count, process_t *out) {
-  char value[2048] = "";
   int code = check(d);
   if (code)
     return code;
-  get(of(d, "processes"), value, sizeof value);
-  u32 room = *count, n = 0;
-  char *rest = value;
-  for (char *word; (word = strsep(&rest, ",")) != NULL;) {
-    if (!*word)
-      continue;
-    if (out && n < room) {
-      char *colon = strchr(word, ':');
-      out[n].pid = (u32)atoi(word);
-      out[n].memory = colon ? strtoull(colon + 1, NULL, 0) : 0;
-      out[n].gpu_instance = out[n].compute_instance = 0xffffffffu;
-    }
-    n++;
-  }
+  process_t all[MAX_PROCESSES];
+  u32 room = *count, n = running(d, all);
+  if (out)
+    memcpy(out, all, (n < room ? n : room) * sizeof *out);
   *count = n;
   return n > room ? TOO_SMALL : OK;
 }

@@ -72,7 +72,6 @@ def restart(site: Site, node: str) -> None:
         site.state.processes[node] = start_loopback(site, node)
     else:
         start(site, node)
-        apply_limits(site, node)
     wait(site.state, node)
 
 
@@ -88,15 +87,6 @@ def start(site: Site, node: str) -> None:
     raised = nodes.run(site.state, node, ["prlimit", *limits, *nodes.SSHD], capture_output=True)
     if raised.returncode != 0:
         nodes.do(site.state, node, nodes.SSHD)
-
-
-def apply_limits(site: Site, node: str) -> None:
-    """Sessions inherit the limits of the listening server."""
-    for active in site.state.active(node):
-        if active.fault in ("memlock", "nofile"):
-            value = f"--{active.fault}={active.params['soft']}:{active.params['hard']}"
-            script = f'exec prlimit --pid "$(cat {PID_FILE})" "$1"'
-            nodes.do(site.state, node, ["sh", "-c", script, "sh", value])
 
 
 def stop(site: Site, node: str) -> None:
@@ -173,6 +163,7 @@ def loopback_config(site: Site, node: str) -> str:
         port=state.ssh_port,
         address=state.address(node),
         setenv=setenv,
+        pam=False,
         lines=[
             f"HostKey {folder}/host_key",
             f"AuthorizedKeysFile {folder}/authorized_keys",

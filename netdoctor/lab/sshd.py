@@ -50,12 +50,13 @@ def sshd_config(
     lines: Sequence[str] = (),
     address: str = "0.0.0.0",
     startups: str = "500",
+    pam: bool = True,
 ) -> str:
     """Only the first SetEnv line of a configuration counts, so every variable is on one."""
     text = [
         f"Port {port}",
         f"ListenAddress {address}",
-        "UsePAM no",
+        f"UsePAM {'yes' if pam else 'no'}",
         "StrictModes no",
         "PasswordAuthentication no",
         "KbdInteractiveAuthentication no",
