@@ -8,7 +8,7 @@ from netdoctor.engine.diagnose import Group
 from netdoctor.engine.judge import UNMEASURED
 from netdoctor.engine.run import Outcome
 from netdoctor.inventory import fold
-from netdoctor.model import CLUSTER, CONTROL, Evidence, ExpectedFrom, nodes_of
+from netdoctor.model import CLUSTER, CONTROL, Evidence, ExpectedFrom, Status, nodes_of
 from netdoctor.report import words
 from netdoctor.report.commands import fix_records
 from netdoctor.report.context import Context
@@ -156,4 +156,8 @@ def _verify(group: Group, nodes: Sequence[str], outcome: Outcome, context: Conte
     every = outcome.store.node.get("node", {})
     if nodes and len(nodes) < len(every):
         argv += ["--node", fold(list(nodes))]
+    # It is to end with 0 when the cause is gone, and not before.
+    least = "warn" if group.status is Status.WARN else "fail"
+    if least == "warn" or context.fail_on == "never":
+        argv += ["--fail-on", least]
     return Verify(argv=tuple(argv), shell=shlex.join(argv))

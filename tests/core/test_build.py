@@ -5,7 +5,7 @@ import re
 import shlex
 import subprocess
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -457,6 +457,24 @@ def test_verify_names_checks_and_nodes_that_our_own_parser_takes(count: int) -> 
     assert args.only == ["net.*"]
     inventory = load_hosts(["n[1-50]"])
     assert list(restrict(inventory, args.node)) == culprits
+
+
+@pytest.mark.parametrize(
+    ("say", "fail_on", "asked"),
+    [
+        (fail, "fail", []),
+        (warn, "fail", ["--fail-on", "warn"]),
+        (warn, "never", ["--fail-on", "warn"]),
+        (fail, "never", ["--fail-on", "fail"]),
+    ],
+)
+def test_a_verify_is_not_green_while_nothing_is_healed(
+    say: Callable[..., Finding], fail_on: str, asked: list[str]
+) -> None:
+    found = saying("host.x", say("n1", "low", cause=hint("k", "n1")))
+    verify = made(found, fail_on=fail_on).causes[0].verify
+    assert verify is not None
+    assert list(verify.argv[-2:]) == (asked or ["--node", "n1"])
 
 
 def test_verify_names_every_check_that_saw_it() -> None:
