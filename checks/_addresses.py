@@ -3,6 +3,7 @@
 import ipaddress
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from netdoctor.facts.net import AddressRow, Netdev, NetFacts
 from netdoctor.facts.software import Job
@@ -71,20 +72,42 @@ def usual_network(
     return usual, 2 * count[usual] > count.total()
 
 
+def _families(addresses: Iterable[str]) -> list[list[rules.IPAddress]]:
+    """The addresses of each family that has any, in order, once each."""
+    found = sorted({a for a in map(parse, addresses) if a is not None}, key=int)
+    groups = [[a for a in found if a.version == version] for version in (4, 6)]
+    return [group for group in groups if group]
+
+
+def spans(addresses: Iterable[str]) -> list[str]:
+    """The same addresses as nft writes them: each run of neighbours as ``10.0.0.1-10.0.0.9``."""
+    result = []
+    for group in _families(addresses):
+        starts = [i for i, a in enumerate(group) if i == 0 or int(a) != int(group[i - 1]) + 1]
+        for start, end in zip(starts, [*starts[1:], len(group)], strict=True):
+            first, last = group[start], group[end - 1]
+            result += [f"{first}-{last}"] if end - start > 2 else [str(a) for a in group[start:end]]
+    return result
+
+
 def cover(addresses: Iterable[str], at_most: int = 8) -> list[str]:
-    """Addresses or networks for a rule: the addresses themselves, or one network that holds them when there
-    are more than `at_most`. Families stay apart."""
-    found = sorted({a for a in map(parse, addresses) if a is not None}, key=lambda a: (a.version, int(a)))
+    """Addresses or networks for a rule: the addresses themselves, or else networks that hold them and nothing
+    else, or else one that holds them all: what takes no more than `at_most` places. Families stay apart."""
     result: list[str] = []
-    for version in (4, 6):
-        group = [a for a in found if a.version == version]
+    for group in _families(addresses):
+        # mypy sees that families could be mixed, and not that they are not.
+        nets: Iterable[Any] = map(ipaddress.ip_network, group)
+        exact = list(ipaddress.collapse_addresses(nets))
         if len(group) <= at_most:
             result += [str(a) for a in group]
+            continue
+        if len(exact) <= at_most:
+            result += [str(net).removesuffix(f"/{net.max_prefixlen}") for net in exact]
             continue
         spread = int(group[0]) ^ int(group[-1])
         prefix = group[0].max_prefixlen - spread.bit_length()
         # A network wider than a /16 (IPv6: /48) trusts too much to be a proposal: name the addresses.
-        if prefix < (16 if version == 4 else 48):
+        if prefix < (16 if group[0].version == 4 else 48):
             result += [str(a) for a in group]
         else:
             result.append(str(ipaddress.ip_network((int(group[0]), prefix), strict=False)))

@@ -3,8 +3,9 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
-from netdoctor.checks._addresses import cover, parse
+from netdoctor.checks._addresses import cover, parse, spans
 from netdoctor.checks._matrix import Kind
 from netdoctor.checks._paths import addresses
 from netdoctor.checks._ports import RENDEZVOUS, PortCause
@@ -20,6 +21,8 @@ _CHAIN = re.compile(
     r"^\s*(?:table\s+)?(?P<family>ip6?|inet)\s+(?P<table>[\w.-]+)\s+(?:chain\s+)?(?P<chain>[\w.-]+)"
 )
 _HOOK = re.compile(r"\(hook ([a-z,]+)\)")
+# How many runs of addresses a rule may list, and the word in the comment of a rule of ours.
+MOST_SPANS, MARK = 32, "netdoctor"
 # Where packets to the node itself, and from it, pass. What it forwards is somebody else's.
 _WAYS = {"input": True, "prerouting": True, "ingress": True, "output": False, "postrouting": False}
 
@@ -94,6 +97,7 @@ def _both(inward: tuple[Fix, ...], outward: tuple[Fix, ...]) -> tuple[Fix, ...]:
         replace(
             one,
             commands=(*one.commands, *other.commands),
+            undo=(*one.undo, *other.undo),
             widens=f"{one.widens}; {other.widens}",
         )
         for one, other in zip(inward, outward, strict=True)
@@ -157,19 +161,27 @@ def chains(ruleset: Ruleset, inbound: bool) -> list[tuple[str, str, str]]:
 
 def allow(node: str, facts: FirewallFacts, peers: Iterable[str], *, inbound: bool) -> tuple[Fix, ...]:
     """Fixes that let `peers` in (or out to them) on `node`, one for each front end that filters there."""
+    peers = list(peers)
     who = cover(peers)
     kinds = {one.kind: one for one in active(facts)}
     if not who or not kinds:
         return ()
     v4 = [a for a in who if ":" not in a]
     v6 = [a for a in who if ":" in a]
-    widens = f"{'trusts' if inbound else 'lets out to'} {', '.join(who)}, all ports"
     fixes: list[Fix] = []
 
-    def add(text: str, commands: Sequence[str], *, persistent: bool) -> None:
+    def add(
+        text: str,
+        commands: Sequence[str],
+        back: Sequence[str] = (),
+        trusted: Sequence[str] = who,
+        **more: Any,
+    ) -> None:
         if commands:
+            verb = "trusts" if inbound else "lets out to"
+            widens, undo = f"{verb} {', '.join(trusted)}, all ports", " && ".join(back)
             shell = " && ".join(commands)
-            fixes.append(run(text, shell, on=node, root=True, persistent=persistent, widens=widens))
+            fixes.append(run(text, shell, undo=undo, on=node, root=True, widens=widens, **more))
 
     if "firewalld" in kinds:
         if inbound:
@@ -181,24 +193,34 @@ def allow(node: str, facts: FirewallFacts, peers: Iterable[str], *, inbound: boo
                 for family, group in (("ipv4", v4), ("ipv6", v6))
                 for a in group
             ]
+        rules.append("firewall-cmd --reload")
         text = "put the other nodes into firewalld's trusted zone"
-        add(text, [*rules, "firewall-cmd --reload"], persistent=True)
+        add(text, rules, [rule.replace("--add-", "--remove-") for rule in rules])
     if "ufw" in kinds:
         word = "from" if inbound else "out to"
-        rules = [f"ufw allow {word} {quoted(a)}" for a in who]
-        add("let the other nodes through ufw", rules, persistent=True)
+        rules = [f"allow {word} {quoted(a)}" for a in who]
+        add(
+            "let the other nodes through ufw", [f"ufw {r}" for r in rules], [f"ufw delete {r}" for r in rules]
+        )
     text = "accept the other nodes before the rule that stops them"
     if "nftables" in kinds:
-        rules = [
-            f"nft insert rule {family} {table} {chain} {proto} {'saddr' if inbound else 'daddr'} "
-            f"'{{ {', '.join(group)} }}' accept"
+        exact = spans(peers)
+        trusted = exact if len(exact) <= MOST_SPANS else who
+        places = [
+            (family, table, chain)
             for family, table, chain in chains(kinds["nftables"], inbound)
             # What firewalld and ufw wrote is theirs to change.
             if not (table == "firewalld" and "firewalld" in kinds) and not ("ufw" in kinds and "ufw" in chain)
-            for proto, group in (("ip", v4), ("ip6", v6))
-            if group and family in ("inet", proto)
         ]
-        add(text, rules, persistent=False)
+        lines = [(place, line) for place in places for line in _nft(place, trusted, inbound)]
+        now = [f"nft {line.replace('{', _OPEN).replace('}', _CLOSE)}" for _, line in lines]
+        back = [
+            _NFT_BACK.format(chain=" ".join(place)) for place in dict.fromkeys(place for place, _ in lines)
+        ]
+        add(text, now, back, trusted, persistent=False)
+        later = [_NFT_FILE.format(table=" ".join(place[:2]), line=line) for place, line in lines]
+        text = "the same after each boot, where nftables.service loads these rules"
+        add(text, later, [_NFT_FILE_BACK] if later else [], trusted, **_AT_BOOT)
     if not fixes:
         chain, side = ("INPUT", "-s") if inbound else ("OUTPUT", "-d")
         rules = [
@@ -206,5 +228,39 @@ def allow(node: str, facts: FirewallFacts, peers: Iterable[str], *, inbound: boo
             for kind, group in (("iptables", v4), ("ip6tables", v6))
             if kind in kinds and group and relevant(kinds[kind], inbound)
         ]
-        add(text, rules, persistent=False)
+        add(text, rules, [rule.replace(" -I ", " -D ") for rule in rules], persistent=False)
+        text = "keep it, where iptables-persistent or iptables-services restores the rules"
+        add(text, [_SAVE] if rules else [], **_AT_BOOT)
     return tuple(fixes)
+
+
+_OPEN, _CLOSE = "'{", "}'"
+_AT_BOOT: dict[str, Any] = {"effect": "after reboot"}
+# Debian's and Red Hat's file; a line for a table that no file makes would stop the whole of it from loading.
+_NFT_FILE = (
+    'f=$(grep -lsF "table {table} " /etc/nftables.conf /etc/sysconfig/nftables.conf | head -n 1) && '
+    '[ "$f" ] && (grep -qxF "{line}" $f || echo "{line}" >> $f)'
+)
+# Whatever of ours is in a chain, once or pasted more often: " # handle 7" ends its line.
+_NFT_BACK = (
+    'nft -a list chain {chain} | sed -n "s/.* comment .'
+    f"{MARK}"
+    '. # handle /delete rule {chain} handle /p" | nft -f -'
+)
+_NFT_FILE_BACK = (
+    f'sed -i "/^insert rule .* accept comment {MARK}$/d" '
+    "$(ls /etc/nftables.conf /etc/sysconfig/nftables.conf 2>/dev/null)"
+)
+_SAVE = "netfilter-persistent save || service iptables save"
+
+
+def _nft(place: tuple[str, str, str], trusted: Sequence[str], inbound: bool) -> list[str]:
+    """The rule in nft's words, for each family that the table can hold; marked, so that it is found again."""
+    family, table, chain = place
+    side = "saddr" if inbound else "daddr"
+    groups = {proto: [a for a in trusted if (":" in a) == (proto == "ip6")] for proto in ("ip", "ip6")}
+    return [
+        f"insert rule {family} {table} {chain} {proto} {side} {{ {', '.join(group)} }} accept comment {MARK}"
+        for proto, group in groups.items()
+        if group and family in ("inet", proto)
+    ]

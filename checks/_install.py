@@ -8,6 +8,8 @@ from netdoctor.model import Fix, after_reboot, run
 from netdoctor.rules.cuda import major
 
 _VERSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+!_-]{0,60}")
+# What torch's own index serves: https://pytorch.org/get-started/previous-versions/
+_BUILD = re.compile(r"cpu|cu\d{2,3}|rocm\d[\d.]{0,8}|xpu")
 _PATH = re.compile(r"/[\w./+@-]{1,300}")
 
 
@@ -17,18 +19,27 @@ def is_version(text: str | None) -> bool:
 
 
 def install(
-    software: SoftwareFacts, package: str, version: str | None, called: str = "", source: str = ""
+    software: SoftwareFacts,
+    package: str,
+    version: str | None,
+    called: str = "",
+    source: str = "",
+    options: str = "",
 ) -> Fix:
     """pip, run by the job's interpreter; by ``python3`` where its path is unusual.
 
     package: a plain name. version: from a node, so left out unless it looks like one. called: package and
-    version in words. source: where it comes from, in words.
+    version in words. source: where it comes from, in words. options: more of pip's.
     """
     asked = f"{package}=={version}" if is_version(version) else package
     python = software.executable if _PATH.fullmatch(software.executable) else "python3"
+    whose = ""
+    if software.externally_managed:
+        options = f" --break-system-packages{options}"
+        whose = "; that is the distribution's own, so a virtual environment for the job is the better place"
     return run(
-        f"install {called or asked} in the job's interpreter{source}",
-        f"{shlex.quote(python)} -m pip install '{asked}'",
+        f"install {called or asked} in the job's interpreter{source}{whose}",
+        f"{shlex.quote(python)} -m pip install{options} '{asked}'",
         effect="next launch",
         risk="medium",
     )
@@ -36,9 +47,13 @@ def install(
 
 def install_torch(software: SoftwareFacts, version: str | None) -> Fix:
     """torch of this version, ``2.6.0+cu124``."""
-    # A local version such as +cu124 is in the index of that build only, whose place the site knows.
-    local = version is not None and "+" in version and is_version(version)
-    source = ", from the same index as on the other nodes" if local else ""
+    # A local version such as +cu124 is in the index of that build alone.
+    build = version.partition("+")[2] if version is not None and is_version(version) else ""
+    if _BUILD.fullmatch(build):
+        index = f" --index-url https://download.pytorch.org/whl/{build}"
+        source = ", from torch's own index or your copy of it"
+        return install(software, "torch", version, source=source, options=index)
+    source = ", from where the other nodes have it: no public index does" if build else ""
     return install(software, "torch", version, source=source)
 
 

@@ -26,13 +26,14 @@ def raise_limit(
         )
         return [itself, larger] if own else [larger]
     # limits.conf(5): the wildcard does not reach root. A dash sets soft and hard. Only PAM reads it; without
-    # PAM a session has the limits of the sshd that runs, so that one gets them too.
+    # PAM a session has the limits of the sshd that runs, so there that one gets them.
     running = str(int(value) * unit_bytes) if value.isdecimal() else value
     logins = run(
-        "raise it for logins through PAM, and in the sshd that runs for those without",
+        "raise it for logins: PAM reads it from the file; where sshd does without PAM, in the sshd that runs",
         f'mkdir -p {FOLDER} && (echo "* - {item} {value}"; echo "root - {item} {value}")'
         f" > {FOLDER}/90-{item}.conf",
-        f"prlimit --pid $(pgrep -o -x sshd) --{item}={running}:{running}",
+        f'sshd -T | grep -qix "usepam yes" || prlimit --pid $(pgrep -o -x sshd) --{item}={running}:{running}',
+        undo=f"rm -f {FOLDER}/90-{item}.conf",
         root=True,
         effect="next login",
     )
@@ -41,6 +42,7 @@ def raise_limit(
         "(or containerd, ssh)",
         f'mkdir -p {SERVICE} && (echo "[Service]"; echo "{unit}") > {SERVICE}/90-{item}.conf && '
         "systemctl daemon-reload && systemctl restart slurmd",
+        undo=f"rm -f {SERVICE}/90-{item}.conf && systemctl daemon-reload && systemctl restart slurmd",
         root=True,
         risk="medium",
     )

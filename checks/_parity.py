@@ -1,14 +1,34 @@
 """The word for a property that should be equal on all nodes."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from netdoctor.checks._majority import majority
 from netdoctor.checks._words import listing, title_text
-from netdoctor.model import LIKELY, PEERS, Cause, Evidence, Finding, Fix, Status, ok, run, unknown
+from netdoctor.model import (
+    DERIVED,
+    LIKELY,
+    PEERS,
+    Cause,
+    Evidence,
+    Expected,
+    Finding,
+    Fix,
+    Status,
+    ok,
+    run,
+    unknown,
+)
 
 # No command: nothing says which side is right.
 _DECIDE = run("decide for one of them, and bring the other nodes to it", effect="next launch")
+
+
+def as_others(value: str, having: Collection[str], nodes: Collection[str]) -> Expected:
+    """What is expected of nodes that have none, in the words that fit how many of `nodes` have one."""
+    if 2 * len(having) > len(nodes):
+        return PEERS(value)
+    return DERIVED(f"{value}, as on {listing(having, 3)}, or on no node")
 
 
 def differing(

@@ -16,6 +16,7 @@ from netdoctor.model import (
     Finding,
     after_reboot,
     in_job,
+    look,
     run,
     seen,
     unknown,
@@ -98,7 +99,7 @@ def _elsewhere(hosts: Mapping[str, HostFacts], listed: Mapping[str, Node]) -> It
             observed=hosts[node].hostname,
             expected=CONFIG(name),
             seen=_seen(node, hosts[node]),
-            fixes=run(
+            fixes=look(
                 "correct where the name leads from here: DNS, /etc/hosts, or HostName in ~/.ssh/config",
                 ask if is_host_name(name) else "",
                 on=CONTROL,

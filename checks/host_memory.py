@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from netdoctor.check import check
 from netdoctor.checks._words import size
 from netdoctor.facts.host import HostFacts
-from netdoctor.model import HERE, Cause, Finding, run, seen, skip, unknown
+from netdoctor.model import HERE, Cause, Finding, look, seen, skip, unknown
 
 # MemAvailable is what can be had without swapping (proc(5)). An idle node has nine tenths of it; under a
 # tenth somebody else's job, or a leak, is there already.
@@ -40,7 +40,7 @@ def host_memory(host: HostFacts) -> Iterator[Finding]:
             observed=said,
             expected=f"at least {LEAST_SHARE:.0%} of it",
             seen=seen("/proc/meminfo MemAvailable", said, "file"),
-            fixes=run(
+            fixes=look(
                 "see who holds it, and end what was left behind",
                 "ps -eo rss,user,pid,etime,comm --sort=-rss | head",
             ),

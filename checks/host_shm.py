@@ -4,11 +4,12 @@ from collections.abc import Iterator
 
 from netdoctor.check import check
 from netdoctor.checks._job import only_gloo
+from netdoctor.checks._tmpfs import enlarge_shm
 from netdoctor.checks._words import GIB, MIB, size
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.host import HostFacts, LimitFacts
 from netdoctor.facts.software import Job
-from netdoctor.model import Cause, Finding, Fix, in_job, run, seen
+from netdoctor.model import Cause, Finding, seen
 
 # NCCL's SHM transport and DataLoader workers live here; container engines give 64 MB unless asked.
 # Below 64 MiB + one segment init fails with ENOSPC; 1 GiB is the usual advice (docker --shm-size=1g).
@@ -43,7 +44,7 @@ def host_shm(host: HostFacts, limits: LimitFacts, gpu: GpuFacts | None, job: Job
             f"/dev/shm cannot be used: {shm.error or 'not writable'}",
             expected="a writable tmpfs",
             seen=evidence,
-            fixes=_enlarge(host),
+            fixes=enlarge_shm(host, shm, ADVISED_BYTES),
         )
     elif shm.free_bytes < ADVISED_BYTES:
         stops = shm.free_bytes < LEAST_BYTES
@@ -55,20 +56,5 @@ def host_shm(host: HostFacts, limits: LimitFacts, gpu: GpuFacts | None, job: Job
             observed=free,
             expected=f"at least {size(ADVISED_BYTES)}",
             seen=evidence,
-            fixes=_enlarge(host),
+            fixes=enlarge_shm(host, shm, ADVISED_BYTES),
         )
-
-
-def _enlarge(host: HostFacts) -> Fix:
-    if host.container:
-        return in_job(
-            f"start the {host.container} container with a larger shared memory, or the host's",
-            "docker run --shm-size=16g ...   # or --ipc=host",
-        )
-    wanted = max(ADVISED_BYTES, host.memory_total_bytes // 2) // MIB
-    return run(
-        "enlarge it to half of the memory, the kernel's own default",
-        f"mount -o remount,size={wanted}M /dev/shm",
-        root=True,
-        persistent=False,
-    )

@@ -11,7 +11,20 @@ from netdoctor.checks._words import SHOWN, listing, on_dev
 from netdoctor.facts.net import AddressRow, Netdev, NetFacts
 from netdoctor.facts.paths import Paths
 from netdoctor.facts.software import Job
-from netdoctor.model import CONFIG, LIKELY, PEERS, SUSPECTED, Cause, Finding, Fix, run, seen, skip, unknown
+from netdoctor.model import (
+    CONFIG,
+    LIKELY,
+    PEERS,
+    SUSPECTED,
+    Cause,
+    Finding,
+    Fix,
+    look,
+    run,
+    seen,
+    skip,
+    unknown,
+)
 
 NO_ADDRESS = Cause("net-no-address", "{nodes} {has} no address that the other nodes can dial")
 NOT_OWN = Cause("net-address-not-own", "{nodes} {is} reached through an address translation", LIKELY)
@@ -122,7 +135,8 @@ def _down(node: str, dev: Netdev, role: str, *, stops: bool) -> Finding:
     cause, state = (NO_CARRIER, "has no carrier") if dev.up else (DOWN, "is down")
     fix = Fix(text="see that the cable is in and the switch port enabled at the same speed")
     if not dev.up:
-        fix = run("bring it up", on_dev(dev.name, "ip link set dev {0} up"), root=True, persistent=False)
+        up, down = (on_dev(dev.name, f"ip link set dev {{0}} {word}") for word in ("up", "down"))
+        fix = run("bring it up", up, undo=down, root=True, persistent=False)
     return (cause.fail if stops else cause.warn)(
         f"{dev.name}, which {role}, {state}",
         at=node,
@@ -147,7 +161,7 @@ def _slow(devs: Mapping[str, Netdev]) -> Iterator[Finding]:
                 observed=f"{speed / 1000:g} Gbit/s",
                 expected=PEERS(f"{usual / 1000:g} Gbit/s"),
                 seen=seen(f"/sys/class/net/{name}/speed", str(speed), "file"),
-                fixes=run(
+                fixes=look(
                     "see what was negotiated; reseat or swap the cable, or set the switch port",
                     on_dev(name, "ethtool {0}"),
                     root=True,

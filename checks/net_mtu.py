@@ -4,13 +4,14 @@ from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
 from netdoctor.checks._addresses import dialled
+from netdoctor.checks._links import set_mtu
 from netdoctor.checks._majority import majority
 from netdoctor.checks._paths import further_devices, on_path
-from netdoctor.checks._words import listing, on_dev
+from netdoctor.checks._words import listing
 from netdoctor.facts.net import Netdev, NetFacts
 from netdoctor.facts.paths import Paths
 from netdoctor.facts.software import Job
-from netdoctor.model import CLUSTER, PEERS, SUSPECTED, Cause, Finding, run, seen, skip, unknown
+from netdoctor.model import CLUSTER, PEERS, SUSPECTED, Cause, Finding, seen, skip, unknown
 
 DIFFERS = Cause("mtu-differs", "{nodes} {has} another MTU than most nodes")
 NONE_USUAL = Cause(
@@ -72,11 +73,5 @@ def _compared(devs: Mapping[str, Netdev]) -> Iterator[Finding]:
             observed=str(mtu),
             expected=PEERS(str(usual or "the same everywhere")),
             seen=seen(f"/sys/class/net/{name}/mtu", str(mtu), "file"),
-            fixes=run(
-                "set the MTU of the others (also in the file that configures the interface)",
-                on_dev(name, f"ip link set dev {{0}} mtu {wanted}") if mtu != wanted else "",
-                root=True,
-                persistent=False,
-                risk="medium",
-            ),
+            fixes=set_mtu(name, wanted, mtu) if mtu != wanted else (),
         )

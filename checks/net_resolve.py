@@ -22,7 +22,7 @@ from netdoctor.model import (
     Fix,
     Status,
     in_job,
-    run,
+    look,
     seen,
     unknown,
 )
@@ -37,6 +37,7 @@ SLOW = Cause("dns-slow", "Name lookups are slow on {nodes}", LIKELY)
 # A name from /etc/hosts or a near cache takes microseconds, a DNS server milliseconds. A second means that
 # some server did not answer and another was asked (resolv.conf(5): 5 s, or `options timeout:1`).
 SLOW_MS = 1000.0
+RDZV = "torchrun may find nobody to host the rendezvous"
 
 
 @check(
@@ -88,29 +89,30 @@ def net_resolve(
             summary, wanted = f"looking up {worst.name} takes {took}", f"under {SLOW_MS / 1000:.0f} s"
             evidence = seen(f"getaddrinfo {listing(one.name for one in slow)}", f"up to {took}")
             text = "take out the name server that does not answer, or put the nodes into /etc/hosts"
-            fix = run(text, "cat /etc/resolv.conf; resolvectl status")
+            fix = look(text, "cat /etc/resolv.conf; resolvectl status")
             yield SLOW.warn(summary, at=node, observed=took, expected=wanted, seen=evidence, fixes=fix)
 
 
 def _own(node: str, facts: ResolveFacts, net: NetFacts, host: HostFacts, job: Job) -> Iterator[Finding]:
     own, address = facts.own, job.data_addresses.get(node)
     said = own.error or listing(own.addresses) or "no address"
+    named = len(job.env.get("GLOO_SOCKET_IFNAME", "")) > 1
     cause, summary = None, f"its own name {own.name} resolves to {said}, which is none of its addresses"
     if own.failed:
         cause = OWN_UNKNOWN
         summary = f"cannot resolve its own name {own.name}: gloo falls back to loopback ({said})"
     elif is_loopback(facts.first_bindable) or all(map(is_loopback, own.addresses)):
         cause = OWN_LOOPBACK
-        summary = (
-            f"its own name {own.name} resolves to {facts.first_bindable or said}: gloo tells the others to "
-            "connect there, so that the job starts only where it is this end that dials (the larger address "
-            "does), and torchrun may find nobody to host the rendezvous"
+        gloo = "" if named else (
+            "gloo tells the others to connect there, so that the job starts only where it is this end that "
+            "dials (the larger address does), and "
         )
+        summary = f"its own name {own.name} resolves to {facts.first_bindable or said}: {gloo}{RDZV}"
     elif not any(holds(net, one) or same(one, address) for one in own.addresses):
         cause = OWN_WRONG
     if cause and own.asked:
         # With an interface named, gloo does not ask what the own name means; torchrun still does.
-        say = cause.warn if len(job.env.get("GLOO_SOCKET_IFNAME", "")) > 1 else cause.fail
+        say = cause.warn if named else cause.fail
         wanted = DERIVED(address or "an address of this node")
         evidence, fix = _seen(facts, [own]), own_name(own.name, host, address)
         yield say(summary, at=node, observed=said, expected=wanted, seen=evidence, fixes=fix)

@@ -150,5 +150,6 @@ def _asked(route: Route, said: str) -> Evidence:
 
 def _add(text: str, route: Route, ifname: str | None, risk: str = "low") -> Fix:
     address = parse(route.destination)
-    shell = f"ip route replace {address}/{address.max_prefixlen} dev {{0}}" if address else ""
-    return run(text, on_dev(ifname, shell), root=True, persistent=False, risk=risk)
+    there = f"{address}/{address.max_prefixlen} dev {{0}}" if address else ""
+    put, take = (on_dev(ifname, f"ip route {word} {there}") if there else "" for word in ("replace", "del"))
+    return run(text, put, undo=take, root=True, persistent=False, risk=risk)

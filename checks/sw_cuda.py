@@ -7,7 +7,21 @@ from netdoctor.checks._install import install_driver, install_torch
 from netdoctor.checks._parity import differing
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.software import SoftwareFacts, Torch
-from netdoctor.model import DERIVED, HERE, LIKELY, Cause, Evidence, Finding, Fix, at, run, seen, skip, unknown
+from netdoctor.model import (
+    DERIVED,
+    HERE,
+    LIKELY,
+    Cause,
+    Evidence,
+    Finding,
+    Fix,
+    at,
+    look,
+    run,
+    seen,
+    skip,
+    unknown,
+)
 from netdoctor.rules.cuda import dotted, has_compat, major, minimum_driver, needed_by_gpus, suits_every_gpu
 from netdoctor.rules.versions import Version, parse_version
 
@@ -22,7 +36,7 @@ LIBRARY_OLD = Cause(
     "cuda-library-old", "{nodes} {has} a libcuda older than the CUDA that torch is built for", LIKELY
 )
 
-FIND_LIBCUDA = run(
+FIND_LIBCUDA = look(
     "find the libcuda.so.1 that is loaded in place of the driver's own",
     "ldconfig -p | grep libcuda.so; echo $LD_LIBRARY_PATH",
 )

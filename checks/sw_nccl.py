@@ -7,7 +7,7 @@ from netdoctor.checks._install import install_nccl
 from netdoctor.checks._parity import differing
 from netdoctor.checks._words import listing
 from netdoctor.facts.software import Nccl, SoftwareFacts
-from netdoctor.model import DERIVED, PEERS, Cause, Evidence, Finding, Fix, in_job, run, seen, skip, unknown
+from netdoctor.model import DERIVED, PEERS, Cause, Evidence, Finding, Fix, in_job, look, seen, skip, unknown
 from netdoctor.rules.versions import nccl_version
 
 MISSING = Cause("nccl-missing", "{nodes} {has} no NCCL library for torch")
@@ -80,5 +80,5 @@ def _overridden(node: str, found: Sequence[Nccl], evidence: Evidence) -> Iterato
         observed=f"{loaded} from {first.origin}",
         expected=DERIVED(f"{built} from the wheel"),
         seen=evidence,
-        fixes=unset if variable else run(text, "ldconfig -p | grep libnccl", effect="next launch"),
+        fixes=unset if variable else look(text, "ldconfig -p | grep libnccl"),
     )

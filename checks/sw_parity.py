@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from netdoctor.check import check
 from netdoctor.checks._install import install
 from netdoctor.checks._majority import majority
-from netdoctor.checks._parity import differing
+from netdoctor.checks._parity import as_others, differing
 from netdoctor.checks._words import title_text
 from netdoctor.facts.software import Job, SoftwareFacts
-from netdoctor.model import CONFIG, PEERS, Cause, Finding, Fix, skip, unknown
+from netdoctor.model import CONFIG, Cause, Finding, Fix, skip, unknown
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,80}")  # PEP 508 names
 
@@ -69,7 +69,7 @@ def _compare(package: str, nodes: Mapping[str, SoftwareFacts]) -> Iterator[Findi
                 f"{package} is not installed here, but is on other nodes",
                 at=node,
                 observed="not installed",
-                expected=PEERS(usual or "installed"),
+                expected=as_others(usual or "installed", versions, nodes),
                 fixes=fixes(node, usual),
             )
     yield from differing(versions, package, differ, fixes=fixes)

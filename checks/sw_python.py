@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from netdoctor.check import check
 from netdoctor.checks._parity import differing
 from netdoctor.facts.software import SoftwareFacts
-from netdoctor.model import Cause, Evidence, Finding, Fix, Status, run, seen
+from netdoctor.model import Cause, Evidence, Finding, Fix, Status, look, seen
 from netdoctor.rules.versions import parse_version
 
 # torch 2.5 was the last release with wheels for 3.8 (python_requires in its metadata, >=3.9 since).
@@ -43,7 +43,7 @@ def sw_python(nodes: Mapping[str, SoftwareFacts]) -> Iterator[Finding]:
 
     def use(_: str, wanted: str) -> Fix:
         text = f"use a Python {wanted} on this node too (python= in the hosts file)"
-        return run(text, f"command -v python{wanted}", effect="next launch")
+        return look(text, f"command -v python{wanted}")
 
     versions = {node: parse_version(software.version) or () for node, software in nodes.items()}
     minors = {node: ".".join(map(str, v[:2])) if len(v) > 1 else None for node, v in versions.items()}
@@ -60,9 +60,8 @@ def sw_python(nodes: Mapping[str, SoftwareFacts]) -> Iterator[Finding]:
                 observed=software.version,
                 expected="3.9 or newer",
                 seen=evidence(node),
-                fixes=run(
+                fixes=look(
                     "point the job at a newer interpreter (--python, python=)",
                     "ls /usr/bin/python3* /opt/*/bin/python3*",
-                    effect="next launch",
                 ),
             )

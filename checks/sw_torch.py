@@ -5,11 +5,11 @@ from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
 from netdoctor.checks._install import install_torch
-from netdoctor.checks._parity import differing
+from netdoctor.checks._parity import as_others, differing
 from netdoctor.checks._words import listing
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.software import SoftwareFacts, no_torch
-from netdoctor.model import DERIVED, PEERS, Cause, Evidence, Finding, Fix, seen, skip, unknown
+from netdoctor.model import DERIVED, Cause, Evidence, Finding, Fix, seen, skip, unknown
 
 MISSING = Cause("torch-missing", "{nodes} {has} no torch in the job's interpreter")
 CPU_BUILD = Cause("torch-cpu-build", "{nodes} {has} GPUs but a torch built without CUDA")
@@ -63,7 +63,7 @@ def sw_torch(nodes: Mapping[str, SoftwareFacts], gpus: Mapping[str, GpuFacts] | 
                 f"no torch in {software.executable}, while {who} it{beside}",
                 at=node,
                 observed="not installed",
-                expected=PEERS(usual),
+                expected=as_others(usual, have, nodes),
                 seen=seen("torch in the interpreter's search path", listing(software.search_path, 4), "file"),
                 fixes=install(node, usual),
             )

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from netdoctor.check import check
 from netdoctor.checks._clock import CHRONY, restart
 from netdoctor.facts.clock import APART_S, ClockSample, TimeFacts, skews
+from netdoctor.facts.host import HostFacts
 from netdoctor.model import CLUSTER, PEERS, SUSPECTED, Cause, Finding, ok, seen, skip, unknown
 
 # torchrun drops a node whose heartbeat, stamped by that node's own clock, is older than 15 s (keep_alive
@@ -27,7 +28,11 @@ APART = OFF.but(
     profile="launch",
     source="https://github.com/pytorch/pytorch/blob/main/torch/distributed/elastic/rendezvous/dynamic_rendezvous.py",
 )
-def time_skew(clocks: Mapping[str, ClockSample], facts: Mapping[str, TimeFacts] | None) -> Iterator[Finding]:
+def time_skew(
+    clocks: Mapping[str, ClockSample],
+    facts: Mapping[str, TimeFacts] | None,
+    hosts: Mapping[str, HostFacts] | None = None,
+) -> Iterator[Finding]:
     """The clocks of all nodes agree.
 
     Looks at:
@@ -77,7 +82,7 @@ def time_skew(clocks: Mapping[str, ClockSample], facts: Mapping[str, TimeFacts] 
                     "time stamps over the open session",
                     f"{said}; {', '.join(daemons) or 'no time daemon seen'}",
                 ),
-                fixes=restart(daemons),
+                fixes=restart(daemons, (hosts or {}).get(node)),
             )
         elif abs(off) + error > WARN_S:
             yield unknown(node, f"its clock could only be measured to +/- {error:.1f} s")

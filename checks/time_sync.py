@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from netdoctor.check import check
-from netdoctor.checks._clock import INSTALL, restart
+from netdoctor.checks._clock import install, restart
 from netdoctor.checks._words import listing
 from netdoctor.facts.clock import TimeFacts
 from netdoctor.facts.host import HostFacts
@@ -47,7 +47,7 @@ def time_sync(time: TimeFacts, host: HostFacts) -> Iterator[Finding]:
         keep = run(f"keep one of {running} and disable the others", root=True)
         yield FIGHT.warn(said, observed=running, expected="one time daemon", seen=_seen(said), fixes=keep)
     elif said := _problem(time, daemons):
-        fixes = restart(daemons)
+        fixes = restart(daemons, host)
         yield ADRIFT.warn(said, observed=said, expected="synchronised", seen=_seen(said), fixes=fixes)
     elif _is_kept(time):
         return
@@ -58,7 +58,8 @@ def time_sync(time: TimeFacts, host: HostFacts) -> Iterator[Finding]:
     else:
         said = "no time daemon runs, and the kernel's clock is not synchronised"
         want = "a time daemon that is synchronised"
-        yield NO_DAEMON.warn(said, observed="no time daemon", expected=want, seen=_seen(said), fixes=INSTALL)
+        fix = install(host)
+        yield NO_DAEMON.warn(said, observed="no time daemon", expected=want, seen=_seen(said), fixes=fix)
 
 
 def _is_kept(time: TimeFacts) -> bool:

@@ -114,6 +114,17 @@ def stale_shm(root: str, now: float) -> "tuple[list[str], int]":
     return stale[:MAX_STALE_NAMES], size
 
 
+def temporary(wanted: "Optional[str]", root: str) -> str:
+    """Return where the job's temporary files go: its TMPDIR or the session's if it can be used, else /tmp.
+
+    Python goes on to /tmp where TMPDIR cannot be written. [cpython Lib/tempfile.py _candidate_tempdir_list]
+    """
+    path = wanted or os.environ.get("TMPDIR") or "/tmp"
+    real = files.under(root, path)
+    usable = path.startswith("/") and os.path.isdir(real) and os.access(real, os.W_OK)
+    return os.path.normpath(path) if usable else "/tmp"
+
+
 def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
     """Return facts.host.LimitFacts."""
     limits = runtime.session_limits
@@ -127,7 +138,7 @@ def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
         "stack_soft_bytes": limit("STACK", 0, limits),
         "nproc_soft": limit("NPROC", 0, limits),
         "shm": file_system("/dev/shm", mounts, root),
-        "tmp": file_system("/tmp", mounts, root),
+        "tmp": file_system(temporary(args.get("tmpdir"), root), mounts, root),
         "stale_shm_files": stale,
         "stale_shm_bytes": stale_bytes,
     }

@@ -180,6 +180,14 @@ def find_nccl(
     return found.rows[:32]
 
 
+def externally_managed() -> bool:
+    """Return whether pip refuses to install into this interpreter unless it is told to. [PEP 668]"""
+    import sysconfig  # here, because starting up must not wait for it
+
+    marker = os.path.join(sysconfig.get_path("stdlib") or "", "EXTERNALLY-MANAGED")
+    return sys.prefix == sys.base_prefix and os.path.isfile(marker)
+
+
 def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
     """Return facts.software.SoftwareFacts. args: {"packages": [name, …], "prefixes": [path, …]}."""
     home = os.path.expanduser("~")
@@ -207,6 +215,7 @@ def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
         "implementation": {"cpython": "CPython", "pypy": "PyPy"}.get(implementation, implementation),
         "prefix": sys.prefix,
         "is_venv": sys.prefix != sys.base_prefix,
+        "externally_managed": externally_managed(),
         "torch": torch,
         "torch_error": torch_error,
         "nccl": find_nccl(paths, packages, torch["path"] if torch else None, os.environ, root),

@@ -48,6 +48,7 @@ def first_groups(
     conf_file = job.env.get("NCCL_CONF_FILE")
     arguments: dict[str, dict[str, Any]] = {
         "env": {} if conf_file is None else {"conf_file": conf_file},
+        "limits": {"tmpdir": job.env.get("TMPDIR")},
         "nccl_answer": {"ask": profile.includes(Profile.LAUNCH), "env": dict(job.env)},
         "resolve": {"names": _names(targets, job, profile)},
         "port_holder": {"port": job.master_port},

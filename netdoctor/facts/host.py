@@ -147,6 +147,7 @@ class FileSystem:
 class LimitFacts:
     """Resource limits of the login session. None means unlimited.
 
+    tmp: where temporary files of the job go: its TMPDIR where it can be used, else /tmp.
     stale_shm_bytes: size of ``nccl-*``, ``torch_*``, ``psm_*``, ``sem.*`` files of dead owners in /dev/shm.
     """
 

@@ -53,7 +53,8 @@ class Interpreter:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SoftwareFacts:
     """The job's interpreter. packages: asked-for distributions, None where absent, empty where the version of
-    one that is there could not be read.
+    one that is there could not be read. externally_managed: it is its distribution's own, and pip installs
+    nothing into it unless told to.
 
     nccl: every libnccl found, the one that the loader would take first. cuda_packages: nvidia-cuda-runtime
     and friends by distribution name. search_path: where distributions were looked for. others: interpreters
@@ -65,6 +66,7 @@ class SoftwareFacts:
     implementation: str = "CPython"
     prefix: str = ""
     is_venv: bool = False
+    externally_managed: bool = False
     torch: Torch | None = None
     torch_error: str | None = None
     nccl: tuple[Nccl, ...] = ()

@@ -13,14 +13,14 @@ from netdoctor.text import clean
 
 # Variables of the calling shell that a launcher would hand on; everything else stays private.
 CARRIED = re.compile(
-    r"^(NCCL_\w+|GLOO_\w+|TP_SOCKET_IFNAME|MASTER_ADDR|MASTER_PORT|VIRTUAL_ENV|CONDA_PREFIX)$"
+    r"^(NCCL_\w+|GLOO_\w+|TP_SOCKET_IFNAME|MASTER_ADDR|MASTER_PORT|VIRTUAL_ENV|CONDA_PREFIX|TMPDIR)$"
 )
 # What of an env file goes into the report: names that checks read. Such files hold tokens, too.
 KEPT = re.compile(
     r"(NCCL|GLOO|UCX|FI|TORCH_NCCL|TORCH_DISTRIBUTED|TORCHELASTIC|PET|MASTER)_\w+|TP_SOCKET_IFNAME"
     r"|(LOCAL_|GROUP_|ROLE_|NODE_)?RANK|(LOCAL_|GROUP_|ROLE_)?WORLD_SIZE|NNODES|OMP_NUM_THREADS"
     r"|CUDA_(VISIBLE_DEVICES|HOME|PATH|DEVICE_ORDER|LAUNCH_BLOCKING)|NVIDIA_(VISIBLE_DEVICES|DRIVER_CAPABILITIES)"
-    r"|LD_LIBRARY_PATH|LD_PRELOAD|PYTHON(PATH|HOME|NOUSERSITE)|VIRTUAL_ENV|CONDA_PREFIX"
+    r"|TMPDIR|LD_LIBRARY_PATH|LD_PRELOAD|PYTHON(PATH|HOME|NOUSERSITE)|VIRTUAL_ENV|CONDA_PREFIX"
 )
 _LINE = re.compile(r"\s*(?:export\s+)?([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _HOST = re.compile(r"^[A-Za-z0-9_.:%-]{1,255}$")

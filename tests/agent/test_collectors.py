@@ -175,6 +175,26 @@ def test_limits_from_a_tree(tmp_path: Path) -> None:
     assert fact.stale_shm_bytes >= 8192
 
 
+@pytest.mark.parametrize(
+    ("wanted", "login", "used"),
+    [
+        (None, None, "/tmp"),
+        ("/var/tmp/", "/scratch", "/var/tmp"),
+        (None, "/scratch", "/scratch"),
+        ("/Users/me/T", "/scratch", "/tmp"),
+        ("scratch", None, "/tmp"),
+    ],
+)
+def test_temporary_files_go_where_tmpdir_says_if_that_can_be_used(
+    wanted: str | None, login: str | None, used: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = trees.make(tmp_path, {"/var/tmp": None, "/scratch": None})
+    monkeypatch.delenv("TMPDIR", raising=False)
+    if login:
+        monkeypatch.setenv("TMPDIR", login)
+    assert facts_limits.collect({"tmpdir": wanted}, root)["tmp"]["path"] == used
+
+
 def test_unlimited_is_none() -> None:
     import resource
 

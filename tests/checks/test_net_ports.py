@@ -198,7 +198,8 @@ def test_the_fix_lets_the_peers_in_where_the_rule_is() -> None:
     (command,) = hint.fixes[0].commands
     assert command.run_on == "n3"
     assert command.shell == (
-        "nft insert rule inet site_firewall input ip saddr '{ 10.0.0.1, 10.0.0.2, 10.0.0.4 }' accept"
+        "nft insert rule inet site_firewall input ip saddr '{ 10.0.0.1, 10.0.0.2, 10.0.0.4 }' accept "
+        "comment netdoctor"
     )
 
 
@@ -306,7 +307,7 @@ def test_a_network_that_is_closed_on_a_node_is_one_cause_and_is_named() -> None:
         hint.title
         == "{nodes} drop{s} connections that come from the other nodes, over eth1 (10.1.0.0/24: NCCL)"
     )
-    let_in, leave_out = hint.fixes
+    let_in, _, leave_out = hint.fixes
     assert "10.1.0.1, 10.1.0.2, 10.1.0.4" in let_in.commands[0].shell
     assert leave_out.commands[0].shell == "export NCCL_SOCKET_IFNAME='=eth0'"
     assert "over eth1 (10.1.0.0/24: NCCL)" in found(findings)["n1->n3"].summary

@@ -2,9 +2,10 @@ from dataclasses import replace
 
 import pytest
 
+from netdoctor.checks._install import install_torch
 from netdoctor.checks.sw_torch import sw_torch
 from netdoctor.facts.software import Interpreter, SoftwareFacts
-from netdoctor.model import Finding, Status
+from netdoctor.model import DERIVED, Finding, Status
 
 from .build import cause, causes, found
 from .build_hw import all_gpus, gpus, no_gpus, software, softwares, torch
@@ -64,9 +65,38 @@ def test_fails_where_only_some_nodes_have_it() -> None:
     findings = list(sw_torch(softwares(3, n2=software(torch=None)), all_gpus(3)))
     assert set(bad(findings)) == {"n2"}
     (fix,) = cause(findings, "torch-missing").fixes
-    assert "from the same index as on the other nodes" in fix.text
+    assert "from torch's own index" in fix.text
     assert fix.commands[0].run_on == "n2"
-    assert fix.commands[0].shell == "/opt/v/bin/python -m pip install 'torch==2.6.0+cu124'"
+    assert fix.commands[0].shell == (
+        "/opt/v/bin/python -m pip install --index-url https://download.pytorch.org/whl/cu124 "
+        "'torch==2.6.0+cu124'"
+    )
+
+
+def test_what_one_node_has_is_not_said_of_most() -> None:
+    lone = softwares(3, n1=software(torch=None), n2=software(torch=None))
+    (finding, _) = bad(list(sw_torch(lone, all_gpus(3)))).values()
+    assert finding.expected == "2.6.0+cu124, as on n3, or on no node"
+    assert finding.expected_from is DERIVED
+
+
+@pytest.mark.parametrize(
+    ("version", "said"),
+    [
+        ("2.6.0", "pip install 'torch==2.6.0'"),
+        ("2.6.0a0+ecf3bae40a.nv25.01", "pip install 'torch==2.6.0a0+ecf3bae40a.nv25.01'"),
+        ("2.6.0+cpu", "pip install --index-url https://download.pytorch.org/whl/cpu 'torch==2.6.0+cpu'"),
+        ("2.6.0+cu124/../x", "pip install 'torch'"),
+    ],
+)
+def test_the_index_of_a_build(version: str, said: str) -> None:
+    assert install_torch(software(), version).commands[0].shell == f"/opt/v/bin/python -m {said}"
+
+
+def test_a_python_that_is_its_distributions_own_has_to_be_told_twice() -> None:
+    fix = install_torch(software(externally_managed=True), "2.6.0")
+    assert "-m pip install --break-system-packages 'torch==2.6.0'" in fix.commands[0].shell
+    assert "virtual environment" in fix.text
 
 
 def test_names_the_odd_version() -> None:

@@ -66,7 +66,26 @@ def test_warns_otherwise(facts: TimeFacts, key: str) -> None:
 
 def test_the_fix_fits_the_daemon() -> None:
     findings = said(time_sync(time_facts(chrony=chrony(leap="Not synchronised")), host()))
-    assert "chronyc makestep" in cause(findings, "time-unsynchronised").fixes[0].commands[0].shell
+    assert cause(findings, "time-unsynchronised").fixes[0].commands[0].shell == (
+        "chronyc waitsync 60 0 0 2 && chronyc makestep"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "start"),
+    [
+        ("Ubuntu 22.04.4 LTS", "apt-get install -y chrony && systemctl enable --now chrony && "),
+        ("Rocky Linux 9.3 (Blue Onyx)", "dnf install -y chrony && systemctl enable --now chronyd && "),
+        ("SLES 15 SP5", "zypper --non-interactive install chrony && systemctl enable --now chronyd && "),
+        ("NixOS 24.05", "(apt-get install -y chrony || dnf install -y chrony || zypper "),
+    ],
+)
+def test_a_daemon_comes_from_the_nodes_own_distribution(name: str, start: str) -> None:
+    nothing = time_facts(daemons=(), kernel_synchronized=False, chrony=None)
+    findings = said(time_sync(nothing, host(os_name=name)))
+    (command,) = cause(findings, "time-no-daemon").fixes[0].commands
+    assert command.shell.startswith(start)
+    assert command.shell.endswith("&& chronyc waitsync 60 0 0 2 && chronyc makestep")
 
 
 @pytest.mark.parametrize("machine", [host(container="docker"), host(in_lab=True)], ids=["container", "lab"])
