@@ -7,7 +7,7 @@ import pytest
 
 from netdoctor.lab import Lab
 from tests.agent.harness import interpreters
-from tests.scan.faults import Case, case, found, hold, put, together, write_job
+from tests.scan.faults import LOGIN, Case, case, found, hold, put, together, write_job
 from tests.scan.harness import scan
 
 ALL = ("node0", "node1", "node2", "node3")
@@ -27,21 +27,20 @@ MOST_FILES = min(resource.getrlimit(resource.RLIMIT_NOFILE)[1], 65536)
     together([
         case("node2 nofile", "nofile-low", "host.nofile", said="256 files", fix="pgrep -o -x sshd"),
         case(
-            f"node2 nofile soft=256 hard={MOST_FILES}", "nofile-low", "host.nofile", heal="fix",
+            f"node2 nofile soft=256 hard={MOST_FILES}", "nofile-low", "host.nofile",
             said="256 files", id="node2 nofile, soft only",
         ),
         case(
-            f"node2 nofile soft=1024 hard={MOST_FILES}", "nofile-low", "host.nofile", heal="fix",
+            f"node2 nofile soft=1024 hard={MOST_FILES}", "nofile-low", "host.nofile",
             status="warn", id="node2 nofile, the kernel's own",
         ),
         case(
-            "node2 small-shm", "shm-small", "host.shm", said="64 MiB free of 64 MiB", heal="fix",
+            "node2 small-shm", "shm-small", "host.shm", said="64 MiB free of 64 MiB",
             fix="remount",
         ),
-        case("node2 small-shm size=512m", "shm-small", "host.shm", status="warn", heal="fix"),
+        case("node2 small-shm size=512m", "shm-small", "host.shm", status="warn"),
         case(
             ("node1 small-shm", "node2 small-shm"), "shm-small", "host.shm", nodes=("node1", "node2"),
-            heal="fix",
         ),
         case("node2 full-disk", "tmp-full", "host.disk", said="free of 8 MiB", look=True),
     ]),
@@ -52,23 +51,17 @@ def test_limits(lab4: Lab, tmp_path: Path, cases: tuple[Case, ...]) -> None:
     hold(lab4, tmp_path, *cases, args=NCCL)
 
 
-def test_memlock_is_that_nodes_own_fault(hw_lab: Lab, tmp_path: Path) -> None:
-    one = Case(
-        faults=("node2 memlock",), key="memlock-low", check="host.memlock", said="64 KiB",
-        fix="prlimit --pid $(pgrep -o -x sshd) --memlock=unlimited",
-    )  # fmt: skip
+MEMLOCK = [
+    case("node2 memlock", "memlock-low", "host.memlock", said="64 KiB", fix="90-memlock.conf"),
+    case(
+        ("node1 memlock", "node3 memlock soft=1m"), "memlock-low", "host.memlock", nodes=("node1", "node3"),
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("one", MEMLOCK)
+def test_memlock_is_those_nodes_own_fault(hw_lab: Lab, tmp_path: Path, one: Case) -> None:
     hold(hw_lab, tmp_path, one, args=QUICK)
-
-
-def test_memlock_on_two_nodes_is_one_cause(hw_lab: Lab, tmp_path: Path) -> None:
-    hold(
-        hw_lab, tmp_path,
-        Case(
-            faults=("node1 memlock", "node3 memlock soft=1m"), key="memlock-low", check="host.memlock",
-            nodes=("node1", "node3"),
-        ),
-        args=QUICK,
-    )  # fmt: skip
 
 
 def test_memlock_does_not_matter_without_hcas(lab4: Lab, tmp_path: Path) -> None:
@@ -155,32 +148,32 @@ def test_another_supported_interpreter_is_a_warning(lab4: Lab, tmp_path: Path) -
     together([
         case(
             "node2 if-rename", "nccl-ifname-nomatch", "nccl.ifname", job={"NCCL_SOCKET_IFNAME": "eth0"},
-            said="no interface eth0, which NCCL_SOCKET_IFNAME asks for", heal="job",
+            said="no interface eth0, which NCCL_SOCKET_IFNAME asks for",
             id="NCCL_SOCKET_IFNAME=eth0 in the job, and node2 calls it ens10f0np0",
         ),
         case(
             "node2 env NCCL_SOCKET_IFNAME=ens9", "nccl-ifname-nomatch", "nccl.ifname",
-            said="ens9 (login session) matches no interface", heal="job",
+            said="ens9 (login session) matches no interface",
         ),
         case(
             "node2 nccl-conf NCCL_SOCKET_IFNAME=ens9", "nccl-ifname-nomatch", "nccl.ifname",
-            said="/etc/nccl.conf", heal="job",
+            said="/etc/nccl.conf",
         ),
         case(
             "node2 env NCCL_SOCKET_IFNAME=lo", "nccl-ifname-loopback", "nccl.ifname",
-            said="loopback", heal="job",
+            said="loopback",
         ),
         case(
             (), "nccl-ifname-nomatch", "nccl.ifname", nodes=ALL, job={"NCCL_SOCKET_IFNAME": "ib0"},
-            heal="job", said="job.env:1", id="NCCL_SOCKET_IFNAME=ib0 in the job",
+            said="job.env:1", id="NCCL_SOCKET_IFNAME=ib0 in the job",
         ),
         case(
             "node2 env GLOO_SOCKET_IFNAME=eth", "gloo-ifname-nomatch", "gloo.ifname",
-            said="gloo takes exact names only", heal="job", fix="export GLOO_SOCKET_IFNAME=eth0",
+            said="gloo takes exact names only", fix="export GLOO_SOCKET_IFNAME=eth0",
         ),
         case(
             (), "gloo-ifname-nomatch", "gloo.ifname", nodes=ALL, job={"GLOO_SOCKET_IFNAME": "=eth0"},
-            said="gloo takes exact names only", heal="job", id="GLOO_SOCKET_IFNAME==eth0 in the job",
+            said="gloo takes exact names only", id="GLOO_SOCKET_IFNAME==eth0 in the job",
         ),
     ]),
 )  # fmt: skip
@@ -193,39 +186,38 @@ def test_interfaces_that_the_environment_asks_for(lab4: Lab, tmp_path: Path, cas
     together([
         case(
             "node2 env NCCL_IB_DISABLE=1", "nccl-env-differs-nccl-ib-disable", "nccl.env",
-            status="warn", said="of no effect without HCAs",
+            status="warn", said="of no effect without HCAs", excuse=LOGIN,
         ),
         case(
             "node2 env NCCL_IB_DISABLE=true", "nccl-env-number-nccl-ib-disable", "nccl.env",
-            status="warn", said="means 0",
+            status="warn", said="means 0", excuse=LOGIN,
         ),
         case(
             "node2 env NCCL_SOCKET_FAMILY=af_inet", "nccl-env-word-nccl-socket-family", "nccl.env",
-            status="warn", said="with that case",
+            status="warn", said="with that case", excuse=LOGIN,
         ),
         case(
             "node2 env NCCL_P2P_LEVEL=nvl", "nccl-env-word-nccl-p2p-level", "nccl.env", status="warn",
-            said="with that case", heal="job", number=1,
+            said="with that case",
         ),
         case(
             "node2 nccl-conf NCCL_BUFFSIZE=8388608", "nccl-env-differs-nccl-buffsize", "nccl.env",
-            said="ranks must agree", heal="fix",
+            said="ranks must agree",
         ),
         case(
             "node2 nccl-conf NCCL_PROTO=simple", "nccl-env-differs-nccl-proto", "nccl.env",
-            said="ranks must agree", heal="fix",
+            said="ranks must agree",
         ),
         case(
             "node2 env NCCL_DEBUG=INFO", "nccl-env-debug-nccl-debug", "nccl.env", status="warn",
-            heal="job", number=1,
         ),
         case(
             "node2 env RANK=3 WORLD_SIZE=8 LOCAL_RANK=1", "env-stale-rank", "nccl.env", status="warn",
-            said="left over in the login session", fix="RANK|LOCAL_RANK",
+            said="left over in the login session", fix="RANK|LOCAL_RANK", excuse=LOGIN,
         ),
         case(
             "node2 env TORCHELASTIC_RUN_ID=x TORCHELASTIC_USE_AGENT_STORE=True", "env-stale-rank",
-            "nccl.env", status="warn", said="wait for an agent",
+            "nccl.env", status="warn", said="wait for an agent", excuse=LOGIN,
         ),
     ]),
 )  # fmt: skip

@@ -6,7 +6,7 @@ import pytest
 
 from netdoctor.lab import Lab
 from tests.scan.faults import Case, case, found, hold, put, together
-from tests.scan.harness import scan
+from tests.scan.harness import apply_fix, scan, verify
 
 ALL = ("node0", "node1", "node2", "node3")
 FILTERED = frozenset({"net.path-mtu"})
@@ -14,45 +14,45 @@ FILTERED = frozenset({"net.path-mtu"})
 FIREWALL = [
     case(
         "node2 drop", "firewall-inbound", "net.ports", said="node2 drops connections", fix="nft insert rule",
-        hidden=FILTERED, heal="fix",
+        hidden=FILTERED,
     ),
     case(
         "node2 drop dir=out", "firewall-outbound", "net.ports", said="Connections from node2",
-        fix="nft insert rule inet site_firewall output", hidden=FILTERED, heal="fix",
+        fix="nft insert rule inet site_firewall output", hidden=FILTERED,
     ),
-    case("node2 drop dir=both", "firewall-isolated", "net.ports", said="neither", fix="nft", heal="fix"),
+    case("node2 drop dir=both", "firewall-isolated", "net.ports", said="neither", fix="nft"),
     case(
         "node2 drop peers=node0", "firewall-inbound", "net.ports", confidence="likely",
-        said="node2 drops connections from node0", fix="nft insert rule", heal="fix",
+        said="node2 drops connections from node0", fix="nft insert rule",
     ),
     case(
         "node2 drop peers=node0,node1", "firewall-inbound", "net.ports", confidence="likely",
-        said="node2 drops connections from node0 and node1", fix="nft insert rule", heal="fix",
+        said="node2 drops connections from node0 and node1", fix="nft insert rule",
     ),
     case(
         "node0 drop ports=29500", "firewall-rendezvous-inbound", "net.ports", nodes=("node0",),
-        said="to the rendezvous port", fix="nft insert rule", heal="fix",
+        said="to the rendezvous port", fix="nft insert rule",
     ),
     case(
         "node0 drop peers=node3 ports=29500", "firewall-rendezvous-inbound", "net.ports", nodes=("node0",),
-        confidence="likely", said="node3", fix="nft insert rule", heal="fix",
+        confidence="likely", said="node3", fix="nft insert rule",
     ),
     # The lab's SSH port lies inside the range from which the kernel picks.
     case(
         "node2 drop ports=32768-44221,44223-60999", "firewall-ephemeral", "net.ports",
-        said="lets in the rendezvous port only", fix="nft insert rule", heal="fix",
+        said="lets in the rendezvous port only", fix="nft insert rule",
     ),
     case(
         "node2 reject", "firewall-reject-inbound", "net.ports", said="rejected by a firewall",
-        fix="nft insert rule", heal="fix",
+        fix="nft insert rule",
     ),
     case(
         "node2 reject with=port-unreachable", "firewall-reject-inbound", "net.ports",
-        said="rejects connections", fix="nft insert rule", heal="fix",
+        said="rejects connections", fix="nft insert rule",
     ),
     case(
         "node2 reject with=reset", "port-refused-inbound", "net.ports",
-        said="refused, though netdoctor listens there", fix="nft insert rule", heal="fix",
+        said="refused, though netdoctor listens there", fix="nft insert rule",
     ),
 ]  # fmt: skip
 
@@ -79,32 +79,31 @@ FABRIC = [
 NAMES = [
     case(
         "node2 own-name-loopback", "hosts-loopback", "net.resolve", said="127.0.1.1", fix="/etc/hosts",
-        heal="fix",
     ),
     case(
         "node2 own-name-loopback address=127.0.0.1", "hosts-loopback", "net.resolve", said="127.0.0.1",
-        fix="/etc/hosts", heal="fix",
+        fix="/etc/hosts",
     ),
     case(
         "node2 peer-name-missing peer=node1", "peer-name-unknown", "net.resolve",
-        said="cannot resolve node1", fix="/etc/hosts", heal="fix",
+        said="cannot resolve node1", fix="/etc/hosts",
     ),
     case(
         "node2 peer-name-wrong peer=node1", "peer-name-wrong", "net.resolve",
-        said="resolves node1 to 192.0.2.77", fix="/etc/hosts", heal="fix",
+        said="resolves node1 to 192.0.2.77", fix="/etc/hosts",
     ),
     case(
         "node0 port-busy port=31000", "master-port-busy", "rdzv.port-free", nodes=("node0",),
-        said="port 31000 is taken", args=("--master-port", "31000"), fix="kill", heal="fix",
+        said="port 31000 is taken", args=("--master-port", "31000"), fix="kill",
     ),
 ]  # fmt: skip
 
 PACKETS = [
     case(
         "node2 mtu", "mtu-differs", "net.mtu", status="warn", said="eth0 has MTU 1400; most nodes have 1500",
-        fix="mtu 1500", heal="fix",
+        fix="mtu 1500",
     ),
-    case("node2 mtu mtu=9000", "mtu-differs", "net.mtu", status="warn", said="9000", fix="1500", heal="fix"),
+    case("node2 mtu mtu=9000", "mtu-differs", "net.mtu", status="warn", said="9000", fix="1500"),
     case("node2 clock", "clock-skew", "time.skew", said="7.0", fix="chrony"),
     case("node2 clock offset=-90s", "clock-skew", "time.skew", said="90.00 s behind", fix="chrony"),
 ]  # fmt: skip
@@ -113,7 +112,7 @@ PACKETS = [
 BLACK_HOLE = (
     case(
         "node0 port-busy", "master-port-busy", "rdzv.port-free", nodes=("node0",), said="of user nobody",
-        fix="kill", heal="fix",
+        fix="kill",
     ).values[0],
     case(
         "node2 mtu-blackhole", "mtu-black-hole", "net.path-mtu", said="packets of 9000 bytes vanish",
@@ -129,7 +128,7 @@ ONE_WAY = case(
 INTERFACES = [
     case(
         "node2 if-rename", "nccl-ifname-nomatch", "nccl.ifname", job={"NCCL_SOCKET_IFNAME": "eth0"},
-        said="node2 has no interface eth0", fix="=eth0,ens10f0np0", heal="job",
+        said="node2 has no interface eth0", fix="=eth0,ens10f0np0",
     ),
     case(
         "node2 if-rename", "gloo-ifname-nomatch", "gloo.ifname", job={"GLOO_SOCKET_IFNAME": "eth0"},
@@ -137,16 +136,15 @@ INTERFACES = [
     ),
     case(
         "node2 if-extra", "nccl-ifname-nomatch", "nccl.ifname", nodes=("node0", "node1", "node3"),
-        job={"NCCL_SOCKET_IFNAME": "docker0"}, said="no interface docker0", fix="=eth0", heal="job",
+        job={"NCCL_SOCKET_IFNAME": "docker0"}, said="no interface docker0", fix="=eth0",
     ),
     case(
         "node2 if-extra name=virbr0", "nccl-ifname-nomatch", "nccl.ifname",
-        nodes=("node0", "node1", "node3"), job={"NCCL_SOCKET_IFNAME": "virbr0"}, fix="=eth0", heal="job",
+        nodes=("node0", "node1", "node3"), job={"NCCL_SOCKET_IFNAME": "virbr0"}, fix="=eth0",
     ),
     case(
         "node2 if-extra name=tailscale0", "nccl-ifname-nomatch", "nccl.ifname",
         nodes=("node0", "node1", "node3"), job={"NCCL_SOCKET_IFNAME": "tailscale0"}, fix="=eth0",
-        heal="job",
     ),
 ]  # fmt: skip
 
@@ -156,6 +154,21 @@ def test_ports(lab4: Lab, folder: Path, one: Case) -> None:
     scanned = hold(lab4, folder, one)
     failed = {(p["from"], p["to"]) for p in scanned.report["pairs"] if p["status"] == "fail"}
     assert failed, "the pairs are in the report, directed"
+
+
+def test_a_firewall_rule_that_is_kept_is_there_after_the_next_load(lab4: Lab, folder: Path) -> None:
+    put(lab4, ("node2 drop",))
+    load = "(echo flush ruleset; nft list ruleset) > /tmp/now && cp /tmp/now /etc/nftables.conf"
+    lab4.run("node2", ["sh", "-c", load], check=True)
+    scanned = scan(lab4, folder, "--only", "net.*")
+    cause = scanned.cause("firewall-inbound")
+    for _ in range(2):  # pasting twice does no harm
+        apply_fix(scanned, cause, 1)
+    kept = lab4.run("node2", ["cat", "/etc/nftables.conf"], capture_output=True, text=True).stdout
+    assert kept.count("comment netdoctor") == 1
+    assert verify(scanned, cause).returncode != 0, "it is for the next boot"
+    lab4.run("node2", ["nft", "-f", "/etc/nftables.conf"], check=True)
+    assert verify(scanned, cause).returncode == 0
 
 
 @pytest.mark.parametrize("cases", [*together([*NAMES, *PACKETS]), pytest.param(BLACK_HOLE, id="black hole")])
@@ -185,13 +198,14 @@ def test_a_directed_pair_is_named_as_such(lab4: Lab, folder: Path) -> None:
     assert [(p["from"], p["to"], p["class"]) for p in ports] == [("node1", "node2", "filtered")]
 
 
+IF_DOWN = case(
+    "node2 if-down if=eth1", "net-down", "net.interface", job={"NCCL_SOCKET_IFNAME": "eth1"}, said="eth1",
+    fix="eth1 up",
+).values[0]  # fmt: skip
+
+
 def test_an_interface_that_is_down(two_networks: Lab, folder: Path) -> None:
-    job = {"NCCL_SOCKET_IFNAME": "eth1"}
-    one = case(
-        "node2 if-down if=eth1", "net-down", "net.interface", job=job, said="eth1", fix="eth1 up",
-        heal="fix",
-    ).values[0]  # fmt: skip
-    hold(two_networks, folder, one)
+    hold(two_networks, folder, IF_DOWN)
 
 
 TWO = [

@@ -33,11 +33,11 @@ def test_a_firewall_and_an_mtu_on_the_second_network(socket_lab: Lab, folder: Pa
     over = f"over eth1 ({second(socket_lab)}: NCCL)"
     closed = Case(
         faults=(f"node2 drop peers={second(socket_lab)}",), key="firewall-inbound-net2", check="net.ports",
-        said=over, fix="nft insert rule", heal="fix",
+        said=over, fix="nft insert rule",
     )  # fmt: skip
     odd = Case(
         faults=("node1 mtu if=eth1 mtu=9000",), key="mtu-differs-net2", check="net.mtu", status="warn",
-        nodes=("node1",), said=over, fix="dev eth1 mtu 1500", heal="fix",
+        nodes=("node1",), said=over, fix="dev eth1 mtu 1500",
     )  # fmt: skip
     hold(socket_lab, folder, closed, odd)
 
@@ -63,13 +63,13 @@ def test_master_addr_on_the_second_network_and_a_bridge_that_all_nodes_have(
         faults=(f"node3 drop ports=29500 dir=out peers={second(socket_lab)}",),
         key="firewall-rendezvous-outbound-net2", check="net.ports", nodes=("node3",),
         confidence="likely",
-        said=f"over eth1 ({second(socket_lab)}: MASTER_ADDR and NCCL)", fix="nft insert rule", heal="fix",
+        said=f"over eth1 ({second(socket_lab)}: MASTER_ADDR and NCCL)", fix="nft insert rule",
         job={"MASTER_ADDR": second(socket_lab, "node0")},
     )  # fmt: skip
     bridge = Case(
         faults=tuple(f"{node} if-extra name=br-1a2b address=172.18.0.1/16 containers=1" for node in NODES),
         key="nccl-sockets-same-address", check="nccl.sockets", nodes=NODES,
-        said="br-1a2b 172.18.0.1", fix="NCCL_SOCKET_IFNAME", heal="job",
+        said="br-1a2b 172.18.0.1", fix="NCCL_SOCKET_IFNAME",
     )  # fmt: skip
     hold(socket_lab, folder, store, bridge)
 
