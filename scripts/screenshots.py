@@ -3,7 +3,7 @@
     python scripts/screenshots.py            write docs/screens/*
     python scripts/screenshots.py --to DIR   write them elsewhere
 
-Causes, a cause and its pairs come from docs/demo-report.json, which `make demo` recorded
+Causes, a cause, a filter and a re-run come from docs/demo-report.json, which `make demo` recorded
 (NETDOCTOR_DEMO_REPORT); what four nodes cannot show comes from the samples of the tests. No cluster and
 no terminal is needed; the HTML report is left as it is where there is no Chromium.
 """
@@ -27,6 +27,7 @@ from netdoctor.report import html
 from netdoctor.report.model import Report
 from netdoctor.report.save import load
 from netdoctor.tui.app import NetdoctorApp
+from netdoctor.tui.events import Phase
 from netdoctor.tui.state import fold, opened
 from tests.report.browser import Browser, find
 from tests.report.test_html import with_rates
@@ -34,22 +35,26 @@ from tests.tui import harness
 from tests.tui.test_states import stream
 
 DEMO = load(ROOT / "docs" / "demo-report.json")
-WINDOW = (100, 30)
-SHOTS: dict[str, tuple[Report, Sequence[str]]] = {
-    "causes": (DEMO, []),
-    "cause": (DEMO, ["enter"]),
-    "matrix": (harness.rich_report(1000), ["2"]),
-    "overview": (harness.rich_report(1000), ["2", "minus"]),
-    "pairs": (DEMO, ["3"]),
-    "heat": (harness.rich_report(8), ["3", "tab", "v"]),
-    "bandwidth": (harness.rich_report(), ["3", "tab", "tab"]),
-    "node": (harness.rich_report(), ["2", "4"]),
+SMALL, WINDOW, WIDE = (80, 24), (100, 30), (140, 36)
+Size = tuple[int, int]
+SHOTS: dict[str, tuple[Report, Size, Sequence[str]]] = {
+    "causes": (DEMO, WINDOW, []),
+    "cause": (DEMO, SMALL, ["enter"]),
+    "filter": (DEMO, SMALL, ["4", "slash", *"net"]),
+    "matrix": (harness.rich_report(1000), WINDOW, ["2"]),
+    "matrix-small": (harness.rich_report(32), SMALL, ["2"]),
+    "matrix-wide": (harness.rich_report(32), WIDE, ["2"]),
+    "overview": (harness.rich_report(1000), WINDOW, ["2", "minus"]),
+    "pairs": (harness.rich_report(32), SMALL, ["3"]),
+    "heat": (harness.rich_report(8), WINDOW, ["3", "tab", "v"]),
+    "bandwidth": (harness.rich_report(), WINDOW, ["3", "tab", "tab"]),
+    "node": (harness.rich_report(), WINDOW, ["2", "4"]),
 }
 
 
-async def shot(app: NetdoctorApp, keys: Sequence[str]) -> str:
+async def shot(app: NetdoctorApp, size: Size, keys: Sequence[str]) -> str:
     """The SVG of what is shown after some keys, the same each time."""
-    async with app.run_test(size=WINDOW) as pilot:
+    async with app.run_test(size=size) as pilot:
         await pilot.pause()
         for key in keys:
             await pilot.press(key)
@@ -101,6 +106,24 @@ def pages(folder: Path, program: str) -> None:
             browser.close()
 
 
+def rerun() -> NetdoctorApp:
+    """One cause is run again, and has been for four seconds."""
+    part = replace(
+        harness.began(DEMO, partial=True), nodes=DEMO.causes[0].node_list, asked=DEMO.causes[0].checks
+    )
+    events = [part, *(Phase(harness.NOON + 1 + 3 * done, "ports", done, 4) for done in (0, 1))]
+    app = NetdoctorApp(fold(opened(DEMO), events), now=lambda: harness.NOON + 4)
+    app.events = deque()
+    return app
+
+
+def healed() -> NetdoctorApp:
+    """What changed since a report in which there was one more cause."""
+    app = NetdoctorApp(opened(harness.rich_report(state="ready")), now=lambda: harness.NOON)
+    app.base, app.base_name = harness.rich_report(), "the report as it was before the last run"
+    return app
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -108,14 +131,22 @@ def main() -> None:
     parser.add_argument("--to", type=Path, default=ROOT / "docs" / "screens")
     folder = parser.parse_args().to
     folder.mkdir(parents=True, exist_ok=True)
-    for name, (report, keys) in SHOTS.items():
-        app = NetdoctorApp(opened(report), now=lambda: harness.NOON)
-        (folder / f"{name}.svg").write_text(asyncio.run(shot(app, keys)), "utf-8")
-    (folder / "live.svg").write_text(asyncio.run(shot(live(), [])), "utf-8")
+    shots = [
+        (name, NetdoctorApp(opened(report), now=lambda: harness.NOON), size, keys)
+        for name, (report, size, keys) in SHOTS.items()
+    ]
+    shots += [
+        ("live", live(), WINDOW, []),
+        ("rerun", rerun(), SMALL, []),
+        ("diff", healed(), SMALL, ["5"]),
+    ]
+    for name, app, size, keys in shots:
+        with harness.no_waiting(app):
+            (folder / f"{name}.svg").write_text(asyncio.run(shot(app, size, keys)), "utf-8")
     program = find()
     if program is not None:
         pages(folder, program)
-    print(f"{len(SHOTS) + 1} screens in {folder}; HTML {'drawn' if program else 'left out: no Chromium'}")
+    print(f"{len(shots)} screens in {folder}; HTML {'drawn' if program else 'left out: no Chromium'}")
 
 
 if __name__ == "__main__":

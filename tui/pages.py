@@ -92,7 +92,7 @@ def _now(state: State, spinner: str) -> str:
     phase = next((p for p in reversed(state.phases) if p.ended is None), None)
     doing = f"{words.plain(phase.name, 12)} {phase.done}/{phase.total}   " if phase and phase.total else ""
     rest = left_s(state)
-    left = f", {rest[0]} {_clock(rest[1])} left" if rest is not None else ""
+    left = f", {rest[0]} {_clock(rest[1])} left" if rest is not None and rest[1] >= 1 else ""
     doing = doing if state.partial else ""  # a scan of everything shows its phases
     return f"{doing}{spinner} {_clock(max(state.now - state.began, 0.0))}{left}".strip()
 

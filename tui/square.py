@@ -152,8 +152,10 @@ class _Square:
             parts: list[str | tuple[str, str]] = [f"  {fit(name, self.left - 3)} "]
             for n in self.shown(b):
                 text, style = self.cell(a, n)
-                cursor = "+cursor" if (a, n) == (at, b) else ""
-                parts += [" " * (self.step - len(text)), (text, style + cursor)]
+                if (a, n) == (at, b):
+                    parts += [" " * (self.step - len(text)), (text, f"{style}+cursor")]
+                else:
+                    parts.append((text.rjust(self.step), style))
             lines.append(line(*parts, key=("pairs", self.found.groups[a])))
         return lines
 

@@ -39,7 +39,7 @@ def strip_of(spans: Sequence[tuple[str, str]], known: dict[str, Style], base: St
             look += known.get(style, nothing)
         if text:
             segments.append(Segment(inert(text), look))
-    return Strip(segments).adjust_cell_length(width, base)
+    return Strip(segments).simplify().adjust_cell_length(width, base)
 
 
 class Bar(Widget, can_focus=False):
