@@ -477,6 +477,15 @@ def test_a_verify_is_not_green_while_nothing_is_healed(
     assert list(verify.argv[-2:]) == (asked or ["--node", "n1"])
 
 
+def test_a_part_s_verify_names_the_part_s_node() -> None:
+    """Also where no other node was contacted, and it would ask all of them."""
+    alone = saying("net.x", fail("n1", "bad", cause=hint("k", "n1")))
+    for narrowed, more in ((part(nodes=1), ("--node", "n1")), (None, ())):
+        verify = made(alone, nodes=1, part=narrowed).causes[0].verify
+        assert verify is not None
+        assert verify.argv == ("netdoctor", "scan", "--last", "--only", "net.x", *more)
+
+
 def test_verify_names_every_check_that_saw_it() -> None:
     slow = [
         saying(name, fail("n1", "slow", cause=hint("k", "n1", verify=(name,)))) for name in ("bw.a", "bw.b")
