@@ -20,6 +20,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "baseline": ("netdoctor.cli.compare", "named runs that later ones are held against"),
     "schema": ("netdoctor.report.cli", "print the JSON schema of the report"),
     "lab": ("netdoctor.lab.cli", "make, break and heal real nodes on this machine"),
+    "completion": ("netdoctor.cli.completion", "print the script that completes commands in a shell"),
 }
 
 EXIT_BROKEN = 5
