@@ -4,9 +4,9 @@ https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html. A run without 
 that is not READY for want of a measurement is an invocation that was not successful, and says why.
 """
 
+import string
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import quote
 
 from netdoctor.report import words
 from netdoctor.report.json_ import encode
@@ -17,6 +17,7 @@ LEVELS = {"fail": "error", "warn": "warning", "unknown": "warning"}
 # Of the key of a partial fingerprint; another way to make fingerprints would be another one.
 FINGERPRINT = "netdoctorCause/v1"
 MOST_LOCATIONS = 20
+_UNRESERVED = frozenset(f"{string.ascii_letters}{string.digits}-._~/")
 
 
 def render(report: Report, *, pretty: bool = False) -> bytes:
@@ -33,7 +34,7 @@ def render(report: Report, *, pretty: bool = False) -> bytes:
                 "rules": rules,
             }
         },
-        "automationDetails": {"id": f"netdoctor/{quote(words.plain(report.run.profile, 40), safe='')}/"},
+        "automationDetails": {"id": f"netdoctor/{_quoted(words.plain(report.run.profile, 40))}/"},
         "invocations": [_invocation(report)],
         "results": [_result(report, cause, index[_rule_of(cause)]) for cause in report.causes],
         "columnKind": "unicodeCodePoints",
@@ -88,10 +89,15 @@ def _locations(report: Report, cause: Cause) -> list[dict[str, Any]]:
         place: dict[str, Any] = {"logicalLocations": [{"name": words.plain(node, 200), "kind": "resource"}]}
         line = lines.get(node)
         if path and path != "-" and line:  # names from the command line or stdin are in no file
-            uri = quote(path) if not path.startswith("/") else f"file://{quote(path)}"
+            uri = _quoted(path) if not path.startswith("/") else f"file://{_quoted(path)}"
             place["physicalLocation"] = {"artifactLocation": {"uri": uri}, "region": {"startLine": line}}
         found.append(place)
     return found
+
+
+def _quoted(text: str) -> str:
+    """A path as a part of a URI (RFC 3986, 2.3: what needs no percent sign)."""
+    return "".join(c if c in _UNRESERVED else "".join(f"%{byte:02X}" for byte in c.encode()) for c in text)
 
 
 def _invocation(report: Report) -> dict[str, Any]:
