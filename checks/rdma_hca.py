@@ -109,6 +109,8 @@ def rdma_hca(nodes: Mapping[str, RdmaFacts], hosts: Mapping[str, HostFacts] | No
     usual = max(counts.groups) if counts.value is None else counts.value
     example = next(facts for facts in nodes.values() if len(facts.hcas) == usual)
     names = majority({node: _names(facts) for node, facts in nodes.items() if facts.hcas}).value or ()
+    # Containers of which none has the devices agree on TCP: slow, and perhaps meant.
+    alike = all(hca.uverbs_there is False for facts in nodes.values() for hca in facts.hcas)
     for node, facts in nodes.items():
         host = (hosts or {}).get(node)
         container = host is not None and bool(host.container)
@@ -117,7 +119,7 @@ def rdma_hca(nodes: Mapping[str, RdmaFacts], hosts: Mapping[str, HostFacts] | No
         else:
             yield from at(node, _as_many(facts, usual, names))
         if facts.hcas:
-            yield from at(node, _usable(facts, container))
+            yield from at(node, _usable(facts, container, alike))
     yield from _firmware(nodes)
 
 
@@ -169,7 +171,7 @@ def _fewer(facts: RdmaFacts, example: RdmaFacts, tie: bool, container: bool) -> 
     )
 
 
-def _usable(facts: RdmaFacts, container: bool) -> Iterator[Finding]:
+def _usable(facts: RdmaFacts, container: bool, alike: bool) -> Iterator[Finding]:
     if not facts.libibverbs:
         install, where = (in_job, ", in the container's image") if container else (run, "")
         yield NO_LIBRARY.fail(
@@ -189,8 +191,9 @@ def _usable(facts: RdmaFacts, container: bool) -> Iterator[Finding]:
     if bare:
         names = listing(hca.name for hca in bare)
         wanted = listing(f"/dev/infiniband/{hca.uverbs or 'uverbs*'}" for hca in bare)
-        yield NO_DEVICE.fail(
-            f"{names} {'is' if len(bare) == 1 else 'are'} in sysfs, without {wanted}: NCCL goes on over TCP",
+        yield (NO_DEVICE.warn if alike and container else NO_DEVICE.fail)(
+            f"{names} {'is' if len(bare) == 1 else 'are'} in sysfs, without {wanted}: NCCL goes on over TCP"
+            + (", as on every node" if alike else ""),
             observed=f"no {wanted}",
             expected=DERIVED("a device for every HCA: libibverbs opens nothing else (libibverbs/init.c)"),
             seen=[hca_evidence(facts), seen(wanted, "does not exist", "file")],

@@ -67,6 +67,15 @@ def test_hcas_without_a_device_are_what_nccl_cannot_open(container: str) -> None
     assert chosen["n2"].observed == "mlx5_0:1 and mlx5_1:1"
 
 
+@pytest.mark.parametrize(("container", "status"), [("docker", Status.WARN), ("", Status.FAIL)])
+def test_containers_without_devices_on_any_node_may_be_meant_for_tcp(container: str, status: Status) -> None:
+    bare = rdma(*(hca(f"mlx5_{i}", uverbs_there=False, uverbs_ok=None) for i in range(2)))
+    hosts = {n: host(container=container) for n in ("n1", "n2")}
+    findings = list(rdma_hca(rdmas(2, n1=bare, n2=bare), hosts))
+    assert [finding.status for finding in findings] == [status] * 2
+    assert all("as on every node" in finding.summary for finding in findings)
+
+
 def test_no_library() -> None:
     assert causes(rdma_hca(rdmas(2, n1=rdma(libibverbs=None)), None)) == {"libibverbs-missing": {"n1"}}
 
