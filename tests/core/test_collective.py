@@ -8,11 +8,19 @@ from typing import Any
 import pytest
 
 from netdoctor.agent import rank_program
-from netdoctor.facts.bandwidth import NcclTaken, RankTrouble, SizeRow
+from netdoctor.facts.bandwidth import (
+    Baseline,
+    BaselineRate,
+    NcclTaken,
+    PairRates,
+    RankTrouble,
+    Session,
+    SizeRow,
+)
 from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.software import Job
-from netdoctor.measure.collective import Cast, _by_node, _rows, _taken, cast
+from netdoctor.measure.collective import Cast, _by_node, _pairs, _rows, _taken, cast
 from netdoctor.measure.common import Ground
 from netdoctor.measure.declare import EXPERIMENTS, Context
 from netdoctor.measure.ranks import START_S, STOP_S, Heard, Ranks, join_s
@@ -452,3 +460,29 @@ def test_a_size_that_a_rank_leaves_out_and_figures_that_cannot_be_are_told() -> 
     found, unread = rows(told(1024, median_s=-1.0), told(1024))
     assert found == ()
     assert unread == {"n1": "rank 0 gives figures that cannot be"}
+
+
+@pytest.mark.parametrize(
+    ("backend", "rounds"), [("gloo", 4), ("", 4), pytest.param("nccl", 3, id="no measure for gloo")]
+)
+def test_a_pair_of_ranks_below_its_baseline_is_measured_once_more(backend: str, rounds: int) -> None:
+    names = healthy.names(4)
+    members = [SimpleNamespace(number=i, node=node) for i, node in enumerate(names)]
+    ran: list[set[frozenset[int]]] = []
+
+    def step(name: str, wait_s: float, *, of: dict[str, Any], **sizes: Any) -> list[Any]:
+        ran.append({frozenset(two) for one in of.values() for two in one["pairs"]})
+        rate = (0.6 if len(ran) <= 6 else 0.97) * 1e9  # a round is two steps, one for each direction
+        return [{"median": rate, "least": rate, "most": rate, "busy": 0.0}] * len(members)
+
+    ranks: Any = SimpleNamespace(nodes=names, ranks=members, step=step, backend="gloo")
+    ranks.of = lambda node: [one for one in members if one.node == node]
+    context = plan(*(hw.no_gpus() for _ in names))
+    then = (BaselineRate(src=names[0], dst=names[1], gbyte_s=1.0),)
+    context.store.cluster["baseline"] = Baseline(source="x", finished="x", pairs=then, backend=backend)
+    taking = Cast(
+        backend="gloo", counts=dict.fromkeys(names, 1), environments={}, ifname={}, given_by="netdoctor"
+    )
+    found = _pairs(ranks, PairRates(session=Session(ranks=tuple(names))), taking, 100.0, {}, context)
+    assert (found.planned, found.rounds, len(ran)) == (3, rounds, 2 * rounds)
+    assert rounds == 3 or ran[-1] == {frozenset((0, 1))}
