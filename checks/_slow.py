@@ -110,7 +110,20 @@ def slow(decision: Decision, words: Words) -> Iterator[Finding]:
     for culprit in decision.culprits:
         yield from _blamed(culprit, decision, words)
     for tie in decision.undecided:
-        yield _tied(tie, decision, words)
+        finding = _tied(tie, decision, words)
+        # What one direction is blamed for and the other only suspected of is one path.
+        sure = next((one for one in decision.culprits if _same_path(one, tie)), None)
+        if sure is not None and finding.cause is not None:
+            cause = next(_blamed(sure, decision, words)).cause
+            finding = replace(finding, target=_targets(tie.between[0])[0], cause=cause)
+        yield finding
+
+
+def _same_path(culprit: Culprit, tie: Undecided) -> bool:
+    ends = {*culprit.nodes}
+    return culprit.kind is Kind.PATH and all(
+        one.kind is Kind.PATH and {*one.nodes} == ends for one in tie.between
+    )
 
 
 Way = tuple[Path | None, Decision, Words]

@@ -132,6 +132,17 @@ def test_undecided_says_which_pair_settles_it() -> None:
     assert finding.cause.settle_by == "netdoctor scan --last --only bw.tcp --node n1,n3"
 
 
+@pytest.mark.parametrize("other", ["n2", "n3"])
+def test_a_path_that_is_blamed_one_way_and_suspected_the_other_is_one_cause(other: str) -> None:
+    tie = Undecided(
+        between=(culprit(Kind.PATH, "n1", other, side=Side.IN, confidence=0.6),), pair=("n1", "n4")
+    )
+    findings = said(judge(culprit(Kind.PATH, "n1", "n2", side=Side.OUT), undecided=(tie,)))
+    keys = [finding.cause.key for finding in findings.values() if finding.cause]
+    assert keys == ["slow-path", "slow-path" if other == "n2" else "slow-undecided-path"]
+    assert [f.status for f in findings.values()] == [Status.FAIL, Status.WARN]
+
+
 def test_a_slow_moment_is_no_finding() -> None:
     tie = Undecided(between=(culprit(Kind.NODE, "n1", factor=0.8),), maybe_passing=True, pair=("n1", "n3"))
     assert not said(judge(undecided=(tie,)))
