@@ -21,6 +21,7 @@ def page(found: Diff, before: Report, now: Report, width: int, *, changes_only: 
         lines.append(line("   nothing changed."))
     lines += _causes("new", "fail", found.new, now, width)
     lines += _causes("healed", "good", found.healed, before, width)
+    lines += _causes("open", "dim", found.open, before, width)
     if not changes_only:
         lines += _causes("still", "dim", found.same, now, width)
     lines += _changes("worse", found.worse, now, width)
@@ -65,7 +66,7 @@ def _causes(label: str, style: str, items: Sequence[Cause], report: Report, widt
                 STATUS_STYLES.get(c.status, "unknown") if style == "fail" else style,
             ),
             fit(f"{words.title(c)}", width - 20).rstrip(),
-            key=("cause-of", "now" if label != "healed" else "before", c.fingerprint),
+            key=("cause-of", "before" if label in ("healed", "open") else "now", c.fingerprint),
         )
         for n, c in enumerate(items)
     ]

@@ -1,16 +1,23 @@
 """What is accepted in netdoctor.toml: no cause of the verdict, seen everywhere, green only where measured."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from netdoctor import cli
+from netdoctor.engine.judge import judge
+from netdoctor.engine.run import Outcome
 from netdoctor.errors import InputError
-from netdoctor.model import CLUSTER, Finding, fail, pair, unknown, warn
+from netdoctor.model import CLUSTER, Finding, Status, fail, nodes_of, pair, unknown, warn
 from netdoctor.report import html, markdown, prom, short
+from netdoctor.report.accepted import Suppression
+from netdoctor.report.build import Context, build
 from netdoctor.report.diff import diff
 from netdoctor.report.json_ import dumps, loads
 from netdoctor.report.junit import render as junit
@@ -21,7 +28,8 @@ from netdoctor.report.text import render
 from netdoctor.scanning import ScanRequest, rejudge, replay
 from netdoctor.tui import pages
 from netdoctor.tui.state import opened
-from tests.core.fake import hint, saying
+from tests.core.fake import hint, saying, store_of
+from tests.core.test_build import RUN
 from tests.scanning.ground import Ground
 
 TODAY = datetime.now(UTC).date()
@@ -223,3 +231,78 @@ def test_mistakes_contact_nobody(
 def test_a_file_that_is_named_has_to_be_there(ground: Ground) -> None:
     with pytest.raises(InputError, match=r"gone\.toml: No such file"):
         scan(ground, "", suppress=Path("gone.toml"))
+
+
+NODES = ("n1", "n2", "n3")
+WHERE = st.sampled_from([*NODES, pair("n1", "n2"), pair("n2", "n3"), CLUSTER])
+KEYS = st.sampled_from(["worn", "torn", "lost"])
+
+
+@st.composite
+def findings(draw: st.DrawFn) -> Finding:
+    say = draw(st.sampled_from([fail, fail, warn, unknown]))
+    where = draw(WHERE)
+    named = nodes_of(where) or (CLUSTER,)
+    culprits = draw(st.sampled_from([named, named[:1], NODES[:2]]))
+    return say(where, f"{where} is bad", cause=hint(draw(KEYS), *culprits))
+
+
+@st.composite
+def entries(draw: st.DrawFn) -> Suppression:
+    check = draw(st.sampled_from([(), ("net.one",), ("net.three",), ("net.one", "net.two"), ("net.*",)]))
+    cause = draw(KEYS | st.none()) if check else draw(KEYS)
+    nodes = draw(st.none() | st.frozensets(st.sampled_from(NODES), min_size=1))
+    until = draw(st.sampled_from([None, TODAY, ENDED]))
+    return Suppression(check=check, cause=cause, nodes=nodes, reason="x", until=until, place="t:1")
+
+
+SAID = st.lists(st.tuples(st.integers(0, 3), findings()), max_size=4)
+
+
+@given(SAID, st.lists(entries(), max_size=3))
+@settings(deadline=None)
+def test_no_suppression_hides_more_than_it_names(
+    told: list[tuple[int, Finding]], asked: list[Suppression]
+) -> None:
+    """Whatever is found and accepted: green needs every trouble named, and nothing unknown or left aside."""
+    said = [[finding for at, finding in told if at == number] for number in range(4)]
+    checks = [saying("net.one", *said[0]), saying("net.two", *said[1], after=("net.one",))]
+    checks += [saying("net.three", *said[2], explains=("net.four",)), saying("net.four", *said[3])]
+    store = store_of(3)
+    judgement = judge(checks, NODES, store)
+    outcome = Outcome(store=store, judgement=judgement)
+    context = {"run": RUN, "keep_facts": False}
+    bare = build(outcome, Context(**context))
+    report = build(outcome, Context(**context, suppressions=tuple(asked), today=TODAY))
+    holds = [one for one in asked if one.until is None or one.until >= TODAY]
+
+    def named(check: str, finding: Finding) -> bool:
+        cause = finding.cause
+        assert cause is not None
+        blamed = {node for culprit in cause.culprits for node in nodes_of(culprit) or (culprit,)}
+        return any(
+            (not one.check or one.check == ("net.*",) or check in one.check)
+            and one.cause in (None, cause.key)
+            and (one.nodes is None or blamed <= one.nodes)
+            for one in holds
+        )
+
+    spoken = [(check, f) for check, found in judgement.findings.items() for f in found]
+    trouble = [(c, f) for c, f in spoken if f.status in (Status.FAIL, Status.WARN)]
+    if report.verdict.state == "ready":
+        assert all(named(c, f) for c, f in trouble if f.status is Status.FAIL)
+        assert not any(f.status is Status.UNKNOWN for _, f in spoken)
+        assert not report.verdict.counts.blocked
+        assert report.suppressed or bare.verdict.state == "ready"
+    # Every trouble is in a cause or among what is accepted, by name; nothing is in both.
+    shown = {(c.key, n) for c in (*report.causes, *report.suppressed) for n in c.node_list}
+    assert shown == {(c.key, n) for c in bare.causes for n in c.node_list}
+    # A letter changes only to a skip, and only where everything that was said of that cell is named.
+    rows = zip(bare.matrix.cells, report.matrix.cells, bare.matrix.checks, strict=True)
+    for before, after, check in rows:
+        for old, new, node in zip(before, after, NODES, strict=True):
+            if old != new:
+                assert (old in "X!", new) == (True, "-")
+                assert all(named(c, f) for c, f in trouble if c == check and f.target == node)
+    if not report.suppressed:
+        assert replace(report, notes=()) == replace(bare, notes=())
