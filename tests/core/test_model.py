@@ -8,7 +8,12 @@ def test_a_command_that_could_not_be_quoted_is_left_out() -> None:
 
 def test_after_a_reboot() -> None:
     assert after_reboot("install it") == Fix(
-        text="install it", root=True, reboot=True, effect="after reboot", risk="medium"
+        text="install it",
+        root=True,
+        reboot=True,
+        effect="after reboot",
+        risk="medium",
+        loses="whatever runs there, at the restart",
     )
     assert after_reboot("make it anew", risk="low").risk == "low"
 
