@@ -216,19 +216,23 @@ def _grouped(nodes: Mapping[str, Known], uses: Iterable[Use], main: Mapping[str,
 
 
 def _rails(nodes: Mapping[str, Known], uses: Iterable[Use], left_out: dict[str, str]) -> Iterator[Path]:
-    """Ports of one name on different nodes, NIC i of every node; of names that one node alone has those at
-    the same place. NCCL crosses from rail to rail where NCCL_CROSS_NIC=1 or such names leave it no choice."""
+    """Ports of one name on different nodes, NIC i of every node; a name that one node alone has is that of
+    most at its place. NCCL crosses from rail to rail where NCCL_CROSS_NIC=1."""
     ports: dict[str, dict[str, AddressRow]] = {}
     for use in uses:
         row = _row(nodes[use.node].net, use.address) if use.purpose.startswith(RAIL) else None
         if row is not None:
             ports.setdefault(use.node, {})[use.purpose] = row
     common = Counter(name for own in ports.values() for name in own)
+    places: dict[int, Counter[str]] = {}
+    for own in ports.values():
+        for place, name in enumerate(own):
+            places.setdefault(place, Counter())[name] += 1
     rails: dict[str, dict[str, AddressRow]] = {}
     for node, own in ports.items():
         for place, (name, row) in enumerate(own.items()):
-            alike = name if common[name] > 1 or len(ports) == 1 else f"{RAIL} port {place}"
-            rails.setdefault(alike, {})[node] = row
+            usual = places[place].most_common(1)[0][0]
+            rails.setdefault(name if common[name] > 1 or usual in own else usual, {})[node] = row
     # A packet that is meant for one of two interfaces in a network may go over the other, unless it is RDMA.
     mixed = [n for n, own in ports.items() if len({network(row) for row in own.values()}) < len(own)]
     if mixed:
@@ -239,8 +243,7 @@ def _rails(nodes: Mapping[str, Known], uses: Iterable[Use], left_out: dict[str, 
         rail = _path(name, reach, rows)
         found.append(replace(rail, sources=rail.addresses, users=(name,), tried=not mixed))
     yield from found
-    crossing = any(param(values(one.env).get("NCCL_CROSS_NIC"), 2) == 1 for one in nodes.values())
-    if crossing or rails.keys() - common.keys():
+    if any(param(values(one.env).get("NCCL_CROSS_NIC"), 2) == 1 for one in nodes.values()):
         for one, other in permutations(found, 2):
             way = f"{one.id} to {other.id}"
             yield replace(other, id=way, users=(way,), sources=one.sources)

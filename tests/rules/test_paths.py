@@ -249,12 +249,26 @@ def test_rails_are_crossed_where_nccl_may() -> None:
     assert len(of_rails(ALIKE, {"NCCL_CROSS_NIC": "0"}).rails) == 2
 
 
-def test_rails_of_other_names_are_paired_by_their_place_and_crossed() -> None:
-    found = of_rails({**ALIKE, "n1": ("mlx5_0", "rocep1s0")}).rails
-    assert [rail.id for rail in found[:3]] == ["RoCE mlx5_0:1", "RoCE port 1", "RoCE mlx5_1:1"]
-    assert [list(rail.addresses) for rail in found[:3]] == [["n1", "n2", "n3"], ["n1"], ["n2", "n3"]]
-    across = {(src, dst) for rail in found[3:] for src in rail.sources for dst in rail.addresses}
-    assert {("n1", "n2"), ("n2", "n1")} <= across
+@pytest.mark.parametrize(
+    "names",
+    [
+        pytest.param({**ALIKE, "n2": ("mlx5_0", "rocep1s0")}, id="one other name"),
+        pytest.param(
+            {"n1": ("mlx5_0", "mlx5_1"), "n2": ("roce0", "roce1"), "n3": ("a", "b")}, id="none alike"
+        ),
+    ],
+)
+def test_rails_of_other_names_are_paired_by_their_place(names: dict[str, tuple[str, ...]]) -> None:
+    found = of_rails(names).rails
+    assert [rail.id for rail in found] == ["RoCE mlx5_0:1", "RoCE mlx5_1:1"]
+    assert found[1].addresses == SECOND
+
+
+def test_a_rail_that_a_node_lacks_shifts_no_other() -> None:
+    assert [list(rail.addresses) for rail in of_rails({**ALIKE, "n2": ("mlx5_1",)}).rails] == [
+        ["n1", "n3"],
+        ["n1", "n2", "n3"],
+    ]
 
 
 def test_rails_in_one_network_are_not_tried() -> None:
