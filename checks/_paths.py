@@ -73,7 +73,7 @@ def about(finding: Finding, path: Path | None) -> Finding:
 def leave_out(left: Path, paths: Paths) -> tuple[Fix, ...]:
     """The other interfaces that NCCL takes, where it alone uses this path and has others."""
     if left.is_rail and left.sources != left.addresses:
-        text = "or, where each rail is a network of its own, let NCCL stay on it"
+        text = "where each rail is a network of its own, let NCCL stay on it"
         return (in_job(text, export("NCCL_CROSS_NIC", "0"), persistent=True),)
     taken = {(use.node, use.address) for use in paths.uses if use.purpose.startswith(SOCKET)}
     names = dict.fromkeys(
@@ -84,7 +84,7 @@ def leave_out(left: Path, paths: Paths) -> tuple[Fix, ...]:
     )
     if left.users != ("NCCL",) or not names or not all(map(is_ifname, names)):
         return ()
-    text = "or, where NCCL is not meant to use that network, name the others"
+    text = "where NCCL is not meant to use that network, name the others"
     return (in_job(text, export("NCCL_SOCKET_IFNAME", f"={','.join(names)}"), persistent=True),)
 
 
