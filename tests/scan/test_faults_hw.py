@@ -98,7 +98,6 @@ def test_hcas_on_infiniband(ib_lab: Lab, tmp_path: Path, cases: tuple[Case, ...]
         case("node2 hca-gid hca=mlx5_0", "gid-no-ipv4", "rdma.gid", said="mlx5_0:1 has no IPv4 RoCE v2 GID"),
         case(
             "node2 env NCCL_IB_GID_INDEX=1", "gid-index-wrong", "rdma.gid", said="NCCL_IB_GID_INDEX=1",
-            excuse=LOGIN,
         ),
         case(
             "node2 nccl-conf NCCL_IB_GID_INDEX=9", "gid-index-wrong", "rdma.gid", said="empty row",
@@ -139,7 +138,6 @@ def test_gids(hw_lab: Lab, tmp_path: Path, cases: tuple[Case, ...]) -> None:
         case(
             "node2 env NCCL_IB_DISABLE=1", "nccl-ib-off", "nccl.ib-hca",
             said="NCCL_IB_DISABLE=1 (login session) switches them off", hidden=frozenset({"nccl.env"}),
-            excuse=LOGIN,
         ),
         case(
             "node2 nccl-conf NCCL_NET=Socket", "nccl-ib-off", "nccl.ib-hca", said="asks for TCP",
