@@ -46,7 +46,7 @@ def test_a_rail_that_is_closed_by_a_node_and_one_by_the_network(hw_lab: Lab, fol
     over = f"over eth1 ({second(hw_lab)}: RoCE mlx5_1:1)"
     closed = Case(
         faults=(f"node2 drop peers={second(hw_lab)}",), key="firewall-inbound-rail-mlx5_1-1",
-        check="net.ports", status="warn", nodes=("node2",), said=over, fix="nft insert rule", heal="fix",
+        check="net.ports", status="warn", nodes=("node2",), said=over, fix="nft insert rule",
     )  # fmt: skip
     # A firewall of the node does not see RDMA; what the network drops, it may well drop of that, too.
     lost = Case(
