@@ -10,7 +10,7 @@ from typing import Any
 
 from netdoctor.report import words
 from netdoctor.report.json_ import encode
-from netdoctor.report.model import Cause, Report
+from netdoctor.report.model import Cause, Report, Suppressed
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 LEVELS = {"fail": "error", "warn": "warning", "unknown": "warning"}
@@ -22,7 +22,8 @@ _UNRESERVED = frozenset(f"{string.ascii_letters}{string.digits}-._~/")
 
 def render(report: Report, *, pretty: bool = False) -> bytes:
     """Return one SARIF log with one run."""
-    checks = dict.fromkeys(map(_rule_of, report.causes), "")
+    accepted = [_as_cause(one) for one in report.suppressed]
+    checks = dict.fromkeys(map(_rule_of, (*report.causes, *accepted)), "")
     checks |= {words.plain(check.id, 60) or "netdoctor": check.title for check in report.checks}
     rules = [_rule(name, title) for name, title in checks.items()]
     index = {name: number for number, name in enumerate(checks)}
@@ -36,10 +37,38 @@ def render(report: Report, *, pretty: bool = False) -> bytes:
         },
         "automationDetails": {"id": f"netdoctor/{_quoted(words.plain(report.run.profile, 40))}/"},
         "invocations": [_invocation(report)],
-        "results": [_result(report, cause, index[_rule_of(cause)]) for cause in report.causes],
+        "results": [
+            *(_result(report, cause, index[_rule_of(cause)]) for cause in report.causes),
+            *(
+                {**_result(report, cause, index[_rule_of(cause)]), "suppressions": [_suppression(one)]}
+                for one, cause in zip(report.suppressed, accepted, strict=True)
+            ),
+        ],
         "columnKind": "unicodeCodePoints",
     }
     return encode({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, pretty) + b"\n"
+
+
+def _as_cause(one: Suppressed) -> Cause:
+    """What is accepted, as it would stand among the causes."""
+    return Cause(
+        id=0,
+        key=one.key,
+        fingerprint=one.fingerprint,
+        status=one.status,
+        title=one.title,
+        checks=one.checks,
+        nodes=one.nodes,
+        node_list=one.node_list,
+        confidence="certain",
+        seen=one.seen,
+    )
+
+
+def _suppression(one: Suppressed) -> dict[str, str]:
+    """Why a result counts for nothing (3.35); external: it was said in a file of its own."""
+    until = f" (until {words.plain(one.until, 20)})" if one.until else ""
+    return {"kind": "external", "justification": f"{words.plain(one.reason, 300)}{until}"}
 
 
 def _rule_of(cause: Cause) -> str:

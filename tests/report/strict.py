@@ -84,8 +84,9 @@ SARIF: dict[str, dict[str, Any]] = {
     "notification": {"level": str, "+message": "message"},
     "result": {
         "ruleId": str, "ruleIndex": int, "level": str, "+message": "message", "locations": ["location"],
-        "partialFingerprints": dict, "properties": dict,
+        "partialFingerprints": dict, "properties": dict, "suppressions": ["suppression"],
     },
+    "suppression": {"+kind": str, "justification": str},
     "location": {"logicalLocations": ["logical"], "physicalLocation": "physical"},
     "logical": {"name": str, "kind": str},
     "physical": {"artifactLocation": "artifact", "region": "region"},
@@ -106,6 +107,7 @@ def sarif(data: bytes) -> dict[str, Any]:
     assert len({rule["id"] for rule in rules}) == len(rules)
     for result in run["results"]:
         assert rules[result["ruleIndex"]]["id"] == result["ruleId"]
+        assert {one["kind"] for one in result.get("suppressions", [])} <= {"external", "inSource"}
         assert result["level"] in ("error", "warning", "note", "none")
         assert set(map(type, result["partialFingerprints"].values())) == {str}
         for place in result["locations"]:

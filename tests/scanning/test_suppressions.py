@@ -23,6 +23,7 @@ from netdoctor.report.json_ import dumps, loads
 from netdoctor.report.junit import render as junit
 from netdoctor.report.model import Report
 from netdoctor.report.redact import redact
+from netdoctor.report.sarif import render as sarif
 from netdoctor.report.save import load, save
 from netdoctor.report.text import render
 from netdoctor.scanning import ScanRequest, rejudge, replay
@@ -30,6 +31,7 @@ from netdoctor.tui import pages
 from netdoctor.tui.state import opened
 from tests.core.fake import hint, saying, store_of
 from tests.core.test_build import RUN
+from tests.report import strict
 from tests.scanning.ground import Ground
 
 TODAY = datetime.now(UTC).date()
@@ -86,6 +88,8 @@ def test_an_accepted_failure_is_ready_and_says_so_everywhere(ground: Ground) -> 
     assert "netdoctor_suppressed 1\n" in prom.render(report)
     assert "- accepted: FAIL net.one n2 is bad" in markdown.render(report)
     assert line in html.render(report)
+    (told,) = strict.sarif(sarif(report))["results"]
+    assert told["suppressions"] == [{"kind": "external", "justification": f"RMA 4711 (until {SOON})"}]
     assert f"  accepted  {line}" in [shown.text for shown in pages.banners(opened(report), 0.0)]
     # It is neither healed nor new, whichever of the two reports is older.
     assert not diff(bad, report).healed
