@@ -160,11 +160,12 @@ def _none_used(one: Transport, peers_use: bool, exact: tuple[Fix, ...]) -> Findi
             **one.told(fixes=change(one.env[one.off])),
         )
     setting = one.env[VARIABLE]
+    first, *others = change(setting)
     return NO_MATCH.fail(
         f"{one.are_active}, and NCCL would use TCP without a word: {setting} matches none of them"
         f"{_mistaken(setting.value, one.hcas)}",
         # Without the variable NCCL takes all active ports; with exact names it takes these.
-        **one.told(fixes=(*change(setting), *exact)),
+        **one.told(fixes=(first, *exact, *others)),
     )
 
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from netdoctor.check import check
+from netdoctor.checks._distribution import install_package
 from netdoctor.checks._majority import majority
 from netdoctor.checks._parity import differing
 from netdoctor.checks._rdma import NO_HCAS, hca_evidence, unbound_evidence
@@ -46,6 +47,7 @@ CLOSED = Cause(
     verify=("rdma.hca", "nccl.ib-hca"),
     explains=False,
 )
+LIBRARIES = {"apt": "libibverbs1 ibverbs-providers", "dnf": "libibverbs", "zypper": "libibverbs1 libmlx5-1"}
 LOOK = look(
     "see whether the card is on the PCI bus, and what its driver said",
     "lspci -d 15b3: -nnk; dmesg | grep -E 'mlx5|infiniband'",
@@ -119,7 +121,7 @@ def rdma_hca(nodes: Mapping[str, RdmaFacts], hosts: Mapping[str, HostFacts] | No
         else:
             yield from at(node, _as_many(facts, usual, names))
         if facts.hcas:
-            yield from at(node, _usable(facts, container, alike))
+            yield from at(node, _usable(facts, host, container, alike))
     yield from _firmware(nodes)
 
 
@@ -171,7 +173,7 @@ def _fewer(facts: RdmaFacts, example: RdmaFacts, tie: bool, container: bool) -> 
     )
 
 
-def _usable(facts: RdmaFacts, container: bool, alike: bool) -> Iterator[Finding]:
+def _usable(facts: RdmaFacts, host: HostFacts | None, container: bool, alike: bool) -> Iterator[Finding]:
     if not facts.libibverbs:
         install, where = (in_job, ", in the container's image") if container else (run, "")
         yield NO_LIBRARY.fail(
@@ -181,7 +183,7 @@ def _usable(facts: RdmaFacts, container: bool, alike: bool) -> Iterator[Finding]
             seen=seen("ldconfig -p", "no libibverbs.so.1", "command"),
             fixes=install(
                 f"install the user-space RDMA libraries{where}",
-                "apt-get install --yes libibverbs1 ibverbs-providers  # or: dnf install libibverbs",
+                install_package(host, LIBRARIES),
                 root=True,
                 effect="next launch",
                 persistent=True,

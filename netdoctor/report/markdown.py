@@ -108,6 +108,9 @@ def _cause(report: Report, cause: Cause, index: words.Index) -> Iterator[str]:
         if fix.commands:
             yield ""
             yield from fence(words.fix_commands(fix), "sh")
+        if fix.undo:
+            yield from ("", "Undo:", "")
+            yield from fence(words.to_paste(fix.undo), "sh")
     if cause.verify:
         yield ""
         yield "Verify:"

@@ -9,7 +9,7 @@ from netdoctor.facts.rdma import RdmaFacts
 from netdoctor.facts.software import Job
 from netdoctor.model import Status
 
-from .build import causes, env, found, host
+from .build import cause, causes, env, found, host, hosts
 from .build_hw import hca, rdma, rdmas
 
 
@@ -77,7 +77,12 @@ def test_containers_without_devices_on_any_node_may_be_meant_for_tcp(container: 
 
 
 def test_no_library() -> None:
-    assert causes(rdma_hca(rdmas(2, n1=rdma(libibverbs=None)), None)) == {"libibverbs-missing": {"n1"}}
+    bare = rdmas(2, n1=rdma(libibverbs=None))
+    findings = list(rdma_hca(bare, None))
+    assert causes(findings) == {"libibverbs-missing": {"n1"}}
+    assert "|| dnf install -y libibverbs" in str(cause(findings, "libibverbs-missing").fixes)
+    (fix,) = cause(rdma_hca(bare, hosts(2)), "libibverbs-missing").fixes  # Debian
+    assert fix.commands[0].shell == "apt-get install -y libibverbs1 ibverbs-providers"
 
 
 def test_other_firmware_is_a_warning() -> None:

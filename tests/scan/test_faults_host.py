@@ -198,7 +198,7 @@ def test_interfaces_that_the_environment_asks_for(lab4: Lab, tmp_path: Path, cas
         ),
         case(
             "node2 env NCCL_P2P_LEVEL=nvl", "nccl-env-word-nccl-p2p-level", "nccl.env", status="warn",
-            said="with that case",
+            said="with that case", excuse=LOGIN,
         ),
         case(
             "node2 nccl-conf NCCL_BUFFSIZE=8388608", "nccl-env-differs-nccl-buffsize", "nccl.env",
