@@ -133,7 +133,7 @@ def test_several_runs_learn_the_band() -> None:
 
 
 def test_bands_rarely_cry_wolf_and_see_what_fell() -> None:
-    """100 clusters of 30 pairs that scatter by 5 %, three runs each: a fourth like them, and one at 70 %."""
+    """40 clusters of 30 pairs that scatter by 5 %, three runs each: a fourth like them, and one at 70 %."""
     chance = random.Random(7)
 
     def run(share: float = 1.0) -> Report:
@@ -141,12 +141,12 @@ def test_bands_rarely_cry_wolf_and_see_what_fell() -> None:
         return rated(rates[0] * share, *rates[1:])
 
     alarms = seen = 0
-    for _ in range(100):
+    for _ in range(40):
         known = [run(), run(), run()]
         alarms += bool(diff(known[0], run(), known[1:]).moved)
         seen += any(m.target == "n0 -> m" for m in diff(known[0], run(0.7), known[1:]).moved)
-    assert alarms <= 5
-    assert seen >= 90
+    assert alarms <= 3
+    assert seen >= 36
 
 
 @pytest.mark.parametrize(("share", "free", "known"), [
