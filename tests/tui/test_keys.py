@@ -21,7 +21,7 @@ from netdoctor.tui.keys import ACTIONS, BY_ID, FOOTERS, HINTS, MOVES, VIEWS
 from netdoctor.tui.runner import Request
 from netdoctor.tui.stage import screen_text
 from netdoctor.tui.state import State
-from netdoctor.tui.where import Spot
+from netdoctor.tui.where import Spot, Where
 from tests.report.build import sample_report
 from tests.tui.harness import NOON, FakeRunner, Step, application, began, drive, rich_report, type_text
 
@@ -276,36 +276,44 @@ def test_filter_narrows_while_typing_and_escape_restores() -> None:
     assert seen([*typing, "escape"], lambda app: (len(app.matrix.rows.order), node(app))) == (4, "01")
 
 
-@pytest.mark.parametrize(
-    ("screen", "typed", "kept", "gone"),
-    [
-        pytest.param([], "clock", "[3]", "[2]", id="causes"),
-        pytest.param(["enter"], "verify", "verify", "fix   ", id="cause"),
-        pytest.param(["e"], "!net.ports", "nothing fits", "FAIL  net.ports", id="evidence"),
-        pytest.param(["3"], "a02", "gpu-a02", "gpu-a04", id="pairs"),
-        pytest.param(["3", "enter"], "a02", "gpu-a02", "gpu-a04", id="pair"),
-        pytest.param(["2", "4"], "nccl.ifname", "nccl.ifname", "ssh.login", id="node"),
-        pytest.param(["5"], "clock", "the clock of", "drops", id="diff"),
-    ],
-)
-def test_every_list_has_a_filter(screen: list[str], typed: str, kept: str, gone: str) -> None:
+# Keys to a screen, a filter of its lines, and what stands there with it and only without it.
+FILTERS: list[tuple[list[str], str, str, str]] = [
+    ([], "clock", "[3]", "[2]"),
+    (["enter"], "verify", "verify", "fix   "),
+    (["e"], "!net.ports", "nothing fits", "FAIL  net.ports"),
+    (["3"], "a02", "gpu-a02", "gpu-a04"),
+    (["3", "enter"], "a02", "gpu-a02", "gpu-a04"),
+    (["2", "4"], "nccl.ifname", "nccl.ifname", "ssh.login"),
+    (["5"], "clock", "the clock of", "drops"),
+]
+
+
+def test_every_list_has_a_filter() -> None:
     app, pictures = application(rich_report()), []
     app.base = sample_report("ready")
+
+    def begin(app: NetdoctorApp, pilot: Any) -> None:
+        app.where = Where()
+        app.draw(top=True)
 
     def look(app: NetdoctorApp, pilot: Any) -> None:
         pictures.append((app.where, screen_text(app)))
 
-    def type_it(app: NetdoctorApp, pilot: Any) -> None:
-        app.main_filter.value = typed
+    def typing(text: str) -> Step:
+        return lambda app, pilot: setattr(app.main_filter, "value", text)
 
-    drive(app, WINDOW, *screen, look, "slash", type_it, "enter", look, "escape", look)
-    (before, _), (during, lines), (after, _) = pictures
-    body = "\n".join(lines[3:-2])
-    assert kept in body
-    assert gone not in body
-    assert f"filter: {typed}" in lines[1]
-    assert during == dataclasses.replace(before, sought=typed)
-    assert after == before
+    steps: list[Step] = []
+    for screen, typed, _, _ in FILTERS:
+        steps += [begin, *screen, look, "slash", typing(typed), "enter", look, "escape", look]
+    drive(app, WINDOW, *steps)
+    for n, (screen, typed, kept, gone) in enumerate(FILTERS):
+        (before, _), (during, lines), (after, _) = pictures[3 * n : 3 * n + 3]
+        body = "\n".join(lines[3:-2])
+        assert kept in body, screen
+        assert gone not in body, screen
+        assert f"filter: {typed}" in lines[1]
+        assert during == dataclasses.replace(before, sought=typed)
+        assert after == before
 
 
 def test_no_letter_of_a_filter_is_a_key() -> None:
