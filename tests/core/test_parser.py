@@ -134,20 +134,24 @@ def test_bad_input_is_no_verdict_for_nagios(line: str, code: int, capsys: pytest
 
 
 def test_every_option_has_a_twin_in_the_environment() -> None:
-    """What a variable says is what the option says, and the option wins over it."""
+    """What a variable says is what the option says; an empty one is none."""
     known = environ.twins(subcommands(cli.build_parser("scan"))["scan"])
-    nothing, _ = _parsed(["scan", "h"], {})
     assert len(known) > 40
+    nothing, _ = _parsed(["scan", "h"], dict.fromkeys(known, ""))
+    assert nothing == _parsed(["scan", "h"], {})[0]
+    variables, line = {}, ["scan", "h"]
     for name, action in known.items():
         flag = f"--{name.removeprefix('NETDOCTOR_').lower().replace('_', '-')}"
-        switch = action.nargs == 0
-        value = "1" if switch else VALUES.get(action.dest, "text")
-        typed, _ = _parsed(["scan", "h", flag, *([] if switch else [value])], {})
-        taken, told = _parsed(["scan", "h"], {name: value})
-        assert taken == typed, name
-        assert told == [f"from the environment: {name}={value}"]
-        assert taken != nothing, name
-    assert _parsed(["scan", "h"], dict.fromkeys(known, ""))[0] == nothing, "an empty one is none"
+        assert flag in action.option_strings
+        value = "1" if action.nargs == 0 else VALUES.get(action.dest, "text")
+        variables[name] = value
+        line += [flag] if action.nargs == 0 else [flag, value]
+    typed, _ = _parsed(line, {})
+    taken, told = _parsed(["scan", "h"], variables)
+    assert taken == typed
+    changed = {action.dest for action in known.values()}
+    assert {name for name in typed if typed[name] != nothing[name]} == changed
+    assert told == [f"from the environment: {', '.join(f'{k}={v}' for k, v in sorted(variables.items()))}"]
 
 
 @pytest.mark.parametrize(
