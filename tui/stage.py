@@ -46,7 +46,8 @@ class Stage(App[None], inherit_bindings=False):
     known: the report of the state, by its keys. base: the report that the Diff screen compares with;
     base_chosen: whether somebody named it. agreed:
     whether a stranger's report may be run again; agreed_costs: what checks may cost the nodes (Check.cost).
-    exported: scripts for standard output. files: what was written here.
+    exported: scripts for standard output. files: what was written here. narrowed_from: the screen that a
+    narrow window has no room for, and a wider one shows again.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class Stage(App[None], inherit_bindings=False):
         self.base_name = ""
         self.base_chosen = False
         self.picture = square.Picture([], [])
+        self.narrowed_from = ""
         self.export = export
         self.export_to_stdout = export_to_stdout
         self.exported: list[str] = []
@@ -234,7 +236,10 @@ class Stage(App[None], inherit_bindings=False):
         if not self.drawn:
             return
         if self.small and self.where.view not in SMALL_VIEWS and not self.tiny:
-            self.where = replace(self.where, view="causes")
+            self.narrowed_from, self.where = self.where.view, replace(self.where, view="causes")
+        elif not self.small and self.narrowed_from:
+            view, self.narrowed_from = self.narrowed_from, ""
+            self.where = replace(self.where, view=view) if self.where.view == "causes" else self.where
         on_matrix = self.where.view == "matrix" and bool(self.state.cells.nodes) and not self.tiny
         focus = self.matrix if on_matrix else self.page
         self.matrix.display = on_matrix

@@ -145,8 +145,10 @@ def test_growing_the_window_restores_the_view() -> None:
         "2",
         lambda a, p: resize(a, p, (30, 8)),
         lambda a, p: resize(a, p, (100, 30)),
+        lambda a, p: resize(a, p, (70, 24)),
+        lambda a, p: resize(a, p, (100, 30)),
     )
-    assert seen == ["matrix", "matrix"]
+    assert seen == ["matrix", "matrix", "causes", "matrix"]
     assert any("gpu-a03" in line for line in lines)
 
 
@@ -387,7 +389,10 @@ def test_live_scan_shows_phases_slow_nodes_and_trouble() -> None:
     text = "\n".join(live([]))
     assert "SCANNING" in text
     assert "63/64" in text
-    assert "left" in text
+    assert "left" not in text  # less than a second
+    assert "about 00:06 left" in "\n".join(
+        live([Phase(NOON + 9, "ports", 0, 4), Phase(NOON + 11, "ports", 1, 4)])
+    )
     assert "gpu-a64 9 s (usual 1.3 s)" in text
     assert "gpu-a63 refused" in text
     assert "x stop" in text
