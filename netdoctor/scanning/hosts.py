@@ -45,7 +45,7 @@ def reread(request: ScanRequest, replay: Mapping[str, Any]) -> ScanRequest:
     files = [word for word in listed.words if os.path.isabs(word)]
     if request.targets is None or not files:
         return request
-    shown = ", ".join(clean(_near(name), 80) for name in files)
+    shown = ", ".join(clean(_near(name), 200) for name in files)
     if not all(file_exists(name) for name in files):
         text = f"{shown} cannot be found any more: these are the nodes that the last scan found there"
         return replace(request, remarks=(*request.remarks, text))
