@@ -11,6 +11,7 @@ from tests.report.build import sample_report, with_evidence
 # Kept in the realistic report: words of the format itself, which the schema lists.
 STRUCTURE = {
     "schema", "state", "status", "cells", "fail_on", "confidence", "expected_from", "risk", "level",
+    "kind", "via",
 }  # fmt: skip
 
 

@@ -8,7 +8,7 @@ import subprocess
 from functools import cache
 from xml.etree import ElementTree as ET
 
-import jsonschema
+import jsonschema_rs
 import pytest
 
 from netdoctor.report import changes, words
@@ -36,7 +36,9 @@ REPORTS = {"filled": fill, "realistic": replace_text}
 # C0 but the newline, DEL, C1, bidirectional controls, line separators.
 STEERS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
-VALIDATOR = jsonschema.Draft202012Validator(report_schema())
+# The validator's own strings hold none.
+SURROGATES = re.compile(rb"\\ud[89a-f][0-9a-f]{2}")
+VALIDATOR = jsonschema_rs.Draft202012Validator(report_schema())
 
 hostile = each_of(HOSTILE)
 shaped = pytest.mark.parametrize("shape", REPORTS)
@@ -99,7 +101,7 @@ def test_json_comes_back_as_it_was(shape: str, attack: str, detail: str) -> None
     data = dumps(report, detail, facts=True)
     assert_inert(data)
     if shape == "realistic":
-        VALIDATOR.validate(json.loads(data))
+        VALIDATOR.validate(json.loads(SURROGATES.sub(b"?", data)))
     if detail == "problems":
         assert loads(data).causes == report.causes
         assert loads(data).facts == report.facts

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import jsonschema
+import jsonschema_rs
 import psutil
 
 from netdoctor.lab import Lab
@@ -155,10 +155,8 @@ def until(true: Callable[[], bool], what: str, timeout: float = 60) -> None:
 
 @cache
 def _schema() -> Any:
-    schema = report_schema()
-    kind = jsonschema.validators.validator_for(schema)
-    kind.check_schema(schema)
-    return kind(schema)
+    jsonschema_rs.meta.validate(schema := report_schema())
+    return jsonschema_rs.Draft202012Validator(schema)
 
 
 def check_promises(scanned: Scanned) -> None:
