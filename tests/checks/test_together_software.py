@@ -127,6 +127,7 @@ def test_no_cell_is_green_without_one_value_that_it_stands_for(check: str, group
     assert set(cells.values()) == {Status.PASS}
 
 
+@pytest.mark.thorough
 def test_a_tie_of_thousands_of_nodes_is_judged_and_explained_in_time() -> None:
     nodes = [build.name(i) for i in range(1, 3001)]
     store = Store()

@@ -278,6 +278,7 @@ def test_limits_grow_with_the_world(monkeypatch: pytest.MonkeyPatch) -> None:
     assert EXPERIMENTS["allreduce"].limit_s(274, 20.0) > START_S + join_s(2192) + STOP_S
 
 
+@pytest.mark.thorough
 def test_what_is_said_to_nodes_and_back_does_not_grow_with_the_square_of_the_world() -> None:
     """A reply has a bound, and a node whose reply is over it would be called lost."""
     ranks = Ranks(FakeTransport({}), [f"n{i // 8}" for i in range(100_000)], {}, "nccl", {})

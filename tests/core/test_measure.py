@@ -93,6 +93,7 @@ def test_every_pair_over_the_rendezvous_port_and_three_others() -> None:
     assert found.possible == 6
 
 
+@pytest.mark.thorough
 def test_everybody_dials_the_master_past_the_sample() -> None:
     count = ALL_PAIRS_UP_TO + 30
     found = matrix(cluster(count), count, master="n50")

@@ -102,6 +102,7 @@ OUTCOMES = ["open", "open", "open", "in_use", "error", "refused", "no_route", "r
 
 @settings(deadline=None, max_examples=60)
 @given(st.integers(2, 5), st.randoms(use_true_random=False))
+@pytest.mark.thorough
 def test_no_bad_port_and_no_bad_path_ends_green(count: int, rng: random.Random) -> None:
     matrix = healthy.matrix(count)
     ports = replace(matrix, probes=tuple(replace(p, outcome=rng.choice(OUTCOMES)) for p in matrix.probes))

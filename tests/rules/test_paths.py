@@ -285,6 +285,7 @@ def test_what_nccl_itself_chose_is_dialled() -> None:
     assert further(found) == [{"n1": "10.1.0.1"}]
 
 
+@pytest.mark.thorough
 def test_many_small_networks_cost_as_much_for_each_node_as_few() -> None:
     """Each two nodes with a network of their own: as many paths as half the nodes."""
 
