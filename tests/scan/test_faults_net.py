@@ -94,7 +94,7 @@ NAMES = [
     ),
     case(
         "node0 port-busy port=31000", "master-port-busy", "rdzv.port-free", nodes=("node0",),
-        said="port 31000 is taken", args=("--master-port", "31000"), fix="kill",
+        said="port 31000 is taken", args=("--master-port", "31000"), fix="see whose it is",
     ),
 ]  # fmt: skip
 
@@ -112,7 +112,7 @@ PACKETS = [
 BLACK_HOLE = (
     case(
         "node0 port-busy", "master-port-busy", "rdzv.port-free", nodes=("node0",), said="of user nobody",
-        fix="kill",
+        fix="see whose it is",
     ).values[0],
     case(
         "node2 mtu-blackhole", "mtu-black-hole", "net.path-mtu", said="packets of 9000 bytes vanish",
