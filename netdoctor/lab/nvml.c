@@ -5,12 +5,9 @@
  * supported"; "0.lost=1" makes every query of that GPU fail. Types and numbers as in NVIDIA's public
  * nvml.h; functions not defined here are reported by nvidia-ml-py as "function not found", as with
  * an old driver. */
-#include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/types.h>
 
 #define FILE_NAME "/etc/netdoctor-lab-gpus"
 #define MAX_GPUS 16
@@ -58,6 +55,18 @@ static const char *of(dev_t_ d, const char *name) {
 
 typedef struct { u32 pid; u64 memory; u32 gpu_instance, compute_instance; } process_t;
 
+/* "7 (python3) S 1 ...": one that has ended stays as Z until it is waited for. */
+static int lives(int pid) {
+  char path[64], line[512] = "";
+  snprintf(path, sizeof path, "/proc/%d/stat", pid);
+  FILE *file = fopen(path, "r");
+  if (!file)
+    return 0;
+  char *state = fgets(line, sizeof line, file) ? strrchr(line, ')') : NULL;
+  fclose(file);
+  return state && state[1] && state[2] != 'Z' && state[2] != 'X';
+}
+
 /* Those of "0.processes=4711:1073741824,4712:0" that live: a process that has ended holds no GPU. */
 static u32 running(dev_t_ d, process_t *out) {
   char value[2048] = "";
@@ -65,8 +74,8 @@ static u32 running(dev_t_ d, process_t *out) {
   u32 n = 0;
   char *rest = value;
   for (char *word; (word = strsep(&rest, ",")) != NULL && n < MAX_PROCESSES;) {
-    pid_t pid = atoi(word);
-    if (pid <= 0 || (kill(pid, 0) && errno == ESRCH))
+    int pid = atoi(word);
+    if (!lives(pid))
       continue;
     char *colon = strchr(word, ':');
     out[n++] = (process_t){(u32)pid, colon ? strtoull(colon + 1, NULL, 0) : 0, ~0u, ~0u};
