@@ -45,7 +45,9 @@ from netdoctor.tui.state import opened
 from tests.checks.test_unread import healthy
 from tests.core.fake import FakeTransport
 from tests.hostile import HOSTILE
+from tests.report import strict
 from tests.report.build import sample_report
+from tests.report.test_html import Reader
 from tests.tui.harness import drive, rich_report
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -387,10 +389,18 @@ def jsonl(text: str) -> None:
     assert (lines[0]["event"], lines[-1]["event"]) == ("start", "end")
 
 
+def hosts(text: str) -> None:
+    # What a hosts file may say of a node, each of its kind; nothing of it steers who reads it.
+    line = re.compile(r"[\w.@:\[\]-]+(?: (?:port|slots|gpus)=\d+| (?:user|python|leaf)=[\w./~@+-]+)*")
+    for one in text.splitlines():
+        assert one.startswith("#") or line.fullmatch(one), one
+
+
 LOOKS: dict[str, Callable[[str], object]] = {
     "text": no_command_in_the_log, "short": no_command_in_the_log, "markdown": markdown, "junit": junit,
     "prom": prom, "github": github, "json": lambda text: loads(text.encode()), "jsonl": jsonl,
-    "none": lambda text: None,
+    "html": Reader, "sarif": lambda text: strict.sarif(text.encode()), "nagios": strict.nagios,
+    "hosts": hosts, "none": lambda text: None,
 }  # fmt: skip
 
 
