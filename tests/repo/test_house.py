@@ -1,4 +1,4 @@
-"""What CONTRIBUTING promises of the house, held: see scripts/house.py."""
+"""What scripts/house.py counts, which CI and `make lint` run."""
 
 import importlib.util
 from pathlib import Path
@@ -17,11 +17,6 @@ def house() -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-@pytest.mark.thorough
-def test_it_holds(house: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
-    assert house.main() == 0, capsys.readouterr().out
 
 
 def test_what_is_named_to_be_touched_is_there(house: ModuleType) -> None:
