@@ -151,7 +151,7 @@ def test_an_exception_restores_the_terminal_and_exits_5(report: Path) -> None:
         "DO['pairs'] = crash\n"
         f"sys.argv = ['netdoctor', 'tui', {str(report)!r}]; sys.exit(main())"
     )
-    with terminal("-c", program, cwd=report.parent) as term:
+    with terminal("-c", program, cwd=report.parent, TMPDIR=str(report.parent)) as term:
         term.wait_for("NOT READY")
         term.keys("3")
         assert term.end() == 5
