@@ -70,8 +70,8 @@ GIVE = in_job(
 MAKE = run(
     "load what makes the devices, now and at boot, and let udev make them",
     "modprobe ib_uverbs && udevadm trigger --subsystem-match=infiniband_verbs && "
-    "echo ib_uverbs > /etc/modules-load.d/ib_uverbs.conf",
-    undo="rm -f /etc/modules-load.d/ib_uverbs.conf",
+    "echo ib_uverbs > /etc/modules-load.d/netdoctor-uverbs.conf",
+    undo="rm -f /etc/modules-load.d/netdoctor-uverbs.conf",
     root=True,
 )
 OPEN = run(
