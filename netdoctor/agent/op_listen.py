@@ -25,6 +25,8 @@ ACK_BYTES = 64
 BACKLOG = 1024
 # Another scan's listeners are there for a second or two.
 OTHER_SCAN_S = 4.0
+# A counting datagram is answered within this, with those that came meanwhile.
+COUNT_EVERY_S = 0.01
 
 
 def check_token(args: "dict[str, Any]") -> bytes:
@@ -102,6 +104,7 @@ class Server(object):
         self._echoes = []  # type: list[socket.socket]
         self._guests = {}  # type: dict[socket.socket, Guest]
         self._counts = {}  # type: dict[Any, int]
+        self._unhurried = False
         self._wake_r, self._wake_w = os.pipe()
         self._lock = threading.Lock()
         os.set_blocking(self._wake_r, False)
@@ -180,6 +183,10 @@ class Server(object):
                         if self._closed.is_set():
                             return
                         self._handle(key.fileobj)
+                if self._unhurried:
+                    # Nobody waits for a count; to wake for each datagram costs more than to answer them.
+                    self._unhurried = False
+                    time.sleep(COUNT_EVERY_S)
                 now = time.monotonic()
                 for s in [s for s, guest in self._guests.items() if guest.deadline <= now]:
                     with self._lock:
@@ -247,10 +254,12 @@ class Server(object):
         return self._counts[sender]
 
     def _answer(self, s: socket.socket) -> None:
+        counted = False
         for _ in range(64):
             try:
                 data, sender = s.recvfrom(65536)
             except (BlockingIOError, InterruptedError):
+                self._unhurried = counted
                 return
             except OSError:  # an ICMP error about an earlier answer
                 continue
@@ -260,6 +269,7 @@ class Server(object):
             answer = self.tag + b" " + data[33:41] + b" %d" % len(data)
             if data[41:42] == b"c":
                 answer += b" %d" % self._count(sender)
+                counted = True
             try:
                 s.sendto(answer.ljust(ACK_BYTES), sender)
             except OSError:
