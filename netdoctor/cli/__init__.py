@@ -14,6 +14,7 @@ from netdoctor.cli.parser import EXIT_BAD_INPUT, NAGIOS_UNKNOWN, Parser, subcomm
 COMMANDS: dict[str, tuple[str, str]] = {
     "scan": ("netdoctor.cli.scan", "examine nodes over SSH, print the report, save it"),
     "checks": ("netdoctor.cli.checks", "list and explain the checks, offline"),
+    "explain": ("netdoctor.cli.explain", "from a log or a word to the cause and the check that decides"),
     "tui": ("netdoctor.cli.tui", "look at a report, or at a scan while it runs, in the terminal"),
     "report": ("netdoctor.report.cli", "show or convert a saved report"),
     "diff": ("netdoctor.cli.compare", "what got worse, healed or moved since an earlier report"),

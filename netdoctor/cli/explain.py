@@ -1,0 +1,80 @@
+"""`netdoctor explain`: from a log, or from a word, to what it means and the check that decides."""
+
+import argparse
+import re
+import sys
+from collections.abc import Mapping, Sequence
+
+from netdoctor.cli.options import count
+from netdoctor.cli.parser import EXIT_BAD_INPUT, columns
+from netdoctor.errors import InputError
+
+EXIT_UNRECOGNISED = 3
+FORMATS = ("text", "json", "markdown")
+
+EPILOG = """\
+examples:
+  netdoctor explain log train.log
+  netdoctor explain log 'out/rank_*.log' -o json
+  kubectl logs trainer-0 | netdoctor explain log -
+
+exit codes:
+  0 a cause was recognised   2 bad input
+  3 nothing was recognised, which says nothing about the job
+"""
+
+
+def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = subparsers.add_parser(
+        "explain",
+        help="from a log or a word to the cause and the check that decides",
+        description="explain log FILE...|-: read the logs of a failed job and name the cause. "
+        "explain WORD...: what a variable, option, check or error means.",
+        epilog=EPILOG,
+    )
+    parser.add_argument("words", nargs="+", metavar="log FILE...|WORD", help="logs, or words")
+    parser.add_argument("-o", "--output", choices=FORMATS, default="text", help="format (default: text)")
+    parser.add_argument("--width", type=count, metavar="N", help="columns (default: the terminal's)")
+    parser.set_defaults(run=run, parser=parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    try:
+        if args.words[0] == "log":
+            return _log(args, args.words[1:])
+        return _word(args)
+    except InputError as error:
+        sys.stderr.write(f"netdoctor {error}\n")
+        return EXIT_BAD_INPUT
+
+
+def _word(args: argparse.Namespace) -> int:
+    raise InputError("explain: only logs are explained so far: netdoctor explain log FILE...")
+
+
+def _log(args: argparse.Namespace, names: Sequence[str]) -> int:
+    from netdoctor.explain import rendering
+    from netdoctor.explain.engine import explain
+
+    said = explain(names)
+    manuals = _manuals({check for reason in said.reasons for check in reason.known.fix_from})
+    if args.output == "json":
+        sys.stdout.write(rendering.json_text(said, manuals))
+    else:
+        sys.stdout.write(rendering.text(said, manuals, columns(args.width) or 100))
+    return 0 if said.reasons else EXIT_UNRECOGNISED
+
+
+def _manuals(checks: set[str]) -> Mapping[str, Sequence[str]]:
+    """What the manuals of these checks say under "Fix:", by check."""
+    if not checks:
+        return {}
+    from netdoctor.engine.registry import load_builtin
+
+    return {name: fix_of(check.manual) for name, check in load_builtin().items() if name in checks}
+
+
+def fix_of(manual: str) -> list[str]:
+    """The paragraph of a manual under "Fix:", as one line."""
+    found = re.search(r"^Fix:\n((?:[ ]+\S.*\n?)+)", manual, re.MULTILINE)
+    return [" ".join(found[1].replace("``", "`").split())] if found else []

@@ -1,0 +1,114 @@
+"""The recognised lines of many logs, in bounded number; the first ones of each kind and rank are kept."""
+
+from dataclasses import dataclass, field
+
+from netdoctor.explain.knowledge import UNKNOWN, Pattern
+from netdoctor.explain.lines import Moment, Speaker, moment, named, speaker
+from netdoctor.explain.literals import fold
+from netdoctor.explain.matching import Found
+from netdoctor.explain.model import Hit, Source
+
+RANK_HITS_MAX = 4  # of one pattern and rank
+PATTERN_HITS_MAX = 600
+UNKNOWN_MAX = 200
+RANKS_MAX = 200_000
+
+
+@dataclass(slots=True)
+class Gathered:
+    """What judging needs of the logs. counts: lines per pattern, also of those not kept. unknown: lines that
+    read like trouble and no pattern knows, one of each kind."""
+
+    hits: list[Hit] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
+    unknown: list[Hit] = field(default_factory=list)
+    ranks: set[int] = field(default_factory=set)
+    hosts: dict[str, None] = field(default_factory=dict)
+    world_size: int | None = None
+    sources: list[Source] = field(default_factory=list)
+
+
+class Collector:
+    """Takes in what is found, log by log."""
+
+    def __init__(self) -> None:
+        self.gathered = Gathered()
+        self._kept: dict[tuple[str, int | None, str], int] = {}
+        self._values: dict[str, set[str]] = {}
+        self._kinds: set[str] = set()
+        self._by: Speaker = Speaker()
+        self._file = ""
+        self._last: Moment | None = None
+
+    def begin(self, file: str) -> None:
+        """Another log begins."""
+        self._file, self._by, self._last = file, named(file), None
+        self._note(self._by)
+
+    def take(self, found: Found) -> None:
+        """One line that was found in the log."""
+        by = speaker(found.text)
+        own = self._by
+        by = Speaker(
+            rank=own.rank if by.rank is None else by.rank,
+            local_rank=own.local_rank if by.local_rank is None else by.local_rank,
+            host=by.host or own.host,
+            world_size=by.world_size,
+        )
+        self._note(by)
+        # A line without a time was written after the last one that has one.
+        self._last = when = moment(found.text) or self._last
+        for pattern, value in found.patterns:
+            self._keep(pattern, value, found, by, when)
+        if not found.patterns:
+            self._wonder(found, by, when)
+
+    def _note(self, by: Speaker) -> None:
+        gathered = self.gathered
+        if by.rank is not None and len(gathered.ranks) < RANKS_MAX:
+            gathered.ranks.add(by.rank)
+        if by.host and len(gathered.hosts) < RANKS_MAX:
+            gathered.hosts.setdefault(by.host)
+        if by.world_size:
+            gathered.world_size = max(by.world_size, gathered.world_size or 0)
+
+    def _keep(self, pattern: Pattern, value: str, found: Found, by: Speaker, when: Moment | None) -> None:
+        counts = self.gathered.counts
+        counts[pattern.id] = counts.get(pattern.id, 0) + 1
+        if pattern.differs:
+            values = self._values.setdefault(pattern.id, set())
+            if value in values or len(values) > 8:
+                return
+            values.add(value)
+        place = (pattern.id, by.rank, self._file if by.rank is None else "")
+        kept = self._kept.get(place, 0)
+        if kept >= RANK_HITS_MAX or counts[pattern.id] > PATTERN_HITS_MAX:
+            return
+        self._kept[place] = kept + 1
+        self.gathered.hits.append(
+            Hit(
+                pattern=pattern,
+                file=self._file,
+                number=found.number,
+                text=found.text,
+                speaker=by,
+                when=when,
+                value=value,
+            )
+        )
+
+    def _wonder(self, found: Found, by: Speaker, when: Moment | None) -> None:
+        kind = fold(found.text[:400])
+        if kind in self._kinds or len(self.gathered.unknown) >= UNKNOWN_MAX:
+            return
+        self._kinds.add(kind)
+        self.gathered.unknown.append(
+            Hit(
+                pattern=UNKNOWN,
+                file=self._file,
+                number=found.number,
+                text=found.text[:2000],
+                speaker=by,
+                when=when,
+            )
+        )

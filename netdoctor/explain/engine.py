@@ -1,0 +1,55 @@
+"""Logs in, an explanation out."""
+
+from collections.abc import Iterable, Sequence
+from typing import BinaryIO
+
+from netdoctor.explain.collecting import Collector
+from netdoctor.explain.judging import judge
+from netdoctor.explain.knowledge import Knowledge, load
+from netdoctor.explain.matching import Matcher
+from netdoctor.explain.model import Explanation, Source
+from netdoctor.explain.quoting import shown
+from netdoctor.explain.reading import Log, blocks, logs
+
+
+def explain(
+    names: Sequence[str], knowledge: Knowledge | None = None, stdin: BinaryIO | None = None
+) -> Explanation:
+    """Read logs and say what went wrong. Raises InputError when a name names nothing, KnowledgeError."""
+    return explain_logs(logs(names), knowledge, stdin)
+
+
+def explain_logs(
+    sources: Iterable[Log], knowledge: Knowledge | None = None, stdin: BinaryIO | None = None
+) -> Explanation:
+    """The same, for logs that were found already."""
+    knowledge = knowledge or load()
+    collector, matcher = Collector(), Matcher(knowledge.patterns)
+    for log in sources:
+        collector.begin(log.name)
+        matcher.restart()
+        for number, block in blocks(log, stdin):
+            for found in matcher.block(block, number):
+                collector.take(found)
+        collector.gathered.sources.append(
+            Source(
+                name=shown(log.name, 300),
+                lines=log.lines,
+                size_bytes=log.size_bytes,
+                remarks=tuple(shown(one) for one in log.remarks),
+            )
+        )
+    return judge(collector.gathered, knowledge)
+
+
+def explain_text(files: dict[str, str], knowledge: Knowledge | None = None) -> Explanation:
+    """Texts that are in memory, by the name that they shall be quoted under."""
+    knowledge = knowledge or load()
+    collector, matcher = Collector(), Matcher(knowledge.patterns)
+    for name, text in files.items():
+        collector.begin(name)
+        matcher.restart()
+        for found in matcher.block(text.encode("utf-8", "replace"), 1):
+            collector.take(found)
+        collector.gathered.sources.append(Source(name=name, lines=text.count("\n") + 1, size_bytes=len(text)))
+    return judge(collector.gathered, knowledge)

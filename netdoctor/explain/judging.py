@@ -1,0 +1,192 @@
+"""Recognised lines to causes, the likeliest first. Pure, and the same in any order of files.
+
+Each pattern says of itself how likely which cause is. What several patterns say of a cause adds up as
+independent evidence: 1 - (1-a)(1-b)… A line that says itself what is wrong outweighs what others made of it:
+symptoms and echoes count less once there is one.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from netdoctor.explain.collecting import Gathered
+from netdoctor.explain.knowledge import CERTAIN, Knowledge, Pattern, Role
+from netdoctor.explain.model import Confidence, Explanation, Hit, Quote, Ranks, Reason
+from netdoctor.explain.quoting import quote
+
+LIKELY_FROM = 0.5
+# What a symptom or an echo still says beside a line that names a cause, of its full weight.
+BESIDE = {Role.CAUSE: 1.0, Role.SYMPTOM: 0.4, Role.ECHO: 0.15, Role.CONTEXT: 1.0}
+# What an echo still says where there is a symptom.
+ECHO_BESIDE_SYMPTOM = 0.4
+# A line that leaves this much of a doubt does not name a cause yet.
+NAMES_FROM = 50
+REASONS_MAX = 8
+LINES_MAX = 6
+ECHOES_MAX = 12
+UNKNOWN_SHOWN = 10
+
+
+def judge(gathered: Gathered, knowledge: Knowledge) -> Explanation:
+    """The causes that the lines admit."""
+    hits = _counting(ordered(gathered.hits))
+    weights = _weights(hits)
+    by_label: dict[str, list[Hit]] = {}
+    for hit in hits:
+        for label in hit.pattern.admits:
+            by_label.setdefault(label, []).append(hit)
+    reasons = [
+        Reason(
+            known=knowledge.causes[label],
+            confidence=_confidence(label, weight, by_label[label]),
+            weight=round(weight, 4),
+            lines=tuple(_shown(label, by_label[label])),
+        )
+        for label, weight in weights.items()
+        if weight > 0.01
+    ]
+    place = {label: min(hits.index(h) for h in of) for label, of in by_label.items()}
+    reasons.sort(
+        key=lambda r: (list(Confidence).index(r.confidence), -r.weight, place[r.known.label], r.known.label)
+    )
+    reasons = _one_certain(reasons, place)
+    first = _first(hits)
+    echoes = [hit for hit in hits if hit.pattern.role is Role.ECHO and hit is not first]
+    return Explanation(
+        reasons=tuple(reasons[:REASONS_MAX]),
+        ranks=_ranks(gathered, first),
+        echoes=tuple(_each_kind(echoes, ECHOES_MAX)),
+        echo_count=sum(gathered.counts.get(i, 0) for i in {h.pattern.id for h in echoes}),
+        unknown=tuple(quote(hit) for hit in ordered(gathered.unknown)[:UNKNOWN_SHOWN]),
+        sources=tuple(gathered.sources),
+    )
+
+
+def ordered(hits: Iterable[Hit]) -> list[Hit]:
+    """By time where lines have one; times without a zone and such with one are not compared.
+
+    Lines without a comparable time stand behind, by file and number.
+    """
+    every = list(hits)
+    aware = sum(1 for h in every if h.when and h.when.aware)
+    naive = sum(1 for h in every if h.when and not h.when.aware)
+    kind = aware > naive
+
+    def key(hit: Hit) -> tuple[bool, float, str, int, str]:
+        known = hit.when is not None and hit.when.aware is kind
+        return (
+            not known,
+            hit.when.seconds if known and hit.when else 0.0,
+            hit.file,
+            hit.number,
+            hit.pattern.id,
+        )
+
+    return sorted(every, key=key)
+
+
+def _counting(hits: Sequence[Hit]) -> list[Hit]:
+    """Those that say something: what they need is there, and what is compared does differ."""
+    present = {hit.pattern.id for hit in hits}
+    values: dict[str, set[str]] = {}
+    for hit in hits:
+        if hit.pattern.differs:
+            values.setdefault(hit.pattern.id, set()).add(hit.value)
+    differing = {name for name, found in values.items() if len(found) > 1}
+    kept = [hit for hit in hits if not hit.pattern.differs or hit.pattern.id in differing]
+    present = {hit.pattern.id for hit in kept}
+    return [hit for hit in kept if present.issuperset(hit.pattern.needs)]
+
+
+def _weights(hits: Sequence[Hit]) -> dict[str, float]:
+    patterns = {hit.pattern.id: hit.pattern for hit in hits}.values()
+    named = {
+        label
+        for pattern in patterns
+        if pattern.role is Role.CAUSE
+        for label, percent in pattern.admits.items()
+        if percent >= NAMES_FROM
+    }
+    symptoms = any(pattern.role in (Role.SYMPTOM, Role.CAUSE) for pattern in patterns)
+    doubt: dict[str, float] = {}
+    for pattern in patterns:
+        for label, percent in pattern.admits.items():
+            worth = 1.0
+            if named and label not in named:
+                worth = BESIDE[pattern.role]
+            elif symptoms and pattern.role is Role.ECHO:
+                worth = ECHO_BESIDE_SYMPTOM
+            doubt[label] = doubt.get(label, 1.0) * (1 - worth * min(percent, 99.5) / 100)
+    for pattern in patterns:
+        for label, percent in pattern.supports.items():
+            if label in doubt:
+                doubt[label] *= 1 - min(percent, 99) / 100
+    weights = {label: 1 - left for label, left in doubt.items()}
+    for pattern in patterns:
+        for label, percent in pattern.against.items():
+            if label in weights:
+                weights[label] *= 1 - percent / 100
+    return weights
+
+
+def _confidence(label: str, weight: float, hits: Sequence[Hit]) -> Confidence:
+    if weight >= 0.99 and any(_names(hit.pattern, label) for hit in hits):
+        return Confidence.CERTAIN
+    return Confidence.LIKELY if weight >= LIKELY_FROM else Confidence.POSSIBLE
+
+
+def _names(pattern: Pattern, label: str) -> bool:
+    return pattern.role is Role.CAUSE and pattern.admits.get(label) == CERTAIN
+
+
+def _one_certain(reasons: Sequence[Reason], place: Mapping[str, int]) -> list[Reason]:
+    """Of several causes that lines name, the first in time is certain; the others may be its doing."""
+    from dataclasses import replace
+
+    certain = sorted(
+        (r for r in reasons if r.confidence is Confidence.CERTAIN),
+        key=lambda r: (place[r.known.label], r.known.label),
+    )
+    rest = [r for r in reasons if r.confidence is not Confidence.CERTAIN]
+    return [*certain[:1], *(replace(r, confidence=Confidence.LIKELY) for r in certain[1:]), *rest]
+
+
+def _shown(label: str, hits: Sequence[Hit]) -> Iterable[Quote]:
+    """The lines that speak for a cause, the strongest kinds first, each kind once and then once more."""
+    strong = sorted(hits, key=lambda hit: (-hit.pattern.admits[label], hits.index(hit)))
+    return _each_kind(strong, LINES_MAX)
+
+
+def _each_kind(hits: Sequence[Hit], most: int) -> list[Quote]:
+    seen: dict[tuple[str, str, int], Hit] = {}
+    kinds: set[str] = set()
+    for hit in hits:
+        if hit.pattern.id not in kinds:
+            kinds.add(hit.pattern.id)
+            seen.setdefault((hit.pattern.id, hit.file, hit.number), hit)
+    unique: dict[tuple[str, int], Hit] = {}
+    for hit in seen.values():
+        unique.setdefault((hit.file, hit.number), hit)
+    return [quote(hit) for hit in list(unique.values())[:most]]
+
+
+def _first(hits: Sequence[Hit]) -> Hit | None:
+    """The first line that says what is wrong; else the first symptom, else the first echo."""
+    for role in (Role.CAUSE, Role.SYMPTOM, Role.ECHO):
+        for hit in hits:
+            if hit.pattern.role is role:
+                return hit
+    return None
+
+
+def _ranks(gathered: Gathered, first: Hit | None) -> Ranks:
+    seen = tuple(sorted(gathered.ranks))
+    world = gathered.world_size
+    silent: tuple[int, ...] = ()
+    if world and len(seen) > 1 and seen[-1] < world:
+        silent = tuple(rank for rank in range(world) if rank not in gathered.ranks)
+    return Ranks(
+        world_size=world,
+        seen=seen,
+        silent=silent,
+        hosts=tuple(gathered.hosts),
+        first=quote(first) if first else None,
+    )

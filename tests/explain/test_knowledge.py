@@ -1,0 +1,144 @@
+"""What every knowledge file promises."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from netdoctor.engine.registry import load_builtin
+from netdoctor.explain.engine import explain_text
+from netdoctor.explain.knowledge import CERTAIN, Knowledge, KnowledgeError, Role, load, read
+from netdoctor.explain.literals import nested
+from netdoctor.explain.model import Confidence
+
+ROOT = Path(__file__).parents[2]
+TAXONOMY = frozenset(
+    [
+        "wrong_socket_ifname",
+        "socket_ifname_not_found",
+        "hostname_resolves_loopback",
+        "hostname_unresolvable",
+        "rdzv_endpoint_mismatch",
+        "master_addr_wrong",
+        "rank_world_size_misconfig",
+        "port_in_use",
+        "firewall_blocked",
+        "cloud_security_group",
+        "subnet_or_route_config",
+        "proxy_environment",
+        "ipv6_address_family",
+        "container_network_isolated",
+        "mtu_mismatch",
+        "roce_gid_index",
+        "ib_link_or_fabric",
+        "cross_rail_unreachable",
+        "mixed_transport",
+        "gdr_peermem_missing",
+        "memlock_limit",
+        "efa_provider_unavailable",
+        "p2p_acs_iommu",
+        "nvls_fabric_state",
+        "fabric_manager",
+        "gpu_hardware_fault",
+        "gpu_oom_one_rank",
+        "host_oom_killed",
+        "shm_too_small",
+        "nofile_limit",
+        "driver_too_old",
+        "driver_library_mismatch",
+        "nccl_version_mismatch",
+        "net_plugin_config",
+        "nccl_env_mismatch",
+        "torch_version_mismatch",
+        "ray_version_mismatch",
+        "duplicate_gpu",
+        "slurm_gpu_binding",
+        "ssh_not_passwordless",
+        "shared_filesystem_missing",
+        "collective_timeout_slow_rank",
+        "mismatched_collectives",
+        "wsl_environment",
+    ]
+)
+
+
+@pytest.fixture(scope="module")
+def known() -> Knowledge:
+    return load()
+
+
+def test_every_label_has_its_file(known: Knowledge) -> None:
+    assert known.causes.keys() == TAXONOMY
+
+
+def test_patterns_find_their_own_lines_and_take_linear_time(known: Knowledge) -> None:
+    wrong = []
+    for one in known.patterns:
+        if not one.regex.search(one.line):
+            wrong.append(f"{one.id}: the regex does not find its line")
+        if nested(one.regex.pattern):
+            wrong.append(f"{one.id}: a repetition without a bound within another")
+        if re.search(r"(?<!\\)(?<!\[)\^|(?<!\\)\$", one.regex.pattern):
+            wrong.append(f"{one.id}: launchers put things before and behind a line: no ^, no $")
+    assert not wrong
+
+
+def test_a_line_alone_leads_to_what_it_admits(known: Knowledge) -> None:
+    """And is certain of nothing but what a pattern says that knows it."""
+    wrong = []
+    for one in known.patterns:
+        if one.role is Role.CONTEXT or one.needs or one.differs:
+            continue
+        said = {r.known.label: r.confidence for r in explain_text({"log": one.line}, known).reasons}
+        missing = [label for label, percent in one.admits.items() if label not in said and percent >= 10]
+        if missing and len(said) < 8:
+            wrong.append(f"{one.id}: says nothing of {missing}")
+        certain = [label for label, confidence in said.items() if confidence is Confidence.CERTAIN]
+        if certain and one.admits.get(certain[0]) != CERTAIN:
+            wrong.append(f"{one.id}: its line is taken as certain for {certain[0]}")
+        best = max(one.admits.values(), default=0)
+        if best == CERTAIN and one.role is Role.CAUSE and not certain:
+            wrong.append(f"{one.id}: is not certain of its own line: {said}")
+    assert not wrong
+
+
+def test_checks_and_their_causes_exist(known: Knowledge) -> None:
+    checks = load_builtin()
+    everything = "\n".join(path.read_text("utf-8") for path in (ROOT / "checks").glob("*.py"))
+    wrong = [
+        f"{one.label}: no check {check}"
+        for one in known.causes.values()
+        for check in (*one.checks, *one.fix_from)
+        if check not in checks
+    ]
+    wrong += [
+        f"{one.label}: no check finds the cause {key!r}"
+        for one in known.causes.values()
+        for key in one.causes
+        if f'"{key}"' not in everything
+    ]
+    assert not wrong
+
+
+def test_every_file_has_a_source(known: Knowledge) -> None:
+    assert all(one.source for one in known.patterns)
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        ({"label": "x", "title": "t", "why": "w", "colour": "red"}, "'colour' is no key"),
+        ({"pattern": [{"regex": "(", "line": "l", "source": "s"}]}, "regex:"),
+        ({"pattern": [{"regex": r"\d+", "line": "l", "source": "s"}]}, "5 fixed letters"),
+        ({"pattern": [{"regex": "refused", "line": "l", "source": "s", "role": "reason"}]}, "role is one of"),
+        ({"pattern": [{"regex": "refused", "line": "l"}]}, "source is a text"),
+        (
+            {"pattern": [{"regex": "refused", "line": "l", "source": "s", "admits": {"a": 0}}]},
+            "from 1 to 100",
+        ),
+        ({"label": "y", "title": "t", "why": "w"}, "is called y.toml"),
+    ],
+)
+def test_says_what_is_wrong_with_a_file(data: dict[str, object], said: str) -> None:
+    with pytest.raises(KnowledgeError, match=re.escape(said)):
+        read(data, "x.toml")
