@@ -13,6 +13,7 @@ from netdoctor.cli.parser import EXIT_BAD_INPUT, NAGIOS_UNKNOWN, Parser, subcomm
 # command: (module that defines it, help). A module's `add_parser(subparsers)` adds all its commands.
 COMMANDS: dict[str, tuple[str, str]] = {
     "scan": ("netdoctor.cli.scan", "examine nodes over SSH, print the report, save it"),
+    "plan": ("netdoctor.cli.plan", "launch commands, environment and rank table for one launcher"),
     "checks": ("netdoctor.cli.checks", "list and explain the checks, offline"),
     "explain": ("netdoctor.cli.explain", "from a log or a word to the cause and the check that decides"),
     "tui": ("netdoctor.cli.tui", "look at a report, or at a scan while it runs, in the terminal"),

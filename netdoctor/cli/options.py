@@ -12,7 +12,7 @@ from netdoctor.report import LAST
 from netdoctor.text import clean
 
 
-def _port(text: str) -> int:
+def port(text: str) -> int:
     if not text.isdecimal() or not 0 < int(text) < 65536:
         raise argparse.ArgumentTypeError(f"{clean(text, 40)!r} is no port; write 1 to 65535")
     return int(text)
@@ -49,7 +49,7 @@ def add_scan_arguments(parser: argparse.ArgumentParser, hosts: str) -> None:
     ssh = parser.add_argument_group("logging in")
     ssh.add_argument("--ssh-config", type=Path, metavar="FILE", help="instead of ~/.ssh/config")
     ssh.add_argument("--ssh-user", metavar="U", help="login user")
-    ssh.add_argument("--ssh-port", type=_port, metavar="N", help="SSH port")
+    ssh.add_argument("--ssh-port", type=port, metavar="N", help="SSH port")
     ssh.add_argument("--ssh-key", type=Path, metavar="F", help="private key file")
     ssh.add_argument(
         "--known-hosts", type=Path, metavar="FILE", help="instead of the known_hosts of the config"
@@ -86,7 +86,7 @@ def add_scan_arguments(parser: argparse.ArgumentParser, hosts: str) -> None:
     )
     what.add_argument("--env-file", type=Path, metavar="F", help="environment that the job will get")
     what.add_argument(
-        "--master-port", type=_port, metavar="N", help="rendezvous port (default: MASTER_PORT, 29500)"
+        "--master-port", type=port, metavar="N", help="rendezvous port (default: MASTER_PORT, 29500)"
     )
     what.add_argument(
         "--launcher",

@@ -1,80 +1,168 @@
-"""`netdoctor scan --plan`: what would run where, within the width of the terminal."""
+"""`netdoctor plan`: launch commands, environment and rank table for one launcher."""
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+import argparse
+import os
+import re
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from netdoctor.cli.parser import hung
-from netdoctor.inventory.nodeset import fold
-from netdoctor.scanning import Plan
+from netdoctor.cli.options import count, one_per_line, port
+from netdoctor.cli.parser import EXIT_BAD_INPUT
+from netdoctor.errors import InputError
+from netdoctor.report import LAST
 from netdoctor.text import clean
 
-# What differs from node to node though they are logged in to alike.
-_OWN = ("host", "address", "known_as")
+if TYPE_CHECKING:
+    from netdoctor.inventory import Target
+    from netdoctor.launch import Evidence, Options
+
+LAUNCHERS = ("torchrun", "sbatch", "srun")
+FORMATS = ("shell", "json", "dotenv")
+EPILOG = """\
+examples:
+  netdoctor plan hosts.txt                               torchrun, one text for all nodes
+  netdoctor plan --last --script 'train.py --lr 1e-4' --write launch   a script for each node
+  netdoctor plan hosts.txt --launcher sbatch > job.sbatch
+  netdoctor plan hosts.txt --ranks                       which rank runs where
+  netdoctor plan hosts.txt --tp 8 --pp 2 --batch 4 --accum 8
+  netdoctor plan --last -o dotenv > job.env              the variables alone
+
+Values are measured (by the newest report of these hosts), given (by you) or guessed, and say so.
+
+exit codes:
+  0 written   2 bad input, or what cannot be launched
+"""
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def lines(plan: Plan, width: int | None) -> Iterator[str]:
-    """The plan as lines of at most `width` columns, None for as long as they are."""
-    request, targets, scan = plan.request, plan.targets, plan.scan()
-    yield from hung(
-        f"would log in to {len(targets)} node{'s' if len(targets) != 1 else ''}, once each, "
-        f"at most {request.parallel} at a time, at most {request.timeout:g} s each",
-        "",
-        width,
+def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = subparsers.add_parser(
+        "plan",
+        help="launch commands, environment and rank table for one launcher",
+        description="Write the launch of a job on these hosts, from what was measured of them.",
+        epilog=EPILOG,
     )
-    yield ""
-    yield from _logins(plan, width)
-    yield ""
-    yield from hung(
-        "passive questions to each node (nothing is written, no CUDA context, no listener):", "", width
+    add = parser.add_argument
+    add("hosts", nargs="*", metavar="HOSTS", help="hosts files, - or names, in rank order")
+    add("--last", action="store_true", help="the hosts of the last report")
+    add("--format", metavar="FORMAT", default="auto", help="how to read the host list (default: detect it)")
+    add(
+        "--report",
+        type=Path,
+        metavar="FILE",
+        help="take values from this report (default: the newest of the hosts)",
     )
-    yield from hung(", ".join(next(iter(scan.first_requests().values())).args["groups"]), "  ", width)
-    if scan.plan:
-        yield ""
-        yield from hung(
-            "experiments between nodes, in order (listeners on the job's addresses, closed at the end, on "
-            f"rendezvous port {plan.job.master_port} and some ephemeral ports):",
-            "",
-            width,
-        )
-    for step in scan.plan:
-        one = step.experiment
-        title = "once more" if step.again else clean(one.title)
-        lead = f"  {clean(one.name):<10} {one.cost:<10} at most {step.limit_s:>4.0f} s  "
-        yield from _beside(lead, title, width)
-    yield ""
-    yield "checks, in order:"
-    for check in plan.checks:
-        yield from _beside(f"  {check.id:<18} ", clean(check.title), width)
-    yield ""
-    last = f"leaves the nodes after {scan.bound_s(plan.transport):.0f} s at the latest, whatever they do"
-    yield from hung(last, "", width)
+    add("--launcher", choices=LAUNCHERS, default="torchrun", help="what starts the job (torchrun)")
+    add("--script", metavar="TEXT", help="the program with its options, as one word: 'train.py --cfg x'")
+    add("--nproc", type=_nproc, metavar="auto|N", help="processes on each node (auto: its GPUs, or slots=)")
+    add(
+        "--port", type=_auto_port, metavar="auto|N", help="of the rendezvous (auto: what the report saw free)"
+    )
+    add("--rdzv", choices=("c10d", "static"), default="c10d", help="torchrun's rendezvous (c10d)")
+    add(
+        "--env",
+        action="append",
+        type=_assignment,
+        metavar="NAME=VALUE",
+        help="for the job; repeatable, and wins",
+    )
+    add("--debug", action="store_true", help="have NCCL and torch say what they do")
+    add("--only-good", action="store_true", help="leave out nodes that the report does not call healthy")
+    add("--any-nodes", action="store_true", help="Slurm: as many nodes, not these")
+    add("--job", metavar="NAME", default="job1", help="name of the job (job1)")
+    sizes = parser.add_argument_group("sizes to multiply out")
+    for name, text in (
+        ("dp", "data parallel (default: what is left)"),
+        ("tp", "tensor parallel"),
+        ("pp", "pipeline parallel"),
+        ("batch", "samples of a process"),
+        ("accum", "steps of accumulation"),
+    ):
+        sizes.add_argument(f"--{name}", type=count, metavar="N", help=text)
+    out = parser.add_argument_group("output")
+    out.add_argument("--ranks", action="store_true", help="the table of ranks instead")
+    out.add_argument("-o", "--output", choices=FORMATS, default="shell", help="format (shell)")
+    parser.set_defaults(run=run)
 
 
-def _beside(lead: str, text: str, width: int | None) -> list[str]:
-    return hung(text, lead, width, " " * len(lead))
+def run(args: argparse.Namespace) -> int:
+    try:
+        sys.stdout.write(_text(args))
+    except InputError as error:
+        sys.stderr.write(one_per_line(str(error)))
+        return EXIT_BAD_INPUT
+    return 0
 
 
-def _logins(plan: Plan, width: int | None) -> Iterator[str]:
-    """The nodes, those that are logged in to alike together."""
-    groups: dict[tuple[tuple[str, str], ...], list[tuple[str, dict[str, Any]]]] = {}
-    for target in plan.targets:
-        how = plan.transport.describe(target)
-        alike = tuple((k, _word(v)) for k, v in how.items() if k not in _OWN and v not in (None, "", [], ()))
-        if how.get("known_as") not in (how.get("host"), f"[{how.get('host')}]:{how.get('port')}"):
-            alike = (*alike, ("known_as", _word(how.get("known_as"))))
-        groups.setdefault(alike, []).append((target.id, how))
-    for alike, members in groups.items():
-        nodes, hosts = [node for node, _ in members], [str(how.get("host", "")) for _, how in members]
-        said = [f"{k} {v}" for k, v in (*_where(nodes, hosts), *alike) if v]
-        yield from hung(clean(fold(nodes, None), 100_000), "  ", width, "    ")
-        yield from hung(", ".join(said), "    ", width)
+def _text(args: argparse.Namespace) -> str:
+    from netdoctor import launch
+
+    targets, evidence, hosts = _hosts(args)
+    made = launch.plan(targets, evidence, _options(args), hosts=hosts)
+    if args.ranks:
+        return launch.rank_table(made)
+    return {"shell": launch.text, "json": launch.json_text, "dotenv": launch.dotenv}[args.output](made)
 
 
-def _where(nodes: Sequence[str], hosts: Sequence[str]) -> list[tuple[str, str]]:
-    return [] if list(nodes) == list(hosts) else [("host", clean(fold(hosts, None), 100_000))]
+def _hosts(args: argparse.Namespace) -> "tuple[tuple[Target, ...], Evidence | None, str]":
+    """(nodes in rank order, what a report knows of them, what names them)."""
+    from netdoctor import scanning
+    from netdoctor.inventory import load
+
+    if args.last:
+        if args.hosts:
+            raise InputError("--last takes the hosts of the last report; leave the host list out")
+        path = args.report or LAST
+        report = scanning.load_own(path)
+        targets = scanning.replay(report, {}, path).targets or ()
+        return targets, scanning.evidence(report, path), str(path)
+    if not args.hosts:
+        raise InputError("no hosts: name a hosts file, hosts, or --last (see netdoctor plan -h)")
+    found = load(args.hosts, environ=os.environ, format=args.format)
+    return found.targets, scanning.known(found.targets, args.report), found.source
 
 
-def _word(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return clean(" ".join(map(str, value)) if isinstance(value, list | tuple) else str(value), 2_000)
+def _options(args: argparse.Namespace) -> "Options":
+    from netdoctor.launch import Options
+
+    try:
+        words = tuple(shlex.split(args.script)) if args.script is not None else ("train.py",)
+    except ValueError as error:
+        raise InputError(f"--script: {str(error).lower()}; write 'train.py --its options'") from None
+    if not words or "\0" in "".join(words):
+        raise InputError("--script: names no program; write 'train.py --its options'")
+    return Options(
+        launcher=args.launcher,
+        script=words,
+        script_is_given=args.script is not None,
+        nproc=args.nproc or None,
+        port=args.port or None,
+        env=dict(args.env or ()),
+        debug=args.debug,
+        rdzv=args.rdzv,
+        dp=args.dp,
+        tp=args.tp,
+        pp=args.pp,
+        batch=args.batch,
+        accum=args.accum,
+        only_good=args.only_good,
+        nodelist=not args.any_nodes,
+        job=args.job,
+    )
+
+
+def _nproc(text: str) -> int:
+    return 0 if text == "auto" else count(text)
+
+
+def _auto_port(text: str) -> int:
+    return 0 if text == "auto" else port(text)
+
+
+def _assignment(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not _NAME.fullmatch(name) or "\0" in value or "\n" in value:
+        raise argparse.ArgumentTypeError(f"{clean(text, 60)!r}; write NAME=value")
+    return name, value

@@ -123,7 +123,7 @@ def _run(args: argparse.Namespace) -> int:
     outputs = opened(outputs, request.save, scanning.reads(request))
     plan = scanning.prepare(request)
     if args.plan:
-        from netdoctor.cli.plan import lines
+        from netdoctor.cli.scan_plan import lines
 
         sys.stdout.write("".join(f"{line}\n" for line in lines(plan, columns(args.width))))
         return 0

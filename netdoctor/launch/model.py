@@ -1,0 +1,181 @@
+"""What a launch plan is: nodes with process counts, and values that each say where they come from."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from netdoctor.errors import InputError
+from netdoctor.store import Store
+
+
+class Origin(StrEnum):
+    """How a value came about: seen on the nodes by a scan; said by the user; neither."""
+
+    MEASURED = "measured"
+    GIVEN = "given"
+    GUESSED = "guessed"
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A value and where it comes from, in words for people: ``gpu1 has it, the other 3 nodes reach it``."""
+
+    text: str
+    origin: Origin
+    source: str
+
+    @property
+    def why(self) -> str:
+        """``measured: gpu1 has it``."""
+        return f"{self.origin}: {self.source}"
+
+
+def measured(text: object, source: str) -> Value:
+    return Value(str(text), Origin.MEASURED, source)
+
+
+def given(text: object, source: str) -> Value:
+    return Value(str(text), Origin.GIVEN, source)
+
+
+def guessed(text: object, source: str) -> Value:
+    return Value(str(text), Origin.GUESSED, source)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What a saved report knows of the nodes that are planned for.
+
+    facts: as its scan found them, held to the rules for hosts files. finished: RFC 3339, UTC; age_s: since
+    then. state, headline: of its verdict. causes: their titles, those that fail first. good: nodes that it
+    calls healthy. ssh_port, user: what its scan used for nodes that say nothing of their own.
+    """
+
+    facts: Store
+    source: str
+    finished: str
+    age_s: float
+    state: str
+    headline: str = ""
+    causes: tuple[str, ...] = ()
+    good: frozenset[str] = frozenset()
+    ssh_port: int | None = None
+    user: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What the user asks of a plan. script: the program's words, the first a ``.py`` file or a command.
+
+    nproc: processes on every node, None for what is there. port: of the rendezvous. env: NAME to value, for
+    the job. rdzv: ``c10d`` or ``static``. dp, tp, pp, batch, accum: sizes to multiply out. nodelist: whether
+    Slurm is to take the listed nodes, and not any. image: of containers.
+    """
+
+    launcher: str = "torchrun"
+    script: tuple[str, ...] = ("train.py",)
+    script_is_given: bool = True
+    nproc: int | None = None
+    port: int | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    debug: bool = False
+    rdzv: str = "c10d"
+    dp: int | None = None
+    tp: int | None = None
+    pp: int | None = None
+    batch: int | None = None
+    accum: int | None = None
+    only_good: bool = False
+    nodelist: bool = True
+    job: str = "job1"
+    image: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanNode:
+    """One node. host, port, user: how ssh gets there. names: what it calls itself, or is taken to.
+
+    address: where its peers dial it, None where nobody looked. gpus: how many it has, None where unknown.
+    python: the interpreter of its ranks. env: what holds on this node alone.
+    """
+
+    id: str
+    host: str
+    port: int | None
+    user: str | None
+    rank: int
+    processes: Value
+    name: Value
+    address: Value | None = None
+    gpus: int | None = None
+    python: Value | None = None
+    env: Mapping[str, Value] = field(default_factory=dict)
+
+    @property
+    def count(self) -> int:
+        return int(self.processes.text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchPlan:
+    """Everything that an emitter writes down.
+
+    env: of every node, by name. left_out: variables that could not be known, and why. head: the one line
+    about size and report. remarks: what else the reader should know. arithmetic: sizes multiplied out.
+    """
+
+    options: Options
+    nodes: tuple[PlanNode, ...]
+    env: Mapping[str, Value]
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    head: str = ""
+    remarks: tuple[str, ...] = ()
+    arithmetic: tuple[str, ...] = ()
+
+    @property
+    def world(self) -> int:
+        return sum(node.count for node in self.nodes)
+
+    @property
+    def is_even(self) -> bool:
+        """Whether every node runs as many processes."""
+        return len({node.count for node in self.nodes}) == 1
+
+    def even(self, why: str) -> int:
+        """Processes of each node. Raises InputError where they differ. why: what needs them equal."""
+        if not self.is_even:
+            counts = ", ".join(f"{node.id} {node.count}" for node in self.nodes[:8])
+            raise InputError(
+                f"nodes have different numbers of processes ({counts}), and {why}; take --nproc N, or a "
+                "launcher that accepts it: torchrun, sbatch, deepspeed, mpirun, ray"
+            )
+        return self.nodes[0].count
+
+    def offsets(self) -> list[int]:
+        """The global rank of each node's first process."""
+        first = 0
+        found = []
+        for node in self.nodes:
+            found.append(first)
+            first += node.count
+        return found
+
+    def env_of(self, node: PlanNode) -> dict[str, Value]:
+        return {**self.env, **node.env}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A text that an emitter writes. name: of its file with --write; about: what it is for.
+
+    comment: what begins a comment there, empty where the format has none.
+    """
+
+    name: str
+    text: str
+    about: str = ""
+    runs: bool = False
+    comment: str = "#"
+
+
+Parts = Sequence[Part]
