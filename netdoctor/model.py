@@ -33,6 +33,11 @@ class Status(StrEnum):
         """Badness, for picking the one letter of a cell: fail > unknown > warn > blocked > pass > skip."""
         return _RANKS[self]
 
+    @property
+    def meaning(self) -> str:
+        """What it says, for people."""
+        return _MEANINGS[self]
+
 
 _LETTERS = {
     Status.PASS: ".",
@@ -41,6 +46,14 @@ _LETTERS = {
     Status.BLOCKED: "b",
     Status.SKIP: "-",
     Status.UNKNOWN: "?",
+}
+_MEANINGS = {
+    Status.PASS: "Measured, as expected.",
+    Status.WARN: "Measured; works, but slower or at risk.",
+    Status.FAIL: "Measured; the launch will fail, hang or be wrong.",
+    Status.BLOCKED: "Not run, because a named cause makes it pointless.",
+    Status.SKIP: "Does not apply, or was deselected; the reason stands with it.",
+    Status.UNKNOWN: "Could not be measured: never green, and never the node's fault.",
 }
 _RANKS = {
     Status.SKIP: 0,

@@ -4,9 +4,10 @@ import argparse
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from netdoctor.cli.options import count
-from netdoctor.cli.parser import EXIT_BAD_INPUT, columns
+from netdoctor.cli.parser import EXIT_BAD_INPUT, Parser, columns
 from netdoctor.errors import InputError
 
 EXIT_UNRECOGNISED = 3
@@ -17,10 +18,13 @@ examples:
   netdoctor explain log train.log
   netdoctor explain log 'out/rank_*.log' -o json
   kubectl logs trainer-0 | netdoctor explain log -
+  netdoctor explain MASTER_ADDR --nproc-per-node  variables, options
+  netdoctor explain Xid 79 vendor err 129 -9      codes, exit codes, signals
+  netdoctor explain                               all words, by groups
 
 exit codes:
-  0 a cause was recognised   2 bad input
-  3 nothing was recognised, which says nothing about the job
+  0 a cause was recognised, all words are known   2 bad input
+  3 nothing was recognised, which says nothing about the job; a word is not known
 """
 
 
@@ -32,15 +36,28 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "explain WORD...: what a variable, option, check or error means.",
         epilog=EPILOG,
     )
-    parser.add_argument("words", nargs="+", metavar="log FILE...|WORD", help="logs, or words")
+    parser.add_argument("words", nargs="*", metavar="log FILE...|WORD", help="logs, or words")
     parser.add_argument("-o", "--output", choices=FORMATS, default="text", help="format (default: text)")
     parser.add_argument("--width", type=count, metavar="N", help="columns (default: the terminal's)")
+    parser.add_argument(
+        "--report", type=Path, metavar="FILE", help="whose values a word is shown with (default: the last)"
+    )
     parser.set_defaults(run=run, parser=parser)
+    if isinstance(parser, Parser):
+        parser.leftover = _take_options
+
+
+def _take_options(found: argparse.Namespace, left: list[str]) -> bool:
+    """``explain --nnodes``: an option that is none of ours is a word."""
+    if found.words[:1] == ["log"]:
+        return False
+    found.words = [*found.words, *left]
+    return True
 
 
 def run(args: argparse.Namespace) -> int:
     try:
-        if args.words[0] == "log":
+        if args.words[:1] == ["log"]:
             return _log(args, args.words[1:])
         return _word(args)
     except InputError as error:
@@ -49,7 +66,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _word(args: argparse.Namespace) -> int:
-    raise InputError("explain: only logs are explained so far: netdoctor explain log FILE...")
+    from netdoctor.cli import glossary
+
+    return glossary.run(args.words, args.output, args.report, args.width)
 
 
 def _log(args: argparse.Namespace, names: Sequence[str]) -> int:

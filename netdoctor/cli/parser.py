@@ -4,7 +4,7 @@ import argparse
 import re
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
 EXIT_BAD_INPUT = 2
@@ -95,7 +95,12 @@ def words(text: str) -> tuple[str, ...]:
 
 
 class Parser(argparse.ArgumentParser):
-    """Errors in one line with the way to help, exit 2; no abbreviations, because each becomes a promise."""
+    """Errors in one line with the way to help, exit 2; no abbreviations, because each becomes a promise.
+
+    leftover: takes what looks like an option and is none of the command's, or returns False.
+    """
+
+    leftover: Callable[[Any, list[str]], bool] | None = None
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         kwargs.setdefault("allow_abbrev", False)
@@ -123,6 +128,8 @@ class Parser(argparse.ArgumentParser):
             parser = action.choices.get(getattr(found, action.dest), parser)
             if parser.prog == self.prog:
                 break
+        if isinstance(parser, Parser) and parser.leftover is not None and parser.leftover(found, left):
+            return found
         word = next((word for word in left if word.startswith("-")), left[0]).partition("=")[0]
         if not word.startswith("-"):
             parser.error(f"one word too many: {word!r}")
