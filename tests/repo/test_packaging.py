@@ -65,6 +65,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
             ROOT / name, source / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__")
         )
     build = [sys.executable, "-m", "pip", "wheel", "--disable-pip-version-check", "--no-deps", "--quiet"]
+    build += ["--no-build-isolation"]
     done = subprocess.run(
         [*build, "--wheel-dir", str(target), str(source)],
         check=False,
@@ -72,8 +73,6 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
         text=True,
         timeout=300,
     )
-    if done.returncode and "setuptools>=" in done.stderr:
-        pytest.skip("no package index to get setuptools from")
     assert done.returncode == 0, done.stderr
     (built,) = target.glob("netdoctor-*.whl")
     return zipfile.ZipFile(built)

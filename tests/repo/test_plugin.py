@@ -50,6 +50,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(EXAMPLE, source, ignore=shutil.ignore_patterns("build", "*.egg-info", "__pycache__"))
     target = tmp_path_factory.mktemp("site")
     install = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--quiet", "--no-deps"]
+    install += ["--no-build-isolation", "--no-compile"]
     done = subprocess.run(
         [*install, "--target", str(target), str(source)],
         check=False,
@@ -57,8 +58,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         text=True,
         timeout=300,
     )
-    if done.returncode and "setuptools>=" in done.stderr:
-        pytest.skip("no package index to get setuptools from")
     assert done.returncode == 0, done.stderr
     return target
 
