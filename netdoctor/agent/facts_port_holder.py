@@ -89,7 +89,9 @@ def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
         raise ValueError("no such port: %d" % port)
     for _ in range(LOOKS):
         error = bind_error(port) if root == "/" else None
-        rows = _listening(port, root)
+        # Where [::] can be bound nobody listens on any address, and the table of all connections, which costs
+        # the kernel milliseconds, need not be read.
+        rows = _listening(port, root) if error or root != "/" else []
         inodes = {inode for _, _, inode in rows if inode != "0"}
         pids = holders(inodes, root) if rows else {}
         if len(pids) == len(inodes) and (rows or error != "EADDRINUSE"):

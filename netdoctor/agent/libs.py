@@ -61,6 +61,8 @@ def cached(soname: str, root: str = "/") -> "list[str]":
         data = files.read_bytes(files.under(root, "/etc/ld.so.cache"), _CACHE_CAP)
     except OSError:
         return []
+    if soname.encode("utf-8", "surrogateescape") + b"\0" not in data:
+        return []  # most names on most machines, and a thousand entries need not be read
     return [path for name, path in parse_cache(data) if name == soname]
 
 
