@@ -16,7 +16,7 @@ from netdoctor.explain.literals import required
 
 FOLDER = Path(__file__).parent / "knowledge"
 CERTAIN = 100
-LEAST_LETTERS = 5
+LEAST_LETTERS = 3
 
 
 class Role(StrEnum):
@@ -161,7 +161,7 @@ def _regex(where: str, text: str) -> tuple[re.Pattern[str], frozenset[str]]:
         raise KnowledgeError(f"{where}: regex: {error}") from error
     if min(map(len, letters), default=0) < LEAST_LETTERS:
         raise KnowledgeError(
-            f"{where}: every match of the regex must hold {LEAST_LETTERS} fixed letters in a row"
+            f"{where}: every match of the regex must hold {LEAST_LETTERS} fixed letters from g to z in a row"
         )
     return regex, letters
 

@@ -2,7 +2,6 @@
 
 import calendar
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
 
@@ -191,21 +190,3 @@ def named(path: str) -> Speaker:
                 found.setdefault(key, value)
     numbers = {key: int(found[key]) for key in ("rank", "local_rank") if key in found}
     return Speaker(host=found.get("host", ""), **numbers)
-
-
-# What a line that reports trouble usually holds, folded as in literals.py.
-TROUBLE = (
-    *("error", "exception", "fatal", "failed", "failure", "ncclwarn", "traceback", "timedout", "timeout"),
-    *("abort", "refused", "unreachable", "killed", "cannot", "couldnot", "unable", "mismatch", "denied"),
-    "nosuch",
-)
-
-
-def troubled(folded: str) -> bool:
-    """Whether a folded line reads like one that reports trouble."""
-    return any(word in folded for word in TROUBLE)
-
-
-def pieces(line: bytes) -> Iterator[bytes]:
-    """What a terminal would have shown of a line that progress bars overwrote."""
-    yield from line.split(b"\r") if b"\r" in line else (line,)
