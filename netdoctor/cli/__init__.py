@@ -8,12 +8,14 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from netdoctor import __version__
+from netdoctor.cli.crash import EXIT_BROKEN, broken
 from netdoctor.cli.parser import EXIT_BAD_INPUT, NAGIOS_UNKNOWN, Parser, subcommands
 
 # command: (module that defines it, help). A module's `add_parser(subparsers)` adds all its commands.
 COMMANDS: dict[str, tuple[str, str]] = {
     "scan": ("netdoctor.cli.scan", "examine nodes over SSH, print the report, save it"),
     "plan": ("netdoctor.cli.plan", "launch commands, environment and rank table for one launcher"),
+    "gate": ("netdoctor.cli.gate", "scan, then start a command on nodes that are ready, or refuse"),
     "checks": ("netdoctor.cli.checks", "list and explain the checks, offline"),
     "explain": ("netdoctor.cli.explain", "from a log or a word to the cause and the check that decides"),
     "tui": ("netdoctor.cli.tui", "look at a report, or at a scan while it runs, in the terminal"),
@@ -24,8 +26,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "lab": ("netdoctor.lab.cli", "make, break and heal real nodes on this machine"),
     "completion": ("netdoctor.cli.completion", "print the script that completes commands in a shell"),
 }
-
-EXIT_BROKEN = 5
 
 EPILOG = """\
 examples:
@@ -65,8 +65,17 @@ def run(argv: Sequence[str]) -> int:
     return min(code, NAGIOS_UNKNOWN) if _for_nagios(argv) else code
 
 
+def _ours(argv: Sequence[str]) -> tuple[list[str], list[str]]:
+    """(netdoctor's own words, those of the command that gate starts)."""
+    words = list(argv)
+    end = words.index("--") if words[:1] == ["gate"] and "--" in words else len(words)
+    return words[:end], words[end + 1 :]
+
+
 def _for_nagios(argv: Sequence[str]) -> bool:
     """Whether --exit-style nagios is asked for, also where the options could not be read."""
+    if argv[:1] == ["gate"]:
+        return False
     said = [value for flag, value in pairwise(argv) if flag == "--exit-style"]
     said += [word.partition("=")[2] for word in argv if word.startswith("--exit-style=")]
     said = said or [os.environ.get("NETDOCTOR_EXIT_STYLE", "")]
@@ -80,8 +89,9 @@ def _run(argv: Sequence[str]) -> int:
         parser = build_parser(command)
         if not argv:
             return _status_page(parser)
-        remarks = _from_environment(parser, command, argv)
-        args = parser.parse_args(argv, argparse.Namespace(remarks=remarks))
+        own, started = _ours(argv)
+        remarks = _from_environment(parser, command, own)
+        args = parser.parse_args(own, argparse.Namespace(remarks=remarks, started=started))
         if args.command is None:
             parser.error("a command is needed")
         code = int(args.run(args))
@@ -98,12 +108,12 @@ def _run(argv: Sequence[str]) -> int:
         return NAGIOS_UNKNOWN if code == EXIT_BAD_INPUT and _for_nagios(argv) else code
     except OSError as error:
         if not _is_output(error):
-            return _broken(error)
+            return broken(error)
         _drop_stdout()
         sys.stderr.write(f"netdoctor: standard output: {error.strerror or error}\n")
         return EXIT_BROKEN
     except Exception as error:
-        return _broken(error)
+        return broken(error)
     finally:
         try:
             sys.stdout.flush()
@@ -112,8 +122,9 @@ def _run(argv: Sequence[str]) -> int:
 
 
 def _from_environment(parser: argparse.ArgumentParser, command: str | None, argv: Sequence[str]) -> list[str]:
-    """What is to be told of NETDOCTOR_<FLAG>, which scan and tui read."""
-    if command not in ("scan", "tui") or not any(name.startswith("NETDOCTOR_") for name in os.environ):
+    """What is to be told of NETDOCTOR_<FLAG>, which scan, gate and tui read."""
+    read = command in ("scan", "gate", "tui")
+    if command is None or not read or not any(name.startswith("NETDOCTOR_") for name in os.environ):
         return []
     from netdoctor.cli import environ
     from netdoctor.errors import InputError
@@ -161,23 +172,3 @@ def _drop_stdout() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (OSError, ValueError):
         sys.stdout = None  # no descriptor left to point elsewhere
-
-
-def _broken(error: Exception) -> int:
-    import tempfile
-    import traceback
-
-    from netdoctor.text import clean
-
-    place = "no file could be written"
-    try:
-        with tempfile.NamedTemporaryFile(
-            "w", prefix="netdoctor-", suffix=".traceback", delete=False, encoding="utf-8", errors="replace"
-        ) as file:
-            traceback.print_exception(error, file=file)
-            place = file.name
-    except OSError:
-        pass
-    text = clean(f"{type(error).__name__}: {error}", 300)
-    sys.stderr.write(f"netdoctor broke ({text}); traceback: {place}; the cluster was not judged\n")
-    return EXIT_BROKEN

@@ -3,6 +3,7 @@
 import argparse
 import math
 import os
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,15 @@ def add_scan_arguments(parser: argparse.ArgumentParser, hosts: str) -> None:
     bounds.add_argument(
         "--budget", type=_seconds, metavar="S", help="seconds for bandwidth experiments (launch 20, full 120)"
     )
+
+
+def list_briefly(parser: argparse.ArgumentParser, titles: Collection[str]) -> None:
+    """Only name the options in groups with these titles: the help of scan explains them."""
+    groups = [group for group in parser._action_groups if group.title in titles]
+    actions = [action for group in groups for action in group._group_actions]
+    names = [next(name for name in action.option_strings if name.startswith("--")) for action in actions]
+    parser._action_groups = [group for group in parser._action_groups if group not in groups]
+    parser.add_argument_group("as for scan", " ".join(names))
 
 
 def add_save_arguments(group: "argparse._ArgumentGroup") -> None:

@@ -1,28 +1,23 @@
 """`netdoctor scan`: from a host list to a verdict, an exit code and a saved report."""
 
 import argparse
-import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from netdoctor.cli import environ
 from netdoctor.cli.options import add_save_arguments, add_scan_arguments, count, given, one_per_line
 from netdoctor.cli.parser import EXIT_BAD_INPUT, NAGIOS_UNKNOWN, Listed, columns, words
-from netdoctor.errors import DeadlineReached, InputError
-from netdoctor.report import LAST
+from netdoctor.cli.running import request_of, scanned, signals_noted
+from netdoctor.errors import InputError
 from netdoctor.text import clean
 
 if TYPE_CHECKING:
-    from netdoctor.engine.run import Outcome
     from netdoctor.report.model import Report
     from netdoctor.report.output import Output
-    from netdoctor.scanning import Plan, ScanRequest
 
 EPILOG = """\
 examples:
@@ -119,7 +114,7 @@ def _run(args: argparse.Namespace) -> int:
     outputs = parse_outputs(args.output)
     if args.facts is not None:
         return _rejudge(args, said, opened(outputs, args.save, [(f"--facts {args.facts}", args.facts)]))
-    request, before = _request(args, said)
+    request, before = request_of(args, said)
     outputs = opened(outputs, request.save, scanning.reads(request))
     plan = scanning.prepare(request)
     if args.plan:
@@ -137,8 +132,8 @@ def _run(args: argparse.Namespace) -> int:
     begun = scanning.opening(plan)
     outputs = live.begin(outputs, begun, redact=args.redact)
     started = time.monotonic()
-    outcome, stopped = _scan(args, plan, outputs)
-    with _signals_noted() as late:
+    outcome, stopped = scanned(args, plan, outputs)
+    with signals_noted() as late:
         ended = 128 + (stopped or signal.SIGINT)
         took = time.monotonic() - started
         report = scanning.assemble(plan, outcome, took, interrupted_code=ended, begun=begun)
@@ -149,19 +144,6 @@ def _run(args: argparse.Namespace) -> int:
     return 128 + late[0] if late else code
 
 
-def _request(args: argparse.Namespace, said: dict[str, Any]) -> "tuple[ScanRequest, Report | None]":
-    """What is asked for: with --last the last scan once more, whose report comes along."""
-    from netdoctor.scanning import ScanRequest, load_own, replay, reread
-
-    if not args.last:
-        return ScanRequest(**said), None
-    if args.hosts:
-        raise InputError("--last takes the hosts of the last report; leave the host list out")
-    path = args.save or LAST
-    report = load_own(path)
-    return reread(replay(report, said, path), report.run.replay), report
-
-
 def _rejudge(args: argparse.Namespace, said: dict[str, Any], outputs: "Sequence[Output]") -> int:
     from netdoctor.report.save import load
     from netdoctor.scanning import rejudge
@@ -170,74 +152,6 @@ def _rejudge(args: argparse.Namespace, said: dict[str, Any], outputs: "Sequence[
         raise InputError("--facts judges a saved report; leave the host list out")
     report = rejudge(load(args.facts), said, args.facts)
     return _deliver(args, report, outputs, args.save)
-
-
-def _scan(
-    args: argparse.Namespace, plan: "Plan", outputs: "Sequence[Output]"
-) -> "tuple[Outcome, int | None]":
-    """(outcome, signal number that stopped the scan or None)."""
-    from netdoctor.cli.progress import Progress
-    from netdoctor.report import live
-
-    with (
-        Progress(sys.stderr, [target.id for target in plan.targets], enabled=not args.quiet) as progress,
-        _signals(plan.request.deadline) as stopped,
-    ):
-        outcome = plan.scan(live.listener(progress.update, outputs)).run(plan.transport)
-    return outcome, stopped[0] if stopped else None
-
-
-def _ending() -> list[signal.Signals]:
-    """What ends a scan. A hang-up does not where it is ignored already, as under nohup."""
-    ending = [signal.SIGINT, signal.SIGTERM]
-    return ending if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [*ending, signal.SIGHUP]
-
-
-@contextmanager
-def _signals(deadline_s: float | None) -> Iterator[list[int]]:
-    """First SIGINT, SIGTERM or SIGHUP: stop and report what is known. Second: leave at once.
-
-    The list yielded holds the number of the signal that came. --deadline arrives as SIGALRM.
-    """
-    came: list[int] = []
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        if came:
-            os._exit(128 + number)  # the SSH workers end by themselves when our pipes close
-        came.append(number)
-        raise KeyboardInterrupt
-
-    def late(number: int, frame: FrameType | None) -> None:
-        raise DeadlineReached
-
-    before = {n: signal.signal(n, stop) for n in _ending()}
-    before[signal.SIGALRM] = signal.signal(signal.SIGALRM, late)
-    if deadline_s is not None:
-        signal.setitimer(signal.ITIMER_REAL, deadline_s)
-    try:
-        yield came
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-@contextmanager
-def _signals_noted() -> Iterator[list[int]]:
-    """While the report is written a signal only counts: the report is whole first. A second one ends all."""
-    came: list[int] = []
-
-    def note(number: int, frame: FrameType | None) -> None:
-        if came:
-            os._exit(128 + number)
-        came.append(number)
-
-    before = {n: signal.signal(n, note) for n in _ending()}
-    try:
-        yield came
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _deliver(

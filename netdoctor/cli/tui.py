@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netdoctor.cli import environ
+from netdoctor.cli.crash import broken
 from netdoctor.cli.options import add_save_arguments, add_scan_arguments, given, one_per_line
 from netdoctor.cli.parser import EXIT_BAD_INPUT
 from netdoctor.errors import InputError
@@ -116,7 +117,6 @@ def show(
     """
     if why := no_terminal():
         raise InputError(f"the TUI: {why}; netdoctor scan without --tui prints the report")
-    from netdoctor import cli
     from netdoctor.report.save import load
 
     _check_places(args, said, first, path)
@@ -145,7 +145,7 @@ def show(
     finally:
         runner.close()
     if app.crash is not None:
-        return cli._broken(app.crash), None
+        return broken(app.crash), None
     for text in app.exported:
         sys.stdout.write(text)
     for line in app.left_behind:

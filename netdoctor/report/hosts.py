@@ -1,6 +1,6 @@
 """The nodes that may be used as a hosts file: those without trouble, with what was listed beside each."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import msgspec
@@ -27,8 +27,12 @@ def render(report: Report) -> str:
     part = report.verdict.part
     if part is not None:
         return f"# only {scope.part_text(part)} were looked at: no node is known to be usable\n"
-    healthy = set(report.healthy_nodes)
-    lines = [line for target in _targets(report) if target.id in healthy for line in _line(target)]
+    return of_nodes(report, report.healthy_nodes)
+
+
+def of_nodes(report: Report, nodes: Collection[str]) -> str:
+    """Return a hosts file of these nodes of a report, in the order in which they were listed."""
+    lines = [line for target in _targets(report) if target.id in nodes for line in _line(target)]
     when = words.plain(report.run.finished, 40)
     head = f"# {len(lines)} of {words.number(len(report.matrix.nodes), 'node')}, scanned {when}"
     return "".join(f"{line}\n" for line in (head, *lines))

@@ -145,31 +145,32 @@ def _apart(report: Report, plan: Plan, outcome: Outcome) -> str:
         return "the scan was stopped"
     if not report.facts:
         return "it holds no facts"
-    if _targets(report.run.replay).keys() != _targets(options).keys():
+    if listed_as(report.run.replay).keys() != listed_as(options).keys():
         return "other nodes are listed now"
     if moved:
         return f"listed differently now: {fold(sorted(moved), words.FOLD_LIMIT)}"
     if options["options"].get("python") != report.run.replay.get("options", {}).get("python"):
         return "--python is another one"
-    if other := _other_job(store.load({"cluster": report.facts.get("cluster")}).whole("job"), plan.job):
+    if other := other_job(store.load({"cluster": report.facts.get("cluster")}).whole("job"), plan.job):
         return f"the job is another one now ({other})"
     return f"nobody knows {', '.join(sorted(unknown))} here" if unknown else ""
 
 
 def _moved(report: Report, plan: Plan) -> set[str]:
     """The nodes that are listed in another way than they were."""
-    before, now = _targets(report.run.replay), _targets(record(plan.request, plan.inventory.targets))
+    before, now = listed_as(report.run.replay), listed_as(record(plan.request, plan.inventory.targets))
     return {node for node in before if now.get(node) != before[node]}
 
 
-def _targets(replay: object) -> dict[str, tuple[object, ...]]:
+def listed_as(replay: object) -> dict[str, tuple[object, ...]]:
     """How each node is reached and asked, by its id, from Run.replay."""
     listed = replay.get("targets") if isinstance(replay, dict) else None
     keys = ("host", "port", "user", "python", "slots", "gpus", "rank", "leaf")
-    return {t["id"]: tuple(t.get(key) for key in keys) for t in listed or ()}
+    known = [t for t in listed if isinstance(t, dict)] if isinstance(listed, list | tuple) else []
+    return {str(t.get("id")): tuple(t.get(key) for key in keys) for t in known}
 
 
-def _other_job(then: object, now: Job) -> str:
+def other_job(then: object, now: Job) -> str:
     """What differs between two jobs, in few words; nothing where they are one."""
     if not isinstance(then, Job):
         return ""

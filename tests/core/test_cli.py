@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from netdoctor import cli
-from netdoctor.cli.scan import _signals, _signals_noted
+from netdoctor.cli.running import signals, signals_noted
 
 ENV = {**os.environ, "PYTHONPATH": str(Path(cli.__file__).parents[2]), "HOME": "/nonexistent"}
 
@@ -243,9 +243,9 @@ def test_a_reader_that_leaves_early_sees_no_traceback(tmp_path: Path) -> None:
 def test_a_hang_up_that_nohup_ignores_ends_no_scan() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with _signals(None) as came:
+        with signals(None) as came:
             os.kill(os.getpid(), signal.SIGHUP)
-        with _signals_noted() as noted:
+        with signals_noted() as noted:
             os.kill(os.getpid(), signal.SIGHUP)
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     finally:

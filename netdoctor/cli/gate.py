@@ -1,0 +1,399 @@
+"""`netdoctor gate`: a scan in front of a command, which then takes netdoctor's place, or does not start."""
+
+import argparse
+import errno
+import os
+import re
+import shlex
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from netdoctor.cli import environ
+from netdoctor.cli.crash import broken
+from netdoctor.cli.options import (
+    add_save_arguments,
+    add_scan_arguments,
+    count,
+    given,
+    list_briefly,
+    one_per_line,
+)
+from netdoctor.cli.parser import EXIT_BAD_INPUT, Listed, words
+from netdoctor.cli.running import request_of, scanned, signals_noted
+from netdoctor.errors import InputError
+from netdoctor.report import LAST
+from netdoctor.text import clean
+
+if TYPE_CHECKING:
+    from netdoctor.report.model import Report
+    from netdoctor.report.output import Output
+    from netdoctor.scanning import Plan, ScanRequest
+    from netdoctor.scanning.gate import Decision, Rules
+
+NOT_FOUND, NOT_RUN = 127, 126
+# What verdicts end with, and --refuse-code stands for.
+REFUSALS = (1, 3, 4)
+# What the command is told of the nodes that it starts on.
+TOLD = "NETDOCTOR_GATE_"
+EPILOG = """\
+examples:
+  netdoctor gate hosts.txt -- torchrun --nnodes 4 train.py
+  netdoctor gate --max-age 10m --refuse-code 75 hosts.txt -- ./launch.sh
+  netdoctor gate hosts.txt --exclude-bad --min-nodes 6 --hosts-out good -- mpirun --hostfile good ./run
+  netdoctor gate --local --deadline 20 --on-crash run -- "$@"
+
+exit codes: those of the command once it runs; where it does not:
+  1 not ready   3 undecided   4 warnings (--fail-on warn): or --refuse-code
+  2 bad input   5 netdoctor broke   126, 127 no command   130, 143 interrupted
+"""
+
+
+def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = subparsers.add_parser(
+        "gate",
+        help="scan, then start a command on nodes that are ready, or refuse",
+        usage="netdoctor gate [options] HOSTS... -- COMMAND...",
+        description="Scan (profile quick unless told otherwise), then become COMMAND, with its own signals, "
+        "terminal and exit code; or refuse, with the causes on stderr, and start nothing.",
+        epilog=EPILOG + environ.EPILOG,
+    )
+    add_scan_arguments(parser, hosts="as for scan: a file, '-', or names such as gpu[01-16]")
+    gate = parser.add_argument_group("starting")
+    choice: dict[str, Any] = {"choices": ("run", "refuse"), "default": "refuse"}
+    gate.add_argument("--on-undecided", **choice, help="where no problem is proven, and not all is known")
+    gate.add_argument(
+        "--on-crash", **choice, help="where netdoctor itself breaks, which says nothing of a node"
+    )
+    gate.add_argument(
+        "--max-age",
+        type=_age,
+        metavar="TIME",
+        help="start by the saved report where that lets it start, is of the same hosts, checks and job, "
+        "and is no older: 90, 10m, 2h",
+    )
+    gate.add_argument(
+        "--exclude-bad", action="store_true", help="start on the good nodes, after a scan of these alone"
+    )
+    gate.add_argument(
+        "--min-nodes",
+        type=count,
+        metavar="N",
+        help="with --exclude-bad: on no fewer (default: four fifths of those that are listed)",
+    )
+    gate.add_argument(
+        "--hosts-out", type=Path, metavar="FILE", help="write the nodes that it starts on as a hosts file"
+    )
+    gate.add_argument(
+        "--refuse-code", type=_code, metavar="N", help="exit code of a refusal, instead of 1, 3 and 4"
+    )
+    gate.add_argument("--no-env", action="store_true", help="leave the command's environment as it is")
+    gate.add_argument("--dry-run", action="store_true", help="print what would start, and start nothing")
+    out = parser.add_argument_group("output")
+    out.add_argument(
+        "-o",
+        "--output",
+        action=Listed,
+        default=[],
+        metavar="FORMAT[=FILE]",
+        help="as for scan, on stderr where no file is named (default: short)",
+    )
+    out.add_argument(
+        "--fail-on", choices=("fail", "warn", "never"), help="what keeps the command from starting"
+    )
+    out.add_argument("-q", "--quiet", action="store_true", help="say nothing where the command starts")
+    scan = parser.add_argument_group("scan")
+    scan.add_argument("--strict", action=argparse.BooleanOptionalAction, help="gaps leave it UNDECIDED")
+    scan.add_argument("--require", type=words, metavar="FAMILY,...", help="--strict for these families")
+    scan.add_argument("--redact", action="store_true", help="aliases in what is printed")
+    add_save_arguments(scan)
+    list_briefly(parser, ("logging in", "what to look at", "bounds", "scan"))
+    parser.set_defaults(run=run, parser=parser)
+
+
+def _age(text: str) -> float:
+    found = re.fullmatch(r"([0-9]{1,6})([smhd]?)", text)
+    if not found:
+        raise argparse.ArgumentTypeError(f"{clean(text, 40)!r} is no time; write 90, 10m or 2h")
+    return int(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}[found[2]]
+
+
+def _code(text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text) < 256:
+        raise argparse.ArgumentTypeError(f"{clean(text, 40)!r} is no exit code; write 1 to 255")
+    return int(text)
+
+
+def run(args: argparse.Namespace) -> int:
+    """The whole command. It returns only where the command was not started."""
+    if not args.started:
+        args.parser.error("what is to be started? netdoctor gate HOSTS -- COMMAND")
+    if (code := _unfit(args.started[0])) is not None:
+        return code
+    try:
+        return _gate(args)
+    except InputError as error:
+        sys.stderr.write(one_per_line(str(error)))
+        return EXIT_BAD_INPUT
+    except Exception as error:
+        if args.on_crash == "refuse":
+            raise
+        broken(error)
+    _say(f"{_starts(args)} all the same (--on-crash run)")
+    return _become(args, {f"{TOLD}VERDICT": "crashed"})
+
+
+def _gate(args: argparse.Namespace) -> int:
+    from netdoctor import scanning
+    from netdoctor.scanning.gate import Act
+
+    request, before = _request(args)
+    outputs = _outputs(args, request)
+    plan = scanning.prepare(request)
+    rules = _rules(args)
+    report = _saved(args, plan, rules, outputs)
+    if report is None:
+        look = _examined(args, plan, rules, outputs, before)
+        if look.decision.act is Act.EXCLUDE and not look.late:
+            targets = tuple(t for t in plan.inventory.targets if t.id in look.decision.nodes)
+            bad = [t.id for t in plan.inventory.targets if t not in targets]
+            _say(f"{look.decision.why} with {_folded(bad)}; looks at the others by themselves")
+            plan = scanning.prepare(replace(request, targets=targets))
+            look = _examined(args, plan, replace(rules, exclude_bad=False), outputs, None)
+        if look.late:
+            return look.late
+        if look.decision.act is not Act.START:
+            return _refused(args, look)
+        report, nodes = look.report, look.decision.nodes
+    else:
+        nodes = tuple(target.id for target in plan.inventory.targets)
+    return _start(args, report, plan, nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """A scan, and what it lets happen. late: exit code where a signal came while it was written down."""
+
+    report: "Report"
+    decision: "Decision"
+    late: int
+
+
+def _request(args: argparse.Namespace) -> "tuple[ScanRequest, Report | None]":
+    if args.min_nodes is not None and not args.exclude_bad:
+        raise InputError("--min-nodes goes with --exclude-bad; without that the command starts on all nodes")
+    if args.exclude_bad and args.fail_on == "never":
+        raise InputError("--exclude-bad and --fail-on never contradict each other; leave one out")
+    said = given(args)
+    if not args.last:
+        said.setdefault("profile", "quick")
+    return request_of(args, said)
+
+
+def _rules(args: argparse.Namespace) -> "Rules":
+    from netdoctor.scanning.gate import Rules
+
+    return Rules(
+        on_undecided=args.on_undecided == "run",
+        on_crash=args.on_crash == "run",
+        exclude_bad=args.exclude_bad,
+        min_nodes=args.min_nodes,
+    )
+
+
+def _outputs(args: argparse.Namespace, request: "ScanRequest") -> "list[Output]":
+    """Where the report goes; what would go to stdout goes to stderr, as stdout is the command's."""
+    from netdoctor.report.output import parse_outputs
+    from netdoctor.report.places import check, keep_apart, opened
+    from netdoctor.scanning import reads
+
+    asked = parse_outputs(args.output or ["short"])
+    if args.hosts_out is not None:
+        named = (f"--hosts-out {args.hosts_out}", args.hosts_out)
+        others = [(f"-o {o.format}={o.path}", o.path) for o in asked if o.path is not None]
+        keep_apart([named], [*reads(request), *others])
+        check(*named)
+    return opened(asked, request.save, reads(request))
+
+
+def _saved(
+    args: argparse.Namespace, plan: "Plan", rules: "Rules", outputs: "Sequence[Output]"
+) -> "Report | None":
+    """The report that is saved, where --max-age lets it stand for a scan and it lets the command start.
+
+    One that says no is looked at again: somebody may have mended what it found.
+    """
+    from netdoctor.report.save import load
+    from netdoctor.scanning import reads
+    from netdoctor.scanning.gate import Act, decide, stale
+
+    path = args.save or LAST
+    if args.max_age is None or not path.exists():
+        return None
+    # Logins are not what a job does: who may be trusted with a password is no part of its verdict.
+    files = [(name, place) for name, place in reads(plan.request) if "known_hosts" not in name]
+    touched = {name: place.stat().st_mtime for name, place in files if place.exists()}
+    try:
+        report = load(path)
+    except InputError as error:
+        why = str(error)
+    else:
+        why = stale(report, plan, now=time.time(), max_age_s=args.max_age, touched=touched)
+        if not why and decide(report, rules).act is not Act.START:
+            why = "it lets nothing start"
+    if why:
+        if not args.quiet:
+            _say(f"{path} does not stand for a scan: {why}")
+        return None
+    _deliver(args, report, None, None, outputs)
+    if not args.quiet:
+        _say(f"by {path}, begun {report.run.started}")
+    return report
+
+
+def _examined(
+    args: argparse.Namespace,
+    plan: "Plan",
+    rules: "Rules",
+    outputs: "Sequence[Output]",
+    before: "Report | None",
+) -> _Look:
+    from netdoctor import scanning
+    from netdoctor.scanning.gate import Act, decide
+
+    started = time.monotonic()
+    outcome, stopped = scanned(args, plan, ())
+    with signals_noted() as late:
+        took, ended = time.monotonic() - started, 128 + (stopped or signal.SIGINT)
+        report = scanning.assemble(plan, outcome, took, interrupted_code=ended)
+        kept: Report | None = report
+        if before is not None:
+            report, kept = scanning.into(before, plan, outcome, report)
+        decision = decide(report, rules)
+        if decision.act is Act.EXCLUDE:  # files are written once, of the scan that decides
+            outputs = [output for output in outputs if output.path is None]
+        elif decision.act is Act.START and args.quiet:
+            outputs = [output for output in outputs if output.path is not None]
+        _deliver(args, report, plan.request.save if kept else None, kept, outputs)
+    return _Look(report, decision, 128 + late[0] if late else 0)
+
+
+def _deliver(
+    args: argparse.Namespace,
+    report: "Report",
+    save: Path | None,
+    kept: "Report | None",
+    outputs: "Sequence[Output]",
+) -> None:
+    """Save and print. What could not be written is told; the decision is that of what was measured."""
+    from netdoctor.report.output import RenderOptions, deliver
+
+    troubles: list[str] = []
+    try:
+        with redirect_stdout(sys.stderr):
+            _, troubles = deliver(report, outputs, RenderOptions(), save=save, kept=kept, redact=args.redact)
+    except Exception as error:  # a renderer's defect must neither start nor stop a job
+        troubles = [f"the report could not be shown: {type(error).__name__}: {error}"]
+    for trouble in troubles:
+        _say(trouble)
+
+
+def _refused(args: argparse.Namespace, look: _Look) -> int:
+    code = look.decision.code
+    if args.refuse_code is not None and code in REFUSALS:
+        code = args.refuse_code
+    saved = look.report.run.saved_to or (None if args.no_save else args.save or LAST)
+    more = "" if saved is None else "; netdoctor report show" + (f" {saved}" if Path(saved) != LAST else "")
+    _say(f"not started, {look.decision.why}{f'{more} has the fixes' if more else ''}")
+    return code
+
+
+def _start(args: argparse.Namespace, report: "Report", plan: "Plan", nodes: Sequence[str]) -> int:
+    from netdoctor.report import words
+
+    if args.hosts_out is not None and not args.dry_run:
+        from netdoctor.report.hosts import of_nodes
+        from netdoctor.report.save import write_whole
+
+        try:
+            write_whole(args.hosts_out, of_nodes(report, nodes).encode())
+        except OSError as error:
+            raise InputError(f"--hosts-out {args.hosts_out}: {error.strerror or error}") from None
+    planned = {} if args.no_env or args.local else _planned(report, nodes)
+    # What --env-file names is the job's own, also where the command reads it only later.
+    own = {**plan.job.env, **os.environ}
+    new = {name: value for name, value in planned.items() if name not in own}
+    kept = [name for name, value in planned.items() if own.get(name, value) != value]
+    parts = [f"{words.verdict(report)}, {_starts(args)} on {words.number(len(nodes), 'node')}"]
+    parts += [f"sets {' '.join(f'{name}={value}' for name, value in new.items())}"] if new else []
+    parts += (
+        [f"keeps your {', '.join(f'{n}={own[n]} (measured: {planned[n]})' for n in kept)}"] if kept else []
+    )
+    if not args.quiet:
+        _say("; ".join(parts))
+    told = {"VERDICT": report.verdict.state, "NODES": ",".join(nodes), "NNODES": str(len(nodes))}
+    return _become(args, {**new, **{f"{TOLD}{name}": value for name, value in told.items()}})
+
+
+def _planned(report: "Report", nodes: Sequence[str]) -> dict[str, str]:
+    """What the launch is to have in its environment by what was measured."""
+    return {}
+
+
+def _become(args: argparse.Namespace, more: Mapping[str, str]) -> int:
+    """Let the command take the place of this process. Returns only where it cannot, or with --dry-run."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(TOLD)}
+    environment = {**inherited, **more}
+    if args.dry_run:
+        sys.stdout.write(shlex.join(["env", *(f"{n}={v}" for n, v in more.items()), *args.started]) + "\n")
+        return 0
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    # Python ignores these, and what is ignored stays so in the command: `yes | head` would not end.
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        try:
+            os.execvpe(args.started[0], args.started, environment)  # noqa: S606  # this is what gate is for
+        except OSError as error:
+            # A script without a first line is the shell's, as for env, nice and timeout.
+            script = shutil.which(args.started[0]) if error.errno == errno.ENOEXEC else None
+            if script is None:
+                raise
+            os.execve("/bin/sh", ["/bin/sh", script, *args.started[1:]], environment)  # noqa: S606  # the same
+    except OSError as error:
+        _say(f"{args.started[0]}: {error.strerror}")
+        return NOT_FOUND if error.errno in (errno.ENOENT, errno.ENOTDIR) else NOT_RUN
+
+
+def _unfit(name: str) -> int | None:
+    """The exit code where the command cannot be run, found out before anybody is contacted."""
+    if shutil.which(name) is not None:
+        return None
+    there = os.path.exists(name) if os.sep in name else shutil.which(name, os.F_OK) is not None
+    _say(
+        f"{name}: {'cannot be run' if there else 'no such command; what a shell knows by itself needs sh -c'}"
+    )
+    return NOT_RUN if there else NOT_FOUND
+
+
+def _starts(args: argparse.Namespace) -> str:
+    return "would start" if args.dry_run else "starts"
+
+
+def _folded(nodes: Sequence[str]) -> str:
+    from netdoctor.inventory.nodeset import fold
+
+    return fold(nodes, 60)
+
+
+def _say(text: str) -> None:
+    with suppress(OSError, ValueError):
+        sys.stderr.write(f"netdoctor gate: {clean(text, 2000)}\n")

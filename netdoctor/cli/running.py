@@ -1,0 +1,100 @@
+"""What the commands that scan have in common: the request, the run, and the signals that end it."""
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from netdoctor.errors import DeadlineReached, InputError
+from netdoctor.report import LAST
+
+if TYPE_CHECKING:
+    from netdoctor.engine.run import Outcome
+    from netdoctor.report.model import Report
+    from netdoctor.report.output import Output
+    from netdoctor.scanning import Plan, ScanRequest
+
+
+def request_of(args: argparse.Namespace, said: dict[str, Any]) -> "tuple[ScanRequest, Report | None]":
+    """What is asked for: with --last the last scan once more, whose report comes along."""
+    from netdoctor.scanning import ScanRequest, load_own, replay, reread
+
+    if not args.last:
+        return ScanRequest(**said), None
+    if args.hosts:
+        raise InputError("--last takes the hosts of the last report; leave the host list out")
+    path = args.save or LAST
+    report = load_own(path)
+    return reread(replay(report, said, path), report.run.replay), report
+
+
+def scanned(
+    args: argparse.Namespace, plan: "Plan", outputs: "Sequence[Output]"
+) -> "tuple[Outcome, int | None]":
+    """(outcome, signal number that stopped the scan or None)."""
+    from netdoctor.cli.progress import Progress  # which loads the engine, and --help does not
+    from netdoctor.report import live
+
+    with (
+        Progress(sys.stderr, [target.id for target in plan.targets], enabled=not args.quiet) as progress,
+        signals(plan.request.deadline) as stopped,
+    ):
+        outcome = plan.scan(live.listener(progress.update, outputs)).run(plan.transport)
+    return outcome, stopped[0] if stopped else None
+
+
+def _ending() -> list[signal.Signals]:
+    """What ends a scan. A hang-up does not where it is ignored already, as under nohup."""
+    ending = [signal.SIGINT, signal.SIGTERM]
+    return ending if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [*ending, signal.SIGHUP]
+
+
+@contextmanager
+def signals(deadline_s: float | None) -> Iterator[list[int]]:
+    """First SIGINT, SIGTERM or SIGHUP: stop and report what is known. Second: leave at once.
+
+    The list yielded holds the number of the signal that came. --deadline arrives as SIGALRM.
+    """
+    came: list[int] = []
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        if came:
+            os._exit(128 + number)  # the SSH workers end by themselves when our pipes close
+        came.append(number)
+        raise KeyboardInterrupt
+
+    def late(number: int, frame: FrameType | None) -> None:
+        raise DeadlineReached
+
+    before = {n: signal.signal(n, stop) for n in _ending()}
+    before[signal.SIGALRM] = signal.signal(signal.SIGALRM, late)
+    if deadline_s is not None:
+        signal.setitimer(signal.ITIMER_REAL, deadline_s)
+    try:
+        yield came
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def signals_noted() -> Iterator[list[int]]:
+    """While the report is written a signal only counts: the report is whole first. A second one ends all."""
+    came: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        if came:
+            os._exit(128 + number)
+        came.append(number)
+
+    before = {n: signal.signal(n, note) for n in _ending()}
+    try:
+        yield came
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

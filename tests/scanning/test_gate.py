@@ -1,0 +1,331 @@
+"""Whether a command starts: every verdict under every rule, and gate over a cluster in a dictionary."""
+
+import itertools
+import json
+import math
+import os
+import shlex
+import signal
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from netdoctor import cli
+from netdoctor.facts.host import Login, Session
+from netdoctor.inventory import Target
+from netdoctor.model import fail, warn
+from netdoctor.report.model import Cause, Counts, Report, Run, Verdict
+from netdoctor.scanning import ScanRequest, load_own, prepare
+from netdoctor.scanning.gate import Act, Rules, decide, stale
+from netdoctor.scanning.record import record
+from tests.core.fake import hint, saying
+from tests.scanning.ground import Ground
+
+NODES = ("n1", "n2", "n3", "n4")
+REPLAY = record(ScanRequest(), [Target(id=node, host=node, order=i) for i, node in enumerate(NODES)])
+HEALTHY = {"healthy_nodes": NODES}
+ONE_BAD = {"healthy_nodes": NODES[:3], "unhealthy_nodes": NODES[3:]}
+ONE_OPEN = {"healthy_nodes": NODES[:3], "undecided_nodes": NODES[3:]}
+REFUSED, STARTED, LESS = Act.REFUSE, Act.START, Act.EXCLUDE
+
+
+def cause(status: str = "fail", key: str = "drop", nodes: tuple[str, ...] = ("n4",)) -> Cause:
+    return Cause(
+        id=1, key=key, fingerprint="f", status=status, title="it is bad", checks=("net.one",),
+        nodes=",".join(nodes), node_list=nodes, confidence="certain",
+    )  # fmt: skip
+
+
+def report(
+    state: str, code: int, *causes: Cause, fail_on: str = "fail", ended_by: str = "end", **more: Any
+) -> Report:
+    run = Run(
+        id="1", started="", finished="", duration_ms=1, complete=ended_by == "end", ended_by=ended_by,
+        profile="quick", replay=REPLAY,
+    )  # fmt: skip
+    verdict = Verdict(state=state, exit_code=code, fail_on=fail_on, counts=Counts())
+    return Report(run=run, verdict=verdict, causes=causes, **more)
+
+
+OWN = cause("unknown", "check-crashed-net.one", ())
+LOST = cause("unknown", "unmeasured-lost")
+LEAST = Rules(exclude_bad=True, min_nodes=1)
+# What is found, what may start all the same, and what comes of it: an exit code where nothing starts.
+TABLE: list[tuple[Report, Rules, Act, int]] = [
+    (report("ready", 0), Rules(), STARTED, 0),
+    (report("partial_pass", 0), Rules(), STARTED, 0),
+    (report("ready", 4, fail_on="warn"), Rules(on_undecided=True, on_crash=True), REFUSED, 4),
+    (report("not_ready", 1, cause(), **ONE_BAD), Rules(on_undecided=True, on_crash=True), REFUSED, 1),
+    (report("not_ready", 0, cause(), fail_on="never", **ONE_BAD), Rules(), STARTED, 0),
+    (report("undecided", 3, LOST, **ONE_OPEN), Rules(), REFUSED, 3),
+    (report("undecided", 3, LOST, **ONE_OPEN), Rules(on_crash=True), REFUSED, 3),
+    (report("undecided", 3, LOST, **ONE_OPEN), Rules(on_undecided=True), STARTED, 0),
+    (report("undecided", 3, OWN, **HEALTHY), Rules(), REFUSED, 3),
+    (report("undecided", 3, OWN, **HEALTHY), Rules(on_crash=True), STARTED, 0),
+    (report("undecided", 3, OWN, LOST, **ONE_OPEN), Rules(on_crash=True), REFUSED, 3),
+    (report("undecided", 3, OWN, ended_by="deadline"), Rules(on_crash=True), REFUSED, 3),
+    (report("not_ready", 1, OWN, cause(), **ONE_BAD), Rules(on_crash=True), REFUSED, 1),
+    (report("undecided", 130, ended_by="interrupt"), Rules(on_undecided=True), REFUSED, 130),
+    (report("undecided", 143, fail_on="never", ended_by="interrupt"), Rules(), REFUSED, 143),
+    # On the good nodes alone: four fifths of four are four, so --min-nodes has to say three.
+    (report("not_ready", 1, cause(), **ONE_BAD), Rules(exclude_bad=True), REFUSED, 1),
+    (report("not_ready", 1, cause(), **ONE_BAD), Rules(exclude_bad=True, min_nodes=3), LESS, 0),
+    (report("not_ready", 1, cause(), **ONE_BAD), Rules(exclude_bad=True, min_nodes=4), REFUSED, 1),
+    (report("undecided", 3, LOST, **ONE_OPEN), Rules(exclude_bad=True, min_nodes=3), LESS, 0),
+    # Nobody's fault, the cluster's beside a node's, all of them, a scan that was cut short.
+    (report("not_ready", 1, cause(nodes=()), **HEALTHY), LEAST, REFUSED, 1),
+    (
+        report("not_ready", 1, cause(), cause(nodes=()), **ONE_BAD),
+        LEAST,
+        REFUSED,
+        1,
+    ),
+    (report("not_ready", 1, cause(), unhealthy_nodes=NODES), LEAST, REFUSED, 1),
+    (
+        report("not_ready", 1, cause(), ended_by="deadline", **ONE_BAD),
+        LEAST,
+        REFUSED,
+        1,
+    ),
+]  # fmt: skip
+
+
+def test_each_verdict_under_its_rules() -> None:
+    for found, rules, act, code in TABLE:
+        decision = decide(found, rules)
+        assert (decision.act, decision.code) == (act, code), (found.verdict, rules, decision)
+        assert decision.nodes == {STARTED: NODES, LESS: NODES[:3], REFUSED: ()}[act]
+
+
+def test_whatever_is_found_nothing_starts_that_was_not_allowed_to() -> None:
+    """All states, exit codes, causes, ends and rules, also those that no scan makes."""
+    states = ("ready", "undecided", "not_ready", "of a later release")
+    ends, causes = ("end", "deadline", "interrupt"), ((), (OWN,), (LOST,), (cause(),), (cause(nodes=()), OWN))
+    rules = [
+        Rules(on_undecided=u, on_crash=c, exclude_bad=e, min_nodes=m)
+        for u, c, (e, m) in itertools.product(
+            (False, True), (False, True), ((False, None), (True, None), (True, 1), (True, 3))
+        )
+    ]
+    for state, code, ended_by, said, fail_on, about in itertools.product(
+        states, (0, 1), ends, causes, ("fail", "never"), (HEALTHY, ONE_BAD, ONE_OPEN, {})
+    ):
+        found = report(state, code, *said, fail_on=fail_on, ended_by=ended_by, **about)
+        green = code == 0 and ended_by != "interrupt" and (fail_on == "never" or state == "ready")
+        own = said == (OWN,) and ended_by == "end"
+        for rule in rules:
+            decision = decide(found, rule)
+            told = (found.verdict, ended_by, said, about, rule, decision)
+            if decision.act is STARTED:
+                open_ = state == "undecided" and ended_by != "interrupt"
+                assert green or (open_ and (rule.on_undecided or (rule.on_crash and own))), told
+            elif decision.act is LESS:
+                allowed = set(about.get("healthy_nodes", ()))
+                allowed |= set(about.get("undecided_nodes", ())) if rule.on_undecided else set()
+                assert (rule.exclude_bad, ended_by, green) == (True, "end", False), told
+                assert set(decision.nodes) < set(NODES), told
+                assert set(decision.nodes) <= allowed, told
+                assert len(decision.nodes) >= (rule.min_nodes or math.ceil(len(NODES) * 0.8)), told
+            else:
+                assert (green, decision.code != 0) == (False, True), told
+
+
+class Started(BaseException):
+    """Instead of the command: what would have run, and with what."""
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
+    """The environments of all commands that were started; what it sets of signals is put back."""
+    came: list[dict[str, str]] = []
+
+    def become(file: str, argv: list[str], environment: dict[str, str]) -> None:
+        assert [file, *argv[1:]] == ["true", "--last", "x y"]
+        assert signal.getsignal(signal.SIGPIPE) is signal.SIG_DFL
+        came.append(environment)
+        raise Started
+
+    before = signal.getsignal(signal.SIGPIPE)
+    monkeypatch.setattr("netdoctor.cli.gate.os.execvpe", become)
+    for name in [name for name in os.environ if name.startswith(("NETDOCTOR_", "MASTER_", "NCCL_"))]:
+        monkeypatch.delenv(name)
+    yield came
+    signal.signal(signal.SIGPIPE, before)
+
+
+def gate(line: str) -> int | None:
+    """Run gate in front of a command; the exit code, None where the command was started."""
+    try:
+        return cli.run(["gate", *shlex.split(line), "--", "true", "--last", "x y"])
+    except Started:
+        return None
+
+
+def test_a_command_starts_or_does_not(
+    ground: Ground, started: list[dict[str, str]], capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert gate("n[1-4] --hosts-out good") is None
+    told = {name: value for name, value in started[-1].items() if name.startswith("NETDOCTOR_GATE_")}
+    assert [told[f"NETDOCTOR_GATE_{name}"] for name in ("VERDICT", "NODES", "NNODES")] == [
+        "ready", "n1,n2,n3,n4", "4",
+    ]  # fmt: skip
+    assert Path("good").read_text().splitlines()[1:] == ["n1", "n2", "n3", "n4"]
+    out, err = capfd.readouterr()
+    assert (out, err) == ("", "netdoctor gate: READY, starts on 4 nodes\n")
+
+    bad = fail("n4", "is bad", cause=hint("bad", "n4"))
+    ground.checks[1] = saying("net.one", bad)
+    for line, code in {
+        "n[1-4]": 1,
+        "n[1-4] --refuse-code 75": 75,
+        "n[1-4] --on-undecided run --on-crash run": 1,
+        "n[1-4] --exclude-bad": 1,
+        "n[1-4] --exclude-bad --min-nodes 4": 1,
+        # The check says the same without n4, which the second scan does not know: nothing starts by guess.
+        "n[1-4] --min-nodes 3": 2,
+        "n[1-4] --exclude-bad --fail-on never": 2,
+        "n[1-4] --hosts-out .netdoctor": 2,
+        "n[1-4 --on-crash run": 2,
+    }.items():
+        assert gate(line) == code, line
+        out, err = capfd.readouterr()
+        assert out == ""
+        assert "netdoctor" in err.splitlines()[-1], err
+    assert len(started) == 1
+    assert gate("n[1-4] -o json=found.json") == 1
+    assert "FAIL net.one" not in capfd.readouterr().err
+    assert json.loads(Path("found.json").read_text())["verdict"]["state"] == "not_ready"
+    assert gate("n[1-4] --fail-on never") is None
+
+
+def test_the_good_nodes_are_looked_at_alone(
+    ground: Ground, started: list[dict[str, str]], capfd: pytest.CaptureFixture[str]
+) -> None:
+    ground.transport.sessions["n2"] = Session(outcome=Login.REFUSED, stage="tcp")
+    assert gate("n[1-4] --exclude-bad --min-nodes 3 --hosts-out good") is None
+    assert [len(one) for one in ground.transport.started] == [4, 3]
+    assert started[0]["NETDOCTOR_GATE_NODES"] == "n1,n3,n4"
+    assert Path("good").read_text().splitlines()[1:] == ["n1", "n3", "n4"]
+    err = capfd.readouterr().err
+    assert "FAIL ssh.login" in err
+    assert "NOT READY with n2; looks at the others by themselves" in err
+    # What is said of them when they are alone decides.
+    ground.checks[1] = saying("net.one", warn("n1", "slow", cause=hint("slow", "n1")))
+    assert gate("n[1-4] --exclude-bad --min-nodes 3 --fail-on warn") == 4
+    assert [len(one) for one in ground.transport.started] == [4, 3, 4, 3]
+    assert "not started, READY with warnings" in capfd.readouterr().err
+    assert len(started) == 1
+
+
+def test_what_netdoctor_breaks_is_no_node_s(
+    ground: Ground,
+    started: list[dict[str, str]],
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+    def trip(what: str, node: str) -> None:
+        raise RuntimeError("our own")
+
+    ground.transport.trip = trip
+    monkeypatch.setenv("NETDOCTOR_GATE_NODES", "of an earlier gate")
+    assert gate("n[1-4] --refuse-code 1 --on-undecided run") == 5
+    assert gate("n[1-4] --refuse-code 1 --on-crash run") is None
+    told = {name: value for name, value in started[0].items() if name.startswith("NETDOCTOR_")}
+    assert told == {"NETDOCTOR_GATE_VERDICT": "crashed"}
+    assert capfd.readouterr().err.count("netdoctor broke (RuntimeError: our own)") == 2
+    # A renderer that breaks neither starts nor stops anything.
+    ground.transport.trip = lambda what, node: None
+    monkeypatch.setattr("netdoctor.report.output.render", lambda *a: 1 / 0)
+    assert gate("n[1-4]") is None
+    ground.checks[1] = saying("net.one", fail("n4", "is bad", cause=hint("bad", "n4")))
+    assert gate("n[1-4] --on-crash run") == 1
+    assert "could not be shown" in capfd.readouterr().err
+
+
+def test_what_cannot_run_contacts_nobody(ground: Ground, capfd: pytest.CaptureFixture[str]) -> None:
+    Path("plain").write_text("text")
+    for command, code in (("no-such-command", 127), ("./plain", 126), ("./no/such", 127), ("/tmp", 126)):
+        assert cli.run(["gate", "n1", "--", command]) == code, command
+        assert f"gate: {command}" in capfd.readouterr().err
+    assert cli.run(["gate", "n1", "true"]) == 2
+    assert cli.run(["gate", "n1", "--"]) == 2
+    assert "HOSTS -- COMMAND" in capfd.readouterr().err
+    assert ground.transport.started == []
+
+
+def test_a_dry_run_says_what_would_start(
+    ground: Ground, started: list[dict[str, str]], capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert gate("n1 --dry-run --hosts-out good") == 0
+    out, err = capfd.readouterr()
+    assert shlex.split(out)[-3:] == ["true", "--last", "x y"]
+    assert "would start on 1 node" in err
+    assert (started, Path("good").exists()) == ([], False)
+
+
+def test_a_saved_report_stands_for_a_scan_only_while_it_is_the_same(
+    ground: Ground, started: list[dict[str, str]], capfd: pytest.CaptureFixture[str]
+) -> None:
+    hosts = Path("hosts.txt")
+    hosts.write_text("n[1-4]\n")
+    asked = ScanRequest(hosts=("hosts.txt",), profile="quick")
+    for scans in (1, 1):  # the second time by the report of the first
+        assert gate("hosts.txt --max-age 10m") is None
+        assert len(ground.transport.started) == scans
+    err = capfd.readouterr().err
+    assert "gate: by .netdoctor/last.json, begun 2" in err
+    saved = load_own(Path(".netdoctor/last.json"))
+    begun = datetime.fromisoformat(saved.run.started).timestamp()
+
+    def why(found: Report = saved, later_s: float = 1, touched: float = -1, **other: Any) -> str:
+        plan = prepare(replace(asked, **other))
+        return stale(found, plan, now=begun + later_s, max_age_s=600, touched={"hosts.txt": begun + touched})
+
+    def with_run(**fields: Any) -> Report:
+        return replace(saved, run=replace(saved.run, **fields))
+
+    assert why() == ""
+    assert why(parallel=3, deadline=60.0, timeout=5.0) == ""
+    assert why(with_run(profile="full"), profile="launch") == ""
+    for answer, said in (
+        (why(later_s=601), "too old"),
+        (why(later_s=-1), "future"),
+        (why(with_run(started="at noon")), "too old"),
+        (why(touched=0), "hosts.txt has changed"),
+        (why(with_run(foreign="uid 7")), "not our own"),
+        (why(with_run(redacted=True)), "redacted"),
+        (why(with_run(complete=False)), "cut short"),
+        (why(with_run(ended_by="deadline")), "cut short"),
+        (why(with_run(replay={})), "other hosts"),
+        (why(with_run(replay={"targets": [3], "options": 4})), "other hosts"),
+        (why(with_run(replay={**saved.run.replay, "options": {}})), "was another one"),
+        (why(replace(saved, facts={})), "what the job was"),
+        (why(hosts=("n[1-3]",)), "other hosts"),
+        (why(hosts=("n[4,1-3]",)), "other hosts"),
+        (why(hosts=("n[1-3]", "n4 port=2222")), "other hosts"),
+        (why(profile="launch"), "profile was quick"),
+        (why(only=("net.one",)), "--only was"),
+        (why(node="n1"), "--node was"),
+        (why(strict=True), "--strict was"),
+        (why(fail_on="warn"), "--fail-on was"),
+        (why(master_port=29400), "--master-port was"),
+        (why(environ={"NCCL_SOCKET_IFNAME": "eth9"}), "NCCL_SOCKET_IFNAME"),
+    ):
+        assert said in answer
+    ground.checks.append(saying("net.three"))
+    assert why() == "it looked at less"
+
+    # One that says no is looked at again, and so is one of somebody else.
+    ground.checks[1] = saying("net.one", fail("n4", "is bad", cause=hint("bad", "n4")))
+    assert gate("hosts.txt --max-age 10m") == 1
+    assert gate("hosts.txt --max-age 10m") == 1
+    assert "it lets nothing start" in capfd.readouterr().err
+    Path(".netdoctor/last.json").write_text("no report")
+    assert gate("hosts.txt --max-age 10m") == 1
+    assert len(ground.transport.started) == 4
