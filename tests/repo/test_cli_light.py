@@ -29,7 +29,9 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT)}
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["scan", "--help"], ["gate", "--help"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["--version"], ["scan", "--help"], ["gate", "--help"]], ids=" ".join
+)
 def test_help_loads_no_heavy_module(arguments: list[str]) -> None:
     program = PROGRAM.format(arguments=arguments)
     done = subprocess.run(
