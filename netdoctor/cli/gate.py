@@ -325,7 +325,7 @@ def _start(args: argparse.Namespace, report: "Report", plan: "Plan", nodes: Sequ
             write_whole(args.hosts_out, of_nodes(report, nodes).encode())
         except OSError as error:
             raise InputError(f"--hosts-out {args.hosts_out}: {error.strerror or error}") from None
-    planned = {} if args.no_env or args.local else _planned(report, nodes)
+    planned = {} if args.no_env or args.local else _planned(report, plan)
     # What --env-file names is the job's own, also where the command reads it only later.
     own = {**plan.job.env, **os.environ}
     new = {name: value for name, value in planned.items() if name not in own}
@@ -341,9 +341,14 @@ def _start(args: argparse.Namespace, report: "Report", plan: "Plan", nodes: Sequ
     return _become(args, {**new, **{f"{TOLD}{name}": value for name, value in told.items()}})
 
 
-def _planned(report: "Report", nodes: Sequence[str]) -> dict[str, str]:
-    """What the launch is to have in its environment by what was measured."""
-    return {}
+def _planned(report: "Report", plan: "Plan") -> dict[str, str]:
+    """What the job is to have in its environment by what was measured; what would be guessed stays away."""
+    from netdoctor import launch
+    from netdoctor.scanning import evidence
+
+    known = evidence(report, plan.request.save or LAST)
+    found = launch.environment(plan.inventory.targets, known)
+    return {name: one.text for name, one in found.items() if one.origin is not launch.Origin.GUESSED}
 
 
 def _become(args: argparse.Namespace, more: Mapping[str, str]) -> int:

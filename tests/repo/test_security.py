@@ -70,7 +70,8 @@ def test_programs_are_started_in_few_places() -> None:
             "netdoctor/transport/ssh.py",  # workers
             "netdoctor/transport/local.py",  # --local
             "tui/stage.py",  # the shell and the editor, when their keys are pressed
-        }
+        },
+        "os.exec": {"netdoctor/cli/gate.py"},  # the command that is typed behind it
     }
 
 

@@ -41,12 +41,14 @@ print(json.dumps({
     "files": [n for n in files if os.path.exists(f"/proc/self/fd/{n}")],
     "children": open(f"/proc/self/task/{os.getpid()}/children").read(),
     "blocked": status["SigBlk"].strip(), "ignored": status["SigIgn"].strip(),
+    "job": {k: v for k, v in os.environ.items() if k.startswith(("MASTER", "GLOO"))},
     "told": {k: v for k, v in os.environ.items() if k.startswith("NETDOCTOR_GATE_")},
 }))
 """
 # Python ignores SIGPIPE (13) and SIGXFSZ (25) by itself.
 PYTHONS_OWN = 1 << 12 | 1 << 24
 REUSE = ("--max-age", "10m")
+ITS_OWN = {"MASTER_ADDR": "node0"}
 
 
 def argv(lab: Lab, *args: str) -> list[str]:
@@ -107,13 +109,17 @@ def test_what_starts_is_the_command_itself(lab4: Lab, folder: Path) -> None:
         "NETDOCTOR_GATE_NODES": "node0,node1,node2,node3",
         "NETDOCTOR_GATE_NNODES": "4",
     }
+    # As it was measured; what the user has set stays.
+    address = lab4.address("node0")
+    assert found["job"] == {"MASTER_ADDR": "node0", "MASTER_PORT": "29500", "GLOO_SOCKET_IFNAME": "eth0"}
+    assert f"keeps your MASTER_ADDR=node0 (measured: {address})" in err
     assert (found["pid"], found["cwd"]) == (process.pid, str(folder))
     assert (found["files"], found["children"].strip(), int(found["blocked"], 16)) == ([0, 1, 2], "", 0)
     assert int(found["ignored"], 16) | PYTHONS_OWN == PYTHONS_OWN
     until(lambda: all(set(lab4.pids(n)) <= before[n] for n in lab4.nodes), "processes are left", 10)
     assert {node: set(lab4.listeners(node)) for node in lab4.nodes} == listening
     for code in (0, 1, 42):
-        done = netdoctor(*argv(lab4, *REUSE, "--", "sh", "-c", f"exit {code}"), cwd=folder)
+        done = netdoctor(*argv(lab4, *REUSE, "--", "sh", "-c", f"exit {code}"), cwd=folder, **ITS_OWN)
         assert (done.returncode, done.stdout) == (code, ""), done.stderr
         assert "gate: by .netdoctor/last.json" in done.stderr
     # `yes` ends by the signal of a pipe that nobody reads, which Python keeps from itself.
@@ -140,7 +146,7 @@ def start(lab: Lab, folder: Path, *command: str, options: Sequence[str] = REUSE)
         [*NETDOCTOR, *argv(lab, *options, "--", *command)],
         cwd=folder,
         text=True,
-        env=environment(),
+        env={**environment(), **ITS_OWN},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
