@@ -1,6 +1,7 @@
 """Logs in, an explanation out."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import BinaryIO
 
 from netdoctor.explain.collecting import Collector
@@ -8,6 +9,8 @@ from netdoctor.explain.judging import judge
 from netdoctor.explain.knowledge import Knowledge, load
 from netdoctor.explain.matching import Matcher
 from netdoctor.explain.model import Explanation, Source
+from netdoctor.explain.nccl_info import summarise
+from netdoctor.explain.nccl_lines import NcclReader
 from netdoctor.explain.quoting import shown
 from netdoctor.explain.reading import Log, blocks, logs
 
@@ -24,11 +27,13 @@ def explain_logs(
 ) -> Explanation:
     """The same, for logs that were found already."""
     knowledge = knowledge or load()
-    collector, matcher = Collector(), Matcher(knowledge.patterns)
+    collector, matcher, nccl = Collector(), Matcher(knowledge.patterns), NcclReader()
     for log in sources:
         collector.begin(log.name)
+        nccl.begin(log.name)
         matcher.restart()
         for number, block in blocks(log, stdin):
+            nccl.block(block)
             for found in matcher.block(block, number):
                 collector.take(found)
         collector.gathered.sources.append(
@@ -39,17 +44,20 @@ def explain_logs(
                 remarks=tuple(shown(one) for one in log.remarks),
             )
         )
-    return judge(collector.gathered, knowledge)
+    return replace(judge(collector.gathered, knowledge), nccl=summarise(nccl.seen))
 
 
 def explain_text(files: dict[str, str], knowledge: Knowledge | None = None) -> Explanation:
     """Texts that are in memory, by the name that they shall be quoted under."""
     knowledge = knowledge or load()
-    collector, matcher = Collector(), Matcher(knowledge.patterns)
+    collector, matcher, nccl = Collector(), Matcher(knowledge.patterns), NcclReader()
     for name, text in files.items():
         collector.begin(name)
+        nccl.begin(name)
         matcher.restart()
-        for found in matcher.block(text.encode("utf-8", "replace"), 1):
+        data = text.encode("utf-8", "replace")
+        nccl.block(data)
+        for found in matcher.block(data, 1):
             collector.take(found)
         collector.gathered.sources.append(Source(name=name, lines=text.count("\n") + 1, size_bytes=len(text)))
-    return judge(collector.gathered, knowledge)
+    return replace(judge(collector.gathered, knowledge), nccl=summarise(nccl.seen))

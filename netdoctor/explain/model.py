@@ -79,8 +79,32 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NcclInfo:
+    """Values with how many say so, the commonest first. ranks_done: that finished setting up; transports:
+    connections by kind. unexpected: sentences."""
+
+    versions: Mapping[str, int]
+    drivers: Mapping[str, int]
+    hosts: int
+    ranks: int
+    ranks_done: int
+    world: int
+    bootstrap: Mapping[str, int]
+    networks: Mapping[str, int]
+    hcas: Mapping[str, int]
+    transports: Mapping[str, int]
+    gdr: str
+    channels: Mapping[str, int]
+    nvls: bool | None
+    plugins: Mapping[str, int]
+    environment: Mapping[str, Mapping[str, int]]
+    unexpected: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """The answer. echoes: quotes of later lines by others, each kind once. refuted: what a scan took out."""
+    """The answer. echoes: quotes of later lines by others, each kind once. refuted: what a scan took out.
+    nccl: what NCCL says of itself."""
 
     reasons: tuple[Reason, ...]
     ranks: Ranks
@@ -89,3 +113,4 @@ class Explanation:
     unknown: tuple[Quote, ...] = ()
     sources: tuple[Source, ...] = ()
     refuted: Mapping[str, str] = field(default_factory=dict)
+    nccl: NcclInfo | None = None

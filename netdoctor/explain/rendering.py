@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from netdoctor.explain.model import SCHEMA, Confidence, Explanation, Quote, Reason
+from netdoctor.explain import nccl_info
+from netdoctor.explain.model import SCHEMA, Confidence, Explanation, NcclInfo, Quote, Reason
 
 # Check id to the paragraphs of its manual's "Fix:".
 Manuals = Mapping[str, Sequence[str]]
@@ -45,6 +46,7 @@ def to_json(said: Explanation, manuals: Manuals) -> dict[str, Any]:
         },
         "unknown_lines": [_quote(one) for one in said.unknown],
         "refuted": dict(said.refuted),
+        "nccl": nccl_info.to_json(said.nccl) if said.nccl else None,
         "files": [
             {"file": one.name, "lines": one.lines, "bytes": one.size_bytes, "remarks": list(one.remarks)}
             for one in said.sources
@@ -84,9 +86,18 @@ def _text(said: Explanation, manuals: Manuals, width: int) -> Iterator[str]:
         yield from _wrapped("lines that read like trouble and are not known:", "", width)
         for one in said.unknown:
             yield from _wrapped(f"{one.file}:{one.line}: {one.text}", "  ", width, "    ")
+    if said.nccl is not None:
+        yield from _nccl(said.nccl, width)
     for source in said.sources:
         for remark in source.remarks:
             yield from _wrapped(f"note: {source.name}: {remark}", "", width, "      ")
+
+
+def _nccl(info: NcclInfo, width: int) -> Iterator[str]:
+    yield ""
+    yield "What NCCL says of the job"
+    for name, value in nccl_info.fields(info):
+        yield from _field(name, value, width)
 
 
 def _heading(said: Explanation) -> str:

@@ -1,0 +1,202 @@
+"""Lines of NCCL_DEBUG=INFO to facts of ranks. Pure; written for the forms of NCCL 2.7 to 2.30.
+
+A process is told by host and pid, a rank by these and the device in brackets:
+
+    gpu-a:195626:198757 [0] NCCL INFO Channel 00/0 : 1[1] -> 8[0] [send] via NET/IB/0/GDRDMA
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+LINES_MAX = 200_000
+ENVIRONMENT_MAX = 200
+
+# What to look for in a block; everything else that NCCL says at INFO is passed over.
+_WORTH = re.compile(
+    rb"NCCL INFO (?:Channel \d|Bootstrap ?:|NET/|Using network |Assigned NET plugin |\d+ coll channels"
+    rb"|\[?(?:Rank \d+\] )?(?:nccl\w+ )?comm 0x|cudaDriverVersion |NVLS multicast|GPU Direct RDMA"
+    rb"|TUNER/Plugin|Using tuner plugin|PROFILER/Plugin|NCCL version|NCCL_\w+ set )"
+    rb"|NCCL version \d"
+)
+_PREFIX = re.compile(r"([A-Za-z0-9][\w.-]{0,253}):(\d{1,9}):\d{1,9} \[(\d{1,4})\]\s*(?:\S{1,80}:\d{1,6} )?$")
+_VERSION = re.compile(r"NCCL version (\d{1,2}\.\d{1,3}\.\d{1,3})\S{0,40}?\+cuda(\d{1,2}\.\d{1,2})")
+_INIT = re.compile(
+    r"comm (0x[0-9a-f]+) (?:parent \S+ )?rank (\d+) n[rR]anks (\d+) cudaDev.{0,300}- ?Init (START|COMPLETE)"
+)
+_CHANNEL = re.compile(
+    r"Channel (\d+)(?:/\d+)? : \d+\[\w+\] -> \d+\[\w+\] (?:\[(send|receive)\] )?via ([^\n]{1,80})"
+)
+_COUNTS = re.compile(
+    r"(\d+) coll channels, (?:\d+ collnet channels, )?(?:(\d+) nvls channels, )?(\d+) p2p channels,"
+)
+_ADDRESS = re.compile(r"(?:\[\d+\])?([\w.@-]{1,15}):([0-9a-fA-F.:]{2,45})(?:%[\w.-]{1,15})?<\d+>")
+_HCA = re.compile(r"\[\d+\] ?([\w-]{1,64}:\d{1,3}[\d:]{0,8}/[\w/]{2,20})")
+_SET = re.compile(r"(NCCL_\w{1,60}) set (?:by environment )?to ([^\n]{1,200})")
+_GDR = re.compile(r"GPU Direct RDMA (Enabled|Disabled) for (?:HCA|GPU)[^\n(]{0,80}(?:\(([^)\n]{1,60})\))?")
+
+
+@dataclass(slots=True)
+class Process:
+    """What one process says. gdr: of (enabled, reason)."""
+
+    version: str = ""
+    cuda: str = ""
+    driver: str = ""
+    bootstrap: tuple[str, str] | None = None
+    network: str = ""
+    hcas: tuple[str, ...] = ()
+    no_device: bool = False
+    sockets: tuple[str, ...] = ()
+    gdr: set[tuple[bool, str]] = field(default_factory=set)
+    plugins: set[str] = field(default_factory=set)
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Rank:
+    """What one device's threads say. channels: collective, NVLS, point to point, the most of a group;
+    links: connections by transport, receiving ends not counted a second time."""
+
+    rank: int | None = None
+    world: int = 0
+    channels: tuple[int, int, int] | None = None
+    links: dict[str, int] = field(default_factory=dict)
+    nvls: bool | None = None
+    begun: set[str] = field(default_factory=set)
+    done: set[str] = field(default_factory=set)
+
+
+Who = tuple[str, str]  # host and pid; the log's name and "" where a line has no prefix
+
+
+@dataclass(slots=True)
+class Seen:
+    """All that was said, in bounded number."""
+
+    processes: dict[Who, Process] = field(default_factory=dict)
+    ranks: dict[tuple[str, str, str], Rank] = field(default_factory=dict)
+    lines: int = 0
+
+
+class NcclReader:
+    """Takes blocks of whole lines, log after log."""
+
+    def __init__(self) -> None:
+        self.seen = Seen()
+        self._file = ""
+
+    def begin(self, file: str) -> None:
+        """Another log begins."""
+        self._file = file
+
+    def block(self, data: bytes) -> None:
+        """Take in what NCCL says in a block."""
+        if b"NCCL" not in data:
+            return
+        for prefix, text in _worth(data):
+            if self.seen.lines >= LINES_MAX:
+                return
+            self.seen.lines += 1
+            self._take(prefix, text)
+
+    def _take(self, prefix: str, text: str) -> None:
+        at = _PREFIX.search(prefix)
+        who = (at[1], at[2]) if at else (self._file, "")
+        device = at[3] if at else ""
+        process = self.seen.processes.get(who)
+        if process is None:
+            process = self.seen.processes[who] = Process()
+        if not text.startswith("Channel "):
+            _process(process, text)
+        if device:
+            _rank(self.seen.ranks.setdefault((*who, device), Rank()), text)
+
+
+def _worth(data: bytes) -> Iterator[tuple[str, str]]:
+    """(what stands before "NCCL", the rest of the line) of lines worth a look."""
+    end = -1
+    for match in _WORTH.finditer(data):
+        if match.start() < end:
+            continue
+        start = data.rfind(b"\n", max(0, match.start() - 400), match.start()) + 1
+        start = max(start, match.start() - 400)
+        end = data.find(b"\n", match.end())
+        end = len(data) if end < 0 else end
+        line = data[match.start() : min(end, match.start() + 4000)].decode("utf-8", "replace")
+        yield data[start : match.start()].decode("utf-8", "replace"), line.removeprefix("NCCL INFO ")
+
+
+def _process(process: Process, text: str) -> None:
+    if version := _VERSION.search(text):
+        process.version, process.cuda = version[1], version[2]
+    elif text.startswith("cudaDriverVersion "):
+        process.driver = text.split()[1][:8]
+    elif text.startswith("Bootstrap"):
+        if address := _ADDRESS.search(text):
+            process.bootstrap = (address[1], address[2])
+    elif text.startswith(("Using network ", "Assigned NET plugin ")):
+        name = text.removeprefix("Using network ").removeprefix("Assigned NET plugin ")
+        process.network = name.removesuffix(" to comm").strip()[:40]
+    elif text.startswith("NET/IB : No device found"):
+        process.no_device = True
+    elif text.startswith(("NET/IB : Using", "NET/IB: Using")):
+        process.hcas = tuple(dict.fromkeys(_HCA.findall(text.partition("; OOB")[0])))
+    elif text.startswith(("NET/Socket : Using [", "NET/Socket : Using[", "NET/Socket: Using [")):
+        process.sockets = tuple(name for name, _ in _ADDRESS.findall(text))
+    elif gdr := _GDR.search(text):
+        process.gdr.add((gdr[1] == "Enabled", gdr[2] or ""))
+    elif plugin := _plugin(text):
+        process.plugins.add(plugin)
+    elif (found := _SET.match(text)) and len(process.environment) < ENVIRONMENT_MAX:
+        process.environment[found[1]] = found[2].strip().removesuffix(".")
+
+
+def _plugin(text: str) -> str:
+    """A plugin that was taken, by what it is for; empty for those that were not found."""
+    for start, kind in (("TUNER/Plugin: Using ", "tuner"), ("Using tuner plugin", "tuner")):
+        if text.startswith(start) and "internal tuner" not in text:
+            return f"{kind} {text.removeprefix(start).removeprefix('tuner plugin ').strip(' :')[:60]}"
+    if text.startswith("PROFILER/Plugin: Loaded ") or text.startswith("PROFILER/Plugin: loaded "):
+        return f"profiler {text.split(': ', 1)[1][7:].strip()[:60]}"
+    if text.startswith("NET/OFI Initializing "):
+        return text.removeprefix("NET/OFI Initializing ").strip()[:60]
+    if text.lower().startswith("net/ofi selected provider is "):
+        return f"libfabric provider {text[len('NET/OFI Selected provider is ') :].strip()[:60]}"
+    return ""
+
+
+def _rank(rank: Rank, text: str) -> None:
+    if text.startswith("Channel "):
+        channel = _CHANNEL.match(text)
+        if channel is not None and channel[2] != "receive":
+            kind = transport(channel[3])
+            rank.links[kind] = rank.links.get(kind, 0) + 1
+    elif init := _INIT.search(text):
+        (rank.begun if init[4] == "START" else rank.done).add(init[1])
+        if int(init[3]) > rank.world:
+            rank.rank, rank.world = int(init[2]), int(init[3])
+    elif counts := _COUNTS.match(text):
+        found = (int(counts[1]), int(counts[2] or 0), int(counts[3]))
+        rank.channels = max(rank.channels or found, found)
+    elif text.startswith("NVLS multicast support is "):
+        rank.nvls = not text.startswith("NVLS multicast support is not")
+
+
+# How it is copied, and not over what.
+_HOW = {"Shared", "read", "direct", "CE"}
+
+
+@lru_cache(4096)
+def transport(via: str) -> str:
+    """The kind of a connection: what stands behind "via" without numbers of devices and ranks.
+
+    >>> transport("NET/IB/0(3)/GDRDMA/Shared"), transport("P2P/CUMEM/read"), transport("SHM/direct/direct")
+    ('NET/IB/GDRDMA', 'P2P/CUMEM', 'SHM')
+    """
+    if via.startswith("direct shared memory"):
+        return "SHM"
+    parts = [re.sub(r"[(\[].*", "", part) for part in via.strip().split("/")]
+    kept = [part for part in parts if part and not part.isdigit() and part not in _HOW]
+    return "/".join(kept[:3])[:40] or "SHM"

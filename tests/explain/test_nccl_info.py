@@ -1,0 +1,126 @@
+"""What NCCL_DEBUG=INFO says of a job, in the words of releases 2.7 to 2.30."""
+
+from pathlib import Path
+
+import pytest
+
+from netdoctor.explain.engine import explain_text
+from netdoctor.explain.model import NcclInfo
+from netdoctor.explain.nccl_lines import NcclReader, transport
+from netdoctor.explain.rendering import text, to_json
+
+# A rank's lines as printed, most of them left out; names of hosts and addresses replaced.
+LOGS = Path(__file__).with_name("nccl")
+SOCKETS_2_7 = (LOGS / "nccl_2.7.8_sockets.txt").read_text("utf-8")
+PLUGIN_2_12 = (LOGS / "nccl_2.12.9_ibext.txt").read_text("utf-8")
+OFI_2_23 = (LOGS / "nccl_2.23.4_efa.txt").read_text("utf-8")
+NEW_2_28 = (LOGS / "nccl_2.28.9_roce_nvls.txt").read_text("utf-8")
+
+
+def info(**files: str) -> NcclInfo:
+    found = explain_text(files).nccl
+    assert found is not None
+    return found
+
+
+def test_reads_what_each_release_prints_and_finds_nothing_odd_in_it() -> None:
+    sockets, plugin, ofi, new = (info(log=one) for one in (SOCKETS_2_7, PLUGIN_2_12, OFI_2_23, NEW_2_28))
+    assert [next(iter(one.networks)) for one in (sockets, plugin, ofi, new)] == [
+        "Socket", "IBext", "AWS Libfabric", "IB",
+    ]  # fmt: skip
+    assert [next(iter(one.versions)) for one in (sockets, plugin, ofi, new)] == [
+        "2.7.8 (CUDA 10.2)", "2.12.9 (CUDA 11.6)", "2.23.4 (CUDA 12.4)", "2.28.9 (CUDA 13.0)",
+    ]  # fmt: skip
+    assert [dict(one.transports) for one in (sockets, plugin, ofi, new)] == [
+        {"NET/Socket": 1},
+        {"NET/IBext/GDRDMA": 1, "P2P/IPC": 1},
+        {"NET/AWS Libfabric/GDRDMA": 1, "P2P/CUMEM": 1},
+        {"NET/IB/GDRDMA": 1},
+    ]
+    assert [(one.ranks, one.ranks_done, one.world) for one in (sockets, plugin, ofi, new)] == [
+        (1, 1, 2), (1, 1, 16), (1, 1, 16), (1, 1, 8),
+    ]  # fmt: skip
+    assert list(plugin.hcas) == ["mlx5_0:1/IB/SHARP mlx5_1:1/IB/SHARP"]
+    assert list(ofi.plugins) == [
+        "aws-ofi-nccl 1.12.1-aws", "libfabric provider efa (found 4 nics)", "tuner nccl_ofi_tuner",
+    ]  # fmt: skip
+    assert ofi.environment["NCCL_PROTO"] == {"simple": 1}
+    assert list(ofi.drivers) == ["12.2"]
+    assert list(new.channels) == ["16 collective, 16 NVLS, 16 point to point"]
+    assert new.nvls is True
+    assert [one.gdr for one in (sockets, plugin, ofi, new)] == ["", "on", "on", "on"]
+    assert [one.unexpected for one in (sockets, plugin, ofi, new)] == [()] * 4
+
+
+def other(log: str, *changes: tuple[str, str]) -> str:
+    """The same from a second host, changed."""
+    for old, new in (("h1:9:", "h2:7:"), ("10.0.0.5", "10.0.0.6"), *changes):
+        assert old in log, old
+        log = log.replace(old, new)
+    return log
+
+
+@pytest.mark.parametrize(
+    ("changes", "odd"),
+    [
+        ((), []),
+        ((("2.28.9+", "2.27.5+"),), ["h2: NCCL is 2.27.5, elsewhere it is 2.28.9"]),
+        ((("cudaDriverVersion 13000", "cudaDriverVersion 12080"),), ["CUDA driver is 12.8"]),
+        ((("GDRDMA(PCI)/", ""),), ["h2: data go through host memory", "while h1 uses it"]),
+        ((("16 coll channels", "8 coll channels"),), ["number of channels is 8, elsewhere it is 16"]),
+        (((" [1]mlx5_1:1/RoCE", ""),), ["h2: the number of HCAs is 1, elsewhere it is 2"]),
+        ((("Using eth0:", "Using docker0:"),), ["bootstrap is over docker0"]),
+        ((("- Init COMPLETE", "- Init soon"),), ["h2: setting up a communicator began and did not end"]),
+        (
+            (("plugin IB to", "plugin Socket to"), ("NET/IB/0(0)/GDRDMA(PCI)/Shared", "NET/Socket/0")),
+            ["network in use is", "h2: TCP sockets are in use although NCCL found mlx5_0:1/RoCE"],
+        ),
+        (
+            (("NET/IB : Using [0]mlx5_0:1/RoCE [1]mlx5_1:1/RoCE", "NET/IB : No device found."),),
+            ["h2: no HCA was found, while h1 has some"],
+        ),
+    ],
+)  # fmt: skip
+def test_says_what_differs_between_hosts(changes: tuple[tuple[str, str], ...], odd: list[str]) -> None:
+    found = info(a=NEW_2_28, b=other(NEW_2_28, *changes)).unexpected
+    assert bool(found) == bool(odd), found
+    assert all(any(one in said for said in found) for one in odd), found
+
+
+def test_variables_that_differ_are_told_and_those_of_a_host_are_not() -> None:
+    line = "h1:9:9 [1] NCCL INFO NCCL_{} set by environment to {}\n"
+    ring, tree = (line.format("ALGO", v) + line.format("SOCKET_IFNAME", v) for v in ("Ring", "Tree"))
+    found = info(a=NEW_2_28 + ring, b=other(NEW_2_28 + tree)).unexpected
+    assert found == ("h2: NCCL_ALGO is Tree, elsewhere it is Ring",)
+
+
+def test_is_shown_as_a_section_and_in_json() -> None:
+    said = explain_text({"log": NEW_2_28})
+    assert "What NCCL says of the job" in text(said, {})
+    assert "NET/IB/GDRDMA 1" in text(said, {})
+    assert to_json(said, {})["nccl"]["gpudirect_rdma"] == "on"
+    assert to_json(explain_text({"log": "step 1 loss 2.0"}), {})["nccl"] is None
+
+
+def test_nothing_of_a_log_passes_raw_or_without_bound() -> None:
+    bad = NEW_2_28.replace("plugin IB to", "plugin \x1b[31mIB\x07::error to")
+    out = text(explain_text({"log": bad}), {})
+    assert not {"\x1b", "\x07"} & set(out)
+    reader = NcclReader()
+    reader.begin("log")
+    reader.block(b"NCCL INFO Channel 0" * 100_000)
+    reader.block(b"".join(b"h:1:1 [0] NCCL INFO NCCL_A%d set to 1\n" % number for number in range(1000)))
+    assert len(reader.seen.processes) <= 2
+    assert max(len(one.environment) for one in reader.seen.processes.values()) <= 200
+
+
+def test_transport_kinds() -> None:
+    kinds = {
+        "NET/IB/0(3)/GDRDMA/Shared": "NET/IB/GDRDMA",
+        "P2P/CUMEM/read": "P2P/CUMEM",
+        "P2P/direct pointer": "P2P/direct pointer",
+        "P2P/indirect/3[3]/read": "P2P/indirect",
+        "SHM/CE/direct": "SHM",
+        "direct shared memory": "SHM",
+    }
+    assert {via: transport(via) for via in kinds} == kinds
