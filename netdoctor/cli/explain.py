@@ -11,6 +11,7 @@ from netdoctor.cli.parser import EXIT_BAD_INPUT, Parser, columns
 from netdoctor.errors import InputError
 
 EXIT_UNRECOGNISED = 3
+WIDTH = 100
 FORMATS = ("text", "json", "markdown")
 
 EPILOG = """\
@@ -79,8 +80,12 @@ def _log(args: argparse.Namespace, names: Sequence[str]) -> int:
     manuals = _manuals({check for reason in said.reasons for check in reason.known.fix_from})
     if args.output == "json":
         sys.stdout.write(rendering.json_text(said, manuals))
+    elif args.output == "markdown":
+        from netdoctor.report.markdown import escape
+
+        sys.stdout.write(rendering.markdown(said, manuals, escape))
     else:
-        sys.stdout.write(rendering.text(said, manuals, columns(args.width) or 100))
+        sys.stdout.write(rendering.text(said, manuals, columns(args.width) or WIDTH))
     return 0 if said.reasons else EXIT_UNRECOGNISED
 
 

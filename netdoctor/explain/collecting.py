@@ -16,11 +16,13 @@ RANKS_MAX = 200_000
 
 @dataclass(slots=True)
 class Gathered:
-    """What judging needs of the logs. counts: lines per pattern, also of those not kept. unknown: lines that
+    """What judging needs of the logs. counts: lines per pattern, also of those not kept;
+    last: the last line of a pattern in a file. unknown: lines that
     read like trouble and no pattern knows, one of each kind."""
 
     hits: list[Hit] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
+    last: dict[tuple[str, str], int] = field(default_factory=dict)
     unknown: list[Hit] = field(default_factory=list)
     ranks: set[int] = field(default_factory=set)
     hosts: dict[str, None] = field(default_factory=dict)
@@ -75,6 +77,7 @@ class Collector:
     def _keep(self, pattern: Pattern, value: str, found: Found, by: Speaker, when: Moment | None) -> None:
         counts = self.gathered.counts
         counts[pattern.id] = counts.get(pattern.id, 0) + 1
+        self.gathered.last[pattern.id, self._file] = found.number
         if pattern.differs:
             values = self._values.setdefault(pattern.id, set())
             if value in values or len(values) > 8:

@@ -20,6 +20,8 @@ ECHO_BESIDE_SYMPTOM = 0.4
 # A line that leaves this much of a doubt does not name a cause yet.
 NAMES_FROM = 50
 REASONS_MAX = 8
+# A job that hangs says little after the line that it hangs at.
+LAST_WORDS = 10
 LINES_MAX = 6
 ECHOES_MAX = 12
 UNKNOWN_SHOWN = 10
@@ -27,7 +29,7 @@ UNKNOWN_SHOWN = 10
 
 def judge(gathered: Gathered, knowledge: Knowledge) -> Explanation:
     """The causes that the lines admit."""
-    hits = _counting(ordered(gathered.hits))
+    hits = _in_the_end(_counting(ordered(gathered.hits)), gathered)
     weights = _weights(hits)
     by_label: dict[str, list[Hit]] = {}
     for hit in hits:
@@ -54,6 +56,7 @@ def judge(gathered: Gathered, knowledge: Knowledge) -> Explanation:
         reasons=tuple(reasons[:REASONS_MAX]),
         ranks=_ranks(gathered, first),
         echoes=tuple(_each_kind(echoes, ECHOES_MAX)),
+        echo_ranks=tuple(sorted({hit.speaker.rank for hit in echoes if hit.speaker.rank is not None})),
         echo_count=sum(gathered.counts.get(i, 0) for i in {h.pattern.id for h in echoes}),
         unknown=tuple(quote(hit) for hit in ordered(gathered.unknown)[:UNKNOWN_SHOWN]),
         sources=tuple(gathered.sources),
@@ -94,6 +97,20 @@ def _counting(hits: Sequence[Hit]) -> list[Hit]:
     kept = [hit for hit in hits if not hit.pattern.differs or hit.pattern.id in differing]
     present = {hit.pattern.id for hit in kept}
     return [hit for hit in kept if present.issuperset(hit.pattern.needs)]
+
+
+def _in_the_end(hits: Sequence[Hit], gathered: Gathered) -> list[Hit]:
+    """Without what was tried again until it worked: nothing failed, and the log goes on behind it."""
+    failed = any(hit.pattern.role is not Role.CONTEXT and not hit.pattern.retried for hit in hits)
+    if failed:
+        return list(hits)
+    lines = {source.name: source.lines for source in gathered.sources}
+    return [
+        hit
+        for hit in hits
+        if not hit.pattern.retried
+        or lines.get(hit.file, 0) - gathered.last[hit.pattern.id, hit.file] <= LAST_WORDS
+    ]
 
 
 def _weights(hits: Sequence[Hit]) -> dict[str, float]:
@@ -151,7 +168,8 @@ def _one_certain(reasons: Sequence[Reason], place: Mapping[str, int]) -> list[Re
 
 def _shown(label: str, hits: Sequence[Hit]) -> Iterable[Quote]:
     """The lines that speak for a cause, the strongest kinds first, each kind once and then once more."""
-    strong = sorted(hits, key=lambda hit: (-hit.pattern.admits[label], hits.index(hit)))
+    own = [hit for hit in hits if hit.pattern.role is not Role.ECHO] or hits
+    strong = sorted(own, key=lambda hit: (-hit.pattern.admits[label], hits.index(hit)))
     return _each_kind(strong, LINES_MAX)
 
 
@@ -169,12 +187,13 @@ def _each_kind(hits: Sequence[Hit], most: int) -> list[Quote]:
 
 
 def _first(hits: Sequence[Hit]) -> Hit | None:
-    """The first line that says what is wrong; else the first symptom, else the first echo."""
-    for role in (Role.CAUSE, Role.SYMPTOM, Role.ECHO):
-        for hit in hits:
-            if hit.pattern.role is role:
-                return hit
-    return None
+    """The first line that names a cause; else the first symptom, else the first echo."""
+
+    def order(hit: Hit) -> int:
+        names = hit.pattern.role is Role.CAUSE and max(hit.pattern.admits.values(), default=0) >= NAMES_FROM
+        return 0 if names else 2 if hit.pattern.role is Role.ECHO else 1
+
+    return min((hit for hit in hits if hit.pattern.role is not Role.CONTEXT), key=order, default=None)
 
 
 def _ranks(gathered: Gathered, first: Hit | None) -> Ranks:

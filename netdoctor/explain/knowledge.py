@@ -40,7 +40,8 @@ class Pattern:
     percent, of this line alone; 100 where the line admits nothing else. supports, against: percent by which
     the line raises or lowers a cause that others admit; 100 against is out of the question. needs: ids of
     patterns without which it says nothing. differs: it counts once the group ``value`` has two values.
-    line: a real one. source: project and file. releases: where it is printed so.
+    retried: the program goes on and tries again; it counts only where something failed in the end, or nothing
+    was said after it. line: a real one. source: project and file. releases: where it is printed so.
     example_of: the report that is the only reason why it is here.
     """
 
@@ -54,6 +55,7 @@ class Pattern:
     against: Mapping[str, int]
     needs: tuple[str, ...]
     differs: bool
+    retried: bool
     line: str
     source: str
     releases: str
@@ -124,7 +126,7 @@ _TEXTS = ("label", "title", "why")
 _LISTS = ("words", "checks", "causes", "fix_from", "fix")
 _PATTERN_TEXTS = ("id", "regex", "line", "source", "releases", "role", "example_of")
 _PATTERN_TABLES = ("admits", "supports", "against")
-_PATTERN_OTHERS = ("needs", "differs", "percent")
+_PATTERN_OTHERS = ("needs", "differs", "retried", "percent")
 
 
 def _patterns(tables: Any, label: str, name: str) -> Iterator[Pattern]:
@@ -147,6 +149,7 @@ def _patterns(tables: Any, label: str, name: str) -> Iterator[Pattern]:
             against=_table(where, table, "against"),
             needs=_list(where, table, "needs"),
             differs=bool(table.get("differs", False)),
+            retried=bool(table.get("retried", False)),
             line=_text(where, table, "line"),
             source=_text(where, table, "source"),
             releases=table.get("releases", ""),
@@ -231,6 +234,7 @@ UNKNOWN = Pattern(
     against={},
     needs=(),
     differs=False,
+    retried=False,
     line="",
     source="",
     releases="",

@@ -49,9 +49,10 @@ _LOCAL_RANKS = (
     # [default3]:…   torchrun --redirects/--tee
     re.compile(r"\[default(?P<local_rank>\d{1,4})\]"),
     re.compile(r"\blocal_rank: (?P<local_rank>\d{1,4})\b"),
+    re.compile(r":\d{1,8}:\d{1,8} \[(?P<local_rank>\d{1,3})\]"),
 )
 _HOSTS = (
-    # gpu-a02:946:988 [0] transport/net_ib.cc:839 NCCL WARN …
+    # gpu-a02:946:988 [0] transport/net_ib.cc:839 NCCL WARN …; the device is told among local ranks
     re.compile(r"(?<![\w./-])(?P<host>[A-Za-z][\w.-]{0,200}):\d{1,8}:\d{1,8} \[\d{1,3}\]"),
     # (RayWorker pid=123, ip=10.0.0.2)
     re.compile(r"\([^()]{0,80}pid=\d{1,8}, ip=(?P<host>[\w.:]{1,64})\)"),

@@ -41,14 +41,14 @@ class Quote:
     text: str
     when: float | None = None
     host: str = ""
+    local_rank: int | None = None
     pattern: str = ""
     role: Role = Role.CONTEXT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
-    """One cause of the trouble. weight: 0 to 1, how much speaks for it; echoes: later lines that it accounts
-    for. proof: what a scan found for it."""
+    """One cause of the trouble. weight: 0 to 1, how much speaks for it; proof: what a scan found for it."""
 
     known: Known
     confidence: Confidence
@@ -110,6 +110,7 @@ class Explanation:
     ranks: Ranks
     echoes: tuple[Quote, ...] = ()
     echo_count: int = 0
+    echo_ranks: tuple[int, ...] = ()
     unknown: tuple[Quote, ...] = ()
     sources: tuple[Source, ...] = ()
     refuted: Mapping[str, str] = field(default_factory=dict)

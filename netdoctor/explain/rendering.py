@@ -1,14 +1,18 @@
-"""An explanation as JSON, text and Markdown. Pure; the fixes come in from the checks' manuals."""
+"""An explanation as JSON, text and Markdown. Pure; fixes come in from the checks' manuals."""
 
 import json
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from netdoctor.explain import nccl_info
 from netdoctor.explain.model import SCHEMA, Confidence, Explanation, NcclInfo, Quote, Reason
+from netdoctor.explain.quoting import anonymous
+from netdoctor.text import listing
 
+# Causes in the text; JSON has them all.
+SHOWN = 5
 # Check id to the paragraphs of its manual's "Fix:".
 Manuals = Mapping[str, Sequence[str]]
 
@@ -65,27 +69,33 @@ def json_text(said: Explanation, manuals: Manuals) -> str:
 
 def text(said: Explanation, manuals: Manuals, width: int = 80) -> str:
     """For a terminal, at most `width` columns."""
-    return "\n".join(_text(said, manuals, max(width, 40))) + "\n"
+    return "".join(f"{line}\n" for line in _text(said, manuals, max(width, 40)))
+
+
+def markdown(said: Explanation, manuals: Manuals, escape: Callable[[str], str]) -> str:
+    """To be posted; `escape` makes any text harmless in Markdown."""
+    return "".join(f"{line}\n" for line in _markdown(said, manuals, escape))
 
 
 def _text(said: Explanation, manuals: Manuals, width: int) -> Iterator[str]:
-    yield from _wrapped(_heading(said), "", width)
-    for number, reason in enumerate(said.reasons, 1):
+    for sentence in headings(said):
+        yield from _wrapped(sentence, "", width)
+    for number, reason in enumerate(said.reasons[:SHOWN], 1):
+        if number == 2:
+            yield ""
+            yield "What else it could be:"
+        title = f"{str(reason.confidence).upper()}  {reason.known.title}"
         yield ""
-        yield from _wrapped(
-            f"[{number}] {str(reason.confidence).upper()}  {reason.known.title}", "", width, "    "
-        )
-        yield from _reason(reason, said if number == 1 else None, manuals, width)
-        if number == 1 and reason.confidence is Confidence.CERTAIN:
-            others = [f"{one.known.title} ({one.confidence})" for one in said.reasons[1:4]]
-            for other in others:
-                yield from _field("or", other, width)
-            break
+        yield from _wrapped(f"[{number}] {title}", "", width, "    ")
+        for name, value in _reason(said, number - 1, manuals):
+            yield from _wrapped(value, f"    {name:<9} ", width, " " * 14)
+    for label, why in said.refuted.items():
+        yield from _wrapped(f"not {label}: {why}", "", width, "    ")
     if said.unknown and not said.reasons:
         yield ""
-        yield from _wrapped("lines that read like trouble and are not known:", "", width)
+        yield from _wrapped(SEND, "", width)
         for one in said.unknown:
-            yield from _wrapped(f"{one.file}:{one.line}: {one.text}", "  ", width, "    ")
+            yield from _wrapped(anonymous(one.text, said.ranks.hosts), f"  {one.line}: ", width, "      ")
     if said.nccl is not None:
         yield from _nccl(said.nccl, width)
     for source in said.sources:
@@ -97,24 +107,56 @@ def _nccl(info: NcclInfo, width: int) -> Iterator[str]:
     yield ""
     yield "What NCCL says of the job"
     for name, value in nccl_info.fields(info):
-        yield from _field(name, value, width)
+        yield from _wrapped(value, f"    {name:<9} ", width, " " * 14)
 
 
-def _heading(said: Explanation) -> str:
-    logs = len(said.sources)
-    lines = sum(one.lines for one in said.sources)
-    read = f"{logs} log{'s' * (logs != 1)}, {lines} line{'s' * (lines != 1)}"
-    first = said.ranks.first
-    if first is None:
-        return f"{read}. Nothing was recognised."
-    return f"{read}. First to fail: {_who(first)}{_when(first)}"
+SEND = (
+    "These lines read like trouble and are not known. To have them known, send them as they stand here "
+    "(hosts, users, addresses and secrets are masked), with what it turned out to be:"
+)
+
+
+def headings(said: Explanation) -> Iterator[str]:
+    """What was read, who is in it, and who failed first."""
+    count, lines = len(said.sources), sum(one.lines for one in said.sources)
+    ranks = said.ranks
+    who = ""
+    if ranks.seen:
+        of = f" of {ranks.world_size}" if ranks.world_size else ""
+        who = f", {_numbered(ranks.seen)}{of}"
+    yield f"{_number(count, 'log')}, {_number(lines, 'line')}{who}."
+    if ranks.silent and said.reasons:
+        yield f"No line is from {_numbered(ranks.silent)}."
+    if ranks.first is not None:
+        yield f"First to fail: {_who(ranks.first)}{_when(ranks.first)}"
+    elif said.unknown:
+        yield "Nothing was recognised."
+    else:
+        yield "Nothing wrong was found."
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' * (count != 1)}"
+
+
+def _numbered(ranks: Sequence[int]) -> str:
+    """``rank 3``, ``ranks 0-6 and 8``."""
+    runs: list[list[int]] = []
+    for rank in ranks:
+        if runs and rank == runs[-1][1] + 1:
+            runs[-1][1] = rank
+        else:
+            runs.append([rank, rank])
+    shown = [str(a) if a == b else f"{a}-{b}" for a, b in runs]
+    return f"rank{'s' * (len(ranks) != 1)} {listing(shown)}"
 
 
 def _who(one: Quote) -> str:
-    place = f"rank {one.rank}" if one.rank is not None else ""
-    if one.host:
-        place = f"{place} ({one.host})" if place else one.host
-    return place or "somebody who gives no rank"
+    local = f"local rank {one.local_rank}" if one.local_rank is not None else ""
+    parts = [part for part in (one.host, local) if part]
+    if one.rank is not None:
+        return f"rank {one.rank}" + (f" ({', '.join(parts)})" if parts else "")
+    return ", ".join(parts) or f"{one.file}:{one.line}"
 
 
 def _when(one: Quote) -> str:
@@ -124,23 +166,31 @@ def _when(one: Quote) -> str:
     return f" at {when:%H:%M:%S}.{when.microsecond // 1000:03d}"
 
 
-def _reason(reason: Reason, whole: Explanation | None, manuals: Manuals, width: int) -> Iterator[str]:
-    for one in reason.lines[:3]:
-        yield from _field("line", f"{one.file}:{one.line}", width)
-        yield from _wrapped(one.text, "              ", width)
+def _reason(said: Explanation, place: int, manuals: Manuals) -> Iterator[tuple[str, str]]:
+    """(word, text) of one cause: the first one with all there is, the others in short."""
+    reason = said.reasons[place]
+    first = place == 0
+    shown = {(one.file, one.line) for other in said.reasons[:place] for one in other.lines[:3]}
+    for one in reason.lines[: 3 if first else 1]:
+        yield "line", f"{one.file}:{one.line}"
+        if (one.file, one.line) not in shown:
+            yield "", one.text
     for proof in reason.proof:
-        yield from _field("scan", proof, width)
-    if whole is not None and whole.echo_count:
-        yield from _field("not this", f"{whole.echo_count} later lines that only echo it", width)
-    yield from _field("why", " ".join(reason.known.why.split()), width)
-    for fix in fixes(reason, manuals)[: 3 if whole else 1]:
-        yield from _field("fix", fix, width)
+        yield "scan", proof
+    if first and said.echo_count:
+        by = f" by {_numbered(said.echo_ranks)}" if said.echo_ranks else ""
+        example = f", such as {said.echoes[0].text[:160]}" if said.echoes else ""
+        more = _number(said.echo_count, "line")
+        yield "not this", f"{more}{by} about others that were gone or late{example}"
+    if first:
+        yield "why", " ".join(reason.known.why.split())
+    for fix in fixes(reason, manuals)[: 4 if first else 1]:
+        yield "fix", fix
     if reason.known.checks:
-        yield from _field("check", f"netdoctor scan HOSTS --only {','.join(reason.known.checks)}", width)
-
-
-def _field(name: str, value: str, width: int) -> Iterator[str]:
-    yield from _wrapped(value, f"    {name:<8}  ", width, " " * 14)
+        decided = "proves" if reason.confidence is Confidence.CERTAIN else "decides"
+        yield decided, f"netdoctor scan HOSTS --only {','.join(reason.known.checks)}"
+    elif first:
+        yield "decides", "no check of netdoctor; the lines of every rank, side by side"
 
 
 def _wrapped(value: str, first: str, width: int, rest: str | None = None) -> list[str]:
@@ -152,3 +202,26 @@ def _wrapped(value: str, first: str, width: int, rest: str | None = None) -> lis
         break_long_words=True,
         break_on_hyphens=False,
     ) or [first.rstrip()]
+
+
+def _markdown(said: Explanation, manuals: Manuals, escape: Callable[[str], str]) -> Iterator[str]:
+    for sentence in headings(said):
+        yield f"{escape(sentence)}  "
+    for number, reason in enumerate(said.reasons[:SHOWN], 1):
+        yield ""
+        yield f"### {number}. {escape(reason.known.title)} ({reason.confidence})"
+        yield ""
+        for name, value in _reason(said, number - 1, manuals):
+            yield f"- {name + ': ' if name else ''}{escape(value)}"
+    if said.refuted:
+        yield ""
+        yield from (f"- not {escape(label)}: {escape(why)}" for label, why in said.refuted.items())
+    if said.unknown and not said.reasons:
+        yield ""
+        yield escape(SEND)
+        yield ""
+        yield from (f"- {escape(anonymous(one.text, said.ranks.hosts))}" for one in said.unknown)
+    notes = [(source.name, remark) for source in said.sources for remark in source.remarks]
+    if notes:
+        yield ""
+        yield from (f"- {escape(name)}: {escape(remark)}" for name, remark in notes)
