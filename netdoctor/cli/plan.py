@@ -18,7 +18,18 @@ if TYPE_CHECKING:
     from netdoctor.inventory import Target
     from netdoctor.launch import Evidence, Options
 
-LAUNCHERS = ("torchrun", "sbatch", "srun")
+LAUNCHERS = (
+    "torchrun",
+    "sbatch",
+    "srun",
+    "deepspeed",
+    "accelerate",
+    "ray",
+    "mpirun",
+    "k8s",
+    "verl",
+    "roll",
+)
 FORMATS = ("shell", "json", "dotenv")
 EPILOG = """\
 examples:
@@ -70,7 +81,8 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     )
     add("--debug", action="store_true", help="have NCCL and torch say what they do")
     add("--only-good", action="store_true", help="leave out nodes that the report does not call healthy")
-    add("--any-nodes", action="store_true", help="Slurm: as many nodes, not these")
+    add("--any-nodes", action="store_true", help="Slurm, k8s: as many nodes, not these")
+    add("--image", metavar="NAME", help="k8s: the container's image")
     add("--job", metavar="NAME", default="job1", help="name of the job (job1)")
     sizes = parser.add_argument_group("sizes to multiply out")
     for name, text in (
@@ -83,6 +95,9 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         sizes.add_argument(f"--{name}", type=count, metavar="N", help=text)
     out = parser.add_argument_group("output")
     out.add_argument("--ranks", action="store_true", help="the table of ranks instead")
+    out.add_argument(
+        "--write", type=Path, metavar="DIR", help="write the files into this folder, whole or not at all"
+    )
     out.add_argument("-o", "--output", choices=FORMATS, default="shell", help="format (shell)")
     parser.set_defaults(run=run)
 
@@ -100,7 +115,15 @@ def _text(args: argparse.Namespace) -> str:
     from netdoctor import launch
 
     targets, evidence, hosts = _hosts(args)
-    made = launch.plan(targets, evidence, _options(args), hosts=hosts)
+    usual = launch.LAUNCHERS[args.launcher].port
+    made = launch.plan(targets, evidence, _options(args), hosts=hosts, usual_port=usual)
+    if args.write is not None:
+        launch.write(made, args.write)
+        said = [made.head, *made.arithmetic, *(f"note: {text}" for text in made.remarks)]
+        parts = launch.parts(made)
+        said += [f"{args.write / part.name}: {part.about}" for part in parts[:20]]
+        said += [f"and {len(parts) - 20} more"] if parts[20:] else []
+        return "".join(f"{clean(line, 1000)}\n" for line in said)
     if args.ranks:
         return launch.rank_table(made)
     return {"shell": launch.text, "json": launch.json_text, "dotenv": launch.dotenv}[args.output](made)
@@ -150,6 +173,7 @@ def _options(args: argparse.Namespace) -> "Options":
         only_good=args.only_good,
         nodelist=not args.any_nodes,
         job=args.job,
+        image=args.image,
     )
 
 

@@ -3,7 +3,16 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from netdoctor.launch import emit_slurm, emit_torchrun, shell
+from netdoctor.launch import (
+    emit_accelerate,
+    emit_deepspeed,
+    emit_k8s,
+    emit_mpirun,
+    emit_ray,
+    emit_slurm,
+    emit_torchrun,
+    shell,
+)
 from netdoctor.launch.model import LaunchPlan, Parts
 from netdoctor.launch.values import PORT
 
@@ -29,7 +38,19 @@ LAUNCHERS = {
     ),
     "sbatch": Launcher(parts=emit_slurm.sbatch, about="a batch file: srun starts one torchrun a node"),
     "srun": Launcher(parts=emit_slurm.srun, about="one task a process, ranks set inside srun"),
+    "deepspeed": Launcher(parts=emit_deepspeed.parts, about="hostfile, environment file and command"),
+    "accelerate": Launcher(parts=emit_accelerate.parts, about="a script for each node"),
+    "ray": Launcher(parts=emit_ray.ray, port=emit_ray.PORT, about="head, workers and their ports"),
+    "mpirun": Launcher(parts=emit_mpirun.parts, about="Open MPI's hostfile and command"),
+    "k8s": Launcher(parts=emit_k8s.parts, about="a service and an Indexed Job"),
+    "verl": Launcher(parts=emit_ray.verl, port=emit_ray.PORT, about="Ray, and verl's own numbers"),
+    "roll": Launcher(parts=emit_ray.roll, port=emit_ray.PORT, about="a script for each node, and values"),
 }
+
+
+def parts(plan: LaunchPlan) -> Parts:
+    """The files of a plan. Raises InputError for one that the launcher cannot run."""
+    return LAUNCHERS[plan.options.launcher].parts(plan)
 
 
 def text(plan: LaunchPlan) -> str:
@@ -37,8 +58,8 @@ def text(plan: LaunchPlan) -> str:
     launcher = LAUNCHERS[plan.options.launcher]
     if launcher.shown is not None:
         return launcher.shown(plan)
-    parts = launcher.parts(plan)
-    if len(parts) == 1:
-        return parts[0].text
-    titled = (f"{shell.comment(f'---- {part.name}: {part.about}')}\n{part.text}" for part in parts)
+    made = launcher.parts(plan)
+    if len(made) == 1:
+        return made[0].text
+    titled = (f"{shell.comment(f'---- {part.name}: {part.about}')}\n{part.text}" for part in made)
     return "\n".join(titled)

@@ -121,7 +121,8 @@ class LaunchPlan:
     """Everything that an emitter writes down.
 
     env: of every node, by name. left_out: variables that could not be known, and why. head: the one line
-    about size and report. remarks: what else the reader should know. arithmetic: sizes multiplied out.
+    about size and report. network: that holds the addresses of all nodes, empty where there is none or nobody
+    looked. remarks: what else the reader should know. arithmetic: sizes multiplied out.
     """
 
     options: Options
@@ -129,6 +130,7 @@ class LaunchPlan:
     env: Mapping[str, Value]
     left_out: Mapping[str, str] = field(default_factory=dict)
     head: str = ""
+    network: str = ""
     remarks: tuple[str, ...] = ()
     arithmetic: tuple[str, ...] = ()
 
@@ -151,12 +153,25 @@ class LaunchPlan:
             )
         return self.nodes[0].count
 
-    def offsets(self) -> list[int]:
-        """The global rank of each node's first process."""
-        first = 0
-        found = []
-        for node in self.nodes:
-            found.append(first)
+    @property
+    def is_numbered_by_address(self) -> bool:
+        """Whether torchrun numbers the nodes by what each is called, and not in the order of the list.
+
+        Its c10d rendezvous sorts them as text (dynamic_rendezvous.py, _NodeDesc).
+        """
+        return self.options.launcher == "torchrun" and self.options.rdzv == "c10d"
+
+    def ranked(self) -> list[tuple[PlanNode, int, int]]:
+        """(node, its rank, the global rank of its first process), in the order of ranks.
+
+        Where torchrun numbers nodes whose addresses are not known, this is the order of the list.
+        """
+        nodes = list(self.nodes)
+        if self.is_numbered_by_address and all(node.address for node in nodes):
+            nodes.sort(key=lambda node: node.address.text if node.address else "")
+        found, first = [], 0
+        for rank, node in enumerate(nodes):
+            found.append((node, rank, first))
             first += node.count
         return found
 

@@ -19,7 +19,7 @@ def as_data(plan: LaunchPlan) -> dict[str, Any]:
         "script": list(plan.options.script),
         "env": {name: _value(value) for name, value in plan.env.items()},
         "not_set": dict(plan.left_out),
-        "nodes": [_node(node, first) for node, first in zip(plan.nodes, plan.offsets(), strict=True)],
+        "nodes": [_node(*ranked) for ranked in plan.ranked()],
         "remarks": list(plan.remarks),
         "arithmetic": list(plan.arithmetic),
     }
@@ -35,10 +35,10 @@ def _value(value: Value | None) -> dict[str, str] | None:
     return {"value": value.text, "origin": value.origin.value, "source": value.source}
 
 
-def _node(node: PlanNode, first: int) -> dict[str, Any]:
+def _node(node: PlanNode, rank: int, first: int) -> dict[str, Any]:
     return {
         "id": node.id,
-        "node_rank": node.rank,
+        "node_rank": rank,
         "first_rank": first,
         "processes": _value(node.processes),
         "gpus": node.gpus,

@@ -2,6 +2,7 @@
 
 import ipaddress
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from netdoctor.engine.gathering import is_path
@@ -71,18 +72,27 @@ def plan(
         env=found.env,
         left_out=found.left_out,
         head=_head(nodes, hosts, evidence),
+        network=found.network,
     )
     arithmetic, warned = sizes(made)
-    remarks += [*warned, *_fits(made)]
-    return LaunchPlan(
-        options=options,
-        nodes=nodes,
-        env=made.env,
-        left_out=made.left_out,
-        head=made.head,
-        remarks=tuple(clean(text, 600) for text in dict.fromkeys(remarks)),
-        arithmetic=tuple(arithmetic),
-    )
+    remarks += [*_numbering(made), *warned, *_fits(made)]
+    said = tuple(clean(text, 600) for text in dict.fromkeys(remarks))
+    return replace(made, remarks=said, arithmetic=tuple(arithmetic))
+
+
+def _numbering(plan: LaunchPlan) -> list[str]:
+    """Where the order of the list is not that of the ranks."""
+    if not plan.is_numbered_by_address or len(plan.nodes) == 1:
+        return []
+    if not all(node.address for node in plan.nodes):
+        by = "own names, which nobody looked at,"
+    elif [node for node, _, _ in plan.ranked()] != list(plan.nodes):
+        by = "addresses"
+    else:
+        return []
+    return [
+        f"torchrun's c10d numbers the nodes by their {by} sorted as text; --rdzv static as they are listed"
+    ]
 
 
 def environment(
@@ -276,7 +286,7 @@ def sizes(plan: LaunchPlan) -> tuple[list[str], list[str]]:
 
 def _crossing(plan: LaunchPlan, tp: int) -> tuple[int, list[str]] | None:
     """The first rank of the first group of consecutive ranks that has more than one node, and its nodes."""
-    owner = [node.id for node in plan.nodes for _ in range(node.count)]
+    owner = [node.id for node, _, _ in plan.ranked() for _ in range(node.count)]
     for first in range(0, len(owner), tp):
         nodes = list(dict.fromkeys(owner[first : first + tp]))
         if len(nodes) > 1:
@@ -300,10 +310,10 @@ def _fits(plan: LaunchPlan) -> list[str]:
 def rank_table(plan: LaunchPlan) -> str:
     """Node, node rank, GPU, local rank and global rank of every process."""
     rows = [("node", "node rank", "GPU", "local rank", "rank")]
-    for node, first in zip(plan.nodes, plan.offsets(), strict=True):
+    for node, rank, first in plan.ranked():
         for local in range(node.count):
             gpu = str(local) if node.gpus else "-"
-            rows.append((node.id, str(node.rank), gpu, str(local), str(first + local)))
+            rows.append((node.id, str(rank), gpu, str(local), str(first + local)))
     widths = [max(len(row[i]) for row in rows) for i in range(5)]
     lines = []
     for row in rows:

@@ -41,6 +41,16 @@ def left_out(plan: LaunchPlan) -> list[str]:
     return [comment(f"not set: {', '.join(names)}: {why}") for why, names in by_reason.items()]
 
 
+def of_single_nodes(plan: LaunchPlan) -> list[str]:
+    """Values of single nodes, as comments: where all nodes get the same, they cannot be said."""
+    lines = []
+    for node in plan.nodes:
+        for name, value in node.env.items():
+            advice = "; write it into /etc/nccl.conf there" if name.startswith("NCCL_") else ""
+            lines.append(comment(f"{name}={value.text} on {node.id} alone cannot be said here{advice}"))
+    return lines
+
+
 def opening(plan: LaunchPlan) -> list[str]:
     """The head line, remarks and arithmetic, as comments."""
     lines = [comment(plan.head)]

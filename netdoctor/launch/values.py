@@ -35,12 +35,16 @@ DEBUG = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET,ENV", "TORCH_DISTR
 
 @dataclass(slots=True)
 class Settings:
-    """env: for all nodes; own: for single ones; left_out: what is not known, and why; remarks: for people."""
+    """env: for all nodes; own: for single ones; left_out: what is not known, and why; remarks: for people.
+
+    network: that holds the addresses of all nodes, empty where none does.
+    """
 
     env: dict[str, Value] = field(default_factory=dict)
     own: dict[str, dict[str, Value]] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
+    network: str = ""
 
 
 class Seen:
@@ -88,6 +92,10 @@ def settings(
     found.env["MASTER_PORT"] = _port(targets[0], seen, usual_port, found.remarks)
     if debug:
         found.env |= {name: given(text, "--debug") for name, text in DEBUG.items()}
+    nets, addresses = seen.of("net"), seen.addresses()
+    networks = {str(network(_row(nets[node], address))) for node, address in addresses.items()}
+    if len(addresses) == len(targets) and len(networks) == 1:
+        found.network = networks.pop()
     _nccl(seen, found)
     _gloo(seen, found)
     for name in said:
