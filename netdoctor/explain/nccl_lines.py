@@ -20,7 +20,7 @@ _WORTH = re.compile(
     rb"|TUNER/Plugin|Using tuner plugin|PROFILER/Plugin|NCCL version|NCCL_\w+ set )"
     rb"|NCCL version \d"
 )
-_PREFIX = re.compile(r"([A-Za-z0-9][\w.-]{0,253}):(\d{1,9}):\d{1,9} \[(\d{1,4})\]\s*(?:\S{1,80}:\d{1,6} )?$")
+_HOST = re.compile(r"[A-Za-z0-9][\w.-]{0,253}$")
 _VERSION = re.compile(r"NCCL version (\d{1,2}\.\d{1,3}\.\d{1,3})\S{0,40}?\+cuda(\d{1,2}\.\d{1,2})")
 _INIT = re.compile(
     r"comm (0x[0-9a-f]+) (?:parent \S+ )?rank (\d+) n[rR]anks (\d+) cudaDev.{0,300}- ?Init (START|COMPLETE)"
@@ -102,9 +102,8 @@ class NcclReader:
             self._take(prefix, text)
 
     def _take(self, prefix: str, text: str) -> None:
-        at = _PREFIX.search(prefix)
-        who = (at[1], at[2]) if at else (self._file, "")
-        device = at[3] if at else ""
+        host, pid, device = _speaker(prefix)
+        who = (host, pid) if host else (self._file, "")
         process = self.seen.processes.get(who)
         if process is None:
             process = self.seen.processes[who] = Process()
@@ -112,6 +111,20 @@ class NcclReader:
             _process(process, text)
         if device:
             _rank(self.seen.ranks.setdefault((*who, device), Rank()), text)
+
+
+def _speaker(prefix: str) -> tuple[str, str, str]:
+    """(host, pid, device) of "… host:pid:tid [device] "; empty where it is none.
+
+    >>> _speaker("[1,3]<stdout>:a-1:1287:1328 [3] ")
+    ('a-1', '1287', '3')
+    """
+    *_, name, device = ("", "", *prefix[-400:].split())
+    host, pid, thread = ("", "", *name.rsplit(":", 2))[-3:]
+    found = _HOST.search(host)
+    if found is None or not (pid.isdigit() and thread.isdigit() and device[1:-1].isdigit()):
+        return "", "", ""
+    return found[0], pid, device[1:-1]
 
 
 def _worth(data: bytes) -> Iterator[tuple[str, str]]:
