@@ -15,7 +15,7 @@ from netdoctor import scanning
 from netdoctor.engine.run import Outcome, Progress, Scan
 from netdoctor.errors import DeadlineReached, InputError
 from netdoctor.inventory import InventoryError, Problem, Target
-from netdoctor.inventory.formats import DIALECTS
+from netdoctor.inventory.readers import READERS
 from netdoctor.inventory.reading import file_exists
 from netdoctor.report import LAST
 from netdoctor.report.model import Report
@@ -270,4 +270,4 @@ class ScanRunner:
 
 def _formats(used: str) -> tuple[str, ...]:
     """Ways to read a host list, the one in use first."""
-    return tuple(dict.fromkeys([used, "auto", *DIALECTS]))
+    return tuple(dict.fromkeys([used, "auto", *READERS]))

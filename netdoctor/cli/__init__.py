@@ -20,6 +20,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "explain": ("netdoctor.cli.explain", "from a log or a word to the cause and the check that decides"),
     "tui": ("netdoctor.cli.tui", "look at a report, or at a scan while it runs, in the terminal"),
     "report": ("netdoctor.report.cli", "show or convert a saved report"),
+    "hosts": ("netdoctor.cli.hosts", "show and convert host lists; list the good or bad nodes"),
     "diff": ("netdoctor.cli.compare", "what got worse, healed or moved since an earlier report"),
     "baseline": ("netdoctor.cli.compare", "named runs that later ones are held against"),
     "schema": ("netdoctor.report.cli", "print the JSON schema of the report"),

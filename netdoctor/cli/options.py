@@ -35,11 +35,34 @@ def count(text: str) -> int:
     return int(text)
 
 
-def add_scan_arguments(parser: argparse.ArgumentParser, hosts: str) -> None:
-    """The hosts, how to reach them, what to look at, bounds. None stands for what was not said."""
+def add_host_arguments(parser: argparse.ArgumentParser, hosts: str) -> None:
+    """What names the hosts; `host_words` puts it together."""
     add = parser.add_argument
     add("hosts", nargs="*", metavar="HOSTS", help=hosts)
     add("--format", metavar="FORMAT", help="how to read the host list (default: detect it)")
+    add("--from-env", action="store_true", help="the nodes of the Slurm, PBS, LSF or Grid Engine job around")
+    add("--from-ssh-config", metavar="GLOB", help="the hosts of the ssh config that match: 'gpu-*'")
+
+
+def host_words(args: argparse.Namespace) -> list[str]:
+    """What names the hosts, as arguments for `inventory.load`. Raises InputError."""
+    found = list(args.hosts)
+    if getattr(args, "from_env", False):
+        from netdoctor.inventory import surroundings
+
+        found += surroundings.words(os.environ)
+    if getattr(args, "from_ssh_config", None):
+        from netdoctor.inventory.readers.sshconfig import aliases
+
+        config = getattr(args, "ssh_config", None)
+        found += [f"{alias}," for alias in aliases(args.from_ssh_config, str(config) if config else None)]
+    return found
+
+
+def add_scan_arguments(parser: argparse.ArgumentParser, hosts: str) -> None:
+    """The hosts, how to reach them, what to look at, bounds. None stands for what was not said."""
+    add_host_arguments(parser, hosts)
+    add = parser.add_argument
     add(
         "--last",
         action="store_true",
@@ -155,6 +178,7 @@ def given(args: argparse.Namespace) -> dict[str, Any]:
         from netdoctor.report.baselines import place
 
         fields["baseline"] = place(args.baseline)
+    args.hosts, args.from_env, args.from_ssh_config = host_words(args), False, None
     if args.hosts:
         fields["hosts"] = tuple(args.hosts)
     fields["remarks"] = tuple(getattr(args, "remarks", ()))

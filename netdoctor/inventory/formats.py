@@ -64,15 +64,12 @@ OPENMPI = Dialect(
     repeats_add=True,
 )
 MPICH = Dialect(name="mpich", title="MPICH hostfile", keys=frozenset(), suffix=Suffix.SLOTS, ranges=True)
+INTELMPI = Dialect(
+    name="intelmpi", title="Intel MPI machine file", keys=frozenset(), suffix=Suffix.SLOTS, ranges=True
+)
 SLURM = Dialect(name="slurm", title="Slurm node list", keys=frozenset(), ranges=True)
 
-DIALECTS = {dialect.name: dialect for dialect in (PLAIN, DEEPSPEED, OPENMPI, MPICH, SLURM)}
-LATER = {
-    "ansible": "ansible all -i FILE --list-hosts | tail -n +2 | netdoctor scan -",
-    "ray": "write one host per line",
-    "pbs": "awk '!seen[$1]++ {print $1}' FILE | netdoctor scan -",
-    "json": "jq can write one name per line: jq -r ... FILE | netdoctor scan -",
-}
+DIALECTS = {dialect.name: dialect for dialect in (PLAIN, DEEPSPEED, OPENMPI, MPICH, INTELMPI, SLURM)}
 
 _BARE = re.compile(r"[A-Za-z0-9._-]+")
 _SLOTS_LINE = re.compile(r"([A-Za-z0-9._-]+)[ \t]+slots=[0-9]*")
@@ -82,8 +79,6 @@ _OPENMPI = re.compile(r"(?:^|[ \t])max[_-]slots[ \t]*=|[ \t]slots(?:[ \t]+=|=[ \
 _SLURM = re.compile(r"[A-Za-z0-9._\[\],/-]*[\[,][A-Za-z0-9._\[\],/-]*")
 
 _SECTION = re.compile(r"\[[A-Za-z_][A-Za-z0-9_.: -]*\]")
-_IPV4_WORDS = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+\.[0-9]+(?:[ \t]+[A-Za-z0-9][A-Za-z0-9._-]*)+")
-_SSH_CONFIG = re.compile(r"(?:host|hostname|match)[ \t]+[^=]+", re.IGNORECASE)
 _ANSIBLE_KEY = re.compile(r"(?:^|[ \t])ansible_[a-z_]+=")
 _YAML = re.compile(r"- +\S.*|-$|[\"']?[A-Za-z_][\w.-]*[\"']?:[ \t]+\S.*")
 _YAML_KEY = re.compile(r"[\"']?[A-Za-z_][\w.-]*[\"']?:")
@@ -95,36 +90,27 @@ def secret(text: str) -> bool:
 
 
 def foreign(text: str, lines: Sequence[Line]) -> tuple[int, str, str] | None:
-    """Return (line, what it looks like, how to go on) for a text that is no hosts file."""
-    first = lines[0]
-    head = first.text
-    one_per_line = "write one host per line"
+    """Return (line, what it looks like, how to go on) for a text that is no list of hosts at all."""
     if text.startswith("#!"):
         return 1, "a script, and netdoctor runs none", "run it yourself: ... | netdoctor scan -"
-    if head.startswith("{") or re.match(r'\[(?:$|[ \t]*["{\[\]])', head):
-        return first.number, "JSON, which is not read yet", LATER["json"]
-    if re.match(r"<[A-Za-z!?/]", head):
-        return first.number, "XML or HTML", one_per_line
-    for line in lines:
-        if _SECTION.fullmatch(line.text) or _ANSIBLE_KEY.search(line.text):
-            return (
-                line.number,
-                "an INI (Ansible) inventory, which is not read yet",
-                LATER["ansible"],
-            )
-    if re.match(r"---(?:$|[ \t])|%YAML", head):
-        return first.number, "YAML, which is not read yet", one_per_line
+    if re.match(r"<[A-Za-z!?/]", lines[0].text):
+        return lines[0].number, "XML or HTML", "write one host per line"
+    return None
+
+
+def is_ini(lines: Sequence[Line]) -> bool:
+    """Return whether a section or an Ansible variable says that it is an INI inventory."""
+    return any(_SECTION.fullmatch(line.text) or _ANSIBLE_KEY.search(line.text) for line in lines)
+
+
+def yaml_line(lines: Sequence[Line]) -> int | None:
+    """Return the first line that only YAML has, None where there is none."""
+    if re.match(r"---(?:$|[ \t])|%YAML", lines[0].text):
+        return lines[0].number
     for line in lines:
         if _YAML.fullmatch(line.text):
-            return line.number, "YAML, which is not read yet", one_per_line
-    if len(lines) > 1 and _YAML_KEY.fullmatch(head):
-        return first.number, "YAML, which is not read yet", one_per_line
-    if _SSH_CONFIG.fullmatch(head):
-        hint = "its host aliases work as names: netdoctor scan gpu1 gpu2"
-        return first.number, "an ssh config, which is not a list of hosts", hint
-    if all(_IPV4_WORDS.fullmatch(line.text) for line in lines):
-        return first.number, "an /etc/hosts table", "write one name or address per line"
-    return None
+            return line.number
+    return lines[0].number if len(lines) > 1 and _YAML_KEY.fullmatch(lines[0].text) else None
 
 
 def detect(lines: Sequence[Line], source: str, problems: Problems) -> Dialect | None:

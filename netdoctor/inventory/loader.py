@@ -9,12 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from netdoctor.inventory import formats, reading
-from netdoctor.inventory.errors import KEPT_MAX, InventoryError, Problem, Problems
-from netdoctor.inventory.formats import DEEPSPEED, DIALECTS, PLAIN, Dialect
+from netdoctor.inventory.errors import InventoryError, Problem, Problems
+from netdoctor.inventory.formats import PLAIN
 from netdoctor.inventory.model import Inventory, Target
 from netdoctor.inventory.names import host_fault, host_key, printable, with_port
 from netdoctor.inventory.nodeset import RANGE_MAX, SyntaxFault, evaluate
 from netdoctor.inventory.parsing import Entry, LineReader
+from netdoctor.inventory.readers import OTHER_WORDS, READERS, Reader, Source, Stop, recognise, sets
 
 if TYPE_CHECKING:
     from typing import TextIO
@@ -36,13 +37,15 @@ def load(
     """Read and join host lists: each argument is a file, ``-`` for stdin, or names and ranges.
 
     An argument that names an existing file is that file. `format` names the kind of the files
-    ('auto' detects it); names on the command line are always ``user@host:port``. `environ` is
-    looked at for hints only. Raises InventoryError with every problem found.
+    ('auto' detects it); names on the command line are ``user@host:port``, node sets with ClusterShell's
+    operators and groups, or what pdsh takes behind -w. `environ` is looked at for hints, and for
+    the files of batch systems. Raises InventoryError with every problem found.
     """
     problems = Problems()
-    forced = _dialect(format, problems)
+    forced = _reader(format, problems)
     problems.raise_any()
-    loader = _Loader(sys.stdin if stdin is None else stdin, forced, problems)
+    known = os.environ if environ is None else environ
+    loader = _Loader(sys.stdin if stdin is None else stdin, forced, problems, known)
     for arg in args:
         loader.take(arg)
     if not loader.entries and not problems:
@@ -61,8 +64,8 @@ def load(
 def restrict(inventory: Inventory, expr: str) -> tuple[str, ...]:
     """Return the ids that a node-set expression selects, in inventory order.
 
-    ``gpu[01-04],gpu09``, ``gpu*!gpu03``; a name listed on several ports stands for all of them.
-    Raises InventoryError for unknown names, with a suggestion, and when nothing is left.
+    ``gpu[01-04],gpu09``, ``gpu*!gpu03``, ``@group`` of the list; a name listed on several ports stands for
+    all of them. Raises InventoryError for unknown names, with a suggestion, and when nothing is left.
     """
     by_name: dict[str, list[str]] = {}
     for target in inventory.targets:
@@ -79,7 +82,7 @@ def restrict(inventory: Inventory, expr: str) -> tuple[str, ...]:
 
     source = "-n/--node"
     try:
-        chosen = evaluate(expr, ids, resolve)
+        chosen = evaluate(expr, ids, resolve, _members(inventory))
     except SyntaxFault as error:
         raise InventoryError([Problem(source, None, error.token, *error.fault)]) from None
     problems = Problems()
@@ -99,13 +102,25 @@ def restrict(inventory: Inventory, expr: str) -> tuple[str, ...]:
     return tuple(name for name in ids if name in chosen)
 
 
+def _members(inventory: Inventory) -> dict[str, set[str]]:
+    """The groups of a list, each with the ids in it."""
+    groups: dict[str, set[str]] = {}
+    for target in inventory.targets:
+        for name in target.groups:
+            groups.setdefault(name, set()).add(target.id)
+    return groups
+
+
 class _Loader:
     """Takes arguments one after the other, collecting entries, notes and problems."""
 
-    def __init__(self, stdin: TextIO | None, forced: Dialect | None, problems: Problems) -> None:
+    def __init__(
+        self, stdin: TextIO | None, forced: Reader | None, problems: Problems, environ: Mapping[str, str]
+    ) -> None:
         self.stdin = stdin
         self.forced = forced
         self.problems = problems
+        self.environ = environ
         self.entries: list[Entry] = []
         self.deepspeed: set[str] = set()
         self.formats: list[str] = []
@@ -120,13 +135,13 @@ class _Loader:
         elif not arg.strip(" \t"):
             self.problems.add(COMMAND_LINE, None, "", "empty argument", "an unset variable?")
         elif reading.file_exists(arg) or self._is_missing_file(arg):
-            self._take_bytes(reading.read_file(arg, self.problems), arg)
+            self._take_bytes(reading.read_file(arg, self.problems), arg, arg)
         else:
             self._take_names(arg)
 
     def _is_missing_file(self, arg: str) -> bool:
         """Return whether an argument that names no file is to be refused as one."""
-        if _SURELY_NAMES.search(arg) or not _encodable(arg):
+        if _SURELY_NAMES.search(arg) or not _encodable(arg) or self._set(arg):
             return False
         if "@" in arg.partition("/")[0]:
             return False
@@ -142,7 +157,7 @@ class _Loader:
             return
         self._take_bytes(reading.read_stream(self.stdin, STDIN, self.problems), STDIN)
 
-    def _take_bytes(self, content: bytes | str | None, source: str) -> None:
+    def _take_bytes(self, content: bytes | str | None, source: str, path: str | None = None) -> None:
         """Read the content of a file or stream, None if it could not be had."""
         if content is None:
             return
@@ -150,44 +165,57 @@ class _Loader:
         if text is None:
             return
         before = self.problems.total
-        lines = reading.content_lines(text, source, self.problems)
+        document = reading.is_document(text)
+        lines = reading.content_lines(text, source, self.problems, first_only=document)
         if not lines:
             if self.problems.total == before:
                 self.problems.add(source, None, "", "nothing selected: lists no hosts")
             return
-        if formats.secret(text):
+        if not document and formats.secret(text):
             hint = "name the hosts file"
             self.problems.add(source, None, "", "holds a key or certificate, none is shown", hint)
             return
-        other = None if self.forced else formats.foreign(text, lines)
-        if other:
-            number, what, hint = other
-            self.problems.add(source, number, "", f"looks like {what}", hint)
-            return
-        dialect = self.forced or formats.detect(lines, source, self.problems)
-        # Without a reading the lines are still looked at, so that other faults are told at once.
-        self._take_lines(lines, source, dialect or PLAIN)
+        self._take(self._source(source, text, lines, path))
 
-    def _take_lines(self, lines: Iterable[reading.Line], source: str, dialect: Dialect) -> None:
-        shown = printable(source, 1000)
-        reader = LineReader(source, dialect, self.problems, RANGE_MAX - len(self.entries))
-        found: list[Entry] = []
-        for line in lines:
-            found.extend(reader.read(line.text, line.number))
-            if reader.full:
-                break
-            if self.problems.total >= KEPT_MAX:
-                message = f"reading stopped here, after {self.problems.total} problems"
-                self.problems.add(source, line.number, "", message)
-                break
-        for entry in found:
-            entry.source = shown
-        if dialect is DEEPSPEED:
-            self.deepspeed.add(shown)
-        self.entries.extend(found)
-        self.formats.append(dialect.name)
-        self.sources.append(shown)
-        self.notes.append(_note(shown, dialect, found))
+    def _source(self, name: str, text: str, lines: Sequence[reading.Line], path: str | None = None) -> Source:
+        shown = printable(name, 1000)
+        room = RANGE_MAX - len(self.entries)
+        return Source(shown, text, lines, self.problems, room, path=path, environ=self.environ)
+
+    def _take(self, source: Source, reader: Reader | None = None) -> None:
+        """Read a list by the reader that is given, named, or found."""
+        try:
+            reader = reader or self.forced or recognise(source)
+            if reader is None:
+                return
+            reader.read(source)
+        except Stop:
+            return
+        if not source.entries and not self.problems:
+            hint = "other kinds: --format"
+            source.problems.add(source.shown, None, "", f"this {reader.title} lists no hosts", hint)
+        if reader.name == "deepspeed":
+            self.deepspeed.add(source.shown)
+        self.entries.extend(source.entries)
+        self.formats.append(reader.name)
+        self.sources.append(source.shown)
+        self.notes += [_note(source.shown, reader, source.entries), *source.notes]
+
+    def _set(self, arg: str) -> Reader | None:
+        """The reader for an argument with operators, None for one that is names only."""
+        if self.forced and self.forced.name in ("pdsh", "clustershell"):
+            return READERS[self.forced.name]
+        if sets.is_pdsh(arg):
+            return Reader("pdsh", READERS["pdsh"].title, lambda s: sets.read_pdsh(s, self._lines_of))
+        return READERS["clustershell"] if sets.is_set(arg) else None
+
+    def _lines_of(self, path: str) -> list[str] | None:
+        """The lines of a file that pdsh's ``^file`` names."""
+        content = reading.read_file(path, self.problems)
+        text = None if content is None else reading.decode(content, path, self.problems)
+        if text is None:
+            return None
+        return [line.text for line in reading.content_lines(text, path, self.problems)]
 
     def _take_names(self, arg: str) -> None:
         """Read names and ranges from one argument; a final comma says that it is no file."""
@@ -196,8 +224,11 @@ class _Loader:
             hint = "pipe the list instead: ... | netdoctor scan -"
             self.problems.add(COMMAND_LINE, None, arg, "line end inside an argument", hint)
             return
-        reader = LineReader(COMMAND_LINE, PLAIN, self.problems, RANGE_MAX - len(self.entries))
-        self.entries.extend(reader.read(text.strip(" \t"), None))
+        if reader := self._set(arg):
+            self._take(self._source(COMMAND_LINE, text, [reading.Line(0, text.strip(" \t"))]), reader)
+            return
+        reader_ = LineReader(COMMAND_LINE, PLAIN, self.problems, RANGE_MAX - len(self.entries))
+        self.entries.extend(reader_.read(text.strip(" \t"), None))
         self.formats.append("names")
         self.sources.append(COMMAND_LINE)
 
@@ -211,18 +242,16 @@ def _encodable(text: str) -> bool:
     return True
 
 
-def _dialect(name: str, problems: Problems) -> Dialect | None:
-    """Return the dialect that --format names, None for 'auto'."""
+def _reader(name: str, problems: Problems) -> Reader | None:
+    """Return the reader that --format names, None for 'auto'."""
     if name == "auto":
         return None
-    if name in DIALECTS:
-        return DIALECTS[name]
-    if name in formats.LATER:
-        problems.add("--format", None, name, "is not read yet", formats.LATER[name])
+    name = OTHER_WORDS.get(name, name)
+    if name not in READERS:
+        known = ["auto", *READERS]
+        problems.add("--format", None, name, "no such format", f"one of: {', '.join(known)}")
         return None
-    known = ["auto", *DIALECTS]
-    problems.add("--format", None, name, "no such format", f"one of: {', '.join(known)}")
-    return None
+    return READERS[name]
 
 
 def _job_hint(environ: Mapping[str, str] | None) -> str:
@@ -233,19 +262,26 @@ def _job_hint(environ: Mapping[str, str] | None) -> str:
     return "write: netdoctor scan hosts.txt, or: netdoctor scan gpu[01-16]"
 
 
-def _note(source: str, dialect: Dialect, entries: Sequence[Entry]) -> str:
+def _note(source: str, reader: Reader, entries: Sequence[Entry]) -> str:
     """Return the line that says how a list was understood."""
     hosts = len({host_key(entry.host) for entry in entries})
-    note = f"{source}: {dialect.title}, {hosts} {'host' if hosts == 1 else 'hosts'}"
+    note = f"{source}: {reader.title}, {hosts} {'host' if hosts == 1 else 'hosts'}"
     slots = sum(entry.slots or 0 for entry in entries)
     if slots:
         note += f", {slots} {'slot' if slots == 1 else 'slots'}"
     without = [entry for entry in entries if entry.slots is None]
-    if slots and without and dialect is not DIALECTS["mpich"]:
+    if without and reader.name in _WITHOUT_SLOTS and (slots or reader.name == "openmpi"):
         first = without[0]
         at = f" (line {first.line})" if first.line else ""
-        note += f"; {len(without)} without slots=, which DeepSpeed would refuse{at}"
+        note += f"; {len(without)} without slots=, {_WITHOUT_SLOTS[reader.name]}{at}"
     return note
+
+
+# What becomes of a line without slots, in lists where some have them.
+_WITHOUT_SLOTS = {
+    "plain": "which DeepSpeed would refuse",
+    "openmpi": "for which Open MPI takes the number of cores",
+}
 
 
 def _place(entry: Entry, reader: Entry) -> str:
@@ -258,10 +294,15 @@ def _place(entry: Entry, reader: Entry) -> str:
 def _without_repeats(entries: Iterable[Entry], deepspeed: set[str], problems: Problems) -> list[Entry]:
     """Refuse hosts listed twice; add up the slots of repeated Open MPI lines."""
     first: dict[tuple[str, int | None], Entry] = {}
+    names: dict[str, Entry] = {}
     for entry in entries:
         key = host_key(entry.host), entry.port
+        called = names.setdefault((entry.name or entry.host).lower(), entry)
         old = first.setdefault(key, entry)
         if old is entry:
+            if called is not entry and (called.name or entry.name):
+                message = f"same name as {_place(called, entry)}, for another host"
+                problems.add(entry.source, entry.line, entry.text, message, "name every host once")
             continue
         if entry.repeats_add and old.repeats_add and entry.source == old.source:
             if entry.user != old.user:
@@ -275,8 +316,8 @@ def _without_repeats(entries: Iterable[Entry], deepspeed: set[str], problems: Pr
         if entry.source in deepspeed and old.source == entry.source:
             message += " (DeepSpeed refuses duplicates)"
             hint = "if Open MPI's sum of slots is meant, say --format openmpi"
-        elif entry.slots is None and old.slots is None and entry.line and old.line:
-            hint = "if every line is one slot more, say --format openmpi"
+        elif {entry.slots, old.slots, entry.name, old.name} == {None} and entry.line and old.line:
+            hint = "if every line is one slot more, say --format openmpi or --format pbs"
         problems.add(entry.source, entry.line, entry.text, message, hint)
     return list(first.values())
 
@@ -317,7 +358,7 @@ def _targets(entries: Sequence[Entry]) -> Iterable[Target]:
     for order, entry in enumerate(entries):
         several = ports[host_key(entry.host)] > 1
         yield Target(
-            id=with_port(entry.host, entry.port) if several else entry.host,
+            id=entry.name or (with_port(entry.host, entry.port) if several else entry.host),
             host=entry.host,
             port=entry.port,
             user=entry.user,
@@ -326,6 +367,7 @@ def _targets(entries: Sequence[Entry]) -> Iterable[Target]:
             gpus=entry.gpus,
             rank=entry.rank,
             leaf=entry.leaf,
+            groups=entry.groups,
             order=order,
             source=entry.source,
             line=entry.line,

@@ -14,7 +14,7 @@ class Target:
     id: str
     """The name as listed; with its port where the same name is listed on two ports."""
     host: str
-    """What ssh config and DNS are asked for: bare, without brackets."""
+    """What ssh config and DNS are asked for: bare, without brackets; an address where the list has one."""
     port: int | None = None
     user: str | None = None
     python: str | None = None
@@ -23,6 +23,8 @@ class Target:
     rank: int | None = None
     leaf: str | None = None
     """The switch it hangs on, by any name; nodes of one leaf share it."""
+    groups: tuple[str, ...] = ()
+    """Groups of the list that it is in, such as Ansible's."""
     order: int = 0
     """Position in the list from 0: the order of ranks."""
     source: str = ""
@@ -36,7 +38,7 @@ class Inventory:
 
     targets: tuple[Target, ...]
     format: str
-    """'plain', 'deepspeed', 'openmpi', 'mpich', 'slurm', 'names'; several joined by '+'."""
+    """A name of `readers.READERS`, or 'names'; several joined by '+'."""
     source: str
     notes: tuple[str, ...] = ()
 

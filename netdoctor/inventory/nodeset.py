@@ -2,14 +2,14 @@
 
 Folding is ClusterShell's. Writing out is done here, because ClusterShell sorts, where the order
 of a list is the order of ranks, and because it builds ``n[1-999999999]`` before anyone can count
-it. Tests hold both to the same answers. Groups (``@name``) are never resolved: that may run
-commands.
+it. Tests hold both to the same answers. Groups (``@name``) here are those of a list; ClusterShell's
+own are `readers.sets`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from itertools import product
 from math import prod
@@ -255,19 +255,30 @@ def _shorten(text: str, limit: int) -> str:
     return best or text[: max(limit - 3, 1)] + "..."
 
 
-def evaluate(expr: str, universe: Collection[str], resolve: Callable[[str], list[str]]) -> set[str]:
+def evaluate(
+    expr: str,
+    universe: Collection[str],
+    resolve: Callable[[str], list[str]],
+    groups: Mapping[str, Collection[str]] | None = None,
+) -> set[str]:
     """Return the names that an expression selects.
 
     ``,`` adds, ``!`` removes, ``&`` keeps common ones, ``^`` keeps those in one of both, from left
     to right without precedence, as ClusterShell reads them. ``*`` and ``?`` match names of
-    `universe`. `resolve` turns one written-out name into known names. Raises SyntaxFault.
+    `universe`. `resolve` turns one written-out name into known names; `groups` are those of the list
+    itself. Raises SyntaxFault.
     """
     chosen: set[str] = set()
     for operator, raw in split(expr, _OPERATORS):
         piece = raw.strip(" \t")
+        found: set[str]
         if piece.startswith("@"):
-            raise SyntaxFault(piece, Fault("groups are not read", "write the names"))
-        if "*" in piece or "?" in piece:
+            if piece[1:] not in (groups or {}):
+                listed = ", ".join(sorted(groups or {})[:10])
+                hint = f"it has: {listed}" if listed else "write the names"
+                raise SyntaxFault(piece, Fault("the list has no such group", hint))
+            found = set((groups or {})[piece[1:]])
+        elif "*" in piece or "?" in piece:
             found = _match(piece, universe)
         else:
             written = _expand_piece(piece, RANGE_MAX)

@@ -59,6 +59,9 @@ class Entry:
     rank: int | None = None
     leaf: str | None = None
     repeats_add: bool = False
+    name: str | None = None
+    """What the list calls it, where that is not how it is dialled."""
+    groups: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)

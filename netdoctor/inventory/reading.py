@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from typing import TextIO
 
 FILE_MAX = 4 * 1024 * 1024
+# What kubectl prints of a thousand pods is longer than any list of names.
+JSON_MAX = 64 * 1024 * 1024
 LINE_MAX = 64 * 1024
 NEIGHBOURS_MAX = 5000
 # Shorter names are one edit from too many others.
@@ -94,7 +96,7 @@ def read_file(path: str, problems: Problems) -> bytes | None:
     Never waits: a pipe or device under that name is refused, not read.
     """
     try:
-        return read_regular(path, FILE_MAX)
+        return read_regular(path, JSON_MAX)
     except OSError as error:
         problems.add(path, None, "", *_open_fault(path, error))
         return None
@@ -140,7 +142,7 @@ def read_stream(stream: TextIO, source: str, problems: Problems) -> bytes | str 
     """Return what a stream holds, as bytes where it has them, up to the size limit."""
     try:
         raw = getattr(stream, "buffer", None)
-        content = (stream if raw is None else raw).read(FILE_MAX + 1)
+        content = (stream if raw is None else raw).read(JSON_MAX + 1)
     except UnicodeDecodeError:
         problems.add(source, None, "", "is not UTF-8 text")
         return None
@@ -152,7 +154,7 @@ def read_stream(stream: TextIO, source: str, problems: Problems) -> bytes | str 
 
 def decode(content: bytes | str, source: str, problems: Problems) -> str | None:
     """Return the text of a hosts file, None after noting why it is not one."""
-    if len(content) > FILE_MAX:
+    if len(content) > (JSON_MAX if is_document(content[:1000]) else FILE_MAX):
         problems.add(source, *_too_large(content))
         return None
     if isinstance(content, str):
@@ -179,6 +181,14 @@ def decode(content: bytes | str, source: str, problems: Problems) -> str | None:
         return None
 
 
+def is_document(text: bytes | str) -> bool:
+    """Return whether a text begins as a JSON object, whose lines are nothing to look at one by one."""
+    start = (
+        text[:1000] if isinstance(text, str) else text[:1000].decode("latin-1").removeprefix("\xef\xbb\xbf")
+    )
+    return start.lstrip().startswith("{")
+
+
 def _too_large(content: bytes | str) -> tuple[int | None, str, str]:
     """Return line, token and message: a long list passes the limit on hosts before the one on bytes."""
     text = content if isinstance(content, str) else content.decode("latin-1")
@@ -187,15 +197,21 @@ def _too_large(content: bytes | str) -> tuple[int | None, str, str]:
         hosts += line.strip(" \t\r")[:1] not in ("", "#")
         if hosts > RANGE_MAX:
             return number, line[:40], TOO_MANY
-    return None, "", f"is larger than {FILE_MAX // 1024 // 1024} MiB"
+    most = JSON_MAX if is_document(content) else FILE_MAX
+    return None, "", f"is larger than {most // 1024 // 1024} MiB"
 
 
-def content_lines(text: str, source: str, problems: Problems) -> list[Line]:
+def content_lines(text: str, source: str, problems: Problems, *, first_only: bool = False) -> list[Line]:
     """Return the lines that are more than blanks and comments, noting those that are too long.
+
+    first_only: of a document only the first, which may be as long as it likes.
 
     Split at line feeds only: `str.splitlines` also splits at characters that no editor counts as a
     line end. A comment begins with '#' at the start or after a space.
     """
+    if first_only:
+        head = text[: len(text) - len(text.lstrip())]
+        return [Line(head.count("\n") + 1, text.lstrip()[:LINE_MAX].partition("\n")[0].rstrip())]
     lines = []
     for number, raw in enumerate(text.split("\n"), 1):
         if len(raw) > LINE_MAX:

@@ -5,6 +5,7 @@ import os
 import stat
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 from typing import TextIO
 
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from netdoctor.inventory import Inventory, InventoryError, Problem, load
 from netdoctor.inventory.errors import KEPT_MAX, SHOWN_MAX
 from netdoctor.inventory.names import is_valid_host, is_valid_python_path, is_valid_user
+from netdoctor.inventory.readers import READERS
 from tests.hostile import HOSTILE, HOSTILE_BYTES, each_of, steers_a_terminal
 
 
@@ -255,7 +257,6 @@ def test_stdin_with_bytes_underneath() -> None:
         ("-oProxyCommand=x", "cannot begin with '-'"),
         ("x@-oProxyCommand=x", "cannot begin with '-'"),
         ("-l@a", "user name '-l'"),
-        ("@a", "groups are not read yet"),
         ("a;@c", "user name 'a;'"),
         ("ssh://a:22", "a URL is not a host"),
         ("a$(touch", "character '$'"),
@@ -328,20 +329,15 @@ def test_a_named_format_is_held_to(text: str, format: str, words: str) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('{"all": {"hosts": []}}', "hosts.txt:1: looks like JSON"),
+        ('{"a": {"b": []}}', "hosts.txt:1: looks like JSON, of no kind that is known"),
         ('[\n "a"\n]', "looks like JSON"),
         ('["a", "b"]', "looks like JSON"),
-        ("[gpu]\na\nb\n", "hosts.txt:1: looks like an INI (Ansible) inventory"),
-        ("a ansible_host=10.0.0.1\n", "looks like an INI (Ansible)"),
-        ("x\n[gpu:vars]\ny\n", "hosts.txt:2: looks like an INI"),
-        ("---\nall:\n  hosts:\n", "looks like YAML"),
+        ('{"a": ', "hosts.txt:1: not JSON: "),
         ("hosts:\n  a:\n", "looks like YAML"),
         ("- a\n- b\n", "looks like YAML"),
         ("provider: local\n", "looks like YAML"),
         ("<html>\n", "looks like XML or HTML"),
         ("#!/bin/sh\necho a\n", "looks like a script"),
-        ("Host gpu1\n  HostName 10.0.0.1\n", "looks like an ssh config"),
-        ("127.0.0.1 localhost\n10.0.0.1 gpu1 gpu1.lan\n", "looks like an /etc/hosts table"),
     ],
 )
 def test_other_formats_are_named_with_a_way_on(text: str, words: str) -> None:
@@ -364,9 +360,8 @@ def test_nothing_of_a_key_file_is_shown(format: str) -> None:
     assert "key or certificate" in message
 
 
-@pytest.mark.parametrize(("format", "words"), [("ansible", "not read yet"), ("x\x1b", "no such")])
-def test_formats_that_are_not_read(format: str, words: str) -> None:
-    assert words in faults("a", format)
+def test_a_format_that_nobody_knows() -> None:
+    assert "no such format   (one of: auto, plain, deepspeed," in faults("a", "x\x1b")
 
 
 def test_all_problems_at_once_in_place() -> None:
@@ -520,7 +515,6 @@ def test_problem_escapes_what_it_is_given() -> None:
     assert str(problem) == "./::x\\x1b:1: '\\u202e': \\n   (\\x9b)"
 
 
-@pytest.mark.parametrize("format", ["auto", "plain", "deepspeed", "openmpi", "mpich", "slurm"])
 @pytest.mark.parametrize(
     "line",
     [
@@ -531,12 +525,15 @@ def test_problem_escapes_what_it_is_given() -> None:
         "h api_token=SECRET", f"u:SECRET{'x' * 5000}@h",
     ],
 )  # fmt: skip
-def test_a_password_is_told_to_nobody(line: str, format: str) -> None:
+def test_a_password_is_told_to_nobody(line: str) -> None:
     Path("hosts.txt").write_text(f"{line}\n")
-    for args in (["hosts.txt"], [line]):
-        with pytest.raises(InventoryError) as caught:
-            load(args, format=format)
-        assert "SECRET" not in str(caught.value)
+    for format, arg in product(["auto", *READERS], ["hosts.txt", line]):
+        try:
+            told = " ".join(load([arg], format=format).notes)
+        except InventoryError as error:
+            told = str(error)
+        assert told, format
+        assert "SECRET" not in told, format
 
 
 def check_targets(inventory: Inventory) -> None:
@@ -578,7 +575,7 @@ def test_hostile_text_in_a_file(attack: str, form: str) -> None:
     assert not Path("x").exists()
 
 
-@each_of(HOSTILE.keys() - {"json-nan", "option-dash"})
+@each_of(HOSTILE.keys() - {"json-nan", "option-dash", "group"})
 def test_hostile_text_as_an_argument(attack: str) -> None:
     with pytest.raises(InventoryError) as caught:
         load([HOSTILE[attack]])
@@ -609,7 +606,7 @@ GARBAGE = st.lists(LINES | st.text() | st.sampled_from([*HOSTILE.values()]), max
 
 
 @pytest.mark.thorough
-@given(GARBAGE, st.sampled_from(["auto", "plain", "deepspeed", "openmpi", "mpich", "slurm"]))
+@given(GARBAGE, st.sampled_from(["auto", *READERS]))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 def test_garbage_gives_targets_or_the_one_error(lines: list[str], format: str) -> None:
     check(["-"], stdin=io.StringIO("\n".join(lines)), format=format)

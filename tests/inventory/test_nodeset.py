@@ -202,7 +202,7 @@ def test_restrict_selects_in_listed_order(expr: str, ids: str) -> None:
         ("gpu01!gpu01", "leaves no node"),
         ("x*", "matches none"),
         ("gpu*[1-2]", "wildcard and a range"),
-        ("@all", "groups"),
+        ("@all", "no such group"),
         ("", "name missing"),
     ],
 )

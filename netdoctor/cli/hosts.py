@@ -1,0 +1,228 @@
+"""`netdoctor hosts`: which hosts a list names, the same list for another program, and those that are good."""
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from netdoctor.cli.options import add_host_arguments, count, host_words, one_per_line
+from netdoctor.cli.parser import EXIT_BAD_INPUT, Joined
+from netdoctor.errors import InputError
+from netdoctor.report import LAST
+from netdoctor.text import clean
+
+if TYPE_CHECKING:
+    from netdoctor.inventory import Inventory, Target
+    from netdoctor.report.model import Report
+
+EXIT_REFUSED = 1
+# Whoever leaves out more is more likely to have a broken control host than so many broken nodes.
+FIFTH = 5
+
+EPILOG = """\
+examples:
+  netdoctor hosts show inventory.ini              which hosts are in it, and how it was read
+  netdoctor hosts show inventory.ini -n @gpu      those of a group
+  netdoctor hosts convert hosts.txt --to deepspeed > hostfile
+  netdoctor hosts convert --from-env --to openmpi --slots 8 > hostfile
+  netdoctor hosts good --last --to deepspeed > hostfile
+  sbatch --exclude="$(netdoctor hosts bad --to slurm)" job.sh
+
+exit codes:
+  0 done   1 refused: too many would be left out, or none is good   2 bad input
+"""
+
+
+def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    from netdoctor.inventory.readers import READERS
+    from netdoctor.inventory.writers import WRITERS
+
+    parser = subparsers.add_parser(
+        "hosts",
+        help="show and convert host lists; list the good or bad nodes",
+        description="Read host lists of every kind, offline, and write them for another program.",
+        epilog=EPILOG,
+    )
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    show = verbs.add_parser("show", help="which hosts a list names, and what it says of each")
+    convert = verbs.add_parser("convert", help="the same hosts as a list for another program")
+    good = verbs.add_parser("good", help="the hosts that a report found in order")
+    bad = verbs.add_parser("bad", help="the hosts that a report found broken")
+    for one in (show, convert):
+        add_host_arguments(
+            one, f"a file of any kind ({', '.join(READERS)}), '-', or names; several are joined"
+        )
+        one.add_argument("--ssh-config", type=Path, metavar="FILE", help="for --from-ssh-config")
+        one.add_argument(
+            "-n",
+            "--node",
+            action=Joined,
+            metavar="EXPR",
+            help="only these: gpu[01-04],gpu09, gpu*!gpu03, @group",
+        )
+    for one in (good, bad):
+        add_host_arguments(
+            one, f"a saved report (default: {LAST}), or host lists to pick from by the last report"
+        )
+        one.add_argument("--last", action="store_true", help=f"by the last report, {LAST} (the default)")
+        one.add_argument(
+            "--yes-exclude",
+            action="store_true",
+            help="also where that leaves out more than a fifth of the hosts",
+        )
+    for one in (convert, good, bad):
+        one.add_argument(
+            "--to",
+            choices=tuple(WRITERS),
+            metavar="FORMAT",
+            required=one is convert,
+            default="plain",
+            help=", ".join(WRITERS),
+        )
+        one.add_argument("--slots", type=count, metavar="N", help="slots of hosts that say none")
+    show.add_argument("-o", "--output", choices=("text", "json"), default="text", help="format (text)")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """0; 1 where too many would be left out; 2 for a list or report that cannot be used."""
+    try:
+        if args.verb in ("good", "bad"):
+            return _pick(args)
+        inventory = _inventory(args, host_words(args))
+        if args.verb == "show":
+            _show(args, inventory)
+        else:
+            _tell(inventory.notes)
+            _write(args, inventory.targets)
+    except InputError as error:
+        sys.stderr.write(one_per_line(str(error)))
+        return EXIT_BAD_INPUT
+    return 0
+
+
+def _inventory(args: argparse.Namespace, hosts: Sequence[str]) -> "Inventory":
+    from dataclasses import replace
+
+    from netdoctor.inventory import load, restrict
+
+    if not hosts:
+        raise InputError("no hosts: name a file, hosts, --from-env or --from-ssh-config")
+    inventory = load(hosts, format=args.format or "auto")
+    if getattr(args, "node", None):
+        chosen = set(restrict(inventory, args.node))
+        inventory = replace(inventory, targets=tuple(t for t in inventory.targets if t.id in chosen))
+    return inventory
+
+
+def _tell(lines: Sequence[str]) -> None:
+    sys.stderr.write("".join(f"{clean(line, 1000)}\n" for line in lines))
+
+
+def _write(args: argparse.Namespace, targets: "Sequence[Target]") -> None:
+    from netdoctor.inventory.writers import write
+
+    text, lost = write(targets, args.to, args.slots)
+    _tell(lost)
+    sys.stdout.write(text)
+
+
+def _show(args: argparse.Namespace, inventory: "Inventory") -> None:
+    from netdoctor.inventory.writers import as_dicts
+
+    if args.output == "json":
+        import json
+
+        from netdoctor.inventory.readers.clusters import HOSTS_SCHEMA
+
+        found = {"hosts": as_dicts(inventory.targets), "notes": inventory.notes, "format": inventory.format}
+        sys.stdout.write(
+            json.dumps({"schema": HOSTS_SCHEMA, **found, "fold": inventory.fold()}, indent=1) + "\n"
+        )
+        return
+    notes = inventory.notes or (f"{inventory.source}: {len(inventory.targets)} names",)
+    sys.stdout.write("".join(f"{clean(line, 1000)}\n" for line in notes) + "\n")
+    sys.stdout.write("".join(f"{line}\n" for line in _table(inventory.targets)))
+
+
+def _table(targets: "Sequence[Target]") -> Iterator[str]:
+    """A line a host, with the columns that say something of any of them."""
+    rows: list[dict[str, str]] = []
+    for target in targets:
+        where = f"{target.source}:{target.line}" if target.line else target.source
+        said: dict[str, Any] = {
+            "rank": target.order,
+            "host": target.id,
+            "address": "" if target.host == target.id else target.host,
+            **{key: getattr(target, key) for key in ("port", "user", "python", "slots", "gpus", "leaf")},
+            "groups": ",".join(target.groups),
+            "from": where,
+        }
+        rows.append({key: "" if value is None else clean(str(value), 200) for key, value in said.items()})
+    shown = [key for key in rows[0] if any(row[key] for row in rows)]
+    rows.insert(0, {key: key for key in shown})
+    widths = {key: max(len(row[key]) for row in rows) for key in shown}
+    yield from ("  ".join(row[key].ljust(widths[key]) for key in shown).rstrip() for row in rows)
+
+
+def _pick(args: argparse.Namespace) -> int:
+    """Write the good or the bad hosts of a report, and say on stderr who is in neither list."""
+    from netdoctor.report import hosts, scope, words
+    from netdoctor.report.save import load
+
+    words_said = host_words(args)
+    path = Path(words_said[0]) if len(words_said) == 1 and _is_report(words_said[0]) else LAST
+    report = load(path)
+    if report.run.redacted:
+        raise InputError(f"{path}: a redacted report names no node that could be logged in to")
+    part = report.verdict.part
+    if part is not None and args.verb == "good":
+        raise InputError(f"{path}: only {scope.part_text(part)} were looked at: no node is known to be good")
+    listed = path != LAST or not words_said
+    targets = hosts.targets(report) if listed else list(_inventory(args, words_said).targets)
+    kinds = _kinds(report, [target.id for target in targets])
+    when = words.plain(report.run.finished, 40)
+    _tell([f"{path}, {when}: {', '.join(f'{len(ids)} {kind}' for kind, ids in kinds.items() if ids)}"])
+    chosen = set(kinds[args.verb])
+    left_out = len(targets) - len(chosen) if args.verb == "good" else len(chosen)
+    others = [k for k in ("undecided", "not examined") if kinds[k]]
+    if others:
+        _tell([f"{kind}, so not {args.verb}: {_fold(kinds[kind])}" for kind in others])
+    if args.verb == "good" and not chosen:
+        _tell(["refused: no host is good"])
+        return EXIT_REFUSED
+    if left_out * FIFTH > len(targets) and not args.yes_exclude:
+        share = f"{left_out} of {len(targets)} hosts"
+        _tell([f"refused: {share} would be left out, more than a fifth; --yes-exclude does it"])
+        return EXIT_REFUSED
+    if chosen:
+        _write(args, [target for target in targets if target.id in chosen])
+    return 0
+
+
+def _fold(names: Sequence[str]) -> str:
+    from netdoctor.inventory import fold
+
+    return fold(names, 200)
+
+
+def _is_report(word: str) -> bool:
+    """Whether a word names a file that says in its first lines that it is a report."""
+    from netdoctor.files import read_regular
+
+    try:
+        return b'"netdoctor.report/' in read_regular(word, 4096)
+    except (OSError, ValueError):
+        return False
+
+
+def _kinds(report: "Report", ids: Sequence[str]) -> dict[str, list[str]]:
+    """The ids by what the report says of them; nobody whom it does not know is good."""
+    said = dict.fromkeys(report.healthy_nodes, "good")
+    said |= dict.fromkeys(report.undecided_nodes, "undecided")
+    said |= dict.fromkeys(report.unhealthy_nodes, "bad")
+    kinds: dict[str, list[str]] = {"good": [], "bad": [], "undecided": [], "not examined": []}
+    for name in ids:
+        kinds[said.get(name, "not examined")].append(name)
+    return kinds
