@@ -87,9 +87,14 @@ def record(request: ScanRequest, targets: Sequence[Target]) -> dict[str, Any]:
         said |= request.usual._asdict()
     return {
         **recorded(request),
-        "targets": [msgspec.to_builtins(_as_listed(target, request)) for target in targets],
+        "targets": [_builtins(_as_listed(target, request)) for target in targets],
         "options": {name: _plain(name, value) for name, value in said.items() if value is not None},
     }
+
+
+def _builtins(target: Target) -> dict[str, Any]:
+    """As JSON gives it back, which knows no tuples."""
+    return {**msgspec.to_builtins(target), "groups": list(target.groups)}
 
 
 def _as_listed(target: Target, request: ScanRequest) -> Target:
