@@ -59,7 +59,7 @@ def lines(ranks: int, words: float, seed: int) -> Iterator[str]:
                 r=r, l=r % 8, h=r // 8, o=(r + 8) % ranks, step=step, m=step // 60 % 60, s=step % 60,
                 ms=rng.randrange(1000), x=rng.random() * 3, y=rng.random() * 90, z=rng.random() / 1000,
                 t=rng.randrange(90_000), p=rng.randrange(100), bar="\u2588" * rng.randrange(10),
-                pid=rng.randrange(10_000, 99_999), tid=rng.randrange(10_000, 9_999_999), c=rng.randrange(32),
+                pid=10_000 + 37 * r, tid=rng.randrange(10_000, 9_999_999), c=rng.randrange(32),
             )  # fmt: skip
 
 

@@ -77,6 +77,10 @@ def _log(args: argparse.Namespace, names: Sequence[str]) -> int:
     from netdoctor.explain.engine import explain
 
     said = explain(names)
+    if said.sources and not any(source.lines for source in said.sources):
+        unread = [f"{source.name}: {source.remarks[0]}" for source in said.sources if source.remarks]
+        if len(unread) == len(said.sources):
+            raise InputError("explain log: " + "\n  ".join(unread))
     manuals = _manuals({check for reason in said.reasons for check in reason.known.fix_from})
     if args.output == "json":
         sys.stdout.write(rendering.json_text(said, manuals))

@@ -16,15 +16,17 @@ RANKS_MAX = 200_000
 
 @dataclass(slots=True)
 class Gathered:
-    """What judging needs of the logs. counts: lines per pattern, also of those not kept;
-    last: the last line of a pattern in a file. unknown: lines that
-    read like trouble and no pattern knows, one of each kind."""
+    """What judging needs of the logs. counts: lines per pattern, also of those not kept; last: the last line
+    of a pattern in a file. unknown: lines that read like trouble and no pattern knows, one of each kind.
+    named: every log has a name that tells its rank, so that who says nothing is known.
+    """
 
     hits: list[Hit] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
     last: dict[tuple[str, str], int] = field(default_factory=dict)
     unknown: list[Hit] = field(default_factory=list)
     ranks: set[int] = field(default_factory=set)
+    named: bool = True
     hosts: dict[str, None] = field(default_factory=dict)
     world_size: int | None = None
     sources: list[Source] = field(default_factory=list)
@@ -45,6 +47,7 @@ class Collector:
     def begin(self, file: str) -> None:
         """Another log begins."""
         self._file, self._by, self._last = file, named(file), None
+        self.gathered.named &= self._by.rank is not None
         self._note(self._by)
 
     def take(self, found: Found) -> None:

@@ -173,17 +173,13 @@ def _shown(label: str, hits: Sequence[Hit]) -> Iterable[Quote]:
     return _each_kind(strong, LINES_MAX)
 
 
-def _each_kind(hits: Sequence[Hit], most: int) -> list[Quote]:
-    seen: dict[tuple[str, str, int], Hit] = {}
-    kinds: set[str] = set()
+def _each_kind(hits: Iterable[Hit], most: int) -> list[Quote]:
+    """One line of each kind, and each line once."""
+    kinds: dict[tuple[str, str], Hit] = {}
     for hit in hits:
-        if hit.pattern.id not in kinds:
-            kinds.add(hit.pattern.id)
-            seen.setdefault((hit.pattern.id, hit.file, hit.number), hit)
-    unique: dict[tuple[str, int], Hit] = {}
-    for hit in seen.values():
-        unique.setdefault((hit.file, hit.number), hit)
-    return [quote(hit) for hit in list(unique.values())[:most]]
+        kinds.setdefault((hit.pattern.id, hit.value), hit)
+    unique = {(hit.file, hit.number): hit for hit in reversed(kinds.values())}
+    return [quote(hit) for hit in list(reversed(unique.values()))[:most]]
 
 
 def _first(hits: Sequence[Hit]) -> Hit | None:
@@ -200,7 +196,7 @@ def _ranks(gathered: Gathered, first: Hit | None) -> Ranks:
     seen = tuple(sorted(gathered.ranks))
     world = gathered.world_size
     silent: tuple[int, ...] = ()
-    if world and len(seen) > 1 and seen[-1] < world:
+    if world and gathered.named and seen and seen[-1] < world:
         silent = tuple(rank for rank in range(world) if rank not in gathered.ranks)
     return Ranks(
         world_size=world,

@@ -65,7 +65,7 @@ class Matcher:
     """Finds the lines of one log after the other that patterns know. often: lines of a kind looked at, each
     log anew."""
 
-    def __init__(self, patterns: Sequence[Pattern], often: int = 1000) -> None:
+    def __init__(self, patterns: Sequence[Pattern], often: int = 400) -> None:
         by_letters: dict[str, list[int]] = {}
         for index, pattern in enumerate(patterns):
             for letters in pattern.letters:
@@ -104,7 +104,7 @@ class Matcher:
         for index, kind in enumerate(kinds):
             if kind in hot:
                 times = self._seen[kind] = self._seen.get(kind, 0) + 1
-                if times >= self._often:
+                if times >= self._often or not self._known[kind]:
                     self._tired.add(kind)
                     hot.discard(kind)
                 yield from self._tried(lines[index], number + index, self._known[kind])

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 LINES_MAX = 200_000
+PROCESSES_MAX = 20_000
 ENVIRONMENT_MAX = 200
 
 # What to look for in a block; everything else that NCCL says at INFO is passed over.
@@ -106,6 +107,8 @@ class NcclReader:
         who = (host, pid) if host else (self._file, "")
         process = self.seen.processes.get(who)
         if process is None:
+            if len(self.seen.processes) >= PROCESSES_MAX:
+                return
             process = self.seen.processes[who] = Process()
         if not text.startswith("Channel "):
             _process(process, text)

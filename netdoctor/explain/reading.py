@@ -24,10 +24,13 @@ from netdoctor.text import clean
 BLOCK = 1 << 20
 LINE_MAX = 1 << 20
 FILES_MAX = 20_000
+HEAD = 4096  # of a log, by which its encoding is told
 STDIN = "<stdin>"
 
 _PACKED = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
 _UTF16 = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
+# What no text holds: control characters but for blanks, line ends, backspace and escape.
+_CONTROL = bytes({*range(32), 127} - {8, 9, 10, 11, 12, 13, 27})
 # What torch's flight recorder and cores leave beside logs.
 _NO_LOGS = (".pt", ".pth", ".safetensors", ".npy", ".npz", ".pkl", ".so", ".pyc", ".tar", ".tgz", ".zip")
 
@@ -118,7 +121,7 @@ def _opened(log: Log, stdin: BinaryIO | None) -> BinaryIO:
 def _plain(log: Log, stream: BinaryIO) -> Iterator[bytes]:
     """The bytes of a log, unpacked and in UTF-8, in pieces."""
     head = b""
-    while len(head) < 6 and (more := stream.read(6 - len(head))):
+    while len(head) < HEAD and (more := stream.read(HEAD - len(head))):
         head += more
     whole = _Headed(head, stream)
     kind = next((kind for magic, kind in _PACKED.items() if head.startswith(magic)), "")
@@ -142,7 +145,7 @@ def _plain(log: Log, stream: BinaryIO) -> Iterator[bytes]:
         for piece in pieces:
             yield decoder.decode(piece).encode("utf-8", "replace")
         return
-    if b"\0" in first[:4096] and first[:4096].count(b"\0") > len(first[:4096]) // 50:
+    if len(first[:HEAD]) - len(first[:HEAD].translate(None, _CONTROL)) > len(first[:HEAD]) // 20:
         log.remarks.append("is a binary file; only its readable parts were looked at")
     yield first.removeprefix(codecs.BOM_UTF8)
     yield from pieces
@@ -150,7 +153,7 @@ def _plain(log: Log, stream: BinaryIO) -> Iterator[bytes]:
 
 def _bare_utf16(first: bytes) -> str:
     """UTF-16 without a mark, as some Windows tools write it: every second byte is zero."""
-    head = first[:512]
+    head = first[:HEAD]
     if len(head) < 8:
         return ""
     odd, even = head[1::2].count(0), head[0::2].count(0)

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from netdoctor.explain import nccl_info
+from netdoctor.explain.lines import message
 from netdoctor.explain.model import SCHEMA, Confidence, Explanation, NcclInfo, Quote, Reason
 from netdoctor.explain.quoting import anonymous
 from netdoctor.text import listing
@@ -179,7 +180,7 @@ def _reason(said: Explanation, place: int, manuals: Manuals) -> Iterator[tuple[s
         yield "scan", proof
     if first and said.echo_count:
         by = f" by {_numbered(said.echo_ranks)}" if said.echo_ranks else ""
-        example = f", such as {said.echoes[0].text[:160]}" if said.echoes else ""
+        example = f", such as: {message(said.echoes[0].text)[:160]}" if said.echoes else ""
         more = _number(said.echo_count, "line")
         yield "not this", f"{more}{by} about others that were gone or late{example}"
     if first:

@@ -96,7 +96,6 @@ class Ground:
         ways = [Way(self.addresses[node]), *self.further.get(node, ())]
         return [way for way in ways if purpose is None or purpose in way.purposes]
 
-
     def on_rails(self, node: str) -> list[dict[str, Any]]:
         """What to listen at on rails beside all ways; it answers over the rail alone, as RDMA does."""
         known = {way.address for way in self.ways(node)}

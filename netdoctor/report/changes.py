@@ -164,9 +164,7 @@ def _values(label: str, moved: Sequence[Moved]) -> Iterator[tuple[str, str]]:
 def _value(one: Moved, what: str) -> str:
     unit = words.plain(one.unit, 12)
     share = f"  {one.ratio:+.0%}" if one.before else ""
-    band = (
-        f"{one.band / abs(one.before):.0%}" if one.before and one.band else f"{_three(one.band)} {unit}"
-    )
+    band = f"{one.band / abs(one.before):.0%}" if one.before and one.band else f"{_three(one.band)} {unit}"
     learnt = f"of {one.runs} runs" if one.runs > 1 else "by default"
     return (
         f"{'moved':<{_MARK}}{what}  {_three(one.before)} -> {_three(one.now)} {unit}{share}"
