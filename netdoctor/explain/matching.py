@@ -7,6 +7,7 @@ expressions. For logs that repeat themselves the time is that of folding. Kinds 
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from netdoctor.explain.knowledge import Pattern
@@ -72,7 +73,7 @@ class Matcher:
                 by_letters.setdefault(letters, []).append(index)
         self._patterns = tuple(patterns)
         self._by_letters = {letters.encode(): tuple(found) for letters, found in by_letters.items()}
-        tree = _tree([*by_letters, *_TROUBLE_LETTERS])
+        tree = _tree((*by_letters, *_TROUBLE_LETTERS))
         self._suspect = re.compile(tree)
         # Wherever one begins, though others lie across it.
         self._starts = re.compile(b"(?=(" + tree + b"))")
@@ -155,7 +156,8 @@ def _value(match: re.Match[str]) -> str:
     return (match.groupdict().get("value") or match[0])[:200]
 
 
-def _tree(letters: Iterable[str]) -> bytes:
+@lru_cache(4)  # the same for every log of a run
+def _tree(letters: tuple[str, ...]) -> bytes:
     """An expression for the beginnings of all these: much faster than to look for one after the other."""
     tree: dict[str, Any] = {}
     for one in sorted({text[:START] for text in letters}):
