@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import BinaryIO
 
+from netdoctor.explain.beside import Beside
 from netdoctor.explain.collecting import Collector
 from netdoctor.explain.judging import judge
 from netdoctor.explain.knowledge import Knowledge, load
@@ -28,14 +29,16 @@ def explain_logs(
     """The same, for logs that were found already."""
     knowledge = knowledge or load()
     collector, matcher, nccl = Collector(), Matcher(knowledge.patterns), NcclReader()
+    beside = Beside()
     for log in sources:
-        collector.begin(log.name)
-        nccl.begin(log.name)
-        matcher.restart()
-        for number, block in blocks(log, stdin):
-            nccl.block(block)
-            for found in matcher.block(block, number):
-                collector.take(found)
+        if not beside.take(log):
+            collector.begin(log.name)
+            nccl.begin(log.name)
+            matcher.restart()
+            for number, block in blocks(log, stdin):
+                nccl.block(block)
+                for found in matcher.block(block, number):
+                    collector.take(found)
         collector.gathered.sources.append(
             Source(
                 name=shown(log.name, 300),
@@ -44,6 +47,11 @@ def explain_logs(
                 remarks=tuple(shown(one) for one in log.remarks),
             )
         )
+    for file, line in beside.lines():
+        collector.begin(file)
+        matcher.restart()
+        for found in matcher.block(line.encode("utf-8", "replace"), 1):
+            collector.take(found)
     return replace(judge(collector.gathered, knowledge), nccl=summarise(nccl.seen))
 
 

@@ -1,0 +1,60 @@
+"""Files beside logs that are no logs: flight records. What they say together becomes lines of a log."""
+
+import os
+import stat
+from collections.abc import Iterator
+
+from netdoctor.explain import desync, flight
+from netdoctor.explain.reading import Log
+
+
+class Beside:
+    """Takes such files out of what is read, and tells at the end what is wrong."""
+
+    def __init__(self) -> None:
+        self._records: list[flight.Record] = []
+        self._ranks: dict[int, str] = {}
+        self._left = flight.ENTRIES_IN_ALL
+
+    def take(self, log: Log) -> bool:
+        """Whether this is one; `log.remarks` then has what is wrong with it."""
+        data = _read(log.path, flight.HEAD) if log.path else b""
+        if not flight.is_record(data):
+            return False
+        most = max(flight.ENTRIES_MIN, min(flight.ENTRIES_MAX, self._left // 20))
+        whole = _read(log.path or "", flight.PICKLE_MAX + 1)
+        log.size_bytes = len(whole)
+        try:
+            record = flight.read(whole, log.name, most)
+        except flight.FlightError as error:
+            log.remarks.append(str(error))
+            return True
+        twice = self._ranks.get(record.rank)
+        if twice is None:
+            self._records.append(record)
+            self._ranks[record.rank] = record.file
+            self._left -= len(record.operations)
+        else:
+            log.remarks.append(f"a second flight record of rank {record.rank}; {twice} was taken")
+        return True
+
+    def lines(self) -> Iterator[tuple[str, str]]:
+        """(file, line) of what is wrong, the root of it first."""
+        for file, _, text in desync.lines(self._records):
+            yield file, text
+
+
+def _read(path: str, size: int) -> bytes:
+    """The first bytes of a regular file; empty where it cannot be read, as the reader of logs will say."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+        with os.fdopen(descriptor, "rb", buffering=0) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return b""
+            pieces = []
+            while size > 0 and (piece := file.read(size)):
+                pieces.append(piece)
+                size -= len(piece)
+            return b"".join(pieces)
+    except OSError:
+        return b""

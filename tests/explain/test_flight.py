@@ -1,0 +1,335 @@
+"""Flight records: what is read, what is refused, who is to blame."""
+
+import json
+import os
+import pickle
+import random
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from netdoctor.explain import desync, flight, plain_pickle
+from netdoctor.explain.engine import explain
+from tests.hostile import HOSTILE
+
+RECORDS = Path(__file__).parent / "records"  # of gloo, written by torch 2.13.0+cpu: rank 2 broadcasts
+WORLD = (0, 1, 2)
+
+
+def call(group: str, number: int, name: str = "all_reduce", size: int = 4, **more: Any) -> dict[str, Any]:
+    return {
+        "process_group": [group, "default_pg" if group == "0" else "part"],
+        "collective_seq_id": number,
+        "p2p_seq_id": number,
+        "profiling_name": f"nccl:{name}",
+        "input_sizes": [[size]],
+        "output_sizes": [[size]],
+        "input_dtypes": ["Float"],
+        "output_dtypes": ["Float"],
+        "state": "completed",
+        "time_created_ns": 1_700_000_000_000_000_000 + number * 10**9,
+        "is_p2p": " " in name,
+        **more,
+    }
+
+
+def records(
+    calls: Mapping[int, list[dict[str, Any]]], groups: Mapping[str, tuple[int, ...]] | None = None
+) -> list[flight.Record]:
+    config = {
+        name: {"name": name, "desc": "default_pg" if name == "0" else "part", "ranks": str(list(ranks))}
+        for name, ranks in (groups or {"0": tuple(calls)}).items()
+    }
+    return [
+        flight.read(
+            pickle.dumps(
+                {
+                    "version": "2.10",
+                    "pg_config": {n: c for n, c in config.items() if str(rank) in c["ranks"]},
+                    "entries": [{"record_id": i, **one} for i, one in enumerate(mine)],
+                },
+                2,
+            ),
+            f"trace_{rank}",
+        )
+        for rank, mine in calls.items()
+    ]
+
+
+def said(
+    calls: Mapping[int, list[dict[str, Any]]], groups: Mapping[str, tuple[int, ...]] | None = None
+) -> str:
+    return "\n".join(line for _, _, line in desync.lines(records(calls, groups)))
+
+
+WAITS = {"state": "started"}
+
+
+def test_reads_what_torch_wrote():
+    files = sorted((RECORDS / "gloo").iterdir())
+    read = [flight.read(file.read_bytes(), file.name) for file in files]
+    assert [(one.rank, one.version, one.backend) for one in read] == [(n, "2.10", "gloo") for n in WORLD]
+    assert [one.name for one in read[2].operations] == ["all_reduce", "all_reduce", "broadcast"]
+    assert "/train.py:" in read[2].operations[-1].where
+    same = [flight.read(f.read_bytes(), f.name) for f in sorted((RECORDS / "json").iterdir())]
+    for one, other in zip(read, same, strict=True):
+        assert [o.name for o in one.operations] == [o.name for o in other.operations]
+        assert one.operations[0].inputs == other.operations[0].inputs == ((4,),)
+
+
+@pytest.mark.parametrize("folder", ["gloo", "json"])
+def test_a_folder_with_records_and_logs_is_explained(folder: str, tmp_path: Path):
+    for file in (RECORDS / folder).iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    (tmp_path / "rank_0.log").write_text(
+        "[rank0]: RuntimeError: Timed out waiting 5000ms for send operation to complete\n"
+    )
+    found = explain([str(tmp_path)])
+    assert found.reasons[0].known.label == "mismatched_collectives"
+    assert found.reasons[0].confidence == "certain"
+    assert found.reasons[0].lines[0].rank == 2
+    assert "rank 2 called broadcast(4 Float)" in found.reasons[0].lines[0].text
+
+
+def test_the_same_on_all_ranks_is_no_trouble():
+    plain = [call("0", 1), call("0", 2, "broadcast"), call("0", 3, **WAITS)]
+    assert said(dict.fromkeys(WORLD, plain)) == ""
+
+
+def test_names_who_never_came():
+    whole = [call("0", 1), call("0", 2, **WAITS)]
+    text = said({0: whole, 1: whole, 2: whole[:1]})
+    assert "collective 2: never entered by rank 2, which ranks 0-1 wait for in all_reduce(4 Float)" in text
+    assert "its last there was 1 (all_reduce, completed), 1.0 s before they came" in text
+
+
+def test_who_is_behind_while_nobody_waits_is_no_trouble():
+    assert said({0: [call("0", 1), call("0", 2)], 1: [call("0", 1)]}) == ""
+
+
+@pytest.mark.parametrize(
+    ("odd", "words"),
+    [
+        (
+            {"name": "broadcast"},
+            "mismatch: rank 1 called broadcast(4 Float) where ranks 0,2 called all_reduce",
+        ),
+        ({"size": 5}, "mismatch: rank 1 called all_reduce(5 Float) where"),
+        ({"input_dtypes": ["Half"], "output_dtypes": ["Half"]}, "mismatch: rank 1 called all_reduce(4 Half)"),
+        ({"state": "scheduled"}, "not begun on rank 1, whose GPU"),
+    ],
+)
+def test_names_who_called_something_else(odd: dict[str, Any], words: str):
+    last = {"name": "all_reduce", "size": 4, **WAITS}
+    usual = [call("0", 1), call("0", 2, **last)]
+    assert words in said({0: usual, 1: [call("0", 1), call("0", 2, **{**last, **odd})], 2: usual})
+
+
+def test_sizes_that_may_differ_are_no_mismatch():
+    uneven = {rank: [call("0", 1, "all_to_all", size=4, **WAITS)] for rank in WORLD}
+    assert said(uneven) == ""
+    uneven[0] = [call("0", 1, "all_to_all", size=4, output_sizes=[[9]], **WAITS)]
+    assert "do not add up" in said(uneven)
+    lists = {rank: [call("0", 1, "all_gather", size=4 + rank // 2, **WAITS)] for rank in WORLD}
+    assert "uneven sizes: rank 2" in said(lists)
+
+
+def test_ranks_that_wait_for_each_other_are_told_and_their_victims_not():
+    groups = {"0": (0, 1, 2), "1": (0, 1)}
+    text = said({0: [call("1", 1, **WAITS)], 1: [call("0", 1, **WAITS)], 2: [call("0", 1, **WAITS)]}, groups)
+    assert "another order of groups: rank 0 waits in group 1 (part), collective 1, while ranks 1-2" in text
+    assert "never entered" not in text
+    # Rank 2 waits for 0 in one group, 0 for 1 in another; 1 does nothing.
+    text = said({0: [call("1", 1, **WAITS)], 1: [], 2: [call("0", 1, **WAITS)]}, groups)
+    assert "never entered by rank 1" in text
+    assert "by rank 0" not in text
+    assert "mismatch" not in text
+
+
+def test_ranks_without_a_record_are_told_and_not_blamed():
+    whole = [call("0", 1), call("0", 2, **WAITS)]
+    text = said({0: whole, 1: whole[:1], 2: whole}, {"0": (0, 1, 2, 3, 4)})
+    assert "no record of ranks 3-4" in text
+    assert text.index("never entered by rank 1") < text.index("no record")
+
+
+def test_a_ring_that_was_full_is_compared_from_where_all_have_it():
+    def wrapped(first: int, last: int) -> list[dict[str, Any]]:
+        return [call("0", n, **(WAITS if n == 30 else {})) | {"record_id": n} for n in range(first, last + 1)]
+
+    assert said({0: wrapped(5, 30), 1: wrapped(20, 30), 2: wrapped(25, 30)}) == ""
+    assert "collective 30: never entered by rank 2" in said(
+        {0: wrapped(5, 30), 1: wrapped(20, 29 + 1), 2: wrapped(9, 29)}
+    )
+
+
+def test_sends_without_receives_are_told():
+    send = call("0", 1, "send 0->1", **WAITS)
+    receive = call("0", 1, "recv 1<-0", **WAITS)
+    assert said({0: [send], 1: [receive]}) == ""
+    assert "no partner: rank 0 waits in send 0->1(4 Float) for rank 1" in said({0: [send], 1: []})
+    other = call("0", 1, "recv 1<-0", size=5, **WAITS)
+    assert "no partner: rank 0 called send 0->1(4 Float), and rank 1 recv" in said({0: [send], 1: [other]})
+
+
+# --- what is refused -------------------------------------------------------------------------------
+
+RAN: list[str] = []
+
+
+def fire(*_: object) -> None:
+    RAN.append("a pickle ran code")
+
+
+class Bomb:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (fire, ())
+
+
+def laughs() -> bytes:
+    """Thirty lists, each of which holds the one before it twice."""
+    body = b"]q\x00" + b"".join(b"]q%c(h%ch%ce" % (n, n - 1, n - 1) for n in range(1, 30))
+    return b"\x80\x02" + body + b"."
+
+
+NAME = f"{__name__}\nfire\n".encode()
+HOSTILE_PICKLES = {
+    **{f"reduce, protocol {n}": pickle.dumps({"entries": [Bomb()]}, n) for n in range(2, 6)},
+    "global": b"\x80\x02c" + NAME + b".",
+    "inst": b"\x80\x02(i" + NAME + b".",
+    "obj": b"\x80\x02(c" + NAME + b"o.",
+    "newobj": b"\x80\x02c" + NAME + b")\x81.",
+    "build": b"\x80\x02}}b.",
+    "extension": b"\x80\x02\x82\x01.",
+    "persistent": b"\x80\x02Px\n.",
+    "long text line": b"\x80\x02I" + b"1" * 10_000 + b"\n.",
+    "a place in the memo beyond all memory": b"\x80\x02]r\xff\xff\xff\xff0.",
+    "text beyond all memory": b"\x80\x05\x8d" + struct.pack("<Q", 1 << 62) + b"x.",
+    "bytes": b"\x80\x04C\x01a.",
+    "a list as key": b"\x80\x02}]K\x01s.",
+    "no mark": b"\x80\x02]e.",
+    "nothing there": b"\x80\x02.",
+    "memo of nothing": b"\x80\x02q\x00.",
+    "not there": b"\x80\x02h\x07.",
+    "no end": b"\x80\x02]",
+    "odd dict": b"\x80\x02}(K\x01u.",
+    "marks": b"\x80\x02" + b"(" * 1_000_000,
+    "lists": b"\x80\x02" + b"]" * 1_000_000 + b".",
+    "protocol 0": b"(lp0\n.",
+    "only a byte": b"\x80",
+}
+
+
+@pytest.mark.parametrize("data", HOSTILE_PICKLES.values(), ids=HOSTILE_PICKLES)
+def test_hostile_pickles_are_refused_and_run_nothing(data: bytes):
+    with pytest.raises(flight.FlightError):
+        flight.read(data, "trace_0")
+    assert not RAN
+
+
+def test_what_is_shared_without_end_is_read_in_no_time():
+    with pytest.raises(flight.FlightError, match="without entries"):
+        flight.read(laughs(), "trace_0")
+    itself: dict[str, Any] = {"version": "2.10", "pg_config": {}, "entries": []}
+    one = call("0", 1)
+    one["input_sizes"] = [one]
+    one["frames"] = itself
+    itself["entries"] = [one] * 1000
+    itself["pg_config"] = {"0": itself}
+    assert len(flight.read(pickle.dumps(itself, 2), "trace_0").operations) == 1000
+
+
+def test_reads_all_that_plain_pickles_have():
+    value = {
+        "a": [
+            1,
+            255,
+            65535,
+            -1,
+            1 << 40,
+            1.5,
+            None,
+            True,
+            False,
+            "ü",
+            (),
+            (1,),
+            (1, 2),
+            (1, 2, 3),
+            (1, 2, 3, 4),
+        ]
+    }
+    for protocol in range(2, 6):
+        assert plain_pickle.load(pickle.dumps(value, protocol)) == value
+
+
+def test_damaged_records_are_said_to_be_so():
+    rng = random.Random(1)
+    whole = (RECORDS / "gloo" / "tr_0").read_bytes()
+    text = (RECORDS / "json" / "fr_0.json").read_bytes()
+    for turn in range(300):
+        data = bytearray(text if turn % 3 == 0 else whole)
+        for _ in range(rng.randint(1, 4)):
+            data[rng.randrange(len(data))] = rng.randrange(256)
+        if turn % 5 == 0:
+            del data[rng.randrange(len(data)) :]
+        try:
+            record = flight.read(bytes(data), "trace_0")
+        except flight.FlightError:
+            continue
+        list(desync.lines([record, *records({1: [call("0", 1)]})]))
+
+
+@pytest.mark.parametrize(
+    ("whole", "why"),
+    [
+        ({"entries": [3]}, "another form"),
+        ({"entries": [{"process_group": "0"}]}, "another form"),
+        ({"entries": {}}, "without entries"),
+        ([], "without entries"),
+        ({"entries": [], "pg_config": {"0": {"ranks": [1, "x", None]}, "1": 3}}, ""),
+        ({"entries": [call("0", -(1 << 80))]}, ""),
+    ],
+)
+def test_records_of_another_form(whole: Any, why: str):
+    if why:
+        with pytest.raises(flight.FlightError, match=why):
+            flight.read(json.dumps(whole).encode(), "trace_0")
+    else:
+        list(desync.lines([flight.read(json.dumps(whole).encode(), f"trace_{n}") for n in (0, 1)]))
+
+
+def test_a_file_without_a_rank_in_its_name_is_told():
+    with pytest.raises(flight.FlightError, match="rank"):
+        flight.read(b'{"entries": []}', "trace.json")
+    assert flight.rank_of("/x/nccl_trace_rank_12") == 12
+    assert flight.rank_of("/x/fr_3.json") == 3
+
+
+def test_hostile_text_in_a_record_stays_inert(tmp_path: Path):
+    for rank in (0, 1):
+        entries = [
+            {
+                "record_id": n,
+                **call("0", n, name=f"{text}{rank}", frames=[{"name": text, "filename": text, "line": text}]),
+            }
+            for n, text in enumerate(HOSTILE.values(), 1)
+        ]
+        data = json.dumps({"version": "2.10", "pg_config": {}, "entries": entries})
+        (tmp_path / f"fr_{rank}.json").write_bytes(data.encode("utf-8", "surrogatepass"))
+    found = explain([str(tmp_path)])
+    assert found.reasons
+    for quoted in found.reasons[0].lines:
+        assert quoted.text.isprintable()
+
+
+def test_logs_are_no_records(tmp_path: Path):
+    for head in (b"", b"{", b'{"level": "info"}', b"NCCL INFO pg_config", os.urandom(64)):
+        assert not flight.is_record(head)
+    (tmp_path / "a_0").write_bytes(pickle.dumps({"pg_config": {}, "entries": [Bomb()]}, 2))
+    found = explain([str(tmp_path)])
+    assert "opcode 0x63" in found.sources[0].remarks[0]
+    assert not RAN
