@@ -95,7 +95,7 @@ def _check(plan: LaunchPlan) -> None:
                 "as it is; put it into a file, or into the program"
             )
     for name, value in job_env(plan).items():
-        if not _IN_QUOTES.fullmatch(value.text):
+        if not _IN_QUOTES.fullmatch(value.text) or value.text != value.text.strip():
             raise InputError(
                 f"{name}={value.text!r} ({value.source}) goes between double quotes of a shell on each node "
                 "under DeepSpeed, and would not arrive as it is"

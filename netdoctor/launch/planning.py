@@ -186,10 +186,11 @@ def _name(target: Target, seen: Seen) -> Value:
 def _python(target: Target, seen: Seen) -> Value | None:
     """The interpreter that has torch there."""
     software = seen.of("software").get(target.id)
-    if software is not None and software.torch and is_path(software.executable):
-        return measured(software.executable, f"has torch {software.torch.version}")
-    if target.python and target.python.startswith("/"):
+    seen_there = software.executable if software is not None and software.torch else ""
+    if target.python and is_path(target.python) and target.python != seen_there:
         return given(target.python, target.source or "--python")
+    if software is not None and software.torch and is_path(seen_there):
+        return measured(seen_there, f"has torch {software.torch.version}")
     return None
 
 
