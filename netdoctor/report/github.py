@@ -25,7 +25,7 @@ def _annotations(report: Report, status: str) -> Iterator[str]:
     for cause in chosen[:MOST]:
         place = _place(report, cause)
         title = f"[{cause.id}] {words.word(cause.status)} {words.cause_check(cause)}"
-        yield f"::{level} {place}title={_property(title)}::{_message(report, cause)}"
+        yield f"::{level} {place}title={property_(title)}::{_message(report, cause)}"
 
 
 def _place(report: Report, cause: Cause) -> str:
@@ -34,7 +34,7 @@ def _place(report: Report, cause: Cause) -> str:
     by_id = {target.id: target.line for target in report.targets}
     line = next((by_id[node] for node in cause.node_list if by_id.get(node)), None)
     # Names from the command line or stdin have no line, and then there is no file to show it in.
-    return f"file={_property(path)},line={line}," if path and path != "-" and line else ""
+    return f"file={property_(path)},line={line}," if path and path != "-" and line else ""
 
 
 def _message(report: Report, cause: Cause) -> str:
@@ -44,12 +44,14 @@ def _message(report: Report, cause: Cause) -> str:
         lines += [f"{name}: {words.fix_label(report, fix)}", *words.fix_commands(fix)]
     if cause.verify:
         lines.append(words.command(cause.verify.shell))
-    return _data("\n".join(filter(None, lines)))
+    return data("\n".join(filter(None, lines)))
 
 
-def _data(text: str) -> str:
+def data(text: str) -> str:
+    """The text of a workflow command, behind its ``::``."""
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
-def _property(text: str) -> str:
-    return _data(words.plain(text)).replace(":", "%3A").replace(",", "%2C")
+def property_(text: str) -> str:
+    """The value of one of its properties."""
+    return data(words.plain(text)).replace(":", "%3A").replace(",", "%2C")

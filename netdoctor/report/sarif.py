@@ -35,7 +35,7 @@ def render(report: Report, *, pretty: bool = False) -> bytes:
                 "rules": rules,
             }
         },
-        "automationDetails": {"id": f"netdoctor/{_quoted(words.plain(report.run.profile, 40))}/"},
+        "automationDetails": {"id": f"netdoctor/{quoted(words.plain(report.run.profile, 40))}/"},
         "invocations": [_invocation(report)],
         "results": [
             *(_result(report, cause, index[_rule_of(cause)]) for cause in report.causes),
@@ -78,8 +78,8 @@ def _rule_of(cause: Cause) -> str:
 def _rule(name: str, title: str) -> dict[str, Any]:
     return {
         "id": name,
-        "shortDescription": _message(words.plain(title, 400) or name),
-        "help": _message(f"netdoctor checks explain {name}"),
+        "shortDescription": message(words.plain(title, 400) or name),
+        "help": message(f"netdoctor checks explain {name}"),
     }
 
 
@@ -93,7 +93,7 @@ def _result(report: Report, cause: Cause, rule: int) -> dict[str, Any]:
         "ruleId": _rule_of(cause),
         "ruleIndex": rule,
         "level": LEVELS.get(cause.status, "warning"),
-        "message": _message("\n".join(said)),
+        "message": message("\n".join(said)),
         "locations": _locations(report, cause),
         "partialFingerprints": {FINGERPRINT: words.plain(cause.fingerprint, 200)},
         "properties": {
@@ -105,7 +105,7 @@ def _result(report: Report, cause: Cause, rule: int) -> dict[str, Any]:
     }
 
 
-def _message(text: str) -> dict[str, str]:
+def message(text: str) -> dict[str, str]:
     """A message in which nothing is a link: ``[text](target)`` would be one (3.11.6)."""
     return {"text": text.replace("](", "] (")}
 
@@ -118,13 +118,13 @@ def _locations(report: Report, cause: Cause) -> list[dict[str, Any]]:
         place: dict[str, Any] = {"logicalLocations": [{"name": words.plain(node, 200), "kind": "resource"}]}
         line = lines.get(node)
         if path and path != "-" and line:  # names from the command line or stdin are in no file
-            uri = _quoted(path) if not path.startswith("/") else f"file://{_quoted(path)}"
+            uri = quoted(path) if not path.startswith("/") else f"file://{quoted(path)}"
             place["physicalLocation"] = {"artifactLocation": {"uri": uri}, "region": {"startLine": line}}
         found.append(place)
     return found
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
     """A path as a part of a URI (RFC 3986, 2.3: what needs no percent sign)."""
     return "".join(c if c in _UNRESERVED else "".join(f"%{byte:02X}" for byte in c.encode()) for c in text)
 
@@ -132,9 +132,9 @@ def _quoted(text: str) -> str:
 def _invocation(report: Report) -> dict[str, Any]:
     decided = report.verdict.state in ("ready", "not_ready", "partial_pass") and report.run.complete
     said = f"{words.verdict(report)}: {words.headline(report)}"
-    notes = [{"level": "none" if decided else "error", "message": _message(said)}]
+    notes = [{"level": "none" if decided else "error", "message": message(said)}]
     notes += [
-        {"level": "warning" if note.level == "warn" else "note", "message": _message(words.plain(note.text))}
+        {"level": "warning" if note.level == "warn" else "note", "message": message(words.plain(note.text))}
         for note in report.notes
     ]
     return {
