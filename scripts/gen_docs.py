@@ -1,4 +1,4 @@
-"""Write docs/checks/ from the docstrings of the checks, and the table of families in docs/verdict.md.
+"""Write docs/checks/ and docs/lint/ from the docstrings, and the table of families in docs/verdict.md.
 
 With --check nothing is written; exit 1 when a page differs from what the checks say.
 """
@@ -12,15 +12,21 @@ from pathlib import Path
 
 from netdoctor.check import Check, Profile
 from netdoctor.engine.registry import load_builtin
+from netdoctor.lint.engine import rules
+from netdoctor.lint.model import Kind, Rule
 from netdoctor.report.families import place
 from netdoctor.report.scope import SUBJECTS
 
 CHECKS = Path(__file__).resolve().parent.parent / "docs" / "checks"
 VERDICT = CHECKS.parent / "verdict.md"
+LINT = CHECKS.parent / "lint"
+LINT_GENERATED = "<!-- Generated from netdoctor/lint/rules/ by `make docs`. Edit the docstring. -->"
 # Around what is generated in a page that is written by hand.
 BEGIN = "<!-- families: generated from the checks by `make docs` -->\n"
 END = "<!-- families: end -->\n"
 GENERATED = "<!-- Generated from checks/*.py by `make docs`. Edit the docstring. -->"
+LANGUAGES = {Kind.SHELL: "sh", Kind.SBATCH: "sh", Kind.DOCKERFILE: "dockerfile"}
+LANGUAGES |= dict.fromkeys((Kind.HOSTFILE, Kind.ENV, Kind.DEEPSPEED_ENV), "")
 
 PROFILES = {
     Profile.QUICK: "quick, launch, full",
@@ -98,6 +104,37 @@ def properties(check: Check) -> Iterator[tuple[str, str]]:
         yield "source", f"<{check.source}>" if check.source.startswith("http") else check.source
 
 
+def lint_pages(known: Iterable[Rule]) -> dict[str, str]:
+    """Text of every file of docs/lint/ by file name."""
+    every = sorted(known, key=lambda rule: rule.id)
+    parts = [
+        LINT_GENERATED,
+        "# Rules of lint",
+        "`netdoctor lint --explain RULE` prints the same pages offline.",
+    ]
+    for family, members in groupby(every, key=lambda rule: rule.id.partition(".")[0]):
+        rows = ["| rule | what is right | severity |", "|---|---|---|"]
+        rows += [f"| [{rule.id}]({rule.id}.md) | {rule.title} | {rule.severity} |" for rule in members]
+        parts += [f"## {family}", "\n".join(rows)]
+    index = "\n\n".join(parts) + "\n"
+    return {"index.md": index} | {f"{rule.id}.md": lint_page(rule) for rule in every}
+
+
+def lint_page(rule: Rule) -> str:
+    """The manual page of one rule."""
+    language = LANGUAGES.get(rule.example, "yaml")
+    parts = [LINT_GENERATED, f"# {rule.id}", rule.title]
+    parts += ["## What happens", rule.happens, "## Write instead", rule.instead]
+    for name, text in (("Wrong", rule.wrong), ("Right", rule.right)):
+        parts.append(f"## {name}\n\n```{language}\n{text}```")
+    rows = [
+        f"| {name} | {value} |" for name, value in (("severity", rule.severity), ("read as", rule.example))
+    ]
+    if rule.source:
+        rows.append(f"| source | {f'<{rule.source}>' if rule.source.startswith('http') else rule.source} |")
+    return "\n\n".join([*parts, "\n".join(["| | |", "|---|---|", *rows])]) + "\n"
+
+
 def families(checks: Iterable[Check]) -> str:
     """A row for each family: what --require takes, what "not seen" calls it, its checks by profile."""
     members: dict[str, list[Check]] = {}
@@ -140,6 +177,8 @@ def main() -> int:
     checks = load_builtin().values()
     wanted = pages(checks)
     different = stale(wanted)
+    wanted_lint = lint_pages(rules().values())
+    different_lint = stale(wanted_lint, LINT)
     found = VERDICT.read_text("utf-8")
     table = verdict(checks, found)
     if options.check:
@@ -147,16 +186,18 @@ def main() -> int:
             print("docs/verdict.md is stale: run `make docs`", file=sys.stderr)
         for name in different:
             print(f"docs/checks/{name} is stale: run `make docs`", file=sys.stderr)
-        return 1 if different or table != found else 0
+        for name in different_lint:
+            print(f"docs/lint/{name} is stale: run `make docs`", file=sys.stderr)
+        return 1 if different or different_lint or table != found else 0
     VERDICT.write_text(table, "utf-8")
-    CHECKS.mkdir(parents=True, exist_ok=True)
-    for name in different:
-        path = CHECKS / name
-        if name in wanted:
-            path.write_text(wanted[name], "utf-8")
-        else:
-            path.unlink()
-    print(f"docs/checks/: {len(wanted)} pages, {len(different)} changed")
+    for folder, pages_, changed in ((CHECKS, wanted, different), (LINT, wanted_lint, different_lint)):
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in changed:
+            if name in pages_:
+                (folder / name).write_text(pages_[name], "utf-8")
+            else:
+                (folder / name).unlink()
+        print(f"docs/{folder.name}/: {len(pages_)} pages, {len(changed)} changed")
     return 0
 
 

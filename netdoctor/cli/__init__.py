@@ -18,6 +18,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "gate": ("netdoctor.cli.gate", "scan, then start a command on nodes that are ready, or refuse"),
     "checks": ("netdoctor.cli.checks", "list and explain the checks, offline"),
     "explain": ("netdoctor.cli.explain", "from a log or a word to the cause and the check that decides"),
+    "lint": ("netdoctor.cli.lint", "criticise launch scripts and configurations, offline"),
     "tui": ("netdoctor.cli.tui", "look at a report, or at a scan while it runs, in the terminal"),
     "report": ("netdoctor.report.cli", "show or convert a saved report"),
     "hosts": ("netdoctor.cli.hosts", "show and convert host lists; list the good or bad nodes"),

@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 HEAVY = (
     "ClusterShell", "asyncio", "cryptography", "fabric", "gevent", "invoke", "msgspec", "multiprocessing",
-    "paramiko", "psutil", "pynvml", "rich", "textual", "yaml",
+    "paramiko", "psutil", "pynvml", "rich", "textual", "tree_sitter", "yaml",
 )  # fmt: skip
 PROGRAM = """
 import json, sys

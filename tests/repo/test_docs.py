@@ -9,6 +9,7 @@ from types import ModuleType
 import pytest
 
 from netdoctor.engine.registry import load_builtin
+from netdoctor.lint.engine import rules
 from netdoctor.report.scope import SUBJECTS
 
 ROOT = Path(__file__).parents[2]
@@ -33,6 +34,12 @@ def test_pages_are_not_stale(generator: ModuleType) -> None:
 def test_every_check_has_a_page(generator: ModuleType) -> None:
     names = {path.stem for path in generator.CHECKS.glob("*.md")}
     assert names == {*load_builtin(), "index"}
+
+
+def test_every_rule_of_lint_has_its_page(generator: ModuleType) -> None:
+    wanted = generator.lint_pages(rules().values())
+    assert wanted.keys() == {f"{name}.md" for name in (*rules(), "index")}
+    assert not generator.stale(wanted, generator.LINT), "run `make docs`"
 
 
 def test_a_changed_docstring_is_noticed(generator: ModuleType, tmp_path: Path) -> None:

@@ -1,0 +1,124 @@
+"""YAML and JSON with the places of everything, bounded, and without making objects of it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import yaml
+
+from netdoctor.errors import InputError
+from netdoctor.lint.model import Place
+from netdoctor.text import clean
+
+EVENTS_MOST = 200_000
+DEPTH_MOST = 60
+ALIASES_MOST = 2_000
+ITEMS_MOST = 100_000
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_OPENS = (yaml.MappingStartEvent, yaml.SequenceStartEvent)
+_CLOSES = (yaml.MappingEndEvent, yaml.SequenceEndEvent)
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One node. key: under which it stands, "" in a list or at the top."""
+
+    node: yaml.Node
+    key: str = ""
+
+    @property
+    def place(self) -> Place:
+        mark = self.node.start_mark
+        return Place(mark.line + 1, mark.column + 1)
+
+    @property
+    def text(self) -> str | None:
+        """The text of a scalar, None of anything else."""
+        return self.node.value if isinstance(self.node, yaml.ScalarNode) else None
+
+    @property
+    def number(self) -> int | None:
+        """A whole number of up to nine digits, quoted or not."""
+        text = self.text
+        return int(text) if text is not None and text.isdecimal() and len(text) < 10 else None
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is a scalar without quotes."""
+        return isinstance(self.node, yaml.ScalarNode) and not self.node.style
+
+    @property
+    def tag(self) -> str:
+        return str(self.node.tag).rpartition(":")[2]
+
+    @property
+    def is_map(self) -> bool:
+        return isinstance(self.node, yaml.MappingNode)
+
+    def pairs(self) -> list[tuple[str, "Item"]]:
+        """(key, value) of a mapping, nothing of anything else; ``<<`` brings in what it names."""
+        found: list[tuple[str, Item]] = []
+        if isinstance(self.node, yaml.MappingNode):
+            for key, value in self.node.value:
+                if key.tag.endswith(":merge") and isinstance(value, yaml.MappingNode):
+                    found += [
+                        (k.value, Item(v, k.value)) for k, v in value.value if isinstance(k, yaml.ScalarNode)
+                    ]
+                elif isinstance(key, yaml.ScalarNode):
+                    found.append((key.value, Item(value, key.value)))
+        return found
+
+    def list(self) -> "list[Item]":
+        """The items of a sequence, nothing of anything else."""
+        return [Item(node) for node in self.node.value] if isinstance(self.node, yaml.SequenceNode) else []
+
+    def get(self, *path: str) -> "Item | None":
+        """What stands below these keys."""
+        item: Item | None = self
+        for key in path:
+            if item is None:
+                return None
+            item = next((value for name, value in reversed(item.pairs()) if name == key), None)
+        return item
+
+    def number_at(self, *path: str) -> int | None:
+        item = self.get(*path)
+        return item.number if item is not None else None
+
+    def text_at(self, *path: str) -> str | None:
+        item = self.get(*path)
+        return item.text if item is not None else None
+
+    def walk(self) -> Iterator["Item"]:
+        """This item and all below it; what aliases share is met once."""
+        stack, seen = [self], {id(self.node)}
+        for _ in range(ITEMS_MOST):
+            if not stack:
+                return
+            item = stack.pop()
+            yield item
+            below = [value for _, value in item.pairs()] + item.list()
+            for one in reversed(below):
+                if id(one.node) not in seen:
+                    seen.add(id(one.node))
+                    stack.append(one)
+
+
+def documents(path: str, text: str) -> list[Item]:
+    """The documents of a file. Raises InputError with the line where it is not YAML, or too deep."""
+    shown = clean(path, 300)
+    depth = aliases = 0
+    try:
+        for count, event in enumerate(yaml.parse(text, Loader=_LOADER)):
+            depth += isinstance(event, _OPENS)
+            depth -= isinstance(event, _CLOSES)
+            aliases += isinstance(event, yaml.AliasEvent)
+            if depth > DEPTH_MOST or count > EVENTS_MOST or aliases > ALIASES_MOST:
+                what = "nested too deeply" if depth > DEPTH_MOST else "too large"
+                raise InputError(f"{shown}:{event.start_mark.line + 1}: {what} for a configuration")
+        return [Item(node) for node in yaml.compose_all(text, Loader=_LOADER) if node is not None]
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = f":{mark.line + 1}" if mark is not None else ""
+        raise InputError(f"{shown}{line}: not YAML: {clean(error.problem or str(error), 200)}") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise InputError(f"{shown}: not YAML: {clean(str(error), 200)}") from None

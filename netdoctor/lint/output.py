@@ -1,0 +1,135 @@
+"""Findings for people, for programs, for GitHub, and as SARIF."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from netdoctor import __version__
+from netdoctor.lint.engine import OWN, rules
+from netdoctor.lint.files import Read
+from netdoctor.lint.model import SEVERITIES, Finding, Severity
+from netdoctor.report import github, sarif
+from netdoctor.report.json_ import encode
+from netdoctor.text import clean
+
+MOST_ANNOTATIONS = github.MOST
+LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "notice"}
+
+
+def counts(findings: Sequence[Finding]) -> dict[Severity, int]:
+    """How many there are of each severity."""
+    found = Counter(finding.severity for finding in findings)
+    return {severity: found[severity] for severity in SEVERITIES}
+
+
+def summary(findings: Sequence[Finding], files: Sequence[Read]) -> str:
+    """``2 errors, 1 note in 3 files``."""
+    many = [f"{n} {name}{'s' * (n != 1)}" for name, n in counts(findings).items() if n]
+    where = f"{len(files)} file{'s' * (len(files) != 1)}"
+    if not files:
+        return "nothing was read"
+    return f"{', '.join(many)} in {where}" if many else f"no findings in {where}"
+
+
+def place(finding: Finding) -> str:
+    """``job.sbatch:4:8``, with a path that cannot steer a terminal or a CI."""
+    path = clean(finding.path, 1000)
+    path = f"./{path}" if path.startswith(("::", "##")) else path
+    return f"{path}:{finding.place.line}:{finding.place.col}"
+
+
+def as_json(findings: Sequence[Finding], files: Sequence[Read], errors: Sequence[str]) -> bytes:
+    """One object; `errors` are files that could not be read."""
+    data: dict[str, Any] = {
+        "version": 1,
+        "tool": {"name": "netdoctor", "version": __version__},
+        "files": [{"path": clean(read.file.path, 1000), "kind": read.file.kind.value} for read in files],
+        "errors": list(errors),
+        "counts": {severity.value: number for severity, number in counts(findings).items()},
+        "findings": [
+            {
+                "path": clean(finding.path, 1000),
+                "line": finding.place.line,
+                "col": finding.place.col,
+                "rule": finding.rule,
+                "severity": finding.severity.value,
+                "message": finding.message,
+                "instead": finding.instead,
+            }
+            for finding in findings
+        ],
+    }
+    return encode(data, True) + b"\n"
+
+
+def as_github(findings: Sequence[Finding]) -> str:
+    """Workflow commands, which become annotations; GitHub shows ten of each level for a step."""
+    lines = []
+    for severity, level in LEVELS.items():
+        chosen = [finding for finding in findings if finding.severity is severity]
+        for finding in chosen[:MOST_ANNOTATIONS]:
+            where = f"file={github.property_(finding.path)},line={finding.place.line},col={finding.place.col}"
+            text = github.data(_said(finding))
+            lines.append(f"::{level} {where},title={github.property_(finding.rule)}::{text}")
+        if len(chosen) > MOST_ANNOTATIONS:
+            lines.append(f"and {len(chosen) - MOST_ANNOTATIONS} more of this level")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def as_sarif(findings: Sequence[Finding], errors: Sequence[str]) -> bytes:
+    """One SARIF 2.1.0 log with one run; a file that could not be read makes it an unsuccessful one."""
+    known = {name: rule.title for name, rule in rules().items()} | OWN
+    index = {name: number for number, name in enumerate(known)}
+    run = {
+        "tool": {
+            "driver": {
+                "name": "netdoctor",
+                "version": __version__,
+                "rules": [
+                    {
+                        "id": name,
+                        "shortDescription": sarif.message(title),
+                        "help": sarif.message(f"netdoctor lint --explain {name}"),
+                    }
+                    for name, title in known.items()
+                ],
+            }
+        },
+        "automationDetails": {"id": "netdoctor/lint/"},
+        "invocations": [
+            {
+                "executionSuccessful": not errors,
+                "toolExecutionNotifications": [
+                    {"level": "error", "message": sarif.message(text)} for text in errors
+                ],
+            }
+        ],
+        "results": [
+            {
+                "ruleId": finding.rule,
+                "ruleIndex": index[finding.rule],
+                "level": finding.severity.value,
+                "message": sarif.message(_said(finding)),
+                "locations": [
+                    {
+                        "physicalLocation": {
+                            "artifactLocation": {"uri": _uri(finding.path)},
+                            "region": {"startLine": finding.place.line, "startColumn": finding.place.col},
+                        }
+                    }
+                ],
+            }
+            for finding in findings
+        ],
+        "columnKind": "unicodeCodePoints",
+    }
+    return encode({"$schema": sarif.SCHEMA, "version": "2.1.0", "runs": [run]}, False) + b"\n"
+
+
+def _uri(path: str) -> str:
+    path = sarif.quoted(clean(path, 1000))
+    return f"file://{path}" if path.startswith("/") else path
+
+
+def _said(finding: Finding) -> str:
+    return f"{finding.message}\nwrite instead: {finding.instead}" if finding.instead else finding.message

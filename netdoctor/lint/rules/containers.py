@@ -1,0 +1,568 @@
+"""Containers: what they share with their host, and what they do not."""
+
+import json
+import re
+from collections.abc import Iterator
+
+from netdoctor.lint.documents import Item
+from netdoctor.lint.files import Config, Dockerfile, Shell
+from netdoctor.lint.launches import TORCH, Launch
+from netdoctor.lint.model import Found, Kind, Severity, rule
+
+RUN = "https://docs.docker.com/reference/cli/docker/container/run/"
+NETWORK = "https://docs.docker.com/engine/network/drivers/host/"
+BUILD = "https://docs.docker.com/reference/dockerfile/"
+COMPOSE = "https://docs.docker.com/reference/compose-file/services/"
+K8S = "https://kubernetes.io/docs/concepts/"
+# Ports that other nodes want of a node of a job: ssh, Ray, torch.
+JOB_PORTS = frozenset({"22", "6379", "29400", "29500"})
+LAUNCHERS = (*TORCH, "accelerate", "deepspeed", "ray", "mpirun")
+
+
+def _has_gpus(launch: Launch) -> bool:
+    return launch.has("gpus") or any((w.text or "") == "nvidia" for w in launch.all("runtime"))
+
+
+def _network(launch: Launch) -> str | None:
+    word = launch.get("network", "net")
+    return word.text if word is not None else "bridge"
+
+
+def _published(text: str) -> str:
+    """The container's port of ``9001:22`` or ``127.0.0.1:9001:22/tcp``."""
+    return text.partition("/")[0].rpartition(":")[2]
+
+
+@rule(Severity.WARNING, Shell, Kind.SHELL, RUN)
+def docker_shm(shell: Shell) -> Iterator[Found]:
+    """A container's shared memory is given once, and is enough.
+
+    What happens:
+        With --ipc=host the container has the host's /dev/shm, and --shm-size is ignored. Without either it
+        has 64 MB: NCCL between the GPUs of a node and data loaders end with a bus error or "No space left on
+        device".
+    Write instead:
+        --ipc=host, or --shm-size=16g.
+    Wrong:
+        docker run --gpus all --network host --ipc=host --shm-size=10gb image sleep infinity
+    Right:
+        docker run --gpus all --network host --ipc=host image sleep infinity
+    """
+    for launch in shell.launches:
+        if launch.program != "docker" or launch.open:
+            continue
+        ipc, size = launch.get("ipc"), launch.get("shm-size")
+        if ipc is not None and ipc.text == "host" and size is not None:
+            yield Found(
+                size.place,
+                f"--ipc=host wins: --shm-size={size} is ignored, the host's /dev/shm counts",
+                "one of the two",
+            )
+        elif ipc is None and size is None and _has_gpus(launch) and _starts_many(shell, launch):
+            mounted = any(
+                "/dev/shm" in (w.text or "")  # noqa: S108  compared only
+                for w in (*launch.all("volume"), *launch.all("tmpfs"), *launch.all("mount"))
+            )
+            if not mounted:
+                yield Found(
+                    launch.place,
+                    "no --ipc=host and no --shm-size: /dev/shm has 64 MB, and NCCL and data loaders end "
+                    "with a bus error",
+                    "--ipc=host",
+                )
+
+
+def _starts_many(shell: Shell, docker: Launch) -> bool:
+    """Whether what runs in the container is a launcher of several processes."""
+    for launch in shell.launches:
+        if docker in launch.starters and launch.program in LAUNCHERS:
+            count = launch.number("nproc-per-node")
+            return count is None or count > 1
+    return False
+
+
+@rule(Severity.ERROR, Shell, Kind.SHELL, NETWORK)
+def container_network(shell: Shell) -> Iterator[Found]:
+    """A container that is a node of a job has the network of its host.
+
+    What happens:
+        On Docker's own bridge only the published ports are reachable. ssh answers, but the rendezvous, Ray's
+        workers and every port of NCCL, which are chosen at random, do not; and each container calls itself
+        172.17.0.x, which is another machine for its peers.
+    Write instead:
+        --network host; sshd in the container then needs a port of its own.
+    Wrong:
+        docker run -dit --gpus all -p 9001:22 --ipc=host --name train image
+    Right:
+        docker run -dit --gpus all --network host --ipc=host --name train image
+    """
+    for launch in shell.launches:
+        if launch.program != "docker" or launch.open or _network(launch) not in ("bridge", "default", "none"):
+            continue
+        published = [w for w in launch.all("publish") if _published(w.text or "") in JOB_PORTS]
+        if published and _has_gpus(launch):
+            port = _published(published[0].text or "")
+            yield Found(
+                published[0].place,
+                f"port {port} is published, and no other: what peers dial besides, Ray's and NCCL's random "
+                "ports, does not reach "
+                "a container on Docker's bridge, which calls itself 172.17.0.x",
+                "--network host",
+            )
+
+
+@rule(Severity.WARNING, Shell, Kind.SHELL, RUN)
+def container_rdma(shell: Shell) -> Iterator[Found]:
+    r"""A container that is to use InfiniBand has its devices, and may lock memory.
+
+    What happens:
+        Without /dev/infiniband, or with the memory that Docker allows to be locked, NCCL finds no HCA that it
+        can use and falls back to TCP without a word: the job runs ten times slower.
+    Write instead:
+        --device /dev/infiniband --ulimit memlock=-1 --cap-add IPC_LOCK.
+    Wrong:
+        docker run --gpus all --network host --ipc=host -e NCCL_IB_HCA=mlx5_0 image sleep infinity
+    Right:
+        docker run --gpus all --network host --ipc=host --device /dev/infiniband --ulimit memlock=-1 \
+            -e NCCL_IB_HCA=mlx5_0 image sleep infinity
+    """
+    for launch in shell.launches:
+        if launch.program != "docker" or launch.open or not _has_gpus(launch):
+            continue
+        named = [w.text or "" for w in launch.all("env")]
+        wants = [
+            t for t in named if re.match(r"NCCL_IB_HCA=|NCCL_IB_DISABLE=0|NCCL_NET=IB|NCCL_IB_GID_INDEX=", t)
+        ]
+        is_node = any(_published(w.text or "") == "22" for w in launch.all("publish"))
+        devices = [w.text or "" for w in (*launch.all("device"), *launch.all("volume"))]
+        has_device = launch.has("privileged") or any(
+            d.startswith(("/dev/infiniband", "/dev:")) or d == "/dev" for d in devices
+        )
+        locks = any((w.text or "").startswith("memlock") for w in launch.all("ulimit"))
+        if (wants or is_node) and not has_device:
+            why = f"{wants[0]}, but" if wants else "a node of a job, but"
+            yield Found(
+                launch.place,
+                f"{why} no /dev/infiniband in the container: NCCL falls back to TCP without a message",
+                "--device /dev/infiniband --ulimit memlock=-1",
+            )
+        elif has_device and not locks and any(d.startswith("/dev/infiniband") for d in devices):
+            yield Found(
+                launch.place,
+                "/dev/infiniband without --ulimit memlock=-1: registering memory fails with ENOMEM where "
+                "Docker's limit is low",
+                "--ulimit memlock=-1",
+            )
+
+
+@rule(Severity.WARNING, Dockerfile, Kind.DOCKERFILE, BUILD)
+def docker_run_export(dockerfile: Dockerfile) -> Iterator[Found]:
+    """What a container is to have in its environment stands in ENV.
+
+    What happens:
+        Each RUN is a shell of its own. What it exports, and the limits that it sets, are gone at its end, and
+        are not there when the container runs.
+    Write instead:
+        ENV NAME=value; limits belong to docker run --ulimit.
+    Wrong:
+        FROM ubuntu:24.04
+        RUN export NCCL_DEBUG=INFO
+    Right:
+        FROM ubuntu:24.04
+        ENV NCCL_DEBUG=INFO
+    """
+    for place, name, rest in dockerfile.instructions:
+        if name != "RUN":
+            continue
+        match = re.fullmatch(r"\s*export\s+([A-Za-z_]\w*)=(\S*)\s*", rest)
+        if match:
+            yield Found(
+                place,
+                f"{match[1]} is gone at the end of this RUN: containers do not have it",
+                f"ENV {match[1]}={match[2]}",
+            )
+        elif re.fullmatch(r"\s*ulimit\s+.*", rest):
+            yield Found(place, "the limit is gone at the end of this RUN", "docker run --ulimit memlock=-1")
+
+
+@rule(Severity.ERROR, Dockerfile, Kind.DOCKERFILE, BUILD)
+def docker_exec_form(dockerfile: Dockerfile) -> Iterator[Found]:
+    """Variables are filled in by a shell.
+
+    What happens:
+        CMD and ENTRYPOINT in brackets start the program without a shell: it gets the text $NODE_RANK itself,
+        and ends because that is no number.
+    Write instead:
+        CMD without brackets, or ["bash", "-c", "exec torchrun … $NODE_RANK …"].
+    Wrong:
+        FROM ubuntu:24.04
+        CMD ["torchrun", "--nnodes", "2", "--node-rank", "$NODE_RANK", "train.py"]
+    Right:
+        FROM ubuntu:24.04
+        CMD ["bash", "-c", "exec torchrun --nnodes 2 --node-rank $NODE_RANK --master-addr node0 train.py"]
+    """
+    for place, name, rest in dockerfile.instructions:
+        if name not in ("CMD", "ENTRYPOINT") or not rest.lstrip().startswith("["):
+            continue
+        try:
+            words = json.loads(rest)
+        except ValueError:
+            continue
+        if not isinstance(words, list) or not all(isinstance(word, str) for word in words) or not words:
+            continue
+        if any(word.rpartition("/")[2] in ("bash", "sh", "zsh", "dash") for word in words[:2]):
+            continue
+        literal = next((word for word in words if re.search(r"\$\{?[A-Za-z_]\w*\}?", word)), None)
+        if literal is not None:
+            yield Found(
+                place,
+                f"no shell is started here: the program gets the text {literal} itself",
+                '["bash", "-c", "exec …"]',
+            )
+
+
+@rule(Severity.ERROR, Dockerfile, Kind.DOCKERFILE, BUILD)
+def docker_env_spaces(dockerfile: Dockerfile) -> Iterator[Found]:
+    """ENV has no spaces around its =.
+
+    What happens:
+        ENV NAME = value is the old form without =: the value is "= value".
+    Write instead:
+        ENV NAME=value.
+    Wrong:
+        FROM ubuntu:24.04
+        ENV MASTER_PORT = 29500
+    Right:
+        FROM ubuntu:24.04
+        ENV MASTER_PORT=29500
+    """
+    for place, name, rest in dockerfile.instructions:
+        match = re.match(r"([A-Za-z_]\w*)\s+=\s*(\S*)", rest)
+        if name == "ENV" and match:
+            yield Found(
+                place, f"the value of {match[1]} becomes '= {match[2]}'", f"ENV {match[1]}={match[2]}"
+            )
+
+
+# --- compose --------------------------------------------------------------------------------------
+
+
+def _services(config: Config) -> Iterator[tuple[str, Item]]:
+    if config.kind is Kind.COMPOSE:
+        for document in config.documents:
+            services = document.get("services")
+            yield from services.pairs() if services is not None else ()
+
+
+def _uses_gpus(service: Item) -> bool:
+    devices = service.get("deploy", "resources", "reservations", "devices")
+    asked = devices is not None and any(
+        "gpu" in [c.text for c in (d.get("capabilities") or d).list()] for d in devices.list()
+    )
+    return asked or service.get("gpus") is not None or service.text_at("runtime") == "nvidia"
+
+
+@rule(Severity.WARNING, Config, Kind.COMPOSE, COMPOSE)
+def compose_shm(config: Config) -> Iterator[Found]:
+    """A service's shared memory is given once.
+
+    What happens:
+        With ipc: host the container has the host's /dev/shm, and shm_size is ignored.
+    Write instead:
+        ipc: host, or shm_size: 16gb.
+    Wrong:
+        services:
+          train:
+            image: train
+            ipc: host
+            shm_size: 10gb
+    Right:
+        services:
+          train:
+            image: train
+            ipc: host
+    """
+    for name, service in _services(config):
+        size = service.get("shm_size")
+        if size is not None and service.text_at("ipc") == "host":
+            yield Found(size.place, f"{name}: ipc: host wins, shm_size is ignored", "one of the two")
+
+
+@rule(Severity.ERROR, Config, Kind.COMPOSE, COMPOSE)
+def compose_network(config: Config) -> Iterator[Found]:
+    """A service that is a node of a job has the network of its host.
+
+    What happens:
+        On a bridge only the published ports are reachable from other machines; those of NCCL are chosen at
+        random. ssh and the rendezvous answer, and the first collective hangs.
+    Write instead:
+        network_mode: host.
+    Wrong:
+        services:
+          train:
+            image: train
+            gpus: all
+            ports:
+              - "9001:22"
+              - "29500:29500"
+    Right:
+        services:
+          train:
+            image: train
+            gpus: all
+            network_mode: host
+    """
+    for name, service in _services(config):
+        ports, mode = service.get("ports"), service.text_at("network_mode")
+        if ports is None:
+            continue
+        if mode == "host":
+            yield Found(
+                ports.place,
+                f"{name}: ports beside network_mode: host; Compose refuses that or ignores them",
+                "no ports",
+            )
+            continue
+        if not _uses_gpus(service) or mode is not None or service.get("networks") is not None:
+            continue
+        for port in ports.list():
+            text = port.text_at("target") or port.text or ""
+            if _published(text) in JOB_PORTS:
+                yield Found(
+                    port.place,
+                    f"{name}: port {_published(text)} is published, and NCCL's random ports are not: peers "
+                    "on other machines do "
+                    "not reach the container",
+                    "network_mode: host",
+                )
+                break
+
+
+# --- Kubernetes -----------------------------------------------------------------------------------
+
+
+def _pods(config: Config) -> Iterator[tuple[Item, Item]]:
+    """(specification of a pod, its first place) of all that make pods."""
+    if config.kind is not Kind.KUBERNETES:
+        return
+    for document in config.documents:
+        for item in document.walk():
+            if item.is_map and (containers := item.get("containers")) is not None and containers.list():
+                yield item, containers
+
+
+def _gpus_of(container: Item) -> int | None:
+    limits = container.get("resources", "limits") or container.get("resources", "requests")
+    return limits.number_at("nvidia.com/gpu") if limits is not None else None
+
+
+@rule(Severity.ERROR, Config, Kind.KUBERNETES, f"{K8S}configuration/")
+def k8s_env_type(config: Config) -> Iterator[Found]:
+    """Values of variables in a manifest are texts.
+
+    What happens:
+        A number or true without quotes is refused by the API server: "cannot unmarshal number into Go struct
+        field EnvVar.value of type string". Nothing is created.
+    Write instead:
+        Quotes: value: "29500".
+    Wrong:
+        apiVersion: v1
+        kind: Pod
+        metadata: {name: train}
+        spec:
+          containers:
+            - name: train
+              image: train
+              env:
+                - name: MASTER_PORT
+                  value: 29500
+    Right:
+        apiVersion: v1
+        kind: Pod
+        metadata: {name: train}
+        spec:
+          containers:
+            - name: train
+              image: train
+              env:
+                - name: MASTER_PORT
+                  value: "29500"
+    """
+    for pod, _ in _pods(config):
+        for container in (pod.get("containers") or pod).list():
+            env = container.get("env")
+            for entry in env.list() if env is not None else ():
+                value = entry.get("value")
+                if (
+                    value is not None
+                    and value.plain
+                    and value.tag in ("int", "float", "bool")
+                    and "{{" not in (value.text or "")
+                ):
+                    what = {"bool": "true and false are no text"}.get(value.tag, "a number is no text")
+                    yield Found(
+                        value.place,
+                        f"{entry.text_at('name')}: {what}, and the API server refuses the manifest",
+                        f'value: "{value.text}"',
+                    )
+
+
+@rule(
+    Severity.WARNING, Config, Kind.KUBERNETES, f"{K8S}services-networking/dns-pod-service/#pod-s-dns-policy"
+)
+def k8s_dns(config: Config) -> Iterator[Found]:
+    """A pod on its host's network resolves names of the cluster.
+
+    What happens:
+        With hostNetwork a pod asks the resolver of its node, which does not know services: MASTER_ADDR, where
+        it is the name of one, does not resolve.
+    Write instead:
+        dnsPolicy: ClusterFirstWithHostNet.
+    Wrong:
+        apiVersion: v1
+        kind: Pod
+        metadata: {name: train}
+        spec:
+          hostNetwork: true
+          containers:
+            - name: train
+              image: train
+              env:
+                - {name: MASTER_ADDR, value: train-0.train}
+    Right:
+        apiVersion: v1
+        kind: Pod
+        metadata: {name: train}
+        spec:
+          hostNetwork: true
+          dnsPolicy: ClusterFirstWithHostNet
+          containers:
+            - name: train
+              image: train
+              env:
+                - {name: MASTER_ADDR, value: train-0.train}
+    """
+    for pod, _ in _pods(config):
+        host = pod.get("hostNetwork")
+        if host is None or host.text != "true" or pod.get("dnsPolicy") is not None:
+            continue
+        wanted = [e.text_at("value") or "" for c in (pod.get("containers") or pod).list() for e in _env(c)]
+        operator = any(d.text_at("kind") in ("PyTorchJob", "MPIJob") for d in config.documents)
+        if operator or any(re.fullmatch(r"[a-z][\w-]*-\d+(\.[\w.-]+)?", text) for text in wanted):
+            yield Found(
+                host.place,
+                "names of services do not resolve with the node's resolver",
+                "dnsPolicy: ClusterFirstWithHostNet",
+            )
+
+
+def _env(container: Item) -> list[Item]:
+    env = container.get("env")
+    return (
+        [e for e in env.list() if e.text_at("name") in ("MASTER_ADDR", "RAY_ADDRESS")]
+        if env is not None
+        else []
+    )
+
+
+@rule(Severity.WARNING, Config, Kind.KUBERNETES, f"{K8S}storage/volumes/#emptydir")
+def k8s_shm(config: Config) -> Iterator[Found]:
+    """A pod with several GPUs has more than 64 MB of shared memory.
+
+    What happens:
+        /dev/shm of a container has 64 MB. NCCL between the GPUs of a node, and data loaders, end with a bus
+        error or "No space left on device".
+    Write instead:
+        A volume emptyDir: {medium: Memory} that is mounted at /dev/shm.
+    Wrong:
+        apiVersion: v1
+        kind: Pod
+        metadata: {name: train}
+        spec:
+          containers:
+            - name: train
+              image: train
+              resources: {limits: {nvidia.com/gpu: 8}}
+    Right:
+        apiVersion: v1
+        kind: Pod
+        metadata: {name: train}
+        spec:
+          containers:
+            - name: train
+              image: train
+              resources: {limits: {nvidia.com/gpu: 8}}
+              volumeMounts:
+                - {name: shm, mountPath: /dev/shm}
+          volumes:
+            - name: shm
+              emptyDir: {medium: Memory}
+    """
+    for pod, _ in _pods(config):
+        if pod.text_at("hostIPC") == "true":
+            continue
+        for container in (pod.get("containers") or pod).list():
+            gpus, mounts = _gpus_of(container), container.get("volumeMounts")
+            paths = [m.text_at("mountPath") for m in mounts.list()] if mounts is not None else []
+            if gpus is not None and gpus > 1 and "/dev/shm" not in [(p or "").rstrip("/") for p in paths]:  # noqa: S108  compared only
+                place = (container.get("resources") or container).place
+                yield Found(
+                    place,
+                    f"{gpus} GPUs and 64 MB of /dev/shm: NCCL ends with a bus error",
+                    "emptyDir: {medium: Memory}",
+                )
+
+
+@rule(
+    Severity.ERROR, Config, Kind.KUBERNETES, "kubeflow/training-operator pkg/apis, validation of PyTorchJob"
+)
+def k8s_pytorchjob(config: Config) -> Iterator[Found]:
+    """A PyTorchJob has one master, and a container called pytorch.
+
+    What happens:
+        The operator refuses a job with more than one replica of its Master, and one whose template has no
+        container of that name: nothing is started.
+    Write instead:
+        Master: replicas: 1; the rest are Workers.
+    Wrong:
+        apiVersion: kubeflow.org/v1
+        kind: PyTorchJob
+        metadata: {name: train}
+        spec:
+          pytorchReplicaSpecs:
+            Master:
+              replicas: 2
+              template: {spec: {containers: [{name: pytorch, image: train}]}}
+    Right:
+        apiVersion: kubeflow.org/v1
+        kind: PyTorchJob
+        metadata: {name: train}
+        spec:
+          pytorchReplicaSpecs:
+            Master:
+              replicas: 1
+              template: {spec: {containers: [{name: pytorch, image: train}]}}
+            Worker:
+              replicas: 1
+              template: {spec: {containers: [{name: pytorch, image: train}]}}
+    """
+    if config.kind is not Kind.KUBERNETES:
+        return
+    for document in config.documents:
+        if document.text_at("kind") != "PyTorchJob":
+            continue
+        specs = document.get("spec", "pytorchReplicaSpecs")
+        for name, spec in specs.pairs() if specs is not None else ():
+            replicas, containers = spec.get("replicas"), spec.get("template", "spec", "containers")
+            if name == "Master" and replicas is not None and (replicas.number or 1) != 1:
+                yield Found(
+                    replicas.place,
+                    f"{replicas.text} masters: the operator refuses the job",
+                    "replicas: 1, and Workers",
+                )
+            if containers is not None and "pytorch" not in [c.text_at("name") for c in containers.list()]:
+                yield Found(
+                    containers.place,
+                    f"{name}: no container is called pytorch: the operator refuses the job",
+                    "name: pytorch",
+                )

@@ -1,0 +1,135 @@
+"""Several files of one job, held against each other."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from netdoctor.lint.files import Config, Shell
+from netdoctor.lint.launches import TORCH, Launch
+from netdoctor.lint.model import Found, Kind, Severity, rule
+from netdoctor.lint.rules.torch import nodes_of
+from netdoctor.lint.values import Word
+
+RUN = "https://docs.pytorch.org/docs/stable/elastic/run.html"
+EQUAL = ("nnodes", "rdzv-id", "rdzv-backend", "rdzv-endpoint", "master-addr", "master-port")
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """All files that were given at once."""
+
+    shells: tuple[Shell, ...]
+    configs: tuple[Config, ...] = ()
+
+    def jobs(self) -> list[list[tuple[Shell, Launch]]]:
+        """Launches on several nodes in different files that start the same program with the same words."""
+        found: dict[tuple[str, ...], list[tuple[Shell, Launch]]] = defaultdict(list)
+        for shell in self.shells:
+            for launch in shell.launches:
+                nodes = nodes_of(launch) if launch.program in TORCH else None
+                words = tuple(word.text or str(word) for word in launch.rest)
+                if nodes is not None and nodes > 1 and words and not launch.level and not launch.open:
+                    found[words].append((shell, launch))
+        jobs = [members for members in found.values() if len({shell.file.path for shell, _ in members}) > 1]
+        return [members for members in jobs if len(members) == len({shell.file.path for shell, _ in members})]
+
+
+def _number(launch: Launch) -> Word | None:
+    word = launch.get("node-rank")
+    return word if word is not None and word.value.number is not None else None
+
+
+@rule(Severity.ERROR, Together, Kind.SHELL, RUN)
+def env_rank_unique(together: Together) -> Iterator[Found]:
+    """Each of a job's scripts has a node rank of its own.
+
+    What happens:
+        Two nodes with one rank both wait, without a message: the rank that is missing never comes.
+    Write instead:
+        0 to nnodes - 1, each once; or c10d, where nobody counts by hand.
+    Wrong:
+        torchrun --nnodes 2 --node-rank 0 --master-addr node0 train.py
+        --- second file
+        torchrun --nnodes 2 --node-rank 0 --master-addr node0 train.py
+    Right:
+        torchrun --nnodes 2 --node-rank 0 --master-addr node0 train.py
+        --- second file
+        torchrun --nnodes 2 --node-rank 1 --master-addr node0 train.py
+    """
+    for members in together.jobs():
+        seen: dict[int, Shell] = {}
+        for shell, launch in members:
+            word = _number(launch)
+            number = word.value.number if word is not None else None
+            if word is None or number is None:
+                continue
+            if number in seen:
+                yield Found(
+                    word.place,
+                    f"node rank {number} is that of {seen[number].file.path} already: both wait for a rank "
+                    "that nobody has",
+                    "another number for each node",
+                    shell.file.path,
+                )
+            seen.setdefault(number, shell)
+    machines: dict[tuple[str | None, str | None], dict[int, Config]] = defaultdict(dict)
+    for config in together.configs:
+        for document in config.documents if config.kind is Kind.ACCELERATE else ():
+            rank = document.get("machine_rank")
+            if rank is None or rank.number is None or (document.number_at("num_machines") or 1) < 2:
+                continue
+            job = machines[document.text_at("main_process_ip"), document.text_at("main_process_port")]
+            if rank.number in job:
+                yield Found(
+                    rank.place,
+                    f"machine_rank {rank.number} is that of {job[rank.number].file.path} already: both wait "
+                    "for one that is missing",
+                    "another number for each machine",
+                    config.file.path,
+                )
+            job.setdefault(rank.number, config)
+
+
+@rule(Severity.ERROR, Together, Kind.SHELL, RUN)
+def env_differs(together: Together) -> Iterator[Found]:
+    """The scripts of one job agree on the rendezvous.
+
+    What happens:
+        Nodes with another number of nodes, id, backend, address or port wait for different groups, and all
+        give up after ten minutes.
+    Write instead:
+        The same options on every node, but for --node-rank.
+    Wrong:
+        torchrun --nnodes 2 --node-rank 0 --master-addr node0 --master-port 29500 train.py
+        --- second file
+        torchrun --nnodes 2 --node-rank 1 --master-addr node0 --master-port 29501 train.py
+    Right:
+        torchrun --nnodes 2 --node-rank 0 --master-addr node0 --master-port 29500 train.py
+        --- second file
+        torchrun --nnodes 2 --node-rank 1 --master-addr node0 --master-port 29500 train.py
+    """
+    for members in together.jobs():
+        ranks = [word.value.number for _, launch in members if (word := _number(launch)) is not None]
+        if len(set(ranks)) < len(ranks) or (ranks and len(ranks) < len(members)):
+            continue  # more than one job, or env.rank-unique has spoken
+        first_shell, first = members[0]
+        for shell, launch in members[1:]:
+            for name in EQUAL:
+                one, other = first.get(name), launch.get(name)
+                if (
+                    one is None
+                    or other is None
+                    or one.text is None
+                    or other.text is None
+                    or one.text == other.text
+                ):
+                    continue
+                if not ranks and name in ("rdzv-id", "rdzv-endpoint"):
+                    continue  # as likely two jobs
+                yield Found(
+                    other.place,
+                    f"--{name} is {other.text} here and {one.text} in {first_shell.file.path}: the nodes "
+                    "wait for different groups",
+                    f"--{name} {one.text}",
+                    shell.file.path,
+                )

@@ -1,0 +1,647 @@
+"""DeepSpeed, accelerate, Ray and MPI: their own traps."""
+
+import re
+from collections.abc import Iterator
+
+from netdoctor.lint.files import Config, Hosts, Shell, Text
+from netdoctor.lint.launches import Launch, filled_in_early
+from netdoctor.lint.model import Found, Kind, Place, Severity, rule
+from netdoctor.lint.rules.env import is_loopback
+from netdoctor.lint.slurm import step
+
+DS = "DeepSpeed deepspeed/launcher/runner.py"
+ACC = "accelerate src/accelerate/utils/launch.py"
+RAY = "Ray python/ray/scripts/scripts.py, python/ray/_private/parameter.py"
+OMPI = "https://docs.open-mpi.org/en/v5.0.x/launching-apps/index.html"
+# What the pdsh launcher hands on: EXPORT_ENVS, and the accelerator's.
+FORWARDED = ("NCCL", "PYTHON", "MLFLOW", "MV2", "UCX", "NEBULA")
+WANTED = re.compile(
+    r"(GLOO|TORCH|HF|CUDA|OMP|FI|WANDB|TRITON)_\w+|LD_LIBRARY_PATH|PATH|TOKENIZERS_PARALLELISM"
+)
+MPI_RANKS = frozenset(
+    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "PMI_RANK", "PMIX_RANK", "MPI_LOCALRANKID"}
+)
+_DS_LINE = re.compile(r"^(\S+)\s+slots=(\d+)")
+
+
+def _several_hosts(launch: Launch) -> bool:
+    """Whether a deepspeed launch logs in to other nodes."""
+    return launch.has("hostfile") and not launch.has("no-ssh") and launch.number("num-nodes") != 1
+
+
+@rule(Severity.WARNING, Shell, Kind.SHELL, f"{DS} EXPORT_ENVS")
+def deepspeed_env_forward(shell: Shell) -> Iterator[Found]:
+    """Variables that DeepSpeed does not hand on stand in .deepspeed_env.
+
+    What happens:
+        The pdsh launcher takes variables to the other nodes whose names begin with NCCL, PYTHON, MLFLOW, MV2,
+        UCX or NEBULA. GLOO_*, TORCH_*, HF_*, CUDA_*, OMP_* and LD_LIBRARY_PATH stay on the node where it was
+        called.
+    Write instead:
+        A line NAME=value in ~/.deepspeed_env or ./.deepspeed_env.
+    Wrong:
+        export GLOO_SOCKET_IFNAME=bond0
+        deepspeed --hostfile hostfile train.py
+    Right:
+        echo "GLOO_SOCKET_IFNAME=bond0" > .deepspeed_env
+        deepspeed --hostfile hostfile train.py
+    """
+    if ".deepspeed_env" in shell.file.text:
+        return
+    told: set[str] = set()
+    for launch in shell.launches:
+        how = launch.get("launcher")
+        if launch.program != "deepspeed" or not _several_hosts(launch) or launch.level:
+            continue
+        if how is not None and (how.text or "slurm").lower() != "pdsh":
+            continue
+        for name, variable in launch.command.environment.items():
+            if (
+                not variable.exported
+                or variable.assigned is None
+                or name in told
+                or not WANTED.fullmatch(name)
+            ):
+                continue
+            told.add(name)
+            yield Found(
+                variable.assigned,
+                f"DeepSpeed takes {name} to no other node: it hands on only {', '.join(FORWARDED)}*",
+                f"{name}={variable.value} in .deepspeed_env",
+            )
+
+
+@rule(Severity.ERROR, Shell, Kind.SBATCH, f"{DS} fetch_hostfile, main")
+def deepspeed_no_hostfile(shell: Shell) -> Iterator[Found]:
+    """On several nodes deepspeed is told which they are.
+
+    What happens:
+        Without a hostfile there is a warning, and training runs on the GPUs of the node where deepspeed was
+        called. With --num_nodes above 1 it ends: "no extra nodes available via hostfile".
+    Write instead:
+        --hostfile FILE with a line for each node: node0 slots=8.
+    Wrong:
+        #!/bin/bash
+        #SBATCH --nodes=2
+        #SBATCH --gpus-per-node=8
+        deepspeed --num_gpus 8 train.py
+    Right:
+        #!/bin/bash
+        #SBATCH --nodes=2
+        #SBATCH --gpus-per-node=8
+        scontrol show hostnames "$SLURM_JOB_NODELIST" | sed 's/$/ slots=8/' > hostfile
+        deepspeed --hostfile hostfile train.py
+    """
+    for launch in shell.launches:
+        if launch.program != "deepspeed" or launch.open or launch.has("hostfile") or launch.starters:
+            continue
+        if "/job/hostfile" in shell.file.text or launch.command.function:
+            continue
+        asked = launch.number("num-nodes")
+        if asked is not None and asked > 1 and not launch.has("no-ssh"):
+            yield Found(
+                launch.place,
+                f"--num_nodes {asked} without --hostfile: unless there is a /job/hostfile DeepSpeed ends "
+                "with 'no extra nodes "
+                "available via hostfile'",
+                "--hostfile FILE",
+            )
+        elif shell.batch and (shell.request.nodes or 0) > 1 and not launch.command.branch and asked is None:
+            yield Found(
+                launch.place,
+                f"no --hostfile: DeepSpeed trains on the first of {shell.request.nodes} nodes, with no more "
+                "than a warning",
+                "--hostfile FILE with a line NODE slots=GPUS for each node",
+            )
+
+
+@rule(Severity.ERROR, Shell, Kind.SHELL, f"{DS} main")
+def deepspeed_include(shell: Shell) -> Iterator[Found]:
+    """--include and --exclude stand without --num_nodes and --num_gpus.
+
+    What happens:
+        DeepSpeed refuses both together: "Cannot specify num_nodes/gpus with include/exclude".
+    Write instead:
+        One of the two.
+    Wrong:
+        deepspeed --hostfile hostfile --include node0@node1 --num_gpus 4 train.py
+    Right:
+        deepspeed --hostfile hostfile --include node0:0,1,2,3@node1:0,1,2,3 train.py
+    """
+    for launch in shell.launches:
+        if (
+            launch.program == "deepspeed"
+            and launch.has("include", "exclude")
+            and launch.has("num-nodes", "num-gpus")
+        ):
+            yield Found(
+                launch.place,
+                "DeepSpeed refuses --include or --exclude beside --num_nodes or --num_gpus",
+                "one of them",
+            )
+        if launch.program == "deepspeed" and launch.has("include") and launch.has("exclude"):
+            yield Found(launch.place, "DeepSpeed refuses --include beside --exclude", "one of them")
+
+
+@rule(Severity.ERROR, Text, Kind.DEEPSPEED_ENV, f"{DS} main, DEEPSPEED_ENVIRONMENT_NAME")
+def deepspeed_env_file(file: Text) -> Iterator[Found]:
+    """Each line of .deepspeed_env is NAME=value.
+
+    What happens:
+        DeepSpeed splits every line at its =. A blank line or a comment ends it with "ValueError: not enough
+        values to unpack"; "export " becomes a part of the name.
+    Write instead:
+        NAME=value on each line, and nothing else.
+    Wrong:
+        # our network
+        NCCL_SOCKET_IFNAME=bond0
+    Right:
+        NCCL_SOCKET_IFNAME=bond0
+    """
+    if file.kind is not Kind.DEEPSPEED_ENV:
+        return
+    lines = file.lines[:-1] if file.text.endswith("\n") else file.lines
+    for number, line in enumerate(lines, 1):
+        if "=" not in line and (line or number < len(file.lines)):
+            what = (
+                "a comment"
+                if line.lstrip().startswith("#")
+                else "a blank line"
+                if not line.strip()
+                else "no ="
+            )
+            yield Found(
+                Place(number),
+                f"{what}: DeepSpeed ends with 'not enough values to unpack'",
+                "NAME=value on each line",
+            )
+        elif line.startswith("export "):
+            yield Found(
+                Place(number),
+                "'export ' becomes a part of the variable's name",
+                line.removeprefix("export ").strip(),
+            )
+
+
+@rule(Severity.ERROR, Hosts, Kind.HOSTFILE, f"{DS} _parse_hostfile; PRRTE src/util/hostfile/hostfile.c")
+def deepspeed_hostfile(hosts: Hosts) -> Iterator[Found]:
+    """A hostfile with slots is one that DeepSpeed reads.
+
+    What happens:
+        DeepSpeed takes lines "host slots=8" and nothing else: host:8, slots = 8 and a second line for a host
+        end it with "Hostfile contains a bad entry" or "multiple entries". Open MPI adds the slots of repeated
+        lines.
+    Write instead:
+        One line for each node: node0 slots=8.
+    Wrong:
+        node0 slots=8
+        node1:8
+    Right:
+        node0 slots=8
+        node1 slots=8
+    """
+    matched = [(number, line, _DS_LINE.match(line)) for number, line in hosts.lines]
+    theirs = any("max_slots" in line or "max-slots" in line for _, line, _ in matched)
+    if theirs or not any(match for _, _, match in matched):
+        loose = [(n, line) for n, line, _ in matched if re.match(r"\S+\s+slots\s+=|\S+\s+slots=\s+\d", line)]
+        if theirs or len(loose) != len(matched):
+            return
+    seen: dict[str, int] = {}
+    for number, line, match in matched:
+        host = line.split()[0]
+        if match is None:
+            yield Found(
+                Place(number), f"DeepSpeed refuses this line: {line}", f"{host.partition(':')[0]} slots=N"
+            )
+        elif host in seen:
+            yield Found(
+                Place(number),
+                f"{host} stands in line {seen[host]} already: DeepSpeed refuses the file",
+                "one line for each node",
+            )
+        elif int(match[2][:9]) == 0:
+            yield Found(Place(number), f"{host} has no slots: nothing is started there", f"{host} slots=8")
+        seen.setdefault(host, number)
+    local = next((n for n, line, _ in matched if is_loopback_name(line.split()[0])), None)
+    if local is not None and len(seen) > 1:
+        yield Found(
+            Place(local), "localhost is another machine for each of the other nodes", "the node's own name"
+        )
+
+
+def is_loopback_name(host: str) -> bool:
+    from netdoctor.lint.values import known
+
+    return is_loopback(known(host.partition("@")[2] or host))
+
+
+# --- accelerate -----------------------------------------------------------------------------------
+
+
+@rule(Severity.ERROR, Shell, Kind.SHELL, f"{ACC} prepare_multi_gpu_env")
+def accelerate_num_processes(shell: Shell) -> Iterator[Found]:
+    r"""--num_processes counts the processes of all machines.
+
+    What happens:
+        accelerate starts num_processes / num_machines on each machine and drops the rest. With the GPUs of
+        one node as num_processes most GPUs idle; a number that does not divide starts fewer than it says.
+    Write instead:
+        --num_processes $((NODES * GPUS)).
+    Wrong:
+        accelerate launch --num_machines 2 --num_processes 7 --machine_rank 0 \
+            --main_process_ip node0 --main_process_port 29500 train.py
+    Right:
+        accelerate launch --num_machines 2 --num_processes 16 --machine_rank 0 \
+            --main_process_ip node0 --main_process_port 29500 train.py
+    """
+    for launch in shell.launches:
+        if launch.program != "accelerate":
+            continue
+        machines, word = launch.number("num-machines"), launch.get("num-processes")
+        processes = word.value.number if word is not None else None
+        if word is None or processes is None or machines is None or machines < 2:
+            continue
+        srun = launch.starter("srun")
+        gpus = step(srun, shell.request).gpus_per_node if srun is not None else shell.request.gpus_per_node
+        if found := _divided(processes, machines, gpus):
+            yield Found(word.place, *found)
+
+
+def _divided(processes: int, machines: int, gpus: int | None) -> tuple[str, str] | None:
+    each = processes // machines
+    if processes % machines:
+        lost = processes - each * machines
+        many = "one is" if lost == 1 else f"{lost} are"
+        return (
+            f"{processes} processes on {machines} machines: {each} start on each, {many} dropped without a "
+            "message",
+            "a multiple of the machines: num_processes counts those of all machines",
+        )
+    if gpus is not None and processes == gpus:
+        return (
+            f"num_processes counts those of all machines: {each} start on each of {machines}, beside {gpus} "
+            "GPUs",
+            f"{gpus * machines}",
+        )
+    return None
+
+
+@rule(Severity.ERROR, Config, Kind.ACCELERATE, f"{ACC}, commands/config/config_args.py")
+def accelerate_config(config: Config) -> Iterator[Found]:
+    """A configuration of several machines names the main one, and divides.
+
+    What happens:
+        Without main_process_ip, or with localhost, each machine waits at its own address. num_processes
+        counts those of all machines; machine_rank runs from 0 to num_machines - 1.
+    Write instead:
+        main_process_ip: node0, main_process_port: 29500, and num_processes: machines times GPUs.
+    Wrong:
+        compute_environment: LOCAL_MACHINE
+        distributed_type: MULTI_GPU
+        num_machines: 2
+        num_processes: 16
+        machine_rank: 2
+        main_process_ip: node0
+        main_process_port: 29500
+    Right:
+        compute_environment: LOCAL_MACHINE
+        distributed_type: MULTI_GPU
+        num_machines: 2
+        num_processes: 16
+        machine_rank: 1
+        main_process_ip: node0
+        main_process_port: 29500
+    """
+    if config.kind is not Kind.ACCELERATE:
+        return
+    for document in config.documents:
+        machines = document.number_at("num_machines")
+        if machines is None or machines < 2:
+            continue
+        rank, processes = document.get("machine_rank"), document.get("num_processes")
+        address = document.get("main_process_ip")
+        if rank is not None and rank.number is not None and rank.number >= machines:
+            yield Found(
+                rank.place,
+                f"machine {rank.number} of {machines}: they are numbered from 0",
+                f"0 to {machines - 1}",
+            )
+        if (
+            processes is not None
+            and processes.number
+            and (found := _divided(processes.number, machines, None))
+        ):
+            yield Found(processes.place, *found)
+        hostfile = document.get("deepspeed_config", "deepspeed_hostfile")
+        if address is not None and address.text is not None and is_loopback_name(address.text):
+            yield Found(
+                address.place,
+                f"{address.text} is another machine on each of {machines}: they wait for each other until "
+                "the time is over",
+                "the name of machine 0",
+            )
+        elif (address is None or address.text in ("", "null", "~", None)) and hostfile is None:
+            place = (address or document.get("num_machines") or document).place
+            yield Found(
+                place,
+                f"no main_process_ip for {machines} machines: each waits at its own address",
+                "main_process_ip: node0",
+            )
+
+
+@rule(Severity.ERROR, Shell, Kind.SHELL, ACC)
+def accelerate_main_process(shell: Shell) -> Iterator[Found]:
+    r"""On several machines accelerate is told where the main one is.
+
+    What happens:
+        With localhost each machine waits at its own address for the others, until the time is over.
+    Write instead:
+        --main_process_ip with the name of machine 0, the same on all.
+    Wrong:
+        accelerate launch --num_machines 2 --num_processes 16 --machine_rank "$1" \
+            --main_process_ip 127.0.0.1 --main_process_port 29500 train.py
+    Right:
+        accelerate launch --num_machines 2 --num_processes 16 --machine_rank "$1" \
+            --main_process_ip node0 --main_process_port 29500 train.py
+    """
+    for launch in shell.launches:
+        machines = launch.number("num-machines")
+        if launch.program != "accelerate" or machines is None or machines < 2:
+            continue
+        address, rank = launch.get("main-process-ip"), launch.get("machine-rank")
+        if address is not None and is_loopback(address.value):
+            yield Found(
+                address.place,
+                f"{address.value} is another machine on each of {machines}: they wait for each other until "
+                "the time is over",
+                "the name of machine 0",
+            )
+        if rank is not None and rank.value.number is not None and rank.value.number >= machines:
+            yield Found(
+                rank.place,
+                f"machine {rank.value} of {machines}: they are numbered from 0",
+                f"0 to {machines - 1}",
+            )
+
+
+# --- Ray ------------------------------------------------------------------------------------------
+
+
+@rule(Severity.ERROR, Shell, Kind.SHELL, RAY)
+def ray_port(shell: Shell) -> Iterator[Found]:
+    """Each of Ray's ports is its own, and none is the job's.
+
+    What happens:
+        Ray listens on its port (6379), 10001 for clients, 8265 for its page, and 10002 to 19999 for workers.
+        Two of the same end ray start with a ValueError; a MASTER_PORT among them is taken when the job
+        starts.
+    Write instead:
+        --port 6379, and MASTER_PORT=29500.
+    Wrong:
+        export MASTER_PORT=6379
+        ray start --head --port=6379
+        python train.py
+    Right:
+        export MASTER_PORT=29500
+        ray start --head --port=6379
+        python train.py
+    """
+    for launch in shell.launches:
+        if launch.program != "ray" or not launch.has("head"):
+            continue
+        word = launch.get("port")
+        port = 6379 if word is None and not launch.open else word.value.number if word is not None else None
+        place = word.place if word is not None else launch.place
+        low, high = launch.number("min-worker-port"), launch.number("max-worker-port")
+        moved = launch.has("min-worker-port", "max-worker-port", "worker-port-list") or launch.open
+        workers = range(10002, 20000) if not moved else range(low, high + 1) if low and high else range(0)
+        clients = (
+            10001 if not launch.has("ray-client-server-port") else launch.number("ray-client-server-port")
+        )
+        if port is not None and word is not None and port in workers:
+            yield Found(
+                place,
+                f"port {port} is among those of Ray's workers: ray start ends with a ValueError",
+                "--port=6379",
+            )
+        elif port is not None and word is not None and port in (clients, 8265):
+            yield Found(
+                place,
+                f"port {port} is one that Ray uses itself: ray start ends with a ValueError",
+                "--port=6379",
+            )
+        master = launch.variable("MASTER_PORT")
+        number = master.value.number if master is not None else None
+        if master is None or master.assigned is None or number is None or "MASTER_PORT" not in _texts(shell):
+            continue
+        if number == port:
+            yield Found(
+                master.assigned,
+                f"Ray listens on {port} itself: the job finds its MASTER_PORT taken",
+                "MASTER_PORT=29500",
+            )
+
+
+def _texts(shell: Shell) -> set[str]:
+    return {a.name for a in shell.script.assignments if a.exported}
+
+
+@rule(
+    Severity.ERROR,
+    Config,
+    Kind.RAY,
+    "https://docs.ray.io/en/latest/cluster/vms/references/ray-cluster-configuration.html",
+)
+def ray_yaml(config: Config) -> Iterator[Found]:
+    """A Ray cluster's workers are few enough, others than the head, and join it.
+
+    What happens:
+        Ray refuses a configuration with more min_workers than max_workers. A head that is listed as a worker
+        is started twice. Workers whose commands do not name the head start clusters of their own.
+    Write instead:
+        ray start --address=$RAY_HEAD_IP:6379 among worker_start_ray_commands.
+    Wrong:
+        cluster_name: train
+        min_workers: 4
+        max_workers: 2
+        provider:
+          type: local
+          head_ip: node0
+          worker_ips: [node1, node2]
+    Right:
+        cluster_name: train
+        min_workers: 2
+        max_workers: 2
+        provider:
+          type: local
+          head_ip: node0
+          worker_ips: [node1, node2]
+    """
+    if config.kind is not Kind.RAY:
+        return
+    for document in config.documents:
+        most = document.number_at("max_workers")
+        least = document.get("min_workers")
+        if least is not None and least.number is not None and most is not None and least.number > most:
+            yield Found(
+                least.place,
+                f"min_workers is {least.number}, max_workers {most}: Ray refuses the file",
+                f"at most {most}",
+            )
+        for name, kind in ((types := document.get("available_node_types")) and types.pairs()) or []:
+            low, high = kind.get("min_workers"), kind.number_at("max_workers")
+            if low is not None and low.number is not None and high is not None and low.number > high:
+                yield Found(
+                    low.place,
+                    f"{name}: min_workers is {low.number}, max_workers {high}: Ray refuses the file",
+                )
+        provider = document.get("provider")
+        head = provider.text_at("head_ip") if provider is not None else None
+        workers = provider.get("worker_ips") if provider is not None else None
+        for worker in workers.list() if workers is not None else ():
+            if head and worker.text == head:
+                yield Found(
+                    worker.place, f"{head} is the head already: it would be started twice", "leave it out"
+                )
+        commands = document.get("worker_start_ray_commands")
+        starts = [c for c in commands.list() if "ray start" in (c.text or "")] if commands is not None else []
+        for command in starts:
+            text = command.text or ""
+            if "--head" in text:
+                yield Found(
+                    command.place,
+                    "--head on a worker: it starts a cluster of its own",
+                    "--address=$RAY_HEAD_IP:6379",
+                )
+            elif "--address" not in text and "RAY_ADDRESS" not in text:
+                yield Found(
+                    command.place,
+                    "no --address: ray start ends on the workers",
+                    "--address=$RAY_HEAD_IP:6379",
+                )
+
+
+# --- MPI ------------------------------------------------------------------------------------------
+
+
+@rule(Severity.ERROR, Shell, Kind.SHELL, OMPI)
+def mpi_slots(shell: Shell) -> Iterator[Found]:
+    """mpirun has a slot for each process.
+
+    What happens:
+        Open MPI counts one slot for each time that a host is named: -np 16 -H node0,node1 ends with "There
+        are not enough slots available in the system".
+    Write instead:
+        -H node0:8,node1:8.
+    Wrong:
+        mpirun -np 16 -H node0,node1 -x NCCL_DEBUG python train.py
+    Right:
+        mpirun -np 16 -H node0:8,node1:8 -x NCCL_DEBUG python train.py
+    """
+    for launch in shell.launches:
+        if launch.program != "mpirun" or shell.batch or not _is_openmpi(launch):
+            continue
+        hosts, wanted = launch.get("H", "host"), launch.number("np", "n", "c")
+        if (
+            hosts is None
+            or hosts.text is None
+            or wanted is None
+            or "oversubscribe" in shell.file.text.lower()
+        ):
+            continue
+        slots = 0
+        for part in hosts.text.split(","):
+            count = part.partition(":")[2]
+            if count and not count.isdecimal():
+                break
+            slots += int(count[:6]) if count else 1
+        else:
+            if wanted > slots and launch.get("hostfile", "machinefile") is None:
+                yield Found(
+                    hosts.place,
+                    f"{wanted} processes and {slots} slots: Open MPI ends with 'not enough slots available'",
+                    ",".join(
+                        f"{p.partition(':')[0]}:{-(-wanted // len(hosts.text.split(',')))}"
+                        for p in hosts.text.split(",")
+                    ),
+                )
+
+
+def _is_openmpi(launch: Launch) -> bool:
+    return bool(launch.pairs) or launch.has(
+        "x", "allow-run-as-root", "map-by", "bind-to", "H", "npernode", "tag-output"
+    )
+
+
+@rule(Severity.ERROR, Shell, Kind.SHELL, OMPI)
+def mpi_rank_outside(shell: Shell) -> Iterator[Found]:
+    """Ranks of MPI are read inside of the process.
+
+    What happens:
+        OMPI_COMM_WORLD_RANK exists in the processes that mpirun starts. On mpirun's own command line the
+        shell that calls it fills in nothing, and every process has an empty RANK.
+    Write instead:
+        mpirun … bash -c 'RANK=$OMPI_COMM_WORLD_RANK … python train.py' in single quotes.
+    Wrong:
+        mpirun -np 16 -H node0:8,node1:8 -x RANK=$OMPI_COMM_WORLD_RANK python train.py
+    Right:
+        mpirun -np 16 -H node0:8,node1:8 bash -c 'RANK=$OMPI_COMM_WORLD_RANK python train.py'
+    """
+    for launch in shell.launches:
+        mpirun = launch.starter("mpirun")
+        if launch.program == "mpirun":
+            for word in launch.all("x"):
+                if any(h.names & MPI_RANKS for h in word.value.holes):
+                    yield _early(word.place)
+        elif launch.program == "python" and mpirun is not None:
+            for name in ("RANK", "LOCAL_RANK"):
+                variable = launch.exported(name)
+                if variable and variable.assigned and filled_in_early(variable.value, launch, MPI_RANKS):
+                    yield _early(variable.assigned)
+
+
+def _early(place: Place) -> Found:
+    return Found(
+        place,
+        "filled in before mpirun starts anything, where there are no ranks yet: every process gets an empty "
+        "value",
+        "mpirun … bash -c 'RANK=$OMPI_COMM_WORLD_RANK …'",
+    )
+
+
+@rule(Severity.WARNING, Shell, Kind.SHELL, OMPI)
+def mpi_env_forward(shell: Shell) -> Iterator[Found]:
+    """Open MPI is told which variables to take along.
+
+    What happens:
+        mpirun takes only OMPI_* to other nodes. NCCL_* that were exported count on the node where it was
+        called, and not on the others: they choose other interfaces, and the job hangs or is slow.
+    Write instead:
+        -x NAME for each.
+    Wrong:
+        export NCCL_SOCKET_IFNAME=bond0
+        mpirun -np 16 -H node0:8,node1:8 -x LD_LIBRARY_PATH python train.py
+    Right:
+        export NCCL_SOCKET_IFNAME=bond0
+        mpirun -np 16 -H node0:8,node1:8 -x LD_LIBRARY_PATH -x NCCL_SOCKET_IFNAME python train.py
+    """
+    told: set[str] = set()
+    for launch in shell.launches:
+        if launch.program != "mpirun" or shell.batch or launch.open or not launch.has("x"):
+            continue
+        hosts = launch.get("H", "host")
+        if not (launch.has("hostfile", "machinefile") or (hosts is not None and "," in (hosts.text or ""))):
+            continue
+        if any("mca_base_env_list" in (name.text or "") for name, _ in launch.pairs):
+            continue
+        taken = {word.value.head.partition("=")[0] for word in launch.all("x")}
+        if any(word.text is None and not word.value.head for word in launch.all("x")):
+            continue
+        for name, variable in launch.command.environment.items():
+            wanted = name.startswith(("NCCL_", "GLOO_", "TORCH_NCCL_")) or name in (
+                "MASTER_ADDR",
+                "MASTER_PORT",
+            )
+            if wanted and variable.exported and variable.assigned and name not in taken | told:
+                told.add(name)
+                yield Found(variable.assigned, f"mpirun takes {name} to no other node", f"-x {name}")

@@ -1,0 +1,82 @@
+"""Parallel sizes on a command line against the processes that it starts."""
+
+from collections.abc import Iterator
+
+from netdoctor.lint.files import Shell
+from netdoctor.lint.launches import TORCH, Launch
+from netdoctor.lint.model import Found, Kind, Severity, rule
+from netdoctor.lint.rules.torch import nodes_of
+from netdoctor.lint.slurm import step
+from netdoctor.lint.values import Word
+
+MEGATRON = "NVIDIA/Megatron-LM megatron/core/parallel_state.py initialize_model_parallel"
+SIZES = ("tensor-model-parallel-size", "pipeline-model-parallel-size", "context-parallel-size")
+
+
+def _sizes(launch: Launch) -> dict[str, tuple[int, Word]] | None:
+    """Megatron's sizes among the script's options; None where one cannot be known."""
+    found: dict[str, tuple[int, Word]] = {}
+    for index, word in enumerate(launch.rest):
+        name, equals, text = word.value.head.partition("=")
+        bare = name.lstrip("-").replace("_", "-")
+        if not name.startswith("--") or bare not in SIZES:
+            continue
+        number = (int(text) if text.isdecimal() and word.text else None) if equals else None
+        if not equals and index + 1 < len(launch.rest):
+            number = launch.rest[index + 1].value.number
+        if number is None:
+            return None
+        found[bare] = (number, word)
+    return found
+
+
+def _world(launch: Launch, shell: Shell) -> tuple[int, int] | None:
+    """(nodes, processes on each) of a launch."""
+    if launch.program in TORCH:
+        nodes, each = nodes_of(launch), launch.number("nproc-per-node")
+        return (nodes, each) if nodes and each and ":" not in str(launch.get("nnodes") or "") else None
+    srun = launch.starter("srun")
+    here = step(srun, shell.request) if launch.program == "python" and srun is not None else None
+    return (here.nodes, here.per_node) if here is not None and here.nodes and here.per_node else None
+
+
+@rule(Severity.ERROR, Shell, Kind.SHELL, MEGATRON)
+def cfg_parallel(shell: Shell) -> Iterator[Found]:
+    r"""Tensor, pipeline and context parallel sizes divide the processes.
+
+    What happens:
+        Megatron ends on every rank: "world size is not divisible by" their product. A tensor parallel group
+        that is larger than a node sends each layer's sums over the network.
+    Write instead:
+        Sizes whose product divides nodes times processes on each; tensor parallel no larger than a node.
+    Wrong:
+        torchrun --nnodes 1 --nproc-per-node 8 pretrain.py \
+            --tensor-model-parallel-size 4 --pipeline-model-parallel-size 3
+    Right:
+        torchrun --nnodes 1 --nproc-per-node 8 pretrain.py \
+            --tensor-model-parallel-size 4 --pipeline-model-parallel-size 2
+    """
+    for launch in shell.launches:
+        sizes, world = _sizes(launch), _world(launch, shell)
+        if not sizes or world is None:
+            continue
+        nodes, each = world
+        product = 1
+        for number, _ in sizes.values():
+            product *= number
+        last = list(sizes.values())[-1][1]
+        if product and nodes * each % product:
+            terms = " x ".join(str(number) for number, _ in sizes.values())
+            yield Found(
+                last.place,
+                f"{nodes} x {each} = {nodes * each} processes are not divided by {terms} = {product}: every "
+                "rank ends",
+                f"sizes whose product divides {nodes * each}",
+            )
+        elif (tensor := sizes.get(SIZES[0])) is not None and tensor[0] > each > 0:
+            yield Found(
+                tensor[1].place,
+                f"tensor parallel {tensor[0]} is more than the {each} processes of a node: each layer's "
+                "sums cross the network",
+                f"at most {each}",
+            )

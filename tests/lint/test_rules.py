@@ -1,0 +1,35 @@
+"""Each rule speaks on its wrong example and is silent on its right one; fixtures say the same at length."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from netdoctor.lint.engine import lint, rules
+from netdoctor.lint.files import Read, read
+from netdoctor.lint.model import Rule
+
+HERE = Path(__file__).parent
+
+
+def sample(rule: Rule, text: str) -> list[Read]:
+    """The files of an example."""
+    parts = text.replace("<CR>", "\r").split("--- second file\n")
+    return [read(f"node{number}", rule.example, part.encode()) for number, part in enumerate(parts)]
+
+
+@pytest.mark.parametrize("rule", rules().values(), ids=lambda rule: rule.id)
+def test_a_rule_tells_wrong_from_right(rule: Rule) -> None:
+    wrong = lint(sample(rule, rule.wrong))
+    assert rule.id in {finding.rule for finding in wrong}
+    assert all(finding.message and len(finding.message) < 400 for finding in wrong)
+    assert lint(sample(rule, rule.right)) == []
+
+
+def test_every_rule_has_a_title_a_source_and_words_for_people() -> None:
+    for rule in rules().values():
+        assert rule.title.endswith("."), rule.id
+        assert rule.source, rule.id
+        assert rule.happens, rule.id
+        assert rule.instead, rule.id
+        assert re.fullmatch(r"[a-z0-9]+\.[a-z0-9-]+", rule.id)
