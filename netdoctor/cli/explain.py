@@ -6,9 +6,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from netdoctor.cli.options import count
+from netdoctor.cli.options import count, port
 from netdoctor.cli.parser import EXIT_BAD_INPUT, Parser, columns
 from netdoctor.errors import InputError
+from netdoctor.facts.software import BACKENDS
 
 EXIT_UNRECOGNISED = 3
 WIDTH = 100
@@ -19,6 +20,7 @@ examples:
   netdoctor explain log train.log
   netdoctor explain log 'out/rank_*.log' -o json
   kubectl logs trainer-0 | netdoctor explain log -
+  netdoctor explain log train.log --scan hosts.txt  and measure what decides
   netdoctor explain MASTER_ADDR --nproc-per-node  variables, options
   netdoctor explain Xid 79 vendor err 129 -9      codes, exit codes, signals
   netdoctor explain                               all words, by groups
@@ -41,8 +43,23 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument("-o", "--output", choices=FORMATS, default="text", help="format (default: text)")
     parser.add_argument("--width", type=count, metavar="N", help="columns (default: the terminal's)")
     parser.add_argument(
-        "--report", type=Path, metavar="FILE", help="whose values a word is shown with (default: the last)"
+        "--report",
+        type=Path,
+        metavar="FILE",
+        help="log: a saved scan that joins in; WORD: whose values are shown (default: the last)",
     )
+    scan = parser.add_argument_group("the checks that decide")
+    scan.add_argument(
+        "--scan",
+        metavar="HOSTS",
+        help="with log: run exactly the checks that decide, on these hosts (as for netdoctor scan), and join",
+    )
+    scan.add_argument("--env-file", type=Path, metavar="F", help="environment that the job gets")
+    scan.add_argument("--master-port", type=port, metavar="N", help="rendezvous port")
+    scan.add_argument("--backend", choices=BACKENDS, help="the job's only backend")
+    scan.add_argument("--ssh-config", type=Path, metavar="FILE", help="instead of ~/.ssh/config")
+    scan.add_argument("--known-hosts", type=Path, metavar="FILE", help="instead of that of the config")
+    scan.add_argument("-q", "--quiet", action="store_true", help="without the progress of the scan")
     parser.set_defaults(run=run, parser=parser)
     if isinstance(parser, Parser):
         parser.leftover = _take_options
@@ -81,6 +98,17 @@ def _log(args: argparse.Namespace, names: Sequence[str]) -> int:
         unread = [f"{source.name}: {source.remarks[0]}" for source in said.sources if source.remarks]
         if len(unread) == len(said.sources):
             raise InputError("explain log: " + "\n  ".join(unread))
+    if args.scan is not None and args.report is not None:
+        raise InputError("explain log: --scan measures now, --report was measured before; give one of them")
+    if args.scan is not None:
+        from netdoctor.cli.explain_scan import scanned
+
+        said = scanned(said, args)
+    elif args.report is not None:
+        from netdoctor.cli.explain_scan import joined
+        from netdoctor.report.save import load
+
+        said = joined(said, load(args.report))
     manuals = _manuals({check for reason in said.reasons for check in reason.known.fix_from})
     if args.output == "json":
         sys.stdout.write(rendering.json_text(said, manuals))

@@ -1,0 +1,79 @@
+"""`netdoctor explain log --scan`: the checks that decide, run, and what they say for `explain.joining`."""
+
+import argparse
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from netdoctor.cli.parser import words
+from netdoctor.explain.joining import Measured, Proof, join
+from netdoctor.explain.knowledge import load
+from netdoctor.explain.model import Explanation
+from netdoctor.report.model import Report
+
+
+def scanned(said: Explanation, args: argparse.Namespace) -> Explanation:
+    """The explanation joined with a scan of --scan by the checks that decide it. Raises InputError.
+
+    Nothing is contacted where no cause has a check.
+    """
+    checks = tuple(dict.fromkeys(check for reason in said.reasons for check in reason.known.checks))
+    if not checks:
+        sys.stderr.write("netdoctor explain: no check decides this; nothing was contacted\n")
+        return said
+    return joined(said, _scan(checks, args))
+
+
+def joined(said: Explanation, report: Report) -> Explanation:
+    """The explanation joined with a report."""
+    return join(said, measured(report), load())
+
+
+def measured(report: Report) -> Measured:
+    """What a report says of causes and checks, in the words of `explain.joining`."""
+    cells = {
+        check: "".join(row) for check, row in zip(report.matrix.checks, report.matrix.cells, strict=False)
+    }
+    trouble: dict[str, str] = {}
+    for result in report.results:
+        if result.status in ("unknown", "blocked", "skip"):
+            trouble.setdefault(result.check, result.summary)
+    doubtful = {result.check for result in report.results if result.status != "pass"}
+    return Measured(
+        proofs=[
+            Proof(
+                key=cause.key,
+                title=cause.title.replace("{nodes}", cause.nodes),
+                check=", ".join(cause.checks[:2]),
+                sure=cause.confidence == "certain",
+                fails=cause.status == "fail",
+            )
+            for cause in report.causes
+            if cause.status in ("fail", "warn")
+        ],
+        passed=frozenset(
+            check for check, row in cells.items() if row and set(row) == {"."} and check not in doubtful
+        ),
+        open=trouble,
+    )
+
+
+def _scan(checks: Sequence[str], args: argparse.Namespace) -> Report:
+    from netdoctor import scanning
+    from netdoctor.cli import running
+    from netdoctor.scanning import ScanRequest
+
+    request = ScanRequest(hosts=words(args.scan), only=tuple(checks), environ=dict(os.environ), save=None)
+    for name in ("env_file", "ssh_config", "known_hosts", "master_port", "backend"):
+        if getattr(args, name) is not None:
+            request = replace(request, **{name: getattr(args, name)})
+    plan = scanning.prepare(request)
+    started = time.monotonic()
+    outcome, stopped = running.scanned(args, plan, ())
+    if stopped:
+        raise KeyboardInterrupt
+    code = 128 + signal.SIGINT
+    return scanning.assemble(plan, outcome, time.monotonic() - started, interrupted_code=code)

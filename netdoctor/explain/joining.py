@@ -1,0 +1,87 @@
+"""What logs admit, held against what a scan measured. Pure.
+
+A scan sees the cluster as it is now and the logs tell of earlier, so that it takes out only what lines merely
+admit: a cause that a line names stays, with a remark.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from netdoctor.explain.knowledge import Knowledge
+from netdoctor.explain.model import Confidence, Explanation, Reason
+from netdoctor.text import listing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """A cause that a scan found. key: as the check has it; sure: the check knows, and does not suspect."""
+
+    key: str
+    title: str
+    check: str
+    sure: bool = True
+    fails: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """What a scan says. passed: checks that looked at every node and found all well; open: checks that could
+    not tell everywhere, with the reason."""
+
+    proofs: Sequence[Proof] = ()
+    passed: frozenset[str] = frozenset()
+    open: Mapping[str, str] = field(default_factory=dict)
+
+
+def join(said: Explanation, measured: Measured, knowledge: Knowledge) -> Explanation:
+    """The explanation with what the scan proves first and what it refutes out; what it left open stays."""
+    proved: list[Reason] = []
+    left: list[Reason] = []
+    refuted: dict[str, str] = {}
+    for reason in said.reasons:
+        checks, found = reason.known.checks, _proofs(reason.known.causes, measured.proofs)
+        if found:
+            sure = any(proof.sure and proof.fails for proof in found)
+            confidence = Confidence.CERTAIN if sure else reason.confidence
+            proved.append(replace(reason, confidence=confidence, proof=_words(found)))
+        elif checks and measured.passed.issuperset(checks):
+            why = f"{listing(checks)} looked at every node and found all well"
+            if reason.confidence is Confidence.CERTAIN:
+                left.append(replace(reason, proof=(f"not now: {why}",)))
+            else:
+                refuted[reason.known.label] = why
+        else:
+            unmeasured = [
+                f"could not tell: {one}: {measured.open[one]}" for one in checks if one in measured.open
+            ]
+            left.append(replace(reason, proof=tuple(unmeasured[:2])))
+    proved.sort(key=lambda reason: list(Confidence).index(reason.confidence))
+    if any(reason.confidence is Confidence.CERTAIN for reason in proved):
+        left = [_at_most_likely(one) for one in left]
+    admitted = {reason.known.label for reason in said.reasons}
+    more = _unasked(admitted, measured, knowledge)
+    return replace(said, reasons=(*proved, *left, *more), refuted=refuted)
+
+
+def _at_most_likely(reason: Reason) -> Reason:
+    certain = reason.confidence is Confidence.CERTAIN
+    return replace(reason, confidence=Confidence.LIKELY) if certain else reason
+
+
+def _proofs(keys: Sequence[str], proofs: Sequence[Proof]) -> list[Proof]:
+    return [proof for proof in proofs if proof.key in keys]
+
+
+def _words(proofs: Sequence[Proof]) -> tuple[str, ...]:
+    return tuple(f"{proof.check}: {proof.title}" for proof in proofs)
+
+
+def _unasked(admitted: set[str], measured: Measured, knowledge: Knowledge) -> list[Reason]:
+    """What the scan found failing that no line spoke of: possible, as nothing ties it to this failure."""
+    spoken = {key for label in admitted for key in knowledge.causes[label].causes}
+    failing = [proof for proof in measured.proofs if proof.fails and proof.key not in spoken]
+    return [
+        Reason(known=known, confidence=Confidence.POSSIBLE, weight=0.0, lines=(), proof=_words(found))
+        for known in knowledge.causes.values()
+        if known.label not in admitted and (found := _proofs(known.causes, failing))
+    ]
