@@ -6,6 +6,7 @@ admit: a cause that a line names stays, with a remark.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 
 from netdoctor.explain.knowledge import Knowledge
 from netdoctor.explain.model import Confidence, Explanation, Reason
@@ -69,7 +70,8 @@ def _at_most_likely(reason: Reason) -> Reason:
 
 
 def _proofs(keys: Sequence[str], proofs: Sequence[Proof]) -> list[Proof]:
-    return [proof for proof in proofs if proof.key in keys]
+    """Those with one of the keys, which may be globs: checks make some keys of parts."""
+    return [proof for proof in proofs if any(fnmatchcase(proof.key, key) for key in keys)]
 
 
 def _words(proofs: Sequence[Proof]) -> tuple[str, ...]:
@@ -78,8 +80,8 @@ def _words(proofs: Sequence[Proof]) -> tuple[str, ...]:
 
 def _unasked(admitted: set[str], measured: Measured, knowledge: Knowledge) -> list[Reason]:
     """What the scan found failing that no line spoke of: possible, as nothing ties it to this failure."""
-    spoken = {key for label in admitted for key in knowledge.causes[label].causes}
-    failing = [proof for proof in measured.proofs if proof.fails and proof.key not in spoken]
+    spoken = [key for label in admitted for key in knowledge.causes[label].causes]
+    failing = [proof for proof in measured.proofs if proof.fails and not _proofs(spoken, [proof])]
     return [
         Reason(known=known, confidence=Confidence.POSSIBLE, weight=0.0, lines=(), proof=_words(found))
         for known in knowledge.causes.values()

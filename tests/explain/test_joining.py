@@ -10,7 +10,7 @@ CERTAIN, LIKELY, POSSIBLE = Confidence
 KNOWN = {
     label: Known(label=label, title=label, why="w", checks=checks, causes=causes)
     for label, checks, causes in (
-        ("firewall", ("net.ports", "rdzv.reach"), ("firewall-drop", "firewall-reject")),
+        ("firewall", ("net.ports", "rdzv.reach"), ("firewall-*",)),
         ("address", ("rdzv.addr",), ("master-foreign",)),
         ("shm", ("host.shm",), ("shm-small",)),
         ("program", (), ()),

@@ -36,11 +36,13 @@ class Job:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """started: every rank had its sums in time. why: the words of the node that failed first."""
+    """started: every rank had its sums in time. why: the words of the node that failed first. said: the end
+    of each node's log."""
 
     started: bool
     seconds: float
     why: str = ""
+    said: Mapping[str, str] = field(default_factory=dict)
 
 
 def session(lab: Lab, node: str) -> tuple[dict[str, str], dict[str, list[int]]]:
@@ -117,7 +119,7 @@ class Launcher:
             why = f"{bad[0]}: {_told(answer['said'][bad[0]])}"
         elif len(codes) < len(lab.nodes):
             why = f"hangs: {len(lab.nodes) - len(codes)} nodes not done in {limit_s:g} s"
-        return Outcome(started=not why, seconds=float(answer["seconds"]), why=why)
+        return Outcome(started=not why, seconds=float(answer["seconds"]), why=why, said=answer["said"])
 
 
 def arguments(job: Job, rank: int, names: Sequence[str]) -> list[str]:
