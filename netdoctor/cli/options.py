@@ -9,6 +9,7 @@ from typing import Any
 
 from netdoctor.cli.parser import Joined, Listed, words
 from netdoctor.facts.software import BACKENDS, LAUNCHERS
+from netdoctor.files import read_regular
 from netdoctor.report import LAST
 from netdoctor.text import clean
 
@@ -57,6 +58,13 @@ def host_words(args: argparse.Namespace) -> list[str]:
         config = getattr(args, "ssh_config", None)
         found += [f"{alias}," for alias in aliases(args.from_ssh_config, str(config) if config else None)]
     return found
+
+
+def lists_hosts(path: Path) -> bool:
+    """Whether a JSON file is a list of hosts by its first lines, and no report. Raises OSError."""
+    head = read_regular(path, 4096)
+    marks = (b'"apiVersion"', b'"netdoctor.hosts/', b'"_meta"', b'"hosts"', b'"children"')
+    return b'"netdoctor.report/' not in head and any(mark in head for mark in marks)
 
 
 def add_scan_arguments(parser: argparse.ArgumentParser, hosts: str) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from netdoctor.cli import environ
 from netdoctor.cli.crash import broken
-from netdoctor.cli.options import add_save_arguments, add_scan_arguments, given, one_per_line
+from netdoctor.cli.options import add_save_arguments, add_scan_arguments, given, lists_hosts, one_per_line
 from netdoctor.cli.parser import EXIT_BAD_INPUT
 from netdoctor.errors import InputError
 from netdoctor.files import read_regular
@@ -94,7 +94,7 @@ def _saved(args: argparse.Namespace) -> Path | None:
     path = Path(args.hosts[0])
     try:
         if path.suffix == ".json" or (path.is_file() and _first_byte(path) == b"{"):
-            return path
+            return None if lists_hosts(path) else path
     except OSError:
         return None
     return None

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 HOST_MAX = 253  # RFC 1035 section 2.3.4, less the length octets
@@ -263,6 +264,7 @@ def is_valid_interface(text: str) -> bool:
     return len(text) <= INTERFACE_MAX and bool(_INTERFACE.fullmatch(text))
 
 
+@lru_cache(maxsize=1 << 15)  # asked several times for every host of a list
 def host_key(host: str) -> str:
     """Return the form under which two spellings of one name or address are equal."""
     bare, percent, zone = host.partition("%")

@@ -1,6 +1,7 @@
 """Every kind of host list: what is taken from it, and the trap that it has for its reader."""
 
 import json
+import random
 import textwrap
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,9 +10,11 @@ from typing import Any
 import pytest
 
 from netdoctor.inventory import Inventory, InventoryError, load, restrict
+from netdoctor.inventory.names import is_valid_host, is_valid_user
 from netdoctor.inventory.readers import READERS
 from netdoctor.inventory.readers.sshconfig import aliases
 from netdoctor.inventory.surroundings import words
+from tests.hostile import steers_a_terminal
 
 
 @pytest.fixture(autouse=True)
@@ -164,6 +167,7 @@ LISTS = [
     (json.dumps(NODES), "kubernetes", ["n1=10.0.0.1/4", "n2=10.0.0.2/4"], "not ready, or cordoned: n2"),
     (json.dumps(OURS), "json", ["u@a=10.0.0.1:22*8%g", "b:23=b:23", "b:24=b:24"], "not taken: python="),
     (json.dumps(REPORT, indent=1), "json", ["root@n1=10.0.0.1:22"], "netdoctor's JSON"),
+    ("ServerAliveInterval 9\nUser ml\nHost a b\n", "ssh", ["a", "b"], "ssh config"),
     ("n1 8 n2 4\n", "lsf", ["n1*8", "n2*4"], "12 slots"),
     ("n1 8 all.q@n1 UNDEFINED\nn2 4 all.q@n2 0,0\n", "sge", ["n1*8", "n2*4"], "12 slots"),
     ("n[1-4]!n3\nm1\n", "clustershell", ["n1", "n2", "n4", "m1"], "4 hosts"),
@@ -358,6 +362,70 @@ def test_aliases_of_an_ssh_config_and_its_includes(tmp_path: Path) -> None:
     assert aliases("gpu-*") == ["gpu-1", "gpu-2", "gpu-9"]
     with pytest.raises(InventoryError, match=r"matches no alias   .there are: gpu-1, gpu-2, login"):
         aliases("node-*")
+
+
+ODD: tuple[Any, ...] = (
+    *(None, 0, -1, 1.5, True, 10**30, "", "x", "a b", "n[1-3]", "\x1b[31m", "::1"),
+    *([], {}, [[]], {"a": {}}),
+)
+
+
+def broken(value: Any, dice: random.Random) -> Any:
+    """A document with something odd somewhere in it."""
+    if dice.random() < 0.15 or not isinstance(value, dict | list) or not value:
+        return dice.choice(ODD)
+    if isinstance(value, list):
+        return [broken(v, dice) if dice.random() < 0.5 else v for v in value]
+    odd = dice.choice([*value])
+    kept = {k: v for k, v in value.items() if k == odd or dice.random() < 0.9}
+    return {k: broken(v, dice) if k == odd else v for k, v in kept.items()}
+
+
+def mangled(text: str, dice: random.Random) -> str:
+    """A text with a few of its pieces cut out, doubled or put elsewhere."""
+    for _ in range(dice.randint(1, 4)):
+        at, size = dice.randrange(len(text) + 1), dice.randint(1, 12)
+        signs = [*"[]{}:,=@!&^#%'\"\\\n\t -", "\n  ", "*a", "&a ", "ansible_host="]
+        piece = dice.choice([text[at : at + size], "", *signs])
+        text = text[:at] + piece * dice.choice([1, 1, 2, 50]) + text[at + size * dice.randint(0, 1) :]
+    return text
+
+
+@pytest.mark.thorough
+def test_whatever_is_in_a_list_is_hosts_or_the_one_error() -> None:
+    dice = random.Random(13)
+    documents = [LISTING, PODS, NODES, OURS, REPORT]
+    read_well, told = 0, list[str]()
+    for number in range(900):
+        odd = json.dumps(broken(dice.choice(documents), dice))
+        Path("list").write_text(odd if number % 3 == 0 else mangled(dice.choice(LISTS)[0], dice))
+        try:
+            found = load(["list"], format=dice.choice([*READERS, *["auto"] * len(READERS)]), environ={})
+        except InventoryError as error:
+            told.append(str(error))
+            continue
+        read_well += 1
+        assert len({t.id for t in found.targets}) == len(found.targets) > 0
+        assert all(is_valid_host(t.host) and (t.user is None or is_valid_user(t.user)) for t in found.targets)
+        assert not any(steers_a_terminal(note) for note in found.notes)
+    assert read_well > 30
+    assert not any(map(steers_a_terminal, told))
+
+
+@pytest.mark.thorough
+def test_large_lists_are_read_or_refused_in_time() -> None:
+    """Not a clock: what is quadratic in any of these does not end."""
+    many = range(4000)
+    assert len(read("[g]\n" + "".join(f"n{i} ansible_port=22\n" for i in many)).targets) == 4000
+    nested = "".join(f"[g{i}:children]\ng{i + 1}\n" for i in range(90)) + "[g90]\nn[1:4000]\n"
+    assert len(read(nested).targets[0].groups) == 91
+    assert "more than 5000 groups" in refused("".join(f"[g{i}]\nn{i}\n" for i in range(6000)))
+    deep = "".join(f"[g{i}:children]\ng{i + 1}\n" for i in range(200)) + "[g200]\na\n"
+    assert "in a circle or too deep" in refused(deep)
+    pods = [pod(f"w-{i}", i, podIP=f"10.{i >> 8}.{i & 255}.1") for i in range(1000)]
+    assert len(read(json.dumps({"kind": "List", "items": pods}, indent=4)).targets) == 1000
+    assert "YAML of more than 1024 KiB" in refused("---\nall:\n" + "n: \n" * 300_000)
+    assert len(read("---\nall:\n  hosts:\n" + "".join(f"    n{i}:\n" for i in many)).targets) == 4000
 
 
 def test_every_kind_has_a_list_here() -> None:

@@ -1,11 +1,13 @@
 """`netdoctor hosts`, as typed: lists shown and converted, and those of the good and bad nodes of a report."""
 
+import argparse
 import json
 from pathlib import Path
 
 import pytest
 
 from netdoctor import cli
+from netdoctor.cli import tui
 from netdoctor.inventory import load
 from netdoctor.model import Finding, fail, unknown
 from netdoctor.report import LAST
@@ -152,3 +154,17 @@ def test_reports_that_say_nothing_of_nodes(ground: Ground, typed: Typed) -> None
     assert "a redacted report names no node" in err
     LAST.unlink()
     assert typed("good")[0] == 2
+
+
+def test_the_screens_tell_a_list_from_a_report(tmp_path: Path) -> None:
+    for text, report in (
+        ('{"_meta": {"hostvars": {}}}', False),
+        ('{"apiVersion": "v1", "kind": "List"}', False),
+        ('{"schema": "netdoctor.hosts/1"}', False),
+        ('{"schema": "netdoctor.report/1", "hosts": 1}', True),
+        ('{"damaged', True),
+    ):
+        path = tmp_path / "x.json"
+        path.write_text(text)
+        args = argparse.Namespace(last=False, hosts=[str(path)])
+        assert tui._saved(args) == (path if report else None), text

@@ -68,7 +68,14 @@ OTHER_WORDS = {
 
 # Variables of batch systems that name a file of theirs.
 _NAMED_BY = {"PBS_NODEFILE": "pbs", "LSB_DJOB_HOSTFILE": "lsf", "PE_HOSTFILE": "sge"}
+# How an ssh config begins, or what tells one that begins with what holds for all hosts.
 _SSH_LINE = re.compile(r"(?:host|hostname|match)[ \t]+[^=]+", re.IGNORECASE)
+_SSH_HOST = re.compile(r"^[ \t]*host(?:[ \t]+|[ \t]*=[ \t]*)\S", re.IGNORECASE | re.MULTILINE)
+_SSH_KEY = re.compile(
+    r"(?:hostname|user|port|identityfile|proxyjump|proxycommand|stricthostkeychecking|include|forwardagent)"
+    r"(?:[ \t]+|[ \t]*=[ \t]*)\S.*",
+    re.IGNORECASE,
+)
 _GROUP_KEYS = {"hosts", "children", "vars"}
 
 
@@ -105,7 +112,7 @@ def _by_text(source: Source) -> str | None:
         return ""
     if documents.is_json(source.lines[0].text):
         return _document(source, "JSON")
-    if formats.is_ini(source.lines):
+    if ("[" in source.text or "ansible_" in source.text) and formats.is_ini(source.lines):
         return "ansible"
     if line := formats.yaml_line(source.lines):
         return _document(source, "YAML", line)
@@ -150,7 +157,9 @@ _DOCUMENTS: tuple[tuple[str, Callable[[dict[str, object]], bool]], ...] = (
 def _by_lines(source: Source) -> str | None:
     """By the form of every line, or of the first."""
     texts = [line.text for line in source.lines]
-    if _SSH_LINE.fullmatch(texts[0]):
+    if _SSH_LINE.fullmatch(texts[0]) or (
+        _SSH_HOST.search(source.text) and any(map(_SSH_KEY.fullmatch, texts))
+    ):
         return "ssh"
     for name, form in (
         ("hosts", columns.HOSTS_LINE),

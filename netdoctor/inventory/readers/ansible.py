@@ -11,7 +11,7 @@ import re
 import shlex
 import string
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,8 +36,10 @@ _GROUP = re.compile(r"([^:\]\s#]+)\s*(?:#.*)?")
 _HOST_PORT = re.compile(r"((?:[^:\[\]]|\[[^\]]*\])*):([0-9]+)")
 _BRACKETED = re.compile(r"\[([0-9A-Fa-f:.]+)\]:([0-9]+)")
 _RANGE = re.compile(r"\[([^\[\]]*)\]")
+_QUOTES = re.compile(r"[\\'\"#]")
 _VALUE_MAX = 200
 _DEPTH_MAX = 100
+_GROUPS_MAX = 5000
 _BRACKETS_MAX = 4
 
 
@@ -92,6 +94,9 @@ class Tree:
 
     def hand_over(self) -> None:
         """Give the source its hosts, each with what its groups and itself say of it."""
+        if len(self.groups) > _GROUPS_MAX:
+            self.source.refuse(None, "", f"more than {_GROUPS_MAX} groups")
+            raise Stop
         parents: dict[str, set[str]] = {name: set() for name in self.groups}
         for name, group in self.groups.items():
             for child in group.children:
@@ -107,17 +112,24 @@ class Tree:
         self.source.room += len(self.vars)  # they were counted when they were written out
         elsewhere: list[str] = []
         untaken: dict[str, None] = {}
+        places = {name: place for place, name in enumerate(self.groups)}
+        known: dict[
+            tuple[str, ...], tuple[list[str], dict[str, Any]]
+        ] = {}  # hosts of the same groups are many
         for host in self.vars:
             if host in self.groups or host in ("all", "ungrouped"):
                 self.source.refuse(self.lines[host], host, "a host and a group of one name", "rename one")
                 continue
-            groups = frozenset({"all"}).union(*(above[g] for g in members.get(host, ())))
-            said = self._vars(host, groups, depth)
+            own = tuple(members.get(host, ()))
+            if own not in known:
+                groups = frozenset({"all"}).union(*(above[g] for g in own)) & places.keys()
+                shown = sorted(groups - {"all", "ungrouped"}, key=places.__getitem__)
+                known[own] = shown, self._vars(groups, depth)
+            shown, said = known[own][0], {**known[own][1], **self.vars[host]}
             untaken.update(dict.fromkeys(key for key in said if UNTAKEN.fullmatch(key)))
             if said.get(CONNECTION) in _LOCAL:
                 elsewhere.append(host)
                 continue
-            shown = [g for g in self.groups if g in groups and g not in ("all", "ungrouped")]
             self._hand_over(host, said, shown)
         if elsewhere:
             self.source.note(f"left out, as {CONNECTION} says that they are not reached over SSH", elsewhere)
@@ -136,13 +148,11 @@ class Tree:
         self.source.refuse(None, "", "groups that are children of each other, in a circle or too deep")
         raise Stop
 
-    def _vars(self, host: str, groups: frozenset[str], depth: Mapping[str, int]) -> dict[str, Any]:
+    def _vars(self, groups: Iterable[str], depth: Mapping[str, int]) -> dict[str, Any]:
+        """What groups say together, the nearest last, by Ansible's order."""
         said: dict[str, Any] = {}
-        known = [name for name in groups if name in self.groups]
-        for name in sorted(known, key=lambda g: (depth[g], _priority(self.groups[g]), g)):
+        for name in sorted(groups, key=lambda g: (depth[g], _priority(self.groups[g]), g)):
             said.update(self.groups[name].vars)
-        said.pop(PRIORITY, None)
-        said.update(self.vars[host])
         return said
 
     def _hand_over(self, host: str, said: Mapping[str, Any], groups: Sequence[str]) -> None:
@@ -272,7 +282,7 @@ def read_ini(source: Source) -> None:
 
 def _ini_host(tree: Tree, group: str, line: str, number: int) -> None:
     try:
-        first, *words = shlex.split(line, comments=True)
+        first, *words = shlex.split(line, comments=True) if _QUOTES.search(line) else line.split()
     except ValueError as error:
         tree.source.refuse(number, line, f"cannot be taken apart: {error}")
         return
