@@ -57,14 +57,12 @@ class Writer:
 def write(targets: Sequence[Target], name: str, slots: int | None = None) -> tuple[str, tuple[str, ...]]:
     """(text, what is lost) of targets, in their order, as a list that another program reads.
 
-    slots: for hosts without. Raises InventoryError for hosts that the format cannot carry.
+    slots: for hosts that say neither slots nor GPUs. Raises InventoryError for hosts that the format cannot carry.
     """
     writer = WRITERS[name]
     problems = Problems()
     if "slots" in writer.holds:
-        targets = [
-            replace(t, slots=t.slots if t.slots is not None else slots or t.gpus or None) for t in targets
-        ]
+        targets = [replace(t, slots=t.slots or t.gpus or slots) for t in targets]
     for target in targets:
         if ":" in target.host and not writer.ipv6:
             problems.add(_place(target), target.line, target.id, f"no IPv6 addresses in {writer.title}")

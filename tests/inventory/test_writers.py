@@ -18,6 +18,8 @@ from netdoctor.inventory import InventoryError, Target, load
 from netdoctor.inventory.names import is_valid_host, is_valid_user
 from netdoctor.inventory.readers import READERS
 from netdoctor.inventory.writers import WRITERS, in_order, write
+from tests.launch import theirs
+from tests.launch.test_parsers import DeepSpeed
 
 ANSIBLE = os.environ.get("NETDOCTOR_TEST_ANSIBLE_PYTHON")
 # Names and users that are allowed, and mean something to one program or another.
@@ -116,7 +118,7 @@ def test_what_is_written_is_read_back() -> None:
                 assert seed % 2 or name == "deepspeed", name
                 continue
             if seed % 3:
-                targets = [replace(t, slots=t.slots or 4) for t in targets]
+                targets = [replace(t, slots=t.slots or t.gpus or 4) for t in targets]
             found = back(text, name)
             fields = held(found, name) if name != "ssh" else [{"id": t.id} for t in found]
             assert fields == held(targets, name), (name, text)
@@ -337,3 +339,42 @@ def said_of(host: str, known: dict[str, Any]) -> tuple[str, int, str | None, set
         None if user is None else str(user),
         groups,
     )
+
+
+HOSTFILE_LINES = (
+    *("{} slots=8", "{} slots=16", "{}  slots=4", "\t{} slots=2", "{} slots=8 # c", "{} slots=8\r"),
+    *(
+        "# {} slots=8",
+        "",
+        "{}",
+        "{} slots=",
+        "{} slots=x",
+        "{} slots=0",
+        "{} slots=8 max_slots=9",
+        "{} slots = 8",
+        "{}:8",
+    ),
+)
+
+
+def test_deepspeed_itself_reads_the_same() -> None:
+    deepspeed = DeepSpeed(theirs.package("NETDOCTOR_TEST_DEEPSPEED", "deepspeed"))
+    dice = random.Random(5)
+    both = 0
+    for _ in range(400):
+        names = [f"n{dice.randint(1, 40)}" for _ in range(dice.randint(1, 4))]
+        text = "".join(
+            f"{dice.choice(HOSTFILE_LINES[: dice.choice([6, 15])]).format(name)}\n" for name in names
+        )
+        Path("list").write_text(text)
+        try:
+            ours = [(t.host, t.slots) for t in load(["list"], format="deepspeed").targets]
+        except InventoryError:
+            continue
+        assert deepspeed.hosts(text) == ours, text
+        both += 1
+    assert both > 100
+    for seed in range(40):
+        targets = [t for t in some(seed) if ":" not in t.host]
+        text, _ = write(targets, "deepspeed", slots=3)
+        assert deepspeed.hosts(text) == [(t.host, t.slots or t.gpus or 3) for t in targets]
