@@ -87,7 +87,8 @@ def ordered(hits: Iterable[Hit]) -> list[Hit]:
 
 
 def _counting(hits: Sequence[Hit]) -> list[Hit]:
-    """Those that say something: what they need is there, and what is compared does differ."""
+    """Those that say something: said by who counts, with what they need, and differing where compared."""
+    hits = [hit for hit in hits if hit.pattern.rank in (None, hit.speaker.rank)]
     present = {hit.pattern.id for hit in hits}
     values: dict[str, set[str]] = {}
     for hit in hits:

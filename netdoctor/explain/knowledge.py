@@ -41,7 +41,8 @@ class Pattern:
     the line raises or lowers a cause that others admit; 100 against is out of the question. needs: ids of
     patterns without which it says nothing. differs: it counts once the group ``value`` has two values.
     retried: the program goes on and tries again; it counts only where something failed in the end, or nothing
-    was said after it. line: a real one. source: project and file. releases: where it is printed so.
+    was said after it. rank: it counts only where this rank says it. line: a real one.
+    source: project and file. releases: where it is printed so.
     example_of: the report that is the only reason why it is here.
     """
 
@@ -56,6 +57,7 @@ class Pattern:
     needs: tuple[str, ...]
     differs: bool
     retried: bool
+    rank: int | None
     line: str
     source: str
     releases: str
@@ -126,7 +128,7 @@ _TEXTS = ("label", "title", "why")
 _LISTS = ("words", "checks", "causes", "fix_from", "fix")
 _PATTERN_TEXTS = ("id", "regex", "line", "source", "releases", "role", "example_of")
 _PATTERN_TABLES = ("admits", "supports", "against")
-_PATTERN_OTHERS = ("needs", "differs", "retried", "percent")
+_PATTERN_OTHERS = ("needs", "differs", "retried", "rank", "percent")
 
 
 def _patterns(tables: Any, label: str, name: str) -> Iterator[Pattern]:
@@ -150,6 +152,7 @@ def _patterns(tables: Any, label: str, name: str) -> Iterator[Pattern]:
             needs=_list(where, table, "needs"),
             differs=bool(table.get("differs", False)),
             retried=bool(table.get("retried", False)),
+            rank=table.get("rank"),
             line=_text(where, table, "line"),
             source=_text(where, table, "source"),
             releases=table.get("releases", ""),
@@ -235,6 +238,7 @@ UNKNOWN = Pattern(
     needs=(),
     differs=False,
     retried=False,
+    rank=None,
     line="",
     source="",
     releases="",
