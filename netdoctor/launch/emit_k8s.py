@@ -75,7 +75,8 @@ def _job(plan: LaunchPlan, name: str, count: int) -> dict[str, Any]:
         "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [spread]}
     }
     if plan.options.nodelist:
-        names = {"key": "kubernetes.io/hostname", "operator": "In", "values": [n.host for n in plan.nodes]}
+        listed = [node.id if ":" not in node.id else node.host for node in plan.nodes]
+        names = {"key": "kubernetes.io/hostname", "operator": "In", "values": listed}
         terms = {"nodeSelectorTerms": [{"matchExpressions": [names]}]}
         affinity["nodeAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
     pod = {

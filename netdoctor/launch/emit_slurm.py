@@ -67,8 +67,8 @@ def _names(plan: LaunchPlan) -> str:
 
 
 def _name(node: PlanNode) -> str:
-    """The host as listed; where that is an address, what the node calls itself; empty where nobody knows."""
-    for text in (node.host, node.name.text.partition(".")[0]):
+    """The name as listed; where that is an address, what the node calls itself; empty where nobody knows."""
+    for text in (node.id, node.host, node.name.text.partition(".")[0]):
         if _NAME.fullmatch(text) and not re.fullmatch(r"[0-9.]+", text):
             return text
     return ""

@@ -134,7 +134,7 @@ def _node(
     options: Options,
     evidence: Evidence | None,
 ) -> PlanNode:
-    address = seen.addresses().get(target.id)
+    address = seen.addresses.get(target.id)
     return PlanNode(
         id=target.id,
         host=target.host,

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from netdoctor.checks._nccl_advice import propose_hcas, propose_ifname
@@ -55,14 +56,18 @@ class Seen:
         self._facts = evidence.facts if evidence else None
         job = self._facts.whole("job") if self._facts else None
         self.job = job if isinstance(job, Job) else Job()
+        self._groups: dict[str, dict[str, Any]] = {}
 
     def of(self, group: str) -> dict[str, Any]:
-        return self._facts.present(group, self.nodes) if self._facts else {}
+        if group not in self._groups:
+            self._groups[group] = self._facts.present(group, self.nodes) if self._facts else {}
+        return self._groups[group]
 
     def whole(self, group: str) -> Any:
         found = self._facts.whole(group) if self._facts else None
         return None if isinstance(found, Missing) else found
 
+    @cached_property
     def addresses(self) -> dict[str, str]:
         """Where peers dial each node, where the node has that address."""
         nets = self.of("net")
@@ -92,7 +97,7 @@ def settings(
     found.env["MASTER_PORT"] = _port(targets[0], seen, usual_port, found.remarks)
     if debug:
         found.env |= {name: given(text, "--debug") for name, text in DEBUG.items()}
-    nets, addresses = seen.of("net"), seen.addresses()
+    nets, addresses = seen.of("net"), seen.addresses
     networks = {str(network(_row(nets[node], address))) for node, address in addresses.items()}
     if len(addresses) == len(targets) and len(networks) == 1:
         found.network = networks.pop()
@@ -114,7 +119,7 @@ def settings(
 def master_addr(targets: Sequence[Target], seen: Seen) -> Value:
     """Where the other nodes find rank 0's."""
     first = targets[0]
-    address = seen.addresses().get(first.id)
+    address = seen.addresses.get(first.id)
     if address is None:
         why = "nobody looked whether the others reach it" if seen.of("net") else "no report has its address"
         return guessed(first.host, f"the first host as listed; {why}")
@@ -253,7 +258,7 @@ def _hcas(seen: Seen, found: Settings, envs: Mapping[str, Mapping[str, str]], ve
 
 def _gloo(seen: Seen, found: Settings) -> None:
     """The exact interface that holds the address which peers dial, where gloo would take that one of it."""
-    name, addresses, nets = "GLOO_SOCKET_IFNAME", seen.addresses(), seen.of("net")
+    name, addresses, nets = "GLOO_SOCKET_IFNAME", seen.addresses, seen.of("net")
     if reason := _unknown(seen, addresses):
         found.left_out[name] = reason
         return

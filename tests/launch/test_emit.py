@@ -153,3 +153,17 @@ def test_comments_are_one_line_whatever_a_node_or_a_report_says() -> None:
             assert lines.setdefault(launcher, text.count("\n")) == text.count("\n"), (launcher, said)
     for said in HOSTILE.values():
         assert comment(said).isprintable()
+
+
+def test_another_machine_starts_nothing(programs: Path) -> None:
+    """Pasted into a shell that goes on after an error, on a host that is not of the plan."""
+    (programs / "hostname").write_text("#!/bin/bash\necho n9\n")
+    for options in ({}, {"rdzv": "static"}):
+        text = launch.text(planned(targets(2), evidence(2), **options))
+        (programs / "args").write_bytes(b"")
+        done = subprocess.run(
+            ["bash", "-i"], input=text, cwd=programs, env={"PATH": f"{programs}:/usr/bin:/bin", "HOME": "/x"},
+            capture_output=True, text=True, timeout=30, check=False, start_new_session=True,
+        )  # fmt: skip
+        assert "n9 is no node of this plan" in done.stderr
+        assert (programs / "args").read_bytes() == b""

@@ -30,7 +30,9 @@ def environment() -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["--version"], ["scan", "--help"], ["gate", "--help"]], ids=" ".join
+    "arguments",
+    [["--help"], ["--version"], ["scan", "--help"], ["gate", "--help"], ["plan", "--help"]],
+    ids=" ".join,
 )
 def test_help_loads_no_heavy_module(arguments: list[str]) -> None:
     program = PROGRAM.format(arguments=arguments)
