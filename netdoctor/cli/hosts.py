@@ -80,7 +80,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
             default="plain",
             help=", ".join(WRITERS),
         )
-        one.add_argument("--slots", type=count, metavar="N", help="slots of hosts that say neither slots nor GPUs")
+        one.add_argument("--slots", type=count, metavar="N", help="of hosts that say neither slots nor GPUs")
     show.add_argument("-o", "--output", choices=("text", "json"), default="text", help="format (text)")
     parser.set_defaults(run=run)
 

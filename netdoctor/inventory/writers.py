@@ -57,7 +57,8 @@ class Writer:
 def write(targets: Sequence[Target], name: str, slots: int | None = None) -> tuple[str, tuple[str, ...]]:
     """(text, what is lost) of targets, in their order, as a list that another program reads.
 
-    slots: for hosts that say neither slots nor GPUs. Raises InventoryError for hosts that the format cannot carry.
+    slots: for hosts that say neither slots nor GPUs. Raises InventoryError for hosts that the format cannot
+    carry.
     """
     writer = WRITERS[name]
     problems = Problems()
