@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
-from netdoctor.explain.knowledge import Knowledge
+from netdoctor.explain.knowledge import Knowledge, Role
 from netdoctor.explain.model import Confidence, Explanation, Reason
 from netdoctor.text import listing
 
@@ -47,7 +47,7 @@ def join(said: Explanation, measured: Measured, knowledge: Knowledge) -> Explana
             proved.append(replace(reason, confidence=confidence, proof=_words(found)))
         elif checks and measured.passed.issuperset(checks):
             why = f"{listing(checks)} looked at every node and found all well"
-            if reason.confidence is Confidence.CERTAIN:
+            if _named(reason):
                 left.append(replace(reason, proof=(f"not now: {why}",)))
             else:
                 refuted[reason.known.label] = why
@@ -62,6 +62,14 @@ def join(said: Explanation, measured: Measured, knowledge: Knowledge) -> Explana
     admitted = {reason.known.label for reason in said.reasons}
     more = _unasked(admitted, measured, knowledge)
     return replace(said, reasons=(*proved, *left, *more), refuted=refuted)
+
+
+def _named(reason: Reason) -> bool:
+    """Whether a line says so itself, as the kernel of a GPU that was lost: it was, whatever is so by now."""
+    likely = reason.confidence is Confidence.LIKELY
+    return reason.confidence is Confidence.CERTAIN or (
+        likely and any(line.role is Role.CAUSE for line in reason.lines)
+    )
 
 
 def _at_most_likely(reason: Reason) -> Reason:

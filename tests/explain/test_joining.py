@@ -3,8 +3,8 @@
 import pytest
 
 from netdoctor.explain.joining import Measured, Proof, join
-from netdoctor.explain.knowledge import Knowledge, Known
-from netdoctor.explain.model import Confidence, Explanation, Ranks, Reason
+from netdoctor.explain.knowledge import Knowledge, Known, Role
+from netdoctor.explain.model import Confidence, Explanation, Quote, Ranks, Reason
 
 CERTAIN, LIKELY, POSSIBLE = Confidence
 KNOWN = {
@@ -105,3 +105,14 @@ def test_quotes_what_the_scan_found_and_what_it_could_not_tell() -> None:
     )
     assert after.reasons[0].proof == ("net.ports: n2 drops connections",)
     assert after.reasons[1].proof == ("could not tell: rdzv.addr: no answer",)
+
+
+@pytest.mark.parametrize(("role", "stays"), [(Role.CAUSE, True), (Role.SYMPTOM, False)])
+def test_what_a_line_says_happened_is_not_refuted_by_a_look_at_today(role: Role, stays: bool) -> None:
+    line = Quote(file="dmesg", line=1, rank=None, text="Xid: 79, GPU has fallen off the bus.", role=role)
+    reason = Reason(known=KNOWN["shm"], confidence=LIKELY, weight=0.5, lines=(line,))
+    after = join(Explanation(reasons=(reason,), ranks=Ranks()), Measured(passed=WELL), Knowledge(KNOWN, ()))
+    assert [one.proof for one in after.reasons] == (
+        [("not now: host.shm looked at every node and found all well",)] if stays else []
+    )
+    assert bool(after.refuted) is not stays
