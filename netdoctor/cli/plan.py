@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from netdoctor.cli.options import count, one_per_line, port
+from netdoctor.cli.options import add_host_arguments, count, host_words, one_per_line, port
 from netdoctor.cli.parser import EXIT_BAD_INPUT
 from netdoctor.errors import InputError
 from netdoctor.report import LAST
@@ -55,10 +55,10 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         description="Write the launch of a job on these hosts, from what was measured of them.",
         epilog=EPILOG,
     )
+    add_host_arguments(parser, "hosts files, - or names, in rank order")
+    parser.add_argument("--ssh-config", type=Path, metavar="FILE", help="for --from-ssh-config")
     add = parser.add_argument
-    add("hosts", nargs="*", metavar="HOSTS", help="hosts files, - or names, in rank order")
     add("--last", action="store_true", help="the hosts of the last report")
-    add("--format", metavar="FORMAT", default="auto", help="how to read the host list (default: detect it)")
     add(
         "--report",
         type=Path,
@@ -134,16 +134,17 @@ def _hosts(args: argparse.Namespace) -> "tuple[tuple[Target, ...], Evidence | No
     from netdoctor import scanning
     from netdoctor.inventory import load
 
+    hosts = host_words(args)
     if args.last:
-        if args.hosts:
+        if hosts:
             raise InputError("--last takes the hosts of the last report; leave the host list out")
         path = args.report or LAST
         report = scanning.load_own(path)
         targets = scanning.replay(report, {}, path).targets or ()
         return targets, scanning.evidence(report, path), str(path)
-    if not args.hosts:
+    if not hosts:
         raise InputError("no hosts: name a hosts file, hosts, or --last (see netdoctor plan -h)")
-    found = load(args.hosts, environ=os.environ, format=args.format)
+    found = load(hosts, environ=os.environ, format=args.format or "auto")
     return found.targets, scanning.known(found.targets, args.report), found.source
 
 
