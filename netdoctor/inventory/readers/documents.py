@@ -90,15 +90,18 @@ class _Yaml:
         if len(self.source.text) > YAML_MAX:
             hint = "as JSON it may be larger: ansible-inventory -i FILE --list | netdoctor hosts show -"
             self._stop(None, f"YAML of more than {YAML_MAX // 1024} KiB", hint)
-        loader = (getattr(yaml, "CSafeLoader", None) or yaml.SafeLoader)(self.source.text)
+        kind = getattr(yaml, "CSafeLoader", None) or yaml.SafeLoader
+        loader = None
         try:
+            loader = kind(self.source.text)
             return self._build(yaml, loader)
-        except yaml.YAMLError as error:
+        except (yaml.YAMLError, ValueError, OverflowError) as error:  # surrogates, "\\UFFFFFFFF"
             mark = getattr(error, "problem_mark", None)
             what = getattr(error, "problem", None) or getattr(error, "reason", None) or "cannot be read"
             self._stop(mark.line + 1 if mark else None, f"not YAML: {what}")
         finally:
-            loader.dispose()
+            if loader is not None:
+                loader.dispose()
 
     def _build(self, yaml: Any, loader: Any) -> Any:
         # Each frame: the collection, its anchor, for a mapping the key that waits for its value, the line.
