@@ -54,6 +54,13 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         metavar="HOSTS",
         help="with log: run exactly the checks that decide, on these hosts (as for netdoctor scan), and join",
     )
+    scan.add_argument(
+        "--ras",
+        action="append",
+        default=[],
+        metavar="HOST[:PORT]",
+        help="with log: ask NCCL's RAS on this node of a job that hangs, over SSH (port: 28028); repeatable",
+    )
     scan.add_argument("--env-file", type=Path, metavar="F", help="environment that the job gets")
     scan.add_argument("--master-port", type=port, metavar="N", help="rendezvous port")
     scan.add_argument("--backend", choices=BACKENDS, help="the job's only backend")
@@ -93,7 +100,12 @@ def _log(args: argparse.Namespace, names: Sequence[str]) -> int:
     from netdoctor.explain import rendering
     from netdoctor.explain.engine import explain
 
-    said = explain(names)
+    told: dict[str, str] = {}
+    if args.ras:
+        from netdoctor.cli.explain_ras import asked
+
+        told = asked(args.ras, args)
+    said = explain(names, told=told)
     if said.sources and not any(source.lines for source in said.sources):
         unread = [f"{source.name}: {source.remarks[0]}" for source in said.sources if source.remarks]
         if len(unread) == len(said.sources):

@@ -1,10 +1,10 @@
-"""Files beside logs that are no logs: flight records. What they say together becomes lines of a log."""
+"""Files beside logs that are no logs: flight records, what NCCL's RAS said. Both become lines of a log."""
 
 import os
 import stat
 from collections.abc import Iterator
 
-from netdoctor.explain import desync, flight
+from netdoctor.explain import desync, flight, ras
 from netdoctor.explain.reading import Log
 
 
@@ -15,10 +15,16 @@ class Beside:
         self._records: list[flight.Record] = []
         self._ranks: dict[int, str] = {}
         self._left = flight.ENTRIES_IN_ALL
+        self._statuses: list[tuple[str, ras.Status]] = []
 
     def take(self, log: Log) -> bool:
         """Whether this is one; `log.remarks` then has what is wrong with it."""
         data = _read(log.path, flight.HEAD) if log.path else b""
+        if ras.is_status(data):
+            whole = _read(log.path or "", ras.SIZE_MAX)
+            log.size_bytes, log.lines = len(whole), whole.count(b"\n") + 1
+            self.tell(log.name, whole.decode("utf-8", "replace"))
+            return True
         if not flight.is_record(data):
             return False
         most = max(flight.ENTRIES_MIN, min(flight.ENTRIES_MAX, self._left // 20))
@@ -38,10 +44,17 @@ class Beside:
             log.remarks.append(f"a second flight record of rank {record.rank}; {twice} was taken")
         return True
 
+    def tell(self, name: str, text: str) -> None:
+        """What RAS said, from wherever it comes."""
+        self._statuses.append((name, ras.read(text)))
+
     def lines(self) -> Iterator[tuple[str, str]]:
         """(file, line) of what is wrong, the root of it first."""
         for file, _, text in desync.lines(self._records):
             yield file, text
+        for name, status in self._statuses:
+            for text in ras.lines(status):
+                yield name, text
 
 
 def _read(path: str, size: int) -> bytes:

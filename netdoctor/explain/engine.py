@@ -1,7 +1,8 @@
 """Logs in, an explanation out."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import BinaryIO
 
 from netdoctor.explain.beside import Beside
@@ -17,14 +18,23 @@ from netdoctor.explain.reading import Log, blocks, logs
 
 
 def explain(
-    names: Sequence[str], knowledge: Knowledge | None = None, stdin: BinaryIO | None = None
+    names: Sequence[str],
+    knowledge: Knowledge | None = None,
+    stdin: BinaryIO | None = None,
+    told: Mapping[str, str] = MappingProxyType({}),
 ) -> Explanation:
-    """Read logs and say what went wrong. Raises InputError when a name names nothing, KnowledgeError."""
-    return explain_logs(logs(names), knowledge, stdin)
+    """Read logs and say what went wrong. told: what NCCL's RAS said, by the name to quote it under.
+
+    Raises InputError when a name names nothing, KnowledgeError.
+    """
+    return explain_logs(logs(names) if names or not told else (), knowledge, stdin, told)
 
 
 def explain_logs(
-    sources: Iterable[Log], knowledge: Knowledge | None = None, stdin: BinaryIO | None = None
+    sources: Iterable[Log],
+    knowledge: Knowledge | None = None,
+    stdin: BinaryIO | None = None,
+    told: Mapping[str, str] = MappingProxyType({}),
 ) -> Explanation:
     """The same, for logs that were found already."""
     knowledge = knowledge or load()
@@ -47,6 +57,10 @@ def explain_logs(
                 remarks=tuple(shown(one) for one in log.remarks),
             )
         )
+    for name, text in told.items():
+        beside.tell(name, text)
+        lines = text.count("\n") + 1
+        collector.gathered.sources.append(Source(name=shown(name, 300), lines=lines, size_bytes=len(text)))
     for file, line in beside.lines():
         collector.begin(file)
         matcher.restart()

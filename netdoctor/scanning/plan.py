@@ -82,7 +82,7 @@ def prepare(
         keep_apart([(f"--save {request.save}", request.save)], reads(request))
     known = known or registry.load(folders=request.checks_dir)
     checks = select(known, request)
-    inventory = _inventory(request)
+    inventory = listed(request)
     if judged is None and request.node:
         judged = restrict(inventory, request.node)
     nodes = [target.id for target in inventory.targets]
@@ -149,7 +149,7 @@ def part(
     return part_of(checks, [check.id for check in whole], nodes, listed, **more)
 
 
-def _inventory(request: ScanRequest) -> Inventory:
+def listed(request: ScanRequest) -> Inventory:
     """The nodes, each with the interpreter that is used there."""
     if request.local:
         if request.hosts:
