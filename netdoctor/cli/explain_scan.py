@@ -12,7 +12,8 @@ from netdoctor.cli.parser import words
 from netdoctor.explain.joining import Measured, Proof, join
 from netdoctor.explain.knowledge import load
 from netdoctor.explain.model import Explanation
-from netdoctor.report.model import Report
+from netdoctor.report.model import FixRecord, Report
+from netdoctor.text import clean
 
 
 def scanned(said: Explanation, args: argparse.Namespace) -> Explanation:
@@ -48,6 +49,7 @@ def measured(report: Report) -> Measured:
                 key=cause.key,
                 title=cause.title.replace("{nodes}", cause.nodes),
                 check=", ".join(cause.checks[:2]),
+                fixes=tuple(_fix(fix) for fix in cause.fixes[:3]),
                 sure=cause.confidence == "certain",
                 fails=cause.status == "fail",
             )
@@ -59,6 +61,10 @@ def measured(report: Report) -> Measured:
         ),
         open=trouble,
     )
+
+
+def _fix(fix: FixRecord) -> str:
+    return "\n".join([clean(fix.text), *(clean(command.shell, 2000) for command in fix.commands[:3])])
 
 
 def _scan(checks: Sequence[str], args: argparse.Namespace) -> Report:

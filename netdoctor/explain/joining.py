@@ -15,11 +15,14 @@ from netdoctor.text import listing
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """A cause that a scan found. key: as the check has it; sure: the check knows, and does not suspect."""
+    """A cause that a scan found. key: as the check has it. fixes: for this cluster, what each does and then a
+    command a line. sure: the check knows, and does not suspect.
+    """
 
     key: str
     title: str
     check: str
+    fixes: tuple[str, ...] = ()
     sure: bool = True
     fails: bool = True
 
@@ -44,7 +47,7 @@ def join(said: Explanation, measured: Measured, knowledge: Knowledge) -> Explana
         if found:
             sure = any(proof.sure and proof.fails for proof in found)
             confidence = Confidence.CERTAIN if sure else reason.confidence
-            proved.append(replace(reason, confidence=confidence, proof=_words(found)))
+            proved.append(replace(reason, confidence=confidence, proof=_words(found), fixes=_fixes(found)))
         elif checks and measured.passed.issuperset(checks):
             why = f"{listing(checks)} looked at every node and found all well"
             if _named(reason):
@@ -86,12 +89,23 @@ def _words(proofs: Sequence[Proof]) -> tuple[str, ...]:
     return tuple(f"{proof.check}: {proof.title}" for proof in proofs)
 
 
+def _fixes(proofs: Sequence[Proof]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(fix for proof in proofs for fix in proof.fixes))
+
+
 def _unasked(admitted: set[str], measured: Measured, knowledge: Knowledge) -> list[Reason]:
     """What the scan found failing that no line spoke of: possible, as nothing ties it to this failure."""
     spoken = [key for label in admitted for key in knowledge.causes[label].causes]
     failing = [proof for proof in measured.proofs if proof.fails and not _proofs(spoken, [proof])]
     return [
-        Reason(known=known, confidence=Confidence.POSSIBLE, weight=0.0, lines=(), proof=_words(found))
+        Reason(
+            known=known,
+            confidence=Confidence.POSSIBLE,
+            weight=0.0,
+            lines=(),
+            proof=_words(found),
+            fixes=_fixes(found),
+        )
         for known in knowledge.causes.values()
         if known.label not in admitted and (found := _proofs(known.causes, failing))
     ]

@@ -48,13 +48,15 @@ class Quote:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
-    """One cause of the trouble. weight: 0 to 1, how much speaks for it; proof: what a scan found for it."""
+    """One cause of the trouble. weight: 0 to 1, how much speaks for it; proof, fixes: what a scan
+    found for it, and how that is put right on this cluster."""
 
     known: Known
     confidence: Confidence
     weight: float
     lines: tuple[Quote, ...]
     proof: tuple[str, ...] = ()
+    fixes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from netdoctor.explain import nccl_info
+from netdoctor.explain.knowledge import load
 from netdoctor.explain.lines import message
 from netdoctor.explain.model import SCHEMA, Confidence, Explanation, NcclInfo, Quote, Reason
 from netdoctor.explain.quoting import anonymous
@@ -19,7 +20,9 @@ Manuals = Mapping[str, Sequence[str]]
 
 
 def fixes(reason: Reason, manuals: Manuals) -> list[str]:
-    """What to do: the cause's own words, then those of the checks that find it."""
+    """What to do: where a scan found the cause, what that says for this cluster; else in general."""
+    if reason.fixes:
+        return list(reason.fixes)
     return [*reason.known.fix, *(text for check in reason.known.fix_from for text in manuals.get(check, ()))]
 
 
@@ -89,9 +92,16 @@ def _text(said: Explanation, manuals: Manuals, width: int) -> Iterator[str]:
         yield ""
         yield from _wrapped(f"[{number}] {title}", "", width, "    ")
         for name, value in _reason(said, number - 1, manuals):
-            yield from _wrapped(value, f"    {name:<9} ", width, " " * 14)
+            text, *commands = value.split("\n")
+            yield from _wrapped(text, f"    {name:<9} ", width, " " * 14)
+            yield from (f"      {command}" for command in commands)  # whole, to be pasted
+    if len(said.reasons) > 1 and said.reasons[0].confidence is not Confidence.CERTAIN:
+        yield ""
+        yield from _wrapped(DECIDE, "", width)
+    if said.refuted:
+        yield ""
     for label, why in said.refuted.items():
-        yield from _wrapped(f"not {label}: {why}", "", width, "    ")
+        yield from _wrapped(f"ruled out: {load().causes[label].title} ({why})", "", width, "    ")
     if said.unknown and not said.reasons:
         yield ""
         yield from _wrapped(SEND, "", width)
@@ -111,6 +121,7 @@ def _nccl(info: NcclInfo, width: int) -> Iterator[str]:
         yield from _wrapped(value, f"    {name:<9} ", width, " " * 14)
 
 
+DECIDE = "To decide between them: the same command with --scan HOSTS, which runs exactly these checks."
 SEND = (
     "These lines read like trouble and are not known. To have them known, send them as they stand here "
     "(hosts, users, addresses and secrets are masked), with what it turned out to be:"
@@ -185,8 +196,7 @@ def _reason(said: Explanation, place: int, manuals: Manuals) -> Iterator[tuple[s
         yield "not this", f"{more}{by} about others that were gone or late{example}"
     if first:
         yield "why", " ".join(reason.known.why.split())
-    for fix in fixes(reason, manuals)[: 4 if first else 1]:
-        yield "fix", fix
+        yield from (("fix", fix) for fix in fixes(reason, manuals)[:4])
     if reason.known.checks:
         decided = "proves" if reason.confidence is Confidence.CERTAIN else "decides"
         yield decided, f"netdoctor scan HOSTS --only {','.join(reason.known.checks)}"
@@ -213,10 +223,15 @@ def _markdown(said: Explanation, manuals: Manuals, escape: Callable[[str], str])
         yield f"### {number}. {escape(reason.known.title)} ({reason.confidence})"
         yield ""
         for name, value in _reason(said, number - 1, manuals):
-            yield f"- {name + ': ' if name else ''}{escape(value)}"
+            text, *commands = value.split("\n")
+            yield f"- {name + ': ' if name else ''}{escape(text)}"
+            yield from (f"      {command}" for command in commands)
     if said.refuted:
         yield ""
-        yield from (f"- not {escape(label)}: {escape(why)}" for label, why in said.refuted.items())
+        yield from (
+            f"- ruled out: {escape(load().causes[label].title)} ({escape(why)})"
+            for label, why in said.refuted.items()
+        )
     if said.unknown and not said.reasons:
         yield ""
         yield escape(SEND)

@@ -16,7 +16,9 @@ KNOWN = {
         ("program", (), ()),
     )
 }
-FOUND = Proof(key="firewall-drop", title="n2 drops connections", check="net.ports")
+FOUND = Proof(
+    key="firewall-drop", title="n2 drops connections", check="net.ports", fixes=("open it\nufw disable",)
+)
 WELL = frozenset({"net.ports", "rdzv.reach", "rdzv.addr", "host.shm"})
 
 
@@ -104,6 +106,7 @@ def test_quotes_what_the_scan_found_and_what_it_could_not_tell() -> None:
         Knowledge(KNOWN, ()),
     )
     assert after.reasons[0].proof == ("net.ports: n2 drops connections",)
+    assert after.reasons[0].fixes == FOUND.fixes
     assert after.reasons[1].proof == ("could not tell: rdzv.addr: no answer",)
 
 
