@@ -6,10 +6,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from netdoctor.cli.options import count, port
+from netdoctor.cli.options import count
 from netdoctor.cli.parser import EXIT_BAD_INPUT, Parser, columns
 from netdoctor.errors import InputError
-from netdoctor.facts.software import BACKENDS
 
 EXIT_UNRECOGNISED = 3
 WIDTH = 100
@@ -48,6 +47,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         metavar="FILE",
         help="log: a saved scan that joins in; WORD: whose values are shown (default: the last)",
     )
+    # No names here that options of launchers have: `explain --master-port` asks for a word.
     scan = parser.add_argument_group("the checks that decide")
     scan.add_argument(
         "--scan",
@@ -62,11 +62,9 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         help="with log: ask NCCL's RAS on this node of a job that hangs, over SSH (port: 28028); repeatable",
     )
     scan.add_argument("--env-file", type=Path, metavar="F", help="environment that the job gets")
-    scan.add_argument("--master-port", type=port, metavar="N", help="rendezvous port")
-    scan.add_argument("--backend", choices=BACKENDS, help="the job's only backend")
     scan.add_argument("--ssh-config", type=Path, metavar="FILE", help="instead of ~/.ssh/config")
     scan.add_argument("--known-hosts", type=Path, metavar="FILE", help="instead of that of the config")
-    scan.add_argument("-q", "--quiet", action="store_true", help="without the progress of the scan")
+    scan.add_argument("--quiet", action="store_true", help="without the progress of the scan")
     parser.set_defaults(run=run, parser=parser)
     if isinstance(parser, Parser):
         parser.leftover = _take_options

@@ -73,7 +73,7 @@ def _scan(checks: Sequence[str], args: argparse.Namespace) -> Report:
     from netdoctor.scanning import ScanRequest
 
     request = ScanRequest(hosts=words(args.scan), only=tuple(checks), environ=dict(os.environ), save=None)
-    for name in ("env_file", "ssh_config", "known_hosts", "master_port", "backend"):
+    for name in ("env_file", "ssh_config", "known_hosts"):
         if getattr(args, name) is not None:
             request = replace(request, **{name: getattr(args, name)})
     plan = scanning.prepare(request)

@@ -29,7 +29,7 @@ def test_a_scan_proves_which_of_the_possible_causes_it_was(
     alone = json.loads(capsys.readouterr().out)
     assert "firewall_blocked" in [cause["label"] for cause in alone["causes"]]
     assert not [cause for cause in alone["causes"] if cause["confidence"] == "certain"]
-    hosts = ["--scan", str(lab4.hosts_file), "--ssh-config", str(lab4.ssh_config), "-q"]
+    hosts = ["--scan", str(lab4.hosts_file), "--ssh-config", str(lab4.ssh_config), "--quiet"]
     assert run([*logs, *hosts]) == 0
     joined = json.loads(capsys.readouterr().out)
     first = joined["causes"][0]
