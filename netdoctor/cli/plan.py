@@ -149,10 +149,12 @@ def _hosts(args: argparse.Namespace) -> "tuple[tuple[Target, ...], Evidence | No
 
 
 def _options(args: argparse.Namespace) -> "Options":
+    from netdoctor.launch import LAUNCHERS as KNOWN
     from netdoctor.launch import Options
 
+    usual = KNOWN[args.launcher].script
     try:
-        words = tuple(shlex.split(args.script)) if args.script is not None else ("train.py",)
+        words = tuple(shlex.split(args.script)) if args.script is not None else usual
     except ValueError as error:
         raise InputError(f"--script: {str(error).lower()}; write 'train.py --its options'") from None
     if not words or "\0" in "".join(words):

@@ -92,7 +92,8 @@ def _start(plan: LaunchPlan, node: PlanNode) -> str:
     else:
         words.append('--address="$head:$port"')
     lines.append(comment(f"{node.count} processes: {node.processes.why}"))
-    words += [f"--num-gpus={node.count if node.gpus else 0}"]
+    if node.gpus is not None:
+        words.append(f"--num-gpus={node.count if node.gpus else 0}")
     words += [f"--{name}={number}" for name, number in (PORTS | WORKERS).items()]
     lines.append(
         comment("ports that Ray would choose by chance are fixed; nobody looked whether they are free")

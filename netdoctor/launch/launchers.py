@@ -21,13 +21,14 @@ from netdoctor.launch.values import PORT
 class Launcher:
     """parts: the files of a plan. shown: what is printed, where that is not the files one after another.
 
-    port: its usual one. about: for help.
+    port: its usual one. script: the program where none is named. about: for help.
     """
 
     parts: Callable[[LaunchPlan], Parts]
     about: str
     shown: Callable[[LaunchPlan], str] | None = None
     port: int = PORT
+    script: tuple[str, ...] = ("train.py",)
 
 
 LAUNCHERS = {
@@ -43,7 +44,12 @@ LAUNCHERS = {
     "ray": Launcher(parts=emit_ray.ray, port=emit_ray.PORT, about="head, workers and their ports"),
     "mpirun": Launcher(parts=emit_mpirun.parts, about="Open MPI's hostfile and command"),
     "k8s": Launcher(parts=emit_k8s.parts, about="a service and an Indexed Job"),
-    "verl": Launcher(parts=emit_ray.verl, port=emit_ray.PORT, about="Ray, and verl's own numbers"),
+    "verl": Launcher(
+        parts=emit_ray.verl,
+        port=emit_ray.PORT,
+        script=("-m", "verl.trainer.main_ppo"),
+        about="Ray, and verl's own numbers",
+    ),
     "roll": Launcher(parts=emit_ray.roll, port=emit_ray.PORT, about="a script for each node, and values"),
 }
 
