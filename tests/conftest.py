@@ -22,7 +22,8 @@ HERE = Path(__file__).parent
 SLOW = ("lab", "ssh", "gpu", "interpreters", "pty", "process", "pilot", "thorough")
 # What every test of a folder or file meets.
 KIND_OF = {
-    "scan": "lab", "lab": "lab", "bandwidth": "lab", "truth": "lab", "oracle": "lab", "agent": "process",
+    "scan": "lab", "lab": "lab", "bandwidth": "lab", "truth": "lab", "slurm": "lab",
+    "oracle": "lab", "agent": "process",
     "core/test_cli.py": "process", "repo/test_packaging.py": "process", "repo/test_plugin.py": "process",
     "transport/test_link.py": "process", "tui/test_repo.py": "process", "report/test_hostile.py": "thorough",
     "report/test_browser.py": "process", "tui/test_hostile.py": "pilot", "tui/test_keys.py": "pilot",
