@@ -42,11 +42,14 @@ NOT_FOUND, NOT_RUN = 127, 126
 REFUSALS = (1, 3, 4)
 # What the command is told of the nodes that it starts on.
 TOLD = "NETDOCTOR_GATE_"
+# Linux takes no variable of more than 128 KiB: MAX_ARG_STRLEN in execve(2).
+LONGEST = 100_000
 EPILOG = """\
 examples:
   netdoctor gate hosts.txt -- torchrun --nnodes 4 train.py
   netdoctor gate --max-age 10m --refuse-code 75 hosts.txt -- ./launch.sh
-  netdoctor gate hosts.txt --exclude-bad --min-nodes 6 --hosts-out good -- mpirun --hostfile good ./run
+  netdoctor gate hosts.txt --exclude-bad --min-nodes 6 --hosts-out openmpi=good -- \\
+    mpirun --hostfile good ./run
   netdoctor gate --local --deadline 20 --on-crash run -- "$@"
 
 exit codes: those of the command once it runs; where it does not:
@@ -88,7 +91,10 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         help="with --exclude-bad: on no fewer (default: four fifths of those that are listed)",
     )
     gate.add_argument(
-        "--hosts-out", type=Path, metavar="FILE", help="write the nodes that it starts on as a hosts file"
+        "--hosts-out",
+        type=_hosts_out,
+        metavar="[FORMAT=]FILE",
+        help="write the nodes that it starts on, for a program that reads them (netdoctor hosts convert -h)",
     )
     gate.add_argument(
         "--refuse-code", type=_code, metavar="N", help="exit code of a refusal, instead of 1, 3 and 4"
@@ -124,6 +130,19 @@ def _age(text: str) -> float:
     return int(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}[found[2]]
 
 
+def _hosts_out(text: str) -> tuple[str, Path]:
+    from netdoctor.inventory.writers import WRITERS
+
+    name, equals, place = text.partition("=")
+    if not equals:
+        return "plain", Path(text)
+    if name not in WRITERS or not place:
+        raise argparse.ArgumentTypeError(
+            f"{clean(text, 60)!r}; write FILE or FORMAT=FILE: {', '.join(WRITERS)}"
+        )
+    return name, Path(place)
+
+
 def _code(text: str) -> int:
     if not text.isdecimal() or not 0 < int(text) < 256:
         raise argparse.ArgumentTypeError(f"{clean(text, 40)!r} is no exit code; write 1 to 255")
@@ -151,11 +170,14 @@ def run(args: argparse.Namespace) -> int:
 
 def _gate(args: argparse.Namespace) -> int:
     from netdoctor import scanning
+    from netdoctor.inventory.nodeset import fold
+    from netdoctor.report import words
     from netdoctor.scanning.gate import Act
 
     request, before = _request(args)
     outputs = _outputs(args, request)
     plan = scanning.prepare(request)
+    _listed(args, plan)  # what its format cannot carry is told before anybody is contacted
     rules = _rules(args)
     report = _saved(args, plan, rules, outputs)
     if report is None:
@@ -163,7 +185,8 @@ def _gate(args: argparse.Namespace) -> int:
         if look.decision.act is Act.EXCLUDE and not look.late:
             targets = tuple(t for t in plan.inventory.targets if t.id in look.decision.nodes)
             bad = [t.id for t in plan.inventory.targets if t not in targets]
-            _say(f"{look.decision.why} with {_folded(bad)}; looks at the others by themselves")
+            who = words.number(len(bad), "node") if args.redact else fold(bad, 60)
+            _say(f"{look.decision.why} with {who}; looks at the others by themselves")
             plan = scanning.prepare(replace(request, targets=targets))
             look = _examined(args, plan, replace(rules, exclude_bad=False), outputs, None)
         if look.late:
@@ -215,8 +238,9 @@ def _outputs(args: argparse.Namespace, request: "ScanRequest") -> "list[Output]"
 
     asked = parse_outputs(args.output or ["short"])
     if args.hosts_out is not None:
-        named = (f"--hosts-out {args.hosts_out}", args.hosts_out)
+        named = (f"--hosts-out {args.hosts_out[1]}", args.hosts_out[1])
         others = [(f"-o {o.format}={o.path}", o.path) for o in asked if o.path is not None]
+        others += [(f"--save {request.save}", request.save)] if request.save is not None else []
         keep_apart([named], [*reads(request), *others])
         check(*named)
     return opened(asked, request.save, reads(request))
@@ -318,27 +342,40 @@ def _start(args: argparse.Namespace, report: "Report", plan: "Plan", nodes: Sequ
     from netdoctor.report import words
 
     if args.hosts_out is not None and not args.dry_run:
-        from netdoctor.report.hosts import of_nodes
         from netdoctor.report.save import write_whole
 
         try:
-            write_whole(args.hosts_out, of_nodes(report, nodes).encode())
+            write_whole(args.hosts_out[1], _listed(args, plan).encode())
         except OSError as error:
-            raise InputError(f"--hosts-out {args.hosts_out}: {error.strerror or error}") from None
+            raise InputError(f"--hosts-out {args.hosts_out[1]}: {error.strerror or error}") from None
     planned = {} if args.no_env or args.local else _planned(report, plan)
     # What --env-file names is the job's own, also where the command reads it only later.
     own = {**plan.job.env, **os.environ}
     new = {name: value for name, value in planned.items() if name not in own}
     kept = [name for name, value in planned.items() if own.get(name, value) != value]
+    # Nothing of the cluster is told of by name where the report is not to either.
+    shown, here = (dict.fromkeys(found, "...") if args.redact else found for found in (planned, own))
     parts = [f"{words.verdict(report)}, {_starts(args)} on {words.number(len(nodes), 'node')}"]
-    parts += [f"sets {' '.join(f'{name}={value}' for name, value in new.items())}"] if new else []
+    parts += [f"sets {' '.join(f'{name}={shown[name]}' for name in new)}"] if new else []
     parts += (
-        [f"keeps your {', '.join(f'{n}={own[n]} (measured: {planned[n]})' for n in kept)}"] if kept else []
+        [f"keeps your {', '.join(f'{name}={here[name]} (measured: {shown[name]})' for name in kept)}"]
+        if kept
+        else []
     )
+    told = {"VERDICT": report.verdict.state, "NODES": ",".join(nodes), "NNODES": str(len(nodes))}
+    if len(told["NODES"]) > LONGEST:
+        del told["NODES"]
+        parts.append(f"{TOLD}NODES would be too long for an environment; take --hosts-out")
     if not args.quiet:
         _say("; ".join(parts))
-    told = {"VERDICT": report.verdict.state, "NODES": ",".join(nodes), "NNODES": str(len(nodes))}
     return _become(args, {**new, **{f"{TOLD}{name}": value for name, value in told.items()}})
+
+
+def _listed(args: argparse.Namespace, plan: "Plan") -> str:
+    """The nodes of the plan as --hosts-out has them. Raises InputError where its format cannot carry one."""
+    from netdoctor.inventory.writers import write
+
+    return write(plan.inventory.targets, args.hosts_out[0])[0] if args.hosts_out is not None else ""
 
 
 def _planned(report: "Report", plan: "Plan") -> dict[str, str]:
@@ -391,12 +428,6 @@ def _unfit(name: str) -> int | None:
 
 def _starts(args: argparse.Namespace) -> str:
     return "would start" if args.dry_run else "starts"
-
-
-def _folded(nodes: Sequence[str]) -> str:
-    from netdoctor.inventory.nodeset import fold
-
-    return fold(nodes, 60)
 
 
 def _say(text: str) -> None:

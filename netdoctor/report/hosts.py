@@ -1,6 +1,5 @@
 """The nodes that may be used as a hosts file: those without trouble, with what was listed beside each."""
 
-from collections.abc import Collection
 from dataclasses import replace
 
 import msgspec
@@ -28,12 +27,8 @@ def render(report: Report) -> str:
     part = report.verdict.part
     if part is not None:
         return f"# only {scope.part_text(part)} were looked at: no node is known to be usable\n"
-    return of_nodes(report, report.healthy_nodes)
-
-
-def of_nodes(report: Report, nodes: Collection[str]) -> str:
-    """Return a hosts file of these nodes of a report, in the order in which they were listed."""
-    lines = list(WRITERS["plain"].write([target for target in targets(report) if target.id in nodes]))
+    healthy = set(report.healthy_nodes)
+    lines = list(WRITERS["plain"].write([target for target in targets(report) if target.id in healthy]))
     when = words.plain(report.run.finished, 40)
     head = f"# {len(lines)} of {words.number(len(report.matrix.nodes), 'node')}, scanned {when}"
     return "".join(f"{line}\n" for line in (head, *lines))

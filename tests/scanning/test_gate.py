@@ -105,10 +105,11 @@ def test_whatever_is_found_nothing_starts_that_was_not_allowed_to() -> None:
     states = ("ready", "undecided", "not_ready", "of a later release")
     ends, causes = ("end", "deadline", "interrupt"), ((), (OWN,), (LOST,), (cause(),), (cause(nodes=()), OWN))
     rules = [
-        Rules(on_undecided=u, on_crash=c, exclude_bad=e, min_nodes=m)
-        for u, c, (e, m) in itertools.product(
-            (False, True), (False, True), ((False, None), (True, None), (True, 1), (True, 3))
-        )
+        *(Rules(on_undecided=u, on_crash=c) for u, c in itertools.product((False, True), (False, True))),
+        *(
+            Rules(on_undecided=u, exclude_bad=True, min_nodes=m)
+            for u, m in itertools.product((False, True), (None, 1, 3))
+        ),
     ]
     for state, code, ended_by, said, fail_on, about in itertools.product(
         states, (0, 1), ends, causes, ("fail", "never"), (HEALTHY, ONE_BAD, ONE_OPEN, {})
@@ -145,6 +146,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
     def become(file: str, argv: list[str], environment: dict[str, str]) -> None:
         assert [file, *argv[1:]] == ["true", "--last", "x y"]
         assert signal.getsignal(signal.SIGPIPE) is signal.SIG_DFL
+        assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
         came.append(environment)
         raise Started
 
@@ -165,14 +167,17 @@ def gate(line: str) -> int | None:
 
 
 def test_a_command_starts_or_does_not(
-    ground: Ground, started: list[dict[str, str]], capfd: pytest.CaptureFixture[str]
+    ground: Ground,
+    started: list[dict[str, str]],
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert gate("n[1-4] --hosts-out good") is None
     told = {name: value for name, value in started[-1].items() if name.startswith("NETDOCTOR_GATE_")}
     assert [told[f"NETDOCTOR_GATE_{name}"] for name in ("VERDICT", "NODES", "NNODES")] == [
         "ready", "n1,n2,n3,n4", "4",
     ]  # fmt: skip
-    assert Path("good").read_text().splitlines()[1:] == ["n1", "n2", "n3", "n4"]
+    assert Path("good").read_text().splitlines() == ["n1", "n2", "n3", "n4"]
     out, err = capfd.readouterr()
     assert (out, err) == ("", "netdoctor gate: READY, starts on 4 nodes\n")
 
@@ -188,6 +193,9 @@ def test_a_command_starts_or_does_not(
         "n[1-4] --min-nodes 3": 2,
         "n[1-4] --exclude-bad --fail-on never": 2,
         "n[1-4] --hosts-out .netdoctor": 2,
+        "n[1-4] --hosts-out .netdoctor/last.json": 2,
+        "n[1-4] --hosts-out nobody=good": 2,
+        "n[1-4] --hosts-out deepspeed=good": 2,
         "n[1-4 --on-crash run": 2,
     }.items():
         assert gate(line) == code, line
@@ -198,17 +206,22 @@ def test_a_command_starts_or_does_not(
     assert gate("n[1-4] -o json=found.json") == 1
     assert "FAIL net.one" not in capfd.readouterr().err
     assert json.loads(Path("found.json").read_text())["verdict"]["state"] == "not_ready"
+    assert gate("n[1-4] --fail-on never --deadline 60") is None
+    monkeypatch.setattr("netdoctor.cli.gate.LONGEST", 10)
     assert gate("n[1-4] --fail-on never") is None
+    assert "too long for an environment; take --hosts-out" in capfd.readouterr().err
+    assert "NETDOCTOR_GATE_NODES" not in started[-1]
+    assert started[-1]["NETDOCTOR_GATE_NNODES"] == "4"
 
 
 def test_the_good_nodes_are_looked_at_alone(
     ground: Ground, started: list[dict[str, str]], capfd: pytest.CaptureFixture[str]
 ) -> None:
     ground.transport.sessions["n2"] = Session(outcome=Login.REFUSED, stage="tcp")
-    assert gate("n[1-4] --exclude-bad --min-nodes 3 --hosts-out good") is None
+    assert gate("n[1-4] --exclude-bad --min-nodes 3 --hosts-out slurm=good") is None
     assert [len(one) for one in ground.transport.started] == [4, 3]
     assert started[0]["NETDOCTOR_GATE_NODES"] == "n1,n3,n4"
-    assert Path("good").read_text().splitlines()[1:] == ["n1", "n3", "n4"]
+    assert Path("good").read_text() == "n1,n[3-4]\n"
     err = capfd.readouterr().err
     assert "FAIL ssh.login" in err
     assert "NOT READY with n2; looks at the others by themselves" in err
