@@ -143,3 +143,39 @@ def test_ray_start_lines_make_a_cluster(lab4: Lab, folder: Path, ray: str, share
     addresses = [lab4.address(node) for node in ("node1", "node3")]
     assert f"NODES {[(address, 6380, 6381) for address in addresses]}" in said
     assert "RAN node1" in said
+
+
+def test_mpirun_starts_the_ranks(lab4: Lab, folder: Path) -> None:
+    mpirun = os.environ.get("NETDOCTOR_TEST_MPIRUN") or shutil.which("mpirun")
+    if mpirun is None:
+        pytest.skip("no mpirun in PATH, and NETDOCTOR_TEST_MPIRUN names none")
+    hosts = folder / "hosts.txt"
+    hosts.write_text("node3 slots=2\nnode1 slots=1\n")
+    found = scan(lab4, folder, "--only", "net.*", hosts=str(hosts))
+    assert found.code == 0, found.summary()
+    say = "sh -c 'echo \"SAID $(hostname),$RANK,$LOCAL_RANK,$WORLD_SIZE,$WORD,$1\"' sh '$(id) b'"
+    argv = [
+        "plan",
+        str(hosts),
+        "--launcher",
+        "mpirun",
+        "--script",
+        say,
+        "--env",
+        "WORD=c; d",
+        "--write",
+        "out",
+    ]
+    done = netdoctor(*argv, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    # Its ssh and its root are the lab's own; what it is told is the plan's.
+    path = f"{Path(mpirun).parent}:{os.environ['PATH']}"
+    ours = {"PATH": path, "OMPI_MCA_plm_rsh_args": f"-F {lab4.ssh_config}", "OMPI_ALLOW_RUN_AS_ROOT": "1"}
+    ran = subprocess.run(
+        ["sh", "out/run.sh"], cwd=folder, env={**os.environ, **ours, "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"},
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=120, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    rest = "3,c; d,$(id) b"
+    said = sorted(re.findall(r"^SAID (.*)$", ran.stdout, re.MULTILINE), key=lambda line: line.split(",")[1])
+    assert said == [f"node3,0,0,{rest}", f"node3,1,1,{rest}", f"node1,2,0,{rest}"]
