@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from netdoctor.explain.knowledge import UNKNOWN, Pattern
-from netdoctor.explain.lines import Moment, Speaker, moment, named, speaker
+from netdoctor.explain.knowledge import UNKNOWN, Pattern, Role
+from netdoctor.explain.lines import RAISED, Moment, Speaker, moment, named, speaker
 from netdoctor.explain.literals import fold
 from netdoctor.explain.matching import Found
 from netdoctor.explain.model import Hit, Source
@@ -12,13 +12,15 @@ RANK_HITS_MAX = 4  # of one pattern and rank
 PATTERN_HITS_MAX = 600
 UNKNOWN_MAX = 200
 RANKS_MAX = 200_000
+TEXT_MAX = 4000  # kept of a line
 
 
 @dataclass(slots=True)
 class Gathered:
     """What judging needs of the logs. counts: lines per pattern, also of those not kept; last: the last line
     of a pattern in a file. unknown: lines that read like trouble and no pattern knows, one of each kind.
-    named: every log has a name that tells its rank, so that who says nothing is known.
+    named: every log has a name that tells its rank, so that who says nothing is known. logs: by such ranks,
+    whether anything in them reads like trouble.
     """
 
     hits: list[Hit] = field(default_factory=list)
@@ -27,6 +29,7 @@ class Gathered:
     unknown: list[Hit] = field(default_factory=list)
     ranks: set[int] = field(default_factory=set)
     named: bool = True
+    logs: dict[int, bool] = field(default_factory=dict)
     hosts: dict[str, None] = field(default_factory=dict)
     world_size: int | None = None
     sources: list[Source] = field(default_factory=list)
@@ -49,6 +52,8 @@ class Collector:
         self._file, self._by, self._last = file, named(file), None
         self.gathered.named &= self._by.rank is not None
         self._note(self._by)
+        if self._by.rank is not None and len(self.gathered.logs) < RANKS_MAX:
+            self.gathered.logs.setdefault(self._by.rank, False)
 
     def take(self, found: Found) -> None:
         """One line that was found in the log."""
@@ -63,6 +68,9 @@ class Collector:
         self._note(by)
         # A line without a time was written after the last one that has one.
         self._last = when = moment(found.text) or self._last
+        failing = any(p.role is not Role.CONTEXT and not (p.retried or p.differs) for p, _ in found.patterns)
+        if own.rank in self.gathered.logs and (failing or (not found.patterns and RAISED.search(found.text))):
+            self.gathered.logs[own.rank] = True
         for pattern, value in found.patterns:
             self._keep(pattern, value, found, by, when)
         if not found.patterns:
@@ -91,12 +99,15 @@ class Collector:
         if kept >= RANK_HITS_MAX or counts[pattern.id] > PATTERN_HITS_MAX:
             return
         self._kept[place] = kept + 1
+        text = found.text
+        if len(text) > TEXT_MAX and (match := pattern.regex.search(text)):
+            text = text[max(0, match.start() - 100) : match.start() + TEXT_MAX]
         self.gathered.hits.append(
             Hit(
                 pattern=pattern,
                 file=self._file,
                 number=found.number,
-                text=found.text,
+                text=text,
                 speaker=by,
                 when=when,
                 value=value,

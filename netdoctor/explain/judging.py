@@ -203,6 +203,7 @@ def _ranks(gathered: Gathered, first: Hit | None) -> Ranks:
         world_size=world,
         seen=seen,
         silent=silent,
+        quiet=tuple(sorted(r for r, trouble in gathered.logs.items() if not trouble)) if first else (),
         hosts=tuple(gathered.hosts),
         first=quote(first) if first else None,
     )

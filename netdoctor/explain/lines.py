@@ -191,3 +191,9 @@ def named(path: str) -> Speaker:
                 found.setdefault(key, value)
     numbers = {key: int(found[key]) for key in ("rank", "local_rank") if key in found}
     return Speaker(host=found.get("host", ""), **numbers)
+
+
+# A Python exception as the last line of a traceback has it, behind whatever a launcher put in front.
+RAISED = re.compile(
+    r"(?:^|[\]:)>] ?)(?:[A-Za-z_]\w{0,60}\.){0,6}[A-Z]\w{0,60}(?:Error|Exception|Interrupt): ?\S"
+)

@@ -61,11 +61,14 @@ class Reason:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ranks:
-    """Who is in the logs. silent: ranks below the world size that no line is of."""
+    """Who is in the logs. silent: ranks below the world size that no line is of. quiet: those whose logs have
+    nothing of a failure, where others' have.
+    """
 
     world_size: int | None = None
     seen: tuple[int, ...] = ()
     silent: tuple[int, ...] = ()
+    quiet: tuple[int, ...] = ()
     hosts: tuple[str, ...] = ()
     first: Quote | None = None
 

@@ -32,7 +32,10 @@ _UTF16 = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 # What no text holds: control characters but for blanks, line ends, backspace and escape.
 _CONTROL = bytes({*range(32), 127} - {8, 9, 10, 11, 12, 13, 27})
 # What torch's flight recorder and cores leave beside logs.
-_NO_LOGS = (".pt", ".pth", ".safetensors", ".npy", ".npz", ".pkl", ".so", ".pyc", ".tar", ".tgz", ".zip")
+_NO_LOGS = (
+    *(".pt", ".pth", ".safetensors", ".npy", ".npz", ".pkl", ".so", ".pyc", ".tar", ".tgz", ".zip"),
+    *(".py", ".toml", ".yaml", ".yml", ".md", ".csv", ".parquet", ".png", ".svg"),
+)
 
 
 @dataclass(slots=True)

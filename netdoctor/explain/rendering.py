@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from netdoctor.explain import nccl_info
-from netdoctor.explain.knowledge import load
-from netdoctor.explain.lines import message
+from netdoctor.explain.knowledge import Role, load
+from netdoctor.explain.lines import RAISED, message
 from netdoctor.explain.model import SCHEMA, Confidence, Explanation, NcclInfo, Quote, Reason
 from netdoctor.explain.quoting import anonymous
 from netdoctor.text import listing
@@ -49,6 +49,7 @@ def to_json(said: Explanation, manuals: Manuals) -> dict[str, Any]:
             "world_size": said.ranks.world_size,
             "seen": list(said.ranks.seen),
             "silent": list(said.ranks.silent),
+            "quiet": list(said.ranks.quiet),
             "hosts": list(said.ranks.hosts),
             "first": _quote(said.ranks.first) if said.ranks.first else None,
         },
@@ -84,6 +85,9 @@ def markdown(said: Explanation, manuals: Manuals, escape: Callable[[str], str]) 
 def _text(said: Explanation, manuals: Manuals, width: int) -> Iterator[str]:
     for sentence in headings(said):
         yield from _wrapped(sentence, "", width)
+    for one in raised(said):
+        yield from _wrapped(f"Not known, and perhaps the first failure: {one.file}:{one.line}", "", width)
+        yield from _wrapped(one.text, " " * 14, width)
     for number, reason in enumerate(said.reasons[:SHOWN], 1):
         if number == 2:
             yield ""
@@ -139,12 +143,24 @@ def headings(said: Explanation) -> Iterator[str]:
     yield f"{_number(count, 'log')}, {_number(lines, 'line')}{who}."
     if ranks.silent and said.reasons:
         yield f"No line is from {_numbered(ranks.silent)}."
+    named = ranks.first is not None and ranks.first.role is Role.CAUSE
+    if ranks.quiet and not named and len(ranks.quiet) < len(ranks.seen):
+        one = len(ranks.quiet) == 1
+        who = f"The log{'s' * (not one)} of {_numbered(ranks.quiet)} say{'s' * one}"
+        yield f"{who} nothing of a failure: killed, stuck, or done early."
     if ranks.first is not None:
         yield f"First to fail: {_who(ranks.first)}{_when(ranks.first)}"
     elif said.unknown:
         yield "Nothing was recognised."
     else:
         yield "Nothing wrong was found."
+
+
+def raised(said: Explanation) -> list[Quote]:
+    """Exceptions of the program that nobody knows, where no line names a cause: they may be the cause."""
+    if not said.reasons or said.reasons[0].confidence is Confidence.CERTAIN:
+        return []
+    return [one for one in said.unknown if RAISED.search(one.text)][:3]
 
 
 def _number(count: int, noun: str) -> str:
@@ -218,6 +234,8 @@ def _wrapped(value: str, first: str, width: int, rest: str | None = None) -> lis
 def _markdown(said: Explanation, manuals: Manuals, escape: Callable[[str], str]) -> Iterator[str]:
     for sentence in headings(said):
         yield f"{escape(sentence)}  "
+    for one in raised(said):
+        yield f"- not known, and perhaps the first failure: {escape(f'{one.file}:{one.line}: {one.text}')}"
     for number, reason in enumerate(said.reasons[:SHOWN], 1):
         yield ""
         yield f"### {number}. {escape(reason.known.title)} ({reason.confidence})"

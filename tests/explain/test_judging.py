@@ -6,6 +6,7 @@ from netdoctor.explain.engine import explain_text
 from netdoctor.explain.judging import LAST_WORDS
 from netdoctor.explain.knowledge import Knowledge, read
 from netdoctor.explain.model import Confidence, Explanation
+from netdoctor.explain.rendering import headings, raised, text
 
 SHM = "NCCL WARN Error: failed to extend /dev/shm/nccl-qHbmRX to 33030528 bytes"
 NO_NAME = "RuntimeError: Unable to find address for: eth7"
@@ -177,3 +178,21 @@ def test_a_line_counts_once_however_often_it_came() -> None:
     assert [(r.known.label, r.weight) for r in once.reasons] == [
         (r.known.label, r.weight) for r in often.reasons
     ]
+
+
+def test_a_rank_whose_log_has_nothing_of_it_is_told() -> None:
+    logs = {f"rank_{r}.log": CLOSED.format(r=r) for r in (0, 1, 3)}
+    said = explained({**logs, "rank_2.log": "step 7\nstep 8"})
+    assert said.ranks.quiet == (2,)
+    assert "The log of rank 2 says nothing of a failure" in " ".join(headings(said))
+    assert explained({"rank_2.log": "step 7"}).ranks.quiet == ()
+
+
+def test_an_exception_that_nobody_knows_may_be_the_first_failure() -> None:
+    logs = {f"rank_{r}.log": CLOSED.format(r=r) for r in (0, 1)}
+    said = explained(
+        {**logs, "rank_2.log": "Traceback (most recent call last):\n[rank2]: ValueError: bad batch"}
+    )
+    assert [one.text for one in raised(said)] == ["[rank2]: ValueError: bad batch"]
+    assert "ValueError: bad batch" in text(said, {})
+    assert raised(explained({"a": SHM, "b": "ValueError: later"})) == []
