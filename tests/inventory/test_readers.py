@@ -12,6 +12,7 @@ import pytest
 from netdoctor.inventory import Inventory, InventoryError, load, restrict
 from netdoctor.inventory.names import is_valid_host, is_valid_user
 from netdoctor.inventory.readers import READERS
+from netdoctor.inventory.readers.sets import evaluate
 from netdoctor.inventory.readers.sshconfig import aliases
 from netdoctor.inventory.surroundings import words
 from tests.hostile import steers_a_terminal
@@ -308,6 +309,19 @@ def test_operators_and_pdsh_on_the_command_line() -> None:
     assert told(load(["ssh:ml@n1"], format="pdsh")) == ["ml@n1"]
     with pytest.raises(InventoryError, match="gone: no such file"):
         load(["^gone"])
+
+
+def test_operators_mean_what_they_mean_to_clustershell() -> None:
+    nodesets = pytest.importorskip("ClusterShell.NodeSet")
+    dice = random.Random(3)
+    pieces = ["n[1-9]", "n[2-4,7]", "n3", "n[01-05]", "m[1-3]n[1-2]", "n[2-8/2]", "x"]
+    for _ in range(300):
+        text = dice.choice(pieces)
+        for _ in range(dice.randint(0, 4)):
+            text += dice.choice(",!&^") + dice.choice(pieces)
+        found = evaluate(text)
+        assert sorted(found) == sorted(nodesets.NodeSet(text)), text
+        assert len(found) == len({*found})
 
 
 def test_groups_are_looked_up_by_clustershell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
