@@ -1,0 +1,140 @@
+"""docs/launch/: what a user would copy from there, run as it stands, on the nodes of a lab."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from netdoctor.lab import Lab
+from netdoctor.report.json_ import loads
+from tests.inventory.test_readers import PODS
+from tests.report import strict
+from tests.scan.harness import REPO, environment
+
+PAGES = REPO / "docs" / "launch"
+# Pages with a test of their own, which runs every block of theirs.
+SLURM = ("slurm.md", "slurm-prolog.md")
+NEXT = "--- next ---"
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@dataclass
+class Block:
+    """kind: the word behind the fence; name: the file that it is; left: why it is not executed."""
+
+    kind: str
+    text: str
+    name: str
+    left: str
+
+
+def blocks(page: str) -> list[Block]:
+    text = (PAGES / page).read_text("utf-8")
+    found, start = [], 0
+    for match in BLOCK.finditer(text):
+        before = text[start : match.start()].rstrip().rpartition("\n\n")[2]
+        named = re.search(r"`(\S+)`:$", before)
+        left = before if before.startswith("Not executed here") else ""
+        found.append(Block(match[1], match[2], named[1] if named else "", left))
+        start = match.end()
+    return found
+
+
+def run(folder: Path, lab: Lab, commands: list[str]) -> list[str]:
+    """What each of some shell texts prints, one after the other in one shell that stops at an error."""
+    head = f'set -eu; netdoctor() {{ {sys.executable} -m netdoctor "$@"; }}\n'
+    done = subprocess.run(
+        ["bash", "-c", head + f"\necho '{NEXT}'\n".join(commands)],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env={**environment(), "NETDOCTOR_SSH_CONFIG": str(lab.ssh_config)},
+        timeout=180,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr
+    return [part.strip() for part in done.stdout.split(NEXT)]
+
+
+def executed(page: str) -> list[str]:
+    return [block.text for block in blocks(page) if block.kind == "sh" and not block.left]
+
+
+def test_every_block_is_executed_or_says_why_not() -> None:
+    pages = {path.name for path in PAGES.glob("*.md")} - {*SLURM}
+    assert pages == {"ci.md", "deepspeed.md", "docker.md", "kubernetes.md", "ray.md"}
+    for page in pages:
+        for block in blocks(page):
+            assert block.kind == "sh" or (block.kind in ("yaml", "dockerfile") and block.name), (page, block)
+    left = {page: sum(bool(block.left) for block in blocks(page)) for page in pages}
+    assert left == {"ci.md": 0, "deepspeed.md": 1, "docker.md": 1, "kubernetes.md": 2, "ray.md": 1}
+
+
+def test_what_is_copied_from_the_pages_works(lab4: Lab, folder: Path) -> None:
+    shutil.copy(lab4.hosts_file, folder / "hosts.txt")
+    (folder / "jobs").mkdir()
+    script = "netdoctor plan hosts.txt --launcher sbatch --nproc 8 --script train.py > jobs/train.sbatch"
+
+    found = {block.name: yaml.safe_load(block.text) for block in blocks("ci.md") if block.name}
+    jobs = found[".github/workflows/preflight.yml"]["jobs"]
+    steps = [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]
+    gitlab = found[".gitlab-ci.yml"]["preflight"]
+    *github, linted, short, good, diff = run(
+        folder, lab4, [script, *steps, *gitlab["script"], *executed("ci.md")]
+    )[1:]
+    assert len(github) == 2
+    assert "::error" not in github[0]
+    assert "READY" in github[1]
+    assert linted.endswith("in 1 file")
+    assert short.startswith("READY") or not short
+    assert (good, (folder / "good.txt").read_text()) == ("", "node[0-3]\n")
+    assert loads((folder / "report.json").read_bytes()).verdict.state == "ready"
+    assert "failure" not in strict.junit((folder / "junit.xml").read_text()).values()
+    assert all((folder / name).is_file() for name in gitlab["artifacts"]["paths"])
+    assert diff
+
+    scanned, ssh, planned = run(folder, lab4, executed("deepspeed.md"))
+    assert scanned.startswith("READY")
+    assert (folder / "hostfile").read_text() == "".join(f"node{i} slots=8\n" for i in range(4))
+    assert ssh.startswith("Host node0")
+    assert planned.endswith("no findings in 3 files")
+
+    cluster, shown = run(folder, lab4, executed("ray.md"))
+    assert "error" not in cluster.partition("lint")[2]
+    assert len(list((folder / "cluster").glob("[0-9]*.sh"))) == 4
+    assert shown.startswith("hosts.yaml: Ray cluster file, 4 hosts")
+
+    (folder / "pods.json").write_text(json.dumps(PODS))
+    pods, job = run(folder, lab4, executed("kubernetes.md"))
+    assert [line.split()[1] for line in pods.splitlines()[-3:]] == ["w-0", "w-2", "w-10"]
+    assert job.splitlines()[-1].startswith("no findings")
+
+
+def test_what_a_container_runs_starts_its_command(lab4: Lab, folder: Path) -> None:
+    for block in blocks("docker.md"):
+        if block.name:
+            (folder / block.name).write_text(block.text)
+    linted, shown = run(folder, lab4, executed("docker.md"))
+    assert linted == "no findings in 2 files"
+    assert "4 names" in shown
+    words = re.search(r"^ENTRYPOINT (.*)$", (folder / "Dockerfile").read_text(), re.MULTILINE)
+    assert words
+    pod = yaml.safe_load(next(block.text for block in blocks("kubernetes.md") if block.name))
+    preflight = pod["initContainers"][0]["command"]
+    for argv, said in (
+        (
+            [*json.loads(words[1]), "sh", "-c", "echo started as $1; exit 42", "sh", "it is"],
+            (42, "started as it is\n"),
+        ),
+        (preflight, (0, "")),
+    ):
+        assert argv[0] == "netdoctor"
+        done = lab4.run(
+            "node0", [sys.executable, "-m", *argv], env=environment(), capture_output=True, text=True
+        )
+        assert (done.returncode, done.stdout if said[0] else "") == said, done.stderr
