@@ -100,3 +100,16 @@ def test_prolog_and_health_check(slurm: Slurm) -> None:
         == "netdoctor: host.disk /tmp is full on localhost node2\n"
     )
     assert slurm.state("node1") == "idle"
+
+
+def test_the_planned_srun_gives_each_task_its_rank(slurm: Slurm) -> None:
+    """Listed in another order than Slurm's, whose first node is the one that all are told."""
+    said = "$RANK of $WORLD_SIZE, $LOCAL_RANK on $(hostname), master $MASTER_ADDR $1"
+    say = f"sh -c 'echo \"SAID {said}\"' sh '$(id)'"
+    argv = ["netdoctor", "plan", "node2,node1", "--launcher", "srun", "--nproc", "2", "--script", say]
+    slurm.write({"/srun.sh": slurm.run(*argv)}, 0o755, slurm.first)
+    out = slurm.run("bash", "/srun.sh", timeout=120)
+    told = sorted(re.findall("^SAID (.*)$", out, re.MULTILINE))
+    where = ("node1", "node1", "node2", "node2")
+    wanted = [f"{n} of 4, {n % 2} on {node}, master node1 $(id)" for n, node in enumerate(where)]
+    assert told == wanted, out
