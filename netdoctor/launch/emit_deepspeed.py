@@ -1,6 +1,6 @@
 """DeepSpeed: hostfile, environment file and the command of its launcher, which goes over pdsh.
 
-Read of 0.16 to 0.19: deepspeed/launcher/runner.py and multinode_runner.py.
+Read of 0.16.4: deepspeed/launcher/runner.py and multinode_runner.py.
 """
 
 import re

@@ -68,4 +68,4 @@ def text(plan: LaunchPlan) -> str:
     if len(made) == 1:
         return made[0].text
     titled = (f"{shell.comment(f'---- {part.name}: {part.about}')}\n{part.text}" for part in made)
-    return "\n".join(titled)
+    return "\n".join([f"{shell.comment('several files; --write DIR makes them')}\n", *titled])

@@ -61,6 +61,7 @@ def run(argv: list[str], folder: Path) -> list[str]:
     return (folder / "args").read_bytes().decode().split("\0")[:-1]
 
 
+@pytest.mark.process
 def test_the_words_of_the_program_arrive_as_they_were_said(programs: Path) -> None:
     script = ("train.py", *WORDS)
     bad = {"X": WORDS[6].replace("\n", "")}
@@ -82,6 +83,7 @@ def test_the_words_of_the_program_arrive_as_they_were_said(programs: Path) -> No
         assert tuple(got[at : at + len(script)]) == script, (launcher, last.text)
 
 
+@pytest.mark.process
 def test_yaml_is_what_was_meant(programs: Path) -> None:
     script = ("train.py", *WORDS)
     made = planned(targets(2), evidence(2), "k8s", script=script, env={"X": "$(Y) $$"}, image="a: b\n# c")
@@ -97,8 +99,14 @@ def test_yaml_is_what_was_meant(programs: Path) -> None:
     got = run([word.replace("$$", "$") for word in container["command"]], programs)
     assert tuple(got[got.index("train.py") :]) == script
     assert "--node-rank=0" in got
+
+
+def test_values_for_roll_and_verl() -> None:
     values = launch.parts(planned(targets(2), evidence(2), "roll"))[-1].text
     assert yaml.safe_load(values)["actor_train"]["device_mapping"] == "list(range(0,16))"
+    verl = launch.parts(planned(targets(2), evidence(2), "verl", tp=8))[-1].text
+    assert "trainer.nnodes=2 trainer.n_gpus_per_node=8" in verl
+    assert "rollout.tensor_model_parallel_size=8" in verl
 
 
 def test_every_launcher_says_where_its_numbers_come_from() -> None:
@@ -155,6 +163,7 @@ def test_comments_are_one_line_whatever_a_node_or_a_report_says() -> None:
         assert comment(said).isprintable()
 
 
+@pytest.mark.process
 def test_another_machine_starts_nothing(programs: Path) -> None:
     """Pasted into a shell that goes on after an error, on a host that is not of the plan."""
     (programs / "hostname").write_text("#!/bin/bash\necho n9\n")
