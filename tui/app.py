@@ -201,7 +201,7 @@ class NetdoctorApp(Stage, inherit_bindings=False):
         known, was = self.known, self.where
         if before.report is not None and not self.base_chosen:
             self.base, self.base_name = before.report, "the report as it was before the last run"
-        self.known = Known(self.state.report) if self.state.report else None
+        self.known = Known(self.state.report, self.state.log) if self.state.report else None
         self.where = where.carried(was, before.cells, self.state.cells, self.known, whole=whole)
         if where.lost(was, self.where) and not whole:
             item = known.cause_at(was.cause) if known is not None else None

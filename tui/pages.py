@@ -20,7 +20,7 @@ from netdoctor.tui.lines import (
     width_of,
     wrap,
 )
-from netdoctor.tui.state import Known, State, left_s, slow
+from netdoctor.tui.state import Known, State, is_of_log, left_s, mark, slow
 
 SMALL_BELOW = 80
 MARGIN = 2  # what a page keeps for its cursor and its scroll bar
@@ -57,7 +57,8 @@ def header(state: State, width: int, now: float, spinner: str = "") -> Line:
         gap = max(width - 13 - width_of(what) - len(right) - 1, 1)
         return line((" RE-RUNNING  ", "head"), what, " " * gap, (right, "dim"))
     verdict, causes = state.verdict, len(state.report.causes) if state.report else 0
-    mark = f"{verdict}  {words.number(causes, 'cause')}" if causes else verdict
+    mark_ = f"{verdict}  {words.number(causes, 'cause')}" if causes else verdict
+    mark_ += f" +{len(state.log)} log" if state.log and state.report else ""
     nodes = words.number(len(state.cells.nodes), "node")
     when = _now(state, spinner) if state.scanning else _then(state, now)
     sizes = f"{nodes}, {words.number(len(state.cells.checks), 'check')}"
@@ -73,14 +74,14 @@ def header(state: State, width: int, now: float, spinner: str = "") -> Line:
     ]
     tool = "netdoctor   " if width >= 100 else ""
     for name, size, right in ways:
-        room = width - len(tool) - width_of(f"{size}{mark}{right}") - (10 if name else 7)
+        room = width - len(tool) - width_of(f"{size}{mark_}{right}") - (10 if name else 7)
         if room >= min(width_of(name), 12):
             break
     # The end of a path says more than its beginning.
     name = name if width_of(name) <= room else f"..{name[-(room - 2) :]}"
     left = f" {tool}{name}{'   ' if name else ''}"
     known = (verdict, VERDICT_STYLES.get(verdict, "head"))
-    rest = mark[len(verdict) :]
+    rest = mark_[len(verdict) :]
     parts: list[str | tuple[str, str]]
     parts = [left, f"{size}   ", known, rest] if width >= SMALL_BELOW else [" ", known, rest, f"  {size}"]
     used = sum(width_of(part if isinstance(part, str) else part[0]) for part in parts)
@@ -149,10 +150,10 @@ def causes(state: State, known: Known, width: int, now: float) -> list[Line]:
     lines = banners(state, now)
     if lines:
         lines.append(Line())
-    if not report.causes:
+    if not known.listed:
         return [*lines, *_no_cause(state, known, width)]
     if width < SMALL_BELOW - MARGIN:
-        for cause in report.causes:
+        for cause in known.listed:
             lines += _small_cause(known, cause, width)
         return lines
     lines += [line("  ", (piece, "head")) for piece in wrap(words.headline(report), width - 4)]
@@ -161,7 +162,7 @@ def causes(state: State, known: Known, width: int, now: float) -> list[Line]:
             line(("  nothing else can be examined until this works.   R retry   e evidence   q quit", "dim"))
         )
     lines.append(Line())
-    for cause in report.causes:
+    for cause in known.listed:
         lines += _cause(known, cause, width)
     lines += _families(known, width)
     for note in report.notes:
@@ -213,12 +214,12 @@ def _best_numbers(report: Report) -> str:
 
 def _small_cause(known: Known, cause: Cause, width: int) -> list[Line]:
     key = ("cause", known.key_of(cause))
-    head = f"[{cause.id}] "
+    head = f"{mark(cause)} "
     lines = [
         line(
             head,
             (words.word(cause.status), STATUS_STYLES.get(cause.status, "unknown")),
-            f" {words.cause_check(cause)}",
+            f" {_origin(cause)}",
             key=key,
         ),
         line(f"    {fit(words.cause_nodes(known.report, cause), width - 8).rstrip()}"),
@@ -227,10 +228,15 @@ def _small_cause(known: Known, cause: Cause, width: int) -> list[Line]:
     return lines + [line(piece) for piece in pieces[:2]]
 
 
+def _origin(cause: Cause) -> str:
+    """The check that found a cause, or that a log names it."""
+    return "log" if is_of_log(cause) else words.cause_check(cause)
+
+
 def _cause(known: Known, cause: Cause, width: int) -> list[Line]:
     report = known.report
-    check = words.cause_check(cause)
-    head = f"[{cause.id}]"
+    check = _origin(cause)
+    head = mark(cause)
     word = words.word(cause.status)
     room = width - 2 - len(head) - 1 - len(word) - 2 - len(check) - 4
     pieces = wrap(words.title(cause), room)
@@ -289,11 +295,11 @@ def cause(known: Known, item: Cause, width: int) -> list[Line]:
     """Evidence, scope, fixes, and the command that proves the fix."""
     report = known.report
     word = words.word(item.status)
-    check = words.cause_check(item)
+    check = _origin(item)
     room = width - len(word) - len(check) - 14
     lines = [
         line(
-            f" [{item.id}] ",
+            f" {mark(item)} ",
             (word, STATUS_STYLES.get(item.status, "unknown")),
             "  ",
             (text if n else fit(text, room), "head"),
@@ -373,6 +379,9 @@ def _scope(known: Known, item: Cause, width: int) -> list[Line]:
         for text in held:
             lines += [line(p) for p in wrap(text, width, "  ")[:4]]
     lines.append(line(("confidence  ", "label"), words.plain(item.confidence, 20)))
+    if is_of_log(item):
+        lines.append(line(("decided by  ", "label"), words.plain(", ".join(item.checks) or "no check", 200)))
+        return lines
     evidence = sum(len(r.evidence) for r in results_of(known, item))
     lines.append(line(("evidence    ", "label"), words.number(evidence, "item"), ("  (e opens)", "dim")))
     return lines

@@ -63,7 +63,7 @@ class Stage(App[None], inherit_bindings=False):
     ) -> None:
         super().__init__()
         self.state = state or State()
-        self.known = Known(self.state.report) if self.state.report else None
+        self.known = Known(self.state.report, self.state.log) if self.state.report else None
         self.where = Where()
         self.runner = runner
         self.events: deque[Event] = runner.events if runner else deque()
@@ -176,8 +176,8 @@ class Stage(App[None], inherit_bindings=False):
                     if item is not None:
                         return item
             return next(iter(known.causes_of(self.node)), None)
-        if view == "causes" and known.report.causes and self.small:
-            return known.report.causes[0]
+        if view == "causes" and known.listed and self.small:
+            return known.listed[0]
         return None
 
     @property

@@ -20,6 +20,7 @@ _RANK_OF_BYTE = bytes(RANK.get(chr(code), 0) for code in range(256))
 TROUBLE = frozenset("X!?")
 SORTS = ("worst", "listed", "name")
 GROUPS_ABOVE = 60
+LOG_NUMBERS = 10_000  # causes that logs name have numbers above it, and no report has so many
 NEWS_KEPT = 50
 
 
@@ -62,6 +63,7 @@ class State:
     answered: nodes that gave their first answer, with the second at which they did. busy: indices into
     cells.cells that are being measured again; running: which checks and nodes these are. stamp counts changes
     of the report, for caches. numbers: of each cause that was ever shown, by its key, see Known.key_of.
+    log: causes that logs name, numbered from LOG_NUMBERS + 1; they are no part of any report.
     """
 
     cells: Cells = field(default_factory=Cells)
@@ -81,6 +83,7 @@ class State:
     message: str = ""
     stamp: int = 0
     numbers: Mapping[str, int] = field(default_factory=dict)
+    log: tuple[Cause, ...] = ()
 
     @property
     def live(self) -> bool:
@@ -316,14 +319,27 @@ def keyed(causes: Iterable[Cause]) -> dict[str, Cause]:
     return found
 
 
-class Known:
-    """A report by its keys, built once for each report that is shown."""
+def is_of_log(cause: Cause) -> bool:
+    return cause.id > LOG_NUMBERS
 
-    def __init__(self, report: Report) -> None:
+
+def mark(cause: Cause) -> str:
+    """``[2]``; ``[L1]`` for a cause that a log names."""
+    return f"[L{cause.id - LOG_NUMBERS}]" if is_of_log(cause) else f"[{cause.id}]"
+
+
+class Known:
+    """A report by its keys, built once for each report that is shown.
+
+    listed: its causes and those that logs name, what stops a job first.
+    """
+
+    def __init__(self, report: Report, log: Sequence[Cause] = ()) -> None:
         self.report = report
         self.index = words.Index(report)
-        self.causes: dict[int, Cause] = {cause.id: cause for cause in report.causes}
-        self.by_key = keyed(report.causes)
+        self.listed = sorted((*report.causes, *log), key=lambda cause: cause.status != "fail")
+        self.causes: dict[int, Cause] = {cause.id: cause for cause in self.listed}
+        self.by_key = keyed(self.listed)
         self._keys = {cause.id: key for key, cause in self.by_key.items()}
         self.targets: dict[str, TargetRecord] = {target.id: target for target in report.targets}
         self.titles = {check.id: check.title for check in report.checks}
@@ -357,7 +373,7 @@ class Known:
 
     @cached_property
     def members(self) -> dict[int, frozenset[str]]:
-        return {cause.id: frozenset(cause.node_list) for cause in self.report.causes}
+        return {cause.id: frozenset(cause.node_list) for cause in self.listed}
 
     @cached_property
     def by_node(self) -> dict[str, set[int]]:

@@ -5,10 +5,14 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from netdoctor.cli.options import count
 from netdoctor.cli.parser import EXIT_BAD_INPUT, Parser, columns
 from netdoctor.errors import InputError
+
+if TYPE_CHECKING:
+    from netdoctor.explain.model import Reason
 
 EXIT_UNRECOGNISED = 3
 WIDTH = 100
@@ -138,6 +142,13 @@ def _manuals(checks: set[str]) -> Mapping[str, Sequence[str]]:
     from netdoctor.engine.registry import load_builtin
 
     return {name: fix_of(check.manual) for name, check in load_builtin().items() if name in checks}
+
+
+def fix_texts(reason: "Reason") -> list[str]:
+    """What to do about a cause: its own words, and those of the checks that find it."""
+    from netdoctor.explain.rendering import fixes
+
+    return fixes(reason, _manuals(set(reason.known.fix_from)))
 
 
 def fix_of(manual: str) -> list[str]:

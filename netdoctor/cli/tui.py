@@ -15,7 +15,9 @@ from netdoctor.files import read_regular
 from netdoctor.report import LAST
 
 if TYPE_CHECKING:
-    from netdoctor.report.model import Report
+    from collections.abc import Sequence
+
+    from netdoctor.report.model import Cause, Report
     from netdoctor.scanning import ScanRequest
 
 EPILOG = """\
@@ -23,6 +25,7 @@ examples:
   netdoctor tui hosts.txt            scan, and watch
   netdoctor tui --last               the last saved report
   netdoctor tui report.json          any report
+  netdoctor tui --last --log out/    with the causes that logs name
   netdoctor tui --last > fixes.sh    E writes fixes to standard output when that is no terminal
 """
 
@@ -35,6 +38,13 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         epilog=EPILOG + environ.EPILOG,
     )
     add_scan_arguments(parser, hosts="a report (.json), or what scan takes: a hosts file, '-', names")
+    parser.add_argument(
+        "--log",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="a log, or a folder of logs, whose causes are listed too (see explain log); repeatable",
+    )
     out = parser.add_argument_group("output")
     add_save_arguments(out)
     out.add_argument("--base", type=Path, metavar="REPORT", help="the report that screen 6 compares with")
@@ -123,14 +133,15 @@ def show(
     from netdoctor.rerun import ScanRunner
     from netdoctor.tui.app import NetdoctorApp
     from netdoctor.tui.runner import Request
-    from netdoctor.tui.state import opened
+    from netdoctor.tui.state import State, opened
 
     base = getattr(args, "base", None)
+    before = State(log=_causes(getattr(args, "log", ())))
     runner = ScanRunner(first, said, path)
     if report is not None:
         runner.adopt(report)
     app = NetdoctorApp(
-        opened(report) if report is not None else None,
+        opened(report, before) if report is not None else before,
         runner=runner,
         begin=None if report is not None else Request(),
         path=path,
@@ -158,6 +169,15 @@ def show(
     if shown is None:
         return EXIT_BAD_INPUT if app.state.message else 130, None
     return shown.verdict.exit_code, shown
+
+
+def _causes(names: "Sequence[str]") -> "tuple[Cause, ...]":
+    """The causes that logs name. Raises InputError."""
+    if not names:
+        return ()
+    from netdoctor.cli.tui_log import causes
+
+    return causes(names)
 
 
 def _last_line(report: "Report | None") -> str:

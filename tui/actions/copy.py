@@ -6,6 +6,7 @@ from netdoctor.report.markdown import render_cause
 from netdoctor.tui import compare
 from netdoctor.tui.actions.table import does
 from netdoctor.tui.stage import Stage
+from netdoctor.tui.state import mark
 
 
 def copy(stage: Stage, text: str, what: str) -> None:
@@ -27,13 +28,13 @@ def copy_fix(stage: Stage) -> None:
     number = key[2] if isinstance(key, tuple) and key[0] == "fix" else 0
     fixes = item.fixes
     if number >= len(fixes) or not fixes[number].commands:
-        stage.say(f"[{item.id}] has no command to copy; Y copies the whole cause")
+        stage.say(f"{mark(item)} has no command to copy; Y copies the whole cause")
         return
     lines = words.fix_commands(fixes[number], every=True)
     of = f" {number + 1} of {len(fixes)}" if len(fixes) > 1 else ""
     name = "look" if fixes[number].kind == "look" else "fix"
     where = words.plain(fixes[number].where, 80) if fixes[number].kind in ("job", "console") else ""
-    what = [f"{name}{of} of [{item.id}]", words.number(len(lines), "line"), where]
+    what = [f"{name}{of} of {mark(item)}", words.number(len(lines), "line"), where]
     copy(stage, "\n".join(lines) + "\n", ", ".join(filter(None, what)))
 
 
@@ -43,7 +44,7 @@ def copy_all(stage: Stage) -> None:
     if item is None or report is None:
         stage.say("no cause under the cursor")
         return
-    copy(stage, render_cause(report, item), f"[{item.id}] as Markdown")
+    copy(stage, render_cause(report, item), f"{mark(item)} as Markdown")
 
 
 @does("copy-verify")
@@ -52,7 +53,7 @@ def copy_verify(stage: Stage) -> None:
     if item is None or item.verify is None:
         stage.say("there is no command that proves it")
         return
-    copy(stage, words.command(item.verify.shell) + "\n", f"the verify command of [{item.id}]")
+    copy(stage, words.command(item.verify.shell) + "\n", f"the verify command of {mark(item)}")
 
 
 @does("copy-names")

@@ -10,6 +10,7 @@ from netdoctor.report.save import write_whole
 from netdoctor.tui.actions.table import does
 from netdoctor.tui.export import fixes_script
 from netdoctor.tui.stage import Stage
+from netdoctor.tui.state import mark
 
 
 @does("export")
@@ -23,7 +24,7 @@ def export(stage: Stage) -> None:
         return
     item = stage.cause if stage.where.view in ("cause", "evidence") else None
     script = fixes_script(report, (item,) if item else report.causes)
-    whose = f"[{item.id}]" if item else words.number(len(report.causes), "cause")
+    whose = mark(item) if item else words.number(len(report.causes), "cause")
     if stage.export_to_stdout and stage.export is None:
         stage.exported.append(script)
         stage.say(f"the fixes of {whose} go to standard output at the end")

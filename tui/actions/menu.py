@@ -12,6 +12,7 @@ from netdoctor.tui.lines import line
 from netdoctor.tui.query import WORDS
 from netdoctor.tui.runner import Request
 from netdoctor.tui.stage import Stage, screen_text
+from netdoctor.tui.state import mark
 from netdoctor.tui.where import Spot
 
 
@@ -49,7 +50,7 @@ def offered(stage: Stage, text: str) -> list[Choice]:
     if stage.allowed(BY_ID["rerun"]):
         checks += [(f"run {c}", f"re-run {words.plain(c, 60)}", "on all nodes") for c in cells.checks]
     causes = [
-        (f"cause {key}", f"[{c.id}] {words.title(c)}", words.cause_check(c))
+        (f"cause {key}", f"{mark(c)} {words.title(c)}", words.cause_check(c))
         for key, c in (known.by_key.items() if known is not None else ())
     ]
     if kind in ("node", "check", "cause") and rest:
