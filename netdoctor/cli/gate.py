@@ -9,7 +9,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -187,8 +187,15 @@ def _gate(args: argparse.Namespace) -> int:
             bad = [t.id for t in plan.inventory.targets if t not in targets]
             who = words.number(len(bad), "node") if args.redact else fold(bad, 60)
             _say(f"{look.decision.why} with {who}; looks at the others by themselves")
-            plan = scanning.prepare(replace(request, targets=targets))
-            look = _examined(args, plan, replace(rules, exclude_bad=False), outputs, None)
+            first = look
+            try:
+                plan = scanning.prepare(replace(request, targets=targets))
+                look = _examined(args, plan, replace(rules, exclude_bad=False), outputs, None)
+            except InputError:
+                raise
+            except Exception as error:  # --on-crash run is for what nobody knows, and bad nodes are known
+                broken(error)
+                return _refused(args, first)
         if look.late:
             return look.late
         if look.decision.act is not Act.START:
@@ -275,7 +282,8 @@ def _saved(
         if not args.quiet:
             _say(f"{path} does not stand for a scan: {why}")
         return None
-    _deliver(args, report, None, None, outputs)
+    found = report
+    _deliver(args, lambda: (found, None), None, outputs)
     if not args.quiet:
         _say(f"by {path}, begun {report.run.started}")
     return report
@@ -296,33 +304,38 @@ def _examined(
     with signals_noted() as late:
         took, ended = time.monotonic() - started, 128 + (stopped or signal.SIGINT)
         report = scanning.assemble(plan, outcome, took, interrupted_code=ended)
-        kept: Report | None = report
-        if before is not None:
-            report, kept = scanning.into(before, plan, outcome, report)
         decision = decide(report, rules)
         if decision.act is Act.EXCLUDE:  # files are written once, of the scan that decides
             outputs = [output for output in outputs if output.path is None]
         elif decision.act is Act.START and args.quiet:
             outputs = [output for output in outputs if output.path is not None]
-        _deliver(args, report, plan.request.save if kept else None, kept, outputs)
+
+        def shown() -> "tuple[Report, Report | None]":
+            return (report, report) if before is None else scanning.into(before, plan, outcome, report)
+
+        _deliver(args, shown, plan.request.save, outputs)
     return _Look(report, decision, 128 + late[0] if late else 0)
 
 
 def _deliver(
     args: argparse.Namespace,
-    report: "Report",
+    made: "Callable[[], tuple[Report, Report | None]]",
     save: Path | None,
-    kept: "Report | None",
     outputs: "Sequence[Output]",
 ) -> None:
-    """Save and print. What could not be written is told; the decision is that of what was measured."""
+    """Save and print. What could not be written is told; the decision is that of what was measured.
+
+    made: gives what is shown, and what is saved, None for nothing.
+    """
     from netdoctor.report.output import RenderOptions, deliver
 
     troubles: list[str] = []
     try:
         with redirect_stdout(sys.stderr):
-            _, troubles = deliver(report, outputs, RenderOptions(), save=save, kept=kept, redact=args.redact)
-    except Exception as error:  # a renderer's defect must neither start nor stop a job
+            report, kept = made()
+            place = save if kept else None
+            _, troubles = deliver(report, outputs, RenderOptions(), save=place, kept=kept, redact=args.redact)
+    except Exception as error:  # a defect here must neither start nor stop a job
         troubles = [f"the report could not be shown: {type(error).__name__}: {error}"]
     for trouble in troubles:
         _say(trouble)

@@ -7,7 +7,7 @@ from datetime import datetime
 from enum import Enum
 from typing import Any
 
-from netdoctor import store
+from netdoctor import __version__, store
 from netdoctor.check import Profile
 from netdoctor.facts.software import Job
 from netdoctor.inventory.nodeset import fold
@@ -45,7 +45,10 @@ class Rules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """nodes: who takes part; with EXCLUDE who is to be looked at alone. why: in few words, for stderr."""
+    """nodes: who takes part; with EXCLUDE who is to be looked at alone. code: where nothing starts.
+
+    why: in few words, for stderr.
+    """
 
     act: Act
     code: int = 0
@@ -99,7 +102,8 @@ def _without(report: Report, rules: Rules) -> Decision:
     if len(left) < max(least, 1):
         bad = fold([node for node in listed if node not in good], NAMED)
         return refuse(f"without {bad} {len(left)} of {len(listed)} are left, and --min-nodes is {least}")
-    return Decision(act=Act.EXCLUDE, nodes=left, why=words.verdict(report))
+    code = report.verdict.exit_code or 5
+    return Decision(act=Act.EXCLUDE, code=code, nodes=left, why=words.verdict(report))
 
 
 def stale(report: Report, plan: Plan, *, now: float, max_age_s: float, touched: Mapping[str, float]) -> str:
@@ -110,6 +114,8 @@ def stale(report: Report, plan: Plan, *, now: float, max_age_s: float, touched: 
     run, request = report.run, plan.request
     if run.foreign is not None or run.redacted:
         return "it is not our own" if run.foreign is not None else "it is redacted"
+    if report.tool.version != __version__:
+        return "another release of netdoctor made it"
     if not run.complete or run.ended_by != "end":
         return "that scan was cut short"
     # When the scan began: some of it was measured then, also where a part was looked at again later.

@@ -72,9 +72,9 @@ TABLE: list[tuple[Report, Rules, Act, int]] = [
     (report("undecided", 143, fail_on="never", ended_by="interrupt"), Rules(), REFUSED, 143),
     # On the good nodes alone: four fifths of four are four, so --min-nodes has to say three.
     (report("not_ready", 1, cause(), **ONE_BAD), Rules(exclude_bad=True), REFUSED, 1),
-    (report("not_ready", 1, cause(), **ONE_BAD), Rules(exclude_bad=True, min_nodes=3), LESS, 0),
+    (report("not_ready", 1, cause(), **ONE_BAD), Rules(exclude_bad=True, min_nodes=3), LESS, 1),
     (report("not_ready", 1, cause(), **ONE_BAD), Rules(exclude_bad=True, min_nodes=4), REFUSED, 1),
-    (report("undecided", 3, LOST, **ONE_OPEN), Rules(exclude_bad=True, min_nodes=3), LESS, 0),
+    (report("undecided", 3, LOST, **ONE_OPEN), Rules(exclude_bad=True, min_nodes=3), LESS, 3),
     # Nobody's fault, the cluster's beside a node's, all of them, a scan that was cut short.
     (report("not_ready", 1, cause(nodes=()), **HEALTHY), LEAST, REFUSED, 1),
     (
@@ -252,6 +252,14 @@ def test_what_netdoctor_breaks_is_no_node_s(
     told = {name: value for name, value in started[0].items() if name.startswith("NETDOCTOR_")}
     assert told == {"NETDOCTOR_GATE_VERDICT": "crashed"}
     assert capfd.readouterr().err.count("netdoctor broke (RuntimeError: our own)") == 2
+    # What is known to be bad stays out, though the scan of the others breaks.
+    ground.transport.trip = lambda what, node: (
+        trip(what, node) if len(ground.transport.started) == 4 else None
+    )
+    ground.transport.sessions["n2"] = Session(outcome=Login.REFUSED, stage="tcp")
+    assert gate("n[1-4] --exclude-bad --min-nodes 3 --on-crash run --refuse-code 9") == 9
+    assert [len(one) for one in ground.transport.started] == [4, 4, 4, 3]
+    ground.transport.sessions.clear()
     # A renderer that breaks neither starts nor stops anything.
     ground.transport.trip = lambda what, node: None
     monkeypatch.setattr("netdoctor.report.output.render", lambda *a: 1 / 0)
@@ -313,6 +321,7 @@ def test_a_saved_report_stands_for_a_scan_only_while_it_is_the_same(
         (why(touched=0), "hosts.txt has changed"),
         (why(with_run(foreign="uid 7")), "not our own"),
         (why(with_run(redacted=True)), "redacted"),
+        (why(replace(saved, tool=replace(saved.tool, version="0.0.1"))), "another release"),
         (why(with_run(complete=False)), "cut short"),
         (why(with_run(ended_by="deadline")), "cut short"),
         (why(with_run(replay={})), "other hosts"),
