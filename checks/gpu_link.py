@@ -86,13 +86,23 @@ def _usual(values: list[int]) -> int | None:
     return value if 2 * count > len(values) else None
 
 
-def _is_odd(place: Place, values: Mapping[Place, int], usual: int | None) -> bool:
-    """Fewer than usual, and not because all nodes are built so at this index."""
+def _by_index(values: Mapping[Place, int]) -> dict[int, Counter[int]]:
+    """How often each value is there at each index."""
+    counts: dict[int, Counter[int]] = {}
+    for (_, index), value in values.items():
+        counts.setdefault(index, Counter())[value] += 1
+    return counts
+
+
+def _is_odd(
+    place: Place, values: Mapping[Place, int], alike: Mapping[int, Counter[int]], usual: int | None
+) -> bool:
+    """Fewer than usual, and not because all nodes are built so at this index. alike: by _by_index."""
     value = values.get(place)
     if usual is None or value is None or value >= usual:
         return False
-    same = [v for (node, index), v in values.items() if index == place[1] and node != place[0]]
-    return len(same) < LEAST_PEERS or 2 * same.count(value) <= len(same)
+    others = alike[place[1]].total() - 1
+    return others < LEAST_PEERS or 2 * (alike[place[1]][value] - 1) <= others
 
 
 def _nvlinks(devices: Mapping[Place, Gpu], up: Mapping[Place, int]) -> Iterator[Finding]:
@@ -100,9 +110,10 @@ def _nvlinks(devices: Mapping[Place, Gpu], up: Mapping[Place, int]) -> Iterator[
     beside: dict[str, list[int]] = {}
     for (node, _), count in up.items():
         beside.setdefault(node, []).append(count)
+    alike = _by_index(up)
     for (node, index), count in up.items():
         usual = linked if count else _usual(beside[node])
-        if _is_odd((node, index), up, usual):
+        if _is_odd((node, index), up, alike, usual):
             device = devices[node, index]
             yield (DOWN.warn if count else DOWN.fail)(
                 f"GPU {index} has {count} of {device.nvlinks} NVLinks up, its peers {usual}",
@@ -124,13 +135,13 @@ def _nodes_without(devices: Mapping[Place, Gpu], up: Mapping[Place, int]) -> Ite
         nodes.setdefault(node, {})[index] = up.get((node, index))
     linked = [node for node, counts in nodes.items() if all(counts.values())]
     lost = [n for n, counts in nodes.items() if len(counts) > 1 and all(c == 0 for c in counts.values())]
+    usual = max((count or 0 for node in linked for count in nodes[node].values()), default=0)
     for node in lost if linked else ():
         first = devices[node, min(nodes[node])]
         bridged = not WIRED.search(first.name)
         if bridged and len(linked) <= len(lost):
             continue
         are = "are down" if first.nvlinks else "do not exist for the driver"
-        usual = max(count for (peer, _), count in up.items() if peer in linked)
         yield (NONE_UP.warn if bridged else NONE_UP.fail)(
             f"the NVLinks of all {len(nodes[node])} GPUs {are}; GPUs of {listing(linked, 3)} have {usual} up",
             at=node,
@@ -149,8 +160,9 @@ def _pcie(
 ) -> Iterator[Finding]:
     width, generation = _usual(list(widths.values())), _usual(list(generations.values()))
     usual = f"PCIe {generation or '?'} x{width or '?'}"
+    kinds = ((widths, _by_index(widths), width), (generations, _by_index(generations), generation))
     for (node, index), device in devices.items():
-        if _is_odd((node, index), widths, width) or _is_odd((node, index), generations, generation):
+        if any(_is_odd((node, index), *kind) for kind in kinds):
             has = f"PCIe {device.pcie_generation or '?'} x{device.pcie_width or '?'}"
             yield NARROW.warn(
                 f"GPU {index} is on {has}, its peers on {usual}",

@@ -128,10 +128,13 @@ def _peers(
     """Listed names, as every other node understands them. Addresses are not names."""
     names = {node: listed[node].host for node in resolves if node in listed}
     names = {node: name for node, name in names.items() if parse(name) is None}
+    called: dict[str, list[str]] = {}
+    for node, name in names.items():
+        called.setdefault(name, []).append(node)
     asked: dict[str, dict[str, Lookup]] = {}
     for node, facts in resolves.items():
-        known = {one.name: one for one in facts.peers if one.asked}
-        asked[node] = {peer: known[name] for peer, name in names.items() if peer != node and name in known}
+        looked_up = [one for one in facts.peers if one.asked]
+        asked[node] = {peer: one for one in looked_up for peer in called.get(one.name, ()) if peer != node}
     if any(asked.values()) and all(one.failed for found in asked.values() for one in found.values()):
         # They are names of the user's ssh config, or of the DNS of the machine that netdoctor runs on.
         yield SSH_ONLY.warn(

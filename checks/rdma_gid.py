@@ -1,6 +1,7 @@
 """The GID that NCCL would use on each RoCE port."""
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 from netdoctor.check import check
 from netdoctor.checks._env import change
@@ -98,10 +99,11 @@ def rdma_gid(
 def _judge(
     one: GidChoice, flat: bool, nobody: bool, net: NetFacts | None, host: HostFacts | None
 ) -> Iterator[Finding]:
-    port, gid, table = one.port, one.gid, port_evidence(one.hca, one.port, gids=True)
+    port, gid = one.port, one.gid
+    table = partial(port_evidence, one.hca, one.port, gids=True)
     silent = [row for row in port.gids if not row.type and not is_link_local(row)]
     if not port.gids:
-        yield unknown(HERE, f"the GID table of {port.name} is empty or cannot be read", evidence=(table,))
+        yield unknown(HERE, f"the GID table of {port.name} is empty or cannot be read", evidence=(table(),))
     elif gid is None:
         where = f"points at an empty row of the GID table of {port.name}"
         if one.gives_up:
@@ -110,7 +112,7 @@ def _judge(
             f"{_asked(one) or 'NCCL'} {where}",
             observed=f"index {one.index} is empty",
             expected=WANTED,
-            seen=table,
+            seen=table(),
             fixes=change(one.setting or BY_ITSELF),
         )
     elif gid in silent or (silent and not one.good and gid_version(gid) != 2):
@@ -125,7 +127,7 @@ def _judge(
             f"{summary}; index {good.index} is {_text(good)}",
             observed="index 0",
             expected=DERIVED(f"index {good.index}: {_text(good)}"),
-            seen=(table, seen("libnccl.so.2", "older than 2.21", "file")),
+            seen=(table(), seen("libnccl.so.2", "older than 2.21", "file")),
             fixes=in_job(
                 "tell it the index, if it is the same on every node, or use a newer NCCL",
                 f"export NCCL_IB_GID_INDEX={good.index}",
@@ -138,7 +140,7 @@ def _judge(
             f"{selects} {_text(gid)} on {port.name}, while index {good.index} is {_text(good)}",
             observed=f"index {one.index}: {_text(gid)}",
             expected=DERIVED(f"index {good.index}: {_text(good)}"),
-            seen=table,
+            seen=table(),
             fixes=change(one.setting or BY_ITSELF),
         )
 

@@ -25,6 +25,8 @@ _UNSAFE = re.compile(
     "[\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]"
     r"|(?<=#)#(?=\w*\[)"  # ##vso[, a command in the logs of some CI
 )
+# What may be a number too long to be read again, or stand in a string.
+_LONG = re.compile(r"[:,\[\n] *-?\d{16}")
 _STRINGS = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 _STEP = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 _NOT_BRACKETS = bytes(set(range(256)) - set(_STEP))
@@ -48,13 +50,16 @@ def dumps(report: Report, detail: str = "problems", pretty: bool = False, facts:
 
 def encode(data: Any, pretty: bool = False) -> bytes:
     """Return plain data as UTF-8 JSON in which no character can steer a terminal."""
-    text = json.dumps(
-        data,
-        ensure_ascii=False,
-        allow_nan=False,
-        indent=2 if pretty else None,
-        separators=None if pretty else (",", ":"),
-    )
+    layout: dict[str, Any] = {"indent": 2} if pretty else {"separators": (",", ":")}
+    try:
+        text = json.dumps(data, ensure_ascii=False, allow_nan=False, **layout)
+        tame = not _LONG.search(text)
+    except ValueError:  # NaN, infinity
+        tame = False
+    if not tame:  # rare, and looking at each value costs more than all the rest
+        text = json.dumps(_finite(data), ensure_ascii=False, allow_nan=False, **layout)
+    if text.isascii() and "\x7f" not in text and "##" not in text:
+        return text.encode()
     return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text).encode()
 
 
@@ -62,7 +67,7 @@ def to_dict(report: Report, detail: str = "problems") -> dict[str, Any]:
     """Return the report as plain data under the names of the JSON format."""
     results = tuple(_results(report, detail))
     measures = tuple(m for m in report.measures if math.isfinite(m.value))
-    data = _finite(msgspec.to_builtins(dataclasses.replace(report, results=results, measures=measures)))
+    data = msgspec.to_builtins(dataclasses.replace(report, results=results, measures=measures))
     counts = data["verdict"]["counts"]
     data["verdict"]["counts"] = {"pass": counts.pop("pass_"), **counts}
     data["pairs"] = [_pair(pair) for pair in data["pairs"]]

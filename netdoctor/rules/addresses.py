@@ -2,6 +2,7 @@
 
 import ipaddress
 import re
+import socket
 from collections import Counter
 from collections.abc import Mapping
 from functools import lru_cache
@@ -14,19 +15,33 @@ IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 _SCOPE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@+-]{0,14}")
 
 
-@lru_cache(maxsize=1 << 16)
+# Texts of ten thousand nodes with a dozen addresses each.
+CACHED = 1 << 18
+
+
+@lru_cache(maxsize=CACHED)
 def ip(text: str) -> IPAddress:
     """An address, with or without a scope (``fe80::1%eth0``). Raises ValueError for anything else.
 
     A scope is the name of an interface, and of such that may stand in a command. `ipaddress` takes any text.
     """
-    bare, percent, scope = text.partition("%")
+    address, percent, scope = text.partition("%")
     if percent and not _SCOPE.fullmatch(scope):
         raise ValueError(f"no interface: {scope!r}")
-    return ipaddress.ip_address(bare)
+    return bare(address)
 
 
-@lru_cache(maxsize=1 << 16)
+def bare(text: str) -> IPAddress:
+    """ipaddress.ip_address, by the C library where that takes the text too: a fifth of the time."""
+    try:
+        if ":" in text:
+            return ipaddress.IPv6Address(socket.inet_pton(socket.AF_INET6, text))
+        return ipaddress.IPv4Address(socket.inet_pton(socket.AF_INET, text))
+    except (OSError, ValueError):
+        return ipaddress.ip_address(text)
+
+
+@lru_cache(maxsize=CACHED)
 def parse(text: str | None) -> IPAddress | None:
     """The address that `text` is (scope and IPv4-mapping removed), or None."""
     try:
@@ -59,12 +74,22 @@ def _routed(text: str) -> IPNetwork | None:
         return None
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=CACHED)
 def _network(address: str, prefix_len: int) -> IPNetwork | None:
     try:
-        return ipaddress.ip_network((str(ip(address)), prefix_len), strict=False)
+        one = ip(address)
     except ValueError:
         return None
+    host = one.max_prefixlen - prefix_len
+    if not 0 <= host <= one.max_prefixlen:
+        return None
+    return _masked(one.version, int(one) >> host << host, prefix_len)
+
+
+@lru_cache(maxsize=1 << 16)
+def _masked(version: int, first: int, prefix_len: int) -> IPNetwork:
+    """One object for all addresses in a network."""
+    return (ipaddress.IPv4Network if version == 4 else ipaddress.IPv6Network)((first, prefix_len))
 
 
 def leads_to(net: NetFacts, to: IPNetwork | IPAddress) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from netdoctor.facts.rdma import Gid, Hca, HcaPort
-from netdoctor.rules.addresses import IPNetwork
+from netdoctor.rules.addresses import CACHED, IPNetwork, bare
 from netdoctor.rules.variables import Environment, Setting, param, parse_filter, values
 from netdoctor.rules.versions import Version, at_least
 
@@ -64,12 +64,13 @@ def gid_bytes(gid: Gid) -> ipaddress.IPv6Address | None:
     return _ipv6(gid.gid)
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=CACHED)
 def _ipv6(text: str) -> ipaddress.IPv6Address | None:
     try:
-        return ipaddress.IPv6Address(text)
+        found = bare(text)
     except ValueError:
         return None
+    return found if isinstance(found, ipaddress.IPv6Address) else None
 
 
 def gid_ipv4(gid: Gid) -> ipaddress.IPv4Address | None:
@@ -89,7 +90,7 @@ def is_link_local(gid: Gid) -> bool:
 
 def routable_gids(port: HcaPort) -> list[Gid]:
     """The rows that NCCL 2.21 and newer look for: IPv4-mapped, RoCE v2."""
-    return [gid for gid in port.gids if gid_ipv4(gid) is not None and gid_version(gid) == 2]
+    return [gid for gid in port.gids if gid_version(gid) == 2 and _bits(gid) >> 32 == _MAPPED[0]]
 
 
 def choose_gid_index(port: HcaPort, env: Mapping[str, str], version: Version | None = None) -> int:
@@ -128,7 +129,7 @@ def _flid_index(port: HcaPort, env: Mapping[str, str], version: Version | None) 
     """The index on InfiniBand: that of a GID with a routable FLID (bytes 4 and 5), else 0."""
     index = param(env.get("NCCL_IB_ROUTABLE_FLID_GID_INDEX"), 1, version)
     gid = next((gid for gid in port.gids if gid.index == index), None)
-    routable = at_least(version, FLID_SINCE) and int(_bits(gid)) >> 80 & 0xFFFF
+    routable = at_least(version, FLID_SINCE) and _bits(gid) >> 80 & 0xFFFF
     return index if routable else 0
 
 
@@ -186,29 +187,30 @@ def choose_gids(hcas: Sequence[Hca], env: Environment, version: Version | None) 
     ]
 
 
-_EMPTY = ipaddress.IPv6Address(0)
-_LINK_LOCAL = ipaddress.IPv6Network("fe80::/64")  # linkLocalGid: not the whole of fe80::/10
-_MAPPED = (ipaddress.IPv6Network("::ffff:0:0/96"), ipaddress.IPv6Network("ff0e::ffff:0:0/96"))
+_LINK_LOCAL = 0xFE80 << 48  # the first 64 bits. linkLocalGid: not the whole of fe80::/10
+_MAPPED = (0xFFFF, 0xFF0E << 80 | 0xFFFF)  # the first 96 bits: ::ffff:0:0 and ff0e::ffff:0:0
 
 
-def _bits(gid: Gid | None) -> ipaddress.IPv6Address:
-    return (gid_bytes(gid) if gid else None) or _EMPTY
+def _bits(gid: Gid | None) -> int:
+    address = gid_bytes(gid) if gid else None
+    return int(address) if address else 0
 
 
 def _is_v4(gid: Gid | None) -> bool:
     # getGidAddrFamily: mapped addresses, and the groups of mapped multicast
-    return any(_bits(gid) in net for net in _MAPPED)
+    return _bits(gid) >> 32 in _MAPPED
 
 
 def _is_valid_gid(gid: Gid | None) -> bool:
-    return _bits(gid) != _EMPTY and _bits(gid) not in _LINK_LOCAL
+    return _bits(gid) != 0 and _bits(gid) >> 64 != _LINK_LOCAL
 
 
 def _in_range(gid: Gid | None, wanted: IPNetwork | None) -> bool:
     if wanted is None:
         return True
     bits = _bits(gid)
-    return (ipaddress.IPv4Address(int(bits) & 0xFFFFFFFF) if wanted.version == 4 else bits) in wanted
+    address = ipaddress.IPv4Address(bits & 0xFFFFFFFF) if wanted.version == 4 else ipaddress.IPv6Address(bits)
+    return address in wanted
 
 
 @lru_cache(maxsize=256)

@@ -1,12 +1,14 @@
 """Releases as numbers."""
 
 import re
+from functools import lru_cache
 
 from netdoctor.facts.software import SoftwareFacts
 
 Version = tuple[int, ...]
 
 
+@lru_cache(maxsize=1 << 12)
 def parse_version(text: str | None) -> Version | None:
     """``2.21.5`` or ``2.21.5+cuda12.4`` as (2, 21, 5); None where there are no numbers."""
     match = re.match(r"\d+(?:\.\d+)*", text or "")

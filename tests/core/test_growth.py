@@ -1,0 +1,58 @@
+"""Work that grows with the nodes, and no faster: counted, over the whole passive catalogue."""
+
+from dataclasses import replace
+
+import pytest
+
+from netdoctor.check import Profile
+from netdoctor.engine import registry
+from netdoctor.engine.gathering import addresses, all_paths, first_groups, put_control_facts, take
+from netdoctor.engine.run import rejudge
+from netdoctor.facts.software import Job
+from netdoctor.report.build import build
+from netdoctor.report.context import Context
+from netdoctor.report.json_ import dumps
+from netdoctor.report.model import Run
+from netdoctor.report.output import render
+from netdoctor.store import Store
+from tests import clusters
+from tests.checks.build import session
+from tests.counting import steps
+
+RUN = Run(
+    id="1", started="2026-01-01T00:00:00Z", finished="2026-01-01T00:00:09Z", duration_ms=9000, complete=True,
+    ended_by="end", profile="quick",
+)  # fmt: skip
+FEW, MANY = 30, 120
+
+
+def work(count: int, shape: str) -> int:
+    """Steps from the answers of so many nodes to the report and its text."""
+    checks = registry.select(registry.load(plugins=False).checks, Profile.QUICK)
+    listed = clusters.targets(count)
+    names, store, job = [target.id for target in listed], Store(), Job(master_node=listed[0].id)
+    groups = set(first_groups({p.info.group for c in checks for p in c.needs}, listed, job, Profile.QUICK))
+    put_control_facts(store, listed, job, None)
+    answers = list(clusters.replies(count, shape))
+
+    def all_of_it() -> None:
+        for i, (node, said) in enumerate(answers):
+            take(store, groups, node, said, None)
+            store.put("session", node, session(1, address=clusters.address(i)))
+        store.cluster["job"] = replace(job, data_addresses=dict(addresses(store, names, job)))
+        store.cluster["paths"] = all_paths(store, names, store.cluster["job"])
+        report = build(rejudge(store, checks), Context(run=RUN))
+        assert report.verdict.state == ("ready" if shape == "healthy" else "not_ready")
+        render(report, "text")
+        dumps(report, facts=True)
+
+    return steps(all_of_it)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("shape", ["healthy", "different"])
+def test_judging_grows_with_the_nodes_and_no_faster(shape: str) -> None:
+    work(2, "healthy")  # what is imported and worked out once
+    few, many = work(FEW, shape), work(MANY, shape)
+    # What is done once weighs less with more nodes: below 1 unless something looks at nodes for each node.
+    assert many / MANY < 1.02 * few / FEW, f"{FEW} nodes {few} steps, {MANY} nodes {many}"
