@@ -203,11 +203,10 @@ class _Loader:
 
     def _set(self, arg: str) -> Reader | None:
         """The reader for an argument with operators, None for one that is names only."""
-        if self.forced and self.forced.name in ("pdsh", "clustershell"):
-            return READERS[self.forced.name]
-        if sets.is_pdsh(arg):
+        named = self.forced.name if self.forced else ""
+        if named == "pdsh" or (named != "clustershell" and sets.is_pdsh(arg)):
             return Reader("pdsh", READERS["pdsh"].title, lambda s: sets.read_pdsh(s, self._lines_of))
-        return READERS["clustershell"] if sets.is_set(arg) else None
+        return READERS["clustershell"] if named == "clustershell" or sets.is_set(arg) else None
 
     def _lines_of(self, path: str) -> list[str] | None:
         """The lines of a file that pdsh's ``^file`` names."""

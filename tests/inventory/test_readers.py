@@ -1,7 +1,10 @@
 """Every kind of host list: what is taken from it, and the trap that it has for its reader."""
 
 import json
+import os
 import random
+import shutil
+import subprocess
 import textwrap
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +18,7 @@ from netdoctor.inventory.readers import READERS
 from netdoctor.inventory.readers.sets import evaluate
 from netdoctor.inventory.readers.sshconfig import aliases
 from netdoctor.inventory.surroundings import words
+from netdoctor.inventory.writers import in_order
 from tests.hostile import steers_a_terminal
 
 
@@ -307,6 +311,7 @@ def test_operators_and_pdsh_on_the_command_line() -> None:
     for word, hosts in cases.items():
         assert told(load([word])) == hosts, word
     assert told(load(["ssh:ml@n1"], format="pdsh")) == ["ml@n1"]
+    assert told(load(["^more"], format="pdsh")) == ["f1", "f2", "f3"]
     with pytest.raises(InventoryError, match="gone: no such file"):
         load(["^gone"])
 
@@ -322,6 +327,62 @@ def test_operators_mean_what_they_mean_to_clustershell() -> None:
         found = evaluate(text)
         assert sorted(found) == sorted(nodesets.NodeSet(text)), text
         assert len(found) == len({*found})
+
+
+@pytest.mark.skipif(shutil.which("pdsh") is None, reason="no pdsh here")
+@pytest.mark.process
+def test_pdsh_itself_targets_the_same() -> None:
+    Path("more").write_text("n2 # c\nn[3-4]\n# x\n  m9\n")
+    pieces = ["n[1-9]", "n[01-03]", "m1", "n[8-10]x", "a[1-2]b[1-2]", "u@n[1-2]", "ssh:u@m[1-2]", "^more"]
+    minus = {"-n2": {"n2"}, "-n[3-4]": {"n3", "n4"}, "-^more": {"n2", "n3", "n4", "m9"}}
+    others = [*minus, "/n/", "/[24]$/", "-/4/", "-/^m/", "/n.*[1-3]/"]
+    dice = random.Random(7)
+    same = 0
+    for _ in range(40):
+        words = [dice.choice(pieces) for _ in range(dice.randint(1, 3))]
+        words = [*words, *(dice.choice(others) for _ in range(dice.randint(0, 3)))]
+        text = ",".join(words)
+        done = subprocess.run(
+            ["pdsh", "-R", "ssh", "-Q", "-w", text], check=False, capture_output=True, text=True, timeout=20
+        )
+        found = done.stdout.rpartition("-- Target nodes --")[2].strip().split(",")
+        # of a host that is listed twice pdsh takes out one, which nobody means who writes a minus
+        without = {name for word in words for name in minus.get(word, ())}
+        theirs = [name for name in dict.fromkeys(found) if name and name not in without]
+        try:
+            ours = [target.host for target in load([text], format="pdsh").targets]
+        except InventoryError as error:
+            message = str(error)
+        else:
+            assert ours == theirs, text
+            same += 1
+            continue
+        # a host with and without a user is one to us, and two to pdsh
+        assert not theirs or "same host" in message, text
+    assert same > 15
+
+
+@pytest.mark.skipif(shutil.which("scontrol") is None, reason="no Slurm here")
+@pytest.mark.process
+def test_slurm_itself_reads_the_same() -> None:
+    Path("slurm.conf").write_text("ClusterName=x\nSlurmctldHost=localhost\n")
+    dice = random.Random(2)
+    texts = ["n[1-3,05-07],x[1-2]y[08-10]"]
+    for _ in range(20):
+        names = [
+            f"n{dice.randint(1, 12):0{dice.choice([1, 2, 3])}}{dice.choice(['', 'x'])}" for _ in range(8)
+        ]
+        texts.append(in_order(list(dict.fromkeys(names))))
+    for text in texts:
+        done = subprocess.run(
+            ["scontrol", "show", "hostnames", text],
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=20,
+            env={**os.environ, "SLURM_CONF": os.path.abspath("slurm.conf")},
+        )
+        assert done.stdout.split() == [target.host for target in read(f"{text}\n", "slurm").targets], text
 
 
 def test_groups_are_looked_up_by_clustershell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -410,7 +471,7 @@ def test_whatever_is_in_a_list_is_hosts_or_the_one_error() -> None:
     dice = random.Random(13)
     documents = [LISTING, PODS, NODES, OURS, REPORT]
     read_well, told = 0, list[str]()
-    for number in range(900):
+    for number in range(500):
         odd = json.dumps(broken(dice.choice(documents), dice))
         Path("list").write_text(odd if number % 3 == 0 else mangled(dice.choice(LISTS)[0], dice))
         try:
@@ -422,7 +483,7 @@ def test_whatever_is_in_a_list_is_hosts_or_the_one_error() -> None:
         assert len({t.id for t in found.targets}) == len(found.targets) > 0
         assert all(is_valid_host(t.host) and (t.user is None or is_valid_user(t.user)) for t in found.targets)
         assert not any(steers_a_terminal(note) for note in found.notes)
-    assert read_well > 30
+    assert read_well > 15
     assert not any(map(steers_a_terminal, told))
 
 

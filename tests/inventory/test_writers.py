@@ -21,6 +21,7 @@ from netdoctor.inventory.writers import WRITERS, in_order, write
 from tests.launch import theirs
 from tests.launch.test_parsers import DeepSpeed
 
+RAY = os.environ.get("NETDOCTOR_TEST_RAY_PYTHON")
 ANSIBLE = os.environ.get("NETDOCTOR_TEST_ANSIBLE_PYTHON")
 # Names and users that are allowed, and mean something to one program or another.
 NAMES = (
@@ -106,7 +107,7 @@ def test_every_format_is_read_and_written() -> None:
 @pytest.mark.thorough
 def test_what_is_written_is_read_back() -> None:
     refusals = dict.fromkeys(WRITERS, 0)
-    for seed in range(60):
+    for seed in range(36):
         for name in WRITERS:
             targets = some(seed, plain=seed % 2 == 0)
             if name == "hosts":
@@ -378,3 +379,37 @@ def test_deepspeed_itself_reads_the_same() -> None:
         targets = [t for t in some(seed) if ":" not in t.host]
         text, _ = write(targets, "deepspeed", slots=3)
         assert deepspeed.hosts(text) == [(t.host, t.slots or t.gpus or 3) for t in targets]
+
+
+VALIDATE = """
+import sys, yaml
+from ray.autoscaler._private.util import prepare_config, validate_config
+for path in sys.argv[1:]:
+    with open(path) as file:
+        config = prepare_config(yaml.safe_load(file))
+    validate_config(config)
+    provider = config["provider"]
+    print(config["auth"].get("ssh_user", "-"), provider["head_ip"], *provider["worker_ips"])
+"""
+
+
+@pytest.mark.skipif(not RAY, reason="NETDOCTOR_TEST_RAY_PYTHON names no interpreter with Ray")
+@pytest.mark.process
+def test_ray_itself_reads_the_same() -> None:
+    wanted = []
+    for seed in range(30):
+        targets = [
+            replace(target, user=USERS[seed % len(USERS)] if seed % 4 else None) for target in some(seed)
+        ]
+        try:
+            Path(f"{seed:02}.yaml").write_text(write(targets, "ray")[0])
+        except InventoryError:
+            continue
+        wanted.append(" ".join([targets[0].user or "-", *(target.host for target in targets)]))
+    files = sorted(str(path) for path in Path().glob("*.yaml"))
+    done = subprocess.run(
+        [str(RAY), "-c", VALIDATE, *files], check=False, capture_output=True, text=True, timeout=100
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.splitlines() == wanted
+    assert len(wanted) > 20
