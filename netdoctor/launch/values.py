@@ -265,8 +265,9 @@ def _gloo(seen: Seen, found: Settings) -> None:
     chosen: dict[str, str] = {}
     for node, address in addresses.items():
         row = _row(nets[node], address)
-        device = gloo.choose(nets[node], None, {name: row.ifname})[0] if row else None
-        if row and device and device.address == row.address and is_ifname(row.ifname):
+        # None for a name of one character, which torch takes for unset.
+        devices = gloo.choose(nets[node], None, {name: row.ifname}) if row and is_ifname(row.ifname) else ()
+        if row and [device.address for device in devices] == [row.address]:
             chosen[node] = row.ifname
     missing = [node for node in seen.nodes if node not in chosen]
     if missing:
