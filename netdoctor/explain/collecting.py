@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from netdoctor.explain.knowledge import UNKNOWN, Pattern, Role
-from netdoctor.explain.lines import RAISED, Moment, Speaker, moment, named, speaker
+from netdoctor.explain.lines import FRAME, RAISED, Moment, Speaker, moment, named, speaker
 from netdoctor.explain.literals import fold
 from netdoctor.explain.matching import Found
 from netdoctor.explain.model import Hit, Source
@@ -115,6 +115,8 @@ class Collector:
         )
 
     def _wonder(self, found: Found, by: Speaker, when: Moment | None) -> None:
+        if FRAME.search(found.text):
+            return
         kind = fold(found.text[:400])
         if kind in self._kinds or len(self.gathered.unknown) >= UNKNOWN_MAX:
             return

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from netdoctor.explain.collecting import Gathered
 from netdoctor.explain.knowledge import CERTAIN, Knowledge, Pattern, Role
+from netdoctor.explain.lines import WARNS
 from netdoctor.explain.model import Confidence, Explanation, Hit, Quote, Ranks, Reason
 from netdoctor.explain.quoting import quote
 
@@ -58,7 +59,7 @@ def judge(gathered: Gathered, knowledge: Knowledge) -> Explanation:
         echoes=tuple(_each_kind(echoes, ECHOES_MAX)),
         echo_ranks=tuple(sorted({hit.speaker.rank for hit in echoes if hit.speaker.rank is not None})),
         echo_count=sum(gathered.counts.get(i, 0) for i in {h.pattern.id for h in echoes}),
-        unknown=tuple(quote(hit) for hit in ordered(gathered.unknown)[:UNKNOWN_SHOWN]),
+        unknown=tuple(quote(hit) for hit in _worst_first(gathered.unknown)[:UNKNOWN_SHOWN]),
         sources=tuple(gathered.sources),
     )
 
@@ -191,6 +192,10 @@ def _first(hits: Sequence[Hit]) -> Hit | None:
         return 0 if names else 2 if hit.pattern.role is Role.ECHO else 1
 
     return min((hit for hit in hits if hit.pattern.role is not Role.CONTEXT), key=order, default=None)
+
+
+def _worst_first(unknown: Sequence[Hit]) -> list[Hit]:
+    return sorted(ordered(unknown), key=lambda hit: WARNS.search(hit.text) is not None)
 
 
 def _ranks(gathered: Gathered, first: Hit | None) -> Ranks:

@@ -197,3 +197,8 @@ def named(path: str) -> Speaker:
 RAISED = re.compile(
     r"(?:^|[\]:)>] ?)(?:[A-Za-z_]\w{0,60}\.){0,6}[A-Z]\w{0,60}(?:Error|Exception|Interrupt): ?\S"
 )
+
+# [W1008 23:40:22 …; UserWarning: …; … WARNING …. NCCL's WARN is what NCCL says when something failed.
+WARNS = re.compile(r"(?:^|[\[\s:])W\d{4} \d\d:|Warning: |\bWARNING\b|\bwarning: ")
+# frame #12: c10::Error::Error(…) of a native trace; the line that says what happened stands above it.
+FRAME = re.compile(r"\bframe #\d+: |\bException raised from \w+ at ")

@@ -8,7 +8,7 @@ from typing import Any
 
 from netdoctor.explain import nccl_info
 from netdoctor.explain.knowledge import Role, load
-from netdoctor.explain.lines import RAISED, message
+from netdoctor.explain.lines import RAISED, WARNS, message
 from netdoctor.explain.model import SCHEMA, Confidence, Explanation, NcclInfo, Quote, Reason
 from netdoctor.explain.quoting import anonymous
 from netdoctor.text import listing
@@ -108,9 +108,10 @@ def _text(said: Explanation, manuals: Manuals, width: int) -> Iterator[str]:
         yield from _wrapped(f"ruled out: {load().causes[label].title} ({why})", "", width, "    ")
     if said.unknown and not said.reasons:
         yield ""
-        yield from _wrapped(SEND, "", width)
+        yield from _wrapped(_send(said), "", width)
         for one in said.unknown:
-            yield from _wrapped(anonymous(one.text, said.ranks.hosts), f"  {one.line}: ", width, "      ")
+            place = f"  {anonymous(one.file.rpartition('/')[2])}:{one.line}: "
+            yield from _wrapped(anonymous(one.text, said.ranks.hosts), place, width, "      ")
     if said.nccl is not None:
         yield from _nccl(said.nccl, width)
     for source in said.sources:
@@ -132,6 +133,17 @@ SEND = (
 )
 
 
+WARNED = "Warnings that are not known:"
+
+
+def _unknown_failure(said: Explanation) -> bool:
+    return any(WARNS.search(one.text) is None for one in said.unknown)
+
+
+def _send(said: Explanation) -> str:
+    return SEND if _unknown_failure(said) else WARNED
+
+
 def headings(said: Explanation) -> Iterator[str]:
     """What was read, who is in it, and who failed first."""
     count, lines = len(said.sources), sum(one.lines for one in said.sources)
@@ -150,7 +162,7 @@ def headings(said: Explanation) -> Iterator[str]:
         yield f"{who} nothing of a failure: killed, stuck, or done early."
     if ranks.first is not None:
         yield f"First to fail: {_who(ranks.first)}{_when(ranks.first)}"
-    elif said.unknown:
+    elif _unknown_failure(said):
         yield "Nothing was recognised."
     else:
         yield "Nothing wrong was found."
@@ -252,7 +264,7 @@ def _markdown(said: Explanation, manuals: Manuals, escape: Callable[[str], str])
         )
     if said.unknown and not said.reasons:
         yield ""
-        yield escape(SEND)
+        yield escape(_send(said))
         yield ""
         yield from (f"- {escape(anonymous(one.text, said.ranks.hosts))}" for one in said.unknown)
     notes = [(source.name, remark) for source in said.sources for remark in source.remarks]

@@ -37,7 +37,7 @@ def test_exit_codes_tell_recognised_unknown_and_bad_input(
         path = tmp_path / name
         path.write_text(content)
         got, out, _ = typed(capsys, str(path))
-        assert (got, said in out) == (code, True), (name, out)
+        assert (got, said in " ".join(out.split()) + " ") == (code, True), (name, out)
     code, out, err = typed(capsys, str(tmp_path / "absent"))
     assert (code, out) == (2, "")
     assert "no such file" in err
