@@ -216,8 +216,7 @@ HOSTILE_PICKLES = {
     "not there": b"\x80\x02h\x07.",
     "no end": b"\x80\x02]",
     "odd dict": b"\x80\x02}(K\x01u.",
-    "marks": b"\x80\x02" + b"(" * 1_000_000,
-    "lists": b"\x80\x02" + b"]" * 1_000_000 + b".",
+    "marks": b"\x80\x02" + b"(" * 100_000,
     "protocol 0": b"(lp0\n.",
     "only a byte": b"\x80",
 }
@@ -228,6 +227,16 @@ def test_hostile_pickles_are_refused_and_run_nothing(data: bytes):
     with pytest.raises(flight.FlightError):
         flight.read(data, "trace_0")
     assert not RAN
+
+
+def test_what_would_take_too_much_memory_is_refused(monkeypatch: pytest.MonkeyPatch):
+    lists = b"\x80\x02" + b"]" * 1000 + b"."
+    assert plain_pickle.load(lists) == []
+    for bound in ("CONTAINERS_MAX", "STEPS_MAX"):
+        monkeypatch.setattr(plain_pickle, bound, 999)
+        with pytest.raises(plain_pickle.NotPlain, match=r"too many|more than"):
+            plain_pickle.load(lists)
+        monkeypatch.undo()
 
 
 def test_what_is_shared_without_end_is_read_in_no_time():
