@@ -32,7 +32,10 @@ def newest(targets: Sequence[Target], last: Path = LAST) -> tuple[Report, Path] 
 
 def _contacted(report: Report, path: Path) -> set[tuple[str, str, int | None]]:
     """Who was contacted, not only listed. Raises InputError for one that may not be taken at its word."""
-    there = set(report.facts.get("node", {}).get("node", {}))
+    groups = report.facts.get("node")
+    there = groups.get("node") if isinstance(groups, dict) else None
+    if not isinstance(there, dict):
+        return set()
     listed = replay(report, {}, path).targets or ()
     return {(target.id, target.host, target.port) for target in listed if target.id in there}
 
@@ -47,7 +50,7 @@ def evidence(report: Report, path: Path, now: float | None = None) -> Evidence:
     request = replay(report, {}, path)
     try:
         finished = datetime.fromisoformat(report.run.finished).timestamp()
-    except ValueError:
+    except (ValueError, OverflowError):
         raise InputError(f"{path}: does not say when it was made") from None
     stops = [cause.title for cause in report.causes if cause.status == "fail"]
     return Evidence(

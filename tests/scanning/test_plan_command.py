@@ -85,6 +85,14 @@ def test_reports_that_may_not_be_taken_at_their_word(ground: Ground, typed: Type
     assert code == 0
     assert "nothing is measured" in out
     assert typed("--last")[0] == 2
+    for facts in ({"node": []}, {"node": {"node": 7}}, {}):
+        save(dataclasses.replace(kept, facts=facts))
+        assert "nothing is measured" in typed("hosts.txt")[1]
+    for when in ("0001-01-01T00:00:00", "yesterday", ""):
+        save(dataclasses.replace(kept, run=dataclasses.replace(kept.run, finished=when)))
+        code, _, err = typed("--last")
+        assert code == 2
+        assert "when it was made" in err
     save(dataclasses.replace(kept, run=dataclasses.replace(kept.run, foreign="uid 7")))
     assert "nothing is measured" in typed("hosts.txt")[1]
 
