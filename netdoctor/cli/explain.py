@@ -24,6 +24,7 @@ examples:
   netdoctor explain log 'out/rank_*.log' -o json
   kubectl logs trainer-0 | netdoctor explain log -
   netdoctor explain log train.log --scan hosts.txt  and measure what decides
+  netdoctor explain log out/ --ras gpu03           and ask NCCL itself, while the job hangs
   netdoctor explain MASTER_ADDR --nproc-per-node  variables, options
   netdoctor explain Xid 79 vendor err 129 -9      codes, exit codes, signals
   netdoctor explain                               all words, by groups

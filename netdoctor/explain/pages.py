@@ -84,9 +84,14 @@ class Glossary:
 
     def __init__(self, checks: Mapping[str, Check]) -> None:
         self.checks = checks
-        causes = map(of_cause, load().causes.values())
-        own = (*statuses(), *map(of_check, checks.values()), *causes)
+        known_causes = load().causes.values()
+        own = (*statuses(), *map(of_check, checks.values()), *map(of_cause, known_causes))
         self._own = {one.name: one for one in own}
+        # Words that lead to a cause, where they are no entry of their own.
+        self._led: dict[str, list[Word]] = {}
+        for cause in known_causes:
+            for one in cause.words:
+                self._led.setdefault(plain(one), []).append(self._own[cause.label])
 
     @property
     def own(self) -> tuple[Word, ...]:
@@ -106,7 +111,7 @@ class Glossary:
             or self._own.get(low)
             or self._own.get(low.replace("_", ".", 1).replace("_", "-"))
         )
-        return (own,) if own else find(text)
+        return (own,) if own else find(text) or tuple(self._led.get(plain(text), ()))
 
     def split(self, words: Sequence[str]) -> Iterator[tuple[str, tuple[Word, ...]]]:
         """What was typed, as names: as many words together as make one, ``Xid 79``."""
@@ -123,7 +128,7 @@ class Glossary:
     def near(self, text: str, most: int = 3) -> list[str]:
         """Names that look like what was typed, the nearest first."""
         names: dict[str, str] = {}
-        for name in (*self._own, *spellings()):
+        for name in (*self._own, *spellings(), *self._led):
             names.setdefault(plain(name), name)
         close = difflib.get_close_matches(plain(text[:80]), names, n=most, cutoff=0.6)
         return [names[one] for one in close]
@@ -143,7 +148,7 @@ def rows(word: Word, glossary: Glossary, near: Near | None) -> Iterator[tuple[st
     if word.values or allowed:
         yield "values", [word.values or allowed]
     if word.wrong:
-        yield "matters" if word.kind == "check" else "wrong", list(word.wrong)
+        yield {"check": "matters", "cause": "why"}.get(word.kind, "wrong"), list(word.wrong)
     if word.do:
         yield "fix" if word.kind == "check" else "do", [word.do]
     if word.checks:

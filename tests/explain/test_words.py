@@ -107,6 +107,7 @@ def logins(envs: dict[str, EnvFacts], job: Job | None = None) -> Store:
         ("rdma_gid", ["rdma.gid"]),
         ("UNKNOWN", ["unknown"]),
         ("firewall_blocked", ["firewall_blocked"]),
+        ("uneven data", ["mismatched_collectives"]),
         ("NCCL_NO_SUCH_THING", []),
         ("", []),
     ],
