@@ -1,6 +1,7 @@
 """The report of an outcome: verdict, exit code, cells, results, causes with commands that a shell accepts."""
 
 import argparse
+import json
 import re
 import shlex
 import subprocess
@@ -38,7 +39,7 @@ from netdoctor.model import (
     warn,
 )
 from netdoctor.report.build import Context, Remote, build
-from netdoctor.report.json_ import dumps, loads, to_dict
+from netdoctor.report.json_ import dumps, loads
 from netdoctor.report.model import Cause, Part, Report, Run
 from netdoctor.report.output import FORMATS
 from netdoctor.report.output import render as shown_as
@@ -195,7 +196,7 @@ def test_a_gap_is_named_and_ready_stays() -> None:
     assert report.verdict.headline.endswith(f"; {words}")
     assert f"READY   {report.verdict.headline.partition(';')[0]}" in render(report)
     assert " ".join(words.split()) in " ".join(render(report).split())
-    (net, sw, bw) = to_dict(report)["verdict"]["gaps"]
+    (net, sw, bw) = json.loads(dumps(report))["verdict"]["gaps"]
     assert net == {
         "family": "net",
         "what": "the network",
