@@ -74,11 +74,12 @@ Who = tuple[str, str]  # host and pid; the log's name and "" where a line has no
 
 @dataclass(slots=True)
 class Seen:
-    """All that was said, in bounded number."""
+    """All that was said, in bounded number. cut: more was said than was looked at."""
 
     processes: dict[Who, Process] = field(default_factory=dict)
     ranks: dict[tuple[str, str, str], Rank] = field(default_factory=dict)
     lines: int = 0
+    cut: bool = False
 
 
 class NcclReader:
@@ -98,6 +99,7 @@ class NcclReader:
             return
         for prefix, text in _worth(data):
             if self.seen.lines >= LINES_MAX:
+                self.seen.cut = True
                 return
             self.seen.lines += 1
             self._take(prefix, text)
@@ -108,6 +110,7 @@ class NcclReader:
         process = self.seen.processes.get(who)
         if process is None:
             if len(self.seen.processes) >= PROCESSES_MAX:
+                self.seen.cut = True
                 return
             process = self.seen.processes[who] = Process()
         if not text.startswith("Channel "):

@@ -114,6 +114,13 @@ def test_nothing_of_a_log_passes_raw_or_without_bound() -> None:
     assert max(len(one.environment) for one in reader.seen.processes.values()) <= 200
 
 
+def test_what_was_not_looked_at_is_told_and_nobody_is_called_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("netdoctor.explain.nccl_lines.LINES_MAX", 8)
+    begun = info(log=NEW_2_28)
+    assert (begun.ranks, begun.ranks_done) == (1, 0)
+    assert begun.unexpected == ("NCCL says so much that only its first 8 lines were looked at",)
+
+
 def test_transport_kinds() -> None:
     kinds = {
         "NET/IB/0(3)/GDRDMA/Shared": "NET/IB/GDRDMA",
