@@ -65,7 +65,13 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         metavar="FILE",
         help="take values from this report (default: the newest of the hosts)",
     )
-    add("--launcher", choices=LAUNCHERS, default="torchrun", help="what starts the job (torchrun)")
+    add(
+        "--launcher",
+        choices=LAUNCHERS,
+        default="torchrun",
+        metavar="NAME",
+        help=f"what starts the job: {', '.join(LAUNCHERS)}",
+    )
     add("--script", metavar="TEXT", help="the program with its options, as one word: 'train.py --cfg x'")
     add("--nproc", type=_nproc, metavar="auto|N", help="processes on each node (auto: its GPUs, or slots=)")
     add(
