@@ -19,6 +19,11 @@ _KEPT = b"ghijklmnopqrstuvwxyzGHIJKLMNOPQRSTUVWXYZ"
 # Line ends stay: a block of lines is folded at once.
 DROP = bytes(b for b in range(256) if b not in _KEPT and b != ord("\n"))
 
+_WORDS = (
+    *("rank", "ranks", "node", "worker", "workers", "host", "process", "group", "local", "global", "device"),
+    *("python", "torch", "train", "step", "loss", "user", "time", "share", "shared", "memory", "checkpoint"),
+    *("not", "NCCL INFO", "ssh", "store", "network", "connection", "address", "port", "using", "size"),
+)
 _SILENT_CLASSES = {_constants.CATEGORY_DIGIT, _constants.CATEGORY_SPACE}
 _REPEATS = {_constants.MAX_REPEAT, _constants.MIN_REPEAT, _constants.POSSESSIVE_REPEAT}
 
@@ -26,6 +31,9 @@ _REPEATS = {_constants.MAX_REPEAT, _constants.MIN_REPEAT, _constants.POSSESSIVE_
 def fold(text: str) -> str:
     """What is left of a text."""
     return text.encode("utf-8", "replace").translate(FOLD, DROP).decode()
+
+
+_COMMON = frozenset(map(fold, _WORDS))
 
 
 def required(regex: str) -> frozenset[str]:
@@ -45,7 +53,12 @@ def _best(items: Iterable[Any]) -> frozenset[str]:
         if item is not None:
             found.append(item)
     found.append(frozenset([run]))
-    return max(found, key=lambda one: min(map(len, one), default=0))
+    return max(found, key=lambda one: min(map(_worth, one), default=0))
+
+
+def _worth(letters: str) -> float:
+    """How much a text narrows a log down; words that every line of a healthy job may hold do little."""
+    return min(len(letters), 2.5 + len(letters) / 100) if letters in _COMMON else len(letters)
 
 
 def _flat(items: Iterable[Any]) -> Iterator[str | frozenset[str] | None]:

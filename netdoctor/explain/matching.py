@@ -67,17 +67,8 @@ class Matcher:
     log anew."""
 
     def __init__(self, patterns: Sequence[Pattern], often: int = 400) -> None:
-        by_letters: dict[str, list[int]] = {}
-        for index, pattern in enumerate(patterns):
-            for letters in pattern.letters:
-                by_letters.setdefault(letters, []).append(index)
         self._patterns = tuple(patterns)
-        self._by_letters = {letters.encode(): tuple(found) for letters, found in by_letters.items()}
-        tree = _tree((*by_letters, *_TROUBLE_LETTERS))
-        self._suspect = re.compile(tree)
-        # Wherever one begins, though others lie across it.
-        self._starts = re.compile(b"(?=(" + tree + b"))")
-        self._behind: dict[bytes, tuple[bytes, ...]] = {}
+        self._finder = _finder(tuple(pattern.letters for pattern in patterns))
         self._often = often
         self._dull: set[bytes] = set()
         self._known: dict[bytes, tuple[int, ...]] = {}
@@ -132,18 +123,35 @@ class Matcher:
             yield Found(number, text, tuple(matched))
 
     def _learn(self, fresh: set[bytes]) -> None:
-        suspects = [kind for kind in fresh if self._suspect.search(kind)]
-        for kind in suspects:
-            starts = set(self._starts.findall(kind))
-            found = {
-                i
-                for start in starts
-                for one in self._beginning(start)
-                if one in kind
-                for i in self._by_letters[one]
-            }
-            self._known[kind] = tuple(sorted(found))
+        for kind in fresh:
+            if self._finder.suspect(kind):
+                self._known[kind] = self._finder.candidates(kind)
         self._dull.update(kind for kind in fresh - self._known.keys() if len(kind) <= KIND_LETTERS_MAX)
+
+
+def _value(match: re.Match[str]) -> str:
+    return (match.groupdict().get("value") or match[0])[:200]
+
+
+class _Finder:
+    """Which patterns a kind may belong to, by the letters of each; made once for all logs of a run."""
+
+    def __init__(self, letters: Sequence[frozenset[str]]) -> None:
+        by_letters: dict[bytes, list[int]] = {}
+        for index, one in enumerate(letters):
+            for text in one:
+                by_letters.setdefault(text.encode(), []).append(index)
+        self._by_letters = by_letters
+        tree = _tree([*(one.decode() for one in by_letters), *_TROUBLE_LETTERS])
+        self.suspect = re.compile(tree).search
+        # Wherever one begins, though others lie across it.
+        self._starts = re.compile(b"(?=(" + tree + b"))").findall
+        self._behind: dict[bytes, tuple[bytes, ...]] = {}
+
+    def candidates(self, kind: bytes) -> tuple[int, ...]:
+        """The numbers of the patterns."""
+        begun = (one for start in set(self._starts(kind)) for one in self._beginning(start))
+        return tuple(sorted({index for one in begun if one in kind for index in self._by_letters[one]}))
 
     def _beginning(self, start: bytes) -> tuple[bytes, ...]:
         """The letters of patterns that begin so."""
@@ -152,12 +160,12 @@ class Matcher:
         return self._behind[start]
 
 
-def _value(match: re.Match[str]) -> str:
-    return (match.groupdict().get("value") or match[0])[:200]
+@lru_cache(4)
+def _finder(letters: tuple[frozenset[str], ...]) -> _Finder:
+    return _Finder(letters)
 
 
-@lru_cache(4)  # the same for every log of a run
-def _tree(letters: tuple[str, ...]) -> bytes:
+def _tree(letters: Iterable[str]) -> bytes:
     """An expression for the beginnings of all these: much faster than to look for one after the other."""
     tree: dict[str, Any] = {}
     for one in sorted({text[:START] for text in letters}):

@@ -1,0 +1,52 @@
+"""What is looked for before expressions are tried, and that nothing is missed by it."""
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from netdoctor.explain.knowledge import load
+from netdoctor.explain.literals import DROP, FOLD, fold, nested, required
+from netdoctor.explain.matching import Matcher
+
+REQUIRED = {
+    r"errno: (\d+) - Address already in use": {fold("errno Address already in use")},
+    r"(?:bind|listen) failed on port": {fold("failed on port")},
+    r"(?:binding|listening) x?": {fold("binding"), fold("listening")},
+    r"[Ee]rror \w+ Something": {fold("Something")},
+    r"\d+(?: more)? timeouts": {fold("timeouts")},
+    r"colou?r mismatch": {fold("r mismatch")},
+    r"(?i)Connection REFUSED": {fold("connection refused")},
+    r"abc": {""},
+    r"a(?=longer)x": {"x"},
+}
+NESTED = {r"(a+)+b": True, r"(?:\w+\s)*x": True, r"(?:\w{1,9}\s?){0,4}x": False, r"\w+ \w+": False}
+
+
+def test_what_a_match_cannot_be_without() -> None:
+    assert {regex: set(required(regex)) for regex in REQUIRED} == REQUIRED
+
+
+def test_repetitions_within_repetitions_are_seen() -> None:
+    assert {regex: nested(regex) for regex in NESTED} == NESTED
+
+
+@pytest.mark.thorough
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_nothing_that_an_expression_finds_is_missed(data: st.DataObject) -> None:
+    """A line made of a pattern's expression is found by it, whatever stands before and behind."""
+    pattern = data.draw(st.sampled_from(load().patterns))
+    made = data.draw(st.from_regex(pattern.regex))
+    around = data.draw(st.text(st.characters(codec="utf-8", exclude_characters="\n\r\x1b"), max_size=8))
+    line = re.sub(r"[\n\r\x1b]", " ", f"{around} {made} {around}")
+    if pattern.regex.search(line) is None:  # it needed what was taken out
+        return
+    found = [one for f in Matcher(load().patterns).block(line.encode(), 1) for one, _ in f.patterns]
+    assert pattern in found
+
+
+def test_folding_leaves_no_number_of_any_base() -> None:
+    assert b"comm 0x7f3aBCDE rank 12".translate(FOLD, DROP) == b"ommxrnk"
+    assert fold("Ünï 12 \u00e9") == "n"
