@@ -63,6 +63,7 @@ class Slurm:
     """A lab with Slurm on it. Its first node has the controller, and is where people submit."""
 
     lab: Lab
+    site: Path
 
     @property
     def first(self) -> str:
@@ -134,6 +135,30 @@ class Slurm:
             lambda: all(self.state(node) == "idle" for node in self.lab.nodes), "Slurm's nodes are idle", 30
         )
 
+    def install(self) -> None:
+        """netdoctor as a command of every node."""
+        python = Path(sys._base_executable).resolve()  # type: ignore[attr-defined]
+        self.write({"/usr/local/bin/netdoctor": WRAPPER.format(site=self.site, python=python)})
+
+    def calm(self) -> None:
+        """As it was in the beginning: no job, no prolog or health check, healthy nodes that all are idle."""
+        self.run("scancel", "--user=root")
+        self.reconfigure()
+        self.lab.heal()
+        self.install()
+        until(lambda: not any(map(self._checks, self.lab.nodes)), "a health check that has begun is over")
+        until(self._resumed, "all nodes are idle again")
+
+    def _checks(self, node: str) -> bool:
+        """Whether a health check runs there, which may still drain the node."""
+        return bool(self.run("pgrep", "-f", "netdoctor-health", node=node, check=False))
+
+    def _resumed(self) -> bool:
+        states = {node: self.state(node) for node in self.lab.nodes}
+        for node in (node for node, state in states.items() if state.startswith("drain")):
+            self.run("scontrol", "update", f"NodeName={node}", "State=RESUME", check=False)
+        return set(states.values()) == {"idle"}
+
 
 def copied(folder: Path) -> None:
     """netdoctor and what it imports, where nodes can read it: this environment may lie below /tmp."""
@@ -177,10 +202,9 @@ def slurm_lab(make_lab: Maker, site: Path) -> Iterator[Slurm]:
             f"no {', '.join(missing)} on this machine: apt-get install slurmctld slurmd slurm-client munge"
         )
     lab = make_lab(3)
-    slurm = Slurm(lab)
+    slurm = Slurm(lab, site)
     try:
-        python = Path(sys._base_executable).resolve()  # type: ignore[attr-defined]
-        slurm.write({"/usr/local/bin/netdoctor": WRAPPER.format(site=site, python=python)})
+        slurm.install()
         slurm.configure()
         slurm.start()
         yield slurm
@@ -192,8 +216,7 @@ def slurm_lab(make_lab: Maker, site: Path) -> Iterator[Slurm]:
 def slurm(slurm_lab: Slurm) -> Iterator[Slurm]:
     """Slurm without jobs, on healthy nodes."""
     yield slurm_lab
-    slurm_lab.run("scancel", "--user=root")
-    slurm_lab.lab.heal()
+    slurm_lab.calm()
 
 
 __all__ = ["Slurm", "site", "slurm", "slurm_lab"]

@@ -39,7 +39,7 @@ def test_the_planned_batch_file_completes_an_all_reduce(slurm: Slurm) -> None:
     scan = scan.replace("'node[1-2]'", f"/hosts.txt --python {python}")
     slurm.write({"/hosts.txt": "node1 slots=2\nnode2 slots=1\n"}, 0o644, slurm.first)
     plan, submit = plan.replace(" --nproc 1", ""), submit.replace("sbatch", "sbatch --output=/job-%j.out")
-    said = slurm.run("bash", "-c", f"cd / && {scan} && {plan} && {submit}")
+    said = slurm.run("bash", "-c", f"mkdir /planned && cd /planned && {scan} && {plan} && {submit}")
     found = re.search(r"Submitted batch job (\d+)", said)
     assert found, said
     code, out = slurm.ended(found[1])
