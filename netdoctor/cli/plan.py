@@ -33,12 +33,12 @@ LAUNCHERS = (
 FORMATS = ("shell", "json", "dotenv")
 EPILOG = """\
 examples:
-  netdoctor plan hosts.txt                               torchrun, one text for all nodes
-  netdoctor plan --last --script 'train.py --lr 1e-4' --write launch   a script for each node
+  netdoctor plan hosts.txt                        torchrun, one text for all nodes
+  netdoctor plan --last --script 'train.py --lr 1e-4' --write launch
   netdoctor plan hosts.txt --launcher sbatch > job.sbatch
-  netdoctor plan hosts.txt --ranks                       which rank runs where
+  netdoctor plan hosts.txt --ranks                which rank runs where
   netdoctor plan hosts.txt --tp 8 --pp 2 --batch 4 --accum 8
-  netdoctor plan --last -o dotenv > job.env              the variables alone
+  netdoctor plan --last -o dotenv > job.env       the variables alone
 
 Values are measured (by the newest report of these hosts), given (by you) or guessed, and say so.
 
@@ -52,6 +52,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser = subparsers.add_parser(
         "plan",
         help="launch commands, environment and rank table for one launcher",
+        usage="netdoctor plan [options] HOSTS ... | --last",
         description="Write the launch of a job on these hosts, from what was measured of them.",
         epilog=EPILOG,
     )
@@ -104,7 +105,9 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     out.add_argument(
         "--write", type=Path, metavar="DIR", help="write the files into this folder, whole or not at all"
     )
-    out.add_argument("-o", "--output", choices=FORMATS, default="shell", help="format (shell)")
+    out.add_argument(
+        "-o", "--output", choices=FORMATS, default="shell", metavar="FORMAT", help="shell, json or dotenv"
+    )
     parser.set_defaults(run=run)
 
 
