@@ -180,6 +180,9 @@ def _shown(finding: "Finding", width: int | None) -> Iterator[str]:
     from netdoctor.lint.output import place
 
     head = f"{place(finding)} {finding.rule} [{finding.severity}] "
+    if width is not None and len(head) > width * 2 // 3:
+        yield inert_line(head.rstrip())
+        head = "    "
     yield from (inert_line(row) for row in hung(finding.message, head, width, "    "))
     if finding.instead:
         yield from (inert_line(row) for row in hung(finding.instead, "    write: ", width, "           "))

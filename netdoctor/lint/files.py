@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
 from netdoctor.errors import InputError
@@ -27,6 +27,22 @@ _LAUNCHER = re.compile(
     r"\b(torchrun|srun|mpirun|deepspeed|accelerate launch|ray start|docker run|torch\.distributed)\b"
 )
 _HOST_LINE = re.compile(r"[\w.@-]+[ \t]+(max[-_])?slots[ \t]*=")
+_OTHERS = (
+    ".py",
+    ".c",
+    ".cc",
+    ".cpp",
+    ".cu",
+    ".h",
+    ".md",
+    ".rst",
+    ".html",
+    ".ipynb",
+    ".toml",
+    ".ini",
+    ".cfg",
+    ".log",
+)
 _SETTING = re.compile(r"[ \t]*(?:export[ \t]+)?[A-Za-z_]\w*=")
 
 
@@ -152,7 +168,9 @@ def kind_of(path: str, text: str) -> Kind | None:
         return Kind.DEEPSPEED_ENV
     if name.startswith(("dockerfile", "containerfile")) or name.endswith((".dockerfile", ".containerfile")):
         return Kind.DOCKERFILE
-    if name.endswith((".sbatch", ".slurm")) or re.search(r"^#SBATCH\b", text, re.MULTILINE):
+    if name.endswith(_OTHERS):
+        return None
+    if name.endswith((".sbatch", ".slurm")) or _is_batch(text):
         return Kind.SBATCH
     if name.endswith((".sh", ".bash")) or _SHEBANG.match(text):
         return Kind.SHELL
@@ -174,6 +192,13 @@ def kind_of(path: str, text: str) -> Kind | None:
     if _LAUNCHER.search(text):
         return Kind.SHELL
     return None
+
+
+def _is_batch(text: str) -> bool:
+    """Whether it has directives: above the first command, or anywhere where no file is written."""
+    if "\n#SBATCH" not in text and not text.startswith("#SBATCH"):
+        return False
+    return bool(read_request(text.split("\n")).given) or "<<" not in text
 
 
 def _kind_of_config(text: str) -> Kind | None:
@@ -231,6 +256,8 @@ def _shell(file: Text) -> Shell:
     batch = file.kind is Kind.SBATCH
     request = read_request(file.lines) if batch else Request()
     script = parse(file.text, request.variables)
+    # Those in a here-document are of a file that is written there.
+    request = replace(request, late=tuple(one for one in request.late if one.place.line in script.comments))
     return Shell(file, script, tuple(launches(script)), request, batch)
 
 

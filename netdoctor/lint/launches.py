@@ -11,6 +11,7 @@ from netdoctor.lint.values import Command, Hole, Value, Variable, Word, join
 from netdoctor.lint.values import known as known_value
 
 TORCH = ("torchrun", "torch.distributed.launch")
+PROGRAMS = frozenset({*TORCH, "accelerate", "deepspeed", "ray", "python", "script", "docker"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,12 @@ def _peel(
 
     def inside(launch: Launch, *, starts: bool = False) -> list[Launch]:
         around = (*starters, launch) if starts else starters
-        return [launch, *_peel(launch.rest, command, around, prefix, depth + 1)]
+        found = _peel(launch.rest, command, around, prefix, depth + 1)
+        if launch.open and not any(one.program in PROGRAMS for one in found):
+            found = _behind_unknown(
+                launch.rest, command, around, prefix, depth
+            )  # a plug-in's option took a word
+        return [launch, *found]
 
     if name in known.WRAPPERS:
         taken = take(words[1:], known.WRAPPERS[name])
@@ -152,7 +158,7 @@ def _peel(
         docker = made("docker", known.DOCKER_RUN, words[2:])
         return [docker, *_peel(docker.rest[1:], command, (*starters, docker), prefix, depth + 1)]
     if name in ("singularity", "apptainer", "enroot", "conda", "micromamba", "uv", "poetry", "nsys", "ncu"):
-        return _behind_unknown(words, command, starters, prefix, depth)
+        return _behind_unknown(words[1:], command, starters, prefix, depth)
     if name.startswith(("python", "pypy")):
         return _python(words, command, starters, prefix)
     if name in SHELLS:
@@ -170,7 +176,7 @@ def _behind_unknown(
     depth: int,
 ) -> list[Launch]:
     """The launcher behind a program whose options we do not know: the first word that is one."""
-    for index, word in enumerate(words[1:], 1):
+    for index, word in enumerate(words):
         name = (word.text or "").rpartition("/")[2]
         if name in ("torchrun", "deepspeed", "accelerate", "ray") or name.startswith("python"):
             return _peel(words[index:], command, starters, prefix, depth + 1)

@@ -1,5 +1,6 @@
 """Findings for people, for programs, for GitHub, and as SARIF."""
 
+import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -13,6 +14,7 @@ from netdoctor.report.json_ import encode
 from netdoctor.text import clean
 
 MOST_ANNOTATIONS = github.MOST
+FINGERPRINT = "netdoctorLint/v1"  # another way to make them would be another key
 LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "notice"}
 
 
@@ -110,6 +112,7 @@ def as_sarif(findings: Sequence[Finding], errors: Sequence[str]) -> bytes:
                 "ruleIndex": index[finding.rule],
                 "level": finding.severity.value,
                 "message": sarif.message(_said(finding)),
+                "partialFingerprints": {FINGERPRINT: _fingerprint(finding)},
                 "locations": [
                     {
                         "physicalLocation": {
@@ -124,6 +127,12 @@ def as_sarif(findings: Sequence[Finding], errors: Sequence[str]) -> bytes:
         "columnKind": "unicodeCodePoints",
     }
     return encode({"$schema": sarif.SCHEMA, "version": "2.1.0", "runs": [run]}, False) + b"\n"
+
+
+def _fingerprint(finding: Finding) -> str:
+    """The same while the finding is, also where lines above it come and go."""
+    text = f"{finding.rule}\0{finding.path}\0{finding.message}"
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def _uri(path: str) -> str:

@@ -6,6 +6,7 @@ unknown around it.
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -64,6 +65,7 @@ class Script:
     pipelines: list[list[Command]] = field(default_factory=list)
     functions: set[str] = field(default_factory=set)
     used: set[str] = field(default_factory=set)
+    comments: set[int] = field(default_factory=set)
     sources: bool = False
     allexport: bool = False
     incomplete: bool = False
@@ -138,18 +140,30 @@ class _Reader:
         self.around = around
         self.nested = nested
         self.volatile: frozenset[str] = frozenset()
-        self.later: list[tuple[Node, str]] = []
+        self.later: list[tuple[Node, str, dict[str, Variable]]] = []
 
     def walk(self) -> None:
         root = _parser().parse(self.data).root_node
         self.volatile = frozenset(_assigned(root, inside_functions=True))
         self.visit(root, _Around())
         self.volatile = frozenset()
-        top = self.env
-        for body, name in self.later[:SNAPSHOTS_MOST]:
-            self.env, self.shared = dict(top), False
+        if not self.later:
+            return
+        top, times = self.env, _times_set(root)
+        bodies = self.later[:SNAPSHOTS_MOST]
+        sets = [_assigned(body) for body, _, _ in bodies]
+        for index, (body, name, before) in enumerate(bodies):
+            # Nobody knows when it is called: what is set once, above it, is what it finds; and what it calls
+            # may set what other functions set.
+            self.env = {
+                key: variable if times[key] <= 1 else replace(variable, value=_unknown(key, 0), words=None)
+                for key, variable in before.items()
+            }
+            self.shared = False
+            others = (names for at, names in enumerate(sets) if at != index)
+            self.volatile = frozenset().union(_assigned(body, inside_functions=True), *others)
             self.visit(body, _Around(function=name))
-        self.env = top
+        self.env, self.volatile = top, frozenset()
 
     # --- statements ------------------------------------------------------------------------------
 
@@ -243,9 +257,9 @@ class _Reader:
     def function(self, node: Node, around: _Around) -> None:
         name = next((self.text(child) for child in node.children if child.type == "word"), "")
         self.script.functions.add(name)
-        self.later += [
-            (child, name) for child in node.children if child.type.endswith(("statement", "subshell"))
-        ]
+        self.shared = True
+        bodies = [child for child in node.children if child.type.endswith(("statement", "subshell"))]
+        self.later += [(body, name, self.env) for body in bodies]
 
     def redirected(self, node: Node, around: _Around) -> None:
         self.visit_all([child for child in node.children if not child.type.endswith("_redirect")], around)
@@ -322,7 +336,8 @@ class _Reader:
         if node is None:
             return known(""), None, False
         if node.type == "array":
-            words = [word for child in node.children if child.is_named for word in self.words(child)]
+            items = [child for child in node.children if child.is_named and child.type != "comment"]
+            words = [word for child in items for word in self.words(child)]
             return _unknown("", self.level), tuple(words[:WORDS_MOST]), False
         pieces = [piece for piece, _ in self.pieces(node, 0)]
         return _bounded(join(pieces)), None, _is_literal(node)
@@ -358,6 +373,10 @@ class _Reader:
         else:
             self.put(name, replace(before, exported=True))
             self.note(name, before.value, node, around, exported=True, how="export", literal=before.literal)
+
+    def comment(self, node: Node, around: _Around) -> None:
+        if not self.nested:
+            self.script.comments.add(node.start_point[0] + 1)
 
     def unset(self, node: Node, around: _Around) -> None:
         for child in node.children:
@@ -480,10 +499,11 @@ class _Reader:
     def words(self, node: Node) -> list[Word]:
         """The words that a node of a command becomes."""
         raw, place = self.text(node)[:2000], self.place(node)
-        if whole := self.array(node):
-            return list(whole)
+        if (whole := self.array(node)) is not None:
+            return list(whole) if node.type == "string" else list(_split_again(whole))
         words: list[list[Piece]] = [[]]
-        started = False  # whether the last word exists, though it may be empty
+        # Whether the last word exists, though it may be empty.
+        started = node.type in _QUOTES or any(child.type in _QUOTES for child in node.children)
         many = False
         for piece, split in self.pieces(node, 0):
             if not split:
@@ -681,6 +701,8 @@ class _Reader:
         return frozenset(found)
 
 
+_SETTERS = (b"read", b"mapfile", b"getopts", b"printf -v")  # readarray among them
+_QUOTES = frozenset({"string", "raw_string"})
 _BARE = frozenset({"simple_expansion", "expansion", "command_substitution"})
 # Commands whose environment nobody asks for.
 _QUIET = frozenset(
@@ -706,7 +728,7 @@ _HANDLERS: dict[str, Callable[[_Reader, Node, _Around], None]] = {
     "declaration_command": _Reader.declaration,
     "unset_command": _Reader.unset,
     "command": _Reader.command,
-    "comment": lambda *_: None,
+    "comment": _Reader.comment,
     "heredoc_body": lambda *_: None,
 }
 
@@ -757,6 +779,15 @@ _WRAPPERS = frozenset(
 _SSH_WITH_VALUE = frozenset(f"-{letter}" for letter in "BbcDEeFIiJLlmOopQRSWw")
 
 
+def _split_again(words: Iterable[Word]) -> Iterator[Word]:
+    """The items of an array without quotes around it: split at spaces, and empty ones gone."""
+    for word in words:
+        if word.text is None:
+            yield replace(word, many=True)
+        else:
+            yield from (replace(word, value=known(text)) for text in word.text.split())
+
+
 def _behind_ssh(words: tuple[Word, ...]) -> list[Word]:
     at = 1
     while at < len(words):
@@ -786,6 +817,26 @@ def _assigned(root: Node, *, inside_functions: bool = False) -> set[str]:
             if target is not None and target.text is not None and not hidden:
                 found.add(target.text.decode("utf-8", "replace").partition("[")[0])
         stack += [(child, inside) for child in node.children]
+    return found
+
+
+def _times_set(root: Node) -> Counter[str]:
+    """How often each name is set, in whatever way, below a node."""
+    found: Counter[str] = Counter()
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        target = node.child_by_field_name("name") if node.type == "variable_assignment" else None
+        if target is not None and target.text is not None:
+            found[target.text.decode("utf-8", "replace").partition("[")[0]] += 1
+        elif node.type == "unset_command" or (
+            node.type == "command" and (node.text or b"").startswith(_SETTERS)
+        ):
+            found.update(_NAME.findall((node.text or b"").decode("utf-8", "replace")))
+            found.update(_NAME.findall((node.text or b"").decode("utf-8", "replace")))
+        for name in _loop_variables(node) if node.type == "for_statement" else ():
+            found[name] += 2
+        stack += node.children
     return found
 
 

@@ -91,7 +91,7 @@ SARIF: dict[str, dict[str, Any]] = {
     "logical": {"name": str, "kind": str},
     "physical": {"artifactLocation": "artifact", "region": "region"},
     "artifact": {"uri": str},
-    "region": {"startLine": int},
+    "region": {"startLine": int, "startColumn": int},
 }  # fmt: skip
 _UTC = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z")
 _URI = re.compile(r"(?:[A-Za-z0-9._~/:-]|%[0-9A-F]{2})+")

@@ -32,13 +32,44 @@ def devices(text: str) -> list[int] | None:
 
 @rule(Severity.ERROR, Config, Kind.ROLL, ROLL)
 def cfg_devices(config: Config) -> Iterator[Found]:
-    """Device mappings name GPUs that the cluster has.
+    """Workers and parallel sizes divide the devices that they are mapped to.
 
     What happens:
-        Devices are numbered through all nodes. A number beyond the last GPU waits for a node that never
-        comes; a mapping that the workers do not divide ends with an assertion.
+        ROLL makes len(device_mapping) / num_gpus_per_worker workers, and Megatron groups of tensor x pipeline
+        x context of them. What does not divide ends with an assertion.
     Write instead:
-        list(range(0, N)) with N no larger than nodes times GPUs.
+        A mapping whose length is a multiple of both.
+    Wrong:
+        num_gpus_per_node: 8
+        actor_infer:
+          device_mapping: list(range(0,6))
+          num_gpus_per_worker: 4
+    Right:
+        num_gpus_per_node: 8
+        actor_infer:
+          device_mapping: list(range(0,8))
+          num_gpus_per_worker: 4
+    """
+    for _, name, worker, mapping, found in _mappings(config):
+        each = worker.number_at("num_gpus_per_worker")
+        if each and len(found) % each:
+            yield Found(
+                mapping.place,
+                f"{name}: {len(found)} devices are not divided by {each} for each worker",
+                "a multiple",
+            )
+        yield from _strategy(name, worker, mapping, len(found) // (each or 1))
+
+
+@rule(Severity.NOTE, Config, Kind.ROLL, "alibaba/ROLL roll/configs/base_config.py, the required num nodes")
+def cfg_nodes(config: Config) -> Iterator[Found]:
+    """num_nodes says how many nodes the device mappings name.
+
+    What happens:
+        ROLL works the number of nodes out of the highest device, and does not heed num_nodes: the job waits
+        for nodes that the file does not speak of.
+    Write instead:
+        num_nodes as the mappings have it, or mappings that end earlier.
     Wrong:
         num_gpus_per_node: 8
         num_nodes: 1
@@ -50,32 +81,27 @@ def cfg_devices(config: Config) -> Iterator[Found]:
         actor_train:
           device_mapping: list(range(0,16))
     """
-    if config.kind is not Kind.ROLL:
-        return
-    for document in config.documents:
+    for document, name, _, mapping, found in _mappings(config):
         per_node, nodes = document.number_at("num_gpus_per_node"), document.number_at("num_nodes")
+        if per_node and nodes and max(found) >= per_node * nodes:
+            wanted = max(found) // per_node + 1
+            yield Found(
+                mapping.place,
+                f"{name}: device {max(found)} lies on node {wanted} of {nodes}: ROLL waits for {wanted} "
+                "nodes, whatever num_nodes says",
+                f"num_nodes: {wanted}",
+            )
+            return
+
+
+def _mappings(config: Config) -> Iterator[tuple[Item, str, Item, Item, list[int]]]:
+    """(document, worker's name, worker, its mapping, the devices) of a ROLL configuration."""
+    for document in config.documents if config.kind is Kind.ROLL else ():
         for name, worker in document.pairs():
             mapping = worker.get("device_mapping")
-            text = mapping.text if mapping is not None else None
-            found = devices(text) if text else None
-            if mapping is None or not found:
-                continue
-            most = per_node * nodes if per_node and nodes else None
-            if most is not None and max(found) >= most:
-                yield Found(
-                    mapping.place,
-                    f"{name}: device {max(found)} of {most} ({nodes} x {per_node}): the job waits for GPUs "
-                    "that do not exist",
-                    f"numbers below {most}",
-                )
-            each = worker.number_at("num_gpus_per_worker")
-            if each and len(found) % each:
-                yield Found(
-                    mapping.place,
-                    f"{name}: {len(found)} devices are not divided by {each} for each worker",
-                    "a multiple",
-                )
-            yield from _strategy(name, worker, mapping, len(found) // (each or 1))
+            found = devices(mapping.text) if mapping is not None and mapping.text else None
+            if mapping is not None and found:
+                yield document, name, worker, mapping, found
 
 
 def _strategy(name: str, worker: Item, mapping: Item, ranks: int) -> Iterator[Found]:
@@ -136,13 +162,6 @@ def _tensor(tensor: int, nodes: int, gpus: int, place: Place) -> Iterator[Found]
             f"tensor parallel {tensor} does not divide {nodes} x {gpus} = {nodes * gpus} GPUs: the job ends "
             "with an assertion",
             f"a divisor of {nodes * gpus}",
-        )
-    elif tensor > gpus:
-        yield Found(
-            place,
-            f"tensor parallel {tensor} is more than the {gpus} GPUs of a node: each layer's sums cross the "
-            "network",
-            f"at most {gpus}",
         )
 
 

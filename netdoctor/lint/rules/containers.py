@@ -105,8 +105,7 @@ def container_network(shell: Shell) -> Iterator[Found]:
             yield Found(
                 published[0].place,
                 f"port {port} is published, and no other: what peers dial besides, Ray's and NCCL's random "
-                "ports, does not reach "
-                "a container on Docker's bridge, which calls itself 172.17.0.x",
+                "ports, does not reach a container on Docker's bridge, which calls itself 172.17.0.x",
                 "--network host",
             )
 
@@ -331,8 +330,7 @@ def compose_network(config: Config) -> Iterator[Found]:
                 yield Found(
                     port.place,
                     f"{name}: port {_published(text)} is published, and NCCL's random ports are not: peers "
-                    "on other machines do "
-                    "not reach the container",
+                    "on other machines do not reach the container",
                     "network_mode: host",
                 )
                 break

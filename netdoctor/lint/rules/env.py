@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from netdoctor.lint.files import Setting, Settings, Shell
 from netdoctor.lint.launches import TORCH, Launch
 from netdoctor.lint.model import Found, Kind, Severity, rule
-from netdoctor.lint.names import nearest
+from netdoctor.lint.names import GLOO, NCCL, nearest
 from netdoctor.lint.values import Value
 from netdoctor.rules import variables as nccl
 
@@ -18,15 +18,8 @@ DEBUG_WORDS = ("VERSION", "WARN", "INFO", "ABORT", "TRACE")
 EPHEMERAL = range(32768, 61000)  # net.ipv4.ip_local_port_range as Linux ships it
 PREFIXES = ("NCCL_", "GLOO_", "MASTER_", "WORLD", "LOCAL_", "CUDA_VISIBLE")
 LOOPBACK = re.compile(r"localhost(\.localdomain)?|127\.\d+\.\d+\.\d+|::1|\[::1\]|0\.0\.0\.0")
-JOB = (
-    "MASTER_ADDR",
-    "MASTER_PORT",
-    "WORLD_SIZE",
-    "RANK",
-    "LOCAL_RANK",
-    "GLOO_SOCKET_IFNAME",
-    "CUDA_VISIBLE_DEVICES",
-)
+# torchrun and its like set them for what they start.
+JOB = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_RANK")
 
 
 def is_loopback(value: Value) -> bool:
@@ -240,8 +233,7 @@ def env_ifname(settings: Settings) -> Iterator[Found]:
             yield Found(
                 item.place,
                 f"NCCL_IB_HCA takes RDMA devices, and {netdev} is a network interface: nothing matches, and "
-                "NCCL "
-                "falls back to TCP without a message",
+                "NCCL falls back to TCP without a message",
                 "the names that `ls /sys/class/infiniband` shows, such as mlx5_0",
             )
 
@@ -332,8 +324,7 @@ def env_port_ephemeral(settings: Settings) -> Iterator[Found]:
             yield Found(
                 item.place,
                 f"Linux gives ports {EPHEMERAL.start} to {EPHEMERAL.stop - 1} to outgoing connections: "
-                f"{text} may be taken "
-                "when the job starts",
+                f"{text} may be taken when the job starts",
                 "MASTER_PORT=29500",
             )
 
@@ -466,8 +457,7 @@ def env_shadowed(shell: Shell) -> Iterator[Found]:
             yield Found(
                 variable.assigned,
                 f"{launch.program} sets {name} for each process by itself: {name}={variable.value} is "
-                "overwritten and "
-                "decides nothing",
+                "overwritten and decides nothing",
                 "leave it out; --nnodes and --nproc-per-node say how many processes there are",
             )
 
@@ -543,8 +533,7 @@ def env_cuda_devices(shell: Shell) -> Iterator[Found]:
             yield Found(
                 variable.assigned,
                 f"{processes} processes are started, and CUDA_VISIBLE_DEVICES={text} shows {shown} GPUs: "
-                f"local rank {shown} "
-                "ends with 'invalid device ordinal'",
+                f"local rank {shown} ends with 'invalid device ordinal'",
                 f"--nproc-per-node {shown}, or list {processes} GPUs",
             )
 
@@ -601,15 +590,16 @@ def env_not_exported(shell: Shell) -> Iterator[Found]:
         torchrun --nproc-per-node 8 train.py
     """
     script = shell.script
-    if not any(
-        launch.program in (*TORCH, "python", "accelerate", "deepspeed", "mpirun", "srun")
-        for launch in shell.launches
-    ):
+    programs = {launch.program for launch in shell.launches}
+    if not programs & {*TORCH, "python", "accelerate", "deepspeed", "mpirun", "srun"}:
         return
+    given = {a.name for a in script.assignments}
+    by_launcher = programs & {*TORCH, "accelerate", "deepspeed", "docker", "script", "mpirun"}
+    reads_job = "python" in programs and not by_launcher and {"MASTER_ADDR", "MASTER_PORT"} <= given
     exported = {a.name for a in script.assignments if a.exported}
     told: set[str] = set()
     for a in script.assignments:
-        relevant = a.name.startswith("NCCL_") or a.name in JOB
+        relevant = a.name in NCCL | GLOO or (a.name in JOB and reads_job)
         if not relevant or a.exported or a.name in exported | told | script.used or a.how or a.lost:
             continue
         told.add(a.name)

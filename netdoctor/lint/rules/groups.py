@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from netdoctor.lint.files import Config, Shell
 from netdoctor.lint.launches import TORCH, Launch
 from netdoctor.lint.model import Found, Kind, Severity, rule
+from netdoctor.lint.rules.env import is_loopback
 from netdoctor.lint.rules.torch import nodes_of
 from netdoctor.lint.values import Word
 
@@ -126,6 +127,8 @@ def env_differs(together: Together) -> Iterator[Found]:
                     continue
                 if not ranks and name in ("rdzv-id", "rdzv-endpoint"):
                     continue  # as likely two jobs
+                if name == "master-addr" and (is_loopback(one.value) or is_loopback(other.value)):
+                    continue  # the node of rank 0 may call itself so; torch.endpoint speaks of the others
                 yield Found(
                     other.place,
                     f"--{name} is {other.text} here and {one.text} in {first_shell.file.path}: the nodes "

@@ -71,7 +71,7 @@ def deepspeed_env_forward(shell: Shell) -> Iterator[Found]:
             )
 
 
-@rule(Severity.ERROR, Shell, Kind.SBATCH, f"{DS} fetch_hostfile, main")
+@rule(Severity.WARNING, Shell, Kind.SBATCH, f"{DS} fetch_hostfile, main")
 def deepspeed_no_hostfile(shell: Shell) -> Iterator[Found]:
     """On several nodes deepspeed is told which they are.
 
@@ -102,8 +102,7 @@ def deepspeed_no_hostfile(shell: Shell) -> Iterator[Found]:
             yield Found(
                 launch.place,
                 f"--num_nodes {asked} without --hostfile: unless there is a /job/hostfile DeepSpeed ends "
-                "with 'no extra nodes "
-                "available via hostfile'",
+                "with 'no extra nodes available via hostfile'",
                 "--hostfile FILE",
             )
         elif shell.batch and (shell.request.nodes or 0) > 1 and not launch.command.branch and asked is None:
@@ -201,6 +200,8 @@ def deepspeed_hostfile(hosts: Hosts) -> Iterator[Found]:
         node1 slots=8
     """
     matched = [(number, line, _DS_LINE.match(line)) for number, line in hosts.lines]
+    if any(re.search(r"\s(?!slots)\w+=|[<>]|\bx\.x|^[xX]+[.\s]", line) for _, line in hosts.lines):
+        return  # another program's, or a template
     theirs = any("max_slots" in line or "max-slots" in line for _, line, _ in matched)
     if theirs or not any(match for _, _, match in matched):
         loose = [(n, line) for n, line, _ in matched if re.match(r"\S+\s+slots\s+=|\S+\s+slots=\s+\d", line)]
@@ -316,7 +317,7 @@ def accelerate_config(config: Config) -> Iterator[Found]:
         return
     for document in config.documents:
         machines = document.number_at("num_machines")
-        if machines is None or machines < 2:
+        if machines is None or machines < 2 or document.get("mpirun_config") is not None:
             continue
         rank, processes = document.get("machine_rank"), document.get("num_processes")
         address = document.get("main_process_ip")
@@ -333,7 +334,8 @@ def accelerate_config(config: Config) -> Iterator[Found]:
         ):
             yield Found(processes.place, *found)
         hostfile = document.get("deepspeed_config", "deepspeed_hostfile")
-        if address is not None and address.text is not None and is_loopback_name(address.text):
+        main = rank is not None and rank.number == 0
+        if not main and address is not None and address.text is not None and is_loopback_name(address.text):
             yield Found(
                 address.place,
                 f"{address.text} is another machine on each of {machines}: they wait for each other until "
@@ -344,7 +346,8 @@ def accelerate_config(config: Config) -> Iterator[Found]:
             place = (address or document.get("num_machines") or document).place
             yield Found(
                 place,
-                f"no main_process_ip for {machines} machines: each waits at its own address",
+                f"no main_process_ip for {machines} machines: accelerate ends with 'you need to specify the "
+                "main process IP'",
                 "main_process_ip: node0",
             )
 
@@ -369,7 +372,8 @@ def accelerate_main_process(shell: Shell) -> Iterator[Found]:
         if launch.program != "accelerate" or machines is None or machines < 2:
             continue
         address, rank = launch.get("main-process-ip"), launch.get("machine-rank")
-        if address is not None and is_loopback(address.value):
+        main = rank is not None and rank.value.number == 0  # it may call itself so
+        if address is not None and not main and is_loopback(address.value):
             yield Found(
                 address.place,
                 f"{address.value} is another machine on each of {machines}: they wait for each other until "
@@ -389,22 +393,17 @@ def accelerate_main_process(shell: Shell) -> Iterator[Found]:
 
 @rule(Severity.ERROR, Shell, Kind.SHELL, RAY)
 def ray_port(shell: Shell) -> Iterator[Found]:
-    """Each of Ray's ports is its own, and none is the job's.
+    """Each of Ray's ports is its own.
 
     What happens:
         Ray listens on its port (6379), 10001 for clients, 8265 for its page, and 10002 to 19999 for workers.
-        Two of the same end ray start with a ValueError; a MASTER_PORT among them is taken when the job
-        starts.
+        Two of the same end ray start with a ValueError.
     Write instead:
-        --port 6379, and MASTER_PORT=29500.
+        --port=6379.
     Wrong:
-        export MASTER_PORT=6379
-        ray start --head --port=6379
-        python train.py
+        ray start --head --port=10001
     Right:
-        export MASTER_PORT=29500
         ray start --head --port=6379
-        python train.py
     """
     for launch in shell.launches:
         if launch.program != "ray" or not launch.has("head"):
@@ -430,20 +429,42 @@ def ray_port(shell: Shell) -> Iterator[Found]:
                 f"port {port} is one that Ray uses itself: ray start ends with a ValueError",
                 "--port=6379",
             )
-        master = launch.variable("MASTER_PORT")
-        number = master.value.number if master is not None else None
-        if master is None or master.assigned is None or number is None or "MASTER_PORT" not in _texts(shell):
+
+
+@rule(Severity.NOTE, Shell, Kind.SHELL, RAY)
+def ray_master_port(shell: Shell) -> Iterator[Found]:
+    """MASTER_PORT is not the port on which Ray listens.
+
+    What happens:
+        A program that makes a process group by itself on the head's node finds the port taken. What Ray Train
+        or verl start is given another port, and does not mind.
+    Write instead:
+        MASTER_PORT=29500.
+    Wrong:
+        export MASTER_PORT=6379
+        ray start --head --port=6379
+        python train.py
+    Right:
+        export MASTER_PORT=29500
+        ray start --head --port=6379
+        python train.py
+    """
+    for launch in shell.launches:
+        if launch.program != "ray" or not launch.has("head") or launch.open:
             continue
-        if number == port:
+        word, master = launch.get("port"), launch.exported("MASTER_PORT")
+        port = 6379 if word is None else word.value.number
+        if (
+            master is not None
+            and master.assigned is not None
+            and port is not None
+            and master.value.number == port
+        ):
             yield Found(
                 master.assigned,
-                f"Ray listens on {port} itself: the job finds its MASTER_PORT taken",
+                f"Ray listens on {port} itself: a job that does finds it taken",
                 "MASTER_PORT=29500",
             )
-
-
-def _texts(shell: Shell) -> set[str]:
-    return {a.name for a in shell.script.assignments if a.exported}
 
 
 @rule(
@@ -603,8 +624,8 @@ def mpi_rank_outside(shell: Shell) -> Iterator[Found]:
 def _early(place: Place) -> Found:
     return Found(
         place,
-        "filled in before mpirun starts anything, where there are no ranks yet: every process gets an empty "
-        "value",
+        "filled in before mpirun starts anything, where there are no ranks yet: every process gets an "
+        "empty value",
         "mpirun … bash -c 'RANK=$OMPI_COMM_WORLD_RANK …'",
     )
 

@@ -45,10 +45,9 @@ def cfg_parallel(shell: Shell) -> Iterator[Found]:
     r"""Tensor, pipeline and context parallel sizes divide the processes.
 
     What happens:
-        Megatron ends on every rank: "world size is not divisible by" their product. A tensor parallel group
-        that is larger than a node sends each layer's sums over the network.
+        Megatron ends on every rank: "world size is not divisible by" their product.
     Write instead:
-        Sizes whose product divides nodes times processes on each; tensor parallel no larger than a node.
+        Sizes whose product divides nodes times processes on each.
     Wrong:
         torchrun --nnodes 1 --nproc-per-node 8 pretrain.py \
             --tensor-model-parallel-size 4 --pipeline-model-parallel-size 3
@@ -67,16 +66,41 @@ def cfg_parallel(shell: Shell) -> Iterator[Found]:
         last = list(sizes.values())[-1][1]
         if product and nodes * each % product:
             terms = " x ".join(str(number) for number, _ in sizes.values())
+            terms += f" = {product}" if len(sizes) > 1 else ""
             yield Found(
                 last.place,
-                f"{nodes} x {each} = {nodes * each} processes are not divided by {terms} = {product}: every "
-                "rank ends",
+                f"{nodes} x {each} = {nodes * each} processes are not divided by {terms}: every rank ends",
                 f"sizes whose product divides {nodes * each}",
             )
-        elif (tensor := sizes.get(SIZES[0])) is not None and tensor[0] > each > 0:
+
+
+@rule(Severity.NOTE, Shell, Kind.SHELL, MEGATRON)
+def cfg_tensor_nodes(shell: Shell) -> Iterator[Found]:
+    r"""A tensor parallel group stays on one node.
+
+    What happens:
+        Each layer sums over the group, twice a pass. Beyond a node those sums go over the network, which is
+        ten times slower than NVLink.
+    Write instead:
+        --tensor-model-parallel-size no larger than --nproc-per-node, and pipeline parallel across nodes.
+    Wrong:
+        torchrun --nnodes 2 --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint node0:29500 pretrain.py \
+            --tensor-model-parallel-size 16
+    Right:
+        torchrun --nnodes 2 --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint node0:29500 pretrain.py \
+            --tensor-model-parallel-size 8 --pipeline-model-parallel-size 2
+    """
+    for launch in shell.launches:
+        sizes, world = _sizes(launch), _world(launch, shell)
+        tensor = sizes.get(SIZES[0]) if sizes else None
+        if (
+            tensor is not None
+            and world is not None
+            and world[0] * world[1] % tensor[0] == 0 < world[1] < tensor[0]
+        ):
             yield Found(
                 tensor[1].place,
-                f"tensor parallel {tensor[0]} is more than the {each} processes of a node: each layer's "
+                f"tensor parallel {tensor[0]} is more than the {world[1]} processes of a node: each layer's "
                 "sums cross the network",
-                f"at most {each}",
+                f"at most {world[1]}",
             )

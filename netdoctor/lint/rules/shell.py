@@ -37,21 +37,14 @@ def shell_assign_spaces(shell: Shell) -> Iterator[Found]:
     """
     for command in shell.script.commands:
         words = command.words
-        if words[0].text in ("export", "declare", "readonly"):
-            words = words[1:]
-        texts = [word.text for word in words[:2]]
-        name = words[0].raw if words else ""
-        if (
-            len(texts) == 2
-            and texts[1] == "="
-            and RELEVANT.fullmatch(name)
-            and name not in shell.script.functions
-        ):
-            yield Found(
-                words[0].place,
-                f"spaces around =: the shell runs a program called {name}, and {name} is not set",
-                f"{name}={words[2] if len(words) > 2 else ''}",
-            )
+        keyword = words[0].text if words[0].text in ("export", "declare", "readonly") else ""
+        words = words[1:] if keyword else words
+        name, sign = (words[0].raw, words[1].value.head) if len(words) > 1 else ("", "")
+        if not sign.startswith("=") or not RELEVANT.fullmatch(name) or name in shell.script.functions:
+            continue
+        rest = sign[1:] or (words[2] if len(words) > 2 else "")
+        what = f"{keyword} refuses the =" if keyword else f"the shell runs a program called {name}"
+        yield Found(words[0].place, f"spaces around =: {what}, and {name} is not set", f"{name}={rest}")
 
 
 @rule(Severity.WARNING, Shell, Kind.SHELL, f"{BASH}#Command-Execution-Environment")
@@ -83,8 +76,7 @@ def shell_export_lost(shell: Shell) -> Iterator[Found]:
             yield Found(
                 a.place,
                 f"{a.name} is set in {a.lost} and gone at its end: {later[-1].name} in line "
-                f"{later[-1].place.line} does not "
-                "see it",
+                f"{later[-1].place.line} does not see it",
                 "set it outside",
             )
 

@@ -84,13 +84,15 @@ def slurm_rank_in_batch(shell: Shell) -> Iterator[Found]:
                 yield Found(
                     variable.assigned,
                     f"{source} is filled in once, in the batch body, where it is 0: every task that srun "
-                    "starts has "
-                    f"{name}=0, and the group never forms",
+                    f"starts has {name}=0, and the group never forms",
                     f"srun bash -c '{name}=${source} …'",
                 )
         for given in launch.given:
             if given.value is None or given.name not in ("node-rank", "machine-rank"):
                 continue
+            meeting = launch.get("rdzv-backend")
+            if meeting is not None and meeting.text != "static":
+                continue  # c10d hands the numbers out, and does not look at this one
             place = given.value.place
             hole = filled_in_early(given.value.value, launch, NODE)
             if hole is not None and place not in told:
@@ -99,8 +101,7 @@ def slurm_rank_in_batch(shell: Shell) -> Iterator[Found]:
                 yield Found(
                     place,
                     f"{source} is filled in once, in the batch body, where it is 0: every node that srun "
-                    "starts this on has "
-                    f"--{given.name} 0, and the job hangs without a message",
+                    f"starts this on has --{given.name} 0, and the job hangs without a message",
                     f"srun bash -c '… --{given.name} ${source} …' in single quotes, or --rdzv-backend c10d",
                 )
 
@@ -364,16 +365,14 @@ def _shape_of(shell: Shell, launch: Launch) -> Iterator[Found]:
                 yield Found(
                     processes.place,
                     f"{count} processes, and --gpus-per-task shows torchrun's task {per_task} "
-                    f"GPU{'s' * (per_task > 1)}: the rest "
-                    "end with 'invalid device ordinal'",
+                    f"GPU{'s' * (per_task > 1)}: the rest end with 'invalid device ordinal'",
                     f"--gpus-per-node={count} in place of --gpus-per-task",
                 )
             elif gpus is not None and count > gpus and per_task is None:
                 yield Found(
                     processes.place,
                     f"{count} processes on each node, and the job has {gpus} GPU{'s' * (gpus > 1)} there: "
-                    f"local rank {gpus} ends "
-                    "with 'invalid device ordinal'",
+                    f"local rank {gpus} ends with 'invalid device ordinal'",
                     f"--nproc-per-node {gpus}, or ask for {count} GPUs",
                 )
         nodes = here.nodes if here is not None else None
@@ -388,7 +387,7 @@ def _shape_of(shell: Shell, launch: Launch) -> Iterator[Found]:
             ends = (
                 "waits for nodes that never come"
                 if said > nodes
-                else "refuses the nodes beyond it, or forms several groups"
+                else "starts without the others, which wait outside"
             )
             yield Found(
                 nnodes.place,
@@ -489,7 +488,6 @@ def slurm_gpu_per_task(shell: Shell) -> Iterator[Found]:
             yield Found(
                 local.assigned,
                 "with --gpus-per-task=1 each task sees one GPU, number 0: device LOCAL_RANK ends with "
-                "'invalid device ordinal' "
-                "on every task but the first",
+                "'invalid device ordinal' on every task but the first",
                 "--gpus-per-node in place of --gpus-per-task, or LOCAL_RANK=0",
             )

@@ -73,14 +73,15 @@ def torch_endpoint(shell: Shell) -> Iterator[Found]:
             continue
         how, endpoint, address = backend(launch), launch.get("rdzv-endpoint"), launch.get("master-addr")
         nodes = nodes_of(launch)
+        if how == "static" and endpoint is None and launch.number("node-rank") == 0:
+            continue  # its own store listens on all addresses; what the others dial stands in their scripts
         given = endpoint if endpoint is not None else address if how == "static" else None
         if given is not None:
             if is_loopback(given.value):
                 yield Found(
                     given.place,
                     f"{given.value} is another machine on each of {nodes} nodes: every node waits at its "
-                    "own for the others, "
-                    "and all give up after ten minutes",
+                    "own for the others, and all give up after ten minutes",
                     "the name of one node, the same on all",
                 )
         elif how is not None and not launch.open and not _by_environment(launch):
@@ -395,3 +396,38 @@ def torch_rdzv_id(shell: Shell) -> Iterator[Found]:
                     "--rdzv-id with a fixed word",
                 )
                 break
+
+
+@rule(Severity.ERROR, Shell, Kind.SHELL, "torch/distributed/rendezvous.py _env_rendezvous_handler")
+def torch_init_alone(shell: Shell) -> Iterator[Found]:
+    """A program that joins a process group is started by something that sets its rank.
+
+    What happens:
+        init_process_group reads RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. Plain python sets none of
+        them: it ends at once with "environment variable RANK expected, but not set", which says nothing about
+        the network.
+    Write instead:
+        torchrun --standalone --nproc-per-node 2 with the same lines in a file; or `netdoctor scan`.
+    Wrong:
+        python -c "import torch.distributed as d; d.init_process_group('nccl')"
+    Right:
+        export RANK=0 WORLD_SIZE=1 MASTER_ADDR=localhost MASTER_PORT=29500
+        python -c "import torch.distributed as d; d.init_process_group('nccl')"
+    """
+    for launch in shell.launches:
+        if (
+            launch.program != "python"
+            or launch.starters
+            or len(launch.rest) < 2
+            or launch.rest[0].text != "-c"
+        ):
+            continue
+        text = launch.rest[1].text or ""
+        given = "init_method" in text or "store=" in text or "environ" in text or "rank=" in text
+        if "init_process_group(" in text and not given and launch.variable("RANK") is None:
+            yield Found(
+                launch.rest[1].place,
+                "nothing sets RANK here: it ends at once with 'environment variable RANK expected, but not "
+                "set', whatever the network is like",
+                "torchrun --standalone --nproc-per-node 2 FILE, or netdoctor scan",
+            )

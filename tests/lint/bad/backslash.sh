@@ -1,0 +1,3 @@
+#!/bin/bash
+torchrun --nnodes 2 \ 
+    --nproc-per-node 8 --node-rank 0 --master-addr gpu01 train.py

@@ -1,0 +1,5 @@
+#!/bin/bash
+python -c "
+import torch.distributed as dist
+dist.init_process_group(backend='nccl')
+print('ok')"

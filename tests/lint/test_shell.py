@@ -1,0 +1,186 @@
+"""What is said of a script's values, held against bash; the options that are known, against torchrun's."""
+
+import json
+import os
+import random
+import subprocess
+
+import pytest
+
+from netdoctor.lint import options
+from netdoctor.lint.launches import launches
+from netdoctor.lint.syntax import Script, parse
+
+NAMES = ("A", "B", "C", "N", "M", "L")
+SCRIPTS = 60
+
+
+def word(rng: random.Random) -> str:
+    """A word, quoted in one way or another."""
+    name = rng.choice(NAMES)
+    return rng.choice(
+        [
+            "x", "7", "12", "a-b", "'q $A'", '"two  words"', "a\\ b", "--opt=1", "\\$A", "''", '""',
+            f"${name}", f'"${name}"', f"${{{name}}}", f"--n={'$' + name}", f'"<${name}>"', f"'${name}'",
+            f"${{{name}:-d}}", f"${{{name}-e}}", f'"${{{name}:-f g}}"', f"${{#{name}}}", f"${{{name}%%a*}}",
+            f"$(({rng.randint(0, 9)} * {rng.randint(1, 4)} + 1))", "$((N + 1))", f"$(echo {name.lower()})",
+            '"${L[@]}"', "${L[0]}", "${L[@]}", f"pre{'$' + name}post", "a'b'\"c\"", "\"a\\\"b\\$c\"",
+        ]
+    )  # fmt: skip
+
+
+def lines(rng: random.Random, number: int, depth: int = 0, *, inside: bool = False) -> list[str]:
+    """Statements of a script. ``show`` prints what its words become, behind a number that is found again."""
+    made: list[str] = []
+
+    def more() -> list[str]:
+        return lines(rng, number, depth + 1, inside=inside)
+
+    for _ in range(rng.randint(2, 6)):
+        name, kind = rng.choice(NAMES[:5]), rng.randint(0, 17 if depth < 2 else 9)
+        if kind <= 2:
+            made.append(f"{name}={word(rng)}")
+        elif kind == 3:
+            made.append(f"export {name}={word(rng)}")
+        elif kind == 4:
+            made.append(f"{name}+={word(rng)}")
+        elif kind == 5:
+            made.append(f"N={rng.randint(0, 99)}; M=$((N * 2 - 1))")
+        elif kind == 6:
+            made.append(f"L=({word(rng)} {word(rng)}); L+=({word(rng)})")
+        elif kind == 7:
+            made.append(f"unset {name}")
+        elif kind == 8:
+            made.append(f"read -r {name} _ <<<'from outside'")
+        elif kind == 10:
+            made += [
+                f"if {rng.choice(['true', 'false'])}; then",
+                *more(),
+            ]
+            made += [
+                *(["else", *more()] if rng.random() < 0.5 else []),
+                "fi",
+            ]
+        elif kind == 11:
+            made += [
+                f"for {name} in {word(rng)} y; do",
+                *more(),
+                "done",
+            ]
+        elif kind == 12:
+            made += ["(", *more(), ")"]
+        elif kind == 13 and not inside:  # functions in functions are nobody's launch script
+            made += [
+                "f() {",
+                f"  local {name}={word(rng)}",
+                *lines(rng, number, depth + 1, inside=True),
+                "}",
+                "f",
+            ]
+        elif kind == 14:
+            made += [
+                f"echo z | while read -r {name}; do",
+                *more(),
+                "done",
+            ]
+        elif kind == 15:
+            made.append(f"{rng.choice(['true', 'false'])} {rng.choice(['&&', '||'])} {name}={word(rng)}")
+        elif kind == 16:
+            made += [
+                "case $A in",
+                "x)",
+                *more(),
+                ";;",
+                "*)",
+                f"{name}={word(rng)}",
+                ";;",
+                "esac",
+            ]
+        elif kind == 17:
+            made += ["set -a", f"{name}={word(rng)}", "set +a"]
+        made.append(f"show {number}.{rng.getrandbits(60)} {word(rng)} \\\n  {word(rng)}")
+    return made
+
+
+def shown_by_bash(scripts: list[str]) -> dict[str, list[list[str]]]:
+    """(number: all the words that ``show`` got, each time) of each script, all run by one bash."""
+    show = r"""show() { printf '%s' "$1"; shift; for w; do printf '\x1f%s' "$w"; done; printf '\x1e'; }"""
+    whole = "\n".join([show, *(f"(\n{script}\n)" for script in scripts)])
+    done = subprocess.run(
+        ["bash", "--norc"],
+        input=whole,
+        text=True,
+        capture_output=True,
+        check=False,
+        env={"PATH": os.environ["PATH"]},
+    )
+    found: dict[str, list[list[str]]] = {}
+    for record in done.stdout.split("\x1e")[:-1]:
+        number, *words = record.split("\x1f")
+        found.setdefault(number, []).append(words)
+    return found
+
+
+def claimed(script: Script) -> dict[str, list[str]]:
+    """(number: words) of each ``show`` of which everything is known."""
+    found = {}
+    for command in script.commands:
+        if command.name == "show" and not any(w.many or w.text is None for w in command.words):
+            number, *words = [w.text or "" for w in command.words[1:]]
+            found[number] = words
+    return found
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", [1, 2])
+def test_values_are_what_bash_says(seed: int) -> None:
+    rng = random.Random(seed)
+    scripts = ["\n".join(lines(rng, number)) for number in range(SCRIPTS)]
+    truth = shown_by_bash(scripts)
+    said = checked = 0
+    for script in scripts:
+        for number, words in claimed(parse(script)).items():
+            said += 1
+            for real in truth.get(number, []):
+                checked += 1
+                assert words == real, f"{number} in:\n{script}"
+    assert checked > 100, "nothing was compared"
+    assert said > len(truth) / 4, "so much is unknown that nothing would be found"
+
+
+def test_what_srun_starts_is_told_from_what_the_batch_body_fills_in() -> None:
+    script = parse("""
+N=3
+export E=kept
+srun bash -c "torchrun --a $N --b \\$SLURM_PROCID --c $SLURM_PROCID"
+srun bash -c 'torchrun --a $N --b $E'
+ssh host "cd /x && torchrun --a $N"
+ssh host 'torchrun --a $E'
+""")
+    found = [launch for launch in launches(script) if launch.program == "torchrun"]
+    shown = [[(str(w), [h.level for h in w.value.holes]) for w in one.command.words[2::2]] for one in found]
+    assert shown == [
+        [("3", []), ("$SLURM_PROCID", [1]), ("$SLURM_PROCID", [0])],
+        [("$N", [1]), ("kept", [])],
+        [("3", [])],
+        [("$E", [1])],
+    ]
+    assert all(launch.level == 1 for launch in found)
+
+
+@pytest.mark.process
+def test_options_of_torchrun_are_its_own() -> None:
+    python = os.environ.get("NETDOCTOR_TEST_TORCH_PYTHON")
+    if not python:
+        pytest.skip("NETDOCTOR_TEST_TORCH_PYTHON names no Python with torch")
+    program = (
+        "import json; from torch.distributed.run import get_args_parser as p; "
+        "print(json.dumps([[a.option_strings, a.nargs == 0] for a in p()._actions if a.option_strings]))"
+    )
+    done = subprocess.run([python, "-c", program], text=True, capture_output=True, check=True)
+    flags, valued = set(), set()
+    for strings, is_flag in json.loads(done.stdout):
+        names = {s.lstrip("-").replace("_", "-") for s in strings if s.startswith("--")}
+        (flags if is_flag else valued).update(names)
+    assert valued == options.TORCHRUN.valued
+    assert flags == options.TORCHRUN.flags
