@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from netdoctor.cli.options import count
+from netdoctor.cli.options import count, one_per_line
 from netdoctor.cli.parser import EXIT_BAD_INPUT, Parser, columns
 from netdoctor.errors import InputError
 
@@ -89,7 +89,8 @@ def run(args: argparse.Namespace) -> int:
             return _log(args, args.words[1:])
         return _word(args)
     except InputError as error:
-        sys.stderr.write(f"netdoctor {error}\n")
+        told = str(error)
+        sys.stderr.write(f"netdoctor {told}\n" if told.startswith("explain") else one_per_line(told))
         return EXIT_BAD_INPUT
 
 

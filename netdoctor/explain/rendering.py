@@ -88,10 +88,11 @@ def _text(said: Explanation, manuals: Manuals, width: int) -> Iterator[str]:
     for one in raised(said):
         yield from _wrapped(f"Not known, and perhaps the first failure: {one.file}:{one.line}", "", width)
         yield from _wrapped(one.text, " " * 14, width)
-    for number, reason in enumerate(said.reasons[:SHOWN], 1):
+    for number, reason in enumerate(listed(said), 1):
         if number == 2:
             yield ""
-            yield "What else it could be:"
+            certain = said.reasons[0].confidence is Confidence.CERTAIN
+            yield "Found as well:" if certain else "What else it could be:"
         title = f"{str(reason.confidence).upper()}  {reason.known.title}"
         yield ""
         yield from _wrapped(f"[{number}] {title}", "", width, "    ")
@@ -131,6 +132,14 @@ SEND = (
     "These lines read like trouble and are not known. To have them known, send them as they stand here "
     "(hosts, users, addresses and secrets are masked), with what it turned out to be:"
 )
+
+
+def listed(said: Explanation) -> Sequence[Reason]:
+    """The causes that are shown to people: beside one that is certain no guesses."""
+    if said.reasons and said.reasons[0].confidence is Confidence.CERTAIN:
+        kept = [one for one in said.reasons[1:] if one.confidence is not Confidence.POSSIBLE or one.fixes]
+        return (said.reasons[0], *kept)[:SHOWN]
+    return said.reasons[:SHOWN]
 
 
 WARNED = "Warnings that are not known:"
@@ -208,9 +217,9 @@ def _when(one: Quote) -> str:
 
 def _reason(said: Explanation, place: int, manuals: Manuals) -> Iterator[tuple[str, str]]:
     """(word, text) of one cause: the first one with all there is, the others in short."""
-    reason = said.reasons[place]
+    *before, reason = listed(said)[: place + 1]
     first = place == 0
-    shown = {(one.file, one.line) for other in said.reasons[:place] for one in other.lines[:3]}
+    shown = {(one.file, one.line) for other in before for one in other.lines[:3]}
     for one in reason.lines[: 3 if first else 1]:
         yield "line", f"{one.file}:{one.line}"
         if (one.file, one.line) not in shown:
@@ -248,7 +257,7 @@ def _markdown(said: Explanation, manuals: Manuals, escape: Callable[[str], str])
         yield f"{escape(sentence)}  "
     for one in raised(said):
         yield f"- not known, and perhaps the first failure: {escape(f'{one.file}:{one.line}: {one.text}')}"
-    for number, reason in enumerate(said.reasons[:SHOWN], 1):
+    for number, reason in enumerate(listed(said), 1):
         yield ""
         yield f"### {number}. {escape(reason.known.title)} ({reason.confidence})"
         yield ""
