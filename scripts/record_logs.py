@@ -7,6 +7,7 @@ As root, on a machine where `netdoctor lab up` works. Three nodes, gloo, timeout
 hour for all; what is recorded is listed in tests/explain/recordings.py. Each recording becomes
 tests/explain/logs/NAME (with --healthy: tests/explain/healthy/NAME) with one file a rank and expected.toml.
 NAME: those whose names contain it. --expected writes expected.toml anew and leaves the logs alone.
+NETDOCTOR_TEST_OTHER_TORCH_PYTHON has another release of torch, for the recordings of two.
 """
 
 import argparse
@@ -31,6 +32,7 @@ from tests.explain.recordings import FAULTS, HEALTHY, PORT, Recording  # noqa: E
 
 SUBNET = "192.168.77"
 JOB = "/root/job.py"
+OTHER = "NETDOCTOR_TEST_OTHER_TORCH_PYTHON"
 EXPECTED = "expected.toml"
 MOST_LINES = 90
 LAST_S = 30
@@ -51,6 +53,8 @@ def main() -> int:
     python = os.environ["NETDOCTOR_TEST_TORCH_PYTHON"]
     table, folder = (HEALTHY, "healthy") if args.healthy else (FAULTS, "logs")
     chosen = [r for r in table if not args.names or any(name in r.name for name in args.names)]
+    if not os.environ.get(OTHER) and not args.expected:
+        chosen = [r for r in chosen if not any("{other}" in argv for argv in r.argv_of.values())]
     ask = [python, "-c", "import torch; print(torch.__version__)"]
     version = subprocess.run(ask, capture_output=True, text=True, check=True).stdout.strip()  # noqa: S603  as named
     if args.expected:
@@ -75,7 +79,8 @@ def main() -> int:
 def record(lab: Lab, python: str, recording: Recording, folder: Path, version: str) -> None:
     """Break, run, heal, write."""
     words = {node: lab.address(node) for node in lab.nodes}
-    words |= {"python": python, "job": JOB, "ssh_config": str(lab.ssh_config)}
+    other = os.environ.get(OTHER, "")
+    words |= {"python": python, "other": other, "job": JOB, "ssh_config": str(lab.ssh_config)}
     before = {node: lab.run(node, ["cat", HOSTS], capture_output=True).stdout for node in lab.nodes}
     for node in lab.nodes:
         nodes.write(lab.state, node, {HOSTS: before[node] + recording.hosts.encode()})
@@ -91,9 +96,9 @@ def record(lab: Lab, python: str, recording: Recording, folder: Path, version: s
     folder.mkdir(parents=True)
     for rank, text in logs.items():
         prefix = recording.prefix.format(rank=rank, address=words[lab.nodes[rank]])
-        lines = [
-            prefix + line for line in trimmed(text.replace(str(Path(python).parents[1])[1:], "opt/venv"))
-        ]
+        for one in filter(None, (python, other)):
+            text = text.replace(str(Path(one).parents[1])[1:], "opt/venv")  # noqa: PLW2901
+        lines = [prefix + line for line in trimmed(text)]
         Path(folder, f"rank{rank}.log").write_text("".join(f"{line}\n" for line in lines), "utf-8")
     Path(folder, EXPECTED).write_text(expected(recording, version), "utf-8")
 

@@ -1,7 +1,8 @@
 """What `scripts/record_logs.py` records: real torch on three lab nodes, with one thing wrong, or nothing.
 
 Every node runs one process, so rank N's log is what node N's terminal showed. `{node0}` to `{node2}` in a
-value stand for the nodes' addresses, `{python}` for the interpreter with torch, `{job}` for the job.
+value stand for the nodes' addresses, `{python}` for the interpreter with torch, `{other}` for one with
+another release of it, `{job}` for the job.
 """
 
 from collections.abc import Mapping
@@ -392,6 +393,16 @@ FAULTS = (
         args=job("--do=read"),
         listed={0: CHILD, 2: CHILD},
     ),
+    # A store of torch 2.4 drops clients of 2.13; the other way round they get along (see HEALTHY).
+    Recording(
+        name="torch_versions_differ_store",
+        label="torch_version_mismatch",
+        argv_of={0: ("{other}", "{job}")},
+        args=job("--timeout=14"),
+        listed=dict.fromkeys((1, 2), "a stranger on the port drops clients too"),
+        elsewhere={0: WAITS},
+        limit_s=100,
+    ),
     # Limits of the host.
     Recording(
         name="small_shm",
@@ -498,6 +509,11 @@ HEALTHY = (
             "--use-env",
         ),
         args=job(),
+    ),
+    Recording(
+        name="two_torch_releases",
+        argv_of={2: ("{other}", "{job}")},
+        args=job("--timeout=40", "--steps=20"),
     ),
     Recording(name="left_without_destroy", argv=C10D, args=job("--leave")),
     Recording(name="debug_detail", env={"TORCH_DISTRIBUTED_DEBUG": "DETAIL"}, args=job()),
