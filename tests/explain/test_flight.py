@@ -15,7 +15,8 @@ from netdoctor.explain import desync, flight, plain_pickle
 from netdoctor.explain.engine import explain
 from tests.hostile import HOSTILE
 
-RECORDS = Path(__file__).parent / "records"  # of gloo, written by torch 2.13.0+cpu: rank 2 broadcasts
+# Of gloo, written by torch 2.13.0+cpu. gloo, json: rank 2 broadcasts; absent: it sleeps; healthy: none does.
+RECORDS = Path(__file__).parent / "records"
 WORLD = (0, 1, 2)
 
 
@@ -92,6 +93,19 @@ def test_a_folder_with_records_and_logs_is_explained(folder: str, tmp_path: Path
     assert found.reasons[0].confidence == "certain"
     assert found.reasons[0].lines[0].rank == 2
     assert "rank 2 called broadcast(4 Float)" in found.reasons[0].lines[0].text
+
+
+def test_real_records_of_gloo():
+    """Six kinds of calls, and a group of two ranks; in one of the jobs rank 2 does not come to the last."""
+
+    def read(folder: str) -> list[flight.Record]:
+        return [flight.read(file.read_bytes(), file.name) for file in sorted((RECORDS / folder).iterdir())]
+
+    assert list(desync.lines(read("healthy"))) == []
+    ((_, rank, line),) = desync.lines(read("absent"))
+    assert rank == 2
+    assert "collective 7: never entered by rank 2, which ranks 0-1 wait for in all_reduce(4 Float)" in line
+    assert "its last there was 6 (reduce), " in line
 
 
 def test_the_same_on_all_ranks_is_no_trouble():
