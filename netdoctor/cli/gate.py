@@ -108,7 +108,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         action=Listed,
         default=[],
         metavar="FORMAT[=FILE]",
-        help="as for scan, on stderr where no file is named (default: short)",
+        help="as for scan, on stderr where no file is named (short, unless another one is there)",
     )
     out.add_argument(
         "--fail-on", choices=("fail", "warn", "never"), help="what keeps the command from starting"
@@ -244,6 +244,8 @@ def _outputs(args: argparse.Namespace, request: "ScanRequest") -> "list[Output]"
     from netdoctor.scanning import reads
 
     asked = parse_outputs(args.output or ["short"])
+    if all(output.path is not None for output in asked):  # who wants a file wants to know why all the same
+        asked = [*asked, *parse_outputs(["short"])]
     if args.hosts_out is not None:
         named = (f"--hosts-out {args.hosts_out[1]}", args.hosts_out[1])
         others = [(f"-o {o.format}={o.path}", o.path) for o in asked if o.path is not None]

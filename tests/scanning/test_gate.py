@@ -189,7 +189,6 @@ def test_a_command_starts_or_does_not(
         "n[1-4] --on-undecided run --on-crash run": 1,
         "n[1-4] --exclude-bad": 1,
         "n[1-4] --exclude-bad --min-nodes 4": 1,
-        # The check says the same without n4, which the second scan does not know: nothing starts by guess.
         "n[1-4] --min-nodes 3": 2,
         "n[1-4] --exclude-bad --fail-on never": 2,
         "n[1-4] --hosts-out .netdoctor": 2,
@@ -202,8 +201,13 @@ def test_a_command_starts_or_does_not(
         out, err = capfd.readouterr()
         assert out == ""
         assert "netdoctor" in err.splitlines()[-1], err
+    monkeypatch.setenv("NETDOCTOR_REFUSE_CODE", "76")
+    assert gate("n[1-4]") == 76
     assert len(started) == 1
+    monkeypatch.delenv("NETDOCTOR_REFUSE_CODE")
     assert gate("n[1-4] -o json=found.json") == 1
+    assert capfd.readouterr().err.count("FAIL net.one") == 2  # on stderr beside the file, too
+    assert gate("n[1-4] -o none") == 1
     assert "FAIL net.one" not in capfd.readouterr().err
     assert json.loads(Path("found.json").read_text())["verdict"]["state"] == "not_ready"
     assert gate("n[1-4] --fail-on never --deadline 60") is None
