@@ -143,8 +143,10 @@ def test_format_settles_an_ambiguity(format: str, expected: list[tuple[object, .
 def test_repeated_open_mpi_lines_add_slots() -> None:
     inventory = from_text("a slots=4 max_slots=8\nb slots=2\na slots=4\n")
     assert row(inventory, "host", "slots") == [("a", 8), ("b", 2)]
+    assert "slots= on several lines, which Open MPI 4 refuses" in inventory.notes[1]
     inventory = from_text("a\na\na\nb\n", "openmpi")
     assert row(inventory, "host", "slots") == [("a", 3), ("b", None)]
+    assert len(inventory.notes) == 1
 
 
 def test_ranks_order_the_list() -> None:

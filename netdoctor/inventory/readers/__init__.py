@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Callable
 
 from netdoctor.inventory import formats
 from netdoctor.inventory.errors import KEPT_MAX
 from netdoctor.inventory.formats import DIALECTS, PLAIN, Dialect
+from netdoctor.inventory.names import host_key
 from netdoctor.inventory.parsing import LineReader
 from netdoctor.inventory.readers import ansible, clusters, columns, documents, sets, sshconfig
 from netdoctor.inventory.readers.base import Reader, Source, Stop
@@ -33,6 +35,10 @@ def line_reader(dialect: Dialect) -> Reader:
                 message = f"reading stopped here, after {source.problems.total} problems"
                 source.problems.add(source.shown, line.number, "", message)
                 break
+        if dialect.repeats_add:
+            slots = Counter(host_key(entry.host) for entry in source.entries if entry.slots is not None)
+            if twice := [name for name, lines in slots.items() if lines > 1]:
+                source.note("slots= on several lines, which Open MPI 4 refuses and later ones add up", twice)
 
     return Reader(dialect.name, dialect.title, read)
 
