@@ -148,7 +148,8 @@ def test_valid_names_hold_safe_characters_only(text: str) -> None:
         assert re.fullmatch(r"[A-Za-z0-9_.:%-]+", text)
         assert text[0] != "-"
     if names.is_valid_user(text):
-        assert re.fullmatch(r"[A-Za-z0-9_.-]+\$?", text)
+        assert re.fullmatch(r"[A-Za-z0-9_.@+\\-]+\$?", text)
+        assert text[0] not in "-@+\\"
     if names.is_valid_python_path(text):
         assert re.fullmatch(r"[A-Za-z0-9_.+/-]+", text)
 
