@@ -6,10 +6,11 @@ symptoms and echoes count less once there is one.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from netdoctor.explain.collecting import Gathered
 from netdoctor.explain.knowledge import CERTAIN, Knowledge, Pattern, Role
-from netdoctor.explain.lines import WARNS
+from netdoctor.explain.lines import RAISED, WARNS
 from netdoctor.explain.model import Confidence, Explanation, Hit, Quote, Ranks, Reason
 from netdoctor.explain.quoting import quote
 
@@ -52,6 +53,10 @@ def judge(gathered: Gathered, knowledge: Knowledge) -> Explanation:
     )
     reasons = _one_certain(reasons, place)
     first = _first(hits)
+    raised = _raised_before(first, gathered.unknown)
+    if raised is not None:  # whatever it was, what is said after it may be its doing
+        first = raised
+        reasons = [replace(one, confidence=Confidence.POSSIBLE) for one in reasons]
     echoes = [hit for hit in hits if hit.pattern.role is Role.ECHO and hit is not first]
     return Explanation(
         reasons=tuple(reasons[:REASONS_MAX]),
@@ -67,22 +72,21 @@ def judge(gathered: Gathered, knowledge: Knowledge) -> Explanation:
 def ordered(hits: Iterable[Hit]) -> list[Hit]:
     """By time where lines have one; times without a zone and such with one are not compared.
 
-    Lines without a comparable time stand behind, by file and number.
+    A line before the first time of its log counts as of then; logs without comparable times stand behind.
     """
     every = list(hits)
     aware = sum(1 for h in every if h.when and h.when.aware)
     naive = sum(1 for h in every if h.when and not h.when.aware)
     kind = aware > naive
+    begins: dict[str, float] = {}
+    for hit in sorted(every, key=lambda hit: hit.number, reverse=True):
+        if hit.when and hit.when.aware is kind:
+            begins[hit.file] = hit.when.seconds
 
     def key(hit: Hit) -> tuple[bool, float, str, int, str]:
-        known = hit.when is not None and hit.when.aware is kind
-        return (
-            not known,
-            hit.when.seconds if known and hit.when else 0.0,
-            hit.file,
-            hit.number,
-            hit.pattern.id,
-        )
+        own = hit.when.seconds if hit.when and hit.when.aware is kind else None
+        at = own if own is not None else begins.get(hit.file) if hit.when is None else None
+        return (at is None, at or 0.0, hit.file, hit.number, hit.pattern.id)
 
     return sorted(every, key=key)
 
@@ -158,8 +162,6 @@ def _names(pattern: Pattern, label: str) -> bool:
 
 def _one_certain(reasons: Sequence[Reason], place: Mapping[str, int]) -> list[Reason]:
     """Of several causes that lines name, the first in time is certain; the others may be its doing."""
-    from dataclasses import replace
-
     certain = sorted(
         (r for r in reasons if r.confidence is Confidence.CERTAIN),
         key=lambda r: (place[r.known.label], r.known.label),
@@ -188,14 +190,26 @@ def _first(hits: Sequence[Hit]) -> Hit | None:
     """The first line that names a cause; else the first symptom, else the first echo."""
 
     def order(hit: Hit) -> int:
-        names = hit.pattern.role is Role.CAUSE and max(hit.pattern.admits.values(), default=0) >= NAMES_FROM
-        return 0 if names else 2 if hit.pattern.role is Role.ECHO else 1
+        return 0 if _names_any(hit.pattern) else 2 if hit.pattern.role is Role.ECHO else 1
 
     return min((hit for hit in hits if hit.pattern.role is not Role.CONTEXT), key=order, default=None)
 
 
 def _worst_first(unknown: Sequence[Hit]) -> list[Hit]:
     return sorted(ordered(unknown), key=lambda hit: WARNS.search(hit.text) is not None)
+
+
+def _raised_before(first: Hit | None, unknown: Sequence[Hit]) -> Hit | None:
+    """An exception of the program that nobody knows, before anything that only follows from something."""
+    if first is None or _names_any(first.pattern):
+        return None
+    raised = [hit for hit in unknown if RAISED.search(hit.text)]
+    earliest = ordered([first, *raised])[0]
+    return earliest if earliest is not first else None
+
+
+def _names_any(pattern: Pattern) -> bool:
+    return pattern.role is Role.CAUSE and max(pattern.admits.values(), default=0) >= NAMES_FROM
 
 
 def _ranks(gathered: Gathered, first: Hit | None) -> Ranks:

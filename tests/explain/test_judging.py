@@ -197,3 +197,15 @@ def test_an_exception_that_nobody_knows_may_be_the_first_failure() -> None:
     assert [one.text for one in raised(said)] == ["[rank2]: ValueError: bad batch"]
     assert "ValueError: bad batch" in text(said, {})
     assert raised(explained({"a": SHM, "b": "ValueError: later"})) == []
+
+
+def test_an_exception_before_all_echoes_was_the_first_failure() -> None:
+    """In one log, where only the later lines have times."""
+    echo = "[rank0]:[E1122 14:41:08.402113 socket.cpp:7] [c10d] The client socket has timed out after 60s"
+    said = explained({"log": f"[rank3]: ValueError: bad batch\n{echo}"})
+    assert said.ranks.first is not None
+    assert said.ranks.first.rank == 3
+    assert {one.confidence for one in said.reasons} == {Confidence.POSSIBLE}
+    later = explained({"log": f"{echo}\n[rank3]: ValueError: bad batch"})
+    assert later.ranks.first is not None
+    assert later.ranks.first.rank == 0
