@@ -37,7 +37,8 @@ def render(report: Report) -> str:
 def targets(report: Report) -> list[Target]:
     """The nodes as they were listed; of somebody else's report as they were reached.
 
-    A report is anybody's file: what does not keep the rules for hosts files is left out.
+    A report is anybody's file: what does not keep the rules for hosts files is left out, and so are the
+    interpreters of a stranger's, which decide what runs on nodes.
     """
     try:
         listed = msgspec.convert(report.run.replay.get("targets"), type=list[Target])
@@ -46,7 +47,8 @@ def targets(report: Report) -> list[Target]:
     known = {target.id for target in listed}
     rest = [t for t in report.targets if t.id not in known]
     reached = (Target(id=t.id, host=t.id, port=t.port or None, user=t.user or None) for t in rest)
-    return [_sound(target) for target in (*listed, *reached) if is_valid_host(target.host)]
+    sound = [_sound(target) for target in (*listed, *reached) if is_valid_host(target.host)]
+    return sound if report.run.foreign is None else [replace(target, python=None) for target in sound]
 
 
 def _sound(target: Target) -> Target:

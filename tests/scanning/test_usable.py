@@ -106,3 +106,9 @@ def test_one_dead_node_hides_no_one(ground: Ground) -> None:
     ground.transport.sessions |= {f"n{i}": LOST for i in (1, 2, 3)}
     every = text(ground.scan(ScanRequest(hosts=("n[1-3]",))))
     assert re.search(r"^  held +gpu +2   waits for \[1\]$", every, re.MULTILINE)
+
+
+def test_a_strangers_interpreters_are_not_taken(ground: Ground) -> None:
+    report = scanned(ground, "10.0.0.4")
+    assert "python=/opt/venv/bin/python3" in render(report)
+    assert "python=" not in render(replace(report, run=replace(report.run, foreign="mallory")))
