@@ -47,7 +47,8 @@ def judge(gathered: Gathered, knowledge: Knowledge) -> Explanation:
         for label, weight in weights.items()
         if weight > 0.01
     ]
-    place = {label: min(hits.index(h) for h in of) for label, of in by_label.items()}
+    order = {id(hit): number for number, hit in enumerate(hits)}
+    place = {label: order[id(of[0])] for label, of in by_label.items()}
     reasons.sort(
         key=lambda r: (list(Confidence).index(r.confidence), -r.weight, place[r.known.label], r.known.label)
     )
@@ -173,7 +174,7 @@ def _one_certain(reasons: Sequence[Reason], place: Mapping[str, int]) -> list[Re
 def _shown(label: str, hits: Sequence[Hit]) -> Iterable[Quote]:
     """The lines that speak for a cause, the strongest kinds first, each kind once and then once more."""
     own = [hit for hit in hits if hit.pattern.role is not Role.ECHO] or hits
-    strong = sorted(own, key=lambda hit: (-hit.pattern.admits[label], hits.index(hit)))
+    strong = sorted(own, key=lambda hit: -hit.pattern.admits[label])  # which keeps the order of equal ones
     return _each_kind(strong, LINES_MAX)
 
 
