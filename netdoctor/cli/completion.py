@@ -103,7 +103,7 @@ def _option(action: argparse.Action, known: dict[str, tuple[str, ...]]) -> Optio
         return Option(flags, "none", (), text)
     if action.dest in LISTS:
         return Option(flags, "list", known[LISTS[action.dest]], text)
-    if action.dest == "output":
+    if action.dest == "output" and action.choices is None:
         from netdoctor.report.output import FORMATS
 
         return Option(flags, "words", tuple(FORMATS), text)

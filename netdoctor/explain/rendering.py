@@ -233,6 +233,7 @@ def _reason(said: Explanation, place: int, manuals: Manuals) -> Iterator[tuple[s
         yield "not this", f"{more}{by} about others that were gone or late{example}"
     if first:
         yield "why", " ".join(reason.known.why.split())
+    if first or reason.fixes:
         yield from (("fix", fix) for fix in fixes(reason, manuals)[:4])
     if reason.known.checks:
         decided = "proves" if reason.confidence is Confidence.CERTAIN else "decides"
