@@ -14,7 +14,10 @@ NETWORK = "https://docs.docker.com/engine/network/drivers/host/"
 BUILD = "https://docs.docker.com/reference/dockerfile/"
 COMPOSE = "https://docs.docker.com/reference/compose-file/services/"
 K8S = "https://kubernetes.io/docs/concepts/"
+# With two, NCCL and a small data loader have room in 64 MB.
+MANY_GPUS = 4
 # Ports that other nodes want of a node of a job: ssh, Ray, torch.
+SHM = "/dev/shm"  # noqa: S108  compared only
 JOB_PORTS = frozenset({"22", "6379", "29400", "29500"})
 LAUNCHERS = (*TORCH, "accelerate", "deepspeed", "ray", "mpirun")
 
@@ -60,7 +63,7 @@ def docker_shm(shell: Shell) -> Iterator[Found]:
             )
         elif ipc is None and size is None and _has_gpus(launch) and _starts_many(shell, launch):
             mounted = any(
-                "/dev/shm" in (w.text or "")  # noqa: S108  compared only
+                SHM in (w.text or "")
                 for w in (*launch.all("volume"), *launch.all("tmpfs"), *launch.all("mount"))
             )
             if not mounted:
@@ -339,11 +342,14 @@ def compose_network(config: Config) -> Iterator[Found]:
 # --- Kubernetes -----------------------------------------------------------------------------------
 
 
-def _pods(config: Config) -> Iterator[tuple[Item, Item]]:
-    """(specification of a pod, its first place) of all that make pods."""
+def _pods(config: Config, leave: str = "") -> Iterator[tuple[Item, Item]]:
+    """(specification of a pod, its containers) of all that make pods; not of kinds that begin with
+    `leave`."""
     if config.kind is not Kind.KUBERNETES:
         return
     for document in config.documents:
+        if leave and (document.text_at("kind") or "").startswith(leave):
+            continue
         for item in document.walk():
             if item.is_map and (containers := item.get("containers")) is not None and containers.list():
                 yield item, containers
@@ -463,13 +469,14 @@ def _env(container: Item) -> list[Item]:
     )
 
 
-@rule(Severity.WARNING, Config, Kind.KUBERNETES, f"{K8S}storage/volumes/#emptydir")
+@rule(Severity.NOTE, Config, Kind.KUBERNETES, f"{K8S}storage/volumes/#emptydir")
 def k8s_shm(config: Config) -> Iterator[Found]:
     """A pod with several GPUs has more than 64 MB of shared memory.
 
     What happens:
-        /dev/shm of a container has 64 MB. NCCL between the GPUs of a node, and data loaders, end with a bus
-        error or "No space left on device".
+        /dev/shm of a container has 64 MB. NCCL takes some 10 MB of it for each connection between GPUs that
+        do not reach each other directly, data loaders take the rest: a bus error, or "No space left on
+        device".
     Write instead:
         A volume emptyDir: {medium: Memory} that is mounted at /dev/shm.
     Wrong:
@@ -496,17 +503,17 @@ def k8s_shm(config: Config) -> Iterator[Found]:
             - name: shm
               emptyDir: {medium: Memory}
     """
-    for pod, _ in _pods(config):
+    for pod, _ in _pods(config, leave="Ray"):  # KubeRay mounts one by itself
         if pod.text_at("hostIPC") == "true":
             continue
         for container in (pod.get("containers") or pod).list():
             gpus, mounts = _gpus_of(container), container.get("volumeMounts")
             paths = [m.text_at("mountPath") for m in mounts.list()] if mounts is not None else []
-            if gpus is not None and gpus > 1 and "/dev/shm" not in [(p or "").rstrip("/") for p in paths]:  # noqa: S108  compared only
+            if gpus is not None and gpus >= MANY_GPUS and SHM not in [(p or "").rstrip("/") for p in paths]:
                 place = (container.get("resources") or container).place
                 yield Found(
                     place,
-                    f"{gpus} GPUs and 64 MB of /dev/shm: NCCL ends with a bus error",
+                    f"{gpus} GPUs and 64 MB of /dev/shm: NCCL and data loaders may run out of it",
                     "emptyDir: {medium: Memory}",
                 )
 

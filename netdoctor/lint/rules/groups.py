@@ -1,5 +1,6 @@
 """Several files of one job, held against each other."""
 
+import os
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,16 +24,21 @@ class Together:
     configs: tuple[Config, ...] = ()
 
     def jobs(self) -> list[list[tuple[Shell, Launch]]]:
-        """Launches on several nodes in different files that start the same program with the same words."""
+        """Launches on several nodes in different files of one folder that start one program with the same
+        words."""
         found: dict[tuple[str, ...], list[tuple[Shell, Launch]]] = defaultdict(list)
         for shell in self.shells:
             for launch in shell.launches:
                 nodes = nodes_of(launch) if launch.program in TORCH else None
                 words = tuple(word.text or str(word) for word in launch.rest)
                 if nodes is not None and nodes > 1 and words and not launch.level and not launch.open:
-                    found[words].append((shell, launch))
+                    found[os.path.dirname(shell.file.path), *words].append((shell, launch))
         jobs = [members for members in found.values() if len({shell.file.path for shell, _ in members}) > 1]
-        return [members for members in jobs if len(members) == len({shell.file.path for shell, _ in members})]
+        jobs = [members for members in jobs if len(members) == len({shell.file.path for shell, _ in members})]
+        # More scripts than nodes are those of more than one job.
+        return [
+            members for members in jobs if len(members) <= max(nodes_of(launch) or 0 for _, launch in members)
+        ]
 
 
 def _number(launch: Launch) -> Word | None:

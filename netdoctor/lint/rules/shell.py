@@ -143,6 +143,7 @@ def shell_continuation(shell: Shell) -> Iterator[Found]:
             --node-rank 0 --master-addr node0 train.py
     """
     lines = shell.file.lines
+    last = -9  # the line of the piece before
     for command in shell.script.commands:
         first = command.words[0]
         row = first.place.line - 1  # of the line above, from 1
@@ -162,6 +163,9 @@ def shell_continuation(shell: Shell) -> Iterator[Found]:
             what = "no backslash at the end of the line"
         else:
             continue
+        last, before = row, last
+        if row - before <= 3:
+            continue  # the next piece of what is told already
         yield Found(
             place,
             f"{what}: the command ends here, and the shell looks for a program called "

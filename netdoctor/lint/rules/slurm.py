@@ -16,6 +16,7 @@ TASK = frozenset({"SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_TASK_P
 NODE = frozenset({"SLURM_NODEID", "SLURM_PROCID"})
 LISTS = frozenset({"SLURM_JOB_NODELIST", "SLURM_NODELIST", "SLURM_STEP_NODELIST"})
 HEAD = 'MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)'
+OLD = frozenset({"cpu_bind", "mem_bind"})  # as older releases of srun spell them
 RANKS = ("RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK", "MACHINE_RANK")
 
 
@@ -269,7 +270,7 @@ def slurm_option(shell: Shell) -> Iterator[Found]:
     for given, program in lists:
         for one in given:
             written = re.match(r"--([A-Za-z][\w-]*)", one.word.raw or one.word.value.head)
-            if written is None or (written[1] in every and "_" not in written[1]):
+            if written is None or written[1] in OLD or (written[1] in every and "_" not in written[1]):
                 continue
             if any(name.startswith(written[1]) for name in every):  # getopt takes what is unique
                 continue
