@@ -104,20 +104,17 @@ def _ignores(read: Read) -> Iterator[_Ignore]:
                 start = command.place.line
                 ends[start] = max(ends.get(start, start), command.end)
     lines = read.file.lines
-    for number, line in enumerate(lines, 1):
+    following = len(lines)  # the next line that is neither blank nor an ignore itself
+    found: list[tuple[int, re.Match[str], int]] = []
+    for number in range(len(lines), 0, -1):
+        line = lines[number - 1]
         match = _IGNORE.search(line)
-        if match is None:
-            continue
-        target = number
-        if not line[: match.start()].strip():  # a line of its own speaks of the next one
-            target = next(
-                (
-                    n
-                    for n in range(number + 1, len(lines) + 1)
-                    if lines[n - 1].strip() and not _IGNORE.search(lines[n - 1])
-                ),
-                number,
-            )
+        alone = match is not None and not line[: match.start()].strip()
+        if match is not None:
+            found.append((number, match, following if alone else number))
+        if line.strip() and not alone:
+            following = number
+    for number, match, target in reversed(found):
         names = tuple(name.strip() for name in (match[1] or "").split(",") if name.strip())
         place = Place(number, match.start() + 1)
         yield _Ignore(place, names, match[2], range(target, ends.get(target, target) + 1))

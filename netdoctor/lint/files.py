@@ -16,7 +16,7 @@ from netdoctor.lint.values import Value, known
 from netdoctor.text import clean
 
 FILE_MOST = 1024 * 1024
-SHELL_MOST = 256 * 1024
+SHELL_MOST = 128 * 1024
 LINE_MOST = 64 * 1024
 
 _YAML_KINDS = frozenset(

@@ -22,7 +22,9 @@ DEPTH_MOST = 120
 NESTED_MOST = 3  # bash -c in bash -c
 SNAPSHOTS_MOST = 200
 WORDS_MOST = 2000
-TEXT_MOST = 20_000  # of one value
+TEXT_MOST = 8_000  # of one value
+PIECES_MOST = 200
+LOOPS_MOST = 8  # in each other
 # tree-sitter-bash takes time that grows with the square of their number.
 HEREDOCS_MOST = 1000
 
@@ -79,7 +81,7 @@ class _Around:
     depth: int = 0
     function: str = ""
     branch: bool = False
-    loop: bool = False
+    loop: int = 0
     lost: str = ""
     background: bool = False
 
@@ -226,7 +228,10 @@ class _Reader:
                 self.in_copies([[part]], replace(around, branch=True), may_skip=True)
 
     def loop(self, node: Node, around: _Around) -> None:
-        around = replace(around, loop=True)
+        around = replace(around, loop=around.loop + 1)
+        if around.loop > LOOPS_MOST:
+            self.script.incomplete = True
+            return
         for name in (*_assigned(node), *_loop_variables(node)):
             self.put(name, Variable(_unknown(name, self.level)))
         self.in_copies([list(node.children)], around, may_skip=True)
@@ -428,7 +433,7 @@ class _Reader:
             around=self.around,
             function=around.function,
             branch=around.branch,
-            loop=around.loop,
+            loop=around.loop > 0,
             background=around.background,
             raw=self.text(node)[:4000],
         )
@@ -867,7 +872,7 @@ def _unknown(name: str, level: int) -> Value:
 
 def _bounded(value: Value) -> Value:
     long = sum(len(piece) for piece in value.pieces if isinstance(piece, str)) > TEXT_MOST
-    return Value((Hole(),)) if long or len(value.pieces) > WORDS_MOST else value
+    return Value((Hole(),)) if long or len(value.pieces) > PIECES_MOST else value
 
 
 def _is_literal(node: Node) -> bool:
