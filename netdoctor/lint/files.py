@@ -11,8 +11,8 @@ from netdoctor.lint.documents import Item, documents
 from netdoctor.lint.launches import Launch, launches
 from netdoctor.lint.model import Kind, Place
 from netdoctor.lint.slurm import Request, read_request
-from netdoctor.lint.syntax import Script, parse
-from netdoctor.lint.values import Value, known
+from netdoctor.lint.syntax import parse
+from netdoctor.lint.values import Script, Value, known
 from netdoctor.text import clean
 
 FILE_MOST = 1024 * 1024

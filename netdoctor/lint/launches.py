@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from netdoctor.lint import options as known
 from netdoctor.lint.model import Place
 from netdoctor.lint.options import Options
-from netdoctor.lint.syntax import SHELLS, STARTERS, Script
-from netdoctor.lint.values import Command, Hole, Value, Variable, Word, join
+from netdoctor.lint.syntax import SHELLS, STARTERS
+from netdoctor.lint.values import Command, Hole, Script, Value, Variable, Word, join
 from netdoctor.lint.values import known as known_value
 
 TORCH = ("torchrun", "torch.distributed.launch")

@@ -8,7 +8,7 @@ unknown around it.
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache
 
 import tree_sitter
@@ -16,14 +16,13 @@ import tree_sitter_bash
 from tree_sitter import Node
 
 from netdoctor.lint.model import Place
-from netdoctor.lint.values import Assignment, Command, Hole, Piece, Value, Variable, Word, join, known
+from netdoctor.lint.values import Assignment, Command, Script, Value, Variable, Word, join, known
+from netdoctor.lint.words import WORDS_MOST, Expander, bounded, is_literal, unknown
 
 DEPTH_MOST = 120
 NESTED_MOST = 3  # bash -c in bash -c
+NESTED_TEXT_MOST = 8_000
 SNAPSHOTS_MOST = 200
-WORDS_MOST = 2000
-TEXT_MOST = 8_000  # of one value
-PIECES_MOST = 200
 LOOPS_MOST = 8  # in each other
 # tree-sitter-bash takes time that grows with the square of their number.
 HEREDOCS_MOST = 1000
@@ -47,31 +46,6 @@ STARTERS = frozenset(
 )
 REMOTE = frozenset({"ssh", "pdsh", "clush", "parallel-ssh"})  # the environment stays behind
 _NAME = re.compile(r"[A-Za-z_]\w*")
-_BRACES = re.compile(r"\{[^{}]*(?:,|\.\.)[^{}]*\}")
-_VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)")
-_ESCAPE = re.compile(r"\\(\n|.)", re.DOTALL)
-_QUOTED_ESCAPE = re.compile(r'\\([\n$`"\\])')
-
-
-@dataclass(slots=True)
-class Script:
-    """What was read of one script.
-
-    pipelines: for each the commands that begin its parts; functions: names; redefines: variables that
-    functions assign; sources: it reads in another file; incomplete: a bound was met.
-    """
-
-    lines: list[str]
-    commands: list[Command] = field(default_factory=list)
-    assignments: list[Assignment] = field(default_factory=list)
-    pipelines: list[list[Command]] = field(default_factory=list)
-    functions: set[str] = field(default_factory=set)
-    used: set[str] = field(default_factory=set)
-    comments: set[int] = field(default_factory=set)
-    sources: bool = False
-    allexport: bool = False
-    incomplete: bool = False
-    snapshots: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +93,7 @@ class _Columns:
         return Place(row + 1, column + 1)
 
 
-class _Reader:
+class _Reader(Expander):
     """One walk over one tree. `script` is what all nested ones write to."""
 
     def __init__(
@@ -133,12 +107,8 @@ class _Reader:
         around: tuple[Command, ...] = (),
         nested: int = 0,
     ) -> None:
-        self.script = script
-        self.data = data
-        self.place = place
-        self.env = environment
+        super().__init__(script, data, place, environment, level)
         self.shared = False
-        self.level = level
         self.around = around
         self.nested = nested
         self.volatile: frozenset[str] = frozenset()
@@ -158,7 +128,7 @@ class _Reader:
             # Nobody knows when it is called: what is set once, above it, is what it finds; and what it calls
             # may set what other functions set.
             self.env = {
-                key: variable if times[key] <= 1 else replace(variable, value=_unknown(key, 0), words=None)
+                key: variable if times[key] <= 1 else replace(variable, value=unknown(key, 0), words=None)
                 for key, variable in before.items()
             }
             self.shared = False
@@ -233,7 +203,7 @@ class _Reader:
             self.script.incomplete = True
             return
         for name in (*_assigned(node), *_loop_variables(node)):
-            self.put(name, Variable(_unknown(name, self.level)))
+            self.put(name, Variable(unknown(name, self.level)))
         self.in_copies([list(node.children)], around, may_skip=True)
 
     def pipeline(self, node: Node, around: _Around) -> None:
@@ -280,7 +250,7 @@ class _Reader:
         if self.shared:
             self.env, self.shared = dict(self.env), False
         if name in self.volatile and not self.around:
-            variable = replace(variable, value=_unknown(name, self.level), words=None)
+            variable = replace(variable, value=unknown(name, self.level), words=None)
         self.env[name] = variable
 
     def assignment(self, node: Node, around: _Around) -> None:
@@ -293,7 +263,7 @@ class _Reader:
             return
         if target.type != "variable_name":  # A[1]=x
             name = self.text(target).partition("[")[0]
-            self.put(name, Variable(_unknown(name, self.level)))
+            self.put(name, Variable(unknown(name, self.level)))
             return
         name = self.text(target)
         before = self.env.get(name)
@@ -302,9 +272,9 @@ class _Reader:
             if words is not None and before is not None and before.words is not None:
                 words = (*before.words, *words)[:WORDS_MOST]
             elif before is not None and before.words is None and words is None:
-                value = _bounded(before.value + value)
+                value = bounded(before.value + value)
             else:
-                value, words = _unknown(name, self.level), None
+                value, words = unknown(name, self.level), None
         exported = how == "export" or (before is not None and before.exported)
         place = self.place(node)
         self.put(name, Variable(value, exported, words, place, literal))
@@ -343,9 +313,9 @@ class _Reader:
         if node.type == "array":
             items = [child for child in node.children if child.is_named and child.type != "comment"]
             words = [word for child in items for word in self.words(child)]
-            return _unknown("", self.level), tuple(words[:WORDS_MOST]), False
+            return unknown("", self.level), tuple(words[:WORDS_MOST]), False
         pieces = [piece for piece, _ in self.pieces(node, 0)]
-        return _bounded(join(pieces)), None, _is_literal(node)
+        return bounded(join(pieces)), None, is_literal(node)
 
     def declaration(self, node: Node, around: _Around) -> None:
         """export, declare, local, readonly, typeset."""
@@ -373,8 +343,8 @@ class _Reader:
     def export(self, name: str, node: Node, around: _Around) -> None:
         before = self.env.get(name)
         if before is None:
-            self.put(name, Variable(_unknown(name, self.level), exported=True))
-            self.note(name, _unknown(name, self.level), node, around, exported=True, how="export")
+            self.put(name, Variable(unknown(name, self.level), exported=True))
+            self.note(name, unknown(name, self.level), node, around, exported=True, how="export")
         else:
             self.put(name, replace(before, exported=True))
             self.note(name, before.value, node, around, exported=True, how="export", literal=before.literal)
@@ -456,7 +426,7 @@ class _Reader:
         elif name in ("read", "mapfile", "readarray", "getopts") or (name == "printf" and "-v" in texts):
             for text in texts:
                 if _NAME.fullmatch(text):
-                    self.put(text, Variable(_unknown(text, self.level)))
+                    self.put(text, Variable(unknown(text, self.level)))
 
     def inner(self, command: Command) -> None:
         """The script in ``bash -c '…'``, ``ssh host '…'`` or ``eval``, read as one."""
@@ -480,7 +450,7 @@ class _Reader:
                     pieces.append(f"${{{name}}}")
             pieces.append(" ")
         text = "".join(pieces)
-        if len(text) > TEXT_MOST or text.count("<<") > 20:
+        if len(text) > NESTED_TEXT_MOST or text.count("<<") > 20:
             return
         place = words[0].place
         reader = _Reader(
@@ -496,219 +466,8 @@ class _Reader:
         reader.walk()
         self.script.allexport = allexport
 
-    # --- words -----------------------------------------------------------------------------------
-
-    def text(self, node: Node) -> str:
-        return self.data[node.start_byte : node.end_byte].decode("utf-8", "replace")
-
-    def words(self, node: Node) -> list[Word]:
-        """The words that a node of a command becomes."""
-        raw, place = self.text(node)[:2000], self.place(node)
-        if (whole := self.array(node)) is not None:
-            return list(whole) if node.type == "string" else list(_split_again(whole))
-        words: list[list[Piece]] = [[]]
-        # Whether the last word exists, though it may be empty.
-        started = node.type in _QUOTES or any(child.type in _QUOTES for child in node.children)
-        many = False
-        for piece, split in self.pieces(node, 0):
-            if not split:
-                words[-1].append(piece)
-                started = True
-            elif isinstance(piece, Hole):
-                words[-1].append(piece)
-                many = many or not piece.names or len(words) > 1 or node.type in _BARE
-                started = True
-            else:
-                first, *rest = re.split(r"\s+", piece)
-                if first:
-                    words[-1].append(first)
-                    started = True
-                for text in rest:
-                    if not started:
-                        words.pop()
-                    words.append([text] if text else [])
-                    started = bool(text)
-        if not started:
-            words.pop()
-        literal = _is_literal(node)
-        made = [
-            Word(
-                _bounded(join(pieces)), place, many and any(isinstance(p, Hole) for p in pieces), literal, raw
-            )
-            for pieces in words[:WORDS_MOST]
-        ]
-        # A variable whose known text has several words and holes: which hole is many cannot be told.
-        return made
-
-    def array(self, node: Node) -> tuple[Word, ...] | None:
-        """The items of ``"${A[@]}"``, with and without its quotes."""
-        inner = node
-        if node.type == "string":
-            named = [child for child in node.children if child.is_named]
-            if (
-                len(named) != 1
-                or named[0].type != "expansion"
-                or len(self.text(named[0])) + 2 != len(self.text(node))
-            ):
-                return None
-            inner = named[0]
-        if inner.type != "expansion":
-            return None
-        match = re.fullmatch(r"\$\{(\w+)\[[@*]\]\}", self.text(inner))
-        variable = self.env.get(match[1]) if match else None
-        if match:
-            self.script.used.add(match[1])
-        return variable.words if variable is not None else None
-
-    def pieces(self, node: Node, depth: int) -> Iterator[tuple[Piece, bool]]:
-        """(piece, whether the shell splits it at spaces) of a word."""
-        kind = node.type
-        if depth > 20:
-            yield Hole(), False
-        elif kind in (
-            "word",
-            "number",
-            "variable_name",
-            "extglob_pattern",
-            "regex",
-            "command_name",
-            "test_operator",
-        ):
-            text = self.text(node)
-            if _BRACES.search(text):
-                yield Hole(level=self.level), False
-            elif kind == "command_name" and node.children:
-                for child in node.children:
-                    yield from self.pieces(child, depth + 1)
-            else:
-                yield _ESCAPE.sub(lambda m: "" if m[1] == "\n" else m[1], text), False
-        elif kind == "raw_string":
-            yield self.text(node)[1:-1], False
-        elif kind == "string":
-            for piece, _ in self.quoted(node, depth):
-                yield piece, False
-        elif kind == "concatenation":
-            text = self.text(node)
-            if any(c.type == "brace_expression" for c in node.children) or (
-                not any(c.type != "word" for c in node.children) and _BRACES.search(text)
-            ):
-                yield Hole(frozenset(self.names_in(text)), level=self.level), False
-                return
-            for child in node.children:
-                yield from self.pieces(child, depth + 1)
-        elif kind == "simple_expansion":
-            yield from self.variable(self.text(node)[1:])
-        elif kind == "expansion":
-            yield from self.expansion(node, depth)
-        elif kind == "command_substitution":
-            text = self.text(node)
-            self.script.used |= self.names_in(text)
-            inner = text[2:-1] if text.startswith("$(") else text[1:-1]
-            yield Hole(self.leaves(text), False, self.level, inner.strip()), True
-        elif kind == "arithmetic_expansion":
-            number = self.arithmetic(node, 0)
-            names = self.leaves(self.text(node), bare=True)
-            self.script.used |= self.names_in(self.text(node), bare=True)
-            yield (str(number) if number is not None else Hole(names, False, self.level)), True
-        elif kind == "translated_string":
-            for child in node.children:
-                yield from self.pieces(child, depth + 1)
-        elif kind in ('"', "$"):
-            if kind == "$":
-                yield "$", False
-        else:  # ansi_c_string, process_substitution, brace_expression, ERROR
-            yield Hole(self.leaves(self.text(node)), False, self.level), False
-
-    def quoted(self, node: Node, depth: int) -> Iterator[tuple[Piece, bool]]:
-        """The inside of double quotes; blanks between its parts belong to no node."""
-        at = node.start_byte + 1
-        for child in node.children:
-            if child.type == '"' and child.end_byte in (node.start_byte + 1, node.end_byte):
-                continue
-            if child.start_byte > at:
-                yield _unescaped(self.data[at : child.start_byte].decode("utf-8", "replace")), False
-            if child.type == "string_content":
-                yield _unescaped(self.text(child)), False
-            else:
-                yield from self.pieces(child, depth + 1)
-            at = child.end_byte
-        end = node.end_byte - 1
-        if end > at:
-            yield _unescaped(self.data[at:end].decode("utf-8", "replace")), False
-
-    def variable(self, name: str) -> Iterator[tuple[Piece, bool]]:
-        self.script.used.add(name)
-        variable = self.env.get(name)
-        if not _NAME.fullmatch(name):  # $1, $@, $#
-            yield Hole(frozenset({name}), name not in "@*", self.level), True
-        elif variable is None:
-            yield from ((piece, True) for piece in _unknown(name, self.level).pieces)
-        elif variable.words is not None:  # $A is the first item
-            yield from ((piece, True) for word in variable.words[:1] for piece in word.value.pieces)
-        elif not variable.value.pieces:
-            yield "", True
-        else:
-            yield from ((piece, True) for piece in variable.value.pieces)
-
-    def expansion(self, node: Node, depth: int) -> Iterator[tuple[Piece, bool]]:
-        match = re.fullmatch(r"\$\{(\w+)(?:(:?[-?=+])(.*))?\}", self.text(node), re.DOTALL)
-        if match is None:
-            text = self.text(node)
-            self.script.used |= self.names_in(text)
-            yield Hole(self.leaves(text), False, self.level, text), True
-            return
-        name, operator = match[1], match[2]
-        variable = self.env.get(name)
-        if operator is None or operator.endswith("?"):
-            yield from self.variable(name)
-            return
-        self.script.used.add(name)
-        self.script.used |= self.names_in(match[3])
-        text_ = variable.value.text if variable is not None and variable.words is None else None
-        if text_ and operator[-1] in "-=":  # set, and not empty
-            yield text_, True
-            return
-        yield from ((piece, True) for piece in _unknown(name, self.level).pieces)
-
-    def arithmetic(self, node: Node, depth: int) -> int | None:
-        """The value of an arithmetic expression, None where it cannot be known."""
-        if depth > 20:
-            return None
-        if node.type in ("arithmetic_expansion", "parenthesized_expression"):
-            inner = [child for child in node.children if child.is_named]
-            return self.arithmetic(inner[0], depth + 1) if len(inner) == 1 else None
-        if node.type == "binary_expression" and len(node.children) == 3:
-            left, operator, right = node.children
-            a, b = self.arithmetic(left, depth + 1), self.arithmetic(right, depth + 1)
-            return _calculated(a, self.text(operator), b)
-        if node.type == "number":
-            return _decimal(self.text(node))
-        if node.type in ("variable_name", "simple_expansion", "expansion"):
-            name = self.text(node).strip("${}")
-            variable = self.env.get(name) if _NAME.fullmatch(name) else None
-            return _decimal(variable.value.text) if variable is not None and variable.words is None else None
-        return None
-
-    def names_in(self, text: str, *, bare: bool = False) -> set[str]:
-        """Variables that a text mentions."""
-        found = set(_VARIABLE.findall(text)) | set(re.findall(r"\$\{[#!]?([A-Za-z_]\w*)", text))
-        return found | set(_NAME.findall(text)) if bare else found
-
-    def leaves(self, text: str, *, bare: bool = False) -> frozenset[str]:
-        """Variables that a text depends on in the end."""
-        found: set[str] = set()
-        for name in self.names_in(text, bare=bare):
-            variable = self.env.get(name)
-            if variable is None:
-                found.add(name)
-            else:
-                found |= variable.value.names
-        return frozenset(found)
-
 
 _SETTERS = (b"read", b"mapfile", b"getopts", b"printf -v")  # readarray among them
-_QUOTES = frozenset({"string", "raw_string"})
-_BARE = frozenset({"simple_expansion", "expansion", "command_substitution"})
 # Commands whose environment nobody asks for.
 _QUIET = frozenset(
     """
@@ -784,15 +543,6 @@ _WRAPPERS = frozenset(
 _SSH_WITH_VALUE = frozenset(f"-{letter}" for letter in "BbcDEeFIiJLlmOopQRSWw")
 
 
-def _split_again(words: Iterable[Word]) -> Iterator[Word]:
-    """The items of an array without quotes around it: split at spaces, and empty ones gone."""
-    for word in words:
-        if word.text is None:
-            yield replace(word, many=True)
-        else:
-            yield from (replace(word, value=known(text)) for text in word.text.split())
-
-
 def _behind_ssh(words: tuple[Word, ...]) -> list[Word]:
     at = 1
     while at < len(words):
@@ -862,39 +612,5 @@ def _joined(base: Mapping[str, Variable], ends: Iterable[Mapping[str, Variable]]
             found[name] = one
         else:
             exported = any(v is not None and v.exported for v in versions)
-            found[name] = Variable(_unknown(name, 0), exported)
+            found[name] = Variable(unknown(name, 0), exported)
     return {name: v for name, v in found.items() if any(name in end for end in every)}
-
-
-def _unknown(name: str, level: int) -> Value:
-    return Value((Hole(frozenset({name} if name else ()), bool(name), level),))
-
-
-def _bounded(value: Value) -> Value:
-    long = sum(len(piece) for piece in value.pieces if isinstance(piece, str)) > TEXT_MOST
-    return Value((Hole(),)) if long or len(value.pieces) > PIECES_MOST else value
-
-
-def _is_literal(node: Node) -> bool:
-    return node.type == "raw_string" or (
-        node.type == "concatenation" and any(child.type == "raw_string" for child in node.children)
-    )
-
-
-def _unescaped(text: str) -> str:
-    return _QUOTED_ESCAPE.sub(lambda m: "" if m[1] == "\n" else m[1], text)
-
-
-def _decimal(text: str | None) -> int | None:
-    return int(text) if text and re.fullmatch(r"0|[1-9][0-9]{0,8}", text) else None
-
-
-def _calculated(a: int | None, operator: str, b: int | None) -> int | None:
-    if a is None or b is None:
-        return None
-    if operator in ("/", "%"):
-        if b == 0 or a < 0 or b < 0:
-            return None
-        return a // b if operator == "/" else a % b
-    result = {"+": a + b, "-": a - b, "*": a * b}.get(operator)
-    return result if result is not None and 0 <= result < 10**9 else None

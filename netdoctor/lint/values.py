@@ -172,3 +172,24 @@ class Command:
         """The program's file name, "" where it is unknown."""
         text = self.words[0].text if self.words else None
         return (text or "").rpartition("/")[2]
+
+
+@dataclass(slots=True)
+class Script:
+    """What was read of one script.
+
+    pipelines: for each the commands that begin its parts; functions: names; redefines: variables that
+    functions assign; sources: it reads in another file; incomplete: a bound was met.
+    """
+
+    lines: list[str]
+    commands: list[Command] = field(default_factory=list)
+    assignments: list[Assignment] = field(default_factory=list)
+    pipelines: list[list[Command]] = field(default_factory=list)
+    functions: set[str] = field(default_factory=set)
+    used: set[str] = field(default_factory=set)
+    comments: set[int] = field(default_factory=set)
+    sources: bool = False
+    allexport: bool = False
+    incomplete: bool = False
+    snapshots: int = 0

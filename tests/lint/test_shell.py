@@ -9,7 +9,8 @@ import pytest
 
 from netdoctor.lint import options
 from netdoctor.lint.launches import launches
-from netdoctor.lint.syntax import Script, parse
+from netdoctor.lint.syntax import parse
+from netdoctor.lint.values import Script
 
 NAMES = ("A", "B", "C", "N", "M", "L")
 SCRIPTS = 60

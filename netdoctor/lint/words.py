@@ -1,0 +1,292 @@
+"""What the words of a script become: quotes taken off, and filled in what is known."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+
+from tree_sitter import Node
+
+from netdoctor.lint.model import Place
+from netdoctor.lint.values import Hole, Piece, Script, Value, Variable, Word, join, known
+
+_BRACES = re.compile(r"\{[^{}]*(?:,|\.\.)[^{}]*\}")
+_VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)")
+_ESCAPE = re.compile(r"\\(\n|.)", re.DOTALL)
+_QUOTED_ESCAPE = re.compile(r'\\([\n$`"\\])')
+_QUOTES = frozenset({"string", "raw_string"})
+_BARE = frozenset({"simple_expansion", "expansion", "command_substitution"})
+WORDS_MOST = 2000
+TEXT_MOST = 8_000  # of one value
+PIECES_MOST = 200
+_NAME = re.compile(r"[A-Za-z_]\w*")
+
+
+class Expander:
+    """Words of one tree, with the variables as they are at this point of its walk.
+
+    level: how many shells were started around it; place: of a node, in the file.
+    """
+
+    def __init__(
+        self,
+        script: Script,
+        data: bytes,
+        place: Callable[[Node], Place],
+        env: dict[str, Variable],
+        level: int,
+    ) -> None:
+        self.script = script
+        self.data = data
+        self.place = place
+        self.env = env
+        self.level = level
+
+    def text(self, node: Node) -> str:
+        return self.data[node.start_byte : node.end_byte].decode("utf-8", "replace")
+
+    def words(self, node: Node) -> list[Word]:
+        """The words that a node of a command becomes."""
+        raw, place = self.text(node)[:2000], self.place(node)
+        if (whole := self.array(node)) is not None:
+            return list(whole) if node.type == "string" else list(_split_again(whole))
+        words: list[list[Piece]] = [[]]
+        # Whether the last word exists, though it may be empty.
+        started = node.type in _QUOTES or any(child.type in _QUOTES for child in node.children)
+        many = False
+        for piece, split in self.pieces(node, 0):
+            if not split:
+                words[-1].append(piece)
+                started = True
+            elif isinstance(piece, Hole):
+                words[-1].append(piece)
+                many = many or not piece.names or len(words) > 1 or node.type in _BARE
+                started = True
+            else:
+                first, *rest = re.split(r"\s+", piece)
+                if first:
+                    words[-1].append(first)
+                    started = True
+                for text in rest:
+                    if not started:
+                        words.pop()
+                    words.append([text] if text else [])
+                    started = bool(text)
+        if not started:
+            words.pop()
+        literal = is_literal(node)
+        made = [
+            Word(
+                bounded(join(pieces)), place, many and any(isinstance(p, Hole) for p in pieces), literal, raw
+            )
+            for pieces in words[:WORDS_MOST]
+        ]
+        # A variable whose known text has several words and holes: which hole is many cannot be told.
+        return made
+
+    def array(self, node: Node) -> tuple[Word, ...] | None:
+        """The items of ``"${A[@]}"``, with and without its quotes."""
+        inner = node
+        if node.type == "string":
+            named = [child for child in node.children if child.is_named]
+            if (
+                len(named) != 1
+                or named[0].type != "expansion"
+                or len(self.text(named[0])) + 2 != len(self.text(node))
+            ):
+                return None
+            inner = named[0]
+        if inner.type != "expansion":
+            return None
+        match = re.fullmatch(r"\$\{(\w+)\[[@*]\]\}", self.text(inner))
+        variable = self.env.get(match[1]) if match else None
+        if match:
+            self.script.used.add(match[1])
+        return variable.words if variable is not None else None
+
+    def pieces(self, node: Node, depth: int) -> Iterator[tuple[Piece, bool]]:
+        """(piece, whether the shell splits it at spaces) of a word."""
+        kind = node.type
+        if depth > 20:
+            yield Hole(), False
+        elif kind in (
+            "word",
+            "number",
+            "variable_name",
+            "extglob_pattern",
+            "regex",
+            "command_name",
+            "test_operator",
+        ):
+            text = self.text(node)
+            if _BRACES.search(text):
+                yield Hole(level=self.level), False
+            elif kind == "command_name" and node.children:
+                for child in node.children:
+                    yield from self.pieces(child, depth + 1)
+            else:
+                yield _ESCAPE.sub(lambda m: "" if m[1] == "\n" else m[1], text), False
+        elif kind == "raw_string":
+            yield self.text(node)[1:-1], False
+        elif kind == "string":
+            for piece, _ in self.quoted(node, depth):
+                yield piece, False
+        elif kind == "concatenation":
+            text = self.text(node)
+            if any(c.type == "brace_expression" for c in node.children) or (
+                not any(c.type != "word" for c in node.children) and _BRACES.search(text)
+            ):
+                yield Hole(frozenset(self.names_in(text)), level=self.level), False
+                return
+            for child in node.children:
+                yield from self.pieces(child, depth + 1)
+        elif kind == "simple_expansion":
+            yield from self.variable(self.text(node)[1:])
+        elif kind == "expansion":
+            yield from self.expansion(node, depth)
+        elif kind == "command_substitution":
+            text = self.text(node)
+            self.script.used |= self.names_in(text)
+            inner = text[2:-1] if text.startswith("$(") else text[1:-1]
+            yield Hole(self.leaves(text), False, self.level, inner.strip()), True
+        elif kind == "arithmetic_expansion":
+            number = self.arithmetic(node, 0)
+            names = self.leaves(self.text(node), bare=True)
+            self.script.used |= self.names_in(self.text(node), bare=True)
+            yield (str(number) if number is not None else Hole(names, False, self.level)), True
+        elif kind == "translated_string":
+            for child in node.children:
+                yield from self.pieces(child, depth + 1)
+        elif kind in ('"', "$"):
+            if kind == "$":
+                yield "$", False
+        else:  # ansi_c_string, process_substitution, brace_expression, ERROR
+            yield Hole(self.leaves(self.text(node)), False, self.level), False
+
+    def quoted(self, node: Node, depth: int) -> Iterator[tuple[Piece, bool]]:
+        """The inside of double quotes; blanks between its parts belong to no node."""
+        at = node.start_byte + 1
+        for child in node.children:
+            if child.type == '"' and child.end_byte in (node.start_byte + 1, node.end_byte):
+                continue
+            if child.start_byte > at:
+                yield _unescaped(self.data[at : child.start_byte].decode("utf-8", "replace")), False
+            if child.type == "string_content":
+                yield _unescaped(self.text(child)), False
+            else:
+                yield from self.pieces(child, depth + 1)
+            at = child.end_byte
+        end = node.end_byte - 1
+        if end > at:
+            yield _unescaped(self.data[at:end].decode("utf-8", "replace")), False
+
+    def variable(self, name: str) -> Iterator[tuple[Piece, bool]]:
+        self.script.used.add(name)
+        variable = self.env.get(name)
+        if not _NAME.fullmatch(name):  # $1, $@, $#
+            yield Hole(frozenset({name}), name not in "@*", self.level), True
+        elif variable is None:
+            yield from ((piece, True) for piece in unknown(name, self.level).pieces)
+        elif variable.words is not None:  # $A is the first item
+            yield from ((piece, True) for word in variable.words[:1] for piece in word.value.pieces)
+        elif not variable.value.pieces:
+            yield "", True
+        else:
+            yield from ((piece, True) for piece in variable.value.pieces)
+
+    def expansion(self, node: Node, depth: int) -> Iterator[tuple[Piece, bool]]:
+        match = re.fullmatch(r"\$\{(\w+)(?:(:?[-?=+])(.*))?\}", self.text(node), re.DOTALL)
+        if match is None:
+            text = self.text(node)
+            self.script.used |= self.names_in(text)
+            yield Hole(self.leaves(text), False, self.level, text), True
+            return
+        name, operator = match[1], match[2]
+        variable = self.env.get(name)
+        if operator is None or operator.endswith("?"):
+            yield from self.variable(name)
+            return
+        self.script.used.add(name)
+        self.script.used |= self.names_in(match[3])
+        text_ = variable.value.text if variable is not None and variable.words is None else None
+        if text_ and operator[-1] in "-=":  # set, and not empty
+            yield text_, True
+            return
+        yield from ((piece, True) for piece in unknown(name, self.level).pieces)
+
+    def arithmetic(self, node: Node, depth: int) -> int | None:
+        """The value of an arithmetic expression, None where it cannot be known."""
+        if depth > 20:
+            return None
+        if node.type in ("arithmetic_expansion", "parenthesized_expression"):
+            inner = [child for child in node.children if child.is_named]
+            return self.arithmetic(inner[0], depth + 1) if len(inner) == 1 else None
+        if node.type == "binary_expression" and len(node.children) == 3:
+            left, operator, right = node.children
+            a, b = self.arithmetic(left, depth + 1), self.arithmetic(right, depth + 1)
+            return _calculated(a, self.text(operator), b)
+        if node.type == "number":
+            return _decimal(self.text(node))
+        if node.type in ("variable_name", "simple_expansion", "expansion"):
+            name = self.text(node).strip("${}")
+            variable = self.env.get(name) if _NAME.fullmatch(name) else None
+            return _decimal(variable.value.text) if variable is not None and variable.words is None else None
+        return None
+
+    def names_in(self, text: str, *, bare: bool = False) -> set[str]:
+        """Variables that a text mentions."""
+        found = set(_VARIABLE.findall(text)) | set(re.findall(r"\$\{[#!]?([A-Za-z_]\w*)", text))
+        return found | set(_NAME.findall(text)) if bare else found
+
+    def leaves(self, text: str, *, bare: bool = False) -> frozenset[str]:
+        """Variables that a text depends on in the end."""
+        found: set[str] = set()
+        for name in self.names_in(text, bare=bare):
+            variable = self.env.get(name)
+            if variable is None:
+                found.add(name)
+            else:
+                found |= variable.value.names
+        return frozenset(found)
+
+
+def _split_again(words: Iterable[Word]) -> Iterator[Word]:
+    """The items of an array without quotes around it: split at spaces, and empty ones gone."""
+    for word in words:
+        if word.text is None:
+            yield replace(word, many=True)
+        else:
+            yield from (replace(word, value=known(text)) for text in word.text.split())
+
+
+def unknown(name: str, level: int) -> Value:
+    return Value((Hole(frozenset({name} if name else ()), bool(name), level),))
+
+
+def bounded(value: Value) -> Value:
+    long = sum(len(piece) for piece in value.pieces if isinstance(piece, str)) > TEXT_MOST
+    return Value((Hole(),)) if long or len(value.pieces) > PIECES_MOST else value
+
+
+def is_literal(node: Node) -> bool:
+    return node.type == "raw_string" or (
+        node.type == "concatenation" and any(child.type == "raw_string" for child in node.children)
+    )
+
+
+def _unescaped(text: str) -> str:
+    return _QUOTED_ESCAPE.sub(lambda m: "" if m[1] == "\n" else m[1], text)
+
+
+def _decimal(text: str | None) -> int | None:
+    return int(text) if text and re.fullmatch(r"0|[1-9][0-9]{0,8}", text) else None
+
+
+def _calculated(a: int | None, operator: str, b: int | None) -> int | None:
+    if a is None or b is None:
+        return None
+    if operator in ("/", "%"):
+        if b == 0 or a < 0 or b < 0:
+            return None
+        return a // b if operator == "/" else a % b
+    result = {"+": a + b, "-": a - b, "*": a * b}.get(operator)
+    return result if result is not None and 0 <= result < 10**9 else None
