@@ -277,7 +277,7 @@ def _short(word: Word, name: str, options: Options) -> tuple[str, Word | None]:
             start = 3 if word.value.head[2:3] == "=" else 2
             return long, _behind(word, start)
         letters = [options.short.get(c, c) for c in name[1:]]  # -itd
-        return next((one for one in letters if one in options.valued), letters[0]), None
+        return next((one for one in letters if one in options.valued), letters[0] if letters else ""), None
     return long, None
 
 

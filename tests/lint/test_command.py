@@ -134,6 +134,20 @@ def test_what_is_no_text_or_too_large_is_bad_input() -> None:
             read(path, Kind.SHELL)
 
 
+def test_options_that_are_none() -> None:
+    for text in (
+        "torchrun -=x",
+        "torchrun - x",
+        "srun -",
+        "mpirun -x",
+        "docker run",
+        "python -m",
+        "ray start --x",
+        "=",
+    ):
+        assert rules_of(f"#!/bin/bash\n{text}\n", Kind.SHELL) == [], text
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("kind", list(Kind))
 def test_nothing_breaks_it(kind: Kind) -> None:
