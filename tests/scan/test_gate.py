@@ -150,7 +150,14 @@ def start(lab: Lab, folder: Path, *command: str, options: Sequence[str] = REUSE)
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        preexec_fn=as_in_a_terminal,  # noqa: PLW1509  no threads here
     )
+
+
+def as_in_a_terminal() -> None:
+    """Whoever runs the tests may ignore signals: nohup, a shell's background."""
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def test_an_interrupted_scan_starts_nothing(lab4: Lab, folder: Path) -> None:

@@ -4,6 +4,8 @@ import ipaddress
 import json
 from pathlib import Path
 
+import pytest
+
 from netdoctor.lab import Lab
 from tests.scan.faults import Case, found, hold
 from tests.scan.harness import scan
@@ -74,6 +76,7 @@ def test_master_addr_on_the_second_network_and_a_bridge_that_all_nodes_have(
     hold(socket_lab, folder, store, bridge)
 
 
+@pytest.mark.rates
 def test_a_slow_link_on_the_second_network(socket_lab: Lab, folder: Path) -> None:
     # One rate for all, far below what two lent cores can do.
     for node in NODES:
