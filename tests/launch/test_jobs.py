@@ -26,7 +26,8 @@ dist.init_process_group("gloo")
 total = torch.tensor([float(dist.get_rank() + 1)])
 dist.all_reduce(total)
 said = [os.uname().nodename, dist.get_rank(), int(os.environ["LOCAL_RANK"]), int(total.item()), *sys.argv[1:]]
-print("SAID", ",".join(map(str, said)), os.environ["WORD"], flush=True)
+# In one piece: torchrun's ranks share a pipe, and print() writes word by word under `python -u`.
+os.write(1, f"SAID {','.join(map(str, said))} {os.environ['WORD']}\\n".encode())
 dist.destroy_process_group()
 """
 RAY = """
