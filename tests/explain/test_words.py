@@ -97,7 +97,7 @@ def logins(envs: dict[str, EnvFacts], job: Job | None = None) -> Store:
         ("SIGKILL", ["signal 9 SIGKILL"]),
         ("exitcode -9", ["signal 9 SIGKILL"]),
         ("exitcode: 137", ["exit code 137"]),
-        ("137", ["vendor err 137 0x89", "Xid 137", "exit code 137"]),
+        ("137", ["exit code 137", "vendor err 137 0x89", "Xid 137"]),
         ("Xid (79)", ["Xid 79"]),
         ("status=12", ["ibv_wc_status 12 IBV_WC_RETRY_EXC_ERR"]),
         ("vendor_err=129", ["vendor err 129 0x81"]),

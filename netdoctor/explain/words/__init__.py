@@ -131,7 +131,7 @@ def find(text: str) -> tuple[Word, ...]:
         found = _index().get(plain(tried), ())
         spelled = tuple(word for word in found if tried == word.name or tried in word.also)
         if found:
-            return spelled if len(spelled) == 1 else found
+            return spelled if len(spelled) == 1 else tuple(sorted(found, key=_rarely_meant))
     upper = text.partition("=")[0].upper().replace("-", "_")
     starts = [
         word
@@ -140,6 +140,11 @@ def find(text: str) -> tuple[Word, ...]:
         if way.endswith("_") and upper.startswith(way)
     ]
     return tuple(starts[:1])
+
+
+def _rarely_meant(word: Word) -> bool:
+    """Whoever types a bare number has most often an exit code before them."""
+    return not word.name.startswith(("exit code ", "signal "))
 
 
 def spellings() -> Iterable[str]:
