@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from netdoctor.cli.options import count, one_per_line
-from netdoctor.cli.parser import EXIT_BAD_INPUT, Parser, columns
+from netdoctor.cli.parser import EXIT_BAD_INPUT, Parser, columns, words
 from netdoctor.errors import InputError
 
 if TYPE_CHECKING:
@@ -87,6 +87,8 @@ def run(args: argparse.Namespace) -> int:
     try:
         if args.words[:1] == ["log"]:
             return _log(args, args.words[1:])
+        if args.scan is not None or args.ras:
+            raise InputError("explain: --scan and --ras go with log FILE...; a word needs neither")
         return _word(args)
     except InputError as error:
         told = str(error)
@@ -104,6 +106,18 @@ def _log(args: argparse.Namespace, names: Sequence[str]) -> int:
     from netdoctor.explain import rendering
     from netdoctor.explain.engine import explain
 
+    # What is wrong with the command line is told before gigabytes are read or a node is asked.
+    if args.scan is not None and args.report is not None:
+        raise InputError("explain log: --scan measures now, --report was measured before; give one of them")
+    report = None
+    if args.report is not None:
+        from netdoctor.report.save import load
+
+        report = load(args.report)
+    elif args.scan is not None and "-" not in (hosts := words(args.scan)):
+        from netdoctor.inventory import load as load_hosts
+
+        load_hosts(hosts)
     told: dict[str, str] = {}
     if args.ras:
         from netdoctor.cli.explain_ras import asked
@@ -114,17 +128,14 @@ def _log(args: argparse.Namespace, names: Sequence[str]) -> int:
         unread = [f"{source.name}: {source.remarks[0]}" for source in said.sources if source.remarks]
         if len(unread) == len(said.sources):
             raise InputError("explain log: " + "\n  ".join(unread))
-    if args.scan is not None and args.report is not None:
-        raise InputError("explain log: --scan measures now, --report was measured before; give one of them")
     if args.scan is not None:
         from netdoctor.cli.explain_scan import scanned
 
         said = scanned(said, args)
-    elif args.report is not None:
+    elif report is not None:
         from netdoctor.cli.explain_scan import joined
-        from netdoctor.report.save import load
 
-        said = joined(said, load(args.report))
+        said = joined(said, report)
     manuals = _manuals({check for reason in said.reasons for check in reason.known.fix_from})
     if args.output == "json":
         sys.stdout.write(rendering.json_text(said, manuals))

@@ -43,6 +43,9 @@ def measured(report: Report) -> Measured:
         if result.status in ("unknown", "blocked", "skip"):
             trouble.setdefault(result.check, result.summary)
     doubtful = {result.check for result in report.results if result.status != "pass"}
+    doubtful |= {check for gap in report.verdict.gaps for check in gap.checks}
+    part = report.verdict.part
+    whole = part is None or part.nodes == part.of_nodes
     return Measured(
         proofs=[
             Proof(
@@ -57,7 +60,9 @@ def measured(report: Report) -> Measured:
             if cause.status in ("fail", "warn")
         ],
         passed=frozenset(
-            check for check, row in cells.items() if row and set(row) == {"."} and check not in doubtful
+            check
+            for check, row in cells.items()
+            if whole and row and set(row) == {"."} and check not in doubtful
         ),
         open=trouble,
     )

@@ -1,10 +1,15 @@
 """What a scan makes of causes that logs admit."""
 
+from dataclasses import replace
+
 import pytest
 
+from netdoctor.cli.explain_scan import measured as read
 from netdoctor.explain.joining import Measured, Proof, join
 from netdoctor.explain.knowledge import Knowledge, Known, Role
 from netdoctor.explain.model import Confidence, Explanation, Quote, Ranks, Reason
+from netdoctor.report.model import Gap, Part
+from tests.report.build import sample_report
 
 CERTAIN, LIKELY, POSSIBLE = Confidence
 KNOWN = {
@@ -119,3 +124,18 @@ def test_what_a_line_says_happened_is_not_refuted_by_a_look_at_today(role: Role,
         [("not now: host.shm looked at every node and found all well",)] if stays else []
     )
     assert bool(after.refuted) is not stays
+
+
+def test_a_check_that_did_not_see_everything_refutes_nothing() -> None:
+    """Nodes that nobody asked for, and what a pass does not speak of."""
+    report = sample_report("ready")
+    every = read(report).passed
+    assert {"net.ports", "time.sync"} <= every
+
+    def passed(**changes: object) -> frozenset[str]:
+        return read(replace(report, verdict=replace(report.verdict, **changes))).passed
+
+    assert passed(part=Part(checks=2, of_checks=40, nodes=4, of_nodes=4)) == every
+    assert passed(part=Part(checks=40, of_checks=40, nodes=1, of_nodes=4)) == frozenset()
+    gap = Gap(family="net", what="the ports", reason="in use", nodes=("n1",), checks=("net.ports",))
+    assert passed(gaps=(gap,)) == every - {"net.ports"}
