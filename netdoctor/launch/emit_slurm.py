@@ -122,7 +122,7 @@ def _of_node(plan: LaunchPlan) -> list[str]:
 
 def _differing(plan: LaunchPlan, node: PlanNode) -> dict[str, str]:
     found = {} if plan.is_even else {"nproc": str(node.count)}
-    if len({shell.python(one) for one in plan.nodes}) > 1:
+    if plan.pythons_differ:
         found["python"] = shell.python(node)
     return found | {name: quoted(value.text) for name, value in node.env.items()}
 

@@ -44,10 +44,9 @@ def torchrun(
 
     rdzv: instead of the plan's.
     """
-    has_python = any(one.python for one in plan.nodes)
-    made = (
-        [words.get("python", shell.python(node)), "-m torch.distributed.run"] if has_python else ["torchrun"]
-    )
+    made = ["torchrun"]
+    if plan.has_python:
+        made = [words.get("python", shell.python(node)), "-m torch.distributed.run"]
     made += [f"--nnodes={len(plan.nodes)}", f"--nproc-per-node={words.get('nproc', node.count)}"]
     if (rdzv or plan.options.rdzv) == "static":
         made += [f"--node-rank={words['node_rank']}", '--master-addr="$MASTER_ADDR"']
@@ -71,14 +70,14 @@ def _own(plan: LaunchPlan, node: PlanNode) -> dict[str, str]:
     found: dict[str, str] = {}
     if plan.options.rdzv == "static":
         found["node_rank"] = str(node.rank)
-    elif all(one.address for one in plan.nodes) and node.address:
+    elif plan.has_addresses and node.address:
         # Left to itself torchrun looks up the node's own name, for who serves the rendezvous and for the
         # address that the ranks are told: 127.0.1.1 on many machines.
         found["is_host"] = str(int(node.rank == 0))
         found["own_addr"] = quoted(node.address.text)
     if not plan.is_even:
         found["nproc"] = str(node.count)
-    if len({shell.python(one) for one in plan.nodes}) > 1:
+    if plan.pythons_differ:
         found["python"] = shell.python(node)
     return found | {name: quoted(value.text) for name, value in node.env.items()}
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 
 from netdoctor.errors import InputError
 from netdoctor.store import Store
@@ -116,7 +117,7 @@ class PlanNode:
         return int(self.processes.text)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class LaunchPlan:
     """Everything that an emitter writes down.
 
@@ -134,11 +135,27 @@ class LaunchPlan:
     remarks: tuple[str, ...] = ()
     arithmetic: tuple[str, ...] = ()
 
-    @property
+    # Asked for each node, and looked up once.
+    @cached_property
     def world(self) -> int:
         return sum(node.count for node in self.nodes)
 
-    @property
+    @cached_property
+    def has_addresses(self) -> bool:
+        """Whether it is known where peers dial every node."""
+        return all(node.address for node in self.nodes)
+
+    @cached_property
+    def has_python(self) -> bool:
+        """Whether an interpreter is known of any node."""
+        return any(node.python for node in self.nodes)
+
+    @cached_property
+    def pythons_differ(self) -> bool:
+        """Whether nodes have different interpreters."""
+        return len({node.python.text if node.python else None for node in self.nodes}) > 1
+
+    @cached_property
     def is_even(self) -> bool:
         """Whether every node runs as many processes."""
         return len({node.count for node in self.nodes}) == 1
@@ -167,7 +184,7 @@ class LaunchPlan:
         Where torchrun numbers nodes whose addresses are not known, this is the order of the list.
         """
         nodes = list(self.nodes)
-        if self.is_numbered_by_address and all(node.address for node in nodes):
+        if self.is_numbered_by_address and self.has_addresses:
             nodes.sort(key=lambda node: node.address.text if node.address else "")
         found, first = [], 0
         for rank, node in enumerate(nodes):
