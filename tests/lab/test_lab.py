@@ -430,15 +430,17 @@ def test_slow_link_is_slow_in_its_direction(lab4: Lab) -> None:
 
 
 def test_slow_pair_slows_that_pair(lab4: Lab) -> None:
-    lab4.break_(NODE, "slow-pair", peer="node0", mbyte_s="2")
+    lab4.break_(NODE, "slow-pair", peer="node0", mbyte_s="1")
 
     def seconds(to: str) -> float:
         begin = time.monotonic()
         says(lab4, NODE, f"head -c 4000000 /dev/zero | ssh {to} 'cat > /dev/null'")
         return time.monotonic() - begin
 
-    assert seconds("node0") > 1.2
-    assert seconds("node1") < seconds("node0")
+    slow = seconds("node0")
+    assert slow > 2.4
+    # Whatever else this machine does slows a login, but hardly three in a row.
+    assert any(seconds("node1") < slow for _ in range(3))
 
 
 def test_nodes_log_in_to_each_other(lab4: Lab) -> None:
