@@ -1,16 +1,17 @@
 """What judging a cluster costs, from the nodes' answers to every format, and how that grows with the nodes.
 
-    python benchmarks/judge.py                                       healthy, faulty; 100, 1,000, 4,000 nodes
-    python benchmarks/judge.py --nodes 100 1000 --shape different
+    python benchmarks/judge.py                                   healthy, faulty; 100 to 10,000 nodes
+    python benchmarks/judge.py --nodes 1000 10000 --shape different firewall --hcas 8
 
-Synthetic clusters (tests/clusters.py) with every passive check. Each size is a process of its own: CPU
-seconds of each step and how many times those of the size before, and the peak of memory when judging and text
-are done, and at the end. `paths` is where peers dial each other; `save` writes all facts, too; `load` reads
-that file, `tui` is the first picture of it. A file above the size that is read again has neither.
+Synthetic clusters (tests/clusters.py) with every passive check; `firewall` with those of a launch scan, too,
+and with what it measures between pairs. Each size is a process of its own. For each step: CPU seconds, how
+many times those of the size before, how many times what Python's own json module takes to read the same
+answers, and the peak of memory so far. `paths` is where peers dial each other; `to text` is everything up to
+the first report that somebody reads. `save` writes all facts, too; `load` reads that file, `tui` is the first
+picture of it. A file above the size that is read again has neither.
 """
 
 import argparse
-import gc
 import json
 import resource
 import subprocess
@@ -27,13 +28,17 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tests import clusters
 
+# By step: CPU seconds, and the peak of memory in MB when it was done.
+Row = dict[str, tuple[float, float]]
+PLAIN, TO_TEXT = "json module", "to text"
+
 
 def peak_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def measured(nodes: int, shape: str, folder: Path) -> dict[str, float]:
-    """Seconds by step, and `judged MB`, `all MB`."""
+def measured(nodes: int, shape: str, hcas: int, folder: Path) -> Row:
+    """What each step takes, in order."""
     from netdoctor.check import Profile
     from netdoctor.engine import registry
     from netdoctor.engine.gathering import addresses, all_paths, first_groups, put_control_facts, take
@@ -43,51 +48,61 @@ def measured(nodes: int, shape: str, folder: Path) -> dict[str, float]:
     from netdoctor.report.context import Context
     from netdoctor.report.json_ import SIZE_MAX
     from netdoctor.report.model import Run
-    from netdoctor.report.output import render
+    from netdoctor.report.output import FORMATS, render
     from netdoctor.report.save import load, save
     from netdoctor.store import Store
+    from netdoctor.transport.frames import decode_result
     from tests.checks import build as facts
 
-    checks = registry.select(registry.load().checks, Profile.QUICK)
+    profile = Profile.LAUNCH if shape == "firewall" else Profile.QUICK
+    checks = registry.select(registry.load().checks, profile)
     listed = clusters.targets(nodes)
-    seconds: dict[str, float] = {}
+    found: Row = {}
 
     def timed(step: str, work: Callable[[], Any]) -> Any:
-        gc.collect()
         started = time.process_time()
         result = work()
-        seconds[step] = seconds.get(step, 0.0) + time.process_time() - started
+        found[step] = found.get(step, (0.0, 0.0))[0] + time.process_time() - started, peak_mb()
         return result
 
     store, job, names = Store(), Job(master_node=listed[0].id), [target.id for target in listed]
     put_control_facts(store, listed, job, None)
-    groups = set(first_groups({p.info.group for c in checks for p in c.needs}, listed, job, Profile.QUICK))
+    groups = set(first_groups({p.info.group for c in checks for p in c.needs}, listed, job, profile))
 
-    for i, (node, said) in enumerate(clusters.replies(nodes, shape)):
-        started = time.process_time()
-        take(store, groups, node, said, None)
-        seconds["decode"] = seconds.get("decode", 0.0) + time.process_time() - started
+    def received(node: str, answer: bytes) -> None:
+        take(store, groups, node, decode_result(answer), None)
+
+    for i, (node, answer) in enumerate(clusters.replies(nodes, shape, hcas)):
+        timed(PLAIN, partial(json.loads, answer))
+        timed("decode", partial(received, node, answer))
         store.put("session", node, facts.session(1, address=clusters.address(i)))
-    known = timed("paths", lambda: dict(addresses(store, names, job)))
-    store.cluster["job"] = job = replace(job, data_addresses=known)
-    store.cluster["paths"] = timed("paths", lambda: all_paths(store, names, job))
+    if profile is Profile.LAUNCH:
+        clusters.measure(store, nodes)
+
+    def paths() -> None:
+        known = dict(addresses(store, names, job))
+        store.cluster["job"] = ready = replace(job, data_addresses=known)
+        store.cluster["paths"] = all_paths(store, names, ready)
+
+    timed("paths", paths)
     outcome = timed("judge", lambda: rejudge(store, checks))
     run = Run(
         id="bench", started="2026-01-01T00:00:00Z", finished="2026-01-01T00:00:10Z", duration_ms=10000,
-        complete=True, ended_by="end", profile="quick",
+        complete=True, ended_by="end", profile=profile.value,
     )  # fmt: skip
     report = timed("diagnose", lambda: build(outcome, Context(run=run)))
     timed("text", lambda: render(report, "text"))
-    judged = peak_mb()
-    for name in ("short", "junit", "html", "prom", "json"):
-        timed(name, partial(render, report, name))
+    steps = ("decode", "paths", "judge", "diagnose", "text")
+    found[TO_TEXT] = sum(found[step][0] for step in steps), peak_mb()
+    for name in FORMATS:
+        if name not in ("text", "none"):
+            timed(name, partial(render, report, name))
     path = folder / "report.json"
     timed("save", lambda: save(report, path))
-    size = path.stat().st_size
-    if size <= SIZE_MAX:
+    if path.stat().st_size <= SIZE_MAX:
         report = timed("load", lambda: load(path))
-        seconds["tui"] = first_picture(report)
-    return {**seconds, "judged MB": judged, "all MB": peak_mb(), "file MB": size / 1e6}
+        found["tui"] = first_picture(report), peak_mb()
+    return found
 
 
 def first_picture(report: Any) -> float:
@@ -111,24 +126,26 @@ def first_picture(report: Any) -> float:
 def main() -> None:
     shape = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=shape)
-    parser.add_argument("--nodes", type=int, nargs="+", default=[100, 1000, 4000])
+    parser.add_argument("--nodes", type=int, nargs="+", default=[100, 1000, 4000, 10000])
     parser.add_argument("--shape", choices=clusters.SHAPES, nargs="+", default=["healthy", "faulty"])
+    parser.add_argument("--hcas", type=int, default=clusters.HCAS, help="of each node (%(default)s)")
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
         with tempfile.TemporaryDirectory() as folder:
-            print(json.dumps(measured(options.nodes[0], options.shape[0], Path(folder))))
+            print(json.dumps(measured(options.nodes[0], options.shape[0], options.hcas, Path(folder))))
         return
     for kind in options.shape:
-        before: dict[str, float] = {}
+        before: Row = {}
         for nodes in options.nodes:
             command = [sys.executable, __file__, "--one", "--nodes", str(nodes), "--shape", kind]
+            command += ["--hcas", str(options.hcas)]
             done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-            row: dict[str, float] = json.loads(done.stdout)
-            print(f"\n{nodes} nodes, {kind}")
-            for step, value in row.items():
-                growth = f"{value / before[step]:6.1f} x" if before.get(step) else ""
-                print(f"  {step:10} {value:9.2f}{growth:>12}")
+            row: Row = json.loads(done.stdout)
+            print(f"\n{f'{nodes} nodes, {kind}':26}{'s':>7}{'growth':>9}{'x json':>9}{'peak MB':>10}")
+            for step, (value, mb) in row.items():
+                growth = f"{value / before[step][0]:.1f} x" if before.get(step, (0,))[0] else ""
+                print(f"  {step:24}{value:7.2f}{growth:>9}{value / row[PLAIN][0]:9.2f}{mb:10.0f}")
             before = row
 
 

@@ -1,6 +1,7 @@
 """Clusters that nobody has: the answers of any number of nodes, as agents would send them.
 
-Eight GPUs, four HCAs on networks of their own, a management and a data network to each node.
+Eight GPUs, HCAs on networks of their own, a management and a data network to each node. What experiments
+find is that of a launch scan: one firewall over an eighth of the nodes, which lets nothing in from others.
 """
 
 from collections.abc import Iterator
@@ -9,15 +10,29 @@ from typing import Any
 
 import msgspec
 
+from netdoctor.facts.bandwidth import LossMatrix, LossProbe
+from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.host import LimitFacts
-from netdoctor.facts.net import PortHolderFacts
+from netdoctor.facts.net import (
+    FirewallFacts,
+    MtuProbe,
+    PathMtus,
+    PortHolderFacts,
+    PortMatrix,
+    PortProbe,
+    Route,
+    RouteFacts,
+    Ruleset,
+)
 from netdoctor.facts.rdma import Gid, Hca, RdmaFacts
 from netdoctor.inventory import Target
+from netdoctor.measure.common import ECHO_PAIRS_UP_TO, ECHO_PEERS, peers
+from netdoctor.store import Store
 from tests.checks import build, build_hw
 
 HCAS = 4
-SHAPES = ("healthy", "faulty", "different")
+SHAPES = ("healthy", "faulty", "different", "firewall")
 # Of a hundred nodes of a faulty cluster.
 FAULTY = 1
 
@@ -37,6 +52,10 @@ def targets(count: int) -> list[Target]:
     ]
 
 
+def _infiniband(rail: int) -> Hca:
+    return build_hw.hca(f"mlx5_{rail}", uverbs=f"uverbs{rail}", ports=(build_hw.port(f"mlx5_{rail}"),))
+
+
 def _hca(i: int, rail: int) -> Hca:
     device = f"mlx5_{rail}"
     gids = (
@@ -54,9 +73,11 @@ def _gpus(i: int) -> GpuFacts:
     return build_hw.gpus(devices=devices)
 
 
-def facts(i: int, shape: str = "healthy") -> dict[str, Any]:
+def facts(i: int, shape: str = "healthy", hcas: int = HCAS) -> dict[str, Any]:
     """What node i of a cluster of this shape answers, by group."""
-    rails = range(HCAS)
+    # Over InfiniBand no rail is a path of its own.
+    infiniband = shape == "firewall"
+    rails = range(0 if infiniband else hcas)
     interfaces = ("eth0", "eth1", *(f"rail{rail}" for rail in rails))
     networks = (20, 30, *(100 + rail for rail in rails))
     netdevs = [build.loopback(), *(build.netdev(one, 2 + n) for n, one in enumerate(interfaces))]
@@ -71,7 +92,10 @@ def facts(i: int, shape: str = "healthy") -> dict[str, Any]:
         "limits": build.limits(),
         "net": build.net(netdevs=tuple(netdevs), addresses=tuple(rows), default_devs=("eth0",)),
         "gpu": _gpus(i),
-        "rdma": RdmaFacts(hcas=tuple(_hca(i, r) for r in rails), libibverbs="/usr/lib/libibverbs.so.1"),
+        "rdma": RdmaFacts(
+            hcas=tuple(_infiniband(r) if infiniband else _hca(i, r) for r in range(hcas)),
+            libibverbs="/usr/lib/libibverbs.so.1",
+        ),
         "software": build_hw.software(),
         "env": build.env(PATH="/usr/bin:/bin", LANG="C.UTF-8"),
         "resolve": build.resolve(own=own, first_bindable=address(i), peers=()),
@@ -112,7 +136,60 @@ def _spoil(found: dict[str, Any], i: int, all_of_it: bool) -> None:
             found["env"] = build.env(NCCL_SOCKET_IFNAME=f"ens{i % 300}", NCCL_IB_HCA=f"mlx5_{i % 12}")
 
 
-def replies(count: int, shape: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(node, its first answer as plain data) of every node."""
+def replies(count: int, shape: str, hcas: int = HCAS) -> Iterator[tuple[str, bytes]]:
+    """(node, its first answer) of every node."""
     for i in range(count):
-        yield name(i), {group: {"value": msgspec.to_builtins(one)} for group, one in facts(i, shape).items()}
+        found = {group: {"value": one} for group, one in facts(i, shape, hcas).items()}
+        yield name(i), msgspec.json.encode(found)
+
+
+def measure(store: Store, count: int) -> None:
+    """What a launch scan of so many nodes measures between them, with a firewall over the first eighth."""
+    nodes = [name(i) for i in range(count)]
+    place = {node: i for i, node in enumerate(nodes)}
+    behind = set(nodes[: max(2, count // 8)])
+    few = peers(nodes, at_most=ECHO_PAIRS_UP_TO, count=ECHO_PEERS)
+    ports = (build.RDZV, 33800, 46800, 59600)
+    probes, ends = [], set()
+    for src, dialled in peers(nodes).items():
+        for dst in dialled:
+            is_shut = dst in behind and src not in behind
+            ends |= {src, dst} if is_shut else set()
+            probes += [
+                PortProbe(
+                    src=src, dst=dst, address=address(place[dst]), port=port,
+                    purpose="rendezvous" if port == build.RDZV else "ephemeral",
+                    outcome="filtered" if is_shut else "open", elapsed_ms=0.4, source_port=45000,
+                )
+                for port in ports
+            ]  # fmt: skip
+        own = address(place[src])
+        routes = {dst: Route(destination=address(place[dst]), source=own, dev="eth0") for dst in dialled}
+        store.put("routes", src, RouteFacts(routes=routes))
+        store.put("clock", src, build.clock(place[src] % 7 / 1000))
+    store.cluster["ports"] = PortMatrix(probes=tuple(probes), possible=count * (count - 1))
+    quiet = Missing(Why.NOT_APPLICABLE, "nothing is filtered here")
+    rules = FirewallFacts(rulesets=(Ruleset(kind="nftables", active=False),))
+    for node in nodes:
+        store.put("firewall", node, rules if node in ends else quiet)
+    heard = [
+        (src, dst, address(place[dst]), not (dst in behind and src not in behind))
+        for src, dialled in few.items()
+        for dst in dialled
+    ]
+    store.cluster["path_mtu"] = PathMtus(
+        probes=tuple(
+            MtuProbe(
+                src=src, dst=dst, address=there, dev="eth0", dev_mtu=1500, small_ok=through,
+                largest_ok=1500 if through else None, outcome="ok" if through else "no_answer",
+            )
+            for src, dst, there, through in heard
+        )
+    )  # fmt: skip
+    store.cluster["loss"] = LossMatrix(
+        seconds=1.25,
+        probes=tuple(
+            LossProbe(src=src, dst=dst, address=there, sent=250, arrived=250 * ok, answered=250 * ok)
+            for src, dst, there, ok in heard
+        ),
+    )

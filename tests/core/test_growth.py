@@ -15,6 +15,7 @@ from netdoctor.report.json_ import dumps
 from netdoctor.report.model import Run
 from netdoctor.report.output import render
 from netdoctor.store import Store
+from netdoctor.transport.frames import decode_result
 from tests import clusters
 from tests.checks.build import session
 from tests.counting import steps
@@ -33,7 +34,7 @@ def work(count: int, shape: str) -> int:
     names, store, job = [target.id for target in listed], Store(), Job(master_node=listed[0].id)
     groups = set(first_groups({p.info.group for c in checks for p in c.needs}, listed, job, Profile.QUICK))
     put_control_facts(store, listed, job, None)
-    answers = list(clusters.replies(count, shape))
+    answers = [(node, decode_result(said)) for node, said in clusters.replies(count, shape)]
 
     def all_of_it() -> None:
         for i, (node, said) in enumerate(answers):
