@@ -49,7 +49,7 @@ OUTCOMES: dict[str, Cause] = {
 DEAD = Cause("ssh-dead-address", "Some addresses that the names of {nodes} have here lead nowhere")
 
 
-@check(after=(), source="https://man.openbsd.org/ssh_config")
+@check(after=(), via="ssh", source="https://man.openbsd.org/ssh_config")
 def ssh_login(node: Node, session: Session) -> Iterator[Finding]:
     """netdoctor logs in over SSH and gets the node's Python to answer.
 

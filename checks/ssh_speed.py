@@ -25,7 +25,7 @@ ASK_NOBODY = run(
 )
 
 
-@check(required=False, source="https://man.openbsd.org/sshd_config#UseDNS")
+@check(required=False, via="ssh", source="https://man.openbsd.org/sshd_config#UseDNS")
 def ssh_speed(sessions: Mapping[str, Session]) -> Iterator[Finding]:
     """Logging in takes no node much longer than the others.
 

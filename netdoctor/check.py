@@ -15,6 +15,10 @@ from netdoctor.model import Finding
 CheckFunction = Callable[..., Iterable[Finding]]
 
 
+# By each of these something reaches the nodes; whatever is asked of a node stands on the one that runs.
+LOGINS = ("ssh.login", "slurm.node", "ray.nodes")
+
+
 class Profile(StrEnum):
     """When a check runs: each profile includes the ones before it."""
 
@@ -47,6 +51,7 @@ class Check:
     explains: globs of check ids whose trouble on the same nodes this check's failure accounts for.
     required: an ``unknown`` of it makes the verdict UNDECIDED.
     cost: ``read-only``, ``opens-port``, ``loads-gpu``.
+    via: what has to reach the nodes for this check to apply, one of VIAS; None for any.
     needs: the facts that have to be collected or measured, once each: for a derived one those behind it.
     """
 
@@ -65,6 +70,7 @@ class Check:
     root: bool
     source: str | None
     origin: str
+    via: str | None = None
 
     @property
     def family(self) -> str:
@@ -98,6 +104,7 @@ def check(
     required: bool = True,
     root: bool = False,
     source: str | None = None,
+    via: str | None = None,
 ) -> Callable[[CheckFunction], CheckFunction]:
     """Register a check and return the function unchanged.
 
@@ -119,6 +126,7 @@ def check(
             required=required,
             root=root,
             source=source,
+            via=via,
         )
         known = REGISTERED.get(spec.id)
         if known is not None and known.origin != spec.origin:
@@ -139,6 +147,7 @@ def describe(
     required: bool,
     root: bool,
     source: str | None,
+    via: str | None = None,
 ) -> Check:
     """The Check that `function` and its options amount to."""
     name = function.__name__
@@ -170,6 +179,7 @@ def describe(
         root=root,
         source=source,
         origin=function.__module__,
+        via=via,
     )
 
 

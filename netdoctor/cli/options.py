@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from netdoctor.cli.parser import Joined, Listed, words
+from netdoctor.facts.host import VIAS
 from netdoctor.facts.software import BACKENDS, LAUNCHERS
 from netdoctor.files import read_regular
 from netdoctor.report import LAST
@@ -78,6 +79,7 @@ def add_scan_arguments(parser: argparse.ArgumentParser, hosts: str) -> None:
         "--node hold for this run alone",
     )
     add("--local", action="store_true", default=None, help="this machine only, without SSH")
+    add("--via", choices=VIAS, help="what reaches the nodes (default: ssh); slurm: srun; ray: a Ray cluster")
     ssh = parser.add_argument_group("logging in")
     ssh.add_argument("--ssh-config", type=Path, metavar="FILE", help="instead of ~/.ssh/config")
     ssh.add_argument("--ssh-user", metavar="U", help="login user")
@@ -167,10 +169,10 @@ def add_save_arguments(group: "argparse._ArgumentGroup") -> None:
 
 # Fields of ScanRequest that options give.
 _FIELDS = (
-    "format", "local", "ssh_config", "ssh_user", "ssh_port", "ssh_key", "known_hosts", "jump", "accept_new",
-    "python", "profile", "only", "skip", "node", "checks_dir", "env_file", "master_port", "packages",
-    "launcher", "backend", "baseline", "suppress", "parallel", "timeout", "deadline", "budget", "strict",
-    "require", "fail_on",
+    "format", "local", "via", "ssh_config", "ssh_user", "ssh_port", "ssh_key", "known_hosts", "jump",
+    "accept_new", "python", "profile", "only", "skip", "node", "checks_dir", "env_file", "master_port",
+    "packages", "launcher", "backend", "baseline", "suppress", "parallel", "timeout", "deadline", "budget",
+    "strict", "require", "fail_on",
 )  # fmt: skip
 
 

@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
         if saved is None:
             from netdoctor.scanning import ScanRequest
 
-            if not (args.hosts or args.local):
+            if not (args.hosts or args.local or args.via):
                 raise InputError("nothing to show: name a hosts file, hosts, a report, or --last")
             return show(args, said, ScanRequest(**said))[0]
         from netdoctor.report.save import load

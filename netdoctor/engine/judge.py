@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from netdoctor.check import DERIVED_FACTS, Check, Parameter
+from netdoctor.check import DERIVED_FACTS, LOGINS, Check, Parameter
 from netdoctor.engine.plugins import FOREIGN_CHECK_S, bounded, is_ours, valid
 from netdoctor.errors import DeadlineReached
 from netdoctor.facts.base import Missing, Why
@@ -25,7 +25,6 @@ from netdoctor.model import (
 )
 from netdoctor.store import Store
 
-LOGIN = "ssh.login"
 # A pair check over 1,000 nodes and 64 peers has 64,000 things to say at the very worst.
 FINDINGS_AT_MOST = 200_000
 
@@ -188,7 +187,7 @@ def _blocked(check: Check, nodes: Sequence[str], result: Judgement) -> dict[str,
         for node in nodes:
             status = cells.get(node)
             # An unknown login leaves nothing to look at either; other unknowns do not hold anything up.
-            held = status in (Status.FAIL, Status.BLOCKED) or (before == LOGIN and status is Status.UNKNOWN)
+            held = status in (Status.FAIL, Status.BLOCKED) or (before in LOGINS and status is Status.UNKNOWN)
             if held and node not in blocked:
                 blocked[node] = roots.get(node, before)
     return blocked
@@ -201,8 +200,8 @@ def _prerequisites(check: Check) -> tuple[str, ...]:
     thing, because rdma.rate waits for rdma.port, and that one alone for the login.
     """
     asks = any(p.info.origin in ("agent", "measure") for p in check.needs)
-    login = (LOGIN,) if asks and check.id != LOGIN and LOGIN not in check.after else ()
-    return (*login, *check.after)
+    logins = LOGINS if asks and check.id not in LOGINS else ()
+    return tuple(dict.fromkeys((*logins, *check.after)))
 
 
 def _missing(check: Check, node: str, store: Store) -> Missing | None:

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 
 import netdoctor.engine.experiments  # noqa: F401  registers ours before those of plug-ins
-from netdoctor.check import REGISTERED, Check, Profile
+from netdoctor.check import LOGINS, REGISTERED, Check, Profile
 from netdoctor.errors import InputError
 from netdoctor.facts.base import FACT_TYPES, FactInfo
 from netdoctor.measure.declare import EXPERIMENTS
@@ -190,11 +190,12 @@ def select(
     profile: Profile,
     only: Sequence[str] = (),
     skip: Sequence[str] = (),
+    via: str = "ssh",
 ) -> list[Check]:
-    """The checks to run, prerequisites first.
+    """The checks to run, prerequisites first. via: what reaches the nodes.
 
-    `only` and `skip` are globs on ids. `ssh.login` always runs, because everything stands on it. With `only`,
-    a check of a larger profile runs too: naming it asks for it.
+    `only` and `skip` are globs on ids. `ssh.login`, or what stands for it, always runs, because everything
+    stands on it. With `only`, a check of a larger profile runs too: naming it asks for it.
     Raises InputError for a glob that matches nothing, or when nothing is left.
     """
     for pattern in [*only, *skip]:
@@ -205,9 +206,11 @@ def select(
     chosen = []
     for check in ordered(checks.values()):
         wanted = matches(check.id, only) if only else profile.includes(check.profile)
-        if check.id == "ssh.login" or (wanted and not matches(check.id, skip)):
+        if check.via not in (None, via):
+            continue
+        if check.id in LOGINS or (wanted and not matches(check.id, skip)):
             chosen.append(check)
-    if (only or skip) and all(c.id == "ssh.login" for c in chosen) and not matches("ssh.login", only):
+    if (only or skip) and not any(check.id not in LOGINS or matches(check.id, only) for check in chosen):
         asked = "--only asks for" if only else f"profile {profile.value} has"
         raise InputError(f"nothing is left to run: --skip removes everything that {asked}")
     return chosen

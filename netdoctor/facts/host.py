@@ -2,8 +2,13 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Literal, get_args
 
 from netdoctor.facts.base import fact
+
+# What reaches the nodes, as --via has it.
+Via = Literal["ssh", "slurm", "ray"]
+VIAS: tuple[str, ...] = get_args(Via)
 
 
 @fact("node", origin="control")

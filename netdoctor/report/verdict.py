@@ -3,8 +3,9 @@
 from collections import Counter
 from collections.abc import Collection, Sequence
 
+from netdoctor.check import LOGINS
 from netdoctor.engine.diagnose import Group
-from netdoctor.engine.judge import LOGIN, Judgement, count, is_open
+from netdoctor.engine.judge import Judgement, count, is_open
 from netdoctor.engine.run import Outcome
 from netdoctor.model import Status
 from netdoctor.report import accepted, scope
@@ -82,7 +83,7 @@ def verdict_of(
 
 def _judged(judgement: Judgement) -> bool:
     """Whether anything beside the logins, which come with every scan, was judged to be well or nearly so."""
-    cells = (c for check, c in judgement.cells.items() if check != LOGIN)
+    cells = (c for check, c in judgement.cells.items() if check not in LOGINS)
     return any(status in (Status.PASS, Status.WARN) for by_node in cells for status in by_node.values())
 
 
@@ -103,10 +104,11 @@ def _headline(
     if outcome.ended_by != "end":
         word = "interrupted" if outcome.ended_by == "interrupt" else "stopped by the deadline"
         parts.append(f"{word} before everything was measured")
-    logins = set(judgement.cells.get(LOGIN, {}).values())
+    logins = {status for login in LOGINS for status in judgement.cells.get(login, {}).values()}
     if logins == {Status.FAIL}:
         n = len(judgement.nodes)
-        parts.append(f"none of {n} nodes can be logged in to" if n > 1 else "the node cannot be logged in to")
+        how = "logged in to" if LOGINS[0] in judgement.cells else "reached"
+        parts.append(f"none of {n} nodes can be {how}" if n > 1 else f"the node cannot be {how}")
     elif by_status[Status.FAIL]:
         n = by_status[Status.FAIL]
         parts.append(f"{n} problem{'s' if n > 1 else ''} stop{'' if n > 1 else 's'} the launch")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from netdoctor import __version__, store
-from netdoctor.check import Check, Profile
+from netdoctor.check import LOGINS, Check, Profile
 from netdoctor.engine import registry
 from netdoctor.engine.registry import Registry
 from netdoctor.engine.run import Outcome
@@ -235,7 +235,7 @@ def widened(
         check = by_id[todo.pop()]
         before = {a for a in check.after if a in by_id and shows(a, "X?b")}
         behind = {c.id for c in every if check.id in c.after and shows(c.id, "b")}
-        if check.id == "ssh.login":  # everything waits for a login, also where that is not said
+        if check.id in LOGINS:  # everything waits for a login, also where that is not said
             behind |= {c.id for c in every if shows(c.id, "b")}
         new = (before | behind) - chosen
         chosen |= new

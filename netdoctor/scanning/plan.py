@@ -19,9 +19,10 @@ from netdoctor.report.accepted import Suppression
 from netdoctor.report.model import Part, Report
 from netdoctor.report.places import keep_apart
 from netdoctor.report.scope import part_of
-from netdoctor.scanning import jobenv, settings
+from netdoctor.scanning import jobenv, settings, via
 from netdoctor.scanning.request import PATHS, ScanRequest
-from netdoctor.transport.base import Limits, SshOptions, Transport
+from netdoctor.scanning.via import make_transport
+from netdoctor.transport.base import Transport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +135,9 @@ def select(known: Registry, request: ScanRequest) -> list[Check]:
     """
     try:
         registry.need_families(known.checks, request.require)
-        return registry.select(known.checks, Profile(request.profile), request.only, request.skip)
+        return registry.select(
+            known.checks, Profile(request.profile), request.only, request.skip, request.via
+        )
     except InputError as error:
         if request.source is None:
             raise
@@ -145,13 +148,15 @@ def part(
     known: Registry, request: ScanRequest, checks: Sequence[str], nodes: int, listed: int, **more: bool
 ) -> Part | None:
     """How much of what the request's profile has `checks` on so many nodes are. more: as for `part_of`."""
-    whole = registry.select(known.checks, Profile(request.profile))
+    whole = registry.select(known.checks, Profile(request.profile), via=request.via)
     return part_of(checks, [check.id for check in whole], nodes, listed, **more)
 
 
 def listed(request: ScanRequest) -> Inventory:
     """The nodes, each with the interpreter that is used there."""
     if request.local:
+        if request.via != "ssh":
+            raise InputError(f"--local examines this machine; leave --via {request.via} out")
         if request.hosts:
             raise InputError("--local examines this machine; leave the host list out")
         here = Target(id="localhost", host="localhost", source="--local")
@@ -159,6 +164,8 @@ def listed(request: ScanRequest) -> Inventory:
     elif request.targets is not None:
         source = str(request.source or "")
         inventory = Inventory(targets=request.targets, format="last", source=source)
+    elif not request.hosts and (named := via.nodes(request)) is not None:
+        inventory = named
     elif not request.hosts:
         raise InputError("no hosts: name a hosts file, hosts, or --last (see netdoctor scan -h)")
     else:
@@ -180,28 +187,3 @@ def _contacted(
 def _baseline(request: ScanRequest, nodes: Sequence[str]) -> Baseline | None:
     """The report of --baseline. Raises InputError."""
     return None if request.baseline is None else baseline.read(request.baseline, nodes)
-
-
-def make_transport(request: ScanRequest) -> Transport:
-    """What reaches the nodes of a request. Raises InputError where the ssh settings cannot be used."""
-    limits = Limits(
-        parallel=request.parallel,
-        login_timeout_s=min(15.0, request.timeout),
-        node_budget_s=request.timeout,
-    )
-    if request.local:
-        from netdoctor.transport.local import LocalTransport
-
-        return LocalTransport(limits)
-    from netdoctor.transport.ssh import SshTransport
-
-    options = SshOptions(
-        ssh_config=request.ssh_config,
-        user=request.ssh_user,
-        port=request.ssh_port,
-        key=request.ssh_key,
-        known_hosts=request.known_hosts,
-        jump=request.jump,
-        accept_new=request.accept_new,
-    )
-    return SshTransport(options, limits)

@@ -12,7 +12,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from netdoctor import store
 from netdoctor.check import Profile
 from netdoctor.errors import InputError
-from netdoctor.facts.host import Node, Session
+from netdoctor.facts.host import Node, Session, Via
 from netdoctor.facts.software import Backend, Launcher
 from netdoctor.inventory import Target
 from netdoctor.inventory.names import (
@@ -72,6 +72,7 @@ class _Options(Struct, kw_only=True):
     deadline: _Seconds = UNSET
     budget: _Seconds = UNSET
     local: _Flag = UNSET
+    via: Via | UnsetType = UNSET
     strict: _Flag = UNSET
     require: _Globs = UNSET
     fail_on: Literal["fail", "warn", "never"] | UnsetType = UNSET

@@ -224,6 +224,8 @@ def verify_prefix(request: ScanRequest) -> tuple[str, ...]:
                 argv += [f"--{name.replace('_', '-')}", str(value)]
         if request.local:
             argv.append("--local")
+        if request.via != "ssh":
+            argv += ["--via", request.via]
     return (*argv, *folders(request.checks_dir))
 
 

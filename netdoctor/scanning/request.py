@@ -29,7 +29,7 @@ class ScanRequest:
     --last shall ask for the next time where they hold for this run alone. packages: names, with commas.
     timeout (per node), deadline, budget: seconds. environ: of the shell that the job would be launched from.
     require: families of checks.
-    save: where the report goes, None for nowhere.
+    save: where the report goes, None for nowhere. via: what reaches the nodes, one of VIAS.
     """
 
     hosts: tuple[str, ...] = ()
@@ -38,6 +38,7 @@ class ScanRequest:
     remarks: tuple[str, ...] = ()
     format: str = "auto"
     local: bool = False
+    via: str = "ssh"
 
     ssh_config: Path | None = None
     ssh_user: str | None = None

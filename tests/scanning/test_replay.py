@@ -46,6 +46,7 @@ SAID: dict[str, Any] = {
     "require": ("sw", "bw"),
     "fail_on": "never",
     "local": True,
+    "via": "slurm",
 }
 TARGETS = (Target(id="n1", host="n1", user="ml", port=2201), Target(id="n2", host="10.0.0.2"))
 
@@ -154,7 +155,7 @@ def test_an_old_report_is_taken_as_it_was() -> None:
         ("timeout", 1e9), ("require", "sw"), ("require", [1]), ("launcher", "make"), ("backend", "mpi"),
         ("budget", []), ("strict", "no"), ("strict", 1), ("fail_on", "often"), ("profile", "huge"),
         ("parallel", 0), ("parallel", 1.5), ("ssh_port", 65536), ("master_port", 0), ("ssh_config", "a\0b"),
-        ("python", "python; touch x"), ("jump", "-oX"), ("ssh_user", "-oX"), ("local", "yes"),
+        ("python", "python; touch x"), ("jump", "-oX"), ("ssh_user", "-oX"), ("local", "yes"), ("via", "rsh"),
         ("packages", 1), ("jump", "gate;touch x"), ("jump", "gate, -oX"), ("jump", "$(x)"),
     ],
 )  # fmt: skip
