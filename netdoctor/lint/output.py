@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from netdoctor import __version__
+from netdoctor.jsontext import encode
 from netdoctor.lint.engine import OWN, rules
 from netdoctor.lint.files import Read
 from netdoctor.lint.model import SEVERITIES, Finding, Severity
 from netdoctor.report import github, sarif
-from netdoctor.report.json_ import encode
 from netdoctor.text import clean
 
 MOST_ANNOTATIONS = github.MOST

@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
+from netdoctor.jsontext import encode
 from netdoctor.report import words
 from netdoctor.report.diff import Change, Diff, Moved
-from netdoctor.report.json_ import encode
 from netdoctor.report.model import Cause, Report
 from netdoctor.text import inert_line
 

@@ -3,33 +3,19 @@
 import dataclasses
 import json
 import math
-import re
 from collections.abc import Iterator
-from itertools import accumulate
 from typing import Any, NoReturn
 
 import msgspec
 
 from netdoctor.errors import InputError
+from netdoctor.jsontext import SAFE_INTEGER, depth, encode
 from netdoctor.report.model import SCHEMA, Matrix, Report, Result
 from netdoctor.report.words import LETTERS, Index
 
 SIZE_MAX = 64 * 1024 * 1024
 DEPTH_MAX = 64
 NODES_MAX = 100_000
-_SAFE_INTEGER = 2**53
-
-# Legal in JSON, yet able to steer the terminal that a report is printed to: DEL, C1, bidirectional and other
-# invisible controls, line separators, the byte order mark; and surrogates, which UTF-8 cannot carry.
-_UNSAFE = re.compile(
-    "[\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]"
-    r"|(?<=#)#(?=\w*\[)"  # ##vso[, a command in the logs of some CI
-)
-# What may be a number too long to be read again, or stand in a string.
-_LONG = re.compile(r"[:,\[\n] *-?\d{16}")
-_STRINGS = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
-_STEP = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
-_NOT_BRACKETS = bytes(set(range(256)) - set(_STEP))
 
 
 class ReportError(InputError):
@@ -46,21 +32,6 @@ def dumps(report: Report, detail: str = "problems", pretty: bool = False, facts:
     if not (detail == "all" if facts is None else facts):
         report = dataclasses.replace(report, facts={})
     return encode(to_dict(report, detail), pretty) + b"\n"
-
-
-def encode(data: Any, pretty: bool = False) -> bytes:
-    """Return plain data as UTF-8 JSON in which no character can steer a terminal."""
-    layout: dict[str, Any] = {"indent": 2} if pretty else {"separators": (",", ":")}
-    try:
-        text = json.dumps(data, ensure_ascii=False, allow_nan=False, **layout)
-        tame = not _LONG.search(text)
-    except ValueError:  # NaN, infinity
-        tame = False
-    if not tame:  # rare, and looking at each value costs more than all the rest
-        text = json.dumps(_finite(data), ensure_ascii=False, allow_nan=False, **layout)
-    if text.isascii() and "\x7f" not in text and "##" not in text:
-        return text.encode()
-    return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text).encode()
 
 
 def to_dict(report: Report, detail: str = "problems") -> dict[str, Any]:
@@ -129,26 +100,13 @@ def _results(report: Report, detail: str) -> Iterator[Result]:
                     yield Result(check=check, target=node, status="pass", summary="")
 
 
-def _finite(value: Any) -> Any:
-    """Return plain data with null for numbers that are none, and no larger integers than are read again."""
-    if isinstance(value, dict):
-        return {str(key): _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, int) and abs(value) > _SAFE_INTEGER:
-        return _SAFE_INTEGER if value > 0 else -_SAFE_INTEGER
-    return value
-
-
 def loads(data: bytes) -> Report:
     """Return the report in `data`. Raises ReportError with one line that says what is wrong."""
     if len(data) > SIZE_MAX:
         raise ReportError(f"the report has {len(data)} bytes, {SIZE_MAX} are allowed")
     if not data.strip():
         raise ReportError("the report is empty")
-    if _depth(data) > DEPTH_MAX:
+    if depth(data, DEPTH_MAX) > DEPTH_MAX:
         raise ReportError(f"the report is nested more than {DEPTH_MAX} deep")
     try:
         raw = json.loads(
@@ -220,12 +178,6 @@ def _check_matrix(report: Report) -> None:
             raise ReportError(f"the report is damaged: unknown letter in the matrix row of {check[:60]!a}")
 
 
-def _depth(data: bytes) -> int:
-    """Return how deep brackets nest, without parsing: the parser itself must not be what falls over."""
-    brackets = _STRINGS.sub(b"", data).translate(None, _NOT_BRACKETS)
-    return max(accumulate(map(_STEP.__getitem__, brackets)), default=0)
-
-
 def _no_number(text: str) -> NoReturn:
     raise ValueError(f"{text} is not a number in JSON")
 
@@ -238,6 +190,6 @@ def _float(text: str) -> float:
 
 
 def _integer(text: str) -> int:
-    if len(text) > 17 or abs(value := int(text)) > _SAFE_INTEGER:
+    if len(text) > 17 or abs(value := int(text)) > SAFE_INTEGER:
         raise ValueError(f"the number {text[:20]} is out of range")
     return value

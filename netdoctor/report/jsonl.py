@@ -8,7 +8,8 @@ whole.
 from collections.abc import Iterator
 from typing import Any
 
-from netdoctor.report.json_ import encode, to_dict
+from netdoctor.jsontext import encode
+from netdoctor.report.json_ import to_dict
 from netdoctor.report.model import Report
 
 

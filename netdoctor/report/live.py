@@ -15,8 +15,8 @@ from pathlib import Path
 
 from netdoctor.engine.run import Listener, Progress
 from netdoctor.errors import InputError
+from netdoctor.jsontext import encode
 from netdoctor.report import jsonl
-from netdoctor.report.json_ import encode
 from netdoctor.report.model import Report
 from netdoctor.report.output import Output, put
 from netdoctor.report.save import pour, write_whole

@@ -8,8 +8,8 @@ import string
 from datetime import UTC, datetime
 from typing import Any
 
+from netdoctor.jsontext import encode
 from netdoctor.report import words
-from netdoctor.report.json_ import encode
 from netdoctor.report.model import Cause, Report, Suppressed
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
