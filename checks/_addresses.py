@@ -60,6 +60,16 @@ def owners(nets: Mapping[str, NetFacts], text: str | None) -> tuple[str, ...]:
     return tuple(node for node, net in nets.items() if holds(net, text))
 
 
+def holders(nets: Mapping[str, NetFacts]) -> dict[rules.IPAddress | None, list[str]]:
+    """By address, loopback aside, the nodes that have it; None has none."""
+    found: dict[rules.IPAddress | None, list[str]] = {}
+    for node, net in nets.items():
+        for address in dict.fromkeys(parse(row.address) for row in net.addresses):
+            if address is not None and not address.is_loopback:
+                found.setdefault(address, []).append(node)
+    return found
+
+
 def usual_network(
     rows: Iterable[AddressRow], reach: Mapping[rules.IPNetwork, Mapping[str, AddressRow]]
 ) -> tuple[rules.IPNetwork, bool]:

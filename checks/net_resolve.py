@@ -1,9 +1,9 @@
 """What the nodes' names mean, on every node."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Set
 
 from netdoctor.check import check
-from netdoctor.checks._addresses import holds, is_loopback, owners, parse, same
+from netdoctor.checks._addresses import holders, holds, is_loopback, parse, same
 from netdoctor.checks._hosts_file import entries, own_name
 from netdoctor.checks._job import ASKING, BY_RENDEZVOUS, names_asked
 from netdoctor.checks._words import listing
@@ -23,9 +23,11 @@ from netdoctor.model import (
     Status,
     in_job,
     look,
+    ok,
     seen,
     unknown,
 )
+from netdoctor.rules.addresses import IPAddress
 
 OWN_UNKNOWN = Cause("own-name-unknown", "The own name of {nodes} does not resolve there")
 OWN_LOOPBACK = Cause("hosts-loopback", "The own name of {nodes} resolves to a loopback address there")
@@ -54,8 +56,9 @@ def net_resolve(
     """On every node, its own name and its peers' names lead to addresses where those nodes are.
 
     Looks at:
-        getaddrinfo() on every node for its own host name and for every listed name, which of the own
-        addresses can be bound, and the lines of /etc/hosts behind them.
+        getaddrinfo() on every node for its own host name and, from profile launch on, for the listed names:
+        above 64 nodes for those of rank 0, of both neighbours and of a sample of 62 others. Which of the own
+        addresses can be bound, and the lines of /etc/hosts behind all that.
 
     Matters because:
         Gloo advertises what the own name resolves to: with Debian's ``127.0.1.1 host`` line peers are told to
@@ -135,10 +138,12 @@ def _peers(
     for node, facts in resolves.items():
         looked_up = [one for one in facts.peers if one.asked]
         asked[node] = {peer: one for one in looked_up for peer in called.get(one.name, ()) if peer != node}
-    if any(asked.values()) and all(one.failed for found in asked.values() for one in found.values()):
+    tried = sum(map(len, asked.values()))
+    possible = sum(len(names) - (node in names) for node in resolves)
+    if tried and all(one.failed for found in asked.values() for one in found.values()):
         # They are names of the user's ssh config, or of the DNS of the machine that netdoctor runs on.
         yield SSH_ONLY.warn(
-            f"no node can resolve the listed names ({listing(names.values())}): "
+            f"no node can resolve the listed names ({listing(names.values())}{_part(tried, possible)}): "
             "launch with addresses, or add the names there",
             at=CLUSTER,
             culprits=tuple(resolves),
@@ -147,10 +152,13 @@ def _peers(
             fixes=in_job("give MASTER_ADDR and --rdzv-endpoint as addresses"),
         )
         return
+    first, everything_right = names_asked(job, hosts), True
+    whose: dict[IPAddress | None, list[str]] = {}
     for node, found in asked.items():
         if missing := {peer: one for peer, one in found.items() if one.failed}:
+            everything_right = False
             said = next(iter(missing.values())).error or "no address"
-            status, whom = _stopped(missing, hosts, job)
+            status, whom = _stopped(missing, first, job)
             summary = f"cannot resolve {listing(one.name for one in missing.values())}: {said}{whom}"
             wanted = PEERS("an address of that node")
             evidence, fix = _seen(resolves[node], missing.values()), _entries(missing, job)
@@ -160,23 +168,33 @@ def _peers(
     for node, found in asked.items():
         resolved = {peer: one for peer, one in found.items() if not one.failed}
         if wrong := {peer: one for peer, one in resolved.items() if not _leads_to(peer, one, nets, job)}:
-            (peer, first), *more = wrong.items()
-            there = owners(nets, first.addresses[0])
-            whose = f", which is {listing(there)}" if there else ""
+            everything_right = False
+            (peer, one), *more = wrong.items()
+            whose = whose or holders(nets)
+            there = whose.get(parse(one.addresses[0]), ())
+            is_of = f", which is {listing(there)}" if there else ""
             also = f"; also wrong: {listing(one.name for _, one in more)}" if more else ""
-            said = listing(first.addresses)
-            status, whom = _stopped(wrong, hosts, job)
-            summary = f"resolves {first.name} to {said}{whose}{also}{whom}"
+            said = listing(one.addresses)
+            status, whom = _stopped(wrong, first, job)
+            summary = f"resolves {one.name} to {said}{is_of}{also}{whom}"
             wanted = DERIVED(job.data_addresses.get(peer, "an address of that node"))
             evidence, fix = _seen(resolves[node], wrong.values()), _entries(wrong, job)
             yield PEER_WRONG.say(
                 status, summary, at=node, observed=said, expected=wanted, seen=evidence, fixes=fix
             )
+    if everything_right and tried < possible and (not tried or all(asked.values())):
+        said = f"{_part(tried, possible)}, all right" if tried else " were not looked up"
+        yield ok(CLUSTER, f"the names of other nodes{said}")
 
 
-def _stopped(peers: Collection[str], hosts: Mapping[str, HostFacts], job: Job) -> tuple[Status, str]:
-    """(how bad it is that these nodes' names lead nowhere, for which launchers)."""
-    if not names_asked(job, hosts).isdisjoint(peers):
+def _part(tried: int, possible: int) -> str:
+    """Of how many pairs the names were looked up, where it is not all."""
+    return f", looked up over {tried} of {possible} directed pairs" if tried < possible else ""
+
+
+def _stopped(peers: Collection[str], asked: Set[str], job: Job) -> tuple[Status, str]:
+    """(how bad it is that these nodes' names lead nowhere, for which launchers). asked: see names_asked()."""
+    if not asked.isdisjoint(peers):
         return Status.FAIL, ""
     if job.launcher in BY_RENDEZVOUS:
         return Status.WARN, f"; {job.launcher} asks for no such name, {ASKING} would fail"

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from netdoctor.check import check
-from netdoctor.checks._addresses import is_loopback, owners, parse
+from netdoctor.checks._addresses import holders, is_loopback, owners, parse
 from netdoctor.checks._hosts_file import entries
 from netdoctor.checks._majority import majority
 from netdoctor.checks._words import listing, quoted
@@ -132,8 +132,9 @@ def _name(
             cause, summary = LOOPBACK_THERE, f"resolves MASTER_ADDR={given} to {said}, which is itself"
         evidence = _seen(job, f"{node}: {said}")
         yield cause.fail(summary, at=node, observed=said, seen=evidence, fixes=fixes, **_expected(job))
-    having = {one: owners(nets, one) for one in first.values()}
-    leads = {node: having[one][0] if len(having[one]) == 1 else one for node, one in first.items()}
+    having = holders(nets) if first else {}
+    owned = {node: having.get(parse(one), []) for node, one in first.items()}
+    leads = {node: owned[node][0] if len(owned[node]) == 1 else one for node, one in first.items()}
     agreed = majority(leads)
     for node in agreed.minority:
         than = f"most nodes mean {agreed.value}" if agreed.value else "the nodes do not agree"

@@ -12,13 +12,12 @@ from netdoctor.facts.paths import Paths
 from netdoctor.facts.software import PYTHON_PLACES, Job, SoftwareFacts, in_all
 from netdoctor.inventory import Target
 from netdoctor.inventory.names import python_fault
+from netdoctor.measure.common import peers
 from netdoctor.rules.nccl import comm_id_host
 from netdoctor.rules.paths import Known, data_addresses, paths, release
 from netdoctor.rules.variables import effective_env, values
 from netdoctor.store import Store, decode
 
-# Names that every node is asked to look up. Past this many, the first ones: lookups grow with the square.
-LOOKUPS_AT_MOST = 512
 # For an interpreter: one that has torch, looked for on the node.
 AUTO = "auto"
 
@@ -44,13 +43,16 @@ def put_control_facts(store: Store, targets: Sequence[Target], job: Job, baselin
 def first_groups(
     needed: Collection[str], targets: Sequence[Target], job: Job, profile: Profile
 ) -> dict[str, dict[str, Any]]:
-    """The passive facts that each node is asked for right after login, with their arguments, by group."""
+    """The passive facts that each node is asked for right after login, with their arguments, by group.
+
+    Of names to look up those that all nodes are asked for alike; `lookups` has each node's.
+    """
     conf_file = job.env.get("NCCL_CONF_FILE")
     arguments: dict[str, dict[str, Any]] = {
         "env": {} if conf_file is None else {"conf_file": conf_file},
         "limits": {"tmpdir": job.env.get("TMPDIR")},
         "nccl_answer": {"ask": profile.includes(Profile.LAUNCH), "env": dict(job.env)},
-        "resolve": {"names": _names(targets, job, profile)},
+        "resolve": {"names": _job_names(job)},
         "port_holder": {"port": job.master_port},
         "software": software_args(job),
     }
@@ -66,15 +68,31 @@ def software_args(job: Job) -> dict[str, Any]:
     }
 
 
-def _names(targets: Sequence[Target], job: Job, profile: Profile) -> list[str]:
-    names = []
-    if profile.includes(Profile.LAUNCH):
-        names = [target.host for target in targets][:LOOKUPS_AT_MOST]
-    if job.master_addr:
-        names.append(job.master_addr)
-    if host := comm_id_host(job.env.get("NCCL_COMM_ID", "")):
-        names.append(host)
-    return list(dict.fromkeys(name for name in names if not _is_address(name)))
+def _job_names(job: Job) -> list[str]:
+    names = [job.master_addr or "", comm_id_host(job.env.get("NCCL_COMM_ID", "")) or ""]
+    return list(dict.fromkeys(name for name in names if name and not _is_address(name)))
+
+
+def lookups(targets: Sequence[Target], job: Job, profile: Profile) -> dict[str, list[str]]:
+    """The names that each node is asked to look up; one list where all are asked the same.
+
+    Its own, rank 0's and those of the peers whose ports it dials: of all nodes, or of a sample in which its
+    neighbours are and every name is asked for by equally many, so that a site's DNS is asked by the nodes and
+    not by their square.
+    """
+    common, nodes = _job_names(job), [target.id for target in targets]
+    if not profile.includes(Profile.LAUNCH):
+        return dict.fromkeys(nodes, common)
+    hosts = ["" if _is_address(target.host) else target.host for target in targets]
+    place = {node: i for i, node in enumerate(nodes)}
+    master = {place[node] for node in (job.master_node,) if node in place}
+    alike: dict[tuple[str, ...], list[str]] = {}
+    found = {}
+    for node, plan in peers(nodes).items():
+        wanted = sorted({place[node], *map(place.__getitem__, plan), *master})
+        names = dict.fromkeys([*filter(None, (hosts[i] for i in wanted)), *common])
+        found[node] = alike.setdefault(tuple(names), list(names))
+    return found
 
 
 def take(store: Store, groups: Collection[str], node: str, result: Any, missing: Missing | None) -> None:

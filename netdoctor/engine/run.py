@@ -18,6 +18,7 @@ from netdoctor.engine.gathering import (
     chosen_pythons,
     fill_gaps,
     first_groups,
+    lookups,
     put_control_facts,
     software_args,
     take,
@@ -190,9 +191,16 @@ class Scan:
         )
 
     def first_requests(self) -> dict[str, Request]:
-        """The passive facts each node is asked for right after login."""
-        request = Request(op="facts", args={"groups": self._first_groups}, timeout_s=self.options.timeout_s)
-        return dict.fromkeys(self.nodes, request)
+        """The passive facts each node is asked for right after login; one object for those asked alike."""
+        groups, names = self._first_groups, dict[str, list[str]]()
+        if "resolve" in groups:
+            names = lookups(self.targets, self.job, self.options.profile)
+        alike: dict[int, Request] = {}
+        for own in {id(own): own for own in names.values()}.values():
+            args = {"groups": {**groups, "resolve": {"names": own}}}
+            alike[id(own)] = Request(op="facts", args=args, timeout_s=self.options.timeout_s)
+        plain = Request(op="facts", args={"groups": groups}, timeout_s=self.options.timeout_s)
+        return {node: alike.get(id(names.get(node)), plain) for node in self.nodes}
 
     @cached_property
     def _first_groups(self) -> dict[str, dict[str, Any]]:

@@ -156,7 +156,26 @@ def test_a_node_that_looked_up_none_of_the_names_is_unknown() -> None:
 
 
 def test_names_that_nobody_was_asked_for_are_not_judged() -> None:
-    assert judge({node: replace(facts, peers=()) for node, facts in resolves(3).items()}) == []
+    (said,) = judge({node: replace(facts, peers=()) for node, facts in resolves(3).items()})
+    assert (said.status, said.summary) == (Status.PASS, "the names of other nodes were not looked up")
+
+
+def test_a_sample_is_called_one() -> None:
+    def sampled(peers: int, **bad: str) -> list[Finding]:
+        facts = resolves(5)
+        for i, (name, one) in enumerate(facts.items()):
+            known = [relook(one, *(lookup(n, **{k: v}) for n in bad for k, v in [("error", bad[n])])).peers]
+            facts[name] = replace(one, peers=tuple(known[0][(i + 1 + k) % 5] for k in range(peers)))
+        return judge(facts)
+
+    (said,) = sampled(2)
+    assert (said.status, said.target) == (Status.PASS, "cluster")
+    assert said.summary == "the names of other nodes, looked up over 10 of 20 directed pairs, all right"
+    assert sampled(4) == []
+    wrong = sampled(2, n3="EAI_NONAME")
+    assert {one.target for one in wrong} == {"n1", "n2"}  # who asked for it; and nobody is called right
+    everything = sampled(2, **dict.fromkeys(names(5), "EAI_NONAME"))
+    assert "over 10 of 20 directed pairs" in everything[0].summary
 
 
 @pytest.mark.parametrize(

@@ -1,22 +1,23 @@
 """One scan from login to judgement over a fake transport, cut short at every place."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from netdoctor.check import Check
+from netdoctor.check import Check, Profile
 from netdoctor.engine import run as engine_run
 from netdoctor.engine.diagnose import diagnose
-from netdoctor.engine.gathering import AUTO
+from netdoctor.engine.gathering import AUTO, lookups
 from netdoctor.engine.judge import ready_nodes
 from netdoctor.engine.run import Options, Outcome, Progress, Scan, rejudge
 from netdoctor.errors import DeadlineReached
 from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.clock import ClockSample
 from netdoctor.facts.host import HostFacts, LimitFacts
-from netdoctor.facts.net import FirewallFacts, PathMtus, PortMatrix, RouteFacts
+from netdoctor.facts.net import FirewallFacts, PathMtus, PortMatrix, ResolveFacts, RouteFacts
 from netdoctor.facts.software import Interpreter, Job, SoftwareFacts, Torch
 from netdoctor.model import Finding, Status, fail
 from netdoctor.store import dump, load
@@ -305,6 +306,38 @@ def test_only_what_checks_ask_for_is_asked() -> None:
 def test_a_thousand_first_requests_are_one_object() -> None:
     scan = Scan(targets(1000), [login(), limits()], Job(), Options())
     assert len({id(request) for request in scan.first_requests().values()}) == 1
+
+
+@pytest.mark.parametrize("count", [3, 64, 65, 1000])
+def test_names_are_looked_up_at_a_sample(count: int) -> None:
+    listed = [replace(one, host=f"h{one.id}") for one in targets(count)]
+    listed[1] = replace(listed[1], host="10.0.0.2")  # no name
+    job = Job(master_node=listed[-1].id, master_addr="head", env={"NCCL_COMM_ID": "[fe80::1]:9"})
+    asked = lookups(listed, job, Profile.LAUNCH)
+    assert list(asked) == [one.id for one in listed]
+    known = {one.id: one.host for one in listed if one is not listed[1]}
+    for i, one in enumerate(listed):
+        told = asked[one.id]
+        assert len(told) == len(set(told)) <= 64 + 3
+        assert {"head", listed[-1].host} <= set(told) <= {"head", *known.values()}
+        if one.id in known:
+            around = (listed[i - 1].id, one.id, listed[(i + 1) % count].id)
+            assert {known[node] for node in around if node in known} <= set(told)
+    by_name = Counter(name for told in asked.values() for name in told)
+    assert min(by_name.values()) >= min(count - 1, 64)
+    assert len({id(told) for told in asked.values()}) == (1 if count <= 65 else count)
+
+
+def test_each_node_is_asked_for_its_own_names() -> None:
+    def net_names(resolve: ResolveFacts) -> Iterator[Finding]:
+        """Names mean something."""
+        yield from ()
+
+    scan = Scan(targets(100), [login(), make(net_names)], Job(), Options())
+    wanted = lookups(targets(100), Job(), Profile.LAUNCH)
+    assert len({tuple(names) for names in wanted.values()}) == 100
+    for node, request in scan.first_requests().items():
+        assert request.args["groups"]["resolve"]["names"] == wanted[node]
 
 
 @pytest.mark.thorough
