@@ -80,6 +80,8 @@ def add_scan_arguments(parser: argparse.ArgumentParser, hosts: str) -> None:
     )
     add("--local", action="store_true", default=None, help="this machine only, without SSH")
     add("--via", choices=VIAS, help="what reaches the nodes (default: ssh); slurm: srun; ray: a Ray cluster")
+    add("--ray-address", metavar="H:P", help="the Ray cluster (default: RAY_ADDRESS, or the one around)")
+    add("--ray-python", metavar="PATH", help="an interpreter with the cluster's Ray (default: that of `ray`)")
     ssh = parser.add_argument_group("logging in")
     ssh.add_argument("--ssh-config", type=Path, metavar="FILE", help="instead of ~/.ssh/config")
     ssh.add_argument("--ssh-user", metavar="U", help="login user")
@@ -169,10 +171,10 @@ def add_save_arguments(group: "argparse._ArgumentGroup") -> None:
 
 # Fields of ScanRequest that options give.
 _FIELDS = (
-    "format", "local", "via", "ssh_config", "ssh_user", "ssh_port", "ssh_key", "known_hosts", "jump",
-    "accept_new", "python", "profile", "only", "skip", "node", "checks_dir", "env_file", "master_port",
-    "packages", "launcher", "backend", "baseline", "suppress", "parallel", "timeout", "deadline", "budget",
-    "strict", "require", "fail_on",
+    "format", "local", "via", "ray_address", "ray_python", "ssh_config", "ssh_user", "ssh_port",
+    "ssh_key", "known_hosts", "jump", "accept_new", "python", "profile", "only", "skip", "node",
+    "checks_dir", "env_file", "master_port", "packages", "launcher", "backend", "baseline", "suppress",
+    "parallel", "timeout", "deadline", "budget", "strict", "require", "fail_on",
 )  # fmt: skip
 
 

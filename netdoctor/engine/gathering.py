@@ -110,8 +110,11 @@ def addresses(store: Store, nodes: Sequence[str], job: Job) -> Mapping[str, str]
     """Where peers dial each node, as far as that can be worked out."""
     nets = store.present("net", nodes)
     envs = {n: values(effective_env(env, job)) for n, env in store.present("env", nodes).items()}
-    ssh = {n: host.ssh_server_address for n, host in store.present("host", nodes).items()}
-    return data_addresses(nets, envs, ssh) if nets else {}
+    logins = {n: host.ssh_server_address for n, host in store.present("host", nodes).items()}
+    # Where nobody logs in: the address that the engine itself has for the node.
+    sessions = store.present("session", nodes).items()
+    logins |= {n: session.address for n, session in sessions if session.transport not in ("ssh", "local")}
+    return data_addresses(nets, envs, logins) if nets else {}
 
 
 def all_paths(store: Store, nodes: Sequence[str], job: Job) -> Paths:

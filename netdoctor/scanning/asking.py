@@ -13,8 +13,8 @@ from netdoctor.transport.base import Reply, Request
 
 def ask(request: ScanRequest, op: str, args: Mapping[str, Any], timeout_s: float) -> Iterator[Reply]:
     """The answer of each node of the request, or why there is none. Raises InputError."""
-    targets = listed(request).targets
     transport = make_transport(request)
+    targets = listed(request, transport).targets
     first = {target.id: Request(op=op, args=args, timeout_s=timeout_s) for target in targets}
     try:
         bound_s = transport.bound_s(targets) + timeout_s

@@ -37,7 +37,7 @@ NOTES_AT_MOST = 20
 # What a request says of reaching nodes, and of itself.
 _HOW = (
     *("ssh_config", "ssh_user", "ssh_port", "ssh_key", "known_hosts", "jump", "accept_new"),
-    *("via", "checks_dir", "environ", "format", "save"),
+    *("via", "ray_address", "ray_python", "checks_dir", "environ", "format", "save"),
 )
 
 

@@ -83,7 +83,8 @@ def prepare(
         keep_apart([(f"--save {request.save}", request.save)], reads(request))
     known = known or registry.load(folders=request.checks_dir)
     checks = select(known, request)
-    inventory = listed(request)
+    transport = make_transport(request)
+    inventory = listed(request, transport)
     if judged is None and request.node:
         judged = restrict(inventory, request.node)
     nodes = [target.id for target in inventory.targets]
@@ -104,7 +105,7 @@ def prepare(
         targets=_contacted(inventory.targets, checks, judged),
         judged=judged,
         job=job,
-        transport=make_transport(request),
+        transport=transport,
         baseline=_baseline(request, nodes),
         suppressions=settings.read(settings_file, known.checks.values()) if settings_file is not None else (),
         earlier=tuple(baselines.runs(request.baseline)) if request.baseline is not None else (),
@@ -152,8 +153,8 @@ def part(
     return part_of(checks, [check.id for check in whole], nodes, listed, **more)
 
 
-def listed(request: ScanRequest) -> Inventory:
-    """The nodes, each with the interpreter that is used there."""
+def listed(request: ScanRequest, transport: Transport) -> Inventory:
+    """The nodes, each with the interpreter that is used there. transport: of the request."""
     if request.local:
         if request.via != "ssh":
             raise InputError(f"--local examines this machine; leave --via {request.via} out")
@@ -164,7 +165,7 @@ def listed(request: ScanRequest) -> Inventory:
     elif request.targets is not None:
         source = str(request.source or "")
         inventory = Inventory(targets=request.targets, format="last", source=source)
-    elif not request.hosts and (named := via.nodes(request)) is not None:
+    elif not request.hosts and (named := via.nodes(request, transport)) is not None:
         inventory = named
     elif not request.hosts:
         raise InputError("no hosts: name a hosts file, hosts, or --last (see netdoctor scan -h)")

@@ -73,6 +73,8 @@ class _Options(Struct, kw_only=True):
     budget: _Seconds = UNSET
     local: _Flag = UNSET
     via: Via | UnsetType = UNSET
+    ray_address: _Text = UNSET
+    ray_python: _Text = UNSET
     strict: _Flag = UNSET
     require: _Globs = UNSET
     fail_on: Literal["fail", "warn", "never"] | UnsetType = UNSET
@@ -179,8 +181,9 @@ def _taken(targets: Sequence[Target], options: Mapping[str, Any], source: Path) 
     found = {name: value for name, value in found.items() if value is not UNSET}
     if (user := found.get("ssh_user")) and (fault := user_fault(user)):
         refuse("option ssh_user", fault.message)
-    if (python := found.get("python")) and (fault := python_fault(python)):
-        refuse("option python", fault.message)
+    for name in ("python", "ray_python"):
+        if (python := found.get(name)) and (fault := python_fault(python)):
+            refuse(f"option {name}", fault.message)
     if any(hop.strip().startswith("-") for hop in found.get("jump", "").split(",")):
         refuse("option jump", "it begins with '-'")
     return {name: Path(value) if name in PATHS and value else value for name, value in found.items()}

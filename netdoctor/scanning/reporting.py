@@ -218,7 +218,7 @@ def verify_prefix(request: ScanRequest) -> tuple[str, ...]:
     report = request.save or request.source
     argv = [*last_argv(report)] if report is not None else ["netdoctor", "scan", *request.hosts]
     if request.save is None:
-        for name in (*PATHS, "ssh_user", "ssh_port", "jump", "python"):
+        for name in (*PATHS, "ssh_user", "ssh_port", "jump", "python", "ray_address", "ray_python"):
             value = getattr(request, name)
             if value is not None:
                 argv += [f"--{name.replace('_', '-')}", str(value)]

@@ -30,6 +30,7 @@ class ScanRequest:
     timeout (per node), deadline, budget: seconds. environ: of the shell that the job would be launched from.
     require: families of checks.
     save: where the report goes, None for nowhere. via: what reaches the nodes, one of VIAS.
+    ray_address, ray_python: where the cluster is, and an interpreter with its Ray, for ``ray``.
     """
 
     hosts: tuple[str, ...] = ()
@@ -39,6 +40,8 @@ class ScanRequest:
     format: str = "auto"
     local: bool = False
     via: str = "ssh"
+    ray_address: str | None = None
+    ray_python: str | None = None
 
     ssh_config: Path | None = None
     ssh_user: str | None = None

@@ -24,16 +24,30 @@ def make_transport(request: ScanRequest) -> Transport:
         case "slurm":
             raise InputError("--via slurm is not here yet")
         case "ray":
-            raise InputError("--via ray is not here yet")
+            return _ray(request, limits)
     return _ssh(request, limits)
 
 
-def nodes(request: ScanRequest) -> Inventory | None:
+def nodes(request: ScanRequest, transport: Transport) -> Inventory | None:
     """The nodes that a request without hosts is about: those of the allocation, or of the Ray cluster.
 
-    None where they have to be named. Raises InputError where they cannot be found out.
+    transport: of this request; what it connects to is asked once. None where the nodes have to be named.
+    Raises InputError where they cannot be found out.
     """
+    if request.via == "ray":
+        from netdoctor.transport.ray import RayTransport
+
+        if isinstance(transport, RayTransport):
+            return transport.inventory()
     return None
+
+
+def _ray(request: ScanRequest, limits: Limits) -> Transport:
+    from netdoctor.transport.ray import RayTransport
+    from netdoctor.transport.rayhelper import AUTO, RayOptions
+
+    address = request.ray_address or request.environ.get("RAY_ADDRESS") or AUTO
+    return RayTransport(RayOptions(address, request.ray_python, request.environ), limits)
 
 
 def _ssh(request: ScanRequest, limits: Limits) -> Transport:

@@ -112,6 +112,7 @@ def _parsed(line: list[str], variables: dict[str, str]) -> tuple[dict[str, objec
 
 # A value for each kind of option; what is not here is a switch.
 VALUES = {
+    "via": "slurm",
     "profile": "quick", "fail_on": "warn", "launcher": "srun", "backend": "gloo", "json_detail": "all",
     "exit_style": "nagios", "color": "never", "theme": "dark", "only": "a,b", "skip": "c",
     "require": "sw,gpu", "node": "n1,n2",

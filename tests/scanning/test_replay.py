@@ -47,6 +47,8 @@ SAID: dict[str, Any] = {
     "fail_on": "never",
     "local": True,
     "via": "slurm",
+    "ray_address": "10.0.0.1:6379",
+    "ray_python": "/opt/ray/bin/python",
 }
 TARGETS = (Target(id="n1", host="n1", user="ml", port=2201), Target(id="n2", host="10.0.0.2"))
 
@@ -156,6 +158,7 @@ def test_an_old_report_is_taken_as_it_was() -> None:
         ("budget", []), ("strict", "no"), ("strict", 1), ("fail_on", "often"), ("profile", "huge"),
         ("parallel", 0), ("parallel", 1.5), ("ssh_port", 65536), ("master_port", 0), ("ssh_config", "a\0b"),
         ("python", "python; touch x"), ("jump", "-oX"), ("ssh_user", "-oX"), ("local", "yes"), ("via", "rsh"),
+        ("ray_python", "python; touch x"),
         ("packages", 1), ("jump", "gate;touch x"), ("jump", "gate, -oX"), ("jump", "$(x)"),
     ],
 )  # fmt: skip

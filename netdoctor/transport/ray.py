@@ -1,0 +1,445 @@
+"""A Ray cluster as the way to its nodes: one actor on each, which runs the same agent as every transport.
+
+Ray takes only a driver of its own release and Python, so that netdoctor imports none: it sends `ray_driver`
+to the cluster's interpreter (see `rayhelper`) and talks through that to the agents.
+"""
+
+import math
+import secrets
+import socket
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from netdoctor.facts.base import Missing, Why
+from netdoctor.facts.host import Login, Session
+from netdoctor.inventory.model import Inventory, Target
+from netdoctor.inventory.names import is_valid_host
+from netdoctor.text import clean
+from netdoctor.transport import frames
+from netdoctor.transport.base import Limits, Reply, Request, SessionEvent
+from netdoctor.transport.bundle import argv, build_bundle
+from netdoctor.transport.provide import provide_bytes
+from netdoctor.transport.ray_driver import BUNDLE, CLOSE, DATA, ENDED, OPEN, WRITE
+from netdoctor.transport.rayhelper import (
+    CONNECT_S,
+    DIED,
+    Helper,
+    HelperGone,
+    RayNode,
+    RayOptions,
+    Table,
+    checked,
+    in_order,
+)
+
+SLACK_S = 10.0
+CLOCK_AT_ONCE = 8
+NEEDS_MAX = 8
+# How it ends where no agent comes to answer, by what the driver says was going on.
+OUTCOMES = {"late": Login.TIMEOUT, "interpreter": Login.INTERPRETER}
+
+# What an agent is asked: it is sent frames, and returns what came of it.
+Talk = Generator[None, frames.Frame, Any]
+
+
+class _Over(Exception):
+    """A talk has come to nothing; `why` as in a missing fact, stage as the driver names it."""
+
+    def __init__(self, why: Why, detail: str, stage: str = "") -> None:
+        super().__init__(detail)
+        self.why = why
+        self.stage = stage
+
+
+@dataclass(slots=True, eq=False)
+class _Agent:
+    """An agent at the other end of a channel. talk, finish: what it is asked now, and until when."""
+
+    node: str
+    channel: int
+    reader: frames.FrameReader
+    session: dict[str, Any]
+    finish: float
+    talk: Talk | None = None
+    hello: frames.Hello = field(default_factory=frames.Hello)
+    number: int = 0
+
+
+class RayTransport:
+    """Reaches the nodes of a Ray cluster."""
+
+    def __init__(self, options: RayOptions, limits: Limits) -> None:
+        """Raises InputError for an address that is none."""
+        checked(options.address)
+        self._options = options
+        self._limits = limits
+        self._helper: Helper | None = None
+        self._known: Table | None = None
+        self._gone = ""
+        self._agents: dict[int, _Agent] = {}
+        self._open: dict[str, _Agent] = {}
+        self._channels = 0
+        self._anchor = time.time() - time.monotonic()
+        self._interruption: BaseException | None = None
+        self.notes: tuple[str, ...] = ()
+
+    def interrupt(self, error: BaseException) -> None:
+        """From another thread, where signals do not go: let whoever waits for nodes raise this instead."""
+        self._interruption = error
+
+    def _raise_interruption(self) -> None:
+        interruption, self._interruption = self._interruption, None
+        if interruption is not None:
+            raise interruption
+
+    # What there is
+
+    def table(self) -> Table:
+        """Ray's own table of its nodes. Raises InputError where there is no cluster."""
+        if self._helper is None or self._known is None:
+            self.close()
+            self._helper = Helper(self._options, self._raise_interruption)
+            self._known = self._helper.table()
+        return self._known
+
+    def inventory(self) -> Inventory:
+        """The nodes of the cluster. Raises InputError."""
+        return listed(self.table().nodes, f"Ray at {self._options.address}")
+
+    def describe(self, target: Target) -> dict[str, Any]:
+        """Return what `start` would do for this target, without contact."""
+        return {
+            "transport": "ray",
+            "host": target.host,
+            "address": None,
+            "port": None,
+            "user": "",
+            "jump": [],
+            "python": target.python or "that of Ray",
+        }
+
+    def bound_s(self, targets: Sequence[Target]) -> float:
+        """Return the longest that `start` can take."""
+        rounds = -(-len(targets) // self._limits.parallel)
+        return rounds * self._limits.node_budget_s + CONNECT_S + SLACK_S
+
+    # Starting agents
+
+    def start(
+        self,
+        targets: Sequence[Target],
+        first: Mapping[str, Request],
+        *,
+        keep_open: bool,
+        collectors: Mapping[str, str],
+        deadline_s: float = 300.0,
+    ) -> Iterator[SessionEvent | Reply]:
+        """Start an actor with an agent on each node, send it its first request, yield events as they come.
+
+        Raises InputError at once where there is no cluster.
+        """
+        for agent in list(self._agents.values()):
+            self._dismiss(agent)
+        rows = Rows(self.table().nodes)
+        marker = secrets.token_hex(8)
+        self._send(BUNDLE, 0, build_bundle(marker=marker, deadline_s=deadline_s, collectors=collectors))
+        return self._start(targets, first, keep_open, rows, marker)
+
+    def _start(
+        self,
+        targets: Sequence[Target],
+        first: Mapping[str, Request],
+        keep_open: bool,
+        rows: "Rows",
+        marker: str,
+    ) -> Iterator[SessionEvent | Reply]:
+        left = deque(targets)
+        starting: set[_Agent] = set()
+        asked: set[_Agent] = set()
+
+        def fill() -> Iterator[SessionEvent]:
+            while left and len(starting) < self._limits.parallel:
+                target = left.popleft()
+                row = rows.of(target)
+                absent = self._absent(target, row)
+                if row is None or absent is not None:
+                    yield SessionEvent(node=target.id, session=msgspec.convert(absent, Session))
+                else:
+                    starting.add(self._begin(target, row, marker))
+
+        yield from fill()
+        for agent, said in self._heard(lambda: bool(left or starting or asked)):
+            if agent in starting:
+                starting.discard(agent)
+                session = self._session(agent, said)
+                yield SessionEvent(node=agent.node, session=session)
+                if session.outcome == Login.OK:
+                    asked.add(agent)
+                    self._ask(agent, first[agent.node], agent.finish)
+                else:
+                    self._dismiss(agent)
+            elif agent in asked:
+                asked.discard(agent)
+                yield _reply(agent.node, said)
+                if not keep_open:
+                    self._dismiss(agent)
+            yield from fill()
+
+    def _absent(self, target: Target, row: RayNode | None) -> dict[str, Any] | None:
+        """The session with a node that has no actor to begin with."""
+        if self._gone:
+            outcome, detail = Login.CONTROL, self._gone
+        elif row is None:
+            outcome, detail = Login.NAME, f"Ray's table of nodes has no {target.host}"
+        elif not row.alive:
+            outcome, detail = Login.UNREACHABLE, f"dead in Ray's table of nodes: {row.death}"
+        else:
+            return None
+        where = {"transport": "ray", "stage": "table", "address": None if row is None else row.address}
+        return {**where, "outcome": outcome, "detail": detail}
+
+    def _begin(self, target: Target, row: RayNode, marker: str) -> _Agent:
+        """Ask for an actor."""
+        self._channels += 1
+        budget_s = self._limits.node_budget_s
+        session = {"transport": "ray", "address": row.address, "interpreter": target.python or "that of Ray"}
+        agent = _Agent(
+            node=target.id,
+            channel=self._channels,
+            reader=frames.FrameReader(marker),
+            session=session,
+            finish=time.monotonic() + budget_s,
+        )
+        self._agents[agent.channel] = self._open[agent.node] = agent
+        agent.talk = _hello()
+        next(agent.talk)
+        # A little less than ours, so that what is late is told apart.
+        within_s = max(0.9 * budget_s, budget_s - 2.0)
+        plan = {"node_id": row.id, "argv": argv(target.python or "", marker), "within_s": within_s}
+        self._send(OPEN, agent.channel, msgspec.json.encode(plan))
+        return agent
+
+    def _session(self, agent: _Agent, said: Any) -> Session:
+        told: dict[str, Any] = {"outcome": Login.SHELL, "stage": "agent"}
+        if isinstance(said, _Over) and said.why is Why.FAILED:
+            told["outcome"], told["detail"] = Login.CONTROL, str(said)
+        elif isinstance(said, _Over):
+            late = Login.TIMEOUT if said.why is Why.TIMED_OUT else Login.SHELL
+            told["outcome"], told["stage"] = OUTCOMES.get(said.stage, late), said.stage or "agent"
+            told["detail"] = clean(str(said) or agent.reader.tail or "the agent ended", 400)
+        elif isinstance(said, frames.AgentTrouble):
+            told["detail"] = f"the agent did not start: {said}"
+        elif said.old_python is not None:
+            version = clean(said.old_python, 20)
+            told |= {"outcome": Login.OLD_PYTHON, "python_version": version}
+            told["detail"] = f"{agent.session['interpreter']} is Python {version}, 3.6 or newer is needed"
+        else:
+            agent.hello = said
+            told |= {"outcome": Login.OK, "python_version": clean(said.python, 20)}
+            told |= {"interpreter": clean(said.executable, 200), "noise": agent.reader.noise}
+        return msgspec.convert({**agent.session, **told}, Session)
+
+    # Asking
+
+    def call(self, requests: Mapping[str, Request], within_s: float | None = None) -> Iterator[Reply]:
+        """Send one request to each named node with an open session; all at once, no order."""
+        begun = time.monotonic()
+        left = deque(requests.items())
+        longest = max((request.timeout_s for request in requests.values()), default=0.0)
+        longest = longest * (2 + len(left) / CLOCK_AT_ONCE) + SLACK_S
+        finish = begun + (longest if within_s is None else min(longest, within_s))
+        asked: set[_Agent] = set()
+
+        def fill() -> Iterator[Reply]:
+            while left and (left[0][1].op != "clock" or len(asked) < CLOCK_AT_ONCE):
+                node, request = left.popleft()
+                agent = self._open.get(node)
+                if agent is None or self._gone:
+                    yield Reply(node=node, missing=Missing(Why.LOST, self._gone or "no open session"))
+                else:
+                    asked.add(agent)
+                    self._ask(agent, request, finish)
+
+        yield from fill()
+        for agent, said in self._heard(lambda: bool(left or asked), finish):
+            if agent in asked:
+                asked.discard(agent)
+                yield _reply(agent.node, said)
+            yield from fill()
+        for node in [*(agent.node for agent in asked), *(node for node, _ in left)]:
+            yield Reply(node=node, missing=Missing(Why.TIMED_OUT, "no answer in time"))
+
+    def _ask(self, agent: _Agent, request: Request, finish: float) -> None:
+        agent.finish = min(finish, time.monotonic() + request.timeout_s)
+        agent.talk = self._clock(agent, request) if request.op == "clock" else self._answer(agent, request)
+        next(agent.talk)
+
+    def _answer(self, agent: _Agent, request: Request) -> Talk:
+        args = msgspec.json.encode(dict(request.args))
+        return frames.decode_result((yield from self._exchange(agent, request.op, args)))
+
+    def _clock(self, agent: _Agent, request: Request) -> Talk:
+        """Exchange pings: [[sent, received there, sent there, received], …], seconds."""
+        samples = []
+        for _ in range(max(1, min(int(request.args.get("exchanges", 8)), 64))):
+            sent = time.monotonic()
+            there = frames.decode_result((yield from self._exchange(agent, "ping", b"{}")))
+            back = time.monotonic()
+            times = [there.get(key) for key in ("recv_s", "send_s")] if isinstance(there, dict) else [None]
+            if not all(isinstance(t, float | int) for t in times):
+                raise frames.AgentTrouble("the reply to a ping cannot be read")
+            samples.append([self._anchor + sent, *times, self._anchor + back])
+        return {"samples": samples}
+
+    def _exchange(self, agent: _Agent, op: str, args: bytes) -> Generator[None, frames.Frame, bytes]:
+        """Send a request; its result as JSON. Raises _Over and AgentTrouble."""
+        agent.number += 1
+        self._send(WRITE, agent.channel, frames.request_frame(agent.number, op, args))
+        needs = 0
+        while True:
+            frame = yield
+            if frame.need is not None and needs < NEEDS_MAX:
+                needs += 1
+                found = provide_bytes(frame.need, agent.hello.machine, agent.hello.bits)
+                self._send(WRITE, agent.channel, found)
+            elif frame.id == agent.number:
+                if frame.ok:
+                    return bytes(frame.result)
+                raise _Over(Why(frame.why) if frame.why in set(Why) else Why.FAILED, clean(frame.detail, 400))
+
+    # The helper
+
+    def _send(self, kind: bytes, channel: int, payload: bytes = b"") -> None:
+        if self._helper is not None:
+            self._helper.send(kind, channel, payload)
+
+    def _heard(self, wanted: Callable[[], bool], finish: float = math.inf) -> Iterator[tuple[_Agent, Any]]:
+        """Yield agents whose talk is over, and what came of it: a value, _Over or AgentTrouble.
+
+        Ends when nothing is wanted any more, or `finish` has passed.
+        """
+        helper = self._helper
+        if helper is None or not wanted():
+            return
+        try:
+            for kind, channel, payload in helper.messages(finish):
+                if not kind:
+                    now = time.monotonic()
+                    late = [a for a in self._agents.values() if a.talk is not None and a.finish <= now]
+                    over = _Over(Why.TIMED_OUT, "no answer in time")
+                elif (agent := self._agents.get(channel)) is None:
+                    continue
+                elif kind == DATA:
+                    yield from ((agent, said) for said in self._said(agent, payload))
+                    late = []
+                elif kind == ENDED:
+                    del self._agents[channel]
+                    if self._open.get(agent.node) is agent:
+                        del self._open[agent.node]
+                    late, over = [agent] if agent.talk is not None else [], _lost(payload)
+                for one in late:
+                    one.talk = None
+                    yield one, over
+                if not wanted():
+                    return
+        except HelperGone as e:
+            self._gone = str(e)
+            for one in [agent for agent in self._agents.values() if agent.talk is not None]:
+                one.talk = None
+                yield one, _Over(Why.FAILED, self._gone)
+
+    def _said(self, agent: _Agent, data: bytes) -> Iterator[Any]:
+        """Take an agent's bytes; yield what its talk has come to, if it has."""
+        try:
+            for payload in agent.reader.feed(data):
+                frame = frames.decode_frame(payload)
+                if agent.talk is not None:
+                    agent.talk.send(frame)
+        except StopIteration as over:
+            agent.talk = None
+            yield over.value
+        except (_Over, frames.AgentTrouble) as trouble:
+            if agent.talk is not None:
+                agent.talk = None
+                yield trouble
+
+    def _dismiss(self, agent: _Agent) -> None:
+        """End an agent: its actor ends with it."""
+        self._send(CLOSE, agent.channel)
+        agent.talk = None
+        if self._open.get(agent.node) is agent:
+            del self._open[agent.node]
+
+    def close(self) -> None:
+        """End all agents and the helper within two seconds. Safe to call twice."""
+        self._agents.clear()
+        self._open.clear()
+        helper, self._helper, self._known = self._helper, None, None
+        if helper is not None:
+            helper.close()
+
+
+def listed(rows: Sequence[RayNode], source: str) -> Inventory:
+    """The nodes of a table, head first; of the dead those that nobody stopped and that none replaced."""
+    by_address = {row.address: row for row in rows if not row.alive and row.reason in DIED}
+    by_address.update({row.address: row for row in rows if row.alive})
+    known = [row for row in by_address.values() if is_valid_host(row.address)]
+    known.sort(key=lambda row: (not row.is_head, in_order(row.address)))
+    count = Counter(row.hostname or "" for row in known)
+    targets = []
+    for order, row in enumerate(known):
+        name = row.hostname or ""
+        plain = count[name] == 1 and is_valid_host(name)
+        targets.append(Target(id=name if plain else row.address, host=row.address, order=order, source="Ray"))
+    return Inventory(targets=tuple(targets), format="ray", source=source)
+
+
+class Rows:
+    """Ray's table by all names of a node; who is alive comes first."""
+
+    def __init__(self, rows: Iterable[RayNode]) -> None:
+        self._by_name: dict[str, RayNode] = {}
+        for row in sorted(rows, key=lambda row: not row.alive):
+            for name in row.names:
+                self._by_name.setdefault(name, row)
+
+    def of(self, target: Target) -> RayNode | None:
+        """The row of a target, by its names, or by an address that its name has here."""
+        for name in (target.host.lower(), target.id.lower()):
+            if name in self._by_name:
+                return self._by_name[name]
+        with suppress(OSError, UnicodeError):
+            for *_, address in socket.getaddrinfo(target.host, None, type=socket.SOCK_STREAM):
+                if str(address[0]) in self._by_name:
+                    return self._by_name[str(address[0])]
+        return None
+
+
+def _hello() -> Talk:
+    while True:
+        frame = yield
+        if frame.hello is not None:
+            return frame.hello
+
+
+def _lost(payload: bytes) -> _Over:
+    """Why an agent is gone, as the driver says it."""
+    try:
+        said = msgspec.json.decode(payload, type=dict[str, str])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        said = {}
+    return _Over(Why.LOST, clean(said.get("detail", ""), 400) or "the agent ended", said.get("stage", ""))
+
+
+def _reply(node: str, said: Any) -> Reply:
+    if isinstance(said, _Over):
+        return Reply(node=node, missing=Missing(said.why, str(said)))
+    if isinstance(said, frames.AgentTrouble):
+        return Reply(node=node, missing=Missing(Why.UNPARSABLE, str(said)))
+    return Reply(node=node, result=said)

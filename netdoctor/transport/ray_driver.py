@@ -1,0 +1,265 @@
+"""Runs under the cluster's own Python: an actor on each node starts an agent, and bytes pass between the two.
+
+netdoctor sends the text of this file to `python -c`, with nothing else of netdoctor: the standard library and
+Ray, Python 3.8 and up. A message is its kind (one byte), the number of a node and its length (four bytes
+each, big endian), and that many bytes. In: ``bundle``, ``open``, ``write``, ``close``; out: ``table``,
+``fatal``, ``started``, ``data``, ``ended``. The end of its stdin ends it, and its end ends its Ray job, by
+which all its actors go; an agent ends with its pipe.
+"""
+
+import asyncio
+import json
+import os
+import struct
+import sys
+import threading
+from typing import Any
+
+HEAD = struct.Struct(">cII")
+BUNDLE, OPEN, WRITE, CLOSE = b"B", b"O", b"W", b"C"
+TABLE, FATAL, STARTED, DATA, ENDED = b"T", b"F", b"S", b"D", b"E"
+# Below max_direct_call_object_size (100 KiB): what is larger takes the way over the object store, and that
+# needs ports between nodes which a firewall may close.
+CHUNK_BYTES = 64 * 1024
+MESSAGE_BYTES_MAX = 16 << 20
+SAID_BYTES = 4096
+DETAIL_CHARACTERS = 1000
+KEYS = (
+    "NodeID", "Alive", "NodeManagerAddress", "NodeManagerHostname", "NodeName", "DeathReason",
+    "DeathReasonMessage", "Resources",
+)  # fmt: skip
+
+
+class Out:
+    """The way to netdoctor: a private copy of fd 1, so that no print of Ray's gets between messages."""
+
+    def __init__(self) -> None:
+        self._fd = os.dup(1)
+        self._lock = threading.Lock()
+        os.dup2(2, 1)
+
+    def send(self, kind: bytes, node: int, payload: bytes = b"") -> None:
+        data = memoryview(HEAD.pack(kind, node, len(payload)) + payload)
+        with self._lock:
+            while data:
+                data = data[os.write(self._fd, data) :]
+
+    def say(self, kind: bytes, node: int, what: Any) -> None:
+        self.send(kind, node, json.dumps(what).encode("ascii"))
+
+
+def agents(ray: Any) -> Any:
+    """The class of the actors."""
+    import select
+    import subprocess
+
+    def environment() -> "dict[str, str]":
+        """What Ray's node was started with: that of a worker hides GPUs from actors that ask for none."""
+        pid = os.environ.get("RAY_RAYLET_PID") or str(os.getppid())
+        try:
+            with open("/proc/" + pid + "/environ", "rb") as file:
+                entries = file.read().split(b"\0")
+        except OSError:
+            return dict(os.environ)
+        pairs = (os.fsdecode(entry).partition("=") for entry in entries if b"=" in entry)
+        found = {name: value for name, _, value in pairs}
+        if "RAY_LD_PRELOAD" in found:  # Ray's own allocator, which it takes back from its workers, too
+            found.pop("LD_PRELOAD", None)
+        return found
+
+    class Agent:
+        """An agent as a child process. `begin` and `write` come in order; one `read` waits beside them."""
+
+        child: Any = None
+        said = b""
+
+        def begin(self, argv: "list[str]") -> str:
+            """Start it. Returns what stood in the way, or nothing."""
+            argv[0] = argv[0] or sys.executable
+            pipe = subprocess.PIPE
+            try:
+                self.child = subprocess.Popen(
+                    argv, stdin=pipe, stdout=pipe, stderr=pipe, cwd="/", env=environment(), bufsize=0,
+                    start_new_session=True,
+                )  # fmt: skip
+            except OSError as e:
+                return argv[0] + ": " + str(e.strerror)
+            return ""
+
+        def write(self, data: bytes) -> None:
+            view = memoryview(data)
+            try:
+                while view:
+                    view = view[self.child.stdin.write(view) :]
+            except OSError:  # it is gone: `read` says so
+                pass
+
+        def close(self) -> None:
+            self.child.stdin.close()
+
+        @ray.method(concurrency_group="out")  # type: ignore[untyped-decorator]
+        def read(self) -> bytes:
+            """The next bytes; nothing at the end."""
+            out, err = self.child.stdout.fileno(), self.child.stderr.fileno()
+            watched = [out, err]
+            while True:
+                ready = select.select(watched, [], [])[0]
+                if err in ready:
+                    data = os.read(err, CHUNK_BYTES)
+                    self.said = (self.said + data)[-SAID_BYTES:]
+                    if not data:
+                        watched.remove(err)
+                if out in ready:
+                    return os.read(out, CHUNK_BYTES)
+
+        @ray.method(concurrency_group="out")  # type: ignore[untyped-decorator]
+        def last_words(self) -> str:
+            """What it said on its stderr, once its stdout has ended."""
+            while select.select([self.child.stderr], [], [], 0.2)[0]:
+                data = os.read(self.child.stderr.fileno(), CHUNK_BYTES)
+                if not data:
+                    break
+                self.said = (self.said + data)[-SAID_BYTES:]
+            return self.said.decode("utf-8", "replace")
+
+    return ray.remote(
+        num_cpus=0, num_gpus=0, max_restarts=0, max_task_retries=0, concurrency_groups={"out": 1}
+    )(Agent)
+
+
+class Driver:
+    """All nodes. Runs in an event loop; messages come from a thread that reads stdin."""
+
+    def __init__(self, ray: Any, out: Out) -> None:
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        self.pinned = NodeAffinitySchedulingStrategy
+        self.agents = agents(ray)
+        self.out = out
+        self.queues: "dict[int, asyncio.Queue[bytes | None]]" = {}
+        self.bundle = b""
+        self.tasks: "set[Any]" = set()
+
+    def take(self, kind: bytes, node: int, payload: bytes) -> None:
+        """A message from netdoctor."""
+        if kind == BUNDLE:
+            self.bundle = payload
+        elif kind == OPEN:
+            self.queues[node] = asyncio.Queue()
+            self.begin(self.node(node, json.loads(payload.decode("ascii")), self.queues[node]))
+        elif node in self.queues:
+            self.queues[node].put_nowait(payload if kind == WRITE else None)
+
+    def begin(self, work: Any) -> Any:
+        task = asyncio.ensure_future(work)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+        return task
+
+    async def node(self, node: int, plan: "dict[str, Any]", queue: "asyncio.Queue[bytes | None]") -> None:
+        """From the actor to the end of its agent."""
+        stage, writing = "actor", None
+        try:
+            # Kept until the end: an actor goes with its last handle.
+            actor = self.agents.options(scheduling_strategy=self.pinned(plan["node_id"], soft=False)).remote()
+            trouble = await asyncio.wait_for(_future(actor.begin.remote(plan["argv"])), plan["within_s"])
+            if trouble:
+                return self.ended(node, "interpreter", trouble)
+            stage = "agent"
+            self.out.send(STARTED, node)
+            writing = self.begin(self.write(actor, queue))
+            while True:
+                data = await actor.read.remote()
+                if not data:
+                    break
+                self.out.send(DATA, node, data)
+            self.ended(node, stage, await actor.last_words.remote())
+        except asyncio.TimeoutError:
+            self.ended(node, "late", "Ray started no actor there within %g s" % plan["within_s"])
+        except Exception as e:
+            self.ended(node, stage, _words(e))
+        finally:
+            if writing is not None:
+                writing.cancel()
+
+    async def write(self, actor: Any, queue: "asyncio.Queue[bytes | None]") -> None:
+        data: "bytes | None" = self.bundle
+        try:
+            while data is not None:
+                for start in range(0, len(data), CHUNK_BYTES):
+                    await actor.write.remote(data[start : start + CHUNK_BYTES])
+                data = await queue.get()
+            await actor.close.remote()
+        except Exception:  # whoever reads meets the same, and tells
+            pass
+
+    def ended(self, node: int, stage: str, detail: str) -> None:
+        self.queues.pop(node, None)
+        self.out.say(ENDED, node, {"stage": stage, "detail": detail[-DETAIL_CHARACTERS:]})
+
+
+def _future(ref: Any) -> "asyncio.Future[Any]":
+    return asyncio.wrap_future(ref.future())
+
+
+def _words(error: BaseException) -> str:
+    """Ray's own words for an error, without the traceback of another process that may follow."""
+    text = str(error).split("Traceback (most recent call last)")[0]
+    return " ".join(text.split())[:DETAIL_CHARACTERS] or type(error).__name__
+
+
+def table(ray: Any) -> "list[dict[str, Any]]":
+    """Ray's own table of its nodes, dead ones among them."""
+    return [{key: row.get(key) for key in KEYS} for row in ray.nodes()]
+
+
+def read_exactly(count: int) -> bytes:
+    data = sys.stdin.buffer.read(count)
+    if len(data) < count:
+        raise EOFError
+    return data
+
+
+def main() -> None:
+    out = Out()
+    address = sys.argv[1]
+    try:
+        import ray
+    except ImportError as e:
+        out.send(FATAL, 0, ("no-ray: %s" % e).encode("utf-8", "replace"))
+        return
+    try:
+        ray.init(
+            address=address, log_to_driver=False, logging_level="ERROR", include_dashboard=False,
+            namespace="netdoctor",
+        )  # fmt: skip
+        out.say(TABLE, 0, {"ray": ray.__version__, "python": sys.version.split()[0], "nodes": table(ray)})
+    except BaseException as e:  # Ray ends the process itself where it finds no node of its own
+        out.send(FATAL, 0, _words(e).encode("utf-8", "replace"))
+        return
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    driver = Driver(ray, out)
+
+    def listen() -> None:
+        try:
+            while True:
+                kind, node, length = HEAD.unpack(read_exactly(HEAD.size))
+                if length > MESSAGE_BYTES_MAX:
+                    break
+                loop.call_soon_threadsafe(driver.take, kind, node, read_exactly(length))
+        except (EOFError, OSError):
+            pass
+        loop.call_soon_threadsafe(loop.stop)
+
+    threading.Thread(target=listen, daemon=True).start()
+    loop.run_forever()
+    # Actors first: the end of the job takes them, too, but says it only some time later.
+    for task in driver.tasks:
+        task.cancel()
+    ray.shutdown()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
