@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 from netdoctor.checks._words import listing
 from netdoctor.facts.gpu import Gpu, GpuFacts
-from netdoctor.model import HERE, Finding, skip, unknown
+from netdoctor.model import HERE, Finding, Fix, run, skip, unknown
 
 
 def untold(gpu: GpuFacts, value: Callable[[Gpu], object], what: str) -> Iterator[Finding]:
@@ -24,3 +24,15 @@ def untold(gpu: GpuFacts, value: Callable[[Gpu], object], what: str) -> Iterator
         yield skip(f"the GPUs do not {what}")
     elif silent:
         yield unknown(HERE, f"{listing(silent, 4)} do{'' if silent[1:] else 'es'} not {what}, others here do")
+
+
+def reset(index: int | None) -> Fix:
+    """Resets one GPU of the node, or all of them, which is what takes NVSwitches along."""
+    one = "" if index is None else f" -i {index}"
+    return run(
+        f"reset {'all GPUs' if index is None else 'the GPU'}, with nothing running there",
+        f"nvidia-smi --gpu-reset{one} && nvidia-smi -q -d ECC,ROW_REMAPPER{one}",
+        root=True,
+        risk="medium",
+        loses="whatever runs on the GPU",
+    )

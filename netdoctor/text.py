@@ -72,3 +72,11 @@ def listing(names: Iterable[str], shown: int = SHOWN) -> str:
     if len(every) < 2:
         return "".join(every)
     return f"{', '.join(every[:-1])} and {every[-1]}"
+
+
+def age(seconds: float) -> str:
+    """``40 s``, ``12 min``, ``5 h``, ``3 days``."""
+    for limit, size, unit in ((90, 1, "s"), (90 * 60, 60, "min"), (36 * 3600, 3600, "h")):
+        if seconds < limit:
+            return f"{max(seconds, 0) // size:.0f} {unit}"
+    return f"{seconds // 86400:.0f} days"

@@ -126,6 +126,12 @@ def nvlinks(nvml: "Any", handle: "Any") -> "dict[str, Any]":
     return found
 
 
+def recovery(nvml: "Any", handle: "Any") -> "Optional[int]":
+    """Return what the driver says that a GPU needs before it is used again; None before release 565."""
+    (field,) = nvml.nvmlDeviceGetFieldValues(handle, [nvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION])
+    return int(field.value.uiVal) if field.nvmlReturn == 0 else None
+
+
 def device(nvml: "Any", index: int) -> "dict[str, Any]":
     """Return facts.gpu.Gpu: each question on its own, the first fault of the device as `error`."""
     gpu = {"index": index}  # type: dict[str, Any]
@@ -163,6 +169,9 @@ def device(nvml: "Any", index: int) -> "dict[str, Any]":
     )
     # Uncorrected errors since the driver was loaded.
     put("ecc_uncorrected", lambda: int(nvml.nvmlDeviceGetTotalEccErrors(handle, 1, 0)))
+    rows = ask(lambda: nvml.nvmlDeviceGetRemappedRows(handle))
+    if rows is not None:
+        gpu["remap_pending"], gpu["remap_failed"] = bool(rows[2]), bool(rows[3])
     put(
         "throttle_reasons",
         lambda: int(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)),
@@ -173,6 +182,7 @@ def device(nvml: "Any", index: int) -> "dict[str, Any]":
     # The width stays when a GPU is idle; the generation does not, so the one that GPU and slot can do.
     put("pcie_width", lambda: int(nvml.nvmlDeviceGetCurrPcieLinkWidth(handle)))
     put("pcie_generation", lambda: int(nvml.nvmlDeviceGetMaxPcieLinkGeneration(handle)))
+    put("recovery", lambda: recovery(nvml, handle))
     put("persistence", lambda: bool(nvml.nvmlDeviceGetPersistenceMode(handle)))
     put("processes", lambda: processes(nvml, handle))
     return gpu

@@ -21,7 +21,8 @@ class Gpu:
 
     processes: that compute on it, None where NVML does not tell. nvlinks: that the device has, 0 without
     NVLink; nvlinks_active of them are up. pcie_width: lanes in use; pcie_generation: the best that device and
-    slot can do.
+    slot can do. recovery: nvmlDeviceGpuRecoveryAction_t, what the driver says that the GPU needs now.
+    remap_pending: faulty memory rows are replaced at the next reset; remap_failed: some could not be.
     """
 
     index: int
@@ -41,6 +42,9 @@ class Gpu:
     nvlinks_active: int | None = None
     pcie_width: int | None = None
     pcie_generation: int | None = None
+    recovery: int | None = None
+    remap_pending: bool | None = None
+    remap_failed: bool | None = None
     error: str | None = None
 
 
@@ -77,3 +81,37 @@ class GpuFacts:
     device_nodes: tuple[str, ...] = ()
     cuda_visible_devices: str | None = None
     nvidia_visible_devices: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelEvent:
+    """An Xid of a GPU or an SXid of an NVSwitch, all of one code together.
+
+    kind: ``xid`` or ``sxid``. device: PCI address without function, ``0000:3b:00``. text: what the last one
+    says after its code. Ages in seconds at the time of the question.
+    """
+
+    kind: str
+    device: str
+    code: int
+    count: int
+    first_age_s: float
+    last_age_s: float
+    text: str = ""
+
+
+@fact("kernel_log")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelLog:
+    """What NVIDIA's driver wrote into the kernel log since the node was started.
+
+    source: ``/dev/kmsg`` or ``journal``; refused: why neither could be read (``EPERM``), then nothing else is
+    known. since_s: how far back it reaches, None for the whole time. driver_age_s: since the driver was
+    loaded last, None where that is not in it.
+    """
+
+    source: str = ""
+    refused: str = ""
+    since_s: float | None = None
+    driver_age_s: float | None = None
+    events: tuple[KernelEvent, ...] = ()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from netdoctor.lab import guest, hardware
 from netdoctor.lab import node as nodes
 from netdoctor.lab.fault import Fault, end_guest, keep
@@ -169,6 +171,8 @@ def gpu_values(state: State, node: str) -> dict[str, str]:
         elif active.fault == "gpu-nvlink":
             for one in range(state.gpus) if gpu == "all" else [gpu]:
                 values[f"{one}.nvlinks_down"] = active.params["links"]
+        elif active.fault == "gpu-xid" and active.params["recovery"]:
+            values[f"{gpu}.recovery"] = active.params["recovery"]
         elif active.fault == "gpu-pcie":
             values[f"{gpu}.pcie_width"] = active.params["width"]
     values["count"] = str(max(0, count))
@@ -201,7 +205,18 @@ def driver_files(state: State, node: str) -> dict[str, str | bytes | None]:
             files["/proc/driver/nvidia/version"] = hardware.version_text(version)
             files["/sys/module/nvidia/version"] = version + "\n"
     files[hardware.NVML_FILE] = hardware.render(gpu_values(state, node))
+    files[hardware.KERNEL_LOG] = kernel_log(state, node)
     return files
+
+
+def kernel_log(state: State, node: str) -> str:
+    lines = [hardware.healthy(state, node).files[hardware.KERNEL_LOG]]
+    for number, active in enumerate(state.active(node, "gpu-xid"), 1):
+        p = active.params
+        where = hardware.gpu_bus(int(p["gpu"])).partition(".")[0]
+        message = f"NVRM: Xid (PCI:{where}): {p['code']}, {p['text']}"
+        lines.append(hardware.record(number, active.undo["at"], message))
+    return "".join(lines)
 
 
 def set_gpus(site: Site, node: str) -> None:
@@ -242,8 +257,10 @@ def gpu(site: Site, active: Active) -> list[str]:
     every = active.fault == "gpu-nvlink" and p["gpu"] == "all"
     if "gpu" in p and not every and not (p["gpu"].isdigit() and int(p["gpu"]) < site.state.gpus):
         raise LabError(f"gpu={p['gpu']!r}: these nodes have GPUs 0 to {site.state.gpus - 1}")
-    for name in ("memory", "count", "links", "cuda"):
-        if name in p and not p[name].isdigit():
+    if active.fault == "gpu-xid":
+        active.undo["at"] = time.monotonic()
+    for name in ("memory", "count", "links", "cuda", "code", "recovery"):
+        if p.get(name) and not p[name].isdigit():
             raise LabError(f"{name}={p[name]!r} is not a number")
     if active.fault == "gpu-process":
         request = {"kind": "sleep", "name": p["name"], "title": p["title"], "user": p["user"]}
@@ -260,6 +277,7 @@ def gpu(site: Site, active: Active) -> list[str]:
         "gpu-ecc": f"GPU {p.get('gpu')} has {p.get('count')} uncorrectable memory errors",
         "gpu-throttle": f"GPU {p.get('gpu')} is throttled",
         "gpu-nvlink": f"GPU {p.get('gpu')} has {p.get('links')} NVLinks down",
+        "gpu-xid": f"the driver reports Xid {p.get('code')} of GPU {p.get('gpu')}",
         "gpu-pcie": f"GPU {p.get('gpu')} has {p.get('width')} PCIe lanes",
     }
     return [f"{active.node}: {said[active.fault]} (pretended)"]
@@ -318,5 +336,9 @@ FAULTS = (
     gpu_fault("gpu-ecc", "a GPU has uncorrectable memory errors", gpu="0", count="3"),
     gpu_fault("gpu-throttle", "a GPU runs below its clock", gpu="0", reasons="0x40"),
     gpu_fault("gpu-nvlink", "NVLinks of a GPU are down", gpu="0", links="2"),
+    gpu_fault(
+        "gpu-xid", "the driver reported an error of a GPU", gpu="0", code="95", recovery="",
+        text="pid=4711, name=python3, Uncontained: LTC TAG (0x2,0x0). RST: Yes, D-RST: No",
+    ),
     gpu_fault("gpu-pcie", "a GPU has fewer PCIe lanes", gpu="0", width="8"),
 )  # fmt: skip

@@ -15,6 +15,7 @@ DRIVER = "550.127.05"
 OTHER_DRIVER = "535.183.01"
 CUDA = 12040
 NVML_FILE = "/etc/netdoctor-lab-gpus"
+KERNEL_LOG = "/dev/kmsg"
 GPU_ROOT = "pci0000:20/0000:20:01.{i:x}"
 HCA_ROOT = "pci0000:80/0000:80:01.{i:x}"
 
@@ -222,7 +223,13 @@ def gpus(tree: Tree, state: State, node: str) -> None:
         "/sys/module/nvidia_uvm/refcnt": "0\n",
         "/sys/module/nvidia_peermem/version": DRIVER + "\n",
         NVML_FILE: render(gpu_values(state, node)),
+        KERNEL_LOG: record(0, 5.0, f"NVRM: loading NVIDIA UNIX x86_64 Kernel Module  {DRIVER}"),
     }
+
+
+def record(number: int, seconds: float, message: str) -> str:
+    """A line of /dev/kmsg; seconds: after boot."""
+    return f"4,{number},{seconds * 1e6:.0f},-;{message}\n"
 
 
 def render(values: dict[str, str]) -> str:

@@ -386,6 +386,24 @@ int nvmlDeviceGetRemappedRows(dev_t_ d, u32 *corrected, u32 *uncorrected, u32 *p
   }
   return code;
 }
+/* nvmlFieldValue_t; of all fields only the recovery action, where the node has one. */
+typedef struct {
+  u32 id, scope;
+  long long timestamp, latency;
+  u32 type, code;
+  union {
+    u32 number;
+    u64 room;
+  } value;
+} field_t;
+int nvmlDeviceGetFieldValues(dev_t_ d, int count, field_t *fields) {
+  int code = check(d);
+  for (int i = 0; !code && i < count; i++) {
+    fields[i].type = 1;
+    fields[i].code = fields[i].id == 230 ? (u32)read32(d, "recovery", &fields[i].value.number) : NOT_SUPPORTED;
+  }
+  return code;
+}
 int nvmlDeviceGetMigMode(dev_t_ d, u32 *current, u32 *pending) {
   int code = read32(d, "mig", current);
   if (!code)

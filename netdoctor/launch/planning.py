@@ -22,7 +22,7 @@ from netdoctor.launch.model import (
 )
 from netdoctor.launch.values import PORT, Seen, gpu_counts, settings
 from netdoctor.rules.variables import RANKS
-from netdoctor.text import clean, listing
+from netdoctor.text import age, clean, listing
 
 # Values of a report this old may have been measured on other hardware.
 OLD_S = 24 * 3600.0
@@ -202,14 +202,6 @@ def _is_loopback(text: str) -> bool:
 
 
 # --- words ---------------------------------------------------------------------------------------
-
-
-def age(seconds: float) -> str:
-    """``40 s``, ``12 min``, ``5 h``, ``3 days``."""
-    for limit, size, unit in ((90, 1, "s"), (90 * 60, 60, "min"), (36 * 3600, 3600, "h")):
-        if seconds < limit:
-            return f"{max(seconds, 0) // size:.0f} {unit}"
-    return f"{seconds // 86400:.0f} days"
 
 
 def _head(nodes: Sequence[PlanNode], hosts: str, evidence: Evidence | None) -> str:

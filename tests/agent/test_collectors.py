@@ -16,6 +16,7 @@ from netdoctor.agent import (
     facts_firewall,
     facts_gpu,
     facts_host,
+    facts_kernel_log,
     facts_limits,
     facts_nccl_answer,
     facts_net,
@@ -32,7 +33,7 @@ from netdoctor.agent import (
 )
 from netdoctor.facts import FACT_TYPES
 from netdoctor.facts.clock import ChronyTracking
-from netdoctor.facts.gpu import GpuFacts
+from netdoctor.facts.gpu import GpuFacts, KernelLog
 from netdoctor.facts.host import HostFacts, LimitFacts
 from netdoctor.facts.net import NetFacts, ResolveFacts
 from netdoctor.facts.rdma import RdmaFacts
@@ -1048,3 +1049,67 @@ def test_every_fact_of_the_agent_has_its_collector() -> None:
     asked = {info.group for info in FACT_TYPES.values() if info.origin == "agent" and info.collector is None}
     by_experiments = {"routes", "firewall"}
     assert asked | by_experiments == {n[6:] for n in bundle.modules() if n.startswith("facts_")}
+
+
+# --- kernel_log -------------------------------------------------------------------------------------------
+
+BOOT = "6,0,0,-;Linux version 6.1.0\n"
+XIDS = """\
+6,900,2000000,-;NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build
+ SUBSYSTEM=pci
+4,901,5000000,-;NVRM: Xid (PCI:0000:3B:00): 31, pid=42, name=python, Ch 00000008, MMU Fault
+4,902,6000000,-;NVRM: Xid (PCI:0000:3b:00): 31, pid=43, name=python, Ch 00000009, MMU Fault
+4,903,7000000,c;NVRM: Xid (PCI:0000:01:00 GPU-I:05): 94, pid=7194, Contained: CE User Channel (0x9). RST: No
+3,904,8000000,-;nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 30 LTSSM Fault Up
+4,905,8000001,-;NVRM: Xid (0000:03:00): 14, Channel 00000001
+4,906,x,-;NVRM: Xid (PCI:0000:3b:00): 79, a time that is none
+4,907,9000000,-;eth0: NVRM: Xid (PCI:zz): 79
+"""
+
+
+def test_a_kernel_log(tmp_path: Path) -> None:
+    root = trees.make(tmp_path, {"/dev/kmsg": BOOT + XIDS, "/proc/driver/nvidia/version": "x"})
+    fact = msgspec.convert(facts_kernel_log.collect({}, root), type=KernelLog)
+    assert (fact.source, fact.since_s, fact.refused) == ("/dev/kmsg", None, "")
+    assert [(e.kind, e.device, e.code, e.count) for e in fact.events] == [
+        ("xid", "0000:3b:00", 31, 2),
+        ("xid", "0000:01:00", 94, 1),
+        ("sxid", "0000:c1:00", 20034, 1),
+        ("xid", "0000:03:00", 14, 1),
+    ]
+    first = fact.events[0]
+    assert first.first_age_s - first.last_age_s == pytest.approx(1.0)
+    assert first.text == "pid=43, name=python, Ch 00000009, MMU Fault"
+    assert fact.driver_age_s is not None
+    assert fact.driver_age_s - first.last_age_s == pytest.approx(4.0)
+    later = trees.make(tmp_path / "later", {"/dev/kmsg": XIDS, "/proc/driver/nvidia/version": "x"})
+    assert msgspec.convert(facts_kernel_log.collect({}, later), type=KernelLog).since_s is not None
+
+
+def test_a_kernel_log_of_noise(tmp_path: Path) -> None:
+    noise = b"\xff\x00;;;" * 999 + b"\n" + b"4,5,6,-;NVRM: Xid (PCI:0000:3b:00): 9999999\n" * 9
+    many = "".join(f"4,{i},{i},-;NVRM: Xid (PCI:0000:3b:00): {i}, {'x' * 999}\n" for i in range(900))
+    root = trees.make(tmp_path, {"/dev/kmsg": noise + many.encode(), "/proc/driver/nvidia/version": "x"})
+    fact = msgspec.convert(facts_kernel_log.collect({}, root), type=KernelLog)
+    assert len(fact.events) == facts_kernel_log.MAX_EVENTS
+    assert {len(e.text) for e in fact.events} == {facts_kernel_log.TEXT_MAX}
+
+
+def test_a_kernel_log_that_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(runtime.Unavailable) as caught:
+        facts_kernel_log.collect({}, trees.make(tmp_path, {}))
+    assert caught.value.why == "not_applicable"
+    root = trees.make(tmp_path / "gpu", {"/proc/driver/nvidia/version": "x"})
+    monkeypatch.setattr(runtime, "find_tool", lambda name: None)
+    assert facts_kernel_log.collect({}, root) == {"refused": "ENOENT"}
+    text = (
+        "[    0.000000] n1 kernel: Linux version 6.1\n"
+        "[   12.500000] n1 kernel: NVRM: Xid (PCI:0000:3b:00): 79, x"
+    )
+    monkeypatch.setattr(runtime, "find_tool", lambda name: "/bin/journalctl")
+    monkeypatch.setattr(runtime, "run_tool", lambda argv, timeout_s: runtime.ToolResult(0, text, ""))
+    fact = msgspec.convert(facts_kernel_log.collect({}, root), type=KernelLog)
+    assert (fact.source, [e.code for e in fact.events]) == ("journal", [79])
+    shown_nothing = runtime.ToolResult(0, text.replace("Linux version", "x"), "")
+    monkeypatch.setattr(runtime, "run_tool", lambda argv, timeout_s: shown_nothing)
+    assert facts_kernel_log.collect({}, root) == {"refused": "ENOENT"}

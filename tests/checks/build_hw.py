@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from netdoctor.facts.gpu import Gpu, GpuFacts, GpuProcess, PciGpu
+from netdoctor.facts.gpu import Gpu, GpuFacts, GpuProcess, KernelEvent, KernelLog, PciGpu
 from netdoctor.facts.rdma import Gid, Hca, HcaPort, RdmaFacts
 from netdoctor.facts.software import Nccl, SoftwareFacts, Torch
 
@@ -48,6 +48,8 @@ def gpu(index: int = 0, **changes: Any) -> Gpu:
         "memory_used_bytes": GIB // 2,
         "compute_capability": "9.0",
         "ecc_uncorrected": 0,
+        "remap_pending": False,
+        "remap_failed": False,
         "throttle_reasons": 0x1,
         "processes": (),
         "nvlinks": 18,
@@ -80,6 +82,14 @@ def gpus(count: int = GPUS, **changes: Any) -> GpuFacts:
         "device_nodes": tuple(f"/dev/nvidia{i}" for i in range(count)),
     }
     return GpuFacts(**{**defaults, **changes})
+
+
+def kernel_log(**changes: Any) -> KernelLog:
+    """A program's own error, which says nothing of the GPU."""
+    event = KernelEvent(
+        kind="xid", device="0000:10:00", code=31, count=2, first_age_s=90.0, last_age_s=60.0, text="MMU Fault"
+    )
+    return KernelLog(**{"source": "/dev/kmsg", "driver_age_s": 9000.0, "events": (event,), **changes})
 
 
 def no_gpus() -> GpuFacts:

@@ -34,3 +34,15 @@ def test_another_model_may_not_count_and_a_sick_gpu_is_said_elsewhere() -> None:
     geforce = gpu(1, ecc_uncorrected=None, name="NVIDIA GeForce RTX 4090")
     lost = gpu(2, ecc_uncorrected=None, error="GPU is lost")
     assert not list(gpu_ecc(gpus(devices=(gpu(0), geforce, lost))))
+
+
+def test_rows_of_memory() -> None:
+    worn = gpu(1, remap_failed=True, remap_pending=False)
+    findings = said(gpu_ecc(gpus(devices=(gpu(0, remap_pending=True, remap_failed=False), worn))))
+    assert [(f.status, f.summary) for f in findings] == [
+        (Status.WARN, "GPU 0 has memory rows that are replaced at its next reset"),
+        (Status.FAIL, "GPU 1 has a faulty memory row for which there is no spare one"),
+    ]
+    assert causes(findings) == {"gpu-memory-pending": {"n1"}, "gpu-memory-worn": {"n1"}}
+    (finding,) = gpu_ecc(gpus(devices=(gpu(0, ecc_uncorrected=1, remap_pending=True),)))
+    assert finding.summary == "GPU 0 has 1 uncorrected memory error"

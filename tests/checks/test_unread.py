@@ -47,6 +47,7 @@ def healthy() -> Store:
         "env": dict.fromkeys(names, build.env()),
         "gpu": dict(build_hw.all_gpus(COUNT)),
         "rdma": dict(build_hw.rdmas(COUNT)),
+        "kernel_log": dict.fromkeys(names, build_hw.kernel_log()),
         "software": dict(build_hw.softwares(COUNT)),
     }
     for group, values in facts.items():
@@ -149,6 +150,8 @@ NOT_UNREAD = {
     ("host.nofile", "limits", "nofile_soft"): "None is no limit",
     ("gpu.driver", "gpu", "kernel_driver"): "NVML says the release as well",
     ("gpu.driver", "gpu", "library_driver"): "the module's release is what is compared",
+    ("gpu.ecc", "gpu", "remap_pending"): "boards before Ampere have no rows to remap",
+    ("gpu.ecc", "gpu", "remap_failed"): "boards before Ampere have no rows to remap",
     ("net.interface", "net", "speed_mbit_s"): "virtual interfaces have none",
     ("net.interface", "net", "carrier"): "operstate says it as well",
     ("ssh.login", "session", "passed_over"): "every address that was tried answered",

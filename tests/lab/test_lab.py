@@ -562,6 +562,8 @@ GPU_EFFECTS: list[tuple[str, dict[str, str], str, str]] = [
     ("gpu-no-driver", {}, "1", "NVMLError 9 Driver Not Loaded"),
     ("gpu-driver", {}, "nvmlSystemGetDriverVersion()", "535.183.01"),
     ("gpu-ecc", {}, "nvmlDeviceGetTotalEccErrors(h, 1, 0)", "3"),
+    ("gpu-xid", {}, "open('/dev/kmsg').read().count('Xid (PCI:0000:21:00): 95,')", "1"),
+    ("gpu-xid", {"recovery": "1"}, "nvmlDeviceGetFieldValues(h, [230])[0].value.uiVal", "1"),
     ("gpu-throttle", {}, "nvmlDeviceGetCurrentClocksThrottleReasons(h)", "64"),
     ("gpu-pcie", {}, "nvmlDeviceGetCurrPcieLinkWidth(h)", "8"),
     ("gpu-nvlink", {}, "nvmlDeviceGetNvLinkState(h, 0)", "0"),

@@ -57,6 +57,7 @@ NOT_PASTED: dict[str, str] = {
     "gpu-driver": HARDWARE,
     "gpu-ecc": HARDWARE,
     "gpu-throttle": HARDWARE,
+    "gpu-xid": HARDWARE,
     "gpu-nvlink": HARDWARE,
     "gpu-pcie": HARDWARE,
 }

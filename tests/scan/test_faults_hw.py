@@ -203,6 +203,14 @@ def test_a_prefix_selects_more_than_it_names(make_lab: Callable[..., Lab], tmp_p
         ),
         case("node2 gpu-ecc", "gpu-ecc", "gpu.ecc", said="GPU 0 has 3 uncorrected memory errors"),
         case(
+            "node2 gpu-xid", "gpu-needs-reset", "gpu.xid", confidence="suspected",
+            said="GPU 0 met Xid 95, uncontained memory error", fix="nvidia-smi --gpu-reset -i 0",
+        ),
+        case(
+            "node2 gpu-xid code=79 recovery=2 text=GPU has fallen off the bus.",
+            "gpu-needs-reboot", "gpu.xid", said="GPU 0 needs a reboot, says the driver", fix="reboot",
+        ),
+        case(
             "node2 gpu-throttle", "gpu-slowdown", "gpu.throttle", status="warn",
             said="hardware thermal slowdown",
         ),
