@@ -67,6 +67,8 @@ def test_programs_are_started_in_few_places() -> None:
     assert imported("subprocess", "os.exec", "pty", "multiprocessing", "invoke") == {
         "subprocess": {
             "netdoctor/transport/dial.py",  # ProxyCommand
+            "netdoctor/transport/ray_driver.py",  # the agent, on nodes of a Ray cluster
+            "netdoctor/transport/rayhelper.py",  # the driver, under the cluster's Python
             "netdoctor/transport/ssh.py",  # workers
             "netdoctor/transport/local.py",  # --local
             "tui/stage.py",  # the shell and the editor, when their keys are pressed
