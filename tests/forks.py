@@ -1,10 +1,12 @@
 """Runs of netdoctor without the imports, which are half of a short run.
 
-`python -m tests.forks` makes them once; each line of its stdin, a JSON object, is a run: a fork with its own
-folder, environment and streams, answered by its exit code. The ssh worker of a run is a fork too, but of a
-process of its own, as gevent replaces what others import for good.
+`python -m tests.forks` makes them once; a JSON object with three streams, sent to its socket, is a run: a
+fork with its own folder and environment, answered by its exit code. `tests/forked.py` asks from a shell. The
+ssh worker of a run is a fork too, but of a process of its own, as gevent replaces what others import for good.
 """
 
+import contextlib
+import gc
 import io
 import json
 import os
@@ -14,17 +16,19 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
-from typing import Any
+import threading
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from typing import NoReturn
 
 LONGEST = 1 << 20
 
 
-def runs() -> None:
-    """Serve runs until stdin ends."""
+def runs(listener: socket.socket) -> None:
+    """Serve runs, one at a time, until stdin ends."""
     here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     subprocess.Popen(
-        [sys.executable, "-m", "tests.forks", str(there.fileno())],
+        [sys.executable, "-m", "tests.forks", "workers", str(there.fileno())],
         pass_fds=[there.fileno()],
         stdin=subprocess.DEVNULL,
     )
@@ -38,18 +42,42 @@ def runs() -> None:
 
     registry.load_builtin()
     netdoctor.transport.ssh.worker_process = lambda env, errors: Worker(here, env, errors)  # type: ignore[assignment,return-value]
-    for line in sys.stdin:
-        job = json.loads(line)
-        child = os.fork()
-        if child:
-            print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
-            continue
-        _become(
-            job["cwd"],
-            job["env"],
-            [os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC) for path in job["streams"]],
-        )
-        sys.exit(run(job["args"]))
+    gc.collect()
+    gc.freeze()  # what is only looked through for garbage is copied all the same
+    with selectors.DefaultSelector() as selector:
+        selector.register(sys.stdin, selectors.EVENT_READ)
+        selector.register(listener, selectors.EVENT_READ)
+        while all(key.fileobj is listener for key, _ in selector.select()):
+            asked, _ = listener.accept()
+            with asked:
+                said, streams, _, _ = socket.recv_fds(asked, LONGEST, 3)
+                job = json.loads(said)
+                if not (child := os.fork()):
+                    _become(job["cwd"], job["env"], streams)
+                    _run(run, job["args"])
+                for descriptor in streams:
+                    os.close(descriptor)
+                code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+                with contextlib.suppress(OSError):  # whoever asked may have given up
+                    asked.send(str(code).encode())
+
+
+def _run(run: Callable[[Sequence[str]], int], args: Sequence[str]) -> NoReturn:
+    """As `python -m netdoctor` ends, without taking apart what was imported: ten times a `--version`."""
+    code = 1
+    try:
+        code = run(args)
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        traceback.print_exc()
+    for thread in threading.enumerate():
+        if not thread.daemon and thread is not threading.current_thread():
+            thread.join()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
 
 
 def _become(cwd: str, env: Mapping[str, str], streams: list[int]) -> None:
@@ -92,6 +120,8 @@ def workers(asked: socket.socket) -> None:
     """Serve workers until nobody is left who could ask."""
     from netdoctor.transport import ssh_worker  # first of all: it lets gevent replace what others import
 
+    gc.collect()
+    gc.freeze()
     fork = ssh_worker.monkey.get_original("os", "fork")
     selector = ssh_worker.monkey.get_original("selectors", "PollSelector")()
     selector.register(asked, selectors.EVENT_READ, None)
@@ -123,8 +153,5 @@ def workers(asked: socket.socket) -> None:
 
 
 if __name__ == "__main__":
-    given: list[Any] = sys.argv[1:]
-    if given:
-        workers(socket.socket(fileno=int(given[0])))
-    else:
-        runs()
+    given = socket.socket(fileno=int(sys.argv[2]))
+    {"runs": runs, "workers": workers}[sys.argv[1]](given)

@@ -2,8 +2,9 @@
 
 import json
 import os
-import select
+import secrets
 import shlex
+import socket
 import subprocess
 import sys
 import tempfile
@@ -73,32 +74,45 @@ def environment() -> dict[str, str]:
 
 
 @cache
-def _forks() -> subprocess.Popen[str]:
-    """Ends with this process, whose end closes its standard input."""
-    pipe = subprocess.PIPE
-    return subprocess.Popen(
-        [sys.executable, "-m", "tests.forks"], stdin=pipe, stdout=pipe, text=True, env=environment()
-    )
+def _forks() -> tuple[subprocess.Popen[bytes], str]:
+    """Who runs netdoctor, and where to ask. Ends with this process, whose end closes its standard input."""
+    place = f"netdoctor-forks-{secrets.token_hex(8)}"  # an abstract socket: nothing of it is left
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(f"\0{place}")
+        listener.listen()
+        argv = [sys.executable, "-m", "tests.forks", "runs", str(listener.fileno())]
+        given: Any = {"pass_fds": [listener.fileno()], "stdin": subprocess.PIPE, "env": environment()}
+        return subprocess.Popen(argv, **given), place
+
+
+def forked() -> list[str]:
+    """What a shell runs for `netdoctor`: no process of its own, but for what streams and environment are."""
+    return [sys.executable, "-IS", str(REPO / "tests/forked.py"), _forks()[1]]
 
 
 def netdoctor(*args: str, cwd: Path, timeout: float = 90, **env: str) -> subprocess.CompletedProcess[str]:
     """`netdoctor ARGS`, run to its end."""
-    forks = _forks()
-    assert forks.stdin is not None
-    assert forks.stdout is not None
-    with tempfile.TemporaryDirectory() as folder:
-        out, err = Path(folder, "out"), Path(folder, "err")
-        streams = [os.devnull, str(out), str(err)]
-        job = {"args": args, "cwd": str(cwd), "env": environment() | env, "streams": streams}
-        forks.stdin.write(json.dumps(job) + "\n")
-        forks.stdin.flush()
-        if not select.select([forks.stdout], [], [], timeout)[0]:
+    forks, place = _forks()
+    job = json.dumps({"args": args, "cwd": str(cwd), "env": environment() | env}).encode()
+    with (
+        socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server,
+        open(os.devnull, "rb") as nothing,
+        tempfile.TemporaryFile("w+") as out,
+        tempfile.TemporaryFile("w+") as err,
+    ):
+        server.connect(f"\0{place}")
+        server.settimeout(timeout)
+        socket.send_fds(server, [job], [stream.fileno() for stream in (nothing, out, err)])
+        try:
+            code = int(server.recv(64))
+        except TimeoutError:
             for late in psutil.Process(forks.pid).children(recursive=True):
                 late.kill()
-            said = out.read_text("utf-8") + err.read_text("utf-8")
-            raise subprocess.TimeoutExpired([*NETDOCTOR, *args], timeout, said)
-        code, argv = int(forks.stdout.readline()), [*NETDOCTOR, *args]
-        return subprocess.CompletedProcess(argv, code, out.read_text("utf-8"), err.read_text("utf-8"))
+            code = None
+        said = [stream.seek(0) or stream.read() for stream in (out, err)]
+        if code is None:
+            raise subprocess.TimeoutExpired([*NETDOCTOR, *args], timeout, "".join(said))
+        return subprocess.CompletedProcess([*NETDOCTOR, *args], code, *said)
 
 
 def scan(lab: Lab, folder: Path, *args: str, hosts: str | None = None, **env: str) -> Scanned:

@@ -7,6 +7,7 @@ pasted into bash as it stands; its ssh goes to the lab's real sshd. Then the pri
 import json
 import os
 import re
+import shlex
 import subprocess
 import zlib
 from pathlib import Path
@@ -17,7 +18,7 @@ from netdoctor.report import words
 from netdoctor.report.model import FixRecord, Report
 from netdoctor.report.save import load
 from netdoctor.tui.export import fixes_script
-from tests.scan.harness import NETDOCTOR, PART, Scanned, environment, verify
+from tests.scan.harness import PART, Scanned, environment, forked, verify
 from tests.tui.harness import application, drive
 
 # Every so many fixes is taken from the file that the TUI writes, and from its clipboard.
@@ -77,7 +78,7 @@ def paste(folder: Path, text: str, **env: str) -> subprocess.CompletedProcess[st
     command = folder / "bin" / "netdoctor"
     if not command.exists():
         command.parent.mkdir()
-        command.write_text(f'#!/bin/sh\nexec {" ".join(NETDOCTOR)} "$@"\n')
+        command.write_text(f'#!/bin/sh\nexec {shlex.join(forked())} "$@"\n')
         command.chmod(0o755)
     plain = environment()
     return subprocess.run(
