@@ -1,8 +1,9 @@
 """Runs of netdoctor without the imports, which are half of a short run.
 
 `python -m tests.forks` makes them once; a JSON object with three streams, sent to its socket, is a run: a
-fork with its own folder and environment, answered by its exit code. `tests/forked.py` asks from a shell. The
-ssh worker of a run is a fork too, but of a process of its own, as gevent replaces what others import for good.
+fork with its own folder and environment, answered by its exit code. `tests/forked.py` asks from a shell.
+The ssh worker of a run is a fork too, but of a process of its own, as gevent replaces what others import
+for good.
 """
 
 import contextlib
