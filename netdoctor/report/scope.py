@@ -12,6 +12,7 @@ from netdoctor.report.model import Gap, Part
 SUBJECTS = {
     "ssh": "the logins",
     "ray": "the Ray cluster",
+    "facts": "the files of facts",
     "host": "the hosts' settings",
     "time": "the clocks",
     "net": "the network",
