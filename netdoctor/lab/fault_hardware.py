@@ -173,6 +173,10 @@ def gpu_values(state: State, node: str) -> dict[str, str]:
                 values[f"{one}.nvlinks_down"] = active.params["links"]
         elif active.fault == "gpu-xid" and active.params["recovery"]:
             values[f"{gpu}.recovery"] = active.params["recovery"]
+        elif active.fault == "gpu-fabric":
+            for one in range(state.gpus):
+                values[f"{one}.fabric_state"] = active.params["state"]
+                values[f"{one}.fabric_status"] = active.params["status"]
         elif active.fault == "gpu-pcie":
             values[f"{gpu}.pcie_width"] = active.params["width"]
     values["count"] = str(max(0, count))
@@ -199,6 +203,9 @@ def driver_files(state: State, node: str) -> dict[str, str | bytes | None]:
         for path, text in hardware.healthy(state, node).files.items()
         if path.startswith(("/proc/driver/nvidia", "/sys/module/nvidia"))
     }
+    if state.active(node, "gpu-no-peermem"):
+        files["/sys/module/nvidia_peermem"] = None
+        del files["/sys/module/nvidia_peermem/version"]
     for active in state.active(node):
         if active.fault in ("gpu-mismatch", "gpu-driver"):
             version = active.params["version"]
@@ -259,7 +266,7 @@ def gpu(site: Site, active: Active) -> list[str]:
         raise LabError(f"gpu={p['gpu']!r}: these nodes have GPUs 0 to {site.state.gpus - 1}")
     if active.fault == "gpu-xid":
         active.undo["at"] = time.monotonic()
-    for name in ("memory", "count", "links", "cuda", "code", "recovery"):
+    for name in ("memory", "count", "links", "cuda", "code", "recovery", "state", "status"):
         if p.get(name) and not p[name].isdigit():
             raise LabError(f"{name}={p[name]!r} is not a number")
     if active.fault == "gpu-process":
@@ -278,6 +285,8 @@ def gpu(site: Site, active: Active) -> list[str]:
         "gpu-throttle": f"GPU {p.get('gpu')} is throttled",
         "gpu-nvlink": f"GPU {p.get('gpu')} has {p.get('links')} NVLinks down",
         "gpu-xid": f"the driver reports Xid {p.get('code')} of GPU {p.get('gpu')}",
+        "gpu-fabric": f"the GPUs are in fabric state {p.get('state')}, status {p.get('status')}",
+        "gpu-no-peermem": "nvidia-peermem is not loaded",
         "gpu-pcie": f"GPU {p.get('gpu')} has {p.get('width')} PCIe lanes",
     }
     return [f"{active.node}: {said[active.fault]} (pretended)"]
@@ -340,5 +349,7 @@ FAULTS = (
         "gpu-xid", "the driver reported an error of a GPU", gpu="0", code="95", recovery="",
         text="pid=4711, name=python3, Uncontained: LTC TAG (0x2,0x0). RST: Yes, D-RST: No",
     ),
+    gpu_fault("gpu-fabric", "the GPUs have not joined their NVLink fabric", state="2", status="0"),
+    gpu_fault("gpu-no-peermem", "nvidia-peermem is not loaded"),
     gpu_fault("gpu-pcie", "a GPU has fewer PCIe lanes", gpu="0", width="8"),
 )  # fmt: skip

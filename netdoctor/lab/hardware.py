@@ -197,6 +197,7 @@ def gpu_values(state: State, node: str) -> dict[str, str]:
             "ecc10": 0, "ecc11": 0, "remap_corrected": 0, "mig": 0, "pcie_gen": 5,
             "pcie_gen_max": 5, "pcie_width": 16, "pcie_width_max": 16, "pcie_speed_mbps": 32000,
             "pcie_replays": 0, "pcie_kb_s": 0, "nvlinks": 18, "nvlink_version": 4, "numa": 0,
+            "fabric_state": 3, "fabric_status": 0,
             "memory_bus_width": 5120, "cores": 16896, "display": 0, "energy_mj": 1,
         }  # fmt: skip
         values |= {f"{i}.{key}": str(value) for key, value in one.items()}

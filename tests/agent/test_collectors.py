@@ -788,6 +788,17 @@ def test_gpu_tree(tmp_path: Path) -> None:
         {"address": "0000:17:00.0", "device_id": "0x2330", "driver": "nvidia"}
     ]
     assert facts_gpu.device_nodes(root) == ["/dev/nvidia2", "/dev/nvidia10"]
+    assert (facts_gpu.nvswitches(root), facts_gpu.open_module(root)) == (1, True)
+    assert facts_gpu.fabric_manager(root) is None  # no processes are shown
+
+
+def test_a_fabric_manager(tmp_path: Path) -> None:
+    processes = {"/proc/1/comm": "systemd\n", "/proc/2/comm": "kthreadd\n", "/proc/77/comm": "bash\n"}
+    assert facts_gpu.fabric_manager(trees.make(tmp_path / "a", processes)) is False
+    processes["/proc/78/comm"] = "nv-fabricmanage\n"
+    assert facts_gpu.fabric_manager(trees.make(tmp_path / "b", processes)) is True
+    del processes["/proc/2/comm"]  # a container's own
+    assert facts_gpu.fabric_manager(trees.make(tmp_path / "c", processes)) is None
 
 
 def test_no_gpu_hardware_at_all(tmp_path: Path) -> None:

@@ -56,6 +56,8 @@ def gpu(index: int = 0, **changes: Any) -> Gpu:
         "nvlinks_active": 18,
         "pcie_width": 16,
         "pcie_generation": 5,
+        "fabric_state": 3,
+        "fabric_status": 0,
     }
     return Gpu(**{"index": index, **defaults, **changes})
 
@@ -79,6 +81,10 @@ def gpus(count: int = GPUS, **changes: Any) -> GpuFacts:
         "cuda_driver": "12.8",
         "devices": tuple(gpu(i) for i in range(count)),
         "pci": tuple(pci(i) for i in range(count)),
+        "nvswitches": 4,
+        "fabric_manager": True,
+        "peermem": True,
+        "open_module": False,
         "device_nodes": tuple(f"/dev/nvidia{i}" for i in range(count)),
     }
     return GpuFacts(**{**defaults, **changes})

@@ -152,6 +152,7 @@ NOT_UNREAD = {
     ("gpu.driver", "gpu", "library_driver"): "the module's release is what is compared",
     ("gpu.ecc", "gpu", "remap_pending"): "boards before Ampere have no rows to remap",
     ("gpu.ecc", "gpu", "remap_failed"): "boards before Ampere have no rows to remap",
+    ("gpu.fabric", "gpu", "fabric_status"): "NVML says it together with the state",
     ("net.interface", "net", "speed_mbit_s"): "virtual interfaces have none",
     ("net.interface", "net", "carrier"): "operstate says it as well",
     ("ssh.login", "session", "passed_over"): "every address that was tried answered",

@@ -564,6 +564,13 @@ GPU_EFFECTS: list[tuple[str, dict[str, str], str, str]] = [
     ("gpu-ecc", {}, "nvmlDeviceGetTotalEccErrors(h, 1, 0)", "3"),
     ("gpu-xid", {}, "open('/dev/kmsg').read().count('Xid (PCI:0000:21:00): 95,')", "1"),
     ("gpu-xid", {"recovery": "1"}, "nvmlDeviceGetFieldValues(h, [230])[0].value.uiVal", "1"),
+    (
+        "gpu-fabric",
+        {},
+        "(f := c_nvmlGpuFabricInfoV_t(), nvmlDeviceGetGpuFabricInfoV(h, byref(f)), f.state)[2]",
+        "2",
+    ),
+    ("gpu-no-peermem", {}, "__import__('os').path.exists('/sys/module/nvidia_peermem')", "False"),
     ("gpu-throttle", {}, "nvmlDeviceGetCurrentClocksThrottleReasons(h)", "64"),
     ("gpu-pcie", {}, "nvmlDeviceGetCurrPcieLinkWidth(h)", "8"),
     ("gpu-nvlink", {}, "nvmlDeviceGetNvLinkState(h, 0)", "0"),

@@ -58,6 +58,8 @@ NOT_PASTED: dict[str, str] = {
     "gpu-ecc": HARDWARE,
     "gpu-throttle": HARDWARE,
     "gpu-xid": HARDWARE,
+    "gpu-fabric": HARDWARE,
+    "gpu-no-peermem": HARDWARE,
     "gpu-nvlink": HARDWARE,
     "gpu-pcie": HARDWARE,
 }
