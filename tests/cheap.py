@@ -135,8 +135,8 @@ def answers(count: int) -> dict[int, dict[str, bytes]]:
     from tests import clusters
 
     return {
-        place: {group: msgspec.json.encode(fact) for group, fact in said.items()}
-        for place, (_, said) in enumerate(clusters.replies(count, "healthy"))
+        place: {group: msgspec.json.encode({"value": fact}) for group, fact in clusters.facts(place).items()}
+        for place in range(count)
     }
 
 
