@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -77,10 +78,14 @@ def ping(lab: Lab, node: str, to: str, *options: str) -> bool:
     return lab.run(node, argv, capture_output=True).returncode == 0
 
 
+# Compiled once for each node.
+PLACE = "mkdir -p /opt/nvml && cd /opt/nvml && { [ -e pynvml.py ] || cat >pynvml.py; }"
+
+
 def nvml(lab: Lab, node: str, expression: str) -> str:
     """What nvidia-ml-py makes of the stand-in, on the node."""
-    source = Path(pynvml.__file__).read_text()
     code = f"""
+from pynvml import *
 try:
     nvmlInit()
     h = nvmlDeviceGetHandleByIndex(0)
@@ -88,7 +93,8 @@ try:
 except NVMLError as error:
     print("NVMLError", error.value, error)
 """
-    return says(lab, node, "python3 -", stdin=source + code)
+    source = Path(pynvml.__file__).read_text()
+    return says(lab, node, f"{PLACE}; python3 -c {shlex.quote(code)}", stdin=source)
 
 
 def traces(lab_subnet: str, state_dir: Path) -> dict[str, list[str]]:
@@ -709,10 +715,19 @@ def stage(state: Path, name: str) -> bool:
     return (state / name).exists()
 
 
-@pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
-@pytest.mark.parametrize("when", ["keys", "scratch", "processes", "hosts.txt"])
+# Every moment with a signal that is handled, and with the one that cannot be.
+@pytest.mark.parametrize(
+    ("when", "sig"),
+    [
+        ("keys", signal.SIGINT),
+        ("scratch", signal.SIGHUP),
+        ("processes", signal.SIGTERM),
+        ("hosts.txt", signal.SIGINT),
+        *((when, signal.SIGKILL) for when in ("keys", "scratch", "processes", "hosts.txt")),
+    ],
+)
 def test_interrupted_up_leaves_nothing(
-    lab4: Lab, tmp_path: Path, subnet: str, sig: signal.Signals, when: str
+    lab4: Lab, tmp_path: Path, subnet: str, when: str, sig: signal.Signals
 ) -> None:
     state = tmp_path / "state"
     words = ("up", "6", "--state-dir", str(state), "--subnet", subnet, "--gpus", "1")
