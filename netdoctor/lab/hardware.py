@@ -55,6 +55,9 @@ def pci(tree: Tree, root: str, address: str, vendor: int, device: int, kind: int
         f"{folder}/resource": "0x0000000000000000 0x0000000000000000 0x0000000000000000\n" * 13,
         f"{folder}/uevent": f"DRIVER={driver}\nPCI_SLOT_NAME={address}\n",
     }
+    # The port above, which has the slot's limits.
+    above = {f"/sys/devices/{root}/max_link_speed": "32.0 GT/s PCIe\n"}
+    tree.files |= above | {f"/sys/devices/{root}/max_link_width": "16\n"}
     config = bytearray(64)
     config[0:4] = vendor.to_bytes(2, "little") + device.to_bytes(2, "little")
     config[9:12] = kind.to_bytes(3, "little")

@@ -660,6 +660,26 @@ def test_garbage_instead_of_an_hca(tmp_path: Path) -> None:
     assert hca.board_id is None
 
 
+def test_the_pcie_link_of_an_hca(tmp_path: Path) -> None:
+    card = "/sys/devices/pci0000:80/0000:80:01.0/0000:81:00.0"
+    files = {
+        f"{card}/current_link_speed": "16.0 GT/s PCIe\n",
+        f"{card}/max_link_speed": "32.0 GT/s PCIe\n",
+        f"{card}/current_link_width": "8\n",
+        f"{card}/max_link_width": "16\n",
+        f"{card}/../max_link_speed": "16.0 GT/s PCIe\n",
+        f"{card}/../max_link_width": "16\n",
+    }
+    root = trees.make(tmp_path / "real", files)
+    expected = {"width": 8, "width_most": 16, "gtransfers_s": 16.0, "gtransfers_s_most": 16.0}
+    assert facts_rdma.pcie_link(root + card) == expected
+    files[f"{card}/../max_link_speed"], files[f"{card}/../max_link_width"] = "Unknown\n", "255\n"
+    unknown = facts_rdma.pcie_link(trees.make(tmp_path / "virtual", files) + card)
+    assert unknown == {**expected, "width_most": 0, "gtransfers_s_most": 0.0}
+    on_a_root_bus = trees.make(tmp_path / "vm", {"/sys/devices/pci0000:00/0000:00:05.0/max_link_width": "16"})
+    assert facts_rdma.pcie_link(on_a_root_bus + "/sys/devices/pci0000:00/0000:00:05.0") is None
+
+
 @pytest.mark.parametrize(
     ("text", "rate"),
     [("2.5 Gb/sec (1X SDR)", 2.5), ("400 Gb/sec (4X NDR)", 400.0), ("", None), ("x Gb/sec", None)],

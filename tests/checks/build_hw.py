@@ -3,7 +3,7 @@
 from typing import Any
 
 from netdoctor.facts.gpu import Gpu, GpuFacts, GpuProcess, KernelEvent, KernelLog, PciGpu
-from netdoctor.facts.rdma import Gid, Hca, HcaPort, RdmaFacts
+from netdoctor.facts.rdma import Gid, Hca, HcaPort, PcieLink, RdmaFacts
 from netdoctor.facts.software import Nccl, SoftwareFacts, Torch
 
 from .build import GIB, address, name
@@ -138,6 +138,7 @@ def hca(device: str = "mlx5_0", **changes: Any) -> Hca:
         "fw_version": "28.39.1002",
         "board_id": "MT_0000000838",
         "hca_type": "MT4129",
+        "pcie": PcieLink(width=16, width_most=16, gtransfers_s=32.0, gtransfers_s_most=32.0),
         "netdevs": ("eth1",),
         "uverbs": "uverbs0",
         "uverbs_there": True,

@@ -518,6 +518,7 @@ HCA_EFFECTS = [
     ("hca-init", hca_file("ports/1/state"), "2: INIT"),
     ("hca-rate", hca_file("ports/1/rate"), "200 Gb/sec (2X NDR)"),
     ("hca-fw", hca_file("fw_ver"), "28.33.0800"),
+    ("hca-pcie", hca_file("../../current_link_width"), "8"),
     (
         "hca-gid",
         lambda lab: "ffff:" in hears(lab, NODE, "cat /sys/class/infiniband/mlx5_1/ports/1/gids/*"),

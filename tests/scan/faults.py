@@ -50,6 +50,7 @@ NOT_PASTED: dict[str, str] = {
     "hca-rate": HARDWARE,
     "hca-fw": HARDWARE,
     "hca-gid": HARDWARE,
+    "hca-pcie": HARDWARE,
     "gpu-missing": HARDWARE,
     "gpu-lost": HARDWARE,
     "gpu-mismatch": HARDWARE,

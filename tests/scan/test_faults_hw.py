@@ -56,6 +56,10 @@ VARIANTS = [
         hidden=frozenset({"nccl.ib-hca"}), fix="modprobe ib_uverbs",
     ),
     case(
+        "node2 hca-pcie", "hca-pcie-narrow", "rdma.pcie", status="warn",
+        said="mlx5_1 runs at PCIe 32 GT/s x8, slot and card can do 32 GT/s x16", fix="lspci -vvs",
+    ),
+    case(
         "node2 hca-fw", "hca-firmware", "rdma.hca", status="warn",
         said="28.33.0800 here, 28.39.1002 on most nodes",
     ),
