@@ -124,7 +124,7 @@ def addresses(store: Store, nodes: Sequence[str], job: Job) -> Mapping[str, str]
     logins = {n: host.ssh_server_address for n, host in store.present("host", nodes).items()}
     # Where nobody logs in: the address that the engine itself has for the node.
     sessions = store.present("session", nodes).items()
-    logins |= {n: session.address for n, session in sessions if session.transport not in ("ssh", "local")}
+    logins |= {n: session.address for n, session in sessions if session.transport in ("slurm", "ray")}
     return data_addresses(nets, envs, logins) if nets else {}
 
 
