@@ -25,17 +25,13 @@ def same(one: str | None, other: str | None) -> bool:
 
 def usable(net: NetFacts) -> list[AddressRow]:
     """Rows that peers can dial: neither loopback nor link-local."""
-    rows = []
-    for row in net.addresses:
-        found = parse(row.address)
-        if found is not None and not (found.is_loopback or found.is_link_local):
-            rows.append(row)
-    return rows
+    return [row for row in net.addresses if rules.is_apart(row.address)]
 
 
 def holds(net: NetFacts, text: str | None) -> AddressRow | None:
     """The row of `net` with this address, or None."""
-    return next((row for row in net.addresses if same(row.address, text)), None)
+    address = parse(text)
+    return None if address is None else rules.rows_by_address(net).get(address)
 
 
 def device(net: NetFacts, ifname: str) -> Netdev | None:

@@ -56,12 +56,14 @@ def troubles(gpu: GpuFacts, log: KernelLog) -> Iterator[Trouble]:
 
 
 def _of_gpu(device: Gpu | None, where: str, events: list[KernelEvent], source: str) -> Trouble | None:
+    said = None if device is None else xid.recovery(device.recovery)
+    if not events and said not in (Action.RESET, Action.REBOOT):
+        return None
     name = f"GPU {device.index}" if device is not None and device.pci_bus_id else f"the GPU at {where}"
     meant = {one: xid.meaning(one.code, one.text) for one in events if one.code != xid.RECOVERY}
     grave = {one: means for one, means in meant.items() if means and means.action is not Action.NONE}
     foreign = [one for one, means in meant.items() if means is None]
     codes = listing(f"Xid {one.code}, {means.words}" for one, means in grave.items())
-    said = None if device is None else xid.recovery(device.recovery)
     needs = said or _announced(events, grave)
     if needs in (Action.RESET, Action.REBOOT):
         text = "\n".join(map(_line, events)) or str(device.recovery if device else "")

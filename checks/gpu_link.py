@@ -106,6 +106,8 @@ def _is_odd(
 
 
 def _nvlinks(devices: Mapping[Place, Gpu], up: Mapping[Place, int]) -> Iterator[Finding]:
+    if len(set(up.values())) < 2:
+        return
     linked = _usual([count for count in up.values() if count])
     beside: dict[str, list[int]] = {}
     for (node, _), count in up.items():
@@ -158,6 +160,8 @@ def _nodes_without(devices: Mapping[Place, Gpu], up: Mapping[Place, int]) -> Ite
 def _pcie(
     devices: Mapping[Place, Gpu], widths: Mapping[Place, int], generations: Mapping[Place, int]
 ) -> Iterator[Finding]:
+    if len(set(widths.values())) < 2 and len(set(generations.values())) < 2:
+        return
     width, generation = _usual(list(widths.values())), _usual(list(generations.values()))
     usual = f"PCIe {generation or '?'} x{width or '?'}"
     kinds = ((widths, _by_index(widths), width), (generations, _by_index(generations), generation))

@@ -64,6 +64,12 @@ _RANKS = {
     Status.FAIL: 5,
 }
 
+
+def letters(statuses: Iterable[Status]) -> str:
+    """One letter each, in a row."""
+    return "".join(map(_LETTERS.__getitem__, statuses))
+
+
 BY_LETTER = {letter: status for status, letter in _LETTERS.items()}
 
 

@@ -47,10 +47,14 @@ class Store:
 
 def group_type(group: str) -> type | None:
     """The fact type registered for a group."""
-    for cls, info in FACT_TYPES.items():
-        if info.group == group:
-            return cls
-    return None
+    known = _TYPES.get(group)
+    if known is None or known not in FACT_TYPES:  # of a plug-in, that came or went
+        _TYPES.clear()
+        _TYPES.update({info.group: cls for cls, info in reversed(FACT_TYPES.items())})
+    return _TYPES.get(group)
+
+
+_TYPES: dict[str, type] = {}
 
 
 def decode(group: str, raw: Any) -> Any:
@@ -68,7 +72,7 @@ def decode(group: str, raw: Any) -> Any:
         info = FACT_TYPES[cls]
         # A plug-in knows what its own fact may hold.
         ours = info.origin == "agent" and info.collector is None
-        if ours and (rows := _most_rows(raw["value"])) > ROWS_AT_MOST:
+        if ours and (rows := _rows_at_most(raw["value"])) > ROWS_AT_MOST:
             return Missing(Why.UNPARSABLE, f"{group}: {rows} rows, at most {ROWS_AT_MOST} are judged")
         try:
             return msgspec.convert(raw["value"], type=cls)
@@ -82,15 +86,26 @@ def decode(group: str, raw: Any) -> Any:
     return Missing(Why.UNPARSABLE, f"{group}: neither a value nor a reason")
 
 
+def _rows_at_most(value: Any) -> int:
+    """As _most_rows(), or more cheaply a number below ROWS_AT_MOST that it does not exceed."""
+    try:
+        few = msgspec.json.encode(value).count(b",") + 1
+    except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError):
+        return _most_rows(value)  # no JSON, such as a number beyond 64 bits: the type says no
+    return few if few < ROWS_AT_MOST else _most_rows(value)
+
+
 def _most_rows(value: Any) -> int:
     """How many rows the longest list or object anywhere in plain data has."""
-    longest, left = 0, [value]
-    while left:
-        one = left.pop()
-        if isinstance(one, dict | list):
-            longest = max(longest, len(one))
-            left += one.values() if isinstance(one, dict) else one
+    longest, left = 0, [value] if type(value) in _ROWS else []
+    for one in left:
+        longest = max(longest, len(one))
+        inside = one.values() if type(one) is dict else one
+        left += [row for row in inside if type(row) in _ROWS]
     return longest
+
+
+_ROWS = (dict, list)
 
 
 def dump(store: Store) -> dict[str, Any]:

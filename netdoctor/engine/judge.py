@@ -5,15 +5,17 @@ import math
 import sys
 import time
 import traceback
-from collections.abc import Container, Iterable, Mapping, Sequence, Set
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import islice
+from types import MappingProxyType
 from typing import Any
 
 from netdoctor.check import DERIVED_FACTS, LOGINS, Check, Parameter
 from netdoctor.engine.plugins import FOREIGN_CHECK_S, bounded, is_ours, valid
 from netdoctor.errors import DeadlineReached
-from netdoctor.facts.base import Missing, Why
+from netdoctor.facts.base import FactInfo, Missing, Why
 from netdoctor.model import (
     CLUSTER,
     CONTROL,
@@ -23,7 +25,7 @@ from netdoctor.model import (
     Status,
     nodes_of,
 )
-from netdoctor.store import Store
+from netdoctor.store import NOT_COLLECTED, Store
 
 # A pair check over 1,000 nodes and 64 peers has 64,000 things to say at the very worst.
 FINDINGS_AT_MOST = 200_000
@@ -90,7 +92,8 @@ def judge(
 class _Run:
     """What every check of one judgement shares. known: all node ids, for telling targets from nonsense.
 
-    ends: as of judge(). derived: what has been derived from the facts so far, by type.
+    ends: as of judge(). derived: what has been derived from the facts so far, by type. held, absent,
+    tables: what was found out so far of a check or a fact, see held_by(), without() and facts_of().
     """
 
     nodes: tuple[str, ...]
@@ -99,6 +102,43 @@ class _Run:
     result: Judgement
     ends: float
     derived: dict[type, Any] = field(default_factory=dict)
+    held: dict[str, dict[str, str]] = field(default_factory=dict)
+    absent: dict[str, dict[str, Missing]] = field(default_factory=dict)
+    tables: dict[tuple[str, tuple[str, ...]], Mapping[str, Any]] = field(default_factory=dict)
+
+    def held_by(self, check_id: str) -> dict[str, str]:
+        """Nodes on which whatever waits for this check is blocked, with the check whose failure it is."""
+        if check_id not in self.held:
+            roots = self.result.blocked_by.get(check_id, {})
+            # An unknown login leaves nothing to look at either; other unknowns do not hold anything up.
+            login = (Status.UNKNOWN,) if check_id in LOGINS else ()
+            stop = (Status.FAIL, Status.BLOCKED, *login)
+            cells = self.result.cells.get(check_id, {})
+            found = self.nodes if any(status in stop for status in set(cells.values())) else ()
+            self.held[check_id] = {n: roots.get(n, check_id) for n in found if cells.get(n) in stop}
+        return self.held[check_id]
+
+    def without(self, info: FactInfo) -> dict[str, Missing]:
+        """Nodes that lack this fact, with the reason."""
+        if info.group not in self.absent:
+            whole = self.store.whole(info.group) if info.scope == "cluster" else None
+            own = self.store.node.get(info.group, {})
+            default = whole if info.scope == "cluster" else NOT_COLLECTED
+            if isinstance(whole, Missing):
+                found = dict.fromkeys(self.nodes, whole)
+            else:
+                got = ((node, own.get(node, default)) for node in self.nodes)
+                found = {node: one for node, one in got if isinstance(one, Missing)}
+            self.absent[info.group] = found
+        return self.absent[info.group]
+
+    def facts_of(self, group: str, nodes: Sequence[str]) -> Mapping[str, Any]:
+        """The fact of each of these nodes that has it: one object for all checks, so that what is worked out
+        of it can be kept."""
+        key = (group, tuple(nodes))
+        if key not in self.tables:
+            self.tables[key] = MappingProxyType(self.store.present(group, nodes))
+        return self.tables[key]
 
 
 def _restrict(result: Judgement, shown: set[str]) -> None:
@@ -131,29 +171,30 @@ def _run_check(check: Check, run: _Run) -> None:
     findings: list[Finding] = []
     result.cells[check.id] = cells
     result.findings[check.id] = findings
-    blocked = _blocked(check, run.nodes, result)
+    blocked: dict[str, str] = {}
+    for before in _prerequisites(check):
+        for node, root in run.held_by(before).items():
+            blocked.setdefault(node, root)
     result.blocked_by[check.id] = blocked
-    for node in blocked:
-        cells[node] = Status.BLOCKED
-
-    usable: list[str] = []
-    for node in run.nodes:
-        if node in blocked:
-            continue
-        missing = _missing(check, node, run.store)
-        if missing is None:
-            usable.append(node)
-        else:
-            _put_missing(check, node, missing, cells, findings, result)
+    cells.update(dict.fromkeys(blocked, Status.BLOCKED))
+    missing = _missing(check, run)
+    for node in run.nodes if missing else ():
+        if node in missing and node not in blocked:
+            _put_missing(check, node, missing[node], cells, findings, result)
+    usable: Sequence[str] = run.nodes
+    if missing or blocked:
+        usable = [node for node in run.nodes if node not in missing and node not in blocked]
     if not usable:
         return
 
-    calls = [[node] for node in usable] if check.scope == "node" else [usable]
+    calls: list[Sequence[str]] = [[node] for node in usable] if check.scope == "node" else [usable]
     free = set(run.nodes) - set(blocked)
-    trouble: list[tuple[list[str], BaseException]] = []
+    trouble: list[tuple[Sequence[str], BaseException]] = []
     for nodes, answer in zip(calls, _answers(check, calls, run), strict=True):
         if isinstance(answer, BaseException):
             trouble.append((nodes, answer))
+        elif not answer and check.scope == "node":
+            cells[nodes[0]] = Status.PASS
         else:
             _settle(check, nodes, free, answer, cells, result)
             findings.extend(answer)
@@ -179,20 +220,6 @@ def _worst_by_pair(findings: Iterable[Finding]) -> dict[str, dict[str, Status]]:
     return worst
 
 
-def _blocked(check: Check, nodes: Sequence[str], result: Judgement) -> dict[str, str]:
-    blocked: dict[str, str] = {}
-    for before in _prerequisites(check):
-        cells = result.cells.get(before, {})
-        roots = result.blocked_by.get(before, {})
-        for node in nodes:
-            status = cells.get(node)
-            # An unknown login leaves nothing to look at either; other unknowns do not hold anything up.
-            held = status in (Status.FAIL, Status.BLOCKED) or (before in LOGINS and status is Status.UNKNOWN)
-            if held and node not in blocked:
-                blocked[node] = roots.get(node, before)
-    return blocked
-
-
 def _prerequisites(check: Check) -> tuple[str, ...]:
     """What the check names, and a login for whatever was asked of the node.
 
@@ -204,27 +231,18 @@ def _prerequisites(check: Check) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*logins, *check.after)))
 
 
-def _missing(check: Check, node: str, store: Store) -> Missing | None:
-    """Why this check cannot judge this node, or None when every fact it needs is there."""
-    worst: Missing | None = None
+def _missing(check: Check, run: _Run) -> dict[str, Missing]:
+    """Why this check cannot judge nodes; those that have every fact which it needs are left out."""
+    worst: dict[str, Missing] = {}
     for parameter in check.needs:
-        if parameter.optional:
-            continue
-        value = _lookup(parameter, node, store)
-        if not isinstance(value, Missing):
-            continue
-        if not value.why.is_skip:
-            return value
-        # What does not apply is no gap, whatever else was not collected.
-        if worst is None or worst.why is not Why.NOT_APPLICABLE:
-            worst = value
+        for node, value in run.without(parameter.info).items() if not parameter.optional else ():
+            before = worst.get(node)
+            # The first that is no skip counts. What does not apply is no gap, whatever else is missing.
+            if before is None or (
+                before.why.is_skip and not (value.why.is_skip and before.why is Why.NOT_APPLICABLE)
+            ):
+                worst[node] = value
     return worst
-
-
-def _lookup(parameter: Parameter, node: str, store: Store) -> Any:
-    if parameter.info.scope == "cluster":
-        return store.part(parameter.info.group, node)
-    return store.get(parameter.info.group, node)
 
 
 def _put_missing(
@@ -281,6 +299,7 @@ def _answers(
     What it leaves unanswered is a TimeoutError, or the interrupt that ended the waiting.
     """
     answers: list[tuple[Finding, ...] | BaseException] = []
+    arguments = _arguments_for(check, run)
 
     def work() -> None:
         for nodes in calls:
@@ -289,7 +308,7 @@ def _answers(
                 answers.append(DeadlineReached())
                 continue
             try:
-                answers.append(_ask(check, nodes, run))
+                answers.append(_ask(check, nodes, arguments(nodes), run))
             except (KeyboardInterrupt, DeadlineReached) as error:
                 if ours:  # they are meant for the scan, which judges again
                     raise
@@ -315,8 +334,7 @@ def _answers(
     return done + [late] * (len(calls) - len(done))
 
 
-def _ask(check: Check, nodes: Sequence[str], run: _Run) -> tuple[Finding, ...]:
-    arguments = _arguments(check.parameters, nodes, run)
+def _ask(check: Check, nodes: Sequence[str], arguments: Mapping[str, Any], run: _Run) -> tuple[Finding, ...]:
     trusted: dict[int, CauseHint] = {}
     said = [
         valid(finding, nodes[0] if check.scope == "node" else CLUSTER, run.known, trusted)
@@ -327,6 +345,25 @@ def _ask(check: Check, nodes: Sequence[str], run: _Run) -> tuple[Finding, ...]:
     return tuple(said)
 
 
+def _arguments_for(check: Check, run: _Run) -> Callable[[Sequence[str]], dict[str, Any]]:
+    """What makes the arguments for the nodes of one call."""
+    if check.scope != "node":
+        return lambda nodes: _arguments(check.parameters, nodes, run)
+    of_node = [p for p in check.parameters if p.info.scope == "node" and not p.all_nodes]
+    tables = [(p.name, run.store.node.get(p.info.group, {})) for p in of_node]
+    shared = [p for p in check.parameters if p not in of_node]
+
+    def arguments(nodes: Sequence[str]) -> dict[str, Any]:
+        (node,) = nodes
+        found = _arguments(shared, nodes, run) if shared else {}
+        for name, table in tables:
+            value = table.get(node)
+            found[name] = None if isinstance(value, Missing) else value
+        return found
+
+    return arguments
+
+
 def _arguments(parameters: Sequence[Parameter], nodes: Sequence[str], run: _Run) -> dict[str, Any]:
     arguments: dict[str, Any] = {}
     for parameter in parameters:
@@ -334,7 +371,7 @@ def _arguments(parameters: Sequence[Parameter], nodes: Sequence[str], run: _Run)
         if parameter.info.origin == "derived":
             value = _derived(parameter.fact, run)
         elif parameter.all_nodes:
-            value = run.store.present(parameter.info.group, nodes)
+            value = run.facts_of(parameter.info.group, nodes)
             if not value and parameter.optional:
                 value = None
         elif parameter.info.scope == "cluster":
@@ -428,18 +465,27 @@ def _settle(
             and (whole is None or _outranks(finding.status, whole.status))
         ):
             whole = finding
+    if whole is not None and whole.status in _TROUBLE:
+        rank = whole.status.rank
+        own = {node: finding for node, finding in own.items() if finding.status.rank >= rank}
+    cells.update(dict.fromkeys(nodes, Status.PASS))
+    if whole is not None:
+        _put([node for node in nodes if node not in own], whole, check, cells, result)
+    inside = nodes if len(nodes) == 1 else set(nodes)
+    for node, finding in own.items():
+        if node in inside:
+            _put((node,), finding, check, cells, result)
+
+
+def _put(
+    nodes: Sequence[str], worst: Finding, check: Check, cells: dict[str, Status], result: Judgement
+) -> None:
     for node in nodes:
-        worst = own.get(node) or whole
-        if worst is None:
-            cells[node] = Status.PASS
-            continue
-        if whole is not None and whole.status in _TROUBLE and whole.status.rank > worst.status.rank:
-            worst = whole
         cells[node] = worst.status
-        if worst.status is Status.SKIP:
-            result.reasons.setdefault(check.id, {})[node] = worst.summary
-        if worst.status in (Status.SKIP, Status.PASS) and worst.gap is not None:
-            result.gaps.setdefault(check.id, {})[node] = worst.gap
+    if worst.status is Status.SKIP:
+        result.reasons.setdefault(check.id, {}).update(dict.fromkeys(nodes, worst.summary))
+    if worst.status in (Status.SKIP, Status.PASS) and worst.gap is not None:
+        result.gaps.setdefault(check.id, {}).update(dict.fromkeys(nodes, worst.gap))
 
 
 _TROUBLE = (Status.WARN, Status.UNKNOWN, Status.FAIL)
@@ -466,8 +512,10 @@ def blamed_nodes(finding: Finding, inside: Set[str]) -> list[str]:
     trouble is without a cell.
     """
     own = nodes_of(finding.target)
+    if len(own) == 1:
+        return [finding.target] if finding.target in inside else []
     culprits: dict[str, None] = {}
-    if len(own) != 1 and finding.cause is not None:
+    if finding.cause is not None:
         for culprit in finding.cause.culprits:
             culprits.update(dict.fromkeys(nodes_of(culprit)))
     return [n for n in culprits if n in inside] or [n for n in own if n in inside]
@@ -475,19 +523,21 @@ def blamed_nodes(finding: Finding, inside: Set[str]) -> list[str]:
 
 def count(cells: Mapping[str, Mapping[str, Status]]) -> dict[Status, int]:
     """Cells by status, every status present."""
-    counts = dict.fromkeys(Status, 0)
-    for row in cells.values():
-        for status in row.values():
-            counts[status] += 1
-    return counts
+    found = Counter(status for row in cells.values() for status in row.values())
+    return {status: found[status] for status in Status}
 
 
-def is_open(judgement: Judgement, check: Check, node: str, families: Container[str]) -> bool:
-    """Whether this cell leaves the verdict open: an unknown of a required check does, and in `families` any
-    unknown and any gap."""
-    if judgement.cells[check.id].get(node) is Status.UNKNOWN:
-        return check.required or check.family in families
-    return check.family in families and node in judgement.gaps.get(check.id, {})
+def left_open(judgement: Judgement, families: Container[str]) -> set[str]:
+    """Nodes with a cell that leaves the verdict open: an unknown of a required check does, and in `families`
+    any unknown and any gap."""
+    found: set[str] = set()
+    for check in judgement.checks:
+        cells, asked = judgement.cells[check.id], check.family in families
+        if (check.required or asked) and Status.UNKNOWN in cells.values():
+            found.update(node for node, status in cells.items() if status is Status.UNKNOWN)
+        if asked:
+            found.update(judgement.gaps.get(check.id, ()))
+    return found
 
 
 def ready_nodes(
@@ -495,18 +545,19 @@ def ready_nodes(
 ) -> tuple[list[str], list[str], list[str]]:
     """(healthy, unhealthy, undecided): no trouble; a fail or blocked; no fail, but something left open.
 
-    families: as of is_open().
+    families: as of left_open().
     """
-    healthy: list[str] = []
-    unhealthy: list[str] = []
-    undecided: list[str] = []
-    for node in judgement.nodes:
-        statuses = {judgement.cells[check.id].get(node, Status.SKIP) for check in judgement.checks}
-        left_open = any(is_open(judgement, check, node, families) for check in judgement.checks)
-        if left_open and Status.FAIL not in statuses:
-            undecided.append(node)
-        elif statuses & {Status.FAIL, Status.BLOCKED}:
-            unhealthy.append(node)
-        else:
-            healthy.append(node)
-    return healthy, unhealthy, undecided
+    failed: set[str] = set()
+    stopped: set[str] = set()
+    for check in judgement.checks:
+        cells = judgement.cells[check.id]
+        for status, nodes in ((Status.FAIL, failed), (Status.BLOCKED, stopped)):
+            if status in cells.values():
+                nodes.update(node for node, one in cells.items() if one is status)
+    undecided = left_open(judgement, families) - failed
+    unhealthy = (failed | stopped) - undecided
+    return (
+        [node for node in judgement.nodes if node not in undecided and node not in unhealthy],
+        [node for node in judgement.nodes if node in unhealthy],
+        [node for node in judgement.nodes if node in undecided],
+    )

@@ -12,7 +12,7 @@ from netdoctor.facts.base import Missing
 from netdoctor.facts.clock import skews
 from netdoctor.facts.host import Login, Node, Session
 from netdoctor.inventory.nodeset import fold
-from netdoctor.model import CLUSTER, Finding, Status
+from netdoctor.model import CLUSTER, Finding, Status, letters
 from netdoctor.report import accepted
 from netdoctor.report.accepted import Accepted
 from netdoctor.report.causes import cause_record
@@ -62,24 +62,25 @@ def build(outcome: Outcome, context: Context) -> Report:
     verdict = verdict_of(judgement, counts, groups, outcome, context, suppressed, held)
     healthy, unhealthy, undecided = ready_nodes(judgement, verdict.required)
     owners = _owners(groups)
+    heads = {node: header_facts(node, outcome) for node in judgement.nodes}
     return Report(
         tool=Tool(version=context.version, plugins=context.plugins),
         run=context.run,
         verdict=verdict,
-        targets=tuple(_target(n, outcome) for n in judgement.nodes),
+        targets=tuple(_target(node, outcome, head) for node, head in heads.items()),
         checks=check_records(judgement.checks),
         matrix=Matrix(
             checks=tuple(c.id for c in judgement.checks),
             nodes=judgement.nodes,
             cells=tuple(
-                "".join(judgement.cells[c.id][n].letter for n in judgement.nodes) for c in judgement.checks
+                letters(map(judgement.cells[c.id].__getitem__, judgement.nodes)) for c in judgement.checks
             ),
         ),
         results=tuple(_results(judgement, owners, causes, accepted.places(groups, taken))),
         pairs=tuple(pairs(outcome)),
         measures=(*_measures(judgement), *_clocks(outcome)),
         causes=causes,
-        families=tuple(families(judgement, causes, outcome)),
+        families=tuple(families(judgement, causes, heads)),
         launch=_launch(outcome),
         healthy_nodes=tuple(healthy),
         unhealthy_nodes=tuple(unhealthy),
@@ -152,12 +153,13 @@ def _results(
         for finding in judgement.findings[check.id]:
             by_target.setdefault(finding.target, []).append(finding)
         for target, findings in by_target.items():
-            worst = max(findings, key=lambda f: f.status.rank)
+            worst = findings[0] if len(findings) == 1 else max(findings, key=lambda f: f.status.rank)
             if target == CLUSTER and worst.status is Status.SKIP:
                 continue  # said of each node below
             why = taken.get((check.id, target))
             status = judgement.cells[check.id].get(target, Status.SKIP if why else worst.status)
-            more = len({f.summary for f in findings if f.status in trouble} - {worst.summary})
+            others = findings if len(findings) > 1 else ()
+            more = len({f.summary for f in others if f.status in trouble} - {worst.summary})
             results.append(
                 Result(
                     check=check.id,
@@ -177,7 +179,7 @@ def _results(
             )
         reasons = judgement.reasons.get(check.id, {})
         for node, status in judgement.cells[check.id].items():
-            if node in by_target:
+            if status is Status.PASS or node in by_target:
                 continue
             if status is Status.BLOCKED:
                 before = judgement.blocked_by[check.id][node]
@@ -216,7 +218,7 @@ def _evidence(finding: Finding) -> list[EvidenceRecord]:
     ]
 
 
-def _target(node: str, outcome: Outcome) -> TargetRecord:
+def _target(node: str, outcome: Outcome, head: dict[str, Any]) -> TargetRecord:
     session = outcome.store.get("session", node)
     listed = outcome.store.get("node", node)
     reached = isinstance(session, Session) and session.outcome == Login.OK
@@ -230,7 +232,7 @@ def _target(node: str, outcome: Outcome) -> TargetRecord:
         slots=listed.slots if isinstance(listed, Node) else None,
         line=listed.line if isinstance(listed, Node) else None,
         login_ms=round(session.login_ms, 1) if reached and session.login_ms is not None else None,
-        facts=header_facts(node, outcome) if reached else {},
+        facts=head if reached else {},
     )
 
 

@@ -1,7 +1,7 @@
 """Families of checks in one line each, and what stands in the head of a report about nodes and versions."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from netdoctor.check import Check
@@ -14,8 +14,7 @@ from netdoctor.model import Status
 from netdoctor.report.model import Cause, FamilyRow
 
 # Families in the order in which trouble travels; others follow by name.
-_REACHED = ("ssh", "ray", "facts")
-FAMILY_ORDER = (*_REACHED, "host", "time", "net", "rdzv", "sw", "gpu", "rdma", "nccl", "gloo", "bw")
+FAMILY_ORDER = ("ssh", "ray", "host", "time", "net", "rdzv", "sw", "gpu", "rdma", "nccl", "gloo", "bw")
 
 
 def place(family: str) -> tuple[int, str]:
@@ -23,7 +22,10 @@ def place(family: str) -> tuple[int, str]:
     return (FAMILY_ORDER.index(family) if family in FAMILY_ORDER else len(FAMILY_ORDER), family)
 
 
-def families(judgement: Judgement, causes: Sequence[Cause], outcome: Outcome) -> list[FamilyRow]:
+def families(
+    judgement: Judgement, causes: Sequence[Cause], heads: Mapping[str, Mapping[str, Any]]
+) -> list[FamilyRow]:
+    """heads: header_facts() of each node."""
     by_family: dict[str, list[Check]] = {}
     for check in judgement.checks:
         by_family.setdefault(check.family, []).append(check)
@@ -32,7 +34,7 @@ def families(judgement: Judgement, causes: Sequence[Cause], outcome: Outcome) ->
     for family in sorted(by_family, key=place):
         checks = by_family[family]
         ids = {c.id for c in checks}
-        statuses = [s for c in checks for s in judgement.cells[c.id].values()]
+        statuses = {s for c in checks for s in judgement.cells[c.id].values()}
         held = {c.id for c in causes if any(e.check in ids for e in c.explains)}
         own = {c.id for c in causes if ids & set(c.checks)}
         rows.append(
@@ -41,15 +43,14 @@ def families(judgement: Judgement, causes: Sequence[Cause], outcome: Outcome) ->
                 checks=len(checks),
                 status=_family_status(statuses),
                 causes=tuple(sorted(own | held)),
-                remark=_remark(family, checks, judgement, outcome),
+                remark=_remark(family, checks, judgement, heads, statuses),
             )
         )
     return rows
 
 
-def _family_status(statuses: Sequence[Status]) -> str:
+def _family_status(found: Set[Status]) -> str:
     """The worst status by name, ``blocked`` only when nothing was judged, ``skip`` when nothing applied."""
-    found = set(statuses)
     for status in (Status.FAIL, Status.UNKNOWN, Status.WARN):
         if status in found:
             return status.value
@@ -58,10 +59,15 @@ def _family_status(statuses: Sequence[Status]) -> str:
     return Status.BLOCKED.value if Status.BLOCKED in found else Status.SKIP.value
 
 
-def _remark(family: str, checks: Sequence[Check], judgement: Judgement, outcome: Outcome) -> str:
+def _remark(
+    family: str,
+    checks: Sequence[Check],
+    judgement: Judgement,
+    heads: Mapping[str, Mapping[str, Any]],
+    statuses: Set[Status],
+) -> str:
     """Versions and the like that people look for, when all reached nodes agree; why a family was skipped."""
-    facts = [header_facts(n, outcome) for n in judgement.nodes]
-    facts = [f for f in facts if f]
+    facts = [head for head in heads.values() if head]
 
     def common(key: str) -> str | None:
         values = {f.get(key) for f in facts}
@@ -72,8 +78,7 @@ def _remark(family: str, checks: Sequence[Check], judgement: Judgement, outcome:
         "gpu": (("driver", "driver {}"),),
     }.get(family, ())
     parts = [text.format(value) for key, text in wanted if (value := common(key))]
-    cells = [s for c in checks for s in judgement.cells[c.id].values()]
-    if not parts and cells and all(s is Status.SKIP for s in cells):
+    if not parts and statuses == {Status.SKIP}:
         reasons = Counter(r for c in checks for r in judgement.reasons.get(c.id, {}).values() if r)
         parts = [reasons.most_common(1)[0][0]] if reasons else []
     return ", ".join(parts)
@@ -92,7 +97,8 @@ def header_facts(node: str, outcome: Outcome) -> dict[str, Any]:
     gpu = outcome.store.get("gpu", node)
     if isinstance(gpu, GpuFacts) and gpu.devices:
         found["gpus"] = len(gpu.devices)
-        found["gpu_model"] = Counter(d.name for d in gpu.devices).most_common(1)[0][0]
+        models = [device.name for device in gpu.devices]
+        found["gpu_model"] = max(dict.fromkeys(models), key=models.count)
         found["driver"] = gpu.driver_version
     software = outcome.store.get("software", node)
     if isinstance(software, SoftwareFacts):

@@ -12,7 +12,6 @@ from netdoctor.report.model import Gap, Part
 SUBJECTS = {
     "ssh": "the logins",
     "ray": "the Ray cluster",
-    "facts": "the files of facts",
     "host": "the hosts' settings",
     "time": "the clocks",
     "net": "the network",

@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 
 from netdoctor.check import LOGINS
 from netdoctor.engine.diagnose import Group
-from netdoctor.engine.judge import Judgement, count, is_open
+from netdoctor.engine.judge import Judgement, count, left_open
 from netdoctor.engine.run import Outcome
 from netdoctor.model import Status
 from netdoctor.report import accepted, scope
@@ -43,13 +43,11 @@ def verdict_of(
     statuses = {group.status for group in groups}
     required, found = scope.required(judgement, context), scope.gaps(judgement, context)
     missed = [gap for gap in found if gap.family in required]
-    left_open = missed or any(
-        is_open(judgement, c, n, required) for c in judgement.checks for n in judgement.nodes
-    )
+    is_open = bool(missed) or not left_open(judgement, required).isdisjoint(judgement.nodes)
     waiting = any(
         accepted.holds_open(c, required) for c in judgement.checks if c.id in {check for check, _ in held}
     )
-    open_question = outcome.ended_by != "end" or bool(left_open) or waiting
+    open_question = outcome.ended_by != "end" or is_open or waiting
     fails = Status.FAIL in statuses or counts.fail > 0
     # What was asked for and could not be looked at is no pass of it.
     open_question = open_question or bool(context.part and found and not _judged(judgement))

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from netdoctor.facts.net import AddressRow, NetFacts
+from netdoctor.memo import by_members, of_one
 
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -53,9 +54,16 @@ def parse(text: str | None) -> IPAddress | None:
     return found
 
 
-def rows_of(net: NetFacts) -> list[AddressRow]:
+@of_one
+def rows_of(net: NetFacts) -> tuple[AddressRow, ...]:
     """Rows in getifaddrs order, without those that are no IP address and so cannot be judged."""
-    return [row for row in net.addresses if _network(row.address, row.prefix_len) is not None]
+    return tuple(row for row in net.addresses if _network(row.address, row.prefix_len) is not None)
+
+
+@of_one
+def rows_by_address(net: NetFacts) -> dict[IPAddress | None, AddressRow]:
+    """The first row with each address."""
+    return {parse(row.address): row for row in reversed(rows_of(net))}
 
 
 def network(row: AddressRow) -> IPNetwork:
@@ -106,23 +114,31 @@ def leads_to(net: NetFacts, to: IPNetwork | IPAddress) -> bool:
 
 def is_usable(row: AddressRow) -> bool:
     """Whether peers could dial this address at all: neither loopback nor link-local nor unspecified."""
-    address = ip(row.address)
-    return not (
-        address.is_loopback
-        or address.is_unspecified
-        or (address.version == 6 and address.is_link_local)
-        or row.scope == "host"
-    )
+    return row.scope != "host" and _can_be_dialled(row.address)
 
 
+@lru_cache(maxsize=CACHED)
+def is_apart(text: str) -> bool:
+    """Whether it is an address that more than one machine, or one link, knows."""
+    found = parse(text)
+    return found is not None and not (found.is_loopback or found.is_link_local)
+
+
+@lru_cache(maxsize=CACHED)
+def _can_be_dialled(text: str) -> bool:
+    address = ip(text)
+    is_local = address.version == 6 and address.is_link_local
+    return not (address.is_loopback or address.is_unspecified or is_local)
+
+
+@by_members
 def repeated_addresses(nets: Mapping[str, NetFacts]) -> set[str]:
     """Addresses that more than one node has, such as every docker0's 172.17.0.1."""
-    count: Counter[str] = Counter()
-    for net in nets.values():
-        count.update({row.address for row in rows_of(net)})
+    count = Counter(address for net in nets.values() for address in {row.address for row in rows_of(net)})
     return {address for address, nodes in count.items() if nodes > 1}
 
 
+@by_members
 def networks_by_reach(nets: Mapping[str, NetFacts]) -> dict[IPNetwork, dict[str, AddressRow]]:
     """Per network, the first address that each node has in it, without addresses that several nodes have."""
     repeated = repeated_addresses(nets)

@@ -7,9 +7,11 @@ release as an argument. Where the release is unknown the newest rules are used.
 import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from netdoctor.facts.net import AddressRow, Lookup, NetFacts, ResolveFacts
 from netdoctor.facts.software import NcclAnswer
+from netdoctor.memo import of_one
 from netdoctor.rules.addresses import IPAddress, ip, network, parse, rows_of
 from netdoctor.rules.variables import MAX_IFS, parse_filter
 from netdoctor.rules.versions import Version, at_least
@@ -47,10 +49,8 @@ def device_of(ifname: str) -> str:
 
 def is_running(net: NetFacts, ifname: str) -> bool:
     """IFF_RUNNING of an interface; one that is listed with an address but without flags counts as running."""
-    for dev in net.netdevs:
-        if dev.name == device_of(ifname):
-            return dev.running
-    return True
+    name = device_of(ifname)
+    return next((dev.running for dev in net.netdevs if dev.name == name), True)
 
 
 def find_interfaces(
@@ -61,23 +61,46 @@ def find_interfaces(
     most: int = MAX_IFS,
 ) -> list[AddressRow]:
     """Rows that ncclOsFindInterfaces takes for the list `wanted`: getifaddrs order, one row per interface."""
+    rows = rows_of(net)
+    return [rows[place] for place in _found(_kinds(net), wanted, version, family, most)]
+
+
+# Of a row: its interface, its family, whether it is ::1, whether its interface is running. Nodes of a cluster
+# are alike in these, whatever their addresses.
+_Kind = tuple[str, str, bool, bool]
+
+
+@of_one
+def _kinds(net: NetFacts) -> tuple[_Kind, ...]:
+    return tuple(
+        (
+            row.ifname,
+            row.family,
+            row.family == "inet6" and ip(row.address).is_loopback,
+            is_running(net, row.ifname) if row.running is None else row.running,
+        )
+        for row in rows_of(net)
+    )
+
+
+@lru_cache(maxsize=1 << 14)
+def _found(
+    rows: tuple[_Kind, ...], wanted: str, version: Version | None, family: str | None, most: int
+) -> tuple[int, ...]:
     keep = parse_filter(wanted)
-    found: list[AddressRow] = []
+    found: list[int] = []
     names: set[str] = set()
-    for row in rows_of(net):
+    for place, (ifname, its_family, is_loopback, running) in enumerate(rows):
         if len(found) == most:
             break
-        if row.ifname in names or (family and row.family != family):
+        if ifname in names or (family and its_family != family):
             continue
-        if row.family == "inet6" and ip(row.address).is_loopback:
+        if is_loopback or (at_least(version, RUNNING_SINCE) and not running):
             continue
-        running = is_running(net, row.ifname) if row.running is None else row.running
-        if at_least(version, RUNNING_SINCE) and not running:
-            continue
-        if keep.accepts(row.ifname):
-            names.add(row.ifname)
-            found.append(row)
-    return found
+        if keep.accepts(ifname):
+            names.add(ifname)
+            found.append(place)
+    return tuple(found)
 
 
 def socket_family(env: Mapping[str, str]) -> str | None:

@@ -9,8 +9,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from netdoctor.facts.rdma import Gid, Hca, HcaPort
+from netdoctor.memo import by_identity
 from netdoctor.rules.addresses import CACHED, IPNetwork, bare
 from netdoctor.rules.variables import Environment, Setting, param, parse_filter, values
 from netdoctor.rules.versions import Version, at_least
@@ -20,6 +22,7 @@ FLID_SINCE = (2, 22)  # NCCL_IB_ROUTABLE_FLID_GID_INDEX: tags v2.21.5-1 against 
 GID_SCAN_SINCE = (2, 21)  # before, GID index 0 unless NCCL_IB_GID_INDEX said otherwise
 
 
+@by_identity
 def selected_ports(
     hcas: Sequence[Hca], value: str | None, version: Version | None = None
 ) -> list[tuple[Hca, HcaPort]]:
@@ -59,11 +62,6 @@ def switched_off_by(env: Mapping[str, str], version: Version | None = None) -> s
     return "NCCL_NET" if env.get("NCCL_NET", "").lower() == "socket" else None
 
 
-def gid_bytes(gid: Gid) -> ipaddress.IPv6Address | None:
-    """The 128 bits of a GID, None where the text is no address."""
-    return _ipv6(gid.gid)
-
-
 @lru_cache(maxsize=CACHED)
 def _ipv6(text: str) -> ipaddress.IPv6Address | None:
     try:
@@ -73,15 +71,25 @@ def _ipv6(text: str) -> ipaddress.IPv6Address | None:
     return found if isinstance(found, ipaddress.IPv6Address) else None
 
 
+@lru_cache(maxsize=CACHED)
+def _number(text: str) -> int:
+    """The 128 bits of a GID, 0 where the text is no address."""
+    address = _ipv6(text)
+    return int(address) if address else 0
+
+
 def gid_ipv4(gid: Gid) -> ipaddress.IPv4Address | None:
     """The IPv4 address of an IPv4-mapped GID, ``::ffff:10.0.0.1``."""
-    address = gid_bytes(gid)
+    address = _ipv6(gid.gid)
     return address.ipv4_mapped if address else None
+
+
+_ROCE = {"RoCE v2": 2, "IB/RoCE v1": 1, "RoCE v1": 1}
 
 
 def gid_version(gid: Gid | None) -> int | None:
     """RoCE version as ncclIbRoceGetVersionNum reads it: 1, 2, or None."""
-    return {"RoCE v2": 2, "IB/RoCE v1": 1, "RoCE v1": 1}.get((gid.type or "") if gid else "")
+    return _ROCE.get(gid.type or "") if gid else None
 
 
 def is_link_local(gid: Gid) -> bool:
@@ -90,7 +98,7 @@ def is_link_local(gid: Gid) -> bool:
 
 def routable_gids(port: HcaPort) -> list[Gid]:
     """The rows that NCCL 2.21 and newer look for: IPv4-mapped, RoCE v2."""
-    return [gid for gid in port.gids if gid_version(gid) == 2 and _bits(gid) >> 32 == _MAPPED[0]]
+    return [gid for gid in port.gids if gid_version(gid) == 2 and _number(gid.gid) >> 32 == _MAPPED[0]]
 
 
 def choose_gid_index(port: HcaPort, env: Mapping[str, str], version: Version | None = None) -> int:
@@ -110,18 +118,18 @@ def choose_gid_index(port: HcaPort, env: Mapping[str, str], version: Version | N
     v4 = env.get("NCCL_IB_ADDR_FAMILY", "AF_INET") != "AF_INET6"
     wanted_version = param(env.get("NCCL_IB_ROCE_VERSION_NUM"), 2, version)
     wanted_range = _range(env.get("NCCL_IB_ADDR_RANGE", ""), v4)
-    table = {gid.index: gid for gid in port.gids}
+    table = {gid.index: _row(gid.gid, gid.type) for gid in port.gids}
     rows = max([port.gid_table_len or 0, *(index + 1 for index in table)])
-    index = 0
+    index, current = 0, table.get(0, _EMPTY)
     for candidate_index in range(1, rows):
-        current, candidate = table.get(index), table.get(candidate_index)
-        if _is_v4(candidate) != v4 or not _in_range(candidate, wanted_range):
+        candidate = table.get(candidate_index, _EMPTY)
+        if candidate.is_v4 != v4 or (wanted_range and not _in_range(candidate.bits, wanted_range)):
             continue
-        newer = gid_version(candidate) == wanted_version and (
-            gid_version(current) != wanted_version or not _is_valid_gid(current)
+        newer = candidate.version == wanted_version and (
+            current.version != wanted_version or not current.is_valid
         )
-        if _is_v4(current) != v4 or (_is_valid_gid(candidate) and newer):
-            index = candidate_index
+        if current.is_v4 != v4 or (candidate.is_valid and newer):
+            index, current = candidate_index, candidate
     return index
 
 
@@ -166,6 +174,7 @@ class GidChoice:
         return self.gid is not None and is_link_local(self.gid)
 
 
+@by_identity
 def choose_gids(hcas: Sequence[Hca], env: Environment, version: Version | None) -> list[GidChoice]:
     """NCCL's choice on each RoCE port that it would use."""
     plain = values(env)
@@ -192,23 +201,29 @@ _MAPPED = (0xFFFF, 0xFF0E << 80 | 0xFFFF)  # the first 96 bits: ::ffff:0:0 and f
 
 
 def _bits(gid: Gid | None) -> int:
-    address = gid_bytes(gid) if gid else None
-    return int(address) if address else 0
+    return _number(gid.gid) if gid else 0
 
 
-def _is_v4(gid: Gid | None) -> bool:
-    # getGidAddrFamily: mapped addresses, and the groups of mapped multicast
-    return _bits(gid) >> 32 in _MAPPED
+class _Row(NamedTuple):
+    """A row of a GID table, as NCCL looks at it."""
+
+    bits: int
+    version: int | None
+    is_v4: bool  # getGidAddrFamily: mapped addresses, and the groups of mapped multicast
+    is_valid: bool
 
 
-def _is_valid_gid(gid: Gid | None) -> bool:
-    return _bits(gid) != 0 and _bits(gid) >> 64 != _LINK_LOCAL
+@lru_cache(maxsize=CACHED)
+def _row(gid: str, type: str | None) -> _Row:
+    bits = _number(gid)
+    is_valid = bits != 0 and bits >> 64 != _LINK_LOCAL
+    return _Row(bits, _ROCE.get(type or ""), bits >> 32 in _MAPPED, is_valid)
 
 
-def _in_range(gid: Gid | None, wanted: IPNetwork | None) -> bool:
-    if wanted is None:
-        return True
-    bits = _bits(gid)
+_EMPTY = _row("", None)
+
+
+def _in_range(bits: int, wanted: IPNetwork) -> bool:
     address = ipaddress.IPv4Address(bits & 0xFFFFFFFF) if wanted.version == 4 else ipaddress.IPv6Address(bits)
     return address in wanted
 

@@ -10,6 +10,7 @@ from netdoctor.facts.net import AddressRow, NetFacts, ResolveFacts
 from netdoctor.facts.paths import BOOTSTRAP, GLOO, MAIN, RAIL, SOCKET, STORE, Path, Paths, Use
 from netdoctor.facts.rdma import RdmaFacts
 from netdoctor.facts.software import Job, NcclAnswer, SoftwareFacts
+from netdoctor.memo import by_members
 from netdoctor.rules import gloo
 from netdoctor.rules.addresses import (
     IPNetwork,
@@ -18,6 +19,7 @@ from netdoctor.rules.addresses import (
     networks_by_reach,
     parse,
     repeated_addresses,
+    rows_by_address,
     rows_of,
 )
 from netdoctor.rules.nccl import candidates, choose, corrected, is_ifname_set
@@ -182,7 +184,7 @@ def _without_nccl(one: Known, job: Job) -> str:
 
 
 def _row(net: NetFacts, address: str) -> AddressRow | None:
-    return next((row for row in rows_of(net) if parse(row.address) == parse(address)), None)
+    return rows_by_address(net).get(parse(address))
 
 
 def _grouped(nodes: Mapping[str, Known], uses: Iterable[Use], main: Mapping[str, str]) -> Iterator[Path]:
@@ -229,10 +231,11 @@ def _rails(nodes: Mapping[str, Known], uses: Iterable[Use], left_out: dict[str, 
         for place, name in enumerate(own):
             places.setdefault(place, Counter())[name] += 1
     rails: dict[str, dict[str, AddressRow]] = {}
+    usual = {place: names.most_common(1)[0][0] for place, names in places.items()}
     for node, own in ports.items():
         for place, (name, row) in enumerate(own.items()):
-            usual = places[place].most_common(1)[0][0]
-            rails.setdefault(name if common[name] > 1 or usual in own else usual, {})[node] = row
+            known = common[name] > 1 or usual[place] in own
+            rails.setdefault(name if known else usual[place], {})[node] = row
     # A packet that is meant for one of two interfaces in a network may go over the other, unless it is RDMA.
     mixed = [n for n, own in ports.items() if len({network(row) for row in own.values()}) < len(own)]
     if mixed:
@@ -253,6 +256,7 @@ def _rails(nodes: Mapping[str, Known], uses: Iterable[Use], left_out: dict[str, 
 Reach = Mapping[IPNetwork, Mapping[str, tuple[int, AddressRow]]]
 
 
+@by_members
 def _reach(nodes: Mapping[str, Known]) -> Reach:
     found: dict[IPNetwork, dict[str, tuple[int, AddressRow]]] = {}
     for node, one in nodes.items():

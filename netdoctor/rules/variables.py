@@ -10,6 +10,7 @@ from enum import StrEnum
 from functools import lru_cache
 
 from netdoctor.facts.software import CALLING, ConfFile, EnvFacts, Job
+from netdoctor.memo import by_identity, of_one
 from netdoctor.rules.versions import Version, at_least
 
 MAX_IFS = 16  # src/transport/net_socket.cc, src/os/linux.cc
@@ -132,9 +133,16 @@ def effective_env(login: EnvFacts | None, job: Job, version: Version | None = No
     (src/misc/param.cc setEnvFile). Of the files only NCCL_* counts: torch and gloo do not read them.
     version: of NCCL, as releases read different files.
     """
+    return _effective(login, job.env, job.env_from, version)
+
+
+@by_identity
+def _effective(
+    login: EnvFacts | None, given: Mapping[str, str], given_from: Mapping[str, str], version: Version | None
+) -> dict[str, Setting]:
     env: dict[str, Setting] = {}
-    for name, value in job.env.items():
-        origin = job.env_from.get(name, "job environment")
+    for name, value in given.items():
+        origin = given_from.get(name, "job environment")
         env[name] = Setting(name, value, origin, Source.CALLER if origin == CALLING else Source.JOB)
     if login is None:
         return env
@@ -146,6 +154,7 @@ def effective_env(login: EnvFacts | None, job: Job, version: Version | None = No
     return env
 
 
+@of_one
 def values(env: Environment) -> dict[str, str]:
     """`env` without the origins."""
     return {name: setting.value for name, setting in env.items()}
@@ -228,12 +237,9 @@ class Filter:
 
     def accepts(self, name: str, port: int = -1) -> bool:
         """Whether NCCL keeps the interface or HCA port `name`. An empty list matches everything."""
-        return self._listed(name, port) != self.exclude
-
-    def _listed(self, name: str, port: int) -> bool:
         if not self.entries:
-            return True
-        return any(
+            return not self.exclude
+        return self.exclude != any(
             (name == entry.name if self.exact else name.startswith(entry.name))
             and (port == -1 or entry.port in (-1, port))
             for entry in self.entries

@@ -31,8 +31,6 @@ class ScanRequest:
     require: families of checks.
     save: where the report goes, None for nowhere. via: what reaches the nodes, one of VIAS.
     ray_address, ray_python: where the cluster is, and an interpreter with its Ray, for ``ray``.
-    facts: folders, patterns and files with what tasks have written, instead of reaching them: via is FILED.
-    facts_age: seconds; facts_nodes: how many nodes there have to be; facts_uid: whose files count, too.
     """
 
     hosts: tuple[str, ...] = ()
@@ -44,10 +42,6 @@ class ScanRequest:
     via: str = "ssh"
     ray_address: str | None = None
     ray_python: str | None = None
-    facts: tuple[str, ...] = ()
-    facts_age: float = 3600.0
-    facts_nodes: int | None = None
-    facts_uid: int | None = None
 
     ssh_config: Path | None = None
     ssh_user: str | None = None

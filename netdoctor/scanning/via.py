@@ -21,8 +21,6 @@ def make_transport(request: ScanRequest) -> Transport:
 
         return LocalTransport(limits)
     match request.via:
-        case "facts":
-            raise InputError("these nodes have written their facts, and nobody can be asked anything")
         case "slurm":
             raise InputError("--via slurm is not here yet")
         case "ray":

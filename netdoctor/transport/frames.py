@@ -64,6 +64,9 @@ def decode_frame(payload: bytes) -> Frame:
         raise Unreadable(f"the agent's reply cannot be read: {clean(str(e), 120)}") from e
 
 
+_NESTED = (dict, list)
+
+
 def decode_result(raw: bytes) -> Any:
     """Return a node's result as plain data. Raises Unreadable: bad JSON, too many values, too deep."""
     # Before anything is made of it: 8 MiB of "[],[],…" would become 300 MiB of lists.
@@ -81,7 +84,7 @@ def decode_result(raw: bytes) -> Any:
             inner
             for outer in level
             for inner in (outer.values() if isinstance(outer, dict) else outer)
-            if isinstance(inner, dict | list)
+            if type(inner) in _NESTED
         ]
     raise Unreadable(f"the result is nested more than {MAX_DEPTH} levels deep")
 
