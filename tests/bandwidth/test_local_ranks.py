@@ -89,55 +89,46 @@ def check_sums(ranks: Ranks) -> None:
 
 
 @pytest.fixture
-def two(request: pytest.FixtureRequest, python: str) -> Iterator[Ranks]:
-    """Two ranks, as on two machines. One GPU is enough for nccl: a host id of its own makes each rank a node
-    to it, so that it takes bootstrap, interface choice and sockets as between machines."""
-    env = {"GLOO_SOCKET_IFNAME": "lo"}
+def ranks(request: pytest.FixtureRequest, python: str) -> Iterator[Ranks]:
+    """Ranks as on two machines, of which gloo's first has two.
+
+    One GPU is enough for nccl: a host id of its own makes each rank a node to it, so that it takes bootstrap,
+    interface choice and sockets as between machines.
+    """
+    layout, env = ["a", "a", "b"], {"GLOO_SOCKET_IFNAME": "lo"}
     if request.param == "nccl":
         request.getfixturevalue("cuda")
+        layout = ["a", "b"]
         env = {"NCCL_SOCKET_IFNAME": "=lo", "NCCL_IB_DISABLE": "1", "NCCL_P2P_DISABLE": "1"}
-    with started(python, request.param, ["a", "b"], {n: {**env, "NCCL_HOSTID": n} for n in "ab"}) as ranks:
-        yield ranks
+    with started(python, request.param, layout, {n: {**env, "NCCL_HOSTID": n} for n in "ab"}) as made:
+        yield made
 
 
-both = pytest.mark.parametrize("two", ["gloo", pytest.param("nccl", marks=pytest.mark.gpu)], indirect=True)
+@pytest.mark.parametrize("ranks", ["gloo", pytest.param("nccl", marks=pytest.mark.gpu)], indirect=True)
+def test_ranks_add_up_are_timed_as_pairs_and_the_killed_one_is_named(ranks: Ranks) -> None:
+    check_sums(ranks)
+    said = ranks.step("allreduce", 60.0, sizes=[4096], budget_s=1.0)[0]["nccl"]
+    assert ranks.backend == "gloo" or (said["networks"], said["via"]) == (["Socket"], ["NET/Socket"])
 
+    last = len(ranks.ranks) - 1
+    for src, dst in ((0, last), (last, 0)):
+        found = ranks.step("pairs", 60.0, pairs=[[src, dst]], seconds=1.0, most_bytes=4 << 20)
+        took = found[dst]
+        assert 0 < took["least"] <= took["median"] <= took["most"]
+        assert found[src]["busy"] >= 0
 
-@both
-def test_two_ranks_add_up(two: Ranks) -> None:
-    check_sums(two)
-    said = two.step("allreduce", 60.0, sizes=[4096], budget_s=1.0)[0]["nccl"]
-    assert two.backend == "gloo" or (said["networks"], said["via"]) == (["Socket"], ["NET/Socket"])
-
-
-@both
-@pytest.mark.parametrize(("src", "dst"), [(0, 1), (1, 0)])
-def test_two_ranks_as_a_pair(two: Ranks, src: int, dst: int) -> None:
-    found = two.step("pairs", 60.0, pairs=[[src, dst]], seconds=1.0, most_bytes=4 << 20)
-    took = found[dst]
-    assert 0 < took["least"] <= took["median"] <= took["most"]
-    assert found[src]["busy"] >= 0
-
-
-@both
-def test_the_killed_one_of_two_ranks_is_named(two: Ranks) -> None:
     def kill() -> None:
-        (child,) = psutil.Process(two.transport.agents["b"].process.pid).children()
+        (child,) = psutil.Process(ranks.transport.agents["b"].process.pid).children()
         child.kill()
 
     timer = threading.Timer(3.0, kill)
     timer.start()
     try:
         with pytest.raises(Failed) as failed:
-            two.step("allreduce", 60.0, sizes=[16 << 20], budget_s=40.0, each_s=30.0, batches=10_000)
+            ranks.step("allreduce", 60.0, sizes=[16 << 20], budget_s=40.0, each_s=30.0, batches=10_000)
     finally:
         timer.join()
     assert [(t.node, t.what) for t in failed.value.trouble if t.first] == [("b", "killed")]
-
-
-def test_several_ranks_of_one_node(python: str) -> None:
-    with started(python, "gloo", ["a", "a", "b"], {n: {"GLOO_SOCKET_IFNAME": "lo"} for n in "ab"}) as ranks:
-        check_sums(ranks)
 
 
 def test_an_interface_that_is_not_there_names_the_rank(python: str) -> None:

@@ -139,14 +139,15 @@ class Running:
         return Scanned(self.process.returncode, out, report, err, self.folder)
 
 
+# Killed while it measures: tests/bandwidth/test_local_ranks.py.
 @pytest.mark.parametrize(
-    ("number", "key"),
+    ("number", "key", "after_s"),
     [
-        pytest.param(signal.SIGKILL, "rank-killed", id="killed"),
-        pytest.param(signal.SIGSTOP, "rank-frozen", id="frozen"),
+        pytest.param(signal.SIGKILL, "rank-killed", 0.2, id="killed while it imports"),
+        pytest.param(signal.SIGSTOP, "rank-frozen", 0.2, id="frozen while it imports"),
+        pytest.param(signal.SIGSTOP, "rank-frozen", 5.0, id="frozen while it measures"),
     ],
 )
-@pytest.mark.parametrize("after_s", [0.2, 5.0], ids=["importing", "measuring"])
 def test_a_rank_that_ends_in_the_middle(
     lab4: Lab, folder: Path, torch: str, number: int, key: str, after_s: float
 ) -> None:

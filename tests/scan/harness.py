@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 import xml.etree.ElementTree as ET
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -21,6 +21,7 @@ import psutil
 
 from netdoctor.lab import Lab
 from netdoctor.report.schema import report_schema
+from tests.forks import Worker
 
 NETDOCTOR = [sys.executable, "-m", "netdoctor"]
 REPO = Path(__file__).resolve().parents[2]
@@ -88,6 +89,21 @@ def _forks() -> tuple[subprocess.Popen[bytes], str]:
 def forked() -> list[str]:
     """What a shell runs for `netdoctor`: no process of its own, but for what streams and environment are."""
     return [sys.executable, "-IS", str(REPO / "tests/forked.py"), _forks()[1]]
+
+
+@cache
+def _workers() -> socket.socket:
+    """Who starts ssh workers. Ends with this process, which holds the only other end."""
+    here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    argv = [sys.executable, "-m", "tests.forks", "workers", str(there.fileno())]
+    subprocess.Popen(argv, pass_fds=[there.fileno()], stdin=subprocess.DEVNULL, env=environment())
+    there.close()
+    return here
+
+
+def forked_worker(env: Mapping[str, str], errors: int) -> Worker:
+    """`netdoctor.transport.ssh.worker_process`, without the imports."""
+    return Worker(_workers(), env, errors)
 
 
 def netdoctor(*args: str, cwd: Path, timeout: float = 90, **env: str) -> subprocess.CompletedProcess[str]:

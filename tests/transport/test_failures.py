@@ -10,11 +10,18 @@ import pytest
 
 from netdoctor.facts.host import Session
 from netdoctor.transport.base import Limits, SshOptions
+from tests.scan.harness import forked_worker
 
 from . import peers
 from .conftest import Outcome, Server, ServerMaker, free_port, log_in, make_key, target
 
 SHORT = Limits(parallel=8, login_timeout_s=3, node_budget_s=6)
+
+
+@pytest.fixture(autouse=True)
+def forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers without their imports; tests/transport/test_ssh.py has real ones."""
+    monkeypatch.setattr("netdoctor.transport.ssh.worker_process", forked_worker)
 
 
 @pytest.fixture
