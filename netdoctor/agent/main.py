@@ -175,6 +175,8 @@ def main(bundle: "dict[str, Any]") -> None:
     deadline = bundle.get("deadline_s")
     settle(float(deadline) if deadline else DEFAULT_DEADLINE_S)
     collectors.update(bundle.get("collectors") or {})
+    if bundle.get("dial"):
+        runtime.module("dial_back", "").call(bundle["dial"], str(bundle["marker"]))
     channel = wire.Channel.take_stdout(str(bundle["marker"]))
     agent = Agent(channel)
     runtime.set_asker(agent.send)

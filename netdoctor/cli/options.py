@@ -49,6 +49,8 @@ def add_host_arguments(parser: argparse.ArgumentParser, hosts: str) -> None:
 def host_words(args: argparse.Namespace) -> list[str]:
     """What names the hosts, as arguments for `inventory.load`. Raises InputError."""
     found = list(args.hosts)
+    if getattr(args, "nodelist", None):
+        found.append(f"{args.nodelist},")
     if getattr(args, "from_env", False):
         from netdoctor.inventory import surroundings
 
@@ -82,6 +84,8 @@ def add_scan_arguments(parser: argparse.ArgumentParser, hosts: str) -> None:
     add("--via", choices=VIAS, help="what reaches the nodes (default: ssh); slurm: srun; ray: a Ray cluster")
     add("--ray-address", metavar="H:P", help="the Ray cluster (default: RAY_ADDRESS, or the one around)")
     add("--ray-python", metavar="PATH", help="an interpreter with the cluster's Ray (default: that of `ray`)")
+    add("--partition", metavar="P", help="of Slurm: where --via slurm asks for nodes")
+    add("-w", "--nodelist", action=Joined, metavar="EXPR", help="as HOSTS, in the words of srun: gpu[01-16]")
     ssh = parser.add_argument_group("logging in")
     ssh.add_argument("--ssh-config", type=Path, metavar="FILE", help="instead of ~/.ssh/config")
     ssh.add_argument("--ssh-user", metavar="U", help="login user")
@@ -171,8 +175,8 @@ def add_save_arguments(group: "argparse._ArgumentGroup") -> None:
 
 # Fields of ScanRequest that options give.
 _FIELDS = (
-    "format", "local", "via", "ray_address", "ray_python", "ssh_config", "ssh_user", "ssh_port",
-    "ssh_key", "known_hosts", "jump", "accept_new", "python", "profile", "only", "skip", "node",
+    "format", "local", "via", "ray_address", "ray_python", "partition", "ssh_config", "ssh_user",
+    "ssh_port", "ssh_key", "known_hosts", "jump", "accept_new", "python", "profile", "only", "skip", "node",
     "checks_dir", "env_file", "master_port", "packages", "launcher", "backend", "baseline", "suppress",
     "parallel", "timeout", "deadline", "budget", "strict", "require", "fail_on",
 )  # fmt: skip

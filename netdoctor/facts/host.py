@@ -48,6 +48,11 @@ class Login(StrEnum):
     JUMP = "jump"  # trouble with a jump host or a ProxyCommand
     LOST = "lost"  # the connection, once it stood
     TIMEOUT = "timeout"  # our own bound passed
+    DRAINED = "drained"  # kept out of use by the workload manager
+    DOWN = "down"  # for the workload manager: it answers nothing there
+    BUSY = "busy"  # with jobs of others
+    STEP = "step"  # a task does not start there, or ends before it says anything
+    NO_WAY_BACK = "no_way_back"  # a task runs, and cannot call this machine
     CONTROL = "control"  # our own trouble: see Trouble
 
 
@@ -68,8 +73,9 @@ class Trouble(StrEnum):
 class Session:
     """What happened when netdoctor logged in.
 
+    transport: what led there, ``ssh``, ``local``, ``slurm`` or ``ray``.
     stage: ``resolve``, ``connect``, ``banner``, ``kex``, ``host_key``, ``auth``, ``channel``,
-        ``shell``, ``agent``.
+        ``shell``, ``step``, ``agent``.
     trouble: what of our own machine it was; None for what has no class of its own, and for other outcomes.
     detail: one line, sanitised. address, port, user: what was dialled. passed_over: what became of the
         addresses of the name that were tried before, where one answered in the end.

@@ -31,3 +31,8 @@ def words(environ: Mapping[str, str]) -> list[str]:
     raise InventoryError(
         [Problem("--from-env", None, "", f"no batch job here: none of {known} is set", hint)]
     )
+
+
+def slurm_nodes(environ: Mapping[str, str]) -> str:
+    """The nodes of the Slurm allocation around, folded as Slurm has them; '' outside of one."""
+    return next((environ[name] for name in LISTS if environ.get(name)), "")

@@ -14,7 +14,9 @@ from netdoctor.model import Status
 from netdoctor.report.model import Cause, FamilyRow
 
 # Families in the order in which trouble travels; others follow by name.
-FAMILY_ORDER = ("ssh", "ray", "host", "time", "net", "rdzv", "sw", "gpu", "rdma", "nccl", "gloo", "bw")
+FAMILY_ORDER = (
+    *("ssh", "slurm", "ray", "host", "time", "net", "rdzv", "sw", "gpu", "rdma", "nccl", "gloo", "bw"),
+)
 
 
 def place(family: str) -> tuple[int, str]:

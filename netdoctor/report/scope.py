@@ -11,6 +11,7 @@ from netdoctor.report.model import Gap, Part
 # What the checks of a family look at, as it stands behind "not seen"; `the checks of site` for a plug-in's.
 SUBJECTS = {
     "ssh": "the logins",
+    "slurm": "what Slurm starts",
     "ray": "the Ray cluster",
     "host": "the hosts' settings",
     "time": "the clocks",

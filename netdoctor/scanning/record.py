@@ -27,7 +27,7 @@ from netdoctor.inventory.names import (
 from netdoctor.report.model import Report
 from netdoctor.report.save import load
 from netdoctor.scanning.hosts import recorded
-from netdoctor.scanning.request import PATHS, ScanRequest, Selection
+from netdoctor.scanning.request import PARTITION, PATHS, ScanRequest, Selection
 from netdoctor.store import Store
 from netdoctor.text import clean
 
@@ -75,6 +75,7 @@ class _Options(Struct, kw_only=True):
     via: Via | UnsetType = UNSET
     ray_address: _Text = UNSET
     ray_python: _Text = UNSET
+    partition: Annotated[str, Meta(pattern=PARTITION)] | UnsetType = UNSET
     strict: _Flag = UNSET
     require: _Globs = UNSET
     fail_on: Literal["fail", "warn", "never"] | UnsetType = UNSET

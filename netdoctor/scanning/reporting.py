@@ -26,6 +26,7 @@ from netdoctor.scanning.record import record
 from netdoctor.scanning.request import PATHS, ScanRequest
 
 SETTINGS = "ssh: "
+SLURM = "slurm: "
 TAKEN = "taken from this shell for the job: "
 TAKEN_AT_MOST = 12
 # With StrictHostKeyChecking off there is one about every host.
@@ -129,7 +130,7 @@ def _notes(plan: Plan, outcome: Outcome) -> list[Note]:
         if p.error
     ]
     notes += [*_taken(plan.job), *_pythons(plan, outcome)]
-    notes += told(plan.transport.notes)
+    notes += told(plan.transport.notes, SLURM if plan.request.via == "slurm" else SETTINGS)
     if outcome.judgement.tracebacks and (place := _keep_tracebacks(outcome.judgement.tracebacks)):
         notes.append(Note(level="warn", text=f"part of netdoctor itself crashed; tracebacks: {place}"))
     return notes
@@ -154,11 +155,11 @@ def _pythons(plan: Plan, outcome: Outcome) -> list[Note]:
     return [Note(level="info", text=f"--python auto took {', '.join(parts)}")] if parts else []
 
 
-def told(remarks: Sequence[str]) -> list[Note]:
-    """What the transport has to say about the user's settings, as notes."""
-    texts = [f"{SETTINGS}{remark}" for remark in remarks[:REMARKS_AT_MOST]]
+def told(remarks: Sequence[str], whose: str = SETTINGS) -> list[Note]:
+    """What the transport has to say about the user's settings, or of its nodes, as notes."""
+    texts = [f"{whose}{remark}" for remark in remarks[:REMARKS_AT_MOST]]
     if len(remarks) > REMARKS_AT_MOST:
-        texts.append(f"{SETTINGS}{len(remarks) - REMARKS_AT_MOST} more remarks like these")
+        texts.append(f"{whose}{len(remarks) - REMARKS_AT_MOST} more remarks like these")
     return [Note(level="warn", text=text) for text in texts]
 
 
@@ -218,7 +219,8 @@ def verify_prefix(request: ScanRequest) -> tuple[str, ...]:
     report = request.save or request.source
     argv = [*last_argv(report)] if report is not None else ["netdoctor", "scan", *request.hosts]
     if request.save is None:
-        for name in (*PATHS, "ssh_user", "ssh_port", "jump", "python", "ray_address", "ray_python"):
+        said = ("ssh_user", "ssh_port", "jump", "python", "ray_address", "ray_python", "partition")
+        for name in (*PATHS, *said):
             value = getattr(request, name)
             if value is not None:
                 argv += [f"--{name.replace('_', '-')}", str(value)]

@@ -8,6 +8,8 @@ from typing import NamedTuple
 from netdoctor.inventory import Target
 from netdoctor.report import LAST
 
+# A partition of Slurm's, or several of them; it becomes an argument of its commands.
+PARTITION = r"\A[A-Za-z0-9_][A-Za-z0-9_.,-]{0,200}\Z"
 # Fields of a request that name files.
 PATHS = ("ssh_config", "ssh_key", "known_hosts", "env_file", "baseline", "suppress")
 
@@ -31,6 +33,7 @@ class ScanRequest:
     require: families of checks.
     save: where the report goes, None for nowhere. via: what reaches the nodes, one of VIAS.
     ray_address, ray_python: where the cluster is, and an interpreter with its Ray, for ``ray``.
+    partition: of Slurm, where an allocation is asked for.
     """
 
     hosts: tuple[str, ...] = ()
@@ -42,6 +45,7 @@ class ScanRequest:
     via: str = "ssh"
     ray_address: str | None = None
     ray_python: str | None = None
+    partition: str | None = None
 
     ssh_config: Path | None = None
     ssh_user: str | None = None

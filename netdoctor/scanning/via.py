@@ -3,9 +3,12 @@
 The one place that chooses a transport. Each way is two functions of a request, imported when it is taken.
 """
 
+from dataclasses import replace
+
 from netdoctor.errors import InputError
-from netdoctor.inventory import Inventory
+from netdoctor.inventory import Inventory, expand, load, surroundings
 from netdoctor.scanning.request import ScanRequest
+from netdoctor.text import clean
 from netdoctor.transport.base import Limits, SshOptions, Transport
 
 
@@ -22,7 +25,7 @@ def make_transport(request: ScanRequest) -> Transport:
         return LocalTransport(limits)
     match request.via:
         case "slurm":
-            raise InputError("--via slurm is not here yet")
+            return _slurm(request, limits)
         case "ray":
             return _ray(request, limits)
     return _ssh(request, limits)
@@ -39,7 +42,42 @@ def nodes(request: ScanRequest, transport: Transport) -> Inventory | None:
 
         if isinstance(transport, RayTransport):
             return transport.inventory()
-    return None
+    if request.via != "slurm":
+        return None
+    named = surroundings.slurm_nodes(request.environ)
+    if not named and request.partition:
+        from netdoctor.transport.slurm import partition
+
+        named = partition(request.partition, request.environ)
+    if not named:
+        raise InputError("--via slurm outside of an allocation: name the nodes, or --partition")
+    found = load([f"{named},"], environ=request.environ, format="auto")
+    return replace(
+        found, source=f"partition {request.partition}" if request.partition else "Slurm's allocation"
+    )
+
+
+def _slurm(request: ScanRequest, limits: Limits) -> Transport:
+    from netdoctor.transport.slurm import SlurmOptions, SlurmTransport, missing
+    from netdoctor.transport.slurm_words import cpus_of
+
+    environ = request.environ
+    job = environ.get("SLURM_JOB_ID") or environ.get("SLURM_JOBID")
+    if lacks := missing(environ):
+        raise InputError(f"--via slurm: no {lacks} here; it runs where Slurm's commands are")
+    if job is not None and not job.isdecimal():
+        raise InputError(f"SLURM_JOB_ID={clean(job, 40)!r} is no job")
+    if job is not None and request.partition:
+        raise InputError(f"--partition asks for nodes, and job {job} has some; leave it out")
+    options = SlurmOptions(
+        job=job,
+        nodes=tuple(expand(surroundings.slurm_nodes(environ))) if job else (),
+        cpus=cpus_of(environ.get("SLURM_JOB_CPUS_PER_NODE", "")) if job else 0,
+        partition=request.partition,
+        wait_s=request.timeout,
+        environ=environ,
+    )
+    return SlurmTransport(limits, options)
 
 
 def _ray(request: ScanRequest, limits: Limits) -> Transport:

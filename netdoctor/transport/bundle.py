@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Mapping
 from functools import cache, lru_cache
 from importlib import resources
+from typing import Any
 
 # Travels with the request that starts ranks, to the job's own interpreter, and not with every agent.
 _LATER = frozenset({"__init__", "rank_program"})
@@ -66,24 +67,32 @@ def modules() -> dict[str, str]:
 
 
 @lru_cache(maxsize=4)
-def _bundle(marker: str, deadline_s: float, collectors: tuple[tuple[str, str], ...]) -> bytes:
+def _bundle(marker: str, deadline_s: float, collectors: tuple[tuple[str, str], ...], dial: str) -> bytes:
     content = {
         "marker": marker,
         "deadline_s": deadline_s,
         "modules": modules(),
         "collectors": dict(collectors),
+        "dial": json.loads(dial),
     }
     body = zlib.compress(json.dumps(content).encode("ascii"), 9)
     return b"%08x\n" % len(body) + body
 
 
-def build_bundle(*, marker: str, deadline_s: float, collectors: Mapping[str, str]) -> bytes:
+def build_bundle(
+    *,
+    marker: str,
+    deadline_s: float,
+    collectors: Mapping[str, str],
+    dial: Mapping[str, Any] | None = None,
+) -> bytes:
     """Return the first frame for an agent's stdin: 8 hex digits, a newline, compressed JSON.
 
     collectors: source text of plug-in collectors by fact group. The result is cached: with one marker per run
-    it is built once per run and shared by all nodes.
+    it is built once per run and shared by all nodes. dial: whom to call, as in the agent's dial_back; without
+    it the agent's stdin and stdout are the conversation.
     """
-    return _bundle(marker, deadline_s, tuple(sorted(collectors.items())))
+    return _bundle(marker, deadline_s, tuple(sorted(collectors.items())), json.dumps(dial))
 
 
 def request_frame(request: Mapping[str, object]) -> bytes:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from netdoctor import store
-from netdoctor.checks.ssh_login import ssh_login
+from netdoctor.checks.ssh_login import OUTCOMES, ssh_login
 from netdoctor.errors import InputError
 from netdoctor.facts.host import Login, Node, Session
 from netdoctor.inventory import Target
@@ -47,6 +47,7 @@ SAID: dict[str, Any] = {
     "fail_on": "never",
     "local": True,
     "via": "slurm",
+    "partition": "train,debug",
     "ray_address": "10.0.0.1:6379",
     "ray_python": "/opt/ray/bin/python",
 }
@@ -158,6 +159,7 @@ def test_an_old_report_is_taken_as_it_was() -> None:
         ("budget", []), ("strict", "no"), ("strict", 1), ("fail_on", "often"), ("profile", "huge"),
         ("parallel", 0), ("parallel", 1.5), ("ssh_port", 65536), ("master_port", 0), ("ssh_config", "a\0b"),
         ("python", "python; touch x"), ("jump", "-oX"), ("ssh_user", "-oX"), ("local", "yes"), ("via", "rsh"),
+        ("partition", "-x"), ("partition", "a b"),
         ("ray_python", "python; touch x"),
         ("packages", 1), ("jump", "gate;touch x"), ("jump", "gate, -oX"), ("jump", "$(x)"),
     ],
@@ -175,7 +177,7 @@ HOSTILE_LOGIN: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", HOSTILE_LOGIN)
-@pytest.mark.parametrize("outcome", sorted(set(Login) - {Login.OK}))
+@pytest.mark.parametrize("outcome", sorted(OUTCOMES))
 def test_what_a_report_says_of_a_login_becomes_no_command(name: str, outcome: Login) -> None:
     said = Session(outcome=outcome, address="10.0.0.1", user="ml", known_as="[10.0.0.1]:22")
     node = Node(id="n1", host="n1", order=0)

@@ -182,7 +182,7 @@ def copied(folder: Path) -> None:
     shutil.copytree(REPO / "netdoctor", folder / "netdoctor")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def site() -> Iterator[Path]:
     """A folder of this machine that all nodes see, and that no other user writes to."""
     folder = Path(tempfile.mkdtemp(prefix="netdoctor-slurm-", dir="/var/tmp"))
@@ -194,14 +194,23 @@ def site() -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def slurm_lab(make_lab: Maker, site: Path) -> Iterator[Slurm]:
+    yield from _slurm(make_lab, site, 3)
+
+
+@pytest.fixture(scope="session")
+def via_lab(make_lab: Maker, site: Path) -> Iterator[Slurm]:
+    yield from _slurm(make_lab, site, 4, gpus=2, hcas=1)
+
+
+def _slurm(make_lab: Maker, site: Path, count: int, **options: object) -> Iterator[Slurm]:
     missing = [name for name in PROGRAMS if shutil.which(name) is None]
     if missing:
         pytest.skip(
             f"no {', '.join(missing)} on this machine: apt-get install slurmctld slurmd slurm-client munge"
         )
-    lab = make_lab(3)
+    lab = make_lab(count, **options)
     slurm = Slurm(lab, site)
     try:
         slurm.install()
@@ -219,4 +228,12 @@ def slurm(slurm_lab: Slurm) -> Iterator[Slurm]:
     slurm_lab.calm()
 
 
-__all__ = ["Slurm", "site", "slurm", "slurm_lab"]
+@pytest.fixture
+def via(via_lab: Slurm) -> Iterator[Slurm]:
+    """The same on four nodes with two pretended GPUs, an HCA and a torch each."""
+    via_lab.lab.install_torch("2.6.0+cu124", "12.4", "2.21.5")
+    yield via_lab
+    via_lab.calm()
+
+
+__all__ = ["Slurm", "site", "slurm", "slurm_lab", "via", "via_lab"]

@@ -1,0 +1,297 @@
+"""Agents that call: listeners on this machine, who may come in, and the frames of whoever did.
+
+For ways to the nodes that start a task there and carry no conversation. One thread, one selector. A task has
+shown that it knows the secret of this run before anything else of it is read; see agent/dial_back.py.
+"""
+
+import contextlib
+import hmac
+import random
+import re
+import resource
+import secrets
+import selectors
+import socket
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from netdoctor.agent.dial_back import proof
+from netdoctor.text import clean
+from netdoctor.transport import frames
+
+# Connections that have not said who they are: so many, for so long, with so few bytes.
+STRANGERS_MAX = 256
+STRANGER_S = 10.0
+HELLO_BYTES = 400
+BACKLOG = 1024
+READ_BYTES = 1 << 18
+# What a node may send between two requests.
+REPLY_BYTES_MAX = 4 * frames.FRAME_CAP_BYTES
+FDS_RESERVED = 64
+_HELLO = re.compile(rb"netdoctor-task ([A-Za-z0-9_.-]{1,253}) ([0-9a-f]{32})")
+
+
+@dataclass(eq=False, slots=True)
+class Caller:
+    """A connection. node: '' until it has shown the secret. allowed: bytes that it may still send."""
+
+    socket: socket.socket
+    address: str
+    since: float
+    reader: frames.FrameReader
+    node: str = ""
+    claimed: str = ""
+    expected: str = ""
+    heard: bytearray = field(default_factory=bytearray)
+    out: bytearray = field(default_factory=bytearray)
+    payloads: deque[bytes] = field(default_factory=deque)
+    allowed: int = REPLY_BYTES_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class Came:
+    """A node's agent has called, from this address."""
+
+    node: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A node's agent sent a frame; at: time.monotonic() when its last byte was there."""
+
+    node: str
+    payload: bytes
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """A node's agent is not to be had any more. trouble: its bytes are not what an agent sends."""
+
+    node: str
+    trouble: str = ""
+
+
+class Board:
+    """Listeners, and the agents that came in by them."""
+
+    def __init__(self, nodes: Iterable[str], places: Sequence[str], ports: range | None, marker: str) -> None:
+        """Listen on these addresses of this machine. ports: to take one of, None for any. Raises OSError."""
+        self.secret = secrets.token_hex(32)
+        self.notes: dict[str, None] = {}
+        self.selector = selectors.DefaultSelector()
+        self._nodes = frozenset(nodes)
+        self._marker = marker
+        self._listeners: list[socket.socket] = []
+        self._strangers: set[Caller] = set()
+        self._callers: dict[str, Caller] = {}
+        try:
+            for place in places:
+                self._listeners.append(_listener(place, ports))
+        except BaseException:
+            self.close()
+            raise
+        for one in self._listeners:
+            self.selector.register(one, selectors.EVENT_READ, None)
+
+    @property
+    def places(self) -> list[list[Any]]:
+        """[[address, port], …] for those who are to call."""
+        return [list(one.getsockname()[:2]) for one in self._listeners]
+
+    def room(self) -> None:
+        """Raise the soft limit of descriptors to what all nodes need at once."""
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        need = len(self._nodes) + STRANGERS_MAX + FDS_RESERVED
+        if soft != resource.RLIM_INFINITY and soft < need:
+            most = need if hard == resource.RLIM_INFINITY else min(need, hard)
+            with contextlib.suppress(OSError, ValueError):
+                resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
+
+    def has(self, node: str) -> bool:
+        return node in self._callers
+
+    def send(self, node: str, data: bytes) -> None:
+        """Send as soon as the node reads; nothing is waited for here."""
+        caller = self._callers.get(node)
+        if caller is not None:
+            caller.allowed = REPLY_BYTES_MAX
+            caller.out += data
+            self._write(caller)
+
+    def noise(self, node: str) -> str:
+        caller = self._callers.get(node)
+        return caller.reader.noise if caller is not None else ""
+
+    def drop(self, node: str) -> None:
+        """End a node's session; its agent leaves when it sees the end."""
+        caller = self._callers.pop(node, None)
+        if caller is not None:
+            self._end(caller)
+
+    def close(self) -> None:
+        """End all sessions and listeners."""
+        for one in self._listeners:
+            one.close()
+        self._listeners.clear()
+        for caller in (*self._strangers, *self._callers.values()):
+            self._end(caller)
+        self._strangers.clear()
+        self._callers.clear()
+        self.selector.close()
+
+    def events(self, wait_s: float) -> Iterator[Came | Said | Gone | Any]:
+        """What happened within so long; whatever else is registered at `selector` is given as its data."""
+        self._late()
+        for key, mask in self.selector.select(max(0.0, wait_s)):
+            if isinstance(key.data, Caller):
+                if mask & selectors.EVENT_WRITE:
+                    self._write(key.data)
+                if mask & selectors.EVENT_READ:
+                    yield from self._read(key.data)
+            elif key.data is None:
+                self._accept(key.fileobj)
+            else:
+                yield key.data
+
+    def _accept(self, listener: Any) -> None:
+        try:
+            connection, peer = listener.accept()
+        except OSError:
+            return  # gone again, or no descriptor is left: whoever it was sees a silent port
+        if len(self._strangers) >= STRANGERS_MAX:
+            oldest = min(self._strangers, key=lambda one: one.since)
+            self._strangers.discard(oldest)
+            self._end(oldest)
+        connection.setblocking(False)
+        with contextlib.suppress(OSError):
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        caller = Caller(connection, str(peer[0]), time.monotonic(), frames.FrameReader(self._marker))
+        self._strangers.add(caller)
+        self.selector.register(connection, selectors.EVENT_READ, caller)
+
+    def _late(self) -> None:
+        """Send strangers away who do not say who they are."""
+        now = time.monotonic()
+        for caller in [one for one in self._strangers if now - one.since > STRANGER_S]:
+            self._strangers.discard(caller)
+            self._end(caller)
+
+    def _end(self, caller: Caller) -> None:
+        with contextlib.suppress(KeyError, ValueError):
+            self.selector.unregister(caller.socket)
+        caller.socket.close()
+
+    def _write(self, caller: Caller) -> None:
+        try:
+            while caller.out:
+                del caller.out[: caller.socket.send(memoryview(caller.out)[:READ_BYTES])]
+        except BlockingIOError:
+            pass
+        except OSError:
+            caller.out.clear()  # what it said before it ended is still there to be read
+        wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if caller.out else 0)
+        with contextlib.suppress(KeyError, ValueError):
+            self.selector.modify(caller.socket, wanted, caller)
+
+    def _read(self, caller: Caller) -> Iterator[Came | Said | Gone]:
+        try:
+            data = caller.socket.recv(READ_BYTES if caller.node else HELLO_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not caller.node:
+            yield from self._stranger(caller, data)
+        elif data:
+            yield from self._heard(caller, data)
+        else:
+            yield self._gone(caller)
+
+    def _gone(self, caller: Caller, trouble: str = "") -> Gone:
+        self._end(caller)
+        self._callers.pop(caller.node, None)
+        return Gone(caller.node, trouble)
+
+    def _stranger(self, caller: Caller, data: bytes) -> Iterator[Came | Said | Gone]:
+        """Hear who it is; anybody who is not one of ours is not answered twice."""
+        caller.heard += data
+        line, newline, rest = caller.heard.partition(b"\n")
+        if not newline and data and len(caller.heard) < HELLO_BYTES:
+            return
+        if newline and not caller.expected and not rest and (said := _HELLO.fullmatch(line)):
+            node, theirs = said[1].decode("ascii"), said[2].decode("ascii")
+            mine = secrets.token_hex(16)
+            caller.claimed, caller.expected = node, proof(self.secret, "task", node, theirs, mine)
+            caller.heard.clear()
+            caller.out += f"{mine} {proof(self.secret, 'control', node, theirs, mine)}\n".encode("ascii")
+            self._write(caller)
+            return
+        self._strangers.discard(caller)
+        if newline and caller.expected and hmac.compare_digest(bytes(line), caller.expected.encode("ascii")):
+            if caller.claimed in self._nodes and caller.claimed not in self._callers:
+                caller.node = caller.claimed
+                self._callers[caller.node] = caller
+                yield Came(caller.node, caller.address)
+                if rest:  # the agent has begun to speak
+                    yield from self._heard(caller, bytes(rest))
+                return
+            why = "twice" if caller.claimed in self._nodes else "though nobody asked it to"
+            self.notes[f"a task called as {clean(caller.claimed, 60)} {why}; it was not let in"] = None
+        self._end(caller)
+
+    def _heard(self, caller: Caller, data: bytes) -> Iterator[Said | Gone]:
+        """Bytes of an agent."""
+        now = time.monotonic()
+        caller.allowed -= len(data)
+        try:
+            if caller.allowed < 0:
+                raise frames.AgentTrouble("the agent sends without end")
+            payloads = caller.reader.feed(data)
+        except frames.AgentTrouble as error:
+            yield self._gone(caller, str(error))
+            return
+        for payload in payloads:
+            yield Said(caller.node, payload, now)
+
+
+def _listener(place: str, ports: range | None) -> socket.socket:
+    """A listening socket. Raises OSError where the address is not ours, or no port is free."""
+    family = socket.AF_INET6 if ":" in place else socket.AF_INET
+    # Tasks of several scans want ports of the same few: not all begin with the first.
+    tries = random.sample(ports, min(len(ports), 200)) if ports else [0]
+    trouble: OSError = OSError(f"no port of {ports} is free")
+    for port in tries:
+        one = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            one.bind((place, port))
+            one.listen(BACKLOG)
+            one.setblocking(False)
+        except OSError as error:
+            one.close()
+            trouble = error
+            continue
+        return one
+    raise trouble
+
+
+def own_addresses(hosts: Iterable[str]) -> list[str]:
+    """The addresses of this machine from which these are reached, each once. Sends nothing.
+
+    hosts: names or addresses; those that have no way are passed over.
+    """
+    found: dict[str, None] = {}
+    for host in hosts:
+        try:
+            known = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)
+        except (OSError, UnicodeError):
+            continue
+        for family, kind, number, _, place in known[:1]:
+            with contextlib.suppress(OSError), socket.socket(family, kind, number) as probe:
+                probe.connect(place)
+                found.setdefault(str(probe.getsockname()[0]))
+    return list(found)

@@ -1,0 +1,253 @@
+"""What Slurm's commands are asked, and what they say: nothing here runs one.
+
+Text and not JSON: sinfo's fields (-o) have kept their meaning, and its JSON changes its shape with releases.
+Sources: sinfo(1), srun(1), salloc(1) and slurm.conf(5) of 22.05 and 24.05.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from netdoctor.facts.host import Login
+from netdoctor.inventory.nodeset import SyntaxFault, fold, write_out
+from netdoctor.text import clean
+
+SINFO = ("sinfo", "--noheader", "--Node")
+# %P partition, * behind the default one, %l its time limit, %T state with its flags, %c CPUs, %G generic
+# resources, %o address. The reason last: it is free text.
+FORMAT = "%N|%P|%l|%T|%c|%G|%o|%E"
+_ROW = re.compile(
+    r"(?P<node>[A-Za-z0-9_.-]{1,253})\|[^|*]*(?P<default>\*?)\|(?P<limit>[^|]*)\|(?P<state>[a-z_]+)(?P<flag>[*~#!%$@^+-]?)\|(?P<cpus>\d{1,6})\|"
+    r"(?P<gres>[^|]*)\|(?P<address>[^|]*)\|(?P<reason>.*)"
+)
+_GPUS = re.compile(r"(?:^|,)gpu(?::[^:,()]+)?:(\d{1,4})")
+
+# States of sinfo(1) in which Slurm itself keeps jobs off a node, and in which somebody else has it.
+KEPT_OFF = ("drained", "draining", "fail", "failing", "down", "error", "unknown", "inval", "blocked")
+# A job that already has a node keeps it in these.
+STILL_OURS = ("draining", "failing")
+FREE = ("idle",)
+
+
+@dataclass(frozen=True, slots=True)
+class Booked:
+    """A node in Slurm's books. state: as sinfo prints it; minutes: what a job there may take, None for as
+    long as it likes; reason: '' where none is set."""
+
+    state: str
+    responds: bool
+    cpus: int
+    gpus: int
+    address: str
+    reason: str
+    minutes: int | None = None
+
+    @property
+    def shown(self) -> str:
+        silent = "" if self.responds else ", not responding"
+        return f"{self.state}{silent}" + (f": {self.reason}" if self.reason else "")
+
+
+def books(text: str) -> dict[str, Booked]:
+    """The nodes of ``sinfo -o FORMAT``, in their default partition where they are in several.
+
+    A line that is none, as behind a reason of several lines, is passed over. ::
+
+        gpu03|train*|2-00:00:00|drained*|96|gpu:h100:8(S:0-1)|gpu03|DIMM B2
+    """
+    found = {}
+    for line in text.splitlines():
+        row = _ROW.fullmatch(line.rstrip())
+        if row is None or (row["node"] in found and not row["default"]):
+            continue
+        reason = clean(row["reason"], 200)
+        found[row["node"]] = Booked(
+            state=row["state"],
+            responds=row["flag"] != "*",
+            cpus=int(row["cpus"]),
+            gpus=sum(map(int, _GPUS.findall(row["gres"]))),
+            address=row["address"],
+            reason="" if reason == "none" else reason,
+            minutes=minutes(row["limit"]),
+        )
+    return found
+
+
+def minutes(limit: str) -> int | None:
+    """Whole minutes of ``2-00:00:00``, ``12:00:00`` or ``10:00``; None for ``infinite`` or no time."""
+    found = re.fullmatch(r"(?:(\d{1,4})-)?(?:(\d{1,4}):)?(\d{1,4}):(\d\d)", limit)
+    if found is None:
+        return None
+    days, hours, rest, _ = (int(part or 0) for part in found.groups())
+    return (days * 24 + hours) * 60 + rest
+
+
+def standing(booked: Booked | None, *, ours: bool) -> tuple[Login, str] | None:
+    """Why no task is started on a node, and None where one may. ours: our job has it already."""
+    if booked is None:
+        return Login.NAME, "Slurm knows no node of this name"
+    if booked.state in KEPT_OFF and not (ours and booked.state in STILL_OURS):
+        down = booked.state in ("down", "error", "unknown")
+        return Login.DOWN if down else Login.DRAINED, booked.shown
+    if not booked.responds:
+        return Login.DOWN, booked.shown
+    if not ours and booked.state not in FREE:
+        return Login.BUSY, f"Slurm has it as {booked.shown}"
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """An allocation to be asked for. wait_s: the longest that is waited for it; minutes: its time limit."""
+
+    nodes: tuple[str, ...]
+    wait_s: int
+    minutes: int
+    partition: str | None = None
+    gpus: int = 0
+
+    def argv(self) -> list[str]:
+        """Whole nodes, all of their memory, and the GPUs in Slurm's books: what a job would have."""
+        return [
+            "salloc",
+            "--job-name=netdoctor",
+            "--exclusive",
+            "--mem=0",
+            *([f"--partition={self.partition}"] if self.partition else []),
+            *([f"--gres=gpu:{self.gpus}"] if self.gpus else []),
+            f"--nodelist={fold(self.nodes, None)}",
+            f"--nodes={len(self.nodes)}",
+            f"--time={self.minutes}",
+            f"--immediate={self.wait_s}",
+        ]
+
+
+def step(nodes: Sequence[str], command: Sequence[str], job: str | None, cpus: int) -> list[str]:
+    """One task a node, beside whatever else the job runs. cpus: for each, 0 for as many as Slurm gives."""
+    return [
+        "srun",
+        *([f"--jobid={job}"] if job else []),
+        "--overlap",
+        f"--nodelist={fold(nodes, None)}",
+        f"--nodes={len(nodes)}",
+        f"--ntasks={len(nodes)}",
+        "--ntasks-per-node=1",
+        *([f"--cpus-per-task={cpus}"] if cpus else []),
+        "--cpu-bind=none",
+        "--mpi=none",
+        "--label",
+        "--input=all",
+        "--kill-on-bad-exit=0",
+        "--wait=0",
+        *command,
+    ]
+
+
+# What decides which Slurm is meant, and who asks; every other SLURM_* variable would be an option of srun's.
+_KEPT = re.compile(r"SLURM_(CONF|CLUSTERS|JWT|CONF_SERVER)")
+
+
+def environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment for our step: what a job script says for its own steps is not for ours."""
+    return {
+        name: value
+        for name, value in environ.items()
+        if not name.startswith(("SLURM_", "SRUN_", "SALLOC_")) or _KEPT.fullmatch(name)
+    }
+
+
+def cpus_of(counts: str) -> int:
+    """The fewest CPUs of SLURM_JOB_CPUS_PER_NODE, ``96(x3),48``; 0 where it is none."""
+    found = re.findall(r"(\d{1,6})(?:\(x\d+\))?(?:,|$)", counts)
+    return min(map(int, found), default=0)
+
+
+# srun: error: node[1-2]: tasks 0-1: Exited with exit code 2
+_EXIT = re.compile(r"srun: error: (\S+): tasks? ([\d,-]+): (.+)")
+# srun: error: Task launch for StepId=9.0 failed on node node3: Communication connection failure
+_LAUNCH = re.compile(r"srun: error: Task launch for StepId=\S+ failed on node (\S+): (.+)")
+# 0: slurmstepd-node1: error: *** STEP 9.0 ON node1 CANCELLED AT 2026-11-22T14:42:07 DUE TO TIME LIMIT ***
+_CANCELLED = re.compile(
+    r"(?:\d+: )?(?:srun|slurmstepd\S*): error: \*\*\* (?:STEP|JOB) .*CANCELLED AT \S+ ?(.*?) ?\*\*\*"
+)
+_TASK = re.compile(r"(\d+): ?(.*)")
+_GRANTED = re.compile(r"salloc: Granted job allocation (\d+)")
+_ERROR = re.compile(r"(?:srun|salloc): error: (.+)")
+
+
+class _Tried(msgspec.Struct):
+    node: str
+    tried: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of srun or salloc. kind: ``granted``, ``exit``, ``launch``, ``cancelled``, ``tried``, ``task``,
+    ``error``, ''.
+
+    nodes, tasks: which it is about, in the same order; text: what it says of them.
+    """
+
+    kind: str
+    text: str
+    nodes: tuple[str, ...] = ()
+    tasks: tuple[int, ...] = ()
+
+
+def line(raw: str) -> Line:
+    """What a line of srun's or salloc's output is."""
+    said = clean(raw, 1200)
+    if match := _GRANTED.match(said):
+        return Line("granted", match[1])
+    if match := _CANCELLED.match(said):
+        return Line("cancelled", match[1])
+    if match := _LAUNCH.match(said):
+        return Line("launch", match[2], names(match[1]))
+    if match := _EXIT.match(said):
+        return Line("exit", match[3], names(match[1]), numbers(match[2]))
+    if match := _ERROR.match(said):
+        return Line("error", match[1])
+    if match := _TASK.fullmatch(said):
+        if match[2].startswith("netdoctor-task "):
+            return _tried(match[2].removeprefix("netdoctor-task "))
+        return Line("task", match[2], (), (int(match[1]),))
+    return Line("", said)
+
+
+def _tried(text: str) -> Line:
+    """What a task says that could not call: ``{"node": "n1", "tried": {"10.0.0.1 port 40": "refused"}}``."""
+    try:
+        said = msgspec.json.decode(text, type=_Tried)
+    except (msgspec.MsgspecError, RecursionError):
+        return Line("", text)
+    tried = "; ".join(f"{place}: {why}" for place, why in list(said.tried.items())[:4])
+    return Line("tried", clean(tried, 300), (said.node,))
+
+
+def names(text: str) -> tuple[str, ...]:
+    """The nodes of Slurm's ``gpu[01-04,07]``; nothing where it is not that."""
+    try:
+        return tuple(
+            name for piece in re.findall(r"[^,\[]+(?:\[[^\]]*\])?[^,\[]*", text) for name in write_out(piece)
+        )
+    except SyntaxFault:
+        return ()
+
+
+def numbers(text: str) -> tuple[int, ...]:
+    """The task numbers of ``0-3,7``."""
+    found: list[int] = []
+    for piece in text.split(","):
+        first, _, last = piece.partition("-")
+        if first.isdecimal() and (not last or last.isdecimal()) and len(piece) < 14:
+            found += range(int(first), min(int(last or first), int(first) + 100_000) + 1)
+    return tuple(found)
+
+
+def port_range(config: str) -> range | None:
+    """SrunPortRange of ``scontrol show config``: where nodes may call the machine that srun runs on."""
+    found = re.search(r"^SrunPortRange\s*=\s*(\d{1,5})-(\d{1,5})\s*$", config, re.MULTILINE)
+    first, last = (int(found[1]), int(found[2])) if found else (0, 0)
+    return range(first, last + 1) if 0 < first <= last < 65536 else None
