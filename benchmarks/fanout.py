@@ -2,6 +2,7 @@
 
     python benchmarks/fanout.py                              16, 64 and 256 nodes, 3 repeats
     python benchmarks/fanout.py --nodes 256 --repeats 5 --skip ansible
+    python benchmarks/fanout.py --cheap 1000                 1,000 cheap ones, 3 % faulty, 256 descriptors
 
 Tools take turns within each repeat; medians are printed. What is not installed is said to be absent.
 README.md beside this file says what is compared and why.
@@ -10,6 +11,7 @@ README.md beside this file says what is compared and why.
 import argparse
 import base64
 import contextlib
+import getpass
 import importlib.metadata
 import importlib.util
 import json
@@ -24,15 +26,28 @@ import sys
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 from endpoints import CannotStart, Endpoints
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
+sys.path.insert(0, str(ROOT))
+
+from netdoctor.check import Profile  # noqa: E402
+from netdoctor.engine.gathering import first_groups  # noqa: E402
+from netdoctor.facts.base import FACT_TYPES  # noqa: E402
+from netdoctor.facts.software import Job  # noqa: E402
+from netdoctor.transport import bundle  # noqa: E402
+from tests import cheap  # noqa: E402
+
 MIB = 1024 * 1024
+MARKER = "b3nchm4rk"
+# What a shell that nobody has set up gives a program on many systems is 1024; some give less.
+DESCRIPTORS = 256
 # Linux caps one argument at 128 KiB (MAX_ARG_STRLEN); Fabric's command has to carry the whole request.
 LONGEST_ARGUMENT_BYTES = 128 * 1024 - 1
 KEX = "-o KexAlgorithms=curve25519-sha256"
@@ -62,6 +77,30 @@ def read_frame(stream):
 
 Channel.send = _send
 """
+
+
+class SshFiles(Protocol):
+    """Where a client finds its settings."""
+
+    @property
+    def ssh_config(self) -> Path: ...
+
+    @property
+    def known_hosts(self) -> Path: ...
+
+
+class Servers(Protocol):
+    """Endpoints of either kind, while they run."""
+
+    addresses: list[str]
+
+    def cpu_s(self) -> float:
+        """What they have used so far."""
+        ...
+
+    def settle(self) -> bool:
+        """Wait until nothing of the run before is left."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -109,13 +148,19 @@ def main() -> int:
     parser.add_argument("--nodes", type=int, nargs="+", default=[16, 64, 256], metavar="N")
     parser.add_argument("--repeats", type=int, default=3, metavar="N")
     parser.add_argument(
-        "--skip", nargs="*", default=[], metavar="TOOL", help="netdoctor, clush, ansible, fabric"
+        "--skip", nargs="*", default=[], metavar="TOOL", help="netdoctor, clush, ansible, fabric, asyncssh"
     )
+    parser.add_argument(
+        "--cheap", type=int, nargs="+", metavar="N",
+        help="so many endpoints that cost this machine little, 3 %% of them faulty, instead of real ones",
+    )  # fmt: skip
     parser.add_argument("--timeout", type=float, default=600, metavar="S", help="for one run of one tool")
     parser.add_argument("--json", type=Path, metavar="FILE", help="every figure, not only the medians")
     options = parser.parse_args()
-    if min(options.nodes) < 1 or max(options.nodes) > 4096 or options.repeats < 1:
-        parser.error("1 to 4096 nodes, at least 1 repeat")
+    counts = options.cheap or options.nodes
+    most = cheap.NODES_MAX if options.cheap else 4096
+    if min(counts) < 1 or max(counts) > most or options.repeats < 1:
+        parser.error(f"1 to {most} nodes, at least 1 repeat")
     signal.signal(signal.SIGTERM, _terminate)
     os.environ.pop("SSH_AUTH_SOCK", None)  # no tool is helped or held up by an agent's keys
 
@@ -123,14 +168,15 @@ def main() -> int:
     print(versions())
     everything: dict[int, dict[str, Figures]] = {}
     try:
-        for count in options.nodes:
+        for count in counts:
             with tempfile.TemporaryDirectory(prefix="fanout-") as name:
-                everything[count] = compare(Path(name), count, options)
+                one = compare_cheap if options.cheap else compare
+                everything[count] = one(Path(name), count, options)
             print(table(count, options.repeats, everything[count]), flush=True)
-    except CannotStart as error:
+    except (CannotStart, cheap.CannotServe) as error:
         print(f"fanout.py: {error}", file=sys.stderr)
         return 2
-    print(summary(everything))
+    print(summary(everything, CHEAP_AIMS if options.cheap else AIMS))
     if options.json:
         raw = {count: {label: vars(f) for label, f in rows.items()} for count, rows in everything.items()}
         options.json.write_text(json.dumps(raw, indent=1) + "\n")
@@ -142,27 +188,49 @@ def compare(folder: Path, count: int, options: argparse.Namespace) -> dict[str, 
     with Endpoints(folder, count) as endpoints:
         say(f"{count} endpoints; recording what netdoctor asks for")
         request = record(folder, endpoints)
-        tools = [tool for tool in all_tools(folder, endpoints, request) if tool.name not in options.skip]
-        figures = {tool.label: Figures() for tool in tools}
-        for tool in tools:
-            if not tool.command:
-                figures[tool.label].trouble = "absent"
-        present = [tool for tool in tools if tool.command]
-        for tool in present:
-            say(f"{count} endpoints, warm-up and memory: {tool.label}")
-            take(figures[tool.label], folder, endpoints, tool, "memory", options.timeout)
-        for repeat in range(options.repeats):
-            # The order turns, so that no tool always follows the same other one.
-            turn = repeat % len(present) if present else 0
-            for tool in present[turn:] + present[:turn]:
-                say(f"{count} endpoints, repeat {repeat + 1} of {options.repeats}: {tool.label}")
-                take(figures[tool.label], folder, endpoints, tool, "time", options.timeout)
+        return in_turns(folder, endpoints, all_tools(folder, endpoints, request), count, count, options)
+
+
+def compare_cheap(folder: Path, count: int, options: argparse.Namespace) -> dict[str, Figures]:
+    """Figures of every tool over `count` cheap endpoints, with the descriptors of a low soft limit."""
+    with cheap.CheapEndpoints(folder, count, faulty=True) as endpoints:
+        healthy = len(endpoints.of_kind("healthy"))
+        tools = [
+            replace(tool, command=["sh", "-c", f'ulimit -Sn {DESCRIPTORS}; exec "$@"', "sh", *tool.command])
+            if tool.command
+            else tool
+            for tool in cheap_tools(folder, endpoints)
+        ]
+        return in_turns(folder, endpoints, tools, count, healthy, options)
+
+
+def in_turns(
+    folder: Path, endpoints: Servers, tools: Sequence[Tool], count: int, answering: int,
+    options: argparse.Namespace,
+) -> dict[str, Figures]:  # fmt: skip
+    """Figures of those tools that are wanted. answering: how many of the `count` nodes should answer."""
+    tools = [tool for tool in tools if tool.name not in options.skip]
+    figures = {tool.label: Figures() for tool in tools}
+    for tool in tools:
+        if not tool.command:
+            figures[tool.label].trouble = "absent"
+    present = [tool for tool in tools if tool.command]
+    for tool in present:
+        say(f"{count} endpoints, warm-up and memory: {tool.label}")
+        take(figures[tool.label], folder, endpoints, tool, "memory", answering, options.timeout)
+    for repeat in range(options.repeats):
+        # The order turns, so that no tool always follows the same other one.
+        turn = repeat % len(present) if present else 0
+        for tool in present[turn:] + present[:turn]:
+            say(f"{count} endpoints, repeat {repeat + 1} of {options.repeats}: {tool.label}")
+            take(figures[tool.label], folder, endpoints, tool, "time", answering, options.timeout)
     return figures
 
 
 def take(
-    figures: Figures, folder: Path, endpoints: Endpoints, tool: Tool, kind: str, timeout_s: float
-) -> None:
+    figures: Figures, folder: Path, endpoints: Servers, tool: Tool, kind: str, answering: int,
+    timeout_s: float,
+) -> None:  # fmt: skip
     """Run a tool once and add what it cost."""
     endpoints.settle()
     served_s = endpoints.cpu_s()
@@ -190,8 +258,8 @@ def take(
         figures.trouble = f"exit code {result['code']}: {''.join(said)[:120]}"
     if tool.answers is not None and (kind == "memory" or not tool.proving):
         answered = tool.answers(paths["out"].read_text(errors="replace"))
-        if answered != len(endpoints.addresses):
-            figures.trouble = f"{answered} of {len(endpoints.addresses)} nodes answered"
+        if answered != answering:
+            figures.trouble = f"{answered} of {answering} nodes answered"
     if kind == "memory":
         figures.memory_bytes = result["memory_bytes"]
     else:
@@ -204,12 +272,10 @@ def take(
 # --- the tools --------------------------------------------------------------------------------------------
 
 
-def netdoctor_scan(endpoints: Endpoints, hosts: Path) -> list[str]:
-    config = str(endpoints.client.ssh_config)
-    known_hosts = str(endpoints.client.known_hosts)
+def netdoctor_scan(files: SshFiles, hosts: Path) -> list[str]:
     return [
-        sys.executable, "-m", "netdoctor", "scan", str(hosts), "--ssh-config", config,
-        "--known-hosts", known_hosts, "--profile", "quick", "--no-save",
+        sys.executable, "-m", "netdoctor", "scan", str(hosts), "--ssh-config", str(files.ssh_config),
+        "--known-hosts", str(files.known_hosts), "--profile", "quick", "--no-save",
         "--timeout", "300",  # all nodes together have no more cores than this machine
     ]  # fmt: skip
 
@@ -229,7 +295,7 @@ def record(folder: Path, endpoints: Endpoints) -> Request:
     hosts.write_text("".join([f"{first} python={recorder}\n", *(f"{a}\n" for a in others)]))
     report_file = folder / "report.json"
     done = subprocess.run(
-        [*netdoctor_scan(endpoints, hosts), "-o", f"json={report_file}"],
+        [*netdoctor_scan(endpoints.client, hosts), "-o", f"json={report_file}"],
         check=False,
         cwd=ROOT,
         stdin=subprocess.DEVNULL,
@@ -288,7 +354,7 @@ def all_tools(folder: Path, endpoints: Endpoints, request: Request) -> list[Tool
     netdoctor = Tool(
         "netdoctor",
         "netdoctor scan, judged and rendered",
-        netdoctor_scan(endpoints, hosts),
+        netdoctor_scan(endpoints.client, hosts),
         codes=(0, 1, 3),
         timed=("-o", "none"),
         proving=("-o", "json"),
@@ -315,6 +381,70 @@ def all_tools(folder: Path, endpoints: Endpoints, request: Request) -> list[Tool
         fabric(folder, hosts, config, request),
         ansible(folder, endpoints, count),
     ]
+
+
+def cheap_tools(folder: Path, endpoints: cheap.CheapEndpoints) -> list[Tool]:
+    """netdoctor as a whole and its transport alone, an event loop that does the same, and clush."""
+    hosts = folder / "hosts"
+    hosts.write_text("".join(f"{a}\n" for a in endpoints.addresses))
+    groups = first_groups({info.group for info in FACT_TYPES.values()}, [], Job(), Profile.QUICK)
+    asked = bundle.request_frame({"id": 1, "op": "facts", "args": {"groups": groups}})
+    stdin = folder / "request"
+    stdin.write_bytes(bundle.build_bundle(marker=MARKER, deadline_s=300.0, collectors={}) + asked)
+    command = bundle.command("python3", MARKER)
+    ports = folder / "ports"
+    ports.write_text("".join(f"{n.address} {endpoints.ports[n.kind]}\n" for n in endpoints.nodes))
+    files = [str(ports), str(endpoints.known_hosts)]
+
+    def count_whole(output: str) -> int:
+        return sum('"ok": true' in line and line.endswith("}}") for line in output.splitlines())
+
+    def count_said(output: str) -> int:
+        return int(output) if output.strip().isdigit() else 0
+
+    clush = find("clush")
+    wanted = ",".join(endpoints.addresses)
+    loop = [sys.executable, str(HERE / "ssh_loop.py")]
+    has_asyncssh = importlib.util.find_spec("asyncssh") is not None
+    key, user = str(folder / "key"), getpass.getuser()
+    return [
+        Tool(
+            "netdoctor", "netdoctor scan, judged and rendered", netdoctor_scan(endpoints, hosts),
+            codes=(1,), timed=("-o", "none"), proving=("-o", "json"),
+            answers=partial(count_judged, endpoints=endpoints),
+        ),
+        Tool(
+            "netdoctor", "its transport alone, the same facts",
+            [*loop, "netdoctor", *files, str(endpoints.ssh_config)], answers=count_said,
+        ),
+        Tool(
+            "asyncssh", "one asyncssh event loop, the same facts",
+            [*loop, "asyncssh", *files, key, user, command] if has_asyncssh else [], stdin=stdin,
+            answers=count_said,
+        ),
+        # These servers know no post-quantum exchange: clush is as cheap here as with curve25519.
+        Tool(
+            "clush", "clush, same agent and facts",
+            [] if clush is None else [clush, "-w", wanted, "-o", f"-F {endpoints.ssh_config}", command],
+            stdin=stdin, answers=count_whole,
+        ),
+    ]  # fmt: skip
+
+
+def count_judged(report: str, *, endpoints: cheap.CheapEndpoints) -> int:
+    """How many healthy nodes a report has judged; 0 where it does not name each kind of faulty ones, and them
+    alone."""
+    try:
+        found = json.loads(report)
+        named = {cause["key"]: set(cause["node_list"]) for cause in found["causes"]}
+        reached = {target["id"] for target in found["targets"] if target["reached"]}
+    except (ValueError, KeyError, TypeError):
+        return 0
+    for kind, key in cheap.CAUSES.items():
+        if set(endpoints.of_kind(kind)) != named.get(key, set()):
+            say(f"{kind}: {sorted(named.get(key, ()))}")
+            return 0
+    return len(reached.intersection(endpoints.of_kind("healthy")))
 
 
 def fabric(folder: Path, hosts: Path, config: Path, request: Request) -> Tool:
@@ -398,7 +528,25 @@ def table(count: int, repeats: int, figures: Mapping[str, Figures]) -> str:
     return "\n".join(lines)
 
 
-def summary(everything: Mapping[int, Mapping[str, Figures]]) -> str:
+@dataclass(frozen=True)
+class Aims:
+    """What is aimed at: shares of other tools' figures, by the beginning of their rows; MB; CPU ms a node."""
+
+    shares: tuple[tuple[str, str, float], ...]
+    memory_mb: int
+    cpu_ms: float | None = None
+
+
+KEX_ROW = "clush, the same with curve25519"
+AIMS = Aims(
+    (("clush, same agent", "wall", 0.5), ("ansible", "wall", 0.1), (KEX_ROW, "client CPU", 0.5)), 300
+)
+CHEAP_AIMS = Aims(
+    (("one asyncssh", "client CPU", 1.5), ("clush, same agent", "client CPU", 0.5)), 400, 3.0
+)
+
+
+def summary(everything: Mapping[int, Mapping[str, Figures]], aims: Aims) -> str:
     """What is aimed at, at the largest size, and how netdoctor grows."""
     largest = max(everything)
     rows = {label: f for label, f in everything[largest].items() if f.wall_s and not f.trouble}
@@ -407,11 +555,8 @@ def summary(everything: Mapping[int, Mapping[str, Figures]]) -> str:
         return "\nnetdoctor was not measured"
     wall, cpu = statistics.median(ours.wall_s), statistics.median(ours.cpu_s)
     lines = ["", f"netdoctor at {largest} nodes, as a share of another tool's figure (aim: at most)"]
-    for start, what, mine, aim in (
-        ("clush, same agent", "wall", wall, 0.5),
-        ("ansible", "wall", wall, 0.1),
-        ("clush, the same with curve25519", "client CPU", cpu, 0.5),
-    ):
+    for start, what, aim in aims.shares:
+        mine = wall if what == "wall" else cpu
         other = next((f for label, f in rows.items() if label.startswith(start)), None)
         name = start.removesuffix(", same agent").replace("the same with ", "")
         if other is None:
@@ -420,7 +565,10 @@ def summary(everything: Mapping[int, Mapping[str, Figures]]) -> str:
             theirs = statistics.median(other.wall_s if what == "wall" else other.cpu_s)
             lines.append(f"  {what} / {name}: {mine / theirs:.2f} ({aim})")
     if ours.memory_bytes:
-        lines.append(f"  peak memory of all its processes: {ours.memory_bytes / MIB:.0f} MB (300)")
+        used = f"{ours.memory_bytes / MIB:.0f} MB ({aims.memory_mb})"
+        lines.append(f"  peak memory of all its processes: {used}")
+    if aims.cpu_ms is not None:
+        lines.append(f"  client CPU: {1000 * cpu / largest:.1f} ms a node ({aims.cpu_ms:g})")
     growth = [
         f"{count}: {1000 * statistics.median(f.wall_s) / count:.1f} ms wall, "
         f"{1000 * statistics.median(f.cpu_s) / count:.1f} ms CPU"

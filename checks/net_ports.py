@@ -20,7 +20,7 @@ EXPECTED = "open from every node to every other"
 
 @check(
     after=["ssh.login", "net.interface"],
-    explains=["rdzv.reach", "net.path-mtu", "net.loss", "bw.*"],
+    explains=["rdzv.reach", "net.path-mtu", "net.loss", "ray.ports", "bw.*"],
     profile="launch",
     cost="opens-port",
     source="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",

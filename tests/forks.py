@@ -26,7 +26,7 @@ LONGEST = 1 << 20
 
 
 def runs(listener: socket.socket) -> None:
-    """Serve runs, one at a time, until stdin ends."""
+    """Serve runs until stdin ends."""
     here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     subprocess.Popen(
         [sys.executable, "-m", "tests.forks", "workers", str(there.fileno())],
@@ -48,9 +48,19 @@ def runs(listener: socket.socket) -> None:
     with selectors.DefaultSelector() as selector:
         selector.register(sys.stdin, selectors.EVENT_READ)
         selector.register(listener, selectors.EVENT_READ)
-        while all(key.fileobj is listener for key, _ in selector.select()):
-            asked, _ = listener.accept()
-            with asked:
+        while True:
+            for key, _ in selector.select():
+                if key.fileobj is sys.stdin:
+                    return
+                if key.data is not None:
+                    child, asked = key.data
+                    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+                    selector.unregister(key.fd)
+                    os.close(key.fd)
+                    with asked, contextlib.suppress(OSError):  # whoever asked may have given up
+                        asked.send(str(code).encode())
+                    continue
+                asked, _ = listener.accept()
                 said, streams, _, _ = socket.recv_fds(asked, LONGEST, 3)
                 job = json.loads(said)
                 if not (child := os.fork()):
@@ -58,9 +68,7 @@ def runs(listener: socket.socket) -> None:
                     _run(run, job["args"])
                 for descriptor in streams:
                     os.close(descriptor)
-                code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-                with contextlib.suppress(OSError):  # whoever asked may have given up
-                    asked.send(str(code).encode())
+                selector.register(os.pidfd_open(child), selectors.EVENT_READ, (child, asked))
 
 
 def _run(run: Callable[[Sequence[str]], int], args: Sequence[str]) -> NoReturn:

@@ -16,6 +16,7 @@ MAX_PROCESSES = 64
 MAX_NVLINKS = 36
 _NVIDIA = "0x10de"
 _SONAME = "libnvidia-ml.so.1"
+_PEERMEM = ("nvidia_peermem", "nv_peer_mem")
 
 # nvmlReturn_t
 _STATES = {4: "no_permission", 9: "no_driver", 12: "no_library", 18: "mismatch"}
@@ -63,6 +64,29 @@ def pci_gpus(root: str) -> "list[dict[str, Any]]":
         device_id = files.text_or_none(os.path.join(base, "device")) or ""
         found.append({"address": address, "device_id": device_id, "driver": driver})
     return found
+
+
+def nvswitches(root: str) -> int:
+    """Return how many NVSwitches the PCI bus shows: bridges of NVIDIA's that belong to no other class."""
+    folder = files.under(root, "/sys/bus/pci/devices")
+    return sum(
+        files.text_or_none(os.path.join(folder, address, "vendor")) == _NVIDIA
+        and (files.text_or_none(os.path.join(folder, address, "class")) or "").startswith("0x0680")
+        for address in files.names(folder)
+    )
+
+
+def fabric_manager(root: str) -> "Optional[bool]":
+    """Return whether it runs; None where /proc does not show other users' processes, or is a container's."""
+    if procs.comm(1, root) is None or procs.comm(2, root) != "kthreadd":
+        return None
+    return "nv-fabricmanage" in procs.running(root)  # as much of a name as the kernel keeps
+
+
+def open_module(root: str) -> "Optional[bool]":
+    """Return whether the loaded kernel module is the open one, None where none is."""
+    text = files.text_or_none(files.under(root, "/proc/driver/nvidia/version"))
+    return None if not text else "Open Kernel Module" in text
 
 
 def device_nodes(root: str) -> "list[str]":
@@ -132,6 +156,15 @@ def recovery(nvml: "Any", handle: "Any") -> "Optional[int]":
     return int(field.value.uiVal) if field.nvmlReturn == 0 else None
 
 
+def fabric_info(nvml: "Any", handle: "Any") -> "Any":
+    """Return nvmlGpuFabricInfo_t of a GPU: state, and status where that is complete."""
+    import ctypes
+
+    info = nvml.c_nvmlGpuFabricInfoV_t()
+    nvml.nvmlDeviceGetGpuFabricInfoV(handle, ctypes.byref(info))
+    return info
+
+
 def device(nvml: "Any", index: int) -> "dict[str, Any]":
     """Return facts.gpu.Gpu: each question on its own, the first fault of the device as `error`."""
     gpu = {"index": index}  # type: dict[str, Any]
@@ -182,6 +215,9 @@ def device(nvml: "Any", index: int) -> "dict[str, Any]":
     # The width stays when a GPU is idle; the generation does not, so the one that GPU and slot can do.
     put("pcie_width", lambda: int(nvml.nvmlDeviceGetCurrPcieLinkWidth(handle)))
     put("pcie_generation", lambda: int(nvml.nvmlDeviceGetMaxPcieLinkGeneration(handle)))
+    fabric = ask(lambda: fabric_info(nvml, handle))
+    if fabric is not None:
+        gpu["fabric_state"], gpu["fabric_status"] = int(fabric.state), int(fabric.status)
     put("recovery", lambda: recovery(nvml, handle))
     put("persistence", lambda: bool(nvml.nvmlDeviceGetPersistenceMode(handle)))
     put("processes", lambda: processes(nvml, handle))
@@ -230,9 +266,15 @@ def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
         "library_driver": library_version(paths, root),
         "pci": pci_gpus(root),
         "device_nodes": device_nodes(root),
+        "peermem": any(os.path.isdir(files.under(root, "/sys/module/" + name)) for name in _PEERMEM),
+        "open_module": open_module(root),
         "cuda_visible_devices": os.environ.get("CUDA_VISIBLE_DEVICES"),
         "nvidia_visible_devices": os.environ.get("NVIDIA_VISIBLE_DEVICES"),
     }  # type: dict[str, Any]
+    if found["pci"]:
+        found["nvswitches"] = nvswitches(root)
+        if found["nvswitches"]:
+            found["fabric_manager"] = fabric_manager(root)
     if not paths and not (root == "/" and loadable()):
         found["nvml"] = "no_library"
         return found

@@ -74,6 +74,31 @@ def port(hca: str, base: str, number: str) -> "dict[str, Any]":
     }
 
 
+def pcie_link(device: str) -> "Optional[dict[str, Any]]":
+    """Return facts.rdma.PcieLink; None where the function, or the port above it, tells of no link."""
+    here = os.path.realpath(device)
+    above = os.path.dirname(here)
+
+    def number(folder: str, name: str) -> float:
+        # "16", "32.0 GT/s PCIe", "8 GT/s", "Unknown"; 255 lanes are the kernel's word for unknown, too.
+        found = re.match(r"\d+(?:\.\d+)?", files.text_or_none(os.path.join(folder, name)) or "")
+        value = float(found.group()) if found else 0.0
+        return 0.0 if value >= 255 else value
+
+    if not _PCI.fullmatch(os.path.basename(here)) or not _PCI.fullmatch(os.path.basename(above)):
+        return None
+
+    def least(name: str) -> float:
+        return min(number(here, "max_link_" + name), number(above, "max_link_" + name))
+
+    return {
+        "width": int(number(here, "current_link_width")),
+        "width_most": int(least("width")),
+        "gtransfers_s": number(here, "current_link_speed"),
+        "gtransfers_s_most": least("speed"),
+    }
+
+
 def uverbs_name(hca: str, base: str, root: str) -> "Optional[str]":
     """Return ``uverbs0``, from the device or from the class of all uverbs."""
     for name in files.names(os.path.join(base, "device/infiniband_verbs")):
@@ -131,6 +156,7 @@ def hca(name: str, root: str) -> "dict[str, Any]":
         "sys_image_guid": text("sys_image_guid"),
         "pci_address": address,
         "numa_node": files.int_or_none(os.path.join(device, "numa_node")),
+        "pcie": pcie_link(device),
         "netdevs": files.names(os.path.join(device, "net"), 256),
         "uverbs": uverbs,
         "uverbs_there": there,

@@ -14,6 +14,7 @@ from netdoctor.cli.parser import EXIT_BAD_INPUT, NAGIOS_UNKNOWN, Parser, subcomm
 # command: (module that defines it, help). A module's `add_parser(subparsers)` adds all its commands.
 COMMANDS: dict[str, tuple[str, str]] = {
     "scan": ("netdoctor.cli.scan", "examine nodes over SSH, print the report, save it"),
+    "facts": ("netdoctor.cli.facts", "in a task of a job: write this node's facts, for scan --facts"),
     "plan": ("netdoctor.cli.plan", "launch commands, environment and rank table for one launcher"),
     "gate": ("netdoctor.cli.gate", "scan, then start a command on nodes that are ready, or refuse"),
     "checks": ("netdoctor.cli.checks", "list and explain the checks, offline"),

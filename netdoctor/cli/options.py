@@ -3,12 +3,12 @@
 import argparse
 import math
 import os
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
 from netdoctor.cli.parser import Joined, Listed, words
-from netdoctor.facts.host import VIAS
+from netdoctor.facts.host import FILED, VIAS
 from netdoctor.facts.software import BACKENDS, LAUNCHERS
 from netdoctor.files import read_regular
 from netdoctor.report import LAST
@@ -21,7 +21,7 @@ def port(text: str) -> int:
     return int(text)
 
 
-def _seconds(text: str) -> float:
+def seconds(text: str) -> float:
     try:
         value = float(text)
     except ValueError:
@@ -152,10 +152,39 @@ def add_scan_arguments(parser: argparse.ArgumentParser, hosts: str) -> None:
     what.add_argument("--checks-dir", action=Listed, type=Path, metavar="DIR", help="more checks; repeatable")
     bounds = parser.add_argument_group("bounds")
     bounds.add_argument("-j", "--parallel", type=count, metavar="N", help="logins at once (64)")
-    bounds.add_argument("--timeout", type=_seconds, metavar="S", help="seconds per node (30)")
-    bounds.add_argument("--deadline", type=_seconds, metavar="S", help="seconds for the whole run")
+    bounds.add_argument("--timeout", type=seconds, metavar="S", help="seconds per node (30)")
+    bounds.add_argument("--deadline", type=seconds, metavar="S", help="seconds for the whole run")
     bounds.add_argument(
-        "--budget", type=_seconds, metavar="S", help="seconds for bandwidth experiments (launch 20, full 120)"
+        "--budget", type=seconds, metavar="S", help="seconds for bandwidth experiments (launch 20, full 120)"
+    )
+
+
+def _whole(most: int) -> Callable[[str], int]:
+    def number(text: str) -> int:
+        if not (text.isascii() and text.isdecimal()) or int(text[:12]) > most:
+            raise argparse.ArgumentTypeError(f"{clean(text, 40)!r} is no number of up to {most}")
+        return int(text[:12])
+
+    return number
+
+
+def add_facts_arguments(parser: argparse.ArgumentParser) -> None:
+    """Files with what tasks have seen, instead of hosts that are reached."""
+    facts = parser.add_argument_group("judging what was written")
+    facts.add_argument(
+        "--facts",
+        nargs="+",
+        action=Listed,
+        metavar="PLACE",
+        help="a saved report, judged again offline; or what netdoctor facts wrote in a job's tasks: folders, "
+        "files, 'patterns*'; hosts, named before it, say who must have written",
+    )
+    facts.add_argument("--facts-age", type=seconds, metavar="S", help="older facts do not count (3600)")
+    facts.add_argument(
+        "--facts-nodes", type=_whole(100_000), metavar="N", help="so many nodes have to have written"
+    )
+    facts.add_argument(
+        "--facts-uid", type=_whole((1 << 32) - 1), metavar="UID", help="take files of this user, too"
     )
 
 
@@ -178,7 +207,8 @@ _FIELDS = (
     "format", "local", "via", "ray_address", "ray_python", "partition", "ssh_config", "ssh_user",
     "ssh_port", "ssh_key", "known_hosts", "jump", "accept_new", "python", "profile", "only", "skip", "node",
     "checks_dir", "env_file", "master_port", "packages", "launcher", "backend", "baseline", "suppress",
-    "parallel", "timeout", "deadline", "budget", "strict", "require", "fail_on",
+    "parallel", "timeout", "deadline", "budget", "strict", "require", "fail_on", "facts", "facts_age",
+    "facts_nodes", "facts_uid",
 )  # fmt: skip
 
 
@@ -198,6 +228,8 @@ def given(args: argparse.Namespace) -> dict[str, Any]:
     if args.hosts:
         fields["hosts"] = tuple(args.hosts)
     fields["remarks"] = tuple(getattr(args, "remarks", ()))
+    if "facts" in fields:
+        fields["via"] = FILED
     return {**fields, "environ": dict(os.environ), "save": None if args.no_save else args.save or LAST}
 
 

@@ -71,7 +71,7 @@ class Listed(argparse.Action):
         option_string: str | None = None,
     ) -> None:
         before = getattr(namespace, self.dest, None)
-        new = list(values) if isinstance(values, tuple) else [values]
+        new = list(values) if isinstance(values, tuple | list) else [values]
         setattr(namespace, self.dest, new if before is self.default else [*(before or ()), *new])
 
 

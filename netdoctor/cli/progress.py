@@ -24,6 +24,7 @@ DOES = {
     "clock": "comparing clocks",
     "routes": "looking up routes",
     "ports": "dialling each other's ports",
+    "ray-ports": "dialling each other's raylets",
     "firewall": "reading firewall rules",
     "path-mtu": "sending packets of every size",
     "loss": "counting packets that get lost",

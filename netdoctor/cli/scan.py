@@ -9,7 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netdoctor.cli import environ
-from netdoctor.cli.options import add_save_arguments, add_scan_arguments, count, given, one_per_line
+from netdoctor.cli.options import (
+    add_facts_arguments,
+    add_save_arguments,
+    add_scan_arguments,
+    count,
+    given,
+    one_per_line,
+)
 from netdoctor.cli.parser import EXIT_BAD_INPUT, NAGIOS_UNKNOWN, Listed, columns, words
 from netdoctor.cli.running import request_of, scanned, signals_noted
 from netdoctor.errors import InputError
@@ -40,9 +47,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     add_scan_arguments(
         parser, hosts="a file, '-', or names such as gpu[01-16] or user@host:port; several are joined"
     )
-    parser.add_argument(
-        "--facts", type=Path, metavar="REPORT", help="judge the facts of a saved report again, offline"
-    )
+    add_facts_arguments(parser)
     parser.add_argument("--tui", action="store_true", help="watch the scan, and its report, in the TUI")
     out = parser.add_argument_group("output")
     out.add_argument(
@@ -112,8 +117,8 @@ def _run(args: argparse.Namespace) -> int:
 
     said = given(args)
     outputs = parse_outputs(args.output)
-    if args.facts is not None:
-        return _rejudge(args, said, opened(outputs, args.save, [(f"--facts {args.facts}", args.facts)]))
+    if args.facts and (saved := _saved_report(args.facts)) is not None:
+        return _rejudge(args, said, saved, opened(outputs, args.save, [(f"--facts {saved}", saved)]))
     request, before = request_of(args, said)
     outputs = opened(outputs, request.save, scanning.reads(request))
     plan = scanning.prepare(request)
@@ -144,13 +149,23 @@ def _run(args: argparse.Namespace) -> int:
     return 128 + late[0] if late else code
 
 
-def _rejudge(args: argparse.Namespace, said: dict[str, Any], outputs: "Sequence[Output]") -> int:
+def _saved_report(words: Sequence[str]) -> Path | None:
+    """The report that --facts names; None for what tasks have written."""
+    from netdoctor.scanning.pool import is_filed
+
+    return Path(words[0]) if len(words) == 1 and not is_filed(words[0]) else None
+
+
+def _rejudge(
+    args: argparse.Namespace, said: dict[str, Any], source: Path, outputs: "Sequence[Output]"
+) -> int:
     from netdoctor.report.save import load
     from netdoctor.scanning import rejudge
 
     if args.hosts or args.last:
         raise InputError("--facts judges a saved report; leave the host list out")
-    report = rejudge(load(args.facts), said, args.facts)
+    asked = {name: value for name, value in said.items() if name not in ("facts", "via")}
+    report = rejudge(load(source), asked, source)
     return _deliver(args, report, outputs, args.save)
 
 

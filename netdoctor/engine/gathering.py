@@ -40,6 +40,17 @@ def put_control_facts(store: Store, targets: Sequence[Target], job: Job, baselin
     store.cluster["baseline"] = baseline or Missing(Why.NOT_COLLECTED, "no --baseline was given")
 
 
+def put_untried(store: Store, wanted: Collection[str], nodes: Sequence[str]) -> None:
+    """Say of everything that is measured between nodes that nobody tried it."""
+    untried = Missing(Why.NOT_COLLECTED, "no node met another")
+    for info in FACT_TYPES.values():
+        if info.group in wanted and info.origin == "measure" and info.scope == "cluster":
+            store.cluster[info.group] = untried
+        elif info.group in wanted and info.origin == "measure":
+            for node in nodes:
+                store.put(info.group, node, untried)
+
+
 def first_groups(
     needed: Collection[str], targets: Sequence[Target], job: Job, profile: Profile
 ) -> dict[str, dict[str, Any]]:
@@ -113,7 +124,7 @@ def addresses(store: Store, nodes: Sequence[str], job: Job) -> Mapping[str, str]
     logins = {n: host.ssh_server_address for n, host in store.present("host", nodes).items()}
     # Where nobody logs in: the address that the engine itself has for the node.
     sessions = store.present("session", nodes).items()
-    logins |= {n: session.address for n, session in sessions if session.transport not in ("ssh", "local")}
+    logins |= {n: session.address for n, session in sessions if session.transport in ("slurm", "ray")}
     return data_addresses(nets, envs, logins) if nets else {}
 
 

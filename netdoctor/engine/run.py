@@ -20,6 +20,7 @@ from netdoctor.engine.gathering import (
     first_groups,
     lookups,
     put_control_facts,
+    put_untried,
     software_args,
     take,
 )
@@ -66,6 +67,7 @@ class Options:
 
     budget_s: for all experiments that fill the network, once their processes run; None: by profile.
     deadline_s: for the whole scan; None: its own bound. baseline: of an earlier report, to compare with.
+    alone: each node speaks for itself, and nothing is tried between them.
     """
 
     profile: Profile = Profile.LAUNCH
@@ -74,6 +76,7 @@ class Options:
     deadline_s: float | None = None
     judged: tuple[str, ...] | None = None
     baseline: Baseline | None = None
+    alone: bool = False
 
 
 @dataclass(slots=True)
@@ -127,6 +130,8 @@ class Scan:
         """
         self.began = time.monotonic()
         put_control_facts(self.store, self.targets, self.job, self.options.baseline)
+        if self.options.alone:
+            put_untried(self.store, self.wanted, self.nodes)
         ended_by = "end"
         try:
             ended_by = _stopped(lambda: self._collect(transport)) or "end"
@@ -214,6 +219,8 @@ class Scan:
     @cached_property
     def plan(self) -> tuple[Step, ...]:
         """What needs nodes to talk to each other or to keep their sessions open, in order."""
+        if self.options.alone:
+            return ()
         budget_s = self.options.budget_s or BUDGET_S[self.options.profile]
         return plan(self.wanted, len(self.targets), budget_s)
 

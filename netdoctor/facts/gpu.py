@@ -23,6 +23,7 @@ class Gpu:
     NVLink; nvlinks_active of them are up. pcie_width: lanes in use; pcie_generation: the best that device and
     slot can do. recovery: nvmlDeviceGpuRecoveryAction_t, what the driver says that the GPU needs now.
     remap_pending: faulty memory rows are replaced at the next reset; remap_failed: some could not be.
+    fabric_state: nvmlGpuFabricState_t; fabric_status: nvmlReturn_t of joining, once that is complete.
     """
 
     index: int
@@ -45,6 +46,8 @@ class Gpu:
     recovery: int | None = None
     remap_pending: bool | None = None
     remap_failed: bool | None = None
+    fabric_state: int | None = None
+    fabric_status: int | None = None
     error: str | None = None
 
 
@@ -66,6 +69,8 @@ class GpuFacts:
     ``error``. nvml_code: nvmlReturn_t; nvml_message: NVML's text. kernel_driver: version of the loaded module
     (/proc/driver/nvidia/version or /sys/module/nvidia/version); library_driver: version in the real name of
     libnvidia-ml.so. cuda_driver: highest CUDA that the driver supports, ``12.4``.
+    nvswitches: on the PCI bus; fabric_manager: whether it runs, None where processes of others are not shown.
+    peermem: whether nvidia_peermem or nv_peer_mem is loaded; open_module: the kind of the kernel module.
     device_nodes: /dev/nvidia0 … present; visible_devices: CUDA_VISIBLE_DEVICES / NVIDIA_VISIBLE_DEVICES.
     """
 
@@ -79,6 +84,10 @@ class GpuFacts:
     devices: tuple[Gpu, ...] = ()
     pci: tuple[PciGpu, ...] = ()
     device_nodes: tuple[str, ...] = ()
+    nvswitches: int | None = None
+    fabric_manager: bool | None = None
+    peermem: bool | None = None
+    open_module: bool | None = None
     cuda_visible_devices: str | None = None
     nvidia_visible_devices: str | None = None
 

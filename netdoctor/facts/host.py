@@ -9,6 +9,8 @@ from netdoctor.facts.base import fact
 # What reaches the nodes, as --via has it.
 Via = Literal["ssh", "slurm", "ray"]
 VIAS: tuple[str, ...] = get_args(Via)
+# Nothing reaches them, they have written: what --facts stands for.
+FILED = "facts"
 
 
 @fact("node", origin="control")

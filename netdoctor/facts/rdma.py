@@ -61,6 +61,21 @@ class HcaPort:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PcieLink:
+    """Lanes and speed (GT/s a lane) of a card's link as trained, and the lesser of what the card and the port
+    above it can do. 0 where the kernel does not say."""
+
+    width: int = 0
+    width_most: int = 0
+    gtransfers_s: float = 0.0
+    gtransfers_s_most: float = 0.0
+
+    @property
+    def is_known(self) -> bool:
+        return min(self.width, self.width_most, self.gtransfers_s, self.gtransfers_s_most) > 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Hca:
     """One RDMA device. netdevs: interfaces of the same PCI function. uverbs_there: whether it has a
     /dev/infiniband/uverbsN, which libibverbs needs; None where that was not to be seen. uverbs_ok: that is
@@ -74,6 +89,7 @@ class Hca:
     sys_image_guid: str | None = None
     pci_address: str | None = None
     numa_node: int | None = None
+    pcie: PcieLink | None = None
     netdevs: tuple[str, ...] = ()
     uverbs: str | None = None
     uverbs_there: bool | None = None

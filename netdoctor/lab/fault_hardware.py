@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from posixpath import normpath
 
 from netdoctor.lab import guest, hardware
 from netdoctor.lab import node as nodes
@@ -44,6 +45,8 @@ def port_values(state: State, active: Active, i: int) -> dict[str, str | None]:
         return {"ports/1/state": "2: INIT\n", "ports/1/sm_lid": "0x0\n", "ports/1/lid": "0x0\n"}
     if active.fault == "hca-rate":
         return {"ports/1/rate": p["rate"] + "\n"}
+    if active.fault == "hca-pcie":
+        return {"../../current_link_width": p["width"] + "\n"}
     if active.fault == "hca-fw":
         return {"fw_ver": p["version"] + "\n"}
     empty = hardware.long_gid("0" * 16, "0" * 16) + "\n"
@@ -65,12 +68,13 @@ def hca_values(site: Site, active: Active) -> list[str]:
     for i in which:
         folder = hardware.hca_folder(i)
         for name, value in port_values(site.state, active, i).items():
-            files[f"{folder}/{name}"] = value
+            files[normpath(f"{folder}/{name}")] = value
     nodes.write(site.state, active.node, files)
     said = {
         "hca-down": "is DOWN, physically Disabled",
         "hca-init": "stays in INIT: no subnet manager has configured it",
         "hca-rate": f"runs at {active.params.get('rate')}",
+        "hca-pcie": f"has {active.params.get('width')} PCIe lanes",
         "hca-fw": f"has firmware {active.params.get('version')}",
         "hca-gid": "has no RoCE v2 GID of an IPv4 address",
     }
@@ -84,14 +88,15 @@ def heal_hca_values(site: Site, active: Active) -> None:
     for i in chosen(site, active):
         folder = hardware.hca_folder(i)
         for name in port_values(site.state, active, i):
-            files[f"{folder}/{name}"] = tree.files.get(f"{folder}/{name}")
+            path = normpath(f"{folder}/{name}")
+            files[path] = tree.files.get(path)
     nodes.write(site.state, active.node, files)
     for other in site.state.active(active.node):
         if other is not active and other.fault in OF_VALUES:
             hca_values(site, other)
 
 
-OF_VALUES = ("hca-down", "hca-init", "hca-rate", "hca-fw", "hca-gid")
+OF_VALUES = ("hca-down", "hca-init", "hca-rate", "hca-fw", "hca-gid", "hca-pcie")
 
 
 def hca_missing(site: Site, active: Active) -> list[str]:
@@ -173,6 +178,10 @@ def gpu_values(state: State, node: str) -> dict[str, str]:
                 values[f"{one}.nvlinks_down"] = active.params["links"]
         elif active.fault == "gpu-xid" and active.params["recovery"]:
             values[f"{gpu}.recovery"] = active.params["recovery"]
+        elif active.fault == "gpu-fabric":
+            for one in range(state.gpus):
+                values[f"{one}.fabric_state"] = active.params["state"]
+                values[f"{one}.fabric_status"] = active.params["status"]
         elif active.fault == "gpu-pcie":
             values[f"{gpu}.pcie_width"] = active.params["width"]
     values["count"] = str(max(0, count))
@@ -199,6 +208,9 @@ def driver_files(state: State, node: str) -> dict[str, str | bytes | None]:
         for path, text in hardware.healthy(state, node).files.items()
         if path.startswith(("/proc/driver/nvidia", "/sys/module/nvidia"))
     }
+    if state.active(node, "gpu-no-peermem"):
+        files["/sys/module/nvidia_peermem"] = None
+        del files["/sys/module/nvidia_peermem/version"]
     for active in state.active(node):
         if active.fault in ("gpu-mismatch", "gpu-driver"):
             version = active.params["version"]
@@ -259,7 +271,7 @@ def gpu(site: Site, active: Active) -> list[str]:
         raise LabError(f"gpu={p['gpu']!r}: these nodes have GPUs 0 to {site.state.gpus - 1}")
     if active.fault == "gpu-xid":
         active.undo["at"] = time.monotonic()
-    for name in ("memory", "count", "links", "cuda", "code", "recovery"):
+    for name in ("memory", "count", "links", "cuda", "code", "recovery", "state", "status"):
         if p.get(name) and not p[name].isdigit():
             raise LabError(f"{name}={p[name]!r} is not a number")
     if active.fault == "gpu-process":
@@ -278,6 +290,8 @@ def gpu(site: Site, active: Active) -> list[str]:
         "gpu-throttle": f"GPU {p.get('gpu')} is throttled",
         "gpu-nvlink": f"GPU {p.get('gpu')} has {p.get('links')} NVLinks down",
         "gpu-xid": f"the driver reports Xid {p.get('code')} of GPU {p.get('gpu')}",
+        "gpu-fabric": f"the GPUs are in fabric state {p.get('state')}, status {p.get('status')}",
+        "gpu-no-peermem": "nvidia-peermem is not loaded",
         "gpu-pcie": f"GPU {p.get('gpu')} has {p.get('width')} PCIe lanes",
     }
     return [f"{active.node}: {said[active.fault]} (pretended)"]
@@ -319,6 +333,7 @@ FAULTS = (
     hca_fault("hca-init", "an HCA port waits for a subnet manager"),
     hca_fault("hca-rate", "an HCA port is slower", rate="200 Gb/sec (2X NDR)"),
     hca_fault("hca-fw", "an HCA has other firmware", version="28.33.0800"),
+    hca_fault("hca-pcie", "an HCA has fewer PCIe lanes", width="8"),
     hca_fault("hca-gid", "an HCA has no RoCE v2 GID of an IPv4 address"),
     gpu_fault("gpu-missing", "one GPU less"),
     gpu_fault("gpu-lost", "a GPU has fallen off the bus", gpu="0"),
@@ -340,5 +355,7 @@ FAULTS = (
         "gpu-xid", "the driver reported an error of a GPU", gpu="0", code="95", recovery="",
         text="pid=4711, name=python3, Uncontained: LTC TAG (0x2,0x0). RST: Yes, D-RST: No",
     ),
+    gpu_fault("gpu-fabric", "the GPUs have not joined their NVLink fabric", state="2", status="0"),
+    gpu_fault("gpu-no-peermem", "nvidia-peermem is not loaded"),
     gpu_fault("gpu-pcie", "a GPU has fewer PCIe lanes", gpu="0", width="8"),
 )  # fmt: skip

@@ -55,6 +55,9 @@ def pci(tree: Tree, root: str, address: str, vendor: int, device: int, kind: int
         f"{folder}/resource": "0x0000000000000000 0x0000000000000000 0x0000000000000000\n" * 13,
         f"{folder}/uevent": f"DRIVER={driver}\nPCI_SLOT_NAME={address}\n",
     }
+    # The port above, which has the slot's limits.
+    above = {f"/sys/devices/{root}/max_link_speed": "32.0 GT/s PCIe\n"}
+    tree.files |= above | {f"/sys/devices/{root}/max_link_width": "16\n"}
     config = bytearray(64)
     config[0:4] = vendor.to_bytes(2, "little") + device.to_bytes(2, "little")
     config[9:12] = kind.to_bytes(3, "little")
@@ -197,6 +200,7 @@ def gpu_values(state: State, node: str) -> dict[str, str]:
             "ecc10": 0, "ecc11": 0, "remap_corrected": 0, "mig": 0, "pcie_gen": 5,
             "pcie_gen_max": 5, "pcie_width": 16, "pcie_width_max": 16, "pcie_speed_mbps": 32000,
             "pcie_replays": 0, "pcie_kb_s": 0, "nvlinks": 18, "nvlink_version": 4, "numa": 0,
+            "fabric_state": 3, "fabric_status": 0,
             "memory_bus_width": 5120, "cores": 16896, "display": 0, "energy_mj": 1,
         }  # fmt: skip
         values |= {f"{i}.{key}": str(value) for key, value in one.items()}

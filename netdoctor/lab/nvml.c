@@ -404,6 +404,23 @@ int nvmlDeviceGetFieldValues(dev_t_ d, int count, field_t *fields) {
   }
   return code;
 }
+/* nvmlGpuFabricInfo_v2_t */
+typedef struct {
+  u32 version;
+  unsigned char cluster[16];
+  u32 status, clique;
+  unsigned char state;
+  u32 health;
+} fabric_t;
+int nvmlDeviceGetGpuFabricInfoV(dev_t_ d, fabric_t *out) {
+  u32 state;
+  int code = read32(d, "fabric_state", &state);
+  if (!code) {
+    out->state = (unsigned char)state;
+    out->status = (u32)number(of(d, "fabric_status"), 0);
+  }
+  return code;
+}
 int nvmlDeviceGetMigMode(dev_t_ d, u32 *current, u32 *pending) {
   int code = read32(d, "mig", current);
   if (!code)

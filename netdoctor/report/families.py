@@ -14,9 +14,8 @@ from netdoctor.model import Status
 from netdoctor.report.model import Cause, FamilyRow
 
 # Families in the order in which trouble travels; others follow by name.
-FAMILY_ORDER = (
-    *("ssh", "slurm", "ray", "host", "time", "net", "rdzv", "sw", "gpu", "rdma", "nccl", "gloo", "bw"),
-)
+_REACHED = ("ssh", "slurm", "ray", "facts")
+FAMILY_ORDER = (*_REACHED, "host", "time", "net", "rdzv", "sw", "gpu", "rdma", "nccl", "gloo", "bw")
 
 
 def place(family: str) -> tuple[int, str]:

@@ -13,6 +13,7 @@ SUBJECTS = {
     "ssh": "the logins",
     "slurm": "what Slurm starts",
     "ray": "the Ray cluster",
+    "facts": "the files of facts",
     "host": "the hosts' settings",
     "time": "the clocks",
     "net": "the network",

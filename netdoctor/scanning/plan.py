@@ -11,6 +11,7 @@ from netdoctor.engine.registry import Registry
 from netdoctor.engine.run import Listener, Options, Scan
 from netdoctor.errors import InputError
 from netdoctor.facts.bandwidth import Baseline
+from netdoctor.facts.host import FILED
 from netdoctor.facts.software import Job
 from netdoctor.inventory import Inventory, Target, load, restrict
 from netdoctor.inventory.reading import file_exists
@@ -19,7 +20,7 @@ from netdoctor.report.accepted import Suppression
 from netdoctor.report.model import Part, Report
 from netdoctor.report.places import keep_apart
 from netdoctor.report.scope import part_of
-from netdoctor.scanning import jobenv, settings, via
+from netdoctor.scanning import filing, jobenv, settings, via
 from netdoctor.scanning.request import PATHS, ScanRequest
 from netdoctor.scanning.via import make_transport
 from netdoctor.transport.base import Transport
@@ -61,6 +62,7 @@ class Plan:
             budget_s=self.request.budget,
             deadline_s=self.request.deadline,
             baseline=self.baseline,
+            alone=self.request.via == FILED,
         )
         return Scan(self.targets, self.checks, self.job, options, listener)
 
@@ -83,14 +85,15 @@ def prepare(
         keep_apart([(f"--save {request.save}", request.save)], reads(request))
     known = known or registry.load(folders=request.checks_dir)
     checks = select(known, request)
-    transport = make_transport(request)
-    inventory = listed(request, transport)
+    filed = filing.filed(request) if request.via == FILED else None
+    transport = filed.transport if filed else make_transport(request)
+    inventory = filed.inventory if filed else listed(request, transport)
     if judged is None and request.node:
         judged = restrict(inventory, request.node)
     nodes = [target.id for target in inventory.targets]
     job = job or jobenv.job(
         env_file=request.env_file,
-        environ=request.environ,
+        environ={**filed.job, **request.environ} if filed else request.environ,
         master_port=request.master_port,
         packages=[p for p in request.packages.split(",") if p],
         nodes=nodes,
@@ -122,6 +125,7 @@ def reads(request: ScanRequest) -> list[tuple[str, Path]]:
         path = getattr(request, name)
         if path is not None:
             found.append((f"--{name.replace('_', '-')} {path}", path))
+    found += [(f"--facts {word}", Path(word)) for word in request.facts if Path(word).is_file()]
     if request.suppress is None and (beside := settings.place(request)) is not None:
         found.append((str(beside), beside))
     own = ((request.ssh_config, "~/.ssh/config"), (request.known_hosts, "~/.ssh/known_hosts"))

@@ -1,5 +1,6 @@
 """A report says how it was made; the same is asked for again, with what is said now put in its place."""
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -38,6 +39,10 @@ _Jump = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_.@:%,/\[\] -]*\Z", max_length
 _Port = Annotated[int, Meta(ge=1, le=65535)] | UnsetType
 _Seconds = Annotated[float, Meta(gt=0, le=86400)] | UnsetType
 _Flag = bool | UnsetType
+_File = Annotated[str, Meta(pattern=r"\A[^\0]+\Z", max_length=4096)]
+# Words behind --facts. Of more than these a part would be another cluster, and none is kept.
+FACTS_MAX = 10_000
+_Files = Annotated[tuple[_File, ...], Meta(max_length=FACTS_MAX)] | UnsetType
 
 _IN_BRACKETS = re.compile(r"\[([^\]]*)\]:[0-9]+")
 
@@ -46,7 +51,7 @@ class _Options(Struct, kw_only=True):
     """The fields of a request that a report keeps, and the rules of the command line for them.
 
     Not checks_dir: code is loaded only from places that are named now; verify commands name it again. Not
-    accept_new: who may be trusted is said each time.
+    accept_new and facts_uid: who may be trusted is said each time.
     """
 
     ssh_config: _Text = UNSET
@@ -72,10 +77,13 @@ class _Options(Struct, kw_only=True):
     deadline: _Seconds = UNSET
     budget: _Seconds = UNSET
     local: _Flag = UNSET
-    via: Via | UnsetType = UNSET
+    via: Via | Literal["facts"] | UnsetType = UNSET
     ray_address: _Text = UNSET
     ray_python: _Text = UNSET
     partition: Annotated[str, Meta(pattern=PARTITION)] | UnsetType = UNSET
+    facts: _Files = UNSET
+    facts_age: _Seconds = UNSET
+    facts_nodes: Annotated[int, Meta(ge=1, le=100_000)] | UnsetType = UNSET
     strict: _Flag = UNSET
     require: _Globs = UNSET
     fail_on: Literal["fail", "warn", "never"] | UnsetType = UNSET
@@ -110,6 +118,8 @@ def _plain(name: str, value: Any) -> Any:
     """An option as the report keeps it: paths absolute, so that `--last` works from elsewhere."""
     if name in PATHS:
         return str(Path(value).absolute())
+    if name == "facts":
+        return [os.path.abspath(word) for word in value] if len(value) <= FACTS_MAX else []
     return list(value) if isinstance(value, tuple) else value
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from netdoctor import __version__
 from netdoctor.engine.gathering import AUTO
 from netdoctor.engine.run import Outcome
+from netdoctor.facts.host import FILED
 from netdoctor.facts.software import CALLING, PYTHON_PLACES, Job
 from netdoctor.inventory import Target
 from netdoctor.inventory.nodeset import fold
@@ -226,7 +227,9 @@ def verify_prefix(request: ScanRequest) -> tuple[str, ...]:
                 argv += [f"--{name.replace('_', '-')}", str(value)]
         if request.local:
             argv.append("--local")
-        if request.via != "ssh":
+        if request.via == FILED:
+            argv += ["--facts", *request.facts]
+        elif request.via != "ssh":
             argv += ["--via", request.via]
     return (*argv, *folders(request.checks_dir))
 

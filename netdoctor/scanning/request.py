@@ -34,6 +34,8 @@ class ScanRequest:
     save: where the report goes, None for nowhere. via: what reaches the nodes, one of VIAS.
     ray_address, ray_python: where the cluster is, and an interpreter with its Ray, for ``ray``.
     partition: of Slurm, where an allocation is asked for.
+    facts: folders, patterns and files with what tasks have written, instead of reaching them: via is FILED.
+    facts_age: seconds; facts_nodes: how many nodes there have to be; facts_uid: whose files count, too.
     """
 
     hosts: tuple[str, ...] = ()
@@ -46,6 +48,10 @@ class ScanRequest:
     ray_address: str | None = None
     ray_python: str | None = None
     partition: str | None = None
+    facts: tuple[str, ...] = ()
+    facts_age: float = 3600.0
+    facts_nodes: int | None = None
+    facts_uid: int | None = None
 
     ssh_config: Path | None = None
     ssh_user: str | None = None

@@ -24,6 +24,8 @@ def make_transport(request: ScanRequest) -> Transport:
 
         return LocalTransport(limits)
     match request.via:
+        case "facts":
+            raise InputError("these nodes have written their facts, and nobody can be asked anything")
         case "slurm":
             return _slurm(request, limits)
         case "ray":

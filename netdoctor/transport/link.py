@@ -16,6 +16,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -103,8 +104,7 @@ class Wire:
         return piece
 
     def send(self, data: bytes) -> int:
-        self._sock.sendall(data)
-        return len(data)
+        return int(self._sock.send(data))  # the rest of a part is sent by whoever called
 
     def close(self) -> None:
         if not self._shut:
@@ -267,6 +267,8 @@ def fence_paramiko() -> None:
         if inspect.ismodule(module) and hasattr(module, "Message"):
             setattr(module, "Message", PeerMessage)  # noqa: B010  a type checker knows no such attribute
     paramiko.transport.Channel = NodeChannel
+    # The same two loggers for each connection and channel, looked up once.
+    paramiko.util.get_logger = lru_cache(maxsize=16)(paramiko.util.get_logger)
     paramiko.kex_gex.KexGexSHA256.max_bits = MODULUS_BITS_MAX
 
 
@@ -309,11 +311,23 @@ class NodePacketizer(Packetizer):  # type: ignore[misc]  # paramiko has no types
         """Do nothing."""
 
 
+@lru_cache(maxsize=64)
+def _first(wanted: tuple[str, ...], available: tuple[str, ...]) -> tuple[str, ...]:
+    """Return `available` with the wanted ones in front, less what is too weak to offer."""
+    front = [name for name in wanted if name in available]
+    return (*front, *(n for n in available if n not in front and n not in NOT_OFFERED))
+
+
 class NodeTransport(paramiko.Transport):  # type: ignore[misc]  # paramiko has no types
     """A transport with cheap algorithms first, whose server's last words are kept.
 
     last_words: text of the server's disconnect message. refusals: why a channel was not opened, by number.
     """
+
+    _preferred_kex = _first(KEX_FIRST, paramiko.Transport._preferred_kex)
+    _preferred_ciphers = _first(CIPHERS_FIRST, paramiko.Transport._preferred_ciphers)
+    _preferred_macs = _first(MACS_FIRST, paramiko.Transport._preferred_macs)
+    _preferred_keys: tuple[str, ...] = paramiko.Transport._preferred_keys
 
     def __init__(self, sock: Wire, key_types: Sequence[str] = (), **options: Any) -> None:
         self.last_words = ""
@@ -321,12 +335,13 @@ class NodeTransport(paramiko.Transport):  # type: ignore[misc]  # paramiko has n
         self._numbers: dict[int, int] = {}
         self._exchanges = 0
         super().__init__(sock, packetizer_class=NodePacketizer, **options)
-        order = self.get_security_options()
-        order.kex = _first(KEX_FIRST, order.kex)
-        order.ciphers = _first(CIPHERS_FIRST, order.ciphers)
-        order.digests = _first(MACS_FIRST, order.digests)
         if key_types:
-            order.key_types = _first(key_types, order.key_types)
+            self._preferred_keys = _first(tuple(key_types), self._preferred_keys)
+
+    def _filter_algorithm(self, type_: str) -> tuple[str, ...]:
+        # Asked for a dozen times a login; nothing is disabled that is not left out of the lists already.
+        found: tuple[str, ...] = getattr(self, f"_preferred_{type_}")
+        return found
 
     def start_client(self, event: Any = None, timeout: float | None = None) -> None:
         """Negotiate keys. Waits once, where paramiko looks ten times a second."""
@@ -392,12 +407,6 @@ class NodeTransport(paramiko.Transport):  # type: ignore[misc]  # paramiko has n
                 number, _, reason = msg[len("Secsh channel ") :].partition(" open FAILED: ")
                 if number.isdigit() and int(number) in self._numbers.values():
                     self.refusals[int(number)] = reason[:LINE_BYTES_MAX]
-
-
-def _first(wanted: Sequence[str], available: Sequence[str]) -> tuple[str, ...]:
-    """Return `available` with the wanted ones in front, less what is too weak to offer."""
-    front = [name for name in wanted if name in available]
-    return (*front, *(n for n in available if n not in front and n not in NOT_OFFERED))
 
 
 def key_algorithms(types: Sequence[str]) -> tuple[str, ...]:

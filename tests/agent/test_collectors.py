@@ -21,6 +21,7 @@ from netdoctor.agent import (
     facts_nccl_answer,
     facts_net,
     facts_port_holder,
+    facts_ray,
     facts_rdma,
     facts_resolve,
     facts_software,
@@ -36,6 +37,7 @@ from netdoctor.facts.clock import ChronyTracking
 from netdoctor.facts.gpu import GpuFacts, KernelLog
 from netdoctor.facts.host import HostFacts, LimitFacts
 from netdoctor.facts.net import NetFacts, ResolveFacts
+from netdoctor.facts.ray import RayFacts
 from netdoctor.facts.rdma import RdmaFacts
 from netdoctor.facts.software import ConfFile, EnvFacts, SoftwareFacts
 from netdoctor.transport import bundle
@@ -660,6 +662,26 @@ def test_garbage_instead_of_an_hca(tmp_path: Path) -> None:
     assert hca.board_id is None
 
 
+def test_the_pcie_link_of_an_hca(tmp_path: Path) -> None:
+    card = "/sys/devices/pci0000:80/0000:80:01.0/0000:81:00.0"
+    files = {
+        f"{card}/current_link_speed": "16.0 GT/s PCIe\n",
+        f"{card}/max_link_speed": "32.0 GT/s PCIe\n",
+        f"{card}/current_link_width": "8\n",
+        f"{card}/max_link_width": "16\n",
+        f"{card}/../max_link_speed": "16.0 GT/s PCIe\n",
+        f"{card}/../max_link_width": "16\n",
+    }
+    root = trees.make(tmp_path / "real", files)
+    expected = {"width": 8, "width_most": 16, "gtransfers_s": 16.0, "gtransfers_s_most": 16.0}
+    assert facts_rdma.pcie_link(root + card) == expected
+    files[f"{card}/../max_link_speed"], files[f"{card}/../max_link_width"] = "Unknown\n", "255\n"
+    unknown = facts_rdma.pcie_link(trees.make(tmp_path / "virtual", files) + card)
+    assert unknown == {**expected, "width_most": 0, "gtransfers_s_most": 0.0}
+    on_a_root_bus = trees.make(tmp_path / "vm", {"/sys/devices/pci0000:00/0000:00:05.0/max_link_width": "16"})
+    assert facts_rdma.pcie_link(on_a_root_bus + "/sys/devices/pci0000:00/0000:00:05.0") is None
+
+
 @pytest.mark.parametrize(
     ("text", "rate"),
     [("2.5 Gb/sec (1X SDR)", 2.5), ("400 Gb/sec (4X NDR)", 400.0), ("", None), ("x Gb/sec", None)],
@@ -788,6 +810,17 @@ def test_gpu_tree(tmp_path: Path) -> None:
         {"address": "0000:17:00.0", "device_id": "0x2330", "driver": "nvidia"}
     ]
     assert facts_gpu.device_nodes(root) == ["/dev/nvidia2", "/dev/nvidia10"]
+    assert (facts_gpu.nvswitches(root), facts_gpu.open_module(root)) == (1, True)
+    assert facts_gpu.fabric_manager(root) is None  # no processes are shown
+
+
+def test_a_fabric_manager(tmp_path: Path) -> None:
+    processes = {"/proc/1/comm": "systemd\n", "/proc/2/comm": "kthreadd\n", "/proc/77/comm": "bash\n"}
+    assert facts_gpu.fabric_manager(trees.make(tmp_path / "a", processes)) is False
+    processes["/proc/78/comm"] = "nv-fabricmanage\n"
+    assert facts_gpu.fabric_manager(trees.make(tmp_path / "b", processes)) is True
+    del processes["/proc/2/comm"]  # a container's own
+    assert facts_gpu.fabric_manager(trees.make(tmp_path / "c", processes)) is None
 
 
 def test_no_gpu_hardware_at_all(tmp_path: Path) -> None:
@@ -1113,3 +1146,58 @@ def test_a_kernel_log_that_is_refused(tmp_path: Path, monkeypatch: pytest.Monkey
     shown_nothing = runtime.ToolResult(0, text.replace("Linux version", "x"), "")
     monkeypatch.setattr(runtime, "run_tool", lambda argv, timeout_s: shown_nothing)
     assert facts_kernel_log.collect({}, root) == {"refused": "ENOENT"}
+
+
+# --- ray --------------------------------------------------------------------------------------------------
+
+# Of Ray 2.44.1, as `ray start --address` starts it; what it is told beside is left out.
+RAYLET = (
+    "/opt/ray/lib/python3.11/site-packages/ray/core/src/ray/raylet/raylet",
+    "--raylet_socket_name=/tmp/ray/session_2026-11-22_14-23-13_998495_8/sockets/raylet",
+    "--object_manager_port=0", "--min_worker_port=10002", "--max_worker_port=19999", "--node_manager_port=0",
+    "--node_ip_address=10.99.7.11",
+    "--static_resource_list=node:10.99.7.11,1.0,accelerator_type:H100,1,CPU,1,GPU,2,memory,23916727296",
+    "--python_worker_command=/opt/ray/bin/python /x/setup_worker.py --node-ip-address=10.0.0.9",
+    "--object_store_memory=80000000", "--plasma_directory=/dev/shm", "--gcs-address=10.99.7.10:6379",
+)  # fmt: skip
+SOCKETS = """\
+Num       RefCount Protocol Flags    Type St Inode Path
+000000004db3ad44: 00000002 00000000 00010000 0001 01 11596791 /tmp/ray/session_2026-11-22_8/sockets/raylet
+"""
+
+
+def test_a_raylet_says_how_it_was_started(tmp_path: Path) -> None:
+    tree = {
+        "/proc/net/unix": SOCKETS,
+        "/proc/21/cmdline": b"/usr/bin/tail\0raylet\0",
+        "/proc/22/cmdline": "\0".join(RAYLET).encode() + b"\0",
+        "/proc/22/fd/30 -> socket:[501]": "",
+        "/proc/net/tcp": "  sl\n   0: 00000000:ACC1 00000000:0000 0A 0:0 0:0 0 0 0 501 1\n"
+        "   1: 00000000:0016 00000000:0000 0A 0:0 0:0 0 0 0 502 1\n",
+        RAYLET[0][: -len("core/src/ray/raylet/raylet")] + "_version.py": (
+            '# Ray\ncommit = "daca7b2"\nversion = "2.44.1"\n'
+        ),
+    }
+    found = facts_ray.collect({}, trees.make(tmp_path, tree))
+    assert msgspec.convert(found, type=RayFacts) == RayFacts(
+        version="2.44.1", commit="daca7b2", python="/opt/ray/bin/python", address="10.99.7.11",
+        gcs_address="10.99.7.10:6379", ports=(0xACC1,), worker_ports=(10002, 19999), cpus=1.0, gpus=2.0,
+        object_store_bytes=80000000, object_store_dir="/dev/shm",
+    )  # fmt: skip
+
+
+def test_without_a_raylet_there_is_no_fact(tmp_path: Path) -> None:
+    cases = {
+        "none": ({"/proc/net/unix": "Num\n", "/proc/22/cmdline": b"raylet\0--x=1\0"}, "not_applicable"),
+        "unread": ({}, "not_applicable"),
+        "hidden": ({"/proc/net/unix": SOCKETS}, "no_permission"),
+        "a word of it": ({"/proc/net/unix": SOCKETS, "/proc/9/cmdline": b"raylet\0"}, "no_permission"),
+    }
+    for name, (tree, why) in cases.items():
+        with pytest.raises(runtime.Unavailable) as caught:
+            facts_ray.collect({}, trees.make(tmp_path / name, tree))
+        assert caught.value.why == why, name
+    garbage = b"raylet\0--static_resource_list=CPU,x,GPU\0--min_worker_port=-1\0--object_store_memory=1e9\0"
+    tree = {"/proc/net/unix": SOCKETS, "/proc/9/cmdline": garbage}
+    found = msgspec.convert(facts_ray.collect({}, trees.make(tmp_path / "odd", tree)), type=RayFacts)
+    assert found == RayFacts()

@@ -3,7 +3,7 @@
 from typing import Any
 
 from netdoctor.facts.gpu import Gpu, GpuFacts, GpuProcess, KernelEvent, KernelLog, PciGpu
-from netdoctor.facts.rdma import Gid, Hca, HcaPort, RdmaFacts
+from netdoctor.facts.rdma import Gid, Hca, HcaPort, PcieLink, RdmaFacts
 from netdoctor.facts.software import Nccl, SoftwareFacts, Torch
 
 from .build import GIB, address, name
@@ -56,6 +56,8 @@ def gpu(index: int = 0, **changes: Any) -> Gpu:
         "nvlinks_active": 18,
         "pcie_width": 16,
         "pcie_generation": 5,
+        "fabric_state": 3,
+        "fabric_status": 0,
     }
     return Gpu(**{"index": index, **defaults, **changes})
 
@@ -79,6 +81,10 @@ def gpus(count: int = GPUS, **changes: Any) -> GpuFacts:
         "cuda_driver": "12.8",
         "devices": tuple(gpu(i) for i in range(count)),
         "pci": tuple(pci(i) for i in range(count)),
+        "nvswitches": 4,
+        "fabric_manager": True,
+        "peermem": True,
+        "open_module": False,
         "device_nodes": tuple(f"/dev/nvidia{i}" for i in range(count)),
     }
     return GpuFacts(**{**defaults, **changes})
@@ -132,6 +138,7 @@ def hca(device: str = "mlx5_0", **changes: Any) -> Hca:
         "fw_version": "28.39.1002",
         "board_id": "MT_0000000838",
         "hca_type": "MT4129",
+        "pcie": PcieLink(width=16, width_most=16, gtransfers_s=32.0, gtransfers_s_most=32.0),
         "netdevs": ("eth1",),
         "uverbs": "uverbs0",
         "uverbs_there": True,

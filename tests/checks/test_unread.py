@@ -29,7 +29,7 @@ from netdoctor.facts.base import FACT_TYPES
 from netdoctor.model import Status
 from netdoctor.store import Store, dump, load
 
-from . import build, build_hw
+from . import build, build_hw, build_ray
 from .test_bandwidth import row
 from .test_rdma_gid import roce
 from .test_together import cluster
@@ -49,10 +49,12 @@ def healthy() -> Store:
         "rdma": dict(build_hw.rdmas(COUNT)),
         "kernel_log": dict.fromkeys(names, build_hw.kernel_log()),
         "software": dict(build_hw.softwares(COUNT)),
+        "ray": dict(build_ray.rays(COUNT)),
     }
     for group, values in facts.items():
         for node, value in values.items():
             store.put(group, node, value)
+    store.cluster["ray_ports"] = build_ray.ray_ports(COUNT)
     store.cluster["loss"] = LossMatrix(
         probes=tuple(
             LossProbe(src=a, dst=b, address=build.address(i), sent=250, arrived=250, answered=250)
@@ -98,7 +100,7 @@ def on_ethernet() -> Store:
 
 CHECKS = ordered(load_builtin().values())
 # Those that look at what nodes measured together, or at HCAs.
-BETWEEN = [one for one in CHECKS if one.family in ("net", "rdzv", "bw")]
+BETWEEN = [one for one in CHECKS if one.family in ("net", "rdzv", "bw", "ray")]
 OF_HCAS = [one for one in CHECKS if one.family == "rdma" or one.id == "nccl.ib-hca"]
 
 
@@ -152,12 +154,15 @@ NOT_UNREAD = {
     ("gpu.driver", "gpu", "library_driver"): "the module's release is what is compared",
     ("gpu.ecc", "gpu", "remap_pending"): "boards before Ampere have no rows to remap",
     ("gpu.ecc", "gpu", "remap_failed"): "boards before Ampere have no rows to remap",
+    ("gpu.fabric", "gpu", "fabric_status"): "NVML says it together with the state",
     ("net.interface", "net", "speed_mbit_s"): "virtual interfaces have none",
     ("net.interface", "net", "carrier"): "operstate says it as well",
     ("ssh.login", "session", "passed_over"): "every address that was tried answered",
     ("nccl.ib-hca", "rdma", "uverbs_ok"): "rdma.hca is unknown then",
     ("nccl.ib-hca", "rdma", "uverbs_there"): "uverbs_ok says it as well",
     ("rdma.hca", "rdma", "uverbs_there"): "uverbs_ok says it as well",
+    ("ray.version", "ray", "commit"): "a build of one's own has none, and says its version",
+    ("ray.resources", "ray", "gpus"): "Ray hands out none then",
     ("bw.allreduce", "allreduce", "floor_busbw_gbyte_s"): "the pass says why nothing is expected",
     ("bw.tcp", "tcp_rates", "gbyte_s"): "nothing arrived in one round of three, as the localiser judges it",
 }

@@ -13,13 +13,13 @@ import pytest
 
 from netdoctor import cli
 from netdoctor.cli.running import signals, signals_noted
+from tests.scan import harness
 
 ENV = {**os.environ, "PYTHONPATH": str(Path(cli.__file__).parents[2]), "HOME": "/nonexistent"}
 
 
-def netdoctor(*argv: str, cwd: Path, **options: object) -> "subprocess.CompletedProcess[str]":
-    given: dict[str, object] = {"capture_output": True, "text": True, "env": ENV, "timeout": 60, **options}
-    return subprocess.run([sys.executable, "-m", "netdoctor", *argv], check=False, cwd=cwd, **given)  # type: ignore[call-overload,no-any-return]
+def netdoctor(*argv: str, cwd: Path) -> "subprocess.CompletedProcess[str]":
+    return harness.netdoctor(*argv, cwd=cwd, **ENV)
 
 
 def shell(line: str, cwd: Path) -> "subprocess.CompletedProcess[str]":

@@ -71,7 +71,7 @@ def test_the_order_of_ours() -> None:
     steps = plan(ALL, 4, 20.0)
     assert [(step.experiment.name, step.again) for step in steps] == [
         ("clock", False), ("routes", False), ("ports", False), ("firewall", False), ("path-mtu", False),
-        ("loss", False), ("tcp", False), ("allreduce", False), ("clock", True),
+        ("loss", False), ("ray-ports", False), ("tcp", False), ("allreduce", False), ("clock", True),
     ]  # fmt: skip
 
 

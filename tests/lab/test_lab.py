@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -77,10 +78,14 @@ def ping(lab: Lab, node: str, to: str, *options: str) -> bool:
     return lab.run(node, argv, capture_output=True).returncode == 0
 
 
+# Compiled once for each node.
+PLACE = "mkdir -p /opt/nvml && cd /opt/nvml && { [ -e pynvml.py ] || cat >pynvml.py; }"
+
+
 def nvml(lab: Lab, node: str, expression: str) -> str:
     """What nvidia-ml-py makes of the stand-in, on the node."""
-    source = Path(pynvml.__file__).read_text()
     code = f"""
+from pynvml import *
 try:
     nvmlInit()
     h = nvmlDeviceGetHandleByIndex(0)
@@ -88,7 +93,8 @@ try:
 except NVMLError as error:
     print("NVMLError", error.value, error)
 """
-    return says(lab, node, "python3 -", stdin=source + code)
+    source = Path(pynvml.__file__).read_text()
+    return says(lab, node, f"{PLACE}; python3 -c {shlex.quote(code)}", stdin=source)
 
 
 def traces(lab_subnet: str, state_dir: Path) -> dict[str, list[str]]:
@@ -512,6 +518,7 @@ HCA_EFFECTS = [
     ("hca-init", hca_file("ports/1/state"), "2: INIT"),
     ("hca-rate", hca_file("ports/1/rate"), "200 Gb/sec (2X NDR)"),
     ("hca-fw", hca_file("fw_ver"), "28.33.0800"),
+    ("hca-pcie", hca_file("../../current_link_width"), "8"),
     (
         "hca-gid",
         lambda lab: "ffff:" in hears(lab, NODE, "cat /sys/class/infiniband/mlx5_1/ports/1/gids/*"),
@@ -564,6 +571,13 @@ GPU_EFFECTS: list[tuple[str, dict[str, str], str, str]] = [
     ("gpu-ecc", {}, "nvmlDeviceGetTotalEccErrors(h, 1, 0)", "3"),
     ("gpu-xid", {}, "open('/dev/kmsg').read().count('Xid (PCI:0000:21:00): 95,')", "1"),
     ("gpu-xid", {"recovery": "1"}, "nvmlDeviceGetFieldValues(h, [230])[0].value.uiVal", "1"),
+    (
+        "gpu-fabric",
+        {},
+        "(f := c_nvmlGpuFabricInfoV_t(), nvmlDeviceGetGpuFabricInfoV(h, byref(f)), f.state)[2]",
+        "2",
+    ),
+    ("gpu-no-peermem", {}, "__import__('os').path.exists('/sys/module/nvidia_peermem')", "False"),
     ("gpu-throttle", {}, "nvmlDeviceGetCurrentClocksThrottleReasons(h)", "64"),
     ("gpu-pcie", {}, "nvmlDeviceGetCurrPcieLinkWidth(h)", "8"),
     ("gpu-nvlink", {}, "nvmlDeviceGetNvLinkState(h, 0)", "0"),
@@ -702,10 +716,19 @@ def stage(state: Path, name: str) -> bool:
     return (state / name).exists()
 
 
-@pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
-@pytest.mark.parametrize("when", ["keys", "scratch", "processes", "hosts.txt"])
+# Every moment with a signal that is handled, and with the one that cannot be.
+@pytest.mark.parametrize(
+    ("when", "sig"),
+    [
+        ("keys", signal.SIGINT),
+        ("scratch", signal.SIGHUP),
+        ("processes", signal.SIGTERM),
+        ("hosts.txt", signal.SIGINT),
+        *((when, signal.SIGKILL) for when in ("keys", "scratch", "processes", "hosts.txt")),
+    ],
+)
 def test_interrupted_up_leaves_nothing(
-    lab4: Lab, tmp_path: Path, subnet: str, sig: signal.Signals, when: str
+    lab4: Lab, tmp_path: Path, subnet: str, when: str, sig: signal.Signals
 ) -> None:
     state = tmp_path / "state"
     words = ("up", "6", "--state-dir", str(state), "--subnet", subnet, "--gpus", "1")

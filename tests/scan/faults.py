@@ -50,6 +50,7 @@ NOT_PASTED: dict[str, str] = {
     "hca-rate": HARDWARE,
     "hca-fw": HARDWARE,
     "hca-gid": HARDWARE,
+    "hca-pcie": HARDWARE,
     "gpu-missing": HARDWARE,
     "gpu-lost": HARDWARE,
     "gpu-mismatch": HARDWARE,
@@ -58,6 +59,8 @@ NOT_PASTED: dict[str, str] = {
     "gpu-ecc": HARDWARE,
     "gpu-throttle": HARDWARE,
     "gpu-xid": HARDWARE,
+    "gpu-fabric": HARDWARE,
+    "gpu-no-peermem": HARDWARE,
     "gpu-nvlink": HARDWARE,
     "gpu-pcie": HARDWARE,
 }

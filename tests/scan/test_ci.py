@@ -2,9 +2,9 @@
 
 import json
 import re
+import shlex
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,7 @@ import pytest
 from netdoctor.lab import Lab
 from netdoctor.report.output import FORMATS
 from tests.report import strict
-from tests.scan.harness import REPO, environment
+from tests.scan.harness import REPO, environment, forked
 
 PAGE = REPO / "docs" / "ci.md"
 BLOCKS = re.findall(r"^```sh\n(.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
@@ -28,7 +28,7 @@ def test_the_page_names_every_format() -> None:
 def test_every_command_on_the_page_works(lab4: Lab, folder: Path) -> None:
     lab4.break_("node2", "own-name-loopback")
     shutil.copy(lab4.hosts_file, folder / "hosts.txt")
-    head = f'set -eu; netdoctor() {{ {sys.executable} -m netdoctor "$@"; }}\n'
+    head = f'set -eu; netdoctor() {{ {shlex.join(forked())} "$@"; }}\n'
     done = subprocess.run(
         ["bash", "-c", head + f"\necho '{NEXT}'\n".join(BLOCKS)],
         check=False,

@@ -56,6 +56,10 @@ VARIANTS = [
         hidden=frozenset({"nccl.ib-hca"}), fix="modprobe ib_uverbs",
     ),
     case(
+        "node2 hca-pcie", "hca-pcie-narrow", "rdma.pcie", status="warn",
+        said="mlx5_1 runs at PCIe 32 GT/s x8, slot and card can do 32 GT/s x16", fix="lspci -vvs",
+    ),
+    case(
         "node2 hca-fw", "hca-firmware", "rdma.hca", status="warn",
         said="28.33.0800 here, 28.39.1002 on most nodes",
     ),
@@ -202,6 +206,17 @@ def test_a_prefix_selects_more_than_it_names(make_lab: Callable[..., Lab], tmp_p
             said="GPU 0 is in use by python3 (pid", look=True,
         ),
         case("node2 gpu-ecc", "gpu-ecc", "gpu.ecc", said="GPU 0 has 3 uncorrected memory errors"),
+        case(
+            "node2 gpu-fabric", "gpu-fabric-waits", "gpu.fabric", said="GPU 0: in progress",
+            fix="systemctl enable --now nvidia-fabricmanager",
+        ),
+        case(
+            "node2 gpu-fabric state=3 status=999", "gpu-fabric-failed", "gpu.fabric", said="GPU 1: 999",
+        ),
+        case(
+            "node2 gpu-no-peermem", "gpudirect-none", "rdma.gpudirect", status="warn",
+            said="no nvidia-peermem, and no DMA-BUF", fix="modprobe nvidia-peermem",
+        ),
         case(
             "node2 gpu-xid", "gpu-needs-reset", "gpu.xid", confidence="suspected",
             said="GPU 0 met Xid 95, uncontained memory error", fix="nvidia-smi --gpu-reset -i 0",

@@ -2,16 +2,16 @@
 
 import json
 import re
+import shlex
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from netdoctor.lab import Lab
 from tests.scan.faults import put
-from tests.scan.harness import NETDOCTOR, REPO, environment, netdoctor, until
+from tests.scan.harness import NETDOCTOR, REPO, environment, forked, netdoctor, until
 from tests.scan.test_ends import agents_run, running
 
 PAGE = REPO / "docs" / "gate.md"
@@ -76,7 +76,7 @@ def test_every_command_on_the_page_works(lab4: Lab, folder: Path) -> None:
     (folder / "launch.sh").write_text('#!/bin/sh\necho "job on $NETDOCTOR_GATE_NODES: $*"\n')
     (folder / "launch.sh").chmod(0o755)
     blocks = re.findall(r"^```sh\n(.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
-    head = f'netdoctor() {{ {sys.executable} -m netdoctor "$@"; }}\n'
+    head = f'netdoctor() {{ {shlex.join(forked())} "$@"; }}\n'
     done = subprocess.run(
         ["bash", "-c", head + f"\necho \"exit $?\"; echo '{NEXT}'\n".join([*blocks, ""])],
         capture_output=True,

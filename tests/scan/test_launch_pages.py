@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from netdoctor.lab import Lab
 from netdoctor.report.json_ import loads
 from tests.inventory.test_readers import PODS
 from tests.report import strict
-from tests.scan.harness import REPO, environment
+from tests.scan.harness import REPO, environment, forked
 
 PAGES = REPO / "docs" / "launch"
 # Pages with a test of their own, which runs every block of theirs.
@@ -49,7 +50,7 @@ def blocks(page: str) -> list[Block]:
 
 def run(folder: Path, lab: Lab, commands: list[str]) -> list[str]:
     """What each of some shell texts prints, one after the other in one shell that stops at an error."""
-    head = f'set -eu; netdoctor() {{ {sys.executable} -m netdoctor "$@"; }}\n'
+    head = f'set -eu; netdoctor() {{ {shlex.join(forked())} "$@"; }}\n'
     done = subprocess.run(
         ["bash", "-c", head + f"\necho '{NEXT}'\n".join(commands)],
         check=False,

@@ -1,0 +1,104 @@
+"""`netdoctor facts`: one task of a job writes what it sees of its node, for `scan --facts` to judge."""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from netdoctor.cli.options import one_per_line, port, seconds
+from netdoctor.cli.parser import EXIT_BAD_INPUT, Joined, Listed
+from netdoctor.errors import InputError
+
+EXIT_NOTHING = 3
+
+EPILOG = """\
+examples:
+  srun --ntasks-per-node=1 netdoctor facts -o /shared/facts
+  mpirun --map-by ppr:1:node netdoctor facts -o /shared/facts
+  netdoctor facts > gpu01.jsonl
+  netdoctor scan --facts /shared/facts
+
+exit codes:
+  0 written, or left to the first task of this node   2 bad input
+  3 nothing could be collected; what was written says why
+"""
+
+
+def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = subparsers.add_parser(
+        "facts",
+        help="in a task of a job: write this node's facts, for scan --facts",
+        description="Look at this machine as the task does that runs this, and write one line of facts: no "
+        "network, nothing judged. Of several tasks on a node the first one writes.",
+        epilog=EPILOG,
+    )
+    add = parser.add_argument
+    add(
+        "-o",
+        "--output",
+        default="-",
+        metavar="FOLDER|FILE",
+        help="where to: a folder gets a file called after the node (made whole, or not at all); - is stdout",
+    )
+    add("--name", metavar="NODE", help="what the node is called (default: as its launcher has it)")
+    add("--all-tasks", action="store_true", help="every task writes, not the first one of each node alone")
+    add("--python", metavar="PATH", help="the job's interpreter (default: the one that runs netdoctor)")
+    add("-p", "--profile", choices=("quick", "launch", "full"), default="launch", help="which facts (launch)")
+    add("--env-file", type=Path, metavar="F", help="environment that the job will get")
+    add("--master-port", type=port, metavar="N", help="rendezvous port (default: MASTER_PORT, 29500)")
+    add("--packages", action=Joined, metavar="LIST", default="", help="distributions to look for: torch,vllm")
+    add("--checks-dir", action=Listed, type=Path, metavar="DIR", default=[], help="more checks; repeatable")
+    add("--timeout", type=seconds, metavar="S", default=30.0, help="seconds (30)")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    try:
+        return _run(args)
+    except InputError as error:
+        sys.stderr.write(one_per_line(str(error)))
+        return EXIT_BAD_INPUT
+
+
+def _run(args: argparse.Namespace) -> int:
+    from netdoctor.inventory.task import is_first_of_node, node_name, task
+    from netdoctor.scanning.writing import collected
+
+    own = task(os.environ)
+    if not (args.all_tasks or is_first_of_node(own)):
+        return 0
+    node = args.name or node_name(os.environ)
+    line, found = collected(
+        node,
+        own,
+        environ=os.environ,
+        profile=args.profile,
+        python=args.python,
+        env_file=args.env_file,
+        master_port=args.master_port,
+        packages=args.packages,
+        checks_dir=tuple(args.checks_dir),
+        timeout_s=args.timeout,
+    )
+    _write(args.output, node, line)
+    return 0 if found else EXIT_NOTHING
+
+
+def _write(output: str, node: str, line: bytes) -> None:
+    """Write the line to stdout, to a file, or to a file in a folder. Raises InputError, BrokenPipeError."""
+    from netdoctor.report.output import put
+    from netdoctor.report.save import write_whole
+    from netdoctor.scanning.factfile import name_of
+
+    if output == "-":
+        put(line)
+        return
+    path = Path(output)
+    try:
+        if not output.endswith(".jsonl"):
+            # Tasks begin together: whoever comes first makes it.
+            path.mkdir(mode=0o700, exist_ok=True)
+            path /= name_of(node)
+        write_whole(path, line)
+    except OSError as error:
+        raise InputError(f"-o {output}: {error.strerror or error}") from None

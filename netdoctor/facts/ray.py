@@ -1,0 +1,46 @@
+"""Facts about a node of a Ray cluster, and about connections between them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from netdoctor.facts.base import fact
+from netdoctor.facts.net import PortProbe
+
+
+@fact("ray")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RayFacts:
+    """The raylet that runs on a node, as it was started.
+
+    version, commit: of the Ray that it belongs to. python: what runs its workers, python_version that one's
+    ``3.11.7``. address: where its peers dial it; gcs_address: ``host:port`` of the head. ports: those that it
+    listens on, for its node manager and object manager; empty where this user may not see. worker_ports: the
+    lowest and the highest that workers listen on, None for those that the kernel picks. cpus, gpus: what Ray
+    hands out, None where it was not said. object_store_dir: ``/dev/shm``, or where it went instead.
+    """
+
+    version: str | None = None
+    commit: str | None = None
+    python: str = ""
+    python_version: str | None = None
+    address: str = ""
+    gcs_address: str = ""
+    ports: tuple[int, ...] = ()
+    worker_ports: tuple[int, int] | None = None
+    cpus: float | None = None
+    gpus: float | None = None
+    object_store_bytes: int | None = None
+    object_store_dir: str = ""
+
+
+@fact("ray_ports", scope="cluster", origin="measure")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RayPorts:
+    """Connections between raylets, to the head, and to a port of those that workers get.
+
+    PortProbe.purpose: ``raylet``, ``gcs``, ``worker``. failed_nodes: why a node took no part, by node.
+    """
+
+    probes: tuple[PortProbe, ...] = ()
+    failed_nodes: Mapping[str, str] = field(default_factory=dict)
+    timeout_s: float = 0.0

@@ -1,0 +1,70 @@
+"""What reaches the nodes of a request where they have written their facts: the files behind --facts."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from netdoctor.errors import InputError
+from netdoctor.facts.host import FILED, Login, Session
+from netdoctor.inventory import Inventory, Target, load
+from netdoctor.inventory.task import task
+from netdoctor.scanning.factfile import Written
+from netdoctor.scanning.pool import SOURCE, Rules, pooled, read
+from netdoctor.scanning.request import ScanRequest
+from netdoctor.text import listing
+from netdoctor.transport.filed import Answer, FiledTransport
+
+
+@dataclass(frozen=True, slots=True)
+class Filed:
+    """job: MASTER_ADDR and MASTER_PORT as the tasks had them."""
+
+    inventory: Inventory
+    transport: FiledTransport
+    job: Mapping[str, str]
+
+
+def filed(request: ScanRequest) -> Filed:
+    """The nodes, and what they have written. Raises InputError for files that are not there."""
+    if not request.facts:
+        raise InputError("say where the facts are: --facts FOLDER")
+    if request.local or request.python:
+        said = "--local" if request.local else "--python"
+        raise InputError(f"--facts judges what tasks have seen; say {said} to netdoctor facts")
+    rules = Rules(
+        now=time.time(),
+        max_age_s=request.facts_age,
+        nodes=request.facts_nodes,
+        own=task(request.environ),
+    )
+    pool = pooled(read(request.facts, request.facts_uid), _by_hand(request), rules)
+    inventory = Inventory(
+        targets=pool.targets,
+        format=FILED,
+        source=listing(request.facts),
+        notes=(*pool.notes, *request.remarks),
+    )
+    answers = {target.id: _answer(pool.taken[target.id]) for target in pool.targets}
+    return Filed(inventory, FiledTransport(answers), pool.job)
+
+
+def _by_hand(request: ScanRequest) -> tuple[Target, ...]:
+    """The nodes that somebody listed; what files said before, they say again."""
+    if request.hosts:
+        return load(request.hosts, environ=request.environ, format=request.format).targets
+    return tuple(target for target in request.targets or () if target.source != SOURCE)
+
+
+def _answer(line: Written) -> Answer:
+    if line.fault is not None:
+        detail = line.detail if line.place in ("", SOURCE) else f"{line.place}: {line.detail}"
+        return Answer(Session(outcome=Login.LOST, transport=FILED, stage=line.fault, detail=detail))
+    interpreter, version = line.python
+    session = Session(
+        outcome=Login.OK,
+        transport=FILED,
+        stage="agent",
+        interpreter=interpreter,
+        python_version=version or None,
+    )
+    return Answer(session, line.facts)

@@ -1,0 +1,386 @@
+"""Facts files put together: one line for each node of one job, or why there is none. Pure but for `read`."""
+
+import glob
+import itertools
+import os
+import re
+import stat
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import msgspec
+
+from netdoctor import __version__
+from netdoctor.errors import InputError
+from netdoctor.factlines import raw_lines
+from netdoctor.files import read_regular
+from netdoctor.inventory import InventoryError, Target, expand
+from netdoctor.inventory.names import is_valid_host
+from netdoctor.inventory.nodeset import fold
+from netdoctor.inventory.task import Task
+from netdoctor.report.foreign import stranger
+from netdoctor.scanning.factfile import HEAD, SUFFIX, Fault, Written, decode
+from netdoctor.text import clean, listing
+
+MAX_AGE_S = 3600.0
+# Clocks that nobody sets are off by minutes; what is further ahead than that cannot be told from old.
+AHEAD_S = 300.0
+FILES_MAX = 200_000
+# In all: ten thousand nodes are some 150 MB.
+BYTES_MAX = 4 << 30
+# What stands before the first line in the log of a task.
+HEAD_MAX = 1 << 20
+IN_FOLDERS = ".jsonl"
+# Of a node that the files name.
+SOURCE = "--facts"
+NAMED = 60
+NOTES_AT_MOST = 10
+_MAGIC = re.compile(r"[*?\[]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """now: seconds since the epoch. max_age_s: older lines do not count. nodes: how many there have to be,
+    None for as many as the launcher counts. own: the task that judges, if it is one."""
+
+    now: float
+    max_age_s: float = MAX_AGE_S
+    nodes: int | None = None
+    own: Task = field(default_factory=Task)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    """What there is of each node. taken: by node id the line that counts, or one with a fault.
+
+    targets: in the order of ranks. job: MASTER_ADDR and MASTER_PORT as the tasks have them. notes: what was
+    left out, and what else a reader has to know.
+    """
+
+    targets: tuple[Target, ...]
+    taken: Mapping[str, Written]
+    job: Mapping[str, str]
+    notes: tuple[str, ...]
+
+
+def read(words: Sequence[str], uid: int | None = None) -> Iterator[Written]:
+    """What the files say that `words` name: folders, patterns, files. Raises InputError for one that is none.
+
+    uid: whose files are taken beside our own.
+    """
+    paths = list(dict.fromkeys(path for word in words for path in _named(word)))
+    if len(paths) > FILES_MAX:
+        raise InputError(f"--facts: {len(paths)} files, {FILES_MAX} are read")
+    left = BYTES_MAX
+    for path in paths:
+        for found, size in _lines(path, uid):
+            left -= size
+            if left < 0:
+                raise InputError(f"--facts: more than {BYTES_MAX >> 30} GiB of facts in all")
+            yield found
+
+
+def is_filed(word: str) -> bool:
+    """Whether a word stands for what tasks have written, and not for one saved report."""
+    if word.endswith(IN_FOLDERS) or os.path.isdir(word) or _is_pattern(word):
+        return True
+    try:
+        return HEAD in read_regular(word, HEAD_MAX)
+    except OSError:
+        return False
+
+
+def _is_pattern(word: str) -> bool:
+    return _MAGIC.search(word) is not None and not os.path.lexists(word)
+
+
+def _named(word: str) -> list[str]:
+    if os.path.isdir(word):
+        try:
+            with os.scandir(word) as entries:
+                names = [entry.name for entry in entries]
+        except OSError as error:
+            raise InputError(f"--facts {word}: {error.strerror}") from None
+        found = [name for name in names if name.endswith(IN_FOLDERS) and not name.startswith(".")]
+        if not found:
+            hint = "netdoctor facts -o FOLDER writes them"
+            raise InputError(f"--facts {word}: no file in this folder ends in {IN_FOLDERS} ({hint})")
+        return [os.path.join(word, name) for name in sorted(found)]
+    if _is_pattern(word):
+        found = sorted(glob.glob(word))
+        if not found:
+            raise InputError(f"--facts {word}: nothing is called so")
+        return found
+    if not os.path.lexists(word):
+        raise InputError(f"--facts {word}: no such file or folder")
+    return [word]
+
+
+def _lines(path: str, uid: int | None) -> Iterator[tuple[Written, int]]:
+    """Each line of facts in a file, and its size; one that says what is wrong where there is none."""
+    shown, node = clean(path, 200), _node_of(path)
+
+    def fault(kind: Fault, detail: str) -> tuple[Written, int]:
+        return Written(place=shown, node=node, fault=kind, detail=detail), 0
+
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except (OSError, ValueError) as error:
+        yield fault(Fault.UNREAD, getattr(error, "strerror", None) or str(error))
+        return
+    with os.fdopen(descriptor, "rb") as file:
+        # Of the open file: the name may stand for another one a moment later.
+        about = os.fstat(descriptor)
+        if not stat.S_ISREG(about.st_mode):
+            yield fault(Fault.UNREAD, "it is no regular file")
+            return
+        if (owner := stranger(about.st_uid)) and about.st_uid != uid:
+            yield fault(Fault.STRANGER, f"it belongs to {owner}; --facts-uid {about.st_uid} takes it")
+            return
+        if about.st_mode & stat.S_IWOTH:
+            yield fault(Fault.STRANGER, f"everybody may write to it (mode {stat.S_IMODE(about.st_mode):o})")
+            return
+        number, some = 0, False
+        try:
+            for place, line in raw_lines(file, shown):
+                found, number = decode(line, place), number + 1
+                if found is not None:
+                    some = True
+                    # A line whose node cannot be told stands for the one that the file is called after.
+                    yield (found if found.node else replace(found, node=node)), len(line)
+        except OSError as error:
+            yield fault(Fault.UNREAD, error.strerror or str(error))
+        except InputError as error:
+            yield fault(Fault.BROKEN, str(error).removeprefix(f"{shown}:"))
+        else:
+            if not some:
+                what = f"none of its {number} lines begins with {HEAD.decode()}1" if number else "it is empty"
+                yield fault(Fault.BROKEN, what)
+
+
+def _node_of(path: str) -> str:
+    """The node that a file in a folder of `netdoctor facts` is called after; empty where it is no name."""
+    name = os.path.basename(path)
+    stem = name.removesuffix(SUFFIX) if name.endswith(SUFFIX) else os.path.splitext(name)[0]
+    return stem if is_valid_host(stem) else ""
+
+
+def pooled(found: Iterable[Written], listed: Sequence[Target], rules: Rules) -> Pool:
+    """One line for each node. listed: the nodes that the user names, none where the files shall say which.
+
+    Who is listed, or in the job's node list, or counted by its launcher, and wrote nothing that counts, is a
+    node all the same: its line has a fault.
+    """
+    lines = [_aged(line, rules) for line in found]
+    job = _job([line for line in lines if line.fault is None], rules)
+    lines = [_of_job(line, job) for line in lines]
+    by_node: dict[str, list[Written]] = {}
+    for number, line in enumerate(lines, 1):
+        by_node.setdefault(line.node or f"unreadable{number}", []).append(line)
+    notes: list[str] = []
+    known = {node: _one(node, group, notes) for node, group in by_node.items()}
+    good = {node: line for node, line in known.items() if line.fault is None}
+    expected = list(listed) or _in_job(good.values())
+    if listed or not _all_there(good.values()):
+        targets, taken = _expected(expected, known, notes, by_hand=bool(listed))
+    else:
+        targets, taken = [], dict(known)
+        # What is left of another job, or of yesterday, is nobody's whom this one is missing.
+        for node in [n for n, line in known.items() if line.fault in (Fault.OLD, Fault.OTHER_JOB)]:
+            notes.append(_left_out(node, taken.pop(node)))
+    own = sorted(taken.keys() - {target.id for target in targets}, key=lambda node: _order(node, taken[node]))
+    targets = [*targets, *(Target(id=node, host=node, source=SOURCE) for node in own)]
+    if not listed:
+        known_so_far = len(targets)
+        absent = max(_uncounted(good.values(), known_so_far), (rules.nodes or 0) - known_so_far)
+        names = (name for n in itertools.count(1) if (name := f"absent{n}") not in taken)
+        for node in itertools.islice(names, max(0, absent)):
+            targets.append(Target(id=node, host=node, source=SOURCE))
+            detail = f"the job has {known_so_far + absent} nodes, and {known_so_far} are known by name"
+            taken[node] = Written(place=SOURCE, node=node, fault=Fault.ABSENT, detail=detail)
+    slots = {node: line.task.local_world for node, line in taken.items()}
+    return Pool(
+        targets=tuple(
+            replace(target, order=order, slots=target.slots or slots.get(target.id))
+            for order, target in enumerate(targets)
+        ),
+        taken=taken,
+        job=_meeting(good.values(), notes),
+        notes=tuple(_told(notes, good)),
+    )
+
+
+def _aged(line: Written, rules: Rules) -> Written:
+    age = rules.now - line.written
+    if line.fault is not None or -AHEAD_S <= age <= rules.max_age_s:
+        return line
+    if age > 0:
+        text = f"written {_span(age)} ago, at most {_span(rules.max_age_s)} is taken (--facts-age)"
+        return replace(line, fault=Fault.OLD, detail=text)
+    return replace(line, fault=Fault.EARLY, detail=f"written {_span(-age)} from now, by that node's clock")
+
+
+def _span(seconds: float) -> str:
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def _job(good: Sequence[Written], rules: Rules) -> str:
+    """The job that is judged: our own where we are in one, else that of most lines, or the newer of two."""
+    count = Counter(line.task.job for line in good)
+    if rules.own.job and rules.own.job in count:
+        return rules.own.job
+    newest = {line.task.job: line.written for line in sorted(good, key=lambda line: line.written)}
+    return max(count, key=lambda job: (count[job], newest[job]), default="")
+
+
+def _of_job(line: Written, job: str) -> Written:
+    if line.fault is not None or line.task.job == job:
+        return line
+    its, ours = (clean(name, 60) or "a job without a name" for name in (line.task.job, job))
+    return replace(line, fault=Fault.OTHER_JOB, detail=f"it is of {its}, the others are of {ours}")
+
+
+def _one(node: str, lines: Sequence[Written], notes: list[str]) -> Written:
+    """The line that counts of all that speak of one node. What is left out of them is noted."""
+    good = sorted((line for line in lines if line.fault is None), key=lambda line: line.written)
+    if not good:
+        newest = max(lines, key=lambda line: (line.written, line.place))
+        return newest
+    taken = good[-1]
+    if len(good) > 1:
+        if not taken.task.job or len({_machine(line) for line in good}) > 1:
+            why = "nothing says which holds" if not taken.task.job else "from machines that are not the same"
+            places = listing(line.place for line in good)
+            return replace(taken, fault=Fault.TWICE, detail=f"{places} speak of it, {why}")
+        notes.append(f"{node} has several lines of one job: the newest, {taken.place}, is taken")
+    for line in lines:
+        if line.fault is not None:
+            notes.append(_left_out(node, line))
+    return taken
+
+
+def _machine(line: Written) -> str:
+    """What tells one machine from another of the same name; empty where its facts do not say."""
+    try:
+        facts = msgspec.json.decode(line.facts)
+        host = facts["host"]["value"]
+        return f"{host['machine_id']} {host['boot_id']}"
+    except (msgspec.MsgspecError, KeyError, TypeError, UnicodeDecodeError, RecursionError):
+        return ""
+
+
+def _left_out(node: str, line: Written) -> str:
+    return f"left out: {line.place} of {node}: {line.detail}"
+
+
+def _all_there(good: Iterable[Written]) -> bool:
+    """Whether those that wrote have all ranks: mpirun may have been told to take a part of the nodes."""
+    tasks = [line.task for line in good]
+    worlds = {task.world for task in tasks}
+    if not tasks or None in worlds or len(worlds) > 1 or any(task.local_world is None for task in tasks):
+        return False
+    return sum(task.local_world or 0 for task in tasks) >= max(world or 0 for world in worlds)
+
+
+def _in_job(good: Iterable[Written]) -> list[Target]:
+    """The nodes that the job's launcher names."""
+    names: dict[str, None] = {}
+    for text in dict.fromkeys(line.task.nodelist for line in good):
+        try:
+            names.update(dict.fromkeys(name for name in expand(text) if is_valid_host(name)) if text else {})
+        except InventoryError:
+            continue
+    return [Target(id=name, host=name, source=SOURCE) for name in names]
+
+
+def _expected(
+    expected: Sequence[Target], known: Mapping[str, Written], notes: list[str], *, by_hand: bool
+) -> tuple[list[Target], dict[str, Written]]:
+    """(who is expected, the line of each, and of those who wrote beside them unless hosts were listed)."""
+    short: dict[str, list[str]] = {}
+    names = {name for target in expected for name in (target.id, target.host)}
+    for node in known.keys() - names:
+        short.setdefault(_bare(node), []).append(node)
+    taken: dict[str, Written] = {}
+    used: set[str] = set()
+    for target in expected:
+        # gpu01 and gpu01.example.org are one, gpu01.a and gpu01.b are not.
+        alike = [n for n in short.get(_bare(target.host), []) if _bare(n) in (n, target.host)]
+        own = [n for n in (target.id, target.host) if n in known]
+        found = own[:1] or (alike if len(alike) == 1 else [])
+        line = Written(place=SOURCE, node=target.id, fault=Fault.ABSENT, detail=_asked(target))
+        if found and found[0] not in used:  # nobody speaks for two
+            used.add(found[0])
+            line = known[found[0]]
+        taken[target.id] = line
+    for name, line in known.items():
+        if name in used:
+            continue
+        if by_hand:
+            notes.append(f"left out: {line.place} of {name}, which is not listed")
+        elif expected and line.fault is not None:
+            notes.append(_left_out(name, line))
+        else:
+            taken[name] = line
+    return list(expected), taken
+
+
+def _bare(name: str) -> str:
+    """A host name without its domain; an address as it is."""
+    return name.partition(".")[0] if name[:1].isalpha() and ":" not in name else name
+
+
+def _asked(target: Target) -> str:
+    line = f", line {target.line}" if target.line else ""
+    place = "the job's node list" if target.source == SOURCE else target.source or "the list of hosts"
+    return f"it stands in {place}{line}, and no file has facts of it"
+
+
+def _order(node: str, line: Written) -> tuple[int, list[tuple[int, str]]]:
+    """By rank; names without one by themselves, n2 before n10."""
+    task = line.task
+    place = next((n for n in (task.node_rank, task.rank) if n is not None), 1 << 40)
+    return place, [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", node)]
+
+
+def _uncounted(good: Collection[Written], known: int) -> int:
+    """How many more nodes the job has than are known by name."""
+    if _all_there(good):
+        return 0
+    tasks = [line.task for line in good]
+    counted = max((max(task.nodes or 0, (task.node_rank or 0) + 1) for task in tasks), default=0)
+    left = max((task.world or 0 for task in tasks), default=0) - sum(task.local_world or 0 for task in tasks)
+    if left > 0 and all(task.local_world for task in tasks):
+        counted = max(counted, len(tasks) + -(-left // max(task.local_world or 1 for task in tasks)))
+    return max(0, counted - known)
+
+
+def _meeting(good: Iterable[Written], notes: list[str]) -> dict[str, str]:
+    """MASTER_ADDR and MASTER_PORT where all tasks that have one have the same."""
+    said: dict[str, dict[str, list[str]]] = {}
+    for line in good:
+        for name, value in line.job.items():
+            said.setdefault(name, {}).setdefault(value, []).append(line.node)
+    for name, values in said.items():
+        if len(values) > 1:
+            parts = [f"{clean(value, 40)} on {fold(nodes, NAMED)}" for value, nodes in values.items()]
+            notes.append(f"tasks have different {name}: {listing(parts)}; none is taken")
+    return {name: next(iter(values)) for name, values in said.items() if len(values) == 1}
+
+
+def _told(notes: Sequence[str], good: Mapping[str, Written]) -> list[str]:
+    others: dict[str, list[str]] = {}
+    for node, line in good.items():
+        if line.version != __version__:
+            others.setdefault(line.version or "an unknown version", []).append(node)
+    told = [
+        f"facts of {fold(nodes, NAMED)} were written by netdoctor {version}, this is {__version__}: "
+        "what one of them does not know is unknown"
+        for version, nodes in sorted(others.items())[:NOTES_AT_MOST]
+    ]
+    more = [f"{len(notes) - NOTES_AT_MOST} more lines were left out"] if len(notes) > NOTES_AT_MOST else []
+    return [*notes[:NOTES_AT_MOST], *more, *told]

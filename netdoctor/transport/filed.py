@@ -1,0 +1,73 @@
+"""Answers that tasks of a job have written down: as agents give them, and nobody is asked anything more."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from netdoctor.facts.base import Missing, Why
+from netdoctor.facts.host import Login, Session
+from netdoctor.inventory.model import Target
+from netdoctor.transport.base import Reply, Request, SessionEvent
+from netdoctor.transport.frames import AgentTrouble, decode_result
+
+# Of a group of facts that is asked for and not in the file.
+UNSAID = {
+    "missing": {"why": Why.FAILED.value, "detail": "not in the file: another release or profile wrote it"}
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What is known of one node. facts: JSON, an agent's answer to ``facts``, where the session is ``ok``."""
+
+    session: Session
+    facts: bytes = b"{}"
+
+
+class FiledTransport:
+    """Gives the answers of nodes that have written them."""
+
+    def __init__(self, answers: Mapping[str, Answer]) -> None:
+        self._answers = answers
+        self.notes: tuple[str, ...] = ()
+
+    def start(
+        self,
+        targets: Sequence[Target],
+        first: Mapping[str, Request],
+        *,
+        keep_open: bool,
+        collectors: Mapping[str, str],
+        deadline_s: float = 300.0,
+    ) -> Iterator[SessionEvent | Reply]:
+        """Yield what each node has written."""
+        for target in targets:
+            answer = self._answers[target.id]
+            yield SessionEvent(node=target.id, session=answer.session)
+            if answer.session.outcome != Login.OK:
+                continue
+            try:
+                found = decode_result(answer.facts)
+                asked = dict.fromkeys(first[target.id].args["groups"], UNSAID)
+                yield Reply(node=target.id, result={**asked, **found})
+            except (AgentTrouble, TypeError) as error:
+                yield Reply(node=target.id, missing=Missing(Why.UNPARSABLE, str(error)))
+
+    def bound_s(self, targets: Sequence[Target]) -> float:
+        """Nobody is waited for; it has to be more than no time."""
+        return 60.0 + len(targets)
+
+    def call(self, requests: Mapping[str, Request], within_s: float | None = None) -> Iterator[Reply]:
+        """Nobody is there to be asked."""
+        for node in requests:
+            yield Reply(node=node, missing=Missing(Why.NOT_COLLECTED, "its facts come from a file"))
+
+    def interrupt(self, error: BaseException) -> None:
+        """Nothing waits here."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def describe(self, target: Target) -> dict[str, Any]:
+        """Where its facts come from."""
+        return {"transport": "facts", "host": target.host, "file": self._answers[target.id].session.detail}

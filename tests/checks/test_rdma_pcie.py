@@ -1,0 +1,51 @@
+from typing import Any
+
+import pytest
+
+from netdoctor.checks.rdma_pcie import rdma_pcie
+from netdoctor.facts.rdma import Hca, PcieLink, RdmaFacts
+from netdoctor.model import Finding, Status
+
+from .build import causes, said
+from .build_hw import hca, rdma
+
+
+def link(width: int = 16, speed: float = 32.0, width_most: int = 16, speed_most: float = 32.0) -> PcieLink:
+    return PcieLink(width=width, width_most=width_most, gtransfers_s=speed, gtransfers_s_most=speed_most)
+
+
+def judged(*hcas: Hca) -> list[Finding]:
+    return said(rdma_pcie(rdma(*hcas)))
+
+
+def test_silent_at_the_most_that_slot_and_card_can_do() -> None:
+    assert not judged()
+    assert not judged(hca(pcie=link(8, 16.0, 8, 16.0)))
+
+
+@pytest.mark.parametrize(
+    ("trained", "summary"),
+    [
+        (link(width=8), "mlx5_1 runs at PCIe 32 GT/s x8, slot and card can do 32 GT/s x16"),
+        (link(speed=2.5), "mlx5_1 runs at PCIe 2.5 GT/s x16, slot and card can do 32 GT/s x16"),
+    ],
+)
+def test_less_than_that(trained: PcieLink, summary: str) -> None:
+    findings = judged(hca("mlx5_0"), hca("mlx5_1", pcie=trained, pci_address="0000:82:00.0"))
+    assert [(f.status, f.summary) for f in findings] == [(Status.WARN, summary)]
+    assert causes(findings) == {"hca-pcie-narrow": {"n1"}}
+    assert findings[0].cause
+    assert findings[0].cause.fixes[0].commands[0].shell.startswith("lspci -vvs 0000:82:00.0 ")
+
+
+def test_two_devices_of_one_card_are_told_once() -> None:
+    card: dict[str, Any] = {"pcie": link(8), "pci_address": "0000:82:00.0"}
+    assert len(judged(hca("mlx5_0", **card), hca("mlx5_1", **card))) == 1
+
+
+def test_what_is_not_shown() -> None:
+    (finding,) = judged(hca(pcie=None), hca("mlx5_1", pcie=link(width=0)))
+    assert (finding.status, finding.summary) == (Status.SKIP, "the PCIe links of the HCAs are not shown here")
+    assert [f.status for f in judged(hca(), hca("mlx5_1", pcie=link(width=0)))] == [Status.UNKNOWN]
+    assert [f.summary for f in said(rdma_pcie(RdmaFacts()))] == ["no HCA on this node"]
+    assert [f.summary for f in judged(hca("rxe0"))] == ["no HCA on this node"]

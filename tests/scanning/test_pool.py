@@ -1,0 +1,329 @@
+"""Facts files: who wrote, what counts of it, and who is missing. No node is green that has not written."""
+
+import json
+import os
+import random
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from netdoctor import __version__
+from netdoctor.errors import InputError
+from netdoctor.facts.host import FILED
+from netdoctor.inventory import Target
+from netdoctor.inventory.task import Task, node_name, task
+from netdoctor.scanning import ScanRequest, assemble, prepare
+from netdoctor.scanning.factfile import Fault, Written, decode, encode
+from netdoctor.scanning.pool import Pool, Rules, pooled, read
+from tests import clusters
+
+NOW = 1_790_000_000.0
+PYTHON = {"interpreter": "/usr/bin/python3", "python": "3.12.1"}
+SLURM = Task(launcher="slurm", job="slurm 12", nodes=3, nodelist="gpu[00000-00002]")
+
+
+def stamp(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+
+
+def line(i: int | str, age: float = 5.0, own: Task = SLURM, now: float = NOW, **more: Any) -> bytes:
+    """What node i of a healthy cluster writes. more: other arguments of encode()."""
+    node = i if isinstance(i, str) else clusters.name(i)
+    facts = more.pop("facts", {"host": {"value": {"machine_id": f"m{i}", "boot_id": "b"}}})
+    said = {"version": __version__, "session": PYTHON, "job": {}}
+    return encode(node, **{**said, "taken": stamp(now - age), "task": own, "facts": facts, **more})
+
+
+def put(*lines: bytes, listed: str = "", nodes: int | None = None, own: Task | None = None) -> Pool:
+    """These lines, judged by who is told of these nodes."""
+    found = [one for n, text in enumerate(lines) if (one := decode(text, f"f{n}:1")) is not None]
+    targets = [Target(id=name, host=name, source="hosts.txt") for name in listed.split()]
+    return pooled(found, targets, Rules(now=NOW, nodes=nodes, own=own or Task()))
+
+
+def said(pool: Pool) -> dict[str, str]:
+    """Every node with what is wrong with its line; empty where it counts."""
+    assert {target.id for target in pool.targets} == set(pool.taken)
+    return {t.id.removeprefix("gpu0000"): str(pool.taken[t.id].fault or "") for t in pool.targets}
+
+
+GOOD = {"0": "", "1": "", "2": ""}
+ALONE = Task()
+MPI = Task(launcher="openmpi", job="pmix 7", world=4, local_world=2, nodelist="gpu[00000-00007]")
+OTHER = replace(SLURM, job="slurm 11")
+
+
+def test_one_line_a_node_and_nobody_is_green_who_wrote_none() -> None:
+    all3 = [line(0), line(1), line(2)]
+    cut, other = line(1)[:-40], line(1).replace(b"s/1", b"s/2", 1)
+    absent = {"absent1": "absent", "absent2": "absent"}
+    table: list[tuple[str, Pool, dict[str, str]]] = [
+        ("whole", put(*all3), GOOD),
+        ("in another order", put(*reversed(all3)), GOOD),
+        ("two in a file that cat made", put(all3[0], all3[1] + b"", all3[2]), GOOD),
+        ("one wrote nothing", put(all3[0], all3[2]), {**GOOD, "1": "absent"}),
+        ("old", put(all3[0], all3[2], line(1, age=4000)), {**GOOD, "1": "old"}),
+        ("in the future", put(all3[0], all3[2], line(1, age=-400)), {**GOOD, "1": "early"}),
+        ("of clocks that differ by minutes", put(all3[0], all3[2], line(1, age=-200)), GOOD),
+        ("cut off", put(all3[0], all3[2], cut), {**GOOD, "1": "broken"}),
+        ("another format", put(all3[0], all3[2], other), {**GOOD, "1": "format"}),
+        ("of the job before", put(all3[0], all3[2], line(1, own=OTHER)), {**GOOD, "1": "other_job"}),
+        ("twice, the newer counts", put(*all3, line(1, age=3)), GOOD),
+        ("twice, of machines of one name", put(*all3, line(1, facts={})), {**GOOD, "1": "twice"}),
+        ("twice, and one is old", put(*all3, line(1, age=4000)), GOOD),
+        ("twice, one cut off", put(*all3, cut), GOOD),
+        ("twice, jobs without a name", put(line(0, own=ALONE), line(0, 3, ALONE)), {"0": "twice"}),
+        ("hosts say who", put(*all3, listed="gpu00000 gpu00009"), {"0": "", "9": "absent"}),
+        ("hosts with a domain", put(all3[0], listed="gpu00000.a.org"), {"0.a.org": ""}),
+        ("of another domain", put(line("n.a"), listed="n.b"), {"n.b": "absent"}),
+        ("two hosts, one line", put(line("n"), listed="n.a n.b"), {"n.a": "", "n.b": "absent"}),
+        ("addresses that begin alike", put(line("10.0.0.1"), listed="10.0.0.2"), {"10.0.0.2": "absent"}),
+        ("so many nodes", put(line(0, own=ALONE), nodes=3), {"0": "", **absent}),
+        ("no launcher", put(line(0, own=ALONE), line(1, own=ALONE)), {"0": "", "1": ""}),
+        ("all ranks, on a part of the job", put(line(0, own=MPI), line(3, own=MPI)), {"0": "", "3": ""}),
+        ("half of the ranks", put(line(0, own=replace(MPI, nodelist=""))), {"0": "", "absent1": "absent"}),
+        (
+            "a hole in the ranks",
+            put(line(0, own=replace(ALONE, node_rank=0)), line(2, own=replace(ALONE, node_rank=2))),
+            {"0": "", "2": "", "absent1": "absent"},
+        ),
+        ("yesterday's leftovers", put(*all3, line(7, age=90_000, own=OTHER)), GOOD),
+        ("all of them old", put(line(0, 9999), line(1, 9999)), {"0": "old", "1": "old"}),
+        ("judged inside of the smaller job", put(*all3[:2], line(2, own=OTHER), own=OTHER), {
+            "0": "other_job", "1": "other_job", "2": "",
+        }),
+        ("in an order of ranks", put(*(line(n, own=replace(ALONE, rank=9 - n)) for n in range(9, -1, -1))), {
+            **dict.fromkeys(map(str, range(9, -1, -1)), ""),
+        }),
+    ]  # fmt: skip
+    for name, pool, wanted in table:
+        assert said(pool) == wanted, name
+        if name.startswith("in an order"):
+            assert [t.id for t in pool.targets] == [clusters.name(n) for n in range(9, -1, -1)]
+
+
+def test_what_is_left_out_is_told() -> None:
+    pool = put(line(0), line(0, age=3), line(1, version="0.0.9"), line(2), line(2)[:-40], line(7, own=OTHER))
+    assert pool.notes == (
+        "gpu00000 has several lines of one job: the newest, f1:1, is taken",
+        pool.notes[1],
+        "left out: f5:1 of gpu00007: it is of slurm 11, the others are of slurm 12",
+        f"facts of gpu00001 were written by netdoctor 0.0.9, this is {__version__}: "
+        "what one of them does not know is unknown",
+    )
+    assert pool.notes[1].startswith("left out: f4:1 of gpu00002: ")
+    assert pool.notes[1].endswith("; the line seems cut off")
+    many = put(*(line(n, age=4000) for n in range(100)), *(line(n, 5) for n in range(100)))
+    assert len(many.notes) == 11
+    met = [line(n, job={"MASTER_ADDR": f"gpu0000{n // 2}", "MASTER_PORT": "29400"}) for n in range(3)]
+    assert put(*met).job == {"MASTER_PORT": "29400"}
+    differ = "different MASTER_ADDR: gpu00000 on gpu[00000-00001] and gpu00001 on gpu00002"
+    assert differ in put(*met).notes[0]
+
+
+def test_lines_of_logs_are_found_and_torn_ones_never_count() -> None:
+    whole, other = line(0).rstrip(b"\n"), line(1).rstrip(b"\n")
+    for before in (b"", b"3: ", b"[1,2]<stdout>:", b"[pod/train-0/netdoctor] ", b"\xff\x00 "):
+        found = decode(before + whole + b"\r\n", "log:7")
+        assert found is not None
+        assert (found.node, found.fault) == ("gpu00000", None)
+    for noise in (b"", b"{}", b"WARNING: no MPI\n", b'{"schema":"netdoctor.report/1"}', whole[40:]):
+        assert decode(noise, "log:7") is None
+    # What a shared pipe makes of two tasks that write at once, wherever it tears.
+    chance = random.Random(7)
+    for _ in range(400):
+        at, back = chance.randrange(1, len(whole)), chance.randrange(1, len(other))
+        torn = (whole[:at] + other[back:], whole[:at] + other, whole[:at], whole[:at] + b"\xff" + whole[at:])
+        for text in torn:
+            found = decode(text, "log:1")
+            counts = found is not None and found.fault is None
+            assert not counts or text == whole or text.endswith(other), text
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"taken": "yesterday"}, {"taken": "2026-11-22T08:01:12"}, {"taken": "0001-01-01T00:00:00Z"},
+        {"task": {"rank": -1}}, {"task": {"rank": 1e30}}, {"task": {"nodes": "all"}}, {"task": []},
+        {"task": {"job": "x" * 300}}, {"job": {"MASTER_ADDR": "x" * 300}}, {"job": dict.fromkeys("abc", "")},
+        {"taken": 5}, {"facts": None, "crc": "00000000"}, {"crc": ""}, {"session": {"python": []}},
+        {"version": None},
+    ],
+)  # fmt: skip
+def test_fields_that_nobody_writes_make_a_broken_line(fields: Mapping[str, Any]) -> None:
+    good = json.loads(line(0))
+    found = decode(json.dumps({**good, **fields}, separators=(",", ":")).encode(), "f:1")
+    assert found is not None
+    assert (found.node, found.fault) == ("gpu00000", Fault.BROKEN)
+
+
+def test_names_that_are_none_are_nobodys() -> None:
+    for name in ("", "-oProxyCommand=x", "a b", "x;y", "\x1b[2J", "n" * 300, "../n1"):
+        text = json.dumps({**json.loads(line(0)), "node": name}, separators=(",", ":")).encode()
+        found = decode(text, "f:1")
+        assert found is not None
+        assert (found.node, found.fault) == ("", Fault.BROKEN)
+        both = pooled([found, found], [], Rules(now=NOW))
+        assert said(both) == {"unreadable1": "broken", "unreadable2": "broken"}
+
+
+def written(folder: Path, count: int, **files: bytes) -> list[Written]:
+    for i in range(count):
+        (folder / f"{clusters.name(i)}.facts.jsonl").write_bytes(line(i))
+    for name, data in files.items():
+        (folder / name).write_bytes(data)
+    return list(read([str(folder)]))
+
+
+def test_files_are_looked_at_before_they_are_believed(tmp_path: Path) -> None:
+    names = ("open", "foreign", "empty", "noise", "pipe", "gone")
+    places = {name: tmp_path / f"{name}.facts.jsonl" for name in names}
+    places["open"].write_bytes(line("open"))
+    places["open"].chmod(0o666)
+    places["foreign"].write_bytes(line("foreign"))
+    places["empty"].write_bytes(b"")
+    places["noise"].write_bytes(b"no facts\n")
+    os.mkfifo(places["pipe"])
+    places["gone"].symlink_to(tmp_path / "nowhere")
+    (tmp_path / ".n1.facts.jsonl.1234.tmp").write_bytes(b"half of")
+    (tmp_path / "README").write_bytes(b"")
+    if os.geteuid() == 0:
+        os.chown(places["foreign"], 4321, 4321)
+    else:
+        places["foreign"].unlink()
+    found = {one.node: (one.fault, one.detail) for one in written(tmp_path, 2)}
+    assert found.pop("foreign", (Fault.STRANGER, ""))[0] == Fault.STRANGER
+    assert {node: fault for node, (fault, _) in found.items()} == {
+        "gpu00000": None, "gpu00001": None, "open": Fault.STRANGER, "empty": Fault.BROKEN,
+        "noise": Fault.BROKEN, "pipe": Fault.UNREAD, "gone": Fault.UNREAD,
+    }  # fmt: skip
+    assert "mode 666" in found["open"][1]
+    if os.geteuid() == 0:
+        trusted = {one.node: one.fault for one in read([str(tmp_path)], 4321)}
+        assert trusted["foreign"] is None
+    (tmp_path / "empty folder").mkdir()
+    for word in ("nothing*", "none", "empty folder"):
+        with pytest.raises(InputError, match="--facts"):
+            list(read([str(tmp_path / word)]))
+    # A file that is named twice is one file.
+    one = str(tmp_path / "gpu00000.facts.jsonl")
+    assert len(list(read([one, str(tmp_path / "gpu0000[0]*")]))) == 1
+
+
+def test_a_merged_cluster_is_judged_as_one_and_the_absent_are_open(tmp_path: Path) -> None:
+    now = time.time()
+    for i, (node, facts) in enumerate(clusters.replies(4, "healthy")):
+        own = replace(SLURM, nodes=5, nodelist="gpu[00000-00004]", node_rank=i)
+        (tmp_path / f"{node}.facts.jsonl").write_bytes(line(node, own=own, now=now, facts=json.loads(facts)))
+    request = ScanRequest(facts=(str(tmp_path),), via=FILED, save=None, profile="quick")
+
+    def report() -> Any:
+        plan = prepare(request)
+        return assemble(plan, plan.scan().run(plan.transport), 1.0)
+
+    first = report()
+    assert first.verdict.state == "undecided", [cause.seen for cause in first.causes]
+    assert [(cause.key, cause.nodes) for cause in first.causes] == [("facts-absent", "gpu00004")], [
+        cause.seen for cause in first.causes
+    ]
+    assert first.undecided_nodes == ("gpu00004",)
+    # The one that was missing writes, and says that its driver is another one.
+    facts = json.loads(dict(clusters.replies(5, "healthy"))[clusters.name(4)])
+    own = replace(SLURM, nodes=5, node_rank=4)
+    place = tmp_path / "gpu00004.facts.jsonl"
+    place.write_bytes(line(4, own=own, now=now, facts=facts))
+    assert (report().verdict.state, report().verdict.exit_code) == ("ready", 0)
+    small = {"memlock_soft_bytes": 65536, "memlock_hard_bytes": 65536}
+    facts["limits"] = {"value": {**facts["limits"]["value"], **small}}
+    place.write_bytes(line(4, own=own, now=now, facts=facts))
+    found = report()
+    assert {cause.nodes for cause in found.causes if cause.status == "fail"} == {"gpu00004"}
+    commands = [c for cause in found.causes for fix in cause.fixes for c in fix.commands]
+    assert commands
+    assert not any("ssh " in command.shell for command in commands), "nobody has said that there is SSH"
+    # Facts that are no facts, or too many: that node alone is unknown.
+    place.write_bytes(line(4, own=own, now=now, facts={"host": {"value": 5}, "net": 7}))
+    assert report().undecided_nodes == ("gpu00004",)
+    place.write_bytes(line(4, own=own, now=now, facts={"host": []}).replace(b"[]", b"[" * 900 + b"]" * 900))
+    assert report().undecided_nodes == ("gpu00004",)
+    assert prepare(request).transport.describe(prepare(request).targets[0])["transport"] == "facts"
+
+
+@pytest.mark.parametrize(
+    ("environ", "wanted", "name"),
+    [
+        ("", {}, ""),
+        (
+            "SLURM_JOB_ID=12 SLURM_PROCID=3 SLURM_LOCALID=1 SLURM_NODEID=1 SLURM_STEP_NUM_TASKS=4 "
+            "SLURM_STEP_NUM_NODES=2 SLURM_JOB_NUM_NODES=9 SLURM_JOB_NODELIST=n[1-9] "
+            "SLURM_STEP_NODELIST=n[1-2] SLURMD_NODENAME=n2",
+            {"launcher": "slurm", "job": "slurm 12", "rank": 3, "world": 4, "local_rank": 1, "node_rank": 1,
+             "nodes": 2, "nodelist": "n[1-2]"},
+            "n2",
+        ),
+        (
+            "OMPI_COMM_WORLD_RANK=2 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_RANK=0 "
+            "OMPI_COMM_WORLD_LOCAL_SIZE=2 PMIX_NAMESPACE=prterun-n1-7@1 PMIX_HOSTNAME=n2 SLURMD_NODENAME=n1",
+            {"launcher": "openmpi", "job": "pmix prterun-n1-7@1", "rank": 2, "world": 4, "local_rank": 0,
+             "local_world": 2},
+            "n2",
+        ),
+        # Hydra hands on what the first node has, its SLURMD_NODENAME among it.
+        (
+            "PMI_RANK=1 PMI_SIZE=2 MPI_LOCALRANKID=0 MPI_LOCALNRANKS=1 SLURM_JOB_ID=5 SLURMD_NODENAME=n1 "
+            "SLURM_PROCID=0 SLURM_JOB_NODELIST=n1,n2",
+            {"launcher": "hydra", "job": "slurm 5", "rank": 1, "world": 2, "local_rank": 0, "local_world": 1,
+             "nodes": 2, "nodelist": "n[1-2]"},
+            "",
+        ),
+        (
+            "TORCHELASTIC_RUN_ID=none RANK=5 WORLD_SIZE=8 LOCAL_RANK=1 LOCAL_WORLD_SIZE=4 GROUP_RANK=1 "
+            "GROUP_WORLD_SIZE=2",
+            {"launcher": "torchrun", "rank": 5, "world": 8, "local_rank": 1, "local_world": 4, "node_rank": 1,
+             "nodes": 2},
+            "",
+        ),
+        (
+            "KUBERNETES_SERVICE_HOST=10.0.0.1 JOB_COMPLETION_INDEX=3 PET_NNODES=4 POD_NAME=train-3-x7k2p",
+            {"launcher": "kubernetes", "node_rank": 3, "nodes": 4},
+            "train-3-x7k2p",
+        ),
+        ("JOB_ID=7 RANK=1 WORLD_SIZE=2", {}, ""),
+        ("SLURM_JOB_ID=12 SLURM_PROCID=-1 SLURM_NODEID=9999999999999999999999", {"launcher": "slurm",
+         "job": "slurm 12"}, ""),
+    ],
+)  # fmt: skip
+def test_what_launchers_tell_their_tasks(environ: str, wanted: dict[str, Any], name: str) -> None:
+    known = dict(pair.split("=", 1) for pair in environ.split())
+    assert task(known) == Task(**wanted)
+    assert node_name(known) == (name or os.uname().nodename)
+
+
+def test_job_lists_of_batch_systems(tmp_path: Path) -> None:
+    nodes = tmp_path / "nodes"
+    nodes.write_text("n1\nn1\nn2\nn2\n")
+    pbs = task({"PBS_JOBID": "9.head", "PBS_NODEFILE": str(nodes), "PBS_NODENUM": "1"})
+    assert pbs == Task(launcher="pbs", job="pbs 9.head", node_rank=1, nodes=2, nodelist="n[1-2]")
+    lsf = task({"LSB_JOBID": "5", "LSB_MCPU_HOSTS": "n1 8 n2 8"})
+    assert lsf == Task(launcher="lsf", job="lsf 5", nodes=2, nodelist="n[1-2]")
+    nodes.write_text("n1 8 all.q UNDEFINED\nn2 8 all.q UNDEFINED\n")
+    sge = task({"JOB_ID": "7", "PE_HOSTFILE": str(nodes), "NHOSTS": "2"})
+    assert sge == Task(launcher="sge", job="sge 7", nodes=2, nodelist="n[1-2]")
+
+
+def test_what_is_written_is_read_as_it_was() -> None:
+    facts = {"host": {"value": {"kernel": "6 \u202e\x7f \x1b[2J ##vso[x]"}}}
+    text = line(0, facts=facts, job={"MASTER_ADDR": "n1", "NCCL_DEBUG": "INFO"})
+    assert text.endswith(b"}\n")
+    assert text.count(b"\n") == 1
+    assert not set(text) & {0x1B, 0x7F}
+    found = decode(text, "f:1")
+    assert found is not None
+    assert (found.task, found.job, found.python) == (SLURM, {"MASTER_ADDR": "n1"}, tuple(PYTHON.values()))
+    assert found.written == pytest.approx(NOW - 5)
+    assert json.loads(found.facts) == facts
