@@ -331,26 +331,27 @@ def test_torch_on_healthy_nodes(torch_lab: Lab, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("faults", "expected"),
     [
-        (("node1 hca-down", "node2 gpu-lost"), {"hca-port-down": ("node1",), "gpu-lost": ("node2",)}),
         (
-            ("node1 gpu-no-driver", "node2 gpu-mismatch"),
-            {"driver-not-loaded": ("node1",), "driver-mismatch": ("node2",)},
+            ("node1 hca-down", "node2 gpu-lost", "node3 memlock"),
+            {"hca-port-down": ("node1",), "gpu-lost": ("node2",), "memlock-low": ("node3",)},
         ),
         (
-            ("node1 memlock", "node2 gpu-ecc"),
-            {"memlock-low": ("node1",), "gpu-ecc": ("node2",)},
+            ("node1 gpu-no-driver", "node2 gpu-mismatch", "node3 nccl-conf NCCL_IB_DISABLE=1"),
+            {"driver-not-loaded": ("node1",), "driver-mismatch": ("node2",), "nccl-ib-off": ("node3",)},
         ),
         (
             ("node1 hca-fw", "node2 env NCCL_IB_HCA=mlx5_7", "node3 hca-down"),
             {"nccl-ib-hca-nomatch": ("node2",), "hca-port-down": ("node3",), "hca-firmware": ("node1",)},
         ),
         (
-            ("node1 small-shm", "node2 nofile", "node3 gpu-missing"),
-            {"shm-small": ("node1",), "nofile-low": ("node2",), "gpu-count-fewer": ("node3",)},
-        ),
-        (
-            ("node1 hca-gid", "node2 nccl-conf NCCL_IB_DISABLE=1"),
-            {"gid-no-ipv4": ("node1",), "nccl-ib-off": ("node2",)},
+            ("node0 gpu-ecc", "node1 small-shm", "node1 hca-gid", "node2 nofile", "node3 gpu-missing"),
+            {
+                "gpu-ecc": ("node0",),
+                "shm-small": ("node1",),
+                "gid-no-ipv4": ("node1",),
+                "nofile-low": ("node2",),
+                "gpu-count-fewer": ("node3",),
+            },
         ),
     ],
     ids=lambda value: " + ".join(value) if isinstance(value, tuple) else "",
