@@ -21,6 +21,7 @@ from netdoctor.scanning import ScanRequest, assemble, prepare
 from netdoctor.scanning.factfile import Fault, Written, decode, encode
 from netdoctor.scanning.pool import Pool, Rules, pooled, read
 from tests import clusters
+from tests.counting import steps
 
 NOW = 1_790_000_000.0
 PYTHON = {"interpreter": "/usr/bin/python3", "python": "3.12.1"}
@@ -327,3 +328,22 @@ def test_what_is_written_is_read_as_it_was() -> None:
     assert (found.task, found.job, found.python) == (SLURM, {"MASTER_ADDR": "n1"}, tuple(PYTHON.values()))
     assert found.written == pytest.approx(NOW - 5)
     assert json.loads(found.facts) == facts
+
+
+def test_merging_grows_with_the_lines_and_no_faster() -> None:
+    def work(count: int, *, listed: bool) -> int:
+        own = replace(SLURM, nodes=count, nodelist=f"gpu[00000-{count - 1:05d}]")
+        # Healthy ones, and of each kind of trouble some: twice, old, of another job, cut off, absent.
+        lines = [line(i, own=own) for i in range(count) if i % 7]
+        lines += [line(i, age=1 + i % 5 * 2000, own=own) for i in range(0, count, 7) if i % 3]
+        lines += [line(i, own=OTHER) for i in range(0, count, 11)]
+        lines += [line(i, own=own)[:-30] for i in range(0, count, 13)]
+        found = [one for text in lines if (one := decode(text, "f:1"))]
+        hosts = [Target(id=f"{clusters.name(i)}.org", host=f"{clusters.name(i)}.org") for i in range(count)]
+        rules = Rules(now=NOW)
+        return steps(lambda: pooled(found, hosts if listed else [], rules))
+
+    for listed in (False, True):
+        work(2, listed=listed)  # what is worked out once
+        few, many = work(30, listed=listed), work(120, listed=listed)
+        assert many < 1.05 * 4 * few, f"30 nodes {few} steps, 120 nodes {many}"
