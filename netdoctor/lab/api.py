@@ -280,8 +280,12 @@ def up(
     subnet: str = "10.77.0",
     loopback: bool = False,
     link_layer: str = "Ethernet",
+    share: Sequence[str] = (),
 ) -> Lab:
-    """Make a lab of `count` nodes and return it when every SSH server answers."""
+    """Make a lab of `count` nodes and return it when every SSH server answers.
+
+    share: folders of this machine that all nodes see and write to, as on a cluster's file system.
+    """
     folder = (state_dir or states.default_dir()).absolute()
     state = State(
         id="netdoctor-lab-" + secrets.token_hex(6),
@@ -294,6 +298,7 @@ def up(
         gpus=gpus,
         link_layer=link_layer,
         leg=links.leg_name(subnet),
+        shared=[os.path.abspath(path) for path in share],
     )
     _check_request(state, count, prefix)
     if loopback:

@@ -44,6 +44,9 @@ def add_parser(subparsers: Any) -> None:
         "--torch", action="store_true", help="the same stand-in torch on every node, to read versions of"
     )
     up.add_argument(
+        "--share", action="append", default=[], metavar="DIR", help="a folder here that all nodes write to"
+    )
+    up.add_argument(
         "--loopback", action="store_true", help="without root: nodes share this machine's network"
     )
 
@@ -91,6 +94,7 @@ def _up(args: argparse.Namespace) -> int:
         ssh_port=args.ssh_port,
         state_dir=args.state_dir,
         data_net=args.data_net,
+        share=args.share,
         hcas=args.hcas,
         gpus=args.gpus,
         subnet=args.subnet,

@@ -295,7 +295,7 @@ def plan(state: State, folder: Path, node: str, nvml: bytes) -> dict[str, Any]:
             *(str(file) for file in Path(PAM_LIMITS).parent.glob("*.conf")),
         ],
         "hidden": ["/root", "/home"],
-        "shared": [str(Path.home() / ".pyenv" / "versions")],
+        "shared": [str(Path.home() / ".pyenv" / "versions"), *state.shared],
         "files": files,
         "copies": sorted(copies.items()),
         "links": sorted(tree.links.items()),

@@ -44,6 +44,7 @@ class State:
     gpus: int = 0
     link_layer: str = "Ethernet"
     leg: str = ""
+    shared: list[str] = field(default_factory=list)
     processes: dict[str, Process] = field(default_factory=dict)
     extra: list[Process] = field(default_factory=list)
     made: list[str] = field(default_factory=list)

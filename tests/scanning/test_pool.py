@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from netdoctor import __version__
+from netdoctor.engine import registry
 from netdoctor.errors import InputError
 from netdoctor.facts.host import FILED
 from netdoctor.inventory import Target
@@ -222,16 +223,15 @@ def test_a_merged_cluster_is_judged_as_one_and_the_absent_are_open(tmp_path: Pat
         own = replace(SLURM, nodes=5, nodelist="gpu[00000-00004]", node_rank=i)
         (tmp_path / f"{node}.facts.jsonl").write_bytes(line(node, own=own, now=now, facts=json.loads(facts)))
     request = ScanRequest(facts=(str(tmp_path),), via=FILED, save=None, profile="quick")
+    known = registry.load(plugins=False)
 
     def report() -> Any:
-        plan = prepare(request)
+        plan = prepare(request, known=known)
         return assemble(plan, plan.scan().run(plan.transport), 1.0)
 
     first = report()
-    assert first.verdict.state == "undecided", [cause.seen for cause in first.causes]
-    assert [(cause.key, cause.nodes) for cause in first.causes] == [("facts-absent", "gpu00004")], [
-        cause.seen for cause in first.causes
-    ]
+    assert first.verdict.state == "undecided"
+    assert [(cause.key, cause.nodes) for cause in first.causes] == [("facts-absent", "gpu00004")]
     assert first.undecided_nodes == ("gpu00004",)
     # The one that was missing writes, and says that its driver is another one.
     facts = json.loads(dict(clusters.replies(5, "healthy"))[clusters.name(4)])
@@ -250,9 +250,11 @@ def test_a_merged_cluster_is_judged_as_one_and_the_absent_are_open(tmp_path: Pat
     # Facts that are no facts, or too many: that node alone is unknown.
     place.write_bytes(line(4, own=own, now=now, facts={"host": {"value": 5}, "net": 7}))
     assert report().undecided_nodes == ("gpu00004",)
-    place.write_bytes(line(4, own=own, now=now, facts={"host": []}).replace(b"[]", b"[" * 900 + b"]" * 900))
+    deep: list[Any] = []
+    for _ in range(200):
+        deep = [deep]
+    place.write_bytes(line(4, own=own, now=now, facts={**facts, "host": deep}))
     assert report().undecided_nodes == ("gpu00004",)
-    assert prepare(request).transport.describe(prepare(request).targets[0])["transport"] == "facts"
 
 
 @pytest.mark.parametrize(

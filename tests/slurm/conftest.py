@@ -196,7 +196,7 @@ def site() -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def slurm_lab(make_lab: Maker, site: Path) -> Iterator[Slurm]:
-    yield from _slurm(make_lab, site, 3)
+    yield from _slurm(make_lab, site, 3, share=[str(site)])
 
 
 @pytest.fixture(scope="session")
