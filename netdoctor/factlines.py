@@ -42,7 +42,7 @@ VALUES_MAX = 400_000
 DEPTH_MAX = 64
 NAME_MAX = 300
 # Expanded: a gigabyte of zeros is a megabyte.
-FILE_MAX = 4 << 30
+FILE_MAX = 2 << 30
 _GZIP = b"\x1f\x8b"
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)", re.ASCII)
 
@@ -98,10 +98,8 @@ def decode(data: bytes, place: str) -> Line:
     def refuse(why: object) -> InputError:
         return InputError(f"{place}: {clean(str(why), 200)}")
 
-    if len(data) > LINE_MAX:
-        raise refuse(f"the line has more than {LINE_MAX >> 20} MiB")
-    if data.count(b",") > VALUES_MAX:
-        raise refuse(f"the line has more than {VALUES_MAX} values")
+    if is_too_large(data):
+        raise refuse(f"the line has more than {LINE_MAX >> 20} MiB or {VALUES_MAX} values")
     if depth(data, DEPTH_MAX) > DEPTH_MAX:
         raise refuse(f"the line is nested more than {DEPTH_MAX} deep")
     try:
@@ -116,14 +114,24 @@ def decode(data: bytes, place: str) -> Line:
     except InputError as error:
         raise refuse(error) from None
     line = Line(node=wire.node, version=wire.version, taken=wire.taken, facts=wire.facts)
-    try:
-        if not _TIME.fullmatch(line.taken) or line.taken_at < 0:
-            raise ValueError
-    except (ValueError, OverflowError):
+    if not is_time(line.taken):
         raise refuse("the field taken is no time such as 2026-11-22T08:01:12.345Z") from None
     if not line.node or len(line.node) > NAME_MAX:
         raise refuse(f"the field node is empty or has more than {NAME_MAX} characters")
     return line
+
+
+def is_too_large(data: bytes) -> bool:
+    """Whether a line has more than is read."""
+    return len(data) > LINE_MAX or data.count(b",") > VALUES_MAX
+
+
+def is_time(text: str) -> bool:
+    """Whether it may stand as `Line.taken`."""
+    try:
+        return _TIME.fullmatch(text) is not None and datetime.fromisoformat(text).timestamp() >= 0
+    except (ValueError, OverflowError):
+        return False
 
 
 def _check_schema(schema: str) -> None:

@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from collections.abc import Iterator
 from itertools import accumulate
 from typing import Any
 
@@ -18,8 +19,13 @@ _UNSAFE = re.compile(
     "[\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]"
     r"|(?<=#)#(?=\w*\[)"  # ##vso[, a command in the logs of some CI
 )
+_ASCII = [re.compile(b"\x7f"), re.compile(rb"##\w*\[")]
+_OTHERS = [
+    *map(re.compile, (b"\xc2[\x80-\x9f\xad]", b"\xd8\x9c", b"\xef\xbb\xbf", b"\xef\xbf[\xb9-\xbb]")),
+    *map(re.compile, (b"\xe2\x80[\x8b-\x8f\xa8-\xae]", b"\xe2\x81[\xa0-\xaf]")),
+]
 _SURROGATES = re.compile("[\ud800-\udfff]")
-# What may be a number too long to be read again, or stand in a string.
+# What may be a number too long to be read again.
 _LONG = re.compile(rb"[:,\[\n] *-?\d{16}")
 _DIGITS = bytes(ord("0") if chr(byte).isdecimal() else ord(" ") for byte in range(128)) + b" " * 128
 _BLOCK = 1 << 20
@@ -28,26 +34,30 @@ _ALIKE = bytes.maketrans(b"{}", b"[]")
 
 
 def encode(data: Any, pretty: bool = False) -> bytes:
-    """Return plain data as UTF-8 JSON in which no character can steer a terminal."""
+    """Return plain data, dataclasses among it, as UTF-8 JSON in which no character can steer a terminal."""
+    if not pretty:
+        try:
+            found: bytes = msgspec.json.encode(data)
+            if not has_long_number(found):
+                return found if _is_inert(found) else _inert(found.decode())
+        except (ValueError, OverflowError):  # a surrogate, a number beyond any machine's
+            pass
     return _inert(_text(data, {"indent": 2} if pretty else {"separators": (",", ":")}))
 
 
 def encode_line(data: Any) -> bytes:
-    """Return plain data, dataclasses among it, as `encode` would, in one line with its end. Much faster.
+    """Return data as `encode` does, in one line with its end, for readers in any language.
 
     Surrogates, which no parser but Python's reads again, become U+FFFD.
     """
-    try:
-        line: bytes = msgspec.json.encode(data)
-        if not has_long_number(line):
-            return (line if _is_inert(line) else _inert(line.decode())) + b"\n"
-    except (ValueError, OverflowError):  # a surrogate, a number beyond any machine's
-        pass
-    text = _text(msgspec.to_builtins(data), {"separators": (",", ":")})
-    return _inert(_SURROGATES.sub(REPLACEMENT, text)) + b"\n"
+    line = encode(data)
+    if b"\\ud" in line:
+        line = _inert(_SURROGATES.sub(REPLACEMENT, _text(data, {"separators": (",", ":")})))
+    return line + b"\n"
 
 
 def _text(data: Any, layout: dict[str, Any]) -> str:
+    data = msgspec.to_builtins(data, str_keys=True)
     try:
         text = json.dumps(data, ensure_ascii=False, allow_nan=False, **layout)
         tame = not has_long_number(text.encode("utf-8", "replace"))
@@ -58,13 +68,13 @@ def _text(data: Any, layout: dict[str, Any]) -> str:
     return text
 
 
-def _is_inert(line: bytes) -> bool:
-    return line.isascii() and b"\x7f" not in line and b"##" not in line
+def _is_inert(data: bytes) -> bool:
+    """Whether nothing of _UNSAFE is in it. Each search begins with bytes that hardly any text has."""
+    known = _ASCII if data.isascii() else (*_ASCII, *_OTHERS)
+    return not any(pattern.search(data) for pattern in known)
 
 
 def _inert(text: str) -> bytes:
-    if text.isascii() and "\x7f" not in text and "##" not in text:
-        return text.encode()
     return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text).encode()
 
 
@@ -82,9 +92,13 @@ def finite(value: Any) -> Any:
 
 
 def has_long_number(data: bytes) -> bool:
-    """Whether JSON may hold an integer beyond SAFE_INTEGER; true also of some strings of digits."""
-    # The expression is exact enough, and a hundred times slower.
-    return b"0" * 16 in data.translate(_DIGITS) and _LONG.search(data) is not None
+    """Whether JSON may hold an integer beyond SAFE_INTEGER: there is one of sixteen digits."""
+    # Each step takes a hundred times the one before it.
+    return (
+        b"0" * 16 in data.translate(_DIGITS)
+        and _LONG.search(data) is not None
+        and _LONG.search(b"".join(_outside(data))) is not None
+    )
 
 
 def depth(data: bytes, most: int) -> int:
@@ -103,10 +117,14 @@ def depth(data: bytes, most: int) -> int:
 
 def _brackets(data: bytes) -> bytes:
     """The brackets outside of strings, braces as brackets."""
+    return b"".join(part.translate(_ALIKE, _NOT_BRACKETS) for part in _outside(data))
+
+
+def _outside(data: bytes) -> Iterator[bytes]:
+    """What stands outside of strings, in parts."""
     plain = data.replace(b"\\\\", b"").replace(b'\\"', b"")
-    found, inside = [], False
+    inside = False
     for start in range(0, len(plain), _BLOCK):
         parts = plain[start : start + _BLOCK].split(b'"')
-        found.append(b"".join(parts[inside::2]).translate(_ALIKE, _NOT_BRACKETS))
+        yield b"".join(parts[inside::2])
         inside ^= len(parts) % 2 == 0
-    return b"".join(found)

@@ -6,7 +6,9 @@ Everything that came from outside passes `words.plain` (one harmless line) or `w
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from netdoctor.errors import InputError
 from netdoctor.report import words
+from netdoctor.report.kept import pair_checks, pairs_of
 from netdoctor.report.model import Cause, Report, Result
 from netdoctor.tui.lines import (
     STATUS_STYLES,
@@ -197,7 +199,11 @@ def _no_cause(state: State, known: Known, width: int) -> list[Line]:
 def _best_numbers(report: Report) -> str:
     """The two numbers people ask for, where they were measured."""
     skews = [m for m in report.measures if m.name == "time.skew"]
-    rates = [p for p in report.pairs if p.check.startswith("bw.") and p.value is not None]
+    rated = [check for check in pair_checks(report) if check.startswith("bw.")]
+    try:
+        rates = [p for check in rated for p in pairs_of(report, check) if p.value is not None]
+    except InputError:  # the screen of pairs says it
+        rates = []
     parts = []
     if skews:
         most = max(skews, key=lambda m: abs(m.value))

@@ -6,7 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from netdoctor.errors import InputError
 from netdoctor.report import words
+from netdoctor.report.kept import pair_checks, pairs_of
 from netdoctor.report.model import MeasureRecord, PairRecord, Report
 from netdoctor.tui.lines import STATUS_STYLES, Line, fit, line
 from netdoctor.tui.state import RANK
@@ -38,7 +40,7 @@ class Table:
 
 def kinds(report: Report) -> list[str]:
     """What the Pairs screen can show: checks with pairs, then measures with several values."""
-    checks = list(dict.fromkeys(p.check for p in report.pairs))
+    checks = pair_checks(report)
     return checks + [f"measure {name}" for name in curves(report)]
 
 
@@ -91,13 +93,13 @@ def rank(pair: PairRecord) -> tuple[int, float]:
 
 def paths(report: Report, check: str) -> list[str]:
     """The names of the paths on which pairs of a check were tried; none where there is no choice."""
-    found = dict.fromkeys(one.path for p in report.pairs if p.check == check for one in p.paths)
+    found = dict.fromkeys(one.path for p in of(report, check) for one in p.paths)
     return list(found)
 
 
 def shown(report: Report, check: str, path: str = "") -> tuple[PairRecord, ...]:
     """The pairs of a check on one path; the worst of each where it names none of theirs."""
-    found = tuple(p for p in report.pairs if p.check == check)
+    found = of(report, check)
     if path not in paths(report, check):
         return found
     return tuple(
@@ -108,6 +110,23 @@ def shown(report: Report, check: str, path: str = "") -> tuple[PairRecord, ...]:
         for one in p.paths or (p,)
         if one.path == path
     )
+
+
+def of(report: Report, check: str) -> tuple[PairRecord, ...]:
+    """The pairs of a check; none where the file of the report is damaged, as `damage` says."""
+    try:
+        return pairs_of(report, check)
+    except InputError:
+        return ()
+
+
+def damage(report: Report, check: str) -> str:
+    """Why the pairs of a check cannot be shown, if they cannot."""
+    try:
+        pairs_of(report, check)
+    except InputError as error:
+        return words.plain(str(error), 300)
+    return ""
 
 
 def table_of(report: Report, check: str, path: str = "") -> Table:

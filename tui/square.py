@@ -50,6 +50,8 @@ def page(
     if kind.startswith("measure "):
         title = line(f" {words.plain(kind, 60)}", (place, "dim"))
         return Picture([title, Line(), *pairs.bars(pairs.curves(report).get(kind[8:], []), width)], [])
+    if why := pairs.damage(report, kind):
+        return Picture([Line(), *(line(piece) for piece in wrap(why, width - 4, "   "))], [])
     found = pairs.table_of(report, kind, path)
     scale = Scale.of((p.value, p.unit) for line_ in found.worst for p in line_ if p is not None)
     square = _Square(found, scale if values else None, transpose, width)

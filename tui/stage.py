@@ -14,6 +14,7 @@ from textual.app import App, SuspendNotSupported
 from textual.screen import Screen
 from textual.widgets import Input
 
+from netdoctor.errors import InputError
 from netdoctor.report import words
 from netdoctor.report.diff import diff
 from netdoctor.report.model import Cause, Report, Result
@@ -331,7 +332,11 @@ class Stage(App[None], inherit_bindings=False):
         if self.base is None:
             return [Line(), line("   no earlier report of these nodes.   ", ("b chooses a file", "head"))]
         changes_only = self.where.changes_only
-        shown = compare.page(diff(self.base, report), self.base, report, width, changes_only=changes_only)
+        try:
+            changed = diff(self.base, report)
+        except InputError as error:  # pairs that are damaged in their file
+            return [Line(), line(f"   {words.plain(str(error), 300)}")]
+        shown = compare.page(changed, self.base, report, width, changes_only=changes_only)
         return [line((f" base: {words.plain(self.base_name, 100)}   (b chooses another)", "dim")), *shown]
 
     def draw_matrix(self) -> None:

@@ -10,6 +10,8 @@ from itertools import pairwise
 from netdoctor import __version__
 from netdoctor.cli.crash import EXIT_BROKEN, broken
 from netdoctor.cli.parser import EXIT_BAD_INPUT, NAGIOS_UNKNOWN, Parser, subcommands
+from netdoctor.errors import InputError
+from netdoctor.text import clean
 
 # command: (module that defines it, help). A module's `add_parser(subparsers)` adds all its commands.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -109,6 +111,9 @@ def _run(argv: Sequence[str]) -> int:
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else EXIT_BAD_INPUT
         return NAGIOS_UNKNOWN if code == EXIT_BAD_INPUT and _for_nagios(argv) else code
+    except InputError as error:  # of what is read when it is looked at
+        sys.stderr.write(f"netdoctor: {clean(str(error), 1000)}\n")
+        return EXIT_BAD_INPUT
     except OSError as error:
         if not _is_output(error):
             return broken(error)
@@ -130,7 +135,6 @@ def _from_environment(parser: argparse.ArgumentParser, command: str | None, argv
     if command is None or not read or not any(name.startswith("NETDOCTOR_") for name in os.environ):
         return []
     from netdoctor.cli import environ
-    from netdoctor.errors import InputError
 
     chosen = subcommands(parser)[command]
     try:

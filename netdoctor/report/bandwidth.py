@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from netdoctor.report import words
+from netdoctor.report.kept import pairs_of
 from netdoctor.report.model import PairRecord, Report
 
 # Of pairs, as in the matrix of checks.
@@ -40,7 +41,7 @@ def table(report: Report) -> list[str]:
 
 def matrix(report: Report, check: str, width: int) -> list[str]:
     """Rates of directed pairs as rows and columns, or the slowest ones where that is wider than `width`."""
-    records = {(p.from_, p.to): p for p in report.pairs if p.check == check}
+    records = {(p.from_, p.to): p for p in pairs_of(report, check)}
     if not records:
         return []
     unit = next((p.unit for p in records.values() if p.unit), "")

@@ -9,6 +9,7 @@ from pathlib import Path
 from netdoctor.errors import InputError
 from netdoctor.facts.bandwidth import Baseline, BaselineRate
 from netdoctor.report import bands, baselines
+from netdoctor.report.kept import pair_checks, pairs_of
 from netdoctor.report.model import Report
 from netdoctor.text import clean
 
@@ -32,7 +33,7 @@ def read(path: Path, nodes: Iterable[str]) -> Baseline | None:
         found = baseline(_middle(runs), path.name, nodes)
         return found if found.tcp or found.pairs or found.busbw_gbyte_s else None
     report = runs[0]
-    if not any(p.check in RATES for p in report.pairs) and not any(
+    if not RATES.keys() & set(pair_checks(report)) and not any(
         _BUSBW.fullmatch(m.name) for m in report.measures
     ):
         raise InputError(
@@ -86,7 +87,7 @@ def baseline(report: Report, source: str, nodes: Iterable[str]) -> Baseline:
 
 def _rates(report: Report, check: str, nodes: frozenset[str]) -> tuple[BaselineRate, ...]:
     unit, per_gbyte = RATES[check]
-    pairs = [p for p in report.pairs if p.check == check and p.unit == unit]
+    pairs = [p for p in pairs_of(report, check) if p.unit == unit]
     # Of several paths the first is the main one, which is what a baseline is held against.
     values = {(p.from_, p.to): p.paths[0].value if p.paths else p.value for p in pairs}
     found = {

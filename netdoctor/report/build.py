@@ -18,6 +18,7 @@ from netdoctor.report.accepted import Accepted
 from netdoctor.report.causes import cause_record
 from netdoctor.report.context import Context, Remote
 from netdoctor.report.families import families, header_facts
+from netdoctor.report.kept import Live
 from netdoctor.report.model import (
     Cause,
     CheckRecord,
@@ -36,7 +37,6 @@ from netdoctor.report.moved import aimed
 from netdoctor.report.pairs import pairs
 from netdoctor.report.remarks import remarks
 from netdoctor.report.verdict import counts_of, verdict_of
-from netdoctor.store import dump
 
 __all__ = ["Context", "Remote", "build"]
 
@@ -87,7 +87,7 @@ def build(outcome: Outcome, context: Context) -> Report:
         undecided_nodes=tuple(undecided),
         suppressed=suppressed,
         notes=(*context.notes, *told, *_notes(outcome, verdict.gaps)),
-        facts=dump(outcome.store) if context.keep_facts else {},
+        facts=Live(outcome.store) if context.keep_facts else {},
     )
 
 

@@ -1,19 +1,23 @@
 """The report as JSON and back. What is read is a stranger's file: bounded, checked, never trusted."""
 
+import codecs
 import dataclasses
 import json
 import math
-from collections.abc import Iterator
-from typing import Any, NoReturn
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NoReturn, get_type_hints
 
 import msgspec
 
 from netdoctor.errors import InputError
-from netdoctor.jsontext import SAFE_INTEGER, depth, encode
-from netdoctor.report.model import SCHEMA, Matrix, Report, Result
+from netdoctor.jsontext import SAFE_INTEGER, depth, encode, has_long_number
+from netdoctor.report import kept
+from netdoctor.report.model import SCHEMA, Counts, Matrix, PairRecord, Report, Result, Verdict
 from netdoctor.report.words import LETTERS, Index
 
-SIZE_MAX = 64 * 1024 * 1024
+SIZE_MAX = 512 << 20
+# Up to here a damaged report is read twice, to say where it is damaged.
+CAREFUL_MAX = 64 << 20
 DEPTH_MAX = 64
 NODES_MAX = 100_000
 
@@ -22,32 +26,53 @@ class ReportError(InputError):
     """A file is no report that can be read; the message says why and what would help."""
 
 
-def dumps(report: Report, detail: str = "problems", pretty: bool = False, facts: bool | None = None) -> bytes:
+def dumps(
+    report: Report,
+    detail: str = "problems",
+    pretty: bool = False,
+    facts: bool | None = None,
+    packed: bool = False,
+) -> bytes:
     """Return the report as UTF-8 JSON with a newline at the end.
 
     detail: ``problems`` leaves out passes that say no more than the matrix does; ``all`` has one result for
     every pass in it. facts: with the facts of all nodes, which is what judging again needs; by default only
-    with ``all``. Numbers that JSON has not (NaN, infinity) become null, measures without a number go.
+    with ``all``. packed: facts and pairs compressed; also where it could not be read else.
+    Numbers that JSON has not (NaN, infinity) become null, measures without a number go.
     """
     if not (detail == "all" if facts is None else facts):
         report = dataclasses.replace(report, facts={})
-    return encode(to_dict(report, detail), pretty) + b"\n"
+    found = kept.of(report.facts)
+    pairs = [pair for pair in report.pairs if pair.status != "pass"] if packed else report.pairs
+    data = to_dict(dataclasses.replace(report, facts={}, pairs=pairs), detail)
+    if packed:
+        store = found.packed(report.tool.version, report.run.finished) if found else kept.Packed()
+        store = msgspec.structs.replace(store, pairs=kept.pack_pairs(report))
+        data["packed"] = msgspec.to_builtins(store)
+    elif found:
+        data["facts"] = found.for_json()
+    text = encode(data, pretty) + b"\n"
+    if len(text) > SIZE_MAX and not packed:
+        return dumps(report, detail, pretty, facts=True, packed=True)
+    return text
 
 
 def to_dict(report: Report, detail: str = "problems") -> dict[str, Any]:
     """Return the report as plain data under the names of the JSON format."""
     results = tuple(_results(report, detail))
     measures = tuple(m for m in report.measures if math.isfinite(m.value))
-    data = msgspec.to_builtins(dataclasses.replace(report, results=results, measures=measures))
+    pairs = kept.write_pairs(report.pairs)
+    facts = kept.of(report.facts).plain()
+    bare = dataclasses.replace(report, results=results, measures=measures, pairs=(), facts={})
+    data = {**msgspec.to_builtins(bare), "pairs": pairs, "facts": facts}
     counts = data["verdict"]["counts"]
     data["verdict"]["counts"] = {"pass": counts.pop("pass_"), **counts}
-    data["pairs"] = [_pair(pair) for pair in data["pairs"]]
     data["alike"] = alike(report.matrix)
     for target in data["targets"]:  # a thousand of these are most of a green report
         for name in _TARGET_OPTIONAL:
             if target[name] in (None, {}):
                 del target[name]
-    return dict(data)
+    return data
 
 
 def alike(matrix: Matrix) -> list[dict[str, Any]]:
@@ -65,26 +90,7 @@ def alike(matrix: Matrix) -> list[dict[str, Any]]:
     ]
 
 
-def _pair(pair: dict[str, Any]) -> dict[str, Any]:
-    """Return a pair under the names of the JSON format, without paths where there is but one."""
-    paths = [rename(path, _PAIR) for path in pair.pop("paths")]
-    named = {"path": path} if (path := pair.pop("path")) else {}
-    return rename(pair, _PAIR) | named | ({"paths": paths} if paths else {})
-
-
-def _pair_back(pair: dict[str, Any]) -> dict[str, Any]:
-    paths = [rename(path, _PAIR_BACK) for path in pair.get("paths", [])]
-    return rename(pair, _PAIR_BACK) | {"paths": paths}
-
-
-_PAIR = {"from_": "from", "class_": "class"}
 _TARGET_OPTIONAL = ("slots", "line", "login_ms", "facts")
-_PAIR_BACK = {name: field for field, name in _PAIR.items()}
-
-
-def rename(item: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
-    """Return `item` with keys renamed, in the same order."""
-    return {names.get(key, key): value for key, value in item.items()}
 
 
 def _results(report: Report, detail: str) -> Iterator[Result]:
@@ -100,16 +106,68 @@ def _results(report: Report, detail: str) -> Iterator[Result]:
                     yield Result(check=check, target=node, status="pass", summary="")
 
 
-def loads(data: bytes) -> Report:
-    """Return the report in `data`. Raises ReportError with one line that says what is wrong."""
+def _mirror(cls: type, **other: Any) -> type[msgspec.Struct]:
+    """The struct of a dataclass under its JSON names. other: types of fields that differ there."""
+    hints = get_type_hints(cls, include_extras=True) | other
+    known = {field.name: field for field in dataclasses.fields(cls)}
+    fields: list[Any] = []
+    for name, kind in hints.items():
+        field = known.get(name)
+        if kind is msgspec.Raw:
+            fields.append((name, kind, msgspec.Raw()))
+        elif field is None:
+            fields.append((name, kind, None))
+        elif field.default is not dataclasses.MISSING:
+            fields.append((name, kind, field.default))
+        elif field.default_factory is not dataclasses.MISSING:
+            fields.append((name, kind, msgspec.field(default_factory=field.default_factory)))
+        else:
+            fields.append((name, kind))
+    return msgspec.defstruct(f"Wire{cls.__name__}", fields, kw_only=True, rename={"pass_": "pass"})
+
+
+_Counts = _mirror(Counts)
+_Verdict = _mirror(Verdict, counts=_Counts)
+# Facts and pairs are made later, or never.
+_Wire = _mirror(Report, verdict=_Verdict, facts=msgspec.Raw, pairs=msgspec.Raw, packed=kept.Packed | None)
+_decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(_Wire)
+
+
+def loads(data: bytes, name: str = "the report") -> Report:
+    """Return the report in `data`. Raises ReportError with one line that says what is wrong.
+
+    name: what its facts are called where they turn out to be damaged, which is when they are looked at.
+    """
     if len(data) > SIZE_MAX:
         raise ReportError(f"the report has {len(data)} bytes, {SIZE_MAX} are allowed")
-    if not data.strip():
+    if not data or data.isspace():
         raise ReportError("the report is empty")
+    if len(data) > CAREFUL_MAX and data.count(b"[") + data.count(b"{") > len(data) // 12:
+        # Each takes thirty times its two bytes when it is read.
+        raise ReportError("the report has more lists than any")
+    try:
+        wire = _decoder.decode(data.removeprefix(codecs.BOM_UTF8))
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        if len(data) > CAREFUL_MAX:
+            raise ReportError(f"the report is damaged: {error}") from None
+        return from_dict(_parsed(data))
+    facts = bytes(wire.facts or b"{}")
+    if not facts.startswith(b"{"):
+        raise ReportError("the report is damaged: facts are no object")
+    # In facts a number may be the largest that is written.
+    if has_long_number(data.replace(facts, b"") if len(facts) > 2 else data):
+        if len(data) > CAREFUL_MAX:
+            raise ReportError("not a report: a number is out of range")
+        return from_dict(_parsed(data))
+    return _report(wire, kept.Written(facts, name) if facts[1:-1].strip() else {}, wire.pairs, name)
+
+
+def _parsed(data: bytes) -> Any:
+    """What JSON stands for, or what is wrong with it, by line and column. Takes time and memory."""
     if depth(data, DEPTH_MAX) > DEPTH_MAX:
         raise ReportError(f"the report is nested more than {DEPTH_MAX} deep")
     try:
-        raw = json.loads(
+        return json.loads(
             data.decode("utf-8-sig"),
             parse_constant=_no_number,
             parse_float=_float,
@@ -124,7 +182,6 @@ def loads(data: bytes) -> Report:
         ) from None
     except (ValueError, RecursionError) as error:
         raise ReportError(f"not a report: {error}") from None
-    return from_dict(raw)
 
 
 def from_dict(raw: Any) -> Report:
@@ -133,18 +190,58 @@ def from_dict(raw: Any) -> Report:
         raise ReportError("not a netdoctor report: no field 'schema'")
     _check_major(raw["schema"])
     raw = dict(raw)
+    facts, pairs = raw.pop("facts", {}), raw.pop("pairs", [])
+    if not isinstance(facts, dict):
+        raise ReportError("the report is damaged: facts are no object")
     try:
-        counts = rename(raw["verdict"]["counts"], {"pass": "pass_"})
-        raw["verdict"] = {**raw["verdict"], "counts": counts}
-        raw["pairs"] = [_pair_back(pair) for pair in raw.get("pairs", [])]
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ReportError(f"the report is damaged: verdict or pairs ({error})") from None
-    try:
-        report = msgspec.convert(raw, type=Report)
+        wire = msgspec.convert(raw, type=_Wire)
     except (msgspec.ValidationError, RecursionError, UnicodeError) as error:  # a surrogate as a field's name
         raise ReportError(f"the report is damaged: {error}") from None
+    return _report(wire, facts, pairs, "the report")
+
+
+def _report(wire: Any, facts: Mapping[str, Any], pairs: Any, name: str) -> Report:
+    """The report, with facts and pairs where they are not packed."""
+    _check_major(wire.schema)
+    packed = wire.packed
+    if packed is not None:
+        if packed.format != kept.FORMAT:
+            raise ReportError(f"its facts are packed as {packed.format[:40]!a}: install a newer netdoctor")
+        facts = kept.Squeezed(packed, name)
+    try:
+        if packed is not None and packed.pairs is not None:
+            directed: Sequence[PairRecord] = kept.Pairs(packed.pairs, name)
+        elif isinstance(pairs, msgspec.Raw):
+            directed = kept.read_pairs(msgspec.json.decode(pairs or b"[]", type=list[kept.WirePair]))
+        else:
+            directed = kept.read_pairs(msgspec.convert(pairs or [], type=list[kept.WirePair]))
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise ReportError(f"the report is damaged: pairs ({error})") from None
+    fields = {field.name: getattr(wire, field.name) for field in dataclasses.fields(Report)}
+    counts = Counts(**msgspec.structs.asdict(wire.verdict.counts))
+    fields["verdict"] = Verdict(**{**msgspec.structs.asdict(wire.verdict), "counts": counts})
+    report = Report(**{**fields, "facts": facts, "pairs": directed})
     _check_matrix(report)
+    for value in (report.run.replay, report.launch, [target.facts for target in report.targets]):
+        _check_free(value)
     return report
+
+
+def _check_free(value: Any) -> None:
+    """What may be anything is no deeper, and has no larger numbers, than is written again."""
+    level = [value]
+    for _ in range(DEPTH_MAX):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, dict | list)
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+        for one in level:
+            if isinstance(one, int) and abs(one) > SAFE_INTEGER:
+                raise ReportError(f"not a report: the number {str(one)[:20]} is out of range")
+    if level:
+        raise ReportError(f"the report is nested more than {DEPTH_MAX} deep")
 
 
 def _check_major(schema: str) -> None:

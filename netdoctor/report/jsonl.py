@@ -6,6 +6,7 @@ whole.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from netdoctor.jsontext import encode
@@ -20,7 +21,7 @@ def render(report: Report, *, detail: str = "problems") -> bytes:
 
 def start(report: Report) -> bytes:
     """Return the line about the run, its nodes and its checks."""
-    data = to_dict(report)
+    data = to_dict(replace(report, facts={}, results=(), pairs=()))
     head = ("schema", "schema_minor", "tool", "run", "targets", "checks")
     return _line({"event": "start", **{name: data[name] for name in head}})
 
@@ -31,7 +32,7 @@ def finish(report: Report, detail: str = "problems", *, targets: bool = False) -
 
 
 def _found(report: Report, detail: str, targets: bool) -> Iterator[dict[str, Any]]:
-    data = to_dict(report, detail)
+    data = to_dict(replace(report, facts={}), detail)
     for kind, field in (
         ("result", "results"),
         ("pair", "pairs"),

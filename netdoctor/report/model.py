@@ -4,6 +4,7 @@ Field names are the JSON names (design contract, section 7). Within schema major
 Strings that came from nodes are stored as received (capped); each renderer escapes for its own medium.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -375,7 +376,7 @@ class Report:
     checks: tuple[CheckRecord, ...] = ()
     matrix: Matrix = field(default_factory=lambda: Matrix(checks=(), nodes=(), cells=()))
     results: tuple[Result, ...] = ()
-    pairs: tuple[PairRecord, ...] = ()
+    pairs: Sequence[PairRecord] = ()
     measures: tuple[MeasureRecord, ...] = ()
     causes: tuple[Cause, ...] = ()
     families: tuple[FamilyRow, ...] = ()
@@ -386,7 +387,7 @@ class Report:
     baseline: Against | None = None
     suppressed: tuple[Suppressed, ...] = ()
     notes: tuple[Note, ...] = ()
-    facts: dict[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def fingerprints(self) -> frozenset[str]:

@@ -7,6 +7,7 @@ from xml.etree import ElementTree as ET
 
 from netdoctor.report import bandwidth, words
 from netdoctor.report.elements import add, hidden, table
+from netdoctor.report.kept import pair_checks, pairs_of
 from netdoctor.report.model import PairRecord, Report
 
 # Nodes that a heat map has room for; of more only the worst pairs are told.
@@ -21,8 +22,8 @@ _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 720, 320, 64, 120, 16, 48
 
 def pairs(section: ET.Element, report: Report, index: words.Index) -> None:
     """A heat map for each check of pairs; for large clusters its worst pairs."""
-    for check in dict.fromkeys(p.check for p in report.pairs):
-        records = [p for p in report.pairs if p.check == check]
+    for check in pair_checks(report):
+        records = pairs_of(report, check)
         name = words.plain(check, 60)
         unit = words.plain(next((p.unit for p in records if p.unit), "") or "", 20)
         listed = dict.fromkeys(end for p in records for end in (p.from_, p.to))

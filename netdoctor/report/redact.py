@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from netdoctor.inventory.nodeset import expand, fold, split
+from netdoctor.report.kept import of
 from netdoctor.report.model import Report
 
 # Strings under these keys are of the format. Nothing of a cluster gets into them.
@@ -61,7 +62,12 @@ def redact(report: Report) -> Report:
     fold. A cause's fingerprint is made anew from the aliases: from one of real names they could be guessed.
     """
     data = msgspec.to_builtins(
-        dataclasses.replace(report, run=dataclasses.replace(report.run, redacted=True))
+        dataclasses.replace(
+            report,
+            run=dataclasses.replace(report.run, redacted=True),
+            pairs=tuple(report.pairs),
+            facts=of(report.facts).plain(),
+        )
     )
     data["run"]["replay"].pop("listed", None)
     aliases = _Aliases(data)
@@ -73,7 +79,8 @@ def redact(report: Report) -> Report:
             cause["nodes"] = fold(cause["node_list"], 60)
         names = "\n".join(["redacted", cause["key"], *sorted(cause["node_list"])])
         cause["fingerprint"] = "sha256:" + hashlib.sha256(names.encode("utf-8", "surrogatepass")).hexdigest()
-    return msgspec.convert(fixed, type=Report)
+    redacted = msgspec.convert(fixed, type=Report)
+    return dataclasses.replace(redacted, pairs=tuple(redacted.pairs))
 
 
 class _Aliases:

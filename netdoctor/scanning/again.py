@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from netdoctor import __version__, store
+from netdoctor import __version__
 from netdoctor.check import LOGINS, Check, Profile
 from netdoctor.engine import registry
 from netdoctor.engine.registry import Registry
@@ -20,6 +20,7 @@ from netdoctor.report import LAST, baseline, baselines
 from netdoctor.report.build import build
 from netdoctor.report.context import Context
 from netdoctor.report.foreign import disowned
+from netdoctor.report.kept import of as facts_kept
 from netdoctor.report.model import Report
 from netdoctor.scanning import jobenv, settings
 from netdoctor.scanning.merging import RERUN, every_check, kept, merged, not_judged
@@ -204,7 +205,7 @@ def _cost(check: Check) -> str:
 
 def _job_then(report: Report, given: Mapping[str, Any]) -> Job | None:
     """The job that a report's facts tell of; None where there is none, or another one is given now."""
-    job = store.load({"cluster": report.facts.get("cluster")}).whole("job")
+    job = facts_kept(report.facts).whole("job")
     said = given.keys() & {"env_file", "master_port", "packages", "launcher", "backend"}
     if said or not isinstance(job, Job):
         return None

@@ -7,11 +7,12 @@ from datetime import datetime
 from enum import Enum
 from typing import Any
 
-from netdoctor import __version__, store
+from netdoctor import __version__
 from netdoctor.check import Profile
 from netdoctor.facts.software import Job
 from netdoctor.inventory.nodeset import fold
 from netdoctor.report import words
+from netdoctor.report.kept import of as facts_kept
 from netdoctor.report.model import Report
 from netdoctor.scanning.merging import listed_as, other_job
 from netdoctor.scanning.plan import Plan
@@ -138,7 +139,7 @@ def stale(report: Report, plan: Plan, *, now: float, max_age_s: float, touched: 
     for name in sorted({**options[0], **options[1]}):
         if options[0].get(name) != options[1].get(name):
             return f"--{name.replace('_', '-')} was another one"
-    then = store.load({"cluster": report.facts.get("cluster")}).whole("job") if report.facts else None
+    then = facts_kept(report.facts).whole("job") if report.facts else None
     if not isinstance(then, Job):
         return "it does not say what the job was"
     differs = other_job(then, plan.job)

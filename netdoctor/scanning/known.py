@@ -9,6 +9,7 @@ from netdoctor.errors import InputError
 from netdoctor.inventory import Target
 from netdoctor.launch import Evidence
 from netdoctor.report import LAST, history
+from netdoctor.report.kept import of
 from netdoctor.report.model import Report
 from netdoctor.report.save import load
 from netdoctor.scanning.record import facts_of, load_own, replay
@@ -32,10 +33,7 @@ def newest(targets: Sequence[Target], last: Path = LAST) -> tuple[Report, Path] 
 
 def _contacted(report: Report, path: Path) -> set[tuple[str, str, int | None]]:
     """Who was contacted, not only listed. Raises InputError for one that may not be taken at its word."""
-    groups = report.facts.get("node")
-    there = groups.get("node") if isinstance(groups, dict) else None
-    if not isinstance(there, dict):
-        return set()
+    there = of(report.facts).nodes()
     listed = replay(report, {}, path).targets or ()
     return {(target.id, target.host, target.port) for target in listed if target.id in there}
 

@@ -18,6 +18,7 @@ from netdoctor.inventory.nodeset import fold
 from netdoctor.report import LAST, words
 from netdoctor.report.build import build
 from netdoctor.report.context import Context
+from netdoctor.report.kept import of as facts_kept
 from netdoctor.report.model import Note, Report
 from netdoctor.scanning.plan import Plan, part
 from netdoctor.scanning.record import facts_of, record, replay
@@ -151,7 +152,7 @@ def _apart(report: Report, plan: Plan, outcome: Outcome) -> str:
         return f"listed differently now: {fold(sorted(moved), words.FOLD_LIMIT)}"
     if options["options"].get("python") != report.run.replay.get("options", {}).get("python"):
         return "--python is another one"
-    if other := other_job(store.load({"cluster": report.facts.get("cluster")}).whole("job"), plan.job):
+    if other := other_job(facts_kept(report.facts).whole("job"), plan.job):
         return f"the job is another one now ({other})"
     return f"nobody knows {', '.join(sorted(unknown))} here" if unknown else ""
 

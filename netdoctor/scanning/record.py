@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from netdoctor import store
 from netdoctor.check import Profile
 from netdoctor.errors import InputError
 from netdoctor.facts.host import Node, Session, Via
@@ -25,6 +24,7 @@ from netdoctor.inventory.names import (
     python_fault,
     user_fault,
 )
+from netdoctor.report.kept import of
 from netdoctor.report.model import Report
 from netdoctor.report.save import load
 from netdoctor.scanning.hosts import recorded
@@ -211,7 +211,7 @@ def facts_of(report: Report) -> Store:
 
     Checks put these words into commands; those of a scan have been through `inventory.names` on their way in.
     """
-    facts = store.load(report.facts)
+    facts = of(report.facts).store()
     listed = {name: node for name, node in facts.node.get("node", {}).items() if _is_id(name)}
     for name, node in listed.items():
         if isinstance(node, Node):

@@ -3,6 +3,7 @@
 import dataclasses
 import types
 import typing
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from netdoctor.report.model import SCHEMA, Matrix, Report
@@ -51,9 +52,9 @@ def _value(hint: Any, text: str, name: str) -> Any:
         return hint(**{f.name: _value(hints[f.name], text, f.name) for f in dataclasses.fields(hint)})  # type: ignore[operator]
     if origin in (typing.Union, types.UnionType):
         return _value(arguments[0], text, name)
-    if origin is tuple:
+    if origin in (tuple, Sequence):
         return (_value(arguments[0], text, name),)
-    if origin is dict:
+    if origin in (dict, Mapping):
         return {text: _value(arguments[1], text, name), "path": text, "count": text}
     if hint is str or hint is Any:
         return {"schema": SCHEMA, "state": "not_ready", "status": "fail"}.get(name, text)

@@ -12,6 +12,7 @@ import msgspec
 
 import netdoctor.report
 from netdoctor.report import model
+from netdoctor.report.kept import FORMAT
 from netdoctor.report.model import SCHEMA, Report
 
 PATH = Path(netdoctor.report.__file__).with_name("schema.json")
@@ -81,10 +82,27 @@ ALIKE = {
 }
 
 
+PACKED = {
+    "description": "In a saved report of many nodes: facts and pairs, each base64 of gzip of lines of JSON. "
+    "facts: a node a line, as netdoctor.facts/1. cluster: what was measured between nodes, by group; "
+    "after the first line further rows of its lists. pairs: all of them by check; `pairs` then lists those "
+    "alone that are not green.",
+    "type": "object",
+    "properties": {
+        "format": {"const": FORMAT},
+        "facts": {"type": "string"},
+        "cluster": {"type": "object", "additionalProperties": {"type": "string"}},
+        "pairs": {"type": "object", "additionalProperties": {"type": "string"}},
+    },
+    "required": ["format", "facts", "cluster", "pairs"],
+}
+
+
 def make() -> dict[str, Any]:
     (top,), parts = msgspec.json.schema_components([Report], ref_template="#/$defs/{name}")
     parts = {name: _part(name, part) for name, part in parts.items()}
     parts["Report"]["properties"]["alike"] = ALIKE
+    parts["Report"]["properties"]["packed"] = PACKED
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": SCHEMA,

@@ -1,5 +1,6 @@
 """Texts for the clipboard: fixes, causes, commands, names, changes."""
 
+from netdoctor.errors import InputError
 from netdoctor.report import words
 from netdoctor.report.diff import diff
 from netdoctor.report.markdown import render_cause
@@ -71,4 +72,9 @@ def copy_diff(stage: Stage) -> None:
     if stage.base is None or report is None:
         stage.say("b chooses a report to compare with")
         return
-    copy(stage, compare.markdown(diff(stage.base, report), stage.base, report), "the changes")
+    try:
+        text = compare.markdown(diff(stage.base, report), stage.base, report)
+    except InputError as error:
+        stage.say(words.plain(str(error), 300))
+        return
+    copy(stage, text, "the changes")

@@ -4,6 +4,7 @@ import os
 import time
 from pathlib import Path
 
+from netdoctor.errors import InputError
 from netdoctor.report import words
 from netdoctor.report.save import save as save_report
 from netdoctor.report.save import write_whole
@@ -47,6 +48,9 @@ def save(stage: Stage) -> None:
     path = _free_name(stage, "netdoctor-report", ".json")
     try:
         save_report(report, path)
+    except InputError as error:  # what it was read from is damaged
+        stage.say(words.plain(str(error), 300))
+        return
     except OSError as error:
         stage.say(f"{path}: {error.strerror or error}")
         return
