@@ -15,6 +15,7 @@ import getpass
 import importlib.metadata
 import importlib.util
 import json
+import marshal
 import os
 import platform
 import shlex
@@ -56,7 +57,9 @@ KEX = "-o KexAlgorithms=curve25519-sha256"
 # it open, and the agent ends with its stdin. So it answers before it looks at the end of the file.
 ANSWER_FIRST = """
 
-_answered = threading.Semaphore(0)
+import time
+
+_answered = []
 _channel_send = Channel.send
 _real_read_frame = read_frame
 
@@ -64,14 +67,15 @@ _real_read_frame = read_frame
 def _send(self, message):
     _channel_send(self, message)
     if "ok" in message:
-        _answered.release()
+        _answered.append(True)
 
 
 def read_frame(stream):
     request = _real_read_frame(stream)
     if request is None:
-        for _ in range({requests}):
-            _answered.acquire(timeout=60)
+        end = time.monotonic() + 60
+        while len(_answered) < {requests} and time.monotonic() < end:
+            time.sleep(0.002)
     return request
 
 
@@ -312,19 +316,29 @@ def record(folder: Path, endpoints: Endpoints) -> Request:
         raise CannotStart(f"netdoctor reached {reached} of {len(endpoints.addresses)} endpoints: {said}")
     argv = (folder / "argv").read_bytes().decode().split("\0")[:-1]
     frames = list(split_frames((folder / "stdin").read_bytes()))
-    bundle = json.loads(zlib.decompress(frames[0]))
-    requests = [frame for frame in frames[1:] if "provide" not in json.loads(frame)]
-    bundle["modules"]["wire"] += ANSWER_FIRST.format(requests=len(requests))
-    body = zlib.compress(json.dumps(bundle).encode(), 9)
+    packs = [frame for frame in frames if frame.startswith(b"\0")]
+    told = [frame for frame in frames[1:] if frame not in packs]
+    requests = [frame for frame in told if "provide" not in json.loads(frame)]
+    packs[0] = answering_first(packs[0], len(requests))
     # What was handed over on demand goes first: nobody is there to ask.
-    provided = [frame for frame in frames[1:] if "provide" in json.loads(frame)]
-    stdin = b"".join(b"%08x\n" % len(frame) + frame for frame in [body, *provided, *requests])
+    provided = [frame for frame in told if frame not in requests]
+    ordered = [frames[0], *packs, *provided, *requests]
+    stdin = b"".join(b"%08x\n" % len(frame) + frame for frame in ordered)
     asked = len(requests)
     return Request(
         command="exec " + shlex.join(["python3", *argv]),
         stdin=stdin,
         answers=lambda output: sum('"ok": true' in line for line in output.splitlines()) // asked,
     )
+
+
+def answering_first(frame: bytes, requests: int) -> bytes:
+    """The agent's modules in a frame, with ANSWER_FIRST in them: code where they are code."""
+    modules: dict[str, Any] = marshal.loads(zlib.decompress(frame[1:]))
+    text = bundle.modules()["wire"] + ANSWER_FIRST.format(requests=requests)
+    as_code = isinstance(modules["wire"], bytes)
+    modules["wire"] = marshal.dumps(compile(text, "wire", "exec", optimize=2)) if as_code else text
+    return b"\0" + zlib.compress(marshal.dumps(modules, 2), 9)
 
 
 def count_reached(report: str) -> int:
@@ -390,7 +404,8 @@ def cheap_tools(folder: Path, endpoints: cheap.CheapEndpoints) -> list[Tool]:
     groups = first_groups({info.group for info in FACT_TYPES.values()}, [], Job(), Profile.QUICK)
     asked = bundle.request_frame({"id": 1, "op": "facts", "args": {"groups": groups}})
     stdin = folder / "request"
-    stdin.write_bytes(bundle.build_bundle(marker=MARKER, deadline_s=300.0, collectors={}) + asked)
+    first = bundle.build_bundle(marker=MARKER, deadline_s=300.0, collectors={})
+    stdin.write_bytes(first + bundle.pack(bundle.own_tag()) + asked)
     command = bundle.command("python3", MARKER)
     ports = folder / "ports"
     ports.write_text("".join(f"{n.address} {endpoints.ports[n.kind]}\n" for n in endpoints.nodes))

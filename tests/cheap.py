@@ -21,6 +21,7 @@ from typing import Any, Self
 
 import psutil
 
+from netdoctor.transport import bundle
 from tests.transport.conftest import free_port, make_key
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -169,6 +170,8 @@ def serve(folder: Path, port: int, count: int) -> None:
             self._node = node_at(chan.get_extra_info("sockname")[0])
             self._data = bytearray()
             self._frames = 0
+            self._early: list[bytes] = []  # requests that came before the agent's modules
+            self._modules = False
 
         def exec_requested(self, command: str) -> bool:
             self._marker = command.rpartition(" ")[2].strip("'").encode()
@@ -182,12 +185,19 @@ def serve(folder: Path, port: int, count: int) -> None:
                 self._frames += 1
                 if self._frames == 1:
                     self._say(b'{"hello": {"python": "3.11.2", "pid": 1, "uid": 0, "machine": "x86_64"}}')
+                elif not self._modules and not body.startswith(b"\0"):
+                    self._early.append(body)
+                    self._say(b'{"id": null, "need": "agent %s"}' % bundle.own_tag().encode())
                 else:
-                    self._say(reply(json.loads(body), facts[self._node.place]))
+                    self._modules = True
+                    bodies = self._early if body.startswith(b"\0") else [body]
+                    for one in [json.loads(one) for one in bodies]:
+                        self._say(reply(one, facts[self._node.place]))
+                    self._early = []
 
         def _say(self, body: bytes) -> None:
             frame = b"\x1e" + self._marker + b" %d\n" % len(body) + body + b"\n"
-            if self._node.kind == "dying" and self._frames > 1:
+            if self._node.kind == "dying" and self._modules:
                 self._chan.write(frame[: len(frame) // 2])
                 asyncio.get_running_loop().call_later(0.2, self._chan.get_connection().abort)
             else:

@@ -8,7 +8,6 @@ run.
 """
 
 import os
-import re
 import sys
 
 from . import files
@@ -23,7 +22,10 @@ MAX_PTH_LINES = 1000
 
 def normalise(name: str) -> str:
     """Return a distribution's name as PEP 503 compares it."""
-    return re.sub(r"[-_.]+", "-", name).lower()
+    name = name.replace("_", "-").replace(".", "-").lower()
+    while "--" in name:
+        name = name.replace("--", "-")
+    return name
 
 
 def user_site(environ: "Mapping[str, str]", home: str) -> "Optional[str]":
@@ -31,6 +33,8 @@ def user_site(environ: "Mapping[str, str]", home: str) -> "Optional[str]":
     if environ.get("PYTHONNOUSERSITE") or os.getuid() != os.geteuid():
         return None
     if sys.prefix != sys.base_prefix:
+        import re
+
         conf = files.text_or_none(os.path.join(sys.prefix, "pyvenv.cfg"), 16384) or ""
         if not re.search(r"^\s*include-system-site-packages\s*=\s*true", conf, re.M | re.I):
             return None
@@ -94,16 +98,24 @@ class Distribution(object):
             if self._metadata is None:
                 break
             path = os.path.join(self._metadata, file)
-            text = files.text_or_none(path, METADATA_CAP)
-            found = re.search(r"^Version:\s*(\S+)", text or "", re.M | re.I)
+            found = _version_line(path)
             if found:
-                return found.group(1)[:100]
+                return found
         if self._metadata is not None and os.path.isfile(self._metadata):  # an .egg-info file
-            text = files.text_or_none(self._metadata, METADATA_CAP)
-            found = re.search(r"^Version:\s*(\S+)", text or "", re.M | re.I)
+            found = _version_line(self._metadata)
             if found:
-                return found.group(1)[:100]
+                return found
         return self._version or None
+
+
+def _version_line(path: str) -> "Optional[str]":
+    """Return what stands behind ``Version:``."""
+    for line in (files.text_or_none(path, METADATA_CAP) or "").split("\n"):
+        if line[:8].lower() == "version:":
+            words = line[8:].split()
+            if words:
+                return words[0][:100]
+    return None
 
 
 def _from_entry(name: str, folder: str) -> "Optional[Distribution]":

@@ -1,9 +1,8 @@
 """Group `gpu`: NVIDIA GPUs through NVML, /proc and the PCI tree. Never a CUDA context."""
 
 import os
-import re
 
-from . import files, libs, procs, runtime
+from . import clib, files, libs, procs, runtime
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,15 +29,22 @@ def kernel_driver(root: str) -> "Optional[str]":
     ``NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5 22:23:56 UTC 2024`` or
     ``NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  550.54.15  Release Build  (…)``
     """
-    text = files.text_or_none(files.under(root, "/proc/driver/nvidia/version")) or ""
-    found = re.search(r"Kernel Module.*?\s(\d+\.\d+(?:\.\d+)?)\b", text)
-    if found:
-        return found.group(1)
+    text = files.text_or_none(files.under(root, "/proc/driver/nvidia/version"))
+    if text:
+        import re
+
+        found = re.search(r"Kernel Module.*?\s(\d+\.\d+(?:\.\d+)?)\b", text)
+        if found:
+            return found.group(1)
     return files.text_or_none(files.under(root, "/sys/module/nvidia/version")) or None
 
 
 def library_version(paths: "list[str]", root: str) -> "Optional[str]":
     """Return 550.54.15 of the real name libnvidia-ml.so.550.54.15."""
+    if not paths:
+        return None
+    import re
+
     for path in paths:
         real = os.path.basename(os.path.realpath(files.under(root, path)))
         found = re.search(r"\.so\.(\d+\.\d+(?:\.\d+)?)$", real)
@@ -91,16 +97,15 @@ def open_module(root: str) -> "Optional[bool]":
 
 def device_nodes(root: str) -> "list[str]":
     """Return /dev/nvidia0 and the like."""
-    found = [n for n in files.names(files.under(root, "/dev")) if re.fullmatch(r"nvidia\d+", n)]
+    names = files.names(files.under(root, "/dev"))
+    found = [n for n in names if n.startswith("nvidia") and n[6:].isdecimal()]
     return ["/dev/" + n for n in sorted(found, key=lambda n: int(n[6:]))]
 
 
 def loadable() -> bool:
     """Say whether the loader finds NVML in a place that is not searched here."""
-    import ctypes
-
     try:
-        ctypes.CDLL(_SONAME)
+        clib.load(_SONAME)
         return True
     except OSError:
         return False

@@ -1,9 +1,8 @@
 """Group `host`: identity and size of the machine."""
 
-import json
 import os
 
-from . import files, procs, runtime
+from . import files, procs, runtime, sockets, wire
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -105,7 +104,7 @@ def lab(root: str) -> "tuple[bool, list[str]]":
     if text is None:
         return False, []
     try:
-        said = json.loads(text)
+        said = wire.loads(text)
     except (ValueError, RecursionError):
         return True, []
     if not isinstance(said, dict):
@@ -115,13 +114,22 @@ def lab(root: str) -> "tuple[bool, list[str]]":
 
 
 def fqdn(hostname: str) -> str:
-    """Return getfqdn(), or the plain name when the resolver takes too long."""
-    import socket
-
+    """Return socket.getfqdn(), or the plain name when the resolver takes too long."""
     try:
-        return str(runtime.bounded(lambda: socket.getfqdn(hostname), FQDN_WAIT_S))
+        return str(runtime.bounded(lambda: _getfqdn(hostname), FQDN_WAIT_S))
     except Exception:  # slow or broken lookups are the business of group `resolve`
         return hostname
+
+
+def _getfqdn(hostname: str) -> str:
+    """Return the first of a host's names that has a dot. [cpython Lib/socket.py getfqdn]"""
+    try:
+        # In bytes: of text Python would ask for the form that IDNA gives it, and load the tables for that.
+        asked = hostname.encode("utf-8", "surrogateescape")  # type: Any
+        name, aliases, _ = sockets.raw.gethostbyaddr(asked)
+    except OSError:
+        return hostname
+    return next((one for one in [name, *aliases] if "." in one), name)
 
 
 def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":

@@ -1,7 +1,6 @@
 """Group `kernel_log`: what NVIDIA's driver has written into the kernel log since the node was started."""
 
 import os
-import re
 import stat
 import time
 
@@ -21,7 +20,7 @@ TEXT_MAX = 200
 # NVRM: Xid (PCI:0000:3b:00): 31, pid=4242, name=python, Ch 00000008, …
 # NVRM: Xid (PCI:0000:01:00 GPU-I:05): 94, pid=7194, Contained: CE User Channel (0x9). RST: No, D-RST: No
 # nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 30 LTSSM Fault Up
-_EVENT = re.compile(
+_EVENT = (
     r"(NVRM: X|: SX)id \((?:PCI:)?([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2})[^)]{0,40}\): "
     r"(\d{1,6})\b,?\s*(.*)"
 )
@@ -46,6 +45,8 @@ def records(data: bytes) -> "Iterator[tuple[float, str]]":
 
 def journal(text: str) -> "Iterator[tuple[float, str]]":
     """Return the same of ``[   12.345678] host kernel: message``, journalctl's short-monotonic."""
+    import re
+
     for line in text.splitlines():
         found = re.match(r"\[\s*(\d{1,12}\.\d{1,9})\] \S+ kernel: (.*)", line)
         if found:
@@ -54,12 +55,15 @@ def journal(text: str) -> "Iterator[tuple[float, str]]":
 
 def events(rows: "Iterator[tuple[float, str]]", now: float) -> "dict[str, Any]":
     """Return facts.gpu.KernelLog but for what says how it was read: equal events counted together."""
+    import re
+
+    pattern = re.compile(_EVENT)
     found = {}  # type: dict[tuple[str, str, int], dict[str, Any]]
     loaded = None  # type: Optional[float]
     for at, message in rows:
         if _LOADED in message:
             loaded = at
-        event = _EVENT.search(message)
+        event = pattern.search(message)
         if event is None:
             continue
         kind = "xid" if event.group(1)[0] == "N" else "sxid"

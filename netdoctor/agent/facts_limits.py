@@ -1,7 +1,6 @@
 """Group `limits`: resource limits of the login session, and the memory file systems."""
 
 import os
-import re
 import resource
 import time
 
@@ -12,8 +11,7 @@ if TYPE_CHECKING:
     from typing import Any, Mapping, Optional
 
 # NCCL's segments, torch's shared tensors, PSM2's and POSIX semaphores.
-_SHM = re.compile(r"nccl-|torch_|psm_|sem\.")
-_TORCH = re.compile(r"torch_(\d+)_")
+_SHM = ("nccl-", "torch_", "psm_", "sem.")
 STALE_AFTER_S = 60
 MAX_STALE_NAMES = 50
 SCAN_S = 2.0
@@ -34,8 +32,15 @@ def mount_types(root: str) -> "dict[str, str]":
         left, _, right = line.partition(" - ")
         part, kind = left.split(), right.split()
         if len(part) > 4 and kind:
-            found[re.sub(r"\\([0-7]{3})", lambda m: chr(int(m.group(1), 8)), part[4])] = kind[0]
+            found[_plain(part[4]) if "\\" in part[4] else part[4]] = kind[0]
     return found
+
+
+def _plain(path: str) -> str:
+    """Return a path of mountinfo without its escapes: ``/my\\040disk``."""
+    import re
+
+    return re.sub(r"\\([0-7]{3})", lambda m: chr(int(m.group(1), 8)), path)
 
 
 def file_system(path: str, mounts: "Mapping[str, str]", root: str = "/") -> "dict[str, Any]":
@@ -60,6 +65,8 @@ def file_system(path: str, mounts: "Mapping[str, str]", root: str = "/") -> "dic
 
 def _in_use(wanted: "set[str]", root: str, end: float) -> "tuple[set[str], bool]":
     """Return names of /dev/shm that processes have mapped or open, and whether all were readable."""
+    import re
+
     found = set()  # type: set[str]
     complete = True
     for pid in procs.pids(root):
@@ -92,7 +99,7 @@ def stale_shm(root: str, now: float) -> "tuple[list[str], int]":
     folder = files.under(root, "/dev/shm")
     candidates = {}
     for name in files.names(folder):
-        if _SHM.match(name):
+        if name.startswith(_SHM):
             try:
                 stat = os.lstat(os.path.join(folder, name))
             except OSError:
@@ -105,8 +112,9 @@ def stale_shm(root: str, now: float) -> "tuple[list[str], int]":
     stale = []
     size = 0
     for name, stat in sorted(candidates.items()):
-        torch = _TORCH.match(name)
-        owner_gone = torch is not None and not os.path.exists(files.under(root, "/proc/" + torch.group(1)))
+        # torch_1234_567_0: its maker
+        _, pid, *rest = name.split("_") if name.startswith("torch_") else ("", "")
+        owner_gone = bool(rest) and pid.isdecimal() and not os.path.exists(files.under(root, "/proc/" + pid))
         ours = stat.st_uid == os.getuid()
         if name not in used and (complete or ours or owner_gone):
             stale.append(name)

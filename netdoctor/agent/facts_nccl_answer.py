@@ -5,13 +5,10 @@ chooses, and that
 address is part of the id. A child of its own is asked, and leaves with _exit: NCCL keeps a thread.
 """
 
-import json
 import os
-import socket
-import struct
 import sys
 
-from . import dists, facts_software, op_spawn, runtime
+from . import runtime
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,6 +40,8 @@ def environment(job: "Mapping[str, Any]", own: "Mapping[str, str]") -> "dict[str
     A line that NCCL prints would load the GPU's driver, and may go to a file. Its network plug-ins choose no
     interface here, and are not started.
     """
+    from . import op_spawn
+
     found = op_spawn.environment(job, own)
     for name in ("NCCL_DEBUG_FILE", "LD_PRELOAD"):
         found.pop(name, None)
@@ -52,6 +51,8 @@ def environment(job: "Mapping[str, Any]", own: "Mapping[str, str]") -> "dict[str
 
 def loaded_library() -> str:
     """Return the path of the libnccl that the job's interpreter would load. Raises Unavailable."""
+    from . import dists, facts_software
+
     paths = dists.search_path(sys.path, os.environ, os.path.expanduser("~"), runtime.login_directory)
     packages = dists.installed(paths)
     torch = facts_software.find_torch(paths, packages)[0]
@@ -73,6 +74,9 @@ def release(number: int) -> str:
 
 def address_of(id_bytes: bytes) -> "tuple[Optional[str], Optional[str]]":
     """Return the address in an id, and the interface of a link-local one."""
+    import socket
+    import struct
+
     part = id_bytes[_ADDRESS_AT : _ADDRESS_AT + 28]
     if len(part) < 28:
         return None, None
@@ -93,6 +97,8 @@ def address_of(id_bytes: bytes) -> "tuple[Optional[str], Optional[str]]":
 
 def ask(path: str, env: "dict[str, str]") -> "dict[str, Any]":
     """Return what the library at `path` says. Raises Unavailable where it cannot be asked."""
+    import json
+
     # -S: nothing of the job's interpreter is needed but the standard library.
     done = runtime.run_tool([sys.executable, "-E", "-s", "-S", "-c", _ASK, path], ASK_S, env)
     if done.code is None:

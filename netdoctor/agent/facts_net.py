@@ -1,9 +1,8 @@
 """Group `net`: interfaces and addresses, in the kernel's own order."""
 
 import os
-import re
 
-from . import files, runtime
+from . import clib, files, runtime, sockets
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,13 +13,13 @@ IFF_LOOPBACK = 0x8
 IFF_RUNNING = 0x40
 AF_INET = 2
 AF_INET6 = 10
+_LINK_LOCAL = ("fe8", "fe9", "fea", "feb")
 # Flags of routes
 RTF_UP = 0x1
 RTF_GATEWAY = 0x2
 RTF_REJECT = 0x200
 _ARPHRD_INFINIBAND = "32"
 _SPEED_UNKNOWN = (-1, 0, 65535, 4294967295)
-_PCI = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 # As many are judged of a node; a list that is cut short would be another fact. Interfaces have rows, too.
 MAX_ADDRESSES = 4096
 MAX_ROWS = 4 * MAX_ADDRESSES
@@ -43,48 +42,35 @@ class Row(object):
 
 def getifaddrs() -> "list[Row]":
     """Return getifaddrs() in the order of the C library, which NCCL's choice depends on. Raises OSError."""
-    import ctypes
-    import socket
+    import struct
 
-    class Ifaddrs(ctypes.Structure):
-        pass
-
-    Ifaddrs._fields_ = [
-        ("next", ctypes.POINTER(Ifaddrs)),
-        ("name", ctypes.c_char_p),
-        ("flags", ctypes.c_uint),
-        ("addr", ctypes.c_void_p),
-        ("netmask", ctypes.c_void_p),
-        ("ifu", ctypes.c_void_p),
-        ("data", ctypes.c_void_p),
-    ]
-    libc = ctypes.CDLL(None, use_errno=True)
-    head = ctypes.POINTER(Ifaddrs)()
-    if libc.getifaddrs(ctypes.byref(head)) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
+    # next, name, flags, addr, netmask, ifu, data
+    layout = struct.Struct("@PPIPPPP")
+    head = clib.Pointer()
+    if clib.call("getifaddrs", clib.byref(head)) != 0:
+        raise OSError("getifaddrs() failed")
     rows = []  # type: list[Row]
     try:
-        at = head
+        at = head.value
         while at:
             if len(rows) >= MAX_ROWS:
                 raise runtime.Unavailable("failed", "more than %d addresses and interfaces" % MAX_ROWS)
-            entry = at.contents
-            row = Row((entry.name or b"").decode("utf-8", "replace"), entry.flags)
-            if entry.addr:
-                row.family = ctypes.c_ushort.from_address(entry.addr).value
+            following, _, flags, address, netmask, _, _ = layout.unpack(clib.peek(at, layout.size))
+            name = clib.Text.from_address(at + struct.calcsize("P")).value or b""
+            row = Row(name.decode("utf-8", "replace"), flags)
+            if address:
+                row.family = struct.unpack("=H", clib.peek(address, 2))[0]
                 # struct sockaddr_in has the address at 4, sockaddr_in6 at 8.
                 offset, size = {AF_INET: (4, 4), AF_INET6: (8, 16)}.get(row.family, (0, 0))
                 if size:
-                    raw = ctypes.string_at(entry.addr + offset, size)
-                    row.address = socket.inet_ntop(row.family, raw)
-                    if entry.netmask:
-                        mask = ctypes.string_at(entry.netmask + offset, size)
+                    row.address = sockets.raw.inet_ntop(row.family, clib.peek(address + offset, size))
+                    if netmask:
+                        mask = clib.peek(netmask + offset, size)
                         row.prefix_len = sum(bin(b).count("1") for b in bytearray(mask))
             rows.append(row)
-            at = entry.next
+            at = following
     finally:
-        libc.freeifaddrs(head)
+        clib.call("freeifaddrs", head)
     return rows
 
 
@@ -92,27 +78,25 @@ def address_scope(address: str) -> str:
     """Return ``host``, ``link`` or ``global``."""
     if address == "::1" or address.startswith("127."):
         return "host"
-    if address.startswith("169.254.") or re.match(r"fe[89ab][0-9a-f]:", address):
+    if address.startswith("169.254.") or (address.startswith(_LINK_LOCAL) and address[4:5] == ":"):
         return "link"
     return "global"
 
 
 def driver_by_ethtool(name: str) -> "Optional[str]":
     """Return the driver that SIOCETHTOOL names: the only way to tell a veth. None where it does not."""
-    import ctypes
     import fcntl
-    import socket
     import struct
 
-    info = ctypes.create_string_buffer(196)  # struct ethtool_drvinfo
-    struct.pack_into("=I", info, 0, 0x3)  # ETHTOOL_GDRVINFO
-    request = struct.pack("16sP16x", name.encode("utf-8", "replace")[:15], ctypes.addressof(info))
+    # struct ethtool_drvinfo, with ETHTOOL_GDRVINFO in front
+    info = clib.array(196)(*struct.pack("=I192x", 0x3))
+    request = struct.pack("16sP16x", name.encode("utf-8", "replace")[:15], clib.addressof(info))
     try:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        with sockets.Socket(AF_INET, sockets.raw.SOCK_DGRAM) as s:
             fcntl.ioctl(s.fileno(), 0x8946, request)  # SIOCETHTOOL
     except OSError:
         return None
-    return info.raw[4:36].split(b"\0", 1)[0].decode("utf-8", "replace") or None
+    return bytes(info)[4:36].split(b"\0", 1)[0].decode("utf-8", "replace") or None
 
 
 def _link_name(path: str) -> "Optional[str]":
@@ -130,9 +114,8 @@ def _kind(base: str, flags: int, driver: "Optional[str]") -> str:
             return kind
     if files.text_or_none(os.path.join(base, "type")) == _ARPHRD_INFINIBAND:
         return "ipoib"
-    uevent = files.text_or_none(os.path.join(base, "uevent")) or ""
-    found = re.search(r"^DEVTYPE=(\w+)$", uevent, re.M)
-    devtype = found.group(1) if found else None
+    uevent = (files.text_or_none(os.path.join(base, "uevent")) or "").split("\n")
+    devtype = next((line[len("DEVTYPE=") :] for line in uevent if line.startswith("DEVTYPE=")), None)
     if devtype in ("bridge", "bond", "vlan", "macvlan"):
         return devtype
     if driver == "veth":
@@ -172,8 +155,7 @@ def netdev(root: str, name: str, flags: "Optional[int]", ask_driver: bool) -> "d
     device = os.path.join(base, "device")
     if os.path.exists(device):
         # A virtio device has its PCI function as parent, so the last address in the path counts.
-        found = _PCI.findall(os.path.realpath(device))
-        pci = found[-1] if found else None
+        pci = files.pci_address(os.path.realpath(device))
     return {
         "name": name,
         "ifindex": files.int_or_none(os.path.join(base, "ifindex")) or 0,
@@ -194,14 +176,13 @@ def netdev(root: str, name: str, flags: "Optional[int]", ask_driver: bool) -> "d
 def routes(root: str) -> "tuple[list[str], list[str]]":
     """Return the interfaces of default routes, best metric first, IPv4 before IPv6, and the networks behind
     other routes over a router, as ``10.1.0.0/16``. The main table only, as /proc tells no other."""
-    import socket
     import struct
 
     found = []
     behind = []  # type: list[str]
 
     def add(family: int, address: bytes, length: int) -> None:
-        behind.append("%s/%d" % (socket.inet_ntop(family, address), length))
+        behind.append("%s/%d" % (sockets.raw.inet_ntop(family, address), length))
 
     table = files.text_or_none(files.under(root, "/proc/net/route"), files.CAP_BYTES) or ""
     for line in table.splitlines()[1:]:

@@ -2,11 +2,12 @@
 
 import errno
 import os
-import socket
 import struct
 import time
 
 from . import files, procs
+from .sockets import Socket
+from .sockets import raw as socket
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def bind_error(port: int) -> "Optional[str]":
     # nothing.
     for family, address in ((socket.AF_INET6, "::"), (socket.AF_INET, "0.0.0.0")):
         try:
-            with socket.socket(family, socket.SOCK_STREAM) as s:
+            with Socket(family, socket.SOCK_STREAM) as s:
                 s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 s.bind((address, port))
             return None

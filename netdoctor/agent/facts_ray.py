@@ -1,7 +1,6 @@
 """Group `ray`: the raylet that runs here, as its command line and its files say."""
 
 import os
-import re
 import sys
 
 from . import facts_port_holder, files, procs, runtime
@@ -13,9 +12,9 @@ if TYPE_CHECKING:
 COMMAND_CAP = 256 * 1024
 SOCKETS_CAP = 32 << 20
 MOST_PORTS = 16
-_VERSION = re.compile(r'^(version|commit) = "([^"]{1,80})"', re.M)
+_VERSION = r'(?m)^(version|commit) = "([^"]{1,80})"'
 # 0000000052d4ad44: 00000002 00000000 00010000 0001 01 115967 /tmp/ray/session_2026-…/sockets/raylet
-_RAYLET = re.compile(r"^\S+: \S+ \S+ 00010000 0001 01 \d+ (/\S*/sockets/raylet[.\d]*)$", re.M)
+_RAYLET = r"(?m)^\S+: \S+ \S+ 00010000 0001 01 \d+ (/\S*/sockets/raylet[.\d]*)$"
 
 
 def options(arguments: "list[str]") -> "dict[str, str]":
@@ -39,14 +38,20 @@ def resources(text: str) -> "dict[str, float]":
 def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
     """Return facts.ray.RayFacts."""
     # One read that costs little tells a node without Ray, whatever Ray's folder is called.
-    sockets = _RAYLET.findall(_text(files.under(root, "/proc/net/unix"), SOCKETS_CAP))
-    if not sockets:
+    table = _text(files.under(root, "/proc/net/unix"), SOCKETS_CAP)
+    if "/sockets/raylet" not in table or not _found(_RAYLET, table):
         raise runtime.Unavailable("not_applicable", "no Ray runs here")
     for pid in procs.pids(root):
         words = _text(files.under(root, "/proc/%d/cmdline" % pid), COMMAND_CAP).split("\0")
         if os.path.basename(words[0]) == "raylet" and options(words):
             return _facts(pid, words, root)
     raise runtime.Unavailable("no_permission", "a raylet runs here, and this user does not see its process")
+
+
+def _found(pattern: str, text: str) -> "list[Any]":
+    import re  # most nodes without Ray get by without
+
+    return re.findall(pattern, text)
 
 
 def _text(path: str, cap: int) -> str:
@@ -62,7 +67,7 @@ def _facts(pid: int, words: "list[str]", root: str) -> "dict[str, Any]":
     home = words[0]
     for _ in range(5):
         home = os.path.dirname(home)
-    release = dict(_VERSION.findall(_text(files.under(root, home + "/_version.py"), 4096)))
+    release = dict(_found(_VERSION, _text(files.under(root, home + "/_version.py"), 4096)))
     python = said.get("python_worker_command", "").split(" ")[0]
     low, high = _number(said.get("min_worker_port")), _number(said.get("max_worker_port"))
     handed = resources(said.get("static_resource_list", ""))

@@ -2,7 +2,6 @@
 
 import errno
 import os
-import re
 
 from . import files, libs
 
@@ -11,12 +10,10 @@ if TYPE_CHECKING:
     from typing import Any, Optional
 
 _CLASS = "/sys/class/infiniband"
-_PCI = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _MELLANOX = "0x15b3"
 MAX_HCAS = 128
 MAX_PORTS = 16
 MAX_GIDS = 1024
-_ZERO_GID = re.compile(r"[0:]*")
 
 
 def numeric(name: str) -> "tuple[int, str]":
@@ -31,8 +28,11 @@ def state_word(text: "Optional[str]") -> str:
 
 def rate(text: str) -> "Optional[float]":
     """Return 400.0 of ``400 Gb/sec (4X NDR)``; the number may end in .5."""
-    found = re.match(r"\s*(\d+(?:\.\d+)?)\s*Gb/sec", text)
-    return float(found.group(1)) if found else None
+    number, unit, _ = text.partition("Gb/sec")
+    whole, dot, part = number.strip().partition(".")
+    if not unit or not whole.isdecimal() or (dot and not part.isdecimal()):
+        return None
+    return float(whole + dot + part)
 
 
 def gids(base: str) -> "list[dict[str, Any]]":
@@ -40,7 +40,7 @@ def gids(base: str) -> "list[dict[str, Any]]":
     found = []
     for name in sorted(files.names(os.path.join(base, "gids"), MAX_GIDS), key=numeric):
         gid = files.text_or_none(os.path.join(base, "gids", name))
-        if not name.isdigit() or not gid or _ZERO_GID.fullmatch(gid):
+        if not name.isdigit() or not gid or not gid.strip("0:"):
             continue
         found.append(
             {
@@ -81,11 +81,11 @@ def pcie_link(device: str) -> "Optional[dict[str, Any]]":
 
     def number(folder: str, name: str) -> float:
         # "16", "32.0 GT/s PCIe", "8 GT/s", "Unknown"; 255 lanes are the kernel's word for unknown, too.
-        found = re.match(r"\d+(?:\.\d+)?", files.text_or_none(os.path.join(folder, name)) or "")
-        value = float(found.group()) if found else 0.0
+        word = (files.text_or_none(os.path.join(folder, name)) or "").partition(" ")[0]
+        value = float(word) if word.replace(".", "", 1).isdecimal() else 0.0
         return 0.0 if value >= 255 else value
 
-    if not _PCI.fullmatch(os.path.basename(here)) or not _PCI.fullmatch(os.path.basename(above)):
+    if not all(files.pci_address(os.path.basename(folder)) for folder in (here, above)):
         return None
 
     def least(name: str) -> float:
@@ -133,8 +133,7 @@ def hca(name: str, root: str) -> "dict[str, Any]":
     device = os.path.join(base, "device")
     address = None
     if os.path.exists(device):
-        found = _PCI.findall(os.path.realpath(device))
-        address = found[-1] if found else None
+        address = files.pci_address(os.path.realpath(device))
     uverbs = uverbs_name(name, base, root)
     uverbs_ok = None
     # Without ib_uverbs, or in a container that was not given the devices, the HCA is in sysfs alone.

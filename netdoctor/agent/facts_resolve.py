@@ -1,11 +1,10 @@
 """Group `resolve`: what names mean on this node."""
 
-import re
-import socket
-import threading
 import time
 
 from . import files, runtime
+from .sockets import Socket
+from .sockets import raw as socket
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ def look_up(names: "Sequence[str]") -> "dict[str, _Lookup]":
     """Look names up side by side. A late one is abandoned after LOOKUP_S, all after TOTAL_S."""
     lookups = {name: _Lookup(name) for name in names}
     waiting = list(lookups.values())[::-1]
-    lock = threading.Lock()
+    lock = runtime.Lock()
     end = time.monotonic() + TOTAL_S
 
     def work() -> None:
@@ -110,7 +109,7 @@ def first_bindable(rows: "Sequence[Any]") -> "Optional[str]":
     """Return the first address that bind() accepts here, as gloo chooses the one that it advertises."""
     for family, kind, protocol, _, address in rows:
         try:
-            with socket.socket(family, kind, protocol) as s:
+            with Socket(family, kind, protocol) as s:
                 s.bind((address[0], 0, *address[2:]))
                 return str(address[0])
         except (OSError, OverflowError):
@@ -126,7 +125,7 @@ def hosts_lines(names: "Sequence[str]", root: str = "/") -> "list[str]":
     for line in text.splitlines():
         words = line.partition("#")[0].lower().split()
         if wanted.intersection(words[1:]):
-            found.append(re.sub(r"\s+", " ", line.strip())[:200])
+            found.append(" ".join(line.split())[:200])
     return found[:100]
 
 

@@ -1,7 +1,6 @@
 """Group `software`: the job's interpreter, its torch, NCCL and CUDA packages. Nothing is imported."""
 
 import os
-import re
 import sys
 
 from . import dists, files, libs, pythons, runtime
@@ -13,13 +12,12 @@ if TYPE_CHECKING:
 SONAME = "libnccl.so.2"
 SCAN_CAP = 64 << 20
 MAX_PACKAGES = 500
-_CUDA_PACKAGE = re.compile(
-    r"nvidia-(cuda-|cudnn|cublas|nccl|nvshmem|nvjitlink|cufft|curand|cusolver|cusparse|cufile)"
-)
-_NCCL_PACKAGE = re.compile(r"nvidia-nccl-cu\d+")
-_REAL_NAME = re.compile(r"libnccl\.so\.(\d+\.\d+\.\d+)$")
+_CUDA = "cuda- cudnn cublas nccl nvshmem nvjitlink cufft curand cusolver cusparse cufile"
+_CUDA_PACKAGES = tuple("nvidia-" + name for name in _CUDA.split())
+_NCCL_PACKAGE = "nvidia-nccl-cu"
+_REAL_NAME = r"libnccl\.so\.(\d+\.\d+\.\d+)$"
 # The greeting of every libnccl: "NCCL version 2.21.5+cuda12.4". [NCCL src/init.cc showVersion]
-_GREETING = re.compile(rb"NCCL version (\d+\.\d+\.\d+)")
+_GREETING = rb"NCCL version (\d+\.\d+\.\d+)"
 
 
 def version_py(text: str) -> "dict[str, Any]":
@@ -28,6 +26,7 @@ def version_py(text: str) -> "dict[str, Any]":
     ``__version__ = '2.5.1+cu124'``, ``cuda: Optional[str] = '12.4'``, ``hip: Optional[str] = None``
     """
     import ast
+    import re
 
     found = {}
     for name, value in re.findall(r"^(__version__|cuda|hip)[ \t]*(?::[^=\n]+)?=[ \t]*([^\n#]+)", text, re.M):
@@ -72,6 +71,9 @@ def find_torch(
 
 def scan_version(path: str) -> "Optional[str]":
     """Return the version in a libnccl's own greeting, searched in its first 64 MiB."""
+    import re
+
+    greeting = re.compile(_GREETING)
     try:
         with open(path, "rb") as f:
             tail = b""
@@ -81,7 +83,7 @@ def scan_version(path: str) -> "Optional[str]":
                 if not part:
                     return None
                 left -= len(part)
-                found = _GREETING.search(tail + part)
+                found = greeting.search(tail + part)
                 if found:
                     return found.group(1).decode("ascii")
                 tail = part[-64:]
@@ -107,7 +109,9 @@ class Library(object):
         if real in self._seen:
             return
         self._seen.add(real)
-        named = _REAL_NAME.search(real)
+        import re
+
+        named = re.search(_REAL_NAME, real)
         version = self._wheels.get(real) or (named.group(1) if named else None)
         self.rows.append({"version": version or scan_version(real), "origin": origin, "path": path})
 
@@ -133,7 +137,7 @@ def find_nccl(
     """
     wheels = {}  # type: dict[str, Optional[str]]
     wheel_paths = []
-    owners = [d for n, d in packages.items() if _NCCL_PACKAGE.match(n)]
+    owners = [d for n, d in packages.items() if n.startswith(_NCCL_PACKAGE) and n[14:15].isdecimal()]
     for folder in paths:
         path = os.path.join(folder, "nvidia", "nccl", "lib", SONAME)
         here = [d for d in owners if d.folder == folder]
@@ -144,7 +148,7 @@ def find_nccl(
     found = Library(root, wheels)
     library_path = environ.get("LD_LIBRARY_PATH", "")
 
-    for entry in re.split(r"[:\s]+", environ.get("LD_PRELOAD", "")):
+    for entry in environ.get("LD_PRELOAD", "").replace(":", " ").split():
         if os.path.basename(entry).startswith("libnccl.so"):
             if "/" in entry:
                 found.add(entry, "LD_PRELOAD")
@@ -182,9 +186,8 @@ def find_nccl(
 
 def externally_managed() -> bool:
     """Return whether pip refuses to install into this interpreter unless it is told to. [PEP 668]"""
-    import sysconfig  # here, because starting up must not wait for it
-
-    marker = os.path.join(sysconfig.get_path("stdlib") or "", "EXTERNALLY-MANAGED")
+    # sysconfig.get_path("stdlib"), which takes all variables of the interpreter's Makefile to say
+    marker = os.path.join(os.path.dirname(os.__file__), "EXTERNALLY-MANAGED")
     return sys.prefix == sys.base_prefix and os.path.isfile(marker)
 
 
@@ -222,7 +225,7 @@ def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
         "cuda_packages": {
             name: package.version() or ""
             for name, package in sorted(packages.items())
-            if _CUDA_PACKAGE.match(name)
+            if name.startswith(_CUDA_PACKAGES)
         },
         "packages": versions,
         "search_path": paths[:100],

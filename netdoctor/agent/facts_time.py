@@ -3,7 +3,7 @@
 import os
 import time
 
-from . import files, procs, runtime
+from . import clib, files, procs, runtime
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,26 +30,15 @@ _DAEMONS = {
 
 def adjtimex() -> "tuple[int, int]":
     """Return (maxerror in us, status bits) of adjtimex() with modes 0. Raises OSError."""
-    import ctypes
+    import struct
 
-    class Timex(ctypes.Structure):
-        # include/uapi/linux/timex.h; `long` makes it right on 32 and 64 bits. The tail is generous padding.
-        _fields_ = [
-            ("modes", ctypes.c_uint),
-            ("offset", ctypes.c_long),
-            ("freq", ctypes.c_long),
-            ("maxerror", ctypes.c_long),
-            ("esterror", ctypes.c_long),
-            ("status", ctypes.c_int),
-            ("rest", ctypes.c_long * 40),
-        ]
-
-    libc = ctypes.CDLL(None, use_errno=True)
-    timex = Timex()
-    if libc.adjtimex(ctypes.byref(timex)) < 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
-    return int(timex.maxerror), int(timex.status)
+    # include/uapi/linux/timex.h: modes, offset, freq, maxerror, esterror, status, and more. `l` makes it
+    # right on 32 and 64 bits; the tail is generous padding.
+    timex = clib.array(400)()
+    if clib.call("adjtimex", clib.byref(timex)) < 0:
+        raise OSError("adjtimex() failed")
+    _, _, _, max_error, _, status = struct.unpack_from("@Illlli", timex)
+    return max_error, status
 
 
 def parse_tracking(text: str) -> "dict[str, Any]":

@@ -61,6 +61,18 @@ def names(path: str, cap: int = 65536) -> "list[str]":
         return []
 
 
+def pci_address(path: str) -> "Optional[str]":
+    """Return the last PCI address in a path of sysfs: ``0000:0a:00.0``."""
+    for part in reversed(path.split("/")):
+        words = part.split(":")
+        if len(words) == 3 and len(words[0]) >= 4 and len(words[1]) == 2 and len(words[2]) == 4:
+            slot, dot, function = words[2].partition(".")
+            digits = words[0] + words[1] + slot
+            if dot and function in tuple("01234567") and not digits.strip("0123456789abcdef"):
+                return part
+    return None
+
+
 def under(root: str, path: str) -> str:
     """Return `path` (absolute) below `root`, which tests replace by a recorded tree."""
     return os.path.join(root, path.lstrip("/"))

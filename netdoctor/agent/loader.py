@@ -1,55 +1,137 @@
-"""First code of the bundle that runs on a node: makes the other modules importable as `ndagent`, runs main.
+"""First code that runs on a node: says hello, asks for the agent's modules, makes them importable as ndagent.
 
-Executed by the bootstrap with `BUNDLE` in its globals. Modules are compiled when they are first imported,
-so a request pays only for what it uses.
+The text of this module is what every node compiles, so it is small, and imports what an interpreter has
+anyway. What it asks for comes as code where the control host has it for this very interpreter, else as text,
+which is compiled when it is imported: a request pays only for what it uses.
 """
 
+import os
 import sys
-from importlib.machinery import ModuleSpec
+import zlib
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import ModuleType
-    from typing import Any
+    from typing import IO, Any, Callable, Optional, Union  # noqa: F401
 
 PACKAGE = "ndagent"
+# importlib.machinery's, which that costs a millisecond to import.
+Spec = type(sys.__spec__)  # type: Any
+# The first byte of a frame that holds modules; JSON begins with none such.
+PACKED = b"\0"
 
 
-class BundleImporter(object):
-    """Finds `ndagent` and `ndagent.NAME` among source texts.
+def tag() -> str:
+    """Return what code has to be made for: ``cpython-311-3495``, the interpreter and its magic number."""
+    magic = getattr(sys.modules.get("_frozen_importlib_external"), "MAGIC_NUMBER", b"\0\0")
+    return "%s-%d" % (sys.implementation.cache_tag, magic[0] | magic[1] << 8)
+
+
+class Importer(object):
+    """Finds `ndagent` and `ndagent.NAME` among what has arrived, and asks for what has not.
 
     Of no class of importlib.abc: importing that alone costs a node a fifth of what the rest does.
+    names: the modules that there are. ask: has a module sent, and says whether it came.
     """
 
-    def __init__(self, sources: "dict[str, str]") -> None:
-        self._sources = sources
+    def __init__(self, names: "list[str]") -> None:
+        self.names = frozenset(names)
+        self.tag = tag()
+        self.signals = signals()
+        self.modules = {}  # type: dict[str, Union[bytes, str]]
+        self.ask = None  # type: Optional[Callable[[str], bool]]
 
-    def find_spec(self, fullname: str, path: "Any" = None, target: "Any" = None) -> "ModuleSpec | None":
-        me = self  # type: Any
+    def take(self, body: bytes) -> None:
+        """Add the modules in a frame: code as marshal writes it, or text."""
+        import marshal
+
+        self.modules.update(marshal.loads(zlib.decompress(body[len(PACKED) :])))
+
+    def find_spec(self, fullname: str, path: "Any" = None, target: "Any" = None) -> "Any":
         if fullname == PACKAGE:
-            return ModuleSpec(fullname, me, origin="<bundle>", is_package=True)
+            return Spec(fullname, self, origin="<agent>", is_package=True)
         package, _, name = fullname.rpartition(".")
-        if package == PACKAGE and name in self._sources:
-            return ModuleSpec(fullname, me, origin="<bundle>/" + name + ".py")
+        if package != PACKAGE or name not in self.names:
+            return None
+        if name in self.modules or (self.ask is not None and self.ask(name)):
+            return Spec(fullname, self, origin="<agent>/" + name + ".py")
         return None
 
-    def create_module(self, spec: ModuleSpec) -> None:
+    def create_module(self, spec: "Any") -> None:
         return None
 
     def exec_module(self, module: "ModuleType") -> None:
         name = module.__name__.rpartition(".")[2]
         if module.__name__ != PACKAGE:
-            code = compile(self._sources[name], "<bundle>/" + name + ".py", "exec")
+            what = self.modules[name]  # type: Any
+            if isinstance(what, bytes):
+                import marshal
+
+                code = marshal.loads(what)
+            else:
+                code = compile(what, "<agent>/" + name + ".py", "exec", 0, True)
             exec(code, module.__dict__)
 
 
+def say(marker: str, text: str) -> None:
+    """Send one frame of ASCII JSON."""
+    data = ("\x1e%s %d\n%s\n" % (marker, len(text), text)).encode("ascii")
+    while data:
+        data = data[os.write(1, data) :]
+
+
+def plain(text: str) -> str:
+    """Return a text without what JSON would have to escape."""
+    return "".join([c for c in text if c.isalnum() or c in "/._+-" if c < "\x7f"])
+
+
+def signals() -> "Any":
+    """Return what `signal` is made of: it makes enumerations of a hundred numbers."""
+    try:
+        return __import__("_signal")
+    except ImportError:
+        return __import__("signal")
+
+
+def next_body(stream: "IO[bytes]") -> bytes:
+    """Return the body of the next frame; ends the agent at the end of the stream."""
+    head = stream.read(9)
+    try:
+        length = int(head, 16) if head else 0
+    except ValueError:
+        sys.exit("no length in " + repr(head))
+    body = stream.read(min(length, 1 << 24))
+    if len(head) < 9 or len(body) < length:
+        sys.exit(0)
+    return body
+
+
 def start(bundle: "dict[str, Any]") -> None:
-    """Install the importer and hand over to main."""
+    """Say hello, get the modules, and hand over to main with what was said meanwhile."""
     sys.dont_write_bytecode = True
-    sys.meta_path.insert(0, BundleImporter(bundle["modules"]))
+    # Whatever happens until main keeps a clock of its own: the kernel's timer ends this process.
+    importer = Importer(bundle["names"])
+    signal = importer.signals
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_REAL, bundle["deadline_s"] + 2.0)
+    if bundle["dial"]:
+        caller = {"__name__": PACKAGE + ".dial_back"}  # type: dict[str, Any]
+        exec(compile(bundle["dial_back"], "<agent>/dial_back.py", "exec", 0, True), caller)
+        caller["call"](bundle["dial"], bundle["marker"])
+    version = "%d.%d.%d" % sys.version_info[:3]
+    hello = '{"hello": {"python": "%s", "tag": "%s", "executable": "%s", "machine": "%s"'
+    hello %= (version, importer.tag, plain(sys.executable or ""), plain(os.uname().machine))
+    hello += ', "pid": %d, "uid": %d, "bits": %d}}'
+    say(bundle["marker"], hello % (os.getpid(), os.getuid(), 64 if sys.maxsize > 2**32 else 32))
+    early = []  # type: list[bytes]  # requests that came before the modules
+    while not importer.modules:
+        body = next_body(sys.stdin.buffer)
+        if body.startswith(PACKED):
+            importer.take(body)
+        else:
+            early.append(body)
+            # Not before: who waits for hello alone has no ear for more.
+            say(bundle["marker"], '{"id": null, "need": "agent %s"}' % importer.tag)
+    sys.meta_path.insert(0, importer)
     main = __import__(PACKAGE + ".main", fromlist=["main"])
-    main.main(bundle)
-
-
-if "BUNDLE" in globals():
-    start(globals()["BUNDLE"])
+    main.main(bundle, importer, early)

@@ -3,16 +3,14 @@
 import os
 import resource
 import select
-import signal
 import sys
-import threading
 import time
 
 from . import private, runtime, wire
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Sequence
 
 # RLIMIT_DATA and not RLIMIT_AS: NVML reserves address space far beyond what it uses.
 MEMORY_CAP_BYTES = 512 << 20
@@ -37,8 +35,11 @@ OPERATIONS = {
 collectors = {}  # type: dict[str, str]
 
 
-def settle(deadline_s: float) -> None:
-    """Make the process small, polite and mortal. The session's limits are read first."""
+def settle(deadline_s: float, signal: "Any") -> None:
+    """Make the process small, polite and mortal. The session's limits are read first.
+
+    signal: the module, or `_signal`, which costs less.
+    """
     for name in ("MEMLOCK", "NOFILE", "STACK", "NPROC", "CORE", "DATA", "AS"):
         number = getattr(resource, "RLIMIT_" + name, None)
         if number is not None:
@@ -56,7 +57,7 @@ def settle(deadline_s: float) -> None:
             pass
     os.umask(0o077)
     try:
-        threading.stack_size(THREAD_STACK_BYTES)
+        runtime.stack_size(THREAD_STACK_BYTES)
     except (ValueError, RuntimeError):
         pass
     runtime.keep_normal()
@@ -91,26 +92,10 @@ def settle(deadline_s: float) -> None:
             # select() and not Event.wait(), which follows the wall clock on older Pythons.
             select.select([], [], [], min(left, 5.0))
 
-    watcher = threading.Thread(target=watch)
-    watcher.daemon = True
-    watcher.start()
+    runtime.Thread(watch)
     # The kernel's own timer, default action: ends the process even if no Python code can run any more.
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, deadline_s + 2.0)
-
-
-def hello() -> "dict[str, Any]":
-    """Return the first message of an agent."""
-    return {
-        "hello": {
-            "python": "%d.%d.%d" % tuple(sys.version_info[:3]),
-            "executable": sys.executable or "",
-            "pid": os.getpid(),
-            "uid": os.getuid(),
-            "machine": os.uname().machine,
-            "bits": 64 if sys.maxsize > 2**32 else 32,
-        }
-    }
 
 
 class Agent:
@@ -118,7 +103,8 @@ class Agent:
 
     def __init__(self, channel: wire.Channel) -> None:
         self._channel = channel
-        self._slots = threading.BoundedSemaphore(MAX_RUNNING)
+        self._running = 0
+        self._lock = runtime.Lock()
 
     def send(self, message: "dict[str, Any]") -> None:
         try:
@@ -142,13 +128,14 @@ class Agent:
             else:
                 self.send({"id": number, "ok": True, "result": result})
         finally:
-            self._slots.release()
+            with self._lock:
+                self._running -= 1
 
     def take(self, request: "Any", received: float) -> None:
         """Answer one request, at once or from a thread."""
         if not isinstance(request, dict):
             raise wire.BadFrame("a request is an object")
-        if "provide" in request:
+        if "provide" in request or "pack" in request:
             runtime.provide(request)
             return
         number, op, args = request.get("id"), request.get("op"), request.get("args")
@@ -162,28 +149,30 @@ class Agent:
             self.fail(number, "not_collected", "unknown operation " + repr(op)[:80])
         elif not isinstance(args, dict):
             self.fail(number, "failed", "args is not an object")
-        elif not self._slots.acquire(blocking=False):
+        elif self._running >= MAX_RUNNING:
             self.fail(number, "failed", "%d requests are running already" % MAX_RUNNING)
         else:
-            worker = threading.Thread(target=self.work, args=(number, op, args))
-            worker.daemon = True
-            worker.start()
+            with self._lock:
+                self._running += 1
+            runtime.Thread(self.work, number, op, args)
 
 
-def main(bundle: "dict[str, Any]") -> None:
-    """Run until stdin ends, the deadline passes or a signal comes."""
+def main(bundle: "dict[str, Any]", importer: "Any", early: "Sequence[bytes]" = ()) -> None:
+    """Run until stdin ends, the deadline passes or a signal comes.
+
+    importer: of the loader, which has said hello. early: bodies of requests that it has read.
+    """
     deadline = bundle.get("deadline_s")
-    settle(float(deadline) if deadline else DEFAULT_DEADLINE_S)
+    settle(float(deadline) if deadline else DEFAULT_DEADLINE_S, importer.signals)
     collectors.update(bundle.get("collectors") or {})
-    if bundle.get("dial"):
-        runtime.module("dial_back", "").call(bundle["dial"], str(bundle["marker"]))
     channel = wire.Channel.take_stdout(str(bundle["marker"]))
     agent = Agent(channel)
-    runtime.set_asker(agent.send)
-    agent.send(hello())
+    runtime.set_asker(agent.send, importer)
     stdin = sys.stdin.buffer
     code = 0
     try:
+        for body in early:
+            agent.take(wire.parse(body), time.time())
         while True:
             request = wire.read_frame(stdin)
             received = time.time()

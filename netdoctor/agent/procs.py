@@ -1,7 +1,6 @@
 """Who a process is, from psutil where it is to be had, else from /proc. Never its arguments."""
 
 import os
-import re
 import time
 
 from . import files, private, runtime
@@ -55,6 +54,8 @@ def running(root: str = "/") -> "set[str]":
 def _age_from_proc(pid: int, root: str) -> "Optional[float]":
     # /proc/PID/stat: "123 (name) S 1 …"; the name may hold blanks and brackets. Field 22 is the start in
     # ticks after boot, and the uptime comes from the same clock, so that a clock step does not matter.
+    import re
+
     stat = files.text_or_none(files.under(root, "/proc/%d/stat" % pid)) or ""
     uptime = files.text_or_none(files.under(root, "/proc/uptime")) or ""
     found = re.match(r".*\) (.*)", stat, re.S)

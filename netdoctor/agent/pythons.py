@@ -4,7 +4,6 @@ Looked for by name where environments usually are. None is run: what counts is t
 """
 
 import os
-import re
 import time
 
 from . import files
@@ -19,10 +18,11 @@ MAX_FOUND = 16
 MAX_NAMES = 64
 BOUND_S = 2.0
 CONDA = ("miniconda3", "anaconda3", "miniforge3", "mambaforge", "micromamba", "conda")
-# What may stand in a command line; python_fault of the inventory knows the same.
-_PATH = re.compile(r"/[\w./+@-]{1,300}")
+# What may stand in a command line, beside letters and digits; python_fault of the inventory knows the same.
+_IN_PATH = frozenset("_./+@-")
+PATH_CAP = 300
 # A console script: "#!/opt/venv/bin/python", or "#!/bin/sh" and "'''exec' /long/path/bin/python "$0" "$@"".
-_SHEBANG = re.compile(r"\A#!\s*(?:/bin/sh\n'''exec' )?\"?(/[^\s\"]+/bin/python[\d.]*)")
+_SHEBANG = r"\A#!\s*(?:/bin/sh\n'''exec' )?\"?(/[^\s\"]+/bin/python[\d.]*)"
 
 
 def others(
@@ -61,9 +61,14 @@ def interpreter(prefix: str, root: str) -> "Optional[str]":
     """Return the environment's interpreter, if it can be run and its path may stand in a command line."""
     for name in ("python3", "python"):
         path = os.path.join(os.path.normpath(prefix), "bin", name)
-        if _PATH.fullmatch(path) and os.access(files.under(root, path), os.X_OK):
+        if _may_be_run(path) and os.access(files.under(root, path), os.X_OK):
             return path
     return None
+
+
+def _may_be_run(path: str) -> bool:
+    good = all(c.isalnum() or c in _IN_PATH for c in path)
+    return good and path.startswith("/") and 1 < len(path) <= PATH_CAP + 1
 
 
 def site_packages(prefix: str) -> "list[str]":
@@ -120,7 +125,9 @@ def of_torchrun(path: str, root: str) -> "Iterator[str]":
         script = os.path.join(folder, "torchrun")
         if not os.path.isabs(script) or not os.access(files.under(root, script), os.X_OK):
             continue
-        named = _SHEBANG.search(files.text_or_none(files.under(root, script), 512) or "")
+        import re
+
+        named = re.search(_SHEBANG, files.text_or_none(files.under(root, script), 512) or "")
         if named:
             yield os.path.dirname(os.path.dirname(named.group(1)))
         yield os.path.dirname(os.path.dirname(script))

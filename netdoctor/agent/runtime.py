@@ -1,20 +1,23 @@
 """What operations share on a node: child processes, libraries asked for from the control host, clean-up."""
 
-import base64
 import os
-import signal
 import sys
-import threading
 import time
-import zlib
+from _thread import _local as local
+from _thread import allocate_lock as Lock
+from _thread import stack_size, start_new_thread
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any, Callable, Optional
 
+__all__ = ["Lock", "stack_size"]  # of what is imported here, for other modules
+
+SIGKILL = 9
 OUTPUT_CAP_BYTES = 256 * 1024
 PROVIDE_WAIT_S = 5.0
+MODULE_WAIT_S = 15.0
 LIBRARY_CAP_BYTES = 4 << 20
 
 # The limits of the login session, read before the agent changes its own: {name: (soft, hard)}.
@@ -22,7 +25,31 @@ session_limits = {}  # type: dict[str, tuple[int, int]]
 # Where the login shell started us; relative entries of PYTHONPATH count from here.
 login_directory = "/"
 # The request that a thread works for: scope.request.
-scope = threading.local()
+scope = local()
+
+
+class Thread(object):
+    """A daemon thread, running from the start. `threading` costs more to import than all of them to run."""
+
+    def __init__(self, target: "Callable[..., None]", *args: "Any") -> None:
+        """Raises RuntimeError where no thread can be started."""
+        self._running = Lock()
+        self._running.acquire()
+        start_new_thread(self._run, (target, args))
+
+    def _run(self, target: "Callable[..., None]", args: "tuple[Any, ...]") -> None:
+        try:
+            target(*args)
+        finally:
+            self._running.release()
+
+    def is_alive(self) -> bool:
+        return self._running.locked()
+
+    def join(self, timeout_s: float = -1) -> None:
+        """Wait for its end: for ever without a time."""
+        if self._running.acquire(True, timeout_s):
+            self._running.release()
 
 
 class Unavailable(Exception):
@@ -69,11 +96,12 @@ def explain(error: BaseException) -> "tuple[str, str]":
 class _State(object):
     closing = False
     ask = None  # type: Optional[Callable[[dict[str, Any]], None]]
+    importer = None  # type: Any  # the loader's
 
 
 _state = _State()
 _children = set()  # type: set[int]
-_children_lock = threading.Lock()
+_children_lock = Lock()
 _closers = []  # type: list[Callable[[], None]]
 
 
@@ -102,7 +130,7 @@ def find_tool(name: str) -> "Optional[str]":
 
 def _kill_group(pid: int) -> None:
     try:
-        os.killpg(pid, signal.SIGKILL)
+        os.killpg(pid, SIGKILL)
     except OSError:
         pass
 
@@ -199,7 +227,7 @@ def limits_of_session() -> "dict[int, tuple[int, int]]":
 # --- work at the priority that the job would have ---------------------------------------------------------
 
 _normal_work = []  # type: list[Callable[[], None]]
-_normal_wake = threading.Semaphore(0)
+_normal_wake = Lock()  # free while there may be work
 
 
 def keep_normal() -> None:
@@ -212,17 +240,17 @@ def keep_normal() -> None:
     def serve() -> None:
         while True:
             _normal_wake.acquire()
-            _normal_work.pop(0)()
+            while _normal_work:
+                _normal_work.pop(0)()
 
-    started = threading.Thread(target=serve)
-    started.daemon = True
-    started.start()
+    Thread(serve)
 
 
 def normally(function: "Callable[[], Any]") -> "Any":
     """Return function(), called in a thread whose priority was never lowered. Must not block for long."""
     box = []  # type: list[Any]
-    done = threading.Semaphore(0)
+    done = Lock()
+    done.acquire()
 
     def body() -> None:
         try:
@@ -232,7 +260,10 @@ def normally(function: "Callable[[], Any]") -> "Any":
         done.release()
 
     _normal_work.append(body)
-    _normal_wake.release()
+    try:
+        _normal_wake.release()
+    except RuntimeError:  # free already: the thread has yet to look
+        pass
     done.acquire()
     good, value = box[0]
     if not good:
@@ -240,17 +271,10 @@ def normally(function: "Callable[[], Any]") -> "Any":
     return value
 
 
-def normal_thread(target: "Callable[..., None]", *args: "Any") -> threading.Thread:
+def normal_thread(target: "Callable[..., None]", *args: "Any") -> Thread:
     """Start a daemon thread at the priority that the agent had at login."""
-
-    def start() -> threading.Thread:
-        started = threading.Thread(target=target, args=args)
-        started.daemon = True
-        started.start()
-        return started
-
-    thread_ = normally(start)  # type: threading.Thread
-    return thread_
+    started = normally(lambda: Thread(target, *args))  # type: Thread
+    return started
 
 
 def shut_down(code: int) -> None:
@@ -304,7 +328,7 @@ def forget_child(pid: int) -> None:
 # --- threads ----------------------------------------------------------------------------------------------
 
 
-def thread(target: "Callable[[], None]") -> threading.Thread:
+def thread(target: "Callable[[], None]") -> Thread:
     """Start a daemon thread that belongs to the same request as the caller."""
     request = getattr(scope, "request", None)
 
@@ -312,17 +336,14 @@ def thread(target: "Callable[[], None]") -> threading.Thread:
         scope.request = request
         target()
 
-    started = threading.Thread(target=body)
-    started.daemon = True
-    started.start()
-    return started
+    return Thread(body)
 
 
-def join_until(started: threading.Thread, end: float) -> bool:
+def join_until(started: Thread, end: float) -> bool:
     """Wait for a thread until monotonic time `end`; say whether it ended.
 
-    Thread.join with a timeout follows the wall clock up to Python 3.10 where sem_clockwait is missing; short
-    waits in a loop keep a clock step harmless.
+    A lock's timeout follows the wall clock up to Python 3.10 where sem_clockwait is missing; short waits in a
+    loop keep a clock step harmless.
     """
     pause = 0.001
     while started.is_alive():
@@ -356,19 +377,44 @@ def bounded(function: "Callable[[], Any]", timeout_s: float) -> "Any":
 
 _provided = {}  # type: dict[str, dict[str, Any]]
 _libraries = {}  # type: dict[str, Any]
-_library_lock = threading.Lock()
+_library_lock = Lock()
 
 
-def set_asker(ask: "Callable[[dict[str, Any]], None]") -> None:
-    """Tell how a message reaches the control host."""
+def set_asker(ask: "Callable[[dict[str, Any]], None]", importer: "Any") -> None:
+    """Tell how a message reaches the control host, and what modules of the agent that it sends go to."""
     _state.ask = ask
+    _state.importer = importer
+    importer.ask = _module_came
 
 
 def provide(message: "dict[str, Any]") -> None:
-    """Take a ``provide`` frame; called by the main thread."""
+    """Take what was asked for; called by the main thread."""
     name = message.get("provide")
-    if isinstance(name, str):
+    if "pack" in message:
+        _state.importer.take(message["pack"])
+    elif isinstance(name, str):
         _provided[name] = message
+
+
+def _await(need: str, came: "Callable[[], bool]", wait_s: float) -> bool:
+    """Ask the control host for something, in a request's thread, and say whether it came."""
+    request = getattr(scope, "request", None)
+    if _state.ask is None or request is None:
+        return False
+    _state.ask({"id": request, "need": need})
+    end = time.monotonic() + wait_s
+    while not came():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.002)
+    return True
+
+
+def _module_came(name: str) -> bool:
+    modules = _state.importer.modules
+    if _await("agent " + _state.importer.tag + " " + name, lambda: name in modules, MODULE_WAIT_S):
+        return True
+    raise Unavailable("failed", "netdoctor's own module %s did not get to the node" % name)
 
 
 def library(name: str) -> "Optional[ModuleType]":
@@ -396,23 +442,18 @@ def _drop(name: str) -> None:
 
 
 def _from_control(name: str) -> "Optional[ModuleType]":
-    request = getattr(scope, "request", None)
-    if _state.ask is None or request is None:
+    if not _await(name, lambda: name in _provided, PROVIDE_WAIT_S):
         return None
-    _state.ask({"id": request, "need": name})
-    end = time.monotonic() + PROVIDE_WAIT_S
-    while name not in _provided:
-        if time.monotonic() > end:
-            return None
-        time.sleep(0.002)
-    answer = _provided[name]
-    encoded = answer.get("files")
+    encoded = _provided[name].get("files")
     if not isinstance(encoded, dict) or not encoded:
         return None
+    import zlib
+    from binascii import a2b_base64
+
     from . import provided
 
     content = {}
     for path, data in encoded.items():
         inflate = zlib.decompressobj()
-        content[str(path)] = inflate.decompress(base64.b64decode(data), LIBRARY_CAP_BYTES)
+        content[str(path)] = inflate.decompress(a2b_base64(data), LIBRARY_CAP_BYTES)
     return provided.load(name, content)

@@ -6,20 +6,74 @@ length, a newline, JSON, a newline. The marker lets the reader skip whatever a l
 frames.
 """
 
-import json
 import os
-import threading
+
+from . import runtime
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import IO, Any
 
+try:
+    # What `json` itself works with in CPython. It brings regular expressions and enumerations along, which
+    # cost a node as much as all that it is asked.
+    _json = __import__("_json")  # type: Any
+except ImportError:
+    _json = None
+
 MAX_PAYLOAD_BYTES = 8 << 20
+PACKED = b"\0"  # as the loader has it
 _HEX = frozenset(b"0123456789abcdefABCDEF")
 
 
 class BadFrame(Exception):
     """What came in is not a frame; there is no way back into step."""
+
+
+class _Decoding(object):
+    """What a scanner is told: as json.JSONDecoder() has it."""
+
+    strict = True
+    object_hook = None
+    object_pairs_hook = None
+    parse_float = float
+    parse_int = int
+
+    @staticmethod
+    def parse_constant(name: str) -> float:
+        return float(name)  # NaN, Infinity, -Infinity
+
+
+def loads(text: str) -> "Any":
+    """Return the value that a JSON text says. Raises ValueError and RecursionError."""
+    if _json is None:
+        import json
+
+        return json.loads(text)
+    text = text.strip(" \t\n\r")
+    try:
+        value, end = _json.make_scanner(_Decoding)(text, 0)
+    except StopIteration:
+        raise ValueError("not JSON")
+    if end != len(text):
+        raise ValueError("more than one value")
+    return value
+
+
+def dumps(value: "Any") -> str:
+    """Return ASCII JSON, without NaN. Raises TypeError, ValueError and RecursionError."""
+    if _json is None:
+        import json
+
+        return json.dumps(value, allow_nan=False)
+    encode = _json.make_encoder(
+        {}, _refuse, _json.encode_basestring_ascii, None, ": ", ", ", False, False, False
+    )
+    return "".join(encode(value, 0))
+
+
+def _refuse(value: "Any") -> "Any":
+    raise TypeError(type(value).__name__ + " has no form in JSON")
 
 
 def clean(value: "Any", depth: int = 0) -> "Any":
@@ -49,11 +103,11 @@ def clean(value: "Any", depth: int = 0) -> "Any":
 def encode(value: "Any") -> bytes:
     """Return strict ASCII JSON."""
     try:
-        text = json.dumps(value, allow_nan=False)
+        text = dumps(value)
     except (TypeError, ValueError, RecursionError):
-        return json.dumps(clean(value), allow_nan=False).encode("ascii")
+        return dumps(clean(value)).encode("ascii")
     if "\\ud" in text:
-        text = json.dumps(clean(value), allow_nan=False)
+        text = dumps(clean(value))
     return text.encode("ascii")
 
 
@@ -75,8 +129,15 @@ def read_frame(stream: "IO[bytes]") -> "Any":
     body = stream.read(length)
     if len(body) < length:
         return None
+    return parse(body)
+
+
+def parse(body: bytes) -> "Any":
+    """Return what the body of a frame says; modules of the agent as {"pack": body}. Raises BadFrame."""
+    if body[:1] == PACKED:
+        return {"pack": body}
     try:
-        return json.loads(body.decode("utf-8"))
+        return loads(body.decode("utf-8"))
     except (ValueError, RecursionError) as e:
         raise BadFrame("no JSON in a frame: " + str(e))
 
@@ -87,7 +148,7 @@ class Channel:
     def __init__(self, fd: int, marker: str) -> None:
         self._fd = fd
         self._marker = marker
-        self._lock = threading.Lock()
+        self._lock = runtime.Lock()
 
     @classmethod
     def take_stdout(cls, marker: str) -> "Channel":

@@ -1,17 +1,49 @@
-"""Control side: the one-line program that starts an agent, and the bundle that it reads from stdin."""
+"""Control side: the one-line program that starts an agent, what it reads first, and its modules."""
 
+import importlib.util
 import json
+import marshal
 import re
 import shlex
+import sys
 import zlib
 from collections.abc import Mapping
 from functools import cache, lru_cache
 from importlib import resources
+from importlib.abc import InspectLoader
+from types import CodeType
 from typing import Any
 
-# Travels with the request that starts ranks, to the job's own interpreter, and not with every agent.
-_LATER = frozenset({"__init__", "rank_program"})
+# The loader travels first, and alone; the program of ranks with the request that starts them, to the job's
+# own interpreter.
+_LOADER = "loader"
+_LATER = frozenset({"__init__", "rank_program", _LOADER})
+# What a scan asks every node for. Everything else is sent when it is needed.
+FIRST = (
+    "main",
+    "collect",
+    "facts_env",
+    "facts_gpu",
+    "facts_host",
+    "facts_kernel_log",
+    "facts_limits",
+    "facts_nccl_answer",
+    "facts_net",
+    "facts_port_holder",
+    "facts_ray",
+    "facts_rdma",
+    "facts_resolve",
+    "facts_software",
+    "facts_time",
+)
+# In front of modules in a frame, where a request has JSON. As the loader has it.
+_PACKED = b"\0"
+# Read by every Python from 2.5 on, where it holds no code.
+_MARSHAL = 2
 
+# from . import files, runtime
+# from .sockets import Socket
+_IMPORT = re.compile(r"^from \.(\w*) import (.+)$", re.MULTILINE)
 _COMMENT = re.compile(r"^[ \t]*#.*$", re.MULTILINE)
 
 # One line that every login shell passes on unchanged inside single quotes: sh, csh and fish differ in what
@@ -26,12 +58,11 @@ BOOTSTRAP = (
     'h="{~hello~: {~old_python~: ~%d.%d.%d~, ~executable~: ~%s~}}".replace("~",chr(34))%(v[0],v[1],v[2],x);'
     "v<(3,6) and (sys.stdout.write("
     'chr(30)+sys.argv[1]+" "+str(len(h))+chr(10)+h+chr(10)),sys.stdout.flush(),sys.exit(0));'
-    "import json,zlib;"
+    "import zlib;"
     "f=sys.stdin.buffer;"
     "n=f.read(9);"
     "n or sys.exit(0);"
-    "b=json.loads(zlib.decompress(f.read(int(n,16))).decode());"
-    'exec(b["modules"]["loader"],{"BUNDLE":b,"__name__":"ndagent_loader"})'
+    'exec(zlib.decompress(f.read(int(n,16))).decode(),{"__name__":"ndagent_loader"})'
 )
 
 
@@ -55,28 +86,102 @@ def argv(python: str, marker: str) -> list[str]:
 def modules() -> dict[str, str]:
     """Return the source text of every node-side module by name, read once. Lines that are comments stay here.
 
-    Empty lines stand for them, so that line numbers hold. The whole of it has to fit into a pipe, from which
-    a Python that is too old never reads.
+    Empty lines stand for them, so that line numbers hold.
     """
-    found = {}
-    for entry in resources.files("netdoctor.agent").iterdir():
-        name, dot, suffix = entry.name.partition(".")
-        if dot and suffix == "py" and name not in _LATER:
-            found[name] = _COMMENT.sub("", entry.read_text(encoding="utf-8"))
-    return found
+    return {name: text(name) for name in _names()}
+
+
+@cache
+def _names() -> tuple[str, ...]:
+    found = (entry.name.partition(".") for entry in resources.files("netdoctor.agent").iterdir())
+    return tuple(sorted(name for name, _, suffix in found if suffix == "py" and name not in _LATER))
+
+
+def text(name: str) -> str:
+    source = resources.files("netdoctor.agent").joinpath(f"{name}.py").read_text(encoding="utf-8")
+    return _COMMENT.sub("", source)
 
 
 @lru_cache(maxsize=4)
 def _bundle(marker: str, deadline_s: float, collectors: tuple[tuple[str, str], ...], dial: str) -> bytes:
-    content = {
+    about = {
         "marker": marker,
         "deadline_s": deadline_s,
-        "modules": modules(),
         "collectors": dict(collectors),
+        "names": list(_names()),
         "dial": json.loads(dial),
+        # Needed before there is anybody to ask for it.
+        "dial_back": text("dial_back") if json.loads(dial) else "",
     }
-    body = zlib.compress(json.dumps(content).encode("ascii"), 9)
+    # The words of strangers among it, plug-ins, are a literal in ASCII.
+    return _frame(zlib.compress(f"{text(_LOADER)}\n\nstart({about!a})\n".encode("ascii"), 9))
+
+
+def _frame(body: bytes) -> bytes:
     return b"%08x\n" % len(body) + body
+
+
+# --- modules, as agents ask for them ----------------------------------------------------------------------
+
+
+def own_tag() -> str:
+    """Return what the code of this interpreter is named by agents: its kind and its magic number."""
+    magic = int.from_bytes(importlib.util.MAGIC_NUMBER[:2], "little")
+    return f"{sys.implementation.cache_tag}-{magic}"
+
+
+@cache
+def needed(name: str) -> frozenset[str]:
+    """Return the modules that one imports as it is imported, and those that these import, itself included."""
+    found: set[str] = set()
+    waiting = [name]
+    while waiting:
+        module = waiting.pop()
+        if module in found or module not in modules():
+            continue
+        found.add(module)
+        for package, names in _IMPORT.findall(modules()[module]):
+            waiting += [package] if package else names.split(", ")
+    return frozenset(found)
+
+
+@cache
+def _first() -> frozenset[str]:
+    return frozenset[str]().union(*map(needed, FIRST))
+
+
+def pack(tag: str = "", name: str = "") -> bytes:
+    """Return the frame with the modules that every agent needs, or with one more and what that imports.
+
+    tag: what code has to be made for. This very Python's is sent as code, and to all others text: code of
+    another version would have to come from another interpreter, and never does from a node.
+    """
+    if name and name not in modules():
+        return _frame(_PACKED + zlib.compress(marshal.dumps({}, _MARSHAL)))
+    return _pack(tag == own_tag(), name)
+
+
+@cache
+def _pack(as_code: bool, name: str) -> bytes:
+    wanted = needed(name) - _first() if name else _first()
+    content = {one: _code(one) if as_code else modules()[one] for one in sorted(wanted)}
+    return _frame(_PACKED + zlib.compress(marshal.dumps(content, _MARSHAL)))
+
+
+def _code(name: str) -> bytes:
+    """Return a module as code. It was compiled, as a rule, when netdoctor was installed or first ran."""
+    spec = importlib.util.find_spec(f"netdoctor.agent.{name}")
+    assert spec is not None
+    assert isinstance(spec.loader, InspectLoader)
+    code = spec.loader.get_code(spec.name)
+    assert code is not None
+    return marshal.dumps(_bare(code, f"<agent>/{name}.py"))
+
+
+def _bare(code: CodeType, file: str) -> CodeType:
+    """Return code without its table of lines, a quarter of it: agents tell what went wrong, not where."""
+    inner = tuple(_bare(one, file) if isinstance(one, CodeType) else one for one in code.co_consts)
+    return code.replace(co_consts=inner, co_linetable=b"", co_filename=file)
 
 
 def build_bundle(
@@ -86,16 +191,16 @@ def build_bundle(
     collectors: Mapping[str, str],
     dial: Mapping[str, Any] | None = None,
 ) -> bytes:
-    """Return the first frame for an agent's stdin: 8 hex digits, a newline, compressed JSON.
+    """Return the first frame for an agent's stdin: 8 hex digits, a newline, the loader's text compressed.
 
-    collectors: source text of plug-in collectors by fact group. The result is cached: with one marker per run
-    it is built once per run and shared by all nodes. dial: whom to call, as in the agent's dial_back; without
-    it the agent's stdin and stdout are the conversation.
+    The agent asks for all else that it needs (`provide`). collectors: source text of plug-in collectors by
+    fact group. The result is cached: with one marker per run it is built once and shared by all nodes.
+    dial: whom to call, as in the agent's dial_back; without it the agent's stdin and stdout are the
+    conversation.
     """
     return _bundle(marker, deadline_s, tuple(sorted(collectors.items())), json.dumps(dial))
 
 
 def request_frame(request: Mapping[str, object]) -> bytes:
     """Return a request as the agent reads it: 8 hex digits, a newline, JSON."""
-    body = json.dumps(request, allow_nan=False).encode("ascii")
-    return b"%08x\n" % len(body) + body
+    return _frame(json.dumps(request, allow_nan=False).encode("ascii"))

@@ -1,4 +1,5 @@
-"""Control side: files of a library that travels to nodes which lack it, from netdoctor's own installation."""
+"""Control side: what agents ask for: their own modules, and libraries that a node lacks, from netdoctor's own
+installation."""
 
 import base64
 import importlib.util
@@ -8,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from netdoctor.text import clean
+from netdoctor.transport import bundle
 from netdoctor.transport.frames import length_prefixed
 
 # psutil's modules for other systems stay here.
@@ -23,9 +25,14 @@ class NotProvided(LookupError):
 def provide_bytes(name: str, machine: str, bits: int) -> bytes:
     """Return the answer to ``{"need": name}``: the files, or the reason why there are none.
 
+    ``agent TAG`` and ``agent TAG MODULE`` ask for modules of the agent, as code for TAG where there is such.
+
     machine, bits: from the agent's hello; psutil has a C extension and is sent only to the same kind of
     machine.
     """
+    kind, *words = name[:200].split(" ")
+    if kind == "agent" and 1 <= len(words) <= 2:
+        return bundle.pack(*words)
     try:
         if name not in LIBRARIES:
             raise NotProvided("not a library that agents may ask for")

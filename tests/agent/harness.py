@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+from netdoctor.agent import main
 from netdoctor.transport import bundle
 
 MARKER = "t35tm4rk3r"
@@ -78,6 +79,8 @@ class AgentProcess:
 
     def __enter__(self) -> Self:
         self.hello = self.read()["hello"]
+        self.tag = self.hello["tag"]
+        self.send_raw(bundle.pack(self.tag))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -132,6 +135,10 @@ class AgentProcess:
 
     def start(self, op: str, args: Mapping[str, Any] | None = None) -> int:
         """Send a request, return its number."""
+        # Its modules go first: who waits for one agent does not look at what another needs.
+        module = main.OPERATIONS.get(op, ("op_" + op, ""))[0]
+        if module in bundle.modules():
+            self.send_raw(bundle.pack(self.tag, module))
         self.sequence += 1
         self.send_raw(bundle.request_frame({"id": self.sequence, "op": op, "args": dict(args or {})}))
         return self.sequence
@@ -141,16 +148,20 @@ class AgentProcess:
         while number not in self.replies:
             message = self.read(timeout_s)
             if "need" in message:
-                self.needs.append(message["need"])
+                if not message["need"].startswith("agent "):
+                    self.needs.append(message["need"])
                 self._provide(message["need"])
             else:
                 self.replies[message["id"]] = message
         return self.replies.pop(number)
 
     def _provide(self, name: str) -> None:
-        if self.provide:
-            from netdoctor.transport import provide
+        from netdoctor.transport import provide
 
+        if name.startswith("agent "):
+            self.send_raw(provide.provide_bytes(name, "", 64))
+            return
+        if self.provide:
             files = provide.library_files(name)
             frame: dict[str, object] = {"provide": name, "files": files}
         else:

@@ -1,12 +1,23 @@
 """The command line that starts an agent, under every interpreter found here."""
 
 import ast
+import importlib.util
+import marshal
+import pkgutil
 import shutil
 import subprocess
+import sys
+import zlib
 from importlib import resources
+from typing import Any
 
 import pytest
 
+from netdoctor import facts
+from netdoctor.check import Profile
+from netdoctor.engine.gathering import first_groups
+from netdoctor.facts.base import FACT_TYPES
+from netdoctor.facts.software import Job
 from netdoctor.transport import bundle
 from tests.agent import harness
 
@@ -47,13 +58,65 @@ def test_agent_says_hello_and_answers_ping(version: str) -> None:
         assert ping["recv_s"] <= ping["send_s"]
 
 
-def test_what_travels_is_the_same_program_and_fits_into_a_pipe() -> None:
-    for name, text in bundle.modules().items():
+def test_what_travels_is_the_same_program() -> None:
+    for name in (*bundle.modules(), "loader"):
         source = resources.files("netdoctor.agent").joinpath(f"{name}.py").read_text("utf-8")
-        assert ast.dump(ast.parse(text), include_attributes=True) == ast.dump(
+        assert ast.dump(ast.parse(bundle.text(name)), include_attributes=True) == ast.dump(
             ast.parse(source), include_attributes=True
         )
-    assert len(bundle.build_bundle(marker=harness.MARKER, deadline_s=60, collectors={})) < 65536
+
+
+def test_what_is_compiled_before_hello_is_small() -> None:
+    """Bytes of source: what the bootstrap runs, and its one line. Too small, too, to fill a pipe that is
+    never read, as by a Python that is too old."""
+    first = bundle.build_bundle(marker=harness.MARKER, deadline_s=60, collectors={})
+    assert len(first) < 4096
+    assert len(bundle.BOOTSTRAP) + len(zlib.decompress(first[9:])) < 6500
+
+
+def test_modules_come_as_code_for_this_python_and_as_text_for_others() -> None:
+    def kinds(tag: str, name: str = "") -> dict[str, type]:
+        frame = bundle.pack(tag, name)
+        assert int(frame[:8], 16) == len(frame) - 9
+        content = marshal.loads(zlib.decompress(frame[10:]))
+        return {module: type(what) for module, what in content.items()}
+
+    own = bundle.own_tag()
+    first = kinds(own)
+    assert set(first.values()) == {bytes}
+    assert set(kinds("cpython-36-3379").values()) == set(kinds("").values()) == {str}
+    # Whatever is asked for comes with what it imports, once.
+    assert set(kinds(own, "op_connect")) == {"op_connect", "op_listen", "icmp"}
+    assert kinds(own, "files") == kinds(own, "os") == kinds(own, "x" * 10_000) == {}
+    everything = set(first).union(*(kinds(own, name) for name in bundle.modules()))
+    assert everything == set(bundle.modules())
+
+
+def passive(profile: Profile) -> dict[str, dict[str, Any]]:
+    """The facts that a scan asks every node for, with what it says to them."""
+    for module in pkgutil.iter_modules(facts.__path__, facts.__name__ + "."):
+        importlib.import_module(module.name)
+    groups = {info.group for info in FACT_TYPES.values() if info.origin == "agent" and not info.collector}
+    return first_groups(groups, [], Job(), profile)
+
+
+def test_first_of_all_go_the_facts_that_every_scan_asks_for() -> None:
+    asked = passive(Profile.LAUNCH)
+    assert {name for name in bundle.FIRST if name.startswith("facts_")} == {f"facts_{g}" for g in asked}
+
+
+def test_passive_facts_import_next_to_nothing() -> None:
+    """Modules that are Python, and not part of the interpreter's own start: a node compiles or reads each."""
+    look = "import sys\ndef collect(args): return {'modules': sorted(sys.modules)}"
+    start = "import os, sys, zlib; sys.stdin.buffer; print(*sys.modules)"
+    bare = subprocess.run([sys.executable, "-S", "-c", start], capture_output=True, text=True, check=True)
+    with harness.agent(isolated=True, collectors={"look": look}) as agent:
+        agent.facts(**passive(Profile.QUICK))
+        loaded = set(agent.facts(look={})["look"]["value"]["modules"]) - set(bare.stdout.split())
+    ours = {name for name in loaded if name.partition(".")[0] in ("ndagent", "ndagent_collector_look")}
+    specs = {name: importlib.util.find_spec(name) for name in loaded - ours}
+    python = {name for name, spec in specs.items() if spec and str(spec.origin).endswith(".py")}
+    assert python <= {"struct"}
 
 
 @pytest.mark.interpreters

@@ -308,7 +308,7 @@ def test_hosts_lines_and_first_bindable(tmp_path: Path) -> None:
 
 
 def test_hanging_resolver_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = socket.getaddrinfo
+    real = facts_resolve.socket.getaddrinfo
 
     def slow(name: bytes, *args: Any, **kwargs: Any) -> Any:
         if name.startswith(b"slow"):
@@ -318,7 +318,7 @@ def test_hanging_resolver_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(facts_resolve, "LOOKUP_S", 0.3)
     monkeypatch.setattr(facts_resolve, "TOTAL_S", 2.0)
     monkeypatch.setattr(facts_resolve, "PARALLEL", 2)
-    monkeypatch.setattr(socket, "getaddrinfo", slow)
+    monkeypatch.setattr(facts_resolve.socket, "getaddrinfo", slow)
     names = ["slow1", "slow2", "slow3", "a", "b"]
     start = time.monotonic()
     fact = msgspec.convert(facts_resolve.collect({"names": names}), type=ResolveFacts)

@@ -7,7 +7,7 @@ import platform
 
 import pytest
 
-from netdoctor.transport import provide
+from netdoctor.transport import bundle, provide
 
 
 def answer(name: str, machine: str = platform.machine(), bits: int = 64) -> dict[str, object]:
@@ -26,6 +26,17 @@ def test_refuses(name: str, machine: str, bits: int) -> None:
     assert refused["error"]
     assert "files" not in refused
     assert len(str(refused["provide"])) <= 60
+
+
+def test_keeps_modules_only() -> None:
+    bundle._pack.cache_clear()
+    for number in range(20):
+        provide.provide_bytes(f"agent tag-{number}", "x86_64", 64)
+        provide.provide_bytes(f"agent tag-{number} op_{number}{'x' * 100_000}", "x86_64", 64)
+        provide.provide_bytes(f"agent a b {number}", "x86_64", 64)
+    assert bundle._pack.cache_info().currsize == 1
+    for word in ("agent", "agent a b c", "agentx a"):
+        assert b'"error"' in provide.provide_bytes(word, "x86_64", 64)
 
 
 def test_keeps_libraries_only() -> None:
