@@ -3,9 +3,9 @@ undecided."""
 
 import statistics
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from heapq import heapify, heappop, heappush
 from typing import Any
 
 from netdoctor.facts.bandwidth import Baseline, TcpRate, TcpRates
@@ -54,21 +54,37 @@ def connected(nodes: Sequence[str], matrix: Any, addresses: Mapping[str, str] | 
     Without a matrix, all of them. A collective needs every pair, and a node behind a firewall would only
     cost everybody a timeout. addresses: the path that counts, by node; None: all that were tried.
     """
-    left = list(nodes)
     if not isinstance(matrix, PortMatrix):
-        return left
+        return list(nodes)
+    place = {node: i for i, node in enumerate(nodes)}
     bad = {
         (p.src, p.dst)
         for p in matrix.probes
         if p.outcome in ("filtered", "rejected", "refused", "no_route")
         and (addresses is None or p.address == addresses.get(p.dst))
+        and p.src in place
+        and p.dst in place
     }
-    while True:
-        trouble = Counter(n for src, dst in bad if src in left and dst in left for n in (src, dst))
-        if not trouble:
-            return left
-        worst = max(trouble.values())
-        left.remove(next(n for n in reversed(left) if trouble[n] == worst))
+    others: dict[str, list[str]] = {}
+    for src, dst in bad:
+        others.setdefault(src, []).append(dst)
+        others.setdefault(dst, []).append(src)
+    trouble = {node: len(ends) for node, ends in others.items()}
+    gone: set[str] = set()
+    # The worst first, of equals the last; whose trouble grew less since is met again further down.
+    worst = [(-count, -place[node], node) for node, count in trouble.items()]
+    heapify(worst)
+    while worst:
+        count, _, node = heappop(worst)
+        if node in gone or -count != trouble[node]:
+            continue
+        gone.add(node)
+        for other in others[node]:
+            if other not in gone:
+                trouble[other] -= 1
+                if trouble[other]:
+                    heappush(worst, (-trouble[other], -place[other], other))
+    return [node for node in nodes if node not in gone]
 
 
 def among_connected(context: Context) -> Context:
@@ -267,9 +283,10 @@ def _direction(
 ) -> list[TcpRate]:
     """All pairs of a round at once, from the first node of each to the second."""
     requests: dict[str, Request] = {}
+    # Node ids may hold anything; a place in the list is a name that is safe everywhere.
+    place = {node: i for i, node in enumerate(sorted(ports))}
     for src, dst in pairs:
-        # Node ids may hold anything; a place in the list is a name that is safe everywhere.
-        name = f"r{number}.{sorted(ports).index(src)}.{sorted(ports).index(dst)}"
+        name = f"r{number}.{place[src]}.{place[dst]}"
         common: dict[str, Any] = {"token": word, "session": name}
         timeout_s = seconds + OMIT_S + LATE_S
         requests[src] = Request(

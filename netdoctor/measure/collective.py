@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
@@ -112,18 +112,17 @@ def cast(context: Context) -> Cast | Missing:
     if not able:
         asked = [one for one in software.values() if isinstance(one, SoftwareFacts)]
         return Missing(Why.NOT_EXAMINED, no_torch(asked))
-    left_out.update({n: "torch is not installed there" for n in nodes if n not in able})
+    some = set(able)
+    left_out.update({n: "torch is not installed there" for n in nodes if n not in some})
     gpus = {n: _gpus(context, n) for n in able}
     cuda = [n for n in able if gpus[n][0] and software[n].torch.cuda is not None]
     backend = "nccl" if cuda and context.job.backend != "gloo" else "gloo"
     if backend == "nccl":
-        left_out.update({n: NO_GPU for n in able if n not in cuda})
-        able = list(cuda)
-        for node in cuda:
-            who = _busy(gpus[node][1])
-            if who:
-                left_out[node] = who
-                able.remove(node)
+        some = set(cuda)
+        left_out.update({n: NO_GPU for n in able if n not in some})
+        busy = {n: who for n in cuda if (who := _busy(gpus[n][1]))}
+        left_out.update(busy)
+        able = [n for n in cuda if n not in busy]
         if not able:
             return Missing(Why.NOT_EXAMINED, left_out[cuda[0]])
     counts = {n: gpus[n][0] if backend == "nccl" else 1 for n in able}
@@ -200,13 +199,15 @@ def _environments(
     environments: dict[str, dict[str, str]] = {}
     given = "job"
     envs = context.store.present("env", nodes)
+    sends = _sends(context, backend)
     for node in nodes:
         known = values(effective_env(envs.get(node), context.job))
         environments[node] = dict(passed)
         if len(known.get(variable, "")) > 1:
             ifname[node] = known[variable]
             continue
-        names = _on_paths(context, node, backend) or filter(None, [data_device(context, node)])
+        on_paths = _on_paths(context, node, sends.get(node, ()))
+        names = on_paths[: None if backend == "nccl" else 1] or filter(None, [data_device(context, node)])
         name = ",".join(names)
         if name:
             given = "netdoctor"
@@ -215,16 +216,24 @@ def _environments(
     return ifname, environments, given
 
 
-def _on_paths(context: Context, node: str, backend: str) -> list[str]:
-    """The interfaces of the job's paths that its backend would send over: NCCL over all at once, gloo over
-    that of the own name. Nothing where it would over none that peers can dial."""
+def _sends(context: Context, backend: str) -> dict[str, set[str]]:
+    """The addresses of each node that its backend would send from, by the job's paths."""
     paths, wanted = context.store.whole("paths"), SOCKET if backend == "nccl" else GLOO
+    found: dict[str, set[str]] = {}
+    for use in paths.uses if isinstance(paths, Paths) else ():
+        if use.purpose.startswith(wanted):
+            found.setdefault(use.node, set()).add(use.address)
+    return found
+
+
+def _on_paths(context: Context, node: str, sends: Collection[str]) -> list[str]:
+    """The interfaces of the job's paths that its backend would send over: NCCL over all at once, gloo over
+    the first, that of the own name. Nothing where it would over none that peers can dial."""
+    paths = context.store.whole("paths")
     if not isinstance(paths, Paths):
         return []
-    sends = {use.address for use in paths.uses if use.node == node and use.purpose.startswith(wanted)}
     used = [path for path in paths.paths if path.addresses.get(node) in sends and node in path.ifnames]
-    names = list(dict.fromkeys(path.ifnames[node] for path in used))
-    return names if backend == "nccl" else names[:1]
+    return list(dict.fromkeys(path.ifnames[node] for path in used))
 
 
 def _memory(context: Context, counts: Mapping[str, int], gpus: Mapping[str, Sequence[Gpu]]) -> int:

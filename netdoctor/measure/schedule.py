@@ -17,7 +17,7 @@ Follow-ups measure only what is still tied, each suspect with a partner that is 
 
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from netdoctor.facts.localisation import Certainty, Culprit, Decision, Kind, Round
 
@@ -116,7 +116,7 @@ def follow_up(
     settled = Counter(n for one in done if one.purpose == "settle" for pair in one.pairs for n in pair)
     for node in (*decision.unclear, *decision.unmeasured):
         if settled[node] < 2:
-            plan.meet(node)
+            plan.meet(node, plan.free)
     if not plan.pairs:
         return None
     return _round(number, plan.pairs, list(nodes), "settle")
@@ -129,44 +129,53 @@ class _FollowUp:
         self, decision: Decision, nodes: Sequence[str], done: Sequence[Round], leaves: Mapping[str, str]
     ) -> None:
         self.pairs: list[Pair] = []
-        self.free = dict.fromkeys(nodes)
         self.leaves = leaves
         self.met = {frozenset(pair) for one in done for pair in one.pairs}
         named = [c for tie in decision.undecided for c in tie.between] + list(decision.culprits)
         suspects = {n for c in named if c.kind in (Kind.NODE, Kind.NIC, Kind.PATH) for n in c.nodes}
-        self.doubtful = {c.leaf for c in named if c.leaf is not None}
+        doubtful = {c.leaf for c in named if c.leaf is not None}
         good = set(decision.exonerated)
         # Good and in nobody's case, then good, then whoever is left.
-        self.partners = sorted(nodes, key=lambda n: (n not in good, n in suspects))
+        order = sorted(nodes, key=lambda n: (n not in good, n in suspects))
+        # Who is still free: of all, of leaves that nobody suspects, and by leaf.
+        self.free = dict.fromkeys(order)
+        self.beyond = dict.fromkeys(n for n in order if leaves.get(n) not in doubtful)
+        self.inside: dict[str | None, dict[str, None]] = {}
+        for node in order:
+            self.inside.setdefault(leaves.get(node), {})[node] = None
 
     def add(self, a: str, b: str) -> None:
         if a != b and a in self.free and b in self.free:
-            del self.free[a], self.free[b]
+            for node in (a, b):
+                del self.free[node], self.inside[self.leaves.get(node)][node]
+                self.beyond.pop(node, None)
             self.pairs.append((a, b))
 
-    def meet(self, node: str, avoid: frozenset[str] = frozenset()) -> None:
-        """Pair `node` with the best partner that is free and new to it."""
+    def meet(self, node: str, among: Iterable[str]) -> None:
+        """Pair `node` with the best partner among those free that is new to it, or with the best."""
         if node not in self.free:
             return
-        for again in (False, True):
-            for partner in self.partners:
-                if partner == node or partner not in self.free or partner in avoid:
-                    continue
-                if again or frozenset((node, partner)) not in self.met:
-                    self.add(node, partner)
-                    return
+        best = None
+        for partner in among:
+            if partner == node:
+                continue
+            if frozenset((node, partner)) not in self.met:
+                self.add(node, partner)
+                return
+            best = best or partner
+        if best is not None:
+            self.add(node, best)
 
     def examine(self, suspect: Culprit) -> None:
         if suspect.kind is Kind.PATH:
             self.add(*suspect.nodes)
         elif suspect.kind in (Kind.NODE, Kind.NIC):
-            self.meet(suspect.nodes[0])
+            self.meet(suspect.nodes[0], self.free)
         elif suspect.kind in (Kind.LEAF, Kind.UPLINK, Kind.RAIL) and suspect.leaf is not None:
             # Half of its members with each other, half with leaves that nobody suspects.
-            inside = frozenset(n for n in self.free if self.leaves.get(n) == suspect.leaf)
-            doubtful = frozenset(n for n in self.free if self.leaves.get(n) in self.doubtful)
+            inside = self.inside.get(suspect.leaf, {})
             for i, node in enumerate(suspect.nodes[:8]):
-                self.meet(node, avoid=doubtful if i % 2 == 0 else frozenset(self.free) - inside)
+                self.meet(node, self.beyond if i % 2 == 0 else inside)
 
 
 def _round(number: int, pairs: Sequence[Pair], nodes: Sequence[str], purpose: str) -> Round:
@@ -236,13 +245,12 @@ def _across(
 
 def _pair_up(left: Sequence[str], used: set[frozenset[str]]) -> list[Pair]:
     """Pairs among those left over that did not meet before."""
-    waiting = list(left)
+    waiting = dict.fromkeys(left)
     pairs: list[Pair] = []
     while waiting:
-        a = waiting.pop()
-        for b in waiting:
-            if frozenset((a, b)) not in used:
-                waiting.remove(b)
-                pairs.append((a, b))
-                break
+        a, _ = waiting.popitem()
+        b = next((b for b in waiting if frozenset((a, b)) not in used), None)
+        if b is not None:
+            del waiting[b]
+            pairs.append((a, b))
     return pairs

@@ -5,7 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from netdoctor.facts.localisation import Culprit, Decision, Kind, Round, Undecided
+from netdoctor.facts.net import PortMatrix, PortProbe
+from netdoctor.measure.bandwidth import connected
 from netdoctor.measure.schedule import circle, first_rounds, follow_up
+from tests.counting import steps
+from tests.plans import plans
 
 NODES = [f"n{i}" for i in range(16)]
 LEAVES = {n: f"leaf{i // 4}" for i, n in enumerate(NODES)}
@@ -154,3 +158,55 @@ def test_unmeasured_nodes_are_not_asked_for_ever() -> None:
 def test_a_node_that_is_gone_is_not_scheduled() -> None:
     decision = Decision(undecided=(tie(culprit(Kind.PATH, "n0", "n1"), pair=("n0", "n1")),))
     assert follow_up(decision, NODES[1:], first_rounds(NODES)) is None
+
+
+class Name(str):
+    """A node's name that counts how often it is compared: what a list does when it looks for one."""
+
+    __slots__ = ()
+    __hash__ = str.__hash__
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        Name.compared += 1
+        return str.__eq__(self, other)
+
+    def __lt__(self, other: str) -> bool:
+        Name.compared += 1
+        return str.__lt__(self, other)
+
+
+def work(count: int) -> dict[str, int]:
+    found = {}
+    for name, step in plans(count, Name).items():
+        before = Name.compared
+        found[name] = steps(step) + Name.compared - before
+    return found
+
+
+@pytest.mark.thorough
+def test_planning_grows_with_the_nodes_and_no_faster() -> None:
+    few, many = work(64), work(128)
+    grown = {name: many[name] / few[name] for name in few}
+    # Twice as long for twice as many, four times where all are looked at for each; sorting lies between.
+    assert max(grown.values()) < 2.6, grown
+
+
+@given(
+    count=st.integers(0, 9),
+    shut=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=30),
+)
+def test_those_that_reach_each_other_are_left_and_the_worst_goes_first(
+    count: int, shut: list[tuple[int, int]]
+) -> None:
+    nodes = [f"n{i}" for i in range(count)]
+    bad = {(f"n{a}", f"n{b}") for a, b in shut}
+    probes = tuple(
+        PortProbe(src=a, dst=b, address="", port=1, purpose="ephemeral", outcome="filtered") for a, b in bad
+    )
+    left = list(nodes)
+    while trouble := {
+        n: t for n in left if (t := sum((n == a) + (n == b) for a, b in bad if a in left and b in left))
+    }:
+        left.remove(max(trouble, key=lambda n: (trouble[n], left.index(n))))
+    assert connected(nodes, PortMatrix(probes=probes, possible=len(nodes) ** 2)) == left
