@@ -18,6 +18,7 @@ from netdoctor.model import (
     DERIVED,
     PEERS,
     SUSPECTED,
+    Action,
     Cause,
     Confidence,
     Expected,
@@ -166,6 +167,8 @@ def _blamed(culprit: Culprit, decision: Decision, words: Words) -> Iterator[Find
     key, title = _title(culprit)
     settle = _again(nodes_of(targets[0]), words) if confidence is SUSPECTED else None
     cause = Cause(key, title, confidence, verify=(words.check,), settle_by=settle)
+    if culprit.kind is Kind.NODE:
+        cause = cause.but(action=Action.DRAIN)
     say = cause.fail if culprit.dead or culprit.factor < STOPS_BELOW else cause.warn
     side = f" in {_SIDES[culprit.side]}" if culprit.kind is Kind.NODE else ""
     details = _figures(culprit, decision, words)

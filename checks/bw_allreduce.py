@@ -20,6 +20,7 @@ from netdoctor.model import (
     DERIVED,
     LIKELY,
     PEERS,
+    Action,
     Cause,
     ExpectedFrom,
     Finding,
@@ -36,7 +37,9 @@ LEAST_COMPARED = MIB
 BASELINE_SHARE = {"nccl": LEAST_SHARE, "gloo": 0.8}
 
 WRONG = Cause("allreduce-wrong-sums", "an all-reduce gives wrong sums on {nodes}")
-SOLO = Cause("allreduce-solo-slow", "the GPUs of {nodes} are slow among themselves", LIKELY)
+SOLO = Cause("allreduce-solo-slow", "the GPUs of {nodes} are slow among themselves", LIKELY).but(
+    action=Action.DRAIN
+)
 SLOW = Cause(
     "allreduce-slow",
     "the all-reduce over all nodes is slower than the hardware allows",

@@ -13,6 +13,7 @@ from netdoctor.model import (
     DERIVED,
     LIKELY,
     PEERS,
+    Action,
     Cause,
     Evidence,
     Finding,
@@ -26,7 +27,7 @@ from netdoctor.model import (
     unknown,
 )
 
-FEWER = Cause("gpu-count-fewer", "{nodes} {has} fewer GPUs than expected")
+FEWER = Cause("gpu-count-fewer", "{nodes} {has} fewer GPUs than expected", action=Action.DRAIN)
 OTHER = FEWER.but(title="{nodes} {has} fewer GPUs than other nodes")
 MORE = Cause("gpu-count-more", "{nodes} {has} more GPUs than most nodes")
 MODEL = Cause("gpu-model", "GPU model differs between {nodes}")

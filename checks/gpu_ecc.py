@@ -5,11 +5,17 @@ from collections.abc import Iterator
 from netdoctor.check import check
 from netdoctor.checks._gpus import reset, untold
 from netdoctor.facts.gpu import GpuFacts
-from netdoctor.model import Cause, Finding, look, seen
+from netdoctor.model import Action, Cause, Finding, look, seen
 
-FAILED = Cause("gpu-memory-worn", "{nodes} {has} a GPU whose memory cannot be repaired any more")
-PENDING = Cause("gpu-memory-pending", "{nodes} {has} a GPU with faulty memory rows until its next reset")
-ERRORS = Cause("gpu-ecc", "{nodes} {has} a GPU with uncorrected memory errors")
+FAILED = Cause(
+    "gpu-memory-worn", "{nodes} {has} a GPU whose memory cannot be repaired any more", action=Action.REPLACE
+)
+PENDING = Cause(
+    "gpu-memory-pending",
+    "{nodes} {has} a GPU with faulty memory rows until its next reset",
+    action=Action.RESET_GPU,
+)
+ERRORS = Cause("gpu-ecc", "{nodes} {has} a GPU with uncorrected memory errors", action=Action.RESET_GPU)
 
 
 @check(

@@ -6,10 +6,10 @@ from netdoctor.check import check
 from netdoctor.checks._gpus import untold
 from netdoctor.checks._words import listing
 from netdoctor.facts.gpu import GpuFacts
-from netdoctor.model import Cause, Finding, look, run, seen, skip
+from netdoctor.model import Action, Cause, Finding, look, run, seen, skip
 
 WAITS = Cause("gpu-fabric-waits", "GPUs of {nodes} wait for NVIDIA's fabric manager")
-FAILED = Cause("gpu-fabric-failed", "GPUs of {nodes} could not join their NVLink fabric")
+FAILED = Cause("gpu-fabric-failed", "GPUs of {nodes} could not join their NVLink fabric", action=Action.DRAIN)
 STOPPED = Cause("gpu-fabric-manager-stopped", "the fabric manager of {nodes} does not run")
 # nvmlGpuFabricState_t of nvml.h.
 NOT_SUPPORTED, COMPLETED = 0, 3

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from netdoctor.check import check
 from netdoctor.checks._words import MIB, listing
 from netdoctor.facts.gpu import GpuFacts, GpuProcess
-from netdoctor.model import Cause, Finding, look, run, seen, skip
+from netdoctor.model import Action, Cause, Finding, look, run, seen, skip
 from netdoctor.rules.cuda import is_harmless, unseen_bytes
 
-BUSY = Cause("gpu-busy", "something already uses GPUs of {nodes}")
+BUSY = Cause("gpu-busy", "something already uses GPUs of {nodes}", action=Action.RETRY)
 UNTOLD = "who uses them cannot be told"
 
 

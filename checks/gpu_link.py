@@ -7,14 +7,18 @@ from collections.abc import Iterator, Mapping
 from netdoctor.check import check
 from netdoctor.checks._words import listing
 from netdoctor.facts.gpu import Gpu, GpuFacts
-from netdoctor.model import PEERS, Cause, Finding, look, seen, skip, unknown
+from netdoctor.model import PEERS, Action, Cause, Finding, look, seen, skip, unknown
 
 # With so many GPUs of a kind nobody can be called the odd one out.
 LEAST_PEERS = 2
 
-DOWN = Cause("gpu-nvlink-down", "GPUs of {nodes} have NVLinks down")
-NONE_UP = Cause("gpu-nvlink-none", "no GPU of {nodes} has an NVLink up")
-NARROW = Cause("gpu-pcie-narrow", "GPUs of {nodes} have fewer PCIe lanes, or slower ones, than others")
+DOWN = Cause("gpu-nvlink-down", "GPUs of {nodes} have NVLinks down", action=Action.RESET_GPU)
+NONE_UP = Cause("gpu-nvlink-none", "no GPU of {nodes} has an NVLink up", action=Action.RESET_GPU)
+NARROW = Cause(
+    "gpu-pcie-narrow",
+    "GPUs of {nodes} have fewer PCIe lanes, or slower ones, than others",
+    action=Action.DRAIN,
+)
 
 # Boards that come with wires or switches between them. Others have links only where somebody put a bridge.
 WIRED = re.compile(r"SXM|HBM3|\b(H20|H200|GH200|B200|B300|GB200|GB300)\b(?!.*(NVL|PCIe))")

@@ -6,7 +6,7 @@ from netdoctor.check import check
 from netdoctor.checks._gpus import untold
 from netdoctor.checks._words import listing
 from netdoctor.facts.gpu import GpuFacts
-from netdoctor.model import Cause, Finding, look, seen
+from netdoctor.model import Action, Cause, Finding, look, seen
 
 # nvmlClocksEventReason*, nvml.h. Idle (0x1), application clocks (0x2), the software power cap
 # (0x4), sync boost (0x10) and display clocks (0x100) are normal in one situation or another.
@@ -18,8 +18,8 @@ BAD = {
     POWER_BRAKE: "power brake",
 }
 
-POWER = Cause("gpu-power-brake", "the power supply holds back GPUs of {nodes}")
-SLOWED = Cause("gpu-slowdown", "GPUs of {nodes} are held back by heat or power")
+POWER = Cause("gpu-power-brake", "the power supply holds back GPUs of {nodes}", action=Action.DRAIN)
+SLOWED = Cause("gpu-slowdown", "GPUs of {nodes} are held back by heat or power", action=Action.DRAIN)
 
 
 @check(

@@ -13,6 +13,7 @@ from netdoctor.model import (
     CONFIG,
     DERIVED,
     LIKELY,
+    Action,
     Cause,
     Evidence,
     Finding,
@@ -39,7 +40,7 @@ NOT_LOADED = _cause("driver-not-loaded", "{nodes} {has} GPUs but no NVIDIA drive
 NO_LIBRARY = _cause("nvml-library-missing", "{nodes} {has} GPUs but not the NVIDIA driver's library")
 FORBIDDEN = _cause("gpu-permission", "{nodes} refuse{s} to let the login user open the GPUs")
 CLOSED = _cause("gpu-blocked-by-system", "a device cgroup or namespace keeps the GPUs from {nodes}", LIKELY)
-LOST = _cause("gpu-lost", "{nodes} {has} a GPU that fell off the bus")
+LOST = _cause("gpu-lost", "{nodes} {has} a GPU that fell off the bus").but(action=Action.REBOOT)
 SICK = _cause("gpu-error", "{nodes} {has} GPUs that answer with errors")
 UNBOUND = _cause("gpu-unbound", "{nodes} {has} GPUs that the NVIDIA driver is not bound to")
 NO_NODE = _cause("gpu-device-node-missing", "{nodes} lack{s} device nodes for some GPUs")

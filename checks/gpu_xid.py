@@ -6,13 +6,15 @@ from netdoctor.check import check
 from netdoctor.checks._gpus import reset
 from netdoctor.checks._xid import Trouble, troubles
 from netdoctor.facts.gpu import GpuFacts, KernelLog
-from netdoctor.model import SUSPECTED, Cause, Finding, after_reboot, look, seen, skip
-from netdoctor.rules.xid import Action
+from netdoctor.model import SUSPECTED, Action, Cause, Finding, after_reboot, look, seen, skip
+from netdoctor.rules.xid import Need
 
-RESET = Cause("gpu-needs-reset", "{nodes} {has} a GPU that needs a reset")
-REBOOT = Cause("gpu-needs-reboot", "{nodes} {has} to be rebooted for a GPU")
-AGAIN = Cause("gpu-faults-again", "a GPU of {nodes} keeps failing")
-CODE = Cause("gpu-xid-not-known", "the driver of {nodes} reports what netdoctor does not know")
+RESET = Cause("gpu-needs-reset", "{nodes} {has} a GPU that needs a reset", action=Action.RESET_GPU)
+REBOOT = Cause("gpu-needs-reboot", "{nodes} {has} to be rebooted for a GPU", action=Action.REBOOT)
+AGAIN = Cause("gpu-faults-again", "a GPU of {nodes} keeps failing", action=Action.DRAIN)
+CODE = Cause(
+    "gpu-xid-not-known", "the driver of {nodes} reports what netdoctor does not know", action=Action.IGNORE
+)
 SEE = look("read what the driver wrote", "dmesg -T | grep -E 'NVRM: Xid|SXid'", root=True)
 TEST = look("test it, with the node out of service", "dcgmi diag -r 3", root=True)
 BOOT = after_reboot("restart the node, with nothing running on it", "systemctl reboot")
@@ -51,9 +53,9 @@ def gpu_xid(gpu: GpuFacts, log: KernelLog) -> Iterator[Finding]:
 
 
 def _finding(trouble: Trouble) -> Finding:
-    healing = (BOOT,) if trouble.action is Action.REBOOT else (reset(trouble.gpu), BOOT)
-    cause = REBOOT if trouble.action is Action.REBOOT else RESET
-    if trouble.again or trouble.action is Action.NONE:
+    healing = (BOOT,) if trouble.needs is Need.REBOOT else (reset(trouble.gpu), BOOT)
+    cause = REBOOT if trouble.needs is Need.REBOOT else RESET
+    if trouble.again or trouble.needs is Need.NONE:
         cause, healing = (AGAIN, (TEST,)) if trouble.again else (CODE, (SEE,))
     elif not trouble.certain:
         cause = cause.but(confidence=SUSPECTED)

@@ -16,6 +16,7 @@ from netdoctor.model import (
     HERE,
     LIKELY,
     PEERS,
+    Action,
     Cause,
     Finding,
     Fix,
@@ -31,7 +32,12 @@ from netdoctor.model import (
 )
 from netdoctor.rules.versions import Version, parse_version
 
-MISSING = Cause("hca-missing", "{nodes} lack{s} HCAs that other nodes have", verify=("rdma.*", "nccl.ib-hca"))
+MISSING = Cause(
+    "hca-missing",
+    "{nodes} lack{s} HCAs that other nodes have",
+    verify=("rdma.*", "nccl.ib-hca"),
+    action=Action.DRAIN,
+)
 # An HCA that is there and bad does not explain what NCCL would choose.
 UNBOUND = Cause("hca-unbound", "{nodes} {has} NICs without an RDMA device", explains=False)
 NAMES = Cause("hca-names", "HCAs of {nodes} have other names than on most nodes", explains=False)

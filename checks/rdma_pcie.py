@@ -6,9 +6,13 @@ from netdoctor.check import check
 from netdoctor.checks._rdma import is_plain_name
 from netdoctor.checks._words import listing
 from netdoctor.facts.rdma import Hca, PcieLink, RdmaFacts
-from netdoctor.model import DERIVED, HERE, Cause, Finding, look, seen, skip, unknown
+from netdoctor.model import DERIVED, HERE, Action, Cause, Finding, look, seen, skip, unknown
 
-NARROW = Cause("hca-pcie-narrow", "the PCIe link of an HCA of {nodes} is below what slot and card can do")
+NARROW = Cause(
+    "hca-pcie-narrow",
+    "the PCIe link of an HCA of {nodes} is below what slot and card can do",
+    action=Action.DRAIN,
+)
 
 
 @check(

@@ -8,12 +8,13 @@ from netdoctor.checks._hca_fixes import link_fixes
 from netdoctor.checks._rdma import NO_HCAS, has_any, port_evidence, ports_of, unread
 from netdoctor.facts.net import NetFacts
 from netdoctor.facts.rdma import Hca, HcaPort, RdmaFacts
-from netdoctor.model import CLUSTER, LIKELY, PEERS, Cause, Finding, look, placed, run, skip
+from netdoctor.model import CLUSTER, LIKELY, PEERS, Action, Cause, Finding, look, placed, run, skip
 
 DOWN = Cause(
     "hca-port-down",
     "{nodes} {has} HCA ports down that are up on other nodes",
     verify=("rdma.port", "rdma.rate", "nccl.ib-hca"),
+    action=Action.DRAIN,
 )
 NO_MANAGER = Cause("no-subnet-manager", "no subnet manager runs on the InfiniBand fabric")
 NOT_MANAGED = Cause("hca-port-not-managed", "no subnet manager has configured HCA ports of {nodes}")

@@ -7,11 +7,11 @@ from netdoctor.check import check
 from netdoctor.checks._rdma import NO_HCAS, has_any, is_plain_name, port_evidence, ports_of, unread
 from netdoctor.facts.net import NetFacts
 from netdoctor.facts.rdma import Hca, HcaPort, RdmaFacts
-from netdoctor.model import PEERS, SUSPECTED, Cause, Finding, look, skip, unknown
+from netdoctor.model import PEERS, SUSPECTED, Action, Cause, Finding, look, skip, unknown
 
 READ = "mlxlink -d {0} -p {1} -m -c; ibstat {0} {1}"
-LOW = Cause("hca-rate-low", "HCA ports of {nodes} run slower than on most nodes")
-LANES = Cause("hca-rate-lanes", "HCA ports of {nodes} run with too few lanes")
+LOW = Cause("hca-rate-low", "HCA ports of {nodes} run slower than on most nodes", action=Action.DRAIN)
+LANES = Cause("hca-rate-lanes", "HCA ports of {nodes} run with too few lanes", action=Action.DRAIN)
 UNNAMED = Cause("hca-rate-not-known", "the kernel of {nodes} cannot name the rate of HCA ports", SUSPECTED)
 
 

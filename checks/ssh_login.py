@@ -9,13 +9,28 @@ from netdoctor.checks._keys import auth, key_changed, key_revoked, key_unknown
 from netdoctor.checks._login import by_hand, dialled, endpoint, of_sshd, place
 from netdoctor.checks._words import is_host_name, quoted, title_text
 from netdoctor.facts.host import Login, Node, Session
-from netdoctor.model import CONTROL, SUSPECTED, Cause, Finding, Fix, in_hosts, look, ok, run, seen, unknown
+from netdoctor.model import (
+    CONTROL,
+    SUSPECTED,
+    Action,
+    Cause,
+    Finding,
+    Fix,
+    in_hosts,
+    look,
+    ok,
+    run,
+    seen,
+    unknown,
+)
 
 # What is only suspected is our own trouble, and blames no node.
 OUTCOMES: dict[str, Cause] = {
     Login.NAME: Cause("ssh-name", "This machine knows no address for some of the names"),
     Login.REFUSED: Cause("ssh-refused", "{nodes} refuse{s} connections on the SSH port"),
-    Login.NO_ANSWER: Cause("ssh-no-answer", "Nothing answers on the SSH port of {nodes}"),
+    Login.NO_ANSWER: Cause(
+        "ssh-no-answer", "Nothing answers on the SSH port of {nodes}", action=Action.DRAIN
+    ),
     Login.UNREACHABLE: Cause("ssh-unreachable", "There is no way from this machine to {nodes}"),
     Login.NOT_SSH: Cause("ssh-not-ssh", "Something else than SSH answers on the SSH port of {nodes}"),
     Login.TOO_MANY: Cause("ssh-too-many", "{nodes} turn{s} away logins because too many are open"),
@@ -37,12 +52,14 @@ OUTCOMES: dict[str, Cause] = {
         "netdoctor ran out of time with {nodes}",
         SUSPECTED,
         settle_by="scan it alone with a longer --timeout",
+        action=Action.RETRY,
     ),
     Login.LOST: Cause(
         "ssh-lost",
         "netdoctor lost its connection to {nodes} after login",
         SUSPECTED,
         settle_by="scan it again: does it happen twice, and after the same time?",
+        action=Action.RETRY,
     ),
 }
 

@@ -103,6 +103,18 @@ class Confidence(StrEnum):
 CERTAIN, LIKELY, SUSPECTED = Confidence
 
 
+class Action(StrEnum):
+    """What has to be done about a cause, in one word for schedulers; the gravest last."""
+
+    IGNORE = "ignore"  # nothing heals it, nothing needs to
+    RETRY = "retry"  # it was not measured, or may be gone by itself
+    RECONFIGURE = "reconfigure"  # a setting, a file, a package, a service
+    RESET_GPU = "reset-gpu"
+    REBOOT = "reboot"
+    DRAIN = "drain"  # hands on the machine, a cable or a switch: no job until then
+    REPLACE = "replace"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """Something seen. kind: ``command``, ``file``, ``probe``; where: node id; what: command or path."""
@@ -172,6 +184,7 @@ class CauseHint:
     explains: False when this finding accounts for none of what its check's ``explains=`` names.
     follows: check ids whose failure on the same node accounts for this finding, though they do not explain
         all that its check finds: NCCL is old where torch is old.
+    action: where it is not what status and fixes make of it.
     """
 
     key: str
@@ -184,6 +197,7 @@ class CauseHint:
     settle_by: str | None = None
     explains: bool = True
     follows: tuple[str, ...] = ()
+    action: Action | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -319,6 +333,7 @@ class Cause:
     settle_by: str | None = None
     explains: bool = True
     follows: tuple[str, ...] = ()
+    action: Action | None = None
 
     def but(self, **changes: Any) -> "Cause":
         """The same cause, with some fields as this case has them."""
@@ -337,6 +352,7 @@ class Cause:
             settle_by=self.settle_by,
             explains=self.explains,
             follows=self.follows,
+            action=self.action,
         )
 
     def fail(self, summary: str, **details: Any) -> Finding:

@@ -12,7 +12,7 @@ from netdoctor.check import Check
 from netdoctor.engine.judge import UNMEASURED, Judgement, blamed_nodes, is_about_all
 from netdoctor.engine.registry import matches
 from netdoctor.facts.base import Why
-from netdoctor.model import CLUSTER, CONTROL, CauseHint, Confidence, Finding, Fix, Status, nodes_of
+from netdoctor.model import CLUSTER, CONTROL, Action, CauseHint, Confidence, Finding, Fix, Status, nodes_of
 
 _TROUBLE = (Status.FAIL, Status.UNKNOWN, Status.WARN)
 _CONFIDENCE = (Confidence.CERTAIN, Confidence.LIKELY, Confidence.SUSPECTED)
@@ -65,6 +65,17 @@ class Group:
     @cached_property
     def confidence(self) -> Confidence:
         return min((hint.confidence for hint in self.distinct), key=_CONFIDENCE.index)
+
+    @cached_property
+    def action(self) -> Action:
+        """The gravest that its findings name; else what its status and its first fix say."""
+        if named := [hint.action for hint in self.distinct if hint.action is not None]:
+            return max(named, key=list(Action).index)
+        if self.status is Status.UNKNOWN:
+            return Action.RETRY
+        if self.status is Status.WARN and not self.fixes:
+            return Action.IGNORE
+        return Action.REBOOT if self.fixes and self.fixes[0].reboot else Action.RECONFIGURE
 
     @cached_property
     def fixes(self) -> tuple[Fix, ...]:

@@ -44,6 +44,7 @@ def cause_record(number: int, group: Group, outcome: Outcome, context: Context) 
         verify=_verify(group, node_list, outcome, context),
         see=next((h.see for h in group.distinct if h.see), None),
         why=_why(group, outcome),
+        action=group.action.value,
         settle_by=next((h.settle_by for h in group.distinct if h.settle_by), None),
     )
 

@@ -282,7 +282,8 @@ class Cause:
 
     seen: lines for people, worst first (from summaries and evidence). held: number of blocked results.
     why: one line, why it matters (the check's manual); shown with -v. settle_by: a command or a sentence.
-    baseline: ``new`` or ``known`` to the baseline that the scan was held against, if any.
+    baseline: ``new`` or ``known`` to the baseline that the scan was held against, if any. action: ``ignore``,
+    ``retry``, ``reconfigure``, ``reset-gpu``, ``reboot``, ``drain`` or ``replace``, for schedulers.
     """
 
     id: int
@@ -303,6 +304,7 @@ class Cause:
     why: str | None = None
     settle_by: str | None = None
     baseline: str | None = None
+    action: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ _OURS = frozenset(
     (
         *("schema", "format", "level", "profile", "state", "fail_on", "started", "finished", "ended_by"),
         *("selected", "skipped", "check", "checks", "family", "cells", "scope", "cost", "status", "class_"),
-        *("kind", "unit", "key", "fingerprint", "confidence", "effect", "risk", "expected_from"),
+        *("kind", "unit", "key", "action", "fingerprint", "confidence", "effect", "risk", "expected_from"),
         *("why", "outcome", "required", "stage", "purpose", "operstate", "implementation"),
     )
 )

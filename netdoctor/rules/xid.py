@@ -1,6 +1,6 @@
 """What NVIDIA's driver means by an Xid: the numbers it writes into the kernel log for trouble with a GPU.
 
-Source: NVIDIA's Xid catalogue for Ampere and newer, column "Resolution Bucket (Immediate Action)",
+Source: NVIDIA's Xid catalogue for Ampere and newer, column "Resolution Bucket (Immediate Need)",
 https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html; names as in nverror.h of
 NVIDIA/open-gpu-kernel-modules.
 """
@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 
-class Action(StrEnum):
+class Need(StrEnum):
     """What has to happen before the GPU is used again, the gravest last."""
 
     NONE = "none"  # the program ended, or nothing did
@@ -19,12 +19,12 @@ class Action(StrEnum):
 
     @property
     def rank(self) -> int:
-        return list(Action).index(self)
+        return list(Need).index(self)
 
 
 class Xid(NamedTuple):
     words: str
-    action: Action
+    action: Need
 
 
 _RESET = {
@@ -57,34 +57,34 @@ _TO = re.compile(r"\bto 0x([0-9a-fA-F]{1,2})\b")
 # nvmlDeviceGpuRecoveryAction_t of nvml.h, which Xid 154 prints as well. 3 waits for peers to end before it
 # becomes another; 5 restarts the domain of an NVL72.
 _RECOVERIES = {
-    0: Action.NONE,
-    1: Action.RESET,
-    2: Action.REBOOT,
-    3: Action.RESET,
-    4: Action.RESET,
-    5: Action.REBOOT,
-    6: Action.RESET,
-    7: Action.REBOOT,
+    0: Need.NONE,
+    1: Need.RESET,
+    2: Need.REBOOT,
+    3: Need.RESET,
+    4: Need.RESET,
+    5: Need.REBOOT,
+    6: Need.RESET,
+    7: Need.REBOOT,
 }
 
 
 def meaning(code: int, text: str) -> Xid | None:
     """What a message asks for; None for a code that is not in the catalogue. text: what follows the code."""
     if code in _REBOOT:
-        return Xid(_REBOOT[code], Action.REBOOT)
+        return Xid(_REBOOT[code], Need.REBOOT)
     if code in _RESET:
-        return Xid(_RESET[code], Action.RESET)
+        return Xid(_RESET[code], Need.RESET)
     if code in _NVLINK5:
-        return Xid("NVLink error", Action.RESET if _FATAL.search(text) else Action.NONE)
-    return Xid("", Action.NONE) if 0 < code <= LAST else None
+        return Xid("NVLink error", Need.RESET if _FATAL.search(text) else Need.NONE)
+    return Xid("", Need.NONE) if 0 < code <= LAST else None
 
 
-def recovery(number: int | None) -> Action | None:
+def recovery(number: int | None) -> Need | None:
     """What the driver says that a GPU needs now; None where it does not say, or what is not known here."""
     return None if number is None else _RECOVERIES.get(number)
 
 
-def announced(text: str) -> Action | None:
+def announced(text: str) -> Need | None:
     """The same from the text of an Xid 154."""
     found = _TO.search(text)
     return recovery(int(found.group(1), 16)) if found else None

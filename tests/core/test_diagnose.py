@@ -1,6 +1,7 @@
 """From findings to causes: what is grouped, what explains what, and that nothing is lost on the way."""
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -12,6 +13,7 @@ from netdoctor.facts.base import Missing, Why
 from netdoctor.model import (
     CLUSTER,
     CONTROL,
+    Action,
     Command,
     Confidence,
     Finding,
@@ -51,6 +53,24 @@ def test_one_key_over_several_checks_is_one_cause_with_the_specific_fix_first() 
     assert groups[0].checks == ("net.ports", "net.rules", "rdzv.reach")
     assert groups[0].culprits == ("n3",)
     assert groups[0].fixes == (narrow, wide)
+
+
+def test_a_cause_has_one_word_for_what_is_to_be_done() -> None:
+    """The gravest that a check names; else what status and first fix say."""
+    restart, setting = Fix(text="restart", reboot=True), Fix(text="set it")
+    named = {
+        "drain": [
+            fail("n1", "x", cause=replace(hint("a", "n1"), action=Action.RESET_GPU)),
+            fail("n2", "x", cause=replace(hint("a", "n2"), action=Action.DRAIN)),
+        ],
+        "reboot": [fail("n1", "x", cause=hint("a", "n1", fixes=(restart, setting)))],
+        "reconfigure": [fail("n1", "x", cause=hint("a", "n1", fixes=(setting, restart)))],
+        "retry": [unknown("n1", "x", cause=hint("a", "n1", fixes=(setting,)))],
+        "ignore": [warn("n1", "x", cause=hint("a", "n1"))],
+    }
+    for word, findings in named.items():
+        (group,) = causes(saying("net.a", *findings))
+        assert group.action == word
 
 
 def test_many_pairs_with_equal_hints_are_one_cause() -> None:

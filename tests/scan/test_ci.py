@@ -40,8 +40,8 @@ def test_every_command_on_the_page_works(lab4: Lab, folder: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     said = [part.strip() for part in done.stdout.split(NEXT)]
-    assert len(said) == len(BLOCKS) == 12
-    scan, launch, gate, good, bad, fixes, verdict, node, prom, nagios, live, quick = said
+    assert len(said) == len(BLOCKS) == 13
+    scan, launch, gate, good, bad, drained, fixes, verdict, node, prom, nagios, live, quick = said
     report = json.loads((folder / "report.json").read_text())
     assert "NOT READY" in scan
     assert "from the environment: NETDOCTOR_SSH_CONFIG=" in " ".join(scan.split())
@@ -49,6 +49,8 @@ def test_every_command_on_the_page_works(lab4: Lab, folder: Path) -> None:
     assert gate == "broken; see junit.xml"
     assert good.splitlines() == report["healthy_nodes"] == ["node0", "node1", "node3"]
     assert bad.split("\t")[:2] == ["node2", "gloo.ifname"]
+    assert drained == ""
+    assert {cause["action"] for cause in report["causes"]} == {"reconfigure"}
     first = fixes.splitlines()[0].split("\t")
     assert first[1:3] == ["do", "ssh"]
     assert " node2 " in first[4]
