@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from netdoctor.cli.parser import Joined, Listed, words
+from netdoctor.errors import InputError
 from netdoctor.facts.host import FILED, VIAS
 from netdoctor.facts.software import BACKENDS, LAUNCHERS
 from netdoctor.files import read_regular
@@ -229,6 +230,8 @@ def given(args: argparse.Namespace) -> dict[str, Any]:
         fields["hosts"] = tuple(args.hosts)
     fields["remarks"] = tuple(getattr(args, "remarks", ()))
     if "facts" in fields:
+        if "via" in fields:
+            raise InputError("--facts judges what was written, and reaches nobody; leave --via out")
         fields["via"] = FILED
     return {**fields, "environ": dict(os.environ), "save": None if args.no_save else args.save or LAST}
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from netdoctor.cli.parser import hung
+from netdoctor.facts.host import FILED
 from netdoctor.inventory.nodeset import fold
 from netdoctor.scanning import Plan
 from netdoctor.text import clean
@@ -15,18 +16,17 @@ _OWN = ("host", "address", "known_as")
 def lines(plan: Plan, width: int | None) -> Iterator[str]:
     """The plan as lines of at most `width` columns, None for as long as they are."""
     request, targets, scan = plan.request, plan.targets, plan.scan()
-    yield from hung(
-        f"would log in to {len(targets)} node{'s' if len(targets) != 1 else ''}, once each, "
-        f"at most {request.parallel} at a time, at most {request.timeout:g} s each",
-        "",
-        width,
-    )
+    many = f"{len(targets)} node{'s' if len(targets) != 1 else ''}"
+    bounds = f"at most {request.parallel} at a time, at most {request.timeout:g} s each"
+    first = f"would log in to {many}, once each, {bounds}"
+    if request.via == FILED:
+        first = f"would judge what was written on {many}, and reach nobody"
+    yield from hung(first, "", width)
     yield ""
     yield from _logins(plan, width)
     yield ""
-    yield from hung(
-        "passive questions to each node (nothing is written, no CUDA context, no listener):", "", width
-    )
+    asked = "passive questions to each node (nothing is written, no CUDA context, no listener):"
+    yield from hung("facts that are judged:" if request.via == FILED else asked, "", width)
     yield from hung(", ".join(next(iter(scan.first_requests().values())).args["groups"]), "  ", width)
     if scan.plan:
         yield ""
@@ -45,6 +45,8 @@ def lines(plan: Plan, width: int | None) -> Iterator[str]:
     yield "checks, in order:"
     for check in plan.checks:
         yield from _beside(f"  {check.id:<18} ", clean(check.title), width)
+    if request.via == FILED:
+        return
     yield ""
     last = f"leaves the nodes after {scan.bound_s(plan.transport):.0f} s at the latest, whatever they do"
     yield from hung(last, "", width)
@@ -60,7 +62,7 @@ def _logins(plan: Plan, width: int | None) -> Iterator[str]:
     for target in plan.targets:
         how = plan.transport.describe(target)
         alike = tuple((k, _word(v)) for k, v in how.items() if k not in _OWN and v not in (None, "", [], ()))
-        if how.get("known_as") not in (how.get("host"), f"[{how.get('host')}]:{how.get('port')}"):
+        if how.get("known_as") not in (None, how.get("host"), f"[{how.get('host')}]:{how.get('port')}"):
             alike = (*alike, ("known_as", _word(how.get("known_as"))))
         groups.setdefault(alike, []).append((target.id, how))
     for alike, members in groups.items():

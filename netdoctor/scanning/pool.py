@@ -8,18 +8,24 @@ import stat
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
 
 import msgspec
 
 from netdoctor import __version__
 from netdoctor.errors import InputError
 from netdoctor.factlines import raw_lines
+from netdoctor.facts.base import FACT_TYPES
+from netdoctor.facts.host import Login
 from netdoctor.files import read_regular
 from netdoctor.inventory import InventoryError, Target, expand
 from netdoctor.inventory.names import is_valid_host
 from netdoctor.inventory.nodeset import fold
 from netdoctor.inventory.task import Task
 from netdoctor.report.foreign import stranger
+from netdoctor.report.kept import of as facts_kept
+from netdoctor.report.save import load
 from netdoctor.scanning.factfile import HEAD, SUFFIX, Fault, Written, decode
 from netdoctor.text import clean, listing
 
@@ -31,6 +37,10 @@ FILES_MAX = 200_000
 BYTES_MAX = 4 << 30
 # What stands before the first line in the log of a task.
 HEAD_MAX = 1 << 20
+HEAD_BYTES = 4096
+REPORT = b'"netdoctor.report/'
+# The launcher of a line that stands in a saved report.
+BY_REPORT = "report"
 IN_FOLDERS = ".jsonl"
 # Of a node that the files name.
 SOURCE = "--facts"
@@ -141,6 +151,9 @@ def _lines(path: str, uid: int | None) -> Iterator[tuple[Written, int]]:
         if about.st_mode & stat.S_IWOTH:
             yield fault(Fault.STRANGER, f"everybody may write to it (mode {stat.S_IMODE(about.st_mode):o})")
             return
+        if REPORT in file.peek(HEAD_BYTES)[:HEAD_BYTES]:
+            yield from _of_report(path, shown)
+            return
         number, some = 0, False
         try:
             for place, line in raw_lines(file, shown):
@@ -157,6 +170,37 @@ def _lines(path: str, uid: int | None) -> Iterator[tuple[Written, int]]:
             if not some:
                 what = f"none of its {number} lines begins with {HEAD.decode()}1" if number else "it is empty"
                 yield fault(Fault.BROKEN, what)
+
+
+def _of_report(path: str, shown: str) -> Iterator[tuple[Written, int]]:
+    """What each node of a saved report answered when it was asked, as a line. What was measured between them
+    stays behind: they are among others now."""
+    try:
+        report = load(Path(path))
+        facts = facts_kept(report.facts).plain().get("node", {})
+        finished = datetime.fromisoformat(report.run.finished).timestamp()
+    except (InputError, ValueError, OverflowError) as error:
+        told = str(error).removeprefix(f"{path}: ")
+        yield Written(place=shown, node=_node_of(path), fault=Fault.BROKEN, detail=clean(told, 200)), 0
+        return
+    asked = [info.group for info in FACT_TYPES.values() if info.origin == "agent"]
+    for node in facts.get("node", {}):
+        there = {group: facts[group][node] for group in asked if node in facts.get(group, {})}
+        line = Written(
+            place=shown,
+            node=node if is_valid_host(node) else "",
+            version=clean(report.tool.version, 40),
+            written=finished,
+            task=Task(launcher=BY_REPORT),
+            facts=msgspec.json.encode(there),
+        )
+        session = facts.get("session", {}).get(node)
+        reached = isinstance(session, dict) and (session.get("value") or {}).get("outcome") == Login.OK
+        if report.run.foreign is not None:
+            line = replace(line, fault=Fault.STRANGER, detail="it is a report of somebody else")
+        elif not reached or not there:
+            line = replace(line, fault=Fault.UNREAD, detail="that scan did not reach it")
+        yield line, len(line.facts)
 
 
 def _node_of(path: str) -> str:
@@ -230,6 +274,7 @@ def _span(seconds: float) -> str:
 
 def _job(good: Sequence[Written], rules: Rules) -> str:
     """The job that is judged: our own where we are in one, else that of most lines, or the newer of two."""
+    good = [line for line in good if line.task.launcher != BY_REPORT] or good
     count = Counter(line.task.job for line in good)
     if rules.own.job and rules.own.job in count:
         return rules.own.job
@@ -238,7 +283,7 @@ def _job(good: Sequence[Written], rules: Rules) -> str:
 
 
 def _of_job(line: Written, job: str) -> Written:
-    if line.fault is not None or line.task.job == job:
+    if line.fault is not None or line.task.job == job or line.task.launcher == BY_REPORT:
         return line
     its, ours = (clean(name, 60) or "a job without a name" for name in (line.task.job, job))
     return replace(line, fault=Fault.OTHER_JOB, detail=f"it is of {its}, the others are of {ours}")
@@ -252,8 +297,9 @@ def _one(node: str, lines: Sequence[Written], notes: list[str]) -> Written:
         return newest
     taken = good[-1]
     if len(good) > 1:
-        if not taken.task.job or len({_machine(line) for line in good}) > 1:
-            why = "nothing says which holds" if not taken.task.job else "from machines that are not the same"
+        named = all(line.task.job for line in good)
+        if not named or len({_machine(line) for line in good}) > 1:
+            why = "of machines that are not the same" if named else "and nothing says which holds"
             places = listing(line.place for line in good)
             return replace(taken, fault=Fault.TWICE, detail=f"{places} speak of it, {why}")
         notes.append(f"{node} has several lines of one job: the newest, {taken.place}, is taken")

@@ -18,6 +18,7 @@ from netdoctor.errors import InputError
 from netdoctor.facts.host import FILED
 from netdoctor.inventory import Target
 from netdoctor.inventory.task import Task, node_name, task
+from netdoctor.report.save import save
 from netdoctor.scanning import ScanRequest, assemble, prepare
 from netdoctor.scanning.factfile import Fault, Written, decode, encode
 from netdoctor.scanning.pool import Pool, Rules, pooled, read
@@ -349,3 +350,40 @@ def test_merging_grows_with_the_lines_and_no_faster() -> None:
         work(2, listed=listed)  # what is worked out once
         few, many = work(30, listed=listed), work(120, listed=listed)
         assert many < 1.05 * 4 * few, f"30 nodes {few} steps, 120 nodes {many}"
+
+
+def test_reports_are_merged_by_what_their_nodes_answered(tmp_path: Path) -> None:
+    """Halves that were scanned apart are one cluster; a node that a scan did not reach is unknown."""
+    known, now = registry.load(plugins=False), time.time()
+    (tmp_path / "all").mkdir()
+    for i, (node, facts) in enumerate(clusters.replies(4, "healthy")):
+        place = tmp_path / ("a" if i < 2 else "b")
+        place.mkdir(exist_ok=True)
+        (place / f"{node}.facts.jsonl").write_bytes(line(node, own=ALONE, now=now, facts=json.loads(facts)))
+    (tmp_path / "b" / "gpu00009.facts.jsonl").write_bytes(b"")
+
+    def judged(*words: Path) -> Any:
+        request = ScanRequest(facts=tuple(map(str, words)), via=FILED, save=None, profile="quick")
+        plan = prepare(request, known=known)
+        return assemble(plan, plan.scan().run(plan.transport), 1.0)
+
+    files = [tmp_path / "a.json", tmp_path / "b.json"]
+    for file in files:
+        save(judged(tmp_path / file.stem), file)
+    whole = judged(*files)
+    assert whole.healthy_nodes == tuple(clusters.name(i) for i in range(4))
+    assert whole.undecided_nodes == ("gpu00009",)
+    (cause,) = whole.causes
+    assert "that scan did not reach it" in cause.seen[0]
+    # A report beside lines of a job: of no job itself, and no node twice.
+    (tmp_path / "all" / "gpu00002.facts.jsonl").write_bytes(line(2, now=now))
+    both = judged(files[0], tmp_path / "all")
+    assert {t.id for t in both.targets} >= {"gpu00000", "gpu00001", "gpu00002"}
+    assert set(both.undecided_nodes) == {"gpu00002"}  # it wrote one fact of those that are asked for
+    (tmp_path / "all" / "gpu00002.facts.jsonl").write_bytes(line(1, now=now))
+    (cause,) = [one for one in judged(files[0], tmp_path / "all").causes if one.key == "facts-twice"]
+    assert cause.nodes == "gpu00001"
+    # A broken one is one broken file.
+    files[0].write_bytes(files[0].read_bytes()[:5000])
+    found = {one.node: one.fault for one in read([str(files[0]), str(files[1])])}
+    assert found == {"a": Fault.BROKEN, "gpu00002": None, "gpu00003": None, "gpu00009": Fault.UNREAD}
