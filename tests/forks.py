@@ -34,14 +34,14 @@ def runs(listener: socket.socket) -> None:
         stdin=subprocess.DEVNULL,
     )
     there.close()
+    import netdoctor.cli.progress
     import netdoctor.cli.scan
     import netdoctor.report.cli
     import netdoctor.scanning
     import netdoctor.transport.ssh
     from netdoctor.cli import run
-    from netdoctor.engine import registry
 
-    registry.load_builtin()
+    _begin(run)
     netdoctor.transport.ssh.worker_process = lambda env, errors: Worker(here, env, errors)  # type: ignore[assignment,return-value]
     gc.collect()
     gc.freeze()  # what is only looked through for garbage is copied all the same
@@ -69,6 +69,22 @@ def runs(listener: socket.socket) -> None:
                 for descriptor in streams:
                     os.close(descriptor)
                 selector.register(os.pidfd_open(child), selectors.EVENT_READ, (child, asked))
+
+
+def _begin(run: Callable[[Sequence[str]], int]) -> None:
+    """What the first run of a process does and later ones find done: late imports, patterns, plug-ins."""
+    from netdoctor.engine import registry
+    from netdoctor.report import output
+    from netdoctor.transport import bundle
+    from tests.report.build import sample_report
+
+    for check in registry.load_builtin().values():
+        registry.matches("", check.explains)
+    bundle.modules()
+    with open(os.devnull, "w") as nothing, contextlib.redirect_stdout(nothing):
+        run(["scan", "node[1-4]", "--plan"])
+    for name in set(output.FORMATS) - {"none"}:
+        output.render(sample_report(), name)
 
 
 def _run(run: Callable[[Sequence[str]], int], args: Sequence[str]) -> NoReturn:
