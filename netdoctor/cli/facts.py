@@ -28,8 +28,8 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser = subparsers.add_parser(
         "facts",
         help="in a task of a job: write this node's facts, for scan --facts",
-        description="Look at this machine as the task does that runs this, and write one line of facts: no "
-        "network, nothing judged. Of several tasks on a node the first one writes.",
+        description="Look at this machine as the task does that runs this, and write one line of facts. No "
+        "port is opened, and nothing judged. Of several tasks on a node the first one writes.",
         epilog=EPILOG,
     )
     add = parser.add_argument
