@@ -273,20 +273,20 @@ def _span(seconds: float) -> str:
 
 
 def _job(good: Sequence[Written], rules: Rules) -> str:
-    """The job that is judged: our own where we are in one, else that of most lines, or the newer of two."""
+    """The job that is judged: our own where it wrote something, else that of the newest line."""
     good = [line for line in good if line.task.launcher != BY_REPORT] or good
     count = Counter(line.task.job for line in good)
     if rules.own.job and rules.own.job in count:
         return rules.own.job
     newest = {line.task.job: line.written for line in sorted(good, key=lambda line: line.written)}
-    return max(count, key=lambda job: (count[job], newest[job]), default="")
+    return max(count, key=lambda job: (newest[job], count[job]), default="")
 
 
 def _of_job(line: Written, job: str) -> Written:
     if line.fault is not None or line.task.job == job or line.task.launcher == BY_REPORT:
         return line
     its, ours = (clean(name, 60) or "a job without a name" for name in (line.task.job, job))
-    return replace(line, fault=Fault.OTHER_JOB, detail=f"it is of {its}, the others are of {ours}")
+    return replace(line, fault=Fault.OTHER_JOB, detail=f"it is of {its}, what is judged of {ours}")
 
 
 def _one(node: str, lines: Sequence[Written], notes: list[str]) -> Written:

@@ -96,6 +96,9 @@ def test_one_line_a_node_and_nobody_is_green_who_wrote_none() -> None:
             {"0": "", "2": "", "absent1": "absent"},
         ),
         ("yesterday's leftovers", put(*all3, line(7, age=90_000, own=OTHER)), GOOD),
+        ("a folder that a larger job wrote to before", put(
+            *(line(n, age=600, own=replace(OTHER, nodelist="gpu[00000-00009]")) for n in range(3, 10)), *all3
+        ), GOOD),
         ("all of them old", put(line(0, 9999), line(1, 9999)), {"0": "old", "1": "old"}),
         ("judged inside of the smaller job", put(*all3[:2], line(2, own=OTHER), own=OTHER), {
             "0": "other_job", "1": "other_job", "2": "",
@@ -115,7 +118,7 @@ def test_what_is_left_out_is_told() -> None:
     assert pool.notes == (
         "gpu00000 has several lines of one job: the newest, f1:1, is taken",
         pool.notes[1],
-        "left out: f5:1 of gpu00007: it is of slurm 11, the others are of slurm 12",
+        "left out: f5:1 of gpu00007: it is of slurm 11, what is judged of slurm 12",
         f"facts of gpu00001 were written by netdoctor 0.0.9, this is {__version__}: "
         "what one of them does not know is unknown",
     )
