@@ -8,6 +8,7 @@ which is compiled when it is imported: a request pays only for what it uses.
 import os
 import sys
 import zlib
+from _thread import allocate_lock, start_new_thread
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ PACKAGE = "ndagent"
 Spec = type(sys.__spec__)  # type: Any
 # The first byte of a frame that holds modules; JSON begins with none such.
 PACKED = b"\0"
+# The clock of main, and what works at the login's priority.
+THREADS_KEPT = 2
 
 
 def tag() -> str:
@@ -80,9 +83,9 @@ def say(marker: str, text: str) -> None:
         data = data[os.write(1, data) :]
 
 
-def plain(text: str) -> str:
+def plain(text: str, more: str = "") -> str:
     """Return a text without what JSON would have to escape."""
-    return "".join([c for c in text if c.isalnum() or c in "/._+-" if c < "\x7f"])
+    return "".join([c for c in text if c.isalnum() or c in "/._+-" + more if c < "\x7f"])
 
 
 def signals() -> "Any":
@@ -91,6 +94,19 @@ def signals() -> "Any":
         return __import__("_signal")
     except ImportError:
         return __import__("signal")
+
+
+def room_for_threads(count: int) -> None:
+    """Raise RuntimeError where the user may have no more processes: before hello it says why no agent is."""
+    gate = allocate_lock()
+    with gate:
+        for _ in range(count):
+            start_new_thread(wait, (gate,))
+
+
+def wait(gate: "Any") -> None:
+    with gate:
+        pass
 
 
 def next_body(stream: "IO[bytes]") -> bytes:
@@ -114,6 +130,7 @@ def start(bundle: "dict[str, Any]") -> None:
     signal = importer.signals
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, bundle["deadline_s"] + 2.0)
+    room_for_threads(THREADS_KEPT)
     if bundle["dial"]:
         caller = {"__name__": PACKAGE + ".dial_back"}  # type: dict[str, Any]
         exec(compile(bundle["dial_back"], "<agent>/dial_back.py", "exec", 0, True), caller)
@@ -133,5 +150,10 @@ def start(bundle: "dict[str, Any]") -> None:
             # Not before: who waits for hello alone has no ear for more.
             say(bundle["marker"], '{"id": null, "need": "agent %s"}' % importer.tag)
     sys.meta_path.insert(0, importer)
-    main = __import__(PACKAGE + ".main", fromlist=["main"])
+    try:
+        main = __import__(PACKAGE + ".main", fromlist=["main"])
+    except Exception as e:  # an interpreter without half of its library
+        detail = plain("%s: %s" % (type(e).__name__, e), " :=()")[:300]
+        say(bundle["marker"], '{"id": null, "ok": false, "why": "failed", "detail": "%s"}' % detail)
+        raise
     main.main(bundle, importer, early)

@@ -71,7 +71,7 @@ def test_what_is_compiled_before_hello_is_small() -> None:
     never read, as by a Python that is too old."""
     first = bundle.build_bundle(marker=harness.MARKER, deadline_s=60, collectors={})
     assert len(first) < 4096
-    assert len(bundle.BOOTSTRAP) + len(zlib.decompress(first[9:])) < 6500
+    assert len(bundle.BOOTSTRAP) + len(zlib.decompress(first[9:])) < 7500
 
 
 def test_modules_come_as_code_for_this_python_and_as_text_for_others() -> None:
@@ -117,6 +117,29 @@ def test_passive_facts_import_next_to_nothing() -> None:
     specs = {name: importlib.util.find_spec(name) for name in loaded - ours}
     python = {name for name, spec in specs.items() if spec and str(spec.origin).endswith(".py")}
     assert python <= {"struct"}
+
+
+def test_who_cannot_run_says_why() -> None:
+    """No room for threads before hello, which then is none; a library that lacks a module in a frame."""
+    first = bundle.build_bundle(marker=harness.MARKER, deadline_s=10, collectors={})
+    said = zlib.decompress(first[9:])
+    full = zlib.compress(said.replace(b"start_new_thread(wait", b"no_such_thing(wait"))
+    lacks = zlib.compress(said.replace(b"room_for_threads(THREADS_KEPT)", b"sys.modules['resource'] = None"))
+    asked = bundle.pack(bundle.own_tag()) + bundle.request_frame({"id": 1, "op": "ping"})
+    full_out, lacks_out = (
+        subprocess.run(
+            bundle.argv(sys.executable, harness.MARKER),
+            input=b"%08x\n" % len(body) + body + asked,
+            capture_output=True,
+            timeout=20,
+            check=False,
+        )
+        for body in (full, lacks)
+    )
+    assert (full_out.stdout, full_out.returncode) == (b"", 1)
+    assert b"no_such_thing" in full_out.stderr
+    assert b"hello" in lacks_out.stdout
+    assert b'"detail": "ModuleNotFoundError: import of resource halted' in lacks_out.stdout
 
 
 @pytest.mark.interpreters
