@@ -64,7 +64,13 @@ class MemoryImporter(MetaPathFinder, Loader):
     def exec_module(self, module: "ModuleType") -> None:
         file = module.__spec__.loader_state if module.__spec__ else ""
         module.__file__ = "<provided>/" + file
-        exec(compile(self._content[file], module.__file__, "exec"), module.__dict__)
+        content = self._content[file]
+        if content[:1] == b"\0":  # code, as text has none such
+            import marshal
+
+            exec(marshal.loads(content[1:]), module.__dict__)
+        else:
+            exec(compile(content, module.__file__, "exec"), module.__dict__)
 
 
 class _Extension(Loader):

@@ -442,7 +442,8 @@ def _drop(name: str) -> None:
 
 
 def _from_control(name: str) -> "Optional[ModuleType]":
-    if not _await(name, lambda: name in _provided, PROVIDE_WAIT_S):
+    # Half of what a large one costs is compiling it: as the agent's own modules it may come as code.
+    if not _await(name + " " + _state.importer.tag, lambda: name in _provided, PROVIDE_WAIT_S):
         return None
     encoded = _provided[name].get("files")
     if not isinstance(encoded, dict) or not encoded:

@@ -175,12 +175,12 @@ def _code(name: str) -> bytes:
     assert isinstance(spec.loader, InspectLoader)
     code = spec.loader.get_code(spec.name)
     assert code is not None
-    return marshal.dumps(_bare(code, f"<agent>/{name}.py"))
+    return marshal.dumps(bare(code, f"<agent>/{name}.py"))
 
 
-def _bare(code: CodeType, file: str) -> CodeType:
+def bare(code: CodeType, file: str) -> CodeType:
     """Return code without its table of lines, a quarter of it: agents tell what went wrong, not where."""
-    inner = tuple(_bare(one, file) if isinstance(one, CodeType) else one for one in code.co_consts)
+    inner = tuple(bare(one, file) if isinstance(one, CodeType) else one for one in code.co_consts)
     return code.replace(co_consts=inner, co_linetable=b"", co_filename=file)
 
 

@@ -149,7 +149,7 @@ class AgentProcess:
             message = self.read(timeout_s)
             if "need" in message:
                 if not message["need"].startswith("agent "):
-                    self.needs.append(message["need"])
+                    self.needs.append(message["need"].partition(" ")[0])
                 self._provide(message["need"])
             else:
                 self.replies[message["id"]] = message
@@ -162,11 +162,10 @@ class AgentProcess:
             self.send_raw(provide.provide_bytes(name, "", 64))
             return
         if self.provide:
-            files = provide.library_files(name)
-            frame: dict[str, object] = {"provide": name, "files": files}
+            self.send_raw(provide.provide_bytes(name, self.hello["machine"], self.hello["bits"]))
         else:
-            frame = {"provide": name, "error": "not in this test"}
-        self.send_raw(bundle.request_frame(frame))
+            refused = {"provide": name.partition(" ")[0], "error": "not in this test"}
+            self.send_raw(bundle.request_frame(refused))
 
     def request(self, op: str, args: Mapping[str, Any] | None = None) -> Any:
         """Return the result of a request; fail the test when the agent reports an error."""

@@ -47,4 +47,6 @@ def test_keeps_libraries_only() -> None:
     assert provide._frame.cache_info().currsize == 0
     for bits in range(20):
         assert "files" in answer("pynvml", "m" * 1000, bits)
+        assert "files" in answer(f"pynvml {bits}", "m" * 1000, bits)
     assert provide._frame.cache_info().currsize == 1
+    assert answer(f"pynvml {bundle.own_tag()}")["files"] != answer("pynvml")["files"]
