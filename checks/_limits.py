@@ -2,9 +2,15 @@
 
 from collections.abc import Mapping
 
+from netdoctor.checks._words import GIB, MIB
 from netdoctor.facts.host import HostFacts
 from netdoctor.model import Fix, in_job, run
 
+# Fleet preflights ask for 16 GiB (awsome-distributed-training, gpu-cluster-healthcheck) or 32 GiB (Primus),
+# or unlimited. The kernel's own default is 64 KiB, 8 MiB since 5.16 (include/uapi/linux/resource.h): with
+# either the first ibv_reg_mr of an NCCL buffer (4 MiB per channel and peer) ends in "Cannot allocate memory".
+MEMLOCK_ADVISED_BYTES = 16 * GIB
+MEMLOCK_LEAST_BYTES = 64 * MIB
 FOLDER = "/etc/security/limits.d"
 SERVICE = "/etc/systemd/system/slurmd.service.d"
 
@@ -37,16 +43,25 @@ def raise_limit(
         root=True,
         effect="next login",
     )
-    service = run(
+    service = of_slurmd(
         "where a service starts the job, limits.conf does not reach it: the same for slurmd "
         "(or containerd, ssh)",
-        f'mkdir -p {SERVICE} && (echo "[Service]"; echo "{unit}") > {SERVICE}/90-{item}.conf && '
-        "systemctl daemon-reload && systemctl restart slurmd",
-        undo=f"rm -f {SERVICE}/90-{item}.conf && systemctl daemon-reload && systemctl restart slurmd",
+        item,
+        unit,
+    )
+    return [logins, itself if own else service]
+
+
+def of_slurmd(text: str, item: str, unit: str) -> Fix:
+    """A limit of slurmd's, which all steps have; jobs that run stay. unit: what a systemd unit says."""
+    again = "systemctl daemon-reload && systemctl restart slurmd"
+    return run(
+        text,
+        f'mkdir -p {SERVICE} && (echo "[Service]"; echo "{unit}") > {SERVICE}/90-{item}.conf && {again}',
+        undo=f"rm -f {SERVICE}/90-{item}.conf && {again}",
         root=True,
         risk="medium",
     )
-    return [logins, itself if own else service]
 
 
 def of_the_machine(hosts: Mapping[str, HostFacts], softs: Mapping[str, int | None], node: str) -> bool:

@@ -3,17 +3,13 @@
 from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
+from netdoctor.checks._limits import MEMLOCK_ADVISED_BYTES as ADVISED_BYTES
+from netdoctor.checks._limits import MEMLOCK_LEAST_BYTES as LEAST_BYTES
 from netdoctor.checks._limits import of_the_machine, raise_limit
-from netdoctor.checks._words import GIB, MIB, size
+from netdoctor.checks._words import size
 from netdoctor.facts.host import HostFacts, LimitFacts
 from netdoctor.facts.rdma import RdmaFacts
 from netdoctor.model import Cause, Finding, seen, skip, unknown
-
-# Fleet preflights ask for 16 GiB (awsome-distributed-training, gpu-cluster-healthcheck) or 32 GiB (Primus),
-# or unlimited. The kernel's own default is 64 KiB, 8 MiB since 5.16 (include/uapi/linux/resource.h): with
-# either the first ibv_reg_mr of an NCCL buffer (4 MiB per channel and peer) ends in "Cannot allocate memory".
-ADVISED_BYTES = 16 * GIB
-LEAST_BYTES = 64 * MIB
 
 LOW = Cause("memlock-low", "{nodes} let{s} sessions lock too little memory for RDMA")
 

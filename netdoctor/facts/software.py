@@ -146,6 +146,8 @@ class Job:
     or CALLING per variable. master_node: node id that owns master_addr by default, the first.
     data_addresses: the address of each node that peers are expected to dial, by node id.
     launcher, backend: one of LAUNCHERS and BACKENDS, None where that is not known.
+    session_limits: soft limits of the session that netdoctor runs in, where steps are held against it:
+    memlock in bytes, nofile; None stands for unlimited.
     """
 
     env: dict[str, str] = field(default_factory=dict)
@@ -157,3 +159,4 @@ class Job:
     backend: str | None = None
     launcher: str | None = None
     data_addresses: dict[str, str] = field(default_factory=dict)
+    session_limits: dict[str, int | None] = field(default_factory=dict)

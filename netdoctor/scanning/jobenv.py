@@ -1,6 +1,7 @@
 """What the job will use: an env file and the calling environment, as the Job fact."""
 
 import re
+import resource
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -164,3 +165,10 @@ def job(
         launcher=launcher or ("torchrun" if any(n.startswith("PET_") for n in [*env, *environ]) else None),
         backend=backend,
     )
+
+
+def session_limits() -> dict[str, int | None]:
+    """The soft limits of this session, as of Job."""
+    numbers = {"memlock": resource.RLIMIT_MEMLOCK, "nofile": resource.RLIMIT_NOFILE}
+    softs = {name: resource.getrlimit(number)[0] for name, number in numbers.items()}
+    return {name: None if soft == resource.RLIM_INFINITY else soft for name, soft in softs.items()}

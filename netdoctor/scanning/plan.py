@@ -100,6 +100,8 @@ def prepare(
         launcher=request.launcher,
         backend=request.backend,
     )
+    if request.via == "slurm" and not job.session_limits:  # a replayed job has those of then
+        job = replace(job, session_limits=jobenv.session_limits())
     return Plan(
         request=request,
         known=known,

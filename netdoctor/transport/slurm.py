@@ -332,6 +332,7 @@ class SlurmTransport:
             argv = [*ask.argv(), *argv]
         self._trouble, self._cancelled, self._launch_failed, self._tasks = [], None, 0.0, {}
         self._granted = ""
+        self._times.clear()
         assert self._board is not None
         process = subprocess.Popen(  # noqa: S603  # as above
             argv,

@@ -1,11 +1,13 @@
 """`scan --via slurm` on the real Slurm of lab nodes, beside the same scan over SSH."""
 
 import json
+import re
+import shlex
 from pathlib import Path
 from typing import Any
 
 from tests.scan.faults import put
-from tests.scan.harness import Scanned, scan, until
+from tests.scan.harness import REPO, Scanned, scan, until
 from tests.slurm.conftest import Slurm
 
 QUICK = ("--profile", "quick")
@@ -68,3 +70,54 @@ def test_a_node_that_slurm_keeps_off_is_named_with_its_reason(via: Slurm) -> Non
     assert (cause["key"], cause["node_list"], cause["status"]) == ("slurm-drained", ["node3"], "fail")
     assert f"drained: {why}" in str(cause["seen"])
     assert found.report["healthy_nodes"] == ["node0", "node1", "node2"]
+
+
+def test_a_small_limit_of_slurmd_alone_and_a_dead_slurmd(via: Slurm, folder: Path) -> None:
+    """The first is what only steps have; the second makes Slurm end the whole step, and costs one node."""
+    only = ("--only", "host.memlock,slurm.limits", "--timeout", "60")
+    for node in ("node1", "node2"):
+        via.run("pkill", "-x", "slurmd", node=node)
+        until(lambda node=node: not via.run("pgrep", "-x", "slurmd", node=node, check=False), "it ended")  # type: ignore[misc]
+    via.run("prlimit", "--memlock=65536:65536", "slurmd", "-N", "node1", node="node1")
+    try:
+        found = by_slurm(via, "--nodelist", "node[0-3]", *only)
+    finally:
+        via.run("pkill", "-x", "slurmd", node="node1")
+        until(lambda: not via.run("pgrep", "-x", "slurmd", node="node1", check=False), "slurmd ended")
+        for node in ("node1", "node2"):
+            via.run("slurmd", "-N", node, node=node)
+    assert scan(via.lab, folder, "--only", "host.memlock").keys == []
+    said = {c["key"]: c for c in found.report["causes"]}
+    assert said.keys() == {"slurm-limits", "slurm-step"}, found.summary()
+    assert (said["slurm-limits"]["node_list"], said["slurm-limits"]["status"]) == (["node1"], "fail")
+    assert "of a step is 64 KiB" in str(said["slurm-limits"]["seen"])
+    assert any("slurmd.service.d" in c["shell"] for f in said["slurm-limits"]["fixes"] for c in f["commands"])
+    assert (said["slurm-step"]["node_list"], said["slurm-step"]["status"]) == (["node2"], "fail")
+    assert "connection failure" in str(said["slurm-step"]["seen"]).lower()
+    assert found.report["healthy_nodes"] == ["node0", "node3"]
+
+
+STOPPED = """\
+netdoctor scan --via slurm 'node[0-3]' --profile full --no-save >/out 2>&1 &
+until squeue -h -n netdoctor -t R | grep -q .; do sleep 0.1; done
+kill -%s $!; wait $!; echo exit $?
+"""
+
+
+def test_nothing_is_left_when_it_is_stopped(via: Slurm) -> None:
+    for signal, code in (("INT", "130"), ("KILL", "137")):
+        out = via.run("bash", "-c", STOPPED % signal, timeout=120)
+        assert out.split()[-1] == code, out
+        alone(via)
+
+
+def test_the_lines_of_the_page(via: Slurm) -> None:
+    page = (REPO / "docs" / "engines.md").read_text("utf-8")
+    section = page.partition("\n## Slurm\n")[2].partition("\n## ")[0]
+    blocks = re.findall(r"^```\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
+    lines = [line for block in blocks for line in block.splitlines()]
+    assert len(lines) == 3
+    for number, line in enumerate(lines):
+        words = [*shlex.split(line), *QUICK, "-q", "--no-save"]
+        inside = ["salloc", "-Q", "-N4", "--exclusive"] if number == 0 else []
+        assert "READY, exit 0" in via.run(*inside, *words, timeout=120)
