@@ -64,7 +64,7 @@ def decode_frame(payload: bytes) -> Frame:
         raise Unreadable(f"the agent's reply cannot be read: {clean(str(e), 120)}") from e
 
 
-_NESTED = (dict, list)
+_NESTED = frozenset({dict, list})
 
 
 def decode_result(raw: bytes) -> Any:
@@ -76,14 +76,14 @@ def decode_result(raw: bytes) -> Any:
         value = msgspec.json.decode(raw)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as e:
         raise Unreadable(f"the result cannot be read: {clean(str(e), 120)}") from e
-    level = [value] if isinstance(value, dict | list) else []
+    level = [value] if type(value) in _NESTED else []
     for _ in range(MAX_DEPTH):
         if not level:
             return value
         level = [
             inner
             for outer in level
-            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            for inner in (outer.values() if type(outer) is dict else outer)
             if type(inner) in _NESTED
         ]
     raise Unreadable(f"the result is nested more than {MAX_DEPTH} levels deep")
