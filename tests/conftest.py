@@ -22,7 +22,7 @@ HERE = Path(__file__).parent
 SLOW = ("lab", "ssh", "gpu", "interpreters", "pty", "process", "pilot", "thorough")
 # What every test of a folder or file meets.
 KIND_OF = {
-    "scan": "lab", "lab": "lab", "bandwidth": "lab", "truth": "lab", "slurm": "lab",
+    "scan": "lab", "lab": "lab", "bandwidth": "lab", "truth": "lab", "slurm": "lab", "ray": "lab",
     "oracle": "lab", "agent": "process",
     "core/test_cli.py": "process", "repo/test_packaging.py": "process", "repo/test_plugin.py": "process",
     "transport/test_link.py": "process", "tui/test_repo.py": "process", "report/test_hostile.py": "thorough",

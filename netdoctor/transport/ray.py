@@ -42,7 +42,7 @@ SLACK_S = 10.0
 CLOCK_AT_ONCE = 8
 NEEDS_MAX = 8
 # How it ends where no agent comes to answer, by what the driver says was going on.
-OUTCOMES = {"late": Login.TIMEOUT, "interpreter": Login.INTERPRETER}
+OUTCOMES = {"late": Login.TIMEOUT, "interpreter": Login.INTERPRETER, "dead": Login.UNREACHABLE}
 
 # What an agent is asked: it is sent frames, and returns what came of it.
 Talk = Generator[None, frames.Frame, Any]

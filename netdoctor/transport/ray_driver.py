@@ -23,6 +23,7 @@ TABLE, FATAL, STARTED, DATA, ENDED = b"T", b"F", b"S", b"D", b"E"
 CHUNK_BYTES = 64 * 1024
 MESSAGE_BYTES_MAX = 16 << 20
 SAID_BYTES = 4096
+ATTEMPTS = 3
 DETAIL_CHARACTERS = 1000
 KEYS = (
     "NodeID", "Alive", "NodeManagerAddress", "NodeManagerHostname", "NodeName", "DeathReason",
@@ -134,6 +135,7 @@ class Driver:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         self.pinned = NodeAffinitySchedulingStrategy
+        self.ray = ray
         self.agents = agents(ray)
         self.out = out
         self.queues: "dict[int, asyncio.Queue[bytes | None]]" = {}
@@ -160,9 +162,8 @@ class Driver:
         """From the actor to the end of its agent."""
         stage, writing = "actor", None
         try:
-            # Kept until the end: an actor goes with its last handle.
-            actor = self.agents.options(scheduling_strategy=self.pinned(plan["node_id"], soft=False)).remote()
-            trouble = await asyncio.wait_for(_future(actor.begin.remote(plan["argv"])), plan["within_s"])
+            # The actor is kept until the end: it goes with its last handle.
+            actor, trouble = await asyncio.wait_for(self.placed(plan), plan["within_s"])
             if trouble:
                 return self.ended(node, "interpreter", trouble)
             stage = "agent"
@@ -177,10 +178,32 @@ class Driver:
         except asyncio.TimeoutError:
             self.ended(node, "late", "Ray started no actor there within %g s" % plan["within_s"])
         except Exception as e:
-            self.ended(node, stage, _words(e))
+            row = self.dead(plan["node_id"])
+            if row is not None:
+                self.ended(node, "dead", row["DeathReasonMessage"] or _words(e))
+            else:
+                self.ended(node, stage, _words(e))
         finally:
             if writing is not None:
                 writing.cancel()
+
+    async def placed(self, plan: "dict[str, Any]") -> "tuple[Any, str]":
+        """An actor on its node, and what kept it from starting an agent there."""
+        pinned = self.pinned(plan["node_id"], soft=False)
+        for attempt in range(ATTEMPTS):
+            actor = self.agents.options(scheduling_strategy=pinned).remote()
+            try:
+                return actor, await _future(actor.begin.remote(list(plan["argv"])))
+            except Exception:
+                # Ray asks any node to place an actor without resources, and ends the actor with that one.
+                if attempt + 1 == ATTEMPTS or self.dead(plan["node_id"]) is not None:
+                    raise
+        raise AssertionError
+
+    def dead(self, node_id: str) -> "dict[str, Any] | None":
+        """The row of a node that Ray has as dead by now."""
+        rows = (row for row in table(self.ray) if row["NodeID"] == node_id and not row["Alive"])
+        return next(rows, None)
 
     async def write(self, actor: Any, queue: "asyncio.Queue[bytes | None]") -> None:
         data: "bytes | None" = self.bundle
