@@ -41,6 +41,7 @@ from netdoctor.transport.rayhelper import (
 SLACK_S = 10.0
 CLOCK_AT_ONCE = 8
 NEEDS_MAX = 8
+UNHEARD_AT_MOST = 8
 # How it ends where no agent comes to answer, by what the driver says was going on.
 OUTCOMES = {"late": Login.TIMEOUT, "interpreter": Login.INTERPRETER, "dead": Login.UNREACHABLE}
 
@@ -69,6 +70,8 @@ class _Agent:
     talk: Talk | None = None
     hello: frames.Hello = field(default_factory=frames.Hello)
     number: int = 0
+    # What it said while nothing was asked: its own wishes, and answers that come too late.
+    unheard: deque[bytes] = field(default_factory=lambda: deque(maxlen=UNHEARD_AT_MOST))
 
 
 class RayTransport:
@@ -84,6 +87,7 @@ class RayTransport:
         self._gone = ""
         self._agents: dict[int, _Agent] = {}
         self._open: dict[str, _Agent] = {}
+        self._waiting: deque[_Agent] = deque()  # who said something before it was asked
         self._channels = 0
         self._anchor = time.time() - time.monotonic()
         self._interruption: BaseException | None = None
@@ -279,6 +283,8 @@ class RayTransport:
         agent.finish = min(finish, time.monotonic() + request.timeout_s)
         agent.talk = self._clock(agent, request) if request.op == "clock" else self._answer(agent, request)
         next(agent.talk)
+        if agent.unheard:
+            self._waiting.append(agent)
 
     def _answer(self, agent: _Agent, request: Request) -> Talk:
         args = msgspec.json.encode(dict(request.args))
@@ -329,6 +335,10 @@ class RayTransport:
             return
         try:
             for kind, channel, payload in helper.messages(finish):
+                late: list[_Agent] = []
+                while self._waiting:
+                    one = self._waiting.popleft()
+                    yield from ((one, said) for said in self._said(one, b""))
                 if not kind:
                     now = time.monotonic()
                     late = [a for a in self._agents.values() if a.talk is not None and a.finish <= now]
@@ -337,7 +347,6 @@ class RayTransport:
                     continue
                 elif kind == DATA:
                     yield from ((agent, said) for said in self._said(agent, payload))
-                    late = []
                 elif kind == ENDED:
                     del self._agents[channel]
                     if self._open.get(agent.node) is agent:
@@ -357,16 +366,17 @@ class RayTransport:
     def _said(self, agent: _Agent, data: bytes) -> Iterator[Any]:
         """Take an agent's bytes; yield what its talk has come to, if it has."""
         try:
-            for payload in agent.reader.feed(data):
-                frame = frames.decode_frame(payload)
-                if agent.talk is not None:
-                    agent.talk.send(frame)
+            agent.unheard.extend(agent.reader.feed(data))
+            while agent.talk is not None and agent.unheard:
+                agent.talk.send(frames.decode_frame(agent.unheard.popleft()))
         except StopIteration as over:
             agent.talk = None
             yield over.value
         except (_Over, frames.AgentTrouble) as trouble:
-            if agent.talk is not None:
-                agent.talk = None
+            asked, agent.talk = agent.talk is not None, None
+            if not isinstance(trouble, _Over | frames.Unreadable):
+                self._dismiss(agent)  # out of step: no frame of it can be found any more
+            if asked:
                 yield trouble
 
     def _dismiss(self, agent: _Agent) -> None:
