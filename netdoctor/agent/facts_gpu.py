@@ -223,6 +223,10 @@ def device(nvml: "Any", index: int) -> "dict[str, Any]":
     fabric = ask(lambda: fabric_info(nvml, handle))
     if fabric is not None:
         gpu["fabric_state"], gpu["fabric_status"] = int(fabric.state), int(fabric.status)
+    put("vbios", lambda: text_of(nvml.nvmlDeviceGetVbiosVersion(handle)))
+    put("ecc_enabled", lambda: bool(nvml.nvmlDeviceGetEccMode(handle)[0]))
+    put("power_limit_w", lambda: nvml.nvmlDeviceGetPowerManagementLimit(handle) / 1000.0)
+    put("power_default_w", lambda: nvml.nvmlDeviceGetPowerManagementDefaultLimit(handle) / 1000.0)
     put("recovery", lambda: recovery(nvml, handle))
     put("persistence", lambda: bool(nvml.nvmlDeviceGetPersistenceMode(handle)))
     put("processes", lambda: processes(nvml, handle))

@@ -46,6 +46,10 @@ class Gpu:
     recovery: int | None = None
     remap_pending: bool | None = None
     remap_failed: bool | None = None
+    vbios: str = ""
+    ecc_enabled: bool | None = None
+    power_limit_w: float | None = None
+    power_default_w: float | None = None
     fabric_state: int | None = None
     fabric_status: int | None = None
     error: str | None = None

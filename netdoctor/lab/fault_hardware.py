@@ -178,6 +178,9 @@ def gpu_values(state: State, node: str) -> dict[str, str]:
                 values[f"{one}.nvlinks_down"] = active.params["links"]
         elif active.fault == "gpu-xid" and active.params["recovery"]:
             values[f"{gpu}.recovery"] = active.params["recovery"]
+        elif active.fault == "gpu-mode":
+            for one in range(state.gpus):
+                values |= {f"{one}.{key}": value for key, value in active.params.items()}
         elif active.fault == "gpu-fabric":
             for one in range(state.gpus):
                 values[f"{one}.fabric_state"] = active.params["state"]
@@ -291,6 +294,7 @@ def gpu(site: Site, active: Active) -> list[str]:
         "gpu-nvlink": f"GPU {p.get('gpu')} has {p.get('links')} NVLinks down",
         "gpu-xid": f"the driver reports Xid {p.get('code')} of GPU {p.get('gpu')}",
         "gpu-fabric": f"the GPUs are in fabric state {p.get('state')}, status {p.get('status')}",
+        "gpu-mode": f"the GPUs have {', '.join(f'{k}={v}' for k, v in p.items())}",
         "gpu-no-peermem": "nvidia-peermem is not loaded",
         "gpu-pcie": f"GPU {p.get('gpu')} has {p.get('width')} PCIe lanes",
     }
@@ -356,6 +360,7 @@ FAULTS = (
         text="pid=4711, name=python3, Uncontained: LTC TAG (0x2,0x0). RST: Yes, D-RST: No",
     ),
     gpu_fault("gpu-fabric", "the GPUs have not joined their NVLink fabric", state="2", status="0"),
+    Fault("gpu-mode", "NVML answers otherwise: NAME=VALUE", gpu, heal_gpu, {}, free=True, needs="gpu"),
     gpu_fault("gpu-no-peermem", "nvidia-peermem is not loaded"),
     gpu_fault("gpu-pcie", "a GPU has fewer PCIe lanes", gpu="0", width="8"),
 )  # fmt: skip

@@ -56,6 +56,13 @@ def gpu(index: int = 0, **changes: Any) -> Gpu:
         "nvlinks_active": 18,
         "pcie_width": 16,
         "pcie_generation": 5,
+        "vbios": "96.00.A5.00.01",
+        "ecc_enabled": True,
+        "mig_enabled": False,
+        "persistence": True,
+        "compute_mode": 0,
+        "power_limit_w": 700.0,
+        "power_default_w": 700.0,
         "fabric_state": 3,
         "fabric_status": 0,
     }

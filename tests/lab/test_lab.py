@@ -577,6 +577,7 @@ GPU_EFFECTS: list[tuple[str, dict[str, str], str, str]] = [
         "(f := c_nvmlGpuFabricInfoV_t(), nvmlDeviceGetGpuFabricInfoV(h, byref(f)), f.state)[2]",
         "2",
     ),
+    ("gpu-mode", {"ecc": "0"}, "nvmlDeviceGetEccMode(h)[0]", "0"),
     ("gpu-no-peermem", {}, "__import__('os').path.exists('/sys/module/nvidia_peermem')", "False"),
     ("gpu-throttle", {}, "nvmlDeviceGetCurrentClocksThrottleReasons(h)", "64"),
     ("gpu-pcie", {}, "nvmlDeviceGetCurrPcieLinkWidth(h)", "8"),

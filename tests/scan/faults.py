@@ -61,6 +61,7 @@ NOT_PASTED: dict[str, str] = {
     "gpu-xid": HARDWARE,
     "gpu-fabric": HARDWARE,
     "gpu-no-peermem": HARDWARE,
+    "gpu-mode": HARDWARE,
     "gpu-nvlink": HARDWARE,
     "gpu-pcie": HARDWARE,
 }

@@ -214,6 +214,14 @@ def test_a_prefix_selects_more_than_it_names(make_lab: Callable[..., Lab], tmp_p
             "node2 gpu-fabric state=3 status=999", "gpu-fabric-failed", "gpu.fabric", said="GPU 1: 999",
         ),
         case(
+            "node2 gpu-mode ecc=0", "gpu-parity-ecc", "gpu.parity", status="warn",
+            said="off here, on on most nodes", fix="nvidia-smi -e 1",
+        ),
+        case(
+            "node2 gpu-mode power_limit_mw=400000", "gpu-power-capped", "gpu.parity", status="warn",
+            said="GPU 0 is limited to 400 W, its default is 700 W",
+        ),
+        case(
             "node2 gpu-no-peermem", "gpudirect-none", "rdma.gpudirect", status="warn",
             said="no nvidia-peermem, and no DMA-BUF", fix="modprobe nvidia-peermem",
         ),

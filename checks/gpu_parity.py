@@ -1,0 +1,87 @@
+"""Firmware, modes and power limits of GPUs of one model."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+
+from netdoctor.check import check
+from netdoctor.checks._parity import differing
+from netdoctor.checks._words import listing
+from netdoctor.facts.gpu import Gpu, GpuFacts
+from netdoctor.model import DERIVED, Cause, Finding, Fix, Status, look, run, seen, skip
+
+CAPPED = Cause("gpu-power-capped", "GPUs of {nodes} are limited to less power than their default")
+MODES = {0: "default", 1: "exclusive thread", 2: "prohibited", 3: "exclusive process"}
+# What is compared: its word, how it is read, and the command that sets it.
+PROPERTIES = (
+    ("VBIOS", lambda gpu: gpu.vbios, ""),
+    ("ECC mode", lambda gpu: _switch(gpu.ecc_enabled), "nvidia-smi -e {}  # needs a reset of the GPUs"),
+    ("MIG mode", lambda gpu: _switch(gpu.mig_enabled), "nvidia-smi -mig {}  # needs a reset of the GPUs"),
+    ("persistence mode", lambda gpu: _switch(gpu.persistence), "nvidia-smi -pm {}"),
+    ("compute mode", lambda gpu: MODES.get(-1 if gpu.compute_mode is None else gpu.compute_mode), ""),
+)
+
+
+def _switch(value: bool | None) -> str | None:
+    return None if value is None else "on" if value else "off"
+
+
+@check(
+    after=["ssh.login", "gpu.visible"],
+    required=False,
+    source="https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html",
+)
+def gpu_parity(gpus: Mapping[str, GpuFacts]) -> Iterator[Finding]:
+    """GPUs of one model have the same firmware, the same modes, and their full power.
+
+    Looks at:
+        VBIOS, ECC, MIG, persistence and compute mode of all GPUs of one model in the cluster; their power
+        limit against their own default.
+
+    Matters because:
+        The odd one is the slow one, or the one that fails: MIG hides the GPU from NCCL, ECC takes memory, an
+        exclusive mode refuses a second process, a power limit holds clocks down.
+
+    Fix:
+        Bring the odd node to the mode of the others; firmware comes with the board's or the system's updates.
+    """
+    models: dict[str, dict[str, list[Gpu]]] = defaultdict(lambda: defaultdict(list))
+    for node, facts in gpus.items():
+        for device in facts.devices:
+            if device.error is None and device.name:
+                models[device.name][node].append(device)
+    if not models:
+        yield skip("no GPU on any node")
+    for model, nodes in models.items():
+        for word, read, command in PROPERTIES:
+            said = {node: {read(one) or "" for one in devices} for node, devices in nodes.items()}
+            # Boards and drivers that do not know the property say nothing on all nodes.
+            if not any(values - {""} for values in said.values()):
+                continue
+            told = {node: None if "" in values else listing(sorted(values)) for node, values in said.items()}
+
+            def fix(node: str, wanted: str, command: str = command) -> tuple[Fix, ...]:
+                shell = command.format("1" if wanted == "on" else "0") if wanted in ("on", "off") else ""
+                return (run(f"switch it {wanted}", shell, root=True, risk="medium"),) if shell else ()
+
+            cause = Cause(f"gpu-parity-{word.split()[0].lower()}", f"{word} differs between {{nodes}}")
+            yield from differing(told, f"{word} of {model}", cause, status=Status.WARN, fixes=fix)
+        for node, devices in nodes.items():
+            yield from (_capped(node, one) for one in devices if _share(one) < 1)
+
+
+def _share(gpu: Gpu) -> float:
+    return gpu.power_limit_w / gpu.power_default_w if gpu.power_limit_w and gpu.power_default_w else 1.0
+
+
+def _capped(node: str, gpu: Gpu) -> Finding:
+    now = f"{gpu.power_limit_w:g} W"
+    return CAPPED.warn(
+        f"GPU {gpu.index} is limited to {now}, its default is {gpu.power_default_w:g} W",
+        at=node,
+        observed=now,
+        expected=DERIVED(f"{gpu.power_default_w:g} W"),
+        seen=seen(f"NVML, GPU {gpu.index}, power management limit", now),
+        fixes=look(
+            "ask who has set it; nvidia-smi -pl takes it back", f"nvidia-smi -q -d POWER -i {gpu.index}"
+        ),
+    )
