@@ -322,7 +322,7 @@ def test_hanging_resolver_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     names = ["slow1", "slow2", "slow3", "a", "b"]
     start = time.monotonic()
     fact = msgspec.convert(facts_resolve.collect({"names": names}), type=ResolveFacts)
-    assert time.monotonic() - start < 3
+    assert time.monotonic() - start < 15, "nobody waits for a lookup of twenty seconds"
     assert [p.error is None for p in fact.peers] == [False, False, False, True, True]
     assert "timed out" in (fact.peers[0].error or "")
 

