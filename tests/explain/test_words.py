@@ -3,6 +3,7 @@
 import json
 import os
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -33,11 +34,15 @@ TORCH_NCCL_BLOCKING_WAIT TORCH_NCCL_TRACE_BUFFER_SIZE TORCH_DISTRIBUTED_DEBUG CU
 VIRTUAL_ENV CONDA_PREFIX HF_HOME HF_TOKEN HF_HUB_OFFLINE PET_NNODES PET_NODE_RANK ranks node_rank rendezvous
 ddp env:// rank worker Xid SXid
 """.split()  # noqa: SIM905  a list of words reads better so
-GLOSSARY = pages.Glossary(load_builtin())
+
+
+@cache
+def glossary() -> pages.Glossary:
+    return pages.Glossary(load_builtin())
 
 
 def test_every_word_of_the_guides_is_known():
-    missing = [word for word in GUIDES if not GLOSSARY.look_up(word)]
+    missing = [word for word in GUIDES if not glossary().look_up(word)]
     assert not missing
 
 
@@ -53,7 +58,7 @@ def test_entries_are_whole():
         assert set(word.checks) <= set(checks), word.name
         assert word.kind != "option" or word.program, word.name
         for other in word.see:
-            assert GLOSSARY.look_up(other), f"{word.name} sends to {other}"
+            assert glossary().look_up(other), f"{word.name} sends to {other}"
 
 
 def test_every_page_fits_a_screen():
@@ -64,12 +69,12 @@ def test_every_page_fits_a_screen():
         gpus={f"gpu{n}": 8 for n in range(40)},
         store=logins({f"gpu{n}": EnvFacts(variables=dict.fromkeys(LONG, f"{n}" * 90)) for n in range(40)}),
     )
-    for word in (*words.known(), *GLOSSARY.own):
-        alone = pages.text(word, GLOSSARY).splitlines()
+    for word in (*words.known(), *glossary().own):
+        alone = pages.text(word, glossary()).splitlines()
         assert len(alone) <= pages.HEIGHT, word.name
         assert not any("…" in line for line in alone) or word.kind in ("check", "cause"), word.name
         told = len(word.checks) > 2 or word.name in LONG or len(alone) > 18
-        for lines in (alone, pages.text(word, GLOSSARY, many).splitlines() if told else alone):
+        for lines in (alone, pages.text(word, glossary(), many).splitlines() if told else alone):
             assert len(lines) <= pages.HEIGHT, word.name
             assert max(map(len, lines)) <= pages.WIDTH, word.name
 
@@ -113,20 +118,20 @@ def logins(envs: dict[str, EnvFacts], job: Job | None = None) -> Store:
     ],
 )
 def test_finds(typed: str, names: list[str]):
-    assert [word.name for word in GLOSSARY.look_up(typed)] == names
+    assert [word.name for word in glossary().look_up(typed)] == names
 
 
 def test_words_that_belong_together_are_one():
     names = ["NCCL_DEBUG", "Xid 79", "vendor err 129", "CUDA error 802", "nosuch"]
     typed = " ".join(names).split(" ")
-    assert [text for text, _ in GLOSSARY.split(typed)] == names
+    assert [text for text, _ in glossary().split(typed)] == names
 
 
 def test_statuses_and_checks_are_the_models_own():
     for one in Status:
-        assert GLOSSARY.look_up(one.value)[0].what == one.meaning
+        assert glossary().look_up(one.value)[0].what == one.meaning
     for name, check in load_builtin().items():
-        assert GLOSSARY.look_up(name)[0].what == check.title
+        assert glossary().look_up(name)[0].what == check.title
 
 
 def test_what_rules_know_is_known_here_and_alike():
@@ -187,14 +192,14 @@ def test_results_are_told_worst_first():
         Value(text="fail", nodes=("b",)),
         Value(text="pass", nodes=("a", "c")),
     ]
-    assert "net.ports: fail on b" in pages.text(words.find("MASTER_PORT")[0], GLOSSARY, near)
+    assert "net.ports: fail on b" in pages.text(words.find("MASTER_PORT")[0], glossary(), near)
 
 
 def test_hostile_text_stays_inert(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     envs = {text: EnvFacts(variables={"NCCL_DEBUG": text}) for text in HOSTILE.values()}
     near = Near(name="r", nodes=list(envs), store=logins(envs))
-    shown = pages.text(words.find("NCCL_DEBUG")[0], GLOSSARY, near)
+    shown = pages.text(words.find("NCCL_DEBUG")[0], glossary(), near)
     for text in [*HOSTILE.values()][::20]:
         run(["explain", "--", f"x{text}"])
     captured = capsys.readouterr()
