@@ -92,6 +92,7 @@ class _Node:
     failed: bool = False
     is_open: bool = False
     number: int = 0
+    needs: int = 0
     address: str = ""
     task: int = -1
     exit: str = ""
@@ -109,7 +110,6 @@ class _Pending:
     request: Request
     sent: float
     exchanges: int = 0
-    needs: int = 0
     samples: list[list[float]] = field(default_factory=list)
 
 
@@ -412,8 +412,8 @@ class SlurmTransport:
             frame = frames.decode_frame(event.payload)
             if frame.hello is not None and not node.is_open:
                 yield from self._hello(node, frame.hello)
-            elif frame.need is not None and pending is not None and pending.needs < NEEDS_MAX:
-                pending.needs += 1
+            elif frame.need is not None and node.needs < NEEDS_MAX:
+                node.needs += 1
                 data = provide.provide_bytes(frame.need, node.hello.machine, node.hello.bits)
                 self._board.send(node.host, data)
             elif frame.id is None and frame.hello is None:
@@ -482,7 +482,7 @@ class SlurmTransport:
         return Reply(node=node.id, result=answer)
 
     def _ask(self, node: _Node, request: Request) -> None:
-        exchanges = 0
+        exchanges, node.needs = 0, 0
         if request.op == "clock":
             exchanges = max(1, min(int(request.args.get("exchanges", 8)), 64))
         node.pending = _Pending(request, time.monotonic(), exchanges)

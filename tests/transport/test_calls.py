@@ -1,0 +1,159 @@
+"""Agents that call: who is let in, by a real agent and by raw sockets."""
+
+import contextlib
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from netdoctor.agent.dial_back import NOT_REACHED, proof
+from netdoctor.transport import bundle, calls, frames, provide, slurm_words
+
+HERE = "127.0.0.1"
+MARKER = "c0ffee"
+
+
+@pytest.fixture
+def board() -> Iterator[calls.Board]:
+    one = calls.Board(["n1", "n2"], [HERE], None, MARKER)
+    yield one
+    one.close()
+
+
+def agent(board: calls.Board, **changes: Any) -> "subprocess.Popen[bytes]":
+    """A real agent that is told to call the board."""
+    dial = {"places": board.places, "secret": board.secret, "node_from": ["TASK_NODE"], "within_s": 10.0}
+    packed = bundle.build_bundle(marker=MARKER, deadline_s=30, collectors={}, dial={**dial, **changes})
+    argv, pipe = bundle.argv(sys.executable, MARKER), subprocess.PIPE
+    process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, env={"TASK_NODE": "n1"})
+    assert process.stdin is not None
+    process.stdin.write(packed)
+    process.stdin.close()
+    return process
+
+
+def happens(board: calls.Board, wanted: Callable[[list[Any]], bool]) -> list[Any]:
+    """Everything that the board tells until that is so."""
+    events: list[Any] = []
+    finish = time.monotonic() + 30
+    while not wanted(events):
+        assert time.monotonic() < finish, events
+        events += board.events(0.1)
+    return events
+
+
+def answered(board: calls.Board, events: list[Any]) -> bool:
+    """Whether request 1 is; what the agent asks for meanwhile it gets."""
+    said = [frames.decode_frame(one.payload) for one in events]
+    events.clear()
+    for frame in said:
+        if frame.need is not None:
+            board.send("n1", provide.provide_bytes(frame.need, "", 64))
+    return any(frame.id == 1 and frame.ok for frame in said)
+
+
+def ended(process: "subprocess.Popen[bytes]", board: calls.Board) -> tuple[int, str]:
+    happens(board, lambda events: process.poll() is not None)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    with process.stdout as out, process.stderr:
+        return process.returncode, out.read().decode()
+
+
+def test_an_agent_that_knows_the_secret_is_served_and_leaves_with_its_connection(board: calls.Board) -> None:
+    process = agent(board)
+    came, first, *_ = happens(board, lambda events: len(events) >= 2)
+    assert (came, first.node) == (calls.Came("n1", HERE), "n1")
+    assert frames.decode_frame(first.payload).hello is not None
+    board.send("n1", frames.request_frame(1, "ping", b"{}"))
+    happens(board, lambda events: answered(board, events))
+    board.drop("n1")
+    assert ended(process, board) == (0, "")
+
+
+def test_neither_side_takes_the_other_without_the_secret(board: calls.Board) -> None:
+    code, out = ended(agent(board, secret="0" * 64), board)
+    assert code == NOT_REACHED
+    line = slurm_words.line(f"0: {out.strip()}")
+    assert (line.kind, line.nodes) == ("tried", ("n1",))
+    assert "somebody else answers there" in line.text
+    assert not board.has("n1")
+
+
+def test_a_port_that_nobody_answers_is_said_with_its_number(board: calls.Board) -> None:
+    with socket.socket() as taken:
+        taken.bind((HERE, 0))
+        port = taken.getsockname()[1]
+        code, out = ended(agent(board, places=[[HERE, port]]), board)
+    line = slurm_words.line(f"0: {out.strip()}")
+    assert (code, line.kind, line.text) == (NOT_REACHED, "tried", f"{HERE} port {port}: Connection refused")
+
+
+def introduced(board: calls.Board, node: str, secret: str) -> socket.socket:
+    """A connection of somebody who says that it is this node."""
+    one = socket.create_connection(tuple(board.places[0]))
+    one.sendall(f"netdoctor-task {node} {'ab' * 16}\n".encode())
+    list(board.events(1)), list(board.events(1))
+    theirs, _, _ = one.recv(300).decode().strip().partition(" ")
+    one.sendall(f"{proof(secret, 'task', node, 'ab' * 16, theirs)}\n".encode())
+    return one
+
+
+def closed(one: socket.socket, board: calls.Board) -> bool:
+    list(board.events(1))
+    one.settimeout(5)
+    with contextlib.suppress(ConnectionResetError):
+        return one.recv(10) == b""
+    return True
+
+
+def test_who_is_not_let_in(board: calls.Board) -> None:
+    """A wrong proof, a node that nobody asked, one that is there already, and what speaks otherwise."""
+    first = introduced(board, "n2", board.secret)
+    assert list(board.events(1)) == [calls.Came("n2", HERE)]
+    for node, secret in (("n1", "0" * 64), ("n9", board.secret), ("n2", board.secret)):
+        assert closed(introduced(board, node, secret), board), node
+    assert sorted(text.split(" called as ")[1] for text in board.notes) == [
+        "n2 twice; it was not let in",
+        "n9 though nobody asked it to; it was not let in",
+    ]
+    for said in (
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"netdoctor-task n1 x\n",
+        b"x" * 500,
+        b"netdoctor-task n1;x ab\n",
+    ):
+        with socket.create_connection(tuple(board.places[0])) as one:
+            one.sendall(said)
+            list(board.events(1))
+            assert closed(one, board), said
+    assert not board.has("n1")
+    first.close()
+    assert happens(board, bool) == [calls.Gone("n2")]
+
+
+def test_strangers_are_few_and_stay_short(board: calls.Board, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls, "STRANGERS_MAX", 3)
+    guests = []
+    for _ in range(5):
+        guests.append(socket.create_connection(tuple(board.places[0])))
+        list(board.events(1))
+    assert [closed(one, board) for one in guests[:2]] == [True, True]
+    monkeypatch.setattr(calls, "STRANGER_S", -1.0)
+    list(board.events(0))
+    assert all(closed(one, board) for one in guests[2:])
+
+
+def test_ports_are_taken_of_the_range_that_is_open() -> None:
+    with socket.socket() as taken:
+        taken.bind((HERE, 0))
+        port = taken.getsockname()[1]
+        with pytest.raises(OSError, match="in use"):
+            calls.Board(["n1"], [HERE], range(port, port + 1), MARKER)
+    one = calls.Board(["n1"], [HERE], range(port, port + 1), MARKER)
+    assert one.places == [[HERE, port]]
+    one.close()
