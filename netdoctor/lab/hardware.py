@@ -17,7 +17,7 @@ CUDA = 12040
 NVML_FILE = "/etc/netdoctor-lab-gpus"
 KERNEL_LOG = "/dev/kmsg"
 GPU_ROOT = "pci0000:20/0000:20:01.{i:x}"
-HCA_ROOT = "pci0000:80/0000:80:01.{i:x}"
+HCA_ROOT = "pci0000:80/0000:80:{i:02x}.1"  # a function is 0 to 7, and there may be more HCAs
 
 
 @dataclass
