@@ -13,6 +13,7 @@ from netdoctor.checks._words import listing, quoted
 from netdoctor.facts.host import HostFacts
 from netdoctor.facts.net import FirewallFacts, Ruleset
 from netdoctor.facts.software import Job
+from netdoctor.memo import by_identity
 from netdoctor.model import CONTROL, Fix, look, run
 
 # A rule as the agent reports it: "inet site_firewall gate (hook input): tcp dport 29500 counter drop". The
@@ -66,7 +67,7 @@ def remedies(
     hosts: Mapping[str, HostFacts] | None = None,
 ) -> tuple[Fix, ...]:
     """What to change for `node`'s part in `cause`: its own rules, what lies between, or where to look."""
-    ends = sorted({end for cell in cause.fault.cells if node in cell for end in cell} - {node})
+    ends = sorted(cause.others.get(node, set()) - {node})
     peers = [one for end in ends for one in addresses(end, cause.paths, job.data_addresses)]
     if cause.outcome == "no_route":
         text = "see how the kernel would send, and add the route or the address that is missing"
@@ -104,6 +105,7 @@ def _both(inward: tuple[Fix, ...], outward: tuple[Fix, ...]) -> tuple[Fix, ...]:
     )
 
 
+@by_identity
 def _ask(cause: PortCause, job: Job) -> Fix:
     """What to ask of whoever runs the network, with the addresses they need."""
     sources, targets = (

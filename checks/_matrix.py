@@ -10,6 +10,8 @@ from netdoctor.facts.net import PathMtus, PortMatrix
 from netdoctor.model import CLUSTER, Finding, pair, unknown
 
 Cell = tuple[str, str]
+# Whatever one node sends (0) or is sent (1).
+Line = tuple[int, str]
 
 
 class Kind(StrEnum):
@@ -163,18 +165,31 @@ def _rest(cells: Mapping[Cell, bool], left: set[Cell], nodes: list[str]) -> list
     if split is not None:
         return [split]
     faults: list[Fault] = []
-    while left:
-        sizes = Counter((end, cell[end]) for cell in left for end in (0, 1))
-        most = max(sizes.values())
-        first = [end for end, count in sizes.items() if count == most]
-        # Three pairs of one node in one direction are no coincidence; two may be.
-        if most < 3 or len(first) > 1:
+    lines: dict[Line, set[Cell]] = {}
+    for cell in left:
+        for end in (0, 1):
+            lines.setdefault((end, cell[end]), set()).add(cell)
+    by_size: dict[int, tuple[dict[str, None], dict[str, None]]] = {}
+    for end, node in sorted(lines):
+        by_size.setdefault(len(lines[end, node]), ({}, {}))[end][node] = None
+    # Three pairs of one node in one direction are no coincidence; two may be.
+    for most in range(max(by_size), 2, -1):
+        sources, targets = by_size.get(most, ({}, {}))
+        # Lines of one direction share no pair; of both, nobody can tell which it is.
+        while bool(sources) != bool(targets):
+            end, node = (0, next(iter(sources))) if sources else (1, next(iter(targets)))
+            own = frozenset(lines[end, node])
+            kind = Kind.IN if end == 1 else Kind.OUT
+            faults.append(Fault(kind=kind, nodes=(node,), cells=own, partial=True))
+            for cell in sorted(own):
+                for side, other in enumerate(cell):
+                    size = len(lines[side, other])
+                    del by_size[size][side][other]
+                    lines[side, other].discard(cell)
+                    by_size.setdefault(size - 1, ({}, {}))[side][other] = None
+            left -= own
+        if sources:
             break
-        end, node = first[0]
-        own = frozenset(cell for cell in left if cell[end] == node)
-        kind = Kind.IN if end == 1 else Kind.OUT
-        faults.append(Fault(kind=kind, nodes=(node,), cells=own, partial=True))
-        left = left - own
     order = {node: i for i, node in enumerate(nodes)}
     for cell in sorted(left, key=lambda c: (order[c[0]], order[c[1]])):
         faults.append(Fault(kind=Kind.PATH, nodes=cell, cells=frozenset([cell])))
@@ -187,22 +202,20 @@ def _split(cells: Mapping[Cell, bool], left: set[Cell], nodes: list[str]) -> Fau
     involved = [node for node in nodes if node in touched]
     if len(involved) < 4:
         return None
-    part = {involved[0]}
-    while True:
-        more = {
-            node
-            for cell, is_bad in cells.items()
-            if not is_bad and (cell[0] in part or cell[1] in part)
-            for node in cell
-            if node in touched
-        } - part
-        if not more:
-            break
+    good: dict[str, list[str]] = {}
+    for (src, dst), is_bad in cells.items():
+        if not is_bad and src in touched and dst in touched:
+            good.setdefault(src, []).append(dst)
+            good.setdefault(dst, []).append(src)
+    part, todo = {involved[0]}, [involved[0]]
+    while todo:
+        more = set(good.get(todo.pop(), ())) - part
         part |= more
+        todo += more
     rest = [node for node in involved if node not in part]
     if len(part) < 2 or len(rest) < 2:
         return None
-    across = {c for c in cells if (c[0] in part) != (c[1] in part) and set(c) <= touched}
+    across = {c for c in cells if (c[0] in part) != (c[1] in part) and c[0] in touched and c[1] in touched}
     if left != across:
         return None
     small: tuple[str, ...] = ()

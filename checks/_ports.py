@@ -1,8 +1,9 @@
 """From the port matrix to causes, once for every check that reads it: same key, same culprits, one cause."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from netdoctor.check import derived
 from netdoctor.checks._matrix import Cell, Fault, Kind, around, decode_to
@@ -46,6 +47,15 @@ class PortCause:
     @property
     def nodes(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(node for culprit in self.hint.culprits for node in nodes_of(culprit)))
+
+    @cached_property
+    def others(self) -> Mapping[str, Set[str]]:
+        """By node at an end of a pair that fails, the other ends."""
+        found: dict[str, set[str]] = {}
+        for src, dst in self.fault.cells:
+            found.setdefault(src, set()).add(dst)
+            found.setdefault(dst, set()).add(src)
+        return found
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -136,10 +146,16 @@ def _on_path(
         fault = _stateless(stray, (*high, *low))
         causes.append(words.cause(fault, ALL_PORTS, stateless=True))
         low, high = (tuple(f for f in some if not f.cells <= fault.cells) for some in (low, high))
+    twins = {(f.kind, f.nodes) for f in low}
+    larger: dict[Cell, list[Fault]] = {}
+    for f in low:
+        for cell in f.cells:
+            larger.setdefault(cell, []).append(f)
     for fault in high:
-        twin = any(f.kind is fault.kind and f.nodes == fault.nodes for f in low)
         # The same pairs may fail over the rendezvous port as part of something larger: one cause is enough.
-        alike = twin or any(fault.cells <= f.cells for f in low)
+        alike = (fault.kind, fault.nodes) in twins or any(
+            fault.cells <= f.cells for f in larger.get(next(iter(fault.cells)), ())
+        )
         scope = EPHEMERAL if not alike and _tried(fault, RENDEZVOUS, by_cell) else ALL_PORTS
         causes.append(words.cause(fault, scope))
     covered = {cell for fault in high for cell in fault.cells}
@@ -152,7 +168,8 @@ def _on_path(
 def _stateless(stray: set[Cell], faults: Sequence[Fault]) -> Fault:
     """The filter at the node of which answers are lost in these pairs, with what else fails there."""
     nodes = around(stray, {node for fault in faults for node in fault.nodes})
-    there = {cell for fault in faults for cell in fault.cells if set(nodes).intersection(cell)}
+    known = set(nodes)
+    there = {cell for fault in faults for cell in fault.cells if not known.isdisjoint(cell)}
     return Fault(kind=Kind.NODE, nodes=nodes, cells=frozenset(stray | there))
 
 
@@ -185,9 +202,11 @@ def _cells(by_cell: ByCell, purpose: str) -> dict[Cell, bool]:
     cells: dict[Cell, bool] = {}
     for cell, probes in by_cell.items():
         for probe in probes:
-            if probe.purpose == purpose and probe.outcome in (*BAD, *OPEN):
-                bad = probe.outcome in BAD and not probe.is_by_source
-                cells[cell] = cells.get(cell, False) or bad
+            if probe.purpose == purpose:
+                if probe.outcome in OPEN:
+                    cells.setdefault(cell, False)
+                elif probe.outcome in BAD:
+                    cells[cell] = cells.get(cell, False) or not probe.is_by_source
     return cells
 
 

@@ -86,7 +86,8 @@ def net_loss(
         for probe in some:
             said = "no UDP packet was answered (filtered?): loss not measured"
             yield on_path(unknown(pair(probe.src, probe.dst), said), path)
-    ways = [(path, _cells(some)) for path, some in by_path([p for p in counted if p not in silent], paths)]
+    heard = [p for p in counted if p.answered or p.arrived]
+    ways = [(path, _cells(some)) for path, some in by_path(heard, paths)]
     if not any(cells for _, cells in ways):
         if not losses.failed_nodes and not silent:
             yield unknown(CLUSTER, "no packet was sent")

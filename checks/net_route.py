@@ -88,12 +88,15 @@ def net_route(
                 yield _other_way(node, peer, route, own[node])
     yield from _lost(None, main, own)
     for path in paths.further if paths else ():
-        asked = {(node, one.destination): one for node, facts in routes.items() for one in facts.further}
+        peers: dict[str, list[str]] = {}
+        for peer, address in path.addresses.items():
+            peers.setdefault(address, []).append(peer)
         found = {
-            (node, peer): asked[node, address]
-            for node in routes
-            for peer, address in path.addresses.items()
-            if peer != node and (node, address) in asked
+            (node, peer): one
+            for node, facts in routes.items()
+            for one in facts.further
+            for peer in peers.get(one.destination, ())
+            if peer != node
         }
         for finding in _lost(path, found, path.ifnames):
             # A network of one node alone is hardly meant.

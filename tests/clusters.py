@@ -154,6 +154,8 @@ def measure(store: Store, count: int) -> None:
     ports = (build.RDZV, 33800, 46800, 59600)
     probes, ends = [], set()
     for src, dialled in peers(nodes).items():
+        if nodes[0] not in (src, *dialled):
+            dialled.append(nodes[0])  # the rendezvous
         for dst in dialled:
             is_shut = dst in behind and src not in behind
             ends |= {src, dst} if is_shut else set()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from netdoctor.check import Check
-from netdoctor.engine.judge import UNMEASURED, Judgement, blamed_nodes, is_about_all
+from netdoctor.engine.judge import UNMEASURED, Blame, Judgement, is_about_all
 from netdoctor.engine.registry import matches
 from netdoctor.facts.base import Why
 from netdoctor.model import CLUSTER, CONTROL, Action, CauseHint, Confidence, Finding, Fix, Status, nodes_of
@@ -240,8 +240,19 @@ def _homes(items: Sequence[_Item], explains: Mapping[str, Mapping[str, bool]]) -
                         return i
         return next((ended[name] for name in involved if name in ended), None) if is_bare else None
 
+    answers: dict[tuple[str, int, int], int | None] = {}
+
+    def source_of(item: _Item) -> int | None:
+        """As source(), once for all pairs that share a hint whose culprits alone decide."""
+        if item.hint.confidence is not Confidence.CERTAIN or not any(map(nodes_of, item.hint.culprits)):
+            return source(item)
+        key = (item.check_id, item.group, id(item.hint))
+        if key not in answers:
+            answers[key] = source(item)
+        return answers[key]
+
     homes: list[int | None] = [None] * len(items)
-    sources = [source(item) for item in items]
+    sources = [source_of(item) for item in items]
     for i, first in enumerate(sources):
         at = first
         while at is not None:
@@ -275,11 +286,14 @@ def _assign_cells(
     every = frozenset(judgement.nodes)
     free = {check_id: every - by_node.keys() for check_id, by_node in judgement.blocked_by.items()}
     owner: dict[tuple[str, str], tuple[int, int]] = {}
+    blames: dict[tuple[str, int], Blame] = {}
     for item, home in zip(items, homes, strict=True):
-        nodes: Iterable[str] = blamed_nodes(item.finding, free[item.check_id])
-        if not nodes and is_about_all(item.finding):
-            nodes = judgement.nodes
         index = item.group if home is None else home
+        blame = blames.setdefault((item.check_id, index), Blame(free[item.check_id]))
+        is_told = blame.known(item.finding)
+        nodes: Iterable[str] = blame.anew(item.finding)
+        if not nodes and not is_told and is_about_all(item.finding):
+            nodes = judgement.nodes
         for node in nodes:
             cell = (item.check_id, node)
             if cell not in owner or item.finding.status.rank > owner[cell][0]:

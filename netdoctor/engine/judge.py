@@ -6,7 +6,7 @@ import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import islice
 from types import MappingProxyType
@@ -198,9 +198,10 @@ def _run_check(check: Check, run: _Run) -> None:
         else:
             _settle(check, nodes, free, answer, cells, result)
             findings.extend(answer)
+    blame = Blame(free)
     for finding in findings:
         # Others' facts may tell trouble of a node whose own are missing, or whose turn is over.
-        for node in blamed_nodes(finding, free) if finding.status in _TROUBLE else ():
+        for node in blame.anew(finding) if finding.status in _TROUBLE else ():
             if finding.status.rank > cells.get(node, Status.SKIP).rank:
                 cells[node] = finding.status
     if trouble:
@@ -454,13 +455,15 @@ def _settle(
     """
     own: dict[str, Finding] = {}
     whole: Finding | None = None
+    blame = Blame(free)
     for finding in said:
-        blamed = blamed_nodes(finding, free)
+        blamed = blame.anew(finding)
         for node in blamed:
             if node not in own or finding.status.rank > own[node].status.rank:
                 own[node] = finding
         if (
             not blamed
+            and not blame.known(finding)
             and is_about_all(finding)
             and (whole is None or _outranks(finding.status, whole.status))
         ):
@@ -519,6 +522,34 @@ def blamed_nodes(finding: Finding, inside: Set[str]) -> list[str]:
         for culprit in finding.cause.culprits:
             culprits.update(dict.fromkeys(nodes_of(culprit)))
     return [n for n in culprits if n in inside] or [n for n in own if n in inside]
+
+
+class Blame:
+    """blamed_nodes() of many findings: what thousands of pairs say of the same culprits is said once."""
+
+    def __init__(self, inside: Set[str]) -> None:
+        self._inside = inside
+        self._done: dict[tuple[int, Status], CauseHint] = {}
+
+    def known(self, finding: Finding) -> bool:
+        """Whether a finding of this status with this very hint has coloured its culprits."""
+        return finding.cause is not None and (id(finding.cause), finding.status) in self._done
+
+    def anew(self, finding: Finding) -> list[str]:
+        """The nodes that it colours, and no earlier one of its status and with its hint has coloured."""
+        if len(nodes_of(finding.target)) == 1 or finding.cause is None:
+            return blamed_nodes(finding, self._inside)
+        if self.known(finding):
+            return []
+        found = blamed_nodes(finding, self._inside)
+        # Where no culprit is inside, the ends of each pair carry it.
+        if found and not self._inside.isdisjoint(_culprit_nodes(finding.cause)):
+            self._done[id(finding.cause), finding.status] = finding.cause
+        return found
+
+
+def _culprit_nodes(hint: CauseHint) -> Iterator[str]:
+    return (node for culprit in hint.culprits for node in nodes_of(culprit))
 
 
 def count(cells: Mapping[str, Mapping[str, Status]]) -> dict[Status, int]:

@@ -65,6 +65,19 @@ def test_part_of_a_column_is_still_the_target() -> None:
     assert (fault.kind, fault.nodes, fault.partial) == (Kind.IN, ("n4",), True)
 
 
+def test_a_filter_over_some_nodes_is_at_these_nodes() -> None:
+    behind = {"n2", "n3", "n5"}
+    bad = {(a, b) for a, b in cells(8, set()) if b in behind and a not in behind}
+    faults = decode(cells(8, bad))
+    assert [(fault.kind, fault.nodes, fault.partial) for fault in faults] == [
+        (Kind.IN, (node,), True) for node in sorted(behind)
+    ]
+    assert set().union(*(fault.cells for fault in faults)) == bad
+    # As many on one side as on the other: nobody can tell whose it is.
+    even = {(a, b) for a, b in cells(8, set()) if a < "n5" <= b}
+    assert {fault.kind for fault in decode(cells(8, even))} == {Kind.PATH}
+
+
 def test_a_fault_and_a_bad_path_elsewhere() -> None:
     bad = blocked(5, {"n2"}, set()) | {("n4", "n5")}
     assert said(cells(5, bad)) == [("in", ("n2",)), ("path", ("n4", "n5"))]

@@ -13,7 +13,7 @@ from netdoctor.report.build import build
 from netdoctor.report.context import Context
 from netdoctor.report.json_ import dumps
 from netdoctor.report.model import Run
-from netdoctor.report.output import render
+from netdoctor.report.output import FORMATS, render
 from netdoctor.store import Store
 from netdoctor.transport.frames import decode_result
 from tests import clusters
@@ -24,17 +24,22 @@ RUN = Run(
     id="1", started="2026-01-01T00:00:00Z", finished="2026-01-01T00:00:09Z", duration_ms=9000, complete=True,
     ended_by="end", profile="quick",
 )  # fmt: skip
-FEW, MANY = 30, 120
+# Nodes. With what is measured between them so many that each dials a sample of its peers.
+SIZES = {"healthy": (30, 120), "different": (30, 120), "firewall": (66, 132)}
 
 
 def work(count: int, shape: str) -> int:
     """Steps from the answers of so many nodes to the report and its text."""
-    checks = registry.select(registry.load(plugins=False).checks, Profile.QUICK)
+    profile = Profile.LAUNCH if shape == "firewall" else Profile.QUICK
+    checks = registry.select(registry.load(plugins=False).checks, profile)
     listed = clusters.targets(count)
     names, store, job = [target.id for target in listed], Store(), Job(master_node=listed[0].id)
-    groups = set(first_groups({p.info.group for c in checks for p in c.needs}, listed, job, Profile.QUICK))
+    groups = set(first_groups({p.info.group for c in checks for p in c.needs}, listed, job, profile))
     put_control_facts(store, listed, job, None)
     answers = [(node, decode_result(said)) for node, said in clusters.replies(count, shape)]
+
+    if profile is Profile.LAUNCH:
+        clusters.measure(store, count)
 
     def all_of_it() -> None:
         for i, (node, said) in enumerate(answers):
@@ -44,16 +49,22 @@ def work(count: int, shape: str) -> int:
         store.cluster["paths"] = all_paths(store, names, store.cluster["job"])
         report = build(rejudge(store, checks), Context(run=RUN))
         assert report.verdict.state == ("ready" if shape == "healthy" else "not_ready")
-        render(report, "text")
-        dumps(report, facts=True)
+        for name in FORMATS if shape == "different" else ("text",):
+            render(report, name)
+        if shape == "firewall":
+            (cause,) = report.causes
+            assert (cause.key, len(cause.node_list)) == ("fabric-inbound", count // 8)
+        else:
+            dumps(report, facts=True)
 
     return steps(all_of_it)
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("shape", ["healthy", "different"])
+@pytest.mark.parametrize("shape", SIZES)
 def test_judging_grows_with_the_nodes_and_no_faster(shape: str) -> None:
     work(2, "healthy")  # what is imported and worked out once
-    few, many = work(FEW, shape), work(MANY, shape)
+    low, high = SIZES[shape]
+    few, many = work(low, shape), work(high, shape)
     # What is done once weighs less with more nodes: below 1 unless something looks at nodes for each node.
-    assert many / MANY < 1.02 * few / FEW, f"{FEW} nodes {few} steps, {MANY} nodes {many}"
+    assert many / high < 1.02 * few / low, f"{low} nodes {few} steps, {high} nodes {many}"
