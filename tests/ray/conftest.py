@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import pytest
 
 from netdoctor.lab import Lab
 from tests.conftest import Maker
-from tests.scan.harness import Scanned, check_promises
+from tests.scan.harness import REPO, Scanned, check_promises
 from tests.slurm.conftest import site
 
 # What a node takes for itself: 30 % of the machine's memory without a word, and CPUs by the same count.
@@ -45,7 +46,7 @@ class Ray:
 
     def scan(self, folder: Path, *args: str) -> Scanned:
         """`scan --via ray` on the head, held to what every report promises. folder: for what it writes."""
-        argv = ["-m", "netdoctor", "scan", "--via", "ray", "--python", "/usr/bin/python3", *args]
+        argv = ["-m", *_line(), "--python", "/usr/bin/python3", *args]
         argv += ["-o", "text", "-o", "json=report.json", "-o", "junit=report.xml"]
         here = 'mkdir -p /root/run && cd /root/run && rm -rf .netdoctor report.* && exec "$0" "$@"'
         python = str(Path(sys._base_executable).resolve())  # type: ignore[attr-defined]
@@ -64,6 +65,12 @@ class Ray:
     def processes(self, word: str, *on: str) -> list[int]:
         """What runs on the nodes with this word in its command line."""
         return [pid for node in on or self.lab.nodes for pid in self.lab.pids(node) if word in command(pid)]
+
+
+def _line() -> list[str]:
+    """The command line of docs/engines.md."""
+    page = (REPO / "docs" / "engines.md").read_text("utf-8").partition("\n## Ray\n")[2]
+    return shlex.split(page.partition("```sh\n")[2].partition("```")[0])
 
 
 def command(pid: int) -> str:
