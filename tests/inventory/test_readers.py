@@ -212,12 +212,28 @@ def test_the_job_around_names_its_nodes() -> None:
         ({"SLURM_JOB_NODELIST": "n[1-2]", "PBS_NODEFILE": "x"}, ["n[1-2],"]),
         ({"PE_HOSTFILE": "/x"}, ["/x"]),
         ({"LSB_MCPU_HOSTS": "a 8 b 4"}, ["a slots=8", "b slots=4"]),
+        ({"LSB_HOSTS": "a a b"}, ["a slots=2", "b slots=1"]),
+        (
+            {
+                "SLURM_JOB_NODELIST": "n[1-2]",
+                "SLURM_JOB_NODELIST_HET_GROUP_10": "x",
+                "SLURM_JOB_NODELIST_HET_GROUP_0": "n[1-2]",
+                "SLURM_JOB_NODELIST_HET_GROUP_1": "g[1-4],h",
+            },
+            ["n[1-2],g[1-4],h,x,"],
+        ),
     ]
     for environ, said in cases:
         assert words(environ) == said
     assert told(load(words({"LSB_MCPU_HOSTS": "a 8 b 4"}))) == ["a*8", "b*4"]
     with pytest.raises(InventoryError, match="none of SLURM_JOB_NODELIST"):
         words({})
+    for environ, said in (
+        ({"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "16"}, "task 3 of 16 of mpirun of Open MPI"),
+        ({"PMI_RANK": "0", "PMI_SIZE": "2"}, "task 0 of 2 of mpiexec, which leaves no list"),
+    ):
+        with pytest.raises(InventoryError, match=said):
+            words(environ)
 
 
 # what is wrong, format that is named ('auto' finds it), part of the message
