@@ -13,6 +13,7 @@ from netdoctor.facts.software import PYTHON_PLACES, Job, SoftwareFacts, in_all
 from netdoctor.inventory import Target
 from netdoctor.inventory.names import python_fault
 from netdoctor.measure.common import peers
+from netdoctor.memo import keeping
 from netdoctor.rules.nccl import comm_id_host
 from netdoctor.rules.paths import Known, data_addresses, paths, release
 from netdoctor.rules.variables import effective_env, values
@@ -117,6 +118,7 @@ def take(store: Store, groups: Collection[str], node: str, result: Any, missing:
             store.put(group, node, Missing(Why.UNPARSABLE, f"{group}: not in the node's answer"))
 
 
+@keeping()
 def addresses(store: Store, nodes: Sequence[str], job: Job) -> Mapping[str, str]:
     """Where peers dial each node, as far as that can be worked out."""
     nets = store.present("net", nodes)
@@ -128,6 +130,7 @@ def addresses(store: Store, nodes: Sequence[str], job: Job) -> Mapping[str, str]
     return data_addresses(nets, envs, logins) if nets else {}
 
 
+@keeping()
 def all_paths(store: Store, nodes: Sequence[str], job: Job) -> Paths:
     """The paths of the job, whose data addresses are known, from what the nodes have answered."""
     kinds = {

@@ -16,6 +16,7 @@ from netdoctor.check import DERIVED_FACTS, LOGINS, Check, Parameter
 from netdoctor.engine.plugins import FOREIGN_CHECK_S, bounded, is_ours, valid
 from netdoctor.errors import DeadlineReached
 from netdoctor.facts.base import FactInfo, Missing, Why
+from netdoctor.memo import keeping
 from netdoctor.model import (
     CLUSTER,
     CONTROL,
@@ -60,6 +61,7 @@ class Judgement:
     stopped: str | None = None
 
 
+@keeping()
 def judge(
     checks: Sequence[Check],
     nodes: Sequence[str],

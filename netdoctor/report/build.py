@@ -12,6 +12,7 @@ from netdoctor.facts.base import Missing
 from netdoctor.facts.clock import skews
 from netdoctor.facts.host import Login, Node, Session
 from netdoctor.inventory.nodeset import fold
+from netdoctor.memo import keeping
 from netdoctor.model import CLUSTER, Finding, Status, letters
 from netdoctor.report import accepted
 from netdoctor.report.accepted import Accepted
@@ -44,6 +45,7 @@ EVIDENCE_BYTES = 64 * 1024
 SKEW = "time.skew"
 
 
+@keeping()
 def build(outcome: Outcome, context: Context) -> Report:
     """The report of a scan."""
     everything = outcome.judgement

@@ -1,6 +1,9 @@
 """What pure functions answered is remembered of the very same objects, and of nothing else."""
 
+import gc
 from typing import Any
+
+import pytest
 
 from netdoctor import memo
 
@@ -50,3 +53,18 @@ def test_mappings_by_what_is_in_them(monkeypatch: Any) -> None:
     assert len(calls) == 3
     twice({"n1": a, "n2": b})  # of three, two are kept
     assert len(calls) == 4
+
+
+def test_garbage_is_looked_for_again_after_what_is_kept_was_made() -> None:
+    @memo.keeping()
+    def making(deep: bool) -> bool:
+        if deep:
+            assert not making(deep=False)
+            assert not gc.isenabled()
+            raise ValueError("in the middle")
+        return gc.isenabled()
+
+    assert gc.isenabled()
+    with pytest.raises(ValueError, match="in the middle"):
+        making(deep=True)
+    assert gc.isenabled()
