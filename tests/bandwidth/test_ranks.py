@@ -77,7 +77,7 @@ def test_pairs_name_the_slow_node_and_the_rest_is_proved_without_it(
     even: Lab, folder: Path, torch: str
 ) -> None:
     even.break_("node2", "slow-link", rate="20mbit")
-    found = scan(even, folder, *TORCH, "--budget", "24", "--python", torch)
+    found = scan(even, folder, *TORCH, "--budget", "16", "--python", torch)
     cause = found.cause("slow-node-both")
     assert cause["node_list"] == ["node2"], found.summary()
     measures = {m["name"]: m["value"] for m in found.report["measures"]}
@@ -89,7 +89,7 @@ def test_pairs_name_the_slow_node_and_the_rest_is_proved_without_it(
 @pytest.mark.rates
 def test_pairs_name_the_slow_direction_of_one(lab4: Lab, folder: Path, torch: str) -> None:
     lab4.break_("node2", "slow-pair", peer="node3", dir="out")
-    found = scan(lab4, folder, "--only", "bw.pair", "--profile", "full", "--budget", "20", "--python", torch)
+    found = scan(lab4, folder, "--only", "bw.pair", "--profile", "full", "--budget", "14", "--python", torch)
     assert found.cause("slow-path")["nodes"] == "node2 -> node3", found.summary()
     assert len(found.report["causes"]) == 1
     slow = {(p["from"], p["to"]): p["value"] for p in found.report["pairs"] if p["status"] == "fail"}
@@ -102,7 +102,7 @@ def test_pairs_name_the_slow_direction_of_one(lab4: Lab, folder: Path, torch: st
 def test_all_links_at_one_rate_are_nobodys_fault(lab4: Lab, folder: Path, torch: str) -> None:
     for node in lab4.nodes:
         lab4.break_(node, "slow-link", rate="100mbit")
-    found = scan(lab4, folder, *TORCH, "--budget", "24", "--python", torch)
+    found = scan(lab4, folder, *TORCH, "--budget", "16", "--python", torch)
     assert not found.report["causes"], found.summary()
     measures = {m["name"]: m["value"] for m in found.report["measures"]}
     assert 0.6 * 0.0125 < measures["bw.allreduce.busbw"] < 0.0125
