@@ -28,12 +28,14 @@ def message(kind: bytes, payload: bytes, channel: int = 0) -> bytes:
 
 
 @contextlib.contextmanager
-def driver(folder: Path, said: bytes, then: str) -> Iterator[RayTransport]:
+def driver(folder: Path, said: bytes, then: str, budget_s: float = 60.0) -> Iterator[RayTransport]:
     """A transport whose interpreter says these bytes, whatever it is told, and then does something."""
     program = folder / "python"
     program.write_text(f"#!{sys.executable}\nimport os, sys\nos.write(1, {said!r})\n{then}\n")
     program.chmod(0o755)
-    transport = RayTransport(RayOptions("auto", str(program), dict(os.environ)), Limits(node_budget_s=1.0))
+    transport = RayTransport(
+        RayOptions("auto", str(program), dict(os.environ)), Limits(node_budget_s=budget_s)
+    )
     try:
         yield transport
     finally:
@@ -95,7 +97,8 @@ def test_each_end_of_a_driver_is_told_apart(tmp_path: Path) -> None:
     for name, (said, then, outcome, why) in ENDS.items():
         # What is said of a node comes once the node was asked for.
         opened = f"{OPENED}\nos.write(1, {said!r})\n{then}"
-        with driver(tmp_path, message(b"T", TABLE), opened) as transport:
+        budget_s = 0.5 if name == "silent" else 60.0
+        with driver(tmp_path, message(b"T", TABLE), opened, budget_s) as transport:
             found = session(transport)
         assert (found.outcome, found.transport) == (outcome, "ray"), (name, found)
         assert why in found.detail, (name, found)
