@@ -14,6 +14,8 @@ from netdoctor.tui.lines import STATUS_STYLES, Line, fit, line
 from netdoctor.tui.state import RANK
 
 GROUP_ABOVE = 40
+# Rows and columns. Of more the worst are drawn, and all others share the last.
+GROUPS_MAX = 120
 # Units of loss and of time: more of them is worse. Of rates and sizes less is, and of what a plug-in counts.
 MORE_IS_WORSE = frozenset(["%", "ns", "us", "ms", "s"])
 _LETTER_OF_STATUS = {word: letter for letter, word in words.LETTERS.items()}
@@ -31,11 +33,22 @@ _CLASSES = {
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """groups: nodes drawn as one row and one column. worst[a][b]: the worst pair from group a to group b."""
+    """groups: nodes drawn as one row and one column. worst[a][b]: the worst pair from group a to group b.
+
+    rest: the last group is of nodes that are not alike. good: the cells of which some pair is good.
+    """
 
     check: str
     groups: tuple[tuple[str, ...], ...]
     worst: tuple[tuple[PairRecord | None, ...], ...]
+    rest: bool = False
+    good: frozenset[tuple[int, int]] = frozenset()
+
+    def is_bad(self, a: int, b: int) -> bool:
+        """Whether the pairs of a cell are in trouble; all of them where the nodes are not alike."""
+        pair, last = self.worst[a][b], len(self.groups) - 1
+        spared = self.rest and last in (a, b) and (a, b) in self.good
+        return pair is not None and pair.status in _TROUBLE and not spared
 
 
 def kinds(report: Report) -> list[str]:
@@ -51,6 +64,9 @@ def letter(pair: PairRecord) -> str:
         return "."
     first = pair.class_[:1].lower()
     return first if first.isascii() and first.isalpha() else _LETTER_OF_STATUS.get(pair.status, "?")
+
+
+_TROUBLE = ("fail", "warn")
 
 
 @lru_cache(4)
@@ -69,14 +85,23 @@ def table(report_id: int, check: str, pairs: tuple[PairRecord, ...], nodes: tupl
         for name in listed:
             alike.setdefault(frozenset(trouble[name]), []).append(name)
         groups = [tuple(names) for names in alike.values()]
+    rest = len(groups) > GROUPS_MAX
+    if rest:
+        by_trouble = sorted(groups, key=lambda names: -len(trouble[names[0]]))
+        worst = set(by_trouble[: GROUPS_MAX - 1])
+        others = tuple(name for names in groups if names not in worst for name in names)
+        groups = [*(names for names in groups if names in worst), others]
     place = {name: i for i, names in enumerate(groups) for name in names}
     square: list[list[PairRecord | None]] = [[None] * len(groups) for _ in groups]
+    good = set()
     for p in pairs:
         a, b = place[p.from_], place[p.to]
+        if p.status not in _TROUBLE:
+            good.add((a, b))
         known = square[a][b]
         if known is None or rank(p) > rank(known):
             square[a][b] = p
-    return Table(check, tuple(groups), tuple(tuple(row) for row in square))
+    return Table(check, tuple(groups), tuple(tuple(row) for row in square), rest, frozenset(good))
 
 
 def alarm(value: float, unit: str | None) -> float:
@@ -136,10 +161,10 @@ def table_of(report: Report, check: str, path: str = "") -> Table:
 def reading(found: Table, transpose: bool = False) -> list[str]:
     """What the square says in sentences: rows and columns that fail as a whole, else single pairs."""
     size = len(found.groups)
-    bad = [[p is not None and p.status in ("fail", "warn") for p in row] for row in found.worst]
+    bad = [[found.is_bad(a, b) for b in range(size)] for a in range(size)]
     tried = [[p is not None for p in row] for row in found.worst]
     out, into = [], []
-    for a in range(size):
+    for a in range(size - found.rest):
         others = [b for b in range(size) if b != a]
         row = [b for b in others if tried[a][b]]
         column = [b for b in others if tried[b][a]]
@@ -175,6 +200,8 @@ def reading(found: Table, transpose: bool = False) -> list[str]:
     ]
     if len(single) > 4:
         lines.append(f"and {len(single) - 4} more single pairs")
+    if not lines and any(p is not None and p.status in _TROUBLE for row in found.worst for p in row):
+        return ["pairs that are not good, in no pattern"]
     return lines or ["no pair fails"]
 
 

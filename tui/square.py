@@ -63,7 +63,8 @@ def page(
     long = len(said) > 2
     lines = [title, *pairs.way(report, kind, path, width), *square.heads(b), *square.rows(a, b)]
     if any(len(group) > 1 for group in found.groups):
-        lines += [Line(), line((" nodes with equal results share a row and a column", "dim"))]
+        others = ", and so do all that have less trouble" if found.rest else ""
+        lines += [Line(), line((f" nodes with equal results share a row and a column{others}", "dim"))]
     below = [line((f" {_legend(found, scale if values else None)}", "dim"))]
     if a is not None and b is not None:
         below.append(square.pair(a, b))
@@ -87,6 +88,8 @@ class _Square:
         """scale: of the values to show, None for statuses."""
         self.found, self.scale, self.transpose, self.width = found, scale, transpose, width
         self.names = [words.fold(g, 24) if len(g) > 1 else words.plain(g[0], 60) for g in found.groups]
+        if found.rest:
+            self.names[-1] = words.number(len(found.groups[-1]), "other node")
         common = _common(self.names)
         self.tails = [name[common:] or name for name in self.names]
         if any(len(group) > 1 for group in found.groups):  # names of groups say nothing when they are cut

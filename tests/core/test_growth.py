@@ -9,13 +9,16 @@ from netdoctor.engine import registry
 from netdoctor.engine.gathering import addresses, all_paths, first_groups, put_control_facts, take
 from netdoctor.engine.run import rejudge
 from netdoctor.facts.software import Job
+from netdoctor.report import kept
 from netdoctor.report.build import build
 from netdoctor.report.context import Context
-from netdoctor.report.json_ import dumps
-from netdoctor.report.model import Run
+from netdoctor.report.json_ import dumps, loads
+from netdoctor.report.model import Report, Run
 from netdoctor.report.output import FORMATS, render
 from netdoctor.store import Store
 from netdoctor.transport.frames import decode_result
+from netdoctor.tui import pages
+from netdoctor.tui.state import Known, State, opened
 from tests import clusters
 from tests.checks.build import session
 from tests.counting import steps
@@ -28,8 +31,13 @@ RUN = Run(
 SIZES = {"healthy": (30, 120), "different": (30, 120), "firewall": (66, 132)}
 
 
+def started(report: Report) -> tuple[State, Known]:
+    """What the first screen of the TUI is drawn of."""
+    return opened(report), Known(report)
+
+
 def work(count: int, shape: str) -> int:
-    """Steps from the answers of so many nodes to the report and its text."""
+    """Steps from the answers of so many nodes to the report, its text, its file, and that read again."""
     profile = Profile.LAUNCH if shape == "firewall" else Profile.QUICK
     checks = registry.select(registry.load(plugins=False).checks, profile)
     listed = clusters.targets(count)
@@ -55,7 +63,9 @@ def work(count: int, shape: str) -> int:
             (cause,) = report.causes
             assert (cause.key, len(cause.node_list)) == ("fabric-inbound", count // 8)
         else:
-            dumps(report, facts=True)
+            again = loads(dumps(report, facts=True, packed=True))
+            kept.of(again.facts).store()
+            pages.causes(*started(again), 100, 0.0)
 
     return steps(all_of_it)
 

@@ -43,7 +43,8 @@ def launched() -> Report:
     found = Store()
     for node, answer in clusters.replies(NODES, "firewall"):
         for group, raw in decode_result(answer).items():
-            found.put(group, node, store.decode(group, raw))
+            if store.group_type(group) is not None:  # whose module this process has loaded
+                found.put(group, node, store.decode(group, raw))
     found.put("limits", clusters.name(2), Missing(Why.LOST, "the link \x1b[31m went"))
     found.put("ports", clusters.name(3), Missing(Why.STOPPED, "stopped"))
     clusters.measure(found, NODES)

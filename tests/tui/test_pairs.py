@@ -168,3 +168,34 @@ def test_values_are_whole_have_their_unit_and_say_which_columns_do_not_fit() -> 
     assert square.moved(report, "net.path-mtu", "", "node0", "node17", 1) == "node18"
     assert square.moved(report, "net.path-mtu", "", "node0", "", -1) == "node16"
     assert square.moved(report, "net.path-mtu", "", "node0", "node31", 5) == "node31"
+
+
+def test_many_nodes_that_are_all_different_are_some_rows_and_the_rest() -> None:
+    """A sample of peers, as above 64 nodes: the first nodes drop what comes, one is in good pairs too."""
+    nodes = [f"n{i:03}" for i in range(400)]
+    shut, odd = set(nodes[:90]), nodes[399]
+    found = tuple(
+        PairRecord(
+            check="net.ports", from_=a, to=b, status="pass" if ok else "fail",
+            class_="open" if ok else "filtered",
+        )
+        for i, a in enumerate(nodes)
+        for step in (1, 7, 31, 60)
+        for b in [nodes[(i + step) % len(nodes)]]
+        for ok in [b not in shut and not (b == odd and step == 7)]
+    )  # fmt: skip
+    report = dataclasses.replace(sample_report("ready"), pairs=found)
+    table = pairs.table_of(report, "net.ports")
+    assert table.rest
+    assert len(table.groups) == len(table.worst) == pairs.GROUPS_MAX
+    assert sorted(name for group in table.groups for name in group) == nodes
+    assert shut <= {name for group in table.groups[:-1] for name in group}
+    said = " ".join(pairs.reading(table))
+    # Those whose own peers are all shut reach nobody either.
+    assert all(f"nobody reaches {n};" in said or f"{n} reaches nobody and nobody" in said for n in shut)
+    assert f"nobody reaches {odd}" not in said
+    drawn = square.page(report, "net.ports", 100).lines
+    assert len(drawn) < 2 * pairs.GROUPS_MAX
+    assert "other nodes" in " ".join(one.text for one in drawn)
+    good = dataclasses.replace(report, pairs=tuple(dataclasses.replace(p, status="pass") for p in found))
+    assert pairs.reading(pairs.table_of(good, "net.ports")) == ["no pair fails"]
