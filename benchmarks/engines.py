@@ -1,10 +1,11 @@
-"""How long one scan takes by each engine, on the same nodes: over SSH, by Slurm.
+"""How long one scan takes by each engine, on the same nodes: over SSH, by Slurm, by Ray.
 
     python benchmarks/engines.py                     4 lab nodes, 3 repeats, profile quick
     python benchmarks/engines.py --nodes 16 --profile launch
 
 Engines take turns within each repeat; medians are printed, and each beside SSH. All of them run on the first
-node of a lab with a real sshd and a real Slurm, with the same checks. What is not installed is said.
+node of a lab with a real sshd and a real Slurm, with the same checks; and with a real Ray where
+NETDOCTOR_TEST_RAY_PYTHON names an interpreter that has it. What is not installed is said.
 """
 
 import argparse
@@ -20,6 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from netdoctor.lab import Lab, missing_requirements, up  # noqa: E402  # of this checkout
+from tests.ray.conftest import Ray  # noqa: E402  # Ray on lab nodes
 from tests.slurm.conftest import PROGRAMS, Slurm, copied  # noqa: E402  # Slurm on lab nodes
 
 
@@ -73,6 +75,10 @@ def main() -> int:
             "slurm, nodes asked for": by_slurm,
             "slurm, in an allocation": ["salloc", "-Q", f"-N{args.nodes}", "--exclusive", *by_slurm],
         }
+        if python := os.environ.get("NETDOCTOR_TEST_RAY_PYTHON"):
+            for node in lab.nodes:
+                Ray(lab, folder / "site", python).start(node)
+            ways["ray"] = ["netdoctor", "scan", "--via", "ray", "--ray-python", python]
         times = measure(slurm, ways, args.profile, args.repeats)
         took = {name: statistics.median(seconds) for name, seconds in times.items()}
         load = f"load {os.getloadavg()[0]:.1f}"
