@@ -80,7 +80,8 @@ def _begin(run: Callable[[Sequence[str]], int]) -> None:
 
     for check in registry.load_builtin().values():
         registry.matches("", check.explains)
-    bundle.modules()
+    for name in ("", *bundle.modules()):
+        bundle.pack(bundle.own_tag(), name)
     with open(os.devnull, "w") as nothing, contextlib.redirect_stdout(nothing):
         run(["scan", "node[1-4]", "--plan"])
     for name in set(output.FORMATS) - {"none"}:
