@@ -22,7 +22,7 @@ __all__ = ["LAST", "is_ours", "keep", "load", "open_stream", "own_folder", "pour
 # Longer than any write takes: what is older was left by a process that was killed.
 STALE_S = 600.0
 READER_S = 10.0
-# The report of more has its facts and pairs packed: a twentieth of the bytes, and read when they are needed.
+# The report of more has its facts and pairs packed: fewer bytes, and read when they are needed.
 PLAIN_NODES = 100
 
 
