@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import jsonschema
+import jsonschema_rs
 import pytest
 
 from netdoctor import factlines, store
@@ -103,7 +103,7 @@ def test_the_file_fits_the_schema_and_other_tools_read_it(tmp_path: Path) -> Non
     report = launched()
     save(report, tmp_path / "r.json")
     raw = json.loads((tmp_path / "r.json").read_bytes())
-    jsonschema.validate(raw, report_schema())
+    jsonschema_rs.Draft202012Validator(report_schema()).validate(raw)
     assert raw["facts"] == {}
     assert {pair["status"] for pair in raw["pairs"]} == {"fail"}
     lines = io.BufferedReader(io.BytesIO(base64.b64decode(raw["packed"]["facts"])))  # type: ignore[arg-type]
