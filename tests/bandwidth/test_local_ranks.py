@@ -31,9 +31,8 @@ class Agents:
     """A transport of agents over pipes: all are asked at once, as over SSH."""
 
     def __init__(self, python: str, nodes: list[str], env: Mapping[str, str] | None = None) -> None:
-        self.agents = {node: AgentProcess(python, env=env) for node in nodes}
-        for agent in self.agents.values():
-            agent.read()
+        self.open = contextlib.ExitStack()
+        self.agents = {node: self.open.enter_context(AgentProcess(python, env=env)) for node in nodes}
 
     def call(self, requests: Mapping[str, Request]) -> Iterator[Reply]:
         numbers = {n: self.agents[n].start(r.op, r.args) for n, r in requests.items()}
@@ -45,8 +44,7 @@ class Agents:
                 yield Reply(node=node, missing=Missing(Why.FAILED, answer["detail"]))
 
     def close(self) -> None:
-        for agent in self.agents.values():
-            agent.stop()
+        self.open.close()
 
 
 @pytest.fixture(scope="session")
