@@ -1,13 +1,15 @@
 """The PCIe link of each HCA, against what its slot and the card can do."""
 
+import re
 from collections.abc import Iterator
 
 from netdoctor.check import check
-from netdoctor.checks._rdma import is_plain_name
 from netdoctor.checks._words import listing
 from netdoctor.facts.rdma import Hca, PcieLink, RdmaFacts
 from netdoctor.model import DERIVED, HERE, Action, Cause, Finding, look, seen, skip, unknown
 
+# What may stand in a command: 0000:81:00.0.
+ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 NARROW = Cause(
     "hca-pcie-narrow",
     "the PCIe link of an HCA of {nodes} is below what slot and card can do",
@@ -61,7 +63,7 @@ def _slow(hca: Hca, link: PcieLink) -> Finding:
         seen=seen(f"/sys/class/infiniband/{hca.name}/device/current_link_*", now, "file"),
         fixes=look(
             "read what card and port say, and the errors of the link",
-            f"lspci -vvs {where} | grep -E 'LnkCap|LnkSta'" if where and is_plain_name(hca.name) else "",
+            f"lspci -vvs {where} | grep -E 'LnkCap|LnkSta'" if ADDRESS.fullmatch(where) else "",
             root=True,
         ),
     )

@@ -38,6 +38,13 @@ def test_less_than_that(trained: PcieLink, summary: str) -> None:
     assert findings[0].cause.fixes[0].commands[0].shell.startswith("lspci -vvs 0000:82:00.0 ")
 
 
+@pytest.mark.parametrize("address", ["0000:82:00.0; id", "$(id)", "0000:82:00.0\n", "-vv"])
+def test_no_words_of_a_node_stand_in_a_command(address: str) -> None:
+    (finding,) = judged(hca("mlx5_1", pcie=link(8), pci_address=address))
+    assert finding.cause
+    assert all(not command.shell for fix in finding.cause.fixes for command in fix.commands)
+
+
 def test_two_devices_of_one_card_are_told_once() -> None:
     card: dict[str, Any] = {"pcie": link(8), "pci_address": "0000:82:00.0"}
     assert len(judged(hca("mlx5_0", **card), hca("mlx5_1", **card))) == 1
