@@ -6,8 +6,9 @@ from netdoctor.check import check
 from netdoctor.checks._gpus import reset
 from netdoctor.checks._xid import Trouble, troubles
 from netdoctor.facts.gpu import GpuFacts, KernelLog
-from netdoctor.model import SUSPECTED, Action, Cause, Finding, after_reboot, look, seen, skip
+from netdoctor.model import HERE, SUSPECTED, Action, Cause, Finding, after_reboot, look, ok, seen, skip
 from netdoctor.rules.xid import Need
+from netdoctor.text import age
 
 RESET = Cause("gpu-needs-reset", "{nodes} {has} a GPU that needs a reset", action=Action.RESET_GPU)
 REBOOT = Cause("gpu-needs-reboot", "{nodes} {has} to be rebooted for a GPU", action=Action.REBOOT)
@@ -48,8 +49,11 @@ def gpu_xid(gpu: GpuFacts, log: KernelLog) -> Iterator[Finding]:
     elif log.refused and not told:
         why = f"the kernel log may not be read here ({log.refused}): needs root, or the group systemd-journal"
         yield skip(why, gap="the kernel log (needs root)")
-    for trouble in troubles(gpu, log):
-        yield _finding(trouble)
+    found = [_finding(trouble) for trouble in troubles(gpu, log)]
+    yield from found
+    if gpu.devices and not found and not told and log.since_s is not None and log.driver_age_s is None:
+        back = f"the kernel log before the last {age(log.since_s)}, which it has lost"
+        yield ok(HERE, "no such error in what the kernel log still has", gap=back)
 
 
 def _finding(trouble: Trouble) -> Finding:

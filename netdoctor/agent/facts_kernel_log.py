@@ -134,5 +134,9 @@ def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
     number, at = [*data[:200].split(b",", 3), b"", b"", b""][1:3]
     # Records are numbered from 0; a buffer that begins later has lost those before.
     if number.isdigit() and at.isdigit() and int(number[:18]) > 0:
+        # The journal may have kept them.
+        text = from_journal()
+        if text is not None:
+            return dict(events(journal(text), now), source="journal")
         found["since_s"] = max(0.0, round(now - int(at[:18]) / 1e6, 1))
     return dict(found, source=KMSG)

@@ -1100,7 +1100,7 @@ XIDS = """\
 """
 
 
-def test_a_kernel_log(tmp_path: Path) -> None:
+def test_a_kernel_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = trees.make(tmp_path, {"/dev/kmsg": BOOT + XIDS, "/proc/driver/nvidia/version": "x"})
     fact = msgspec.convert(facts_kernel_log.collect({}, root), type=KernelLog)
     assert (fact.source, fact.since_s, fact.refused) == ("/dev/kmsg", None, "")
@@ -1116,6 +1116,9 @@ def test_a_kernel_log(tmp_path: Path) -> None:
     assert fact.driver_age_s is not None
     assert fact.driver_age_s - first.last_age_s == pytest.approx(4.0)
     later = trees.make(tmp_path / "later", {"/dev/kmsg": XIDS, "/proc/driver/nvidia/version": "x"})
+    monkeypatch.setattr(facts_kernel_log, "from_journal", lambda: "[    1.5] n1 kernel: Linux version 6.1")
+    assert facts_kernel_log.collect({}, later)["source"] == "journal"
+    monkeypatch.setattr(facts_kernel_log, "from_journal", lambda: None)
     assert msgspec.convert(facts_kernel_log.collect({}, later), type=KernelLog).since_s is not None
 
 

@@ -59,6 +59,17 @@ def test_a_driver_that_does_not_tell(code: int, words: str, cause: str) -> None:
     assert not judged((event(code, 3 * DAY),), driver_age_s=2 * DAY)  # loaded anew since
 
 
+def test_a_log_that_has_lost_its_beginning_does_not_speak_for_it() -> None:
+    (finding,) = judged((), since_s=3 * HOUR, driver_age_s=None)
+    assert (finding.status, finding.gap) == (
+        Status.PASS,
+        "the kernel log before the last 3 h, which it has lost",
+    )
+    assert not judged((), since_s=3 * HOUR, driver_age_s=2 * HOUR)
+    assert not judged((), NONE, since_s=3 * HOUR, driver_age_s=None)
+    assert [f.status for f in judged((event(95),), since_s=3 * HOUR, driver_age_s=None)] == [Status.FAIL]
+
+
 def test_a_driver_that_tells() -> None:
     (finding,) = judged((event(95),), RESET)
     assert finding.summary == "GPU 0 needs a reset, says the driver (Xid 95, uncontained memory error)"
