@@ -7,6 +7,7 @@ import base64
 import dataclasses
 import io
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, get_type_hints, overload
 
@@ -57,11 +58,12 @@ def unpack(text: str, what: str) -> Iterator[tuple[str, bytes]]:
 # Facts
 
 
-class Facts(Mapping[str, Any]):
+class Facts(Mapping[str, Any], ABC):
     """A mapping as of `store.dump`, made each time that somebody looks into it. Raises InputError then."""
 
+    @abstractmethod
     def plain(self) -> dict[str, Any]:
-        raise NotImplementedError
+        """All of it, as plain data."""
 
     def for_json(self) -> dict[str, Any]:
         """As `plain`; dataclasses may be in it."""

@@ -62,6 +62,21 @@ class Reply:
     missing: Missing | None = None
 
 
+class Interruptible:
+    """What another thread may interrupt, and who waits in a transport looks at."""
+
+    _interruption: BaseException | None = None
+
+    def interrupt(self, error: BaseException) -> None:
+        """From another thread, where signals do not go: let whoever waits for nodes raise this instead."""
+        self._interruption = error
+
+    def _raise_interruption(self) -> None:
+        interruption, self._interruption = self._interruption, None
+        if interruption is not None:
+            raise interruption
+
+
 class Transport(Protocol):
     """Reaches nodes. Methods are called from one thread, but for `interrupt`; iterators end when every node
     has answered or the bound has passed, and yield exactly one Reply per request."""

@@ -20,7 +20,7 @@ from netdoctor.facts.host import Login, Session
 from netdoctor.inventory.model import Target
 from netdoctor.text import clean
 from netdoctor.transport import frames, here
-from netdoctor.transport.base import Limits, Reply, Request, SessionEvent
+from netdoctor.transport.base import Interruptible, Limits, Reply, Request, SessionEvent
 from netdoctor.transport.sshconfig import local_user
 
 CLOSE_S = 1.5
@@ -145,7 +145,7 @@ class _Agent:
                 stream.close()
 
 
-class LocalTransport:
+class LocalTransport(Interruptible):
     """Runs an agent for each target on this machine; there is usually one."""
 
     def __init__(self, limits: Limits, python: str | None = None) -> None:
@@ -154,17 +154,7 @@ class LocalTransport:
         self._agents: dict[str, _Agent] = {}
         self._leaving: list[_Agent] = []
         self._anchor = time.time() - time.monotonic()
-        self._interruption: BaseException | None = None
         self.notes: tuple[str, ...] = ()
-
-    def interrupt(self, error: BaseException) -> None:
-        """From another thread, where signals do not go: whoever waits for the agent raises this instead."""
-        self._interruption = error
-
-    def _raise_interruption(self) -> None:
-        interruption, self._interruption = self._interruption, None
-        if interruption is not None:
-            raise interruption
 
     def describe(self, target: Target) -> dict[str, Any]:
         """Return what `start` would run."""

@@ -22,7 +22,7 @@ from netdoctor.inventory.model import Inventory, Target
 from netdoctor.inventory.names import is_valid_host
 from netdoctor.text import clean
 from netdoctor.transport import frames
-from netdoctor.transport.base import Limits, Reply, Request, SessionEvent
+from netdoctor.transport.base import Interruptible, Limits, Reply, Request, SessionEvent
 from netdoctor.transport.bundle import argv, build_bundle
 from netdoctor.transport.provide import provide_bytes
 from netdoctor.transport.ray_driver import BUNDLE, CLOSE, DATA, ENDED, OPEN, WRITE
@@ -74,7 +74,7 @@ class _Agent:
     unheard: deque[bytes] = field(default_factory=lambda: deque(maxlen=UNHEARD_AT_MOST))
 
 
-class RayTransport:
+class RayTransport(Interruptible):
     """Reaches the nodes of a Ray cluster."""
 
     def __init__(self, options: RayOptions, limits: Limits) -> None:
@@ -90,17 +90,7 @@ class RayTransport:
         self._waiting: deque[_Agent] = deque()  # who said something before it was asked
         self._channels = 0
         self._anchor = time.time() - time.monotonic()
-        self._interruption: BaseException | None = None
         self.notes: tuple[str, ...] = ()
-
-    def interrupt(self, error: BaseException) -> None:
-        """From another thread, where signals do not go: let whoever waits for nodes raise this instead."""
-        self._interruption = error
-
-    def _raise_interruption(self) -> None:
-        interruption, self._interruption = self._interruption, None
-        if interruption is not None:
-            raise interruption
 
     # What there is
 

@@ -30,7 +30,7 @@ from netdoctor.inventory.nodeset import fold
 from netdoctor.text import clean
 from netdoctor.transport import bundle, calls, frames, here, provide
 from netdoctor.transport import slurm_words as words
-from netdoctor.transport.base import Limits, Reply, Request, SessionEvent
+from netdoctor.transport.base import Interruptible, Limits, Reply, Request, SessionEvent
 from netdoctor.transport.sshconfig import TransportInputError, local_user
 
 DEFAULT_PYTHON = "python3"
@@ -121,7 +121,7 @@ class _Stream:
     data: bytearray = field(default_factory=bytearray)
 
 
-class SlurmTransport:
+class SlurmTransport(Interruptible):
     """Reaches the nodes of an allocation, or of one that it asks for."""
 
     def __init__(self, limits: Limits, options: SlurmOptions) -> None:
@@ -142,7 +142,6 @@ class SlurmTransport:
         self._tasks: dict[int, str] = {}
         self._times: list[tuple[float, int, _Node, Any]] = []
         self._turn = 0
-        self._interruption: BaseException | None = None
         self._anchor = time.time() - time.monotonic()
         self._booked: dict[str, words.Booked] = {}
 
@@ -150,10 +149,6 @@ class SlurmTransport:
     def notes(self) -> Sequence[str]:
         """What the user should know: tasks that were turned away, nodes that are being drained."""
         return [*self._notes, *(self._board.notes if self._board else ())]
-
-    def interrupt(self, error: BaseException) -> None:
-        """From another thread, where signals do not go: whoever waits for nodes raises this instead."""
-        self._interruption = error
 
     def describe(self, target: Target) -> dict[str, Any]:
         """What `start` would run for this target."""
@@ -373,9 +368,7 @@ class SlurmTransport:
 
     def _events(self, finish: float) -> Iterator[SessionEvent | Reply]:
         """What came of what happens next, of agents, of srun, and of the clock."""
-        if self._interruption is not None:
-            interruption, self._interruption = self._interruption, None
-            raise interruption
+        self._raise_interruption()
         assert self._board is not None
         now = time.monotonic()
         until = min(finish, now + NOTICED_S, self._times[0][0] if self._times else math.inf)

@@ -23,7 +23,7 @@ from netdoctor.facts.host import Login, Session, Trouble
 from netdoctor.inventory.model import Target
 from netdoctor.text import clean
 from netdoctor.transport import here
-from netdoctor.transport.base import Limits, Reply, Request, SessionEvent, SshOptions
+from netdoctor.transport.base import Interruptible, Limits, Reply, Request, SessionEvent, SshOptions
 from netdoctor.transport.messages import (
     Answer,
     Call,
@@ -85,7 +85,7 @@ def worker_process(environment: Mapping[str, str], errors: int) -> subprocess.Po
     )
 
 
-class SshTransport:
+class SshTransport(Interruptible):
     """Reaches nodes over SSH.
 
     notes: what the user should know about their settings, filled as it turns up.
@@ -100,7 +100,6 @@ class SshTransport:
         self._home: dict[str, tuple[_Worker, int]] = {}
         self._calls = 0
         self._closed = False
-        self._interruption: BaseException | None = None
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -357,9 +356,7 @@ class SshTransport:
                 elif not worker.alive:
                     yield worker, worker.last_words
             while wanted() and selector.get_map():
-                if self._interruption is not None:
-                    interruption, self._interruption = self._interruption, None
-                    raise interruption
+                self._raise_interruption()
                 left = finish - time.monotonic()
                 if left <= 0:
                     return
@@ -415,10 +412,6 @@ class SshTransport:
                 view = view[os.write(worker.process.stdin.fileno(), view) :]
         except BrokenPipeError:
             pass
-
-    def interrupt(self, error: BaseException) -> None:
-        """From another thread, where signals do not go: let whoever waits for nodes raise this instead."""
-        self._interruption = error
 
     def close(self) -> None:
         """End all sessions and worker processes within two seconds. Safe to call twice."""
