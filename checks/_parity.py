@@ -2,10 +2,14 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from netdoctor.checks._majority import majority
 from netdoctor.checks._words import listing, title_text
+from netdoctor.facts.wanted import Wanted, Wish
 from netdoctor.model import (
+    CONFIG,
+    CONTROL,
     DERIVED,
     LIKELY,
     PEERS,
@@ -19,6 +23,7 @@ from netdoctor.model import (
     run,
     unknown,
 )
+from netdoctor.model import seen as evidence
 
 # No command: nothing says which side is right.
 _DECIDE = run("decide for one of them, and bring the other nodes to it", effect="next launch")
@@ -36,23 +41,36 @@ def differing(
     noun: str,
     cause: Cause,
     *,
+    key: str = "",
+    expect: Wanted | None = None,
+    of: str = "",
     status: Status = Status.FAIL,
     why: str = "",
     tell: bool = False,
     seen: Callable[[str], Evidence | Sequence[Evidence]] = lambda _: (),
     fixes: Callable[[str, str], Fix | Sequence[Fix]] = lambda _, __: (),
 ) -> Iterator[Finding]:
-    """A finding for each node whose value is not the majority's; on a tie, for every node.
+    """A finding for each node whose value is not the majority's; on a tie, for every node. What the user has
+    typed for `key` takes the majority's place: then one node alone is judged, and what all nodes have.
 
     values: node id to value; a node without one is unknown, so leave out those that need none. noun:
     ``torch``. cause: its title is for a tie, ``torch differs between {nodes}``; where most nodes agree, one
-    that names their value takes its place. why: what follows, put behind the summary. tell: whether nodes
-    that are all alike get a line with the value. seen(node): evidence. fixes(node, wanted): how `node` gets
-    the majority's value.
+    that names their value takes its place. key, of: as in Wanted.look. why: what follows, put behind the
+    summary. tell: whether nodes that are all alike get a line with the value. seen(node): evidence.
+    fixes(node, wanted): how `node` gets the majority's value.
     """
     known = {node: value for node, value in values.items() if value}
     for node in (node for node in values if node not in known):
         yield unknown(node, f"{noun} cannot be compared: nothing could be read here")
+    typed = expect.look(key, values, of) if expect and key else {}
+    for node, wish in typed.items():
+        if node in known and not wish.is_met_by(known[node]):
+            fix = fixes(node, wish.exact) if wish.exact else ()
+            yield unlike_typed(wish, node, known[node], noun, cause, status, seen=seen(node), fixes=fix)
+        elif node in known and tell:
+            yield ok(node, f"{noun} {known[node]}, as {wish.place} has it", observed=known[node])
+    if typed:
+        known = {node: value for node, value in known.items() if node not in typed}
     spread = majority(known)
     if spread.equal:
         for node, value in known.items() if tell else ():
@@ -81,3 +99,25 @@ def differing(
             fixes=fixes(node, usual) if usual else (),
         )
         yield replace(finding, cause=tie) if tie else finding
+
+
+def unlike_typed(
+    wish: Wish, node: str, value: str, noun: str, cause: Cause, status: Status = Status.FAIL, **details: Any
+) -> Finding:
+    """The finding of a node that has another value than the user has typed. details: as of `Cause.say`."""
+    own = details.pop("seen", ())
+    title = "{nodes} {has} another " + title_text(f"{noun} than {wish.place} expects ({wish.text})")
+    return cause.but(title=title).say(
+        status,
+        f"{noun} {value} here, {wish.place} expects {wish.text}",
+        at=node,
+        observed=value,
+        expected=CONFIG(wish.text),
+        seen=(*((own,) if isinstance(own, Evidence) else own), typed_at(wish)),
+        **details,
+    )
+
+
+def typed_at(wish: Wish) -> Evidence:
+    """Where something expected was typed."""
+    return evidence(wish.place, f"{wish.key} = {wish.text}", "file", at=CONTROL)

@@ -8,6 +8,7 @@ from netdoctor.checks._parity import differing
 from netdoctor.checks._words import listing
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.host import Node
+from netdoctor.facts.wanted import Wanted
 from netdoctor.model import (
     CONFIG,
     DERIVED,
@@ -42,13 +43,16 @@ SEARCH = look(
 @check(
     after=["ssh.login", "gpu.visible"],
     source="https://pytorch.org/docs/stable/elastic/run.html",
+    expects={"gpu.count": int, "gpu.model": str},
 )
-def gpu_count(gpus: Mapping[str, GpuFacts], nodes: Mapping[str, Node]) -> Iterator[Finding]:
+def gpu_count(
+    gpus: Mapping[str, GpuFacts], nodes: Mapping[str, Node], expect: Wanted | None = None
+) -> Iterator[Finding]:
     """Every node has the GPUs that the hosts file lists, and as many as the other nodes.
 
     Looks at:
-        NVML's devices (MIG parents count once), ``gpus=`` or ``slots=`` of the hosts file where it
-        is given, else the number that most nodes have; names and memory of the GPUs.
+        NVML's devices (MIG parents count once); what ``--expect`` says, ``gpus=`` or ``slots=`` of the
+        hosts file where it is given, else the number that most nodes have; names and memory of the GPUs.
 
     Matters because:
         With ``--nproc-per-node gpu`` a node that lost a GPU starts fewer ranks without a word; with
@@ -68,7 +72,8 @@ def gpu_count(gpus: Mapping[str, GpuFacts], nodes: Mapping[str, Node]) -> Iterat
     if not gpus:
         return
     counts = {node: len(facts.devices) for node, facts in gpus.items()}
-    if not any(counts.values()) and not any(nodes[node].gpus for node in gpus):
+    typed = expect.look("gpu.count", {node: str(count) for node, count in counts.items()}) if expect else {}
+    if not any(counts.values()) and not any(nodes[node].gpus for node in gpus) and not typed:
         yield skip("no GPU on any node, and none listed")
         return
     listed = {node: wanted for node in gpus if (wanted := nodes[node].gpus) is not None}
@@ -76,6 +81,9 @@ def gpu_count(gpus: Mapping[str, GpuFacts], nodes: Mapping[str, Node]) -> Iterat
     # slots= are processes per node. They stand for GPUs where some node has that many.
     if any(counts[node] == slot for node, slot in slots.items()):
         listed |= slots
+    places = dict.fromkeys(listed, "the hosts file lists")
+    listed |= {n: counts[n] if one.is_met_by(f"{counts[n]}") else int(one.number) for n, one in typed.items()}
+    places |= {node: f"{wish.place} expects" for node, wish in typed.items()}
     peers = majority({node: count for node, count in counts.items() if node not in listed})
     # With as many nodes on either side the smaller are the suspects.
     usual = max(peers.groups) if peers.tie else peers.value
@@ -83,7 +91,7 @@ def gpu_count(gpus: Mapping[str, GpuFacts], nodes: Mapping[str, Node]) -> Iterat
     for node, count in counts.items():
         own = node in listed
         wanted = listed[node] if own else usual or 0
-        words = "the hosts file lists" if own else "another node has" if peers.tie else "most nodes have"
+        words = places[node] if own else "another node has" if peers.tie else "most nodes have"
         said = {"at": node, "observed": str(count), "expected": str(wanted), "seen": _seen(gpus[node])}
         summary = f"{count} GPU{'' if count == 1 else 's'}, {words} {wanted}"
         if count < wanted and (own or not count):
@@ -92,8 +100,8 @@ def gpu_count(gpus: Mapping[str, GpuFacts], nodes: Mapping[str, Node]) -> Iterat
             cause = OTHER.but(confidence=LIKELY) if peers.tie else OTHER
             summary += f"; torchrun needs --nproc-per-node {count} here"
             yield cause.warn(summary, expected_from=PEERS, fixes=(*numbers, SEARCH), **said)
-        elif count > wanted and not own:
-            yield MORE.warn(summary, expected_from=PEERS, fixes=numbers, **said)
+        elif count > wanted and (not own or node in typed):
+            yield MORE.warn(summary, expected_from=CONFIG if own else PEERS, fixes=numbers, **said)
 
     models = {
         node: listing(sorted({device.name for device in facts.devices}), 3)
@@ -104,6 +112,8 @@ def gpu_count(gpus: Mapping[str, GpuFacts], nodes: Mapping[str, Node]) -> Iterat
         models,
         "GPU model",
         MODEL,
+        key="gpu.model",
+        expect=expect,
         status=Status.WARN,
         why="the job runs at the pace and with the memory of the smallest",
         seen=lambda node: _seen(gpus[node]),

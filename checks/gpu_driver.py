@@ -1,11 +1,13 @@
 """NVIDIA driver version, compared across the cluster."""
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from netdoctor.check import check
 from netdoctor.checks._install import install_driver
 from netdoctor.checks._parity import differing
 from netdoctor.facts.gpu import GpuFacts
+from netdoctor.facts.wanted import Wanted
 from netdoctor.model import DERIVED, Cause, Evidence, Finding, Fix, Status, after_reboot, seen, skip, unknown
 from netdoctor.rules.versions import parse_version
 
@@ -19,8 +21,9 @@ RESTART = after_reboot("restart the machine, so that module and library agree", 
 @check(
     after=["ssh.login", "gpu.visible"],
     source="https://docs.nvidia.com/datacenter/tesla/drivers/releases.html",
+    expects={"gpu.driver": str},
 )
-def gpu_driver(nodes: Mapping[str, GpuFacts]) -> Iterator[Finding]:
+def gpu_driver(nodes: Mapping[str, GpuFacts], expect: Wanted | None = None) -> Iterator[Finding]:
     """Every node runs the same NVIDIA driver, and its library fits the loaded module.
 
     Looks at:
@@ -61,14 +64,19 @@ def gpu_driver(nodes: Mapping[str, GpuFacts]) -> Iterator[Finding]:
             yield unknown(node, "the version of the NVIDIA driver could not be read")
         elif node not in versions:
             yield skip("no NVIDIA GPU with a driver on this node", node)
-    branches = {node: f"{parsed[0]}" for node, text in versions.items() if (parsed := parse_version(text))}
+    typed = expect.look("gpu.driver", versions) if expect else {}
+    parsed = {node: parse_version(text) for node, text in versions.items() if node not in typed}
+    branches = {node: f"{version[0]}" for node, version in parsed.items() if version}
     warn, why = Status.WARN, "NCCL may pick other paths there"
-    apart = differing(branches, "driver branch", BRANCH, status=warn, why=why, seen=evidence, fixes=install)
+    apart = list(
+        differing(branches, "driver branch", BRANCH, status=warn, why=why, seen=evidence, fixes=install)
+    )
+    yield from apart
     # Within one branch a difference is of little harm, and no reason to touch a node before a launch.
     why = "same branch, so no harm is known"
-    yield from list(apart) or differing(
-        versions, "driver", VERSION, status=warn, why=why, tell=True, seen=evidence, fixes=wait
-    )
+    left = {node: version for node, version in versions.items() if node in typed or not apart}
+    common: dict[str, Any] = {"key": "gpu.driver", "expect": expect, "status": warn, "why": why, "tell": True}
+    yield from differing(left, "driver", VERSION, seen=evidence, fixes=wait, **common)
     for node in versions:
         module, library = nodes[node].kernel_driver, nodes[node].library_driver
         if module and library and module != library and nodes[node].nvml == "ok":

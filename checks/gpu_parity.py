@@ -1,24 +1,31 @@
 """Firmware, modes and power limits of GPUs of one model."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from netdoctor.check import check
 from netdoctor.checks._parity import differing
 from netdoctor.checks._words import listing
 from netdoctor.facts.gpu import Gpu, GpuFacts
+from netdoctor.facts.wanted import Wanted
 from netdoctor.model import DERIVED, Cause, Finding, Fix, Status, look, run, seen, skip
 
 CAPPED = Cause("gpu-power-capped", "GPUs of {nodes} are limited to less power than their default")
 MODES = {0: "default", 1: "exclusive thread", 2: "prohibited", 3: "exclusive process"}
-# What is compared: its word, how it is read, and the command that sets it.
-PROPERTIES = (
-    ("VBIOS", lambda gpu: gpu.vbios, ""),
-    ("ECC mode", lambda gpu: _switch(gpu.ecc_enabled), "nvidia-smi -e {}  # needs a reset of the GPUs"),
-    ("MIG mode", lambda gpu: _switch(gpu.mig_enabled), "nvidia-smi -mig {}  # needs a reset of the GPUs"),
-    ("persistence mode", lambda gpu: _switch(gpu.persistence), "nvidia-smi -pm {}"),
-    ("compute mode", lambda gpu: MODES.get(-1 if gpu.compute_mode is None else gpu.compute_mode), ""),
+RESET = "  # needs a reset of the GPUs"
+# What is compared: its key and its kind, its word, how it is read, and the command that sets it.
+PROPERTIES: tuple[tuple[str, type, str, Callable[[Gpu], str | None], str], ...] = (
+    ("gpu.vbios", str, "VBIOS", lambda gpu: gpu.vbios, ""),
+    ("gpu.ecc", bool, "ECC mode", lambda gpu: _switch(gpu.ecc_enabled), "nvidia-smi -e {}" + RESET),
+    ("gpu.mig", bool, "MIG mode", lambda gpu: _switch(gpu.mig_enabled), "nvidia-smi -mig {}" + RESET),
+    ("gpu.persistence", bool, "persistence mode", lambda gpu: _switch(gpu.persistence), "nvidia-smi -pm {}"),
+    ("gpu.compute-mode", str, "compute mode", lambda gpu: MODES.get(_mode(gpu)), ""),
 )
+
+
+def _mode(gpu: Gpu) -> int:
+    return -1 if gpu.compute_mode is None else gpu.compute_mode
 
 
 def _switch(value: bool | None) -> str | None:
@@ -29,8 +36,9 @@ def _switch(value: bool | None) -> str | None:
     after=["ssh.login", "gpu.visible"],
     required=False,
     source="https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html",
+    expects={key: kind for key, kind, *_ in PROPERTIES},
 )
-def gpu_parity(gpus: Mapping[str, GpuFacts]) -> Iterator[Finding]:
+def gpu_parity(gpus: Mapping[str, GpuFacts], expect: Wanted | None = None) -> Iterator[Finding]:
     """GPUs of one model have the same firmware, the same modes, and their full power.
 
     Looks at:
@@ -52,10 +60,11 @@ def gpu_parity(gpus: Mapping[str, GpuFacts]) -> Iterator[Finding]:
     if not models:
         yield skip("no GPU on any node")
     for model, nodes in models.items():
-        for word, read, command in PROPERTIES:
+        for key, _, word, read, command in PROPERTIES:
             said = {node: {read(one) or "" for one in devices} for node, devices in nodes.items()}
             # Boards and drivers that do not know the property say nothing on all nodes.
-            if not any(values - {""} for values in said.values()):
+            asked = expect is not None and expect.about(key, model)
+            if not asked and not any(values - {""} for values in said.values()):
                 continue
             told = {node: None if "" in values else listing(sorted(values)) for node, values in said.items()}
 
@@ -64,7 +73,8 @@ def gpu_parity(gpus: Mapping[str, GpuFacts]) -> Iterator[Finding]:
                 return (run(f"switch it {wanted}", shell, root=True, risk="medium"),) if shell else ()
 
             cause = Cause(f"gpu-parity-{word.split()[0].lower()}", f"{word} differs between {{nodes}}")
-            yield from differing(told, f"{word} of {model}", cause, status=Status.WARN, fixes=fix)
+            like: dict[str, Any] = {"key": key, "expect": expect, "of": model, "status": Status.WARN}
+            yield from differing(told, f"{word} of {model}", cause, fixes=fix, **like)
         for node, devices in nodes.items():
             yield from (_capped(node, one) for one in devices if _share(one) < 1)
 

@@ -1,10 +1,12 @@
 """Release of Ray and patch of its Python, compared across the cluster."""
 
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from netdoctor.check import check
 from netdoctor.checks._parity import differing
 from netdoctor.facts.ray import RayFacts
+from netdoctor.facts.wanted import Wanted
 from netdoctor.model import Cause, Evidence, Finding, Fix, Status, run, seen
 
 RELEASE = Cause("ray-version", "Ray differs between {nodes}")
@@ -14,8 +16,9 @@ COMMIT = Cause("ray-commit", "Ray is built from other sources on {nodes}")
 
 @check(
     source="https://github.com/ray-project/ray/blob/ray-2.44.1/python/ray/_private/utils.py",
+    expects={"ray.version": str},
 )
-def ray_version(nodes: Mapping[str, RayFacts]) -> Iterator[Finding]:
+def ray_version(nodes: Mapping[str, RayFacts], expect: Wanted | None = None) -> Iterator[Finding]:
     """Ray, and the Python that runs its workers, are the same on every node, to the patch.
 
     Looks at:
@@ -43,7 +46,8 @@ def ray_version(nodes: Mapping[str, RayFacts]) -> Iterator[Finding]:
         )
 
     versions = {node: ray.version for node, ray in nodes.items()}
-    yield from differing(versions, "Ray", RELEASE, tell=True, seen=evidence, fixes=as_elsewhere("Ray"))
+    said: dict[str, Any] = {"key": "ray.version", "expect": expect, "tell": True}
+    yield from differing(versions, "Ray", RELEASE, seen=evidence, fixes=as_elsewhere("Ray"), **said)
     pythons = {node: ray.python_version for node, ray in nodes.items()}
     yield from differing(pythons, "Ray's Python", PYTHON, seen=evidence, fixes=as_elsewhere("Python"))
     # Of one release: wheels of a nightly, or a patched build.

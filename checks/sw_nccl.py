@@ -1,12 +1,14 @@
 """The NCCL that torch would load, compared across the cluster."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from netdoctor.check import check
 from netdoctor.checks._install import install_nccl
 from netdoctor.checks._parity import differing
 from netdoctor.checks._words import listing
 from netdoctor.facts.software import Nccl, SoftwareFacts
+from netdoctor.facts.wanted import Wanted
 from netdoctor.model import DERIVED, PEERS, Cause, Evidence, Finding, Fix, in_job, look, seen, skip, unknown
 from netdoctor.rules.versions import nccl_version
 
@@ -17,8 +19,9 @@ OVERRIDDEN = Cause("nccl-overridden", "{nodes} load{s} another NCCL than the one
 
 @check(
     source="https://github.com/NVIDIA/nccl/blob/v2.23.4-1/src/init.cc",
+    expects={"sw.nccl": str},
 )
-def sw_nccl(nodes: Mapping[str, SoftwareFacts]) -> Iterator[Finding]:
+def sw_nccl(nodes: Mapping[str, SoftwareFacts], expect: Wanted | None = None) -> Iterator[Finding]:
     """Every node loads the same NCCL, and it is the one that torch came with.
 
     Looks at:
@@ -62,7 +65,8 @@ def sw_nccl(nodes: Mapping[str, SoftwareFacts]) -> Iterator[Finding]:
         else:
             yield skip("no torch with CUDA on this node, so no NCCL", node)
     why = 'the job would hang or end with "Message truncated"'
-    yield from differing(versions, "NCCL", VERSION, why=why, tell=True, seen=evidence, fixes=wheel)
+    said: dict[str, Any] = {"key": "sw.nccl", "expect": expect, "why": why, "tell": True}
+    yield from differing(versions, "NCCL", VERSION, seen=evidence, fixes=wheel, **said)
 
 
 def _overridden(node: str, found: Sequence[Nccl], evidence: Evidence) -> Iterator[Finding]:

@@ -1,10 +1,12 @@
 """Python version of the job's interpreter, compared across the cluster."""
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from netdoctor.check import check
 from netdoctor.checks._parity import differing
 from netdoctor.facts.software import SoftwareFacts
+from netdoctor.facts.wanted import Wanted
 from netdoctor.model import Cause, Evidence, Finding, Fix, Status, look, seen
 from netdoctor.rules.versions import parse_version
 
@@ -18,8 +20,9 @@ OLD = Cause("python-old", "{nodes} run{s} the job on a Python too old for a curr
 
 @check(
     source="https://docs.python.org/3/library/pickle.html#comparison-with-marshal",
+    expects={"sw.python": str},
 )
-def sw_python(nodes: Mapping[str, SoftwareFacts]) -> Iterator[Finding]:
+def sw_python(nodes: Mapping[str, SoftwareFacts], expect: Wanted | None = None) -> Iterator[Finding]:
     """The job's interpreter is the same Python minor release on every node.
 
     Looks at:
@@ -48,7 +51,8 @@ def sw_python(nodes: Mapping[str, SoftwareFacts]) -> Iterator[Finding]:
     versions = {node: parse_version(software.version) or () for node, software in nodes.items()}
     minors = {node: ".".join(map(str, v[:2])) if len(v) > 1 else None for node, v in versions.items()}
     why = "pickled objects may not load"
-    yield from differing(minors, "Python", VERSION, status=Status.WARN, why=why, seen=evidence, fixes=use)
+    said: dict[str, Any] = {"key": "sw.python", "expect": expect, "status": Status.WARN, "why": why}
+    yield from differing(minors, "Python", VERSION, seen=evidence, fixes=use, **said)
     kinds = {node: software.implementation for node, software in nodes.items()}
     yield from differing(kinds, "Python implementation", IMPLEMENTATION, seen=evidence)
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from netdoctor.check import check
 from netdoctor.checks._install import install_torch
@@ -9,6 +10,7 @@ from netdoctor.checks._parity import as_others, differing
 from netdoctor.checks._words import listing
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.software import SoftwareFacts, no_torch
+from netdoctor.facts.wanted import Wanted
 from netdoctor.model import DERIVED, Cause, Evidence, Finding, Fix, seen, skip, unknown
 
 MISSING = Cause("torch-missing", "{nodes} {has} no torch in the job's interpreter")
@@ -16,8 +18,14 @@ CPU_BUILD = Cause("torch-cpu-build", "{nodes} {has} GPUs but a torch built witho
 VERSION = Cause("torch-version", "torch differs between {nodes}", verify=("sw.torch", "sw.nccl", "sw.cuda"))
 
 
-@check(explains=("sw.nccl", "sw.cuda"), source="https://pytorch.org/docs/stable/elastic/run.html")
-def sw_torch(nodes: Mapping[str, SoftwareFacts], gpus: Mapping[str, GpuFacts] | None) -> Iterator[Finding]:
+@check(
+    explains=("sw.nccl", "sw.cuda"),
+    source="https://pytorch.org/docs/stable/elastic/run.html",
+    expects={"sw.torch": str},
+)
+def sw_torch(
+    nodes: Mapping[str, SoftwareFacts], gpus: Mapping[str, GpuFacts] | None, expect: Wanted | None = None
+) -> Iterator[Finding]:
     """Every node has the same torch, built for the hardware that the node has.
 
     Looks at:
@@ -81,4 +89,5 @@ def sw_torch(nodes: Mapping[str, SoftwareFacts], gpus: Mapping[str, GpuFacts] | 
                 fixes=install(node, next((torch.version for torch in have.values() if torch.cuda), None)),
             )
     tell, why = len(have) == len(nodes), "ranks would disagree about collectives"
-    yield from differing(versions, "torch", VERSION, why=why, tell=tell, seen=evidence, fixes=install)
+    like: dict[str, Any] = {"key": "sw.torch", "expect": expect, "why": why, "tell": tell}
+    yield from differing(versions, "torch", VERSION, seen=evidence, fixes=install, **like)

@@ -5,7 +5,7 @@ import re
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TypeVar
 
@@ -71,6 +71,7 @@ class Check:
     source: str | None
     origin: str
     via: str | None = None
+    expects: Mapping[str, type] = field(default_factory=dict)
 
     @property
     def family(self) -> str:
@@ -93,6 +94,7 @@ REGISTERED: dict[str, Check] = {}
 DERIVED_FACTS: dict[type, Derived] = {}
 D = TypeVar("D", bound=Callable[..., object])
 _FAMILY = re.compile(r"^[a-z0-9]+$")
+_KEY = re.compile(r"^[a-z0-9]+(\.[a-z0-9]+(-[a-z0-9]+)*)+$")
 
 
 def check(
@@ -105,6 +107,7 @@ def check(
     root: bool = False,
     source: str | None = None,
     via: str | None = None,
+    expects: Mapping[str, type] | None = None,
 ) -> Callable[[CheckFunction], CheckFunction]:
     """Register a check and return the function unchanged.
 
@@ -112,6 +115,9 @@ def check(
     ``net.path-mtu``. Which facts it needs comes from its parameter types: ``limits: LimitFacts`` is this
     node's, ``nodes: Mapping[str, HcaFacts]`` is every node's, ``ports: PortMatrix`` is the run's. A parameter
     typed ``X | None`` gets None where the fact is missing instead of ending the check as unknown.
+
+    expects: keys of what users may expect of nodes (``{"gpu.driver": str}``: str, int, float or bool), which
+    the check compares by `Wanted.look` or `differing`; a key belongs to one check.
 
     Raises CheckError when a parameter is no fact, the name has no family, or the docstring is missing.
     """
@@ -127,6 +133,7 @@ def check(
             root=root,
             source=source,
             via=via,
+            expects=expects,
         )
         known = REGISTERED.get(spec.id)
         if known is not None and known.origin != spec.origin:
@@ -148,6 +155,7 @@ def describe(
     root: bool,
     source: str | None,
     via: str | None = None,
+    expects: Mapping[str, type] | None = None,
 ) -> Check:
     """The Check that `function` and its options amount to."""
     name = function.__name__
@@ -161,7 +169,11 @@ def describe(
     if not manual:
         raise CheckError(f"{name}: a check needs a docstring; it is its manual page")
     parameters = tuple(_parameters(function))
-    all_nodes = any(p.all_nodes or p.info.scope == "cluster" for p in parameters if p.info.group != "job")
+    for key in expects or {}:
+        if not _KEY.match(key):
+            raise CheckError(f"{name}: {key!r} is no key such as gpu.driver")
+    said = ("job", "wanted")  # by the user, and the same for every node
+    all_nodes = any(p.all_nodes or p.info.scope == "cluster" for p in parameters if p.info.group not in said)
     check_id = f"{family}.{rest.replace('_', '-')}"
     return Check(
         id=check_id,
@@ -180,6 +192,7 @@ def describe(
         source=source,
         origin=function.__module__,
         via=via,
+        expects=dict(expects or {}),
     )
 
 

@@ -98,8 +98,11 @@ def properties(check: Check) -> Iterator[tuple[str, str]]:
     facts = [
         f"`{p.info.group}`{' of all nodes' if p.all_nodes else ''}{' if there' if p.optional else ''}"
         for p in check.needs
+        if p.info.group != "wanted"
     ]
     yield "facts", ", ".join(facts) or "none"
+    if check.expects:
+        yield "may be expected", ", ".join(f"`{key}`" for key in check.expects)
     if check.source:
         yield "source", f"<{check.source}>" if check.source.startswith("http") else check.source
 

@@ -10,6 +10,7 @@ from netdoctor.facts.base import FACT_TYPES, Missing, Why
 from netdoctor.facts.host import Node
 from netdoctor.facts.paths import Paths
 from netdoctor.facts.software import PYTHON_PLACES, Job, SoftwareFacts, in_all
+from netdoctor.facts.wanted import Wanted
 from netdoctor.inventory import Target
 from netdoctor.inventory.names import python_fault
 from netdoctor.measure.common import peers
@@ -23,8 +24,14 @@ from netdoctor.store import Store, decode
 AUTO = "auto"
 
 
-def put_control_facts(store: Store, targets: Sequence[Target], job: Job, baseline: Baseline | None) -> None:
-    """What the user said: the nodes as listed, the job, an earlier report's figures."""
+def put_control_facts(
+    store: Store,
+    targets: Sequence[Target],
+    job: Job,
+    baseline: Baseline | None,
+    wanted: Wanted | None = None,
+) -> None:
+    """What the user said: the nodes as listed, the job, an earlier report's figures, what is expected."""
     for target in targets:
         node = Node(
             id=target.id,
@@ -38,6 +45,7 @@ def put_control_facts(store: Store, targets: Sequence[Target], job: Job, baselin
         )
         store.put("node", target.id, node)
     store.cluster["job"] = job
+    store.cluster["wanted"] = wanted or Missing(Why.NOT_COLLECTED, "no --expect was given")
     store.cluster["baseline"] = baseline or Missing(Why.NOT_COLLECTED, "no --baseline was given")
 
 

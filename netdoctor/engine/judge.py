@@ -16,9 +16,11 @@ from netdoctor.check import DERIVED_FACTS, LOGINS, Check, Parameter
 from netdoctor.engine.plugins import FOREIGN_CHECK_S, bounded, is_ours, valid
 from netdoctor.errors import DeadlineReached
 from netdoctor.facts.base import FactInfo, Missing, Why
+from netdoctor.facts.wanted import Wanted, Watched
 from netdoctor.memo import keeping
 from netdoctor.model import (
     CLUSTER,
+    CONFIG,
     CONTROL,
     CauseHint,
     Confidence,
@@ -77,6 +79,9 @@ def judge(
     """
     wanted = set(nodes if judged is None else judged)
     result = Judgement(nodes=tuple(n for n in nodes if n in wanted), checks=tuple(checks))
+    typed = store.whole("wanted")
+    if isinstance(typed, Wanted) and not isinstance(typed, Watched):
+        store = Store(node=store.node, cluster={**store.cluster, "wanted": Watched(wishes=typed.wishes)})
     run = _Run(nodes=tuple(nodes), known=frozenset(nodes), store=store, result=result, ends=ends)
     # A plug-in that prints must not write into a report on stdout.
     ours = all(is_ours(check) for check in checks)
@@ -84,6 +89,8 @@ def judge(
         for check in checks:
             started = time.perf_counter()
             _run_check(check, run)
+            if check.expects:
+                _put_unseen(check, run)
             result.durations_ms[check.id] = (time.perf_counter() - started) * 1000
     if judged is not None:
         _restrict(result, set(result.nodes))
@@ -276,6 +283,33 @@ def _put_missing(
             ),
         )
     )
+
+
+def _put_unseen(check: Check, run: _Run) -> None:
+    """Make `unknown` of a node where something was expected by the user, and the check did not compare it."""
+    typed = run.store.whole("wanted")
+    if not isinstance(typed, Watched):
+        return
+    cells, reasons = run.result.cells[check.id], run.result.reasons.get(check.id, {})
+    free = [node for node in run.nodes if cells.get(node) is not Status.BLOCKED]
+    for node, wish in typed.unseen(check.expects, free):
+        why = f": {reasons[node]}" if node in reasons else ""
+        run.result.findings[check.id].append(
+            Finding(
+                target=node,
+                status=Status.UNKNOWN,
+                summary=f"{wish.key} {wish.text} is expected by {wish.place}, and could not be compared{why}",
+                expected=wish.text,
+                expected_from=CONFIG,
+                cause=CauseHint(
+                    key="expected-unseen",
+                    title="what is expected of {nodes} could not be compared",
+                    culprits=(node,),
+                ),
+            )
+        )
+        if Status.UNKNOWN.rank > cells.get(node, Status.SKIP).rank:
+            cells[node] = Status.UNKNOWN
 
 
 UNMEASURED = "unmeasured-"  # keys of causes that say why a fact is missing

@@ -31,6 +31,7 @@ from netdoctor.facts.bandwidth import Baseline
 from netdoctor.facts.base import FactInfo, Missing, Why
 from netdoctor.facts.host import Login, Session
 from netdoctor.facts.software import Job
+from netdoctor.facts.wanted import Wanted
 from netdoctor.inventory import Target
 from netdoctor.measure.common import Ground
 from netdoctor.measure.declare import Context
@@ -67,7 +68,7 @@ class Options:
 
     budget_s: for all experiments that fill the network, once their processes run; None: by profile.
     deadline_s: for the whole scan; None: its own bound. baseline: of an earlier report, to compare with.
-    alone: each node speaks for itself, and nothing is tried between them.
+    alone: each node speaks for itself, and nothing is tried between them. wanted: what the user expects.
     """
 
     profile: Profile = Profile.LAUNCH
@@ -77,6 +78,7 @@ class Options:
     judged: tuple[str, ...] | None = None
     baseline: Baseline | None = None
     alone: bool = False
+    wanted: Wanted | None = None
 
 
 @dataclass(slots=True)
@@ -129,7 +131,8 @@ class Scan:
         is unknown.
         """
         self.began = time.monotonic()
-        put_control_facts(self.store, self.targets, self.job, self.options.baseline)
+        options = self.options
+        put_control_facts(self.store, self.targets, self.job, options.baseline, options.wanted)
         if self.options.alone:
             put_untried(self.store, self.wanted, self.nodes)
         ended_by = "end"

@@ -1,5 +1,8 @@
+from typing import Any
+
 from netdoctor.checks._parity import differing
-from netdoctor.model import Cause, Confidence, Status, run
+from netdoctor.facts.wanted import Wanted, Wish
+from netdoctor.model import CONFIG, CONTROL, Cause, Confidence, Status, run
 
 DIFFERS = Cause("x-version", "x differs between {nodes}", follows=("sw.torch",))
 
@@ -40,3 +43,56 @@ def test_a_tie_blames_all_and_proposes_no_value() -> None:
 def test_a_value_that_could_not_be_read_is_unknown_and_counts_for_nobody() -> None:
     findings = list(differing({"n1": "1", "n2": None, "n3": "", "n4": "1"}, "x", DIFFERS))
     assert {f.target: f.status for f in findings} == {"n2": Status.UNKNOWN, "n3": Status.UNKNOWN}
+
+
+def wish(*values: str, key: str = "x.version", **more: Any) -> Wish:
+    return Wish(key=key, any_of=values, place="expect.toml:4", **more)
+
+
+def typed(values: dict[str, str | None], *wishes: Wish, **more: Any) -> dict[str, tuple[str, str | None]]:
+    """Who is named, with the status and what is expected there."""
+    found = differing(values, "x", DIFFERS, key="x.version", expect=Wanted(wishes=wishes), **more)
+    return {one.target: (one.status.value, one.expected) for one in found}
+
+
+def test_what_was_typed_takes_the_place_of_the_majority() -> None:
+    two, three = {"n1": "1", "n2": "2"}, {"n1": "1", "n2": "1", "n3": "2"}
+    one = wish("1")
+    cases: list[tuple[dict[str, str | None], tuple[Wish, ...], dict[str, tuple[str, str | None]]]] = [
+        (two, (one,), {"n2": ("fail", "1")}),  # no tie
+        (three, (wish("2"),), {"n1": ("fail", "2"), "n2": ("fail", "2")}),  # the minority is right
+        ({"n1": "2"}, (one,), {"n1": ("fail", "1")}),  # a node alone
+        ({"n1": "2", "n2": "2"}, (one,), {"n1": ("fail", "1"), "n2": ("fail", "1")}),  # all of them
+        ({"n1": "1", "n2": "1"}, (one,), {}),
+        ({"n1": "1", "n2": None}, (one,), {"n2": ("unknown", None)}),
+        (two, (wish("1", "2"),), {}),  # either will do
+        ({"n1": "570.86", "n2": "570.9", "n3": "535.1"}, (wish("570.*"),), {"n3": ("fail", "570.*")}),
+        (three, (wish("2", nodes=("n3", "n9")),), {}),  # the others are compared with each other
+        (three, (wish("3", nodes=("n3",)),), {"n3": ("fail", "3")}),
+        (three, (wish("9"), wish("1", nodes=("n1", "n2")), wish("2", nodes=("n3",))), {}),  # the last holds
+        (three, (wish("9", key="y.version"),), {"n3": ("fail", "1")}),  # of another property
+        (three, (wish("9", of="H100"), wish("1")), {"n3": ("fail", "1")}),
+    ]
+    for values, wishes, expected in cases:
+        assert typed(values, *wishes) == expected, (values, wishes)
+    assert typed(two, wish("9", of="H100"), wish("1"), of="H100") == dict.fromkeys(two, ("fail", "9"))
+
+
+def test_a_finding_says_where_the_value_was_typed() -> None:
+    expect = Wanted(wishes=(wish("{1}"),))
+    more = {"fixes": lambda node, wanted: run(f"{node} takes {wanted}")}
+    (finding,) = differing({"n1": "2"}, "x", DIFFERS, key="x.version", expect=expect, **more)
+    assert finding.expected_from is CONFIG
+    assert finding.summary == "x 2 here, expect.toml:4 expects {1}"
+    assert [(one.where, one.what, one.output) for one in finding.evidence] == [
+        (CONTROL, "expect.toml:4", "x.version = {1}")
+    ]
+    assert finding.cause is not None
+    assert finding.cause.title == "{nodes} {has} another x than expect.toml:4 expects ({{1}})"
+    assert [fix.text for fix in finding.cause.fixes] == ["n1 takes {1}"]
+    # With several that would do there is nobody to say which.
+    (finding,) = differing(
+        {"n1": "3"}, "x", DIFFERS, key="x.version", expect=Wanted(wishes=(wish("1", "2"),)), **more
+    )
+    assert finding.cause is not None
+    assert finding.cause.fixes == ()

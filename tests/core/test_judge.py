@@ -18,6 +18,7 @@ from netdoctor.engine.judge import Judgement, count, judge
 from netdoctor.facts.base import FACT_TYPES, Missing, Why
 from netdoctor.facts.host import HostFacts, LimitFacts, Node
 from netdoctor.facts.net import PortMatrix
+from netdoctor.facts.wanted import Wanted, Wish
 from netdoctor.model import (
     CLUSTER,
     CONTROL,
@@ -543,3 +544,39 @@ def test_what_checks_share_is_derived_once(monkeypatch: pytest.MonkeyPatch) -> N
     assert letters(judged(login(), *checks, store=missing), "net.x") == "???"
     with pytest.raises(CheckError, match="one node's"):
         derived(names_of)
+
+
+def test_what_was_expected_and_not_compared_is_not_green() -> None:
+    """Of a typed value that no check has looked at, whatever else is said of the node."""
+
+    def cluster_x(hosts: Mapping[str, HostFacts], expect: Wanted | None = None) -> Iterator[Finding]:
+        """X is as expected."""
+        if expect:
+            expect.look("cluster.x", {"n2": "1"})
+        yield skip("no X here")
+        yield ok("n2", "X is 1")
+
+    def wished(**more: Any) -> Any:
+        store = store_of(3)
+        wish = Wish(key="cluster.x", any_of=("1",), place="expect.toml:2", **more)
+        store.cluster["wanted"] = Wanted(wishes=(wish,))
+        return store
+
+    check = make(cluster_x, expects={"cluster.x": str})
+    assert letters(judged(login(), check), "cluster.x") == "-.-"
+    for store, row in [
+        (wished(), "?.?"),
+        (wished(nodes=("n2",)), "-.-"),
+        (wished(nodes=("n3", "n9")), "-.?"),
+        (wished(of="a card that is nowhere"), "-.-"),
+    ]:
+        judgement = judged(login(), check, store=store)
+        assert letters(judgement, "cluster.x") == row
+        # Judged twice, as a saved report may be: nothing of the first time counts.
+        assert letters(judged(login(), check, store=store), "cluster.x") == row
+    found = judged(login(), check, store=wished()).findings["cluster.x"]
+    assert [f.summary for f in found if f.target == "n1"] == [
+        "cluster.x 1 is expected by expect.toml:2, and could not be compared: no X here"
+    ]
+    with pytest.raises(CheckError, match="no key"):
+        make(cluster_x, expects={"X": str})
