@@ -73,7 +73,7 @@ def _overridden(node: str, found: Sequence[Nccl], evidence: Evidence) -> Iterato
     first, own = found[0], next((nccl for nccl in found if nccl.is_torchs_own), found[0])
     if own.version == first.version or first.is_torchs_own:
         return
-    variable = first.origin.startswith("LD_")
+    variable = first.origin in ("LD_PRELOAD", "LD_LIBRARY_PATH")
     source = first.origin if variable else "the system"
     loaded, built = first.version or "?", own.version or "?"
     text = f"take libnccl out of {source}, so that torch loads the one it was built with"
