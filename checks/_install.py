@@ -3,13 +3,15 @@
 import re
 import shlex
 
-from netdoctor.facts.software import SoftwareFacts
+from netdoctor.facts.software import Requested, SoftwareFacts
 from netdoctor.model import Fix, after_reboot, run
 from netdoctor.rules.cuda import major
 
 _VERSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+!_-]{0,60}")
 # What torch's own index serves: https://pytorch.org/get-started/previous-versions/
 _BUILD = re.compile(r"cpu|cu\d{2,3}|rocm\d[\d.]{0,8}|xpu")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,80}")  # PEP 508 names
+_SPECIFIER = re.compile(r"[0-9A-Za-z.+!*<>=~,_-]{0,200}")
 _PATH = re.compile(r"/[\w./+@-]{1,300}")
 
 
@@ -32,14 +34,25 @@ def install(
     version in words. source: where it comes from, in words. options: more of pip's.
     """
     asked = f"{package}=={version}" if is_version(version) else package
+    return _by_pip(software, asked, called, source, options)
+
+
+def install_wanted(software: SoftwareFacts, wanted: Requested) -> tuple[Fix, ...]:
+    """pip, for what the job asks for; nothing where that is no plain name and specifier."""
+    if not (_NAME.fullmatch(wanted.name) and _SPECIFIER.fullmatch(wanted.specifier)):
+        return ()
+    return (_by_pip(software, f"{wanted.name}{wanted.specifier}"),)
+
+
+def _by_pip(software: SoftwareFacts, asked: str, called: str = "", source: str = "", more: str = "") -> Fix:
     python = software.executable if _PATH.fullmatch(software.executable) else "python3"
     whose = ""
     if software.externally_managed:
-        options = f" --break-system-packages{options}"
+        more = f" --break-system-packages{more}"
         whose = "; that is the distribution's own, so a virtual environment for the job is the better place"
     return run(
         f"install {called or asked} in the job's interpreter{source}{whose}",
-        f"{shlex.quote(python)} -m pip install{options} '{asked}'",
+        f"{shlex.quote(python)} -m pip install{more} '{asked}'",
         effect="next launch",
         risk="medium",
     )

@@ -1,15 +1,16 @@
 """Versions of the packages asked for, compared across the cluster."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from netdoctor.check import check
 from netdoctor.checks._install import install
 from netdoctor.checks._majority import majority
 from netdoctor.checks._parity import as_others, differing
 from netdoctor.checks._words import title_text
-from netdoctor.facts.software import Job, SoftwareFacts
-from netdoctor.model import CONFIG, Cause, Finding, Fix, skip, unknown
+from netdoctor.facts.software import BY_HAND, Job, Requested, SoftwareFacts
+from netdoctor.model import CONFIG, Cause, Finding, Fix, Status, skip, unknown
+from netdoctor.rules.packages import fits
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,80}")  # PEP 508 names
 
@@ -21,7 +22,8 @@ def sw_parity(nodes: Mapping[str, SoftwareFacts], job: Job) -> Iterator[Finding]
     """The packages asked for have the same version on every node.
 
     Looks at:
-        Metadata of the distributions named with ``--packages``, in the job's interpreter.
+        Metadata of the distributions named with ``--packages`` or in ``--requirements``, in the job's
+        interpreter. Versions that the job does not ask for are left to ``sw.wanted``.
 
     Matters because:
         A library that differs on one node (flash-attn, deepspeed, transformers) gives shapes,
@@ -33,10 +35,12 @@ def sw_parity(nodes: Mapping[str, SoftwareFacts], job: Job) -> Iterator[Finding]
     if not job.packages:
         yield skip("no packages asked for (--packages)")
     for package in job.packages:
-        yield from _compare(package, nodes)
+        yield from _compare(package, nodes, [wanted for wanted in job.requested if wanted.name == package])
 
 
-def _compare(package: str, nodes: Mapping[str, SoftwareFacts]) -> Iterator[Finding]:
+def _compare(
+    package: str, nodes: Mapping[str, SoftwareFacts], wanted: Sequence[Requested]
+) -> Iterator[Finding]:
     word, shown = re.sub(r"[^a-z0-9]+", "-", package.lower()).strip("-"), title_text(package)
     follows = _follows(word)
     differ = Cause(f"package-{word}-version", shown + " differs between {nodes}", follows=follows)
@@ -52,8 +56,8 @@ def _compare(package: str, nodes: Mapping[str, SoftwareFacts]) -> Iterator[Findi
         if package not in software.packages:
             yield unknown(node, f"{package} was not looked for on this node")
         elif (version := software.packages[package]) is None:
-            without.append(node)
-        else:
+            without += [] if wanted else [node]
+        elif not version or all(fits(one.specifier, version) for one in wanted):  # else sw.wanted tells it
             versions[node] = version
     usual = majority(versions).value
     for node in without:
@@ -72,7 +76,11 @@ def _compare(package: str, nodes: Mapping[str, SoftwareFacts]) -> Iterator[Findi
                 expected=as_others(usual or "installed", versions, nodes),
                 fixes=fixes(node, usual),
             )
-    yield from differing(versions, package, differ, fixes=fixes)
+    # A requirements file leaves open what it does not pin.
+    meant = not wanted or any(one.origin == BY_HAND for one in wanted)
+    yield from differing(
+        versions, package, differ, status=Status.FAIL if meant else Status.WARN, fixes=fixes
+    )
 
 
 def _follows(word: str) -> tuple[str, ...]:

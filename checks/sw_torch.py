@@ -9,9 +9,10 @@ from netdoctor.checks._install import install_torch
 from netdoctor.checks._parity import as_others, differing
 from netdoctor.checks._words import listing
 from netdoctor.facts.gpu import GpuFacts
-from netdoctor.facts.software import SoftwareFacts, no_torch
+from netdoctor.facts.software import Job, SoftwareFacts, no_torch
 from netdoctor.facts.wanted import Wanted
 from netdoctor.model import DERIVED, Cause, Evidence, Finding, Fix, seen, skip, unknown
+from netdoctor.rules.packages import meets
 
 MISSING = Cause("torch-missing", "{nodes} {has} no torch in the job's interpreter")
 CPU_BUILD = Cause("torch-cpu-build", "{nodes} {has} GPUs but a torch built without CUDA")
@@ -24,7 +25,10 @@ VERSION = Cause("torch-version", "torch differs between {nodes}", verify=("sw.to
     expects={"sw.torch": str},
 )
 def sw_torch(
-    nodes: Mapping[str, SoftwareFacts], gpus: Mapping[str, GpuFacts] | None, expect: Wanted | None = None
+    nodes: Mapping[str, SoftwareFacts],
+    gpus: Mapping[str, GpuFacts] | None,
+    expect: Wanted | None = None,
+    job: Job | None = None,
 ) -> Iterator[Finding]:
     """Every node has the same torch, built for the hardware that the node has.
 
@@ -89,5 +93,7 @@ def sw_torch(
                 fixes=install(node, next((torch.version for torch in have.values() if torch.cuda), None)),
             )
     tell, why = len(have) == len(nodes), "ranks would disagree about collectives"
+    if job and not expect:  # what it does not ask for is no majority: sw.wanted names it
+        versions = {node: version for node, version in versions.items() if meets(job, "torch", version)}
     like: dict[str, Any] = {"key": "sw.torch", "expect": expect, "why": why, "tell": tell}
     yield from differing(versions, "torch", VERSION, seen=evidence, fixes=install, **like)

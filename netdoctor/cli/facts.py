@@ -47,6 +47,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     add("--env-file", type=Path, metavar="F", help="environment that the job will get")
     add("--master-port", type=port, metavar="N", help="rendezvous port (default: MASTER_PORT, 29500)")
     add("--packages", action=Joined, metavar="LIST", default="", help="distributions to look for: torch,vllm")
+    add("--requirements", type=Path, metavar="FILE", help="more of them, in a requirements file of pip's")
     add("--checks-dir", action=Listed, type=Path, metavar="DIR", default=[], help="more checks; repeatable")
     add("--timeout", type=seconds, metavar="S", default=30.0, help="seconds (30)")
     parser.set_defaults(run=run)
@@ -76,7 +77,8 @@ def _run(args: argparse.Namespace) -> int:
         python=args.python,
         env_file=args.env_file,
         master_port=args.master_port,
-        packages=args.packages,
+        listed=args.packages,
+        requirements=args.requirements,
         checks_dir=tuple(args.checks_dir),
         timeout_s=args.timeout,
     )

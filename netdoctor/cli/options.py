@@ -136,7 +136,14 @@ def add_scan_arguments(parser: argparse.ArgumentParser, hosts: str) -> None:
     )
     what.add_argument("--backend", choices=BACKENDS, help="the job's only backend (default: any may be)")
     what.add_argument(
-        "--packages", action=Joined, metavar="LIST", help="distributions that must be equal: torch,vllm"
+        "--packages",
+        action=Joined,
+        metavar="LIST",
+        help="distributions that must be equal, and their versions: 'torch==2.6.0,vllm>=0.8'; @FILE is "
+        "--requirements FILE",
+    )
+    what.add_argument(
+        "--requirements", type=Path, metavar="FILE", help="a requirements file of pip's that nodes must meet"
     )
     what.add_argument(
         "--baseline",
@@ -207,7 +214,8 @@ def add_save_arguments(group: "argparse._ArgumentGroup") -> None:
 _FIELDS = (
     "format", "local", "via", "ray_address", "ray_python", "partition", "ssh_config", "ssh_user",
     "ssh_port", "ssh_key", "known_hosts", "jump", "accept_new", "python", "profile", "only", "skip", "node",
-    "checks_dir", "env_file", "master_port", "packages", "launcher", "backend", "baseline", "suppress",
+    "checks_dir", "env_file", "master_port", "packages", "requirements", "launcher", "backend", "baseline",
+    "suppress",
     "parallel", "timeout", "deadline", "budget", "strict", "require", "fail_on", "facts", "facts_age",
     "facts_nodes", "facts_uid",
 )  # fmt: skip
@@ -221,6 +229,8 @@ def given(args: argparse.Namespace) -> dict[str, Any]:
         for name, value in said.items()
         if value is not None
     }
+    if "@" in fields.get("packages", ""):
+        fields.update(_files_apart(fields))
     if "baseline" in fields:
         from netdoctor.report.baselines import place
 
@@ -234,6 +244,16 @@ def given(args: argparse.Namespace) -> dict[str, Any]:
             raise InputError("--facts judges what was written, and reaches nobody; leave --via out")
         fields["via"] = FILED
     return {**fields, "environ": dict(os.environ), "save": None if args.no_save else args.save or LAST}
+
+
+def _files_apart(fields: dict[str, Any]) -> dict[str, Any]:
+    """--packages without ``@FILE``, and that file as --requirements. Raises InputError for a second one."""
+    parts = fields["packages"].split(",")
+    files = [Path(part[1:]) for part in parts if part.startswith("@")]
+    if len(files) + ("requirements" in fields) > 1:
+        raise InputError("more than one requirements file; name one that includes the others: -r FILE")
+    rest = {"packages": ",".join(part for part in parts if not part.startswith("@"))}
+    return {**rest, "requirements": files[0]} if files else rest
 
 
 def one_per_line(text: str) -> str:

@@ -12,6 +12,7 @@ LAUNCHERS: tuple[str, ...] = get_args(Launcher)
 BACKENDS: tuple[str, ...] = get_args(Backend)
 # Of the job's environment, what only says where to look for a Python.
 PYTHON_PLACES = ("VIRTUAL_ENV", "CONDA_PREFIX")
+BY_HAND = "--packages"  # of Requested.origin: said on the command line
 CALLING = "calling environment"  # of Job.env_from: what netdoctor was called with, as a launcher would be
 
 
@@ -137,6 +138,20 @@ class EnvFacts:
     nccl_conf: tuple[ConfFile, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requested:
+    """A distribution that the job asks for. specifier: of PEP 440, ``>=0.8,<1``; marker: of PEP 508, which
+    nodes it is meant for; both empty where nothing is said. origin: BY_HAND or ``reqs.txt:4``.
+    only_if_there: a constraint, which asks for nothing that is not installed.
+    """
+
+    name: str
+    specifier: str = ""
+    marker: str = ""
+    origin: str = BY_HAND
+    only_if_there: bool = False
+
+
 @fact("job", scope="cluster", origin="control")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
@@ -145,6 +160,7 @@ class Job:
     env: from --env-file and NCCL_*/GLOO_*/MASTER_* of the calling environment; env_from: ``train.env:4``
     or CALLING per variable. master_node: node id that owns master_addr by default, the first.
     data_addresses: the address of each node that peers are expected to dial, by node id.
+    packages: names to look for; requested: which versions of them, and where; a name alone is to be equal.
     launcher, backend: one of LAUNCHERS and BACKENDS, None where that is not known.
     session_limits: soft limits of the session that netdoctor runs in, where steps are held against it:
     memlock in bytes, nofile; None stands for unlimited.
@@ -156,6 +172,7 @@ class Job:
     master_port: int = 29500
     master_node: str | None = None
     packages: tuple[str, ...] = ()
+    requested: tuple[Requested, ...] = ()
     backend: str | None = None
     launcher: str | None = None
     data_addresses: dict[str, str] = field(default_factory=dict)

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from netdoctor.agent.private import is_secret, shown
 from netdoctor.errors import InputError
-from netdoctor.facts.software import BACKENDS, CALLING, LAUNCHERS, Job
+from netdoctor.facts.software import BACKENDS, CALLING, LAUNCHERS, Job, Requested
 from netdoctor.files import read_regular
+from netdoctor.rules.packages import MOST
 from netdoctor.text import clean
 
 # Variables of the calling shell that a launcher would hand on; everything else stays private.
@@ -113,6 +114,8 @@ def checked(known: Job) -> Job:
     _check_address(known.master_addr, "in the report")
     if known.launcher not in (None, *LAUNCHERS) or known.backend not in (None, *BACKENDS):
         raise InputError("the report's job cannot be used: its launcher or backend is none that is known")
+    if any(len(w.specifier) > MOST or len(w.marker) > MOST for w in known.requested):
+        raise InputError("the report's job cannot be used: it asks for versions that nobody would write")
     if not 0 < known.master_port < 65536:
         raise InputError(f"the report's job cannot be used: port {known.master_port}")
     return known
@@ -130,6 +133,7 @@ def job(
     master_port: int | None,
     packages: Sequence[str],
     nodes: Sequence[str],
+    requested: Sequence[Requested] = (),
     launcher: str | None = None,
     backend: str | None = None,
 ) -> Job:
@@ -162,6 +166,7 @@ def job(
         master_port=port,
         master_node=nodes[0] if nodes else None,
         packages=tuple(packages),
+        requested=tuple(requested),
         launcher=launcher or ("torchrun" if any(n.startswith("PET_") for n in [*env, *environ]) else None),
         backend=backend,
     )

@@ -20,7 +20,7 @@ from netdoctor.report.accepted import Suppression
 from netdoctor.report.model import Part, Report
 from netdoctor.report.places import keep_apart
 from netdoctor.report.scope import part_of
-from netdoctor.scanning import filing, jobenv, settings, via
+from netdoctor.scanning import filing, jobenv, packages, settings, via
 from netdoctor.scanning.request import PATHS, ScanRequest
 from netdoctor.scanning.via import make_transport
 from netdoctor.transport.base import Transport
@@ -91,15 +91,19 @@ def prepare(
     if judged is None and request.node:
         judged = restrict(inventory, request.node)
     nodes = [target.id for target in inventory.targets]
-    job = job or jobenv.job(
-        env_file=request.env_file,
-        environ={**filed.job, **request.environ} if filed else request.environ,
-        master_port=request.master_port,
-        packages=[p for p in request.packages.split(",") if p],
-        nodes=nodes,
-        launcher=request.launcher,
-        backend=request.backend,
-    )
+    if job is None:
+        asked = packages.asked(request.packages, request.requirements)
+        inventory = replace(inventory, notes=(*inventory.notes, *asked.notes))
+        job = jobenv.job(
+            env_file=request.env_file,
+            environ={**filed.job, **request.environ} if filed else request.environ,
+            master_port=request.master_port,
+            packages=asked.packages,
+            requested=asked.requested,
+            nodes=nodes,
+            launcher=request.launcher,
+            backend=request.backend,
+        )
     if request.via == "slurm" and not job.session_limits:  # a replayed job has those of then
         job = replace(job, session_limits=jobenv.session_limits())
     return Plan(

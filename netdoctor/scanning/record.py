@@ -70,6 +70,7 @@ class _Options(Struct, kw_only=True):
     node: _Text = UNSET
     master_port: _Port = UNSET
     packages: _Text = UNSET
+    requirements: _Text = UNSET
     launcher: Launcher | UnsetType = UNSET
     backend: Backend | UnsetType = UNSET
     parallel: Annotated[int, Meta(ge=1, le=4096)] | UnsetType = UNSET

@@ -11,7 +11,7 @@ from netdoctor.report import LAST
 # A partition of Slurm's, or several of them; it becomes an argument of its commands.
 PARTITION = r"\A[A-Za-z0-9_][A-Za-z0-9_.,-]{0,200}\Z"
 # Fields of a request that name files.
-PATHS = ("ssh_config", "ssh_key", "known_hosts", "env_file", "baseline", "suppress")
+PATHS = ("ssh_config", "ssh_key", "known_hosts", "env_file", "requirements", "baseline", "suppress")
 
 
 class Selection(NamedTuple):
@@ -28,7 +28,8 @@ class ScanRequest:
 
     hosts: what names the nodes: files, ``-``, names. targets: the nodes of an earlier report instead, source
     that report's file, and remarks what is to be told of them. only, skip, node: see Selection; usual: what
-    --last shall ask for the next time where they hold for this run alone. packages: names, with commas.
+    --last shall ask for the next time where they hold for this run alone. packages: names, and versions where
+    they are asked for, with commas; requirements: a file of pip's with more of them.
     timeout (per node), deadline, budget: seconds. environ: of the shell that the job would be launched from.
     require: families of checks.
     save: where the report goes, None for nowhere. via: what reaches the nodes, one of VIAS.
@@ -77,6 +78,7 @@ class ScanRequest:
     env_file: Path | None = None
     master_port: int | None = None
     packages: str = ""
+    requirements: Path | None = None
     launcher: str | None = None
     backend: str | None = None
     environ: Mapping[str, str] = field(default_factory=dict)

@@ -15,7 +15,7 @@ from netdoctor.facts.host import Login, Session
 from netdoctor.inventory import InventoryError, Target, expand
 from netdoctor.inventory.names import host_fault, printable
 from netdoctor.inventory.task import Task
-from netdoctor.scanning import factfile, jobenv
+from netdoctor.scanning import factfile, jobenv, packages
 from netdoctor.transport.base import Limits, Request, SessionEvent
 from netdoctor.transport.local import LocalTransport
 
@@ -29,7 +29,8 @@ def collected(
     python: str | None,
     env_file: Path | None,
     master_port: int | None,
-    packages: str,
+    listed: str,
+    requirements: Path | None,
     checks_dir: tuple[Path, ...],
     timeout_s: float,
 ) -> tuple[bytes, bool]:
@@ -43,7 +44,7 @@ def collected(
         env_file=env_file,
         environ=environ,
         master_port=master_port,
-        packages=[p for p in packages.split(",") if p],
+        packages=packages.asked(listed, requirements).packages,
         nodes=[node],
     )
     here = Target(id=node, host=node, python=python)

@@ -333,6 +333,19 @@ def test_torch_on_healthy_nodes(torch_lab: Lab, tmp_path: Path) -> None:
     assert "torch 2.6.0+cu124" in scanned.text
 
 
+def test_what_a_requirements_file_asks_for(torch_lab: Lab, tmp_path: Path) -> None:
+    (tmp_path / "more.txt").write_text("nvidia-nccl-cu12==2.23.4; sys_platform == 'linux'\n")
+    asked = tmp_path / "reqs.txt"
+    asked.write_text("torch==2.6.0 --hash=sha256:0\n-r more.txt\nno-such-thing\nx; sys_platform == 'win32'\n")
+    scanned = scan(torch_lab, tmp_path, *QUICK, "--packages", "torch>=2.4,<3", "--requirements", str(asked))
+    nodes = ("node0", "node1", "node2", "node3")
+    wrong = ("package-nvidia-nccl-cu12-unwanted", "package-no-such-thing-missing")
+    assert found(scanned) == dict.fromkeys(wrong, nodes), scanned.summary()
+    assert "more.txt:1 asks for ==2.23.4" in scanned.text
+    assert "reqs.txt: hashes are not compared" in scanned.text
+    assert scanned.code == 1
+
+
 # --- two faults at once -------------------------------------------------------------------------------
 
 
