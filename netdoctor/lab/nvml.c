@@ -9,7 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#ifndef FILE_NAME
 #define FILE_NAME "/etc/netdoctor-lab-gpus"
+#endif
 #define MAX_GPUS 16
 #define MAX_PROCESSES 64
 

@@ -1,0 +1,63 @@
+"""Clusters of real kinds of machines: healthy ones give no alarm, and one broken member is named."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from netdoctor.engine.diagnose import Group, diagnose
+from netdoctor.engine.judge import Judgement, judge
+from netdoctor.engine.registry import load_builtin, ordered
+from netdoctor.model import Status
+from tests import machines
+from tests.checks import build
+from tests.machines import Machine
+
+# So many that the odd one has a majority against it.
+BROKEN_AMONG = 4
+ALARMS = (Status.WARN, Status.FAIL, Status.UNKNOWN)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def asked() -> None:
+    """All at once: a fork for all of them."""
+    if machines.nvml_library() is None:
+        pytest.skip("no C compiler for the lab's NVML (gcc)")
+    known = [machines.load(name) for name in machines.names()]
+    machines.ready([*known, *(one.broken(fault) for one in known for fault in one.faults)])
+
+
+def judged(members: Sequence[Machine]) -> tuple[Judgement, list[Group]]:
+    checks = [one for one in ordered(load_builtin().values()) if one.via in (None, "ssh")]
+    judgement = judge(checks, build.names(len(members)), machines.fleet(members))
+    assert judgement.tracebacks == []
+    return judgement, diagnose(judgement)
+
+
+def alarms(groups: Sequence[Group]) -> list[str]:
+    """What a user would be told, with the sentences behind it."""
+    return [
+        f"{group.status} {group.key} of {', '.join(group.culprits)}: {group.title}"
+        for group in groups
+        if group.status in ALARMS
+    ]
+
+
+@pytest.mark.parametrize("name", machines.names())
+def test_a_healthy_cluster_of_one_kind_gives_no_alarm(name: str) -> None:
+    for count in (1, 2, 3, 8):
+        _, groups = judged([machines.load(name)] * count)
+        assert alarms(groups) == [], f"{count} of them"
+
+
+@pytest.mark.parametrize("name", machines.names())
+def test_the_broken_one_is_named(name: str) -> None:
+    machine = machines.load(name)
+    for fault in machine.faults:
+        members = [machine] * BROKEN_AMONG
+        members[2] = machine.broken(fault)
+        _, groups = judged(members)
+        named = [(group.key, group.culprits) for group in groups if group.status in ALARMS]
+        # A cause on one path has that path's id behind its own.
+        assert [(key[: len(fault)], culprits) for key, culprits in named] == [(fault, ("n3",))], alarms(
+            groups
+        )
