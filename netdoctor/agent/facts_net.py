@@ -262,6 +262,16 @@ def collect(
         if len(many) > MAX_ADDRESSES:
             raise runtime.Unavailable("failed", "more than %d %s" % (MAX_ADDRESSES, what))
     devs, behind = routes(root)
+    inet = [
+        (row.name.partition(":")[0], row.address, row.prefix_len)
+        for row in rows
+        if row.family == AF_INET and row.flags & IFF_UP and address_scope(row.address) == "global"
+    ]
+    shared = []  # type: list[dict[str, Any]]
+    if len({name for name, _, _ in inet}) > 1:
+        from . import subnets
+
+        shared = subnets.shared(root, inet, live)
     return {
         "netdevs": netdevs,
         "addresses": addresses,
@@ -273,4 +283,5 @@ def collect(
         "routed": behind,
         "ipv6_enabled": disabled == "0",
         "somaxconn": files.int_or_none(files.under(root, "/proc/sys/net/core/somaxconn")),
+        "shared": shared,
     }

@@ -15,7 +15,7 @@ MAX_DESTINATIONS = 20000
 _RTM_GETROUTE = 26
 _NLM_F_REQUEST = 1
 _NLMSG_ERROR = 2
-_RTA_DST, _RTA_OIF, _RTA_GATEWAY, _RTA_VIA = 1, 4, 5, 18
+_RTA_DST, _RTA_SRC, _RTA_OIF, _RTA_GATEWAY, _RTA_VIA = 1, 2, 4, 5, 18
 DISCARD_PORT = 9
 
 
@@ -32,12 +32,17 @@ def source_address(family: int, address: "Any") -> str:
         return str(s.getsockname()[0]).partition("%")[0]
 
 
-def ask_kernel(link: "socket.socket", family: int, packed: bytes, oif: int = 0) -> "dict[int, bytes]":
+def ask_kernel(
+    link: "socket.socket", family: int, packed: bytes, oif: int = 0, source: bytes = b""
+) -> "dict[int, bytes]":
     """Return the attributes of RTM_GETROUTE's answer by type. Raises OSError with the kernel's errno."""
     attributes = struct.pack("=HH", 4 + len(packed), _RTA_DST) + packed
+    if source:
+        attributes += struct.pack("=HH", 4 + len(source), _RTA_SRC) + source
     if oif:
         attributes += struct.pack("=HHI", 8, _RTA_OIF, oif)
-    body = struct.pack("=BBBBBBBBI", family, len(packed) * 8, 0, 0, 0, 0, 0, 0, 0) + attributes
+    lengths = (len(packed) * 8, len(source) * 8)
+    body = struct.pack("=BBBBBBBBI", family, *lengths, 0, 0, 0, 0, 0, 0) + attributes
     link.send(struct.pack("=IHHII", 16 + len(body), _RTM_GETROUTE, _NLM_F_REQUEST, 1, 0) + body)
     data = link.recv(65536)
     _, kind = struct.unpack_from("=IH", data)

@@ -217,7 +217,7 @@ class Scan:
     def _needed(self) -> set[str]:
         """What checks want, and what experiments need."""
         needed = self.wanted | {"host"} | {g for step in self.plan for g in step.experiment.needs}
-        return needed | GROUND if self.plan or "job" in self.wanted else needed
+        return needed | GROUND if self.plan or {"job", "paths"} & self.wanted else needed
 
     @cached_property
     def plan(self) -> tuple[Step, ...]:

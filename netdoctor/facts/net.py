@@ -46,13 +46,32 @@ class AddressRow:
     running: bool | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedAddress:
+    """An IPv4 address whose subnet other interfaces of the node are in, too.
+
+    dev: the interface over which the kernel sends from it into that subnet; None where it did not say. The
+    rest are the sysctls of the same names that the kernel goes by on `ifname`, None where unreadable.
+    """
+
+    ifname: str
+    address: str
+    prefix_len: int
+    dev: str | None = None
+    rp_filter: int | None = None
+    arp_ignore: int | None = None
+    arp_announce: int | None = None
+    arp_filter: int | None = None
+
+
 @fact("net")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetFacts:
     """Interfaces and addresses. `addresses` keep getifaddrs() order, which NCCL's choice depends on.
 
     ephemeral_ports: net.ipv4.ip_local_port_range. default_devs: interfaces of default routes.
-    routed: networks behind other routes over a router, of the main table.
+    routed: networks behind other routes over a router, of the main table. shared: IPv4 addresses of
+    interfaces that are up, whose subnets overlap.
     """
 
     netdevs: tuple[Netdev, ...]
@@ -63,6 +82,7 @@ class NetFacts:
     routed: tuple[str, ...] = ()
     ipv6_enabled: bool = True
     somaxconn: int | None = None
+    shared: tuple[SharedAddress, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

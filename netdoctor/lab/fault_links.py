@@ -423,6 +423,59 @@ def heal_extra(site: Site, active: Active) -> None:
             nodes.run(site.state, active.node, argv, capture_output=True)
 
 
+JOIN = ("join0", "join1")
+# What a fault may set of each interface; the kernel takes the higher of that and `all`.
+ARP = ("rp_filter", "arp_ignore", "arp_announce", "arp_filter")
+
+
+def same_subnet(site: Site, active: Active) -> list[str]:
+    """Both networks are one wire, and this node's prefixes so short that its addresses are in one subnet."""
+    state, node, p = site.state, active.node, active.params
+    if links.networks(state) < 2:
+        raise LabError("same-subnet needs two networks: start the lab with --data-net")
+    if not all(value.isdigit() for value in p.values()):
+        raise LabError("same-subnet: the settings are numbers, such as arp_ignore=1")
+    wanted = {f"net/ipv4/conf/{dev}/{key}": p[key] for dev in ("eth0", "eth1") for key in ARP}
+    wanted |= {f"net/ipv4/conf/all/{key}": "0" for key in ARP}
+    active.undo["sysctls"] = {key: nodes.do(state, node, ["sysctl", "-n", key]).strip() for key in wanted}
+    _join(state)
+    one, other = (int(ipaddress.ip_address(state.address(node, net))) for net in (0, 1))
+    _prefixes(state, node, 32 - (one ^ other).bit_length())
+    nodes.do(state, node, ["sysctl", "-qw", *(f"{key}={value}" for key, value in wanted.items())])
+    return [f"{node}: eth0 and eth1 are in one subnet"]
+
+
+def _join(state: State) -> None:
+    there = len(state.active(fault="same-subnet")) > 1
+    if not there:
+        lines = [f"link add {JOIN[0]} type veth peer name {JOIN[1]}"]
+        lines += [
+            f"link set {end} master {bridge} up" for end, bridge in zip(JOIN, links.BRIDGES, strict=True)
+        ]
+        links.in_fabric(state, ["ip", "-batch", "-"], "\n".join(lines) + "\n")
+
+
+def _prefixes(state: State, node: str, length: int) -> None:
+    lines = []
+    for net in (0, 1):
+        name, address = interface(state, node, f"eth{net}"), state.address(node, net)
+        lines += [
+            f"address flush dev {name} scope global",
+            f"address add {address}/{length} dev {name} brd +",
+        ]
+    nodes.do(state, node, ["ip", "-batch", "-"], "\n".join(lines) + "\n")
+
+
+def heal_same_subnet(site: Site, active: Active) -> None:
+    state, node = site.state, active.node
+    if "sysctls" in active.undo:
+        before = [f"{key}={value}" for key, value in active.undo["sysctls"].items()]
+        nodes.do(state, node, ["sysctl", "-qw", *before])
+        _prefixes(state, node, state.prefix_length)
+    if not state.active(fault="same-subnet"):
+        links.in_fabric(state, ["sh", "-c", f"ip link delete {JOIN[0]} 2>/dev/null || true"])
+
+
 FILTER = {"dir": "in", "peers": "all", "ports": "all"}
 FILTER_KEY = ("dir", "peers", "ports")
 
@@ -470,5 +523,9 @@ FAULTS = (
     Fault(
         "if-extra", "an interface that peers cannot reach", extra, heal_extra,
         {"name": "docker0", "address": "", "containers": "0"}, ("name",),
+    ),
+    Fault(
+        "same-subnet", "two interfaces of the node are in one subnet", same_subnet, heal_same_subnet,
+        dict.fromkeys(ARP, "0"),
     ),
 )  # fmt: skip

@@ -57,7 +57,7 @@ def parse(text: str | None) -> IPAddress | None:
 @of_one
 def rows_of(net: NetFacts) -> tuple[AddressRow, ...]:
     """Rows in getifaddrs order, without those that are no IP address and so cannot be judged."""
-    return tuple(row for row in net.addresses if _network(row.address, row.prefix_len) is not None)
+    return tuple(row for row in net.addresses if network_of(row.address, row.prefix_len) is not None)
 
 
 @of_one
@@ -68,7 +68,7 @@ def rows_by_address(net: NetFacts) -> dict[IPAddress | None, AddressRow]:
 
 def network(row: AddressRow) -> IPNetwork:
     """The network of a row. Raises ValueError for a row that `rows_of` leaves out."""
-    found = _network(row.address, row.prefix_len)
+    found = network_of(row.address, row.prefix_len)
     if found is None:
         raise ValueError(f"no network: {row.address}/{row.prefix_len}")
     return found
@@ -83,7 +83,8 @@ def _routed(text: str) -> IPNetwork | None:
 
 
 @lru_cache(maxsize=CACHED)
-def _network(address: str, prefix_len: int) -> IPNetwork | None:
+def network_of(address: str, prefix_len: int) -> IPNetwork | None:
+    """The network of an address, None for what is no IP address."""
     try:
         one = ip(address)
     except ValueError:

@@ -31,6 +31,7 @@ from netdoctor.agent import (
     op_spawn,
     pythons,
     runtime,
+    subnets,
 )
 from netdoctor.facts import FACT_TYPES
 from netdoctor.facts.clock import ChronyTracking
@@ -282,6 +283,24 @@ def test_interfaces_from_a_tree(tmp_path: Path) -> None:
     assert fact.routed == ("10.1.0.0/16", "fd00:77::/48")
     assert (fact.ephemeral_ports, fact.reserved_ports) == ((20000, 30000), "29500")
     assert fact.ipv6_enabled is False
+
+
+def test_addresses_that_overlap_with_another_interfaces(tmp_path: Path) -> None:
+    apart = [
+        ("eth0", "10.0.0.5", 24),
+        ("eth1", "10.0.1.5", 24),
+        ("eth0", "10.0.0.6", 24),
+        ("tun0", "10.0.0.7", 32),
+    ]
+    assert subnets.crowded(apart) == []
+    twin, wide = ("eth2", "10.0.1.9", 25), ("eth3", "10.0.0.9", 23)
+    assert subnets.crowded([*apart, twin]) == [apart[1], twin]
+    assert set(subnets.crowded([*apart, twin, wide])) == {*apart[:3], twin, wide}
+    conf = {f"/proc/sys/net/ipv4/conf/{scope}/rp_filter": f"{i}\n" for i, scope in enumerate(("all", "eth1"))}
+    root = trees.make(tmp_path, conf)
+    one, two = subnets.shared(root, [*apart, twin], False)
+    assert (one["ifname"], one["rp_filter"], one["arp_ignore"], one["dev"]) == ("eth1", 1, None, None)
+    assert (two["ifname"], two["rp_filter"]) == ("eth2", None)
 
 
 def test_live_addresses_match_the_kernel() -> None:

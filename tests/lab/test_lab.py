@@ -545,6 +545,21 @@ def test_hca_fault(hw_lab: Lab, fault: str, look: Callable[[Lab], object], broke
     assert look(hw_lab) == before
 
 
+def test_two_interfaces_in_one_subnet(hw_lab: Lab) -> None:
+    def mac_of_its_second() -> str:
+        address = hw_lab.state.address(NODE, 1)
+        on(hw_lab, "node0", "ip", "neigh", "flush", "all")
+        assert ping(hw_lab, "node0", address)
+        return on(hw_lab, "node0", "ip", "-br", "neigh", "show", "to", address).split()[2]
+
+    own = [on(hw_lab, NODE, "cat", f"/sys/class/net/eth{net}/address") for net in (0, 1)]
+    assert mac_of_its_second() == own[1]
+    hw_lab.break_(NODE, "same-subnet", rp_filter="1")
+    assert mac_of_its_second() == own[0]
+    hw_lab.heal()
+    assert mac_of_its_second() == own[1]
+
+
 def test_hca_tree_looks_like_the_real_one(hw_lab: Lab) -> None:
     base = "/sys/class/infiniband/mlx5_1"
     assert says(hw_lab, NODE, f"cat {base}/ports/1/link_layer") == "Ethernet"

@@ -69,7 +69,20 @@ VARIANTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("cases", together([*EITHER_LAYER, *VARIANTS]))
+# Both networks are one wire then, and the addresses of both HCAs in one subnet.
+ONE_SUBNET = [
+    case(
+        "node2 same-subnet", "rail-answered-twice", "net.same-subnet", status="warn", confidence="likely",
+        said="eth0 and eth1 all answer ARP", fix="eth1/arp_ignore=1",
+    ),
+    case(
+        "node2 same-subnet rp_filter=1 arp_ignore=1", "subnet-no-answer", "net.same-subnet",
+        said="no interface answers ARP", fix="eth1/rp_filter=2",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("cases", together([*EITHER_LAYER, *VARIANTS, *ONE_SUBNET]))
 def test_hcas_on_ethernet(hw_lab: Lab, tmp_path: Path, cases: tuple[Case, ...]) -> None:
     hold(hw_lab, tmp_path, *cases, args=QUICK)
 

@@ -1,0 +1,81 @@
+"""Several interfaces of a node in one subnet, and which of them its kernel answers on."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from netdoctor.check import check
+from netdoctor.checks._subnets import each_for_itself, settings
+from netdoctor.checks._words import listing
+from netdoctor.facts.net import NetFacts, SharedAddress
+from netdoctor.facts.paths import RAIL, Paths
+from netdoctor.model import DERIVED, HERE, LIKELY, Cause, Finding, at, skip, unknown
+from netdoctor.rules import arp
+
+SILENT = Cause("subnet-no-answer", "{nodes} answer{s} nobody's ARP for an address of the job")
+OTHER = Cause(
+    "rail-answered-elsewhere",
+    "{nodes} send{s} RDMA of one NIC to another in its subnet: the NIC itself does not answer ARP",
+)
+SEVERAL = Cause(
+    "rail-answered-twice",
+    "{nodes} answer{s} ARP for a RoCE NIC on other interfaces of its subnet, too: RDMA may go astray",
+    LIKELY,
+)
+
+
+@check(
+    after=["ssh.login", "net.interface"],
+    explains=["net.ports", "net.path-mtu", "net.loss", "rdzv.reach", "bw.*"],
+    required=False,
+    source="https://www.kernel.org/doc/Documentation/networking/ip-sysctl.rst",
+)
+def net_same_subnet(nodes: Mapping[str, NetFacts], paths: Paths) -> Iterator[Finding]:
+    """Of several interfaces in one subnet, each answers for its own addresses, and for no other's.
+
+    Looks at:
+        Addresses that the job uses whose subnet another interface of the node is in, too: rp_filter,
+        arp_ignore, arp_announce and arp_filter of these interfaces, and the kernel's own answer over which of
+        them it sends from that address, rules of policy routing included.
+
+    Matters because:
+        Linux answers ARP for any of its addresses on any interface. TCP works all the same, over whichever
+        answered. RDMA does not: a RoCE NIC takes nothing that was meant for another. With rp_filter=1 an
+        interface drops what it would not answer itself, and its ARP is silent, too.
+
+    Fix:
+        Give each NIC a subnet of its own; or set rp_filter=2, arp_ignore=1 and arp_announce=2 on all of
+        them, as for multi-rail RoCE.
+    """
+    if not any(net.shared for net in nodes.values()):
+        yield skip("no node has several interfaces in one subnet")
+        return
+    for node, net in nodes.items():
+        used = dict.fromkeys(use.address for use in paths.uses if use.node == node)
+        rails = {use.address for use in paths.uses if use.node == node and use.purpose.startswith(RAIL)}
+        for one in net.shared:
+            near = tuple(arp.together(one, net.shared))
+            if one.address in used and len(near) > 1:
+                yield from at(node, _judged(one, near, is_rail=one.address in rails))
+
+
+def _judged(one: SharedAddress, near: Sequence[SharedAddress], *, is_rail: bool) -> Iterator[Finding]:
+    names = listing(dict.fromkeys(row.ifname for row in near))
+    heard = arp.answering(one, near)
+    if not all(map(arp.is_known, near)):
+        if is_rail:
+            yield unknown(HERE, f"{names} are in one subnet; what the kernel does there could not be read")
+        return
+    if not heard:
+        cause, said = SILENT.fail, "no interface answers"
+    elif is_rail and one.ifname not in heard:
+        cause, said = OTHER.fail, f"only {listing(heard)} answers"
+    elif is_rail and len(heard) > 1:
+        cause, said = SEVERAL.warn, f"{listing(heard)} all answer"
+    else:
+        return
+    yield cause(
+        f"{one.ifname} ({one.address}), in one subnet with {names}: {said} ARP for it",
+        observed=f"{said} ARP for {one.address}",
+        expected=DERIVED(f"{one.ifname} alone"),
+        seen=[settings(row) for row in near],
+        fixes=each_for_itself(near),
+    )
