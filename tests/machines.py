@@ -25,7 +25,7 @@ import sys
 import tempfile
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import blake2s
 from importlib import import_module
@@ -35,6 +35,7 @@ from typing import Any
 
 import netdoctor.lab
 from netdoctor.engine.gathering import all_paths
+from netdoctor.facts.counters import LaterCounters
 from netdoctor.facts.host import Login, Session
 from netdoctor.facts.net import PortHolderFacts
 from netdoctor.lab import hardware
@@ -203,7 +204,9 @@ def _netdev(tree: hardware.Tree, name: str, dev: Mapping[str, Any], number: int)
     up = dev.get("up", True)
     usual = {
         "ifindex": i + 2, "iflink": i + 2, "mtu": 1500, "operstate": "up" if up else "down",
-        "carrier": int(up), "speed": -1, "flags": "0x1003" if up else "0x1002", "type": 1, "address": "{mac}",
+        "carrier_changes": 2, "statistics/rx_packets": 10**9, "statistics/rx_errors": 0,
+        "statistics/rx_dropped": 4000, "carrier": int(up), "speed": -1,
+        "flags": "0x1003" if up else "0x1002", "type": 1, "address": "{mac}",
     }  # fmt: skip
     for key, value in {**usual, **dev}.items():
         if key not in ("index", "up", "address4", "driver", "pci", "hca", "more"):
@@ -439,6 +442,9 @@ def fleet(members: Sequence[Machine]) -> Store:
         store.put("resolve", node, build.resolve(number, count))
         store.put("routes", node, build.routes(number, count))
         store.put("clock", node, build.clock())
+        counters = store.get("counters", node)
+        later = replace(counters, uptime_s=counters.uptime_s + 60.0)
+        store.put("counters_later", node, LaterCounters(reading=later))
         store.put("port_holder", node, PortHolderFacts(port=build.RDZV))
     store.cluster["job"] = build.job(count)
     store.cluster["ports"] = build.matrix(count)

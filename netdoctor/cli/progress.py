@@ -30,6 +30,7 @@ DOES = {
     "loss": "counting packets that get lost",
     "tcp": "measuring TCP rates",
     "allreduce": "running all-reduces with torch",
+    "counters": "reading error counters again",
     "judge": "judging",
 }
 

@@ -54,7 +54,8 @@ def plan(wanted: Collection[str], nodes: int, budget_s: float) -> tuple[Step, ..
         seconds = {g: budget_s * weights[g] / sum(weights.values()) for g in one.shares if g in weights}
         limit_s = one.limit_s(nodes, sum(seconds.values())) + ALIVE_S
         steps.append(Step(experiment=one, seconds=seconds, limit_s=limit_s))
-    return (*steps, *(replace(step, again=True) for step in steps if step.experiment.again is not None))
+    again = [replace(step, again=True) for step in steps if step.experiment.again is not None]
+    return tuple(sorted([*steps, *again], key=lambda step: step.experiment.last))
 
 
 # Who is waited for, by name, where it is not everybody.

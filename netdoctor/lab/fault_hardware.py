@@ -147,6 +147,26 @@ def place(site: Site, node: str, links: dict[str, str], devices: list[str]) -> N
         nodes.do(site.state, node, ["sh", "-euc", script, "sh", path])
 
 
+def hca_errors(site: Site, active: Active) -> list[str]:
+    p = active.params
+    (i,) = chosen(site, active)
+    files = hardware.healthy(site.state, active.node).files
+    folder = f"{hardware.hca_folder(i)}/ports/1/"
+    path = next((one for one in files if one.startswith(folder) and one.endswith("/" + p["counter"])), None)
+    if path is None or not p["per_s"].isdigit():
+        raise LabError(f"counter={p['counter']!r}, per_s={p['per_s']!r}: no such counter, or no number")
+    request = {"kind": "count", "name": "counting", "path": path, "per_s": int(p["per_s"])}
+    keep(site, active, guest.start(request, nodes.pid(site.state, active.node)))
+    active.undo["path"] = path
+    return [f"{active.node}: {hardware.hca_name(i)} counts {p['per_s']} {p['counter']} a second (pretended)"]
+
+
+def heal_hca_errors(site: Site, active: Active) -> None:
+    end_guest(site, active)
+    if "path" in active.undo:
+        nodes.write(site.state, active.node, {active.undo["path"]: "0\n"})
+
+
 # --- GPUs -----------------------------------------------------------------------------------------
 
 
@@ -338,6 +358,10 @@ FAULTS = (
     hca_fault("hca-rate", "an HCA port is slower", rate="200 Gb/sec (2X NDR)"),
     hca_fault("hca-fw", "an HCA has other firmware", version="28.33.0800"),
     hca_fault("hca-pcie", "an HCA has fewer PCIe lanes", width="8"),
+    Fault(
+        "hca-errors", "a counter of an HCA port grows", hca_errors, heal_hca_errors,
+        {"hca": "last", "counter": "symbol_error", "per_s": "50"}, ("hca", "counter"), needs="hca",
+    ),
     hca_fault("hca-gid", "an HCA has no RoCE v2 GID of an IPv4 address"),
     gpu_fault("gpu-missing", "one GPU less"),
     gpu_fault("gpu-lost", "a GPU has fallen off the bus", gpu="0"),

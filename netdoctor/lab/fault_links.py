@@ -376,6 +376,21 @@ def heal_if_down(site: Site, active: Active) -> None:
         nodes.do(site.state, active.node, ["ip", "link", "set", active.undo["if"], "up"])
 
 
+def flap(site: Site, active: Active) -> list[str]:
+    net = network_of(site.state, active.params["if"])
+    port = links.port(site.state, active.node, net)
+    request = {"kind": "flap", "name": "flapping", "interface": port, "every_s": 1.0}
+    keep(site, active, guest.start(request, site.state.processes["fabric"].pid))
+    active.undo["port"] = port
+    return [f"{active.node}: the other end of {active.params['if']} goes down and up"]
+
+
+def heal_flap(site: Site, active: Active) -> None:
+    end_guest(site, active)
+    if "port" in active.undo:
+        links.in_fabric(site.state, ["ip", "link", "set", active.undo["port"], "up"])
+
+
 def extra(site: Site, active: Active) -> list[str]:
     name = active.params["name"]
     if not re.fullmatch(r"[a-zA-Z][\w.-]{0,14}", name):
@@ -519,6 +534,7 @@ FAULTS = (
         "if-rename", "an interface has another name", rename, heal_rename,
         {"if": "eth0", "name": "ens10f0np0"}, ("if",),
     ),
+    Fault("if-flap", "the link of an interface goes down and up", flap, heal_flap, {"if": "eth0"}, ("if",)),
     Fault("if-down", "an interface is down", if_down, heal_if_down, {"if": ""}, ("if",)),
     Fault(
         "if-extra", "an interface that peers cannot reach", extra, heal_extra,

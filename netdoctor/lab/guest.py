@@ -1,4 +1,4 @@
-"""A process of our own inside a node: something that listens, holds an interface, or just exists.
+"""A process of our own inside a node: something that listens, holds an interface, counts, or just exists.
 
 Started from outside as ``python -m netdoctor.lab.guest``. It loads all it needs, joins the
 node's namespaces and forks there, so it works on a node that has no Python at all, and wherever
@@ -113,6 +113,30 @@ def _tun(name: str) -> int:
     return fd
 
 
+def _count(path: str, per_s: float) -> None:
+    """Let a counter in a file grow at an even pace."""
+    with open(path, "r+b", buffering=0) as file:
+        begun, first = time.monotonic(), int(file.read())
+        while True:
+            time.sleep(0.1)
+            now = first + int((time.monotonic() - begun) * per_s)
+            os.pwrite(file.fileno(), b"%d\n" % now, 0)
+
+
+def _flap(interface: str, every_s: float) -> None:
+    """Take an interface down for a moment, again and again."""
+    siocgifflags, siocsifflags, iff_up = 0x8913, 0x8914, 0x1
+    name = interface.encode()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        answer = fcntl.ioctl(asking, siocgifflags, struct.pack("16sH22x", name, 0))
+        flags = struct.unpack("16sH22x", answer)[1]
+        while True:
+            for value in (flags & ~iff_up, flags | iff_up):
+                fcntl.ioctl(asking, siocsifflags, struct.pack("16sH22x", name, value))
+                time.sleep(0.02)
+            time.sleep(every_s)
+
+
 def _live(request: dict[str, Any], user: pwd.struct_passwd | None, ready: int) -> None:
     kind = request["kind"]
     listener = _listener(request) if kind == "listen" else None
@@ -131,6 +155,10 @@ def _live(request: dict[str, Any], user: pwd.struct_passwd | None, ready: int) -
     os.close(ready)
     if listener is not None:
         _serve(listener, request.get("banner", "").encode())
+    if kind == "count":
+        _count(request["path"], request["per_s"])
+    if kind == "flap":
+        _flap(request["interface"], request["every_s"])
     while True:
         if tun is not None:
             os.read(tun, 65536)

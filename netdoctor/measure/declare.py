@@ -72,6 +72,7 @@ class Experiment:
     bound_s: Bound
     cost: str
     again: Callable[[Any, Any], Any] | None
+    last: bool
     tells_lost: bool
     origin: str
 
@@ -100,6 +101,7 @@ def experiment(
     shares: Mapping[str, float] | None = None,
     cost: str = "read-only",
     again: Callable[[Any, Any], Any] | None = None,
+    last: bool = False,
     tells_lost: bool = False,
 ) -> Callable[[F], F]:
     """Register an experiment and return the function unchanged.
@@ -112,8 +114,8 @@ def experiment(
     budget). after: fact groups that are measured before it where they are wanted. needs: groups that nodes
     are asked for at login, beside those that say where they are dialled (host, net, env). shares: its part
     of the bandwidth budget, by group, as a weight. cost: as a check's. again: run it once more at the end,
-    and make one fact of each node's two. tells_lost: its fact speaks of nodes that were lost meanwhile, so
-    that they take part in it.
+    and make one fact of each node's two. last: run it after all others, whatever they are. tells_lost: its
+    fact speaks of nodes that were lost meanwhile, so that they take part in it.
 
     Raises ExperimentError when it makes no fact, or what another makes.
     """
@@ -134,6 +136,7 @@ def experiment(
             bound_s=bound_s,
             cost=cost,
             again=again,
+            last=last,
             tells_lost=tells_lost,
             origin=function.__module__,
         )

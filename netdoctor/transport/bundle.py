@@ -22,6 +22,7 @@ _LATER = frozenset({"__init__", "rank_program", _LOADER})
 FIRST = (
     "main",
     "collect",
+    "facts_counters",
     "facts_env",
     "facts_gpu",
     "facts_host",

@@ -12,6 +12,7 @@ import pytest
 
 from netdoctor.agent import (
     dists,
+    facts_counters,
     facts_env,
     facts_firewall,
     facts_gpu,
@@ -35,6 +36,7 @@ from netdoctor.agent import (
 )
 from netdoctor.facts import FACT_TYPES
 from netdoctor.facts.clock import ChronyTracking
+from netdoctor.facts.counters import CounterFacts
 from netdoctor.facts.gpu import GpuFacts, KernelLog
 from netdoctor.facts.host import HostFacts, LimitFacts
 from netdoctor.facts.net import NetFacts, ResolveFacts
@@ -51,6 +53,7 @@ TYPES = {info.group: cls for cls, info in FACT_TYPES.items()}
 def groups() -> dict[str, dict[str, Any]]:
     return {
         "host": {},
+        "counters": {},
         "limits": {},
         "net": {},
         "resolve": {"names": ["localhost", "no-such.invalid", "a..b", ""]},
@@ -699,6 +702,51 @@ def test_the_pcie_link_of_an_hca(tmp_path: Path) -> None:
     assert unknown == {**expected, "width_most": 0, "gtransfers_s_most": 0.0}
     on_a_root_bus = trees.make(tmp_path / "vm", {"/sys/devices/pci0000:00/0000:00:05.0/max_link_width": "16"})
     assert facts_rdma.pcie_link(on_a_root_bus + "/sys/devices/pci0000:00/0000:00:05.0") is None
+
+
+def test_counters(tmp_path: Path) -> None:
+    net, hca = "/sys/class/net", "/sys/class/infiniband/mlx5_0/ports/1"
+    tree: dict[str, str | bytes | None] = {
+        "/proc/uptime": "350735.47 234388.90\n",
+        f"{hca}/counters/symbol_error": "12\n",
+        f"{hca}/counters/link_downed": "0\n",
+        f"{hca}/counters/port_rcv_errors": "N/A (no PMA)\n",
+        f"{hca}/hw_counters/out_of_sequence": "7\n",
+        "/sys/class/infiniband/mlx5_0/ports/x/counters/symbol_error": "1\n",
+        f"{net}/bonding_masters": "bond0\n",
+    }
+    for name, flags, more in (
+        ("ens1", "0x1003", {"carrier_changes": "3\n", "statistics/rx_errors": "4\n", "device/x": ""}),
+        ("ens2", "0x1002", {"device/x": ""}),  # down
+        ("wlan0", "0x1003", {"device/x": "", "phy80211/x": ""}),
+        ("bond0", "0x1003", {}),
+        ("lo", "0x9", {}),
+    ):
+        tree |= {f"{net}/{name}/{file}": text for file, text in {"flags": flags, **more}.items()}
+    tree |= {f"{net}/ens1/upper_bond0 -> ../bond0": "", f"{net}/bond0/upper_bond0.7 -> ../bond0.7": ""}
+    root = trees.make(tmp_path, tree)
+    fact = msgspec.convert(facts_counters.collect({"not_before_s": 5.0}, root), type=CounterFacts)
+    assert fact.uptime_s == 350735.47
+    assert [(p.name, p.values, p.read) for p in fact.ports] == [
+        ("mlx5_0:1", {"symbol_error": 12, "out_of_sequence": 7}, 3)
+    ]
+    assert [(d.name, d.values, d.read, d.uppers) for d in fact.netdevs] == [
+        ("ens1", {"carrier_changes": 3, "rx_errors": 4}, 2, ("bond0", "bond0.7"))
+    ]
+    container = {"/proc/uptime": "9.5 1.0\n", f"{net}/eth0/flags": "0x1003\n", f"{net}/lo/flags": "0x9\n"}
+    found = facts_counters.collect({}, trees.make(tmp_path / "container", container))
+    assert [one["name"] for one in found["netdevs"]] == ["eth0"]
+    with pytest.raises(runtime.Unavailable, match="uptime"):
+        facts_counters.collect({}, trees.make(tmp_path / "none", {"/proc/uptime": "soon\n"}))
+
+
+def test_a_second_reading_waits_a_while(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    waited: list[float] = []
+    monkeypatch.setattr(facts_counters.time, "sleep", waited.append)
+    root = trees.make(tmp_path, {"/proc/uptime": "100.0 1.0\n"})
+    for not_before_s in (99.0, 101.5, 1e308):
+        facts_counters.collect({"not_before_s": not_before_s}, root)
+    assert waited == [1.5, facts_counters.WAIT_S]
 
 
 @pytest.mark.parametrize(

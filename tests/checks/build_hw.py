@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from netdoctor.facts.counters import Counted, CounterFacts
 from netdoctor.facts.gpu import Gpu, GpuFacts, GpuProcess, KernelEvent, KernelLog, PciGpu
 from netdoctor.facts.rdma import Gid, Hca, HcaPort, PcieLink, RdmaFacts
 from netdoctor.facts.software import Nccl, SoftwareFacts, Torch
@@ -166,3 +167,11 @@ def rdma(*hcas: Hca, **changes: Any) -> RdmaFacts:
 
 def rdmas(count: int, **odd: RdmaFacts) -> dict[str, RdmaFacts]:
     return {name(i): odd.get(name(i), rdma()) for i in range(1, count + 1)}
+
+
+def counters(uptime_s: float = 5000.0, packets: int = 1) -> CounterFacts:
+    """One reading of two HCA ports and an interface without errors."""
+    moved = {"port_rcv_packets": packets}
+    ports = [Counted(name=f"mlx5_{i}:1", values=moved, read=14) for i in range(2)]
+    netdev = Counted(name="eth0", values={"carrier_changes": 2, "rx_packets": packets}, read=9)
+    return CounterFacts(uptime_s=uptime_s, ports=tuple(ports), netdevs=(netdev,))

@@ -26,6 +26,7 @@ from netdoctor.facts.bandwidth import (
     TcpRates,
 )
 from netdoctor.facts.base import FACT_TYPES
+from netdoctor.facts.counters import LaterCounters
 from netdoctor.model import Status
 from netdoctor.store import Store, dump, load
 
@@ -47,6 +48,8 @@ def healthy() -> Store:
         "env": dict.fromkeys(names, build.env()),
         "gpu": dict(build_hw.all_gpus(COUNT)),
         "rdma": dict(build_hw.rdmas(COUNT)),
+        "counters": dict.fromkeys(names, build_hw.counters()),
+        "counters_later": dict.fromkeys(names, LaterCounters(reading=build_hw.counters(5060.0, 10**6))),
         "kernel_log": dict.fromkeys(names, build_hw.kernel_log()),
         "software": dict(build_hw.softwares(COUNT)),
         "ray": dict(build_ray.rays(COUNT)),

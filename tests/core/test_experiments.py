@@ -72,6 +72,7 @@ def test_the_order_of_ours() -> None:
     assert [(step.experiment.name, step.again) for step in steps] == [
         ("clock", False), ("routes", False), ("ports", False), ("firewall", False), ("path-mtu", False),
         ("loss", False), ("ray-ports", False), ("tcp", False), ("allreduce", False), ("clock", True),
+        ("counters", False),
     ]  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from netdoctor.facts.bandwidth import Baseline, BaselineRate, TcpRate
 from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.clock import ClockSample
+from netdoctor.facts.counters import CounterFacts, LaterCounters
 from netdoctor.facts.localisation import Decision, Round
 from netdoctor.facts.net import PathMtus, PortMatrix
 from netdoctor.facts.paths import Path, Paths, path_of
@@ -21,6 +22,7 @@ from netdoctor.measure import bandwidth
 from netdoctor.measure.bandwidth import _rate, connected, in_rounds, on_paths, tcp
 from netdoctor.measure.clock import clock, combine
 from netdoctor.measure.common import ALL_PAIRS_UP_TO, NO_ADDRESS, Ground, Way, peers
+from netdoctor.measure.counters import APART_S, counters
 from netdoctor.measure.declare import Context
 from netdoctor.measure.firewall import filtered_ends
 from netdoctor.measure.path_mtu import path_mtu
@@ -29,7 +31,7 @@ from netdoctor.measure.routes import routes
 from netdoctor.store import Store
 from netdoctor.transport.base import Request
 from tests.checks import build as healthy
-from tests.core.fake import LOST, FakeTransport
+from tests.core.fake import LOST, FakeTransport, plain
 from tests.core.test_engine import cluster
 
 
@@ -444,3 +446,23 @@ def test_who_reaches_whom_is_asked_of_one_path_or_of_all() -> None:
     assert connected(["n1", "n2", "n3"], seen) == ["n1", "n2"]
     assert connected(["n1", "n2", "n3"], seen, ground(3).addresses) == ["n1", "n2", "n3"]
     assert connected(["n1", "n2", "n3"], seen, {"n3": "10.1.0.3"}) == ["n1", "n2"]
+
+
+# Counters
+
+
+def test_counters_are_read_again_where_they_were_read_before() -> None:
+    later = CounterFacts(uptime_s=107.0)
+    asked: dict[str, Any] = {}
+
+    def facts(node: str, request: Request) -> Any:
+        asked[node] = request.args["groups"]["counters"]
+        return LOST if node == "n2" else {"counters": plain(later)}
+
+    here = context(FakeTransport(answers={"facts": facts}), 3)
+    for node, value in (("n1", CounterFacts(uptime_s=100.0)), ("n2", CounterFacts(uptime_s=200.0))):
+        here.store.put("counters", node, value)
+    found = counters(here)
+    assert asked == {"n1": {"not_before_s": 100.0 + APART_S}, "n2": {"not_before_s": 200.0 + APART_S}}
+    assert (found["n1"], found["n2"]) == (LaterCounters(reading=later), LOST)
+    assert found["n3"] == Missing(Why.NOT_COLLECTED, "there is no first reading")

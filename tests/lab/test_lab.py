@@ -247,6 +247,10 @@ def versions(lab: Lab) -> str:
 
 
 # fault, parameters, what to look at, what is true while it is in force, and when it is not
+FLAPS = (
+    "c() { cat /sys/class/net/eth0/carrier_changes; }; a=$(c); "
+    'for _ in $(seq 30); do [ "$(c)" = "$a" ] || { echo flaps; break; }; sleep 0.05; done'
+)
 EFFECTS = [
     ("sshd-down", {}, ssh_error, lambda x: "Connection refused" in x, lambda x: not x),
     ("not-ssh", {}, ssh_error, lambda x: "exchange_identification" in x, lambda x: not x),
@@ -284,6 +288,9 @@ EFFECTS = [
     (
         "if-rename", {}, lambda lab: hears(lab, NODE, "ls /sys/class/net"),
         lambda x: "ens10f0np0" in x and "eth0" not in x, lambda x: x.split() == ["eth0", "lo"],
+    ),
+    (
+        "if-flap", {}, lambda lab: hears(lab, NODE, FLAPS), lambda x: "flaps" in x, lambda x: not x.strip(),
     ),
     ("if-down", {}, lambda lab: ping(lab, "node0", NODE), lambda x: not x, lambda x: x),
     (
@@ -519,6 +526,10 @@ def hca_file(name: str) -> Callable[[Lab], str]:
     return lambda lab: hears(lab, NODE, f"cat /sys/class/infiniband/mlx5_1/{name}").strip()
 
 
+GROWS = (
+    "for _ in $(seq 20); do read -r n < /sys/class/infiniband/mlx5_1/ports/1/counters/symbol_error; "
+    '[ "$n" = 0 ] || { echo grows; break; }; sleep 0.05; done'
+)
 HCA_EFFECTS = [
     ("hca-missing", lambda lab: hears(lab, NODE, "ls /sys/class/infiniband").split(), ["mlx5_0"]),
     ("hca-no-device", lambda lab: hears(lab, NODE, "cd /dev/infiniband; ls -d uverbs*").split(), ["uverbs0"]),
@@ -526,6 +537,7 @@ HCA_EFFECTS = [
     ("hca-init", hca_file("ports/1/state"), "2: INIT"),
     ("hca-rate", hca_file("ports/1/rate"), "200 Gb/sec (2X NDR)"),
     ("hca-fw", hca_file("fw_ver"), "28.33.0800"),
+    ("hca-errors", lambda lab: hears(lab, NODE, GROWS), "grows\n"),
     ("hca-pcie", hca_file("../../current_link_width"), "8"),
     (
         "hca-gid",

@@ -51,6 +51,8 @@ NOT_PASTED: dict[str, str] = {
     "hca-fw": HARDWARE,
     "hca-gid": HARDWARE,
     "hca-pcie": HARDWARE,
+    "hca-errors": HARDWARE,
+    "if-flap": HARDWARE,
     "gpu-missing": HARDWARE,
     "gpu-lost": HARDWARE,
     "gpu-mismatch": HARDWARE,

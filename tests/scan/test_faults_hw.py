@@ -105,6 +105,24 @@ def test_hcas_on_infiniband(ib_lab: Lab, tmp_path: Path, cases: tuple[Case, ...]
     hold(ib_lab, tmp_path, *cases, args=QUICK)
 
 
+ERRORS = ("--only", "rdma.errors,net.errors")
+
+
+@pytest.mark.parametrize(
+    "cases",
+    together([
+        case("node2 hca-errors", "hca-link-errors", "rdma.errors", status="warn",
+             said="mlx5_1:1 counted", fix="mlxlink -d mlx5_1", args=ERRORS),
+        case("node2 hca-errors counter=packet_seq_err", "hca-resends", "rdma.errors", status="warn",
+             confidence="suspected", said="packet_seq_err", args=ERRORS),
+        case("node2 if-flap if=eth1", "net-link-flap", "net.errors", status="warn",
+             said="eth1 counted", fix="dmesg", args=ERRORS),
+    ]),
+)  # fmt: skip
+def test_what_links_count_meanwhile(hw_lab: Lab, tmp_path: Path, cases: tuple[Case, ...]) -> None:
+    hold(hw_lab, tmp_path, *cases)
+
+
 @pytest.mark.parametrize(
     "cases",
     together([
