@@ -47,8 +47,8 @@ FOLDER = Path(__file__).parent / "data/machines"
 AGENT = Path(netdoctor.lab.__file__).parent.parent / "agent"
 KEYS = {
     "about", "origin", "sources", "parts", "gpus", "hcas", "link", "kernel", "arch", "cpus", "libraries",
-    "files", "links", "processes", "mounts", "limits", "environ", "nvml", "gpu", "hca", "net", "facts",
-    "broken",
+    "files", "links", "devices", "processes", "mounts", "limits", "environ", "nvml", "gpu", "hca", "net",
+    "facts", "broken",
 }  # fmt: skip
 # What is asked of the kernel and of programs, and not of files: a machine's `facts` say it.
 BY_CALLS = {"firewall", "nccl_answer", "resolve", "routes", "software", "time"}
@@ -163,6 +163,11 @@ def tree_of(spec: Mapping[str, Any], number: int) -> tuple[hardware.Tree, dict[s
         tree.files[f"/proc/{number_of}/comm"] = name + "\n"
     for path in spec.get("libraries", []):
         tree.files[path] = ""
+    for device in spec.get("devices", {}).values():
+        for i in range(device["count"]):
+            for table, into in (("files", tree.files), ("links", tree.links)):
+                for path, text in device.get(table, {}).items():
+                    _put(into, render(path, number, i), text, number, i)
     for path, text in spec.get("files", {}).items():
         _put(tree.files, path, text, number)
     for path, target in spec.get("links", {}).items():
@@ -338,7 +343,6 @@ def _asked(machine: Machine, root: Path) -> dict[str, Any]:
             found[group] = {"missing": value["missing"]}
         else:
             found[group] = {"value": merged(found.get(group, {}).get("value", {}), value)}
-    shutil.rmtree(root)
     text = json.dumps(found).replace(str(root), "").replace('"{none}"', "null")
     return dict(json.loads(render(text, 1)))
 

@@ -17,13 +17,21 @@ BROKEN_AMONG = 4
 ALARMS = (Status.WARN, Status.FAIL, Status.UNKNOWN)
 
 
+KNOWN = [machines.load(name) for name in machines.names()]
+KINDS = pytest.mark.parametrize("machine", KNOWN, ids=machines.names())
+
+
 @pytest.fixture(scope="module", autouse=True)
 def asked() -> None:
     """All at once: a fork for all of them."""
     if machines.nvml_library() is None:
         pytest.skip("no C compiler for the lab's NVML (gcc)")
-    known = [machines.load(name) for name in machines.names()]
-    machines.ready([*known, *(one.broken(fault) for one in known for fault in one.faults)])
+    machines.ready(KNOWN)
+
+
+@pytest.fixture(scope="module")
+def broken() -> None:
+    machines.ready(one.broken(fault) for one in KNOWN for fault in one.faults)
 
 
 def judged(members: Sequence[Machine]) -> tuple[Judgement, list[Group]]:
@@ -42,16 +50,25 @@ def alarms(groups: Sequence[Group]) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("name", machines.names())
-def test_a_healthy_cluster_of_one_kind_gives_no_alarm(name: str) -> None:
-    for count in (1, 2, 3, 8):
-        _, groups = judged([machines.load(name)] * count)
+@KINDS
+def test_three_healthy_machines_of_a_kind_give_no_alarm(machine: Machine) -> None:
+    _, groups = judged([machine] * 3)
+    assert alarms(groups) == []
+
+
+@pytest.mark.thorough
+@KINDS
+def test_nor_do_one_two_and_eight(machine: Machine) -> None:
+    for count in (1, 2, 8):
+        _, groups = judged([machine] * count)
         assert alarms(groups) == [], f"{count} of them"
 
 
-@pytest.mark.parametrize("name", machines.names())
-def test_the_broken_one_is_named(name: str) -> None:
-    machine = machines.load(name)
+@pytest.mark.thorough
+@KINDS
+@pytest.mark.usefixtures("broken")
+def test_the_broken_one_is_named(machine: Machine) -> None:
+    assert len(machine.faults) > 1
     for fault in machine.faults:
         members = [machine] * BROKEN_AMONG
         members[2] = machine.broken(fault)
