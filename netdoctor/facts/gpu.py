@@ -1,6 +1,6 @@
 """Facts about GPUs, from NVML (through pynvml), /proc and the PCI tree."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from netdoctor.facts.base import fact
 
@@ -128,3 +128,42 @@ class KernelLog:
     since_s: float | None = None
     driver_age_s: float | None = None
     events: tuple[KernelEvent, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuRate:
+    """What one GPU did in two seconds of work.
+
+    index: NVML's. kind: of the numbers in the matrices, ``bfloat16``; side: their rows. tflop_s: of the
+    product; memory_gbyte_s: read and written; to_device, to_host: copies of pinned memory, one GPU at a time;
+    in 10^9 bytes. wrong: values in which two equal products differ. clock_idle_mhz: before; the rest of the
+    clocks (of the multiprocessors), power, temperature and throttle_reasons: while it multiplied; pcie_*:
+    right after it copied. error: why it did not work, or stopped.
+    """
+
+    index: int
+    kind: str = ""
+    side: int = 0
+    tflop_s: float | None = None
+    memory_gbyte_s: float | None = None
+    to_device_gbyte_s: float | None = None
+    to_host_gbyte_s: float | None = None
+    wrong: int = 0
+    clock_idle_mhz: int | None = None
+    clock_mhz: int | None = None
+    power_w: float | None = None
+    temperature_c: int | None = None
+    throttle_reasons: int | None = None
+    pcie_generation: int | None = None
+    pcie_width: int | None = None
+    error: str = ""
+
+
+@fact("gpu_work", origin="measure")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuWork:
+    """The node's GPUs at work, in the job's torch. left_out: GPUs that took no part, and why, by index."""
+
+    torch: str
+    gpus: tuple[GpuRate, ...] = ()
+    left_out: dict[int, str] = field(default_factory=dict)

@@ -1,8 +1,7 @@
 """The torch experiments: pairs in rounds and all-reduces, led over ranks that the agents start."""
 
-import re
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
@@ -23,7 +22,7 @@ from netdoctor.facts.bandwidth import (
 from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.expectation import Expectation, NoExpectation
 from netdoctor.facts.gpu import Gpu, GpuFacts
-from netdoctor.facts.host import HostFacts, Node
+from netdoctor.facts.host import HostFacts
 from netdoctor.facts.localisation import Decision, Kind, Round
 from netdoctor.facts.net import NetFacts
 from netdoctor.facts.paths import GLOO, SOCKET, Paths
@@ -44,6 +43,7 @@ from netdoctor.measure.bandwidth import (
     socket_hardware,
 )
 from netdoctor.measure.declare import Context, experiment
+from netdoctor.measure.gpus import MOST_GPUS, in_use, of_job
 from netdoctor.measure.ranks import (
     NO_DISTRIBUTED,
     RANK_S,
@@ -53,9 +53,9 @@ from netdoctor.measure.ranks import (
     Ranks,
     join_s,
     only_import,
+    passed_on,
 )
 from netdoctor.measure.schedule import FIRST_ROUNDS
-from netdoctor.rules.cuda import is_harmless, unseen_bytes, visible
 from netdoctor.rules.nccl_ib import selected_ports
 from netdoctor.rules.variables import effective_env, param, values
 
@@ -72,8 +72,6 @@ MEMORY_SHARE = 0.25
 PAIR_BYTES_GLOO = 4 * MIB
 PAIR_BYTES_NCCL = 64 * MIB
 PAIR_OVERHEAD_S = 0.4
-# Of one node; no machine has more, and an agent starts no more.
-MOST_GPUS = 16
 # All-reduces inside every node: the time they get, and how long they are waited for.
 SOLO_BUDGET_S = 4.0
 SOLO_WAIT_S = 90.0
@@ -82,8 +80,6 @@ EACH_S = {"quick": 0.7, "launch": 0.7, "full": 3.0}
 
 # Of what NCCL says, for one node.
 SAID_WORDS, WORD_CHARS = 16, 40
-
-_PASSED_ON = re.compile(r"(NCCL|GLOO|UCX|FI|CUDA|TORCH_NCCL|TP)_\w+\Z|LD_LIBRARY_PATH\Z|LD_PRELOAD\Z")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,13 +110,13 @@ def cast(context: Context) -> Cast | Missing:
         return Missing(Why.NOT_EXAMINED, no_torch(asked))
     some = set(able)
     left_out.update({n: "torch is not installed there" for n in nodes if n not in some})
-    gpus = {n: _gpus(context, n) for n in able}
+    gpus = {n: of_job(context, n) for n in able}
     cuda = [n for n in able if gpus[n][0] and software[n].torch.cuda is not None]
     backend = "nccl" if cuda and context.job.backend != "gloo" else "gloo"
     if backend == "nccl":
         some = set(cuda)
         left_out.update({n: NO_GPU for n in able if n not in some})
-        busy = {n: who for n in cuda if (who := _busy(gpus[n][1]))}
+        busy = {n: who for n in cuda if (who := in_use(gpus[n][1]))}
         left_out.update(busy)
         able = [n for n in cuda if n not in busy]
         if not able:
@@ -146,55 +142,12 @@ def cast(context: Context) -> Cast | Missing:
     )
 
 
-def _gpus(context: Context, node: str) -> tuple[int, tuple[Gpu, ...]]:
-    """(how many GPUs a job on this node would use, which): all of them where that cannot be told, none where
-    they are pretended."""
-    host, facts = context.store.get("host", node), context.store.get("gpu", node)
-    if not isinstance(facts, GpuFacts) or (isinstance(host, HostFacts) and "gpu" in host.lab_fakes):
-        return 0, ()
-    devices = facts.devices
-    able = sum(1 for device in devices if device.error is None)
-    env = values(effective_env(context.store.present("env", [node]).get(node), context.job))
-    text = context.job.env.get("CUDA_VISIBLE_DEVICES", facts.cuda_visible_devices)
-    entries = [str(i) for i in range(len(devices))] if text is None else visible(text, len(devices))
-    count = min(len(entries), able, MOST_GPUS)
-    listed = context.store.get("node", node)
-    if isinstance(listed, Node) and (listed.gpus or listed.slots):
-        count = min(count, listed.gpus or listed.slots or count)
-    # CUDA puts the fastest first unless told otherwise; NVML goes by the bus.
-    in_order = len({d.name for d in devices}) < 2 or env.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
-    own = [
-        device
-        for entry in entries[:count]
-        for device in devices
-        if (device.uuid.startswith(entry) if entry.startswith("GPU-") else str(device.index) == entry)
-    ]
-    known = in_order and able == len(devices) and len(own) == count
-    return count, tuple(own) if known else devices
-
-
-def _busy(devices: Iterable[Gpu]) -> str:
-    """Why these GPUs have to be left alone: who computes on them. Empty when nobody does."""
-    for device in devices:
-        for process in device.processes or ():
-            if not is_harmless(process):
-                name = (process.name or "").rsplit("/", 1)[-1] or "a process"
-                who = f"{name} (pid {process.pid}, {process.user or 'user unknown'})"
-                return f"GPUs in use: {who}"
-        if unseen_bytes(device):
-            size = f"{unseen_bytes(device) // MIB} MiB"
-            return f"GPUs in use: processes that cannot be seen ({size})"
-        if device.processes is None and device.error is None:
-            return f"who uses the GPUs cannot be told: NVML does not say it of GPU {device.index}"
-    return ""
-
-
 def _environments(
     context: Context, nodes: Sequence[str], backend: str
 ) -> tuple[dict[str, str], dict[str, dict[str, str]], str]:
     """(interface by node, variables by node, who chose): the job's own choice where it made one."""
     variable = "NCCL_SOCKET_IFNAME" if backend == "nccl" else "GLOO_SOCKET_IFNAME"
-    passed = {k: v for k, v in context.job.env.items() if _PASSED_ON.match(k)}
+    passed = passed_on(context.job)
     ifname: dict[str, str] = {}
     environments: dict[str, dict[str, str]] = {}
     given = "job"

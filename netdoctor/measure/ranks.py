@@ -18,6 +18,7 @@ import msgspec
 
 from netdoctor.facts.bandwidth import RankTrouble
 from netdoctor.facts.base import Missing, Why
+from netdoctor.facts.software import Job
 from netdoctor.measure.common import Caller, reason, replies, token
 from netdoctor.transport.base import Request
 
@@ -45,6 +46,9 @@ STOP_S = 0.3 + ANSWER_S + ENDING_S + LOOK_S
 # As much as an agent keeps. torch writes why it aborts above two stack traces.
 STDERR_CHARS = 8192
 
+# What ranks get of the environment that the user says the job has.
+_PASSED_ON = re.compile(r"(NCCL|GLOO|UCX|FI|CUDA|TORCH_NCCL|TP)_\w+\Z|LD_LIBRARY_PATH\Z|LD_PRELOAD\Z")
+
 # How far from the root a rank is that only tells of another's trouble; smaller is nearer.
 ECHO = 4
 # What a rank says when another one went away, or did not come: gloo, the store, torch's ProcessGroupNCCL
@@ -60,6 +64,11 @@ _DIAL = re.compile(r"connect to \S+ (returned|failed)")
 _FILES = re.compile(r"Too many open files")
 # The GPU or its driver, as torch and NCCL put it. A peer that goes away does not cause it.
 _DEVICE = re.compile(r"CUDA error|CUDA out of memory|Cuda failure|unhandled cuda error|CUDA driver error")
+
+
+def passed_on(job: Job) -> dict[str, str]:
+    """What ranks get of the job's environment."""
+    return {name: value for name, value in job.env.items() if _PASSED_ON.match(name)}
 
 
 def store_s(world: int) -> float:

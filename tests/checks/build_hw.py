@@ -3,7 +3,7 @@
 from typing import Any
 
 from netdoctor.facts.counters import Counted, CounterFacts
-from netdoctor.facts.gpu import Gpu, GpuFacts, GpuProcess, KernelEvent, KernelLog, PciGpu
+from netdoctor.facts.gpu import Gpu, GpuFacts, GpuProcess, GpuRate, GpuWork, KernelEvent, KernelLog, PciGpu
 from netdoctor.facts.rdma import Gid, Hca, HcaPort, PcieLink, RdmaFacts
 from netdoctor.facts.software import Nccl, SoftwareFacts, Torch
 
@@ -104,6 +104,31 @@ def kernel_log(**changes: Any) -> KernelLog:
         kind="xid", device="0000:10:00", code=31, count=2, first_age_s=90.0, last_age_s=60.0, text="MMU Fault"
     )
     return KernelLog(**{"source": "/dev/kmsg", "driver_age_s": 9000.0, "events": (event,), **changes})
+
+
+def gpu_rate(index: int = 0, **changes: Any) -> GpuRate:
+    usual: dict[str, Any] = {
+        "kind": "bfloat16",
+        "side": 8192,
+        "tflop_s": 700.0 + index,
+        "memory_gbyte_s": 2900.0,
+        "to_device_gbyte_s": 55.0,
+        "to_host_gbyte_s": 54.0,
+        "clock_idle_mhz": 345,
+        "clock_mhz": 1755,
+        "temperature_c": 55,
+        "power_w": 690.0,
+        "throttle_reasons": 4,
+        "pcie_generation": 5,
+        "pcie_width": 16,
+    }
+    return GpuRate(index=index, **{**usual, **changes})
+
+
+def gpu_work(count: int = GPUS, odd: dict[int, dict[str, Any]] | None = None, **every: Any) -> GpuWork:
+    """What a node's GPUs did. odd: some of them by index; every: all of them."""
+    gpus = tuple(gpu_rate(i, **{**every, **(odd or {}).get(i, {})}) for i in range(count))
+    return GpuWork(torch="2.6.0+cu124", gpus=gpus)
 
 
 def no_gpus() -> GpuFacts:

@@ -51,6 +51,7 @@ def healthy() -> Store:
         "counters": dict.fromkeys(names, build_hw.counters()),
         "counters_later": dict.fromkeys(names, LaterCounters(reading=build_hw.counters(5060.0, 10**6))),
         "kernel_log": dict.fromkeys(names, build_hw.kernel_log()),
+        "gpu_work": dict.fromkeys(names, build_hw.gpu_work()),
         "software": dict(build_hw.softwares(COUNT)),
         "ray": dict(build_ray.rays(COUNT)),
     }

@@ -70,9 +70,9 @@ def test_every_measured_fact_has_its_experiment() -> None:
 def test_the_order_of_ours() -> None:
     steps = plan(ALL, 4, 20.0)
     assert [(step.experiment.name, step.again) for step in steps] == [
-        ("clock", False), ("routes", False), ("ports", False), ("firewall", False), ("path-mtu", False),
-        ("loss", False), ("ray-ports", False), ("tcp", False), ("allreduce", False), ("clock", True),
-        ("counters", False),
+        ("clock", False), ("routes", False), ("ports", False), ("firewall", False), ("gpu-work", False),
+        ("path-mtu", False), ("loss", False), ("ray-ports", False), ("tcp", False), ("allreduce", False),
+        ("clock", True), ("counters", False),
     ]  # fmt: skip
 
 

@@ -1,0 +1,219 @@
+"""Two seconds of work on every idle GPU: a matrix product, memory, and copies to the host and back."""
+
+import re
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import msgspec
+
+from netdoctor.facts.base import Missing, Why
+from netdoctor.facts.gpu import Gpu, GpuFacts, GpuRate, GpuWork
+from netdoctor.facts.software import SoftwareFacts, no_torch
+from netdoctor.measure.common import facts_of, reason, replies, token
+from netdoctor.measure.declare import Context, experiment
+from netdoctor.measure.gpus import MOST_GPUS, in_use, of_job
+from netdoctor.measure.ranks import ENDING_S, IMPORT_S, SPAWN_S, Heard, passed_on
+from netdoctor.transport.base import Reply, Request
+
+# Two seconds a GPU; contexts of sixteen are made one after the other, a second each on a slow machine.
+WORK_S = 60.0
+ASK_S = 20.0
+POLL_S = 10.0
+ANSWER_S = 6.0
+# Beyond any GPU, so a node that says so is wrong: TFLOP/s, GB/s.
+MOST = 1e6
+
+_UUID = re.compile(r"GPU-[0-9A-Za-z-]{1,60}")
+_BUS = re.compile(r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])")
+
+PRETENDED = Missing(Why.NOT_APPLICABLE, "no GPU to work on")
+MIG = "MIG is on: a share of a GPU is no measure of it"
+SILENT = "it does not answer"
+
+
+class Event(msgspec.Struct):
+    """A line that the program said."""
+
+    event: str
+    stage: str = ""
+    gpu: int | None = None
+    text: str = ""
+    torch: str = ""
+    gpus: list[Any] = []
+
+
+@cache
+def program() -> str:
+    """The text that every node runs."""
+    return resources.files("netdoctor.agent").joinpath("gpu_program.py").read_text("utf-8")
+
+
+@experiment(
+    after=["ports"],
+    needs=["software", "gpu"],
+    bound_s=ASK_S + SPAWN_S + IMPORT_S + WORK_S + POLL_S + ANSWER_S + ENDING_S,
+    cost="loads-gpu",
+)
+def gpu_work(context: Context) -> dict[str, GpuWork | Missing]:
+    """Torch multiplies, moves and copies for two seconds on each idle GPU; all nodes at once.
+
+    Each node by itself: what one does not do says nothing of the others.
+    """
+    nodes = context.ground.nodes
+    found: dict[str, GpuWork | Missing] = {}
+    asked: dict[str, tuple[Gpu, ...]] = {}
+    left_out: dict[str, dict[int, str]] = {}
+    for node in nodes:
+        chosen = _chosen(context, node)
+        if isinstance(chosen, Missing):
+            found[node] = chosen
+        else:
+            asked[node], left_out[node] = chosen
+    for node, why in _in_use_now(context, asked).items():
+        found[node] = Missing(Why.NOT_EXAMINED, why)
+        del asked[node]
+    session = token()[:16]
+    requests = {node: _spawn(context, session, devices) for node, devices in asked.items()}
+    running = set()
+    for reply in replies(context.transport, requests):
+        if reply.missing is None:
+            running.add(reply.node)
+        else:
+            found[reply.node] = reply.missing
+    last: dict[str, Event] = {}
+    end = time.monotonic() + IMPORT_S + WORK_S
+    while running and time.monotonic() < end:
+        wait_s = min(POLL_S, max(end - time.monotonic(), 0.1))
+        args = {"session": session, "say": None, "until": "done", "wait_s": wait_s}
+        request = Request(op="converse", args=args, timeout_s=wait_s + ANSWER_S)
+        for reply in replies(context.transport, dict.fromkeys(running, request)):
+            answer = _heard(reply, last)
+            if answer is not None:
+                devices = asked[reply.node]
+                found[reply.node] = _read(answer, devices, left_out[reply.node])
+                running.discard(reply.node)
+    for node in running:
+        at = last.get(node)
+        where = f" (at {at.stage or 'start'}{'' if at.gpu is None else f', GPU {at.gpu}'})" if at else ""
+        found[node] = Missing(Why.TIMED_OUT, f"not through after {IMPORT_S + WORK_S:.0f} s{where}")
+    _stop(context, session, requests)
+    return found
+
+
+def _chosen(context: Context, node: str) -> tuple[tuple[Gpu, ...], dict[int, str]] | Missing:
+    """The GPUs to work on, and why others take no part; a Missing where there are none."""
+    software = context.store.get("software", node)
+    count, devices = of_job(context, node)
+    if not count:
+        facts = context.store.get("gpu", node)
+        return PRETENDED if isinstance(facts, GpuFacts) else Missing(Why.FAILED, "its GPUs are not known")
+    if not isinstance(software, SoftwareFacts) or software.torch is None:
+        said = no_torch([software]) if isinstance(software, SoftwareFacts) else "its software is not known"
+        return Missing(Why.NOT_EXAMINED, said)
+    if software.torch.cuda is None:
+        return Missing(Why.NOT_EXAMINED, f"its torch {software.torch.version} is not built for CUDA")
+    if why := in_use(devices):
+        return Missing(Why.NOT_EXAMINED, why)
+    left_out = {d.index: MIG for d in devices if d.mig_enabled}
+    left_out |= {d.index: SILENT for d in devices if d.error or not _UUID.fullmatch(d.uuid)}
+    able = tuple(d for d in devices if d.index not in left_out)[:MOST_GPUS]
+    return (able, left_out) if able else Missing(Why.NOT_EXAMINED, next(iter(left_out.values())))
+
+
+def _in_use_now(context: Context, asked: Mapping[str, tuple[Gpu, ...]]) -> dict[str, str]:
+    """Nodes that somebody has come to since they were first asked, or that do not tell, and why."""
+    request = Request(op="facts", args={"groups": {"gpu": {}}}, timeout_s=ASK_S)
+    busy = {}
+    for node, facts in facts_of(context.transport, dict.fromkeys(asked, request), "gpu").items():
+        if isinstance(facts, Missing):
+            busy[node] = f"who uses the GPUs cannot be told: {facts.detail}"
+            continue
+        own = {d.uuid for d in asked[node]}
+        if why := in_use(d for d in facts.devices if d.uuid in own):
+            busy[node] = why
+    return busy
+
+
+def _spawn(context: Context, session: str, devices: tuple[Gpu, ...]) -> Request:
+    """By UUID, so that torch numbers them as they stand here, whatever order CUDA would take."""
+    gpus = [{"index": d.index, "uuid": d.uuid, "bus": _sysfs(d.pci_bus_id)} for d in devices]
+    env = passed_on(context.job) | {"CUDA_VISIBLE_DEVICES": ",".join(d.uuid for d in devices)}
+    return Request(
+        op="spawn",
+        args={
+            "session": session,
+            "code": program(),
+            "ranks": [{"gpus": gpus}],
+            "env": env,
+            "seconds": IMPORT_S + WORK_S,
+            "gentle": True,
+        },
+        timeout_s=SPAWN_S,
+    )
+
+
+def _sysfs(bus: str) -> str:
+    """``0000:21:00.0`` of NVML's ``00000000:21:00.0``."""
+    found = _BUS.fullmatch(bus)
+    return f"{int(found[1], 16):04x}:{found[2].lower()}" if found else ""
+
+
+def _heard(reply: Reply, last: dict[str, Event]) -> Event | Missing | None:
+    """The line that ended it; None while it goes on."""
+    if reply.missing is not None:
+        return reply.missing
+    result = reply.result if isinstance(reply.result, dict) else {}
+    try:
+        (heard,) = msgspec.convert(result.get("ranks"), list[Heard])
+    except (msgspec.ValidationError, RecursionError, ValueError):
+        return Missing(Why.UNPARSABLE, "the answer could not be read")
+    for event in _events(heard):
+        if event.event in ("result", "error"):
+            return event
+        last[reply.node] = event
+    if heard.running:
+        return None
+    lines = [line.strip() for line in heard.stderr.splitlines() if line.strip()]
+    said = f"its process ended with status {heard.code} {lines[-1] if lines else ''}"
+    return Missing(Why.FAILED, said.strip()[:400])
+
+
+def _events(heard: Heard) -> Iterator[Event]:
+    for raw in heard.events[:5000]:
+        try:
+            yield msgspec.convert(raw, Event)
+        except (msgspec.ValidationError, RecursionError):
+            continue
+
+
+def _read(said: Event | Missing, devices: tuple[Gpu, ...], left_out: dict[int, str]) -> GpuWork | Missing:
+    """A node speaks of the GPUs that it was asked about, of each once."""
+    if isinstance(said, Missing):
+        return said
+    if said.event == "error":
+        return Missing(Why.FAILED, f"{said.stage[:40]}: {said.text[:400]}")
+    try:
+        rates = msgspec.convert(said.gpus, tuple[GpuRate, ...])
+    except (msgspec.ValidationError, RecursionError) as error:
+        return Missing(Why.UNPARSABLE, f"unreadable answer: {error}"[:400])
+    figures = [
+        value
+        for rate in rates
+        for value in (rate.tflop_s, rate.memory_gbyte_s, rate.to_device_gbyte_s, rate.to_host_gbyte_s)
+    ]
+    if [r.index for r in rates] != [d.index for d in devices]:
+        return Missing(Why.UNPARSABLE, "it speaks of other GPUs than it was asked about")
+    if not all(v is None or 0 < v < MOST for v in figures):
+        return Missing(Why.UNPARSABLE, "figures that cannot be")
+    gpus = tuple(replace(rate, error=rate.error[:400], kind=rate.kind[:20]) for rate in rates)
+    return GpuWork(torch=said.torch[:60], gpus=gpus, left_out=left_out)
+
+
+def _stop(context: Context, session: str, nodes: Mapping[str, Any]) -> None:
+    request = Request(op="stop", args={"session": session}, timeout_s=ENDING_S)
+    for reply in replies(context.transport, dict.fromkeys(nodes, request)):
+        reason(reply)

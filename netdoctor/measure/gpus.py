@@ -1,0 +1,56 @@
+"""Which GPUs of a node a job would use, and whether somebody is at work on them."""
+
+from collections.abc import Iterable
+
+from netdoctor.facts.gpu import Gpu, GpuFacts
+from netdoctor.facts.host import HostFacts, Node
+from netdoctor.measure.declare import Context
+from netdoctor.rules.cuda import is_harmless, unseen_bytes, visible
+from netdoctor.rules.variables import effective_env, values
+
+# Of one node; no machine has more, and an agent starts no more ranks.
+MOST_GPUS = 16
+MIB = 1024**2
+
+
+def of_job(context: Context, node: str) -> tuple[int, tuple[Gpu, ...]]:
+    """(how many GPUs a job on this node would use, which): all of them where that cannot be told, none where
+    they are pretended."""
+    host, facts = context.store.get("host", node), context.store.get("gpu", node)
+    if not isinstance(facts, GpuFacts) or (isinstance(host, HostFacts) and "gpu" in host.lab_fakes):
+        return 0, ()
+    devices = facts.devices
+    able = sum(1 for device in devices if device.error is None)
+    env = values(effective_env(context.store.present("env", [node]).get(node), context.job))
+    text = context.job.env.get("CUDA_VISIBLE_DEVICES", facts.cuda_visible_devices)
+    entries = [str(i) for i in range(len(devices))] if text is None else visible(text, len(devices))
+    count = min(len(entries), able, MOST_GPUS)
+    listed = context.store.get("node", node)
+    if isinstance(listed, Node) and (listed.gpus or listed.slots):
+        count = min(count, listed.gpus or listed.slots or count)
+    # CUDA puts the fastest first unless told otherwise; NVML goes by the bus.
+    in_order = len({d.name for d in devices}) < 2 or env.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
+    own = [
+        device
+        for entry in entries[:count]
+        for device in devices
+        if (device.uuid.startswith(entry) if entry.startswith("GPU-") else str(device.index) == entry)
+    ]
+    known = in_order and able == len(devices) and len(own) == count
+    return count, tuple(own) if known else devices
+
+
+def in_use(devices: Iterable[Gpu]) -> str:
+    """Why these GPUs have to be left alone: who computes on them. Empty when nobody does."""
+    for device in devices:
+        for process in device.processes or ():
+            if not is_harmless(process):
+                name = (process.name or "").rsplit("/", 1)[-1] or "a process"
+                who = f"{name} (pid {process.pid}, {process.user or 'user unknown'})"
+                return f"GPUs in use: {who}"
+        if unseen_bytes(device):
+            size = f"{unseen_bytes(device) // MIB} MiB"
+            return f"GPUs in use: processes that cannot be seen ({size})"
+        if device.processes is None and device.error is None:
+            return f"who uses the GPUs cannot be told: NVML does not say it of GPU {device.index}"
+    return ""
