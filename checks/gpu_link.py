@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from netdoctor.check import check
 from netdoctor.checks._words import listing
 from netdoctor.facts.gpu import Gpu, GpuFacts
-from netdoctor.model import PEERS, Action, Cause, Finding, look, seen, skip, unknown
+from netdoctor.model import DERIVED, PEERS, Action, Cause, Expected, Finding, look, seen, skip, unknown
+from netdoctor.rules.cuda import major
 
 # With so many GPUs of a kind nobody can be called the odd one out.
 LEAST_PEERS = 2
@@ -22,6 +23,10 @@ NARROW = Cause(
 
 # Boards that come with wires or switches between them. Others have links only where somebody put a bridge.
 WIRED = re.compile(r"SXM|HBM3|\b(H20|H200|GH200|B200|B300|GB200|GB300)\b(?!.*(NVL|PCIe))")
+# Those whose way to the processor is another one than PCIe.
+GRACE = re.compile(r"\bG[HB]\d+\b")
+IDLE = 0x1  # nvmlClocksEventReasonGpuIdle
+WAITING = (1, 2)  # nvmlGpuFabricState_t, before it is complete
 
 Place = tuple[str, int]  # node and index of a GPU
 
@@ -39,7 +44,9 @@ def gpu_link(gpus: Mapping[str, GpuFacts]) -> Iterator[Finding]:
         one model in the cluster. What most of them have is expected of all: boards of one model are wired
         in several ways, so no number is right by itself, and what all nodes have at one index is how they
         are built. A GPU without any NVLink up is compared inside its node, because bridges between PCIe
-        boards join some of them; a node of which no GPU has one is compared with nodes of which all have.
+        boards join some of them; a node of which no GPU has one is compared with nodes of which all have, and
+        named by itself where its boards are wired to each other (SXM). Such boards are held to the PCIe width
+        that GPU and slot can do, and a GPU that is in use to the generation: an idle one may lower that.
 
     Matters because:
         A collective runs at the speed of its slowest GPU. A GPU with a link down, or in a slot that trained
@@ -65,7 +72,9 @@ def gpu_link(gpus: Mapping[str, GpuFacts]) -> Iterator[Finding]:
         generations = {place: d.pcie_generation for place, d in devices.items() if d.pcie_generation}
         yield from _nvlinks(devices, up)
         yield from _nodes_without(devices, up)
-        yield from _pcie(devices, widths, generations)
+        below = {place: found for place, one in devices.items() if (found := _below(place[0], one))}
+        yield from below.values()
+        yield from _pcie({p: d for p, d in devices.items() if p not in below}, widths, generations)
         # Not measured, or nothing that most agree on, is not green.
         for values in (up, widths, generations):
             if _usual(list(values.values())) is not None:
@@ -142,17 +151,20 @@ def _nodes_without(devices: Mapping[Place, Gpu], up: Mapping[Place, int]) -> Ite
     linked = [node for node, counts in nodes.items() if all(counts.values())]
     lost = [n for n, counts in nodes.items() if len(counts) > 1 and all(c == 0 for c in counts.values())]
     usual = max((count or 0 for node in linked for count in nodes[node].values()), default=0)
-    for node in lost if linked else ():
+    for node in lost:
         first = devices[node, min(nodes[node])]
         bridged = not WIRED.search(first.name)
-        if bridged and len(linked) <= len(lost):
+        excused = not first.nvlinks or first.mig_enabled or first.fabric_state in WAITING
+        if (bridged and len(linked) <= len(lost)) or (excused and not linked):
             continue
         are = "are down" if first.nvlinks else "do not exist for the driver"
-        yield (NONE_UP.warn if bridged else NONE_UP.fail)(
-            f"the NVLinks of all {len(nodes[node])} GPUs {are}; GPUs of {listing(linked, 3)} have {usual} up",
+        others = f"; GPUs of {listing(linked, 3)} have {usual} up" if linked else ""
+        wanted = PEERS(f"{usual} NVLinks, as every {first.name} of {listing(linked, 3)} has")
+        yield (NONE_UP.warn if bridged or not linked else NONE_UP.fail)(
+            f"the NVLinks of all {len(nodes[node])} GPUs {are}{others}",
             at=node,
             observed="no NVLink up on any GPU",
-            expected=PEERS(f"{usual} NVLinks, as every {first.name} of {listing(linked, 3)} has"),
+            expected=wanted if linked else DERIVED(f"{first.nvlinks} NVLinks, which the board has"),
             seen=seen("NVML, all GPUs", f"NVLinks up: 0 of {first.nvlinks or 0}"),
             fixes=look(
                 "see whether Fabric Manager runs and what it says; after its start, reset the GPUs or reboot",
@@ -172,15 +184,36 @@ def _pcie(
     for (node, index), device in devices.items():
         if any(_is_odd((node, index), *kind) for kind in kinds):
             has = f"PCIe {device.pcie_generation or '?'} x{device.pcie_width or '?'}"
-            yield NARROW.warn(
-                f"GPU {index} is on {has}, its peers on {usual}",
-                at=node,
-                observed=has,
-                expected=PEERS(f"{usual}, as most {device.name} have"),
-                seen=seen(f"NVML, GPU {index}", has),
-                fixes=look(
-                    "compare what the slot and the GPU can do with what they agreed on",
-                    f"nvidia-smi -i {index} --format=csv --query-gpu="
-                    "pcie.link.gen.max,pcie.link.width.current,pcie.link.width.max",
-                ),
-            )
+            summary = f"GPU {index} is on {has}, its peers on {usual}"
+            yield _narrow(node, index, has, summary, PEERS(f"{usual}, as most {device.name} have"))
+
+
+def _below(node: str, gpu: Gpu) -> Finding | None:
+    """A link that is below what GPU and slot can do, where nothing excuses it."""
+    width, generation = gpu.pcie_width or 0, gpu.pcie_generation_now or 0
+    # Boards in slots may be in one with fewer wires than it says, and POWER9 has four for a V100.
+    older = (major(gpu.compute_capability) or 0) < 8
+    slot = not WIRED.search(gpu.name) or GRACE.search(gpu.name) or older
+    narrow = not slot and 0 < width < (gpu.pcie_width_most or 0)
+    at_work = gpu.throttle_reasons is not None and not gpu.throttle_reasons & IDLE and gpu.processes
+    if not narrow and not (at_work and 0 < generation < (gpu.pcie_generation or 0)):
+        return None
+    has = f"PCIe {generation or '?'} x{width or '?'}"
+    most = f"PCIe {gpu.pcie_generation or '?'} x{gpu.pcie_width_most or '?'}"
+    summary = f"GPU {gpu.index} is on {has}, it and its slot can do {most}"
+    return _narrow(node, gpu.index, has, summary, DERIVED(most))
+
+
+def _narrow(node: str, index: int, has: str, summary: str, expected: Expected) -> Finding:
+    return NARROW.warn(
+        summary,
+        at=node,
+        observed=has,
+        expected=expected,
+        seen=seen(f"NVML, GPU {index}", has),
+        fixes=look(
+            "compare what the slot and the GPU can do with what they agreed on",
+            f"nvidia-smi -i {index} --format=csv --query-gpu="
+            "pcie.link.gen.max,pcie.link.width.current,pcie.link.width.max",
+        ),
+    )

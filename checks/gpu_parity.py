@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from netdoctor.check import check
+from netdoctor.checks._gpu_limits import set_lower
 from netdoctor.checks._parity import differing
 from netdoctor.checks._words import listing
 from netdoctor.facts.gpu import Gpu, GpuFacts
 from netdoctor.facts.wanted import Wanted
-from netdoctor.model import DERIVED, Cause, Finding, Fix, Status, look, run, seen, skip
+from netdoctor.model import Cause, Finding, Fix, Status, run, skip
 
-CAPPED = Cause("gpu-power-capped", "GPUs of {nodes} are limited to less power than their default")
 MODES = {0: "default", 1: "exclusive thread", 2: "prohibited", 3: "exclusive process"}
 RESET = "  # needs a reset of the GPUs"
 # What is compared: its key and its kind, its word, how it is read, and the command that sets it.
@@ -43,7 +43,8 @@ def gpu_parity(gpus: Mapping[str, GpuFacts], expect: Wanted | None = None) -> It
 
     Looks at:
         VBIOS, ECC, MIG, persistence and compute mode of all GPUs of one model in the cluster; their power
-        limit against their own default.
+        limit and application clocks against their own defaults. NVML does not tell of clocks that were locked
+        (nvidia-smi -lgc): those show under load alone.
 
     Matters because:
         The odd one is the slow one, or the one that fails: MIG hides the GPU from NCCL, ECC takes memory, an
@@ -76,22 +77,4 @@ def gpu_parity(gpus: Mapping[str, GpuFacts], expect: Wanted | None = None) -> It
             like: dict[str, Any] = {"key": key, "expect": expect, "of": model, "status": Status.WARN}
             yield from differing(told, f"{word} of {model}", cause, fixes=fix, **like)
         for node, devices in nodes.items():
-            yield from (_capped(node, one) for one in devices if _share(one) < 1)
-
-
-def _share(gpu: Gpu) -> float:
-    return gpu.power_limit_w / gpu.power_default_w if gpu.power_limit_w and gpu.power_default_w else 1.0
-
-
-def _capped(node: str, gpu: Gpu) -> Finding:
-    now = f"{gpu.power_limit_w:g} W"
-    return CAPPED.warn(
-        f"GPU {gpu.index} is limited to {now}, its default is {gpu.power_default_w:g} W",
-        at=node,
-        observed=now,
-        expected=DERIVED(f"{gpu.power_default_w:g} W"),
-        seen=seen(f"NVML, GPU {gpu.index}, power management limit", now),
-        fixes=look(
-            "ask who has set it; nvidia-smi -pl takes it back", f"nvidia-smi -q -d POWER -i {gpu.index}"
-        ),
-    )
+            yield from (found for one in devices for found in set_lower(node, one))

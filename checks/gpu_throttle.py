@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from netdoctor.check import check
+from netdoctor.checks._gpu_limits import too_hot
 from netdoctor.checks._gpus import untold
 from netdoctor.checks._words import listing
 from netdoctor.facts.gpu import GpuFacts
@@ -56,3 +57,5 @@ def gpu_throttle(gpu: GpuFacts) -> Iterator[Finding]:
                     f"nvidia-smi -q -d TEMPERATURE,POWER,PERFORMANCE,CLOCK -i {device.index}",
                 ),
             )
+        else:
+            yield from too_hot(device)

@@ -17,10 +17,32 @@ _NVIDIA = "0x10de"
 _SONAME = "libnvidia-ml.so.1"
 _PEERMEM = ("nvidia_peermem", "nv_peer_mem")
 
+# NVML_FI_DEV_* of nvml.h that fill a field of facts.gpu.Gpu; all are asked for at once. Those of links are
+# totals over the links of a GPU.
+_FIELDS = {
+    29: "retired_pages",  # for single bit errors
+    30: "retired_pages",  # for double bit errors
+    31: "retired_pending",
+    38: "nvlink_crc_errors",  # of flow control
+    45: "nvlink_crc_errors",  # of data
+    52: "nvlink_replays",
+    59: "nvlink_recoveries",
+    94: "pcie_replays",
+    194: "slowdown_margin_c",
+    196: "operating_margin_c",
+    230: "recovery",
+}
+_VALUES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")  # by nvmlValueType_t
+_GRAPHICS, _MEMORY = 0, 2  # nvmlClockType_t
+_SLOWDOWN, _OPERATING = 1, 3  # nvmlTemperatureThresholds_t
+
 # nvmlReturn_t
+_NO_PERMISSION = 4
 _STATES = {4: "no_permission", 9: "no_driver", 12: "no_library", 18: "mismatch"}
 # What a device can say that concerns the device and not the one question.
 _DEVICE_FAULTS = (4, 10, 11, 15, 16, 17, 999)
+# The same of questions that not every board, driver and user gets an answer to.
+_GONE = (15, 16)
 
 
 def kernel_driver(root: str) -> "Optional[str]":
@@ -95,6 +117,13 @@ def open_module(root: str) -> "Optional[bool]":
     return None if not text else "Open Kernel Module" in text
 
 
+def up_s(root: str) -> "Optional[float]":
+    """Return for how long the kernel runs."""
+    text = files.text_or_none(files.under(root, "/proc/uptime")) or ""  # 350735.47 234388.90
+    word = text.partition(" ")[0]
+    return float(word) if word.replace(".", "", 1).isdecimal() else None
+
+
 def device_nodes(root: str) -> "list[str]":
     """Return /dev/nvidia0 and the like."""
     names = files.names(files.under(root, "/dev"))
@@ -155,10 +184,46 @@ def nvlinks(nvml: "Any", handle: "Any") -> "dict[str, Any]":
     return found
 
 
-def recovery(nvml: "Any", handle: "Any") -> "Optional[int]":
-    """Return what the driver says that a GPU needs before it is used again; None before release 565."""
-    (field,) = nvml.nvmlDeviceGetFieldValues(handle, [nvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION])
-    return int(field.value.uiVal) if field.nvmlReturn == 0 else None
+def fields(nvml: "Any", handle: "Any") -> "dict[str, Any]":
+    """Return what the driver answers of _FIELDS, by the fields of facts.gpu.Gpu."""
+    found = {}  # type: dict[str, Any]
+    for one in nvml.nvmlDeviceGetFieldValues(handle, list(_FIELDS)):
+        if one.nvmlReturn != 0:
+            continue
+        name = _FIELDS[int(one.fieldId)]
+        value = int(getattr(one.value, _VALUES[one.valueType]))
+        if name.endswith("_c"):  # below 0, and not always said to be signed
+            found[name] = (value + (1 << 31)) % (1 << 32) - (1 << 31)
+        elif value < 1 << 63:  # more stands for "not available"
+            found[name] = found.get(name, 0) + value
+    if "retired_pending" in found:
+        found["retired_pending"] = bool(found["retired_pending"])
+    return found
+
+
+def sram(nvml: "Any", handle: "Any") -> "dict[str, Any]":
+    """Return whether errors of the chip's own memory are beyond what NVIDIA's field diagnostic allows."""
+    import ctypes
+
+    status = nvml.c_nvmlEccSramErrorStatus_v1_t()
+    try:
+        nvml.nvmlDeviceGetSramEccErrorStatus(handle, ctypes.byref(status))
+    except nvml.NVMLError as e:
+        if code_of(e) == _NO_PERMISSION:
+            return {"sram_refused": True}
+        raise
+    return {"sram_exceeded": bool(status.bThresholdExceeded)}
+
+
+def application_clocks(nvml: "Any", handle: "Any") -> "dict[str, Any]":
+    """Return what application clocks are set to, and their default: graphics and memory, MHz."""
+    found = {}
+    for name, read in (
+        ("clocks_set_mhz", nvml.nvmlDeviceGetApplicationsClock),
+        ("clocks_default_mhz", nvml.nvmlDeviceGetDefaultApplicationsClock),
+    ):
+        found[name] = [int(read(handle, _GRAPHICS)), int(read(handle, _MEMORY))]
+    return found
 
 
 def fabric_info(nvml: "Any", handle: "Any") -> "Any":
@@ -179,20 +244,23 @@ def device(nvml: "Any", index: int) -> "dict[str, Any]":
         gpu["error"] = str(e)
         return gpu
 
-    def ask(question: "Callable[[], Any]") -> "Any":
+    def ask(question: "Callable[[], Any]", faults: "tuple[int, ...]" = _DEVICE_FAULTS) -> "Any":
         try:
             return question()
         except nvml.NVMLError as e:
-            if code_of(e) in _DEVICE_FAULTS:
+            if code_of(e) in faults:
                 gpu.setdefault("error", str(e))
         except (AttributeError, TypeError, ValueError, UnicodeDecodeError):
             pass  # a pynvml that does not know the function
         return None
 
-    def put(field: str, question: "Callable[[], Any]") -> None:
-        value = ask(question)
+    def put(field: str, question: "Callable[[], Any]", faults: "tuple[int, ...]" = _DEVICE_FAULTS) -> None:
+        value = ask(question, faults)
         if value is not None:
             gpu[field] = value
+
+    def add(field: str, question: "Callable[[], Any]") -> None:
+        put(field, question, _GONE)
 
     put("name", lambda: text_of(nvml.nvmlDeviceGetName(handle)))
     put("uuid", lambda: text_of(nvml.nvmlDeviceGetUUID(handle)))
@@ -207,9 +275,12 @@ def device(nvml: "Any", index: int) -> "dict[str, Any]":
     )
     # Uncorrected errors since the driver was loaded.
     put("ecc_uncorrected", lambda: int(nvml.nvmlDeviceGetTotalEccErrors(handle, 1, 0)))
+    add("ecc_uncorrected_ever", lambda: int(nvml.nvmlDeviceGetTotalEccErrors(handle, 1, 1)))
+    gpu.update(ask(lambda: sram(nvml, handle), _GONE) or {})
     rows = ask(lambda: nvml.nvmlDeviceGetRemappedRows(handle))
     if rows is not None:
         gpu["remap_pending"], gpu["remap_failed"] = bool(rows[2]), bool(rows[3])
+        add("banks_without_spare", lambda: int(nvml.nvmlDeviceGetRowRemapperHistogram(handle).none))
     put(
         "throttle_reasons",
         lambda: int(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)),
@@ -219,7 +290,9 @@ def device(nvml: "Any", index: int) -> "dict[str, Any]":
     gpu.update(ask(lambda: nvlinks(nvml, handle)) or {})
     # The width stays when a GPU is idle; the generation does not, so the one that GPU and slot can do.
     put("pcie_width", lambda: int(nvml.nvmlDeviceGetCurrPcieLinkWidth(handle)))
+    add("pcie_width_most", lambda: int(nvml.nvmlDeviceGetMaxPcieLinkWidth(handle)))
     put("pcie_generation", lambda: int(nvml.nvmlDeviceGetMaxPcieLinkGeneration(handle)))
+    add("pcie_generation_now", lambda: int(nvml.nvmlDeviceGetCurrPcieLinkGeneration(handle)))
     fabric = ask(lambda: fabric_info(nvml, handle))
     if fabric is not None:
         gpu["fabric_state"], gpu["fabric_status"] = int(fabric.state), int(fabric.status)
@@ -227,7 +300,13 @@ def device(nvml: "Any", index: int) -> "dict[str, Any]":
     put("ecc_enabled", lambda: bool(nvml.nvmlDeviceGetEccMode(handle)[0]))
     put("power_limit_w", lambda: nvml.nvmlDeviceGetPowerManagementLimit(handle) / 1000.0)
     put("power_default_w", lambda: nvml.nvmlDeviceGetPowerManagementDefaultLimit(handle) / 1000.0)
-    put("recovery", lambda: recovery(nvml, handle))
+    gpu.update(ask(lambda: application_clocks(nvml, handle), _GONE) or {})
+    gpu.update(ask(lambda: fields(nvml, handle), _GONE) or {})
+    add("temperature_c", lambda: int(nvml.nvmlDeviceGetTemperature(handle, 0)))
+    add("margin_c", lambda: int(nvml.nvmlDeviceGetMarginTemperature(handle)))
+    if "margin_c" not in gpu:  # before Ada, limits are temperatures
+        add("slowdown_c", lambda: int(nvml.nvmlDeviceGetTemperatureThreshold(handle, _SLOWDOWN)))
+        add("operating_c", lambda: int(nvml.nvmlDeviceGetTemperatureThreshold(handle, _OPERATING)))
     put("persistence", lambda: bool(nvml.nvmlDeviceGetPersistenceMode(handle)))
     put("processes", lambda: processes(nvml, handle))
     return gpu
@@ -281,6 +360,7 @@ def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
         "nvidia_visible_devices": os.environ.get("NVIDIA_VISIBLE_DEVICES"),
     }  # type: dict[str, Any]
     if found["pci"]:
+        found["up_s"] = up_s(root)
         found["nvswitches"] = nvswitches(root)
         if found["nvswitches"]:
             found["fabric_manager"] = fabric_manager(root)

@@ -24,6 +24,15 @@ class Gpu:
     slot can do. recovery: nvmlDeviceGpuRecoveryAction_t, what the driver says that the GPU needs now.
     remap_pending: faulty memory rows are replaced at the next reset; remap_failed: some could not be.
     fabric_state: nvmlGpuFabricState_t; fabric_status: nvmlReturn_t of joining, once that is complete.
+    ecc_uncorrected: since the driver was loaded; ecc_uncorrected_ever: in the life of the board.
+    sram_exceeded: NVML's flag; sram_refused: told to root alone. banks_without_spare: of memory, with no row
+    left to replace another.
+    retired_pages: of boards before Ampere, in their life; retired_pending: more at the next reset.
+    temperature_c against operating_c (highest to operate at) and slowdown_c; boards since Ada tell margin_c,
+    how far they are from their limit, against operating_margin_c and slowdown_margin_c.
+    clocks_set_mhz, clocks_default_mhz: application clocks, graphics and memory.
+    pcie_width_most, pcie_generation_now: what device and slot can do; what is in use, less when idle.
+    nvlink_*, pcie_replays: since the driver was loaded, over all links.
     """
 
     index: int
@@ -52,6 +61,26 @@ class Gpu:
     power_default_w: float | None = None
     fabric_state: int | None = None
     fabric_status: int | None = None
+    ecc_uncorrected_ever: int | None = None
+    sram_exceeded: bool | None = None
+    sram_refused: bool = False
+    banks_without_spare: int | None = None
+    retired_pages: int | None = None
+    retired_pending: bool | None = None
+    temperature_c: int | None = None
+    operating_c: int | None = None
+    slowdown_c: int | None = None
+    margin_c: int | None = None
+    operating_margin_c: int | None = None
+    slowdown_margin_c: int | None = None
+    clocks_set_mhz: tuple[int, int] | None = None
+    clocks_default_mhz: tuple[int, int] | None = None
+    pcie_width_most: int | None = None
+    pcie_generation_now: int | None = None
+    pcie_replays: int | None = None
+    nvlink_replays: int | None = None
+    nvlink_recoveries: int | None = None
+    nvlink_crc_errors: int | None = None
     error: str | None = None
 
 
@@ -74,6 +103,7 @@ class GpuFacts:
     (/proc/driver/nvidia/version or /sys/module/nvidia/version); library_driver: version in the real name of
     libnvidia-ml.so. cuda_driver: highest CUDA that the driver supports, ``12.4``.
     nvswitches: on the PCI bus; fabric_manager: whether it runs, None where processes of others are not shown.
+    up_s: for how long the node has been up.
     peermem: whether nvidia_peermem or nv_peer_mem is loaded; open_module: the kind of the kernel module.
     device_nodes: /dev/nvidia0 … present; visible_devices: CUDA_VISIBLE_DEVICES / NVIDIA_VISIBLE_DEVICES.
     """
@@ -88,6 +118,7 @@ class GpuFacts:
     devices: tuple[Gpu, ...] = ()
     pci: tuple[PciGpu, ...] = ()
     device_nodes: tuple[str, ...] = ()
+    up_s: float | None = None
     nvswitches: int | None = None
     fabric_manager: bool | None = None
     peermem: bool | None = None

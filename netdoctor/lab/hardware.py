@@ -195,12 +195,16 @@ def gpu_values(state: State, node: str) -> dict[str, str]:
             "pstate": 0, "power_mw": 70000, "power_limit_mw": 700000, "power_default_mw": 700000,
             "power_min_mw": 200000, "temperature": 31, "threshold0": 95, "threshold1": 92,
             "utilization": 0, "utilization_memory": 0, "clock0": 1980, "clock1": 1980,
-            "clock2": 2619, "max_clock0": 1980, "max_clock1": 1980, "max_clock2": 2619,
+            "clock2": 2619, "set_clock0": 1980, "set_clock1": 1980, "set_clock2": 2619,
+            "max_clock0": 1980, "max_clock1": 1980, "max_clock2": 2619,
             "throttle": 1, "throttle_supported": 0x1FF, "ecc": 1, "ecc00": 0, "ecc01": 0,
             "ecc10": 0, "ecc11": 0, "remap_corrected": 0, "mig": 0, "pcie_gen": 5,
             "pcie_gen_max": 5, "pcie_width": 16, "pcie_width_max": 16, "pcie_speed_mbps": 32000,
             "pcie_replays": 0, "pcie_kb_s": 0, "nvlinks": 18, "nvlink_version": 4, "numa": 0,
-            "fabric_state": 3, "fabric_status": 0,
+            "fabric_state": 3, "fabric_status": 0, "margin": 55, "sram_exceeded": 0, "remap_none": 0,
+            # NVML_FI_DEV_*: NVLink CRC errors, replays and recoveries, PCIe replays, margins in degrees
+            "field38": 0, "field45": 0, "field52": 0, "field59": 0, "field94": 0, "field194": -2,
+            "field196": 0,
             "memory_bus_width": 5120, "cores": 16896, "display": 0, "energy_mj": 1,
         }  # fmt: skip
         values |= {f"{i}.{key}": str(value) for key, value in one.items()}

@@ -352,8 +352,11 @@ static int clock_of(dev_t_ d, const char *kind, u32 type, u32 *out) {
 }
 int nvmlDeviceGetClockInfo(dev_t_ d, u32 type, u32 *out) { return clock_of(d, "clock", type, out); }
 int nvmlDeviceGetMaxClockInfo(dev_t_ d, u32 type, u32 *out) { return clock_of(d, "max_clock", type, out); }
-int nvmlDeviceGetApplicationsClock(dev_t_ d, u32 type, u32 *out) { return clock_of(d, "max_clock", type, out); }
+int nvmlDeviceGetApplicationsClock(dev_t_ d, u32 type, u32 *out) { return clock_of(d, "set_clock", type, out); }
 int nvmlDeviceGetDefaultApplicationsClock(dev_t_ d, u32 type, u32 *out) { return clock_of(d, "max_clock", type, out); }
+/* nvmlMarginTemperature_v1_t */
+typedef struct { u32 version; int margin; } margin_t;
+int nvmlDeviceGetMarginTemperature(dev_t_ d, margin_t *out) { return read32(d, "margin", (u32 *)&out->margin); }
 int nvmlDeviceGetPcieThroughput(dev_t_ d, u32 counter, u32 *out) {
   (void)counter;
   return read32(d, "pcie_kb_s", out);
@@ -388,21 +391,33 @@ int nvmlDeviceGetRemappedRows(dev_t_ d, u32 *corrected, u32 *uncorrected, u32 *p
   }
   return code;
 }
-/* nvmlFieldValue_t; of all fields only the recovery action, where the node has one. */
+/* nvmlRowRemapperHistogramValues_t; "0.remap_none=1" banks without a spare row */
+typedef struct { u32 max, high, partial, low, none; } banks_t;
+int nvmlDeviceGetRowRemapperHistogram(dev_t_ d, banks_t *out) {
+  memset(out, 0, sizeof *out);
+  return read32(d, "remap_none", &out->none);
+}
+/* nvmlEccSramErrorStatus_v1_t */
+typedef struct { u32 version; u64 counts[11]; u32 exceeded; } sram_t;
+int nvmlDeviceGetSramEccErrorStatus(dev_t_ d, sram_t *out) { return read32(d, "sram_exceeded", &out->exceeded); }
+
+/* nvmlFieldValue_t: "0.field94=3" is what NVML_FI_DEV_PCIE_REPLAY_COUNTER answers; "0.recovery", 230. */
 typedef struct {
   u32 id, scope;
   long long timestamp, latency;
   u32 type, code;
   union {
     u32 number;
-    u64 room;
+    u64 large;
   } value;
 } field_t;
 int nvmlDeviceGetFieldValues(dev_t_ d, int count, field_t *fields) {
   int code = check(d);
   for (int i = 0; !code && i < count; i++) {
-    fields[i].type = 1;
-    fields[i].code = fields[i].id == 230 ? (u32)read32(d, "recovery", &fields[i].value.number) : NOT_SUPPORTED;
+    char key[32];
+    snprintf(key, sizeof key, "field%u", fields[i].id);
+    fields[i].type = 3; /* unsigned long long */
+    fields[i].code = (u32)read64(d, fields[i].id == 230 ? "recovery" : key, &fields[i].value.large);
   }
   return code;
 }

@@ -830,6 +830,48 @@ def test_links_of_a_gpu() -> None:
     assert (lost.nvlinks, lost.error) == (None, "GPU is lost")
 
 
+FIELDS = """
+class Value(Row):
+    pass
+def nvmlDeviceGetFieldValues(h, ids):
+    said = {29: (2, 1), 30: (1, 3), 31: (1, 1), 38: (4, 3), 45: (2**64 - 1, 3), 52: (0, 3), 59: (1, 3),
+            94: (9, 1), 194: (2**32 - 2, 1), 196: (0, 5)}
+    names = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
+    rows = []
+    for one in ids:
+        value, kind = said.get(one, (0, 1))
+        rows.append(Row(fieldId=one, nvmlReturn=0 if one in said else 3, valueType=kind,
+                        value=Row(**{names[kind]: value})))
+    return rows
+def nvmlDeviceGetTemperature(h, sensor): return 31
+def nvmlDeviceGetApplicationsClock(h, kind): return {0: 1200, 2: 2619}[kind]
+def nvmlDeviceGetDefaultApplicationsClock(h, kind): return {0: 1980, 2: 2619}[kind]
+def nvmlDeviceGetTemperatureThreshold(h, which): return {1: 92, 3: 85}[which]
+def nvmlDeviceGetMarginTemperature(h): raise NVMLError(3)
+class c_nvmlEccSramErrorStatus_v1_t(__import__("ctypes").Structure):
+    _fields_ = [("bThresholdExceeded", __import__("ctypes").c_uint)]
+def nvmlDeviceGetSramEccErrorStatus(h, status): raise NVMLError(4)
+"""
+
+
+def test_counts_limits_and_clocks_of_a_gpu() -> None:
+    good, _ = gpu_facts(HEALTHY + FIELDS).devices
+    assert good.error is None  # what root alone may know is no fault of the GPU
+    assert (good.sram_exceeded, good.sram_refused, good.margin_c) == (None, True, None)
+    assert (good.retired_pages, good.retired_pending) == (3, True)
+    assert (good.nvlink_crc_errors, good.nvlink_replays, good.nvlink_recoveries) == (4, 0, 1)
+    assert good.pcie_replays == 9
+    assert (good.temperature_c, good.operating_c, good.slowdown_c) == (31, 85, 92)
+    assert (good.operating_margin_c, good.slowdown_margin_c) == (0, -2)
+    assert (good.clocks_set_mhz, good.clocks_default_mhz) == ((1200, 2619), (1980, 2619))
+    ada = "def nvmlDeviceGetMarginTemperature(h): return -1\n"
+    ada += "def nvmlDeviceGetSramEccErrorStatus(h, status): return 0\n"
+    newer, _ = gpu_facts(HEALTHY + FIELDS + ada).devices
+    assert (newer.margin_c, newer.operating_c, newer.sram_exceeded) == (-1, None, False)
+    lost = "def nvmlDeviceGetFieldValues(h, ids): raise NVMLError(15)\n"
+    assert gpu_facts(HEALTHY + lost).devices[0].error == "GPU is lost"
+
+
 def test_a_pynvml_that_did_not_arrive_says_nothing_of_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the upload was lost on the way, not even the PCI bus may speak for the number of GPUs."""
     monkeypatch.setattr(runtime, "library", lambda name: None)

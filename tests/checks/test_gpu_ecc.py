@@ -46,3 +46,43 @@ def test_rows_of_memory() -> None:
     assert causes(findings) == {"gpu-memory-pending": {"n1"}, "gpu-memory-worn": {"n1"}}
     (finding,) = gpu_ecc(gpus(devices=(gpu(0, ecc_uncorrected=1, remap_pending=True),)))
     assert finding.summary == "GPU 0 has 1 uncorrected memory error"
+
+
+def test_pages_before_ampere() -> None:
+    old = {
+        "remap_pending": None,
+        "remap_failed": None,
+        "banks_without_spare": None,
+        "name": "Tesla V100-SXM2",
+    }
+    devices = tuple(
+        gpu(i, **old, **pages)
+        for i, pages in enumerate(
+            [
+                {"retired_pages": 0, "retired_pending": False},
+                {"retired_pages": 12, "retired_pending": False},
+                {"retired_pages": 3, "retired_pending": True},
+                {"retired_pages": 63, "retired_pending": False},
+            ]
+        )
+    )
+    findings = said(gpu_ecc(gpus(devices=devices)))
+    assert [(f.status, f.summary) for f in findings] == [
+        (Status.WARN, "GPU 2 has memory pages that are replaced at its next reset"),
+        (Status.WARN, "GPU 3 has retired as many pages of its memory as it can"),
+    ]
+
+
+def test_what_is_left_to_repair_memory_with() -> None:
+    devices = (gpu(0, sram_exceeded=True), gpu(1, banks_without_spare=1), gpu(2, sram_exceeded=None))
+    findings = said(gpu_ecc(gpus(devices=devices)))
+    assert {f.status for f in findings} == {Status.WARN}
+    assert [f.cause and (f.cause.key, str(f.cause.action)) for f in findings] == [
+        ("gpu-memory-spent", "replace"),
+        ("gpu-memory-no-spare", "ignore"),
+    ]
+    (finding,) = gpu_ecc(gpus(devices=(gpu(0, sram_exceeded=None, sram_refused=True),)))
+    assert (finding.status, "needs root" in finding.summary) == (Status.PASS, True)
+    # A row that could not be replaced says as much, and errors of long ago say nothing.
+    devices = (gpu(0, remap_failed=True, banks_without_spare=1), gpu(1, ecc_uncorrected_ever=40))
+    assert causes(said(gpu_ecc(gpus(devices=devices)))) == {"gpu-memory-worn": {"n1"}}

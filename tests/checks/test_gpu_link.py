@@ -7,7 +7,7 @@ from netdoctor.facts.gpu import Gpu, GpuFacts
 from netdoctor.model import Finding, Status
 
 from .build import causes
-from .build_hw import gpu, gpus, no_gpus
+from .build_hw import gpu, gpus, no_gpus, process
 
 
 def judge(*nodes: GpuFacts) -> list[Finding]:
@@ -42,22 +42,72 @@ def test_one_gpu_with_less_than_its_peers(changes: dict[str, int], key: str, sta
 
 
 @pytest.mark.parametrize(
-    "changes", [{"nvlinks_active": 8}, {"nvlinks_active": 0}, {"pcie_width": 8}, {"pcie_generation": 3}]
+    "changes",
+    [
+        {"nvlinks_active": 8},
+        {"nvlinks": 0, "nvlinks_active": 0},  # switched off for the driver
+        {"pcie_width": 8, "pcie_width_most": 8},
+        {"pcie_generation": 3},
+    ],
 )
 def test_what_all_of_a_kind_have_is_right(changes: dict[str, int]) -> None:
     devices = tuple(gpu(i, **changes) for i in range(4))
     assert judge(gpus(devices=devices), gpus(devices=devices)) == []
 
 
-@pytest.mark.parametrize("changes", [{"pcie_width": 8}, {"pcie_generation": 4}, {"nvlinks_active": 12}])
+def test_nodes_all_of_whose_boards_say_that_their_links_are_down() -> None:
+    def node(**changes: Any) -> GpuFacts:
+        return gpus(devices=tuple(gpu(i, nvlinks_active=0, **changes) for i in range(4)))
+
+    findings = judge(node(), node())
+    assert [f.status for f in findings] == [Status.WARN, Status.WARN]
+    assert causes(findings) == {"gpu-nvlink-none": {"n1", "n2"}}
+    # A bridge that nobody bought, MIG, a fabric that is not ready yet, one GPU handed to a guest.
+    for excuse in ({"name": "NVIDIA H100 PCIe"}, {"mig_enabled": True}, {"fabric_state": 2}):
+        assert causes(judge(node(**excuse))) == {}
+    assert causes(judge(gpus(devices=(gpu(0, nvlinks_active=0),)))) == {}
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_said"),
+    [
+        pytest.param({"pcie_width": 8}, True, id="wired to sixteen lanes"),
+        pytest.param({"pcie_width": 8, "name": "NVIDIA L40S"}, False, id="a slot may have fewer wires"),
+        pytest.param({"pcie_width": 1, "name": "NVIDIA GH200 480GB"}, False, id="no PCIe to its processor"),
+        pytest.param(
+            {"pcie_width": 4, "name": "Tesla V100-SXM2-16GB", "compute_capability": "7.0"}, False, id="POWER9"
+        ),
+        pytest.param({"pcie_width": 8, "pcie_width_most": None}, False, id="the most is not told"),
+        pytest.param({"pcie_generation_now": 1}, False, id="idle"),
+        pytest.param({"pcie_generation_now": 1, "throttle_reasons": None}, False, id="perhaps idle"),
+        pytest.param({"pcie_generation_now": 1, "throttle_reasons": 0}, False, id="no process on it"),
+        pytest.param(
+            {"pcie_generation_now": 3, "throttle_reasons": 0, "processes": (process(),)}, True, id="in use"
+        ),
+    ],
+)
+def test_a_link_against_what_gpu_and_slot_can_do(changes: dict[str, Any], is_said: bool) -> None:
+    """On a node alone, where no peer says what is usual."""
+    findings = [f for f in judge(gpus(devices=(gpu(0, **changes),))) if f.status is not Status.SKIP]
+    assert [f.cause and f.cause.key for f in findings] == (["gpu-pcie-narrow"] if is_said else [])
+    assert all("it and its slot can do PCIe 5 x16" in f.summary for f in findings)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"pcie_width": 8, "pcie_width_most": 8}, {"pcie_generation": 4}, {"nvlinks_active": 12}]
+)
 def test_a_slot_that_is_narrow_on_every_node_is_how_they_are_built(changes: dict[str, int]) -> None:
     assert judge(*(board(odd=3, **changes) for _ in range(3))) == []
     assert list(causes(judge(board(odd=3, **changes), board(), board())).values()) == [{"n1"}]
 
 
 def test_bridges_join_some_pcie_boards_only() -> None:
-    bridged = tuple(gpu(i, nvlinks_active=18 if i < 2 else 0) for i in range(4))
-    assert judge(gpus(devices=bridged), gpus(devices=tuple(gpu(i, nvlinks_active=0) for i in range(4)))) == []
+    def node(*up: int) -> GpuFacts:
+        return gpus(
+            devices=tuple(gpu(i, name="NVIDIA H100 PCIe", nvlinks_active=n) for i, n in enumerate(up))
+        )
+
+    assert judge(node(18, 18, 0, 0), node(0, 0, 0, 0)) == []
 
 
 @pytest.mark.parametrize("changes", [{"nvlinks_active": 0}, {"nvlinks": 0, "nvlinks_active": 0}])
@@ -91,7 +141,7 @@ def test_models_are_not_compared_with_each_other() -> None:
 
 
 def test_two_gpus_have_no_majority() -> None:
-    findings = judge(board(count=1), board(count=1, odd=0, nvlinks_active=4, pcie_width=8))
+    findings = judge(board(count=1), board(count=1, odd=0, nvlinks_active=4, pcie_width=8, pcie_width_most=8))
     assert [(f.target, f.status) for f in findings] == [("n1", Status.SKIP), ("n2", Status.SKIP)]
 
 
@@ -101,7 +151,7 @@ def test_a_node_that_reports_nothing_is_not_green() -> None:
 
 
 def test_halves_that_do_not_agree_are_not_green() -> None:
-    narrow = {"pcie_width": 8, "nvlinks_active": 12}
+    narrow = {"pcie_width": 8, "pcie_width_most": 8, "nvlinks_active": 12}
     findings = judge(board(), gpus(devices=tuple(gpu(i, **narrow) for i in range(4))))
     assert [(f.target, f.status) for f in findings] == [("n1", Status.SKIP), ("n2", Status.SKIP)]
 

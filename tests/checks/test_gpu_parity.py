@@ -1,5 +1,7 @@
 from typing import Any
 
+import pytest
+
 from netdoctor.checks.gpu_parity import gpu_parity
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.model import Finding, Status
@@ -50,10 +52,32 @@ def test_modes_and_firmware_of_one_node() -> None:
     assert ecc.cause.fixes[0].commands[0].shell.startswith("nvidia-smi -e 1")
 
 
-def test_a_power_limit_below_the_default() -> None:
-    (finding,) = judged(n3=spoilt(power_limit_w=400.0))
-    assert (finding.target, finding.summary) == ("n3", "GPU 0 is limited to 400 W, its default is 700 W")
-    assert set(causes([finding])) == {"gpu-power-capped"}
+@pytest.mark.parametrize(
+    ("changes", "key", "said"),
+    [
+        ({"power_limit_w": 400.0}, "gpu-power-capped", "400 W (power), its default is 700 W"),
+        (
+            {"clocks_set_mhz": (1200, 2619)},
+            "gpu-clocks-set",
+            "1200 MHz (graphics clock), its default is 1980 MHz",
+        ),
+        (
+            {"clocks_set_mhz": (1980, 1593)},
+            "gpu-clocks-set",
+            "1593 MHz (memory clock), its default is 2619 MHz",
+        ),
+    ],
+)
+def test_what_is_set_below_the_default(changes: dict[str, Any], key: str, said: str) -> None:
+    (finding,) = judged(n3=spoilt(**changes))
+    assert (finding.target, finding.summary) == ("n3", f"GPU 0 is limited to {said}")
+    assert set(causes([finding])) == {key}
+
+
+def test_clocks_above_the_default_are_a_choice_and_boards_need_not_tell() -> None:
+    assert not judged(n3=spoilt(clocks_set_mhz=(1980, 2619), clocks_default_mhz=(1755, 2619)))
+    assert not judged(n3=spoilt(clocks_set_mhz=None))
+    assert not judged(n3=spoilt(clocks_default_mhz=None))
 
 
 def test_not_applicable() -> None:

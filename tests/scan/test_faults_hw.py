@@ -250,7 +250,27 @@ def test_a_prefix_selects_more_than_it_names(make_lab: Callable[..., Lab], tmp_p
         ),
         case(
             "node2 gpu-mode power_limit_mw=400000", "gpu-power-capped", "gpu.parity", status="warn",
-            said="GPU 0 is limited to 400 W, its default is 700 W",
+            said="GPU 0 is limited to 400 W (power), its default is 700 W",
+        ),
+        case(
+            "node2 gpu-mode set_clock0=1200", "gpu-clocks-set", "gpu.parity", status="warn",
+            said="GPU 1 is limited to 1200 MHz (graphics clock), its default is 1980 MHz",
+        ),
+        case(
+            "node2 gpu-mode field59=2", "gpu-nvlink-recovered", "gpu.link-errors", status="warn",
+            said="GPU 0 has 2 NVLink recoveries", fix="nvidia-smi nvlink -e -i 0",
+        ),
+        case(
+            "node2 gpu-mode margin=-3", "gpu-hot", "gpu.throttle", status="warn",
+            said="GPU 0 is -3 C from its limit",
+        ),
+        case(
+            "node2 gpu-mode sram_exceeded=1", "gpu-memory-spent", "gpu.ecc", status="warn",
+            said="GPU 0 has had more errors of its SRAM",
+        ),
+        case(
+            "node2 gpu-mode field31=1", "gpu-memory-pending", "gpu.ecc", status="warn",
+            said="memory pages that are replaced at its next reset",
         ),
         case(
             "node2 gpu-no-peermem", "gpudirect-none", "rdma.gpudirect", status="warn",
