@@ -438,6 +438,69 @@ def heal_extra(site: Site, active: Active) -> None:
             nodes.run(site.state, active.node, argv, capture_output=True)
 
 
+# --- a container on a bridge ------------------------------------------------------------------------
+
+BOX_MARK, BOX_PID = "/.dockerenv", "/run/lab-container.pid"
+# $1 its address, $2 its length, $3 that of the bridge, $4 the port of sshd
+BOX = f"""
+set -eu
+ip link add docker0 type bridge
+ip address add "$3/$2" dev docker0
+ip link set docker0 up
+echo 1 >/proc/sys/net/ipv4/ip_forward
+setsid unshare -n -m sleep 1000000 >/dev/null 2>&1 &
+own=$!
+echo $own >{BOX_PID}
+until [ "$(readlink /proc/$own/ns/net)" != "$(readlink /proc/self/ns/net)" ]; do sleep 0.01; done
+ip link add vethbox type veth peer name eth0 netns $own
+ip link set vethbox master docker0 up
+nsenter -t $own -n -m sh -euc '
+  mount -t sysfs sysfs /sys
+  ip link set lo up
+  ip address add "$1/$2" dev eth0
+  ip link set eth0 up
+  ip route add default via "$3"
+  /usr/sbin/sshd -f /etc/ssh/sshd_config -o PidFile=none
+' sh "$1" "$2" "$3"
+nft -f - <<END
+table ip lab_container {{
+  chain in {{ type nat hook prerouting priority -100; iifname "eth*" tcp dport $4 dnat to $1:$4; }}
+  chain out {{ type nat hook postrouting priority 100; oifname "eth*" ip saddr $3/$2 masquerade; }}
+}}
+END
+: >{BOX_MARK}
+"""
+UNBOX = f"""
+nft delete table ip lab_container 2>/dev/null
+ip link delete docker0 2>/dev/null
+rm -f {BOX_MARK}
+ns=$(readlink "/proc/$(cat {BOX_PID})/ns/net") || exit 0
+for one in /proc/[0-9]*; do
+  [ "$(readlink "$one/ns/net")" != "$ns" ] || kill -9 "${{one#/proc/}}"
+done
+rm -f {BOX_PID}
+"""
+
+
+def container(site: Site, active: Active) -> list[str]:
+    """As docker run -p 44222:44222 makes it: its own network, a bridge, the address translated both ways."""
+    state, node = site.state, active.node
+    try:
+        own = ipaddress.ip_interface(active.params["address"])
+    except ValueError:
+        raise LabError(f"address={active.params['address']!r}: write 172.17.0.2/16") from None
+    gateway = str(own.network[1])
+    words = [str(own.ip), str(own.network.prefixlen), gateway, str(state.ssh_port)]
+    nodes.do(state, node, ["sh", "-c", BOX, "sh", *words])
+    return [f"{node}: logins end in a container with {own} on docker0"]
+
+
+def heal_container(site: Site, active: Active) -> None:
+    nodes.run(site.state, active.node, ["sh", "-c", UNBOX], capture_output=True)
+
+
+# --- two interfaces in one subnet -------------------------------------------------------------------
+
 JOIN = ("join0", "join1")
 # What a fault may set of each interface; the kernel takes the higher of that and `all`.
 ARP = ("rp_filter", "arp_ignore", "arp_announce", "arp_filter")
@@ -539,6 +602,10 @@ FAULTS = (
     Fault(
         "if-extra", "an interface that peers cannot reach", extra, heal_extra,
         {"name": "docker0", "address": "", "containers": "0"}, ("name",),
+    ),
+    Fault(
+        "container", "logins end in a container on a bridge", container, heal_container,
+        {"address": "172.17.0.2/16"},
     ),
     Fault(
         "same-subnet", "two interfaces of the node are in one subnet", same_subnet, heal_same_subnet,

@@ -303,6 +303,11 @@ EFFECTS = [
         lambda x: "tailscale0" not in x,
     ),
     (
+        "container", {}, lambda lab: says(lab, NODE, "ls /sys/class/net; ip -br -4 address; ls -a /"),
+        lambda x: re.search(r"eth0@if\d+ +UP +172.17.0.2/16 \n", x) and ".dockerenv\n" in x,
+        lambda x: not re.search("172.17|docker", x),
+    ),
+    (
         "own-name-loopback", {}, lambda lab: on(lab, NODE, "getent", "ahostsv4", NODE).split()[0],
         lambda x: x == "127.0.1.1", lambda x: not x.startswith("127."),
     ),

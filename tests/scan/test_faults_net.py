@@ -187,6 +187,20 @@ def test_a_directed_pair_is_named_as_such(lab4: Lab, folder: Path) -> None:
     assert [(p["from"], p["to"], p["class"]) for p in ports] == [("node1", "node2", "filtered")]
 
 
+# Three with one address, as Docker gives it on each machine, and one with an address that no other has.
+CONTAINERS = case(
+    (*(f"{node} container" for node in ALL[:3]), "node3 container address=172.19.0.2/16"),
+    "container-bridge", "net.container", nodes=ALL, said="eth0 172.17.0.2", fix="--network host",
+    hidden=frozenset({"net.ports", "net.route", "net.resolve", "gloo.ifname"}),
+    args=("--only", "net.container,net.ports,net.route,net.resolve,gloo.ifname"),
+    excuse="how a container is started is said in words, to whoever starts it",
+).values[0]  # fmt: skip
+
+
+def test_containers_on_a_bridge_are_named_as_such(lab4: Lab, folder: Path) -> None:
+    hold(lab4, folder, CONTAINERS)
+
+
 IF_DOWN = case(
     "node2 if-down if=eth1", "net-down", "net.interface", job={"NCCL_SOCKET_IFNAME": "eth1"}, said="eth1",
     fix="eth1 up",
