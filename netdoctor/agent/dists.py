@@ -108,6 +108,19 @@ class Distribution(object):
         return self._version or None
 
 
+    def written(self) -> str:
+        """Return the version that the folder's name has, which costs nothing to read."""
+        return self._version or self.version() or ""
+
+    def requires(self) -> "Optional[list[str]]":
+        """Return what stands behind ``Requires-Dist:``, None where there are no metadata."""
+        text = files.text_or_none(os.path.join(self._metadata or "", "METADATA"), METADATA_CAP)
+        if not self._metadata or text is None:
+            return None
+        head = text.replace("\r\n", "\n").partition("\n\n")[0]
+        return [line[14:].strip() for line in head.split("\n") if line[:14].lower() == "requires-dist:"]
+
+
 def _version_line(path: str) -> "Optional[str]":
     """Return what stands behind ``Version:``."""
     for line in (files.text_or_none(path, METADATA_CAP) or "").split("\n"):

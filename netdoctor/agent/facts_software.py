@@ -17,7 +17,11 @@ _CUDA_PACKAGES = tuple("nvidia-" + name for name in _CUDA.split())
 _NCCL_PACKAGE = "nvidia-nccl-cu"
 _REAL_NAME = r"libnccl\.so\.(\d+\.\d+\.\d+)$"
 # The greeting of every libnccl: "NCCL version 2.21.5+cuda12.4". [NCCL src/init.cc showVersion]
-_GREETING = rb"NCCL version (\d+\.\d+\.\d+)"
+_GREETING = rb"NCCL version (\d+\.\d+\.\d+)(?:\+cuda(\d+\.\d+))?"
+# Libraries of which the job must not get another one than the driver's, or the one that torch was built with.
+_SHADOWED = ("libcuda.so.1", "libcudnn.so.9", "libcudnn.so.8")
+MAX_ROOTS = 32
+MAX_UNMET = 100
 
 
 def version_py(text: str) -> "dict[str, Any]":
@@ -69,8 +73,8 @@ def find_torch(
     return None, None
 
 
-def scan_version(path: str) -> "Optional[str]":
-    """Return the version in a libnccl's own greeting, searched in its first 64 MiB."""
+def scan_version(path: str) -> "tuple[Optional[str], Optional[str]]":
+    """Return (version, CUDA) in a libnccl's own greeting, searched in its first 64 MiB."""
     import re
 
     greeting = re.compile(_GREETING)
@@ -81,21 +85,22 @@ def scan_version(path: str) -> "Optional[str]":
             while left > 0:
                 part = f.read(1 << 20)
                 if not part:
-                    return None
+                    return None, None
                 left -= len(part)
                 found = greeting.search(tail + part)
                 if found:
-                    return found.group(1).decode("ascii")
+                    cuda = found.group(2)
+                    return found.group(1).decode("ascii"), cuda.decode("ascii") if cuda else None
                 tail = part[-64:]
     except OSError:
         pass
-    return None
+    return None, None
 
 
 class Library(object):
     """Collects libnccl files in the loader's order, each real file once."""
 
-    def __init__(self, root: str, wheels: "Mapping[str, Optional[str]]") -> None:
+    def __init__(self, root: str, wheels: "Mapping[str, tuple[Optional[str], Optional[str]]]") -> None:
         self._root = root
         self._wheels = wheels
         self._seen = set()  # type: set[str]
@@ -112,8 +117,11 @@ class Library(object):
         import re
 
         named = re.search(_REAL_NAME, real)
-        version = self._wheels.get(real) or (named.group(1) if named else None)
-        self.rows.append({"version": version or scan_version(real), "origin": origin, "path": path})
+        version, cuda = self._wheels.get(real, (None, None))
+        version = version or (named.group(1) if named else None)
+        if version is None:
+            version, cuda = scan_version(real)
+        self.rows.append({"version": version, "origin": origin, "path": path, "cuda": cuda})
 
 
 def wheel_origin(path: str) -> str:
@@ -135,7 +143,7 @@ def find_nccl(
     Order: LD_PRELOAD; DT_RPATH of libtorch_cuda.so; LD_LIBRARY_PATH; DT_RUNPATH; the system's directories.
     Where torch's library does not tell, LD_LIBRARY_PATH is taken to come before the wheel.
     """
-    wheels = {}  # type: dict[str, Optional[str]]
+    wheels = {}  # type: dict[str, tuple[Optional[str], Optional[str]]]
     wheel_paths = []
     owners = [d for n, d in packages.items() if n.startswith(_NCCL_PACKAGE) and n[14:15].isdecimal()]
     for folder in paths:
@@ -144,7 +152,8 @@ def find_nccl(
         if os.path.isfile(path):
             wheel_paths.append(path)
             # With two wheels over each other only the file itself knows which one it is.
-            wheels[os.path.realpath(path)] = here[0].version() if len(here) == 1 else None
+            only = here[0] if len(here) == 1 else None
+            wheels[os.path.realpath(path)] = (only.version(), only.name[14:]) if only else (None, None)
     found = Library(root, wheels)
     library_path = environ.get("LD_LIBRARY_PATH", "")
 
@@ -184,6 +193,79 @@ def find_nccl(
     return found.rows[:32]
 
 
+def unmet(
+    roots: "Sequence[str]", packages: "Mapping[str, dists.Distribution]"
+) -> "Optional[list[dict[str, Optional[str]]]]":
+    """Return facts.software.Unmet rows of these distributions; None where none has metadata.
+
+    What is installed in exactly the version that is pinned, or in any where any will do, is met whatever its
+    marker says. The rest is for who can read specifiers; extras are of those who asked for them.
+    """
+    rows = []  # type: list[dict[str, Optional[str]]]
+    read = False
+    for root in roots[:MAX_ROOTS]:
+        known = packages.get(dists.normalise(root))
+        lines = known.requires() if known is not None else None
+        if known is None or lines is None:
+            continue
+        read = True
+        for line in lines:
+            wanted, _, marker = line.partition(";")
+            if "extra" in marker.replace("==", " ").split():
+                continue
+            end = next((i for i, c in enumerate(wanted) if not (c.isalnum() or c in "._-")), len(wanted))
+            found = packages.get(dists.normalise(wanted[:end]))
+            version = found.written() if found is not None else None
+            rest = wanted[end:].partition("]")[2] if wanted[end : end + 1] == "[" else wanted[end:]
+            pin = rest.strip(" ()")
+            exact = pin[2:].strip() if pin[:2] == "==" else None
+            met = version is not None and (pin == "" or exact == version.partition("+")[0])
+            if not met and len(rows) < MAX_UNMET:
+                row = {"of": known.name, "version": known.written()[:100], "requires": line[:300]}
+                rows.append(dict(row, installed=None if version is None else version[:100]))
+    return rows if read else None
+
+
+def shadows(environ: "Mapping[str, str]", torch_home: "Optional[str]", root: str) -> "list[dict[str, Any]]":
+    """Return facts.software.Shadow rows: the first of each library that the environment puts in front.
+
+    torch's DT_RPATH wins over LD_LIBRARY_PATH: a cuDNN there is not the one that is loaded.
+    """
+    found = {}  # type: dict[str, tuple[str, str]]
+    for entry in environ.get("LD_PRELOAD", "").replace(":", " ").split():
+        for name in _SHADOWED:
+            if "/" in entry and os.path.basename(entry).startswith(name):
+                found.setdefault(name, (entry, "LD_PRELOAD"))
+    for folder in environ.get("LD_LIBRARY_PATH", "").replace(";", ":").split(":"):
+        for name in _SHADOWED if folder else ():
+            path = os.path.join(folder, name)
+            if os.path.isfile(files.under(root, path)):
+                found.setdefault(name, (path, "LD_LIBRARY_PATH"))
+    rows = []  # type: list[dict[str, Any]]
+    for name, (path, origin) in found.items():
+        if name != "libcuda.so.1" and origin == "LD_LIBRARY_PATH" and torch_home is not None:
+            dynamic = libs.dynamic(os.path.join(torch_home, "lib", "libtorch_cuda.so"))
+            if dynamic is None or (dynamic.rpath and not dynamic.runpath):
+                continue
+        version = os.path.realpath(files.under(root, path)).rpartition(".so.")[2]
+        good = version.count(".") > 0 and version.replace(".", "").isdigit()
+        rows.append({"name": name, "path": path, "origin": origin, "version": version if good else None})
+    return rows
+
+
+def built_for(torch_home: str) -> "list[str]":
+    """Return the Pythons that torch's extension is built for, where this one cannot load it.
+
+    _C.cpython-310-x86_64-linux-gnu.so in a folder of Python 3.11's search path.
+    """
+    import _imp
+
+    names = [name for name in files.names(torch_home) if name.startswith("_C.") and ".so" in name]
+    if any(name[2:] in _imp.extension_suffixes() for name in names):
+        return []
+    return [name[3:].partition("-x86_64")[0].partition("-aarch64")[0][:40] for name in names][:8]
+
+
 def externally_managed() -> bool:
     """Return whether pip refuses to install into this interpreter unless it is told to. [PEP 668]"""
     # sysconfig.get_path("stdlib"), which takes all variables of the interpreter's Makefile to say
@@ -203,6 +285,9 @@ def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
         known = packages.get(dists.normalise(name))
         versions[name] = None if known is None else known.version() or ""
     implementation = sys.implementation.name
+    home_of_torch = torch["path"] if torch else None
+    if torch is not None:
+        torch["built_for"] = built_for(torch["path"])
 
     def torch_in(folders: "list[str]") -> "Optional[str]":
         there, _ = find_torch(folders, {})
@@ -221,7 +306,7 @@ def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
         "externally_managed": externally_managed(),
         "torch": torch,
         "torch_error": torch_error,
-        "nccl": find_nccl(paths, packages, torch["path"] if torch else None, os.environ, root),
+        "nccl": find_nccl(paths, packages, home_of_torch, os.environ, root),
         "cuda_packages": {
             name: package.version() or ""
             for name, package in sorted(packages.items())
@@ -230,4 +315,6 @@ def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
         "packages": versions,
         "search_path": paths[:100],
         "others": others,
+        "unmet": unmet(["torch", *[name for name in asked if name != "torch"]], packages),
+        "shadows": shadows(os.environ, home_of_torch, root),
     }

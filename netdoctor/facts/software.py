@@ -18,22 +18,26 @@ CALLING = "calling environment"  # of Job.env_from: what netdoctor was called wi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Torch:
-    """torch/version.py and its metadata. cuda, hip: None in a build without them."""
+    """torch/version.py and its metadata. cuda, hip: None in a build without them. built_for: the Pythons that
+    its extension was built for, where that of this interpreter is not among them: ``cpython-310``."""
 
     version: str
     cuda: str | None = None
     hip: str | None = None
     path: str = ""
+    built_for: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nccl:
     """A libnccl that torch would load. version ``2.21.5``; path of the library; origin: ``wheel``,
-    ``torch-bundled``, ``LD_PRELOAD``, ``LD_LIBRARY_PATH``, ``system``."""
+    ``torch-bundled``, ``LD_PRELOAD``, ``LD_LIBRARY_PATH``, ``system``. cuda: the CUDA that it was built with,
+    ``12`` or ``12.4``, None where neither wheel nor library say it."""
 
     version: str | None
     origin: str
     path: str
+    cuda: str | None = None
 
     @property
     def is_torchs_own(self) -> bool:
@@ -50,6 +54,28 @@ class Interpreter:
     torch: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unmet:
+    """A requirement in the metadata of a distribution that is not plainly met. of, version: whose; requires:
+    as it stands there, with its marker; installed: the version that is there, None for none."""
+
+    of: str
+    version: str
+    requires: str
+    installed: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shadow:
+    """A library that LD_PRELOAD or LD_LIBRARY_PATH put in front of what torch or the driver brought. name:
+    ``libcuda.so.1``; version: as the file's own name has it, None without one."""
+
+    name: str
+    path: str
+    origin: str
+    version: str | None = None
+
+
 @fact("software")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SoftwareFacts:
@@ -60,6 +86,9 @@ class SoftwareFacts:
     nccl: every libnccl found, the one that the loader would take first. cuda_packages: nvidia-cuda-runtime
     and friends by distribution name. search_path: where distributions were looked for. others: interpreters
     that have torch, looked for where this one has none.
+
+    unmet: of torch and the packages that were asked for; None where no metadata were read, as in reports of
+    earlier releases. shadows: the first of each library.
     """
 
     executable: str
@@ -75,6 +104,8 @@ class SoftwareFacts:
     packages: dict[str, str | None] = field(default_factory=dict)
     search_path: tuple[str, ...] = ()
     others: tuple[Interpreter, ...] = ()
+    unmet: tuple[Unmet, ...] | None = None
+    shadows: tuple[Shadow, ...] = ()
 
 
 def no_torch(asked: Iterable[SoftwareFacts]) -> str:

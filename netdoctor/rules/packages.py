@@ -7,6 +7,7 @@ https://packaging.python.org/en/latest/specifications/dependency-specifiers/
 from functools import lru_cache
 
 from packaging.markers import InvalidMarker, Marker, UndefinedComparison, UndefinedEnvironmentName
+from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
@@ -51,6 +52,16 @@ def applies(marker: str, here: Environment) -> bool | None:
         return Marker(marker).evaluate(known)
     except (InvalidMarker, UndefinedComparison, UndefinedEnvironmentName, InvalidVersion, RecursionError):
         return None
+
+
+@lru_cache(maxsize=1 << 12)
+def requirement(text: str) -> tuple[str, str, str] | None:
+    """(name, specifier, marker) of a line of Requires-Dist; None where it is none."""
+    try:
+        found = Requirement(text) if len(text) <= MOST else None
+    except (InvalidRequirement, RecursionError):
+        found = None
+    return (found.name, str(found.specifier), str(found.marker or "")) if found else None
 
 
 @lru_cache(maxsize=1 << 14)

@@ -1,14 +1,18 @@
 """Every group, decoded into its fact type: live under every interpreter, and from recorded trees."""
 
 import os
+import platform
+import random
 import socket
 import struct
 import time
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from packaging.utils import canonicalize_name
 
 from netdoctor.agent import (
     dists,
@@ -43,6 +47,8 @@ from netdoctor.facts.net import NetFacts, ResolveFacts
 from netdoctor.facts.ray import RayFacts
 from netdoctor.facts.rdma import RdmaFacts
 from netdoctor.facts.software import ConfFile, EnvFacts, SoftwareFacts
+from netdoctor.rules.packages import applies, fits, requirement
+from netdoctor.rules.packages import environment as environment_of
 from netdoctor.transport import bundle
 from tests.agent import harness, trees
 from tests.agent.test_bootstrap import SUPPORTED, python_or_skip
@@ -1115,6 +1121,70 @@ def test_loader_order_of_nccl(tmp_path: Path) -> None:
     assert nccl(root, tmp_path)[0] == (None, "torch-bundled")
     cuda.write_bytes(b"\x7fELF\x02\x01" + b"\xff" * 200)
     assert nccl(root, tmp_path, LD_LIBRARY_PATH=other) == [path, wheel]
+
+
+def test_requirements_that_are_not_met_are_those_of_pip(tmp_path: Path) -> None:
+    """Of random environments: what pip check says, from what the agent tells and packaging reads of it."""
+    check = pytest.importorskip("pip._internal.operations.check")
+    metadata = pytest.importorskip("pip._internal.metadata")
+    source = random.Random(11)
+    names = ["torch", "nvidia-nccl-cu12", "Foo.Bar", "b_z", "c"]
+    versions = ["1.0", "1.0+cu124", "2.21.5", "2.19.3", "1.0rc1", "3"]
+    ends = ["", "==1.0", "==2.21.5", " (>=1.0)", ">=2,<3", "[x]==1.0", "[x]", "~=1.0", "==1.*", "!=3", "==1"]
+    markers = ["", "; sys_platform == 'linux'", " ; python_version < '3'", "; extra == 'x'", ";os_name=='nt'"]
+    here = environment_of(SoftwareFacts(executable="", version=platform.python_version()), None)
+    for trial in range(60):
+        root = tmp_path / str(trial)
+        for name in names:
+            if source.random() < 0.8:
+                version = source.choice(versions)
+                lines = [f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}"]
+                for _ in range(source.randrange(4)):
+                    wanted = source.choice(names) + source.choice(ends) + source.choice(markers)
+                    lines.append(f"Requires-Dist: {wanted}")
+                folder = root / f"{name.replace('-', '_').replace('.', '_')}-{version}.dist-info"
+                folder.mkdir(parents=True)
+                (folder / "METADATA").write_text("\n".join(lines) + "\n\nRequires-Dist: no-header\n")
+        installed = {
+            dist.canonical_name: check.PackageDetails(dist.version, list(dist.iter_dependencies()))
+            for dist in metadata.get_environment([str(root)]).iter_installed_distributions(
+                local_only=False, skip=()
+            )
+        }
+        missing, conflicting = check.check_package_set(installed)
+        said = {(of, name) for of, rows in missing.items() for name, _ in rows}
+        said |= {(of, name) for of, rows in conflicting.items() for name, *_ in rows}
+        found = set()
+        for row in facts_software.unmet(names, dists.installed([str(root)])) or ():
+            read = requirement(row["requires"])
+            assert read
+            if applies(read[2], here) and (row["installed"] is None or not fits(read[1], row["installed"])):
+                found.add((row["of"], canonicalize_name(read[0])))
+        assert found == said, trial
+
+
+def test_libraries_in_front_and_a_torch_for_another_python(tmp_path: Path) -> None:
+    cudnn = "libcudnn.so.9 -> libcudnn.so.9.5.1"
+    folder = trees.make(tmp_path / "x", {cudnn: "", "libcudnn.so.9.5.1": "", "libcuda.so.1": "stub"})
+    root = site(tmp_path)
+    environ = {"LD_LIBRARY_PATH": f"/nope:{folder}", "LD_PRELOAD": f"{folder}/libcudnn.so.9.5.1 /y.so"}
+
+    def said(**environ: str) -> list[tuple[str, str, str | None]]:
+        rows = facts_software.shadows(environ, f"{root}/torch", "/")
+        return [(row["name"], row["origin"], row["version"]) for row in rows]
+
+    elf(root / "torch/lib/libtorch_cuda.so", needed="libnccl.so.2", runpath=RPATH)
+    stub = ("libcuda.so.1", "LD_LIBRARY_PATH", None)
+    assert said(**environ) == [("libcudnn.so.9", "LD_PRELOAD", "9.5.1"), stub]
+    assert set(said(LD_LIBRARY_PATH=str(folder))) == {("libcudnn.so.9", "LD_LIBRARY_PATH", "9.5.1"), stub}
+    elf(root / "torch/lib/libtorch_cuda.so", needed="libnccl.so.2", rpath=RPATH)
+    assert said(LD_LIBRARY_PATH=str(folder)) == [stub]
+
+    assert facts_software.built_for(f"{root}/torch") == []
+    (root / "torch/_C.cpython-36m-x86_64-linux-gnu.so").write_text("")
+    assert facts_software.built_for(f"{root}/torch") == ["cpython-36m"]
+    (root / f"torch/_C{EXTENSION_SUFFIXES[0]}").write_text("")
+    assert facts_software.built_for(f"{root}/torch") == []
 
 
 @pytest.mark.interpreters

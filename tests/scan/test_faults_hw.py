@@ -388,10 +388,22 @@ def test_what_a_requirements_file_asks_for(torch_lab: Lab, tmp_path: Path) -> No
     (tmp_path / "more.txt").write_text("nvidia-nccl-cu12==2.23.4; sys_platform == 'linux'\n")
     asked = tmp_path / "reqs.txt"
     asked.write_text("torch==2.6.0 --hash=sha256:0\n-r more.txt\nno-such-thing\nx; sys_platform == 'win32'\n")
-    scanned = scan(torch_lab, tmp_path, *QUICK, "--packages", "torch>=2.4,<3", "--requirements", str(asked))
+    older = "cd /usr/local/lib/python3*/dist-packages && mv nvidia_cuda_runtime_cu12-{}.dist-info "
+    older += "nvidia_cuda_runtime_cu12-{}.dist-info"
+    torch_lab.run("node2", ["sh", "-euc", older.format("12.4.105", "12.1.105")], check=True)
+    try:
+        args = ("--packages", "torch>=2.4,<3", "--requirements", str(asked))
+        scanned = scan(torch_lab, tmp_path, *QUICK, *args)
+    finally:
+        torch_lab.run("node2", ["sh", "-euc", older.format("12.1.105", "12.4.105")], check=True)
     nodes = ("node0", "node1", "node2", "node3")
     wrong = ("package-nvidia-nccl-cu12-unwanted", "package-no-such-thing-missing")
-    assert found(scanned) == dict.fromkeys(wrong, nodes), scanned.summary()
+    assert found(scanned) == {
+        **dict.fromkeys(wrong, nodes),
+        "torch-requires-older-nvidia": ("node2",),
+    }, scanned.summary()
+    older = "requires nvidia-cuda-runtime-cu12==12.4.105; 12.1.105 is installed"
+    assert older in " ".join(scanned.text.split())
     assert "more.txt:1 asks for ==2.23.4" in scanned.text
     assert "reqs.txt: hashes are not compared" in scanned.text
     assert scanned.code == 1
