@@ -1,6 +1,7 @@
 """`netdoctor` and `python -m netdoctor`."""
 
 import contextlib
+import gc
 import io
 import sys
 
@@ -26,7 +27,9 @@ def main() -> None:
             sys.stderr = Told(there.buffer, there.encoding, "backslashreplace", line_buffering=True)
         from netdoctor.cli import run
 
-        sys.exit(run(sys.argv[1:]))
+        code = run(sys.argv[1:])
+        gc.freeze()  # on the way out nobody looks for garbage among the facts of thousands of nodes
+        sys.exit(code)
     except KeyboardInterrupt:  # while it still imports, or already leaves
         sys.exit(130)
 

@@ -5,12 +5,14 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from itertools import pairwise
 
 from netdoctor import __version__
 from netdoctor.cli.crash import EXIT_BROKEN, broken
 from netdoctor.cli.parser import EXIT_BAD_INPUT, NAGIOS_UNKNOWN, Parser, subcommands
 from netdoctor.errors import InputError
+from netdoctor.memo import keeping
 from netdoctor.text import clean
 
 # command: (module that defines it, help). A module's `add_parser(subparsers)` adds all its commands.
@@ -31,6 +33,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "lab": ("netdoctor.lab.cli", "make, break and heal real nodes on this machine"),
     "completion": ("netdoctor.cli.completion", "print the script that completes commands in a shell"),
 }
+
+# They read, judge and write once, and keep to the end what they make. Others last, or read without end.
+ONCE = frozenset({"scan", "gate", "plan", "report", "hosts", "diff", "baseline"})
 
 EPILOG = """\
 examples:
@@ -99,7 +104,8 @@ def _run(argv: Sequence[str]) -> int:
         args = parser.parse_args(own, argparse.Namespace(remarks=remarks, started=started))
         if args.command is None:
             parser.error("a command is needed")
-        code = int(args.run(args))
+        with keeping() if args.command in ONCE and not getattr(args, "tui", False) else nullcontext():
+            code = int(args.run(args))
         sys.stdout.flush()  # here, where it can still change the exit code
         return code
     except KeyboardInterrupt:

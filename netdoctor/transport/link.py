@@ -23,6 +23,7 @@ from typing import Any
 import gevent
 import paramiko
 from gevent.event import Event
+from gevent.lock import BoundedSemaphore
 from paramiko.buffered_pipe import PipeTimeout
 from paramiko.common import DEFAULT_WINDOW_SIZE
 from paramiko.packet import Packetizer
@@ -262,11 +263,14 @@ def fence_paramiko() -> None:
     Measured with 256 nodes on a busy machine: half of a worker's CPU time was spent on waking up.
     """
     for module in (paramiko.transport, paramiko.channel):
-        module.threading = SimpleNamespace(**{**vars(threading), "Event": Signal})
+        # A lock of threading's is this semaphore in a wrapper, and nobody asks it for more.
+        words = {**vars(threading), "Event": Signal, "Lock": BoundedSemaphore}
+        module.threading = SimpleNamespace(**words)
     for module in list(vars(paramiko).values()):
         if inspect.ismodule(module) and hasattr(module, "Message"):
             setattr(module, "Message", PeerMessage)  # noqa: B010  a type checker knows no such attribute
     paramiko.transport.Channel = NodeChannel
+    paramiko.channel.BufferedPipe = object  # an Inbox takes the place of each
     # The same two loggers for each connection and channel, looked up once.
     paramiko.util.get_logger = lru_cache(maxsize=16)(paramiko.util.get_logger)
     paramiko.kex_gex.KexGexSHA256.max_bits = MODULUS_BITS_MAX

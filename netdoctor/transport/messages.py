@@ -1,7 +1,7 @@
 """What the main process and its worker processes tell each other, and how it is framed.
 
-Both directions: four bytes of length (big endian), then JSON. The bundle for the agents follows `Start` as
-raw bytes.
+Both directions: four bytes of length (big endian), then JSON, which has no line breaks. The bundle for the
+agents follows `Start` as raw bytes, and the result of a node stands in the line after its `Answer`.
 """
 
 from typing import Any
@@ -95,11 +95,10 @@ class Ended(msgspec.Struct, frozen=True, tag="session"):
 
 
 class Answer(msgspec.Struct, frozen=True, omit_defaults=True, tag="answer"):
-    """The answer of a node: `result` as the agent sent it (valid JSON, otherwise untrusted), or why not."""
+    """A node has answered, or why not. The result comes behind it as the agent sent it, untrusted, unread."""
 
     node: int
     call: int
-    result: msgspec.Raw = msgspec.Raw(b"null")
     why: str | None = None
     detail: str = ""
 
@@ -113,9 +112,11 @@ class Note(msgspec.Struct, frozen=True, tag="note"):
 FromWorker = Ended | Answer | Note
 
 
-def framed(message: Any) -> bytes:
-    """Return a message with its length in front."""
+def framed(message: Any, result: bytes = b"") -> bytes:
+    """Return a message with its length in front, and what follows an `Answer` behind it."""
     body = msgspec.json.encode(message)
+    if result:
+        body += b"\n" + result
     return len(body).to_bytes(HEAD_BYTES, "big") + body
 
 

@@ -3,7 +3,7 @@
 import os
 import resource
 import time
-from collections.abc import Callable
+from typing import Protocol
 
 import gevent
 import msgspec
@@ -22,6 +22,12 @@ from netdoctor.transport.record import Failed, Record
 FDS_RESERVED = 16
 
 
+class Emit(Protocol):
+    """What tells the main process something."""
+
+    def __call__(self, message: FromWorker, result: bytes = b"") -> None: ...
+
+
 class Ping(msgspec.Struct):
     """An agent's reply to ``ping``: its wall clock, seconds."""
 
@@ -32,7 +38,7 @@ class Ping(msgspec.Struct):
 class Worker:
     """All nodes of this process."""
 
-    def __init__(self, start: Start, bundle: bytes, emit: Callable[[FromWorker], None]) -> None:
+    def __init__(self, start: Start, bundle: bytes, emit: Emit) -> None:
         self._start = start
         self._bundle = bundle
         self._emit = emit
@@ -176,9 +182,7 @@ class Worker:
                     why = frame.why if frame.why in set(Why) else Why.FAILED
                     self._missing(index, number, why, clean(frame.detail, 400))
                     return
-                # Read here, and passed on as it is: what cannot be read must not reach the main process.
-                frames.decode_result(bytes(frame.result))
-                result = frame.result
+                result = bytes(frame.result)
         except Lost as e:
             gone = self._logins.lost_hop(self._start.nodes[index].endpoint)
             self._missing(index, number, Why.JUMP if gone else Why.LOST, gone or str(e))
@@ -199,12 +203,12 @@ class Worker:
             detail = f"netdoctor's own worker: {type(e).__name__}: {e}"
             self._missing(index, number, Why.FAILED, detail)
         else:
-            self._emit(Answer(index, number, result=result))
+            self._emit(Answer(index, number), result)
 
     def _missing(self, index: int, call: int, why: str, detail: str) -> None:
         self._emit(Answer(index, call, why=str(why), detail=clean(detail, 400)))
 
-    def _clock(self, link: AgentLink, args: bytes) -> msgspec.Raw:
+    def _clock(self, link: AgentLink, args: bytes) -> bytes:
         """Exchange pings: [[sent, received there, sent there, received], …], seconds."""
         exchanges = msgspec.json.decode(args).get("exchanges", 8)
         anchor = self._start.anchor_s
@@ -220,7 +224,7 @@ class Worker:
             except (msgspec.MsgspecError, RecursionError) as e:
                 raise frames.Unreadable(f"the reply to a ping cannot be read: {e}") from e
             samples.append([anchor + sent, there.recv_s, there.send_s, anchor + max(sent, back)])
-        return msgspec.Raw(msgspec.json.encode({"samples": samples}))
+        return msgspec.json.encode({"samples": samples})
 
     def _note(self, text: str) -> None:
         self._emit(Note(clean(text, 300)))

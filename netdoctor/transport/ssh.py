@@ -22,7 +22,7 @@ from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.host import Login, Session, Trouble
 from netdoctor.inventory.model import Target
 from netdoctor.text import clean
-from netdoctor.transport import here
+from netdoctor.transport import frames, here
 from netdoctor.transport.base import Interruptible, Limits, Reply, Request, SessionEvent, SshOptions
 from netdoctor.transport.messages import (
     Answer,
@@ -269,7 +269,7 @@ class SshTransport(Interruptible):
             session = Session(outcome=Login.CONTROL, stage="resolve", detail=detail)
             return SessionEvent(node=node, session=session)
 
-        for worker, message in self._messages(lambda: bool(waiting), finish):
+        for worker, message, result in self._messages(lambda: bool(waiting), finish):
             if isinstance(message, Ended):
                 node = worker.nodes[message.node]
                 if message.session.outcome == Login.OK:
@@ -280,7 +280,7 @@ class SshTransport(Interruptible):
             elif isinstance(message, Answer):
                 if message.call == 0:
                     waiting.discard(worker.nodes[message.node])
-                    yield _reply(worker.nodes[message.node], message)
+                    yield _reply(worker.nodes[message.node], message, result)
             else:
                 for node in [n for n in worker.nodes if n in waiting]:
                     yield lost(node, message)
@@ -329,7 +329,7 @@ class SshTransport(Interruptible):
     ) -> Iterator[Reply]:
         for node in unknown:
             yield Reply(node=node, missing=Missing(Why.LOST, "no open session"))
-        for worker, message in self._messages(lambda: bool(waiting), finish):
+        for worker, message, result in self._messages(lambda: bool(waiting), finish):
             if isinstance(message, str):
                 for node in [n for n in worker.nodes if n in waiting]:
                     waiting.discard(node)
@@ -338,7 +338,7 @@ class SshTransport(Interruptible):
                 node = worker.nodes[message.node]
                 if node in waiting:
                     waiting.discard(node)
-                    yield _reply(node, message)
+                    yield _reply(node, message, result)
         for node in sorted(waiting):
             detail = "netdoctor's own worker did not answer in time"
             yield Reply(node=node, missing=Missing(Why.TIMED_OUT, detail))
@@ -347,14 +347,14 @@ class SshTransport(Interruptible):
 
     def _messages(
         self, wanted: Callable[[], bool], finish: float
-    ) -> Iterator[tuple[_Worker, Ended | Answer | str]]:
-        """Yield what workers say while it is wanted; a text when a worker is gone."""
+    ) -> Iterator[tuple[_Worker, Ended | Answer | str, bytes]]:
+        """Yield what workers say while it is wanted, and the result behind it; a text when one is gone."""
         with selectors.DefaultSelector() as selector:
             for worker in self._workers:
                 if worker.alive and worker.process.stdout is not None:
                     selector.register(worker.process.stdout, selectors.EVENT_READ, worker)
                 elif not worker.alive:
-                    yield worker, worker.last_words
+                    yield worker, worker.last_words, b""
             while wanted() and selector.get_map():
                 self._raise_interruption()
                 left = finish - time.monotonic()
@@ -362,13 +362,13 @@ class SshTransport(Interruptible):
                     return
                 for key, _ in selector.select(min(left, INTERRUPT_S)):
                     worker = key.data
-                    for message in self._read(worker):
-                        yield worker, message
+                    for message, result in self._read(worker):
+                        yield worker, message, result
                     if not worker.alive:
                         selector.unregister(key.fileobj)
-                        yield worker, worker.last_words
+                        yield worker, worker.last_words, b""
 
-    def _read(self, worker: _Worker) -> list[Ended | Answer]:
+    def _read(self, worker: _Worker) -> list[tuple[Ended | Answer, bytes]]:
         """Return the messages that are there; marks the worker when it is gone."""
         assert worker.process.stdout is not None
         try:
@@ -380,14 +380,15 @@ class SshTransport(Interruptible):
         if not data:
             self._gone(worker)
             return []
-        found: list[Ended | Answer] = []
+        found: list[tuple[Ended | Answer, bytes]] = []
         try:
             for body in worker.splitter.feed(data):
-                message = _decode(body)
+                head, _, result = body.partition(b"\n")
+                message = _decode(head)
                 if isinstance(message, Note):
                     self._notes[message.text] = None
                 else:
-                    found.append(message)
+                    found.append((message, result))
         except (ValueError, msgspec.MsgspecError):  # not reached unless the worker's memory is damaged
             self._gone(worker)
         return found
@@ -456,12 +457,15 @@ class _Table:
         return self._places[id(request)]
 
 
-def _reply(node: str, answer: Answer) -> Reply:
-    """Return an answer as the engine wants it. Its worker has read it: it is JSON, and not deep."""
+def _reply(node: str, answer: Answer, result: bytes) -> Reply:
+    """Return an answer as the engine wants it. Here its result is read, for the first time."""
     if answer.why is not None:
         missing = Missing(Why(answer.why), answer.detail)
         return Reply(node=node, missing=missing)
-    return Reply(node=node, result=msgspec.json.decode(answer.result))
+    try:
+        return Reply(node=node, result=frames.decode_result(result))
+    except frames.Unreadable as e:
+        return Reply(node=node, missing=Missing(Why.UNPARSABLE, clean(str(e), 400)))
 
 
 def _scratch_file() -> int:

@@ -5,8 +5,13 @@ connection and so every agent: nothing is left when the main process is killed. 
 threads before anything else is imported, and only here.
 """
 
+import sys
+from types import SimpleNamespace
+
 from gevent import events, monkey
 
+# Invoke, which Fabric is made of, takes a class from it that helps to test, and with it comes asyncio.
+sys.modules.setdefault("unittest.mock", SimpleNamespace(Mock=None))  # type: ignore[arg-type]
 # No plug-in of gevent has a say here; to look for some it reads the metadata of all packages 23 times.
 events.notify_and_call_entry_points = events.notify
 monkey.patch_all(ssl=False)
@@ -39,8 +44,8 @@ class Output:
         self._ready = Event()
         gevent.os.make_nonblocking(fd)
 
-    def emit(self, message: FromWorker) -> None:
-        self._parts.append(framed(message))
+    def emit(self, message: FromWorker, result: bytes = b"") -> None:
+        self._parts.append(framed(message, result))
         self._ready.set()
 
     def run(self) -> None:

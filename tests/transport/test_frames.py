@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 
 import pytest
 from hypothesis import given
@@ -100,11 +101,13 @@ def test_results_keep_what_is_fine() -> None:
     assert request_frame(1, "ping", b"{}") == b'0000001e\n{"id":1,"op":"ping","args":{}}'
 
 
-@given(st.lists(st.text(), max_size=5), st.integers(1, 9))
-def test_messages_survive_any_cut(messages: list[str], size: int) -> None:
-    stream = b"".join(map(framed, messages))
+@given(st.lists(st.tuples(st.text(), st.binary()), max_size=5), st.integers(1, 9))
+def test_messages_survive_any_cut(messages: list[tuple[str, bytes]], size: int) -> None:
+    stream = b"".join(framed(*message) for message in messages)
     splitter = Splitter()
     found = []
     for start in range(0, len(stream), size):
         found += splitter.feed(stream[start : start + size])
-    assert found == [framed(message)[HEAD_BYTES:] for message in messages]
+    assert found == [framed(*message)[HEAD_BYTES:] for message in messages]
+    heads = [body.partition(b"\n") for body in found]
+    assert [(json.loads(head), result) for head, _, result in heads] == messages
