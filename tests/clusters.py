@@ -90,6 +90,7 @@ def facts(i: int, shape: str = "healthy", hcas: int = HCAS) -> dict[str, Any]:
             ssh_server_address=address(i),
         ),
         "limits": build.limits(),
+        "places": build.places(),
         "net": build.net(netdevs=tuple(netdevs), addresses=tuple(rows), default_devs=("eth0",)),
         "gpu": _gpus(i),
         "kernel_log": build_hw.kernel_log(),

@@ -32,12 +32,14 @@ def mount_types(root: str) -> "dict[str, str]":
         left, _, right = line.partition(" - ")
         part, kind = left.split(), right.split()
         if len(part) > 4 and kind:
-            found[_plain(part[4]) if "\\" in part[4] else part[4]] = kind[0]
+            found[plain(part[4])] = kind[0]
     return found
 
 
-def _plain(path: str) -> str:
+def plain(path: str) -> str:
     """Return a path of mountinfo without its escapes: ``/my\\040disk``."""
+    if "\\" not in path:
+        return path
     import re
 
     return re.sub(r"\\([0-7]{3})", lambda m: chr(int(m.group(1), 8)), path)

@@ -319,6 +319,34 @@ def start_child(argv: "list[str]", env: "dict[str, str]") -> "Any":
     return normally(start)
 
 
+def fork_child() -> int:
+    """Return the pid of a forked child in its own session that ends with the agent, 0 in the child.
+
+    Raises OSError.
+    """
+    with _children_lock:
+        if _state.closing:
+            raise OSError("the agent is ending")
+        pid = os.fork()
+        if pid == 0:
+            os.setsid()
+        else:
+            _children.add(pid)
+    return pid
+
+
+def end_child(pid: int) -> None:
+    """Kill a forked child, and wait a moment for its end."""
+    try:
+        os.kill(pid, SIGKILL)
+        end = time.monotonic() + 0.2
+        while os.waitpid(pid, os.WNOHANG) == (0, 0) and time.monotonic() < end:
+            time.sleep(0.002)
+    except OSError:
+        pass
+    forget_child(pid)
+
+
 def forget_child(pid: int) -> None:
     """Take a child that was waited for off the list to kill: its number may be somebody else's soon."""
     with _children_lock:

@@ -5,7 +5,7 @@ import os
 import sys
 from pathlib import Path
 
-from netdoctor.cli.options import one_per_line, port, seconds
+from netdoctor.cli.options import one_per_line, place, port, seconds
 from netdoctor.cli.parser import EXIT_BAD_INPUT, Joined, Listed
 from netdoctor.errors import InputError
 
@@ -48,6 +48,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     add("--master-port", type=port, metavar="N", help="rendezvous port (default: MASTER_PORT, 29500)")
     add("--packages", action=Joined, metavar="LIST", default="", help="distributions to look for: torch,vllm")
     add("--requirements", type=Path, metavar="FILE", help="more of them, in a requirements file of pip's")
+    add("--path", action=Listed, type=place, metavar="PATH", default=[], help="of code, data; repeatable")
     add("--checks-dir", action=Listed, type=Path, metavar="DIR", default=[], help="more checks; repeatable")
     add("--timeout", type=seconds, metavar="S", default=30.0, help="seconds (30)")
     parser.set_defaults(run=run)
@@ -79,6 +80,7 @@ def _run(args: argparse.Namespace) -> int:
         master_port=args.master_port,
         listed=args.packages,
         requirements=args.requirements,
+        paths=tuple(args.path),
         checks_dir=tuple(args.checks_dir),
         timeout_s=args.timeout,
     )

@@ -3,6 +3,7 @@
 import argparse
 import math
 import os
+import re
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,17 @@ def count(text: str) -> int:
     if not text.isdecimal() or not 0 < int(text) <= 4096:
         raise argparse.ArgumentTypeError(f"{clean(text, 40)!r} is no count; write 1 to 4096")
     return int(text)
+
+
+def place(text: str) -> str:
+    """A path on the nodes."""
+    from netdoctor.scanning.request import PLACE
+
+    if not re.match(PLACE, text):
+        raise argparse.ArgumentTypeError(f"{clean(text, 60)!r} is no path on the nodes; write /data or ~/run")
+    if text.startswith(("/proc", "/sys/")):
+        raise argparse.ArgumentTypeError(f"{clean(text, 60)!r} holds nothing of a job")
+    return text.rstrip("/") or "/"
 
 
 def add_host_arguments(parser: argparse.ArgumentParser, hosts: str) -> None:
@@ -146,6 +158,13 @@ def add_scan_arguments(parser: argparse.ArgumentParser, hosts: str) -> None:
         "--requirements", type=Path, metavar="FILE", help="a requirements file of pip's that nodes must meet"
     )
     what.add_argument(
+        "--path",
+        action=Listed,
+        type=place,
+        metavar="PATH",
+        help="code, data or a model on the nodes: that it is there, the same, and shared; repeatable",
+    )
+    what.add_argument(
         "--baseline",
         type=Path,
         metavar="NAME",
@@ -214,10 +233,9 @@ def add_save_arguments(group: "argparse._ArgumentGroup") -> None:
 _FIELDS = (
     "format", "local", "via", "ray_address", "ray_python", "partition", "ssh_config", "ssh_user",
     "ssh_port", "ssh_key", "known_hosts", "jump", "accept_new", "python", "profile", "only", "skip", "node",
-    "checks_dir", "env_file", "master_port", "packages", "requirements", "launcher", "backend", "baseline",
-    "suppress",
-    "parallel", "timeout", "deadline", "budget", "strict", "require", "fail_on", "facts", "facts_age",
-    "facts_nodes", "facts_uid",
+    "checks_dir", "env_file", "master_port", "packages", "requirements", "path", "launcher", "backend",
+    "baseline", "suppress", "parallel", "timeout", "deadline", "budget", "strict", "require", "fail_on",
+    "facts", "facts_age", "facts_nodes", "facts_uid",
 )  # fmt: skip
 
 

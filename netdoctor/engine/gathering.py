@@ -9,6 +9,7 @@ from netdoctor.facts.bandwidth import Baseline
 from netdoctor.facts.base import FACT_TYPES, Missing, Why
 from netdoctor.facts.host import Node
 from netdoctor.facts.paths import Paths
+from netdoctor.facts.places import CACHES
 from netdoctor.facts.software import PYTHON_PLACES, Job, SoftwareFacts, in_all
 from netdoctor.facts.wanted import Wanted
 from netdoctor.inventory import Target
@@ -71,6 +72,7 @@ def first_groups(
     arguments: dict[str, dict[str, Any]] = {
         "env": {} if conf_file is None else {"conf_file": conf_file},
         "limits": {"tmpdir": job.env.get("TMPDIR")},
+        "places": {"paths": list(job.paths), "env": _caches(job), "tmpdir": job.env.get("TMPDIR")},
         "nccl_answer": {"ask": profile.includes(Profile.LAUNCH), "env": dict(job.env)},
         "resolve": {"names": _job_names(job)},
         "port_holder": {"port": job.master_port},
@@ -86,6 +88,10 @@ def software_args(job: Job) -> dict[str, Any]:
         "packages": list(job.packages),
         "prefixes": [path for name in PYTHON_PLACES if (path := job.env.get(name))],
     }
+
+
+def _caches(job: Job) -> dict[str, str]:
+    return {name: job.env[name] for name in CACHES if name in job.env}
 
 
 def _job_names(job: Job) -> list[str]:

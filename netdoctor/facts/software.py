@@ -195,6 +195,7 @@ class Job:
     launcher, backend: one of LAUNCHERS and BACKENDS, None where that is not known.
     session_limits: soft limits of the session that netdoctor runs in, where steps are held against it:
     memlock in bytes, nofile; None stands for unlimited.
+    paths: of code, data and models on the nodes, absolute or below ``~``.
     """
 
     env: dict[str, str] = field(default_factory=dict)
@@ -208,3 +209,4 @@ class Job:
     launcher: str | None = None
     data_addresses: dict[str, str] = field(default_factory=dict)
     session_limits: dict[str, int | None] = field(default_factory=dict)
+    paths: tuple[str, ...] = ()

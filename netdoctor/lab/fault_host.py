@@ -176,6 +176,27 @@ def heal_full_disk(site: Site, active: Active) -> None:
         nodes.do(site.state, active.node, ["umount", "-l", active.undo["mounted"]])
 
 
+def silent_mount(site: Site, active: Active) -> list[str]:
+    path, gone = active.params["path"], active.params["server"] == "gone"
+    if not re.fullmatch(r"/[\w./-]+", path):
+        raise LabError(f"path={path!r} is not the absolute path of a directory")
+    request = {"kind": "mount", "path": path, "name": "storage"}
+    process = guest.start(request, node_pid(site, active.node))
+    active.undo["mounted"] = path
+    keep(site, active, process)
+    if gone:
+        end_guest(site, active)
+    return [f"{active.node}: the server of {path} {'is gone' if gone else 'does not answer'}"]
+
+
+def heal_silent_mount(site: Site, active: Active) -> None:
+    end_guest(site, active)
+    path = active.undo.get("mounted")
+    if path:
+        argv = ["sh", "-c", 'umount -l "$1" 2>/dev/null; rmdir "$1"', "sh", path]
+        nodes.run(site.state, active.node, argv, capture_output=True)
+
+
 FAULTS = (
     Fault("clock", "the wall clock is off", clock, heal_clock, {"offset": "+7s"}, needs="gcc"),
     Fault(
@@ -206,5 +227,9 @@ FAULTS = (
     Fault(
         "full-disk", "a file system is full", full_disk, heal_full_disk,
         {"path": "/tmp", "size": "8m"}, ("path",),
+    ),
+    Fault(
+        "mount-silent", "a network mount does not answer (server=gone: ends in errors)", silent_mount,
+        heal_silent_mount, {"path": "/mnt/data", "server": "silent"}, ("path",),
     ),
 )  # fmt: skip

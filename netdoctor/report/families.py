@@ -15,7 +15,8 @@ from netdoctor.report.model import Cause, FamilyRow
 
 # Families in the order in which trouble travels; others follow by name.
 _REACHED = ("ssh", "slurm", "ray", "facts")
-FAMILY_ORDER = (*_REACHED, "host", "time", "net", "rdzv", "sw", "gpu", "rdma", "nccl", "gloo", "bw")
+_NODE = ("host", "time", "fs", "path")
+FAMILY_ORDER = (*_REACHED, *_NODE, "net", "rdzv", "sw", "gpu", "rdma", "nccl", "gloo", "bw")
 
 
 def place(family: str) -> tuple[int, str]:

@@ -16,6 +16,8 @@ SUBJECTS = {
     "facts": "the files of facts",
     "host": "the hosts' settings",
     "time": "the clocks",
+    "fs": "the file systems",
+    "path": "the job's files",
     "net": "the network",
     "rdzv": "the rendezvous",
     "sw": "the job's Python",

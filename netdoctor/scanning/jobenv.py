@@ -11,6 +11,7 @@ from netdoctor.errors import InputError
 from netdoctor.facts.software import BACKENDS, CALLING, LAUNCHERS, Job, Requested
 from netdoctor.files import read_regular
 from netdoctor.rules.packages import MOST
+from netdoctor.scanning.request import PLACE
 from netdoctor.text import clean
 
 # Variables of the calling shell that a launcher would hand on; everything else stays private.
@@ -22,7 +23,7 @@ KEPT = re.compile(
     r"(NCCL|GLOO|UCX|FI|TORCH_NCCL|TORCH_DISTRIBUTED|TORCHELASTIC|PET|MASTER)_\w+|TP_SOCKET_IFNAME"
     r"|(LOCAL_|GROUP_|ROLE_|NODE_)?RANK|(LOCAL_|GROUP_|ROLE_)?WORLD_SIZE|NNODES|OMP_NUM_THREADS"
     r"|CUDA_(VISIBLE_DEVICES|HOME|PATH|DEVICE_ORDER|LAUNCH_BLOCKING)|NVIDIA_(VISIBLE_DEVICES|DRIVER_CAPABILITIES)"
-    r"|TMPDIR|LD_LIBRARY_PATH|LD_PRELOAD|PYTHON(PATH|HOME|NOUSERSITE)|VIRTUAL_ENV|CONDA_PREFIX"
+    r"|TMPDIR|HF_HOME|TORCH_HOME|XDG_CACHE_HOME|LD_LIBRARY_PATH|LD_PRELOAD|PYTHON(PATH|HOME|NOUSERSITE)|VIRTUAL_ENV|CONDA_PREFIX"
 )
 _LINE = re.compile(r"\s*(?:export\s+)?([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _HOST = re.compile(r"^[A-Za-z0-9_.:%-]{1,255}$")
@@ -116,6 +117,8 @@ def checked(known: Job) -> Job:
         raise InputError("the report's job cannot be used: its launcher or backend is none that is known")
     if any(len(w.specifier) > MOST or len(w.marker) > MOST for w in known.requested):
         raise InputError("the report's job cannot be used: it asks for versions that nobody would write")
+    if not all(re.match(PLACE, path) for path in known.paths):
+        raise InputError("the report's job cannot be used: its paths are none that --path takes")
     if not 0 < known.master_port < 65536:
         raise InputError(f"the report's job cannot be used: port {known.master_port}")
     return known
@@ -136,6 +139,7 @@ def job(
     requested: Sequence[Requested] = (),
     launcher: str | None = None,
     backend: str | None = None,
+    paths: Sequence[str] = (),
 ) -> Job:
     """The Job fact. The env file wins over the calling environment, a flag over both.
 
@@ -169,6 +173,7 @@ def job(
         requested=tuple(requested),
         launcher=launcher or ("torchrun" if any(n.startswith("PET_") for n in [*env, *environ]) else None),
         backend=backend,
+        paths=tuple(paths),
     )
 
 

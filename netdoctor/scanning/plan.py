@@ -103,6 +103,7 @@ def prepare(
             nodes=nodes,
             launcher=request.launcher,
             backend=request.backend,
+            paths=request.path,
         )
     if request.via == "slurm" and not job.session_limits:  # a replayed job has those of then
         job = replace(job, session_limits=jobenv.session_limits())

@@ -28,7 +28,7 @@ from netdoctor.report.kept import of
 from netdoctor.report.model import Report
 from netdoctor.report.save import load
 from netdoctor.scanning.hosts import recorded
-from netdoctor.scanning.request import PARTITION, PATHS, ScanRequest, Selection
+from netdoctor.scanning.request import PARTITION, PATHS, PLACE, ScanRequest, Selection
 from netdoctor.store import Store
 from netdoctor.text import clean
 
@@ -42,6 +42,7 @@ _Flag = bool | UnsetType
 _File = Annotated[str, Meta(pattern=r"\A[^\0]+\Z", max_length=4096)]
 # Words behind --facts. Of more than these a part would be another cluster, and none is kept.
 FACTS_MAX = 10_000
+_Places = Annotated[tuple[Annotated[str, Meta(pattern=PLACE)], ...], Meta(max_length=32)] | UnsetType
 _Files = Annotated[tuple[_File, ...], Meta(max_length=FACTS_MAX)] | UnsetType
 
 _IN_BRACKETS = re.compile(r"\[([^\]]*)\]:[0-9]+")
@@ -71,6 +72,7 @@ class _Options(Struct, kw_only=True):
     master_port: _Port = UNSET
     packages: _Text = UNSET
     requirements: _Text = UNSET
+    path: _Places = UNSET
     launcher: Launcher | UnsetType = UNSET
     backend: Backend | UnsetType = UNSET
     parallel: Annotated[int, Meta(ge=1, le=4096)] | UnsetType = UNSET

@@ -10,6 +10,8 @@ from netdoctor.report import LAST
 
 # A partition of Slurm's, or several of them; it becomes an argument of its commands.
 PARTITION = r"\A[A-Za-z0-9_][A-Za-z0-9_.,-]{0,200}\Z"
+# A path of the job on the nodes, as --path takes it.
+PLACE = r"\A(/|~/|~\Z)[^\x00-\x1f\x7f]{0,1000}\Z"
 # Fields of a request that name files.
 PATHS = ("ssh_config", "ssh_key", "known_hosts", "env_file", "requirements", "baseline", "suppress")
 
@@ -29,7 +31,7 @@ class ScanRequest:
     hosts: what names the nodes: files, ``-``, names. targets: the nodes of an earlier report instead, source
     that report's file, and remarks what is to be told of them. only, skip, node: see Selection; usual: what
     --last shall ask for the next time where they hold for this run alone. packages: names, and versions where
-    they are asked for, with commas; requirements: a file of pip's with more of them.
+    they are asked for, with commas; requirements: a file of pip's with more of them. path: each of PLACE.
     timeout (per node), deadline, budget: seconds. environ: of the shell that the job would be launched from.
     require: families of checks.
     save: where the report goes, None for nowhere. via: what reaches the nodes, one of VIAS.
@@ -79,6 +81,7 @@ class ScanRequest:
     master_port: int | None = None
     packages: str = ""
     requirements: Path | None = None
+    path: tuple[str, ...] = ()
     launcher: str | None = None
     backend: str | None = None
     environ: Mapping[str, str] = field(default_factory=dict)

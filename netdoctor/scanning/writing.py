@@ -31,6 +31,7 @@ def collected(
     master_port: int | None,
     listed: str,
     requirements: Path | None,
+    paths: tuple[str, ...],
     checks_dir: tuple[Path, ...],
     timeout_s: float,
 ) -> tuple[bytes, bool]:
@@ -46,6 +47,7 @@ def collected(
         master_port=master_port,
         packages=packages.asked(listed, requirements).packages,
         nodes=[node],
+        paths=paths,
     )
     here = Target(id=node, host=node, python=python)
     asked = first_groups(needed, _in_job(own, here), job, Profile(profile))

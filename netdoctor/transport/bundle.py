@@ -22,6 +22,7 @@ _LATER = frozenset({"__init__", "rank_program", "gpu_program", _LOADER})
 FIRST = (
     "main",
     "collect",
+    "aside",
     "facts_counters",
     "facts_env",
     "facts_gpu",
@@ -30,6 +31,7 @@ FIRST = (
     "facts_limits",
     "facts_nccl_answer",
     "facts_net",
+    "facts_places",
     "facts_port_holder",
     "facts_ray",
     "facts_rdma",

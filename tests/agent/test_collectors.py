@@ -15,6 +15,7 @@ import pytest
 from packaging.utils import canonicalize_name
 
 from netdoctor.agent import (
+    aside,
     dists,
     facts_counters,
     facts_env,
@@ -25,6 +26,7 @@ from netdoctor.agent import (
     facts_limits,
     facts_nccl_answer,
     facts_net,
+    facts_places,
     facts_port_holder,
     facts_ray,
     facts_rdma,
@@ -44,6 +46,7 @@ from netdoctor.facts.counters import CounterFacts
 from netdoctor.facts.gpu import GpuFacts, KernelLog
 from netdoctor.facts.host import HostFacts, LimitFacts
 from netdoctor.facts.net import NetFacts, ResolveFacts
+from netdoctor.facts.places import Place, PlaceFacts
 from netdoctor.facts.ray import RayFacts
 from netdoctor.facts.rdma import RdmaFacts
 from netdoctor.facts.software import ConfFile, EnvFacts, SoftwareFacts
@@ -71,6 +74,7 @@ def groups() -> dict[str, dict[str, Any]]:
         "gpu": {},
         "rdma": {},
         "port_holder": {"port": 29500},
+        "places": {"paths": ["/etc/hostname", "~"]},
     }
 
 
@@ -1383,3 +1387,126 @@ def test_without_a_raylet_there_is_no_fact(tmp_path: Path) -> None:
     tree = {"/proc/net/unix": SOCKETS, "/proc/9/cmdline": garbage}
     found = msgspec.convert(facts_ray.collect({}, trees.make(tmp_path / "odd", tree)), type=RayFacts)
     assert found == RayFacts()
+
+
+# --- places -----------------------------------------------------------------------------------------------
+
+MOUNTINFO = """\
+22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw,discard
+30 22 0:26 /exp/a /data rw,relatime shared:2 - nfs4 10.0.0.5:/vol rw,vers=4.2,hard
+31 22 0:27 / /mnt/my\\040bucket rw - fuse.s3fs s3fs rw,user_id=0
+32 22 0:28 / /run/user/1000/doc rw - fuse.portal portal rw
+33 22 8:17 / /fell rw,relatime - ext4 /dev/sdb1 ro,errors=remount-ro
+34 22 8:33 / /emergency rw - ext4 /dev/sdc1 rw,emergency_ro
+35 22 8:49 / /meant ro,relatime - ext4 /dev/sdd1 ro
+36 22 7:1 / /snap/x rw - squashfs /dev/loop1 ro
+garbage
+37 22 0:30 / /short
+"""
+
+
+def test_mounts_of_a_tree(tmp_path: Path) -> None:
+    found = facts_places.read_mounts(trees.make(tmp_path, {"/proc/self/mountinfo": MOUNTINFO}))
+    by = {mount.point: mount for mount in found}
+    assert {point for point, mount in by.items() if mount.is_network} == {"/data", "/mnt/my bucket"}
+    assert {point for point, mount in by.items() if mount.fell} == {"/fell", "/emergency"}
+    assert {point for point, mount in by.items() if mount.read_only} == {"/fell", "/meant", "/snap/x"}
+    below = facts_places.mount_of("/data/x/y", found)
+    assert below is not None
+    assert (below.point, below.root, below.source) == ("/data", "/exp/a", "10.0.0.5:/vol")
+    assert facts_places.mount_of("/database", found) is by["/"]
+    roles = {one["path"]: one["role"] for one in facts_places.wanted({"paths": ["/data", "rel"]}, found, "/")}
+    assert (roles["/data"], roles["/mnt/my bucket"]) == ("path", "mount")
+    assert "rel" not in roles
+    assert "/run/user/1000/doc" not in roles
+
+
+def places(*paths: Path | str, **env: str) -> dict[str, Place]:
+    asked = facts_places.collect({"paths": [str(path) for path in paths], "env": env})
+    return {one.path: one for one in msgspec.convert(asked, type=PlaceFacts).places}
+
+
+def test_contents_tell_what_differs(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        trees.make(
+            tmp_path / name,
+            {
+                "/pkg/x.py": "x = 1\n", "/pkg/deep/y.py": "y\n", "/big": b"0" * (17 << 20),
+                "/new -> pkg/x.py": "",
+                "/loop -> .": "", "/pkg/__pycache__/x.pyc": name, "/train.log": name, "/t.sock": "",
+            },
+        )  # fmt: skip
+    os.chmod(tmp_path / "b/big", 0o600)
+    one, other = (places(tmp_path / name)[str(tmp_path / name)] for name in ("a", "b"))
+    assert one.entries == other.entries
+    assert one.digest == other.digest
+    assert set(one.entries) == {"big", "loop", "new", "pkg", "t.sock"}
+    # The end of a file that is as long as it was.
+    with (tmp_path / "b/big").open("r+b") as file:
+        file.seek(-1, 2)
+        file.write(b"1")
+    (tmp_path / "b/pkg/deep/y.py").write_text("z\n")
+    other = places(tmp_path / "b")[str(tmp_path / "b")]
+    assert {name for name in one.entries if one.entries[name] != other.entries[name]} == {"big", "pkg"}
+    files = places(tmp_path / "a/big", tmp_path / "b/big")
+    assert len({file.digest for file in files.values() if file.role == "path"}) == 2
+    assert all(file.sampled and file.size_bytes == 17 << 20 for file in files.values() if file.role == "path")
+
+
+def test_the_revision_is_read_as_git_keeps_it(tmp_path: Path) -> None:
+    git = tmp_path / "repo/.git"
+    head, packed = "1" * 40, "2" * 40
+    made = {
+        "HEAD": "ref: refs/heads/main\n", "refs/heads/main": head + "\n",
+        "packed-refs": f"# pack-refs\n{packed} refs/heads/old\n",
+        "worktrees/w/HEAD": "ref: refs/heads/old\n", "worktrees/w/commondir": "../..\n",
+    }  # fmt: skip
+    trees.make(git, {f"/{name}": text for name, text in made.items()})
+    trees.make(tmp_path, {"/repo/src/a.py": "", "/linked/.git": f"gitdir: {git}/worktrees/w\n"})
+    assert facts_places.revision(str(tmp_path / "repo/src")) == head
+    assert facts_places.revision(str(tmp_path / "linked")) == packed
+    for text in (
+        "ref: refs/../../../../etc/passwd",
+        "ref: refs/heads/none",
+        "x" * 40,
+        "",
+        packed.upper()[:7],
+    ):
+        (git / "HEAD").write_text(text)
+        assert facts_places.revision(str(tmp_path / "repo")) is None, text
+    (git / "HEAD").write_text(packed)  # detached
+    assert facts_places.revision(str(tmp_path / "repo")) == packed
+
+
+def test_places_of_every_kind(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "empty").mkdir()
+    found = places(
+        tmp_path / "fifo", tmp_path / "empty", tmp_path / "none", "/dev/null/x", HF_HOME=str(tmp_path)
+    )
+    kinds = {path.removeprefix(str(tmp_path)): one.kind or one.error for path, one in found.items()}
+    wanted = {
+        "/fifo": "other",
+        "/empty": "directory",
+        "/none": "ENOENT",
+        "/dev/null/x": "ENOTDIR",
+        "": "directory",
+    }
+    assert {path: kinds[path] for path in wanted} == wanted
+    assert (found[str(tmp_path)].role, found[str(tmp_path)].inode) == ("cache", None)
+    assert found["/"].total_bytes > found["/"].free_bytes > 0
+    assert "tmp" in {one.role for one in found.values()}
+
+
+def test_a_child_that_hangs_or_ends_is_given_up() -> None:
+    def answer(question: int) -> int:
+        if question == 1:
+            time.sleep(60)
+        if question == 2:
+            os._exit(3)
+        return question * 10
+
+    before = set(os.listdir("/proc/self/fd"))
+    assert aside.answers(answer, [0, 1, 3, 2, 4], 0.2, 3) == [0, None, 30, None, 40]
+    assert aside.answers(answer, [1, 2, 3], 0.2, 2) == [None, None, None]
+    assert set(os.listdir("/proc/self/fd")) == before

@@ -21,6 +21,7 @@ from netdoctor.facts.net import (
     TestListener,
 )
 from netdoctor.facts.paths import Path, Paths, Use
+from netdoctor.facts.places import Place, PlaceFacts
 from netdoctor.facts.software import EnvFacts, Job
 from netdoctor.model import CauseHint, Finding, Status, placed
 
@@ -103,6 +104,23 @@ def limits(**changes: Any) -> LimitFacts:
         "tmp": file_system("/tmp"),
     }
     return LimitFacts(**{**defaults, **changes})
+
+
+def place(path: str = "/srv/train.py", role: str = "path", **changes: Any) -> Place:
+    defaults: dict[str, Any] = {
+        "kind": "directory", "fs_type": "ext4", "mount_point": "/", "source": "/dev/sda1", "inside": path,
+        "writable": True, "total_bytes": 900 * GIB, "free_bytes": 500 * GIB, "inodes_total": 60_000_000,
+        "inodes_free": 50_000_000,
+    }  # fmt: skip
+    if role == "path":
+        defaults |= {"asked": path, "kind": "file", "device": "8:1", "inode": "77", "changed": "1",
+                     "size_bytes": 4096, "digest": "aa"}  # fmt: skip
+    return Place(**{"path": path, "role": role, **defaults, **changes})
+
+
+def places(*found: Place) -> PlaceFacts:
+    usual = (place("/tmp", "tmp"), place("/", "root"), place("/home/ml", "home"))
+    return PlaceFacts(places=(*found, *usual), patience_s=4.0)
 
 
 def netdev(ifname: str = "eth0", ifindex: int = 2, **changes: Any) -> Netdev:

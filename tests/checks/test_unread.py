@@ -54,10 +54,12 @@ def healthy() -> Store:
         "gpu_work": dict.fromkeys(names, build_hw.gpu_work()),
         "software": dict(build_hw.softwares(COUNT)),
         "ray": dict(build_ray.rays(COUNT)),
+        "places": dict.fromkeys(names, build.places(build.place())),
     }
     for group, values in facts.items():
         for node, value in values.items():
             store.put(group, node, value)
+    store.cluster["job"] = build.job(COUNT, paths=("/srv/train.py",))
     store.cluster["ray_ports"] = build_ray.ray_ports(COUNT)
     store.cluster["loss"] = LossMatrix(
         probes=tuple(

@@ -336,6 +336,14 @@ EFFECTS = [
         lambda x: "No space left" in x, lambda x: not x,
     ),
     (
+        "mount-silent", {}, lambda lab: hears(lab, NODE, "timeout -s KILL 1 ls /mnt/data; echo $?"),
+        lambda x: "137" in x, lambda x: "137" not in x,
+    ),
+    (
+        "mount-silent", {"server": "gone"}, lambda lab: hears(lab, NODE, "ls /mnt/data"),
+        lambda x: "not connected" in x, lambda x: "not connected" not in x,
+    ),
+    (
         "old-python", {},
         lambda lab: hears(lab, NODE, f"python3 -V; python3 -Ic '{VERSION}'"),
         lambda x: x == "Python 3.5.3\n(3, 5)\n", lambda x: "Python 3.5" not in x,

@@ -43,12 +43,64 @@ MOST_FILES = min(resource.getrlimit(resource.RLIMIT_NOFILE)[1], 65536)
             ("node1 small-shm", "node2 small-shm"), "shm-small", "host.shm", nodes=("node1", "node2"),
         ),
         case("node2 full-disk", "tmp-full", "host.disk", said="free of 8 MiB", look=True),
+        case(
+            "node2 mount-silent", "mount-hangs-mnt-data", "host.mounts", status="warn",
+            said="no answer within 4 s", fix="umount -l /mnt/data",
+        ),
+        case(
+            "node2 mount-silent server=gone", "mount-broken-mnt-data", "host.mounts", status="warn",
+            said="has ended", fix="umount -l /mnt/data",
+        ),
     ]),
 )  # fmt: skip
 def test_limits(lab4: Lab, tmp_path: Path, cases: tuple[Case, ...]) -> None:
     if MOST_FILES < 4096 and any("nofile" in one.key for one in cases):
         pytest.skip(f"this machine lets nobody open more than {MOST_FILES} files")
     hold(lab4, tmp_path, *cases, args=NCCL)
+
+
+COPIES = """
+mkdir -p /srv/code /srv/full /srv/many
+echo 'print(1)' > /srv/code/train.py; echo weights > /srv/model.bin; echo 'lr: 1' > /srv/conf.yaml
+"""
+SPOILT = {
+    "node1": "echo 'print(2)' > /srv/code/train.py; rm /srv/conf.yaml",
+    "node2": "echo weighty > /srv/model.bin; mount -t tmpfs -o size=2g,nr_inodes=8 many /srv/many;"
+    " touch /srv/many/1 /srv/many/2 /srv/many/3 /srv/many/4 /srv/many/5 /srv/many/6 /srv/many/7",
+}
+
+
+def test_paths_of_the_job(lab4: Lab, tmp_path: Path) -> None:
+    """Copies that differ or are missing, no space, no inodes, a mount that hangs; and what is shared."""
+    for node in lab4.nodes:
+        lab4.run(node, ["sh", "-c", COPIES + SPOILT.get(node, "")])
+    lab4.run("node0", ["sh", "-c", "mount -t tmpfs -o ro,size=1m full /srv/full"])
+    put(lab4, ("node3 full-disk path=/srv/full", "node3 mount-silent path=/srv/code"))
+    words = ("code", "model.bin", "conf.yaml", "full", "many")
+    paths = [word for name in words for word in ("--path", f"/srv/{name}")]
+    try:
+        scanned = scan(lab4, tmp_path, *QUICK, *paths, "--path", "/var/tmp", "--path", "~")
+    finally:
+        lab4.heal()
+        for node in lab4.nodes:
+            end = "umount -l /srv/full /srv/many 2>/dev/null; rm -rf /srv/*"
+            lab4.run(node, ["sh", "-c", end], capture_output=True)
+    assert found(scanned) == {
+        "path-entries-srv-code": ("node1",),
+        "path-missing-srv-conf-yaml": ("node1",),
+        "path-file-srv-model-bin": ("node2",),
+        "inodes-out-srv-many": ("node2",),
+        "path-entries-srv-many": ("node2",),
+        "mount-hangs-srv-code": ("node3",),
+        "disk-full-srv-full": ("node3",),
+    }, scanned.summary()
+    assert (scanned.state, scanned.code) == ("not_ready", 1)
+    # So long as one path of a node hangs, what else is said of its paths stands under that.
+    hidden = {one["check"] for one in scanned.cause("mount-hangs-srv-code")["explains"]}
+    assert hidden == {"path.same"}, scanned.summary()
+    shared = [row["summary"] for row in scanned.report["results"] if row["check"] == "fs.shared"]
+    assert any("/var/tmp is one on 4 nodes" in text for text in shared), shared
+    assert any("/srv/conf.yaml is local" in text for text in shared), shared
 
 
 MEMLOCK = [

@@ -35,6 +35,7 @@ SAID: dict[str, Any] = {
     "env_file": Path("/j/train.env"),
     "master_port": 29400,
     "packages": "torch,vllm",
+    "path": ("/srv/train.py", "~/data"),
     "launcher": "mpirun",
     "backend": "gloo",
     "baseline": Path("/b/r.json"),
@@ -161,6 +162,7 @@ def test_an_old_report_is_taken_as_it_was() -> None:
         ("python", "python; touch x"), ("jump", "-oX"), ("ssh_user", "-oX"), ("local", "yes"), ("via", "rsh"),
         ("partition", "-x"), ("partition", "a b"),
         ("ray_python", "python; touch x"),
+        ("path", ["x"]), ("path", ["/a\n"]), ("path", "/a"),
         ("packages", 1), ("jump", "gate;touch x"), ("jump", "gate, -oX"), ("jump", "$(x)"),
     ],
 )  # fmt: skip
