@@ -12,6 +12,7 @@ import msgspec
 
 from netdoctor.facts.bandwidth import LossMatrix, LossProbe
 from netdoctor.facts.base import Missing, Why
+from netdoctor.facts.counters import LaterCounters
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.host import LimitFacts
 from netdoctor.facts.net import (
@@ -103,6 +104,7 @@ def facts(i: int, shape: str = "healthy", hcas: int = HCAS) -> dict[str, Any]:
         "resolve": build.resolve(own=own, first_bindable=address(i), peers=()),
         "time": build.time_facts(),
         "port_holder": PortHolderFacts(port=build.RDZV),
+        "counters": build_hw.counters(),
     }  # fmt: skip
     if shape == "different" or (shape == "faulty" and i % (100 // FAULTY) == 1):
         _spoil(found, i, all_of_it=shape == "different")
@@ -172,6 +174,7 @@ def measure(store: Store, count: int) -> None:
         routes = {dst: Route(destination=address(place[dst]), source=own, dev="eth0") for dst in dialled}
         store.put("routes", src, RouteFacts(routes=routes))
         store.put("clock", src, build.clock(place[src] % 7 / 1000))
+        store.put("counters_later", src, LaterCounters(reading=build_hw.counters(5060.0, 9000)))
     store.cluster["ports"] = PortMatrix(probes=tuple(probes), possible=count * (count - 1))
     quiet = Missing(Why.NOT_APPLICABLE, "nothing is filtered here")
     rules = FirewallFacts(rulesets=(Ruleset(kind="nftables", active=False),))
