@@ -59,6 +59,13 @@ def link_fixes(hca: Hca, port: HcaPort, net: NetFacts | None) -> Iterator[Fix]:
     if port.is_roce and netdev and port.phys_state == "Disabled" and not up.get(netdev):
         shell = f"ip link set dev {netdev} up"
         yield run("bring up the network interface behind it", shell, root=True, persistent=False)
+    elif not port.is_roce and port.phys_state == "Disabled" and name:
+        yield run(
+            "switch the port on; where it stays off, its switch port is disabled",
+            f"mlxlink -d {name} -p {port.number} --port_state UP",
+            root=True,
+            persistent=False,
+        )
     if port.phys_state != "LinkUp":
         shell = f"mlxlink -d {name} -p {port.number} -m; ibstat {name}" if name else "ibstat"
         text = "read the link's own report, then reseat or swap cable and transceiver, or enable the port"

@@ -14,6 +14,7 @@ _MELLANOX = "0x15b3"
 MAX_HCAS = 128
 MAX_PORTS = 16
 MAX_GIDS = 1024
+MAX_PKEYS = 128
 
 
 def numeric(name: str) -> "tuple[int, str]":
@@ -53,7 +54,30 @@ def gids(base: str) -> "list[dict[str, Any]]":
     return found
 
 
-def port(hca: str, base: str, number: str) -> "dict[str, Any]":
+def pkeys(base: str) -> "list[str]":
+    """Return the non-empty rows of a port's table of partitions."""
+    folder = os.path.join(base, "pkeys")
+    rows = (files.text_or_none(os.path.join(folder, name)) for name in files.names(folder, MAX_PKEYS))
+    return sorted({row for row in rows if row and row.strip("0x")})
+
+
+def traffic_class(hca: str, number: str, root: str) -> "Optional[int]":
+    """Return 106 of ``Global tclass=106``; only drivers outside of the kernel's tree have the file."""
+    path = files.under(root, "%s/%s/tc/%s/traffic_class" % (_CLASS, hca, number))
+    word = (files.text_or_none(path) or "").partition("Global tclass=")[2].split("\n")[0].strip()
+    return int(word) if word.isdecimal() else None
+
+
+def driver(device: str) -> "Optional[str]":
+    """Return ``mlx5_core 24.10-1.1.4``, or the module's name alone."""
+    folder = os.path.realpath(os.path.join(device, "driver"))
+    if not os.path.isdir(folder):
+        return None
+    version = files.text_or_none(os.path.join(folder, "module/version"))
+    return " ".join([os.path.basename(folder), version] if version else [os.path.basename(folder)])
+
+
+def port(hca: str, base: str, number: str, root: str) -> "dict[str, Any]":
     """Return facts.rdma.HcaPort."""
 
     def text(name: str) -> str:
@@ -71,6 +95,8 @@ def port(hca: str, base: str, number: str) -> "dict[str, Any]":
         "sm_lid": files.int_or_none(os.path.join(base, "sm_lid")),
         "gids": gids(base),
         "gid_table_len": len([n for n in files.names(os.path.join(base, "gids")) if n.isdigit()]) or None,
+        "pkeys": pkeys(base) if text("link_layer") == "InfiniBand" else [],
+        "traffic_class": traffic_class(hca, number, root),
     }
 
 
@@ -160,8 +186,10 @@ def hca(name: str, root: str) -> "dict[str, Any]":
         "uverbs": uverbs,
         "uverbs_there": there,
         "uverbs_ok": uverbs_ok,
+        "driver": driver(device),
         "ports": [
-            port(name, os.path.join(base, "ports", n), n) for n in sorted(ports, key=numeric)[:MAX_PORTS]
+            port(name, os.path.join(base, "ports", n), n, root)
+            for n in sorted(ports, key=numeric)[:MAX_PORTS]
         ],
     }
 

@@ -24,7 +24,7 @@ class Gid:
 class HcaPort:
     """One port. name is NCCL's ``mlx5_0:1``; state ``ACTIVE``, ``INIT``, ``DOWN``…; link_layer ``InfiniBand``
     or ``Ethernet``; rate_gbit_s and rate_text from ``400 Gb/sec (4X NDR)``. gid_table_len: rows, empty ones
-    too."""
+    too. pkeys: the non-empty rows of its table, ``0xffff``. traffic_class: what mlx5 sets for all of RoCE."""
 
     name: str
     number: int
@@ -37,6 +37,13 @@ class HcaPort:
     sm_lid: int | None = None
     gids: tuple[Gid, ...] = ()
     gid_table_len: int | None = None
+    pkeys: tuple[str, ...] = ()
+    traffic_class: int | None = None
+
+    @property
+    def subnet(self) -> str:
+        """Prefix of an InfiniBand port's first GID, ``fe80:0000:0000:0000``; empty where there is none."""
+        return "" if self.is_roce else ":".join(self.gids[0].gid.split(":")[:4]) if self.gids else ""
 
     @property
     def active(self) -> bool:
@@ -79,7 +86,9 @@ class PcieLink:
 class Hca:
     """One RDMA device. netdevs: interfaces of the same PCI function. uverbs_there: whether it has a
     /dev/infiniband/uverbsN, which libibverbs needs; None where that was not to be seen. uverbs_ok: that is
-    readable and writable for the login user; None when there is none to test."""
+    readable and writable for the login user; None when there is none to test. driver:
+    ``mlx5_core 24.10-1.1.4``, the number where the module has one, as those outside of the kernel's tree
+    do."""
 
     name: str
     fw_version: str | None = None
@@ -94,6 +103,7 @@ class Hca:
     uverbs: str | None = None
     uverbs_there: bool | None = None
     uverbs_ok: bool | None = None
+    driver: str | None = None
     ports: tuple[HcaPort, ...] = ()
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from posixpath import normpath
 
@@ -47,6 +48,10 @@ def port_values(state: State, active: Active, i: int) -> dict[str, str | None]:
         return {"ports/1/rate": p["rate"] + "\n"}
     if active.fault == "hca-pcie":
         return {"../../current_link_width": p["width"] + "\n"}
+    if active.fault == "hca-file":
+        if not re.fullmatch(r"(\w+/)*\w+", p["file"]):
+            raise LabError(f"file={p['file']!r}: write a file of the HCA's folder, ports/1/sm_lid")
+        return {p["file"]: p["value"] + "\n"}
     if active.fault == "hca-fw":
         return {"fw_ver": p["version"] + "\n"}
     empty = hardware.long_gid("0" * 16, "0" * 16) + "\n"
@@ -75,6 +80,7 @@ def hca_values(site: Site, active: Active) -> list[str]:
         "hca-init": "stays in INIT: no subnet manager has configured it",
         "hca-rate": f"runs at {active.params.get('rate')}",
         "hca-pcie": f"has {active.params.get('width')} PCIe lanes",
+        "hca-file": f"has {active.params.get('value')} in {active.params.get('file')}",
         "hca-fw": f"has firmware {active.params.get('version')}",
         "hca-gid": "has no RoCE v2 GID of an IPv4 address",
     }
@@ -96,7 +102,7 @@ def heal_hca_values(site: Site, active: Active) -> None:
             hca_values(site, other)
 
 
-OF_VALUES = ("hca-down", "hca-init", "hca-rate", "hca-fw", "hca-gid", "hca-pcie")
+OF_VALUES = ("hca-file", "hca-down", "hca-init", "hca-rate", "hca-fw", "hca-gid", "hca-pcie")
 
 
 def hca_missing(site: Site, active: Active) -> list[str]:
@@ -356,6 +362,10 @@ FAULTS = (
     hca_fault("hca-down", "an HCA port is down"),
     hca_fault("hca-init", "an HCA port waits for a subnet manager"),
     hca_fault("hca-rate", "an HCA port is slower", rate="200 Gb/sec (2X NDR)"),
+    Fault(
+        "hca-file", "a file of an HCA says something else", hca_values, heal_hca_values,
+        {"hca": "last", "file": "ports/1/sm_lid", "value": "0x9"}, ("hca", "file"), needs="hca",
+    ),
     hca_fault("hca-fw", "an HCA has other firmware", version="28.33.0800"),
     hca_fault("hca-pcie", "an HCA has fewer PCIe lanes", width="8"),
     Fault(

@@ -714,6 +714,30 @@ def test_the_pcie_link_of_an_hca(tmp_path: Path) -> None:
     assert facts_rdma.pcie_link(on_a_root_bus + "/sys/devices/pci0000:00/0000:00:05.0") is None
 
 
+def test_partitions_traffic_class_and_driver_of_an_hca(tmp_path: Path) -> None:
+    tree = trees.connectx7()
+    ib, module = f"{trees.PCI}/infiniband/mlx5_0", "/sys/module/mlx5_core"
+    tree |= {
+        f"{ib}/ports/1/link_layer": "InfiniBand\n",
+        f"{ib}/ports/1/pkeys/0": "0xffff\n",
+        f"{ib}/ports/1/pkeys/1": "0x8001\n",
+        f"{ib}/ports/1/pkeys/2": "0x0000\n",
+        f"{ib}/tc/1/traffic_class": "Global tclass=106\nsrc_addr=1.1.1.1,tclass=7\n",
+        f"{trees.PCI}/driver -> ../../../bus/pci/drivers/mlx5_core": "",
+        f"{module}/version": "24.10-1.1.4\n",
+        "/sys/bus/pci/drivers/mlx5_core/module -> ../../../../module/mlx5_core": "",
+    }
+    root = trees.make(tmp_path, tree)
+    (hca,) = msgspec.convert(facts_rdma.collect({}, root), type=RdmaFacts).hcas
+    assert (hca.driver, hca.ports[0].pkeys, hca.ports[0].traffic_class) == (
+        "mlx5_core 24.10-1.1.4", ("0x8001", "0xffff"), 106,
+    )  # fmt: skip
+    assert hca.ports[0].subnet == "fe80:0000:0000:0000"
+    (Path(root) / module[1:] / "version").unlink()
+    (hca,) = msgspec.convert(facts_rdma.collect({}, root), type=RdmaFacts).hcas
+    assert hca.driver == "mlx5_core"
+
+
 def test_counters(tmp_path: Path) -> None:
     net, hca = "/sys/class/net", "/sys/class/infiniband/mlx5_0/ports/1"
     tree: dict[str, str | bytes | None] = {

@@ -72,6 +72,13 @@ def test_roce_gets_the_interface_up() -> None:
     assert cause(port_check({"n1": down, "n2": up}, nets), "hca-port-down").fixes == (read,)
 
 
+def test_infiniband_gets_a_port_that_was_switched_off_on() -> None:
+    findings = list(port_check({"n1": with_port(state="DOWN", phys_state="Disabled"), "n2": rdma()}))
+    shells = [fix.commands[0].shell for fix in cause(findings, "hca-port-down").fixes]
+    assert shells[0] == "mlxlink -d mlx5_1 -p 1 --port_state UP"
+    assert shells[1].startswith("mlxlink -d mlx5_1 -p 1 -m")
+
+
 @pytest.mark.parametrize(
     ("changes", "reads"),
     [

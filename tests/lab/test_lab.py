@@ -550,6 +550,7 @@ HCA_EFFECTS = [
     ("hca-init", hca_file("ports/1/state"), "2: INIT"),
     ("hca-rate", hca_file("ports/1/rate"), "200 Gb/sec (2X NDR)"),
     ("hca-fw", hca_file("fw_ver"), "28.33.0800"),
+    ("hca-file", hca_file("ports/1/sm_lid"), "0x9"),
     ("hca-errors", lambda lab: hears(lab, NODE, GROWS), "grows\n"),
     ("hca-pcie", hca_file("../../current_link_width"), "8"),
     (

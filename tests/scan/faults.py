@@ -52,6 +52,7 @@ NOT_PASTED: dict[str, str] = {
     "hca-gid": HARDWARE,
     "hca-pcie": HARDWARE,
     "hca-errors": HARDWARE,
+    "hca-file": HARDWARE,
     "if-flap": HARDWARE,
     "gpu-missing": HARDWARE,
     "gpu-lost": HARDWARE,

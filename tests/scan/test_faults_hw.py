@@ -96,6 +96,14 @@ def test_hcas_on_ethernet(hw_lab: Lab, tmp_path: Path, cases: tuple[Case, ...]) 
             hidden=frozenset({"nccl.ib-hca"}),
         ),
         case(
+            "node2 hca-file", "rdma-sm-lid", "rdma.parity", status="warn", fix="sminfo",
+            said="subnet manager's LID of mlx5_1:1 0x9 here, 0x1 on most nodes",
+        ),
+        case(
+            "node2 hca-file file=ports/1/pkeys/0 value=0x8001", "rdma-pkeys", "rdma.parity", status="warn",
+            said="partitions of mlx5_1:1 0x8001 here",
+        ),
+        case(
             tuple(f"node{i} hca-init hca=all" for i in range(4)), "no-subnet-manager", "rdma.port",
             nodes=(), said="no subnet manager runs", fix="opensm", id="no subnet manager",
         ),

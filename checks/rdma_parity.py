@@ -1,0 +1,67 @@
+"""Fabric, partitions, traffic class and driver of HCA ports, compared between nodes."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+
+from netdoctor.check import check
+from netdoctor.checks._hca_properties import PROPERTIES, Property
+from netdoctor.checks._parity import differing
+from netdoctor.checks._rdma import NO_HCAS, has_any, ports_of
+from netdoctor.checks._words import listing
+from netdoctor.facts.rdma import Hca, HcaPort, RdmaFacts
+from netdoctor.facts.wanted import Wanted
+from netdoctor.model import Cause, Evidence, Finding, Status, seen, skip
+
+
+@check(
+    after=["ssh.login", "rdma.port"],
+    required=False,
+    source="https://docs.kernel.org/admin-guide/abi-stable.html#abi-file-stable-sysfs-class-infiniband",
+    expects={one.key: str for one in PROPERTIES},
+)
+def rdma_parity(nodes: Mapping[str, RdmaFacts], expect: Wanted | None = None) -> Iterator[Finding]:
+    """The same HCA port of every node is on one fabric, in the same partitions, with the same driver.
+
+    Looks at:
+        Of active ports: LID of the subnet manager, prefix of the subnet and partitions (InfiniBand), the
+        traffic class that the driver sets for all of RoCE, the driver and its own version. Compared over
+        nodes, port by port and by kind of card, as rails may well be fabrics of their own.
+
+    Matters because:
+        Ports in different subnets or partitions are up, and cannot reach each other: NCCL waits for its
+        timeout. Another traffic class loses packets where the rest is lossless.
+
+    Fix:
+        Cable the port to the fabric of its rail, or have the subnet manager's owner give it the partitions.
+    """
+    ports: dict[tuple[str, ...], dict[str, tuple[Hca, HcaPort]]] = defaultdict(dict)
+    for node, hca, port in ports_of(nodes):
+        if port.active and not hca.is_virtual:
+            ports[port.link_layer, hca.board_id or "", port.name][node] = hca, port
+    if not ports:
+        yield skip("no active HCA port on any node" if has_any(nodes) else NO_HCAS)
+    for one in PROPERTIES:
+        # Ports that differ in the same way are told together.
+        alike: dict[frozenset[tuple[str, str | None]], list[str]] = defaultdict(list)
+        for (layer, _, name), there in ports.items():
+            if layer == one.layer or not one.layer:
+                alike[frozenset((node, one.read(*port)) for node, port in there.items())].append(name)
+        for values, names in alike.items():
+            if any(value for _, value in values) or (expect and expect.about(one.key)):
+                yield from _compared(one, dict(sorted(values)), names, expect)
+
+
+def _compared(
+    one: Property, values: Mapping[str, str | None], names: list[str], expect: Wanted | None
+) -> Iterator[Finding]:
+    def evidence(node: str) -> Evidence:
+        return seen(
+            f"/sys/class/infiniband/{names[0].replace(':', '/ports/')}/{one.file}", values[node] or "", "file"
+        )
+
+    noun = f"{one.word} of {listing(names, 3)}"
+    cause = Cause(one.key.replace(".", "-"), f"{one.word} differs between HCA ports of {{nodes}}")
+    yield from differing(
+        values, noun, cause, key=one.key, expect=expect, status=Status.WARN, why=one.why, seen=evidence,
+        fixes=lambda *_: one.fix,
+    )  # fmt: skip
