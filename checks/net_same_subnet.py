@@ -48,13 +48,13 @@ def net_same_subnet(nodes: Mapping[str, NetFacts], paths: Paths) -> Iterator[Fin
     if not any(net.shared for net in nodes.values()):
         yield skip("no node has several interfaces in one subnet")
         return
+    used = {(use.node, use.address) for use in paths.uses}
+    rails = {(use.node, use.address) for use in paths.uses if use.purpose.startswith(RAIL)}
     for node, net in nodes.items():
-        used = dict.fromkeys(use.address for use in paths.uses if use.node == node)
-        rails = {use.address for use in paths.uses if use.node == node and use.purpose.startswith(RAIL)}
         for one in net.shared:
             near = tuple(arp.together(one, net.shared))
-            if one.address in used and len(near) > 1:
-                yield from at(node, _judged(one, near, is_rail=one.address in rails))
+            if (node, one.address) in used and len(near) > 1:
+                yield from at(node, _judged(one, near, is_rail=(node, one.address) in rails))
 
 
 def _judged(one: SharedAddress, near: Sequence[SharedAddress], *, is_rail: bool) -> Iterator[Finding]:
