@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from netdoctor.check import check
+from netdoctor.checks._processes import ending, running_for
 from netdoctor.checks._words import MIB, listing
 from netdoctor.facts.gpu import GpuFacts, GpuProcess
 from netdoctor.model import Action, Cause, Finding, look, run, seen, skip
@@ -21,7 +22,8 @@ def gpu_idle(gpu: GpuFacts) -> Iterator[Finding]:
     """Nothing else runs on the GPUs.
 
     Looks at:
-        NVML's compute processes on each GPU, with process id, user and memory.
+        NVML's compute processes on each GPU, with process id, user, memory and age, and whether it is left
+        over by a login session whose own processes have ended.
 
     Matters because:
         A process that a crashed job left behind keeps memory that the next job needs, and one that
@@ -43,6 +45,7 @@ def gpu_idle(gpu: GpuFacts) -> Iterator[Finding]:
         if busy:
             who = [_described(process) for process in busy]
             pids = " ".join(str(process.pid) for process in busy[:20])
+            ends = [ending(process.pid, process.name) for process in busy[:20]]
             yield BUSY.warn(
                 f"GPU {device.index} is in use by {listing(who, 3)}",
                 observed=f"{len(busy)} process{'es' if len(busy) > 1 else ''}",
@@ -52,7 +55,7 @@ def gpu_idle(gpu: GpuFacts) -> Iterator[Finding]:
                     look("see what they are", f"ps -o pid,user,etime,args -p {pids}"),
                     run(
                         "end them, only if they are left over",
-                        f"kill {pids}",
+                        *ends,
                         root=True,
                         risk="high",
                         loses="what they compute",
@@ -74,4 +77,7 @@ def gpu_idle(gpu: GpuFacts) -> Iterator[Finding]:
 
 def _described(process: GpuProcess) -> str:
     memory = f", {process.memory_bytes // MIB} MiB" if process.memory_bytes else ""
-    return f"{process.name or 'process'} (pid {process.pid}, {process.user or 'user unknown'}{memory})"
+    age = f", {running_for(process.age_s)}" if process.age_s is not None else ""
+    left = ", left over by a session" if process.left_over else ""
+    who = f"pid {process.pid}, {process.user or 'user unknown'}"
+    return f"{process.name or 'process'} ({who}{memory}{age}{left})"

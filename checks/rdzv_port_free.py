@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
-from netdoctor.checks._words import is_host_name, title_text
+from netdoctor.checks._processes import ending, running_for
+from netdoctor.checks._words import title_text
 from netdoctor.facts.net import Listener, NetFacts, PortHolderFacts
 from netdoctor.facts.software import Job
 from netdoctor.model import (
@@ -101,12 +102,9 @@ def _busy(held: PortHolderFacts, another: Fix) -> Finding:
     fixes = [another]
     if (pid := held.listeners[0].pid or 0) > 1:
         show = look("see whose it is", f"ps -o pid,user,etime,args -p {pid}")
-        name = held.listeners[0].process or ""
-        # Pasted later, the number may be another process's.
-        still = f'[ "$(ps -o comm= -p {pid})" = {name} ] && ' if is_host_name(name) else ""
         end = run(
             "if it was left behind by an earlier job, end it",
-            f"{still}kill {pid}",
+            ending(pid, held.listeners[0].process),
             root=True,
             risk="medium",
             loses="what it was doing",
@@ -140,12 +138,5 @@ def _who(one: Listener) -> str:
     user = one.user or (f"uid {one.uid}" if one.uid is not None else "")
     parts = [f"{name}{pid}" + (f" of user {user}" if user else "")]
     if one.age_s is not None:
-        parts.append(f"running for {_age(one.age_s)}")
+        parts.append(running_for(one.age_s))
     return ", ".join(parts)
-
-
-def _age(seconds: float) -> str:
-    for size, unit in ((86400, "days"), (3600, "h"), (60, "min")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"

@@ -90,7 +90,15 @@ def pci_gpus(root: str) -> "list[dict[str, Any]]":
         except OSError:
             driver = None
         device_id = files.text_or_none(os.path.join(base, "device")) or ""
-        found.append({"address": address, "device_id": device_id, "driver": driver})
+        found.append(
+            {
+                "address": address,
+                "device_id": device_id,
+                "driver": driver,
+                "path": files.pci_path(os.path.realpath(base)),
+                "numa_node": files.int_or_none(os.path.join(base, "numa_node")),
+            }
+        )
     return found
 
 
@@ -162,6 +170,8 @@ def processes(nvml: "Any", handle: "Any") -> "list[dict[str, Any]]":
                 "pid": int(row.pid),
                 "name": known["name"],
                 "user": known["user"],
+                "age_s": known["age_s"],
+                "left_over": procs.is_left_over(int(row.pid)),
                 # 2^64 - 1 stands for "not available"
                 "memory_bytes": int(memory) if memory is not None and memory < 1 << 63 else None,
             }

@@ -157,9 +157,8 @@ def hca(name: str, root: str) -> "dict[str, Any]":
         return files.text_or_none(os.path.join(base, attribute)) or None
 
     device = os.path.join(base, "device")
-    address = None
-    if os.path.exists(device):
-        address = files.pci_address(os.path.realpath(device))
+    real = os.path.realpath(device) if os.path.exists(device) else ""
+    address = files.pci_address(real)
     uverbs = uverbs_name(name, base, root)
     uverbs_ok = None
     # Without ib_uverbs, or in a container that was not given the devices, the HCA is in sysfs alone.
@@ -180,6 +179,7 @@ def hca(name: str, root: str) -> "dict[str, Any]":
         "node_guid": text("node_guid"),
         "sys_image_guid": text("sys_image_guid"),
         "pci_address": address,
+        "pci_path": files.pci_path(real),
         "numa_node": files.int_or_none(os.path.join(device, "numa_node")),
         "pcie": pcie_link(device),
         "netdevs": files.names(os.path.join(device, "net"), 256),

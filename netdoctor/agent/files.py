@@ -73,6 +73,13 @@ def pci_address(path: str) -> "Optional[str]":
     return None
 
 
+def pci_path(path: str) -> "list[str]":
+    """Return what leads to a PCI function, from its host bridge on: ``pci0000:80``, ``0000:80:01.1``, …."""
+    parts = path.split("/")
+    bridges = [i for i, part in enumerate(parts) if part.startswith("pci") and part[-3:-2] == ":"]
+    return [parts[bridges[-1]]] + [p for p in parts[bridges[-1] :] if pci_address(p)] if bridges else []
+
+
 def under(root: str, path: str) -> str:
     """Return `path` (absolute) below `root`, which tests replace by a recorded tree."""
     return os.path.join(root, path.lstrip("/"))

@@ -66,6 +66,16 @@ def _age_from_proc(pid: int, root: str) -> "Optional[float]":
         return None
 
 
+def is_left_over(pid: int, root: str = "/") -> bool:
+    """Return whether a process of a login session of systemd's has lost its parent."""
+    # 0::/user.slice/user-1000.slice/session-3.scope
+    groups = files.text_or_none(files.under(root, "/proc/%d/cgroup" % pid)) or ""
+    names = [line.rpartition("/")[2] for line in groups.splitlines()]
+    stat = files.text_or_none(files.under(root, "/proc/%d/stat" % pid)) or ""
+    parent = stat.rpartition(") ")[2].split()[1:2]  # 123 (name) S 1 …
+    return parent == ["1"] and any(n.startswith("session-") and n.endswith(".scope") for n in names)
+
+
 def describe(pid: int, root: str = "/") -> "dict[str, Any]":
     """Return {"name", "user", "uid", "age_s"}; None for what the node does not let us see."""
     psutil = runtime.library("psutil") if root == "/" else None

@@ -7,12 +7,17 @@ from netdoctor.facts.base import fact
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuProcess:
-    """A process on a GPU. user and name are None where the node does not let us see them."""
+    """A process on a GPU. user and name are None where the node does not let us see them.
+
+    left_over: of a login session, and its parent has ended.
+    """
 
     pid: int
     name: str | None = None
     user: str | None = None
     memory_bytes: int | None = None
+    age_s: float | None = None
+    left_over: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,11 +91,16 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PciGpu:
-    """An NVIDIA display or 3D controller on the PCI bus. driver: bound kernel driver or None."""
+    """An NVIDIA display or 3D controller on the PCI bus. driver: bound kernel driver or None.
+
+    path: from the host bridge to the function, ``pci0000:10``, ``0000:10:01.0`` …, ``0000:13:00.0``.
+    """
 
     address: str
     device_id: str
     driver: str | None = None
+    path: tuple[str, ...] = ()
+    numa_node: int | None = None
 
 
 @fact("gpu")

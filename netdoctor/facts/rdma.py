@@ -97,6 +97,7 @@ class Hca:
     node_guid: str | None = None
     sys_image_guid: str | None = None
     pci_address: str | None = None
+    pci_path: tuple[str, ...] = ()
     numa_node: int | None = None
     pcie: PcieLink | None = None
     netdevs: tuple[str, ...] = ()

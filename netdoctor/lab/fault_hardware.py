@@ -52,6 +52,8 @@ def port_values(state: State, active: Active, i: int) -> dict[str, str | None]:
         if not re.fullmatch(r"(\w+/)*\w+", p["file"]):
             raise LabError(f"file={p['file']!r}: write a file of the HCA's folder, ports/1/sm_lid")
         return {p["file"]: p["value"] + "\n"}
+    if active.fault == "hca-numa":
+        return {"../../numa_node": p["numa"] + "\n"}
     if active.fault == "hca-fw":
         return {"fw_ver": p["version"] + "\n"}
     empty = hardware.long_gid("0" * 16, "0" * 16) + "\n"
@@ -79,6 +81,7 @@ def hca_values(site: Site, active: Active) -> list[str]:
         "hca-down": "is DOWN, physically Disabled",
         "hca-init": "stays in INIT: no subnet manager has configured it",
         "hca-rate": f"runs at {active.params.get('rate')}",
+        "hca-numa": f"is on NUMA node {active.params.get('numa')}",
         "hca-pcie": f"has {active.params.get('width')} PCIe lanes",
         "hca-file": f"has {active.params.get('value')} in {active.params.get('file')}",
         "hca-fw": f"has firmware {active.params.get('version')}",
@@ -102,7 +105,7 @@ def heal_hca_values(site: Site, active: Active) -> None:
             hca_values(site, other)
 
 
-OF_VALUES = ("hca-file", "hca-down", "hca-init", "hca-rate", "hca-fw", "hca-gid", "hca-pcie")
+OF_VALUES = ("hca-file", "hca-down", "hca-init", "hca-rate", "hca-fw", "hca-gid", "hca-pcie", "hca-numa")
 
 
 def hca_missing(site: Site, active: Active) -> list[str]:
@@ -368,6 +371,7 @@ FAULTS = (
     ),
     hca_fault("hca-fw", "an HCA has other firmware", version="28.33.0800"),
     hca_fault("hca-pcie", "an HCA has fewer PCIe lanes", width="8"),
+    hca_fault("hca-numa", "an HCA is on another NUMA node", numa="1"),
     Fault(
         "hca-errors", "a counter of an HCA port grows", hca_errors, heal_hca_errors,
         {"hca": "last", "counter": "symbol_error", "per_s": "50"}, ("hca", "counter"), needs="hca",

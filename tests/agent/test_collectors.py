@@ -36,6 +36,7 @@ from netdoctor.agent import (
     files,
     libs,
     op_spawn,
+    procs,
     pythons,
     runtime,
     subnets,
@@ -949,9 +950,8 @@ def test_gpu_tree(tmp_path: Path) -> None:
     assert facts_gpu.kernel_driver(root) == "550.54.15"
     paths = libs.find("libnvidia-ml.so.1", root)
     assert facts_gpu.library_version(paths, root) == "550.90.07"
-    assert facts_gpu.pci_gpus(root) == [
-        {"address": "0000:17:00.0", "device_id": "0x2330", "driver": "nvidia"}
-    ]
+    (there,) = facts_gpu.pci_gpus(root)
+    assert (there["address"], there["device_id"], there["driver"]) == ("0000:17:00.0", "0x2330", "nvidia")
     assert facts_gpu.device_nodes(root) == ["/dev/nvidia2", "/dev/nvidia10"]
     assert (facts_gpu.nvswitches(root), facts_gpu.open_module(root)) == (1, True)
     assert facts_gpu.fabric_manager(root) is None  # no processes are shown
@@ -964,6 +964,30 @@ def test_a_fabric_manager(tmp_path: Path) -> None:
     assert facts_gpu.fabric_manager(trees.make(tmp_path / "b", processes)) is True
     del processes["/proc/2/comm"]  # a container's own
     assert facts_gpu.fabric_manager(trees.make(tmp_path / "c", processes)) is None
+
+
+def test_a_way_through_the_pci_tree(tmp_path: Path) -> None:
+    place = "/sys/devices/pci0000:10/0000:10:01.0/0000:17:00.0"
+    files_of = {"vendor": "0x10de", "class": "0x030200", "device": "0x2330", "numa_node": "1"}
+    tree = {f"{place}/{name}": text + "\n" for name, text in files_of.items()}
+    tree["/sys/bus/pci/devices/0000:17:00.0 -> ../../../devices/pci0000:10/0000:10:01.0/0000:17:00.0"] = ""
+    (there,) = facts_gpu.pci_gpus(trees.make(tmp_path, tree))
+    assert there["path"] == ["pci0000:10", "0000:10:01.0", "0000:17:00.0"]
+    assert there["numa_node"] == 1
+    # A guest of Hyper-V: each card is behind a bridge of its own.
+    guest = "/sys/devices/LNXSYSTM:00/ACPI0004:00/VMBUS:00/47505500-0001/pci0001:00/0001:00:00.0"
+    assert files.pci_path(guest) == ["pci0001:00", "0001:00:00.0"]
+    assert files.pci_path("/sys/devices/virtual/net/rxe0") == files.pci_path("") == []
+
+
+def test_what_a_session_left_over(tmp_path: Path) -> None:
+    scope, service = "0::/user.slice/user-1000.slice/session-3.scope\n", "0::/system.slice/vllm.service\n"
+    older = "12:pids:/user.slice/session-c1.scope\n1:name=systemd:/user.slice/session-c1.scope\n"
+    rows = {4: (scope, 1), 5: (scope, 812), 6: (service, 1), 7: (older, 1), 8: ("", 1)}
+    tree = {f"/proc/{pid}/cgroup": text for pid, (text, _) in rows.items()}
+    tree |= {f"/proc/{pid}/stat": f"{pid} (a) b) S {parent} 4 4 0" for pid, (_, parent) in rows.items()}
+    root = trees.make(tmp_path, tree)
+    assert {pid for pid in (*rows, 9) if procs.is_left_over(pid, root)} == {4, 7}
 
 
 def test_no_gpu_hardware_at_all(tmp_path: Path) -> None:

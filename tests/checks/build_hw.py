@@ -89,8 +89,21 @@ def process(pid: int = 4711, **changes: Any) -> GpuProcess:
     return GpuProcess(**{"pid": pid, "name": "python", "user": "alice", **changes})
 
 
+def path(index: int, address: str) -> tuple[str, ...]:
+    """From the host bridge: every four GPUs and HCA share one, and a switch."""
+    half = index // 4
+    return (
+        f"pci0000:{half}0",
+        f"0000:{half}0:01.0",
+        f"0000:{half}1:00.0",
+        f"0000:{half}2:0{index % 4}.0",
+        address,
+    )
+
+
 def pci(index: int = 0, driver: str | None = "nvidia") -> PciGpu:
-    return PciGpu(address=bus(index), device_id="0x2330", driver=driver)
+    way = path(index, bus(index))
+    return PciGpu(address=bus(index), device_id="0x2330", driver=driver, path=way, numa_node=index // 4)
 
 
 def gpus(count: int = GPUS, **changes: Any) -> GpuFacts:
@@ -183,10 +196,13 @@ def roce_port(hca: str = "mlx5_0", i: int = 1, **changes: Any) -> HcaPort:
 
 
 def hca(device: str = "mlx5_0", **changes: Any) -> Hca:
+    half = int(device[-1:]) % 2 if device[-1:].isdigit() else 0
     defaults: dict[str, Any] = {
         "fw_version": "28.39.1002",
         "board_id": "MT_0000000838",
         "hca_type": "MT4129",
+        "pci_path": path(4 * half, f"0000:{half}9:00.0"),
+        "numa_node": half,
         "pcie": PcieLink(width=16, width_most=16, gtransfers_s=32.0, gtransfers_s_most=32.0),
         "netdevs": ("eth1",),
         "uverbs": "uverbs0",

@@ -22,6 +22,16 @@ def test_names_pid_and_user() -> None:
     assert causes([finding]) == {"gpu-busy": {"n1"}}
 
 
+def test_only_what_still_has_its_name_is_ended() -> None:
+    late = process(4711, age_s=3 * 86400.0, left_over=True, memory_bytes=GIB)
+    others = (process(12, name=None), process(13, name="$(reboot)"))
+    (finding,) = said(gpu_idle(gpus(devices=(gpu(0, processes=(late, *others)),))))
+    assert "python (pid 4711, alice, 1024 MiB, running for 3 days, left over by a session)" in finding.summary
+    assert finding.cause
+    _, end = finding.cause.fixes
+    assert [one.shell for one in end.commands] == ['[ "$(ps -o comm= -p 4711)" = python ] && kill 4711']
+
+
 def test_display_servers_are_harmless() -> None:
     busy = gpus(devices=(gpu(0, processes=(process(1, name="/usr/lib/xorg/Xorg"),)),))
     assert not list(gpu_idle(busy))

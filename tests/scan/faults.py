@@ -51,6 +51,7 @@ NOT_PASTED: dict[str, str] = {
     "hca-fw": HARDWARE,
     "hca-gid": HARDWARE,
     "hca-pcie": HARDWARE,
+    "hca-numa": HARDWARE,
     "hca-errors": HARDWARE,
     "hca-file": HARDWARE,
     "if-flap": HARDWARE,

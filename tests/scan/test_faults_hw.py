@@ -305,6 +305,10 @@ def test_a_prefix_selects_more_than_it_names(make_lab: Callable[..., Lab], tmp_p
             "node2 gpu-nvlink gpu=all links=18", "gpu-nvlink-none", "gpu.link",
             said="NVLinks of all 2 GPUs are down", fix="nvidia-fabricmanager",
         ),
+        case(
+            "node2 hca-numa hca=all", "gpu-far-from-hca", "gpu.affinity", status="warn",
+            said="GPU 0 SYS and GPU 1 SYS; there GPU 0 NODE and GPU 1 NODE", fix="nvidia-smi topo -m",
+        ),
         case("node2 gpu-pcie", "gpu-pcie-narrow", "gpu.link", status="warn", said="PCIe 5 x8"),
         case(
             ("node1 gpu-lost", "node3 gpu-lost"), "gpu-lost", "gpu.visible", nodes=("node1", "node3"),
