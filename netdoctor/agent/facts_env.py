@@ -15,10 +15,17 @@ _PREFIXES = (
     "GLOO_",
     "UCX_",
     "FI_",
-    "TORCH_NCCL_",
-    "TORCH_DISTRIBUTED_",
-    "TORCH_CPP_LOG_LEVEL",
-    "TORCHELASTIC_",
+    "TORCH",
+    "PYTORCH_",
+    "CUDA_",
+    "CUBLAS_",
+    "CUDNN_",
+    "HF_",
+    "OMP_",
+    "MKL_",
+    "KMP_",
+    "PYTHON",
+    "TRITON_",
     "PET_",
 )
 _NAMES = frozenset(
@@ -36,19 +43,10 @@ _NAMES = frozenset(
         "ROLE_WORLD_SIZE",
         "NODE_RANK",
         "NNODES",
-        "CUDA_VISIBLE_DEVICES",
-        "CUDA_HOME",
-        "CUDA_PATH",
-        "CUDA_DEVICE_ORDER",
-        "CUDA_LAUNCH_BLOCKING",
         "NVIDIA_VISIBLE_DEVICES",
         "NVIDIA_DRIVER_CAPABILITIES",
-        "OMP_NUM_THREADS",
         "LD_LIBRARY_PATH",
         "LD_PRELOAD",
-        "PYTHONPATH",
-        "PYTHONHOME",
-        "PYTHONNOUSERSITE",
         "VIRTUAL_ENV",
         "CONDA_PREFIX",
         "CONDA_DEFAULT_ENV",
@@ -68,7 +66,7 @@ _NAMES = frozenset(
 )
 _PROXIES = frozenset(("http_proxy", "https_proxy", "all_proxy", "no_proxy"))
 # Whether they are set is worth knowing; they are secrets by their names.
-_PRESENCE = frozenset(("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "WANDB_API_KEY"))
+_PRESENCE = frozenset(("HUGGING_FACE_HUB_TOKEN", "WANDB_API_KEY"))
 
 
 def shown(name: str, value: str) -> "Optional[str]":

@@ -23,6 +23,7 @@ SUBJECTS = {
     "sw": "the job's Python",
     "gpu": "the GPUs",
     "rdma": "the HCAs",
+    "env": "the sessions' variables",
     "nccl": "NCCL's choices",
     "gloo": "gloo's choices",
     "bw": "the all-reduce",

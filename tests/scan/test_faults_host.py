@@ -255,6 +255,14 @@ def test_interfaces_that_the_environment_asks_for(lab4: Lab, tmp_path: Path, cas
             said="left over in the login session", fix="RANK|LOCAL_RANK", excuse=LOGIN,
         ),
         case(
+            "node2 env CUDA_LAUNCH_BLOCKING=1", "env-left-cuda-launch-blocking", "env.drift", status="warn",
+            said="makes every kernel wait", fix="CUDA_LAUNCH_BLOCKING", excuse=LOGIN,
+        ),
+        case(
+            "node2 env LD_LIBRARY_PATH=/opt/nccl/lib", "env-differs-ld-library-path", "env.drift",
+            status="warn", said="LD_LIBRARY_PATH is /opt/nccl/lib", excuse=LOGIN,
+        ),
+        case(
             "node2 env TORCHELASTIC_RUN_ID=x TORCHELASTIC_USE_AGENT_STORE=True", "env-stale-rank",
             "nccl.env", status="warn", said="wait for an agent", excuse=LOGIN,
         ),

@@ -1,0 +1,112 @@
+"""Variables of sessions, compared: each value as others would have it, without a node's own names."""
+
+import re
+from collections.abc import Iterator, Mapping
+
+from netdoctor.checks._env import change, export
+from netdoctor.checks._majority import majority
+from netdoctor.checks._words import listing
+from netdoctor.facts.host import HostFacts
+from netdoctor.facts.net import NetFacts
+from netdoctor.model import CERTAIN, LIKELY, PEERS, Cause, Finding, Fix, in_job, seen
+from netdoctor.rules import variables as rules
+from netdoctor.rules.leftovers import leftover
+from netdoctor.rules.variables import Environment
+
+UNSET = "unset"
+OWN = "{own}"
+CRIPPLING = ("NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "NCCL_CHECKS_DISABLE")
+FAMILIES = re.compile(
+    r"(NCCL|GLOO|PYTORCH|CUDA|CUBLAS|CUDNN|HF|OMP|MKL|KMP|UCX|FI|TRITON)_[A-Z0-9_]+|(TORCH|PYTHON)[A-Z0-9_]+"
+    r"|LD_LIBRARY_PATH|LD_PRELOAD"
+)
+# nccl.env speaks of them wherever they are set.
+JUDGED = {*rules.WORDS, *rules.RENAMED, *CRIPPLING, "NCCL_DEBUG"}
+PATHS = ("LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH")
+# What names a node's own devices or its place in a job: nccl.ifname, nccl.ib-hca and gpu.visible look at it.
+NODES_OWN = re.compile(
+    r"(NCCL|GLOO)_SOCKET_IFNAME|NCCL_IB_HCA|NCCL_IB_GID_INDEX|NCCL_(TOPO|GRAPH)_\w+|NCCL_DEBUG_FILE|NCCL_HOSTID"
+    r"|UCX_NET_DEVICES|FI_\w*IFACE|CUDA_VISIBLE_DEVICES|CUDA_MPS_\w+|TORCHELASTIC_\w+|OMP_PLACES|KMP_AFFINITY"
+    r"|PYTHON(HASHSEED|STARTUP)"
+)
+
+
+def differences(
+    envs: Mapping[str, Environment],
+    hosts: Mapping[str, HostFacts],
+    nets: Mapping[str, NetFacts],
+) -> Iterator[Finding]:
+    """A finding for each variable and node that has another value than most; between two, who sets it."""
+    for name in sorted({name for env in envs.values() for name in env if _compared(name)}):
+        raw = {node: env[name].value if name in env else "" for node, env in envs.items()}
+        if len(set(raw.values())) == 1:
+            continue
+        own = {node: _own_words(node, hosts.get(node), nets.get(node)) for node in envs}
+        values = {node: _common_form(name, value, own[node]) or UNSET for node, value in raw.items()}
+        yield from _differing(name, values, envs)
+
+
+def _compared(name: str) -> bool:
+    elsewhere = name in JUDGED or name in rules.MUST_BE_EQUAL or name in rules.RANKS
+    return FAMILIES.fullmatch(name) is not None and not elsewhere and not NODES_OWN.fullmatch(name)
+
+
+def _own_words(node: str, host: HostFacts | None, net: NetFacts | None) -> list[str]:
+    """What names this node alone: its names and addresses."""
+    names = {node, *((host.hostname, host.fqdn, host.hostname.partition(".")[0]) if host else ())}
+    addresses = {row.address for row in (net.addresses if net else ()) if row.scope != "host"}
+    return sorted({w for w in names | addresses if len(w) > 1 and w != "localhost"}, key=len, reverse=True)
+
+
+def _common_form(name: str, value: str, own: list[str]) -> str:
+    """A value as others would have it; of a search path without empty and repeated entries."""
+    if name in PATHS:
+        parts = re.split(r"[:\s]" if name == "LD_PRELOAD" else ":", value)
+        value = ":".join(dict.fromkeys(part.rstrip("/") or "/" for part in parts if part))
+    for word in own:
+        if word in value:
+            value = re.sub(rf"(?<![A-Za-z0-9.]){re.escape(word)}(?![A-Za-z0-9])", OWN, value)
+    return value
+
+
+def _apart(here: str, usual: str) -> str:
+    """How a search path differs from the usual one: ``+/opt/nccl/lib, -/usr/local/cuda/lib64``."""
+    mine, others = here.split(":"), usual.split(":")
+    more = [f"+{one}" for one in mine if one not in others] + [f"-{one}" for one in others if one not in mine]
+    return ", ".join(more[:4]) or "another order"
+
+
+def _differing(name: str, values: Mapping[str, str], envs: Mapping[str, Environment]) -> Iterator[Finding]:
+    spread = majority(values)
+    usual, key = spread.value, name.lower().replace("_", "-")
+    cause = Cause(
+        f"env-differs-{key}",
+        name + " of {nodes} is not that of other nodes",
+        confidence=CERTAIN if usual else LIKELY,
+    )
+    # Between two nodes the one that sets it is the one to look at.
+    blamed = {node: text for node, text in spread.minority.items() if usual or text != UNSET}
+    for node, text in blamed.items():
+        setting = envs[node].get(name)
+        if setting and leftover(name, setting.value):  # told as that
+            continue
+        if setting and name in rules.INTEGERS and not rules.is_plain_number(setting.value):  # by nccl.env
+            continue
+        others = usual or listing([one for one in spread.groups if one != text], 3)
+        apart = ""
+        if name in PATHS and usual and UNSET not in (text, usual):
+            apart = f" ({_apart(text, usual)})"
+        fixes: tuple[Fix, ...] = change(setting) if setting else ()
+        # A value without a node's own name in it is the same for all.
+        if usual and usual != UNSET and OWN not in usual:
+            fixes = (in_job("set it in the job, the same on every node", export(name, usual)),)
+        origin = setting.origin if setting else "nowhere"
+        yield cause.warn(
+            f"{name} is {text[:120]}{f' here ({origin})' if setting else ' here'}, on "
+            f"{'most' if usual else 'other'} nodes {others[:120]}{apart}",
+            at=node,
+            observed=text[:300],
+            expected=PEERS((usual or "the same on all nodes")[:300]),
+            seen=seen(origin, f"{name}={text[:300]}", "file"),
+            fixes=fixes,
+        )

@@ -1,0 +1,48 @@
+"""Variables that are set to look for a fault, and what it costs to leave them."""
+
+import re
+from dataclasses import dataclass
+
+ON = r"(?i)1|true|yes|on"
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """A value of the variable that costs something. value: pattern of the whole value; cost: what it does;
+    source: where that is written."""
+
+    name: str
+    value: str
+    cost: str
+    source: str
+
+
+_CUDA = "https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables"
+_TORCH = "https://docs.pytorch.org/docs/stable/distributed.html#debugging-torch-distributed-applications"
+_CACHE = "https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-memory-management"
+_COMPILE = "https://docs.pytorch.org/docs/stable/torch.compiler_troubleshooting.html"
+_PYTHON = "https://docs.python.org/3/using/cmdline.html#environment-variables"
+# NCCL's own are nccl.env's (NCCL_DEBUG, NCCL_P2P_DISABLE, NCCL_ALGO) and nccl.ib-hca's (NCCL_IB_DISABLE);
+# CUDA_VISIBLE_DEVICES is gpu.visible's.
+LEFTOVERS = (
+    Leftover("CUDA_LAUNCH_BLOCKING", r"0*[1-9]\d*", "makes every kernel wait for the one before it", _CUDA),
+    Leftover("CUDA_DISABLE_PTX_JIT", r"0*[1-9]\d*", "ends kernels that have no code for the GPU", _CUDA),
+    Leftover("CUDA_FORCE_PTX_JIT", r"0*[1-9]\d*", "compiles every kernel again at start", _CUDA),
+    Leftover("TORCH_DISTRIBUTED_DEBUG", r"(?i)detail", "checks every collective with one more", _TORCH),
+    Leftover("TORCH_CPP_LOG_LEVEL", r"(?i)info", "writes lines for every rank and connection", _TORCH),
+    Leftover("TORCH_NCCL_BLOCKING_WAIT", ON, "makes the host wait for every collective", _TORCH),
+    Leftover("TORCH_COMPILE_DISABLE", ON, "leaves torch.compile without effect", _COMPILE),
+    Leftover("TORCHDYNAMO_DISABLE", ON, "leaves torch.compile without effect", _COMPILE),
+    Leftover("PYTORCH_NO_CUDA_MEMORY_CACHING", r".+", "asks the driver for each piece of memory", _CACHE),
+    Leftover("PYTHONTRACEMALLOC", r"0*[1-9]\d*", "keeps a trace of every allocation", _PYTHON),
+    Leftover("PYTHONDEVMODE", r".+", "turns on Python's checks of itself", _PYTHON),
+    Leftover("PYTHONPROFILEIMPORTTIME", r".+", "writes a line for every import of every rank", _PYTHON),
+    Leftover("PYTHONASYNCIODEBUG", r".+", "makes event loops check and log their calls", _PYTHON),
+)  # fmt: skip
+_BY_NAME = {one.name: one for one in LEFTOVERS}
+
+
+def leftover(name: str, value: str) -> Leftover | None:
+    """What this value of a variable was probably set to look for; None where it costs nothing."""
+    found = _BY_NAME.get(name)
+    return found if found and re.fullmatch(found.value, value.strip()) else None
