@@ -1,8 +1,14 @@
 """Commands that make memory file systems larger."""
 
+import re
+from collections.abc import Sequence
+
 from netdoctor.checks._words import GIB, MIB, quoted
 from netdoctor.facts.host import FileSystem, HostFacts
-from netdoctor.model import Fix, in_job, run
+from netdoctor.model import Fix, in_job, look, run
+
+# What may stand in a command of the names in /dev/shm: nccl-Ab12Cd, torch_4711_2817_0, sem.mp-x1.
+_SEGMENT = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,100}")
 
 
 def enlarge_shm(host: HostFacts, shm: FileSystem, least_bytes: int) -> tuple[Fix, ...]:
@@ -39,3 +45,20 @@ def enlarge_tmp(tmp: FileSystem) -> Fix:
         root=True,
         persistent=False,
     )
+
+
+def remove_left_over(names: Sequence[str]) -> tuple[Fix, ...]:
+    """Files in /dev/shm that nobody uses: unless somebody does by the time it is pasted."""
+    plain = " ".join(name for name in names if _SEGMENT.fullmatch(name))
+    if not plain:
+        return ()
+    used = "{ ls -l /proc/[0-9]*/fd; cat /proc/[0-9]*/maps; } 2>/dev/null | grep -F /dev/shm/"
+    each = 'case $used in *"/dev/shm/$f"*) ;; *) rm -f "/dev/shm/$f" ;; esac'
+    remove = run(
+        "remove those that no process has open",
+        f"used=$({used}); for f in {plain}; do {each}; done",
+        root=True,
+        risk="medium",
+        loses="what is in them",
+    )
+    return look("see whose they are, and since when", "ls -l /dev/shm"), remove

@@ -96,7 +96,7 @@ def stale_shm(root: str, now: float) -> "tuple[list[str], int]":
     """Return names and total size of shared-memory files that no living process uses.
 
     A file of another user whose processes we may not look into is left out, unless its name carries the
-    pid of a process that is gone.
+    pid of a process that is gone. Where /proc does not show all processes, only files of our own count.
     """
     folder = files.under(root, "/dev/shm")
     candidates = {}
@@ -111,6 +111,7 @@ def stale_shm(root: str, now: float) -> "tuple[list[str], int]":
     if not candidates:
         return [], 0
     used, complete = _in_use(set(candidates), root, time.monotonic() + SCAN_S)
+    shows_all = procs.comm(2, root) == "kthreadd"  # no container's own, and no hidepid
     stale = []
     size = 0
     for name, stat in sorted(candidates.items()):
@@ -118,7 +119,7 @@ def stale_shm(root: str, now: float) -> "tuple[list[str], int]":
         _, pid, *rest = name.split("_") if name.startswith("torch_") else ("", "")
         owner_gone = bool(rest) and pid.isdecimal() and not os.path.exists(files.under(root, "/proc/" + pid))
         ours = stat.st_uid == os.getuid()
-        if name not in used and (complete or ours or owner_gone):
+        if name not in used and (ours or (shows_all and (complete or owner_gone))):
             stale.append(name)
             size += stat.st_blocks * 512
     return stale[:MAX_STALE_NAMES], size

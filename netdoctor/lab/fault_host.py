@@ -152,6 +152,22 @@ def small_shm(site: Site, active: Active) -> list[str]:
     return [f"{active.node}: /dev/shm has {wanted}"]
 
 
+def shm_left(site: Site, active: Active) -> list[str]:
+    wanted = active.params["size"]
+    size(wanted)
+    script = (
+        'mount -o remount,size=1100m /dev/shm; fallocate -l "$1" /dev/shm/torch_99999999_1_0; '
+        "touch -d '1 hour ago' /dev/shm/torch_99999999_1_0"
+    )
+    nodes.do(site.state, active.node, ["sh", "-euc", script, "sh", wanted])
+    return [f"{active.node}: {wanted} of its small /dev/shm are left over by a job"]
+
+
+def heal_shm_left(site: Site, active: Active) -> None:
+    nodes.do(site.state, active.node, ["rm", "-f", "/dev/shm/torch_99999999_1_0"])
+    heal_small_shm(site, active)
+
+
 def heal_small_shm(site: Site, active: Active) -> None:
     nodes.do(site.state, active.node, ["mount", "-o", "remount,size=50%", "/dev/shm"])
 
@@ -224,6 +240,7 @@ FAULTS = (
         "nofile", "sessions may open few files", limit, refresh, {"soft": "256", "hard": ""}
     ),
     Fault("small-shm", "/dev/shm is small", small_shm, heal_small_shm, {"size": "64m"}),
+    Fault("shm-left", "a job left a file in /dev/shm", shm_left, heal_shm_left, {"size": "200m"}),
     Fault(
         "full-disk", "a file system is full", full_disk, heal_full_disk,
         {"path": "/tmp", "size": "8m"}, ("path",),

@@ -193,6 +193,19 @@ def test_limits_from_a_tree(tmp_path: Path) -> None:
     assert fact.stale_shm_bytes >= 8192
 
 
+def test_left_over_files_of_others_where_their_processes_are_hidden(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a container, or behind hidepid, a file that nobody seems to use may be in use all the same."""
+    tree = {"/dev/shm/nccl-Ab12Cd": b"x" * 8192, "/dev/shm/torch_88_1_0": b"x", "/proc/77/maps": ""}
+    whole = trees.make(tmp_path / "whole", {**tree, "/proc/2/comm": "kthreadd\n", "/proc/77/fd/": None})
+    part = trees.make(tmp_path / "part", tree)
+    later = time.time() + 3600
+    monkeypatch.setattr(os, "getuid", lambda: 4242)
+    assert facts_limits.stale_shm(whole, later)[0] == ["nccl-Ab12Cd", "torch_88_1_0"]
+    assert facts_limits.stale_shm(part, later) == ([], 0)
+
+
 @pytest.mark.parametrize(
     ("wanted", "login", "used"),
     [

@@ -40,6 +40,10 @@ MOST_FILES = min(resource.getrlimit(resource.RLIMIT_NOFILE)[1], 65536)
         ),
         case("node2 small-shm size=512m", "shm-small", "host.shm", status="warn"),
         case(
+            "node2 shm-left", "shm-left-over", "host.shm", status="warn", look=True,
+            said="200 MiB of /dev/shm are files that no process uses any more",
+        ),
+        case(
             ("node1 small-shm", "node2 small-shm"), "shm-small", "host.shm", nodes=("node1", "node2"),
         ),
         case("node2 full-disk", "tmp-full", "host.disk", said="free of 8 MiB", look=True),
