@@ -5,9 +5,23 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
+from netdoctor.checks._parity import unlike_typed
 from netdoctor.checks._words import listing
 from netdoctor.facts.gpu import Gpu, GpuFacts
-from netdoctor.model import DERIVED, PEERS, Action, Cause, Expected, Finding, look, seen, skip, unknown
+from netdoctor.facts.wanted import Wanted
+from netdoctor.model import (
+    DERIVED,
+    PEERS,
+    Action,
+    Cause,
+    Expected,
+    Finding,
+    Status,
+    look,
+    seen,
+    skip,
+    unknown,
+)
 from netdoctor.rules.cuda import major
 
 # With so many GPUs of a kind nobody can be called the odd one out.
@@ -35,8 +49,9 @@ Place = tuple[str, int]  # node and index of a GPU
     after=["ssh.login", "gpu.visible"],
     required=False,
     source="https://docs.nvidia.com/deploy/nvml-api/group__NvLink.html",
+    expects={"gpu.nvlinks": int},
 )
-def gpu_link(gpus: Mapping[str, GpuFacts]) -> Iterator[Finding]:
+def gpu_link(gpus: Mapping[str, GpuFacts], expect: Wanted | None = None) -> Iterator[Finding]:
     """Every GPU has as many NVLinks up, and as many PCIe lanes, as the others of its kind.
 
     Looks at:
@@ -66,10 +81,11 @@ def gpu_link(gpus: Mapping[str, GpuFacts]) -> Iterator[Finding]:
             elif device.error is None:
                 silent.add((node, device.index))
     compared: set[str] = set()
-    for devices in models.values():
+    for model, devices in models.items():
         up = {place: d.nvlinks_active for place, d in devices.items() if d.nvlinks_active is not None}
         widths = {place: d.pcie_width for place, d in devices.items() if d.pcie_width}
         generations = {place: d.pcie_generation for place, d in devices.items() if d.pcie_generation}
+        yield from _typed(model, up, expect)
         yield from _nvlinks(devices, up)
         yield from _nodes_without(devices, up)
         below = {place: found for place, one in devices.items() if (found := _below(place[0], one))}
@@ -89,6 +105,17 @@ def gpu_link(gpus: Mapping[str, GpuFacts]) -> Iterator[Finding]:
             yield unknown(
                 node, f"NVML tells less of the links of {listing(mute, 4)} than of others of the kind"
             )
+
+
+def _typed(model: str, up: Mapping[Place, int], expect: Wanted | None) -> Iterator[Finding]:
+    """Nodes on which a GPU has fewer NVLinks up than the user expects of this model."""
+    least: dict[str, int] = {}
+    for (node, _), count in up.items():
+        least[node] = min(count, least.get(node, count))
+    values = {node: str(count) for node, count in least.items()}
+    for node, wish in expect.look("gpu.nvlinks", values, model).items() if expect else ():
+        if not wish.is_met_by(values[node]) and least[node] < wish.number:
+            yield unlike_typed(wish, node, values[node], "number of NVLinks up", DOWN, Status.WARN)
 
 
 def _usual(values: list[int]) -> int | None:

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from netdoctor.check import check
 from netdoctor.checks._distribution import install_package
 from netdoctor.checks._majority import majority
-from netdoctor.checks._parity import differing
+from netdoctor.checks._parity import differing, unlike_typed
 from netdoctor.checks._rdma import NO_HCAS, hca_evidence, unbound_evidence
 from netdoctor.checks._words import listing, title_text
 from netdoctor.facts.host import HostFacts
 from netdoctor.facts.rdma import RdmaFacts
+from netdoctor.facts.wanted import Wanted
 from netdoctor.model import (
     DERIVED,
     HERE,
@@ -94,8 +95,11 @@ OPEN = run(
     # does not come from another one's absence. Only an absent HCA explains what NCCL would choose.
     explains=("nccl.ib-hca",),
     source="https://docs.kernel.org/admin-guide/abi-stable.html#abi-file-stable-sysfs-class-infiniband",
+    expects={"rdma.hcas": int},
 )
-def rdma_hca(nodes: Mapping[str, RdmaFacts], hosts: Mapping[str, HostFacts] | None) -> Iterator[Finding]:
+def rdma_hca(
+    nodes: Mapping[str, RdmaFacts], hosts: Mapping[str, HostFacts] | None, expect: Wanted | None = None
+) -> Iterator[Finding]:
     """Every node has the HCAs that the other nodes have, and the login user may open them.
 
     Looks at:
@@ -110,22 +114,29 @@ def rdma_hca(nodes: Mapping[str, RdmaFacts], hosts: Mapping[str, HostFacts] | No
         Load the driver, give the user or the container the devices, install libibverbs, or have a
         look at the card.
     """
-    if not any(facts.hcas or facts.unbound_pci for facts in nodes.values()):
+    number = {node: str(len(facts.hcas)) for node, facts in nodes.items()}
+    typed = expect.look("rdma.hcas", number) if expect else {}
+    if not typed and not any(facts.hcas or facts.unbound_pci for facts in nodes.values()):
         yield skip(NO_HCAS)
         return
-    counts = majority({node: len(facts.hcas) for node, facts in nodes.items()})
-    usual = max(counts.groups) if counts.value is None else counts.value
-    example = next(facts for facts in nodes.values() if len(facts.hcas) == usual)
+    for node, wish in typed.items():
+        if not wish.is_met_by(number[node]):
+            status = Status.FAIL if float(number[node]) < wish.number else Status.WARN
+            own = {"seen": hca_evidence(nodes[node]), "fixes": LOOK}
+            yield unlike_typed(wish, node, number[node], "number of HCAs", MISSING, status, **own)
+    counts = majority({node: len(facts.hcas) for node, facts in nodes.items() if node not in typed})
+    usual = max(counts.groups, default=0) if counts.value is None else counts.value
+    example = next((facts for facts in nodes.values() if len(facts.hcas) == usual), RdmaFacts())
     names = majority({node: _names(facts) for node, facts in nodes.items() if facts.hcas}).value or ()
     # Containers of which none has the devices agree on TCP: slow, and perhaps meant.
     alike = all(hca.uverbs_there is False for facts in nodes.values() for hca in facts.hcas)
     for node, facts in nodes.items():
         host = (hosts or {}).get(node)
         container = host is not None and bool(host.container)
-        if len(facts.hcas) < usual:
+        if len(facts.hcas) < usual and node not in typed:
             yield placed(_fewer(facts, example, counts.tie, container), node)
         else:
-            yield from at(node, _as_many(facts, usual, names))
+            yield from at(node, _as_many(facts, len(facts.hcas) if node in typed else usual, names))
         if facts.hcas:
             yield from at(node, _usable(facts, host, container, alike))
     yield from _firmware(nodes)

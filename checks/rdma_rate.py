@@ -4,9 +4,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from netdoctor.check import check
+from netdoctor.checks._parity import unlike_typed
 from netdoctor.checks._rdma import NO_HCAS, has_any, is_plain_name, port_evidence, ports_of, unread
 from netdoctor.facts.net import NetFacts
 from netdoctor.facts.rdma import Hca, HcaPort, RdmaFacts
+from netdoctor.facts.wanted import Wanted, Wish
 from netdoctor.model import PEERS, SUSPECTED, Action, Cause, Finding, look, skip, unknown
 
 READ = "mlxlink -d {0} -p {1} -m -c; ibstat {0} {1}"
@@ -16,14 +18,20 @@ UNNAMED = Cause("hca-rate-not-known", "the kernel of {nodes} cannot name the rat
 
 
 # Not after rdma.port: a port that is down says nothing about the others of its node.
-@check(source="https://docs.kernel.org/admin-guide/abi-stable.html#abi-file-stable-sysfs-class-infiniband")
-def rdma_rate(nodes: Mapping[str, RdmaFacts], nets: Mapping[str, NetFacts] | None) -> Iterator[Finding]:
+@check(
+    source="https://docs.kernel.org/admin-guide/abi-stable.html#abi-file-stable-sysfs-class-infiniband",
+    expects={"rdma.rate": float},
+)
+def rdma_rate(
+    nodes: Mapping[str, RdmaFacts], nets: Mapping[str, NetFacts] | None, expect: Wanted | None = None
+) -> Iterator[Finding]:
     """Every active HCA port runs at the usual rate of that port in the cluster.
 
     Looks at:
         ``rate`` of each active port, its number and its lanes (``400 Gb/sec (4X NDR)``), against
         the same port on the other nodes; for a port that only one node has, against ports of the
-        same kind of card. Software and cloud adapters print a fixed number and are left out.
+        same kind of card. Software and cloud adapters print a fixed number and are left out. With
+        ``--expect`` a port must be no slower than what is typed (Gbit/s).
 
     Matters because:
         A collective ends when its slowest ring does: one port that trained at 200 Gbit/s among
@@ -43,17 +51,44 @@ def rdma_rate(nodes: Mapping[str, RdmaFacts], nets: Mapping[str, NetFacts] | Non
     for node in (one for one in nodes if one not in judged):
         yield skip("no active HCA port with a rate of its own on this node", node)
 
+    typed = _typed(ports, expect)
     alike: dict[str, list[tuple[float, HcaPort]]] = defaultdict(list)
     for node, hca, port in ports:
+        wish = typed.get((node, hca.hca_type or ""))
         if not port.rate_gbit_s:
             yield unknown(node, f"the rate of {port.name} could not be read")
+        elif wish:
+            if port.rate_gbit_s < wish.number:
+                text, more = f"{port.rate_gbit_s:g} Gbit/s", port_evidence(hca, port)
+                yield unlike_typed(wish, node, text, f"rate of {port.name}", LOW, seen=more)
+            continue
         for key in (port.name, _card(hca)) if port.rate_gbit_s else ():
             alike[key].append((port.rate_gbit_s or 0.0, port))
     usual = {key: _usual(group) for key, group in alike.items()}
     for node, hca, port in ports:
+        if (node, hca.hca_type or "") in typed:
+            continue
         peers = port.name if len(alike.get(port.name, ())) > 1 else _card(hca)
         if port.rate_gbit_s and port.rate_gbit_s < usual[peers][0]:
             yield _slow(node, hca, port, *usual[peers], (nets or {}).get(node))
+
+
+def _typed(
+    ports: Sequence[tuple[str, Hca, HcaPort]], expect: Wanted | None
+) -> dict[tuple[str, str], Wish]:
+    """What the user expects of the cards of a kind on a node."""
+    slowest: dict[str, dict[str, float]] = defaultdict(dict)
+    for node, hca, port in ports if expect else ():
+        if port.rate_gbit_s:
+            rates = slowest[hca.hca_type or ""]
+            rates[node] = min(port.rate_gbit_s, rates.get(node, port.rate_gbit_s))
+    return {
+        (node, kind): wish
+        for kind, rates in slowest.items()
+        for node, wish in (
+            expect.look("rdma.rate", {n: f"{r:g}" for n, r in rates.items()}, kind).items() if expect else ()
+        )
+    }
 
 
 def _card(hca: Hca) -> str:

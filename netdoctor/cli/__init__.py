@@ -28,6 +28,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "report": ("netdoctor.report.cli", "show or convert a saved report"),
     "hosts": ("netdoctor.cli.hosts", "show and convert host lists; list the good or bad nodes"),
     "diff": ("netdoctor.cli.compare", "what got worse, healed or moved since an earlier report"),
+    "expect": ("netdoctor.cli.expect", "write what nodes should have, from a healthy report"),
     "baseline": ("netdoctor.cli.compare", "named runs that later ones are held against"),
     "schema": ("netdoctor.report.cli", "print the JSON schema of the report"),
     "lab": ("netdoctor.lab.cli", "make, break and heal real nodes on this machine"),

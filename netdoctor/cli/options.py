@@ -171,6 +171,12 @@ def add_scan_arguments(parser: argparse.ArgumentParser, hosts: str) -> None:
         help="a baseline (netdoctor baseline), or a saved report, to hold bandwidths and causes against",
     )
     what.add_argument(
+        "--expect",
+        type=Path,
+        metavar="FILE",
+        help="what nodes should have, instead of what most have (netdoctor expect writes one); '' for none",
+    )
+    what.add_argument(
         "--suppress",
         type=Path,
         metavar="FILE",
@@ -234,8 +240,8 @@ _FIELDS = (
     "format", "local", "via", "ray_address", "ray_python", "partition", "ssh_config", "ssh_user",
     "ssh_port", "ssh_key", "known_hosts", "jump", "accept_new", "python", "profile", "only", "skip", "node",
     "checks_dir", "env_file", "master_port", "packages", "requirements", "path", "launcher", "backend",
-    "baseline", "suppress", "parallel", "timeout", "deadline", "budget", "strict", "require", "fail_on",
-    "facts", "facts_age", "facts_nodes", "facts_uid",
+    "baseline", "suppress", "expect", "parallel", "timeout", "deadline", "budget", "strict", "require",
+    "fail_on", "facts", "facts_age", "facts_nodes", "facts_uid",
 )  # fmt: skip
 
 

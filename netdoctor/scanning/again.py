@@ -14,6 +14,7 @@ from netdoctor.engine.run import Outcome
 from netdoctor.engine.run import rejudge as judge_again
 from netdoctor.errors import InputError
 from netdoctor.facts.software import Job
+from netdoctor.facts.wanted import Wanted
 from netdoctor.inventory import Inventory, Target, restrict
 from netdoctor.measure.declare import EXPERIMENTS
 from netdoctor.report import LAST, baseline, baselines
@@ -22,7 +23,7 @@ from netdoctor.report.context import Context
 from netdoctor.report.foreign import disowned
 from netdoctor.report.kept import of as facts_kept
 from netdoctor.report.model import Report
-from netdoctor.scanning import jobenv, settings
+from netdoctor.scanning import expecting, jobenv, settings
 from netdoctor.scanning.merging import RERUN, every_check, kept, merged, not_judged
 from netdoctor.scanning.plan import Plan, part, prepare, select
 from netdoctor.scanning.record import facts_of, replay
@@ -59,13 +60,18 @@ def rejudge(report: Report, given: Mapping[str, Any], source: Path) -> Report:
     else:
         judged = tuple(node for node in report.matrix.nodes if node in listed) or tuple(listed)
     settings_file = settings.place(request) if request.suppress is not None else None
-    suppressions = settings.read(settings_file, known.checks.values()) if settings_file is not None else ()
+    suppressions = settings.read(settings_file, known.checks.values()).suppressions
     again: tuple[str, ...] = ()
+    if "expect" in given:  # else what was expected then, which is among the facts
+        path = given["expect"]
+        wanted = expecting.read(path, known.checks.values(), targets) if path.name else Wanted()
+        facts.cluster["wanted"] = wanted
+        again = ("--expect", str(path))
     if "baseline" in given:
         rates = baseline.read(given["baseline"], list(listed))
         if rates is not None:
             facts.cluster["baseline"] = rates
-        again = ("--baseline", str(given["baseline"]))
+        again = (*again, "--baseline", str(given["baseline"]))
     outcome = judge_again(facts, checks, judged, ended_by=report.run.ended_by)
     ids = [check.id for check in checks]
     context = Context(

@@ -13,6 +13,7 @@ from netdoctor.errors import InputError
 from netdoctor.facts.bandwidth import Baseline
 from netdoctor.facts.host import FILED
 from netdoctor.facts.software import Job
+from netdoctor.facts.wanted import Wanted
 from netdoctor.inventory import Inventory, Target, load, restrict
 from netdoctor.inventory.reading import file_exists
 from netdoctor.report import baseline, baselines
@@ -20,7 +21,7 @@ from netdoctor.report.accepted import Suppression
 from netdoctor.report.model import Part, Report
 from netdoctor.report.places import keep_apart
 from netdoctor.report.scope import part_of
-from netdoctor.scanning import filing, jobenv, packages, settings, via
+from netdoctor.scanning import expecting, filing, jobenv, packages, settings, via
 from netdoctor.scanning.request import PATHS, ScanRequest
 from netdoctor.scanning.via import make_transport
 from netdoctor.transport.base import Transport
@@ -31,7 +32,7 @@ class Plan:
     """What will run. targets: who is contacted; judged: node ids that get statuses, None for all of them.
 
     baseline, earlier: the rates of --baseline, and its runs, the newest first. suppressions: what is
-    accepted.
+    accepted. wanted: what the user expects of nodes.
     """
 
     request: ScanRequest
@@ -45,6 +46,7 @@ class Plan:
     baseline: Baseline | None = None
     earlier: tuple[Report, ...] = ()
     suppressions: tuple[Suppression, ...] = ()
+    wanted: Wanted | None = None
 
     @property
     def part(self) -> Part | None:
@@ -63,6 +65,7 @@ class Plan:
             deadline_s=self.request.deadline,
             baseline=self.baseline,
             alone=self.request.via == FILED,
+            wanted=self.wanted,
         )
         return Scan(self.targets, self.checks, self.job, options, listener)
 
@@ -79,17 +82,22 @@ def prepare(
     known: the checks there are, where they are loaded already. judged: node ids, instead of request.node.
     job: instead of what the request says of it.
     """
+    known = known or registry.load(folders=request.checks_dir)
     settings_file = settings.place(request)
-    request = replace(request, suppress=settings_file)
+    own = settings.read(settings_file, known.checks.values())
+    request = replace(request, suppress=settings_file, expect=expected(request, own))
     if request.save is not None:
         keep_apart([(f"--save {request.save}", request.save)], reads(request))
-    known = known or registry.load(folders=request.checks_dir)
     checks = select(known, request)
     filed = filing.filed(request) if request.via == FILED else None
     transport = filed.transport if filed else make_transport(request)
     inventory = filed.inventory if filed else listed(request, transport)
     if judged is None and request.node:
         judged = restrict(inventory, request.node)
+    wanted = None
+    if request.expect is not None:
+        wanted = expecting.read(request.expect, known.checks.values(), inventory.targets)
+        inventory = replace(inventory, notes=(*inventory.notes, *expecting.unused(wanted)))
     nodes = [target.id for target in inventory.targets]
     if job is None:
         asked = packages.asked(request.packages, request.requirements)
@@ -117,9 +125,17 @@ def prepare(
         job=job,
         transport=transport,
         baseline=_baseline(request, nodes),
-        suppressions=settings.read(settings_file, known.checks.values()) if settings_file is not None else (),
+        suppressions=own.suppressions,
+        wanted=wanted,
         earlier=tuple(baselines.runs(request.baseline)) if request.baseline is not None else (),
     )
+
+
+def expected(request: ScanRequest, own: settings.Settings) -> Path | None:
+    """The file with what is expected: the one that is asked for, else the one that netdoctor.toml names."""
+    if request.expect is not None:
+        return request.expect if request.expect.name else None
+    return own.expect
 
 
 def reads(request: ScanRequest) -> list[tuple[str, Path]]:

@@ -61,6 +61,7 @@ class _Options(Struct, kw_only=True):
     env_file: _Text = UNSET
     baseline: _Text = UNSET
     suppress: _Text = UNSET
+    expect: _Text = UNSET
     ssh_user: _Text = UNSET
     ssh_port: _Port = UNSET
     jump: _Jump = UNSET

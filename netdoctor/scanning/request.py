@@ -13,7 +13,7 @@ PARTITION = r"\A[A-Za-z0-9_][A-Za-z0-9_.,-]{0,200}\Z"
 # A path of the job on the nodes, as --path takes it.
 PLACE = r"\A(/|~/|~\Z)[^\x00-\x1f\x7f]{0,1000}\Z"
 # Fields of a request that name files.
-PATHS = ("ssh_config", "ssh_key", "known_hosts", "env_file", "requirements", "baseline", "suppress")
+PATHS = ("ssh_config", "ssh_key", "known_hosts", "env_file", "requirements", "baseline", "suppress", "expect")
 
 
 class Selection(NamedTuple):
@@ -33,7 +33,7 @@ class ScanRequest:
     --last shall ask for the next time where they hold for this run alone. packages: names, and versions where
     they are asked for, with commas; requirements: a file of pip's with more of them. path: each of PLACE.
     timeout (per node), deadline, budget: seconds. environ: of the shell that the job would be launched from.
-    require: families of checks.
+    require: families of checks. expect: what nodes should have; without it what netdoctor.toml names.
     save: where the report goes, None for nowhere. via: what reaches the nodes, one of VIAS.
     ray_address, ray_python: where the cluster is, and an interpreter with its Ray, for ``ray``.
     partition: of Slurm, where an allocation is asked for.
@@ -87,6 +87,7 @@ class ScanRequest:
     environ: Mapping[str, str] = field(default_factory=dict)
     baseline: Path | None = None
     suppress: Path | None = None
+    expect: Path | None = None
 
     strict: bool = False
     require: tuple[str, ...] = ()

@@ -1,9 +1,8 @@
-"""`netdoctor.toml` beside the hosts file: what the owners of a cluster have accepted, why, and until when."""
+"""`netdoctor.toml` beside the hosts file: what the owners of a cluster accept and expect."""
 
-import difflib
 import re
-import tomllib
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
@@ -11,16 +10,16 @@ from typing import Any
 from netdoctor.check import Check
 from netdoctor.engine.registry import matches
 from netdoctor.errors import InputError
-from netdoctor.files import read_regular
 from netdoctor.inventory.nodeset import expand
 from netdoctor.inventory.reading import file_exists
 from netdoctor.report.accepted import Suppression
 from netdoctor.scanning.request import ScanRequest
+from netdoctor.scanning.tomlfile import load, meant, shown
 from netdoctor.text import clean
 
 NAME = "netdoctor.toml"
-SIZE_MAX = 1024 * 1024
 MOST = 1000
+_TABLES = ("expect", "suppress")
 _KEYS = ("check", "cause", "nodes", "reason", "until")
 _HEADER = re.compile(r"\s*\[\[\s*suppress\s*\]\]")
 
@@ -34,21 +33,21 @@ def place(request: ScanRequest) -> Path | None:
     return next((path for path in found if path.is_file()), None)
 
 
-def read(path: Path, checks: Collection[Check]) -> tuple[Suppression, ...]:
-    """The suppressions of a file. checks: all there are. Raises InputError, a line for each mistake."""
-    try:
-        data = read_regular(path, SIZE_MAX)
-        if len(data) > SIZE_MAX:
-            raise InputError(f"{path}: has more than {SIZE_MAX} bytes")
-        text = data.decode("utf-8-sig")
-        tables = tomllib.loads(text)
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from None
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8 (byte {error.start})") from None
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise InputError(f"{path}: {clean(str(error), 200)}") from None
-    return _Reader(path, text.splitlines(), checks).read(tables)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What the file says. expect: the file with what is expected of nodes, None where it names none."""
+
+    suppressions: tuple[Suppression, ...] = ()
+    expect: Path | None = None
+
+
+def read(path: Path | None, checks: Collection[Check]) -> Settings:
+    """The settings of a file, none of no file. checks: all there are. Raises InputError, a line for each
+    mistake."""
+    if path is None:
+        return Settings()
+    tables, lines = load(path)
+    return _Reader(path, lines, checks).read(tables)
 
 
 class _Reader:
@@ -60,10 +59,10 @@ class _Reader:
         self.ids = [check.id for check in checks]
         self.wrong: list[str] = []
 
-    def read(self, tables: dict[str, Any]) -> tuple[Suppression, ...]:
+    def read(self, tables: dict[str, Any]) -> Settings:
         for key in tables:
-            if key != "suppress":
-                self.say(self.line_of(key, 0), f"nobody knows {_shown(key)}{_meant(key, ('suppress',))}")
+            if key not in _TABLES:
+                self.say(self.line_of(key, 0), f"nobody knows {shown(key)}{meant(key, _TABLES)}")
         listed = tables.get("suppress", [])
         if not isinstance(listed, list) or not all(isinstance(one, dict) for one in listed):
             self.say(self.line_of("suppress", 0), "write each as a table of its own: [[suppress]]")
@@ -75,20 +74,22 @@ class _Reader:
         for number, one in enumerate(listed[:MOST]):
             start = starts[number] if len(starts) == len(listed) else 1
             found.append(self.suppression(one, start))
+        expect = self.string(tables, "expect", 0)
         if self.wrong:
             raise InputError("\n".join(self.wrong))
-        return tuple(one for one in found if one is not None)
+        suppressions = tuple(one for one in found if one is not None)
+        return Settings(suppressions=suppressions, expect=self.path.parent / expect if expect else None)
 
     def suppression(self, one: dict[str, Any], start: int) -> Suppression | None:
         before = len(self.wrong)
         for key in one:
             if key not in _KEYS:
-                self.say(self.line_of(key, start), f"nobody knows {_shown(key)}{_meant(key, _KEYS)}")
+                self.say(self.line_of(key, start), f"nobody knows {shown(key)}{meant(key, _KEYS)}")
         checks = self.strings(one, "check", start)
         for pattern in checks:
             if not any(matches(check, (pattern,)) for check in self.ids):
-                hint = _meant(pattern, self.ids)
-                self.say(self.line_of("check", start), f"no check is called {_shown(pattern)}{hint}")
+                hint = meant(pattern, self.ids)
+                self.say(self.line_of("check", start), f"no check is called {shown(pattern)}{hint}")
         cause, reason = self.string(one, "cause", start), self.string(one, "reason", start)
         if not checks and not cause and "check" not in one:
             self.say(start, 'say what is accepted: check = "gpu.ecc", or cause = the key of one in JSON')
@@ -153,18 +154,3 @@ class _Reader:
             if start and _HEADER.match(line):
                 return
             yield number, line
-
-
-def _shown(word: str) -> str:
-    return repr(clean(word, 60))
-
-
-def _meant(word: str, known: Sequence[str]) -> str:
-    close = difflib.get_close_matches(word.lower(), known, n=1, cutoff=0.5)
-    return (
-        f"; did you mean {close[0]}?"
-        if close
-        else f"; there are: {', '.join(known)}"
-        if len(known) < 9
-        else ""
-    )

@@ -1,0 +1,208 @@
+"""What a user expects of nodes, as a TOML file says it: counts, models, versions, rates, modes.
+
+    [gpu]
+    count = 8                                   # of every node
+    driver = ["570.124.06", "570.86.*"]         # one of these
+    vbios."NVIDIA H100 80GB HBM3" = "96.00.*"   # of this model
+
+    [[nodes]]                                   # of these nodes; what stands later holds
+    nodes = "gpu[17-32]"                        # or group = "a100", or leaf = "sw3"
+    gpu.model = "NVIDIA A100-SXM4-80GB"
+
+Which keys there are checks say (`expects=`). Mistakes are told all at once, with their lines.
+"""
+
+import re
+import tomllib
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from netdoctor.check import Check
+from netdoctor.errors import InputError
+from netdoctor.facts.wanted import Wanted, Wish
+from netdoctor.inventory import Target
+from netdoctor.inventory.nodeset import expand
+from netdoctor.scanning.tomlfile import load, meant, shown
+from netdoctor.text import clean
+
+MOST = 5000
+VALUE_MAX = 300
+MOST_NUMBER = 1e15
+GROUP = "nodes"
+# Who a group of nodes is: a node set of names, a group or a leaf of the hosts file.
+WHO = ("nodes", "group", "leaf")
+KINDS = {str: "a text in quotes", int: "a whole number", float: "a number", bool: "true or false"}
+_HEADER = re.compile(r"\s*\[(\[?)([^\]#]+)\]\]?\s*(?:#.*)?")
+_KEY = re.compile(r"""\s*((?:[A-Za-z0-9_.\s-]|"[^"]*"|'[^']*')+?)\s*=""")
+
+
+def keys_of(checks: Iterable[Check]) -> dict[str, type]:
+    """What may be expected, with the type of its value."""
+    return {key: kind for check in checks for key, kind in check.expects.items()}
+
+
+def read(path: Path, checks: Collection[Check], targets: Sequence[Target]) -> Wanted:
+    """What a file expects. checks: all there are; targets: the nodes as listed. Raises InputError."""
+    tables, lines = load(path)
+    reader = _Reader(path, keys_of(checks), _places(lines), targets)
+    wishes = tuple(reader.all(tables))
+    if len(wishes) > MOST:
+        reader.say(1, f"expects {len(wishes)} values, {MOST} are allowed")
+    if reader.wrong:
+        raise InputError("\n".join(f"{path}: line {line}: {text}" for line, text in sorted(reader.wrong)))
+    return Wanted(wishes=wishes)
+
+
+def unused(wanted: Wanted) -> list[str]:
+    """A note for each place whose nodes are none of those that are listed."""
+    empty = dict.fromkeys(wish.place for wish in wanted.wishes if wish.nodes == ())
+    return [f"{place} expects something of nodes of which none is listed" for place in empty]
+
+
+Place = tuple[int, tuple[str, ...]]  # which [[nodes]] from 1, 0 for none; and the words of a key
+
+
+def _places(lines: Sequence[str]) -> dict[Place, int]:
+    """The line of each key and table."""
+    found: dict[Place, int] = {}
+    group, above = 0, tuple[str, ...]()
+    for number, line in enumerate(lines, 1):
+        if header := _HEADER.fullmatch(line):
+            above = _words(header[2])
+            if header[1]:
+                group += above == (GROUP,)
+            elif above[:1] != (GROUP,):
+                group = 0  # a table of all nodes behind groups
+            above = above[1:] if group else above
+            found.setdefault((group, above), number)
+        elif key := _KEY.match(line):
+            words = (*above, *_words(key[1]))
+            for upto in range(1, len(words) + 1):
+                found.setdefault((group, words[:upto]), number)
+    return found
+
+
+def _words(key: str) -> tuple[str, ...]:
+    """``gpu.vbios."NVIDIA H100"`` as three words; none where it is no key."""
+    try:
+        table: Any = tomllib.loads(f"{key} = 0")
+    except tomllib.TOMLDecodeError:
+        return ()
+    words = []
+    while isinstance(table, dict):
+        ((word, table),) = table.items()
+        words.append(word)
+    return tuple(words)
+
+
+class _Reader:
+    """One file being read. Mistakes are gathered, so that all are told at once."""
+
+    def __init__(
+        self, path: Path, keys: Mapping[str, type], places: Mapping[Place, int], targets: Sequence[Target]
+    ) -> None:
+        self.path = path
+        self.keys = keys
+        self.places = places
+        self.targets = targets
+        self.wrong: list[tuple[int, str]] = []
+
+    def all(self, tables: dict[str, Any]) -> Iterator[Wish]:
+        groups = tables.pop(GROUP, [])
+        yield from self.table(tables, 0, (), None)
+        if not isinstance(groups, list) or not all(isinstance(one, dict) for one in groups):
+            self.say(self.line((0, (GROUP,))), "write each group of nodes as a table of its own: [[nodes]]")
+            groups = []
+        for number, group in enumerate(groups, 1):
+            nodes = self.members(group, number)
+            own = {key: value for key, value in group.items() if key not in WHO}
+            yield from self.table(own, number, (), nodes)
+
+    def table(
+        self, table: dict[str, Any], group: int, above: tuple[str, ...], nodes: tuple[str, ...] | None
+    ) -> Iterator[Wish]:
+        for word, value in table.items():
+            words = (*above, word)
+            key = ".".join(words)
+            place = (group, words)
+            if key in self.keys and isinstance(value, dict):
+                for of, one in value.items():
+                    yield from self.wish(key, one, (group, (*words, of)), nodes, of)
+            elif key in self.keys:
+                yield from self.wish(key, value, place, nodes)
+            elif isinstance(value, dict) and any(known.startswith(key + ".") for known in self.keys):
+                yield from self.table(value, group, words, nodes)
+            elif isinstance(value, dict) and value:
+                for inner in value:
+                    self.unknown(f"{key}.{inner}", (group, (*words, inner)))
+            else:
+                self.unknown(key, place)
+
+    def unknown(self, key: str, place: Place) -> None:
+        self.say(self.line(place), f"nobody knows {shown(key)}{meant(key, sorted(self.keys))}")
+
+    def wish(
+        self, key: str, value: Any, place: Place, nodes: tuple[str, ...] | None, of: str = ""
+    ) -> Iterator[Wish]:
+        kind, line = self.keys[key], self.line(place)
+        values = value if isinstance(value, list) and kind is not bool else [value]
+        if not values or not all(_is(one, kind) for one in values):
+            more = "" if kind is bool else ", or a list of such"
+            self.say(line, f"{key} is {KINDS[kind]}{more}")
+            return
+        texts = tuple(_text(one) for one in values)
+        odd = [text for text in (*texts, of) if text != clean(text, VALUE_MAX) or not (text or not of)]
+        if odd or "" in texts:
+            self.say(line, f"{key} is empty, has more than {VALUE_MAX} characters, or some that none can see")
+            return
+        name = clean(self.path.name, 60)
+        yield Wish(key=key, any_of=texts, place=f"{name}:{line}", nodes=nodes, of=of)
+
+    def members(self, group: dict[str, Any], number: int) -> tuple[str, ...]:
+        """The ids of a group's nodes, of those that are listed."""
+        said = [word for word in WHO if word in group]
+        line = self.line((number, ()))
+        if len(said) != 1:
+            self.say(line, "say which nodes, in one way: " + ", or ".join(f'{word} = "..."' for word in WHO))
+            return ()
+        word = said[0]
+        line = self.line((number, (word,)))
+        values = group[word] if isinstance(group[word], list) else [group[word]]
+        if not values or not all(isinstance(one, str) and one.strip() for one in values):
+            self.say(line, f'{word} is a text in quotes, or a list: {word} = "..."')
+            return ()
+        names: set[str] = set()
+        try:
+            for one in values:
+                names.update(expand(one) if word == "nodes" else [one])
+        except ValueError as error:
+            self.say(line, clean(str(error), 200))
+        return tuple(target.id for target in self.targets if names & _called(target, word))
+
+    def line(self, place: Place) -> int:
+        """Where a key stands, else the table that it is in."""
+        group, words = place
+        while words and (group, words) not in self.places:
+            words = words[:-1]
+        return self.places.get((group, words), 1)
+
+    def say(self, line: int, text: str) -> None:
+        self.wrong.append((line, text))
+
+
+def _called(target: Target, word: str) -> set[str | None]:
+    return {target.id} if word == "nodes" else {*target.groups} if word == "group" else {target.leaf}
+
+
+def _is(value: object, kind: type) -> bool:
+    if isinstance(value, bool | str):
+        return type(value) is kind
+    return isinstance(value, (int, float) if kind is float else kind) and abs(float(str(value))) < MOST_NUMBER
+
+
+def _text(value: object) -> str:
+    """As checks compare it."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return f"{value:g}" if isinstance(value, float) else str(value)
