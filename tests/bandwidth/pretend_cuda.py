@@ -1,7 +1,7 @@
 # mypy: ignore-errors
 """A torch for CPUs that says it has CUDA: as sitecustomize.py in front of what is to believe it.
 
-What is asked for is really computed, of matrices of 64 rows. How long it took is made up, by the rates of
+What is asked for is really computed, of matrices of 8 rows. How long it took is made up, by the rates of
 each GPU in gpus.json beside it ({uuid: {"tflop_s", "memory", "copy", "wrong", "says"}}): a slow GPU is as
 slow on a busy machine as on an idle one. Of CUDA this proves nothing.
 """
@@ -12,7 +12,7 @@ import os
 import torch
 
 USUAL = {"tflop_s": 700.0, "memory": 2900.0, "copy": 55.0, "wrong": 0, "says": ""}
-ROWS, BYTES = 64, 65536
+ROWS, BYTES = 8, 4096
 with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "gpus.json")) as file:
     ODD = json.load(file)
 UUIDS = [uuid for uuid in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if uuid]

@@ -12,11 +12,14 @@ from netdoctor.checks.gpu_work import gpu_work as judged
 from netdoctor.facts.base import Missing
 from netdoctor.facts.gpu import GpuFacts, GpuWork
 from netdoctor.facts.software import Job
+from netdoctor.lab import Lab
+from netdoctor.lab.hardware import gpu_values
 from netdoctor.measure.common import Ground
 from netdoctor.measure.declare import Context
 from netdoctor.measure.gpu_work import gpu_work
 from netdoctor.store import Store
 from tests.checks import build, build_hw
+from tests.scan.harness import scan
 
 from .test_local_ranks import Agents, cuda, python  # noqa: F401  fixtures
 
@@ -66,6 +69,52 @@ def test_each_gpu_says_what_it_did(python: str, tmp_path: Path) -> None:  # noqa
         f"GPU 3 did not do its work: RuntimeError: {kernel}",
         "GPU 4 moves its memory at 1000 GB/s, others at 2900",
     }
+
+
+SEEN = "/usr/local/lib/netdoctor-test-cuda"
+LABEL = "/run/netdoctor-lab.json"
+
+
+def put(lab: Lab, node: str, path: str, text: str) -> str:
+    """Write a file of a node; what it was."""
+    was = lab.run(node, ["sh", "-c", 'cat "$1" 2>/dev/null || :', "sh", path], capture_output=True, text=True)
+    write = 'mkdir -p "${1%/*}"; cat > "$1"'
+    lab.run(node, ["sh", "-euc", write, "sh", path], input=text, text=True, check=True)
+    return str(was.stdout)
+
+
+def test_the_slow_gpu_of_a_lab_is_named(hw_lab: Lab, tmp_path: Path, python: str) -> None:  # noqa: F811
+    """Nodes whose GPUs are as real as a lab can have them: one is slow, and another is in use."""
+    nodes = ("node1", "node2", "node3")
+    slow = gpu_values(hw_lab.state, "node2")["1.uuid"]
+    labels = {}
+    try:
+        hw_lab.break_("node3", "gpu-process")
+        for node in nodes:
+            hw_lab.break_(node, "env", PYTHONPATH=SEEN)
+            labels[node] = label = put(hw_lab, node, LABEL, "{}")
+            put(hw_lab, node, LABEL, json.dumps({**json.loads(label), "fake": []}))
+            put(hw_lab, node, f"{SEEN}/sitecustomize.py", PRETENDED)
+            put(hw_lab, node, f"{SEEN}/gpus.json", json.dumps({slow: {"tflop_s": 400.0}}))
+            # Found by its version; what is imported is the interpreter's own.
+            put(hw_lab, node, f"{SEEN}/torch/version.py", "__version__ = '2.6.0+cu124'\ncuda = '12.4'\n")
+        hosts = tmp_path / "hosts.txt"
+        hosts.write_text("\n".join(nodes) + "\n")
+        found = scan(hw_lab, tmp_path, "--only", "gpu.work", "--python", python, hosts=str(hosts))
+    finally:
+        for node, label in labels.items():
+            put(hw_lab, node, LABEL, label)
+            hw_lab.run(node, ["rm", "-r", SEEN], check=True)
+    assert found.keys == ["gpu-work-slow"], found.summary()
+    cause = found.cause("gpu-work-slow")
+    assert cause["node_list"] == ["node2"]
+    assert "GPU 1 multiplies at 400 TFLOP/s, others at 700" in " ".join(cause["seen"])
+    assert cause["action"] == "drain"
+    cells = {node: found.cell("gpu.work", node) for node in nodes}
+    assert cells == {"node1": ".", "node2": "!", "node3": "-"}, found.summary()
+    assert "GPUs in use: python3 (pid" in json.dumps(found.report)
+    pids = [pid for node in nodes for pid in hw_lab.pids(node)]
+    assert not [pid for pid in pids if b"netdoctor-rank" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
 @pytest.mark.gpu
