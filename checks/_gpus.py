@@ -1,10 +1,11 @@
 """What some GPUs of a node tell and others do not."""
 
+import re
 from collections.abc import Callable, Iterator
 
 from netdoctor.checks._words import listing
 from netdoctor.facts.gpu import Gpu, GpuFacts
-from netdoctor.model import HERE, Finding, Fix, run, skip, unknown
+from netdoctor.model import HERE, Finding, Fix, look, run, skip, unknown
 
 
 def untold(gpu: GpuFacts, value: Callable[[Gpu], object], what: str) -> Iterator[Finding]:
@@ -36,3 +37,28 @@ def reset(index: int | None) -> Fix:
         risk="medium",
         loses="whatever runs on the GPU",
     )
+
+
+CLAIMED = look("see what claims them for another driver", "grep -rnsE 'vfio|nouveau' /etc/modprobe.d")
+
+
+def bind(addresses: list[str]) -> list[Fix]:
+    """Each driver lets go first: the NVIDIA module loads only where a GPU is free, and takes none away.
+
+    The override keeps vfio-pci, which claims by device id, from taking the GPU back.
+    """
+    known = [a for a in addresses if re.fullmatch(r"[0-9a-fA-F:.]{7,16}", a)][:16]
+    let_go = (
+        f"for gpu in {' '.join(known)}; do cd /sys/bus/pci/devices/$gpu && echo nvidia > driver_override && "
+        "{ [ ! -e driver ] || echo $gpu > driver/unbind; }; done"
+    )
+    take = f"for gpu in {' '.join(known)}; do echo $gpu > /sys/bus/pci/drivers_probe; done"
+    hand_over = run(
+        "hand the GPUs to the NVIDIA driver, and for good where modprobe.d claims them",
+        *((let_go, "modprobe nvidia", take) if known else ()),
+        root=True,
+        persistent=False,
+        risk="medium",
+        loses="what the other driver serves with them, such as virtual machines",
+    )
+    return [CLAIMED, hand_over]

@@ -130,7 +130,9 @@ def trouble(session: Session, nodes: Mapping[str, object]) -> Iterator[Finding]:
 
 
 def not_over(session: Session, paths: Paths | None) -> str | None:
-    """Which of the job's paths torch did not send over, as a gap; None where it did over all with data."""
+    """What torch did not try, as a gap: paths of the job with data, or its GPUs; None where it did all."""
+    if session.instead:
+        return session.instead
     if session.backend == "nccl" and session.given_by == "job":  # NCCL takes what its own rules say
         return None
 

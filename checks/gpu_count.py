@@ -6,6 +6,7 @@ from netdoctor.check import check
 from netdoctor.checks._majority import majority
 from netdoctor.checks._parity import differing
 from netdoctor.checks._words import listing
+from netdoctor.facts.accelerators import AcceleratorFacts
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.host import Node
 from netdoctor.facts.wanted import Wanted
@@ -46,13 +47,17 @@ SEARCH = look(
     expects={"gpu.count": int, "gpu.model": str},
 )
 def gpu_count(
-    gpus: Mapping[str, GpuFacts], nodes: Mapping[str, Node], expect: Wanted | None = None
+    gpus: Mapping[str, GpuFacts],
+    nodes: Mapping[str, Node],
+    expect: Wanted | None = None,
+    others: Mapping[str, AcceleratorFacts] | None = None,
 ) -> Iterator[Finding]:
     """Every node has the GPUs that the hosts file lists, and as many as the other nodes.
 
     Looks at:
-        NVML's devices (MIG parents count once); what ``--expect`` says, ``gpus=`` or ``slots=`` of the
-        hosts file where it is given, else the number that most nodes have; names and memory of the GPUs.
+        NVML's devices (MIG parents count once), or what AMD's driver offers; what ``--expect`` says,
+        ``gpus=`` or ``slots=`` of the hosts file where it is given, else the number that most nodes have;
+        names and memory of the GPUs.
 
     Matters because:
         With ``--nproc-per-node gpu`` a node that lost a GPU starts fewer ranks without a word; with
@@ -68,10 +73,14 @@ def gpu_count(
     silent = [node for node, facts in gpus.items() if facts.nvml == "error" and not facts.devices]
     for node in silent:
         yield unknown(node, f"the GPUs could not be counted: {gpus[node].nvml_message or 'NVML is silent'}")
-    gpus = {node: facts for node, facts in gpus.items() if node not in silent}
+    others = others or {}
+    foreign = [n for n, one in others.items() if n in gpus and not gpus[n].devices and _unknown(one)]
+    for node in foreign:
+        yield skip("GPUs that are not known here, or that this login may not see, are not counted", node)
+    gpus = {node: facts for node, facts in gpus.items() if node not in (*silent, *foreign)}
     if not gpus:
         return
-    counts = {node: len(facts.devices) for node, facts in gpus.items()}
+    counts = {n: len(facts.devices) or len(others[n].kfd if n in others else ()) for n, facts in gpus.items()}
     typed = expect.look("gpu.count", {node: str(count) for node, count in counts.items()}) if expect else {}
     if not any(counts.values()) and not any(nodes[node].gpus for node in gpus) and not typed:
         yield skip("no GPU on any node, and none listed")
@@ -134,6 +143,10 @@ def gpu_count(
         for node, count in counts.items():
             text = f"{count} x {models.get(node, 'GPU')}"
             yield ok(node, text, observed=text)
+
+
+def _unknown(found: AcceleratorFacts) -> bool:
+    return bool(found.others or found.kfd_hidden)
 
 
 def _numbers(counts: Mapping[str, int]) -> tuple[Fix, ...]:

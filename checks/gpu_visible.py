@@ -1,12 +1,14 @@
 """Whether the driver answers and shows every GPU that the machine has."""
 
-import re
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 from netdoctor.check import check
+from netdoctor.checks._accelerators import of_others
+from netdoctor.checks._gpus import bind
 from netdoctor.checks._words import listing
+from netdoctor.facts.accelerators import AcceleratorFacts
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.host import HostFacts, Node
 from netdoctor.model import (
@@ -111,14 +113,15 @@ TAKE_OUT = look(
     "grep -sn CUDA_VISIBLE_DEVICES /etc/environment /etc/profile"
     " /etc/profile.d/* ~/.bashrc ~/.profile ~/.bash_profile",
 )
-CLAIMED = look("see what claims them for another driver", "grep -rnsE 'vfio|nouveau' /etc/modprobe.d")
 
 
 @check(
     explains=("gpu.*", "sw.cuda"),
     source="https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html",
 )
-def gpu_visible(node: Node, gpu: GpuFacts, host: HostFacts | None) -> Iterator[Finding]:
+def gpu_visible(
+    node: Node, gpu: GpuFacts, host: HostFacts | None, others: AcceleratorFacts | None = None
+) -> Iterator[Finding]:
     """The NVIDIA driver works and shows every GPU that the machine has.
 
     Looks at:
@@ -140,6 +143,9 @@ def gpu_visible(node: Node, gpu: GpuFacts, host: HostFacts | None) -> Iterator[F
     nothing = not boards and not gpu.devices
     facts: dict[str, Any] = {"seen": _seen(gpu), "expected_from": DERIVED}
     fixes: list[Fix] = []
+    if nothing and others and (others.amd or others.others):
+        yield of_others(others)
+        return
     if nothing and node.gpus:
         cause, facts["expected_from"] = ABSENT, CONFIG
         said = f"{node.gpus} GPUs are listed for this node, and there is none on its PCI bus"
@@ -161,12 +167,12 @@ def gpu_visible(node: Node, gpu: GpuFacts, host: HostFacts | None) -> Iterator[F
         said = f"the driver's library is {library}, the loaded kernel module {module}"
         observed, expected = f"module {module}, library {library}", "the same version"
     elif "no_driver" in states and drivers == ["vfio-pci"]:
-        cause, fixes = VFIO, _bind([board.address for board in gpu.pci])
+        cause, fixes = VFIO, bind([board.address for board in gpu.pci])
         said = "the GPUs are bound to vfio-pci, for virtual machines"
         observed, expected = "vfio-pci", "nvidia"
     elif "no_driver" in states:
         held = [board.address for board in gpu.pci if board.driver not in (None, "nvidia")]
-        cause, fixes = NOT_LOADED, [*inside, *(_bind(held) if held else [LOAD])]
+        cause, fixes = NOT_LOADED, [*inside, *(bind(held) if held else [LOAD])]
         bound = f", bound to {listing(drivers)}" if drivers else ""
         said = f"{boards} GPUs on the PCI bus{bound}, and the NVIDIA driver is not loaded"
         observed, expected = "no driver", "the nvidia module loaded"
@@ -246,32 +252,10 @@ def _fewer(gpu: GpuFacts, inside: list[Fix]) -> tuple[Cause, str, Fix | list[Fix
         addresses = [board.address for board in unbound]
         other = listing(sorted({board.driver or "no driver" for board in unbound}))
         verb = "is" if len(unbound) == 1 else "are"
-        return UNBOUND, f"; {listing(addresses)} {verb} bound to {other}", _bind(addresses)
+        return UNBOUND, f"; {listing(addresses)} {verb} bound to {other}", bind(addresses)
     if gpu.device_nodes and len(gpu.device_nodes) < len(gpu.pci):
         return NO_NODE, f"; only {listing(gpu.device_nodes)} exist in /dev", MAKE_NODES
     return HIDDEN, "", SEARCH
-
-
-def _bind(addresses: list[str]) -> list[Fix]:
-    """Each driver lets go first: the NVIDIA module loads only where a GPU is free, and takes none away.
-
-    The override keeps vfio-pci, which claims by device id, from taking the GPU back.
-    """
-    known = [a for a in addresses if re.fullmatch(r"[0-9a-fA-F:.]{7,16}", a)][:16]
-    let_go = (
-        f"for gpu in {' '.join(known)}; do cd /sys/bus/pci/devices/$gpu && echo nvidia > driver_override && "
-        "{ [ ! -e driver ] || echo $gpu > driver/unbind; }; done"
-    )
-    take = f"for gpu in {' '.join(known)}; do echo $gpu > /sys/bus/pci/drivers_probe; done"
-    hand_over = run(
-        "hand the GPUs to the NVIDIA driver, and for good where modprobe.d claims them",
-        *((let_go, "modprobe nvidia", take) if known else ()),
-        root=True,
-        persistent=False,
-        risk="medium",
-        loses="what the other driver serves with them, such as virtual machines",
-    )
-    return [CLAIMED, hand_over]
 
 
 def _seen(gpu: GpuFacts) -> tuple[Evidence, ...]:

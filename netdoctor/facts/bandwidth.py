@@ -152,6 +152,7 @@ class Session:
     the backend; given_by: ``job`` or ``netdoctor``. port: of the rendezvous; port_busy: why it is not the
     job's own.
     left_out: nodes that took no part, with the reason (somebody's process on the GPUs, no address…).
+    instead: why it ran on processors though the job computes on GPUs; empty otherwise.
     """
 
     backend: str = "gloo"
@@ -165,6 +166,7 @@ class Session:
     start_s: float = 0.0
     left_out: dict[str, str] = field(default_factory=dict)
     trouble: tuple[RankTrouble, ...] = ()
+    instead: str = ""
 
 
 @fact("pair_rates", scope="cluster", origin="measure")

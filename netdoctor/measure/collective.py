@@ -142,6 +142,13 @@ def cast(context: Context) -> Cast | Missing:
     )
 
 
+def _instead(context: Context, chosen: Cast) -> str:
+    """Why ranks are on processors, where torch is built for GPUs that are not driven here."""
+    software = context.store.present("software", list(chosen.counts)).values()
+    rocm = any(isinstance(one, SoftwareFacts) and one.torch and one.torch.hip for one in software)
+    return "torch for ROCm ran gloo on processors, RCCL was not tried" if rocm else ""
+
+
 def _environments(
     context: Context, nodes: Sequence[str], backend: str
 ) -> tuple[dict[str, str], dict[str, dict[str, str]], str]:
@@ -320,6 +327,7 @@ def allreduce(context: Context) -> tuple[PairRates | Missing, AllReduce | Missin
         given_by=chosen.given_by,
         address=ground.addresses[layout[0]],
         left_out=chosen.left_out,
+        instead=_instead(context, chosen),
     )
     parts = _hardware(context, chosen)
     pairs, reduced = PairRates(session=session), _expected(AllReduce(session=session), parts)

@@ -16,7 +16,7 @@ from netdoctor.report.model import Cause, FamilyRow
 # Families in the order in which trouble travels; others follow by name.
 _REACHED = ("ssh", "slurm", "ray", "facts")
 _NODE = ("host", "time", "fs", "path")
-FAMILY_ORDER = (*_REACHED, *_NODE, "net", "rdzv", "sw", "gpu", "rdma", "nccl", "gloo", "bw")
+FAMILY_ORDER = (*_REACHED, *_NODE, "net", "rdzv", "sw", "gpu", "amd", "rdma", "nccl", "gloo", "bw")
 
 
 def place(family: str) -> tuple[int, str]:

@@ -22,6 +22,7 @@ SUBJECTS = {
     "rdzv": "the rendezvous",
     "sw": "the job's Python",
     "gpu": "the GPUs",
+    "amd": "AMD's GPUs",
     "rdma": "the HCAs",
     "env": "the sessions' variables",
     "nccl": "NCCL's choices",

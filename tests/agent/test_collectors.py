@@ -73,6 +73,7 @@ def groups() -> dict[str, dict[str, Any]]:
         "software": {"packages": ["pip", "No_such.Package"]},
         "env": {},
         "gpu": {},
+        "accelerators": {},
         "rdma": {},
         "port_holder": {"port": 29500},
         "places": {"paths": ["/etc/hostname", "~"]},

@@ -203,6 +203,13 @@ def test_all_reduce_tells_its_figures() -> None:
     assert finding.measures[f"bw.allreduce.algbw.{GIB}"].value == pytest.approx(40.0 / 1.5)
 
 
+def test_what_ran_on_processors_instead_of_gpus_is_a_gap() -> None:
+    instead = "torch for ROCm ran gloo on processors"
+    session = replace(reduced().session, backend="gloo", instead=instead)
+    (finding,) = bw_allreduce(reduced(row(GIB, 2.0), session=session), hosts())
+    assert (finding.status, finding.gap) == (Status.PASS, instead)
+
+
 @pytest.mark.parametrize(("busbw", "status"), [(42.0, Status.PASS), (35.0, Status.WARN), (10.0, Status.FAIL)])
 def test_all_reduce_against_the_hardware(busbw: float, status: Status) -> None:
     facts = reduced(

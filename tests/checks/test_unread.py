@@ -191,6 +191,7 @@ NOT_HERE = {
     "job": "from the caller, and read as a whole",
     "baseline": "from a saved report; what it does not hold is not compared",
     "paths": "worked out here from other facts",
+    "accelerators": "GPUs of AMD, which this cluster has not",
     "firewall": "looked at where something was filtered",
     "nccl_answer": "without it the prediction counts",
 }

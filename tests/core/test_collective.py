@@ -20,7 +20,7 @@ from netdoctor.facts.bandwidth import (
 from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.software import Job
-from netdoctor.measure.collective import Cast, _by_node, _pairs, _rows, _taken, cast
+from netdoctor.measure.collective import Cast, _by_node, _instead, _pairs, _rows, _taken, cast
 from netdoctor.measure.common import Ground
 from netdoctor.measure.declare import EXPERIMENTS, Context
 from netdoctor.measure.ranks import START_S, STOP_S, Heard, Ranks, join_s
@@ -129,6 +129,15 @@ def test_pretended_gpus_and_other_backends_compute_on_the_cpu() -> None:
         pretended.store.put("host", name, healthy.host(lab_fakes=("gpu",)))
     for found in (cast(pretended), cast(plan(hw.gpus(), hw.gpus(), job=Job(backend="gloo")))):
         assert (chosen(found).backend, chosen(found).counts) == ("gloo", {"n1": 1, "n2": 1})
+
+
+def test_a_torch_for_rocm_says_that_it_ran_on_processors() -> None:
+    context = plan(hw.no_gpus(), hw.no_gpus())
+    found = chosen(cast(context))
+    assert (found.backend, _instead(context, found)) == ("gloo", "")
+    rocm = hw.software(torch=hw.torch(version="2.6.0+rocm6.2.4", cuda=None, hip="6.2.41134"))
+    context.store.put("software", "n2", rocm)
+    assert "RCCL was not tried" in _instead(context, chosen(cast(context)))
 
 
 def test_one_gpu_alone_has_nothing_to_reduce_with() -> None:

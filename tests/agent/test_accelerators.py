@@ -1,0 +1,119 @@
+"""GPUs of AMD, and accelerators of others, as sysfs and files show them."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from netdoctor.agent import facts_accelerators
+from netdoctor.agent.facts_accelerators import gfx, properties
+from netdoctor.facts.accelerators import AcceleratorFacts
+
+from . import trees
+
+KFD = "/sys/class/kfd/kfd/topology/nodes"
+PCI = "/sys/bus/pci/devices"
+ROCM = {
+    "/opt/rocm/.info/version": "6.3.1-48\n",
+    "/opt/rocm/lib/librccl.so.1.0.60301": "",
+    "/opt/rocm/lib/librccl.so.1 -> librccl.so.1.0.60301": "",
+    "/sys/module/amdgpu/version": "6.10.5\n",
+}
+
+
+def function(address: str, kind: str, vendor: str, device: str, **more: str) -> dict[str, str]:
+    said = {"class": kind, "vendor": vendor, "device": device, **more}
+    return {f"{PCI}/{address}/{key}": f"{value}\n" for key, value in said.items()}
+
+
+def node(number: int, **values: int) -> dict[str, str]:
+    return {f"{KFD}/{number}/properties": "".join(f"{name} {value}\n" for name, value in values.items())}
+
+
+def read(tmp_path: Path, *parts: dict[str, str]) -> AcceleratorFacts:
+    content: dict[str, Any] = {key: value for part in parts for key, value in part.items()}
+    found = facts_accelerators.collect({}, trees.make(tmp_path, content))
+    return msgspec.convert(found, type=AcceleratorFacts)
+
+
+CPU = node(0, cpu_cores_count=96, simd_count=0)
+MI300X = function("0000:05:00.0", "0x120000", "0x1002", "0x74a1", mem_info_vram_total="206141652992")
+MI210 = function("0000:06:00.0", "0x038000", "0x1002", "0x740f")
+GPU = node(2, cpu_cores_count=0, simd_count=1216, gfx_target_version=90402, device_id=29857)
+
+
+def test_a_board_with_its_driver_and_software(tmp_path: Path) -> None:
+    found = read(
+        tmp_path, CPU, GPU, MI300X, ROCM, {f"{PCI}/0000:05:00.0/driver -> ../../drivers/amdgpu": ""},
+        {"/dev/kfd": ""},
+    )  # fmt: skip
+    (board,) = found.amd
+    assert (board.address, board.driver, board.vram_bytes) == ("0000:05:00.0", "amdgpu", 206141652992)
+    assert (found.kfd, found.amdgpu) == (("gfx942",), "6.10.5")
+    assert (found.rocm, found.rccl) == ("6.3.1-48", "1.0.60301")
+    assert found.may_compute is True
+
+
+def test_a_board_without_a_driver_is_known_by_its_class_or_number(tmp_path: Path) -> None:
+    found = read(tmp_path, CPU, MI300X, MI210)
+    assert [board.driver for board in found.amd] == [None, None]
+    assert (found.kfd, found.rocm, found.rccl, found.may_compute) == ((), None, None, None)
+
+
+AN_APU = function("0000:e6:00.0", "0x030000", "0x1002", "0x164e", mem_info_vram_total="536870912")
+AN_APUS_NODE = node(3, cpu_cores_count=0, simd_count=4, gfx_target_version=100306, device_id=0x164E)
+
+
+def test_graphics_of_processors_and_bmcs_are_none(tmp_path: Path) -> None:
+    bmcs = (
+        function("0000:01:03.0", "0x030000", "0x1002", "0x515e"),  # ATI ES1000
+        function("0000:03:00.0", "0x030000", "0x1a03", "0x2000"),  # ASPEED
+        function("0000:00:02.0", "0x038000", "0x8086", "0x9a49"),  # a laptop's Iris Xe
+    )
+    assert read(tmp_path, AN_APU, AN_APUS_NODE, *bmcs) == AcceleratorFacts()
+    # Beside a board its node does not count.
+    assert read(tmp_path / "beside", AN_APU, AN_APUS_NODE, GPU, MI300X).kfd == ("gfx942",)
+
+
+def test_a_workstations_board_counts_by_its_memory(tmp_path: Path) -> None:
+    board = function("0000:03:00.0", "0x030000", "0x1002", "0x7448", mem_info_vram_total=f"{48 << 30}")
+    assert len(read(tmp_path, board).amd) == 1
+
+
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        pytest.param(("0x120000", "0x1da3", "0x1060"), {"Intel Gaudi": 1}, id="Gaudi 3"),
+        pytest.param(("0x088000", "0x1d0f", "0x7364"), {"AWS Neuron": 1}, id="Trainium"),
+        pytest.param(("0x020000", "0x1d0f", "0xefa1"), {}, id="EFA"),
+        pytest.param(("0x038000", "0x8086", "0x0bd5"), {"Intel GPU": 1}, id="Data Center GPU Max"),
+        pytest.param(("0x120000", "0x8086", "0x7d1d"), {}, id="an NPU in a laptop"),
+        pytest.param(("0x088000", "0x8086", "0x09a2"), {}, id="a processor's own"),
+        pytest.param(("0x030200", "0x10de", "0x2330"), {}, id="NVIDIA"),
+    ],
+)
+def test_accelerators_of_others(tmp_path: Path, parts: tuple[str, str, str], said: dict[str, int]) -> None:
+    assert read(tmp_path, function("0000:10:00.0", *parts)) == AcceleratorFacts(others=said)
+
+
+def test_what_a_device_cgroup_forbids_is_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = os.open
+
+    def refusing(path: str, *rest: Any) -> int:
+        if path.endswith("nodes/2/properties"):
+            raise PermissionError(1, "Operation not permitted", path)
+        return real(path, *rest)
+
+    monkeypatch.setattr(os, "open", refusing)
+    found = read(tmp_path, CPU, GPU, MI300X)
+    assert (found.kfd, found.kfd_hidden) == ((), 1)
+
+
+def test_names_and_garbage(tmp_path: Path) -> None:
+    assert [gfx(one) for one in (90402, 90010, 110001, 100300)] == ["gfx942", "gfx90a", "gfx1101", "gfx1030"]
+    assert properties("simd_count 4\nfoo\nbar x\n\n") == {"simd_count": 4}
+    garbage = {f"{KFD}/x/properties": "simd_count many\n", f"{KFD}/9/properties": "\0" * 99}
+    assert read(tmp_path, garbage, MI300X).kfd == ()
+    assert read(tmp_path / "n", function("0000:10:00.0", "0x120000", "0x1002", "what")).kfd == ()

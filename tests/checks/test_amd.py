@@ -1,0 +1,122 @@
+"""AMD's GPUs: driven, offered, allowed, alike; and accelerators that nothing here knows."""
+
+from typing import Any
+
+from netdoctor.checks.amd_parity import amd_parity
+from netdoctor.checks.amd_visible import HIDDEN, amd_visible
+from netdoctor.checks.gpu_count import gpu_count
+from netdoctor.checks.gpu_visible import gpu_visible
+from netdoctor.facts.accelerators import AcceleratorFacts, AmdGpu
+from netdoctor.model import Finding, Status
+
+from . import build_hw as hw
+from .build import host, name, node
+
+
+def board(i: int = 0, **changes: Any) -> AmdGpu:
+    usual: dict[str, Any] = {
+        "device_id": "0x74a1",
+        "driver": "amdgpu",
+        "vram_bytes": 192 << 30,
+        "vbios": "113-M3",
+        "partition": "SPX",
+    }
+    return AmdGpu(address=f"0000:{5 + i:02x}:00.0", **{**usual, **changes})
+
+
+def mi300x(count: int = 8, **changes: Any) -> AcceleratorFacts:
+    usual: dict[str, Any] = {
+        "amd": tuple(map(board, range(count))),
+        "kfd": ("gfx942",) * count,
+        "amdgpu": "6.10.5",
+        "rocm": "6.3.1-48",
+        "rccl": "1.0.60301",
+        "may_compute": True,
+    }
+    return AcceleratorFacts(**{**usual, **changes})
+
+
+NOTHING = AcceleratorFacts()
+GAUDI = AcceleratorFacts(others={"Intel Gaudi": 8})
+NO_DRIVER = mi300x(amd=tuple(board(i, driver=None if i else "vfio-pci") for i in range(2)), kfd=())
+
+VISIBLE: dict[str, tuple[AcceleratorFacts, list[tuple[str, str]]]] = {
+    "healthy": (mi300x(), []),
+    "partitioned: more than there are boards": (mi300x(1, kfd=("gfx942",) * 8), []),
+    "no driver": (NO_DRIVER, [("amd-no-driver", "2 of 2 AMD GPUs are bound to no driver and vfio-pci")]),
+    "one that does not start": (
+        mi300x(kfd=("gfx942",) * 7),
+        [("amd-fewer", "8 AMD GPUs on the PCI bus, 7 that can compute")],
+    ),
+    "no right": (mi300x(may_compute=False), [("amd-permission", "the login user may not open /dev/kfd")]),
+    "no /dev/kfd": (mi300x(may_compute=None), [("amd-permission", "the login user may not open /dev/kfd")]),
+}
+
+
+def test_what_keeps_amd_gpus_from_computing() -> None:
+    for case, (facts, expected) in VISIBLE.items():
+        found = list(amd_visible(facts, host()))
+        assert [(one.cause.key, one.summary) for one in found if one.cause] == expected, case
+        assert {one.status for one in found} <= {Status.FAIL}, case
+
+
+def test_what_does_not_apply_or_is_kept_from_the_login() -> None:
+    (none,) = amd_visible(NOTHING, host())
+    assert (none.status, none.gap) == (Status.SKIP, None)
+    (hidden,) = amd_visible(mi300x(kfd=("gfx942",), kfd_hidden=7), host())
+    assert (hidden.status, hidden.gap) == (Status.SKIP, HIDDEN)
+    assert "netdoctor scan --via slurm" in hidden.summary
+    (given,) = amd_visible(mi300x(kfd=(), may_compute=None), host(container="docker"))
+    assert (given.status, given.cause and given.cause.key) == (Status.WARN, "amd-not-in-container")
+
+
+def parity(*nodes: AcceleratorFacts) -> list[Finding]:
+    return [one for one in amd_parity({name(i): facts for i, facts in enumerate(nodes, 1)}) if one.cause]
+
+
+def test_the_odd_one_is_named() -> None:
+    alike = (mi300x(), mi300x(), NOTHING)
+    assert parity(*alike, mi300x()) == []
+    for odd, key, said in (
+        (mi300x(7), "amd-gpus", "AMD GPUs 7 x gfx942 here, 8 x gfx942 on most nodes"),
+        (mi300x(amdgpu="6.8.0"), "amd-driver", "amdgpu 6.8.0 here, 6.10.5 on most nodes"),
+        (mi300x(rocm="6.2.4-1"), "amd-rocm", "ROCm 6.2.4-1 here, 6.3.1-48 on most nodes"),
+        (mi300x(rccl="1.0.60204"), "amd-rccl", "RCCL 1.0.60204 here, 1.0.60301 on most nodes"),
+        (
+            mi300x(amd=tuple(board(i, partition="CPX" if i else "SPX") for i in range(8))),
+            "amd-partition",
+            "partitioning CPX and SPX here, SPX on most nodes",
+        ),
+    ):
+        (found,) = parity(*alike, odd)
+        assert found.cause is not None
+        assert (found.target, found.status, found.cause.key) == ("n4", Status.WARN, key)
+        assert found.summary == said
+
+
+def test_what_a_node_does_not_have_is_no_difference() -> None:
+    assert parity(mi300x(), mi300x(rocm=None, rccl=None, amdgpu=None)) == []
+    assert parity(mi300x(rocm=None), mi300x(rocm=None)) == []
+
+
+def test_nvidia_checks_leave_other_hardware_alone() -> None:
+    for facts, gap in ((mi300x(), False), (GAUDI, True)):
+        (said,) = gpu_visible(node(gpus=8), hw.no_gpus(), host(), facts)
+        assert (said.status, bool(said.gap)) == (Status.SKIP, gap)
+    (absent,) = gpu_visible(node(gpus=8), hw.no_gpus(), host(), NOTHING)
+    assert absent.status is Status.FAIL
+
+
+def counted(*nodes: AcceleratorFacts, gpus: int | None = None) -> list[tuple[str, str]]:
+    names = [name(i) for i in range(1, len(nodes) + 1)]
+    listed = {one: node(i, gpus=gpus) for i, one in enumerate(names, 1)}
+    found = gpu_count(dict.fromkeys(names, hw.no_gpus()), listed, None, dict(zip(names, nodes, strict=True)))
+    return [(one.target, one.status.value) for one in found if one.status is not Status.PASS]
+
+
+def test_amd_gpus_are_counted() -> None:
+    assert counted(mi300x(), mi300x(), gpus=8) == []
+    assert counted(mi300x(), mi300x(), mi300x(7)) == [("n3", "warn")]
+    assert counted(mi300x(), mi300x(7), gpus=8) == [("n2", "fail")]
+    assert counted(GAUDI, GAUDI, gpus=8) == [("n1", "skip"), ("n2", "skip")]
+    assert counted(mi300x(), mi300x(kfd=("gfx942",), kfd_hidden=7)) == [("n2", "skip")]
