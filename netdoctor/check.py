@@ -20,11 +20,15 @@ LOGINS = ("ssh.login", "slurm.node", "ray.nodes", "facts.file")
 
 
 class Profile(StrEnum):
-    """When a check runs: each profile includes the ones before it."""
+    """When a check runs: each profile includes the ones before it.
+
+    ASKED is none that a scan can have: its checks run where --also or --only names them, in full.
+    """
 
     QUICK = "quick"
     LAUNCH = "launch"
     FULL = "full"
+    ASKED = "asked"
 
     def includes(self, other: "Profile") -> bool:
         order = list(Profile)

@@ -32,6 +32,7 @@ PROFILES = {
     Profile.QUICK: "quick, launch, full",
     Profile.LAUNCH: "launch, full",
     Profile.FULL: "full",
+    Profile.ASKED: "none: where `--also` or `--only` names it",
 }
 COSTS = {
     "read-only": "read-only",
@@ -144,8 +145,8 @@ def families(checks: Iterable[Check]) -> str:
     for check in sorted(checks, key=lambda check: check.id):
         members.setdefault(check.family, []).append(check)
     rows = [
-        "| `--require` | not seen: | quick | launch adds | full adds |",
-        "|---|---|---|---|---|",
+        "| `--require` | not seen: | quick | launch adds | full adds | to be asked for |",
+        "|---|---|---|---|---|---|",
     ]
     for family in sorted(members, key=place):
         cells = [

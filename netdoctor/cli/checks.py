@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from netdoctor.check import Check
+from netdoctor.check import Check, Profile
 from netdoctor.cli.options import count
 from netdoctor.cli.parser import EXIT_BAD_INPUT, Listed, columns, fitting, hung, words
 from netdoctor.errors import InputError
@@ -95,7 +95,12 @@ def _explain(checks: dict[str, Check], check_id: str, columns: int | None) -> in
         "",
         *_wrapped("\n".join(check.manual.splitlines()[1:]).strip("\n").splitlines(), columns),
         "",
-        f"runs in profile {check.profile.value} and up; {check.cost}"
+        (
+            "runs where --also or --only names it"
+            if check.profile is Profile.ASKED
+            else f"runs in profile {check.profile.value} and up"
+        )
+        + f"; {check.cost}"
         + ("; needs root on the nodes for all it can say" if check.root else "")
         + ("" if check.required else "; not required: what it cannot measure does not make a run undecided"),
         f"judges: {facts}",

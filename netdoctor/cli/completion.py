@@ -17,7 +17,7 @@ examples:
   netdoctor completion fish > ~/.config/fish/completions/netdoctor.fish
 """
 # Words with commas between them, and what they are.
-LISTS = {"only": "checks", "skip": "checks", "require": "families", "family": "families"}
+LISTS = {"only": "checks", "skip": "checks", "also": "checks", "require": "families", "family": "families"}
 
 
 # What is completed with; these see the variables of the function that calls them.

@@ -130,6 +130,7 @@ def add_scan_arguments(parser: argparse.ArgumentParser, hosts: str) -> None:
     listed: dict[str, Any] = {"action": Listed, "type": words, "metavar": "GLOB,..."}
     what.add_argument("-c", "--only", help="checks to run; repeatable", **listed)
     what.add_argument("--skip", help="checks to leave out; repeatable", **listed)
+    what.add_argument("--also", help="checks beside those of the profile: ssh.mesh; repeatable", **listed)
     what.add_argument(
         "-n",
         "--node",
@@ -241,7 +242,7 @@ _FIELDS = (
     "ssh_port", "ssh_key", "known_hosts", "jump", "accept_new", "python", "profile", "only", "skip", "node",
     "checks_dir", "env_file", "master_port", "packages", "requirements", "path", "launcher", "backend",
     "baseline", "suppress", "expect", "parallel", "timeout", "deadline", "budget", "strict", "require",
-    "fail_on", "facts", "facts_age", "facts_nodes", "facts_uid",
+    "fail_on", "facts", "facts_age", "facts_nodes", "facts_uid", "also",
 )  # fmt: skip
 
 

@@ -191,14 +191,16 @@ def select(
     only: Sequence[str] = (),
     skip: Sequence[str] = (),
     via: str = "ssh",
+    also: Sequence[str] = (),
 ) -> list[Check]:
     """The checks to run, prerequisites first. via: what reaches the nodes.
 
-    `only` and `skip` are globs on ids. `ssh.login`, or what stands for it, always runs, because everything
+    `only`, `skip` and `also` (what runs beside the profile) are globs on ids; a check that has to be asked
+    for is named in full, or by `also`. `ssh.login`, or what stands for it, always runs, because everything
     stands on it. With `only`, a check of a larger profile runs too: naming it asks for it.
     Raises InputError for a glob that matches nothing, or when nothing is left.
     """
-    for pattern in [*only, *skip]:
+    for pattern in [*only, *skip, *also]:
         if not fnmatch.filter(checks, pattern):
             close = difflib.get_close_matches(pattern, checks, n=1, cutoff=0.5)
             hint = f"; did you mean {close[0]}?" if close else "; see: netdoctor checks list"
@@ -206,6 +208,9 @@ def select(
     chosen = []
     for check in ordered(checks.values()):
         wanted = matches(check.id, only) if only else profile.includes(check.profile)
+        if check.profile is Profile.ASKED:
+            wanted = check.id in only
+        wanted = wanted or matches(check.id, also)
         if check.via not in (None, via):
             continue
         if check.id in LOGINS or (wanted and not matches(check.id, skip)):

@@ -126,6 +126,36 @@ def env(site: Site, active: Active) -> list[str]:
     return [f"{active.node}: sessions get {words}"]
 
 
+# What keeps a node from logging in to the others; that it can be logged in to stays.
+BETWEEN = {
+    "no-key": "rm -f ~/.ssh/id_ed25519* && ssh-keygen -q -t ed25519 -N '' -f ~/.ssh/id_ed25519",
+    "unknown": ": > ~/.ssh/known_hosts",
+    "changed": (
+        "ssh-keygen -q -t ed25519 -N '' -f /tmp/other && key=$(cut -d' ' -f1,2 /tmp/other.pub) && "
+        "sed -i \"s|^\\([^ ]*\\) .*|\\1 $key|\" ~/.ssh/known_hosts && rm -f /tmp/other*"
+    ),
+    "port": "sed -i 's/Port .*/Port 22/' ~/.ssh/config",
+    "no-client": "chmod 0644 /usr/bin/ssh",
+}
+
+
+def between(site: Site, active: Active) -> list[str]:
+    kind = active.params["kind"]
+    if kind not in BETWEEN:
+        raise LabError(f"kind={kind!r}: write {', '.join(BETWEEN)}")
+    nodes.do(site.state, active.node, ["sh", "-euc", BETWEEN[kind]])
+    return [f"{active.node}: it cannot log in to the other nodes ({kind})"]
+
+
+def heal_between(site: Site, active: Active) -> None:
+    state, node = site.state, active.node
+    files = {path: text for path, _, text in nodes.between_nodes(state, site.folder)}
+    nodes.do(state, node, ["sh", "-c", "rm -rf /root/.ssh/id_ed25519* && chmod 0755 /usr/bin/ssh"])
+    nodes.write(state, node, dict(files), 0o600)
+    for other in state.nodes:
+        service.configure(site, other)
+
+
 FAULTS = (
     Fault("sshd-down", "the SSH server is not running", down, restart, loopback=True),
     Fault("not-ssh", "another program listens on the SSH port", not_ssh, heal_not_ssh, loopback=True),
@@ -142,5 +172,8 @@ FAULTS = (
     ),
     Fault("shell-noise", "the shell start-up file prints to stdout and stderr", shell, refresh),
     Fault("slow-shell", "the shell start-up file takes its time", shell, refresh, {"seconds": "3"}),
+    Fault(
+        "ssh-between", "the node cannot log in to the others", between, heal_between, {"kind": "no-key"}
+    ),
     Fault("env", "sessions get these environment variables", env, restart, free=True, loopback=True),
 )

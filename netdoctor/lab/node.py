@@ -231,7 +231,7 @@ def _shadow(accounts: str) -> str:
     return "".join(f"{name}:*:19000:0:99999:7:::\n" for name in names)
 
 
-def _between_nodes(state: State, folder: Path) -> list[tuple[str, int, str]]:
+def between_nodes(state: State, folder: Path) -> list[tuple[str, int, str]]:
     """Nodes log in to each other with the client's key, as launchers such as mpirun expect."""
     known = []
     for peer in state.nodes:
@@ -283,7 +283,7 @@ def plan(state: State, folder: Path, node: str, nvml: bytes) -> dict[str, Any]:
         ("/root/.profile", 0o644, CLEAN_PROFILE),
         (f"/home/{PERSON}/.ssh/authorized_keys", 0o644, (folder / (sshd.KEY + ".pub")).read_text()),
         (f"/home/{PERSON}/.profile", 0o644, CLEAN_PROFILE),
-        *_between_nodes(state, folder),
+        *between_nodes(state, folder),
         (LABEL, 0o644, label(state, node)),
         *((path, 0o644, text) for path, text in tree.files.items()),
     ]

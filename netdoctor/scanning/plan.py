@@ -164,7 +164,7 @@ def select(known: Registry, request: ScanRequest) -> list[Check]:
     try:
         registry.need_families(known.checks, request.require)
         return registry.select(
-            known.checks, Profile(request.profile), request.only, request.skip, request.via
+            known.checks, Profile(request.profile), request.only, request.skip, request.via, request.also
         )
     except InputError as error:
         if request.source is None:
@@ -176,7 +176,7 @@ def part(
     known: Registry, request: ScanRequest, checks: Sequence[str], nodes: int, listed: int, **more: bool
 ) -> Part | None:
     """How much of what the request's profile has `checks` on so many nodes are. more: as for `part_of`."""
-    whole = registry.select(known.checks, Profile(request.profile), via=request.via)
+    whole = registry.select(known.checks, Profile(request.profile), via=request.via, also=request.also)
     return part_of(checks, [check.id for check in whole], nodes, listed, **more)
 
 

@@ -69,6 +69,7 @@ class _Options(Struct, kw_only=True):
     profile: Profile | UnsetType = UNSET
     only: _Globs = UNSET
     skip: _Globs = UNSET
+    also: _Globs = UNSET
     node: _Text = UNSET
     master_port: _Port = UNSET
     packages: _Text = UNSET

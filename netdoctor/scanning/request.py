@@ -68,6 +68,7 @@ class ScanRequest:
     profile: str = "launch"
     only: tuple[str, ...] = ()
     skip: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
     node: str | None = None
     usual: Selection | None = None
     checks_dir: tuple[Path, ...] = ()

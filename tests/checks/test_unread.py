@@ -193,6 +193,7 @@ NOT_HERE = {
     "paths": "worked out here from other facts",
     "accelerators": "GPUs of AMD, which this cluster has not",
     "firewall": "looked at where something was filtered",
+    "mesh": "asked for by name; an exit status that is not there is a login that failed",
     "nccl_answer": "without it the prediction counts",
 }
 # Facts without a value that alone turns a cell red.

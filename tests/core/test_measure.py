@@ -25,6 +25,7 @@ from netdoctor.measure.common import ALL_PAIRS_UP_TO, NO_ADDRESS, Ground, Way, p
 from netdoctor.measure.counters import APART_S, counters
 from netdoctor.measure.declare import Context
 from netdoctor.measure.firewall import filtered_ends
+from netdoctor.measure.mesh import mesh
 from netdoctor.measure.path_mtu import path_mtu
 from netdoctor.measure.ports import TIMEOUT_S, ports
 from netdoctor.measure.routes import routes
@@ -449,6 +450,25 @@ def test_who_reaches_whom_is_asked_of_one_path_or_of_all() -> None:
 
 
 # Counters
+
+
+def test_logins_of_nodes_are_those_that_were_asked_for() -> None:
+    def logged_in(node: str, request: Request) -> Any:
+        rows = [{**row, "code": 0, "tried": True} for row in request.args["targets"]]
+        spoilt = {"n2": [*rows[:1], {"dst": "n1", "host": "elsewhere", "code": 0}], "n3": [*rows, *rows[:1]]}
+        about = {"client": True, "public_keys": [], "host_keys": []}
+        return LOST if node == "n4" else {**about, "rows": spoilt.get(node, rows)}
+
+    known = context(FakeTransport(answers={"login": logged_in}), 4)
+    for node, one in healthy.nodes(4).items():
+        known.store.put("node", node, one)
+    found = mesh(known)
+    assert {(one.src, one.dst) for one in found.logins if one.src in ("n1", "n3")} == {
+        (a, b) for a in ("n1", "n3") for b in healthy.names(4) if a != b
+    }
+    assert [one.dst for one in found.logins if one.src == "n2"] == ["n3"]
+    assert found.failed_nodes.keys() == {"n2", "n3", "n4"}
+    assert (found.possible, found.nodes.keys()) == (12, {"n1", "n2", "n3"})
 
 
 def test_counters_are_read_again_where_they_were_read_before() -> None:

@@ -245,6 +245,7 @@ CHECKS = {
         saying("net.interface"),
         saying("bw.pair", profile="full"),
         saying("host.shm"),
+        saying("ssh.mesh", profile="asked"),
     )
 }
 
@@ -270,6 +271,19 @@ def test_select(profile: str, only: list[str], skip: list[str], ids: str) -> Non
     chosen = [c.id for c in select(CHECKS, Profile(profile), only, skip)]
     assert sorted(chosen) == sorted(ids.split())
     assert chosen[0] == "ssh.login"
+
+
+def test_what_has_to_be_asked_for_runs_where_it_is_named() -> None:
+    def ids(*only: str, also: tuple[str, ...] = (), skip: tuple[str, ...] = ()) -> set[str]:
+        return {c.id for c in select(CHECKS, Profile.FULL, only, skip, also=also)} - {"ssh.login"}
+
+    assert "ssh.mesh" not in ids() | ids("*", "ssh.*")
+    assert ids("ssh.mesh") == {"ssh.mesh"}
+    assert ids(also=("ssh.m*",)) == {*CHECKS} - {"ssh.login"}
+    assert ids("net.ports", also=("ssh.mesh",)) == {"net.ports", "ssh.mesh"}
+    assert "ssh.mesh" not in ids(also=("ssh.mesh",), skip=("ssh.*",))
+    with pytest.raises(InputError, match=r"did you mean ssh\.mesh"):
+        ids(also=("ssh.mehs",))
 
 
 @pytest.mark.parametrize(

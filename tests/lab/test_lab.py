@@ -307,6 +307,13 @@ EFFECTS = [
         lambda x: re.search(r"eth0@if\d+ +UP +172.17.0.2/16 \n", x) and ".dockerenv\n" in x,
         lambda x: not re.search("172.17|docker", x),
     ),
+    *(
+        (
+            "ssh-between", {"kind": kind}, lambda lab: on(lab, NODE, "sh", "-c", "ssh node0 hostname 2>&1"),
+            lambda x, said=said: said in x, lambda x: x == "node0",
+        )
+        for kind, said in (("no-key", "Permission denied"), ("changed", "HAS CHANGED"))
+    ),
     (
         "own-name-loopback", {}, lambda lab: on(lab, NODE, "getent", "ahostsv4", NODE).split()[0],
         lambda x: x == "127.0.1.1", lambda x: not x.startswith("127."),

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,6 +35,33 @@ NO_LOGIN = [
         excuse="what the shell does is looked at, and a person's to decide",
     ),
 ]  # fmt: skip
+
+
+MESH: dict[str, Any] = {"check": "ssh.mesh", "args": ("--only", "ssh.mesh")}
+NO_CLIENT = "what is missing is a package, and a node of the lab has no way to one"
+BETWEEN = [
+    case("node2 ssh-between", "mesh-auth-out", said="Permission denied", fix="authorized_keys", **MESH),
+    case(
+        "node2 ssh-between kind=unknown", "mesh-host-key-unknown-out", said="Host key verification failed",
+        fix="known_hosts", **MESH,
+    ),
+    case(
+        "node2 ssh-between kind=changed", "mesh-host-key-changed-out",
+        said="REMOTE HOST IDENTIFICATION HAS CHANGED", fix="ssh-keygen -q -R", **MESH,
+    ),
+    case(
+        "node2 ssh-between kind=port", "mesh-refused-out", said="Connection refused", fix="Port 44222", **MESH
+    ),
+    case(
+        "node2 ssh-between kind=no-client", "mesh-no-client", said="no ssh", fix="openssh-client",
+        excuse=NO_CLIENT, **MESH,
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("cases", together(BETWEEN))
+def test_nodes_that_log_in_nowhere(lab4: Lab, folder: Path, cases: tuple[Case, ...]) -> None:
+    hold(lab4, folder, *cases)
 
 
 @pytest.fixture
