@@ -24,8 +24,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tests import clusters
@@ -53,6 +51,7 @@ def measured(nodes: int, shape: str, hcas: int, folder: Path) -> Row:
     from netdoctor.report.output import FORMATS, render
     from netdoctor.report.save import load, save
     from netdoctor.store import Store
+    from netdoctor.transport.frames import decode_members
     from tests.checks import build as facts
 
     profile = Profile.LAUNCH if shape == "firewall" else Profile.QUICK
@@ -71,7 +70,7 @@ def measured(nodes: int, shape: str, hcas: int, folder: Path) -> Row:
     groups = set(first_groups({p.info.group for c in checks for p in c.needs}, listed, job, profile))
 
     def received(node: str, answer: bytes) -> None:
-        take(store, groups, node, msgspec.json.decode(answer), None)
+        take(store, groups, node, decode_members(answer), None)
 
     for i, (node, answer) in enumerate(clusters.replies(nodes, shape, hcas)):
         timed(PLAIN, partial(json.loads, answer))

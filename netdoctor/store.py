@@ -1,16 +1,21 @@
 """What a scan knows: facts by group and node, decoded at the edge, each missing one with its reason."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import lru_cache
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from netdoctor.facts.base import FACT_TYPES, Missing, Why
+from netdoctor.facts.base import FACT_TYPES, FactInfo, Missing, Why
+from netdoctor.jsontext import depth
+
+T = TypeVar("T")
 
 # Of one list in a node's own facts: judging takes time by rows. The longest there is has the addresses of a
 # Kubernetes node with thousands of services (kube-ipvs0). An agent tells by itself when it has more.
 ROWS_AT_MOST = 4096
+DEPTH_AT_MOST = 64
 NOT_COLLECTED = Missing(Why.NOT_COLLECTED, "not collected in this scan")
 
 
@@ -57,12 +62,37 @@ def group_type(group: str) -> type | None:
 _TYPES: dict[str, type] = {}
 
 
+class Said(msgspec.Struct, Generic[T]):
+    """One group of an agent's reply, where it has a value."""
+
+    value: T | msgspec.UnsetType = msgspec.UNSET
+
+
+@lru_cache(maxsize=128)
+def _reader(cls: type) -> Callable[[bytes], Said[Any]]:
+    return msgspec.json.Decoder(Said[cls]).decode  # type: ignore[valid-type]
+
+
 def decode(group: str, raw: Any) -> Any:
     """A fact from an agent's reply ``{"value": …}`` or ``{"missing": {"why", "detail"}}``; never raises.
 
     What does not fit the type is Missing(UNPARSABLE): a node's text is data, validated here once. So is what
-    has more rows than any machine: cut short it would be another fact.
+    has more rows than any machine: cut short it would be another fact. raw: plain data, or the JSON of it.
     """
+    if isinstance(raw, msgspec.Raw):
+        text, cls = bytes(raw), group_type(group)
+        try:
+            # Straight to the fact: plain data in between takes longer than both.
+            if cls is not None and _is_ours(FACT_TYPES[cls]) and text.count(b",") < ROWS_AT_MOST:
+                value = _reader(cls)(text).value
+                if value is not msgspec.UNSET:
+                    return value
+            if depth(text, DEPTH_AT_MOST) > DEPTH_AT_MOST:
+                return Missing(Why.UNPARSABLE, f"{group}: nested more than {DEPTH_AT_MOST} levels deep")
+            raw = msgspec.json.decode(text)
+        except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
+            where = str(error).replace("`$.value", "`$").removesuffix(" - at `$`")
+            return Missing(Why.UNPARSABLE, f"{group}: {where}")
     if not isinstance(raw, dict):
         return Missing(Why.UNPARSABLE, f"{group}: the node's answer is no object")
     if "value" in raw:
@@ -71,8 +101,7 @@ def decode(group: str, raw: Any) -> Any:
             return Missing(Why.UNPARSABLE, f"{group}: no such fact")
         info = FACT_TYPES[cls]
         # A plug-in knows what its own fact may hold.
-        ours = info.origin == "agent" and info.collector is None
-        if ours and (rows := _rows_at_most(raw["value"])) > ROWS_AT_MOST:
+        if _is_ours(info) and (rows := _rows_at_most(raw["value"])) > ROWS_AT_MOST:
             return Missing(Why.UNPARSABLE, f"{group}: {rows} rows, at most {ROWS_AT_MOST} are judged")
         try:
             return msgspec.convert(raw["value"], type=cls)
@@ -84,6 +113,10 @@ def decode(group: str, raw: Any) -> Any:
         known = why if isinstance(why, str) and why in set(Why) else Why.FAILED
         return Missing(Why(known), str(missing.get("detail", ""))[:400])
     return Missing(Why.UNPARSABLE, f"{group}: neither a value nor a reason")
+
+
+def _is_ours(info: FactInfo) -> bool:
+    return info.origin == "agent" and info.collector is None
 
 
 def _rows_at_most(value: Any) -> int:

@@ -206,8 +206,9 @@ class Scan:
         alike: dict[int, Request] = {}
         for own in {id(own): own for own in names.values()}.values():
             args = {"groups": {**groups, "resolve": {"names": own}}}
-            alike[id(own)] = Request(op="facts", args=args, timeout_s=self.options.timeout_s)
-        plain = Request(op="facts", args={"groups": groups}, timeout_s=self.options.timeout_s)
+            alike[id(own)] = Request(op="facts", args=args, timeout_s=self.options.timeout_s, by_group=True)
+        args = {"groups": groups}
+        plain = Request(op="facts", args=args, timeout_s=self.options.timeout_s, by_group=True)
         return {node: alike.get(id(names.get(node)), plain) for node in self.nodes}
 
     @cached_property

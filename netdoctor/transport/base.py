@@ -38,11 +38,14 @@ class Request:
     """One request to an agent.
 
     op: ``facts``, ``clock``, ``listen``, ``unlisten``, ``connect``, ``udp_echo``, ``path_mtu``…
+    by_group: of the first answer, which holds most of what is ever said, the transport may leave each member
+        as it came, a `msgspec.Raw`: `store.decode` reads either.
     """
 
     op: str
     args: Mapping[str, Any] = field(default_factory=dict)
     timeout_s: float = 30.0
+    by_group: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

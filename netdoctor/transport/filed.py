@@ -8,7 +8,7 @@ from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.host import Login, Session
 from netdoctor.inventory.model import Target
 from netdoctor.transport.base import Reply, Request, SessionEvent
-from netdoctor.transport.frames import AgentTrouble, decode_result
+from netdoctor.transport.frames import AgentTrouble, decode_members
 
 # Of a group of facts that is asked for and not in the file.
 UNSAID = {
@@ -47,7 +47,7 @@ class FiledTransport:
             if answer.session.outcome != Login.OK:
                 continue
             try:
-                found = decode_result(answer.facts)
+                found = decode_members(answer.facts)
                 asked = dict.fromkeys(first[target.id].args["groups"], UNSAID)
                 yield Reply(node=target.id, result={**asked, **found})
             except (AgentTrouble, TypeError) as error:

@@ -89,6 +89,19 @@ def decode_result(raw: bytes) -> Any:
     raise Unreadable(f"the result is nested more than {MAX_DEPTH} levels deep")
 
 
+_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+def decode_members(raw: bytes) -> dict[str, msgspec.Raw]:
+    """Return the members of a node's result, each as it came and not looked at. Raises Unreadable."""
+    if raw.count(b",") > MAX_VALUES:
+        raise Unreadable(f"the result has more than {MAX_VALUES} values")
+    try:
+        return _members(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as e:
+        raise Unreadable(f"the result cannot be read: {clean(str(e), 120)}") from e
+
+
 def length_prefixed(message: Mapping[str, Any]) -> bytes:
     """Return a message for the agent: eight hex digits, a newline, JSON."""
     body = json.dumps(message, allow_nan=False).encode("ascii")

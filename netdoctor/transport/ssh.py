@@ -222,7 +222,8 @@ class SshTransport(Interruptible):
                 per_endpoint=max(1, HANDSHAKES_PER_ENDPOINT // count),
             )
             self._send(worker, framed(message) + len(bundle).to_bytes(4, "big") + bundle)
-        yield from self._gather_logins({target.id for target in targets}, self._bound_s(endpoints))
+        asked = {target.id: first[target.id] for target in targets}
+        yield from self._gather_logins(asked, self._bound_s(endpoints))
 
     def _begin_again(self) -> None:
         """End what an earlier start has left."""
@@ -257,13 +258,13 @@ class SshTransport(Interruptible):
         os.set_blocking(process.stdout.fileno(), False)
         self._workers.append(_Worker(process, errors))
 
-    def _gather_logins(self, waiting: set[str], bound_s: float) -> Iterator[SessionEvent | Reply]:
+    def _gather_logins(self, waiting: dict[str, Request], bound_s: float) -> Iterator[SessionEvent | Reply]:
         """Yield one SessionEvent per node, and one Reply where the session is ok."""
         reached: set[str] = set()
         finish = time.monotonic() + bound_s
 
         def lost(node: str, detail: str) -> SessionEvent | Reply:
-            waiting.discard(node)
+            waiting.pop(node, None)
             if node in reached:
                 return Reply(node=node, missing=Missing(Why.FAILED, detail))
             session = Session(outcome=Login.CONTROL, stage="resolve", detail=detail)
@@ -275,12 +276,12 @@ class SshTransport(Interruptible):
                 if message.session.outcome == Login.OK:
                     reached.add(node)
                 else:
-                    waiting.discard(node)
+                    waiting.pop(node, None)
                 yield SessionEvent(node=node, session=self._as_meant(message.session))
             elif isinstance(message, Answer):
-                if message.call == 0:
-                    waiting.discard(worker.nodes[message.node])
-                    yield _reply(worker.nodes[message.node], message, result)
+                asked = waiting.pop(worker.nodes[message.node], None) if message.call == 0 else None
+                if asked is not None:
+                    yield _reply(worker.nodes[message.node], message, result, asked.by_group)
             else:
                 for node in [n for n in worker.nodes if n in waiting]:
                     yield lost(node, message)
@@ -457,13 +458,14 @@ class _Table:
         return self._places[id(request)]
 
 
-def _reply(node: str, answer: Answer, result: bytes) -> Reply:
+def _reply(node: str, answer: Answer, result: bytes, by_group: bool = False) -> Reply:
     """Return an answer as the engine wants it. Here its result is read, for the first time."""
     if answer.why is not None:
         missing = Missing(Why(answer.why), answer.detail)
         return Reply(node=node, missing=missing)
     try:
-        return Reply(node=node, result=frames.decode_result(result))
+        read = frames.decode_members if by_group else frames.decode_result
+        return Reply(node=node, result=read(result))
     except frames.Unreadable as e:
         return Reply(node=node, missing=Missing(Why.UNPARSABLE, clean(str(e), 400)))
 

@@ -16,7 +16,7 @@ from netdoctor.report.json_ import dumps, loads
 from netdoctor.report.model import Report, Run
 from netdoctor.report.output import FORMATS, render
 from netdoctor.store import Store
-from netdoctor.transport.frames import decode_result
+from netdoctor.transport.frames import decode_members
 from netdoctor.tui import pages
 from netdoctor.tui.state import Known, State, opened
 from tests import clusters
@@ -44,7 +44,7 @@ def work(count: int, shape: str) -> int:
     names, store, job = [target.id for target in listed], Store(), Job(master_node=listed[0].id)
     groups = set(first_groups({p.info.group for c in checks for p in c.needs}, listed, job, profile))
     put_control_facts(store, listed, job, None)
-    answers = [(node, decode_result(said)) for node, said in clusters.replies(count, shape)]
+    answers = [(node, decode_members(said)) for node, said in clusters.replies(count, shape)]
 
     if profile is Profile.LAUNCH:
         clusters.measure(store, count)

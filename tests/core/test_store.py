@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,6 +13,7 @@ from netdoctor.facts.host import HostFacts, Login, Session
 from netdoctor.facts.net import PortMatrix, PortProbe
 from netdoctor.facts.software import Job
 from netdoctor.store import NOT_COLLECTED, ROWS_AT_MOST, Store, decode, dump, load
+from tests import clusters
 from tests.checks import build as healthy
 from tests.core.fake import LOST, plain, store_of
 
@@ -63,6 +65,35 @@ def test_deep_nesting_is_unparsable() -> None:
     assert isinstance(
         decode("host", {"value": {**plain(healthy.host(1))["value"], "hostname": deep}}), Missing
     )
+
+
+def test_what_comes_as_text_is_what_comes_as_data() -> None:
+    healthy_host = plain(healthy.host(1))["value"]
+    cases: list[tuple[str, Any]] = [
+        *((group, {"value": msgspec.to_builtins(fact)}) for group, fact in clusters.facts(1).items()),
+        *(("host", {"value": {**healthy_host, **odd}}) for odd in ({"uid": "0"}, {"uid": None}, {"x": []})),
+        *(("host", raw) for raw in ({}, {"value": None}, {"missing": "x"}, {"missing": {"why": 1}})),
+        ("host", {"missing": {"why": "not_applicable", "detail": "no such thing"}}),
+        ("nonsense", {"value": 1}),
+        ("net", {"value": {"addresses": [{}] * (ROWS_AT_MOST + 1)}}),
+    ]
+    for group, raw in cases:
+        as_data, as_text = decode(group, raw), decode(group, msgspec.Raw(json.dumps(raw).encode()))
+        assert as_text == as_data, (group, raw)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"value": ' + "[" * 100_000, '{"later": ' + "[" * 900 + "]" * 900 + "}", "nonsense", "",
+        "null", "[]", '{"value": NaN}', '{"missing": {"detail": "\udc80"}}',
+    ],
+)  # fmt: skip
+def test_text_that_cannot_be_read_is_unparsable(text: str) -> None:
+    for group in ("host", "nonsense"):
+        found = decode(group, msgspec.Raw(text.encode("utf-8", "surrogateescape")))
+        assert isinstance(found, Missing)
+        assert found.why is Why.UNPARSABLE
 
 
 def test_unknown_groups_are_unparsable() -> None:
