@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from netdoctor.facts.bandwidth import LossMatrix, LossProbe
-from netdoctor.facts.base import Missing, Why
+from netdoctor.facts.base import FACT_TYPES, Missing, Why
 from netdoctor.facts.counters import LaterCounters
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.host import LimitFacts
@@ -142,10 +142,11 @@ def _spoil(found: dict[str, Any], i: int, all_of_it: bool) -> None:
 
 def replies(count: int, shape: str, hcas: int = HCAS) -> Iterator[tuple[str, bytes]]:
     """(node, its first answer) of every node."""
+    none = {"missing": {"why": "not_applicable", "detail": "no such thing here"}}
+    asked = [info.group for info in FACT_TYPES.values() if (info.scope, info.origin) == ("node", "agent")]
     for i in range(count):
-        found: dict[str, Any] = {group: {"value": one} for group, one in facts(i, shape, hcas).items()}
-        found["ray"] = {"missing": {"why": "not_applicable", "detail": "no Ray runs here"}}
-        yield name(i), msgspec.json.encode(found)
+        found = {group: {"value": one} for group, one in facts(i, shape, hcas).items()}
+        yield name(i), msgspec.json.encode({**dict.fromkeys(asked, none), **found})
 
 
 def measure(store: Store, count: int) -> None:
