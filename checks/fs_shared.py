@@ -40,14 +40,17 @@ def fs_shared(
     }
     if not any(len(there) > 1 for there in seen_by.values()):
         yield skip("not on two nodes: nothing to compare with")
+    words = []
     for path, there in seen_by.items():
         known = {node: identity(place, node, hosts.get(node)) for node, place in there.items()}
         spread = majority(known)
         if len(there) < 2:
             continue
         if spread.equal:
-            yield ok(CLUSTER, f"{path} is one on {len(there)} nodes: {of(next(iter(there.values())))}")
+            words.append(f"{path} is one on {len(there)} nodes: {of(next(iter(there.values())))}")
         elif not any(place.network for place in there.values()):
-            yield ok(CLUSTER, f"{path} is local: {len(spread.groups)} nodes have one of their own")
+            words.append(f"{path} is local: {len(spread.groups)} nodes have one of their own")
         else:
             yield from other_mounts(path, there, known, hosts, job)
+    if words:
+        yield ok(CLUSTER, "; ".join(words))

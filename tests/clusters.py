@@ -92,6 +92,7 @@ def facts(i: int, shape: str = "healthy", hcas: int = HCAS) -> dict[str, Any]:
         ),
         "limits": build.limits(),
         "places": build.places(),
+        "tuning": build.tuning(),
         "net": build.net(netdevs=tuple(netdevs), addresses=tuple(rows), default_devs=("eth0",)),
         "gpu": _gpus(i),
         "kernel_log": build_hw.kernel_log(),

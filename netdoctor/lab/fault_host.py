@@ -205,6 +205,24 @@ def silent_mount(site: Site, active: Active) -> list[str]:
     return [f"{active.node}: the server of {path} {'is gone' if gone else 'does not answer'}"]
 
 
+def sysctl(site: Site, active: Active) -> list[str]:
+    name, value = active.params["name"], active.params["value"]
+    # Of the node's own network: everything else is the machine's.
+    if not re.fullmatch(r"net\.ipv[46](\.\w+)+", name) or not re.fullmatch(r"[\w -]+", value):
+        raise LabError(f"{name}={value!r}: write name=net.ipv4.tcp_rmem and a number or several")
+    argv = ["sysctl", "-n", name]
+    before = nodes.run(site.state, active.node, argv, capture_output=True, text=True, check=True)
+    active.undo["before"] = " ".join(str(before.stdout).split())
+    nodes.do(site.state, active.node, ["sysctl", "-q", "-w", f"{name}={value}"])
+    return [f"{active.node}: {name} is {value}"]
+
+
+def heal_sysctl(site: Site, active: Active) -> None:
+    if "before" in active.undo:
+        assign = f"{active.params['name']}={active.undo['before']}"
+        nodes.do(site.state, active.node, ["sysctl", "-q", "-w", assign])
+
+
 def heal_silent_mount(site: Site, active: Active) -> None:
     end_guest(site, active)
     path = active.undo.get("mounted")
@@ -244,6 +262,10 @@ FAULTS = (
     Fault(
         "full-disk", "a file system is full", full_disk, heal_full_disk,
         {"path": "/tmp", "size": "8m"}, ("path",),
+    ),
+    Fault(
+        "sysctl", "a kernel setting of the network differs", sysctl, heal_sysctl,
+        {"name": "net.ipv4.tcp_rmem", "value": "4096 8192 16384"}, ("name",),
     ),
     Fault(
         "mount-silent", "a network mount does not answer (server=gone: ends in errors)", silent_mount,

@@ -38,6 +38,7 @@ FIRST = (
     "facts_resolve",
     "facts_software",
     "facts_time",
+    "facts_tuning",
 )
 # In front of modules in a frame, where a request has JSON. As the loader has it.
 _PACKED = b"\0"

@@ -33,6 +33,7 @@ from netdoctor.agent import (
     facts_resolve,
     facts_software,
     facts_time,
+    facts_tuning,
     files,
     libs,
     op_spawn,
@@ -51,6 +52,7 @@ from netdoctor.facts.places import Place, PlaceFacts
 from netdoctor.facts.ray import RayFacts
 from netdoctor.facts.rdma import RdmaFacts
 from netdoctor.facts.software import ConfFile, EnvFacts, SoftwareFacts
+from netdoctor.facts.tuning import TuningFacts
 from netdoctor.rules.packages import applies, fits, requirement
 from netdoctor.rules.packages import environment as environment_of
 from netdoctor.transport import bundle
@@ -77,6 +79,7 @@ def groups() -> dict[str, dict[str, Any]]:
         "rdma": {},
         "port_holder": {"port": 29500},
         "places": {"paths": ["/etc/hostname", "~"]},
+        "tuning": {},
     }
 
 
@@ -1572,3 +1575,104 @@ def test_a_child_that_hangs_or_ends_is_given_up() -> None:
     assert aside.answers(answer, [0, 1, 3, 2, 4], 0.2, 3) == [0, None, 30, None, 40]
     assert aside.answers(answer, [1, 2, 3], 0.2, 2) == [None, None, None]
     assert set(os.listdir("/proc/self/fd")) == before
+
+
+# --- tuning -----------------------------------------------------------------------------------------------
+
+CMDLINE = (
+    "BOOT_IMAGE=/vmlinuz root=UUID=1-2 ro iommu=pt intel-iommu=on hugepagesz=1G hugepages=4 hugepagesz=2M "
+    "hugepages=9 ds=nocloud-net;s=http://u:secret@10.0.0.1/ quiet nosmt -- mitigations=off"
+)
+
+
+def tuned(tmp_path: Path, content: dict[str, Any]) -> TuningFacts:
+    return msgspec.convert(facts_tuning.collect({}, trees.make(tmp_path, content)), type=TuningFacts)
+
+
+def test_tuning_of_a_server(tmp_path: Path) -> None:
+    cpu = "/sys/devices/system/cpu"
+    tree: dict[str, Any] = {
+        "/proc/cmdline": CMDLINE,
+        "/proc/cpuinfo": "processor : 0\nflags : fpu hypervisor lm\n\nprocessor : 1\n",
+        "/proc/uptime": "3600.25 99999.0\n",
+        "/proc/swaps": "Filename\tType\tSize\tUsed\tPriority\n/dev/sda2 partition 8388604 1048576 -2\n"
+        "/dev/zram0 partition 4194304 4194304 100\n",
+        "/proc/sys/net/ipv4/tcp_rmem": "4096\t131072\t6291456\n",
+        "/proc/self/cgroup": "0::/\n",
+        "/sys/class/dmi/id/product_name": "DGXH100\n",
+        "/sys/class/dmi/id/bios_version": "1.5.3\n",
+        "/sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never\n",
+        "/sys/devices/system/node/online": "0-1\n",
+        f"{cpu}/present": "0-223\n",
+        f"{cpu}/online": "0-99,101-223\n",
+        f"{cpu}/smt/control": "on\n",
+        "/run/reboot-required": "",
+        "/lib/modules/1.2.3-gone/modules.dep": "",
+    }
+    tree |= {f"{cpu}/cpufreq/policy{i}/scaling_governor": "performance\n" for i in range(9)}
+    tree[f"{cpu}/cpufreq/policy8/scaling_governor"] = "powersave\n"
+    fact = tuned(tmp_path, tree)
+    assert fact.boot == {
+        "iommu": "pt", "intel_iommu": "on", "hugepagesz": "1G 2M", "hugepages": "4 9", "nosmt": "",
+    }  # fmt: skip
+    assert (fact.product, fact.bios, fact.is_virtual, fact.hugepages) == ("DGXH100", "1.5.3", True, "madvise")
+    assert (fact.cpus_present, fact.cpus_online, fact.numa_nodes) == (224, 223, 2)
+    assert fact.governor == "performance+powersave"
+    assert (fact.swap_bytes, fact.swap_used_bytes) == (8388604 << 10, 1 << 30)
+    assert fact.sysctls == {"net.ipv4.tcp_rmem": "4096 131072 6291456"}
+    assert (fact.uptime_s, fact.reboot_wanted, fact.modules_gone) == (3600.25, True, True)
+
+
+def test_tuning_of_a_machine_that_shows_nothing(tmp_path: Path) -> None:
+    assert tuned(tmp_path, {}) == TuningFacts()
+    broken = dict.fromkeys(("/proc/cmdline", "/proc/swaps", "/proc/uptime", "/proc/self/cgroup"), "\0\xff[")
+    assert tuned(tmp_path, broken) == TuningFacts()
+    for text in ("x", "", "-", "1-2-3", "0,x"):
+        assert facts_tuning.count(text) is None, text
+
+
+V2 = "/sys/fs/cgroup/user.slice"
+V1 = "/sys/fs/cgroup"
+GROUPS: list[tuple[dict[str, str], tuple[int | None, int | None, int | None, float | None]]] = [
+    ({"/proc/self/cgroup": "0::/user.slice/user-0.slice/s.scope\n"}, (None, None, None, None)),
+    (
+        {
+            "/proc/self/cgroup": "0::/user.slice/user-0.slice/s.scope\n",
+            f"{V2}/memory.max": "max\n", f"{V2}/memory.high": "4096\n",
+            f"{V2}/user-0.slice/memory.max": "8192\n",
+            f"{V2}/user-0.slice/pids.max": "100\n", f"{V2}/user-0.slice/pids.current": "30\n",
+            f"{V2}/pids.max": "90\n", f"{V2}/pids.current": "10\n", f"{V2}/cpu.max": "max 100000\n",
+            f"{V2}/user-0.slice/cpu.max": "150000 100000\n",
+        },
+        (4096, 90, 70, 1.5),
+    ),
+    # A container: its own group is the root of what it sees.
+    ({"/proc/self/cgroup": "0::/\n", "/sys/fs/cgroup/pids.max": "64\n"}, (None, 64, None, None)),
+    (
+        {
+            "/proc/self/cgroup": "5:cpu,cpuacct:/docker/ab\n4:memory:/docker/ab\n"
+            "3:pids:/docker/ab\n1:name=systemd:/\n",
+            f"{V1}/memory/memory.limit_in_bytes": "9223372036854771712\n",
+            f"{V1}/memory/docker/ab/memory.limit_in_bytes": "2048\n",
+            f"{V1}/pids/docker/ab/pids.max": "max\n", f"{V1}/cpu/docker/ab/cpu.cfs_quota_us": "-1\n",
+            f"{V1}/cpu/docker/ab/cpu.cfs_period_us": "100000\n",
+        },
+        (2048, None, None, None),
+    ),
+    # The names of the host's groups, seen from a container that has no such folders.
+    (
+        {
+            "/proc/self/cgroup": "5:cpu,cpuacct:/docker/ab\n4:memory:/docker/ab\n",
+            f"{V1}/memory/memory.limit_in_bytes": "2048\n",
+            f"{V1}/cpu/cpu.cfs_quota_us": "200000\n", f"{V1}/cpu/cpu.cfs_period_us": "100000\n",
+        },
+        (2048, None, None, 2.0),
+    ),
+]  # fmt: skip
+
+
+def test_limits_of_control_groups(tmp_path: Path) -> None:
+    for i, (tree, expected) in enumerate(GROUPS):
+        fact = tuned(tmp_path / str(i), tree)
+        found = (fact.memory_limit_bytes, fact.processes_limit, fact.processes_left, fact.cores_limit)
+        assert found == expected, tree

@@ -23,6 +23,7 @@ from netdoctor.facts.net import (
 from netdoctor.facts.paths import Path, Paths, Use
 from netdoctor.facts.places import Place, PlaceFacts
 from netdoctor.facts.software import EnvFacts, Job
+from netdoctor.facts.tuning import TuningFacts
 from netdoctor.model import CauseHint, Finding, Status, placed
 
 GIB = 1024**3
@@ -104,6 +105,22 @@ def limits(**changes: Any) -> LimitFacts:
         "tmp": file_system("/tmp"),
     }
     return LimitFacts(**{**defaults, **changes})
+
+
+def tuning(**changes: Any) -> TuningFacts:
+    defaults: dict[str, Any] = {
+        "product": "SYS-821GE-TNHR", "bios": "2.1", "boot": {"iommu": "pt"}, "cpus_present": 64,
+        "cpus_online": 64, "cpus_allowed": 64, "smt": "off", "governor": "performance",
+        "hugepages": "madvise",
+        "clock_source": "tsc", "numa_nodes": 2, "uptime_s": 40 * 86400.0,
+        "sysctls": {"kernel.numa_balancing": "1", "net.core.rmem_max": "134217728",
+                    "net.ipv4.tcp_rmem": "4096 1 2"},
+    }  # fmt: skip
+    return TuningFacts(**{**defaults, **changes})
+
+
+def tunings(count: int, **changes: Any) -> dict[str, TuningFacts]:
+    return {name(i): tuning(**changes) for i in range(1, count + 1)}
 
 
 def place(path: str = "/srv/train.py", role: str = "path", **changes: Any) -> Place:

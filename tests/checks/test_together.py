@@ -28,6 +28,7 @@ def cluster(count: int = 4) -> Store:
         "session": {build.name(i): build.session(i) for i in range(1, count + 1)},
         "host": dict(build.hosts(count)),
         "limits": dict.fromkeys(build.names(count), build.limits()),
+        "tuning": dict(build.tunings(count)),
         "net": dict(build.nets(count)),
         "resolve": dict(build.resolves(count)),
         "routes": dict(build.all_routes(count)),

@@ -156,6 +156,7 @@ def troubles(result: Judgement) -> set[tuple[str, str]]:
 # Empty, and measured all the same.
 NOT_UNREAD = {
     ("host.nofile", "limits", "nofile_soft"): "None is no limit",
+    ("host.cgroup", "tuning", "cpus_allowed"): "a system without affinity lets a session use them all",
     ("gpu.driver", "gpu", "kernel_driver"): "NVML says the release as well",
     ("gpu.driver", "gpu", "library_driver"): "the module's release is what is compared",
     ("gpu.ecc", "gpu", "remap_pending"): "boards before Ampere have no rows to remap",

@@ -343,6 +343,10 @@ EFFECTS = [
         lambda x: "No space left" in x, lambda x: not x,
     ),
     (
+        "sysctl", {}, lambda lab: hears(lab, NODE, "cat /proc/sys/net/ipv4/tcp_rmem").split(),
+        lambda x: x == ["4096", "8192", "16384"], lambda x: x != ["4096", "8192", "16384"],
+    ),
+    (
         "mount-silent", {}, lambda lab: hears(lab, NODE, "timeout -s KILL 1 ls /mnt/data; echo $?"),
         lambda x: "137" in x, lambda x: "137" not in x,
     ),
