@@ -130,6 +130,27 @@ def in_all(having: Sequence[Sequence[str]]) -> str | None:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Import:
+    """A distribution whose modules were imported, in `seconds`. version: as the module has it; error: the
+    last line of what it raised, empty where it went well; status: of the process, where that ended at it."""
+
+    name: str
+    modules: tuple[str, ...] = ()
+    version: str = ""
+    error: str = ""
+    seconds: float = 0.0
+    status: int | None = None
+
+
+@fact("imports", origin="measure")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imports:
+    """What the job's interpreter imported, in this order; after a crash that of which it ended alone."""
+
+    imports: tuple[Import, ...] = ()
+
+
 @fact("nccl_answer")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NcclAnswer:

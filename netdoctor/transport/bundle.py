@@ -17,7 +17,7 @@ from typing import Any
 # The loader travels first, and alone; the programs of torch with the request that starts them, to the job's
 # own interpreter.
 _LOADER = "loader"
-_LATER = frozenset({"__init__", "rank_program", "gpu_program", _LOADER})
+_LATER = frozenset({"__init__", "rank_program", "gpu_program", "import_program", _LOADER})
 # What a scan asks every node for. Everything else is sent when it is needed.
 FIRST = (
     "main",

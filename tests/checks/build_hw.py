@@ -5,7 +5,7 @@ from typing import Any
 from netdoctor.facts.counters import Counted, CounterFacts
 from netdoctor.facts.gpu import Gpu, GpuFacts, GpuProcess, GpuRate, GpuWork, KernelEvent, KernelLog, PciGpu
 from netdoctor.facts.rdma import Gid, Hca, HcaPort, PcieLink, RdmaFacts
-from netdoctor.facts.software import Nccl, SoftwareFacts, Torch
+from netdoctor.facts.software import Import, Imports, Nccl, SoftwareFacts, Torch
 
 from .build import GIB, address, name
 
@@ -152,6 +152,13 @@ def gpu_rate(index: int = 0, **changes: Any) -> GpuRate:
         "pcie_width": 16,
     }
     return GpuRate(index=index, **{**usual, **changes})
+
+
+def imports(*errors: str, **changes: Any) -> Imports:
+    """torch alone; with errors, packages of which each raised one."""
+    rows = [Import(name=f"p{i}", error=error, **changes) for i, error in enumerate(errors)]
+    torch = Import(name="torch", version="2.6.0", seconds=2.0, modules=("torch",))
+    return Imports(imports=tuple(rows or [torch]))
 
 
 def gpu_work(count: int = GPUS, odd: dict[int, dict[str, Any]] | None = None, **every: Any) -> GpuWork:

@@ -71,8 +71,8 @@ def test_the_order_of_ours() -> None:
     steps = plan(ALL, 4, 20.0)
     assert [(step.experiment.name, step.again) for step in steps] == [
         ("clock", False), ("routes", False), ("ports", False), ("firewall", False), ("gpu-work", False),
-        ("path-mtu", False), ("loss", False), ("ray-ports", False), ("tcp", False), ("allreduce", False),
-        ("clock", True), ("counters", False),
+        ("imports", False), ("path-mtu", False), ("loss", False), ("ray-ports", False), ("tcp", False),
+        ("allreduce", False), ("clock", True), ("counters", False),
     ]  # fmt: skip
 
 
@@ -378,6 +378,7 @@ class Clock:
             "engine.run",
             "measure.bandwidth",
             "measure.collective",
+            "measure.imports",
             "measure.ranks",
         )
         for module in modules:

@@ -396,6 +396,20 @@ def test_torch_on_healthy_nodes(torch_lab: Lab, tmp_path: Path) -> None:
     assert "torch 2.6.0+cu124" in scanned.text
 
 
+def test_an_import_that_fails_on_one_node(torch_lab: Lab, tmp_path: Path) -> None:
+    file = "/usr/local/lib/python3*/dist-packages/torch/__init__.py"
+    error = "libcudnn.so.9: cannot open shared object file: No such file or directory"
+    spoil = f"cp $(echo {file}) /root/torch.aside; echo 'raise ImportError(\"{error}\")' >> $(echo {file})"
+    torch_lab.run("node2", ["sh", "-euc", spoil], check=True)
+    try:
+        scanned = scan(torch_lab, tmp_path, "--only", "sw.import", *PACKAGES)
+    finally:
+        torch_lab.run("node2", ["sh", "-euc", f"mv /root/torch.aside $(echo {file})"], check=True)
+    assert found(scanned) == {"import-library-torch": ("node2",)}, scanned.summary()
+    assert f"a library is missing: ImportError: {error}" in " ".join(scanned.text.split())
+    assert [scanned.cell("sw.import", f"node{i}") for i in (0, 1, 3)] == ["."] * 3
+
+
 def test_what_a_requirements_file_asks_for(torch_lab: Lab, tmp_path: Path) -> None:
     (tmp_path / "more.txt").write_text("nvidia-nccl-cu12==2.23.4; sys_platform == 'linux'\n")
     asked = tmp_path / "reqs.txt"
