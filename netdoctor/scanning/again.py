@@ -33,6 +33,7 @@ from netdoctor.scanning.reporting import (
     folders,
     remote,
     ssh_command,
+    usual_hardware,
 )
 from netdoctor.scanning.request import ScanRequest
 
@@ -90,8 +91,11 @@ def rejudge(report: Report, given: Mapping[str, Any], source: Path) -> Report:
         remote=remote(request, targets),
         root_here=os.geteuid() == 0,
         version=__version__,
-        notes=tuple(n for prefix in (TAKEN, SETTINGS, RERUN) for n in kept(report, prefix))
-        + tuple(not_judged(report, known)),
+        notes=(
+            *(n for prefix in (TAKEN, SETTINGS, RERUN) for n in kept(report, prefix)),
+            *not_judged(report, known),
+            *usual_hardware(facts),
+        ),
         verify_prefix=("netdoctor", "scan", "--facts", str(source), *again, *folders(request.checks_dir)),
         interrupted_code=3,  # that scan was interrupted, this command was not: undecided
     )

@@ -14,6 +14,7 @@ from pathlib import Path
 from netdoctor import __version__
 from netdoctor.engine.gathering import AUTO
 from netdoctor.engine.run import Outcome
+from netdoctor.facts.base import Missing
 from netdoctor.facts.host import FILED
 from netdoctor.facts.software import CALLING, PYTHON_PLACES, Job
 from netdoctor.inventory import Target
@@ -22,9 +23,11 @@ from netdoctor.report import baselines
 from netdoctor.report.build import Context, Remote, build, check_records
 from netdoctor.report.model import Counts, Note, Phase, Report, Run, TargetRecord, Tool, Verdict
 from netdoctor.report.moved import last_argv
+from netdoctor.rules import profiles
 from netdoctor.scanning.plan import Plan
 from netdoctor.scanning.record import record
 from netdoctor.scanning.request import PATHS, ScanRequest
+from netdoctor.store import Store
 
 SETTINGS = "ssh: "
 SLURM = "slurm: "
@@ -130,11 +133,23 @@ def _notes(plan: Plan, outcome: Outcome) -> list[Note]:
         for p in plan.known.plugins
         if p.error
     ]
-    notes += [*_taken(plan.job), *_pythons(plan, outcome)]
+    notes += [*_taken(plan.job), *_pythons(plan, outcome), *usual_hardware(outcome.store)]
     notes += told(plan.transport.notes, SLURM if plan.request.via == "slurm" else SETTINGS)
     if outcome.judgement.tracebacks and (place := _keep_tracebacks(outcome.judgement.tracebacks)):
         notes.append(Note(level="warn", text=f"part of netdoctor itself crashed; tracebacks: {place}"))
     return notes
+
+
+def usual_hardware(store: Store) -> list[Note]:
+    """What all nodes have less of than systems of their kind normally do."""
+    wanted = store.whole("wanted")
+    found = profiles.remarks(
+        store.present("gpu", store.node.get("gpu", ())),
+        store.present("rdma", store.node.get("rdma", ())),
+        store.present("host", store.node.get("host", ())),
+        None if isinstance(wanted, Missing) else wanted,
+    )
+    return [Note(level="info", text=text) for text in found]
 
 
 def _taken(job: Job) -> list[Note]:

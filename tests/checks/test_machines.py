@@ -7,7 +7,9 @@ import pytest
 from netdoctor.engine.diagnose import Group, diagnose
 from netdoctor.engine.judge import Judgement, judge
 from netdoctor.engine.registry import load_builtin, ordered
+from netdoctor.facts.wanted import Wanted, Wish
 from netdoctor.model import Status
+from netdoctor.store import Store
 from tests import machines
 from tests.checks import build
 from tests.machines import Machine
@@ -34,9 +36,9 @@ def broken() -> None:
     machines.ready(one.broken(fault) for one in KNOWN for fault in one.faults)
 
 
-def judged(members: Sequence[Machine]) -> tuple[Judgement, list[Group]]:
+def judged(members: Sequence[Machine], store: Store | None = None) -> tuple[Judgement, list[Group]]:
     checks = [one for one in ordered(load_builtin().values()) if one.via in (None, "ssh")]
-    judgement = judge(checks, build.names(len(members)), machines.fleet(members))
+    judgement = judge(checks, build.names(len(members)), store or machines.fleet(members))
     assert judgement.tracebacks == []
     return judgement, diagnose(judgement)
 
@@ -78,3 +80,30 @@ def test_the_broken_one_is_named(machine: Machine) -> None:
         assert [(key[: len(fault)], culprits) for key, culprits in named] == [(fault, ("n3",))], alarms(
             groups
         )
+
+
+@pytest.mark.thorough
+def test_mixed_clusters_are_silent_where_the_mixture_was_said() -> None:
+    """A login node, spare nodes of another kernel, two generations: with a value typed for each part."""
+    hgx, dgx = machines.load("hgx-h100-ib"), machines.load("dgx-a100-hdr")
+    login = Machine(hgx.name, machines.merged(hgx.spec, {"gpus": 0, "devices": {}}), "login")
+    spare = Machine(hgx.name, machines.merged(hgx.spec, {"kernel": "5.15.0-130-generic"}), "spare")
+    for members, parts in [
+        ([hgx, hgx, hgx, login], {"n4": {"gpu.count": "0"}}),
+        ([hgx, hgx, hgx, spare], {"n4": {"host.kernel": "5.15.0-130-generic"}}),
+        (
+            [hgx, hgx, dgx, dgx],
+            {n: {"gpu.model": "NVIDIA A100-*", "rdma.rate": "200"} for n in ("n3", "n4")}
+            | {n: {"gpu.model": "NVIDIA H100*", "rdma.rate": "400"} for n in ("n1", "n2")},
+        ),
+    ]:
+        store = machines.fleet(members)
+        assert alarms(judged(members, store)[1]), "so that there is something to say"
+        store.cluster["wanted"] = Wanted(
+            wishes=tuple(
+                Wish(key=key, any_of=(value,), place="e:1", nodes=(node,))
+                for node, values in parts.items()
+                for key, value in values.items()
+            )
+        )
+        assert alarms(judged(members, store)[1]) == []

@@ -15,7 +15,7 @@ from netdoctor.engine import registry
 from netdoctor.engine.judge import judge
 from netdoctor.engine.registry import load_builtin, ordered
 from netdoctor.errors import InputError
-from netdoctor.facts.wanted import Watched
+from netdoctor.facts.wanted import Wanted, Watched, Wish
 from netdoctor.inventory import Target
 from netdoctor.model import CONFIG
 from netdoctor.report.model import Report
@@ -234,6 +234,37 @@ def test_every_key_is_looked_up_by_its_check_with_values_of_its_kind() -> None:
         key: value for key, values in seen.items() for value in values if not learning.fits(value, kinds[key])
     }
     assert not odd
+
+
+def other(value: str, kind: type) -> str:
+    """A value of the kind that a node with `value` does not have, and of which it has less."""
+    return {str: "another", bool: "off" if value == "on" else "on"}.get(kind) or f"{float(value) + 1:g}"
+
+
+@GPUS
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", ["hgx-h100-ib", "cpu-cluster", "dgx-a100-hdr"])
+def test_each_key_judges_what_all_nodes_have(name: str) -> None:
+    """Typed as it is, a value is silent; typed otherwise, it names every node, with file and line."""
+    nodes = build.names(2)
+    store = machines.fleet([machines.load(name)] * 2)
+    checks = ordered(load_builtin().values())
+    watched = Watched()
+    store.cluster["wanted"] = watched
+    judge(checks, nodes, store)
+    kinds = expecting.keys_of(checks)
+    owner = {key: check for check in checks for key in check.expects}
+    for (key, of), values in watched.seen.items():
+        if not all(values.get(node) for node in nodes):
+            continue
+        value = values["n1"] or ""
+        for typed, alarmed in ((value, False), (other(value, kinds[key]), True)):
+            wish = Wish(key=key, any_of=(typed,), place="expect.toml:1", of=of)
+            store.cluster["wanted"] = Wanted(wishes=(wish,))
+            found = judge([owner[key]], nodes, store).findings[owner[key].id]
+            judged = [f for f in found if f.expected_from is CONFIG and f.status.value in ("warn", "fail")]
+            assert {f.target for f in judged} == ({*nodes} if alarmed else set()), (key, of, typed, found)
+            assert all("expect.toml:1" in f.summary for f in judged), found
 
 
 def test_no_listed_node_is_told(tmp_path: Path) -> None:
