@@ -245,8 +245,11 @@ def fabric_info(nvml: "Any", handle: "Any") -> "Any":
     return info
 
 
-def device(nvml: "Any", index: int) -> "dict[str, Any]":
-    """Return facts.gpu.Gpu: each question on its own, the first fault of the device as `error`."""
+def device(nvml: "Any", index: int, counters: bool = False) -> "dict[str, Any]":
+    """Return facts.gpu.Gpu: each question on its own, the first fault of the device as `error`.
+
+    counters: no more than who it is, and what it counts.
+    """
     gpu = {"index": index}  # type: dict[str, Any]
     try:
         handle = nvml.nvmlDeviceGetHandleByIndex(index)
@@ -272,6 +275,10 @@ def device(nvml: "Any", index: int) -> "dict[str, Any]":
     def add(field: str, question: "Callable[[], Any]") -> None:
         put(field, question, _GONE)
 
+    if counters:
+        put("uuid", lambda: text_of(nvml.nvmlDeviceGetUUID(handle)))
+        gpu.update(ask(lambda: fields(nvml, handle), _GONE) or {})
+        return gpu
     put("name", lambda: text_of(nvml.nvmlDeviceGetName(handle)))
     put("uuid", lambda: text_of(nvml.nvmlDeviceGetUUID(handle)))
     put("pci_bus_id", lambda: text_of(nvml.nvmlDeviceGetPciInfo(handle).busId))
@@ -322,7 +329,7 @@ def device(nvml: "Any", index: int) -> "dict[str, Any]":
     return gpu
 
 
-def query(nvml: "Any") -> "dict[str, Any]":
+def query(nvml: "Any", counters: bool = False) -> "dict[str, Any]":
     """Return the NVML part of facts.gpu.GpuFacts."""
     try:
         nvml.nvmlInit()
@@ -346,7 +353,7 @@ def query(nvml: "Any") -> "dict[str, Any]":
         except nvml.NVMLError as e:
             found.update(nvml="error", nvml_code=code_of(e), nvml_message=str(e))
             count = 0
-        found["devices"] = [device(nvml, index) for index in range(count)]
+        found["devices"] = [device(nvml, index, counters) for index in range(count)]
     finally:
         try:
             nvml.nvmlShutdown()
@@ -381,5 +388,5 @@ def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
     if nvml is None:
         # Nothing is known of the GPUs then, and none of that is the node's doing.
         raise runtime.Unavailable("failed", "netdoctor's own pynvml did not get to the node")
-    found.update(runtime.bounded(lambda: query(nvml), NVML_S))
+    found.update(runtime.bounded(lambda: query(nvml, bool(args.get("counters"))), NVML_S))
     return found

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from netdoctor.facts.base import fact
+from netdoctor.facts.gpu import GpuFacts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +38,7 @@ class CounterFacts:
 @fact("counters_later", origin="measure")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaterCounters:
-    """The same once more, after all that was measured."""
+    """The same once more, after all that was measured. gpu: what GPUs count, and nothing else of them."""
 
     reading: CounterFacts
+    gpu: GpuFacts | None = None

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #ifndef FILE_NAME
 #define FILE_NAME "/etc/netdoctor-lab-gpus"
@@ -401,7 +402,8 @@ int nvmlDeviceGetRowRemapperHistogram(dev_t_ d, banks_t *out) {
 typedef struct { u32 version; u64 counts[11]; u32 exceeded; } sram_t;
 int nvmlDeviceGetSramEccErrorStatus(dev_t_ d, sram_t *out) { return read32(d, "sram_exceeded", &out->exceeded); }
 
-/* nvmlFieldValue_t: "0.field94=3" is what NVML_FI_DEV_PCIE_REPLAY_COUNTER answers; "0.recovery", 230. */
+/* nvmlFieldValue_t: "0.field94=3" is what NVML_FI_DEV_PCIE_REPLAY_COUNTER answers; "0.recovery", 230; "0.field52_per_s=5"
+ * makes it grow. */
 typedef struct {
   u32 id, scope;
   long long timestamp, latency;
@@ -418,6 +420,8 @@ int nvmlDeviceGetFieldValues(dev_t_ d, int count, field_t *fields) {
     snprintf(key, sizeof key, "field%u", fields[i].id);
     fields[i].type = 3; /* unsigned long long */
     fields[i].code = (u32)read64(d, fields[i].id == 230 ? "recovery" : key, &fields[i].value.large);
+    strcat(key, "_per_s");
+    fields[i].value.large += number(of(d, key), 0) * (u64)time(NULL);
   }
   return code;
 }

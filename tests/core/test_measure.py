@@ -32,6 +32,7 @@ from netdoctor.measure.routes import routes
 from netdoctor.store import Store
 from netdoctor.transport.base import Request
 from tests.checks import build as healthy
+from tests.checks import build_hw
 from tests.core.fake import LOST, FakeTransport, plain
 from tests.core.test_engine import cluster
 
@@ -486,3 +487,24 @@ def test_counters_are_read_again_where_they_were_read_before() -> None:
     assert asked == {"n1": {"not_before_s": 100.0 + APART_S}, "n2": {"not_before_s": 200.0 + APART_S}}
     assert (found["n1"], found["n2"]) == (LaterCounters(reading=later), LOST)
     assert found["n3"] == Missing(Why.NOT_COLLECTED, "there is no first reading")
+
+
+def test_gpus_are_asked_apart_for_what_they_count() -> None:
+    """NVML that hangs takes nothing from the counters of files, and a node without GPUs is not asked."""
+    later, count = CounterFacts(uptime_s=107.0), build_hw.gpus(count=2)
+
+    def facts(node: str, request: Request) -> Any:
+        groups = request.args["groups"]
+        if "gpu" in groups:
+            assert groups == {"gpu": {"counters": True}}
+            assert node != "n3"
+            return LOST if node == "n2" else {"gpu": plain(count)}
+        return {"counters": plain(later)}
+
+    here = context(FakeTransport(answers={"facts": facts}), 3)
+    for node, gpus in (("n1", count), ("n2", count), ("n3", build_hw.no_gpus())):
+        here.store.put("counters", node, CounterFacts(uptime_s=100.0))
+        here.store.put("gpu", node, gpus)
+    found = counters(here)
+    assert found["n1"] == LaterCounters(reading=later, gpu=count)
+    assert found["n2"] == found["n3"] == LaterCounters(reading=later)

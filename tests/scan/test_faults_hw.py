@@ -113,7 +113,7 @@ def test_hcas_on_infiniband(ib_lab: Lab, tmp_path: Path, cases: tuple[Case, ...]
     hold(ib_lab, tmp_path, *cases, args=QUICK)
 
 
-ERRORS = ("--only", "rdma.errors,net.errors")
+ERRORS = ("--only", "rdma.errors,net.errors,gpu.link-errors")
 
 
 @pytest.mark.parametrize(
@@ -123,6 +123,8 @@ ERRORS = ("--only", "rdma.errors,net.errors")
              said="mlx5_1:1 counted", fix="mlxlink -d mlx5_1", args=ERRORS),
         case("node2 hca-errors counter=packet_seq_err", "hca-resends", "rdma.errors", status="warn",
              confidence="suspected", said="packet_seq_err", args=ERRORS),
+        case("node2 gpu-mode field52_per_s=5", "gpu-nvlink-replays", "gpu.link-errors", status="warn",
+             said="NVLink replays in the", fix="nvidia-smi nvlink -e -i 0", args=ERRORS),
         case("node2 if-flap if=eth1", "net-link-flap", "net.errors", status="warn",
              said="eth1 counted", fix="dmesg", args=ERRORS),
     ]),
@@ -263,10 +265,6 @@ def test_a_prefix_selects_more_than_it_names(make_lab: Callable[..., Lab], tmp_p
         case(
             "node2 gpu-mode set_clock0=1200", "gpu-clocks-set", "gpu.parity", status="warn",
             said="GPU 1 is limited to 1200 MHz (graphics clock), its default is 1980 MHz",
-        ),
-        case(
-            "node2 gpu-mode field59=2", "gpu-nvlink-recovered", "gpu.link-errors", status="warn",
-            said="GPU 0 has 2 NVLink recoveries", fix="nvidia-smi nvlink -e -i 0",
         ),
         case(
             "node2 gpu-mode margin=-3", "gpu-hot", "gpu.throttle", status="warn",
