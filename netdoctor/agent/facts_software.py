@@ -41,6 +41,24 @@ def version_py(text: str) -> "dict[str, Any]":
     return found
 
 
+def archs(home: str) -> "list[str]":
+    """Return what torch.cuda.get_arch_list() would: sm_80, compute_90.
+
+    It stands as one text in libtorch_python.so: ``sm_50 sm_60 sm_70 sm_75 sm_80 sm_86 sm_90``. Compilers may
+    put anything right in front of it. [PyTorch torch/csrc/cuda/Module.cpp, CUDA_ARCH_FLAGS]
+    """
+    import re
+
+    data = libs.section(os.path.join(home, "lib", "libtorch_python.so"), ".rodata")
+    at = data.find(b"sm_")
+    while at >= 0:
+        text, end, _ = data[at : at + 512].partition(b"\0")
+        if end and re.match(rb"sm_\d{2,3}[af]?(?: (?:sm|compute)_\d{2,3}[af]?){0,40}\Z", text):
+            return text.decode("ascii").split()
+        at = data.find(b"sm_", at + 1)
+    return []
+
+
 def find_torch(
     paths: "Sequence[str]", packages: "Mapping[str, dists.Distribution]"
 ) -> "tuple[Optional[dict[str, Any]], Optional[str]]":
@@ -288,6 +306,7 @@ def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
     home_of_torch = torch["path"] if torch else None
     if torch is not None:
         torch["built_for"] = built_for(torch["path"])
+        torch["archs"] = archs(torch["path"]) if torch["cuda"] else []
 
     def torch_in(folders: "list[str]") -> "Optional[str]":
         there, _ = find_torch(folders, {})

@@ -154,6 +154,32 @@ def dynamic(path: str) -> "Optional[Dynamic]":
         return None
 
 
+def section(path: str, name: str, cap: int = 8 << 20) -> bytes:
+    """Return at most `cap` bytes of a section (``.rodata``) of a 64-bit little-endian ELF file, else none."""
+    try:
+        with open(path, "rb") as f:
+            head = f.read(64)
+            if head[:6] != b"\x7fELF\x02\x01":
+                return b""
+            table = struct.unpack_from("<Q", head, 40)[0]
+            size, count, strings = struct.unpack_from("<HHH", head, 58)
+            f.seek(table)
+            data = f.read(size * min(count, 256))
+            rows = [data[at : at + size] for at in range(0, len(data), size)]
+            place, length = struct.unpack_from("<QQ", rows[strings], 24)
+            f.seek(place)
+            words = f.read(min(length, 65536))
+            for row in rows:
+                at = struct.unpack_from("<I", row)[0]
+                if words[at:].startswith(name.encode("ascii") + b"\0"):
+                    place, length = struct.unpack_from("<QQ", row, 24)
+                    f.seek(place)
+                    return f.read(min(length, cap))
+    except (OSError, struct.error, ValueError, IndexError, OverflowError):
+        pass
+    return b""
+
+
 def expand(entries: "list[str]", origin: str) -> "list[str]":
     """Return search directories with $ORIGIN replaced by the folder of the file that names them."""
     return [

@@ -19,13 +19,15 @@ CALLING = "calling environment"  # of Job.env_from: what netdoctor was called wi
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Torch:
     """torch/version.py and its metadata. cuda, hip: None in a build without them. built_for: the Pythons that
-    its extension was built for, where that of this interpreter is not among them: ``cpython-310``."""
+    its extension was built for, where that of this interpreter is not among them: ``cpython-310``. archs: the
+    GPUs that it has code for, ``sm_90`` and ``compute_90``; empty where its library does not say."""
 
     version: str
     cuda: str | None = None
     hip: str | None = None
     path: str = ""
     built_for: tuple[str, ...] = ()
+    archs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

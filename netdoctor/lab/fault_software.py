@@ -137,6 +137,20 @@ def nccl_library(site: Site, nccl: str, cuda: str) -> bytes:
     return compile_c(site, "nccl.c", name, *flags)
 
 
+def torch_library(site: Site, cuda: str) -> bytes:
+    """A libtorch_python.so that says which GPUs wheels for this CUDA have code for; without a compiler, none.
+
+    As wheels have them: https://github.com/pytorch/pytorch/blob/main/RELEASE.md
+    """
+    if requirements.compiler() is None:
+        return b""
+    release = tuple(int(part) for part in cuda.split(".")[:2] if part.isdigit())
+    old, new = ("sm_50 sm_60 sm_70 ", "") if release < (12, 8) else ("", " sm_100 sm_120")
+    archs = f"{old}sm_75 sm_80 sm_86 sm_90{new}"
+    name = f"libtorch_python-{cuda}.so"
+    return compile_c(site, "torch.c", name, f'-DARCHS="{archs}"', "-Wl,-soname,libtorch_python.so")
+
+
 def torch_files(site: Site, node: str, version: str, cuda: str, nccl: str) -> dict[str, str | bytes | None]:
     """The files of a stand-in torch: what its version can be read from, and nothing to compute with."""
     if not re.fullmatch(r"\d+\.\d+\.\d+\S*", version) or not re.fullmatch(r"\d+\.\d+\.\d+", nccl):
@@ -161,6 +175,7 @@ def torch_files(site: Site, node: str, version: str, cuda: str, nccl: str) -> di
         ),
         f"{base}/torch-{version}.dist-info/METADATA": metadata("torch", version, requires),
         f"{base}/nvidia/nccl/lib/libnccl.so.2": nccl_library(site, nccl, cuda),
+        f"{base}/torch/lib/libtorch_python.so": torch_library(site, cuda),
         f"{base}/nvidia/nccl/__init__.py": "",
     }
     for name, v in wheels.items():

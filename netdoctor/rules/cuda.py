@@ -99,3 +99,46 @@ def unseen_bytes(device: Gpu) -> int:
 def is_harmless(process: GpuProcess) -> bool:
     name = (process.name or "").rsplit("/", 1)[-1]
     return name.startswith(HARMLESS)
+
+
+# Which builds have code for GPUs that most have not, by compute capability: from a release of CUDA on, or up
+# to one. https://github.com/pytorch/pytorch/blob/main/RELEASE.md, PyTorch CUDA Support Matrix
+BUILDS: tuple[tuple[Version, Version, str], ...] = (
+    ((0,), (7, 5), "a build for CUDA 12.6 or older: those for CUDA 13 begin with compute capability 7.5"),
+    ((9,), (10,), "torch 2.0 or newer, built for CUDA 11.8 or newer"),
+    ((10,), (99,), "torch 2.7 or newer, built for CUDA 12.8 or newer"),
+)
+# GPUs before Ampere have no bfloat16 in their matrix units: torch computes with it all the same, slower.
+BF16 = (8, 0)
+_ARCH = re.compile(r"(sm|compute)_(\d{1,2})(\d)([af]?)")
+
+
+def code_for(archs: Collection[str], capability: Version) -> str:
+    """How programs built for these, ``sm_90`` and ``compute_90``, run on a GPU of `capability`: ``binary``,
+    ``ptx`` (compiled when it starts), or not at all, the empty text.
+
+    A binary runs on the same major capability from its minor one on, PTX on every later one; code for one
+    architecture (``sm_90a``) on no other, that of a family (``sm_100f``) within it.
+    https://docs.nvidia.com/cuda/ada-compatibility-guide
+    """
+    found = ""
+    for arch in archs:
+        parts = _ARCH.fullmatch(arch)
+        if parts is None:
+            continue
+        own = (int(parts[2]), int(parts[3]))
+        if parts[4] == "a":
+            fits = own == capability[:2]
+        elif parts[1] == "sm" or parts[4]:
+            fits = own[0] == capability[0] and own <= capability[:2]
+        else:
+            fits = own <= capability[:2]
+        if fits and parts[1] == "sm":
+            return "binary"
+        found = "ptx" if fits else found
+    return found
+
+
+def build_with(capability: Version) -> str:
+    """Which builds of torch have code for such a GPU; empty where most have."""
+    return next((words for low, high, words in BUILDS if low <= capability < high), "")

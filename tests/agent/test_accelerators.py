@@ -1,13 +1,14 @@
-"""GPUs of AMD, and accelerators of others, as sysfs and files show them."""
+"""GPUs of AMD, accelerators of others, and the GPUs that torch has code for, as sysfs and files show them."""
 
 import os
+import struct
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from netdoctor.agent import facts_accelerators
+from netdoctor.agent import facts_accelerators, facts_software
 from netdoctor.agent.facts_accelerators import gfx, properties
 from netdoctor.facts.accelerators import AcceleratorFacts
 
@@ -117,3 +118,36 @@ def test_names_and_garbage(tmp_path: Path) -> None:
     garbage = {f"{KFD}/x/properties": "simd_count many\n", f"{KFD}/9/properties": "\0" * 99}
     assert read(tmp_path, garbage, MI300X).kfd == ()
     assert read(tmp_path / "n", function("0000:10:00.0", "0x120000", "0x1002", "what")).kfd == ()
+
+
+def library(rodata: bytes) -> bytes:
+    """A 64-bit ELF file with a section of this content, and nothing else."""
+    names = b"\0.rodata\0.shstrtab\0"
+    table = 64 + len(rodata) + len(names)
+
+    def row(name: int, place: int, length: int) -> bytes:
+        return struct.pack("<IIQQQQIIQQ", name, 1, 0, 0, place, length, 0, 0, 1, 0)
+
+    rest = struct.pack("<HHIQQQIHHHHHH", *(0,) * 5, table, *(0,) * 4, 64, 3, 2)
+    rows = bytes(64) + row(1, 64, len(rodata)) + row(9, 64 + len(rodata), len(names))
+    return b"\x7fELF\x02\x01\x01" + bytes(9) + rest + rodata + names + rows
+
+
+@pytest.mark.parametrize(
+    ("content", "archs"),
+    [
+        # As in libtorch_python.so of 2.4.1+cu121, and of 2.9.1+cu128, where a compiler put text in front.
+        (library(b"\0_get_sm_carveout\0sm_50 sm_60 sm_70\0inva"), "sm_50 sm_60 sm_70"),
+        (library(b"string ipc_hsm_70 sm_100 compute_120\0\0\0"), "sm_70 sm_100 compute_120"),
+        (library(b"\0sm_90a\0"), "sm_90a"),
+        (library(b"sm_70 sm_75"), ""),
+        (library(b"\0_set_sm_carveout\0sm_\0sm_70 rm -rf\0"), ""),
+        (library(b"")[:70], ""),
+        (b"\x7fELF\x02\x01" + b"\xff" * 200, ""),
+        (b"no library", ""),
+    ],
+)
+def test_the_gpus_that_torch_has_code_for(tmp_path: Path, content: bytes, archs: str) -> None:
+    home = trees.make(tmp_path, {"/torch/lib/libtorch_python.so": content}) + "/torch"
+    assert facts_software.archs(home) == archs.split()
+    assert facts_software.archs(str(tmp_path / "none")) == []

@@ -13,7 +13,10 @@ GPUS = 8
 
 
 def torch(**changes: Any) -> Torch:
-    defaults: dict[str, Any] = {"version": "2.6.0+cu124", "cuda": "12.4", "path": "/opt/v/lib/torch"}
+    archs = ("sm_50", "sm_60", "sm_70", "sm_75", "sm_80", "sm_86", "sm_90")
+    defaults: dict[str, Any] = {
+        "version": "2.6.0+cu124", "cuda": "12.4", "path": "/opt/v/lib/torch", "archs": archs
+    }  # fmt: skip
     return Torch(**{**defaults, **changes})
 
 

@@ -365,6 +365,10 @@ PACKAGES = ("--packages", "torch,nvidia-nccl-cu12")
             excuse="which of the two is right is a person's choice",
         ),
         case(
+            "node2 gpu-mode cc_major=3 cc_minor=7", "torch-no-gpu-code", "gpu.torch",
+            said="torch 2.6.0+cu124 has no code for NVIDIA H100 80GB HBM3 (sm_37)", fix="a build with code",
+        ),
+        case(
             "node2 gpu-driver version=515.65.01 cuda=11070", "driver-too-old", "sw.cuda",
             said="too old for torch 2.6.0+cu124", hidden=frozenset({"gpu.driver"}),
         ),
