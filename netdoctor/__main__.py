@@ -21,6 +21,8 @@ class Told(io.TextIOWrapper):
 
 def main() -> None:
     """Run the command line and exit with its documented code."""
+    # What commands make they keep to the end; those that last turn it on again.
+    gc.disable()
     try:
         if sys.stderr is not None:
             there = sys.stderr

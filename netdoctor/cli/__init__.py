@@ -1,18 +1,17 @@
 """The command line: one small parser, filled only for the command that was typed."""
 
 import argparse
+import gc
 import importlib
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import nullcontext
 from itertools import pairwise
 
 from netdoctor import __version__
 from netdoctor.cli.crash import EXIT_BROKEN, broken
 from netdoctor.cli.parser import EXIT_BAD_INPUT, NAGIOS_UNKNOWN, Parser, subcommands
 from netdoctor.errors import InputError
-from netdoctor.memo import keeping
 from netdoctor.text import clean
 
 # command: (module that defines it, help). A module's `add_parser(subparsers)` adds all its commands.
@@ -35,7 +34,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "completion": ("netdoctor.cli.completion", "print the script that completes commands in a shell"),
 }
 
-# They read, judge and write once, and keep to the end what they make. Others last, or read without end.
+# They read, judge and write once, and keep to the end what they make: nobody looks for garbage there. Others
+# last, or read without end.
 ONCE = frozenset({"scan", "gate", "plan", "report", "hosts", "diff", "baseline"})
 
 EPILOG = """\
@@ -105,8 +105,9 @@ def _run(argv: Sequence[str]) -> int:
         args = parser.parse_args(own, argparse.Namespace(remarks=remarks, started=started))
         if args.command is None:
             parser.error("a command is needed")
-        with keeping() if args.command in ONCE and not getattr(args, "tui", False) else nullcontext():
-            code = int(args.run(args))
+        if args.command not in ONCE or getattr(args, "tui", False):
+            gc.enable()
+        code = int(args.run(args))
         sys.stdout.flush()  # here, where it can still change the exit code
         return code
     except KeyboardInterrupt:

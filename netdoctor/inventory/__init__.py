@@ -4,10 +4,14 @@ Everything that a user can get wrong is told at once, as `InventoryError`, befor
 that pass here are safe to hand to ssh_config, DNS and argument lists: see `names`.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from netdoctor.inventory.errors import InventoryError, Problem
-from netdoctor.inventory.loader import load, restrict
 from netdoctor.inventory.model import Inventory, Target
 from netdoctor.inventory.nodeset import expand, fold
+
+if TYPE_CHECKING:
+    from netdoctor.inventory.loader import load, restrict
 
 __all__ = [
     "Inventory",
@@ -19,3 +23,12 @@ __all__ = [
     "load",
     "restrict",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The readers of every format are imported for whoever reads a list: workers and `facts` do not."""
+    if name not in ("load", "restrict"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from netdoctor.inventory import loader
+
+    return getattr(loader, name)

@@ -5,19 +5,22 @@ connection and so every agent: nothing is left when the main process is killed. 
 threads before anything else is imported, and only here.
 """
 
+import gc
 import sys
 from types import SimpleNamespace
 
 from gevent import events, monkey
 
-# Invoke, which Fabric is made of, takes a class from it that helps to test, and with it comes asyncio.
-sys.modules.setdefault("unittest.mock", SimpleNamespace(Mock=None))  # type: ignore[arg-type]
+gc.disable()  # until all is imported
+# Invoke, which Fabric is made of, takes from the one a class that helps to test, and with it comes asyncio;
+# by the other it reads configuration, of which there is none here.
+for unused in ("unittest.mock", "invoke.vendor.yaml"):
+    sys.modules.setdefault(unused, SimpleNamespace(Mock=None))  # type: ignore[arg-type]
 # No plug-in of gevent has a say here; to look for some it reads the metadata of all packages 23 times.
 events.notify_and_call_entry_points = events.notify
 monkey.patch_all(ssl=False)
 
 import contextlib  # noqa: E402
-import gc  # noqa: E402
 import logging  # noqa: E402
 import os  # noqa: E402
 import resource  # noqa: E402
@@ -69,6 +72,7 @@ def main() -> None:
     fence_paramiko()
     # Sessions are long-lived and made of cycles: collecting young objects all the time finds nothing.
     gc.freeze()
+    gc.enable()
     gc.set_threshold(20_000, 20, 20)
     with contextlib.suppress(OSError, ValueError):
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -50,3 +50,17 @@ def test_help_loads_no_heavy_module(arguments: list[str]) -> None:
     assert "netdoctor" in done.stdout
     loaded = {name.split(".", 1)[0] for name in modules}
     assert not loaded & set(HEAVY)
+
+
+def test_a_worker_imports_only_what_it_uses() -> None:
+    program = "import netdoctor.transport.ssh_worker, sys; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        check=True,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    not_used = {"asyncio", "unittest", "yaml", "netdoctor.inventory.loader", "netdoctor.store"}
+    assert not not_used & set(done.stdout.split())
