@@ -313,9 +313,11 @@ def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
         return str(there["version"]) if there else None
 
     others = []  # type: list[dict[str, str]]
-    if torch is None and torch_error is None:
+    if torch_error is None:
+        # With torch here, too, a launch may take another one: a few places that name theirs are asked.
         prefixes = [str(prefix)[:400] for prefix in (args.get("prefixes") or [])][:8]
-        others = pythons.others(os.environ, home, prefixes, torch_in, root, sys.prefix)
+        there = torch is not None
+        others = pythons.others(os.environ, home, prefixes, torch_in, root, sys.prefix, there)
     return {
         "executable": sys.executable or "",
         "version": "%d.%d.%d" % sys.version_info[:3],

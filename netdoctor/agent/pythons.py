@@ -32,16 +32,19 @@ def others(
     torch_in: "Callable[[list[str]], Optional[str]]",
     root: str = "/",
     own: str = "",
+    named_only: bool = False,
 ) -> "list[dict[str, str]]":
     """Return facts.software.Interpreter rows, the likeliest first.
 
     prefixes: environments that the caller's shell is in. torch_in: version of the torch in site directories.
-    own: prefix of the running interpreter, which is left out.
+    own: prefix of the running interpreter, which is left out. named_only: of what a launch from here would
+    take, and nothing that is only found by looking around.
     """
     end = time.monotonic() + BOUND_S
     seen = {os.path.realpath(own)} if own else set()
     found = []  # type: list[dict[str, str]]
-    for tried, (prefix, origin) in enumerate(places(environ, home, prefixes, root)):
+    where = named(environ, prefixes, root) if named_only else places(environ, home, prefixes, root)
+    for tried, (prefix, origin) in enumerate(where):
         if tried >= MAX_TRIED or len(found) >= MAX_FOUND or time.monotonic() > end:
             break
         if not os.path.isabs(prefix) or "\0" in prefix:
@@ -82,6 +85,17 @@ def site_packages(prefix: str) -> "list[str]":
     ]
 
 
+def named(environ: "Mapping[str, str]", prefixes: "Sequence[str]", root: str) -> "Iterator[tuple[str, str]]":
+    """Yield (prefix, origin) of environments that the caller, the session or its PATH name."""
+    for prefix in prefixes:
+        yield prefix, "calling environment"
+    for name in ("VIRTUAL_ENV", "CONDA_PREFIX", "UV_PROJECT_ENVIRONMENT"):
+        if environ.get(name):
+            yield environ[name], name
+    for prefix in of_torchrun(environ.get("PATH", ""), root):
+        yield prefix, "torchrun"
+
+
 def places(
     environ: "Mapping[str, str]", home: str, prefixes: "Sequence[str]", root: str
 ) -> "Iterator[tuple[str, str]]":
@@ -91,13 +105,8 @@ def places(
         names = [name for name in files.names(files.under(root, folder)) if matching in name]
         return [os.path.join(folder, name, tail).rstrip("/") for name in names[:MAX_NAMES]]
 
-    for prefix in prefixes:
-        yield prefix, "calling environment"
-    for name in ("VIRTUAL_ENV", "CONDA_PREFIX", "UV_PROJECT_ENVIRONMENT"):
-        if environ.get(name):
-            yield environ[name], name
-    for prefix in of_torchrun(environ.get("PATH", ""), root):
-        yield prefix, "torchrun"
+    for prefix, origin in named(environ, prefixes, root):
+        yield prefix, origin
     for name in (".venv", "venv"):
         yield os.path.join(home, name), "venv"
     for prefix in inside("/opt", matching="venv"):

@@ -87,7 +87,8 @@ class SoftwareFacts:
 
     nccl: every libnccl found, the one that the loader would take first. cuda_packages: nvidia-cuda-runtime
     and friends by distribution name. search_path: where distributions were looked for. others: interpreters
-    that have torch, looked for where this one has none.
+    that have torch: where this one has none all that are found, else those that the calling shell, the
+    session or torchrun on its PATH name.
 
     unmet: of torch and the packages that were asked for; None where no metadata were read, as in reports of
     earlier releases. shadows: the first of each library.

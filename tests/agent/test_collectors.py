@@ -1147,6 +1147,19 @@ def test_the_interpreter_of_torchrun_is_found(tmp_path: Path, first: str) -> Non
     assert others(tmp_path, PATH=path) == [("/opt/t/bin/python", "torchrun", "2.6.0")]
 
 
+def test_with_torch_only_what_is_named_is_asked(tmp_path: Path) -> None:
+    trees.make(tmp_path, {**environment("/opt/venv"), **environment("/opt/act"), **environment("/opt/t")})
+    trees.make(tmp_path, {"/usr/local/bin/torchrun": "#!/opt/t/bin/python3\n"})
+    for path in tmp_path.rglob("bin/*"):
+        path.chmod(0o755)
+    environ = {"PATH": "/usr/local/bin", "VIRTUAL_ENV": "/opt/act"}
+    rows = pythons.others(environ, "/home/ml", [], lambda _: "2.6.0", str(tmp_path), "/usr", named_only=True)
+    assert [(row["python"], row["origin"]) for row in rows] == [
+        ("/opt/act/bin/python3", "VIRTUAL_ENV"),
+        ("/opt/t/bin/python3", "torchrun"),
+    ]
+
+
 def test_looking_for_interpreters_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(30):
         trees.make(tmp_path, environment(f"/opt/venv{number}"))

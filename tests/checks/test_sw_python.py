@@ -1,9 +1,10 @@
 import pytest
 
 from netdoctor.checks.sw_python import sw_python
+from netdoctor.facts.software import Interpreter
 from netdoctor.model import Status
 
-from .build import causes, found
+from .build import causes, found, session
 from .build_hw import software, softwares
 
 
@@ -18,6 +19,20 @@ def test_names_the_node_with_another_minor() -> None:
     assert findings[0].observed == "3.9"
     assert findings[0].expected == "3.11"
     assert causes(findings) == {"python-version": {"n3"}}
+
+
+def test_another_python_that_the_job_may_take_is_a_word_and_no_alarm() -> None:
+    other = Interpreter(python="/opt/venv/bin/python3", origin="torchrun", torch="2.7.0")
+    nodes = softwares(2, n2=software(executable="/usr/bin/python3", others=(other,)))
+    asked = {"n1": session(1), "n2": session(2)}
+    (finding,) = sw_python(nodes, None, asked)
+    assert (finding.target, finding.status) == ("n2", Status.PASS)
+    assert finding.summary.endswith("/opt/venv/bin/python3, of torchrun, has torch 2.7.0")
+    assert finding.gap == "which Python the job takes; --python names it"
+    named = {"n1": session(1), "n2": session(2, interpreter="/usr/bin/python3")}
+    assert not list(sw_python(nodes, None, named))
+    assert not list(sw_python(softwares(2, n2=software(others=(other,), torch=None)), None, asked))
+    assert not list(sw_python(nodes))
 
 
 def test_a_tie_blames_both_sides() -> None:
