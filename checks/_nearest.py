@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 from netdoctor.checks._xid import address
@@ -17,18 +18,29 @@ class Nearest(NamedTuple):
     names: tuple[str, ...]
 
 
+# Index of a GPU or name of an HCA, its way through the PCI tree, its NUMA node.
+Place = tuple[int | str, tuple[str, ...], int | None]
+
+
 def nearest(gpu: GpuFacts, cards: Collection[Hca]) -> dict[int, Nearest]:
     """By index of the GPU; empty where the way to one of them is not known."""
-    places = {address(one.address): one for one in gpu.pci if one.path}
+    ways = {address(one.address): (one.path, one.numa_node) for one in gpu.pci if one.path}
+    known = [(device.index, ways.get(address(device.pci_bus_id))) for device in gpu.devices]
+    places = tuple((index, *way) for index, way in known if way is not None)
+    if len(places) < len(known) or not cards:
+        return {}
+    return _matched(places, tuple((hca.name, hca.pci_path, hca.numa_node) for hca in cards))
+
+
+# Thousands of nodes of a kind are alike.
+@lru_cache(maxsize=256)
+def _matched(gpus: tuple[Place, ...], cards: tuple[Place, ...]) -> dict[int, Nearest]:
     found = {}
-    for device in gpu.devices:
-        place = places.get(address(device.pci_bus_id))
-        if place is None or not cards:
-            return {}
+    for index, path, numa in gpus:
         ways: dict[Distance, list[str]] = defaultdict(list)
-        for hca in cards:
-            ways[distance(place.path, hca.pci_path, place.numa_node, hca.numa_node)].append(hca.name)
-        found[device.index] = Nearest(min(ways), tuple(ways[min(ways)]))
+        for name, other, other_numa in cards:
+            ways[distance(path, other, numa, other_numa)].append(str(name))
+        found[int(index)] = Nearest(min(ways), tuple(ways[min(ways)]))
     return found
 
 

@@ -72,6 +72,9 @@ def gpu_ecc(gpu: GpuFacts) -> Iterator[Finding]:
                 fixes=to_be_tested(device),
             )
         yield from worn(device)
+    past = {d.index: d.ecc_uncorrected_ever for d in gpu.devices if not d.ecc_uncorrected}
+    if told := [f"GPU {index} {count}" for index, count in past.items() if count]:
+        yield ok(HERE, f"uncorrected errors before the driver was loaded, not judged: {listing(told, 8)}")
     if refused := [f"GPU {device.index}" for device in gpu.devices if device.sram_refused]:
         yield ok(
             HERE, f"needs root: whether {listing(refused, 4)} had more errors of SRAM than NVIDIA lets pass"

@@ -85,4 +85,6 @@ def test_what_is_left_to_repair_memory_with() -> None:
     assert (finding.status, "needs root" in finding.summary) == (Status.PASS, True)
     # A row that could not be replaced says as much, and errors of long ago say nothing.
     devices = (gpu(0, remap_failed=True, banks_without_spare=1), gpu(1, ecc_uncorrected_ever=40))
-    assert causes(said(gpu_ecc(gpus(devices=devices)))) == {"gpu-memory-worn": {"n1"}}
+    findings = said(gpu_ecc(gpus(devices=devices)))
+    assert causes(findings) == {"gpu-memory-worn": {"n1"}}
+    assert (findings[-1].status, findings[-1].summary.endswith("not judged: GPU 1 40")) == (Status.PASS, True)
