@@ -19,6 +19,25 @@ class ChronyTracking:
     leap: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeReport:
+    """What a time daemon says of itself.
+
+    daemon: as in TimeFacts. source: the server, clock or grandmaster that it follows, empty for none;
+    sources: all that it knows, that one among them. offset_s: how far the clock is from it, whatever the
+    sign; stratum: of this node. synchronized: False where the daemon says that it is not. error: why nothing
+    could be read.
+    """
+
+    daemon: str
+    source: str = ""
+    sources: tuple[str, ...] = ()
+    offset_s: float | None = None
+    stratum: int | None = None
+    synchronized: bool | None = None
+    error: str | None = None
+
+
 @fact("time")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeFacts:
@@ -26,6 +45,7 @@ class TimeFacts:
 
     kernel_synchronized: adjtimex() without STA_UNSYNC and maxerror under 16 s; None where unreadable.
     daemons: time daemons that run (``chronyd``, ``systemd-timesyncd``, ``ntpd``, ``ptp4l``, ``phc2sys``…).
+    reports: what the daemons that could be asked said.
     timesyncd_synchronized: /run/systemd/timesync/synchronized exists; None without timesyncd.
     """
 
@@ -36,6 +56,7 @@ class TimeFacts:
     chrony: ChronyTracking | None = None
     chrony_error: str | None = None
     timesyncd_synchronized: bool | None = None
+    reports: tuple[TimeReport, ...] = ()
     wall_time_s: float = 0.0
 
 

@@ -5,6 +5,7 @@ import platform
 import random
 import socket
 import struct
+import threading
 import time
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
@@ -43,7 +44,7 @@ from netdoctor.agent import (
     subnets,
 )
 from netdoctor.facts import FACT_TYPES
-from netdoctor.facts.clock import ChronyTracking
+from netdoctor.facts.clock import ChronyTracking, TimeReport
 from netdoctor.facts.counters import CounterFacts
 from netdoctor.facts.gpu import GpuFacts, KernelLog
 from netdoctor.facts.host import HostFacts, LimitFacts
@@ -1689,3 +1690,136 @@ def test_limits_of_control_groups(tmp_path: Path) -> None:
         fact = tuned(tmp_path / str(i), tree)
         found = (fact.memory_limit_bytes, fact.processes_limit, fact.processes_left, fact.cores_limit)
         assert found == expected, tree
+
+
+# --- time daemons -----------------------------------------------------------------------------------------
+
+# chrony 4.3: `chronyc -n -c -m tracking sources`.
+CHRONYC = """\
+0A630001,10.99.0.1,4,1795372306.415604523,-0.000004659,0.000000012,0.000002952,-0.089,0.001,0.424,0.000014538,0.000001393,2.0,Normal
+^,*,10.99.0.1,3,1,377,0,0.000000155,0.000000167,0.000007328
+^,?,10.99.0.9,0,7,0,4294967295,0.000000000,0.000000000,0.000000000
+"""
+# linuxptp 3.1.1: `pmc -u -b 0 'GET TIME_STATUS_NP'`.
+PMC = """\
+sending: GET TIME_STATUS_NP
+\t32ed31.fffe.521f3c-0 seq 0 RESPONSE MANAGEMENT TIME_STATUS_NP
+\t\tmaster_offset              -19910
+\t\tingress_time               1795372306629139096
+\t\tcumulativeScaledRateOffset +0.000000000
+\t\tgmPresent                  true
+\t\tgmIdentity                 ba6f47.fffe.8aac87
+"""
+# `timedatectl timesync-status`, in the form that systemd's src/timedate/timedatectl.c gives it.
+TIMESYNCD = """\
+       Server: 185.125.190.56 (ntp.ubuntu.com)
+Poll interval: 34min 8s (min: 32s; max 34min 8s)
+         Leap: normal
+      Version: 4
+      Stratum: 2
+       Offset: -1.234ms
+        Delay: 30.4ms
+ Packet count: 13
+"""
+# ntpsec 1.2.2: the answers of mode 6, by operation and association.
+SYSTEM = b"leap=0, stratum=4, offset=-0.250000\r\n"
+MODE6 = {
+    (2, 0): (SYSTEM[:20], SYSTEM[20:]),
+    (1, 0): (b"Eh\x80\x11Eg\xb6\x1a",),
+    (2, 0x4567): (b"srcadr=10.99.0.1\r\n",),
+    (2, 0x4568): (b"srcadr=10.99.0.8\r\n",),
+}
+
+
+def test_time_daemons_say_what_they_follow(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = {"chronyc": CHRONYC, "pmc": PMC, "timedatectl": TIMESYNCD}
+    monkeypatch.setattr(runtime, "find_tool", lambda name: name)
+    monkeypatch.setattr(runtime, "run_tool", lambda argv, _: runtime.ToolResult(0, said[argv[0]], ""))
+    tracking, error, sources = facts_time.chrony()
+    assert (error, sources) == (None, ["10.99.0.1", "10.99.0.9"])
+    assert tracking is not None
+    assert (tracking["reference"], tracking["leap"]) == ("10.99.0.1", "Normal")
+    assert tracking["offset_s"] == -0.000004659
+    found = msgspec.convert(facts_time.reports(["ptp4l", "systemd-timesyncd"]), type=list[TimeReport])
+    assert found == [
+        TimeReport(
+            daemon="systemd-timesyncd", source="ntp.ubuntu.com", sources=("ntp.ubuntu.com",),
+            offset_s=0.001234, stratum=2,
+        ),
+        TimeReport(
+            daemon="ptp4l", source="ba6f47.fffe.8aac87", sources=("ba6f47.fffe.8aac87",),
+            offset_s=pytest.approx(19.91e-6),
+        ),
+    ]  # fmt: skip
+    said.update(pmc="gmPresent false\n", timedatectl="Server: n/a (ntp.ubuntu.com)\nPacket count: 0\n")
+    found = msgspec.convert(facts_time.reports(["ptp4l", "systemd-timesyncd"]), type=list[TimeReport])
+    said_now = [(one.offset_s, one.synchronized, one.error) for one in found]
+    assert said_now == [(None, False, None), (None, None, None)]
+    for text in (
+        "",
+        "\0",
+        "Offset: x",
+        "Offset: 1.2.3s\nStratum: ²",
+        "master_offset --\ngmPresent true",
+        "a,b\n" * 9,
+    ):
+        said.update(pmc=text, timedatectl=text, chronyc=text)
+        assert all(
+            one.get("offset_s") is None for one in facts_time.reports(["ptp4l", "systemd-timesyncd"])
+        ), text
+        assert facts_time.chrony()[0] is None
+
+
+def test_spans_of_time() -> None:
+    spans = {
+        "+382us": 382e-6,
+        "-1min 2.5s": 62.5,
+        "1h 1min": 3660.0,
+        "0": None,
+        "": None,
+        "5y": None,
+        "s": None,
+    }
+    for text, expected in spans.items():
+        assert facts_time.seconds(text) == (expected if expected is None else pytest.approx(expected)), text
+
+
+def test_ntpd_is_asked_in_its_own_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+        server.bind(("127.0.0.1", 0))
+        monkeypatch.setattr(facts_time, "NTP_PORT", server.getsockname()[1])
+
+        def serve() -> None:
+            while True:
+                got, whom = server.recvfrom(500)
+                _, operation, number, _, association, *_ = struct.unpack(">BBHHHHH", got[:12])
+                if operation == 31:
+                    return
+                parts = MODE6[operation, association]
+                offset = sum(map(len, parts))
+                for i, part in reversed(list(enumerate(parts))):  # the last one first
+                    offset -= len(part)
+                    bits = 0x80 | operation | (0x20 if i + 1 < len(parts) else 0)
+                    head = struct.pack(">BBHHHHH", 0x16, bits, number, 0, association, offset, len(part))
+                    server.sendto(b"junk", whom)
+                    server.sendto(head + part + bytes(-len(part) % 4), whom)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            (found,) = msgspec.convert(facts_time.reports(["ntpd"]), type=list[TimeReport])
+        finally:
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as end:
+                end.sendto(struct.pack(">BBHHHHH", 0x16, 31, 0, 0, 0, 0, 0), server.getsockname())
+            thread.join()
+    assert found == TimeReport(
+        daemon="ntpd", source="10.99.0.1", sources=("10.99.0.8", "10.99.0.1"), offset_s=0.00025, stratum=4
+    )
+
+
+def test_an_ntpd_that_does_not_answer_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        monkeypatch.setattr(facts_time, "NTP_PORT", nobody.getsockname()[1])
+    (found,) = facts_time.reports(["ntpd"])
+    assert "refused" in found["error"]

@@ -1,7 +1,9 @@
+from typing import Any
+
 import pytest
 
 from netdoctor.checks.time_sync import time_sync
-from netdoctor.facts.clock import ChronyTracking, TimeFacts
+from netdoctor.facts.clock import ChronyTracking, TimeFacts, TimeReport
 from netdoctor.facts.host import HostFacts
 from netdoctor.model import Status
 
@@ -22,6 +24,16 @@ def chrony(**changes: object) -> ChronyTracking:
     return ChronyTracking(**{**fields, **changes})  # type: ignore[arg-type]
 
 
+def report(**changes: Any) -> TimeReport:
+    return TimeReport(**{"daemon": "ntpd", **changes})
+
+
+def test_says_how_far_it_is() -> None:
+    good = report(source="10.0.0.250", offset_s=0.000019)
+    (finding,) = time_sync(time_facts(daemons=("ntpd",), reports=(good,)), host())
+    assert (finding.status, finding.summary) == (Status.PASS, "ntpd is 0.019 ms from 10.0.0.250")
+
+
 def keys(facts: TimeFacts) -> set[str]:
     return set(causes(time_sync(facts, host())))
 
@@ -36,6 +48,8 @@ def keys(facts: TimeFacts) -> set[str]:
             time_facts(kernel_synchronized=False, daemons=("ptp4l", "phc2sys")), id="PTP sets no flag"
         ),
         pytest.param(time_facts(daemons=("systemd-timesyncd",), timesyncd_synchronized=True), id="timesyncd"),
+        pytest.param(time_facts(reports=(report(error="pmc is not installed"),)), id="who does not answer"),
+        pytest.param(time_facts(reports=(report(),)), id="who follows nobody yet"),
     ],
 )
 def test_silent_when_synchronised(facts: TimeFacts) -> None:
@@ -58,6 +72,21 @@ def test_silent_when_synchronised(facts: TimeFacts) -> None:
             time_facts(kernel_synchronized=False, daemons=("ntpd",)), "time-unsynchronised", id="ntpd"
         ),
         pytest.param(time_facts(daemons=("chronyd", "systemd-timesyncd")), "time-daemons-fight", id="two"),
+        pytest.param(
+            time_facts(daemons=("ntpd",), reports=(report(synchronized=False),)),
+            "time-unsynchronised",
+            id="leap 3",
+        ),
+        pytest.param(
+            time_facts(daemons=("ntpd",), reports=(report(source="s", offset_s=0.3),)),
+            "time-unsynchronised",
+            id="300 ms off",
+        ),
+        pytest.param(
+            time_facts(daemons=("ptp4l",), reports=(report(daemon="ptp4l", source="ba6f47", offset_s=0.2),)),
+            "time-unsynchronised",
+            id="ptp4l",
+        ),
     ],
 )
 def test_warns_otherwise(facts: TimeFacts, key: str) -> None:
