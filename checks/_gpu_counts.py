@@ -5,12 +5,13 @@ from typing import NamedTuple
 
 from netdoctor.facts.counters import LaterCounters
 from netdoctor.facts.gpu import Gpu, GpuFacts
-from netdoctor.model import Action, Cause
+from netdoctor.model import Action, Cause, Finding, after_reboot, look, seen
 
 RECOVERED = Cause("gpu-nvlink-recovered", "an NVLink of GPUs of {nodes} broke down and was trained again")
 CRC = Cause("gpu-nvlink-crc", "NVLinks of GPUs of {nodes} garble what they carry", action=Action.DRAIN)
 REPEATED = Cause("gpu-nvlink-replays", "NVLinks of GPUs of {nodes} repeat packets")
 REPLAYS = Cause("gpu-pcie-replays", "PCIe links of GPUs of {nodes} repeat packets", action=Action.DRAIN)
+GONE = Cause("gpu-lost-meanwhile", "a GPU of {nodes} failed while the scan measured", action=Action.REBOOT)
 # In less, one burst more or less is everything.
 APART_S = 1.0
 
@@ -86,3 +87,24 @@ def counted(gpu: GpuFacts, later: LaterCounters | None) -> Iterator[Counted]:
             new = rule.read(again[device.uuid]) if device.uuid in again else None
             if new is not None and new > old and seconds >= APART_S:
                 yield Counted(device.index, rule, new - old, seconds, during=True)
+
+
+def gone(gpu: GpuFacts, later: LaterCounters | None) -> Iterator[Finding]:
+    """GPUs that answered at login, and to whom something happened until the second reading."""
+    well = {device.index for device in gpu.devices if device.error is None}
+    for device in later.gpu.devices if later and later.gpu else ():
+        if device.error is not None and device.index in well:
+            yield GONE.fail(
+                f"GPU {device.index} answered at login, and no more after the scan: {device.error}",
+                observed=device.error,
+                expected="an answer",
+                seen=seen(f"NVML, GPU {device.index}, second reading", device.error),
+                fixes=(
+                    look(
+                        "read what the driver says of it",
+                        "dmesg -T | grep -E 'NVRM|Xid' | tail -n 20",
+                        root=True,
+                    ),
+                    after_reboot("restart the node, with nothing running on it", "systemctl reboot"),
+                ),
+            )

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from netdoctor.check import check
-from netdoctor.checks._gpu_counts import Counted, counted, tells
+from netdoctor.checks._gpu_counts import Counted, counted, gone, tells
 from netdoctor.checks._gpus import reset, untold
 from netdoctor.checks._words import listing
 from netdoctor.facts.counters import LaterCounters
@@ -25,7 +25,8 @@ def gpu_link_errors(gpu: GpuFacts, later: LaterCounters | None) -> Iterator[Find
         and again after everything that loads it. What was added in between is judged by NVIDIA's own limits:
         any NVLink recovery or replay, 100 CRC errors a second, 8 PCIe replays a minute. So are older totals,
         but for replays of NVLinks, by the time since the node was started: the least that their rate was.
-        Other totals are told, and say nothing of today.
+        Other totals are told, and say nothing of today. A GPU that answers at login and not at the end has
+        failed in between.
 
     Matters because:
         What is repeated is slow, and a link that breaks down once does so again, in the middle of a job
@@ -36,6 +37,7 @@ def gpu_link_errors(gpu: GpuFacts, later: LaterCounters | None) -> Iterator[Find
         bridge, a riser, the slot.
     """
     yield from untold(gpu, tells, "count errors of their links")
+    yield from gone(gpu, later)
     found = list(counted(gpu, later))
     bad = [one for one in found if one.is_bad]
     yield from map(_finding, bad)

@@ -99,3 +99,12 @@ def test_not_applicable() -> None:
 def test_one_silent_gpu_among_counting_ones_is_not_green() -> None:
     (finding,) = judge(gpu(0), gpu(1, **NOT_TOLD))
     assert finding.status is Status.UNKNOWN
+
+
+def test_a_gpu_that_failed_under_the_scans_own_load() -> None:
+    lost = Gpu(index=1, error="GPU is lost")
+    (finding,) = judge(gpu(0), gpu(1), later=later(gpu(0), lost))
+    assert causes([finding]) == {"gpu-lost-meanwhile": {"n1"}}
+    assert finding.status is Status.FAIL
+    assert "GPU 1 answered at login" in finding.summary
+    assert not judge(gpu(0), gpu(1, error="GPU is lost"), later=later(gpu(0), lost))  # gpu.visible says so
