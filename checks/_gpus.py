@@ -5,7 +5,29 @@ from collections.abc import Callable, Iterator
 
 from netdoctor.checks._words import listing
 from netdoctor.facts.gpu import Gpu, GpuFacts
-from netdoctor.model import HERE, Finding, Fix, look, run, skip, unknown
+from netdoctor.model import (
+    CONTROL,
+    DERIVED,
+    HERE,
+    LIKELY,
+    Cause,
+    Finding,
+    Fix,
+    look,
+    ok,
+    run,
+    seen,
+    skip,
+    unknown,
+)
+
+CONTROL_NODE = "/dev/nvidiactl"
+KEPT = Cause(
+    "gpu-kept-from-login",
+    "{nodes} keep{s} GPUs from logins, as schedulers do",
+    LIKELY,
+    settle_by="netdoctor scan --via slurm",
+)
 
 
 def untold(gpu: GpuFacts, value: Callable[[Gpu], object], what: str) -> Iterator[Finding]:
@@ -25,6 +47,35 @@ def untold(gpu: GpuFacts, value: Callable[[Gpu], object], what: str) -> Iterator
         yield skip(f"the GPUs do not {what}")
     elif silent:
         yield unknown(HERE, f"{listing(silent, 4)} do{'' if silent[1:] else 'es'} not {what}, others here do")
+
+
+def kept(gpu: GpuFacts) -> int:
+    """How many GPUs of the node a device cgroup keeps from this session; 0 where that is not the reason."""
+    missing = len(gpu.pci) - sum(1 for device in gpu.devices if device.error is None)
+    everything = CONTROL_NODE in gpu.blocked
+    return missing if missing > 0 and (everything or len(gpu.blocked) >= missing) else 0
+
+
+def kept_finding(gpu: GpuFacts) -> Finding:
+    """What that means: the share of a job, or that a login sees nothing of them."""
+    hidden, boards = kept(gpu), len(gpu.pci)
+    if gpu.login_job and hidden < boards:
+        text = f"{boards - hidden} of {boards} GPUs are those of Slurm job {gpu.login_job}"
+        return ok(HERE, text, observed=f"{boards - hidden} GPUs")
+    if gpu.login_job:
+        return skip(
+            f"Slurm job {gpu.login_job} was given none of the {boards} GPUs",
+            gap="GPUs that are not the job's",
+        )
+    runs = ", and slurmd runs" if gpu.slurmd else ""
+    return KEPT.unknown(
+        f"{hidden} of {boards} GPUs are not visible in this login: a device cgroup keeps "
+        f"{listing(gpu.blocked, 4)} from it{runs}; look from inside a job",
+        observed=f"{boards - hidden} GPUs",
+        expected=DERIVED(f"{boards} GPUs in a job that asks for all"),
+        seen=seen("access to device nodes, against their mode", listing(gpu.blocked, 8)),
+        fixes=look("scan from inside a job", "netdoctor scan --via slurm", on=CONTROL),
+    )
 
 
 def reset(index: int | None) -> Fix:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
+from netdoctor.checks._gpus import kept
 from netdoctor.checks._majority import majority
 from netdoctor.checks._parity import differing
 from netdoctor.checks._words import listing
@@ -70,13 +71,13 @@ def gpu_count(
         ``gpus=`` in the hosts file, and start as many processes as the node has GPUs
         (``--nproc-per-node gpu``).
     """
-    silent = [node for node, facts in gpus.items() if facts.nvml == "error" and not facts.devices]
-    for node in silent:
-        yield unknown(node, f"the GPUs could not be counted: {gpus[node].nvml_message or 'NVML is silent'}")
     others = others or {}
-    foreign = [n for n, one in others.items() if n in gpus and not gpus[n].devices and _unknown(one)]
+    foreign = [n for n, one in gpus.items() if _unknown(one, others.get(n))]
     for node in foreign:
         yield skip("GPUs that are not known here, or that this login may not see, are not counted", node)
+    silent = [n for n, one in gpus.items() if one.nvml == "error" and not one.devices and n not in foreign]
+    for node in silent:
+        yield unknown(node, f"the GPUs could not be counted: {gpus[node].nvml_message or 'NVML is silent'}")
     gpus = {node: facts for node, facts in gpus.items() if node not in (*silent, *foreign)}
     if not gpus:
         return
@@ -145,8 +146,10 @@ def gpu_count(
             yield ok(node, text, observed=text)
 
 
-def _unknown(found: AcceleratorFacts) -> bool:
-    return bool(found.others or found.kfd_hidden)
+def _unknown(gpu: GpuFacts, found: AcceleratorFacts | None) -> bool:
+    if kept(gpu) and not gpu.login_job:
+        return True
+    return bool(found and not gpu.devices and (found.others or found.kfd_hidden))
 
 
 def _numbers(counts: Mapping[str, int]) -> tuple[Fix, ...]:

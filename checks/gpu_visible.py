@@ -6,7 +6,7 @@ from typing import Any
 
 from netdoctor.check import check
 from netdoctor.checks._accelerators import of_others
-from netdoctor.checks._gpus import bind
+from netdoctor.checks._gpus import bind, kept, kept_finding
 from netdoctor.checks._words import listing
 from netdoctor.facts.accelerators import AcceleratorFacts
 from netdoctor.facts.gpu import GpuFacts
@@ -126,7 +126,9 @@ def gpu_visible(
 
     Looks at:
         NVIDIA devices on the PCI bus, the driver bound to them, what NVML answers, /dev/nvidia*,
-        and CUDA_VISIBLE_DEVICES of the login session.
+        and CUDA_VISIBLE_DEVICES of the login session. Devices that their mode allows and the kernel refuses
+        are kept from the session by a device cgroup (access(2); no GPU is opened): a scheduler's doing, so
+        that what is there stays unknown in a login, and in a Slurm job its share is what there is.
 
     Matters because:
         A GPU that is not visible makes ``--nproc-per-node gpu`` start fewer ranks, or all of them
@@ -145,6 +147,9 @@ def gpu_visible(
     fixes: list[Fix] = []
     if nothing and others and (others.amd or others.others):
         yield of_others(others)
+        return
+    if kept(gpu):
+        yield kept_finding(gpu)
         return
     if nothing and node.gpus:
         cause, facts["expected_from"] = ABSENT, CONFIG

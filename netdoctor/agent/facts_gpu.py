@@ -139,6 +139,47 @@ def device_nodes(root: str) -> "list[str]":
     return ["/dev/" + n for n in sorted(found, key=lambda n: int(n[6:]))]
 
 
+def mode_allows(about: "os.stat_result") -> bool:
+    """Return whether we may read and write a file, as far as its mode goes."""
+    if os.geteuid() == 0:
+        return True
+    if about.st_uid == os.geteuid():
+        wanted = 0o600
+    elif about.st_gid == os.getegid() or about.st_gid in os.getgroups():
+        wanted = 0o060
+    else:
+        wanted = 0o006
+    return about.st_mode & wanted == wanted
+
+
+def blocked(paths: "list[str]", root: str) -> "list[str]":
+    """Return the device nodes that their mode allows to open, and a device cgroup does not.
+
+    access(2) asks the cgroup as well (inode_permission in fs/namei.c), version 1 or 2, and wakes no GPU up.
+    """
+    found = []
+    for path in paths:
+        at = files.under(root, path)
+        try:
+            if mode_allows(os.stat(at)) and not os.access(at, os.R_OK | os.W_OK):
+                found.append(path)
+        except OSError:
+            pass
+    return found
+
+
+def job_of(cgroups: str) -> str:
+    """Return the Slurm job that a process belongs to, by /proc/self/cgroup: ``42``, or nothing.
+
+    ``5:devices:/slurm/uid_1000/job_42/step_extern``,
+    ``0::/system.slice/slurmstepd.scope/job_42/step_0/user/task_0``
+    """
+    import re
+
+    found = re.search(r"/slurm[^\n]*/job_(\d{1,12})/", cgroups)
+    return found.group(1) if found else ""
+
+
 def loadable() -> bool:
     """Say whether the loader finds NVML in a place that is not searched here."""
     try:
@@ -376,6 +417,10 @@ def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
         "cuda_visible_devices": os.environ.get("CUDA_VISIBLE_DEVICES"),
         "nvidia_visible_devices": os.environ.get("NVIDIA_VISIBLE_DEVICES"),
     }  # type: dict[str, Any]
+    found["blocked"] = blocked(found["device_nodes"] + ["/dev/nvidiactl"], root)
+    if found["blocked"]:
+        found["login_job"] = job_of(files.text_or_none(files.under(root, "/proc/self/cgroup"), 16384) or "")
+        found["slurmd"] = "slurmd" in procs.running(root)
     if found["pci"]:
         found["up_s"] = up_s(root)
         found["nvswitches"] = nvswitches(root)

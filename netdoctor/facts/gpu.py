@@ -115,6 +115,8 @@ class GpuFacts:
     nvswitches: on the PCI bus; fabric_manager: whether it runs, None where processes of others are not shown.
     up_s: for how long the node has been up.
     peermem: whether nvidia_peermem or nv_peer_mem is loaded; open_module: the kind of the kernel module.
+    blocked: device nodes that a device cgroup keeps from this session, by v1's rules or v2's; login_job: the
+    Slurm job whose cgroup the session is in; slurmd: whether it runs (both looked at where some are blocked).
     device_nodes: /dev/nvidia0 … present; visible_devices: CUDA_VISIBLE_DEVICES / NVIDIA_VISIBLE_DEVICES.
     """
 
@@ -128,6 +130,9 @@ class GpuFacts:
     devices: tuple[Gpu, ...] = ()
     pci: tuple[PciGpu, ...] = ()
     device_nodes: tuple[str, ...] = ()
+    blocked: tuple[str, ...] = ()
+    login_job: str = ""
+    slurmd: bool = False
     up_s: float | None = None
     nvswitches: int | None = None
     fabric_manager: bool | None = None

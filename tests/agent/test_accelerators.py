@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from netdoctor.agent import facts_accelerators, facts_software
+from netdoctor.agent import facts_accelerators, facts_gpu, facts_software
 from netdoctor.agent.facts_accelerators import gfx, properties
 from netdoctor.facts.accelerators import AcceleratorFacts
 
@@ -151,3 +151,21 @@ def test_the_gpus_that_torch_has_code_for(tmp_path: Path, content: bytes, archs:
     home = trees.make(tmp_path, {"/torch/lib/libtorch_python.so": content}) + "/torch"
     assert facts_software.archs(home) == archs.split()
     assert facts_software.archs(str(tmp_path / "none")) == []
+
+
+def test_the_job_that_a_session_belongs_to() -> None:
+    for text, job in (
+        ("5:devices:/slurm/uid_1000/job_42/step_extern\n0::/\n", "42"),
+        ("0::/system.slice/slurmstepd.scope/job_7/step_0/user/task_0", "7"),
+        ("0::/user.slice/user-1000.slice/session-3.scope", ""),
+        ("0::/kubepods/job_9/x", ""),
+        ("", ""),
+    ):
+        assert facts_gpu.job_of(text) == job
+
+
+def test_device_nodes_that_are_absent_or_forbidden_by_mode_are_not_blocked(tmp_path: Path) -> None:
+    root = trees.make(tmp_path, {"/dev/nvidia0": "", "/dev/nvidia1": ""})
+    paths = ["/dev/nvidia0", "/dev/nvidia1", "/dev/nvidia2"]
+    (tmp_path / "dev/nvidia1").chmod(0o600)
+    assert facts_gpu.blocked(paths, root) == []
