@@ -220,7 +220,7 @@ def _netdev(tree: hardware.Tree, name: str, dev: Mapping[str, Any], number: int)
         folder = hardware.hca_folder(dev["hca"]).rpartition("/infiniband/")[0]
         tree.links[f"{base}/device"] = f"../../..{folder}"
         tree.links[f"{folder}/net/{name}"] = f"/sys/class/net/{name}"
-    elif "driver" in dev:
+    elif dev.get("driver"):
         folder = f"/sys/devices/pci0000:00/{dev['pci']}"
         tree.files |= {f"{folder}/vendor": "0x0000\n", f"{folder}/class": "0x020000\n"}
         tree.links[f"{base}/device"] = f"../../..{folder}"
@@ -233,13 +233,11 @@ def write(tree: hardware.Tree, nvml: Mapping[str, str], root: Path) -> None:
     folders = {os.path.dirname(path) for path in (*files, *tree.binary, *tree.links, *tree.devices)}
     for folder in sorted(folders):
         os.makedirs(f"{root}{folder}", exist_ok=True)
-    for path, text in files.items():
-        with open(f"{root}{path}", "w", encoding="utf-8") as file:
-            file.write(text)
-    for path, data in tree.binary.items():
-        Path(f"{root}{path}").write_bytes(data)
-    for path in tree.devices:
-        Path(f"{root}{path}").touch()
+    contents = {**{path: text.encode() for path, text in files.items()}, **tree.binary}
+    for path, data in {**contents, **dict.fromkeys(tree.devices, b"")}.items():
+        fd = os.open(f"{root}{path}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)  # thousands: no file objects
+        os.write(fd, data)
+        os.close(fd)
     for path, target in tree.links.items():
         # What points to the root of the machine points below ours.
         inside = os.path.relpath(target, os.path.dirname(path)) if target.startswith("/") else target

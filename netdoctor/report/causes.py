@@ -136,7 +136,7 @@ _ORIGINS = {
     ExpectedFrom.PEERS: "what most nodes have",
     ExpectedFrom.DERIVED: "derived from what was seen",
     ExpectedFrom.BASELINE: "from the baseline",
-    ExpectedFrom.CONFIG: "from what the job is told to use",
+    ExpectedFrom.CONFIG: "from what you have set",
 }
 
 
