@@ -219,9 +219,10 @@ def _below(node: str, gpu: Gpu) -> Finding | None:
     """A link that is below what GPU and slot can do, where nothing excuses it."""
     width, generation = gpu.pcie_width or 0, gpu.pcie_generation_now or 0
     # Boards in slots may be in one with fewer wires than it says, and POWER9 has four for a V100.
-    older = (major(gpu.compute_capability) or 0) < 8
-    slot = not WIRED.search(gpu.name) or GRACE.search(gpu.name) or older
-    narrow = not slot and 0 < width < (gpu.pcie_width_most or 0)
+    narrow = 0 < width < (gpu.pcie_width_most or 0)
+    if narrow:
+        older = (major(gpu.compute_capability) or 0) < 8
+        narrow = not (older or not WIRED.search(gpu.name) or GRACE.search(gpu.name))
     at_work = gpu.throttle_reasons is not None and not gpu.throttle_reasons & IDLE and gpu.processes
     if not narrow and not (at_work and 0 < generation < (gpu.pcie_generation or 0)):
         return None

@@ -1,7 +1,8 @@
 """The HCA ports that NCCL would use on each node."""
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any
 
 from netdoctor.check import check
@@ -136,9 +137,13 @@ def _unread_port(hcas: tuple[Hca, ...]) -> str:
     return ""
 
 
+# Tried on every node, so only where there is something to mend.
+Fixes = Callable[[], tuple[Fix, ...]]
+
+
 def _troubles(nodes: Mapping[str, Transport]) -> Iterator[Finding]:
     mixed = any(len({port.link_layer for port in one.active}) > 1 for one in nodes.values())
-    exact = _name_exactly(nodes, one_layer=mixed)
+    exact = cache(partial(_name_exactly, nodes, one_layer=mixed))
     some_use = any(one.used for one in nodes.values())
     spoken: set[str] = set()
     for one in nodes.values():
@@ -150,7 +155,7 @@ def _troubles(nodes: Mapping[str, Transport]) -> Iterator[Finding]:
         yield from _unlike(nodes, spoken, exact)
 
 
-def _none_used(one: Transport, peers_use: bool, exact: tuple[Fix, ...]) -> Finding:
+def _none_used(one: Transport, peers_use: bool, exact: Fixes) -> Finding:
     if one.off:
         why = "switches them off" if one.off == "NCCL_IB_DISABLE" else "asks for TCP"
         # The same everywhere may be wanted, for a test; on some nodes only it is a hang.
@@ -165,7 +170,7 @@ def _none_used(one: Transport, peers_use: bool, exact: tuple[Fix, ...]) -> Findi
         f"{one.are_active}, and NCCL would use TCP without a word: {setting} matches none of them"
         f"{_mistaken(setting.value, one.hcas)}",
         # Without the variable NCCL takes all active ports; with exact names it takes these.
-        **one.told(fixes=(first, *exact, *others)),
+        **one.told(fixes=(first, *exact(), *others)),
     )
 
 
@@ -196,14 +201,14 @@ def _prefix(one: Transport) -> Finding | None:
     )
 
 
-def _unlike(nodes: Mapping[str, Transport], spoken: Set[str], exact: tuple[Fix, ...]) -> Iterator[Finding]:
+def _unlike(nodes: Mapping[str, Transport], spoken: Set[str], exact: Fixes) -> Iterator[Finding]:
     """Nodes that use none, fewer ports or another link layer than most nodes."""
     using = {node: one for node, one in nodes.items() if one.used}
     layers = {node: one.layers for node, one in using.items()}
     counts = {node: len(one.used) for node, one in using.items()}
     kinds, spread = majority(layers), majority(counts)
     usual = spread.value or max(counts.values())
-    one_layer = _name_exactly(nodes, one_layer=True)
+    one_layer = cache(partial(_name_exactly, nodes, one_layer=True))
     peers = listing(using, 3)
     for node, one in nodes.items():
         if node in spoken:
@@ -219,20 +224,20 @@ def _unlike(nodes: Mapping[str, Transport], spoken: Set[str], exact: tuple[Fix, 
             cause = LAYER.but(confidence=LIKELY) if kinds.tie else LAYER
             yield cause.fail(
                 f"NCCL would use {here} ports here, {there} on other nodes: they do not connect",
-                **one.told(observed=here, fixes=one_layer),
+                **one.told(observed=here, fixes=one_layer()),
             )
         elif counts[node] < usual:
             cause = FEWER.but(confidence=LIKELY) if spread.tie else FEWER
             yield cause.warn(
                 f"NCCL would use {counts[node]} HCA port{'s' if counts[node] > 1 else ''} here,"
                 f" {usual} on {'another node' if spread.tie else 'most nodes'}",
-                **one.told(fixes=exact if VARIABLE in one.env else ()),
+                **one.told(fixes=exact() if VARIABLE in one.env else ()),
             )
         elif len(one.layers) > 1:
             yield TWO_LAYERS.warn(
                 "NCCL would use InfiniBand and RoCE ports side by side: where their order differs"
                 " between nodes they do not connect",
-                **one.told(fixes=one_layer),
+                **one.told(fixes=one_layer()),
             )
 
 

@@ -150,7 +150,7 @@ def _asked(one: GidChoice) -> str:
 
 
 def _text(gid: Gid) -> str:
-    return f"{gid_ipv4(gid) or gid.gid}, {gid.type or 'RoCE version unknown'}"
+    return f"{gid_ipv4(gid) or gid.gid!s}, {gid.type or 'RoCE version unknown'}"
 
 
 def _no_ipv4(one: GidChoice, nobody: bool, net: NetFacts | None, host: HostFacts | None) -> Finding:

@@ -16,6 +16,7 @@ T = TypeVar("T")
 # Kubernetes node with thousands of services (kube-ipvs0). An agent tells by itself when it has more.
 ROWS_AT_MOST = 4096
 DEPTH_AT_MOST = 64
+SHORT_BYTES = 512
 NOT_COLLECTED = Missing(Why.NOT_COLLECTED, "not collected in this scan")
 
 
@@ -81,6 +82,8 @@ def decode(group: str, raw: Any) -> Any:
     """
     if isinstance(raw, msgspec.Raw):
         text, cls = bytes(raw), group_type(group)
+        if len(text) <= SHORT_BYTES and text.startswith(b'{"missing"') and (reason := _reason(text)):
+            return reason
         try:
             # Straight to the fact: plain data in between takes longer than both.
             if cls is not None and _is_ours(FACT_TYPES[cls]) and text.count(b",") < ROWS_AT_MOST:
@@ -107,12 +110,26 @@ def decode(group: str, raw: Any) -> Any:
             return msgspec.convert(raw["value"], type=cls)
         except (msgspec.ValidationError, TypeError, ValueError, RecursionError) as error:
             return Missing(Why.UNPARSABLE, f"{group}: {error}")
+    return _missing(raw) or Missing(Why.UNPARSABLE, f"{group}: neither a value nor a reason")
+
+
+def _missing(raw: Mapping[str, Any]) -> Missing | None:
     missing = raw.get("missing")
-    if isinstance(missing, dict):
-        why = missing.get("why")
-        known = why if isinstance(why, str) and why in set(Why) else Why.FAILED
-        return Missing(Why(known), str(missing.get("detail", ""))[:400])
-    return Missing(Why.UNPARSABLE, f"{group}: neither a value nor a reason")
+    if not isinstance(missing, dict):
+        return None
+    why = missing.get("why")
+    known = why if isinstance(why, str) and why in set(Why) else Why.FAILED
+    return Missing(Why(known), str(missing.get("detail", ""))[:400])
+
+
+@lru_cache(maxsize=1024)
+def _reason(text: bytes) -> Missing | None:
+    """The reason in a short text, of which thousands of nodes have the same; None where there is none."""
+    try:
+        raw = msgspec.json.decode(text)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+    return None if "value" in raw else _missing(raw)
 
 
 def _is_ours(info: FactInfo) -> bool:

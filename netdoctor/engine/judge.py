@@ -204,6 +204,9 @@ def _run_check(check: Check, run: _Run) -> None:
             trouble.append((nodes, answer))
         elif not answer and check.scope == "node":
             cells[nodes[0]] = Status.PASS
+        elif check.scope == "node" and len(answer) == 1 and _is_plain(answer[0], nodes[0]):
+            _put(nodes, answer[0], check, cells, result)
+            findings.append(answer[0])
         else:
             _settle(check, nodes, free, answer, cells, result)
             findings.extend(answer)
@@ -514,6 +517,11 @@ def _settle(
     for node, finding in own.items():
         if node in inside:
             _put((node,), finding, check, cells, result)
+
+
+def _is_plain(finding: Finding, node: str) -> bool:
+    """Whether it says something of this node and of nobody else, as nearly all that is said does."""
+    return finding.target == node and finding.cause is None
 
 
 def _put(

@@ -6,9 +6,11 @@ argument. Where the release is unknown the newest rules are used.
 
 import ipaddress
 import re
+from bisect import insort
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import count
 from typing import NamedTuple
 
 from netdoctor.facts.rdma import Gid, Hca, HcaPort
@@ -80,7 +82,12 @@ def _number(text: str) -> int:
 
 def gid_ipv4(gid: Gid) -> ipaddress.IPv4Address | None:
     """The IPv4 address of an IPv4-mapped GID, ``::ffff:10.0.0.1``."""
-    address = _ipv6(gid.gid)
+    return _mapped(gid.gid)
+
+
+@lru_cache(maxsize=CACHED)
+def _mapped(text: str) -> ipaddress.IPv4Address | None:
+    address = _ipv6(text)
     return address.ipv4_mapped if address else None
 
 
@@ -93,7 +100,7 @@ def gid_version(gid: Gid | None) -> int | None:
 
 
 def is_link_local(gid: Gid) -> bool:
-    return gid.gid.lower().startswith("fe80")
+    return gid.gid[:4].lower() == "fe80"
 
 
 def routable_gids(port: HcaPort) -> list[Gid]:
@@ -119,9 +126,13 @@ def choose_gid_index(port: HcaPort, env: Mapping[str, str], version: Version | N
     wanted_version = param(env.get("NCCL_IB_ROCE_VERSION_NUM"), 2, version)
     wanted_range = _range(env.get("NCCL_IB_ADDR_RANGE", ""), v4)
     table = {gid.index: _row(gid.gid, gid.type) for gid in port.gids}
-    rows = max([port.gid_table_len or 0, *(index + 1 for index in table)])
+    # Tables are long, and empty rows alike: only the first may be a candidate, and among IPv4 none is.
+    filled = sorted(index for index in table if index > 0)
+    empty = next(row for row in count(1) if row not in table)
+    if not v4 and empty < max([port.gid_table_len or 0, *filled]):
+        insort(filled, empty)
     index, current = 0, table.get(0, _EMPTY)
-    for candidate_index in range(1, rows):
+    for candidate_index in filled:
         candidate = table.get(candidate_index, _EMPTY)
         if candidate.is_v4 != v4 or (wanted_range and not _in_range(candidate.bits, wanted_range)):
             continue

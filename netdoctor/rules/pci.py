@@ -1,7 +1,7 @@
 """How far apart two PCI functions are, in the words of ``nvidia-smi topo``."""
 
-from collections.abc import Sequence
 from enum import IntEnum
+from functools import lru_cache
 from itertools import takewhile
 
 
@@ -15,7 +15,8 @@ class Distance(IntEnum):
     SYS = 5  # what joins NUMA nodes
 
 
-def distance(a: Sequence[str], b: Sequence[str], numa_a: int | None, numa_b: int | None) -> Distance:
+@lru_cache(maxsize=1 << 14)  # nodes of one model have the same paths
+def distance(a: tuple[str, ...], b: tuple[str, ...], numa_a: int | None, numa_b: int | None) -> Distance:
     """Between functions with these paths from their host bridges, ``pci0000:10``, ``0000:10:01.0`` ….
 
     Where the kernel knows no NUMA node of one of them (-1, None), both are taken to be on the same.

@@ -116,6 +116,12 @@ def test_gid_index(gids: tuple[Gid, ...], env: dict[str, str], version: tuple[in
     assert rules.choose_gid_index(port, env, version) == index
 
 
+def test_a_table_without_end_is_not_walked() -> None:
+    port = replace(hca("mlx5_0", layer="Ethernet").ports[0], gids=USUAL, gid_table_len=1 << 50)
+    assert rules.choose_gid_index(port, {}, NEW) == 3
+    assert rules.choose_gid_index(port, {"NCCL_IB_ADDR_FAMILY": "AF_INET6"}, NEW) in (0, 1)
+
+
 def test_an_index_beyond_the_table_ends_the_transport() -> None:
     port = replace(hca("mlx5_0", layer="Ethernet").ports[0], gids=USUAL, gid_table_len=16)
     assert not rules.gives_up_over_index(port, 15, None)
