@@ -116,7 +116,7 @@ class Gpu:
         kind = self.kind() or torch.float32
         free, total = torch.cuda.mem_get_info(self.place)
         for side, size in SIZES:
-            # Two factors, two products, what is compared, two buffers; cuBLAS takes some, too.
+            # Two factors, two products, a part of each to compare, two buffers; cuBLAS takes some, too.
             need = 5 * side * side * (4 if kind is torch.float32 else 2) + 2 * size + 64 * MIB
             if need * MEMORY_PART <= total and need * 2 <= free:
                 break
@@ -127,7 +127,8 @@ class Gpu:
         self.a = torch.randn(side, side, device=self.device, dtype=kind)
         self.b = torch.randn(side, side, device=self.device, dtype=kind)
         self.c = torch.empty(side, side, device=self.device, dtype=kind)
-        self.first = torch.mm(self.a, self.b)
+        self.product()
+        self.first = self.c.clone()
         self.src = torch.zeros(size, device=self.device, dtype=torch.uint8)
         self.dst = torch.empty(size, device=self.device, dtype=torch.uint8)
         torch.cuda.synchronize(self.place)
@@ -221,9 +222,14 @@ def compute(gpus):
         gpu.said["tflop_s"] = gpu.flop / took / 1e12
 
     def compare(gpu):
-        # The same product of the same numbers, at the first and the last time.
+        # The same product of the same numbers, at the first and the last time: apart by more than another
+        # order of additions and rounding can do. Of NaN nothing is true. By parts, which takes less memory.
         gpu.use()
-        gpu.said["wrong"] = int((gpu.c != gpu.first).sum().item())
+        gpu.said["wrong"] = 0
+        least = 0.01 * gpu.said["side"] ** 0.5
+        for now, then in zip(gpu.c.chunk(8), gpu.first.chunk(8)):
+            near = (now - then).abs() <= then.abs() * 0.02 + least
+            gpu.said["wrong"] += int((~near).sum().item())
 
     trying(gpus, compare)
 

@@ -104,7 +104,7 @@ def is_harmless(process: GpuProcess) -> bool:
 # Which builds have code for GPUs that most have not, by compute capability: from a release of CUDA on, or up
 # to one. https://github.com/pytorch/pytorch/blob/main/RELEASE.md, PyTorch CUDA Support Matrix
 BUILDS: tuple[tuple[Version, Version, str], ...] = (
-    ((0,), (7, 5), "a build for CUDA 12.6 or older: those for CUDA 13 begin with compute capability 7.5"),
+    ((5,), (7, 5), "a build for CUDA 12.6 or older: those for CUDA 13 begin with compute capability 7.5"),
     ((9,), (10,), "torch 2.0 or newer, built for CUDA 11.8 or newer"),
     ((10,), (99,), "torch 2.7 or newer, built for CUDA 12.8 or newer"),
 )

@@ -192,6 +192,7 @@ ROCE = json.loads(json.dumps(dump(on_ethernet())))
 NOT_HERE = {
     "node": "from the hosts file, and read as a whole",
     "job": "from the caller, and read as a whole",
+    "wanted": "from the caller, and read as a whole",
     "baseline": "from a saved report; what it does not hold is not compared",
     "paths": "worked out here from other facts",
     "accelerators": "GPUs of AMD, which this cluster has not",

@@ -61,4 +61,4 @@ def test_code_for_a_gpu(archs: list[str], capability: tuple[int, int], how: str)
 def test_which_build_to_take() -> None:
     assert "12.8" in build_with((10, 0))
     assert "12.6" in build_with((7, 0))
-    assert build_with((8, 0)) == ""
+    assert build_with((8, 0)) == build_with((3, 7)) == ""
