@@ -1,54 +1,111 @@
-"""Which HCAs are nearest to each GPU of a node."""
+"""Where the GPUs of a node are on its PCI bus: which HCAs are nearest to each, and how far apart they are."""
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from functools import lru_cache
-from typing import NamedTuple
+from itertools import combinations
+from typing import NamedTuple, TypeVar
 
+from netdoctor.checks._words import listing
 from netdoctor.checks._xid import address
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.rdma import Hca
+from netdoctor.model import PEERS, Action, Cause, Finding, look, seen
 from netdoctor.rules.pci import Distance, distance
 
+FAR = Cause(
+    "gpu-far-from-hca",
+    "GPUs of {nodes} are farther from their HCAs than on other nodes",
+    action=Action.DRAIN,
+)
+APART = Cause(
+    "gpu-far-apart", "GPUs of {nodes} are farther from each other than on other nodes", action=Action.DRAIN
+)
+COMPARE = look("compare it with a node that is right", "nvidia-smi topo -m")
 
-class Nearest(NamedTuple):
-    """The HCAs that are nearest to a GPU, and how near that is."""
-
-    far: Distance
-    names: tuple[str, ...]
+H = TypeVar("H", bound=Hashable)
 
 
-# Index of a GPU or name of an HCA, its way through the PCI tree, its NUMA node.
-Place = tuple[int | str, tuple[str, ...], int | None]
+class Place(NamedTuple):
+    """Of a GPU (its index) or an HCA (its name)."""
+
+    who: int | str
+    path: tuple[str, ...]
+    numa_node: int | None
+
+    def to(self, other: "Place") -> Distance:
+        return distance(self.path, other.path, self.numa_node, other.numa_node)
 
 
-def nearest(gpu: GpuFacts, cards: Collection[Hca]) -> dict[int, Nearest]:
-    """By index of the GPU; empty where the way to one of them is not known."""
+class Layout(NamedTuple):
+    """nearest: by index of the GPU, how far the nearest HCA is; who: which HCAs those are, in words. pairs:
+    how far GPUs are from each other, the nearest first."""
+
+    nearest: Mapping[int, Distance]
+    who: str
+    pairs: tuple[Distance, ...]
+
+
+def layout(gpu: GpuFacts, cards: Collection[Hca]) -> Layout | None:
+    """None where it is not known of a GPU."""
     ways = {address(one.address): (one.path, one.numa_node) for one in gpu.pci if one.path}
     known = [(device.index, ways.get(address(device.pci_bus_id))) for device in gpu.devices]
-    places = tuple((index, *way) for index, way in known if way is not None)
-    if len(places) < len(known) or not cards:
-        return {}
-    return _matched(places, tuple((hca.name, hca.pci_path, hca.numa_node) for hca in cards))
+    places = tuple(Place(index, *way) for index, way in known if way is not None)
+    if len(places) < len(known) or not places:
+        return None
+    return _worked_out(places, tuple(Place(hca.name, hca.pci_path, hca.numa_node) for hca in cards))
 
 
 # Thousands of nodes of a kind are alike.
 @lru_cache(maxsize=256)
-def _matched(gpus: tuple[Place, ...], cards: tuple[Place, ...]) -> dict[int, Nearest]:
-    found = {}
-    for index, path, numa in gpus:
+def _worked_out(gpus: tuple[Place, ...], cards: tuple[Place, ...]) -> Layout:
+    nearest, words = {}, []
+    for gpu in gpus if cards else ():
         ways: dict[Distance, list[str]] = defaultdict(list)
-        for name, other, other_numa in cards:
-            ways[distance(path, other, numa, other_numa)].append(str(name))
-        found[int(index)] = Nearest(min(ways), tuple(ways[min(ways)]))
+        for card in cards:
+            ways[gpu.to(card)].append(str(card.who))
+        far = nearest[int(gpu.who)] = min(ways)
+        words.append(f"GPU {gpu.who} {' or '.join(ways[far][:2])} ({far.name})")
+    pairs = sorted(a.to(b) for a, b in combinations(gpus, 2))
+    return Layout(nearest, listing(words, 16), tuple(pairs))
+
+
+def _most(values: Iterable[H], count: int) -> H | None:
+    """What more than half of `count` have."""
+    common = Counter(values).most_common(1)
+    return common[0][0] if common and 2 * common[0][1] > count else None
+
+
+def farther(nodes: Mapping[str, Layout]) -> dict[str, Finding]:
+    """Nodes of a kind whose GPUs are farther from their HCAs, or from each other, than on most of them.
+
+    By all of a node together: that its slots are numbered in another order moves nothing.
+    """
+    by_index: dict[int, list[Distance]] = defaultdict(list)
+    for one in nodes.values():
+        for index, far in one.nearest.items():
+            by_index[index].append(far)
+    usual = {i: most for i, fars in by_index.items() if (most := _most(fars, len(nodes)))}
+    pairs = _most((one.pairs for one in nodes.values()), len(nodes))
+    found = {}
+    for node, one in nodes.items():
+        worse = {i: far for i, far in one.nearest.items() if far > usual.get(i, far)}
+        if worse and sum(one.nearest.values()) > sum(usual.get(i, far) for i, far in one.nearest.items()):
+            here = listing((f"GPU {i} {far.name}" for i, far in worse.items()), 8)
+            there = listing((f"GPU {i} {usual[i].name}" for i in worse), 8)
+            summary = f"the nearest HCA is farther away than on most nodes: {here}; there {there}"
+            found[node] = _finding(FAR, node, summary, here, there, one.who)
+        elif pairs and sum(one.pairs) > sum(pairs):
+            here, there = _counts(one.pairs), _counts(pairs)
+            summary = f"the GPUs are farther from each other than on most nodes: {here} pairs; there {there}"
+            found[node] = _finding(APART, node, summary, here, there, here)
     return found
 
 
-def usual(nodes: Mapping[str, Mapping[int, Nearest]]) -> dict[int, Distance]:
-    """What more than half of several nodes have, by GPU."""
-    counts: dict[int, Counter[Distance]] = defaultdict(Counter)
-    for near in nodes.values():
-        for index, (far, _) in near.items():
-            counts[index][far] += 1
-    common = {index: counter.most_common(1)[0] for index, counter in counts.items()}
-    return {index: far for index, (far, count) in common.items() if 2 * count > len(nodes)}
+def _counts(pairs: Iterable[Distance]) -> str:
+    return listing(f"{count} {far.name}" for far, count in sorted(Counter(pairs).items()))
+
+
+def _finding(cause: Cause, node: str, summary: str, here: str, there: str, what: str) -> Finding:
+    place = seen("/sys/bus/pci/devices", what, "file")
+    return cause.warn(summary, at=node, observed=here, expected=PEERS(there), seen=place, fixes=COMPARE)

@@ -72,8 +72,11 @@ def test_other_gpus_and_other_hcas_make_another_kind_of_node() -> None:
 def test_not_applicable() -> None:
     soft = hca("rxe0", pci_path=(), numa_node=None)
     earlier = gpus(pci=tuple(replace(pci(i), path=()) for i in range(8)))
-    for one in ((no_gpus(), rdma()), node(soft), (gpus(), RdmaFacts()), (earlier, rdma())):
+    one_gpu = gpus(devices=(gpu(0),))
+    for one in ((no_gpus(), rdma()), (one_gpu, rdma(soft)), (one_gpu, RdmaFacts()), (earlier, rdma())):
         assert [f.status for f in judge(one)] == [Status.SKIP]
+    for several in (node(soft), (gpus(), RdmaFacts())):
+        assert judge(several, several) == []
     # A hidden GPU takes its node out, and a soft adapter is not in the way.
     assert {f.status for f in judge(node(), node(hca("mlx5_0"), hca("mlx5_1"), soft))} == {Status.PASS}
 
@@ -81,3 +84,21 @@ def test_not_applicable() -> None:
 def test_kernels_without_numa_nodes() -> None:
     flat = {i: {"numa_node": -1, "path": path(0, f"0000:2{i}:00.0")} for i in range(8)}
     assert "GPU 7 mlx5_0 (PIX)" in judge(node(moved=flat))[0].summary
+
+
+def test_gpus_that_are_farther_from_each_other() -> None:
+    """Without an HCA that would tell, and where it is as near as ever."""
+    bare = (gpus(), RdmaFacts())
+    moved = (node(moved={2: {**FAR, "numa_node": 0}})[0], RdmaFacts())
+    findings = judge(bare, moved, bare)
+    assert [(f.target, f.status) for f in findings] == [("n2", Status.WARN)]
+    assert causes(findings) == {"gpu-far-apart": {"n2"}}
+    assert "9 PIX, 3 NODE and 16 SYS pairs; there 12 PIX and 16 SYS" in findings[0].summary
+    assert judge(bare, moved) == []
+
+
+def test_slots_that_are_numbered_the_other_way_round() -> None:
+    """Half of the GPUs beside the only HCA: the other half on the node whose BIOS counts backwards."""
+    backwards = {i: {"path": pci(7 - i).path, "numa_node": pci(7 - i).numa_node} for i in range(8)}
+    card = hca("mlx5_0")
+    assert {f.status for f in judge(node(card), node(card, moved=backwards), node(card))} == {Status.PASS}
