@@ -19,6 +19,7 @@ BROKEN_AMONG = 4
 ALARMS = (Status.WARN, Status.FAIL, Status.UNKNOWN)
 
 
+CHECKS = [one for one in ordered(load_builtin().values()) if one.via in (None, "ssh")]
 KNOWN = [machines.load(name) for name in machines.names()]
 KINDS = pytest.mark.parametrize("machine", KNOWN, ids=machines.names())
 
@@ -37,8 +38,7 @@ def broken() -> None:
 
 
 def judged(members: Sequence[Machine], store: Store | None = None) -> tuple[Judgement, list[Group]]:
-    checks = [one for one in ordered(load_builtin().values()) if one.via in (None, "ssh")]
-    judgement = judge(checks, build.names(len(members)), store or machines.fleet(members))
+    judgement = judge(CHECKS, build.names(len(members)), store or machines.fleet(members))
     assert judgement.tracebacks == []
     return judgement, diagnose(judgement)
 

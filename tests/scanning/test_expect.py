@@ -30,6 +30,7 @@ TARGETS = [
     Target(id="n2", host="n2", groups=("old",), leaf="sw1"),
     Target(id="n3", host="n3", groups=("old",), leaf="sw2"),
 ]
+CHECKS = ordered(load_builtin().values())
 GPUS = pytest.mark.skipif(machines.nvml_library() is None, reason="no C compiler for the lab's NVML (gcc)")
 
 
@@ -37,7 +38,7 @@ def read(folder: Path, text: str) -> list[tuple[str, str, str, tuple[str, ...] |
     """(key, model, values, nodes, place) of each value in a file."""
     path = folder / "expect.toml"
     path.write_text(text)
-    wanted = expecting.read(path, load_builtin().values(), TARGETS)
+    wanted = expecting.read(path, CHECKS, TARGETS)
     return [(w.key, w.of, w.text, w.nodes, w.place) for w in wanted.wishes]
 
 
@@ -116,7 +117,7 @@ def test_mistakes_are_told_all_at_once_with_their_lines(
     assert "nowhere.toml: No such file" in capsys.readouterr().err
 
 
-KEYS = [*expecting.keys_of(load_builtin().values()), "gpu", "nodes", "x.y"]
+KEYS = [*expecting.keys_of(CHECKS), "gpu", "nodes", "x.y"]
 VALUES = st.one_of(
     st.text(max_size=8), st.integers(), st.floats(), st.booleans(), st.lists(st.text(max_size=3), max_size=2)
 )
@@ -223,7 +224,7 @@ def test_every_key_is_looked_up_by_its_check_with_values_of_its_kind() -> None:
         store = machines.fleet([machines.load(name)] * 2)
         watched = Watched()
         store.cluster["wanted"] = watched
-        judge(ordered(load_builtin().values()), build.names(2), store)
+        judge(CHECKS, build.names(2), store)
         for (key, _), values in watched.seen.items():
             seen.setdefault(key, set()).update(value for value in values.values() if value)
     known = registry.load(plugins=False)
@@ -248,12 +249,11 @@ def test_each_key_judges_what_all_nodes_have(name: str) -> None:
     """Typed as it is, a value is silent; typed otherwise, it names every node, with file and line."""
     nodes = build.names(2)
     store = machines.fleet([machines.load(name)] * 2)
-    checks = ordered(load_builtin().values())
     watched = Watched()
     store.cluster["wanted"] = watched
-    judge(checks, nodes, store)
-    kinds = expecting.keys_of(checks)
-    owner = {key: check for check in checks for key in check.expects}
+    judge(CHECKS, nodes, store)
+    kinds = expecting.keys_of(CHECKS)
+    owner = {key: check for check in CHECKS for key in check.expects}
     for (key, of), values in watched.seen.items():
         if not all(values.get(node) for node in nodes):
             continue
@@ -270,5 +270,5 @@ def test_each_key_judges_what_all_nodes_have(name: str) -> None:
 def test_no_listed_node_is_told(tmp_path: Path) -> None:
     path = tmp_path / "expect.toml"
     path.write_text('[[nodes]]\nnodes = "x[1-4]"\ngpu.count = 8\n')
-    wanted = expecting.read(path, load_builtin().values(), TARGETS)
+    wanted = expecting.read(path, CHECKS, TARGETS)
     assert expecting.unused(wanted) == ["expect.toml:3 expects something of nodes of which none is listed"]
