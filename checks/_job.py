@@ -6,8 +6,9 @@ from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.host import HostFacts, Node
 from netdoctor.facts.software import Job
 
-# torchrun's agents, and ranks that srun starts, dial the rendezvous and nobody else by name.
-BY_RENDEZVOUS = ("torchrun", "srun")
+# torchrun's agents, accelerate's, which are torchrun's, and ranks that srun starts dial the rendezvous and
+# nobody else by name; Ray's nodes dial addresses.
+BY_RENDEZVOUS = ("torchrun", "srun", "accelerate", "ray")
 ASKING = "mpirun, pdsh and DeepSpeed"
 
 

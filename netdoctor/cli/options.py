@@ -147,6 +147,7 @@ def add_scan_arguments(parser: argparse.ArgumentParser, hosts: str) -> None:
         choices=LAUNCHERS,
         help="what starts the job: trouble that it does not meet becomes a warning (default: any may)",
     )
+    what.add_argument("--image", metavar="NAME", help="the job's container image: one digest on all nodes")
     what.add_argument("--backend", choices=BACKENDS, help="the job's only backend (default: any may be)")
     what.add_argument(
         "--packages",
@@ -241,8 +242,8 @@ _FIELDS = (
     "format", "local", "via", "ray_address", "ray_python", "partition", "ssh_config", "ssh_user",
     "ssh_port", "ssh_key", "known_hosts", "jump", "accept_new", "python", "profile", "only", "skip", "node",
     "checks_dir", "env_file", "master_port", "packages", "requirements", "path", "launcher", "backend",
-    "baseline", "suppress", "expect", "parallel", "timeout", "deadline", "budget", "strict", "require",
-    "fail_on", "facts", "facts_age", "facts_nodes", "facts_uid", "also",
+    "image", "baseline", "suppress", "expect", "parallel", "timeout", "deadline", "budget", "strict",
+    "require", "fail_on", "facts", "facts_age", "facts_nodes", "facts_uid", "also",
 )  # fmt: skip
 
 

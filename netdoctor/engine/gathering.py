@@ -71,6 +71,7 @@ def first_groups(
     conf_file = job.env.get("NCCL_CONF_FILE")
     arguments: dict[str, dict[str, Any]] = {
         "env": {} if conf_file is None else {"conf_file": conf_file},
+        "launch": {"launcher": job.launcher, "image": job.image},
         "limits": {"tmpdir": job.env.get("TMPDIR")},
         "places": {"paths": list(job.paths), "env": _caches(job), "tmpdir": job.env.get("TMPDIR")},
         "nccl_answer": {"ask": profile.includes(Profile.LAUNCH), "env": dict(job.env)},

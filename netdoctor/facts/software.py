@@ -6,7 +6,7 @@ from typing import Literal, get_args
 
 from netdoctor.facts.base import fact
 
-Launcher = Literal["torchrun", "srun", "mpirun", "deepspeed", "pdsh"]
+Launcher = Literal["torchrun", "srun", "mpirun", "deepspeed", "pdsh", "ray", "accelerate"]
 Backend = Literal["nccl", "gloo"]
 LAUNCHERS: tuple[str, ...] = get_args(Launcher)
 BACKENDS: tuple[str, ...] = get_args(Backend)
@@ -216,6 +216,7 @@ class Job:
     or CALLING per variable. master_node: node id that owns master_addr by default, the first.
     data_addresses: the address of each node that peers are expected to dial, by node id.
     packages: names to look for; requested: which versions of them, and where; a name alone is to be equal.
+    image: the container image that the job runs in, as docker names it.
     launcher, backend: one of LAUNCHERS and BACKENDS, None where that is not known.
     session_limits: soft limits of the session that netdoctor runs in, where steps are held against it:
     memlock in bytes, nofile; None stands for unlimited.
@@ -231,6 +232,7 @@ class Job:
     requested: tuple[Requested, ...] = ()
     backend: str | None = None
     launcher: str | None = None
+    image: str | None = None
     data_addresses: dict[str, str] = field(default_factory=dict)
     session_limits: dict[str, int | None] = field(default_factory=dict)
     paths: tuple[str, ...] = ()

@@ -216,7 +216,7 @@ def _cost(check: Check) -> str:
 def _job_then(report: Report, given: Mapping[str, Any]) -> Job | None:
     """The job that a report's facts tell of; None where there is none, or another one is given now."""
     job = facts_kept(report.facts).whole("job")
-    asked = {"env_file", "master_port", "packages", "requirements", "path", "launcher", "backend"}
+    asked = {"env_file", "master_port", "packages", "requirements", "path", "launcher", "backend", "image"}
     said = given.keys() & asked
     if said or not isinstance(job, Job):
         return None

@@ -26,6 +26,7 @@ KEPT = re.compile(
     r"|NVIDIA_(VISIBLE_DEVICES|DRIVER_CAPABILITIES)"
     r"|TMPDIR|XDG_CACHE_HOME|LD_LIBRARY_PATH|LD_PRELOAD|VIRTUAL_ENV|CONDA_PREFIX"
 )
+IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,300}")
 _LINE = re.compile(r"\s*(?:export\s+)?([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _HOST = re.compile(r"^[A-Za-z0-9_.:%-]{1,255}$")
 MAX_BYTES = 1024 * 1024
@@ -120,6 +121,7 @@ def checked(known: Job) -> Job:
         raise InputError("the report's job cannot be used: it asks for versions that nobody would write")
     if not all(re.match(PLACE, path) for path in known.paths):
         raise InputError("the report's job cannot be used: its paths are none that --path takes")
+    _image(known.image)
     if not 0 < known.master_port < 65536:
         raise InputError(f"the report's job cannot be used: port {known.master_port}")
     return known
@@ -128,6 +130,12 @@ def checked(known: Job) -> Job:
 def _check_address(address: str | None, where: str) -> None:
     if address is not None and (not _HOST.fullmatch(address) or address.startswith("-")):
         raise InputError(f"MASTER_ADDR={clean(address, 80)} ({where}): not a host name or address")
+
+
+def _image(name: str | None) -> str | None:
+    if name is not None and not IMAGE.fullmatch(name):
+        raise InputError(f"--image {clean(name, 80)!r}: no image (write: nvcr.io/nvidia/pytorch:25.03)")
+    return name
 
 
 def job(
@@ -140,6 +148,7 @@ def job(
     requested: Sequence[Requested] = (),
     launcher: str | None = None,
     backend: str | None = None,
+    image: str | None = None,
     paths: Sequence[str] = (),
 ) -> Job:
     """The Job fact. The env file wins over the calling environment, a flag over both.
@@ -174,6 +183,7 @@ def job(
         requested=tuple(requested),
         launcher=launcher or ("torchrun" if any(n.startswith("PET_") for n in [*env, *environ]) else None),
         backend=backend,
+        image=_image(image),
         paths=tuple(paths),
     )
 

@@ -177,7 +177,7 @@ def other_job(then: object, now: Job) -> str:
         return ""
     names = then.env.keys() | now.env.keys()
     other = [n for n in sorted(names) if n not in PYTHON_PLACES and then.env.get(n) != now.env.get(n)]
-    fields = ("master_addr", "master_port", "packages", "requested", "paths", "launcher", "backend")
+    fields = ("master_addr", "master_port", "packages", "requested", "paths", "launcher", "backend", "image")
     other += [name for name in fields if getattr(then, name) != getattr(now, name)]
     return ", ".join(dict.fromkeys(other))
 

@@ -111,6 +111,7 @@ def prepare(
             nodes=nodes,
             launcher=request.launcher,
             backend=request.backend,
+            image=request.image,
             paths=request.path,
         )
     if request.via == "slurm" and not job.session_limits:  # a replayed job has those of then

@@ -77,6 +77,7 @@ class _Options(Struct, kw_only=True):
     path: _Places = UNSET
     launcher: Launcher | UnsetType = UNSET
     backend: Backend | UnsetType = UNSET
+    image: _Text = UNSET
     parallel: Annotated[int, Meta(ge=1, le=4096)] | UnsetType = UNSET
     timeout: _Seconds = UNSET
     deadline: _Seconds = UNSET

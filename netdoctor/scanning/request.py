@@ -85,6 +85,7 @@ class ScanRequest:
     path: tuple[str, ...] = ()
     launcher: str | None = None
     backend: str | None = None
+    image: str | None = None
     environ: Mapping[str, str] = field(default_factory=dict)
     baseline: Path | None = None
     suppress: Path | None = None

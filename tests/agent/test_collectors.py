@@ -1,5 +1,6 @@
 """Every group, decoded into its fact type: live under every interpreter, and from recorded trees."""
 
+import json
 import os
 import platform
 import random
@@ -24,6 +25,7 @@ from netdoctor.agent import (
     facts_gpu,
     facts_host,
     facts_kernel_log,
+    facts_launch,
     facts_limits,
     facts_nccl_answer,
     facts_net,
@@ -80,6 +82,7 @@ def groups() -> dict[str, dict[str, Any]]:
         "rdma": {},
         "port_holder": {"port": 29500},
         "places": {"paths": ["/etc/hostname", "~"]},
+        "launch": {"launcher": "pdsh", "image": "pytorch"},
         "tuning": {},
     }
 
@@ -1159,6 +1162,39 @@ def test_with_torch_only_what_is_named_is_asked(tmp_path: Path) -> None:
         ("/opt/act/bin/python3", "VIRTUAL_ENV"),
         ("/opt/t/bin/python3", "torchrun"),
     ]
+
+
+DIGESTS = {"docker": "sha256:" + "1" * 64, "podman": "sha256:" + "2" * 64}
+
+
+def test_images_and_the_container_toolkit(tmp_path: Path) -> None:
+    docker = {"Repositories": {"nvcr.io/x": {"nvcr.io/x:1": DIGESTS["docker"], "nvcr.io/x@sha256:0": "id"}}}
+    podman = [{"id": "2", "digest": DIGESTS["podman"], "names": ["docker.io/library/pytorch:latest"]}]
+    root = trees.make(
+        tmp_path,
+        {
+            "/var/lib/docker/image/overlay2/repositories.json": json.dumps(docker),
+            "/var/lib/containers/storage/overlay-images/images.json": json.dumps(podman),
+            "/etc/docker/daemon.json": '{"runtimes": {"nvidia": {"path": "nvidia-container-runtime"}}}',
+            "/var/run/cdi/nvidia.yaml": "cdiVersion: 0.5.0\n",
+        },
+    )
+
+    def said(image: str) -> list[str]:
+        return list(facts_launch.collect({"image": image}, str(root))["images"].values())
+
+    assert said("nvcr.io/x:1") == [DIGESTS["docker"]]
+    assert said("nvcr.io/x@sha256:0") == ["id"]
+    assert said("pytorch") == said("docker.io/library/pytorch:latest") == [DIGESTS["podman"]]
+    assert said("nvcr.io/x") == said("other/pytorch") == []
+    value = facts_launch.collect({"image": "x"}, str(root))
+    assert value["toolkit"][0] == "/etc/docker/daemon.json"
+    assert value["toolkit"][-1] == "/var/run/cdi/nvidia.yaml"
+    assert len(value["stores"]) == 2
+    (tmp_path / "var/lib/docker/image/overlay2/repositories.json").write_text("[" * 99999)
+    assert facts_launch.collect({"image": "x"}, str(root))["unread"]
+    with pytest.raises(runtime.Unavailable):
+        facts_launch.collect({"launcher": None, "image": None})
 
 
 def test_looking_for_interpreters_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

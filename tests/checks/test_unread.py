@@ -198,6 +198,7 @@ NOT_HERE = {
     "accelerators": "GPUs of AMD, which this cluster has not",
     "firewall": "looked at where something was filtered",
     "mesh": "asked for by name; an exit status that is not there is a login that failed",
+    "launch": "asked for by name, with --launcher or --image",
     "nccl_answer": "without it the prediction counts",
 }
 # Facts without a value that alone turns a cell red.

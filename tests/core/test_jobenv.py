@@ -38,6 +38,15 @@ def test_the_calling_environment_by_allow_list(tmp_path: Path) -> None:
     assert found.master_port == 1234
 
 
+def test_an_image_has_a_name_that_may_stand_in_a_command() -> None:
+    usual: dict[str, Any] = {"env_file": None, "environ": {}, "master_port": 1, "packages": (), "nodes": ()}
+    for name in ("nvcr.io/nvidia/pytorch:25.03", "a@sha256:0"):
+        assert jobenv.job(**usual, image=name).image == name
+    for name in ("-v", "a b", "", "a;b"):
+        with pytest.raises(InputError, match="--image"):
+            jobenv.job(**usual, image=name)
+
+
 def test_the_file_wins_over_the_environment_and_the_flag_over_both(tmp_path: Path) -> None:
     text = "MASTER_PORT=2000\nMASTER_ADDR=n2\n"
     assert job(tmp_path, text, MASTER_PORT="1000").master_port == 2000

@@ -1,6 +1,8 @@
 """Faults of a node's limits, interpreter and environment: each is one cause, and its fix heals it."""
 
 import resource
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -287,6 +289,17 @@ def test_a_forced_algorithm_and_a_node_that_differs(lab4: Lab, tmp_path: Path) -
         "nccl-env-differs-nccl-algo": ("node2",),
         "nccl-env-forced-nccl-algo": ("node0", "node1", "node3"),
     }, scanned.summary()
+
+
+def test_pdsh_that_would_not_use_ssh(lab4: Lab, tmp_path: Path) -> None:
+    """The real pdsh of this machine, whose default is the distribution's choice."""
+    if shutil.which("pdsh") is None:
+        pytest.skip("no pdsh on this machine")
+    said = subprocess.run(["pdsh", "-V"], capture_output=True, text=True, check=True).stdout
+    put(lab4, ("node2 env PDSH_RCMD_TYPE=ssh", "node3 env PDSH_RCMD_TYPE=rsh"))
+    scanned = scan(lab4, tmp_path, "--only", "sw.launcher", "--launcher", "pdsh")
+    usual = () if "default: ssh" in said else ("node0", "node1")
+    assert found(scanned) == {"pdsh-other-rcmd": (*usual, "node3")}, scanned.summary()
 
 
 def test_variables_of_the_env_file_hold_for_all_nodes(lab4: Lab, tmp_path: Path) -> None:

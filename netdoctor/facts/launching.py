@@ -1,0 +1,33 @@
+"""Facts about what a named launcher, or a named container image, finds on a node."""
+
+from dataclasses import dataclass, field
+
+from netdoctor.facts.base import fact
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """path: on the session's PATH; beside: next to the job's interpreter; said: of its version."""
+
+    name: str
+    path: str | None = None
+    beside: str | None = None
+    said: str = ""
+
+
+@fact("launch")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchFacts:
+    """Programs of the launcher. pdsh_rcmd: PDSH_RCMD_TYPE of the session. runtimes: ``docker``, ``podman``.
+
+    Of the image: toolkit: files by which containers get NVIDIA's GPUs; images: its id or digest by the file
+    of the store; stores: those that were read; unread: those that could not be, with the reason.
+    """
+
+    programs: tuple[Program, ...] = ()
+    pdsh_rcmd: str | None = None
+    runtimes: tuple[str, ...] = ()
+    toolkit: tuple[str, ...] = ()
+    images: dict[str, str] = field(default_factory=dict)
+    stores: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
