@@ -50,6 +50,18 @@ def place(text: str) -> str:
     return text.rstrip("/") or "/"
 
 
+def url(text: str) -> str:
+    """A URL of --reach without what may be secret in it, which goes nowhere and is not told either."""
+    from netdoctor.scanning.request import URL, URL_LENGTH
+
+    parts = re.match(r"(https?://)([^/?#]*)([^?#]*)", text)
+    kept = f"{parts[1]}{parts[2].rpartition('@')[2]}{parts[3]}" if parts else ""
+    known = re.match(URL, kept) if len(kept) <= URL_LENGTH else None
+    if known is None or not 0 < int((known[2] or ":443")[1:]) < 65536:
+        raise argparse.ArgumentTypeError("that is no URL; write https://host/path")
+    return kept
+
+
 def add_host_arguments(parser: argparse.ArgumentParser, hosts: str) -> None:
     """What names the hosts; `host_words` puts it together."""
     add = parser.add_argument
@@ -131,6 +143,13 @@ def add_scan_arguments(parser: argparse.ArgumentParser, hosts: str) -> None:
     what.add_argument("-c", "--only", help="checks to run; repeatable", **listed)
     what.add_argument("--skip", help="checks to leave out; repeatable", **listed)
     what.add_argument("--also", help="checks beside those of the profile: ssh.mesh; repeatable", **listed)
+    what.add_argument(
+        "--reach",
+        action=Listed,
+        type=url,
+        metavar="URL",
+        help="every node asks this for its head, by its name, proxy and CAs; repeatable, no password is sent",
+    )
     what.add_argument(
         "-n",
         "--node",
@@ -244,6 +263,7 @@ _FIELDS = (
     "checks_dir", "env_file", "master_port", "packages", "requirements", "path", "launcher", "backend",
     "image", "baseline", "suppress", "expect", "parallel", "timeout", "deadline", "budget", "strict",
     "require", "fail_on", "facts", "facts_age", "facts_nodes", "facts_uid", "also",
+    "reach",
 )  # fmt: skip
 
 

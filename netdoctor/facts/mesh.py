@@ -45,3 +45,31 @@ class Mesh:
     nodes: Mapping[str, MeshNode] = field(default_factory=dict)
     possible: int = 0
     failed_nodes: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reached:
+    """How far `node` got on the way to a URL.
+
+    stage: where it ended: ``dns``, ``connect``, ``proxy``, ``tls``, ``http``; ``untried``; empty where HTTP
+    answered, with `status`. proxy: host and port of the one that its environment names. address: the last
+    that was dialled.
+    """
+
+    node: str
+    url: str
+    stage: str = ""
+    status: int | None = None
+    detail: str = ""
+    proxy: str = ""
+    address: str = ""
+    elapsed_ms: float = 0.0
+
+
+@fact("reach", scope="cluster", origin="measure")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """What nodes reach of the URLs that somebody named. failed_nodes: who did not say, and why."""
+
+    rows: tuple[Reached, ...] = ()
+    failed_nodes: Mapping[str, str] = field(default_factory=dict)

@@ -24,6 +24,7 @@ KEPT = re.compile(
     r"|TP_SOCKET_IFNAME"
     r"|(LOCAL_|GROUP_|ROLE_|NODE_)?RANK|(LOCAL_|GROUP_|ROLE_)?WORLD_SIZE|NNODES"
     r"|NVIDIA_(VISIBLE_DEVICES|DRIVER_CAPABILITIES)"
+    r"|(?i:(https?|all|no)_proxy)|(REQUESTS|CURL)_CA_BUNDLE|SSL_CERT_(FILE|DIR)"
     r"|TMPDIR|XDG_CACHE_HOME|LD_LIBRARY_PATH|LD_PRELOAD|VIRTUAL_ENV|CONDA_PREFIX"
 )
 IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,300}")
@@ -150,6 +151,7 @@ def job(
     backend: str | None = None,
     image: str | None = None,
     paths: Sequence[str] = (),
+    reach: Sequence[str] = (),
 ) -> Job:
     """The Job fact. The env file wins over the calling environment, a flag over both.
 
@@ -185,6 +187,7 @@ def job(
         backend=backend,
         image=_image(image),
         paths=tuple(paths),
+        reach=tuple(reach),
     )
 
 

@@ -113,6 +113,7 @@ def prepare(
             backend=request.backend,
             image=request.image,
             paths=request.path,
+            reach=request.reach,
         )
     if request.via == "slurm" and not job.session_limits:  # a replayed job has those of then
         job = replace(job, session_limits=jobenv.session_limits())
@@ -165,7 +166,7 @@ def select(known: Registry, request: ScanRequest) -> list[Check]:
     try:
         registry.need_families(known.checks, request.require)
         return registry.select(
-            known.checks, Profile(request.profile), request.only, request.skip, request.via, request.also
+            known.checks, Profile(request.profile), request.only, request.skip, request.via, _also(request)
         )
     except InputError as error:
         if request.source is None:
@@ -173,11 +174,15 @@ def select(known: Registry, request: ScanRequest) -> list[Check]:
         raise InputError(f"{error}\n{request.source} may ask for it; name its --checks-dir again") from None
 
 
+def _also(request: ScanRequest) -> tuple[str, ...]:
+    return (*request.also, "net.reach") if request.reach else request.also
+
+
 def part(
     known: Registry, request: ScanRequest, checks: Sequence[str], nodes: int, listed: int, **more: bool
 ) -> Part | None:
     """How much of what the request's profile has `checks` on so many nodes are. more: as for `part_of`."""
-    whole = registry.select(known.checks, Profile(request.profile), via=request.via, also=request.also)
+    whole = registry.select(known.checks, Profile(request.profile), via=request.via, also=_also(request))
     return part_of(checks, [check.id for check in whole], nodes, listed, **more)
 
 

@@ -28,11 +28,14 @@ from netdoctor.report.kept import of
 from netdoctor.report.model import Report
 from netdoctor.report.save import load
 from netdoctor.scanning.hosts import recorded
-from netdoctor.scanning.request import PARTITION, PATHS, PLACE, ScanRequest, Selection
+from netdoctor.scanning.request import PARTITION, PATHS, PLACE, URL, URL_LENGTH, URLS, ScanRequest, Selection
 from netdoctor.store import Store
 from netdoctor.text import clean
 
 _Text = Annotated[str, Meta(pattern=r"\A[^\0]*\Z", max_length=1 << 16)] | UnsetType
+# Without users, passwords and queries: as the command line takes them.
+_Url = Annotated[str, Meta(pattern=URL, max_length=URL_LENGTH)]
+_Urls = Annotated[tuple[_Url, ...], Meta(max_length=URLS)] | UnsetType
 _Globs = Annotated[tuple[Annotated[str, Meta(max_length=200)], ...], Meta(max_length=1000)] | UnsetType
 # What is in it reaches a shell by way of ssh, which runs another ssh for each hop.
 _Jump = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_.@:%,/\[\] -]*\Z", max_length=4096)] | UnsetType
@@ -70,6 +73,7 @@ class _Options(Struct, kw_only=True):
     only: _Globs = UNSET
     skip: _Globs = UNSET
     also: _Globs = UNSET
+    reach: _Urls = UNSET
     node: _Text = UNSET
     master_port: _Port = UNSET
     packages: _Text = UNSET

@@ -12,6 +12,9 @@ from netdoctor.report import LAST
 PARTITION = r"\A[A-Za-z0-9_][A-Za-z0-9_.,-]{0,200}\Z"
 # A path of the job on the nodes, as --path takes it.
 PLACE = r"\A(/|~/|~\Z)[^\x00-\x1f\x7f]{0,1000}\Z"
+# A URL as --reach keeps it: no user, no password, no query, where secrets would be.
+URL = r"\Ahttps?://(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9][A-Za-z0-9._-]{0,252})(:[0-9]{1,5})?(/[!-\"$->A-~]*)?\Z"
+URL_LENGTH, URLS = 1000, 16
 # Fields of a request that name files.
 PATHS = ("ssh_config", "ssh_key", "known_hosts", "env_file", "requirements", "baseline", "suppress", "expect")
 
@@ -69,6 +72,7 @@ class ScanRequest:
     only: tuple[str, ...] = ()
     skip: tuple[str, ...] = ()
     also: tuple[str, ...] = ()
+    reach: tuple[str, ...] = ()
     node: str | None = None
     usual: Selection | None = None
     checks_dir: tuple[Path, ...] = ()

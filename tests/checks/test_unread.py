@@ -199,6 +199,7 @@ NOT_HERE = {
     "firewall": "looked at where something was filtered",
     "mesh": "asked for by name; an exit status that is not there is a login that failed",
     "launch": "asked for by name, with --launcher or --image",
+    "reach": "asked for by name; a status that is not there is no answer",
     "nccl_answer": "without it the prediction counts",
 }
 # Facts without a value that alone turns a cell red.

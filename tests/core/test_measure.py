@@ -28,6 +28,7 @@ from netdoctor.measure.firewall import filtered_ends
 from netdoctor.measure.mesh import mesh
 from netdoctor.measure.path_mtu import path_mtu
 from netdoctor.measure.ports import TIMEOUT_S, ports
+from netdoctor.measure.reach import reach
 from netdoctor.measure.routes import routes
 from netdoctor.store import Store
 from netdoctor.transport.base import Request
@@ -470,6 +471,23 @@ def test_logins_of_nodes_are_those_that_were_asked_for() -> None:
     assert [one.dst for one in found.logins if one.src == "n2"] == ["n3"]
     assert found.failed_nodes.keys() == {"n2", "n3", "n4"}
     assert (found.possible, found.nodes.keys()) == (12, {"n1", "n2", "n3"})
+
+
+def test_urls_are_those_that_were_named_and_nodes_say_all_of_them() -> None:
+    def reached(node: str, request: Request) -> Any:
+        assert request.args == {"urls": ["https://a/", "https://b/"], "env": {"https_proxy": "p:1"}}
+        rows = [{"url": url, "status": 200} for url in request.args["urls"]]
+        spoilt = {"n2": [*rows, {"url": "https://c/", "status": 200}], "n3": rows[:1], "n4": "no list"}
+        return spoilt.get(node, rows)
+
+    env = {"https_proxy": "p:1", "NCCL_DEBUG": "INFO"}
+    given = Job(reach=("https://a/", "https://b/"), env=env)
+    found = reach(replace(context(FakeTransport(answers={"reach": reached}), 4), job=given))
+    assert [(one.node, one.url[8:9]) for one in found.rows] == [
+        *((n, "a") for n in ("n1", "n2", "n3")), *((n, "b") for n in ("n1", "n2")),
+    ]  # fmt: skip
+    assert found.failed_nodes.keys() == {"n3", "n4"}
+    assert reach(context(FakeTransport(), 2)).rows == ()
 
 
 def test_counters_are_read_again_where_they_were_read_before() -> None:

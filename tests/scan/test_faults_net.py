@@ -1,11 +1,15 @@
 """Faults of networks, names, ports, packet sizes and clocks: one cause each, and what is printed heals it."""
 
+import json
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from netdoctor.lab import Lab
-from tests.scan.faults import Case, case, found, hold, put, together
+from netdoctor.lab import node as nodes
+from tests.scan.faults import JOB_FILE, Case, case, found, hold, put, together, write_job
 from tests.scan.harness import apply_fix, scan, verify
 
 ALL = ("node0", "node1", "node2", "node3")
@@ -199,6 +203,53 @@ CONTAINERS = case(
 
 def test_containers_on_a_bridge_are_named_as_such(lab4: Lab, folder: Path) -> None:
     hold(lab4, folder, CONTAINERS)
+
+
+SERVE = """
+import http.server, ssl
+server = http.server.ThreadingHTTPServer(("0.0.0.0", 8443), http.server.BaseHTTPRequestHandler)
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+context.load_cert_chain("/etc/ssl/lab-server.pem")
+server.socket = context.wrap_socket(server.socket, server_side=True)
+print("ready", flush=True)
+server.serve_forever()
+"""
+CA = "/etc/ssl/lab-ca.pem"
+
+
+@pytest.fixture
+def https_on_node0(lab4: Lab) -> Iterator[Lab]:
+    """An HTTPS server on node0, which answers 501, and its own CA on all nodes but node2."""
+    new = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=node0"
+    make = f"{new} -addext subjectAltName=DNS:node0 -keyout /tmp/k -out {CA}"
+    make += f" && cat /tmp/k {CA} >/etc/ssl/lab-server.pem"
+    lab4.run("node0", ["sh", "-c", make], check=True, capture_output=True)
+    ca = lab4.run("node0", ["cat", CA], check=True, capture_output=True).stdout
+    for node in ("node1", "node3"):
+        nodes.write(lab4.state, node, {CA: ca})
+    argv = nodes.enter(lab4.state, "node0", ["python3", "-c", SERVE])
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as server:
+        assert server.stdout is not None
+        assert server.stdout.readline() == b"ready\n"
+        yield lab4
+        server.kill()
+    for node in ALL:
+        nodes.write(lab4.state, node, {CA: None, "/etc/ssl/lab-server.pem": None})
+
+
+def test_a_url_that_some_nodes_do_not_reach(https_on_node0: Lab, folder: Path) -> None:
+    lab = https_on_node0
+    put(lab, ("node3 peer-name-missing peer=node0",))
+    write_job(folder, {"REQUESTS_CA_BUNDLE": CA})
+    url = "https://me:hidden@node0:8443/x?key=hidden"
+    scanned = scan(lab, folder, "--only", "net.reach", "--reach", url, "--env-file", JOB_FILE)
+    # The server knows neither HEAD nor GET: an answer all the same, and its own trouble.
+    assert found(scanned) == {
+        "reach-tls": ("node2",), "reach-dns": ("node3",), "reach-status": ("node0", "node1"),
+    }, scanned.summary()  # fmt: skip
+    assert "hidden" not in scanned.text + json.dumps(scanned.report)
+    lab.heal()
+    assert verify(scanned, scanned.cause("reach-dns")).returncode == 0
 
 
 IF_DOWN = case(

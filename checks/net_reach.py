@@ -1,0 +1,85 @@
+"""URLs outside of the cluster that somebody named."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from netdoctor.check import check
+from netdoctor.checks._majority import majority
+from netdoctor.checks._outside import CAUSES, OTHER, WRONG, fixes, found
+from netdoctor.checks._words import listing
+from netdoctor.facts.mesh import Reach, Reached
+from netdoctor.facts.software import Job
+from netdoctor.model import CLUSTER, CONFIG, PEERS, Finding, ok, seen, skip, unknown
+
+
+@check(
+    profile="asked",
+    required=False,
+    source="https://docs.python.org/3/library/urllib.request.html#urllib.request.getproxies",
+)
+def net_reach(reach: Reach, job: Job) -> Iterator[Finding]:
+    """Every node reaches the URLs that are named with ``--reach``.
+
+    Looks at:
+        For each URL and node: the name, the connection, the proxy that the job's environment or the login
+        session names (``no_proxy`` too), the certificate against the node's CAs (REQUESTS_CA_BUNDLE and the
+        like), and the status of one HEAD request. Only these URLs are asked; a redirect is an answer, and
+        nobody follows it. No user, password or query is kept or sent.
+
+    Matters because:
+        A mirror of packages, a model hub or a code host that one node does not reach ends the job there,
+        after all others have started: a missing proxy variable, a CA that is not installed, a clock that is
+        off.
+
+    Fix:
+        Make the node as those are that reach it: name server, proxy variables, CA certificates, or the list
+        of addresses that the far end lets in.
+    """
+    if not job.reach:
+        yield skip("no URL was named: --reach URL")
+        return
+    for node, why in reach.failed_nodes.items():
+        yield unknown(node, f"URLs were not tried: {why}")
+    for url in job.reach:
+        rows = [row for row in reach.rows if row.url == url]
+        good = [row.node for row in rows if found(row) is None]
+        for row in rows:
+            if row.stage == "untried":
+                yield unknown(row.node, f"{url}: {row.detail}")
+            elif found(row) is not None:
+                yield _stopped(row, good)
+        yield from _differing([row for row in rows if found(row) is None])
+
+
+def _stopped(row: Reached, good: Sequence[str]) -> Finding:
+    kind = found(row) or ""
+    through = f" through the proxy {row.proxy}" if row.proxy else ""
+    what = row.detail or f"the answer is {row.status}"
+    return (WRONG.warn if kind == "status" else CAUSES[kind].fail)(
+        f"{row.url}{through}: {what}",
+        at=row.node,
+        observed=what,
+        expected=PEERS("an answer") if good else CONFIG("an answer"),
+        seen=[
+            seen(f"HEAD {row.url}{through}", what, at=row.node),
+            *([seen(f"HEAD {row.url}", "answered", at=good[0])] if good else []),
+        ],
+        fixes=fixes(row, good),
+    )
+
+
+def _differing(rows: Sequence[Reached]) -> Iterator[Finding]:
+    """One that is refused what the others get, as by a list of addresses."""
+    statuses: Mapping[str, int] = {row.node: row.status or 0 for row in rows}
+    usual = majority(statuses)
+    for row in rows:
+        if usual.value is not None and statuses[row.node] != usual.value and statuses[row.node] >= 400:
+            yield OTHER.warn(
+                f"{row.url} answers {row.status} here, {usual.value} on most nodes",
+                at=row.node,
+                observed=str(row.status),
+                expected=PEERS(str(usual.value)),
+                fixes=fixes(row, list(usual.groups[usual.value])),
+            )
+    if rows:
+        said = listing(str(status) for status in usual.groups)
+        yield ok(CLUSTER, f"{rows[0].url} answers {said} on {len(rows)} nodes")

@@ -1,0 +1,39 @@
+"""URLs that somebody named, from every node."""
+
+import msgspec
+
+from netdoctor.facts.mesh import Reach, Reached
+from netdoctor.measure.common import reason, replies, rows
+from netdoctor.measure.declare import Context, experiment
+from netdoctor.transport.base import Request
+
+ASKING_S = 50.0
+# What the job's environment may say of the way there; the rest of it stays here.
+CARRIED = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
+BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE", "SSL_CERT_DIR")
+
+
+@experiment(bound_s=ASKING_S)
+def reach(context: Context) -> Reach:
+    """Every node asks the URLs of --reach for their head, through the proxy of its environment."""
+    urls = context.job.reach
+    env = {k: v for k, v in context.job.env.items() if k.lower() in CARRIED or k in BUNDLES}
+    request = Request(op="reach", args={"urls": list(urls), "env": env}, timeout_s=ASKING_S)
+    found: list[Reached] = []
+    failed: dict[str, str] = {}
+    for reply in replies(context.transport, dict.fromkeys(context.ground.nodes, request) if urls else {}):
+        waiting = set(urls)
+        for row in rows(reply):
+            try:
+                one = msgspec.convert({**row, "node": reply.node}, type=Reached)
+            except (msgspec.ValidationError, RecursionError, TypeError, ValueError):
+                continue
+            if one.url in waiting:
+                waiting.discard(one.url)
+                found.append(one)
+        if waiting:
+            said = f"{len(waiting)} URLs were not answered for"
+            failed[reply.node] = said if reply.missing is None else reason(reply)
+    order = {n: i for i, n in enumerate(context.ground.nodes)}
+    found.sort(key=lambda one: (urls.index(one.url), order[one.node]))
+    return Reach(rows=tuple(found), failed_nodes=failed)
