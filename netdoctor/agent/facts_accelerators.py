@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 MAX_DEVICES = 64
 _AMD = "0x1002"
+_INTEL = "0x8086"
 # PCI classes: display controllers (VGA, 3D, other), processing accelerators, what has no class of its own.
 _DISPLAY = ("0x0300", "0x0302", "0x0380")
 _ACCELERATOR = "0x12"
@@ -23,7 +24,7 @@ _NAMES = {
     "0x1d0f": "AWS Neuron",
     "0x1ae0": "Google TPU",
     "0x19e5": "Huawei Ascend",
-    "0x8086": "Intel GPU",
+    _INTEL: "Intel GPU",
 }
 # Of Intel's: Data Center GPU Max (Ponte Vecchio) and Flex. Its other display controllers sit in processors,
 # and its processing accelerators are no GPUs. [pci.ids]
@@ -75,11 +76,28 @@ def hexadecimal(text: str) -> "Optional[int]":
         return None
 
 
+def is_any(root: str) -> bool:
+    """Say whether a PCI device is of a vendor that matters here: one read instead of one for each device.
+
+    ``8500\t100274a1\t0\t…``: bus and function, vendor and device; without their domain.
+    """
+    text = files.text_or_none(files.under(root, "/proc/bus/pci/devices"), 4 << 20)
+    if not text:
+        return True  # a container without it
+    wanted = tuple(vendor[2:] for vendor in (_AMD, *_NAMES) if vendor != _INTEL)
+    wanted += tuple(_INTEL[2:] + device[2:] for device in _INTEL_GPUS)
+    for line in text.splitlines():
+        ids = line.split("\t", 2)[1:2]
+        if ids and ids[0].startswith(wanted):
+            return True
+    return False
+
+
 def pci(root: str) -> "tuple[list[dict[str, Any]], dict[str, int]]":
     """Return (facts.accelerators.AmdGpu rows, number of each other kind by its name)."""
     amd, others = [], {}  # type: list[dict[str, Any]], dict[str, int]
     folder = files.under(root, "/sys/bus/pci/devices")
-    for address in files.names(folder):
+    for address in files.names(folder) if is_any(root) else ():
         base = os.path.join(folder, address)
         kind = files.text_or_none(os.path.join(base, "class")) or ""
         if not kind.startswith((*_DISPLAY, _ACCELERATOR, _OTHER)):
@@ -91,7 +109,7 @@ def pci(root: str) -> "tuple[list[dict[str, Any]], dict[str, int]]":
             board = kind.startswith(_ACCELERATOR) or device in _INSTINCT or (vram or 0) >= _LEAST_VRAM
             if board and len(amd) < MAX_DEVICES:
                 amd.append(amd_gpu(base, address, device, vram))
-        elif vendor == "0x8086":
+        elif vendor == _INTEL:
             if device.startswith(_INTEL_GPUS):
                 others[_NAMES[vendor]] = others.get(_NAMES[vendor], 0) + 1
         elif vendor in _NAMES and kind.startswith((_ACCELERATOR, _OTHER)):

@@ -99,6 +99,19 @@ def test_accelerators_of_others(tmp_path: Path, parts: tuple[str, str, str], sai
     assert read(tmp_path, function("0000:10:00.0", *parts)) == AcceleratorFacts(others=said)
 
 
+def test_a_bus_without_any_is_not_looked_through(tmp_path: Path) -> None:
+    bus = "0000\t80862020\t0\t                0\n8500\t%s\t1a\t 0\tdriver\n"
+    for ids, there in (
+        ("10de2330", False),
+        ("100274a1", True),
+        ("80860bd5", True),
+        ("1da31060", True),
+        ("", False),
+    ):
+        found = read(tmp_path / (ids or "none"), MI300X, {"/proc/bus/pci/devices": bus % ids})
+        assert bool(found.amd) is there, ids
+
+
 def test_what_a_device_cgroup_forbids_is_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = os.open
 

@@ -46,6 +46,7 @@ from netdoctor.agent import (
     subnets,
 )
 from netdoctor.facts import FACT_TYPES
+from netdoctor.facts.accelerators import AcceleratorFacts
 from netdoctor.facts.clock import ChronyTracking, TimeReport
 from netdoctor.facts.counters import CounterFacts
 from netdoctor.facts.gpu import GpuFacts, KernelLog
@@ -98,6 +99,7 @@ def test_every_group_decodes(version: str) -> None:
         assert "value" in entry, (group, entry)
         fact = msgspec.convert(entry["value"], type=TYPES[group])
         assert set(entry["value"]) <= set(fact.__dataclass_fields__), group
+    msgspec.convert(reply["accelerators"]["value"], type=AcceleratorFacts)
     software = msgspec.convert(reply["software"]["value"], type=SoftwareFacts)
     assert software.version.startswith(version + ".")
     assert software.packages["No_such.Package"] is None
