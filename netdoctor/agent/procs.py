@@ -46,9 +46,34 @@ def is_scan(pid: int, root: str = "/") -> bool:
     return any(mark in arguments for mark in _SCANS)
 
 
+# The parent of all the kernel's threads, of which a node with many cores has thousands.
+KTHREADD = "/proc/2"
+CHILDREN_CAP = 1 << 20
+
+
 def running(root: str = "/") -> "set[str]":
-    """Return the names of all processes that /proc shows."""
-    return {name for name in (comm(pid, root) for pid in pids(root)) if name}
+    """Return the names of all processes that /proc shows, those of the kernel's own threads aside."""
+    kernel = set()  # type: set[str]
+    # "2 (kthreadd) S 0 …": in a container 2 is a process like any other.
+    if (files.text_or_none(files.under(root, KTHREADD + "/stat")) or "").startswith("2 (kthreadd) S 0 "):
+        children = files.text_or_none(files.under(root, KTHREADD + "/task/2/children"), CHILDREN_CAP)
+        kernel.update((children or "").split())
+    titles = set()
+    for pid in map(str, pids(root)):
+        if pid not in kernel:
+            try:
+                fd = os.open(files.under(root, "/proc/" + pid + "/comm"), os.O_RDONLY | os.O_NONBLOCK)
+            except OSError:
+                continue
+            try:
+                titles.add(os.read(fd, 64))
+            except OSError:  # it has just ended
+                pass
+            finally:
+                os.close(fd)
+    # Most names come many times.
+    names = (private.process_name(title.decode("utf-8", "replace").strip("\0 \t\r\n")) for title in titles)
+    return {name for name in names if name}
 
 
 def _age_from_proc(pid: int, root: str) -> "Optional[float]":

@@ -1769,6 +1769,25 @@ MODE6 = {
 }
 
 
+@pytest.mark.parametrize(
+    ("second", "found"),
+    [
+        pytest.param("2 (kthreadd) S 0 0 0", {"chronyd", "kthreadd"}, id="the kernel's threads"),
+        pytest.param("2 (kthreadd) S 1 0 0", {"chronyd", "kthreadd", "ntpd"}, id="a container's process"),
+        pytest.param("2 (bash) S 0 0 0", {"chronyd", "kthreadd", "ntpd"}, id="another one"),
+    ],
+)
+def test_the_kernels_threads_are_not_looked_at(tmp_path: Path, second: str, found: set[str]) -> None:
+    for pid, name in ((2, "kthreadd\n"), (3, "ntpd\n"), (40, "chronyd\n"), (41, "chronyd\n"), (42, "\n")):
+        (tmp_path / f"proc/{pid}").mkdir(parents=True)
+        (tmp_path / f"proc/{pid}/comm").write_text(name)
+    (tmp_path / "proc/43").mkdir()  # it has just ended
+    (tmp_path / "proc/2/stat").write_text(second)
+    (tmp_path / "proc/2/task/2").mkdir(parents=True)
+    (tmp_path / "proc/2/task/2/children").write_text("3 9 ")
+    assert procs.running(str(tmp_path)) == found
+
+
 def test_time_daemons_say_what_they_follow(monkeypatch: pytest.MonkeyPatch) -> None:
     said = {"chronyc": CHRONYC, "pmc": PMC, "timedatectl": TIMESYNCD}
     monkeypatch.setattr(runtime, "find_tool", lambda name: name)
