@@ -51,6 +51,7 @@ from netdoctor.facts.clock import ChronyTracking, TimeReport
 from netdoctor.facts.counters import CounterFacts
 from netdoctor.facts.gpu import GpuFacts, KernelLog
 from netdoctor.facts.host import HostFacts, LimitFacts
+from netdoctor.facts.launching import LaunchFacts
 from netdoctor.facts.net import NetFacts, ResolveFacts
 from netdoctor.facts.places import Place, PlaceFacts
 from netdoctor.facts.ray import RayFacts
@@ -100,6 +101,8 @@ def test_every_group_decodes(version: str) -> None:
         fact = msgspec.convert(entry["value"], type=TYPES[group])
         assert set(entry["value"]) <= set(fact.__dataclass_fields__), group
     msgspec.convert(reply["accelerators"]["value"], type=AcceleratorFacts)
+    launch = msgspec.convert(reply["launch"]["value"], type=LaunchFacts)
+    assert [one.name for one in launch.programs] == ["pdsh"]
     software = msgspec.convert(reply["software"]["value"], type=SoftwareFacts)
     assert software.version.startswith(version + ".")
     assert software.packages["No_such.Package"] is None
