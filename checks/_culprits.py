@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from netdoctor.check import derived
-from netdoctor.facts.bandwidth import PairRates, TcpRates
+from netdoctor.facts.bandwidth import PairRates, RdmaRates, TcpRates
 from netdoctor.facts.host import Node
 from netdoctor.facts.localisation import Decision
 from netdoctor.localise import decide
@@ -23,6 +23,19 @@ class PairCulprits:
     """What torch's rates of pairs say; without rates nothing is decided."""
 
     decision: Decision
+
+
+@dataclass(frozen=True, slots=True)
+class RdmaCulprits:
+    """What rates of RDMA writes say; without rates nothing is decided."""
+
+    decision: Decision
+
+
+@derived
+def rdma_culprits(rates: RdmaRates, listed: Mapping[str, Node] | None) -> RdmaCulprits:
+    """The localiser's reading of bw.rdma."""
+    return RdmaCulprits(decide(rates, _leaves(listed)))
 
 
 @derived

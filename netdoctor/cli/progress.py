@@ -29,8 +29,13 @@ DOES = {
     "path-mtu": "sending packets of every size",
     "loss": "counting packets that get lost",
     "tcp": "measuring TCP rates",
+    "verbs": "measuring RDMA writes",
     "allreduce": "running all-reduces with torch",
     "counters": "reading error counters again",
+    "gpu-work": "working the GPUs for two seconds",
+    "imports": "importing the job's packages",
+    "mesh": "logging in from node to node",
+    "reach": "asking for URLs",
     "judge": "judging",
 }
 

@@ -192,6 +192,39 @@ class PairRates:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RdmaLatency:
+    """Typical time of a write of two bytes from `src` to `dst`, over the rail (``mlx5_0:1``)."""
+
+    src: str
+    dst: str
+    rail: str
+    us: float
+
+
+@fact("rdma_rates", scope="cluster", origin="measure")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RdmaRates:
+    """RDMA writes between pairs in rounds, as perftest measures them: rail with rail of the same name, all at
+    once, one direction at a time. A rate of 0: the HCAs gave up on the way.
+
+    nodes, rounds, planned, expected_gbyte_s, limited_by, failed_nodes: as in TcpRates, of one rail. without:
+    nodes that have no perftest. troubles: what ended as no rate, by no fault of the way, by pair and rail.
+    """
+
+    rates: tuple[PairRate, ...] = ()
+    latencies: tuple[RdmaLatency, ...] = ()
+    nodes: tuple[str, ...] = ()
+    seconds: float = 0.0
+    rounds: int = 0
+    planned: int = 0
+    expected_gbyte_s: dict[str, float] = field(default_factory=dict)
+    limited_by: dict[str, str] = field(default_factory=dict)
+    without: tuple[str, ...] = ()
+    failed_nodes: dict[str, str] = field(default_factory=dict)
+    troubles: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SizeRow:
     """All-reduces of one size. Times are those of the slowest rank, per operation, over `batches` of
     `iterations`.

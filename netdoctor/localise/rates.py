@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from netdoctor.facts.bandwidth import PairRate, PairRates, TcpRate, TcpRates
+from netdoctor.facts.bandwidth import PairRate, PairRates, RdmaRates, TcpRate, TcpRates
 from netdoctor.facts.localisation import Decision, PairSample
 from netdoctor.localise.verdict import decode
 
@@ -21,7 +21,7 @@ LENT = 0.4
 MOST_NOISE = 0.15
 
 
-def decide(measured: TcpRates | PairRates, leaves: Mapping[str, str]) -> Decision:
+def decide(measured: TcpRates | PairRates | RdmaRates, leaves: Mapping[str, str]) -> Decision:
     """Who is behind what is slow in these rates. leaves: node to leaf switch, where that is known.
 
     A pair is expected to reach what the lesser of its two ends does, where both are known.
@@ -39,6 +39,7 @@ def decide(measured: TcpRates | PairRates, leaves: Mapping[str, str]) -> Decisio
         nodes=measured.nodes,
         leaves=leaves,
         expected_gbyte_s=expected,
+        of_each_rail=isinstance(measured, RdmaRates),
         least_noise=cleared.noise,
     )
 

@@ -53,6 +53,7 @@ def read(
     samples: Iterable[PairSample],
     leaves: Mapping[str, str],
     expected: Mapping[tuple[str, str], float],
+    of_each_rail: bool = False,
 ) -> Data:
     data = Data()
     leaf_index: dict[str, int] = {}
@@ -99,9 +100,9 @@ def read(
         data.rail.append(rail)
         data.cls.append((directed, rail >= 0))
         data.wanted.append(math.log(wanted) if wanted and math.isfinite(wanted) and wanted > 0 else math.inf)
-    # An expectation for a pair is for all its rails together, so it says nothing about one of them.
+    # An expectation for all rails of a pair together says nothing about one of them.
     for s, rail in enumerate(data.rail):
-        if rail >= 0:
+        if rail >= 0 and not of_each_rail:
             data.wanted[s] = math.inf
     return data
 

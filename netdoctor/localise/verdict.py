@@ -29,6 +29,7 @@ def decode(
     nodes: Sequence[str] = (),
     leaves: Mapping[str, str] | None = None,
     expected_gbyte_s: Mapping[tuple[str, str], float] | None = None,
+    of_each_rail: bool = False,
     least_effect: float = LEAST_EFFECT,
     least_noise: float = LEAST_NOISE,
 ) -> Decision:
@@ -36,12 +37,13 @@ def decode(
 
     nodes: those that should have been measured; ones without a sample are listed as unmeasured. leaves: node
     to leaf, for nodes where it is known. expected_gbyte_s: per pair, in either order; pairs may be missing,
-    and are then judged by their peers alone. least_noise: relative width of the noise, where more is known of
-    it than the samples show. Samples with a rate that is not a number, negative, or of a node
-    with itself are ignored. No sample at all gives an empty decision, which is not a clean bill of health:
+    and are then judged by their peers alone; of all rails together, or of_each_rail. least_noise: relative
+    width of the noise, where more is known of it than the samples show. Samples with a rate that is not a
+    number, negative, or of a node with itself are ignored. No sample at all gives an empty decision, which is
+    not a clean bill of health:
     see `unmeasured`.
     """
-    data = read(samples, leaves or {}, expected_gbyte_s or {})
+    data = read(samples, leaves or {}, expected_gbyte_s or {}, of_each_rail)
     data.least_noise = max(least_noise, LEAST_NOISE)
     listed = list(dict.fromkeys([*nodes, *data.names]))
     unmeasured = tuple(n for n in listed if n not in data.index)

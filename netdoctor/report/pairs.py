@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from netdoctor.engine.judge import Judgement
 from netdoctor.engine.run import Outcome
-from netdoctor.facts.bandwidth import LossMatrix, PairRates, TcpRates
+from netdoctor.facts.bandwidth import LossMatrix, PairRates, RdmaRates, TcpRates
 from netdoctor.facts.net import PathMtus, PortMatrix
 from netdoctor.facts.paths import Path, Paths, Probe, path_of
 from netdoctor.model import Status, pair
@@ -73,6 +73,8 @@ def pairs(outcome: Outcome) -> Iterator[PairRecord]:
         found.append(("bw.tcp", "Gbit/s", _tcp(tcp)))
     if isinstance(torch, PairRates):
         found.append(("bw.pair", "GB/s", _torch(torch)))
+    if isinstance(rdma := store.whole("rdma_rates"), RdmaRates):
+        found.append(("bw.rdma", "Gbit/s", _torch(rdma, 8.0)))
     if isinstance(losses, LossMatrix):
         found.append(("net.loss", "%", _losses(losses, table)))
     chosen = {check.id for check in outcome.judgement.checks}
@@ -179,14 +181,14 @@ def _tcp(tcp: TcpRates) -> Iterator[Tried]:
         yield from (_rated(ends, path, None if rate is None else 8 * rate) for ends, rate in last.items())
 
 
-def _torch(torch: PairRates) -> Iterator[Tried]:
+def _torch(torch: PairRates | RdmaRates, per_gbyte: float = 1.0) -> Iterator[Tried]:
     """Each pair's slowest rail, in its last round."""
     latest = {(r.src, r.dst): r.round for r in torch.rates}
     slowest: dict[Pair, float] = {}
     for r in torch.rates:
         if r.round == latest[r.src, r.dst]:
             slowest[r.src, r.dst] = min(r.gbyte_s, slowest.get((r.src, r.dst), r.gbyte_s))
-    yield from (_rated(ends, "", rate) for ends, rate in slowest.items())
+    yield from (_rated(ends, "", per_gbyte * rate) for ends, rate in slowest.items())
 
 
 def _rated(ends: Pair, path: str, rate: float | None) -> Tried:

@@ -21,6 +21,7 @@ from netdoctor.facts.bandwidth import (
     NcclTaken,
     PairRate,
     PairRates,
+    RdmaRates,
     Session,
     TcpRate,
     TcpRates,
@@ -84,6 +85,12 @@ def healthy() -> Store:
     )
     store.cluster["tcp_rates"] = TcpRates(
         rates=tuple(TcpRate(src=a, dst=b, round=r, gbyte_s=1.0, seconds=1.0) for r, a, b in pairs),
+        nodes=tuple(names),
+        rounds=3,
+        planned=3,
+    )
+    store.cluster["rdma_rates"] = RdmaRates(
+        rates=tuple(PairRate(src=a, dst=b, round=r, gbyte_s=48.0, rail="mlx5_0:1") for r, a, b in pairs),
         nodes=tuple(names),
         rounds=3,
         planned=3,

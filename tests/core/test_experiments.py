@@ -71,8 +71,9 @@ def test_the_order_of_ours() -> None:
     steps = plan(ALL, 4, 20.0)
     assert [(step.experiment.name, step.again) for step in steps] == [
         ("clock", False), ("routes", False), ("ports", False), ("firewall", False), ("gpu-work", False),
-        ("imports", False), ("path-mtu", False), ("loss", False), ("ray-ports", False), ("tcp", False),
-        ("allreduce", False), ("clock", True), ("counters", False),
+        ("imports", False), ("path-mtu", False), ("loss", False), ("mesh", False), ("ray-ports", False),
+        ("reach", False), ("tcp", False), ("allreduce", False), ("verbs", False), ("clock", True),
+        ("counters", False),
     ]  # fmt: skip
 
 

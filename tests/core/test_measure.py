@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from netdoctor.facts.bandwidth import Baseline, BaselineRate, TcpRate
+from netdoctor.facts.bandwidth import Baseline, BaselineRate, RdmaRates, TcpRate
 from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.clock import ClockSample
 from netdoctor.facts.counters import CounterFacts, LaterCounters
 from netdoctor.facts.localisation import Decision, Round
 from netdoctor.facts.net import PathMtus, PortMatrix
 from netdoctor.facts.paths import Path, Paths, path_of
+from netdoctor.facts.rdma import PcieLink
 from netdoctor.facts.software import Job
 from netdoctor.localise import earlier
 from netdoctor.measure import bandwidth
@@ -30,6 +31,7 @@ from netdoctor.measure.path_mtu import path_mtu
 from netdoctor.measure.ports import TIMEOUT_S, ports
 from netdoctor.measure.reach import reach
 from netdoctor.measure.routes import routes
+from netdoctor.measure.verbs import bound, usable, verbs
 from netdoctor.store import Store
 from netdoctor.transport.base import Request
 from tests.checks import build as healthy
@@ -526,3 +528,81 @@ def test_gpus_are_asked_apart_for_what_they_count() -> None:
     found = counters(here)
     assert found["n1"] == LaterCounters(reading=later, gpu=count)
     assert found["n2"] == found["n3"] == LaterCounters(reading=later)
+
+
+# RDMA writes
+
+
+def verbs_context(transport: FakeTransport, count: int = 2, **hcas: Any) -> Context:
+    here = context(transport, count)
+    for node in here.ground.nodes:
+        here.store.put("rdma", node, hcas.get(node, build_hw.rdma()))
+    return replace(here, seconds={"rdma_rates": 1.0})
+
+
+def perftest(figures: dict[str, Any], installed: Any = True, asked: list[Any] | None = None) -> FakeTransport:
+    """Agents whose programs say `figures`: by role or test."""
+
+    def answer(node: str, request: Request) -> Any:
+        args = request.args
+        if asked is not None:
+            asked.append((node, args))
+        if args["role"] == "look":
+            return {"installed": installed}
+        rails = args.get("rails", [])
+        row = {"ready": True} if args["role"] == "serve" else figures.get(args.get("test", ""), {})
+        return {"rails": [row] * len(rails)}
+
+    return FakeTransport(answers={"verbs": answer})
+
+
+def test_rdma_writes_go_from_rail_to_rail_of_the_same_name() -> None:
+    asked: list[Any] = []
+    only = build_hw.rdma(build_hw.hca("mlx5_1"))
+    figures = {"bandwidth": {"value": 385.6}, "latency": {"value": 1.9}}
+    found = verbs(verbs_context(perftest(figures, asked=asked), n2=only))
+    assert {(r.src, r.dst, r.rail, r.gbyte_s) for r in found.rates} == {
+        ("n1", "n2", "mlx5_1:1", 48.2), ("n2", "n1", "mlx5_1:1", 48.2),
+    }  # fmt: skip
+    assert {one.us for one in found.latencies} == {1.9}
+    assert found.expected_gbyte_s == {"n1": 48.0, "n2": 48.0}
+    assert found.limited_by["n1"] == "mlx5_0:1 at 400 Gbit/s"
+    served = [(node, args["rails"]) for node, args in asked if args["role"] == "serve"]
+    assert served[0][1] == [{"device": "mlx5_1", "ib_port": 1, "tcp_port": 18516}]
+    ran = {args["rails"][0]["address"] for _, args in asked if args["role"] == "run"}
+    assert ran == {"10.0.0.1", "10.0.0.2"}
+    assert {node for node, args in asked if args["role"] == "stop"} == {"n1", "n2"}
+
+
+@pytest.mark.parametrize(
+    ("figures", "rates", "trouble"),
+    [
+        ({"bandwidth": {"error": "no such option"}}, 0, "no such option"),
+        ({"bandwidth": {"error": "Failed status 12", "dead": True}}, 4, "Failed status 12"),
+        ({"bandwidth": {"value": -1.0}}, 0, "an answer that cannot be"),
+        ({"bandwidth": {"value": 1e300}}, 0, "an answer that cannot be"),
+        ({"bandwidth": {"value": "385"}}, 0, "an answer that cannot be"),
+        ({"bandwidth": {"value": True}}, 0, "an answer that cannot be"),
+        ({"bandwidth": "fast"}, 0, "an answer that cannot be"),
+    ],
+)
+def test_rdma_writes_that_failed(figures: dict[str, Any], rates: int, trouble: str) -> None:
+    found = verbs(verbs_context(perftest(figures)))
+    assert len(found.rates) == rates
+    assert {r.gbyte_s for r in found.rates} <= {0.0}
+    assert trouble in found.troubles["n1->n2 mlx5_0:1"]
+
+
+def test_who_takes_part_in_rdma_writes() -> None:
+    assert verbs(verbs_context(perftest({}, installed=False))).without == ("n1", "n2")
+    assert verbs(verbs_context(perftest({}, installed="yes"))).without == ("n1", "n2")
+    for hca in (
+        build_hw.hca("rxe0"), build_hw.hca("mlx5_0; id"), build_hw.hca("-d"), build_hw.hca(uverbs_ok=False),
+        build_hw.hca(ports=(build_hw.port(state="DOWN"),)),
+    ):  # fmt: skip
+        assert verbs(verbs_context(perftest({}), n2=build_hw.rdma(hca))) == RdmaRates(), hca
+    assert bound(usable(build_hw.rdma(build_hw.hca(pcie=None)))) == (48.0, "mlx5_0:1 at 400 Gbit/s")
+    slot = PcieLink(width=8, width_most=16, gtransfers_s=16.0, gtransfers_s_most=32.0)
+    assert bound(usable(build_hw.rdma(build_hw.hca(pcie=slot)))) == (
+        pytest.approx(14.18, abs=0.01), "PCIe 16 GT/s x8 of mlx5_0",
+    )  # fmt: skip
