@@ -10,7 +10,7 @@ from datetime import date
 
 from netdoctor.check import Check
 from netdoctor.engine.diagnose import Group
-from netdoctor.engine.judge import Judgement
+from netdoctor.engine.judge import Judgement, is_about_all
 from netdoctor.engine.registry import matches
 from netdoctor.model import CauseHint, Finding, Status, nodes_of
 from netdoctor.report.model import Note, Suppressed
@@ -147,14 +147,25 @@ def cleared(judgement: Judgement, left: Sequence[Group], taken: Sequence[Accepte
     if not taken:
         return judgement
     still = {place for group in left for place in _touched(group)}
+    # What is unknown of the whole cluster has no cell of its own where a failure was worse.
+    unmeasured = {check for group in left for check, f in group.members if is_open(f)}
     cells = {check: dict(by_node) for check, by_node in judgement.cells.items()}
     reasons = {check: dict(by_node) for check, by_node in judgement.reasons.items()}
     for one in taken:
         for check, node in one.group.cells:
-            if (check, node) not in still and cells[check].get(node) in _TROUBLE:
+            if (check, node) in still or cells[check].get(node) not in _TROUBLE:
+                continue
+            if check in unmeasured:
+                cells[check][node] = Status.UNKNOWN
+            else:
                 cells[check][node] = Status.SKIP
                 reasons.setdefault(check, {})[node] = one.words
     return replace(judgement, cells=cells, reasons=reasons)
+
+
+def is_open(finding: Finding) -> bool:
+    """Whether it leaves every node open."""
+    return finding.status is Status.UNKNOWN and is_about_all(finding)
 
 
 def _touched(group: Group) -> set[Place]:

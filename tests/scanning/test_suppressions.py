@@ -156,6 +156,19 @@ def test_what_another_check_found_of_the_same_has_to_be_named(ground: Ground) ->
     assert scan(ground, suppress(check="", cause='"worn"'), on("n2")).verdict.state == "ready"
 
 
+def test_what_was_not_measured_is_not_accepted_with_the_rest_of_its_cause(ground: Ground) -> None:
+    """An unknown of the whole cluster, or of an accepted node, under the key of an accepted failure."""
+    everywhere = [on("n1"), on("n2"), on("n3")]
+    whole = unknown(CLUSTER, "x", cause=hint("worn", CLUSTER))
+    report = scan(ground, suppress(check="", cause="'worn'"), *everywhere, whole)
+    assert (report.verdict.state, row(report)) == ("undecided", "???")
+    assert len(report.suppressed) == 1
+    report = scan(
+        ground, suppress(check="", cause="'worn'"), on("n1"), unknown("n2", "x", cause=hint("worn", "n2"))
+    )
+    assert (report.verdict.state, row(report)) == ("undecided", "-?.")
+
+
 def test_another_problem_in_the_same_cell_stays(ground: Ground) -> None:
     other = on("n2", "torn", title="{nodes} is torn")
     report = scan(ground, suppress(check="", cause='"worn"'), on("n2"), other)
@@ -301,12 +314,14 @@ def test_no_suppression_hides_more_than_it_names(
     # Every trouble is in a cause or among what is accepted, by name; nothing is in both.
     shown = {(c.key, n) for c in (*report.causes, *report.suppressed) for n in c.node_list}
     assert shown == {(c.key, n) for c in bare.causes for n in c.node_list}
-    # A letter changes only to a skip, and only where everything that was said of that cell is named.
+    # A letter changes only to a skip, or to what is unknown of all nodes, and only where everything that was
+    # said of that cell is named.
+    unmeasured = {c for c, f in spoken if f.status is Status.UNKNOWN and f.target == CLUSTER}
     rows = zip(bare.matrix.cells, report.matrix.cells, bare.matrix.checks, strict=True)
     for before, after, check in rows:
         for old, new, node in zip(before, after, NODES, strict=True):
             if old != new:
-                assert (old in "X!", new) == (True, "-")
+                assert (old in "X!", new) == (True, "?" if check in unmeasured else "-")
                 assert all(named(c, f) for c, f in trouble if c == check and f.target == node)
     if not report.suppressed:
         assert replace(report, notes=()) == replace(bare, notes=())
