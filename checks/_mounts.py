@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from netdoctor.checks._majority import majority
-from netdoctor.checks._places import at, of, served_by
+from netdoctor.checks._places import NUMBERED, at, of, served_by
 from netdoctor.checks._words import listing, quoted
 from netdoctor.facts.host import HostFacts
 from netdoctor.facts.places import Place
@@ -17,14 +17,10 @@ ANOTHER = Cause("fs-another", "{where} is another file system on {nodes}")
 def other_mounts(
     path: str,
     there: Mapping[str, Place],
-    known: Mapping[str, tuple[str, ...]],
     hosts: Mapping[str, HostFacts],
     job: Job,
 ) -> Iterator[Finding]:
-    """A finding for each node that has something else at a path than most.
-
-    known: as of `identity`, by node.
-    """
+    """A finding for each node that has something else at a path than most."""
     said = majority({node: of(place) for node, place in there.items()})
     usual = said.value or max(said.groups, key=lambda one: (not one.startswith("local"), one))
     pattern = there[said.groups[usual][0]]
@@ -47,13 +43,13 @@ def other_mounts(
             seen=seen("/proc/self/mountinfo", f"{place.mount_point} {of(place)}", "file"),
             fixes=look("compare what is mounted there", f"findmnt -T {quoted(path)}; grep -v ^# /etc/fstab"),
         )
-    alike = [node for node, place in there.items() if of(place) == usual]
-    if pattern.network and len({known[node] for node in alike}) > 1:
-        for node, _ in majority({node: known[node] for node in alike}).minority.items():
+    alike = {node: place.inode or "" for node, place in there.items() if of(place) == usual}
+    if pattern.network and pattern.fs_type in NUMBERED:
+        for node, inode in majority(alike).minority.items():
             yield at(ANOTHER, path).warn(
-                f"{path} is {usual} here too, and another directory (inode {there[node].inode})",
+                f"{path} is {usual} here too, and another directory (inode {inode})",
                 at=node,
-                observed=f"inode {there[node].inode}",
+                observed=f"inode {inode}",
                 expected=PEERS("the same inode everywhere"),
                 fixes=look("compare it with another node", f"stat {quoted(path)}; findmnt -T {quoted(path)}"),
             )

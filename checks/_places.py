@@ -20,8 +20,9 @@ GONE = {
     "ENODEV": "its device is gone",
 }
 ABSENT = ("ENOENT", "ENOTDIR")
-# Numbers of inodes are made up by the client there.
-MADE_UP = ("fuse", "9p", "cifs", "smb3")
+# Of these the server is named, and numbers the inodes. Elsewhere (FUSE, 9p, virtiofs) the source is a word
+# that any machine may use, and the numbers are the client's own.
+NUMBERED = ("nfs", "nfs4", "lustre", "ceph", "gpfs", "wekafs")
 
 
 def at(cause: Cause, path: str) -> Cause:
@@ -58,11 +59,14 @@ def of(place: Place) -> str:
 
 def identity(place: Place, node: str, host: HostFacts | None) -> tuple[str, ...]:
     """Equal where two nodes certainly see one thing; nodes of one kernel share its devices."""
-    boot = (host.boot_id if host else None) or node
-    if place.network and place.source and not place.source.startswith(("localhost", "127.", "/")):
-        number = "" if (place.fs_type or "").startswith(MADE_UP) else place.inode or ""
-        return (_servers(place.source), place.inside or "", number)
-    return (boot, place.device or node, place.inode or "")
+    if not place.network:
+        return ((host.boot_id if host else None) or node, place.device or node, place.inode or "")
+    source = place.source or ""
+    # A helper on the node itself passes some mounts on (127.0.0.1:/ of EFS).
+    if place.fs_type in NUMBERED and source and not source.startswith(("localhost", "127.")):
+        return (_servers(source), place.inside or "", place.inode or "")
+    # One inode, changed in the same nanosecond.
+    return (place.fs_type or "", place.inside or "", place.inode or node, place.changed or node)
 
 
 def _servers(source: str) -> str:

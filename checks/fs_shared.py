@@ -51,6 +51,10 @@ def fs_shared(
         elif not any(place.network for place in there.values()):
             words.append(f"{path} is local: {len(spread.groups)} nodes have one of their own")
         else:
-            yield from other_mounts(path, there, known, hosts, job)
+            other = list(other_mounts(path, there, hosts, job))
+            yield from other
+            if not other:
+                kind = of(next(place for place in there.values() if place.network))
+                words.append(f"{path} may be one on {len(there)} nodes, {kind}: only writing would tell")
     if words:
         yield ok(CLUSTER, "; ".join(words))

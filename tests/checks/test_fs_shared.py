@@ -11,6 +11,7 @@ NFS: dict[str, Any] = {
     "kind": "directory", "inode": "2", "changed": "5",
 }  # fmt: skip
 FUSE: dict[str, Any] = {**NFS, "fs_type": "fuse.s3fs", "source": "s3fs"}
+EFS: dict[str, Any] = {**NFS, "source": "127.0.0.1:/"}
 
 
 def judged(*nodes: Place, paths: tuple[str, ...] = ("/data",), **changes: Any) -> list[Finding]:
@@ -32,11 +33,14 @@ SILENT = [
     ([data(**{**NFS, "source": "b,a:/x"}), data(**{**NFS, "source": "a,b:/x/"})], "one on 2 nodes"),
     ([local(1), local(2), local(3)], "3 nodes have one of their own"),
     # The same volume through two addresses of its server.
-    ([data(**NFS), data(**NFS), data(**{**NFS, "source": "10.0.0.251:/x"})], ""),
+    ([data(**NFS), data(**NFS), data(**{**NFS, "source": "10.0.0.251:/x"})], "may be one on 3 nodes"),
     # Who serves it has it as a disk of its own.
     ([local(2), data(**{**NFS, "source": "10.0.0.1:/x"}), data(**{**NFS, "source": "10.0.0.1:/x"})], ""),
     ([local(2), data(**{**NFS, "source": "n1.example:/x"}), data(**{**NFS, "source": "n1.example:/x"})], ""),
-    ([data(**FUSE), data(**{**FUSE, "inode": "9", "changed": "7"})], "one on 2 nodes: fuse.s3fs"),
+    ([data(**FUSE), data(**{**FUSE, "inode": "9", "changed": "7"})], "may be one on 2 nodes, fuse.s3fs"),
+    ([data(**EFS), data(**EFS)], "one on 2 nodes: nfs4 127.0.0.1:/"),
+    ([data(**EFS), data(**{**EFS, "changed": "8"})], "may be one on 2 nodes, nfs4 127.0.0.1:/"),
+    ([data(**{**NFS, "fs_type": "9p", "source": "none", "changed": i}) for i in "12"], "may be one"),
 ]
 SPEAKING = [
     ([data(**NFS), data(**NFS), local(2)], "fs-not-mounted-data", Status.FAIL, {"n3"}),

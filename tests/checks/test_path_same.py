@@ -35,9 +35,15 @@ SILENT = [
     # One directory, written to between two looks.
     [at(7, **NFS, **changed(a="1")), at(7, **NFS, **changed(a="2"))],
 ]
+# The roots of two sandboxes: the same words, and nothing that makes them one.
+SANDBOX = {"fs_type": "9p", "source": "none", "network": True, "inside": "/x"}
 SPEAKING: list[tuple[list[Place], str, Status, set[str], str]] = [
     ([at(1), at(2), at(3, digest="bb")], "path-file", Status.FAIL, {"n3"}, "SHA-256 bb"),
     ([at(1), at(2), at(3, size_bytes=9)], "path-file", Status.FAIL, {"n3"}, "9 bytes"),
+    (
+        [at(7, changed="1", **SANDBOX), at(7, changed="2", digest="bb", **SANDBOX)],
+        "path-file", Status.FAIL, {"n1", "n2"}, "aa on n1; ",
+    ),
     ([at(1), at(2, digest="bb")], "path-file", Status.FAIL, {"n1", "n2"}, "aa on n1; "),
     ([at(1), at(2), at(3, **FOLDER)], "path-file", Status.FAIL, {"n3"}, "a directory here"),
     ([at(1), at(2), at(3, error="ENOENT")], "path-missing", Status.FAIL, {"n3"}, "there on n1 and n2"),
