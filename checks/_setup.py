@@ -3,13 +3,14 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from netdoctor.checks._majority import majority
 from netdoctor.checks._parity import differing
 from netdoctor.checks._words import GIB, listing, quoted, size
 from netdoctor.facts.host import HostFacts
 from netdoctor.facts.tuning import TuningFacts
+from netdoctor.facts.wanted import Wanted
 from netdoctor.model import PEERS, Cause, Evidence, Finding, Fix, Status, after_reboot, look, run, seen
 
 Tunings = Mapping[str, TuningFacts]
@@ -29,12 +30,13 @@ SWAPPING = Cause("tuning-swap", "{nodes} {has} memory of programs in swap")
 
 
 class Row(NamedTuple):
-    """One property. read: of a node, None where it has none to compare."""
+    """One property. read: of a node, None where it has none to compare; key: of what a user may expect."""
 
     word: str
     read: Callable[[TuningFacts], str | int | None]
     source: str
     fix: Callable[[str], Fix]
+    key: str = ""
 
 
 def _reboot(text: str) -> Callable[[str], Fix]:
@@ -76,9 +78,16 @@ ROWS = (
         lambda t: " ".join(f"{k}={v}" if v else k for k, v in sorted(t.boot.items())) or "none that matter",
         "/proc/cmdline",
         _reboot("bring the boot loader's line to that of the others"),
+        "host.boot",
     ),
-    Row("CPU governor", lambda t: t.governor, "/sys/devices/system/cpu/cpufreq", _governor),
-    Row("transparent huge pages", lambda t: t.hugepages, "/sys/kernel/mm/transparent_hugepage", _hugepages),
+    Row("CPU governor", lambda t: t.governor, "/sys/devices/system/cpu/cpufreq", _governor, "host.governor"),
+    Row(
+        "transparent huge pages",
+        lambda t: t.hugepages,
+        "/sys/kernel/mm/transparent_hugepage",
+        _hugepages,
+        "host.hugepages",
+    ),
     Row("memory limit of the session", lambda t: _limit(t.memory_limit_bytes), "memory.max", _group),
     Row("process limit of the session", lambda t: _limit(t.processes_limit), "pids.max", _group),
 )
@@ -95,8 +104,11 @@ def is_slowed_by_balancing(tuning: TuningFacts) -> bool:
     return (tuning.has_kfd or tuning.is_grace) and (tuning.numa_nodes or 1) > 1
 
 
-def models(tunings: Tunings, hosts: Mapping[str, HostFacts]) -> list[list[str]]:
-    """Nodes that should be alike: of one product with as many processors, all in a container or none."""
+def models(tunings: Tunings, hosts: Mapping[str, HostFacts], least: int) -> list[list[str]]:
+    """Nodes that should be alike: of one product with as many processors, all in a container or none.
+
+    least: how many make a group.
+    """
     found: dict[object, list[str]] = {}
     for node, tuning in tunings.items():
         host = hosts.get(node)
@@ -107,10 +119,12 @@ def models(tunings: Tunings, hosts: Mapping[str, HostFacts]) -> list[list[str]]:
             host and (host.arch, bool(host.container)),
         )
         found.setdefault(key, []).append(node)
-    return [nodes for nodes in found.values() if len(nodes) > 1]
+    return [nodes for nodes in found.values() if len(nodes) >= least]
 
 
-def alike(nodes: list[str], tunings: Tunings, hosts: Mapping[str, HostFacts]) -> Iterator[Finding]:
+def alike(
+    nodes: list[str], tunings: Tunings, hosts: Mapping[str, HostFacts], expect: Wanted | None
+) -> Iterator[Finding]:
     """What is not the same on nodes of one model."""
     rows = [(row, {node: row.read(tunings[node]) for node in nodes}) for row in ROWS]
     # What a virtual machine has is what was asked for.
@@ -129,7 +143,8 @@ def alike(nodes: list[str], tunings: Tunings, hosts: Mapping[str, HostFacts]) ->
         def source(node: str, row: Row = row, known: dict[str, str | None] = known) -> Evidence:
             return seen(row.source, known[node] or "", "file")
 
-        yield from differing(known, row.word, cause, status=Status.WARN, seen=source, fixes=fix)
+        more: dict[str, Any] = {"status": Status.WARN, "seen": source, "fixes": fix}
+        yield from differing(known, row.word, cause, key=row.key, expect=expect, **more)
     yield from sysctls(nodes, tunings)
     yield from _few(nodes, tunings)
 

@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
-from netdoctor.checks._setup import alike, is_slowed_by_balancing, models
+from netdoctor.checks._setup import ROWS, alike, is_slowed_by_balancing, models
 from netdoctor.facts.host import HostFacts
 from netdoctor.facts.tuning import TuningFacts
+from netdoctor.facts.wanted import Wanted
 from netdoctor.model import Cause, Finding, run, seen, skip
 
 BALANCING = Cause("numa-balancing", "Automatic NUMA balancing slows the GPUs of {nodes} down")
@@ -18,8 +19,14 @@ OFF = run(
 )
 
 
-@check(required=False, source="https://docs.nvidia.com/grace-perf-tuning-guide/os-settings.html")
-def host_tuning(tunings: Mapping[str, TuningFacts], hosts: Mapping[str, HostFacts]) -> Iterator[Finding]:
+@check(
+    required=False,
+    source="https://docs.nvidia.com/grace-perf-tuning-guide/os-settings.html",
+    expects={row.key: str for row in ROWS if row.key},
+)
+def host_tuning(
+    tunings: Mapping[str, TuningFacts], hosts: Mapping[str, HostFacts], expect: Wanted | None = None
+) -> Iterator[Finding]:
     """Machines of one model have the same firmware, processors, memory and kernel settings.
 
     Looks at:
@@ -47,8 +54,9 @@ def host_tuning(tunings: Mapping[str, TuningFacts], hosts: Mapping[str, HostFact
                 seen=seen("/proc/sys/kernel/numa_balancing", "1", "file"),
                 fixes=OFF,
             )
-    groups = models(tunings, hosts)
+    typed = expect is not None and any(expect.about(row.key) for row in ROWS if row.key)
+    groups = models(tunings, hosts, least=1 if typed else 2)
     if not groups:
         yield skip("no two machines of one model: nothing to compare with")
     for nodes in groups:
-        yield from alike(nodes, tunings, hosts)
+        yield from alike(nodes, tunings, hosts, expect)

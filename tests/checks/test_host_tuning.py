@@ -3,6 +3,7 @@ from typing import Any
 from netdoctor.checks.host_tuning import host_tuning
 from netdoctor.facts.host import HostFacts
 from netdoctor.facts.tuning import TuningFacts
+from netdoctor.facts.wanted import Wanted, Wish
 from netdoctor.model import Finding, Status
 
 from .build import GIB, causes, host, hosts, name, said, tuning
@@ -95,6 +96,15 @@ def test_words_of_a_node_reach_no_command() -> None:
     for finding in judged(spoilt, spoilt, tuning()):
         for fix in finding.cause.fixes if finding.cause else ():
             assert not any("PWN" in one.shell for one in (*fix.commands, *fix.undo)), fix
+
+
+def test_what_is_expected_takes_the_place_of_most_nodes() -> None:
+    expect = Wanted(wishes=(Wish(key="host.governor", any_of=("performance",), place="e.toml:1"),))
+    assert causes(said(host_tuning({"n1": tuning()}, hosts(1), expect))) == {}
+    slow = {name(i): tuning(governor="powersave") for i in (1, 2)}
+    findings = said(host_tuning(slow, hosts(2), expect))
+    assert causes(findings) == {"tuning-cpu-governor": {"n1", "n2"}}
+    assert "e.toml:1 expects performance" in findings[0].summary
 
 
 def test_nothing_to_compare_with() -> None:
