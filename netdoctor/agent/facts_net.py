@@ -18,6 +18,7 @@ _LINK_LOCAL = ("fe8", "fe9", "fea", "feb")
 RTF_UP = 0x1
 RTF_GATEWAY = 0x2
 RTF_REJECT = 0x200
+_CONNTRACK = "/proc/sys/net/netfilter/nf_conntrack"
 _ARPHRD_INFINIBAND = "32"
 _SPEED_UNKNOWN = (-1, 0, 65535, 4294967295)
 # As many are judged of a node; a list that is cut short would be another fact. Interfaces have rows, too.
@@ -156,7 +157,15 @@ def netdev(root: str, name: str, flags: "Optional[int]", ask_driver: bool) -> "d
     if os.path.exists(device):
         # A virtio device has its PCI function as parent, so the last address in the path counts.
         pci = files.pci_address(os.path.realpath(device))
+    bonded = {}  # type: dict[str, Any]
+    if kind == "bond":
+        bonded["bond_mode"] = (text("bonding/mode") or "").partition(" ")[0]
+        bonded["slaves"] = (text("bonding/slaves") or "").split()
+    elif os.path.exists(os.path.join(base, "bonding_slave")):
+        bonded["mii_status"] = text("bonding_slave/mii_status")
+        bonded["aggregator"] = files.int_or_none(os.path.join(base, "bonding_slave", "ad_aggregator_id"))
     return {
+        **bonded,
         "name": name,
         "ifindex": files.int_or_none(os.path.join(base, "ifindex")) or 0,
         "up": bool(flags & IFF_UP),
@@ -284,4 +293,6 @@ def collect(
         "ipv6_enabled": disabled == "0",
         "somaxconn": files.int_or_none(files.under(root, "/proc/sys/net/core/somaxconn")),
         "shared": shared,
+        "conntrack": files.int_or_none(files.under(root, _CONNTRACK + "_count")),
+        "conntrack_max": files.int_or_none(files.under(root, _CONNTRACK + "_max")),
     }

@@ -13,6 +13,8 @@ class Netdev:
     ``ipoib``, ``other``.
     speed_mbit_s: None where the driver does not say (virtio, veth without a rate).
     running: IFF_RUNNING; up: IFF_UP; carrier: None where unreadable (interface down).
+    bond_mode, slaves: of a bond, ``802.3ad`` and its interfaces. mii_status, aggregator: of such an
+    interface, ``up`` where the bond takes its link for good, and the group that LACP put it into.
     """
 
     name: str
@@ -28,6 +30,10 @@ class Netdev:
     kind: str = "other"
     driver: str | None = None
     pci_address: str | None = None
+    bond_mode: str = ""
+    slaves: tuple[str, ...] = ()
+    mii_status: str | None = None
+    aggregator: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +77,8 @@ class NetFacts:
 
     ephemeral_ports: net.ipv4.ip_local_port_range. default_devs: interfaces of default routes.
     routed: networks behind other routes over a router, of the main table. shared: IPv4 addresses of
-    interfaces that are up, whose subnets overlap.
+    interfaces that are up, whose subnets overlap. conntrack, conntrack_max: connections that the packet
+    filter keeps track of, None where it keeps none.
     """
 
     netdevs: tuple[Netdev, ...]
@@ -83,6 +90,8 @@ class NetFacts:
     ipv6_enabled: bool = True
     somaxconn: int | None = None
     shared: tuple[SharedAddress, ...] = ()
+    conntrack: int | None = None
+    conntrack_max: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

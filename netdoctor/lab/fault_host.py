@@ -208,7 +208,8 @@ def silent_mount(site: Site, active: Active) -> list[str]:
 def sysctl(site: Site, active: Active) -> list[str]:
     name, value = active.params["name"], active.params["value"]
     # Of the node's own network: everything else is the machine's.
-    if not re.fullmatch(r"net\.ipv[46](\.\w+)+", name) or not re.fullmatch(r"[\w -]+", value):
+    known = re.fullmatch(r"net\.(core\.somaxconn|ipv[46](\.\w+)+)", name)
+    if known is None or not re.fullmatch(r"[\w -]+", value):
         raise LabError(f"{name}={value!r}: write name=net.ipv4.tcp_rmem and a number or several")
     argv = ["sysctl", "-n", name]
     before = nodes.run(site.state, active.node, argv, capture_output=True, text=True, check=True)

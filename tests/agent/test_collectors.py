@@ -265,7 +265,10 @@ def test_interfaces_from_a_tree(tmp_path: Path) -> None:
             f"{pci}/driver -> ../../../bus/pci/drivers/mlx5_core": "",
             **dev("eth1", 3, speed="-1", operstate="down"),
             **dev("bond0", 4),
-            f"{net}/bond0/bonding": None,
+            f"{net}/bond0/bonding/mode": "802.3ad 4\n",
+            f"{net}/bond0/bonding/slaves": "eth0 eth1\n",
+            f"{net}/eth1/bonding_slave/mii_status": "down\n",
+            f"{net}/eth1/bonding_slave/ad_aggregator_id": "2\n",
             **dev("docker0", 5, operstate="down", carrier="0"),
             f"{net}/docker0/bridge": None,
             **dev("eth0.7", 6, uevent="DEVTYPE=vlan\nINTERFACE=eth0.7"),
@@ -291,6 +294,8 @@ def test_interfaces_from_a_tree(tmp_path: Path) -> None:
             ),
             "/proc/sys/net/ipv4/ip_local_port_range": "20000\t30000\n",
             "/proc/sys/net/ipv4/ip_local_reserved_ports": "29500\n",
+            "/proc/sys/net/netfilter/nf_conntrack_count": "12\n",
+            "/proc/sys/net/netfilter/nf_conntrack_max": "262144\n",
             "/proc/sys/net/ipv6/conf/all/disable_ipv6": "1\n",
         },
     )
@@ -314,6 +319,8 @@ def test_interfaces_from_a_tree(tmp_path: Path) -> None:
     assert (eth0.up, eth0.running, eth0.carrier, eth0.mtu) == (True, True, True, 9000)
     assert (devs["eth1"].up, devs["eth1"].running, devs["eth1"].carrier) == (True, False, None)
     assert devs["docker0"].carrier is False
+    assert (devs["bond0"].bond_mode, devs["bond0"].slaves) == ("802.3ad", ("eth0", "eth1"))
+    assert (devs["eth1"].mii_status, devs["eth1"].aggregator, devs["eth0"].mii_status) == ("down", 2, None)
     assert devs["vethabc"].speed_mbit_s is devs["tailscale0"].speed_mbit_s is None
     # The order of getifaddrs() and not of names or indexes.
     assert [(a.ifname, a.scope) for a in fact.addresses] == [
@@ -323,6 +330,7 @@ def test_interfaces_from_a_tree(tmp_path: Path) -> None:
     assert fact.routed == ("10.1.0.0/16", "fd00:77::/48")
     assert (fact.ephemeral_ports, fact.reserved_ports) == ((20000, 30000), "29500")
     assert fact.ipv6_enabled is False
+    assert (fact.conntrack, fact.conntrack_max) == (12, 262144)
 
 
 def test_addresses_that_overlap_with_another_interfaces(tmp_path: Path) -> None:

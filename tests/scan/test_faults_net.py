@@ -205,6 +205,17 @@ def test_containers_on_a_bridge_are_named_as_such(lab4: Lab, folder: Path) -> No
     hold(lab4, folder, CONTAINERS)
 
 
+QUEUE = case(
+    "node0 sysctl name=net.core.somaxconn value=3", "accept-queue-short", "net.capacity", status="warn",
+    nodes=("node0",), confidence="likely", said="4 ranks connect to it at once",
+    fix="sysctl -qw net/core/somaxconn=4", args=("--only", "net.capacity"),
+).values[0]  # fmt: skip
+
+
+def test_a_queue_that_is_too_short_for_the_ranks(lab4: Lab, folder: Path) -> None:
+    hold(lab4, folder, QUEUE)
+
+
 SERVE = """
 import http.server, ssl
 server = http.server.ThreadingHTTPServer(("0.0.0.0", 8443), http.server.BaseHTTPRequestHandler)
