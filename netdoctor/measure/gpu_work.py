@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from netdoctor.facts.accelerators import AcceleratorFacts
 from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.gpu import Gpu, GpuFacts, GpuRate, GpuWork
 from netdoctor.facts.software import SoftwareFacts, no_torch
@@ -30,7 +31,8 @@ MOST = 1e6
 _UUID = re.compile(r"GPU-[0-9A-Za-z-]{1,60}")
 _BUS = re.compile(r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])")
 
-PRETENDED = Missing(Why.NOT_APPLICABLE, "no GPU to work on")
+NONE = Missing(Why.NOT_APPLICABLE, "no GPU to work on")
+OF_AMD = Missing(Why.NOT_EXAMINED, "GPUs of AMD are not put to work")
 MIG = "MIG is on: a share of a GPU is no measure of it"
 SILENT = "it does not answer"
 
@@ -54,7 +56,7 @@ def program() -> str:
 
 @experiment(
     after=["ports"],
-    needs=["software", "gpu"],
+    needs=["software", "gpu", "accelerators"],
     bound_s=ASK_S + SPAWN_S + IMPORT_S + WORK_S + POLL_S + ANSWER_S + ENDING_S,
     cost="loads-gpu",
 )
@@ -109,8 +111,10 @@ def _chosen(context: Context, node: str) -> tuple[tuple[Gpu, ...], dict[int, str
     software = context.store.get("software", node)
     count, devices = of_job(context, node)
     if not count:
-        facts = context.store.get("gpu", node)
-        return PRETENDED if isinstance(facts, GpuFacts) else Missing(Why.FAILED, "its GPUs are not known")
+        facts, others = context.store.get("gpu", node), context.store.get("accelerators", node)
+        if isinstance(others, AcceleratorFacts) and others.amd:
+            return OF_AMD
+        return NONE if isinstance(facts, GpuFacts) else Missing(Why.FAILED, "its GPUs are not known")
     if not isinstance(software, SoftwareFacts) or software.torch is None:
         said = no_torch([software]) if isinstance(software, SoftwareFacts) else "its software is not known"
         return Missing(Why.NOT_EXAMINED, said)

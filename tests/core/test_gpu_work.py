@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from netdoctor.facts.accelerators import AcceleratorFacts, AmdGpu
 from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.gpu import GpuFacts, GpuWork
 from netdoctor.facts.software import Job
@@ -17,6 +18,7 @@ from tests.checks import build as healthy
 from tests.checks import build_hw as hw
 from tests.core.fake import FakeTransport
 
+AMD = AcceleratorFacts(amd=(AmdGpu(address="0000:05:00.0", device_id="0x74a1"),))
 BUSY = (hw.process(4711),)
 A_RATE = {"kind": "bfloat16", "side": 8192, "tflop_s": 700.0, "memory_gbyte_s": 2900.0}
 
@@ -33,6 +35,7 @@ def run(
     job: Job | None = None,
     software: Any = None,
     host: Any = None,
+    others: AcceleratorFacts | None = None,
 ) -> tuple[dict[str, GpuWork | Missing], FakeTransport, list[Any]]:
     """One node for each; said: what a program says in the end; now: GPUs that are other than at login."""
     names = healthy.names(len(gpus))
@@ -41,6 +44,7 @@ def run(
         store.put("software", name, software or hw.software())
         store.put("gpu", name, facts)
         store.put("host", name, host or healthy.host(i))
+        store.put("accelerators", name, others or AcceleratorFacts())
 
     def spawn(node: str, request: Any) -> Any:
         spawned.append((node, request.args))
@@ -88,6 +92,7 @@ LEFT_ALONE = {
     ),
     "MIG": ({"gpus": (hw.gpus(devices=(hw.gpu(0, mig_enabled=True),)),)}, "MIG is on"),
     "a name that is none": ({"gpus": (hw.gpus(devices=(hw.gpu(0, uuid="GPU-0;id"),)),)}, "does not answer"),
+    "AMD": ({"gpus": (hw.no_gpus(),), "others": AMD}, "GPUs of AMD"),
     "no torch": ({"gpus": (hw.gpus(1),), "software": hw.software(torch=None)}, "no torch in"),
     "torch of CPUs": (
         {"gpus": (hw.gpus(1),), "software": hw.software(torch=hw.torch(version="2.6.0+cpu", cuda=None))},
