@@ -65,13 +65,18 @@ def _group(_: str) -> Fix:
 
 ROWS = (
     Row(
-        "BIOS", lambda t: t.bios, "/sys/class/dmi/id/bios_version", _reboot("bring it to the others' release")
+        "BIOS",
+        lambda t: t.bios,
+        "/sys/class/dmi/id/bios_version",
+        _reboot("bring it to the others' release"),
+        "host.bios",
     ),
     Row(
         "number of processors",
         lambda t: t.cpus_online and f"{t.cpus_online}, SMT {t.smt or 'not told'}",
         "/sys/devices/system/cpu/online",
         _reboot("see why some are off (lscpu -e, dmesg); set SMT in the firmware as on the others"),
+        "host.processors",
     ),
     Row(
         "kernel parameters",
