@@ -77,6 +77,53 @@ def driver(device: str) -> "Optional[str]":
     return " ".join([os.path.basename(folder), version] if version else [os.path.basename(folder)])
 
 
+def redirects(config: bytes) -> "Optional[bool]":
+    """Whether a switch port redirects what goes from one device below it to another; None where that cannot
+    be read. [PCI Express Base Specification: Access Control Services, include/uapi/linux/pci_regs.h]"""
+
+    def number(at: int, size: int) -> int:
+        return int.from_bytes(config[at : at + size], "little")
+
+    if len(config) <= 0x100:  # without root the kernel gives 64 bytes
+        return None
+    at, left = number(0x34, 1), 48
+    while at and left and number(at, 1) != 0x10:  # PCI_CAP_ID_EXP
+        at, left = number(at + 1, 1), left - 1
+    if not at or not left or number(at + 2, 1) >> 4 != 6:  # PCI_EXP_TYPE_DOWNSTREAM
+        return False
+    at, left = 0x100, 48
+    while at and left:
+        header = number(at, 4)
+        if header & 0xFFFF == 0xD:  # PCI_EXT_CAP_ID_ACS
+            # Request, completion redirect, egress control
+            return bool(number(at + 6, 2) & 0x2C)
+        at, left = header >> 20, left - 1
+    return False
+
+
+def is_guest(root: str) -> bool:
+    """Whether this is a virtual machine, as x86 tells: what its IOMMU does is the host's."""
+    flags = files.text_or_none(files.under(root, "/proc/cpuinfo"), 8192) or ""
+    return " hypervisor" in flags
+
+
+def acs(device: str) -> "Optional[list[str]]":
+    """Return the switch ports above a device that redirect; None where they cannot be read."""
+    found = []
+    above = os.path.dirname(os.path.realpath(device))
+    while files.pci_address(os.path.basename(above)):
+        try:
+            answer = redirects(files.read_bytes(os.path.join(above, "config"), 4096))
+        except OSError:
+            answer = None
+        if answer is None:
+            return None
+        if answer:
+            found.append(os.path.basename(above))
+        above = os.path.dirname(above)
+    return found
+
+
 def port(hca: str, base: str, number: str, root: str) -> "dict[str, Any]":
     """Return facts.rdma.HcaPort."""
 
@@ -187,6 +234,8 @@ def hca(name: str, root: str) -> "dict[str, Any]":
         "uverbs_there": there,
         "uverbs_ok": uverbs_ok,
         "driver": driver(device),
+        "iommu": None if is_guest(root) else text("device/iommu_group/type"),
+        "acs": acs(device),
         "ports": [
             port(name, os.path.join(base, "ports", n), n, root)
             for n in sorted(ports, key=numeric)[:MAX_PORTS]

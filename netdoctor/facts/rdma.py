@@ -88,7 +88,9 @@ class Hca:
     /dev/infiniband/uverbsN, which libibverbs needs; None where that was not to be seen. uverbs_ok: that is
     readable and writable for the login user; None when there is none to test. driver:
     ``mlx5_core 24.10-1.1.4``, the number where the module has one, as those outside of the kernel's tree
-    do."""
+    do. iommu: type of its IOMMU group, ``identity``, ``DMA-FQ``; None without one, and in virtual machines.
+    acs: PCI addresses of switch ports above it that send what goes from one device to another through the
+    processor; None where only root may read that."""
 
     name: str
     fw_version: str | None = None
@@ -105,6 +107,8 @@ class Hca:
     uverbs_there: bool | None = None
     uverbs_ok: bool | None = None
     driver: str | None = None
+    iommu: str | None = None
+    acs: tuple[str, ...] | None = None
     ports: tuple[HcaPort, ...] = ()
 
     @property

@@ -773,6 +773,44 @@ def test_partitions_traffic_class_and_driver_of_an_hca(tmp_path: Path) -> None:
     assert hca.driver == "mlx5_core"
 
 
+def pcie_config(kind: int, control: int, size: int = 4096) -> bytes:
+    """Configuration of a PCIe port: power management, PCIe of this type, then AER and ACS above 0x100."""
+    config = bytearray(4096)
+    config[0x34] = 0x40
+    config[0x40:0x44] = bytes([0x01, 0x60, 0x03, 0x00])
+    config[0x60:0x64] = bytes([0x10, 0x00, kind << 4 | 2, 0x00])
+    config[0x100:0x104] = (0x148 << 20 | 1 << 16 | 0x0001).to_bytes(4, "little")
+    config[0x148:0x150] = (1 << 16 | 0x000D).to_bytes(4, "little") + bytes([0x5F, 0, control, 0])
+    return bytes(config[:size])
+
+
+@pytest.mark.parametrize(
+    ("config", "redirects"),
+    [
+        pytest.param(pcie_config(6, 0x1D), True, id="a switch port as firmware leaves it"),
+        pytest.param(pcie_config(6, 0x00), False, id="switched off"),
+        pytest.param(pcie_config(6, 0x11), False, id="source validation and upstream forwarding"),
+        pytest.param(pcie_config(4, 0x1D), False, id="a root port"),
+        pytest.param(pcie_config(6, 0x1D, 64), None, id="without root"),
+        pytest.param(b"\xff" * 4096, False, id="a device that is gone"),
+        pytest.param(b"\x34" * 4096, False, id="a list without an end"),
+    ],
+)
+def test_acs_of_a_switch_port(config: bytes, redirects: bool | None, tmp_path: Path) -> None:
+    assert facts_rdma.redirects(config) is redirects
+    tree = trees.connectx7()
+    port = "/sys/devices/pci0000:00/0000:16:00.0"
+    card = f"{port}/0000:17:00.0"
+    below = ("pci0000:00/0000:17", "pci0000:00/0000:16:00.0/0000:17")
+    tree = {name.replace(trees.PCI, card).replace(*below): text for name, text in tree.items()}
+    tree |= {f"{port}/config": config, f"{card}/iommu_group/type": "DMA-FQ\n"}
+    (hca,) = msgspec.convert(facts_rdma.collect({}, trees.make(tmp_path, tree)), type=RdmaFacts).hcas
+    assert hca.acs == (None if redirects is None else ("0000:16:00.0",) if redirects else ())
+    assert hca.iommu == "DMA-FQ"
+    guest = trees.make(tmp_path, {"/proc/cpuinfo": "processor\t: 0\nflags\t\t: fpu hypervisor lahf_lm\n"})
+    assert facts_rdma.collect({}, guest)["hcas"][0]["iommu"] is None
+
+
 def test_counters(tmp_path: Path) -> None:
     net, hca = "/sys/class/net", "/sys/class/infiniband/mlx5_0/ports/1"
     tree: dict[str, str | bytes | None] = {

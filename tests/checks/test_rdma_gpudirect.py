@@ -45,3 +45,17 @@ def test_not_applicable(changes: dict[str, Any], why: str) -> None:
 def test_what_was_not_read_is_not_green() -> None:
     assert [f.status for f in judged(peermem=None)] == [Status.UNKNOWN]
     assert [f.status for f in judged(peermem=False, open_module=None)] == [Status.UNKNOWN]
+
+
+def test_an_iommu_that_translates_and_switches_that_redirect() -> None:
+    for iommu, acs in (("identity", ()), (None, None), ("unmanaged", None)):
+        assert not judged(hcas=rdma(hca(iommu=iommu, acs=acs)))
+    both = rdma(hca("mlx5_0", iommu="DMA-FQ"), hca("mlx5_1", acs=("0000:a1:00.0",)))
+    findings = judged(hcas=both)
+    assert causes(findings) == {"gpudirect-iommu": {"n1"}, "gpudirect-acs": {"n1"}}
+    assert [f.summary for f in findings] == [
+        "the IOMMU translates for mlx5_0", "ACS of 0000:a1:00.0 redirects what goes from device to device",
+    ]  # fmt: skip
+    on_arm = host(1, kernel="6.8.0", arch="aarch64")
+    assert not said(rdma_gpudirect(gpus(), both, on_arm))
+    assert not judged(hcas=rdma(hca("rxe0", hca_type="", iommu="DMA"), hca(iommu="identity")))
