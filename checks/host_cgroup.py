@@ -10,9 +10,9 @@ from netdoctor.facts.host import HostFacts, LimitFacts, Node
 from netdoctor.facts.tuning import TuningFacts
 from netdoctor.model import Cause, Finding, Fix, look, seen
 
-# A rank of torch is a process with some 20 threads before it does anything (NCCL's proxies and watchdog,
-# autograd, the pin-memory thread), and a DataLoader of eight workers is eight processes of two threads each.
-THREADS_ADVISED, THREADS_LEAST = 64, 16
+# Counted with torch 2.13 on the CPU: a rank over gloo has 6 threads; with a DataLoader of eight workers it
+# makes 30 to 37 threads and processes. CUDA and NCCL add theirs (proxies, watchdog, heartbeat).
+THREADS_ADVISED, THREADS_LEAST = 64, 6
 # torch and its CUDA libraries take about as much of the host's memory, without a model.
 MEMORY_PER_RANK = GIB
 

@@ -32,7 +32,8 @@ SPEAKING: list[tuple[dict[str, Any], str, Status, str]] = [
     ({"cores_limit": 1.5}, "limit-cores", Status.WARN, "1.5 of 64 processors"),
     ({"memory_limit_bytes": 2 * GIB}, "limit-memory", Status.WARN, "2.0 GiB"),
     ({"processes_limit": 9000, "processes_left": 400}, "limit-processes", Status.WARN, "400 more"),
-    ({"processes_limit": 100}, "limit-processes", Status.FAIL, "100 more"),
+    ({"processes_limit": 100}, "limit-processes", Status.WARN, "100 more"),
+    ({"processes_limit": 40}, "limit-processes", Status.FAIL, "40 more"),
     ({"nproc": 300}, "limit-processes", Status.WARN, "RLIMIT_NPROC"),
     ({"nproc": 30}, "limit-processes", Status.FAIL, "RLIMIT_NPROC"),
 ]
