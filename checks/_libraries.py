@@ -100,11 +100,12 @@ def torch_python(software: SoftwareFacts) -> Iterator[Finding]:
 
 
 def nccl_cuda(software: SoftwareFacts, gpu: GpuFacts) -> Iterator[Finding]:
-    """An NCCL whose CUDA runtime, which is linked into it, needs a newer driver than torch's own does."""
-    offered = major(gpu.cuda_driver)
+    """An NCCL whose CUDA runtime, which is linked into it, needs a newer driver than torch's own does; where
+    the driver is too old for torch as well, sw.cuda says so."""
+    offered, torch = major(gpu.cuda_driver), major(software.torch.cuda if software.torch else None)
     for first in software.nccl[:1]:
         needs = major(first.cuda)
-        if needs and offered and needs > offered:
+        if needs and offered and needs > offered and needs != torch:
             yield NCCL_CUDA.fail(
                 f"NCCL {first.version or '?'} is built for CUDA {first.cuda}, and the driver offers "
                 f"{gpu.cuda_driver}: its first call ends with an unhandled CUDA error",

@@ -133,7 +133,8 @@ def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
     """Return facts.launching.LaunchFacts. args: {"launcher": name or None, "image": name or None}."""
     launcher, wanted = args.get("launcher"), args.get("image")
     if launcher not in PROGRAMS and not wanted:
-        raise runtime.Unavailable("not_collected", "no launcher and no image was named (--launcher, --image)")
+        said = "no launcher and no image was named (--launcher, --image)"
+        raise runtime.Unavailable("not_applicable", said)
     images, stores, unread = image(str(wanted)[:400], root) if wanted else ({}, [], [])
     return {
         "programs": [program(name, root) for name in PROGRAMS.get(str(launcher), ())],

@@ -67,7 +67,9 @@ exec {shlex.quote(real)} "$@"
 
 
 def _version_hook(major: int, minor: int, micro: int) -> str:
-    return f"""import collections, sys
+    # Its own PYTHONPATH, which led here, is nothing that a session has.
+    return f"""import collections, os, sys
+os.environ.pop("PYTHONPATH", None)
 Version = collections.namedtuple("version_info", "major minor micro releaselevel serial")
 sys.version_info = Version({major}, {minor}, {micro}, "final", 0)
 sys.version = "{major}.{minor}.{micro} (default, Jan  1 2018, 00:00:00) \\n[GCC 6.3.0]"

@@ -82,6 +82,7 @@ def test_nccl_for_a_newer_cuda_than_the_driver_offers() -> None:
     assert said("13", "12.8") == {"nccl-cuda"}
     assert said("12", "12.8") == said("12.9", "12.4") == said("11", "12.8") == said(None, "12") == set()
     assert said("13", None) == set()
+    assert said("12", "11.7") == set()  # torch is built for 12, too
     assert not list(sw_libraries(software(nccl=(nccl(cuda="13"),)), host(), None))
 
 
