@@ -70,11 +70,12 @@ def traffic_class(hca: str, number: str, root: str) -> "Optional[int]":
 
 def driver(device: str) -> "Optional[str]":
     """Return ``mlx5_core 24.10-1.1.4``, or the module's name alone."""
-    folder = os.path.realpath(os.path.join(device, "driver"))
-    if not os.path.isdir(folder):
+    try:
+        name = os.path.basename(os.readlink(os.path.join(device, "driver")))
+    except OSError:
         return None
-    version = files.text_or_none(os.path.join(folder, "module/version"))
-    return " ".join([os.path.basename(folder), version] if version else [os.path.basename(folder)])
+    version = files.text_or_none(os.path.join(device, "driver/module/version"))
+    return name + " " + version if version else name
 
 
 def redirects(config: bytes) -> "Optional[bool]":
@@ -108,9 +109,9 @@ def is_guest(root: str) -> bool:
 
 
 def acs(device: str) -> "Optional[list[str]]":
-    """Return the switch ports above a device that redirect; None where they cannot be read."""
+    """Return the switch ports above a device (its real path) that redirect; None where nobody may read."""
     found = []
-    above = os.path.dirname(os.path.realpath(device))
+    above = os.path.dirname(device)
     while files.pci_address(os.path.basename(above)):
         try:
             answer = redirects(files.read_bytes(os.path.join(above, "config"), 4096))
@@ -196,7 +197,7 @@ def is_there(path: str) -> "Optional[bool]":
     return True
 
 
-def hca(name: str, root: str) -> "dict[str, Any]":
+def hca(name: str, root: str, guest: bool) -> "dict[str, Any]":
     """Return facts.rdma.Hca."""
     base = files.under(root, _CLASS + "/" + name)
 
@@ -234,8 +235,8 @@ def hca(name: str, root: str) -> "dict[str, Any]":
         "uverbs_there": there,
         "uverbs_ok": uverbs_ok,
         "driver": driver(device),
-        "iommu": None if is_guest(root) else text("device/iommu_group/type"),
-        "acs": acs(device),
+        "iommu": None if guest else text("device/iommu_group/type"),
+        "acs": acs(real),
         "ports": [
             port(name, os.path.join(base, "ports", n), n, root)
             for n in sorted(ports, key=numeric)[:MAX_PORTS]
@@ -261,7 +262,9 @@ def unbound_pci(root: str, bound: "set[Optional[str]]") -> "list[str]":
 
 def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
     """Return facts.rdma.RdmaFacts."""
-    hcas = [hca(name, root) for name in files.names(files.under(root, _CLASS), MAX_HCAS)]
+    names = files.names(files.under(root, _CLASS), MAX_HCAS)
+    guest = bool(names) and is_guest(root)
+    hcas = [hca(name, root, guest) for name in names]
     library_path = os.environ.get("LD_LIBRARY_PATH", "")
     verbs = libs.find("libibverbs.so.1", root, library_path)
     return {
