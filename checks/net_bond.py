@@ -40,9 +40,9 @@ def net_bond(nodes: Mapping[str, NetFacts], paths: Paths) -> Iterator[Finding]:
     if not known:
         yield skip("no node has a bond")
         return
+    used = {(use.node, use.address) for use in paths.uses}
     for node, net in nodes.items():
-        used = {use.address for use in paths.uses if use.node == node}
-        names = {row.ifname.partition(":")[0] for row in net.addresses if row.address in used}
+        names = {row.ifname.partition(":")[0] for row in net.addresses if (node, row.address) in used}
         devs = {dev.name: dev for dev in net.netdevs}
         for bond in net.netdevs:
             if bond.slaves and any(name == bond.name or name.startswith(f"{bond.name}.") for name in names):

@@ -46,17 +46,21 @@ def net_proxy(
         yield skip("nothing that is known of the job speaks HTTP between nodes")
         return
     peers = {node: address for node, address in job.data_addresses.items() if parse(address)}
+    names = ",".join(dict.fromkeys(peers.values()))
+    add = f'export no_proxy="${{no_proxy:+$no_proxy,}}{names}"; export NO_PROXY="$no_proxy"'
+    # Most nodes say the same: what is kept from the proxy is worked out once for each way to say it.
+    known: dict[str, list[str]] = {}
     for node, facts in envs.items():
         env = values(effective_env(facts, job))
-        through = proxy(env)
-        caught = [one for other, one in peers.items() if other != node and not is_bypassed(one, env)]
-        if through and caught:
-            names = ",".join(dict.fromkeys(peers.values()))
-            add = f'export no_proxy="${{no_proxy:+$no_proxy,}}{names}"; export NO_PROXY="$no_proxy"'
+        through, said = proxy(env), env.get("no_proxy", env.get("NO_PROXY", ""))
+        if through and said not in known:
+            known[said] = [one for one in peers.values() if not is_bypassed(one, env)]
+        caught = known[said][:MOST] if through else []
+        if caught and caught != [peers.get(node)]:
             yield CAPTURED.warn(
                 f"HTTP to {listing(caught)} goes to the proxy {through}",
                 at=node,
-                observed=f"no_proxy={env.get('no_proxy', env.get('NO_PROXY', ''))}",
+                observed=f"no_proxy={said}",
                 expected=DERIVED("the nodes' addresses in no_proxy"),
                 seen=seen("env | grep -i _proxy", f"http_proxy={through}", "command"),
                 fixes=in_job("name the nodes in no_proxy", add if len(peers) <= MOST else ""),

@@ -52,8 +52,8 @@ def net_same_subnet(nodes: Mapping[str, NetFacts], paths: Paths) -> Iterator[Fin
     rails = {(use.node, use.address) for use in paths.uses if use.purpose.startswith(RAIL)}
     for node, net in nodes.items():
         for one in net.shared:
-            near = tuple(arp.together(one, net.shared))
-            if (node, one.address) in used and len(near) > 1:
+            near = tuple(arp.together(one, net.shared)) if (node, one.address) in used else ()
+            if len(near) > 1:
                 yield from at(node, _judged(one, near, is_rail=(node, one.address) in rails))
 
 
