@@ -557,7 +557,7 @@ AIMS = Aims(
     (("clush, same agent", "wall", 0.5), ("ansible", "wall", 0.1), (KEX_ROW, "client CPU", 0.5)), 300
 )
 CHEAP_AIMS = Aims(
-    (("one asyncssh", "client CPU", 1.5), ("clush, same agent", "client CPU", 0.5)), 400, 3.0
+    (("one asyncssh", "client CPU", 1.25), ("clush, same agent", "client CPU", 0.5)), 400, 3.0
 )
 
 

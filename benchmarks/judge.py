@@ -12,6 +12,7 @@ picture of it, `expand` its facts and pairs, for what needs them.
 """
 
 import argparse
+import gc
 import json
 import resource
 import subprocess
@@ -54,6 +55,7 @@ def measured(nodes: int, shape: str, hcas: int, folder: Path) -> Row:
     from netdoctor.transport.frames import decode_members
     from tests.checks import build as facts
 
+    gc.disable()  # as the command line does, for all but the TUI
     profile = Profile.LAUNCH if shape == "firewall" else Profile.QUICK
     checks = registry.select(registry.load().checks, profile)
     listed = clusters.targets(nodes)
@@ -100,6 +102,7 @@ def measured(nodes: int, shape: str, hcas: int, folder: Path) -> Row:
     path = folder / "report.json"
     timed("save", lambda: save(report, path))
     report = timed("load", lambda: load(path))
+    gc.enable()
     found["tui"] = first_picture(report), peak_mb()
     timed("expand", lambda: (kept.of(report.facts).store(), len(report.pairs)))
     return found
