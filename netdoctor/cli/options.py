@@ -164,7 +164,8 @@ def add_scan_arguments(parser: argparse.ArgumentParser, hosts: str) -> None:
     what.add_argument(
         "--launcher",
         choices=LAUNCHERS,
-        help="what starts the job: trouble that it does not meet becomes a warning (default: any may)",
+        metavar="NAME",
+        help=f"what starts the job ({', '.join(LAUNCHERS)}): trouble that it does not meet becomes a warning",
     )
     what.add_argument("--image", metavar="NAME", help="the job's container image: one digest on all nodes")
     what.add_argument("--backend", choices=BACKENDS, help="the job's only backend (default: any may be)")
