@@ -37,10 +37,13 @@ LEAST_S = 0.4
 MOST_S = 2.0
 # What a direction costs beside its own time: connecting, asking, waiting for the last report.
 OVERHEAD_S = 0.3
-# Up to this many nodes every pair is met, time permitting: a path that nobody measured cannot be found.
+# Up to this many nodes every pair is met, time permitting, and beyond where the budget has that much time: a
+# path that nobody measured cannot be found.
 ALL_PAIRS_UP_TO = 16
 MOST_ROUNDS = 6
 KEPT_ROUNDS = 2
+# A budget that was divided by rounds holds that many of them.
+ROUNDING = 1 + 1e-9
 # Beyond any network, so a node that says so is wrong.
 MOST_GBYTE_S = 10_000.0
 SERVE_S = 10.0
@@ -137,12 +140,18 @@ def limits(parts: Mapping[str, expectation.Hardware]) -> dict[str, Term]:
     return {n: min(one.network, key=lambda t: t.expected_gbyte_s) for n, one in parts.items() if one.network}
 
 
+def wanted_rounds(nodes: int, budget_s: float, least_s: float) -> int:
+    """How many rounds the budget is shared out among: all pairs in a small cluster, and wherever it holds
+    them at `least_s` a round; else a few partners per node."""
+    whole = nodes - 1 + nodes % 2
+    holds_all = (whole + KEPT_ROUNDS) * least_s <= budget_s * ROUNDING
+    return whole if nodes <= ALL_PAIRS_UP_TO or holds_all else FIRST_ROUNDS
+
+
 def planned_rounds(nodes: Sequence[str], budget_s: float, each_s: float) -> int:
-    """How many rounds to begin with: all pairs in a small cluster, a few partners per node in a large
-    one."""
-    whole = len(nodes) - 1 + len(nodes) % 2
-    wanted = whole if len(nodes) <= ALL_PAIRS_UP_TO else FIRST_ROUNDS
-    return max(1, min(wanted, int(budget_s / each_s) - KEPT_ROUNDS))
+    """How many of them to begin with: what is left undecided gets rounds of its own."""
+    room = int(budget_s * ROUNDING / each_s) - KEPT_ROUNDS
+    return max(1, min(wanted_rounds(len(nodes), budget_s, each_s), room))
 
 
 def in_rounds(
@@ -189,7 +198,7 @@ def in_rounds(
     cost="opens-port",
 )
 def tcp(context: Context) -> TcpRates:
-    """Streams in rounds of pairs: all of them in a small cluster, a few for each node in a large one."""
+    """Streams in rounds of pairs: all of them in a small cluster or a large budget, else a few a node."""
     ways = list(on_paths(context))
     (_, main), *further = [(name, _streams(one, len(ways))) for name, one in ways]
     return replace(main, further=dict(further))
@@ -207,7 +216,7 @@ def _streams(context: Context, ways: int) -> TcpRates:
     nodes = [n for n in nodes if n in ports]
     if len(nodes) < 2:
         return TcpRates(failed_nodes=failed)
-    whole = len(nodes) - 1 + len(nodes) % 2 if len(nodes) <= ALL_PAIRS_UP_TO else FIRST_ROUNDS
+    whole = wanted_rounds(len(nodes), budget_s, 2 * (LEAST_S + OMIT_S + OVERHEAD_S))
     # Two rounds are kept for what the first ones leave undecided.
     seconds = min(max(budget_s / (2 * (whole + KEPT_ROUNDS)) - OVERHEAD_S - OMIT_S, LEAST_S), MOST_S)
     each_s = 2 * (seconds + OMIT_S + OVERHEAD_S)

@@ -31,7 +31,6 @@ from netdoctor.facts.software import SoftwareFacts, no_torch
 from netdoctor.localise import decide, earlier
 from netdoctor.measure import expectation
 from netdoctor.measure.bandwidth import (
-    ALL_PAIRS_UP_TO,
     KEPT_ROUNDS,
     LEAST_S,
     MOST_S,
@@ -41,6 +40,7 @@ from netdoctor.measure.bandwidth import (
     leaves,
     limits,
     socket_hardware,
+    wanted_rounds,
 )
 from netdoctor.measure.declare import Context, experiment
 from netdoctor.measure.gpus import MOST_GPUS, in_use, of_job
@@ -55,7 +55,6 @@ from netdoctor.measure.ranks import (
     only_import,
     passed_on,
 )
-from netdoctor.measure.schedule import FIRST_ROUNDS
 from netdoctor.rules.nccl_ib import selected_ports
 from netdoctor.rules.variables import effective_env, param, values
 
@@ -528,7 +527,7 @@ def _pairs(
     nodes = list(ranks.nodes)
     if len(nodes) < 2:
         return pairs
-    whole = len(nodes) - 1 + len(nodes) % 2 if len(nodes) <= ALL_PAIRS_UP_TO else FIRST_ROUNDS
+    whole = wanted_rounds(len(nodes), budget_s, 2 * (LEAST_S + PAIR_OVERHEAD_S))
     seconds = min(max(budget_s / (2 * (whole + KEPT_ROUNDS)) - PAIR_OVERHEAD_S, LEAST_S), MOST_S)
     each_s = 2 * (seconds + PAIR_OVERHEAD_S)
     of = leaves(context)

@@ -11,16 +11,15 @@ from netdoctor.facts.localisation import Decision, Round
 from netdoctor.facts.rdma import Hca, HcaPort, RdmaFacts
 from netdoctor.localise import decide
 from netdoctor.measure.bandwidth import (
-    ALL_PAIRS_UP_TO,
     KEPT_ROUNDS,
     MOST_GBYTE_S,
     connected,
     in_rounds,
     leaves,
+    wanted_rounds,
 )
 from netdoctor.measure.common import reason, replies
 from netdoctor.measure.declare import Context, experiment
-from netdoctor.measure.schedule import FIRST_ROUNDS
 from netdoctor.transport.base import Request
 
 # perftest's own first port (DEF_PORT in perftest_parameters.h); each rail has one of its own.
@@ -84,7 +83,7 @@ def verbs(context: Context) -> RdmaRates:
     def judge() -> Decision:
         return decide(replace(measured, rates=tuple(meeting.rates)), of)
 
-    whole = len(nodes) - 1 + len(nodes) % 2 if len(nodes) <= ALL_PAIRS_UP_TO else FIRST_ROUNDS
+    whole = wanted_rounds(len(nodes), budget_s, EACH_S)
     done, planned = in_rounds(nodes, min(budget_s, (whole + KEPT_ROUNDS) * EACH_S), EACH_S, run, judge, of)
     meeting.ask({n: {"role": "stop"} for n in nodes}, ASKING_S)
     return replace(

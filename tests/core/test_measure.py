@@ -386,13 +386,20 @@ def test_firewalls_are_looked_at_where_something_was_filtered() -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "purposes"), [(20, ["cross_leaf", "same_leaf", "cross_leaf"]), (6, ["cover"] * 5)]
+    ("count", "budget_s", "purposes"),
+    [
+        (20, 20.0, ["cross_leaf", "same_leaf", "cross_leaf"]),
+        (20, 21.0, ["cover"] * 19),  # and two rounds for what they leave undecided
+        (6, 8.0, ["cover"] * 5),
+    ],
 )
-def test_leaves_arrange_the_rounds_where_not_all_pairs_are_met(count: int, purposes: list[str]) -> None:
+def test_leaves_arrange_the_rounds_where_not_all_pairs_are_met(
+    count: int, budget_s: float, purposes: list[str]
+) -> None:
     nodes = [f"n{i}" for i in range(count)]
     leaf_of = {node: f"sw{i // 5}" for i, node in enumerate(nodes)}
     ran: list[Round] = []
-    done, planned = in_rounds(nodes, 100.0, 1.0, ran.append, Decision, leaf_of)
+    done, planned = in_rounds(nodes, budget_s, 1.0, ran.append, Decision, leaf_of)
     assert [one.purpose for one in ran] == purposes
     assert (list(done), planned) == (ran, len(purposes))
     for one in ran:
