@@ -134,6 +134,18 @@ def _nagios(report: Report, options: RenderOptions) -> str:
     return render(report)
 
 
+def _slurm(report: Report, options: RenderOptions) -> str:
+    from netdoctor.report.drain import slurm
+
+    return slurm(report)
+
+
+def _kubectl(report: Report, options: RenderOptions) -> str:
+    from netdoctor.report.drain import kubectl
+
+    return kubectl(report)
+
+
 def _none(report: Report, options: RenderOptions) -> str:
     return ""
 
@@ -151,6 +163,8 @@ FORMATS: dict[str, Callable[[Report, RenderOptions], str | bytes]] = {
     "hosts": _hosts,
     "sarif": _sarif,
     "nagios": _nagios,
+    "slurm": _slurm,
+    "kubectl": _kubectl,
     "none": _none,
 }
 

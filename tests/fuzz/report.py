@@ -396,11 +396,21 @@ def hosts(text: str) -> None:
         assert one.startswith("#") or line.fullmatch(one), one
 
 
+def drains(text: str) -> None:
+    # Of whatever a report says only node names, keys and one quoted sentence are left.
+    name = r"[A-Za-z0-9][\w.:-]*"
+    reason = r"""Reason='[^'"\\]*'"""
+    slurm = rf"scontrol update NodeName={name} State=DRAIN {reason}"
+    cordon = rf"kubectl cordon {name} && kubectl label node {name} --overwrite netdoctor/[a-z-]+=[\w.-]+"
+    for one in text.splitlines():
+        assert one.startswith("# ") or re.fullmatch(rf"{slurm}|{cordon}", one), one
+
+
 LOOKS: dict[str, Callable[[str], object]] = {
     "text": no_command_in_the_log, "short": no_command_in_the_log, "markdown": markdown, "junit": junit,
     "prom": prom, "github": github, "json": lambda text: loads(text.encode()), "jsonl": jsonl,
     "html": Reader, "sarif": lambda text: strict.sarif(text.encode()), "nagios": strict.nagios,
-    "hosts": hosts, "none": lambda text: None,
+    "hosts": hosts, "slurm": drains, "kubectl": drains, "none": lambda text: None,
 }  # fmt: skip
 
 

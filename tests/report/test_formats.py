@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+import shlex
 from collections import Counter
 from xml.etree import ElementTree as ET
 
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from netdoctor.report import words
+from netdoctor.report.drain import kubectl, slurm
 from netdoctor.report.github import render as github
 from netdoctor.report.html import render as html
 from netdoctor.report.json_ import dumps, loads
@@ -309,6 +311,44 @@ def test_nagios_has_figures_and_causes() -> None:
     part = dataclasses.replace(report, causes=(), verdict=sample_report("ready").verdict)
     part = dataclasses.replace(part, verdict=dataclasses.replace(part.verdict, state="partial_pass"))
     assert strict.nagios(nagios(part))[0] == "OK"
+
+
+def test_nodes_that_need_hands_are_taken_out_and_no_others() -> None:
+    report = sample_report("not_ready")
+    assert (
+        slurm(report) == "# 0 of 4 nodes to be taken out; 2 not usable for what can be set right: "
+        "netdoctor report show\n"
+    )
+    first, second, *rest = report.causes
+    title = "GPUs of gpu-a01 'fell' \"off\" the bus; $(reboot)"
+    heavy = dataclasses.replace(
+        first, key="gpu-xid", title=title, action="replace", node_list=("gpu-a01", "-w", "a;b")
+    )
+    light = dataclasses.replace(
+        second, action="reboot", node_list=("gpu-a01", "gpu-a02"), confidence="likely"
+    )
+    report = dataclasses.replace(report, causes=(heavy, light, *rest))
+    head, *lines = slurm(report).splitlines()
+    assert head.startswith("# 2 of 4 nodes to be taken out")
+    (_, _, *one), (_, _, *two) = map(shlex.split, lines)
+    assert one == [
+        "NodeName=gpu-a01",
+        "State=DRAIN",
+        "Reason=netdoctor gpu-xid (replace): GPUs of gpu-a01 fell off the bus; $(reboot)",
+    ]
+    assert two[0] == "NodeName=gpu-a02"
+    assert kubectl(report).splitlines()[1] == (
+        "kubectl cordon gpu-a01 && kubectl label node gpu-a01 --overwrite netdoctor/replace=gpu-xid"
+    )
+    doubted = dataclasses.replace(heavy, confidence="suspected")
+    assert len(slurm(dataclasses.replace(report, causes=(doubted,))).splitlines()) == 1
+    for run in ({"foreign": "uid 1000"}, {"redacted": True}):
+        shown = dataclasses.replace(report, run=dataclasses.replace(report.run, **run))  # type: ignore[arg-type]
+        assert (
+            slurm(shown)
+            == kubectl(shown)
+            == "# no commands from a report that is redacted, or somebody else's\n"
+        )
 
 
 def test_prometheus_has_series_for_every_node() -> None:

@@ -1,11 +1,14 @@
 """`scan --via slurm` on the real Slurm of lab nodes, beside the same scan over SSH."""
 
+import dataclasses
 import json
 import re
 import shlex
 from pathlib import Path
 from typing import Any
 
+from netdoctor.report.drain import slurm as commands
+from tests.report.build import sample_report
 from tests.scan.faults import put
 from tests.scan.harness import REPO, Scanned, scan, until
 from tests.slurm.conftest import Slurm
@@ -63,12 +66,16 @@ def test_finds_what_a_scan_over_ssh_finds(via: Slurm, folder: Path) -> None:
 
 
 def test_a_node_that_slurm_keeps_off_is_named_with_its_reason(via: Slurm) -> None:
-    why = "bad dimm | B2"
-    via.run("scontrol", "update", "NodeName=node3", "State=DRAIN", f"Reason={why}")
+    """It is taken out by what `-o slurm` prints of a GPU that has to be replaced."""
+    told = sample_report()
+    bad = {"key": "gpu-ecc", "title": "node3's GPU | B2", "action": "replace", "node_list": ("node3",)}
+    cause = dataclasses.replace(told.causes[0], **bad)  # type: ignore[arg-type]
+    matrix = dataclasses.replace(told.matrix, nodes=via.lab.nodes)
+    via.run("sh", "-c", commands(dataclasses.replace(told, causes=(cause,), matrix=matrix)))
     found = by_slurm(via, "--partition", "all", *QUICK)
-    (cause,) = found.report["causes"]
-    assert (cause["key"], cause["node_list"], cause["status"]) == ("slurm-drained", ["node3"], "fail")
-    assert f"drained: {why}" in str(cause["seen"])
+    (seen,) = found.report["causes"]
+    assert (seen["key"], seen["node_list"], seen["status"]) == ("slurm-drained", ["node3"], "fail")
+    assert "drained: netdoctor gpu-ecc (replace): node3s GPU | B2" in str(seen["seen"])
     assert found.report["healthy_nodes"] == ["node0", "node1", "node2"]
 
 
