@@ -42,7 +42,7 @@ def cause_record(number: int, group: Group, outcome: Outcome, context: Context) 
         held=len(group.held),
         fixes=fix_records(group.fixes, outcome, context),
         verify=_verify(group, node_list, outcome, context),
-        see=next((h.see for h in group.distinct if h.see), None),
+        see=next((h.see for h in group.distinct if h.see), None) or _source(group, outcome),
         why=_why(group, outcome),
         action=group.action.value,
         settle_by=next((h.settle_by for h in group.distinct if h.settle_by), None),
@@ -54,6 +54,12 @@ def _why(group: Group, outcome: Outcome) -> str | None:
     manual = next((c.manual for c in outcome.judgement.checks if c.id == group.checks[0]), "")
     found = re.search(r"^Matters because:\n((?:[ \t]+\S.*\n?)+)", manual, re.MULTILINE)
     return " ".join(found.group(1).split()) if found and not group.key.startswith(UNMEASURED) else None
+
+
+def _source(group: Group, outcome: Outcome) -> str | None:
+    """Where the bound comes from that was broken, where no node and no file of the user's says it."""
+    fixed = {check for check, one in group.members if one.expected_from is ExpectedFrom.CONSTANT}
+    return next((c.source for c in outcome.judgement.checks if c.id in fixed), None)
 
 
 def _named(culprits: Sequence[str]) -> str:

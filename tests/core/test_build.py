@@ -24,7 +24,9 @@ from netdoctor.inventory import restrict
 from netdoctor.model import (
     BY_LETTER,
     CLUSTER,
+    CONSTANT,
     CONTROL,
+    PEERS,
     Command,
     Confidence,
     Evidence,
@@ -344,6 +346,18 @@ def test_what_was_seen_is_folded_and_has_no_line_twice() -> None:
     assert cause.seen[0] == "n[1-100]: 64 MiB"
     assert "n1, /etc/x: bad line" in cause.seen
     assert len(set(cause.seen)) == len(cause.seen)
+
+
+def test_a_bound_that_is_a_constant_says_where_it_comes_from() -> None:
+    source = "https://docs.example/bound"
+    for origin, own, see in (
+        (CONSTANT, None, source),
+        (CONSTANT, "https://docs.example/cause", "https://docs.example/cause"),
+        (PEERS, None, None),
+    ):
+        cause = replace(hint("k", "n1"), see=own)
+        small = fail("n1", "64 MiB", expected="128 MiB", expected_from=origin, cause=cause)
+        assert made(saying("net.x", small, source=source)).causes[0].see == see
 
 
 def test_what_was_seen_is_cut_and_says_so() -> None:
