@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from netdoctor.check import check
 from netdoctor.checks._parity import unlike_typed
@@ -14,7 +15,16 @@ from netdoctor.model import PEERS, SUSPECTED, Action, Cause, Finding, look, skip
 READ = "mlxlink -d {0} -p {1} -m -c; ibstat {0} {1}"
 LOW = Cause("hca-rate-low", "HCA ports of {nodes} run slower than on most nodes", action=Action.DRAIN)
 LANES = Cause("hca-rate-lanes", "HCA ports of {nodes} run with too few lanes", action=Action.DRAIN)
+SLOWER_KIND = Cause("hca-rate-kind", "the HCAs of {nodes} are of a slower kind than those of most nodes")
 UNNAMED = Cause("hca-rate-not-known", "the kernel of {nodes} cannot name the rate of HCA ports", SUSPECTED)
+
+
+class Rate(NamedTuple):
+    """What a port runs at; kind: its card's, ``MT4129``."""
+
+    gbit_s: float
+    port: HcaPort
+    kind: str
 
 
 # Not after rdma.port: a port that is down says nothing about the others of its node.
@@ -28,10 +38,11 @@ def rdma_rate(
     """Every active HCA port runs at the usual rate of that port in the cluster.
 
     Looks at:
-        ``rate`` of each active port, its number and its lanes (``400 Gb/sec (4X NDR)``), against
-        the same port on the other nodes; for a port that only one node has, against ports of the
-        same kind of card. Software and cloud adapters print a fixed number and are left out. With
-        ``--expect`` a port must be no slower than what is typed (Gbit/s).
+        ``rate`` of each active port, its number and its lanes (``400 Gb/sec (4X NDR)``), against the same
+        port on the other nodes; for a port that only one node has, against ports of the same kind of card.
+        Where all cards of one kind are slower than another kind, that is a warning. Software and cloud
+        adapters print a fixed number and are left out. With ``--expect`` a port must be no slower than what
+        is typed (Gbit/s).
 
     Matters because:
         A collective ends when its slowest ring does: one port that trained at 200 Gbit/s among
@@ -52,7 +63,8 @@ def rdma_rate(
         yield skip("no active HCA port with a rate of its own on this node", node)
 
     typed = _typed(ports, expect)
-    alike: dict[str, list[tuple[float, HcaPort]]] = defaultdict(list)
+    alike: dict[str, list[Rate]] = defaultdict(list)
+    kinds: dict[str, set[float]] = defaultdict(set)
     for node, hca, port in ports:
         wish = typed.get((node, hca.hca_type or ""))
         if not port.rate_gbit_s:
@@ -62,15 +74,22 @@ def rdma_rate(
                 text, more = f"{port.rate_gbit_s:g} Gbit/s", port_evidence(hca, port)
                 yield unlike_typed(wish, node, text, f"rate of {port.name}", LOW, seen=more)
             continue
+        if port.rate_gbit_s:
+            kinds[hca.hca_type or ""].add(port.rate_gbit_s)
         for key in (port.name, _card(hca)) if port.rate_gbit_s else ():
-            alike[key].append((port.rate_gbit_s or 0.0, port))
+            alike[key].append(Rate(port.rate_gbit_s or 0.0, port, hca.hca_type or ""))
     usual = {key: _usual(group) for key, group in alike.items()}
     for node, hca, port in ports:
         if (node, hca.hca_type or "") in typed:
             continue
         peers = port.name if len(alike.get(port.name, ())) > 1 else _card(hca)
-        if port.rate_gbit_s and port.rate_gbit_s < usual[peers][0]:
-            yield _slow(node, hca, port, *usual[peers], (nets or {}).get(node))
+        if port.rate_gbit_s and port.rate_gbit_s < usual[peers].gbit_s:
+            most = usual[peers]
+            # Two generations in one cluster: what all cards of a kind have is no fault of one.
+            if hca.hca_type and most.kind not in ("", hca.hca_type) and len(kinds[hca.hca_type]) == 1:
+                yield _of_slower_kind(node, hca, port, most)
+            else:
+                yield _slow(node, hca, port, most, (nets or {}).get(node))
 
 
 def _typed(
@@ -95,14 +114,27 @@ def _card(hca: Hca) -> str:
     return f"card {hca.board_id or hca.hca_type or hca.name}"  # no port is called so
 
 
-def _usual(ports: Sequence[tuple[float, HcaPort]]) -> tuple[float, HcaPort]:
+def _usual(ports: Sequence[Rate]) -> Rate:
     """The commonest rate, and a port that has it. Not the highest: one 800G port among 400s is the odd one
     out. On a tie, as between two nodes, the slower one is the suspect."""
-    count = Counter(rate for rate, _ in ports)
-    return max(ports, key=lambda one: (count[one[0]], one[0]))
+    count = Counter(one.gbit_s for one in ports)
+    return max(ports, key=lambda one: (count[one.gbit_s], one.gbit_s))
 
 
-def _slow(node: str, hca: Hca, port: HcaPort, usual: float, fast: HcaPort, net: NetFacts | None) -> Finding:
+def _of_slower_kind(node: str, hca: Hca, port: HcaPort, most: Rate) -> Finding:
+    now = port.rate_text or f"{port.rate_gbit_s:g} Gbit/s"
+    return SLOWER_KIND.warn(
+        f"{port.name} of this {hca.hca_type} runs at {now}, as all of its kind; the same port of most nodes, "
+        f"of a {most.kind}, at {most.gbit_s:g} Gbit/s",
+        at=node,
+        observed=now,
+        expected=PEERS(most.port.rate_text or f"{most.gbit_s:g} Gbit/s"),
+        seen=port_evidence(hca, port),
+    )
+
+
+def _slow(node: str, hca: Hca, port: HcaPort, most: Rate, net: NetFacts | None) -> Finding:
+    usual, fast = most.gbit_s, most.port
     if port.speed_is_unnamed and port.lanes and port.lanes == fast.lanes:
         speeds = [dev.speed_mbit_s or 0 for dev in net.netdevs if dev.name in hca.netdevs] if net else []
         true = next((f"; its interface says {speed / 1000:g} Gbit/s" for speed in speeds if speed > 0), "")

@@ -47,6 +47,24 @@ def test_a_port_under_another_name_is_compared_by_card() -> None:
     assert causes(rdma_rate({**cluster(400, 400), "n9": odd}, None)) == {"hca-rate-low": {"n9"}}
 
 
+def test_two_generations_are_a_warning_and_a_slow_port_of_the_older_one_is_named() -> None:
+    def older(rate: float) -> RdmaFacts:
+        text = f"{rate:g} Gb/sec (4X HDR)"
+        return rdma(
+            hca("mlx5_0", hca_type="MT4123", board_id="B", ports=(port(rate_gbit_s=rate, rate_text=text),))
+        )
+
+    mixed = {**cluster(400, 400, 400), "n8": older(200.0), "n9": older(200.0)}
+    found = list(rdma_rate(mixed, None))
+    assert {f.status for f in found} == {Status.WARN}
+    assert causes(found) == {"hca-rate-kind": {"n8", "n9"}}
+    assert "of this MT4123 runs at 200 Gb/sec (4X HDR), as all of its kind" in found[0].summary
+    assert causes(rdma_rate({**mixed, "n9": older(100.0)}, None)) == {"hca-rate-low": {"n8", "n9"}}
+    # Another vendor's variant of the same card is the same kind.
+    variant = hca("mlx5_0", board_id="B", ports=(port(rate_gbit_s=200.0),))
+    assert causes(rdma_rate({**cluster(400, 400), "n9": rdma(variant)}, None)) == {"hca-rate-low": {"n9"}}
+
+
 def test_lost_lanes_are_named() -> None:
     narrow = rdma(hca("mlx5_0", ports=(port(rate_gbit_s=200.0, rate_text="200 Gb/sec (2X NDR)"),)))
     findings = list(rdma_rate({**cluster(400, 400), "n9": narrow}, None))
