@@ -64,7 +64,7 @@ def test_the_answer_is_the_fact() -> None:
 def test_who_is_asked_for_what() -> None:
     spawned: list[Any] = []
     asked = healthy.job(packages=("vllm", "Torch", "absent"), env={"PYTHONPATH": "/x", "HF_HOME": "/y"})
-    run(rank(), asked, spawned, packages={"vllm": "0.8", "Torch": "2", "absent": None})
+    run({"ranks": []}, asked, spawned, packages={"vllm": "0.8", "Torch": "2", "absent": None})
     assert spawned[0]["ranks"] == [{"names": ["torch", "vllm"]}]
     assert spawned[0]["env"] == {"PYTHONPATH": "/x"}
     found = run(rank(), torch=None)
