@@ -8,7 +8,7 @@ from netdoctor.checks._words import listing
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.host import HostFacts
 from netdoctor.facts.rdma import RdmaFacts
-from netdoctor.model import HERE, LIKELY, Cause, Finding, after_reboot, look, run, seen, skip, unknown
+from netdoctor.model import HERE, LIKELY, Cause, Finding, after_reboot, look, ok, run, seen, skip, unknown
 from netdoctor.rules.versions import at_least, parse_version
 
 NEITHER = Cause("gpudirect-none", "{nodes} {has} no way between HCAs and GPU memory")
@@ -98,3 +98,5 @@ def _way(rdma: RdmaFacts, host: HostFacts) -> Iterator[Finding]:
             seen=seen("ACSCtl in the PCI configuration", listing(ports), "file"),
             fixes=OFF,
         )
+    elif any(hca.acs is None for hca in cards):
+        yield ok(HERE, "whether PCIe switches redirect (ACS) needs root to be seen")

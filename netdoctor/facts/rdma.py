@@ -118,8 +118,9 @@ class Hca:
 
     @property
     def is_virtual(self) -> bool:
-        """Software RDMA, or a cloud adapter without a rate of its own."""
-        return self.name.startswith(_VIRTUAL) or (self.hca_type or "").lower().startswith(_VIRTUAL)
+        """Software RDMA, or a cloud adapter without a rate of its own. udev calls an EFA ``rdmap16s0``."""
+        words = (self.name, (self.hca_type or "").lower(), self.driver or "")
+        return any(word.startswith(_VIRTUAL) for word in words)
 
 
 @fact("rdma")

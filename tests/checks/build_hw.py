@@ -215,6 +215,7 @@ def hca(device: str = "mlx5_0", **changes: Any) -> Hca:
         "numa_node": half,
         "pcie": PcieLink(width=16, width_most=16, gtransfers_s=32.0, gtransfers_s_most=32.0),
         "netdevs": ("eth1",),
+        "acs": (),
         "uverbs": "uverbs0",
         "uverbs_there": True,
         "uverbs_ok": True,
