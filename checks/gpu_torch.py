@@ -3,12 +3,11 @@
 from collections.abc import Iterator
 
 from netdoctor.check import check
-from netdoctor.checks._gpus import untold
 from netdoctor.checks._words import listing
 from netdoctor.facts.accelerators import AcceleratorFacts
 from netdoctor.facts.gpu import Gpu, GpuFacts
 from netdoctor.facts.software import SoftwareFacts, Torch
-from netdoctor.model import DERIVED, HERE, Cause, Evidence, Finding, ok, run, seen, skip
+from netdoctor.model import DERIVED, HERE, Cause, Evidence, Finding, ok, run, seen, skip, unknown
 from netdoctor.rules.cuda import BF16, build_with, code_for
 from netdoctor.rules.versions import Version, parse_version
 
@@ -54,7 +53,9 @@ def gpu_torch(
     elif not torch.archs:
         yield skip("torch's library does not say which GPUs it has code for")
     else:
-        yield from untold(gpu, lambda device: device.compute_capability, "tell their compute capability")
+        silent = [f"GPU {d.index}" for d in gpu.devices if d.error is None and not d.compute_capability]
+        if silent:
+            yield unknown(HERE, f"{listing(silent, 4)}: NVML does not tell the compute capability")
         yield from _code(torch, gpu.devices)
 
 

@@ -33,7 +33,7 @@ def source_address(family: int, address: "Any") -> str:
 
 
 def ask_kernel(
-    link: "socket.socket", family: int, packed: bytes, oif: int = 0, source: bytes = b""
+    link: "Any", family: int, packed: bytes, oif: int = 0, source: bytes = b""
 ) -> "dict[int, bytes]":
     """Return the attributes of RTM_GETROUTE's answer by type. Raises OSError with the kernel's errno."""
     attributes = struct.pack("=HH", 4 + len(packed), _RTA_DST) + packed

@@ -103,8 +103,8 @@ def end_all(processes: "list[Any]", when: float) -> None:
 def figure(text: str, test: str) -> "Optional[float]":
     """Return the figure that counts, None where there is none.
 
-    #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]
-    65536      1470080          0.00               385.37               0.735034
+    | #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]
+    | 65536      1470080          0.00               385.37               0.735034
     """
     header, column = COLUMNS[test]
     lines = text.splitlines()

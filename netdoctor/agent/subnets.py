@@ -1,9 +1,10 @@
 """IPv4 addresses whose subnet other interfaces of the node are in, too, and what its kernel does then."""
 
-import socket
 import struct
 
-from . import facts_routes, files
+from . import files
+from .sockets import Socket
+from .sockets import raw as socket
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,8 +51,10 @@ def setting(root: str, name: str, what: str) -> "Optional[int]":
 
 def way(address: str, peer: str) -> "Optional[str]":
     """Return the interface over which the kernel would send from `address` to `peer`; nothing is sent."""
+    from . import facts_routes
+
     try:
-        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as link:
+        with Socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as link:
             link.settimeout(1.0)
             link.bind((0, 0))
             packed, source = socket.inet_aton(peer), socket.inet_aton(address)

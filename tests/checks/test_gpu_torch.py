@@ -83,7 +83,7 @@ def test_what_does_not_apply_or_cannot_be_told() -> None:
         (hw.torch(), hw.no_gpus(), AcceleratorFacts()),
         (CPU, hw.gpus(), None),
         (hw.torch(archs=()), hw.gpus(), None),
-        (hw.torch(), mute, None),
     ):
         assert said(torch, gpus, others).status is Status.SKIP
+    assert said(hw.torch(), mute).status is Status.UNKNOWN
     assert not list(gpu_torch(hw.software(torch=ROCM), hw.no_gpus(), AMD))

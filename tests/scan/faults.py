@@ -32,6 +32,7 @@ NOT_PASTED: dict[str, str] = {
     "fabric-acl": OF_OTHERS,
     "mtu-blackhole": OF_OTHERS,
     "clock": "one clock for all nodes, that of the machine; the lab bends what programs see of it",
+    "container": "whoever starts the container gives it another network",
     "frozen": "nothing but a reset ends it",
     "not-ssh": "which of the two programs is to have the port is a person's choice",
     "sshd-down": "a node of the lab has no systemd",

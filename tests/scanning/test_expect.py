@@ -206,7 +206,7 @@ def test_two_generations_of_gpus_are_expected_apart(tmp_path: Path, monkeypatch:
     members = [machines.load("hgx-h100-ib")] * 2 + [machines.load("dgx-a100-hdr")] * 2
     scan = lines(tmp_path / "mixed.jsonl", members)
     cli.run([*scan, "--save", "mixed.json"])
-    assert {"gpu-model", "hca-rate-low"} <= alarms(load(Path("mixed.json"))).keys()
+    assert {"gpu-model", "hca-rate-kind"} <= alarms(load(Path("mixed.json"))).keys()
     assert cli.run(["expect", "--from", "mixed.json", "--anyway", "--by", "gpu.model", "-o", "e.toml"]) == 0
     assert [one["nodes"] for one in tomllib.loads(Path("e.toml").read_text())["nodes"]] == [
         "n[1-2]",

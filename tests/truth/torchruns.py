@@ -99,7 +99,10 @@ def play(job):
                 time.sleep(0.02)
         seconds = time.monotonic() - began
         for pid in groups:
+            # Itself first: it may not have become a group yet, and would never be one after this.
             with contextlib.suppress(ProcessLookupError):
+                if pid in running:
+                    os.kill(pid, signal.SIGKILL)
                 os.killpg(pid, signal.SIGKILL)
         for pid in running:
             os.waitpid(pid, 0)
