@@ -248,6 +248,9 @@ def want_offloads(site: Site) -> None:
     whole_lab = bool(site.state.active(fault="mtu-blackhole"))
     for node in site.state.nodes:
         offloads(site, node, not (whole_lab or site.state.active(node, "loss")))
+    if site.state.leg:  # what this machine sends to a node is filtered, too
+        word = "off" if whole_lab else "on"
+        command(["ethtool", "-K", site.state.leg, "tso", word, "gso", word, "gro", word])
 
 
 def loss(site: Site, active: Active) -> list[str]:
