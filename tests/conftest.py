@@ -41,7 +41,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write golden files anew")
 
 
-def _is_quick(config: pytest.Config) -> bool:
+def is_quick(config: pytest.Config) -> bool:
     """Nobody asked for more: whoever names a file, a marker or a test means it."""
     named = config.args_source is not pytest.Config.ArgsSource.TESTPATHS
     return not (named or config.option.markexpr or config.getoption("--all"))
@@ -49,7 +49,7 @@ def _is_quick(config: pytest.Config) -> bool:
 
 def pytest_configure(config: pytest.Config) -> None:
     settings.register_profile("quick", max_examples=20)
-    if _is_quick(config):
+    if is_quick(config):
         settings.load_profile("quick")
 
 
@@ -59,7 +59,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         kind = KIND_OF.get(place.as_posix()) or KIND_OF.get(place.parts[0])
         if kind is not None and not _is_slow(item):
             item.add_marker(kind)
-    if _is_quick(config):
+    if is_quick(config):
         config.hook.pytest_deselected(items=[item for item in items if _is_slow(item)])
         items[:] = [item for item in items if not _is_slow(item)]
 

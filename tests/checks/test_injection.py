@@ -52,5 +52,6 @@ def test_a_pattern_that_lets_no_others_pass_is_enough() -> None:
         )
 
 
+@pytest.mark.thorough
 def test_checks_are_watched() -> None:
     assert hasattr(rdma_pcie, "__wrapped__")

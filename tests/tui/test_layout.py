@@ -51,6 +51,7 @@ def test_names_are_cut_before_columns_are(names: int, counted: bool) -> None:
     assert found.label >= 2 + min(names, 14)
 
 
+@pytest.mark.pilot
 def test_columns_that_cannot_be_seen_are_counted_at_the_edge() -> None:
     pictures: list[str] = []
 
