@@ -1,14 +1,18 @@
 """What a scan knows: facts by group and node, decoded at the edge, each missing one with its reason."""
 
+import importlib
+import pkgutil
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from netdoctor import facts
 from netdoctor.facts.base import FACT_TYPES, FactInfo, Missing, Why
 from netdoctor.jsontext import depth
+from netdoctor.text import clean
 
 T = TypeVar("T")
 
@@ -18,6 +22,13 @@ ROWS_AT_MOST = 4096
 DEPTH_AT_MOST = 64
 SHORT_BYTES = 512
 NOT_COLLECTED = Missing(Why.NOT_COLLECTED, "not collected in this scan")
+
+
+@dataclass(frozen=True, slots=True)
+class Unread(Missing):
+    """A fact of a group that nobody here knows, of a plug-in or a later release: plain data, as it came."""
+
+    raw: Any = field(default=None, compare=False, repr=False)
 
 
 @dataclass(slots=True)
@@ -52,15 +63,24 @@ class Store:
 
 
 def group_type(group: str) -> type | None:
-    """The fact type registered for a group."""
+    """The fact type registered for a group, also where nobody has imported its module so far."""
     known = _TYPES.get(group)
-    if known is None or known not in FACT_TYPES:  # of a plug-in, that came or went
+    if known is None or known not in FACT_TYPES:  # not imported yet, or of a plug-in, that came or went
+        if not any(info.group == group for info in FACT_TYPES.values()):
+            _import_all()
         _TYPES.clear()
         _TYPES.update({info.group: cls for cls, info in reversed(FACT_TYPES.items())})
     return _TYPES.get(group)
 
 
 _TYPES: dict[str, type] = {}
+
+
+@cache
+def _import_all() -> None:
+    """Let every fact of ours be registered."""
+    for module in pkgutil.iter_modules(facts.__path__):
+        importlib.import_module(f"{facts.__name__}.{module.name}")
 
 
 class Said(msgspec.Struct, Generic[T]):
@@ -162,6 +182,8 @@ def dump(store: Store) -> dict[str, Any]:
     """Plain data for the report's `facts`, the inverse of `load`."""
 
     def one(value: Any) -> Any:
+        if isinstance(value, Unread):
+            return value.raw
         if isinstance(value, Missing):
             return {"missing": {"why": value.why.value, "detail": value.detail}}
         return {"value": msgspec.to_builtins(value)}
@@ -173,18 +195,24 @@ def dump(store: Store) -> dict[str, Any]:
 
 
 def load(data: Mapping[str, Any]) -> Store:
-    """A Store from a report's `facts`. Groups that this version does not know are left out."""
+    """A Store from a report's `facts`."""
     store = Store()
     nodes = data.get("node")
     for group, by_node in nodes.items() if isinstance(nodes, dict) else ():
-        if group_type(group) is not None and isinstance(by_node, dict):
+        if isinstance(by_node, dict):
             for node, raw in by_node.items():
-                store.put(group, node, decode(group, raw))
+                store.put(group, node, kept(group, raw))
     whole = data.get("cluster")
     for group, raw in whole.items() if isinstance(whole, dict) else ():
-        if group_type(group) is not None:
-            store.cluster[group] = decode(group, raw)
+        store.cluster[group] = kept(group, raw)
     return store
+
+
+def kept(group: str, raw: Any) -> Any:
+    """As decode(), of what was saved: plain data, of which a group that nobody here knows stays as it is."""
+    if group_type(group) is None:
+        return Unread(Why.NOT_COLLECTED, f"{clean(group, 60)}: nobody knows this fact here", raw)
+    return decode(group, raw)
 
 
 def merge(old: Store, new: Store) -> Store:

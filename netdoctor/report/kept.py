@@ -19,7 +19,7 @@ from netdoctor.factlines import NAME_MAX, Line, decode, encode, is_time, is_too_
 from netdoctor.facts.base import Missing, Why
 from netdoctor.jsontext import encode_line
 from netdoctor.report.model import PairRecord, PathRecord, Report
-from netdoctor.store import Store
+from netdoctor.store import Store, Unread
 from netdoctor.text import clean
 
 # Rows of a list in one line: what is read is held a line at a time.
@@ -143,7 +143,9 @@ class Live(Facts):
         return _packed(self.for_json(), version, taken)
 
 
-def _wrapped(fact: Any) -> dict[str, Any]:
+def _wrapped(fact: Any) -> Any:
+    if isinstance(fact, Unread):
+        return fact.raw
     return {"missing": fact} if isinstance(fact, Missing) else {"value": fact}
 
 
@@ -165,11 +167,9 @@ class Written(Facts):
         shape = self._read(_Shape)
         made = Store()
         for group, nodes in shape.node.items():
-            if store.group_type(group) is not None:
-                made.node[group] = {node: store.decode(group, self._one(raw)) for node, raw in nodes.items()}
+            made.node[group] = {node: store.kept(group, self._one(raw)) for node, raw in nodes.items()}
         for group, raw in shape.cluster.items():
-            if store.group_type(group) is not None:
-                made.cluster[group] = store.decode(group, self._one(raw))
+            made.cluster[group] = store.kept(group, self._one(raw))
         return made
 
     def whole(self, group: str) -> Any:
@@ -207,11 +207,10 @@ class Squeezed(Facts):
         made = Store()
         for line in self._lines():
             for group, raw in line.facts.items():
-                if store.group_type(group) is not None:
-                    made.put(group, line.node, store.decode(group, raw))
+                made.put(group, line.node, store.kept(group, raw))
         for group in self._kept.cluster:
-            if store.group_type(group) is not None:
-                made.cluster[group] = self.whole(group)
+            known = store.group_type(group) is not None
+            made.cluster[group] = self.whole(group) if known else store.kept(group, self._rows(group, None))
         return made
 
     def whole(self, group: str) -> Any:

@@ -50,10 +50,10 @@ def rejudge(report: Report, given: Mapping[str, Any], source: Path) -> Report:
     if not report.facts:
         raise InputError(f"{source}: holds no facts; use {LAST}, or save with --json-detail all")
     request = _as_made(report, given, source)
+    known = registry.load(folders=request.checks_dir)  # plug-ins know what their facts are
     facts = facts_of(report)
     listed = facts.node.get("node", {})
     targets = request.targets or tuple(Target(id=node, host=node) for node in listed)
-    known = registry.load(folders=request.checks_dir)
     checks = _judged_then(report, known, select(known, request), given)
     if "node" in given:
         inventory = Inventory(targets=targets, format="last", source=str(source))

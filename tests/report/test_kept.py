@@ -5,6 +5,8 @@ import dataclasses
 import gzip
 import io
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -43,8 +45,7 @@ def launched() -> Report:
     found = Store()
     for node, answer in clusters.replies(NODES, "firewall"):
         for group, raw in decode_result(answer).items():
-            if store.group_type(group) is not None:  # whose module this process has loaded
-                found.put(group, node, store.decode(group, raw))
+            found.put(group, node, store.decode(group, raw))
     found.put("limits", clusters.name(2), Missing(Why.LOST, "the link \x1b[31m went"))
     found.put("ports", clusters.name(3), Missing(Why.STOPPED, "stopped"))
     clusters.measure(found, NODES)
@@ -122,6 +123,43 @@ def test_few_nodes_stay_as_they_were(tmp_path: Path) -> None:
     assert kept.of(again.facts).store() == kept.of(report.facts).store()
     assert kept.of(again.facts).whole("job") == Job(master_node="gpu00000")
     assert again.pairs == report.pairs
+
+
+ANEW = """
+import dataclasses, json, pathlib, sys
+from netdoctor.report import kept, save
+one, other = map(pathlib.Path, sys.argv[1:3])
+report = save.load(one)
+made = kept.of(report.facts).store()
+save.PLAIN_NODES = int(sys.argv[3])
+save.save(dataclasses.replace(report, facts=kept.Live(made)), other)
+json.dump([type(kept.of(report.facts)).__name__, "netdoctor.checks" in sys.modules], sys.stdout)
+"""
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(("packed", "first"), [(0, "Written"), (10_000, "Squeezed")])
+def test_a_process_that_has_imported_no_fact_loses_none(
+    packed: int, first: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also those of a plug-in that is not there, or of a later release."""
+    report = launched()
+    facts = plain(report)
+    facts["node"]["later"] = {clusters.name(1): {"value": {"a": [1, None]}}, clusters.name(2): {"news": 1}}
+    facts["cluster"]["later_matrix"] = {"value": {"rows": [{"x": 1.5}]}, "more": "é"}
+    monkeypatch.setattr("netdoctor.report.save.PLAIN_NODES", 10_000 - packed)
+    one, other = tmp_path / "one.json", tmp_path / "other.json"
+    save(dataclasses.replace(report, facts=facts), one)
+    done = subprocess.run(
+        [sys.executable, "-c", ANEW, str(one), str(other), str(packed)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == [first, False]
+    assert plain(load(other)) == facts
 
 
 def test_what_would_be_too_large_to_be_read_is_packed(monkeypatch: pytest.MonkeyPatch) -> None:
