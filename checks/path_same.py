@@ -42,9 +42,9 @@ def path_same(
             if node not in there and node not in absent:
                 yield unknown(node, f"{path}: {unseen(place, places[node].patience_s)}")
         for node in absent:
-            where = f"there on {listing(there, 3)}" if there else "and on no other node"
+            where = f"; it is there on {listing(there, 3)}" if there else ""
             yield at(MISSING, path).fail(
-                f"{path} does not exist, {where}",
+                f"{path} does not exist{where}",
                 at=node,
                 observed="does not exist",
                 expected=PEERS("a path that is there") if there else DERIVED("what --path names is there"),

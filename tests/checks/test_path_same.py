@@ -47,7 +47,7 @@ SPEAKING: list[tuple[list[Place], str, Status, set[str], str]] = [
     ([at(1), at(2, digest="bb")], "path-file", Status.FAIL, {"n1", "n2"}, "aa on n1; "),
     ([at(1), at(2), at(3, **FOLDER)], "path-file", Status.FAIL, {"n3"}, "a directory here"),
     ([at(1), at(2), at(3, error="ENOENT")], "path-missing", Status.FAIL, {"n3"}, "there on n1 and n2"),
-    ([at(1, error="ENOENT"), at(2, error="ENOTDIR")], "path-missing", Status.FAIL, {"n1", "n2"}, "no other"),
+    ([at(1, error="ENOENT"), at(2, error="ENOTDIR")], "path-missing", Status.FAIL, {"n1", "n2"}, "exist"),
     (
         [at(1, revision=HEAD, **TREE), at(2, revision=HEAD, **TREE), at(3, revision=OTHER, **TREE)],
         "path-revision", Status.FAIL, {"n3"}, "bbbbbbbbbbbb here",
