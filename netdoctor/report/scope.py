@@ -29,6 +29,8 @@ SUBJECTS = {
     "gloo": "gloo's choices",
     "bw": "the all-reduce",
 }
+# A check that looks at something else than its family does.
+OF_CHECKS = {"bw.rdma": "the rates of RDMA"}
 SHOWN = 3
 NAMED = 8
 
@@ -58,13 +60,19 @@ def gaps(judgement: Judgement, context: Context) -> tuple[Gap, ...]:
     return tuple(
         Gap(
             family=family,
-            what=SUBJECTS.get(family, f"the checks of {family}"),
+            what=_subject(family, checks),
             reason=reason,
             nodes=tuple(n for n in judgement.nodes if n in nodes),
             checks=tuple(checks),
         )
         for (family, reason), (nodes, checks) in sorted(found.items(), key=lambda one: place(one[0][0]))
     )
+
+
+def _subject(family: str, checks: Collection[str]) -> str:
+    """In words, what the family looks at, or its one check that looks at something else."""
+    (check,) = checks if len(checks) == 1 else ("",)
+    return OF_CHECKS.get(check) or SUBJECTS.get(family, f"the checks of {family}")
 
 
 def part_of(

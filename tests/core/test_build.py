@@ -208,6 +208,8 @@ def test_a_gap_is_named_and_ready_stays() -> None:
     }
     assert (sw["family"], bw["family"]) == ("sw", "bw")
     assert "not seen" not in made(saying("net.x", skip("none"))).verdict.headline
+    (rdma,) = made(saying("bw.rdma", same)).verdict.gaps
+    assert (rdma.family, rdma.what) == ("bw", "the rates of RDMA")
 
 
 def test_in_a_container_it_is_said_what_is_not_seen() -> None:
