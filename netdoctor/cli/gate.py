@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from netdoctor.cli import environ
 from netdoctor.cli.crash import broken
 from netdoctor.cli.options import (
+    add_facts_arguments,
     add_save_arguments,
     add_scan_arguments,
     count,
@@ -26,12 +27,13 @@ from netdoctor.cli.options import (
     one_per_line,
 )
 from netdoctor.cli.parser import EXIT_BAD_INPUT, Listed, words
-from netdoctor.cli.running import request_of, scanned, signals_noted
+from netdoctor.cli.running import facts_asked, request_of, saved_report, scanned, signals_noted
 from netdoctor.errors import InputError
 from netdoctor.report import LAST
 from netdoctor.text import clean
 
 if TYPE_CHECKING:
+    from netdoctor.inventory import Target
     from netdoctor.report.model import Report
     from netdoctor.report.output import Output
     from netdoctor.scanning import Plan, ScanRequest
@@ -50,6 +52,7 @@ examples:
   netdoctor gate --max-age 10m --refuse-code 75 hosts.txt -- ./launch.sh
   netdoctor gate hosts.txt --exclude-bad --min-nodes 6 --hosts-out openmpi=good -- \\
     mpirun --hostfile good ./run
+  netdoctor gate --facts /shared/facts -- mpirun ./run
   netdoctor gate --local --deadline 20 --on-crash run -- "$@"
 
 exit codes: those of the command once it runs; where it does not:
@@ -68,6 +71,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         epilog=EPILOG + environ.EPILOG,
     )
     add_scan_arguments(parser, hosts="as for scan: a file, '-', or names such as gpu[01-16]")
+    add_facts_arguments(parser)
     gate = parser.add_argument_group("starting")
     choice: dict[str, Any] = {"choices": ("run", "refuse"), "default": "refuse"}
     gate.add_argument("--on-undecided", **choice, help="where no problem is proven, and not all is known")
@@ -119,7 +123,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     scan.add_argument("--require", type=words, metavar="FAMILY,...", help="--strict for these families")
     scan.add_argument("--redact", action="store_true", help="aliases in what is printed")
     add_save_arguments(scan)
-    list_briefly(parser, ("logging in", "what to look at", "bounds", "scan"))
+    list_briefly(parser, ("logging in", "what to look at", "judging what was written", "bounds", "scan"))
     parser.set_defaults(run=run, parser=parser)
 
 
@@ -174,10 +178,14 @@ def _gate(args: argparse.Namespace) -> int:
     from netdoctor.report import words
     from netdoctor.scanning.gate import Act
 
+    if args.facts and args.max_age is not None:
+        raise InputError("--max-age starts by an earlier scan, --facts by what was written; leave one out")
+    if (saved := saved_report(args.facts)) is not None:
+        return _by_report(args, saved)
     request, before = _request(args)
     outputs = _outputs(args, request)
     plan = scanning.prepare(request)
-    _listed(args, plan)  # what its format cannot carry is told before anybody is contacted
+    _listed(args, _there(plan))  # what its format cannot carry is told before anybody is contacted
     rules = _rules(args)
     report = _saved(args, plan, rules, outputs)
     if report is None:
@@ -189,7 +197,7 @@ def _gate(args: argparse.Namespace) -> int:
             _say(f"{look.decision.why} with {who}; looks at the others by themselves")
             first = look
             try:
-                plan = scanning.prepare(replace(request, targets=targets))
+                plan = scanning.prepare(_alone(request, targets))
                 look = _examined(args, plan, replace(rules, exclude_bad=False), outputs, None)
             except InputError:
                 raise
@@ -203,7 +211,50 @@ def _gate(args: argparse.Namespace) -> int:
         report, nodes = look.report, look.decision.nodes
     else:
         nodes = tuple(target.id for target in plan.inventory.targets)
-    return _start(args, report, plan, nodes)
+    return _start(args, report, _there(plan), nodes)
+
+
+def _by_report(args: argparse.Namespace, source: Path) -> int:
+    """By a saved report alone, judged again. Nobody is contacted."""
+    from netdoctor import scanning
+    from netdoctor.facts.software import Job
+    from netdoctor.report.kept import of as facts_kept
+    from netdoctor.report.save import load
+    from netdoctor.scanning.gate import Act, Decision, decide, not_ours_now
+    from netdoctor.scanning.pool import MAX_AGE_S
+
+    if args.exclude_bad:
+        raise InputError("--exclude-bad looks at nodes again, and a report is what was seen; leave one out")
+    asked, report = facts_asked(args, given(args)), load(source)
+    max_age_s = MAX_AGE_S if args.facts_age is None else args.facts_age
+    if why := not_ours_now(report, now=time.time(), max_age_s=max_age_s):
+        old = Decision(act=Act.REFUSE, code=3, why=f"{source} says nothing of now: {why} (--facts-age)")
+        return _refused(args, _Look(report, old, 0))
+    request, job = scanning.replay(report, asked, source), facts_kept(report.facts).whole("job")
+    outputs = _outputs(args, request)
+    there = _There(request.targets or (), job.env if isinstance(job, Job) else {}, source)
+    _listed(args, there)
+    judged = scanning.rejudge(report, asked, source)
+    decision = decide(judged, _rules(args))
+    if decision.act is Act.START and args.quiet:
+        outputs = [output for output in outputs if output.path is not None]
+    _deliver(args, lambda: (judged, judged), args.save, outputs)
+    if decision.act is Act.START:
+        return _start(args, judged, there, decision.nodes)
+    return _refused(args, _Look(judged, decision, 0))
+
+
+@dataclass(frozen=True, slots=True)
+class _There:
+    """What a command starts by. env: the job's own. path: of the report, for what is said of it."""
+
+    targets: "tuple[Target, ...]"
+    env: Mapping[str, str]
+    path: Path
+
+
+def _there(plan: "Plan") -> _There:
+    return _There(plan.inventory.targets, plan.job.env, plan.request.save or LAST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,9 +272,17 @@ def _request(args: argparse.Namespace) -> "tuple[ScanRequest, Report | None]":
     if args.exclude_bad and args.fail_on == "never":
         raise InputError("--exclude-bad and --fail-on never contradict each other; leave one out")
     said = given(args)
-    if not args.last:
+    if not (args.last or args.facts):
         said.setdefault("profile", "quick")
     return request_of(args, said)
+
+
+def _alone(request: "ScanRequest", targets: "tuple[Target, ...]") -> "ScanRequest":
+    """The scan of these nodes alone. Where files name the nodes, these are the ones that are asked for."""
+    if not request.facts:
+        return replace(request, targets=targets)
+    asked = tuple(replace(target, source="--exclude-bad") for target in targets)
+    return replace(request, hosts=(), targets=asked, facts_nodes=None)
 
 
 def _rules(args: argparse.Namespace) -> "Rules":
@@ -353,19 +412,19 @@ def _refused(args: argparse.Namespace, look: _Look) -> int:
     return code
 
 
-def _start(args: argparse.Namespace, report: "Report", plan: "Plan", nodes: Sequence[str]) -> int:
+def _start(args: argparse.Namespace, report: "Report", there: _There, nodes: Sequence[str]) -> int:
     from netdoctor.report import words
 
     if args.hosts_out is not None and not args.dry_run:
         from netdoctor.report.save import write_whole
 
         try:
-            write_whole(args.hosts_out[1], _listed(args, plan).encode())
+            write_whole(args.hosts_out[1], _listed(args, there).encode())
         except OSError as error:
             raise InputError(f"--hosts-out {args.hosts_out[1]}: {error.strerror or error}") from None
-    planned = {} if args.no_env or args.local else _planned(report, plan)
+    planned = {} if args.no_env or args.local else _planned(report, there)
     # What --env-file names is the job's own, also where the command reads it only later.
-    own = {**plan.job.env, **os.environ}
+    own = {**there.env, **os.environ}
     new = {name: value for name, value in planned.items() if name not in own}
     kept = [name for name, value in planned.items() if own.get(name, value) != value]
     # Nothing of the cluster is told of by name where the report is not to either.
@@ -386,20 +445,19 @@ def _start(args: argparse.Namespace, report: "Report", plan: "Plan", nodes: Sequ
     return _become(args, {**new, **{f"{TOLD}{name}": value for name, value in told.items()}})
 
 
-def _listed(args: argparse.Namespace, plan: "Plan") -> str:
-    """The nodes of the plan as --hosts-out has them. Raises InputError where its format cannot carry one."""
+def _listed(args: argparse.Namespace, there: _There) -> str:
+    """The nodes as --hosts-out has them. Raises InputError where its format cannot carry one."""
     from netdoctor.inventory.writers import write
 
-    return write(plan.inventory.targets, args.hosts_out[0])[0] if args.hosts_out is not None else ""
+    return write(there.targets, args.hosts_out[0])[0] if args.hosts_out is not None else ""
 
 
-def _planned(report: "Report", plan: "Plan") -> dict[str, str]:
+def _planned(report: "Report", there: _There) -> dict[str, str]:
     """What the job is to have in its environment by what was measured; what would be guessed stays away."""
     from netdoctor import launch
     from netdoctor.scanning import evidence
 
-    known = evidence(report, plan.request.save or LAST)
-    found = launch.environment(plan.inventory.targets, known)
+    found = launch.environment(there.targets, evidence(report, there.path))
     return {name: one.text for name, one in found.items() if one.origin is not launch.Origin.GUESSED}
 
 

@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,20 @@ def request_of(args: argparse.Namespace, said: dict[str, Any]) -> "tuple[ScanReq
     path = args.save or LAST
     report = load_own(path)
     return reread(replay(report, said, path), report.run.replay), report
+
+
+def saved_report(words: "Sequence[str] | None") -> Path | None:
+    """The report that --facts names; None for what tasks have written, and where --facts is not given."""
+    from netdoctor.scanning.pool import is_filed
+
+    return Path(words[0]) if words and len(words) == 1 and not is_filed(words[0]) else None
+
+
+def facts_asked(args: argparse.Namespace, said: dict[str, Any]) -> dict[str, Any]:
+    """What is asked of a saved report behind --facts. Raises InputError where hosts are named."""
+    if args.hosts or args.last:
+        raise InputError("--facts judges a saved report; leave the host list out")
+    return {name: value for name, value in said.items() if name not in ("facts", "via")}
 
 
 def scanned(

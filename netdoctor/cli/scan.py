@@ -18,7 +18,7 @@ from netdoctor.cli.options import (
     one_per_line,
 )
 from netdoctor.cli.parser import EXIT_BAD_INPUT, NAGIOS_UNKNOWN, Listed, columns, words
-from netdoctor.cli.running import request_of, scanned, signals_noted
+from netdoctor.cli.running import facts_asked, request_of, saved_report, scanned, signals_noted
 from netdoctor.errors import InputError
 from netdoctor.text import clean
 
@@ -117,7 +117,7 @@ def _run(args: argparse.Namespace) -> int:
 
     said = given(args)
     outputs = parse_outputs(args.output)
-    if args.facts and (saved := _saved_report(args.facts)) is not None:
+    if (saved := saved_report(args.facts)) is not None:
         return _rejudge(args, said, saved, opened(outputs, args.save, [(f"--facts {saved}", saved)]))
     request, before = request_of(args, said)
     outputs = opened(outputs, request.save, scanning.reads(request))
@@ -149,23 +149,13 @@ def _run(args: argparse.Namespace) -> int:
     return 128 + late[0] if late else code
 
 
-def _saved_report(words: Sequence[str]) -> Path | None:
-    """The report that --facts names; None for what tasks have written."""
-    from netdoctor.scanning.pool import is_filed
-
-    return Path(words[0]) if len(words) == 1 and not is_filed(words[0]) else None
-
-
 def _rejudge(
     args: argparse.Namespace, said: dict[str, Any], source: Path, outputs: "Sequence[Output]"
 ) -> int:
     from netdoctor.report.save import load
     from netdoctor.scanning import rejudge
 
-    if args.hosts or args.last:
-        raise InputError("--facts judges a saved report; leave the host list out")
-    asked = {name: value for name, value in said.items() if name not in ("facts", "via")}
-    report = rejudge(load(source), asked, source)
+    report = rejudge(load(source), facts_asked(args, said), source)
     return _deliver(args, report, outputs, args.save)
 
 

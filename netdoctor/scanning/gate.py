@@ -113,16 +113,11 @@ def stale(report: Report, plan: Plan, *, now: float, max_age_s: float, touched: 
     now: seconds since the epoch. touched: the files that the scan reads, and when each was changed last.
     """
     run, request = report.run, plan.request
-    if run.foreign is not None or run.redacted:
-        return "it is not our own" if run.foreign is not None else "it is redacted"
     if report.tool.version != __version__:
         return "another release of netdoctor made it"
-    if not run.complete or run.ended_by != "end":
-        return "that scan was cut short"
-    # When the scan began: some of it was measured then, also where a part was looked at again later.
+    if why := not_ours_now(report, now=now, max_age_s=max_age_s):
+        return why
     began = _seconds(run.started)
-    if not 0 <= now - began <= max_age_s:
-        return "it is too old" if now - began > max_age_s else "its time lies in the future"
     changed = sorted(name for name, when in touched.items() if when >= began)
     if changed:
         return f"{changed[0]} has changed since"
@@ -144,6 +139,20 @@ def stale(report: Report, plan: Plan, *, now: float, max_age_s: float, touched: 
         return "it does not say what the job was"
     differs = other_job(then, plan.job)
     return f"the job is another one now ({differs})" if differs else ""
+
+
+def not_ours_now(report: Report, *, now: float, max_age_s: float) -> str:
+    """Why a saved report says nothing of the nodes as they are now; empty where it may."""
+    run = report.run
+    if run.foreign is not None or run.redacted:
+        return "it is not our own" if run.foreign is not None else "it is redacted"
+    if not run.complete or run.ended_by != "end":
+        return "that scan was cut short"
+    # When the scan began: some of it was measured then, also where a part was looked at again later.
+    age = now - _seconds(run.started)
+    if not 0 <= age <= max_age_s:
+        return "it is too old" if age > max_age_s else "its time lies in the future"
+    return ""
 
 
 def _seconds(stamp: str) -> float:

@@ -6,6 +6,7 @@ import math
 import os
 import shlex
 import signal
+import time
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -16,12 +17,15 @@ import pytest
 from netdoctor import cli
 from netdoctor.facts.host import Login, Session
 from netdoctor.inventory import Target
+from netdoctor.inventory.task import Task
 from netdoctor.model import fail, warn
 from netdoctor.report.model import Cause, Counts, Report, Run, Verdict
 from netdoctor.scanning import ScanRequest, load_own, prepare
 from netdoctor.scanning.gate import Act, Rules, decide, stale
 from netdoctor.scanning.record import record
-from tests.core.fake import hint, saying
+from tests.checks import build
+from tests.core.fake import hint, plain, saying
+from tests.scanning import test_pool
 from tests.scanning.ground import Ground
 
 NODES = ("n1", "n2", "n3", "n4")
@@ -235,6 +239,44 @@ def test_the_good_nodes_are_looked_at_alone(
     assert [len(one) for one in ground.transport.started] == [4, 3, 4, 3]
     assert "not started, READY with warnings" in capfd.readouterr().err
     assert len(started) == 1
+
+
+def test_what_tasks_or_a_report_have_written_decides(
+    ground: Ground, started: list[dict[str, str]], capfd: pytest.CaptureFixture[str]
+) -> None:
+    Path("facts").mkdir()
+    for i, node in enumerate(NODES):
+        said = test_pool.line(node, own=Task(), now=time.time(), facts={"host": plain(build.host(i))})
+        Path(f"facts/{node}.facts.jsonl").write_bytes(said)
+    assert gate("--facts facts --hosts-out good") is None
+    assert started[-1]["NETDOCTOR_GATE_NODES"] == "n1,n2,n3,n4"
+    assert not ground.transport.started
+    assert json.loads(Path(".netdoctor/last.json").read_text())["run"]["profile"] == "launch"
+    # The report of that by itself, and what is no report of these nodes as they are now.
+    Path(".netdoctor/last.json").rename("kept.json")
+    assert gate("--facts kept.json") is None
+    assert started[-1]["NETDOCTOR_GATE_NODES"] == "n1,n2,n3,n4"
+    assert not Path(".netdoctor/last.json").exists()
+    found = json.loads(Path("kept.json").read_text())
+    for field, value in {"started": "2020-01-01T00:00:00Z", "complete": False, "redacted": True}.items():
+        Path("other.json").write_text(json.dumps({**found, "run": {**found["run"], field: value}}))
+        assert gate("--facts other.json --on-undecided run --refuse-code 75") == 75, field
+        assert "not started, other.json says nothing of now: " in capfd.readouterr().err
+    ground.checks[1] = saying("net.one", fail("n4", "is bad", cause=hint("bad", "n4")))
+    assert gate("--facts kept.json") == 1
+    assert gate("--facts kept.json --fail-on never -q") is None
+    assert gate("--facts facts") == 1
+    for wrong in ("kept.json --exclude-bad", "facts --max-age 1h", "facts --via slurm", "nowhere"):
+        assert gate(f"--facts {wrong}") == 2, wrong
+    # Who wrote nothing that counts is left out, and the others are judged by themselves.
+    ground.checks[1] = saying("net.one")
+    Path("facts/n3.facts.jsonl").write_bytes(b"")
+    capfd.readouterr()
+    assert gate("--facts facts") == 1
+    before = len(started)
+    assert gate("--facts facts --facts-nodes 5 --exclude-bad --min-nodes 3 --hosts-out good") is None
+    assert started[before]["NETDOCTOR_GATE_NODES"] == "n1,n2,n4"
+    assert Path("good").read_text().split() == ["n1", "n2", "n4"]
 
 
 def test_what_netdoctor_breaks_is_no_node_s(
