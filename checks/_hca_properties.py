@@ -10,7 +10,7 @@ from netdoctor.model import Fix, look, run
 
 class Property(NamedTuple):
     """What is compared. read: None where it could not be read. layer: of the ports that have it, or empty.
-    file: below the port's folder."""
+    file: below the port's folder, or what asks the kernel."""
 
     key: str
     word: str
@@ -27,7 +27,35 @@ FABRIC = look(
 ALLOW = run("have the subnet manager's owner give the ports the same partitions")
 CLASS = run("set the traffic class that the other nodes have, and again at each boot")
 DRIVER = run("install the release of the driver that the other nodes have")
+LOSSLESS = look(
+    "see what the NIC has, what its switch port has, and give the odd one what the others have",
+    "for i in /sys/class/infiniband/*/device/net/*; do dcb pfc show dev ${i##*/}; "
+    "dcb app show dev ${i##*/}; ethtool -a ${i##*/}; done",
+    root=True,
+)
 IB, ROCE = "InfiniBand", "Ethernet"
+
+
+def flow_control(port: HcaPort) -> str | None:
+    """``PFC of priority 3``, or the pauses that take its place where there is none."""
+    flow = port.flow
+    if flow is None or flow.pfc is None:
+        return None
+    if flow.pfc:
+        return f"PFC {','.join(map(str, flow.pfc))}"
+    return "none" if flow.pauses in (None, "off") else f"pauses {flow.pauses}"
+
+
+def sorting(port: HcaPort) -> str | None:
+    """By what a NIC sorts packets into priorities: ``VLAN``, ``DSCP``, and what its table has for itself."""
+    flow = port.flow
+    if flow is None or flow.pfc is None:
+        return None
+    # 8 DSCPs a priority is what drivers begin with.
+    own = [f"{i} to {to}" for i, to in enumerate(flow.dscp) if to != str(i >> 3)]
+    return "VLAN" if not flow.dscp else f"DSCP ({listing(own, 6)})" if own else "DSCP"
+
+
 PROPERTIES = (
     Property(
         "rdma.sm-lid", "subnet manager's LID", IB,
@@ -46,6 +74,19 @@ PROPERTIES = (
         "rdma.traffic-class", "RoCE traffic class", ROCE,
         lambda _, port: "not set" if port.traffic_class is None else str(port.traffic_class),
         "../../tc/*/traffic_class", "switches put the packets into another queue", CLASS,
+    ),
+    Property(
+        "rdma.pfc", "flow control", ROCE, lambda _, port: flow_control(port), "DCB",
+        "what the switch asks to stop goes on there, and is dropped", LOSSLESS,
+    ),
+    Property(
+        "rdma.trust", "sorting into priorities", ROCE, lambda _, port: sorting(port), "DCB",
+        "the same packet gets another priority there", LOSSLESS,
+    ),
+    Property(
+        "rdma.ecn", "congestion control (ECN)", ROCE, lambda _, port: port.flow.ecn if port.flow else None,
+        "../../device/net/*/ecn/roce_*/enable/*", "one that does not slow down takes the others' share",
+        LOSSLESS,
     ),
     Property("rdma.driver", "driver", "", lambda hca, _: hca.driver, "../../device/driver", "", DRIVER),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Fabric, partitions, traffic class and driver of HCA ports, compared between nodes."""
+"""Fabric, partitions, flow control and driver of HCA ports, compared between nodes."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -23,13 +23,16 @@ def rdma_parity(nodes: Mapping[str, RdmaFacts], expect: Wanted | None = None) ->
     """The same HCA port of every node is on one fabric, in the same partitions, with the same driver.
 
     Looks at:
-        Of active ports: LID of the subnet manager, prefix of the subnet and partitions (InfiniBand), the
-        traffic class that the driver sets for all of RoCE, the driver and its own version. Compared over
-        nodes, port by port and by kind of card, as rails may well be fabrics of their own.
+        Of active ports: LID of the subnet manager, prefix of the subnet and partitions (InfiniBand). Of RoCE
+        the traffic class that the driver sets for all, priority flow control or else pauses, whether packets
+        are sorted by DSCP or VLAN, and ECN where the driver tells (MLNX_OFED). The driver and its own
+        version. Compared over nodes, port by port and by kind of card, as rails may well be fabrics of their
+        own. A fabric that is lossy by design has no PFC anywhere, and is silent.
 
     Matters because:
         Ports in different subnets or partitions are up, and cannot reach each other: NCCL waits for its
-        timeout. Another traffic class loses packets where the rest is lossless.
+        timeout. One node with another traffic class, or without PFC where the rest has it, loses packets:
+        RoCE sends a whole window again for one that is lost.
 
     Fix:
         Cable the port to the fabric of its rail, or have the subnet manager's owner give it the partitions.
@@ -55,9 +58,10 @@ def _compared(
     one: Property, values: Mapping[str, str | None], names: list[str], expect: Wanted | None
 ) -> Iterator[Finding]:
     def evidence(node: str) -> Evidence:
-        return seen(
-            f"/sys/class/infiniband/{names[0].replace(':', '/ports/')}/{one.file}", values[node] or "", "file"
-        )
+        if one.file == "DCB":
+            return seen("the kernel's DCB and pause settings", values[node] or "")
+        where = f"/sys/class/infiniband/{names[0].replace(':', '/ports/')}/{one.file}"
+        return seen(where, values[node] or "", "file")
 
     noun = f"{one.word} of {listing(names, 3)}"
     cause = Cause(one.key.replace(".", "-"), f"{one.word} differs between HCA ports of {{nodes}}")

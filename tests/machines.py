@@ -49,7 +49,7 @@ AGENT = Path(netdoctor.lab.__file__).parent.parent / "agent"
 KEYS = {
     "about", "origin", "sources", "parts", "gpus", "hcas", "link", "kernel", "arch", "cpus", "libraries",
     "files", "links", "devices", "processes", "mounts", "limits", "environ", "nvml", "gpu", "hca", "net",
-    "facts", "broken",
+    "facts", "flow", "broken",
 }  # fmt: skip
 # What is asked of the kernel and of programs, and not of files: a machine's `facts` say it.
 BY_CALLS = {"firewall", "nccl_answer", "resolve", "routes", "software", "time"}
@@ -204,7 +204,8 @@ def _files(tree: hardware.Tree, folder: str, table: Mapping[str, Any], i: int, n
 
 
 def _netdev(tree: hardware.Tree, name: str, dev: Mapping[str, Any], number: int) -> None:
-    """An interface. address4: with their lengths; driver, pci: of its device; hca: of which HCA it is."""
+    """An interface. address4: with their lengths; driver, pci: of its device; hca: of which HCA it is; ecn:
+    the driver shows its settings."""
     base = f"/sys/class/net/{name}"
     i = dev.get("index", 0)
     up = dev.get("up", True)
@@ -214,8 +215,10 @@ def _netdev(tree: hardware.Tree, name: str, dev: Mapping[str, Any], number: int)
         "statistics/rx_dropped": 4000, "carrier": int(up), "speed": -1,
         "flags": "0x1003" if up else "0x1002", "type": 1, "address": "{mac}",
     }  # fmt: skip
+    if dev.get("ecn"):  # of MLNX_OFED
+        usual |= {f"ecn/roce_{side}/enable/{i}": 1 for side in ("rp", "np") for i in range(8)}
     for key, value in {**usual, **dev}.items():
-        if key not in ("index", "up", "address4", "driver", "pci", "hca", "more"):
+        if key not in ("index", "up", "address4", "driver", "pci", "hca", "ecn"):
             _put(tree.files, f"{base}/{key}", f"{value}\n" if value is not False else False, number, i)
     if "hca" in dev:
         folder = hardware.hca_folder(dev["hca"]).rpartition("/infiniband/")[0]
@@ -333,9 +336,9 @@ def _asked(machine: Machine, root: Path) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for group, collect in collectors().items():
         args = ARGUMENTS.get(group, {})
-        more = {"rows": _rows(spec, facts_net.Row)} if group == "net" else {}
+        more = {"net": {"rows": _rows(spec, facts_net.Row)}, "rdma": {"known": spec.get("flow", {})}}
         try:
-            found[group] = {"value": collect(args, root=str(root), **more)}
+            found[group] = {"value": collect(args, root=str(root), **more.get(group, {}))}
         except runtime.Unavailable as error:
             why, detail = runtime.explain(error)
             found[group] = {"missing": {"why": why, "detail": detail}}

@@ -59,7 +59,7 @@ def counted(name: str, base: str, counters: "Iterable[str]") -> "dict[str, Any]"
     values = {}
     read = 0
     for counter in counters:
-        value = files.int_or_none(base + "/" + counter)
+        value = files.number(base + "/" + counter)
         if value is not None:
             read += 1
             if value > 0:

@@ -7,7 +7,7 @@ from . import files, libs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Optional
+    from typing import Any, Mapping, Optional
 
 _CLASS = "/sys/class/infiniband"
 _MELLANOX = "0x15b3"
@@ -15,6 +15,8 @@ MAX_HCAS = 128
 MAX_PORTS = 16
 MAX_GIDS = 1024
 MAX_PKEYS = 128
+# A table has 255 rows, filled from the first free one on.
+EMPTY_ROWS = 32
 
 
 def numeric(name: str) -> "tuple[int, str]":
@@ -36,19 +38,24 @@ def rate(text: str) -> "Optional[float]":
     return float(whole + dot + part)
 
 
-def gids(base: str) -> "list[dict[str, Any]]":
+def gids(base: str, rows: "list[str]") -> "list[dict[str, Any]]":
     """Return the non-empty rows of a port's GID table; reading an empty slot's attributes gives EINVAL."""
     found = []
-    for name in sorted(files.names(os.path.join(base, "gids"), MAX_GIDS), key=numeric):
-        gid = files.text_or_none(os.path.join(base, "gids", name))
-        if not name.isdigit() or not gid or not gid.strip("0:"):
+    empty = 0
+    for name in rows:
+        gid = files.attribute(base + "/gids/" + name)
+        if not gid or not gid.strip("0:"):
+            empty += 1
+            if empty > EMPTY_ROWS:
+                break
             continue
+        empty = 0
         found.append(
             {
                 "index": int(name),
                 "gid": gid,
-                "type": files.text_or_none(os.path.join(base, "gid_attrs/types", name)) or None,
-                "netdev": files.text_or_none(os.path.join(base, "gid_attrs/ndevs", name)) or None,
+                "type": files.attribute(base + "/gid_attrs/types/" + name) or None,
+                "netdev": files.attribute(base + "/gid_attrs/ndevs/" + name) or None,
             }
         )
     return found
@@ -56,25 +63,25 @@ def gids(base: str) -> "list[dict[str, Any]]":
 
 def pkeys(base: str) -> "list[str]":
     """Return the non-empty rows of a port's table of partitions."""
-    folder = os.path.join(base, "pkeys")
-    rows = (files.text_or_none(os.path.join(folder, name)) for name in files.names(folder, MAX_PKEYS))
+    folder = base + "/pkeys/"
+    rows = (files.attribute(folder + name) for name in files.names(folder, MAX_PKEYS))
     return sorted({row for row in rows if row and row.strip("0x")})
 
 
 def traffic_class(hca: str, number: str, root: str) -> "Optional[int]":
     """Return 106 of ``Global tclass=106``; only drivers outside of the kernel's tree have the file."""
     path = files.under(root, "%s/%s/tc/%s/traffic_class" % (_CLASS, hca, number))
-    word = (files.text_or_none(path) or "").partition("Global tclass=")[2].split("\n")[0].strip()
+    word = (files.attribute(path) or "").partition("Global tclass=")[2].split("\n")[0].strip()
     return int(word) if word.isdecimal() else None
 
 
 def driver(device: str) -> "Optional[str]":
     """Return ``mlx5_core 24.10-1.1.4``, or the module's name alone."""
     try:
-        name = os.path.basename(os.readlink(os.path.join(device, "driver")))
+        name = os.path.basename(os.readlink(device + "/driver"))
     except OSError:
         return None
-    version = files.text_or_none(os.path.join(device, "driver/module/version"))
+    version = files.attribute(device + "/driver/module/version")
     return name + " " + version if version else name
 
 
@@ -125,37 +132,68 @@ def acs(device: str) -> "Optional[list[str]]":
     return found
 
 
-def port(hca: str, base: str, number: str, root: str) -> "dict[str, Any]":
-    """Return facts.rdma.HcaPort."""
+def flow_control(
+    netdev: str, root: str, known: "Optional[Mapping[str, dict[str, Any]]]"
+) -> "Optional[dict[str, Any]]":
+    """Return facts.rdma.FlowControl of an interface; None where nobody tells. known: as of collect()."""
+    from . import flow
+
+    if known is None:
+        found = {"pauses": flow.pauses(netdev)}  # type: dict[str, Any]
+        found.update(flow.ask(netdev) or {})
+    else:
+        found = dict(known.get(netdev) or {})
+    found["ecn"] = flow.ecn(root, netdev)
+    return found if any(one is not None for one in found.values()) else None
+
+
+def port(
+    hca: str,
+    number: str,
+    netdevs: "list[str]",
+    root: str,
+    known: "Optional[Mapping[str, dict[str, Any]]]",
+) -> "dict[str, Any]":
+    """Return facts.rdma.HcaPort. netdevs: of its PCI function."""
+    base = files.under(root, "%s/%s/ports/%s" % (_CLASS, hca, number))
 
     def text(name: str) -> str:
-        return files.text_or_none(os.path.join(base, name)) or ""
+        return files.attribute(base + "/" + name) or ""
 
+    rows = sorted((n for n in files.names(base + "/gids") if n.isdigit()), key=numeric)
+    speed, layer = text("rate"), text("link_layer")
+    found = gids(base, rows[:MAX_GIDS])
+    flow = None
+    if layer == "Ethernet":
+        # A function may have one for each of its ports, and those of virtual switches; a bond has GIDs, too.
+        own = [gid["netdev"] for gid in found if gid["netdev"] in netdevs] or netdevs[:1]
+        flow = flow_control(own[0], root, known) if own else None
     return {
         "name": hca + ":" + number,
         "number": int(number),
         "state": state_word(text("state")),
         "phys_state": state_word(text("phys_state")),
-        "link_layer": text("link_layer"),
-        "rate_gbit_s": rate(text("rate")),
-        "rate_text": text("rate"),
-        "lid": files.int_or_none(os.path.join(base, "lid")),
-        "sm_lid": files.int_or_none(os.path.join(base, "sm_lid")),
-        "gids": gids(base),
-        "gid_table_len": len([n for n in files.names(os.path.join(base, "gids")) if n.isdigit()]) or None,
-        "pkeys": pkeys(base) if text("link_layer") == "InfiniBand" else [],
+        "link_layer": layer,
+        "rate_gbit_s": rate(speed),
+        "rate_text": speed,
+        "lid": files.number(base + "/lid"),
+        "sm_lid": files.number(base + "/sm_lid"),
+        "gids": found,
+        "gid_table_len": len(rows) or None,
+        "pkeys": pkeys(base) if layer == "InfiniBand" else [],
         "traffic_class": traffic_class(hca, number, root),
+        "flow": flow,
     }
 
 
-def pcie_link(device: str) -> "Optional[dict[str, Any]]":
-    """Return facts.rdma.PcieLink; None where the function, or the port above it, tells of no link."""
-    here = os.path.realpath(device)
+def pcie_link(here: str) -> "Optional[dict[str, Any]]":
+    """Return facts.rdma.PcieLink of a function (its real path); None where it, or the port above, tells of no
+    link."""
     above = os.path.dirname(here)
 
     def number(folder: str, name: str) -> float:
         # "16", "32.0 GT/s PCIe", "8 GT/s", "Unknown"; 255 lanes are the kernel's word for unknown, too.
-        word = (files.text_or_none(os.path.join(folder, name)) or "").partition(" ")[0]
+        word = (files.attribute(folder + "/" + name) or "").partition(" ")[0]
         value = float(word) if word.replace(".", "", 1).isdecimal() else 0.0
         return 0.0 if value >= 255 else value
 
@@ -175,15 +213,14 @@ def pcie_link(device: str) -> "Optional[dict[str, Any]]":
 
 def uverbs_name(hca: str, base: str, root: str) -> "Optional[str]":
     """Return ``uverbs0``, from the device or from the class of all uverbs."""
-    for name in files.names(os.path.join(base, "device/infiniband_verbs")):
-        if name.startswith("uverbs"):
-            ibdev = os.path.join(base, "device/infiniband_verbs", name, "ibdev")
-            # Two devices of one PCI function (mlx5 with SFs) share the folder.
-            if (files.text_or_none(ibdev) or hca) == hca:
-                return name
-    folder = files.under(root, "/sys/class/infiniband_verbs")
+    own = base + "/device/infiniband_verbs/"
+    for name in files.names(own):
+        # Two devices of one PCI function (mlx5 with SFs) share the folder.
+        if name.startswith("uverbs") and (files.attribute(own + name + "/ibdev") or hca) == hca:
+            return name
+    folder = files.under(root, "/sys/class/infiniband_verbs/")
     for name in files.names(folder):
-        if files.text_or_none(os.path.join(folder, name, "ibdev")) == hca:
+        if files.attribute(folder + name + "/ibdev") == hca:
             return name
     return None
 
@@ -197,14 +234,16 @@ def is_there(path: str) -> "Optional[bool]":
     return True
 
 
-def hca(name: str, root: str, guest: bool) -> "dict[str, Any]":
+def hca(
+    name: str, root: str, guest: bool, known: "Optional[Mapping[str, dict[str, Any]]]"
+) -> "dict[str, Any]":
     """Return facts.rdma.Hca."""
     base = files.under(root, _CLASS + "/" + name)
 
     def text(attribute: str) -> "Optional[str]":
-        return files.text_or_none(os.path.join(base, attribute)) or None
+        return files.attribute(base + "/" + attribute) or None
 
-    device = os.path.join(base, "device")
+    device = base + "/device"
     real = os.path.realpath(device) if os.path.exists(device) else ""
     address = files.pci_address(real)
     uverbs = uverbs_name(name, base, root)
@@ -216,9 +255,10 @@ def hca(name: str, root: str, guest: bool) -> "dict[str, Any]":
         there = is_there(node)
         if there:
             uverbs_ok = os.access(node, os.R_OK | os.W_OK)
-    elif not is_there(os.path.join(base, "ports")):
+    elif not is_there(base + "/ports"):
         there = None
-    ports = [n for n in files.names(os.path.join(base, "ports")) if n.isdigit()]
+    ports = [n for n in files.names(base + "/ports") if n.isdigit()]
+    netdevs = files.names(device + "/net", 256)
     return {
         "name": name,
         "fw_version": text("fw_ver"),
@@ -228,19 +268,16 @@ def hca(name: str, root: str, guest: bool) -> "dict[str, Any]":
         "sys_image_guid": text("sys_image_guid"),
         "pci_address": address,
         "pci_path": files.pci_path(real),
-        "numa_node": files.int_or_none(os.path.join(device, "numa_node")),
-        "pcie": pcie_link(device),
-        "netdevs": files.names(os.path.join(device, "net"), 256),
+        "numa_node": files.number(device + "/numa_node"),
+        "pcie": pcie_link(real),
+        "netdevs": netdevs,
         "uverbs": uverbs,
         "uverbs_there": there,
         "uverbs_ok": uverbs_ok,
         "driver": driver(device),
         "iommu": None if guest else text("device/iommu_group/type"),
         "acs": acs(real),
-        "ports": [
-            port(name, os.path.join(base, "ports", n), n, root)
-            for n in sorted(ports, key=numeric)[:MAX_PORTS]
-        ],
+        "ports": [port(name, n, netdevs, root, known) for n in sorted(ports, key=numeric)[:MAX_PORTS]],
     }
 
 
@@ -249,22 +286,27 @@ def unbound_pci(root: str, bound: "set[Optional[str]]") -> "list[str]":
     found = []
     folder = files.under(root, "/sys/bus/pci/devices")
     for address in files.names(folder):
-        base = os.path.join(folder, address)
+        base = folder + "/" + address
         if (
-            files.text_or_none(os.path.join(base, "vendor")) == _MELLANOX
-            and (files.text_or_none(os.path.join(base, "class")) or "").startswith("0x02")
-            and address not in bound
-            and not files.names(os.path.join(base, "infiniband"))
+            address not in bound
+            and files.attribute(base + "/vendor") == _MELLANOX
+            and (files.attribute(base + "/class") or "").startswith("0x02")
+            and not files.names(base + "/infiniband")
         ):
             found.append(address)
     return found
 
 
-def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
-    """Return facts.rdma.RdmaFacts."""
+def collect(
+    args: "dict[str, Any]", root: str = "/", known: "Optional[Mapping[str, dict[str, Any]]]" = None
+) -> "dict[str, Any]":
+    """Return facts.rdma.RdmaFacts. known: what the kernel of a recorded machine, with its `root`, answers of
+    its interfaces: pfc, dscp and pauses of facts.rdma.FlowControl."""
+    if known is None and root != "/":
+        known = {}
     names = files.names(files.under(root, _CLASS), MAX_HCAS)
     guest = bool(names) and is_guest(root)
-    hcas = [hca(name, root, guest) for name in names]
+    hcas = [hca(name, root, guest, known) for name in names]
     library_path = os.environ.get("LD_LIBRARY_PATH", "")
     verbs = libs.find("libibverbs.so.1", root, library_path)
     return {

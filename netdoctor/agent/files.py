@@ -44,6 +44,32 @@ def text_or_none(path: str, cap: int = 4096) -> "Optional[str]":
         return None
 
 
+def attribute(path: str) -> "Optional[str]":
+    """Return the stripped text of a file of sysfs, None where unreadable: what one read gives is all of it.
+
+    Thousands are read, and this takes half of what text_or_none() does.
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except (OSError, ValueError):
+        return None
+    try:
+        return os.read(fd, 4096).decode("utf-8", "replace").strip("\0 \t\r\n")
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+
+
+def number(path: str) -> "Optional[int]":
+    """Return the integer (decimal or 0x…) in a file of sysfs, or None."""
+    text = attribute(path)
+    try:
+        return int(text, 0) if text else None
+    except ValueError:
+        return None
+
+
 def int_or_none(path: str) -> "Optional[int]":
     """Return the integer (decimal or 0x…) in a small file, or None."""
     text = text_or_none(path)

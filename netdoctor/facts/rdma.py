@@ -21,10 +21,29 @@ class Gid:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FlowControl:
+    """What the interface of a RoCE port does against loss. pfc: priorities with priority flow control; None
+    where its driver does not say. dscp: the priority of each of 64 DSCPs, ``-`` for one without; empty where
+    packets are sorted by their VLAN tag. pauses: those for all priorities, ``rx tx``, ``off``. ecn:
+    priorities for which it heeds (rp) and sends (np) notices of congestion, ``rp all np 3``."""
+
+    pfc: tuple[int, ...] | None = None
+    dscp: str = ""
+    pauses: str | None = None
+    ecn: str | None = None
+
+    def priority(self, traffic_class: int) -> int | None:
+        """That of packets with this traffic class, where the interface sorts by DSCP."""
+        digit = self.dscp[traffic_class >> 2 : (traffic_class >> 2) + 1]
+        return int(digit) if digit.isascii() and digit.isdigit() else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HcaPort:
     """One port. name is NCCL's ``mlx5_0:1``; state ``ACTIVE``, ``INIT``, ``DOWN``…; link_layer ``InfiniBand``
     or ``Ethernet``; rate_gbit_s and rate_text from ``400 Gb/sec (4X NDR)``. gid_table_len: rows, empty ones
-    too. pkeys: the non-empty rows of its table, ``0xffff``. traffic_class: what mlx5 sets for all of RoCE."""
+    too. pkeys: the non-empty rows of its table, ``0xffff``. traffic_class: what mlx5 sets for all of RoCE.
+    flow: of its interface, for RoCE."""
 
     name: str
     number: int
@@ -39,6 +58,7 @@ class HcaPort:
     gid_table_len: int | None = None
     pkeys: tuple[str, ...] = ()
     traffic_class: int | None = None
+    flow: FlowControl | None = None
 
     @property
     def subnet(self) -> str:

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from netdoctor.checks.rdma_parity import rdma_parity
-from netdoctor.facts.rdma import Gid, Hca, RdmaFacts
+from netdoctor.facts.rdma import FlowControl, Gid, Hca, RdmaFacts
 from netdoctor.facts.wanted import Wanted, Wish
 from netdoctor.model import Finding, Status
 
@@ -75,6 +75,50 @@ def test_the_traffic_class_of_roce() -> None:
     (finding,) = judged(rdma(card("mlx5_0", roce=True), card("mlx5_1", roce=True)), **usual)
     assert finding.summary.startswith("RoCE traffic class of mlx5_0:1 and mlx5_1:1 not set here, 106 on most")
     assert not judged(rdma(card("mlx5_0", roce=True)), roce=True)
+
+
+BY_EIGHTS = "".join(str(i >> 3) for i in range(64))
+USUAL = FlowControl(pfc=(3,), dscp=BY_EIGHTS, pauses="off", ecn="rp all np all")
+
+
+def roce(flow: FlowControl | None) -> RdmaFacts:
+    return rdma(*(card(device, roce=True, on={"flow": flow}) for device in ("mlx5_0", "mlx5_1")))
+
+
+@pytest.mark.parametrize(
+    ("odd", "key", "words"),
+    [
+        ({"pfc": (), "pauses": "rx tx"}, "rdma-pfc",
+         "flow control of mlx5_0:1 and mlx5_1:1 pauses rx tx here, PFC 3 on most nodes"),
+        ({"pfc": ()}, "rdma-pfc", "flow control of mlx5_0:1 and mlx5_1:1 none here, PFC 3 on most"),
+        ({"pfc": (3, 4)}, "rdma-pfc", "flow control of mlx5_0:1 and mlx5_1:1 PFC 3,4 here"),
+        ({"dscp": ""}, "rdma-trust",
+         "sorting into priorities of mlx5_0:1 and mlx5_1:1 VLAN here, DSCP on most"),
+        ({"dscp": BY_EIGHTS[:26] + "5" + BY_EIGHTS[27:]}, "rdma-trust",
+         "sorting into priorities of mlx5_0:1 and mlx5_1:1 DSCP (26 to 5) here"),
+        ({"ecn": "rp none np all"}, "rdma-ecn",
+         "congestion control (ECN) of mlx5_0:1 and mlx5_1:1 rp none np all here"),
+    ],
+)  # fmt: skip
+def test_the_node_that_loses_where_the_rest_does_not(odd: dict[str, Any], key: str, words: str) -> None:
+    """Among six nodes, and not where they have no flow control at all, or pauses beside PFC."""
+    usual = dict.fromkeys(names(5), roce(USUAL))
+    (finding,) = said(rdma_parity({**usual, "n6": roce(replace(USUAL, **odd))}))
+    assert (finding.status, causes([finding])) == (Status.WARN, {key: {"n6"}})
+    assert finding.summary.startswith(words)
+    assert not said(rdma_parity({**usual, "n6": roce(replace(USUAL, pauses="rx tx"))}))
+    lossy = FlowControl(pfc=(), pauses="off")
+    assert not said(rdma_parity(dict.fromkeys(names(6), roce(lossy))))
+
+
+def test_a_nic_that_does_not_tell_of_its_flow_control() -> None:
+    """Is unknown among those that do, and nothing where none does."""
+    silent = FlowControl(pauses="rx tx")
+    nodes = {**dict.fromkeys(names(3), roce(USUAL)), "n4": roce(silent)}
+    findings = said(rdma_parity(nodes))
+    assert [(f.status, f.target) for f in findings] == [(Status.UNKNOWN, "n4")] * 3
+    for flow in (silent, None):
+        assert not said(rdma_parity(dict.fromkeys(names(3), roce(flow))))
 
 
 def test_what_could_not_be_read_is_unknown_where_others_show_it() -> None:
