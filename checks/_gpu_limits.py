@@ -17,6 +17,7 @@ NO_SPARE = Cause(
     "{nodes} {has} a GPU with a bank of memory that has no spare row left",
     action=Action.IGNORE,
 )
+CORRUPT = Cause("gpu-inforom-corrupt", "{nodes} {has} a GPU with a corrupt InfoROM", action=Action.REPLACE)
 HOT = Cause("gpu-hot", "GPUs of {nodes} are as hot as they may become", action=Action.DRAIN)
 
 # Of the 64 that a board before Ampere can retire in its life.
@@ -93,6 +94,19 @@ def worn(gpu: Gpu) -> Iterator[Finding]:
                 seen=seen(f"NVML, GPU {gpu.index}", place),
                 fixes=to_be_tested(gpu),
             )
+
+
+def corrupt(node: str, gpu: Gpu) -> Iterator[Finding]:
+    """A board whose configuration and history cannot be read, as the driver itself says."""
+    if gpu.inforom_valid is False:
+        yield CORRUPT.warn(
+            f"GPU {gpu.index} has an InfoROM whose checksums do not fit",
+            at=node,
+            observed="corrupt",
+            expected="checksums that fit",
+            seen=seen(f"NVML, GPU {gpu.index}, validation of the InfoROM", f"corrupt, {gpu.inforom}"),
+            fixes=look("have it written anew, or the board replaced", f"nvidia-smi -q -i {gpu.index}"),
+        )
 
 
 def to_be_tested(gpu: Gpu) -> Fix:

@@ -29,6 +29,7 @@ LEAST_PEERS = 2
 
 DOWN = Cause("gpu-nvlink-down", "GPUs of {nodes} have NVLinks down", action=Action.RESET_GPU)
 NONE_UP = Cause("gpu-nvlink-none", "no GPU of {nodes} has an NVLink up", action=Action.RESET_GPU)
+SLOW = Cause("gpu-nvlink-slow", "GPUs of {nodes} have a slow NVLink", action=Action.RESET_GPU)
 NARROW = Cause(
     "gpu-pcie-narrow",
     "GPUs of {nodes} have fewer PCIe lanes, or slower ones, than others",
@@ -55,13 +56,14 @@ def gpu_link(gpus: Mapping[str, GpuFacts], expect: Wanted | None = None) -> Iter
     """Every GPU has as many NVLinks up, and as many PCIe lanes, as the others of its kind.
 
     Looks at:
-        NVML's state of each NVLink, and the width and the best generation of the PCIe link, of all GPUs of
-        one model in the cluster. What most of them have is expected of all: boards of one model are wired
-        in several ways, so no number is right by itself, and what all nodes have at one index is how they
-        are built. A GPU without any NVLink up is compared inside its node, because bridges between PCIe
-        boards join some of them; a node of which no GPU has one is compared with nodes of which all have, and
-        named by itself where its boards are wired to each other (SXM). Such boards are held to the PCIe width
-        that GPU and slot can do, and a GPU that is in use to the generation: an idle one may lower that.
+        NVML's state and speed of each NVLink, whose speed is that of the others of its GPU, and the width and
+        the best generation of the PCIe link, of all GPUs of one model in the cluster. What most of them have
+        is expected of all: boards of one model are wired in several ways, so no number is right by itself,
+        and what all nodes have at one index is how they are built. A GPU without any NVLink up is compared
+        inside its node, because bridges between PCIe boards join some of them; a node of which no GPU has one
+        is compared with nodes of which all have, and named by itself where its boards are wired to each other
+        (SXM). Such boards are held to the PCIe width that GPU and slot can do, and a GPU that is in use to
+        the generation: an idle one may lower that.
 
     Matters because:
         A collective runs at the speed of its slowest GPU. A GPU with a link down, or in a slot that trained
@@ -88,6 +90,7 @@ def gpu_link(gpus: Mapping[str, GpuFacts], expect: Wanted | None = None) -> Iter
         yield from _typed(model, up, expect)
         yield from _nvlinks(devices, up)
         yield from _nodes_without(devices, up)
+        yield from _slow(devices)
         below = {place: found for place, one in devices.items() if (found := _below(place[0], one))}
         yield from below.values()
         yield from _pcie({p: d for p, d in devices.items() if p not in below}, widths, generations)
@@ -162,11 +165,32 @@ def _nvlinks(devices: Mapping[Place, Gpu], up: Mapping[Place, int]) -> Iterator[
                 at=node,
                 observed=f"{count} NVLinks",
                 expected=PEERS(f"{usual} NVLinks, as most {device.name} have"),
-                seen=seen(f"NVML, GPU {index}", f"NVLinks up: {count} of {device.nvlinks}"),
+                seen=seen(f"NVML, GPU {index}", f"NVLinks up: {count} of {device.nvlinks}{_down(device)}"),
                 fixes=look(
                     "see which links are down and what errors they had",
                     f"nvidia-smi nvlink -s -i {index}; nvidia-smi nvlink -e -i {index}",
                 ),
+            )
+
+
+def _down(gpu: Gpu) -> str:
+    return f"; down: {listing(map(str, gpu.nvlinks_down), 8)}" if gpu.nvlinks_down else ""
+
+
+def _slow(devices: Mapping[Place, Gpu]) -> Iterator[Finding]:
+    """Links that trained at less than the others of their GPU."""
+    for (node, index), device in devices.items():
+        usual = device.nvlink_mbyte_s or 0
+        slow = {link: speed for link, speed in device.nvlinks_other_mbyte_s if speed < usual}
+        if slow:
+            said = listing((f"NVLink {link} at {speed / 1000:.4g} GB/s" for link, speed in slow.items()), 4)
+            yield SLOW.warn(
+                f"GPU {index} has {said}, its others at {usual / 1000:.4g}",
+                at=node,
+                observed=f"{min(slow.values()) / 1000:.4g} GB/s",
+                expected=PEERS(f"{usual / 1000:.4g} GB/s, as most NVLinks of this GPU"),
+                seen=seen(f"NVML, GPU {index}, speed of its NVLinks", said),
+                fixes=look("compare the links", f"nvidia-smi nvlink -s -i {index}"),
             )
 
 

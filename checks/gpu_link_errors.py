@@ -21,10 +21,12 @@ def gpu_link_errors(gpu: GpuFacts, later: LaterCounters | None) -> Iterator[Find
     """Links of GPUs count no errors while the scan measures, and none has broken down before.
 
     Looks at:
-        NVML's counts of NVLink recoveries, CRC errors and replays, and of PCIe replays, of each GPU, at login
-        and again after everything that loads it. What was added in between is judged by NVIDIA's own limits:
-        any NVLink recovery or replay, 100 CRC errors a second, 8 PCIe replays a minute. So are older totals,
-        but for replays of NVLinks, by the time since the node was started: the least that their rate was.
+        NVML's counts of recoveries, CRC errors and replays of each NVLink (of NVLink 5: recoveries, and bit
+        errors left after correction), and of PCIe replays, of each GPU, at login and again after everything
+        that loads it. What was added in between is judged by NVIDIA's own limits: any NVLink recovery or
+        replay, 100 CRC errors a second, 8 PCIe replays a minute; 2 uncorrected bit errors in 5 seconds. Older
+        totals, but for replays and NVLink 5, are so, too, by the time since the node was started: the least
+        that their rate was.
         Other totals are told, and say nothing of today. A GPU that answers at login and not at the end has
         failed in between.
 
@@ -48,11 +50,12 @@ def gpu_link_errors(gpu: GpuFacts, later: LaterCounters | None) -> Iterator[Find
 
 def _finding(one: Counted) -> Finding:
     when = f"in the {one.seconds:.0f} s of this scan" if one.during else "since the driver was loaded"
-    read = f"nvidia-smi nvlink -e -i {one.gpu}; nvidia-smi -q -i {one.gpu} | grep -i replay"
+    of_link = "" if one.link is None else f" -l {one.link}"
+    read = f"nvidia-smi nvlink -e -i {one.gpu}{of_link}; nvidia-smi -q -i {one.gpu} | grep -i replay"
     return one.rule.cause.warn(
         f"{one.words} {when}",
         observed=f"{one.events / one.seconds:.3g} a second" if one.seconds else str(one.events),
         expected=one.rule.expected,
-        seen=seen(f"NVML, GPU {one.gpu}, {one.rule.what}", f"{one.events} {when}"),
-        fixes=(look("see which link it is", read), reset(one.gpu)),
+        seen=seen(f"NVML, {one.place}, {one.rule.what}", f"{one.events} {when}"),
+        fixes=(look("read the counters", read), reset(one.gpu)),
     )

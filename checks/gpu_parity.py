@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from netdoctor.check import check
-from netdoctor.checks._gpu_limits import set_lower
+from netdoctor.checks._gpu_limits import corrupt, set_lower
 from netdoctor.checks._parity import differing
 from netdoctor.checks._words import listing
 from netdoctor.facts.gpu import Gpu, GpuFacts
@@ -14,9 +14,17 @@ from netdoctor.model import Cause, Finding, Fix, Status, run, skip
 
 MODES = {0: "default", 1: "exclusive thread", 2: "prohibited", 3: "exclusive process"}
 RESET = "  # needs a reset of the GPUs"
+
+
+def _inforom(gpu: Gpu) -> str:
+    """Its version, where it is known whether that can be trusted."""
+    return "" if gpu.inforom_valid is None else gpu.inforom
+
+
 # What is compared: its key and its kind, its word, how it is read, and the command that sets it.
 PROPERTIES: tuple[tuple[str, type, str, Callable[[Gpu], str | None], str], ...] = (
     ("gpu.vbios", str, "VBIOS", lambda gpu: gpu.vbios, ""),
+    ("gpu.inforom", str, "InfoROM", _inforom, ""),
     ("gpu.ecc", bool, "ECC mode", lambda gpu: _switch(gpu.ecc_enabled), "nvidia-smi -e {}" + RESET),
     ("gpu.mig", bool, "MIG mode", lambda gpu: _switch(gpu.mig_enabled), "nvidia-smi -mig {}" + RESET),
     ("gpu.persistence", bool, "persistence mode", lambda gpu: _switch(gpu.persistence), "nvidia-smi -pm {}"),
@@ -42,13 +50,14 @@ def gpu_parity(gpus: Mapping[str, GpuFacts], expect: Wanted | None = None) -> It
     """GPUs of one model have the same firmware, the same modes, and their full power.
 
     Looks at:
-        VBIOS, ECC, MIG, persistence and compute mode of all GPUs of one model in the cluster; their power
-        limit and application clocks against their own defaults. NVML does not tell of clocks that were locked
-        (nvidia-smi -lgc): those show under load alone.
+        VBIOS, InfoROM, ECC, MIG, persistence and compute mode of all GPUs of one model in the cluster; if
+        the checksums of each InfoROM fit; power limits and application clocks against their own defaults.
+        NVML does not tell of clocks that were locked (nvidia-smi -lgc): those show under load alone.
 
     Matters because:
         The odd one is the slow one, or the one that fails: MIG hides the GPU from NCCL, ECC takes memory, an
-        exclusive mode refuses a second process, a power limit holds clocks down.
+        exclusive mode refuses a second process, a power limit holds clocks down. The InfoROM has the board's
+        configuration and its history of errors: with a corrupt one neither can be trusted.
 
     Fix:
         Bring the odd node to the mode of the others; firmware comes with the board's or the system's updates.
@@ -61,12 +70,15 @@ def gpu_parity(gpus: Mapping[str, GpuFacts], expect: Wanted | None = None) -> It
     if not models:
         yield skip("no GPU on any node")
     for model, nodes in models.items():
+        named: set[str | None] = set()  # another VBIOS brings its own InfoROM
         for key, _, word, read, command in PROPERTIES:
             said = {node: {read(one) or "" for one in devices} for node, devices in nodes.items()}
             # Boards and drivers that do not know the property say nothing on all nodes.
             asked = expect is not None and expect.about(key, model)
             if not asked and not any(values - {""} for values in said.values()):
                 continue
+            if key == "gpu.inforom" and not asked:
+                said = {node: values for node, values in said.items() if node not in named}
             told = {node: None if "" in values else listing(sorted(values)) for node, values in said.items()}
 
             def fix(node: str, wanted: str, command: str = command) -> tuple[Fix, ...]:
@@ -75,6 +87,10 @@ def gpu_parity(gpus: Mapping[str, GpuFacts], expect: Wanted | None = None) -> It
 
             cause = Cause(f"gpu-parity-{word.split()[0].lower()}", f"{word} differs between {{nodes}}")
             like: dict[str, Any] = {"key": key, "expect": expect, "of": model, "status": Status.WARN}
-            yield from differing(told, f"{word} of {model}", cause, fixes=fix, **like)
+            for found in differing(told, f"{word} of {model}", cause, fixes=fix, **like):
+                named.add(found.target if key == "gpu.vbios" else None)
+                yield found
         for node, devices in nodes.items():
-            yield from (found for one in devices for found in set_lower(node, one))
+            for one in devices:
+                yield from set_lower(node, one)
+                yield from corrupt(node, one)

@@ -1,12 +1,13 @@
 """Group `gpu`: NVIDIA GPUs through NVML, /proc and the PCI tree. Never a CUDA context."""
 
 import os
+import struct
 
 from . import clib, files, libs, procs, runtime
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Optional
+    from typing import Any, Callable, Iterator, Optional
 
 # Under the group's own bound, so that a hang is reported with its reason.
 NVML_S = 18.0
@@ -17,8 +18,8 @@ _NVIDIA = "0x10de"
 _SONAME = "libnvidia-ml.so.1"
 _PEERMEM = ("nvidia_peermem", "nv_peer_mem")
 
-# NVML_FI_DEV_* of nvml.h that fill a field of facts.gpu.Gpu; all are asked for at once. Those of links are
-# totals over the links of a GPU.
+# NVML_FI_DEV_* of nvml.h that fill a field of facts.gpu.Gpu; all are asked for at once. Those of links here
+# are totals over the links of a GPU.
 _FIELDS = {
     29: "retired_pages",  # for single bit errors
     30: "retired_pages",  # for double bit errors
@@ -32,12 +33,23 @@ _FIELDS = {
     196: "operating_margin_c",
     230: "recovery",
 }
-_VALUES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")  # by nvmlValueType_t
+# The same of one link, whose number is the field's scope: a counter of Gpu.link_errors. Blackwell (NVLink 5)
+# has given up the first three for those of its own. [change log of NVML, R570]
+_LINK_FIELDS = {161: "replays", 162: "recoveries", 163: "crc_errors"}
+_LINK5_FIELDS = {214: "failed_recoveries", 215: "recovery_events", 219: "bit_errors"}
+_LINK_SPEED, _LINK_POWER = 164, 167
+_LOW_POWER = 1
+_BLACKWELL = 10  # major number of its compute capability
+# nvmlNvLinkErrorCounter_t, for drivers that do not know the fields.
+_LINK_COUNTERS = ("replays", "recoveries", "crc_errors", "crc_errors")
+# nvmlFieldValue_t: field, scope, time, how long it took, nvmlValueType_t, nvmlReturn_t, the value's union.
+_FIELD = struct.Struct("=IIqqIIQ")
+_DOUBLE, _BITS = 0, {1: 32, 5: 32, 6: 16}  # of the union, by nvmlValueType_t; else all 64
 _GRAPHICS, _MEMORY = 0, 2  # nvmlClockType_t
 _SLOWDOWN, _OPERATING = 1, 3  # nvmlTemperatureThresholds_t
 
 # nvmlReturn_t
-_NO_PERMISSION = 4
+_NO_PERMISSION, _CORRUPTED_INFOROM = 4, 14
 _STATES = {4: "no_permission", 9: "no_driver", 12: "no_library", 18: "mismatch"}
 # What a device can say that concerns the device and not the one question.
 _DEVICE_FAULTS = (4, 10, 11, 15, 16, 17, 999)
@@ -75,41 +87,32 @@ def library_version(paths: "list[str]", root: str) -> "Optional[str]":
     return None
 
 
-def pci_gpus(root: str) -> "list[dict[str, Any]]":
-    """Return facts.gpu.PciGpu rows."""
-    found = []
+def pci_gpus(root: str) -> "tuple[list[dict[str, Any]], int]":
+    """Return (facts.gpu.PciGpu rows, number of NVSwitches): bridges of NVIDIA's of no other class."""
+    found, switches = [], 0
     folder = files.under(root, "/sys/bus/pci/devices")
     for address in files.names(folder):
         base = os.path.join(folder, address)
-        if files.text_or_none(os.path.join(base, "vendor")) != _NVIDIA:
+        if files.text_or_none(base + "/vendor") != _NVIDIA:
             continue
-        if not (files.text_or_none(os.path.join(base, "class")) or "").startswith("0x03"):
+        kind = files.text_or_none(base + "/class") or ""
+        switches += kind.startswith("0x0680")
+        if not kind.startswith("0x03"):
             continue
         try:
-            driver = os.path.basename(os.readlink(os.path.join(base, "driver"))) or None
+            driver = os.path.basename(os.readlink(base + "/driver")) or None
         except OSError:
             driver = None
-        device_id = files.text_or_none(os.path.join(base, "device")) or ""
         found.append(
             {
                 "address": address,
-                "device_id": device_id,
+                "device_id": files.text_or_none(base + "/device") or "",
                 "driver": driver,
                 "path": files.pci_path(os.path.realpath(base)),
-                "numa_node": files.int_or_none(os.path.join(base, "numa_node")),
+                "numa_node": files.int_or_none(base + "/numa_node"),
             }
         )
-    return found
-
-
-def nvswitches(root: str) -> int:
-    """Return how many NVSwitches the PCI bus shows: bridges of NVIDIA's that belong to no other class."""
-    folder = files.under(root, "/sys/bus/pci/devices")
-    return sum(
-        files.text_or_none(os.path.join(folder, address, "vendor")) == _NVIDIA
-        and (files.text_or_none(os.path.join(folder, address, "class")) or "").startswith("0x0680")
-        for address in files.names(folder)
-    )
+    return found, switches
 
 
 def fabric_manager(root: str) -> "Optional[bool]":
@@ -221,34 +224,117 @@ def processes(nvml: "Any", handle: "Any") -> "list[dict[str, Any]]":
 
 
 def nvlinks(nvml: "Any", handle: "Any") -> "dict[str, Any]":
-    """Return how many NVLinks a device has, and how many of them are active."""
-    found = {"nvlinks": 0, "nvlinks_active": 0}  # type: dict[str, Any]
+    """Return how many NVLinks a device has, how many of them are active, and which are not."""
+    import ctypes
+
+    # Eighteen questions a GPU: past pynvml's wrapper, which costs four times as much.
+    ask = nvml._nvmlGetFunctionPointer("nvmlDeviceGetNvLinkState")
+    state, down, count = ctypes.c_uint(), [], 0
     for link in range(MAX_NVLINKS):
-        try:
-            active = bool(nvml.nvmlDeviceGetNvLinkState(handle, link))
-        except nvml.NVMLError as e:
-            if code_of(e) in _DEVICE_FAULTS:
-                raise
+        code = ask(handle, link, ctypes.byref(state))
+        if code in _DEVICE_FAULTS:
+            raise nvml.NVMLError(code)
+        if code:
             break  # not supported at all, or past the last one
-        found["nvlinks"] += 1
-        found["nvlinks_active"] += active
-    return found
+        count += 1
+        if not state.value:
+            down.append(link)
+    return {"nvlinks": count, "nvlinks_active": count - len(down), "nvlinks_down": down}
 
 
-def fields(nvml: "Any", handle: "Any") -> "dict[str, Any]":
-    """Return what the driver answers of _FIELDS, by the fields of facts.gpu.Gpu."""
+_asked = {}  # type: dict[tuple[tuple[int, int], ...], bytes]
+
+
+def answers(
+    nvml: "Any", handle: "Any", asked: "tuple[tuple[int, int], ...]"
+) -> "Iterator[tuple[int, int, int]]":
+    """Yield (field, scope, value) of those fields that the driver answers.
+
+    asked: fields and scopes. A hundred of them a GPU: as bytes, where pynvml makes an object of each.
+    """
+    import ctypes
+
+    blank = _asked.get(asked)
+    if blank is None:
+        blank = _asked[asked] = b"".join(_FIELD.pack(*one, 0, 0, 0, 0, 0) for one in asked)
+    room = ctypes.create_string_buffer(blank, len(blank))
+    code = nvml._nvmlGetFunctionPointer("nvmlDeviceGetFieldValues")(handle, len(asked), room)
+    if code:
+        raise nvml.NVMLError(code)
+    for field, scope, _, _, kind, code, raw in _FIELD.iter_unpack(room.raw):
+        if code == 0 and kind == _DOUBLE:
+            yield field, scope, int(struct.unpack("=d", struct.pack("=Q", raw))[0])
+        elif code == 0:
+            yield field, scope, raw & ((1 << _BITS.get(kind, 64)) - 1)
+
+
+def fields(nvml: "Any", handle: "Any", links: int, of_links: "dict[int, str]") -> "dict[str, Any]":
+    """Return what the driver answers of _FIELDS, and of the links, by the fields of facts.gpu.Gpu."""
     found = {}  # type: dict[str, Any]
-    for one in nvml.nvmlDeviceGetFieldValues(handle, list(_FIELDS)):
-        if one.nvmlReturn != 0:
-            continue
-        name = _FIELDS[int(one.fieldId)]
-        value = int(getattr(one.value, _VALUES[one.valueType]))
-        if name.endswith("_c"):  # below 0, and not always said to be signed
-            found[name] = (value + (1 << 31)) % (1 << 32) - (1 << 31)
-        elif value < 1 << 63:  # more stands for "not available"
-            found[name] = found.get(name, 0) + value
+    errors, speeds = {}, {}  # type: dict[str, dict[int, int]], dict[int, int]
+    by_link = [(field, link) for field in (*of_links, _LINK_SPEED) for link in range(links)]
+    for field, link, value in answers(nvml, handle, tuple([(field, 0) for field in _FIELDS] + by_link)):
+        if field == _LINK_SPEED:
+            speeds[link] = value
+        elif field in of_links:
+            if value >> 63 == 0:  # more stands for "not available"
+                counts = errors.setdefault(of_links[field], {})
+                if value:
+                    counts[link] = value
+        elif _FIELDS[field].endswith("_c"):  # below 0, and not always said to be signed
+            found[_FIELDS[field]] = (value + (1 << 31)) % (1 << 32) - (1 << 31)
+        elif value >> 63 == 0:
+            found[_FIELDS[field]] = found.get(_FIELDS[field], 0) + value
     if "retired_pending" in found:
         found["retired_pending"] = bool(found["retired_pending"])
+    if links and not errors:
+        errors = older_counts(nvml, handle, links)
+    if errors:
+        found["link_errors"] = {name: sorted(counts.items()) for name, counts in errors.items()}
+    return dict(found, **link_speeds(nvml, handle, {link: speed for link, speed in speeds.items() if speed}))
+
+
+def older_counts(nvml: "Any", handle: "Any", links: int) -> "dict[str, dict[int, int]]":
+    """Return what a driver before R510 counts of each link; nothing where it is a newer one than that."""
+    import ctypes
+
+    ask = nvml._nvmlGetFunctionPointer("nvmlDeviceGetNvLinkErrorCounter")
+    errors, value = {}, ctypes.c_ulonglong()  # type: dict[str, dict[int, int]], Any
+    for link in range(links):
+        for counter, name in enumerate(_LINK_COUNTERS):
+            if ask(handle, link, counter, ctypes.byref(value)) == 0:
+                counts = errors.setdefault(name, {})
+                if value.value:
+                    counts[link] = counts.get(link, 0) + value.value
+        if not errors:
+            break
+    return errors
+
+
+def link_speeds(nvml: "Any", handle: "Any", speeds: "dict[int, int]") -> "dict[str, Any]":
+    """Return the speed of most links, MB/s, and of those that have another, unless they sleep."""
+    if not speeds:
+        return {}
+    values = list(speeds.values())
+    usual = max(values, key=lambda speed: (values.count(speed), speed))
+    others = {link: speed for link, speed in speeds.items() if speed != usual}
+    if others:
+        asked = tuple((_LINK_POWER, link) for link in others)
+        for _, link, power in answers(nvml, handle, asked):
+            if power == _LOW_POWER:
+                del others[link]
+    return {"nvlink_mbyte_s": usual, "nvlinks_other_mbyte_s": sorted(others.items())}
+
+
+def inforom(nvml: "Any", handle: "Any") -> "dict[str, Any]":
+    """Return the version of the board's InfoROM, and whether its checksums fit."""
+    found = {"inforom": text_of(nvml.nvmlDeviceGetInforomImageVersion(handle))}  # type: dict[str, Any]
+    try:
+        nvml.nvmlDeviceValidateInforom(handle)
+        found["inforom_valid"] = True
+    except nvml.NVMLError as e:
+        if code_of(e) == _CORRUPTED_INFOROM:
+            found["inforom_valid"] = False
     return found
 
 
@@ -316,9 +402,18 @@ def device(nvml: "Any", index: int, counters: bool = False) -> "dict[str, Any]":
     def add(field: str, question: "Callable[[], Any]") -> None:
         put(field, question, _GONE)
 
+    def counts() -> None:
+        """NVLinks, and all fields: which ones there are depends on the generation."""
+        capability = ask(lambda: tuple(nvml.nvmlDeviceGetCudaComputeCapability(handle)))
+        if capability is not None:
+            gpu["compute_capability"] = "%d.%d" % capability
+        gpu.update(ask(lambda: nvlinks(nvml, handle)) or {})
+        of_links = _LINK5_FIELDS if capability and capability[0] >= _BLACKWELL else _LINK_FIELDS
+        gpu.update(ask(lambda: fields(nvml, handle, gpu.get("nvlinks", 0), of_links), _GONE) or {})
+
     if counters:
         put("uuid", lambda: text_of(nvml.nvmlDeviceGetUUID(handle)))
-        gpu.update(ask(lambda: fields(nvml, handle), _GONE) or {})
+        counts()
         return gpu
     put("name", lambda: text_of(nvml.nvmlDeviceGetName(handle)))
     put("uuid", lambda: text_of(nvml.nvmlDeviceGetUUID(handle)))
@@ -327,10 +422,7 @@ def device(nvml: "Any", index: int, counters: bool = False) -> "dict[str, Any]":
     if memory is not None:
         gpu["memory_total_bytes"] = int(memory.total)
         gpu["memory_used_bytes"] = int(memory.used)
-    put(
-        "compute_capability",
-        lambda: "%d.%d" % tuple(nvml.nvmlDeviceGetCudaComputeCapability(handle)),
-    )
+    counts()
     # Uncorrected errors since the driver was loaded.
     put("ecc_uncorrected", lambda: int(nvml.nvmlDeviceGetTotalEccErrors(handle, 1, 0)))
     add("ecc_uncorrected_ever", lambda: int(nvml.nvmlDeviceGetTotalEccErrors(handle, 1, 1)))
@@ -345,7 +437,6 @@ def device(nvml: "Any", index: int, counters: bool = False) -> "dict[str, Any]":
     )
     put("compute_mode", lambda: int(nvml.nvmlDeviceGetComputeMode(handle)))
     put("mig_enabled", lambda: bool(nvml.nvmlDeviceGetMigMode(handle)[0]))
-    gpu.update(ask(lambda: nvlinks(nvml, handle)) or {})
     # The width stays when a GPU is idle; the generation does not, so the one that GPU and slot can do.
     put("pcie_width", lambda: int(nvml.nvmlDeviceGetCurrPcieLinkWidth(handle)))
     add("pcie_width_most", lambda: int(nvml.nvmlDeviceGetMaxPcieLinkWidth(handle)))
@@ -359,7 +450,7 @@ def device(nvml: "Any", index: int, counters: bool = False) -> "dict[str, Any]":
     put("power_limit_w", lambda: nvml.nvmlDeviceGetPowerManagementLimit(handle) / 1000.0)
     put("power_default_w", lambda: nvml.nvmlDeviceGetPowerManagementDefaultLimit(handle) / 1000.0)
     gpu.update(ask(lambda: application_clocks(nvml, handle), _GONE) or {})
-    gpu.update(ask(lambda: fields(nvml, handle), _GONE) or {})
+    gpu.update(ask(lambda: inforom(nvml, handle), _GONE) or {})
     add("temperature_c", lambda: int(nvml.nvmlDeviceGetTemperature(handle, 0)))
     add("margin_c", lambda: int(nvml.nvmlDeviceGetMarginTemperature(handle)))
     if "margin_c" not in gpu:  # before Ada, limits are temperatures
@@ -407,10 +498,11 @@ def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
     """Return facts.gpu.GpuFacts. Raises Unavailable: timed_out where NVML hangs, failed without pynvml."""
     library_path = os.environ.get("LD_LIBRARY_PATH", "")
     paths = libs.find(_SONAME, root, library_path, libs.NVIDIA_DIRECTORIES)
+    boards, switches = pci_gpus(root)
     found = {
+        "pci": boards,
         "kernel_driver": kernel_driver(root),
         "library_driver": library_version(paths, root),
-        "pci": pci_gpus(root),
         "device_nodes": device_nodes(root),
         "peermem": any(os.path.isdir(files.under(root, "/sys/module/" + name)) for name in _PEERMEM),
         "open_module": open_module(root),
@@ -423,8 +515,8 @@ def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
         found["slurmd"] = "slurmd" in procs.running(root)
     if found["pci"]:
         found["up_s"] = up_s(root)
-        found["nvswitches"] = nvswitches(root)
-        if found["nvswitches"]:
+        found["nvswitches"] = switches
+        if switches:
             found["fabric_manager"] = fabric_manager(root)
     if not paths and not (root == "/" and loadable()):
         found["nvml"] = "no_library"

@@ -37,7 +37,11 @@ class Gpu:
     how far they are from their limit, against operating_margin_c and slowdown_margin_c.
     clocks_set_mhz, clocks_default_mhz: application clocks, graphics and memory.
     pcie_width_most, pcie_generation_now: what device and slot can do; what is in use, less when idle.
-    nvlink_*, pcie_replays: since the driver was loaded, over all links.
+    nvlink_*, pcie_replays: since the driver was loaded, over all links. link_errors: the same by
+    counter (``recoveries``; NVLink 5 has ``bit_errors``, those left after correction), each link that has
+    counted any with its number; a counter that no link knows is missing. nvlinks_down: links that are not
+    active. nvlink_mbyte_s: speed of most links; nvlinks_other_mbyte_s: number and speed of the others.
+    inforom: version of its image; inforom_valid: whether its checksums fit.
     """
 
     index: int
@@ -86,6 +90,12 @@ class Gpu:
     nvlink_replays: int | None = None
     nvlink_recoveries: int | None = None
     nvlink_crc_errors: int | None = None
+    nvlinks_down: tuple[int, ...] = ()
+    link_errors: dict[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
+    nvlink_mbyte_s: int | None = None
+    nvlinks_other_mbyte_s: tuple[tuple[int, int], ...] = ()
+    inforom: str = ""
+    inforom_valid: bool | None = None
     error: str | None = None
 
 

@@ -204,7 +204,9 @@ def gpu_values(state: State, node: str) -> dict[str, str]:
             "fabric_state": 3, "fabric_status": 0, "margin": 55, "sram_exceeded": 0, "remap_none": 0,
             # NVML_FI_DEV_*: NVLink CRC errors, replays and recoveries, PCIe replays, margins in degrees
             "field38": 0, "field45": 0, "field52": 0, "field59": 0, "field94": 0, "field194": -2,
-            "field196": 0,
+            "field196": 0, "inforom": "G520.0200.00.05",
+            # The same of each NVLink: replays, recoveries, CRC errors; its speed in MB/s
+            "link.field161": 0, "link.field162": 0, "link.field163": 0, "link.field164": 26562,
             "memory_bus_width": 5120, "cores": 16896, "display": 0, "energy_mj": 1,
         }  # fmt: skip
         values |= {f"{i}.{key}": str(value) for key, value in one.items()}

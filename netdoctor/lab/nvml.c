@@ -18,7 +18,7 @@
 
 enum {
   OK = 0, UNINITIALIZED = 1, INVALID = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, TOO_SMALL = 7,
-  DRIVER_NOT_LOADED = 9, LOST = 15, MISMATCH = 18, UNKNOWN = 999
+  DRIVER_NOT_LOADED = 9, CORRUPTED_INFOROM = 14, LOST = 15, MISMATCH = 18, UNKNOWN = 999
 };
 
 typedef unsigned int u32;
@@ -30,18 +30,50 @@ static gpu_t gpus[MAX_GPUS];
 static char text[65536];
 static int initialized;
 
+/* Where the line of each key begins, by the key's hash; a real driver does not search either. */
+#define SLOTS 8192
+static const char *lines[SLOTS];
+static int any_grows, any_link; /* whether a key ends in _per_s, or is of one link */
+
+static u32 slot(const char *key, size_t n) {
+  u32 hash = 2166136261u; /* FNV-1a */
+  for (size_t i = 0; i < n; i++)
+    hash = (hash ^ (unsigned char)key[i]) * 16777619u;
+  return hash % SLOTS;
+}
+
+/* Of lines with one key the first counts. */
+static void note(void) {
+  memset(lines, 0, sizeof lines);
+  any_grows = strstr(text, "_per_s=") != NULL;
+  any_link = 0;
+  for (const char *at = text; !any_link && (at = strstr(at, ".link")) != NULL; at++)
+    any_link = at[5] >= '0' && at[5] <= '9';
+  int room = SLOTS / 2;
+  for (const char *line = text; *line && room--;) {
+    size_t length = strcspn(line, "\n"), n = strcspn(line, "=\n");
+    u32 at = slot(line, n);
+    while (lines[at] && (strncmp(lines[at], line, n) || lines[at][n] != '='))
+      at = (at + 1) % SLOTS;
+    if (!lines[at] && n < length)
+      lines[at] = line;
+    line += length + (line[length] != 0);
+  }
+}
+
 /* Value of a key, copied to `out`; 0 when there is none. */
 static int get(const char *key, char *out, size_t size) {
   size_t n = strlen(key);
-  for (const char *line = text; *line;) {
-    const char *end = strchr(line, '\n');
-    size_t length = end ? (size_t)(end - line) : strlen(line);
-    if (length > n && line[n] == '=' && !strncmp(line, key, n)) {
-      snprintf(out, size, "%.*s", (int)(length - n - 1), line + n + 1);
+  for (u32 at = slot(key, n); lines[at]; at = (at + 1) % SLOTS)
+    if (!strncmp(lines[at], key, n) && lines[at][n] == '=') {
+      const char *value = lines[at] + n + 1;
+      size_t length = strcspn(value, "\n");
+      if (length >= size)
+        length = size - 1;
+      memcpy(out, value, length);
+      out[length] = 0;
       return 1;
     }
-    line += length + (end != NULL);
-  }
   return 0;
 }
 
@@ -124,6 +156,7 @@ int nvmlInitWithFlags(u32 flags) {
     return DRIVER_NOT_LOADED;
   text[fread(text, 1, sizeof text - 1, file)] = 0;
   fclose(file);
+  note();
   for (int i = 0; i < MAX_GPUS; i++)
     gpus[i].index = i;
   int code = (int)number("init", OK);
@@ -147,6 +180,7 @@ const char *nvmlErrorString(int code) {
   case NOT_FOUND: return "Not Found";
   case TOO_SMALL: return "Insufficient Size";
   case DRIVER_NOT_LOADED: return "Driver Not Loaded";
+  case CORRUPTED_INFOROM: return "Corrupted infoROM";
   case LOST: return "GPU is lost";
   case MISMATCH: return "Driver/library version mismatch";
   default: return "Unknown Error";
@@ -225,6 +259,12 @@ STRING(nvmlDeviceGetSerial, "serial")
 STRING(nvmlDeviceGetVbiosVersion, "vbios")
 STRING(nvmlDeviceGetBoardPartNumber, "part")
 STRING(nvmlDeviceGetInforomImageVersion, "inforom")
+/* "0.inforom_corrupt=1": its checksums do not fit */
+int nvmlDeviceValidateInforom(dev_t_ d) {
+  char version[32];
+  int code = string(d, "inforom", version, sizeof version);
+  return code ? code : number(of(d, "inforom_corrupt"), 0) ? CORRUPTED_INFOROM : OK;
+}
 STRING(nvmlDeviceGetGspFirmwareVersion, "gsp")
 
 int nvmlDeviceGetIndex(dev_t_ d, u32 *out) {
@@ -403,7 +443,8 @@ typedef struct { u32 version; u64 counts[11]; u32 exceeded; } sram_t;
 int nvmlDeviceGetSramEccErrorStatus(dev_t_ d, sram_t *out) { return read32(d, "sram_exceeded", &out->exceeded); }
 
 /* nvmlFieldValue_t: "0.field94=3" is what NVML_FI_DEV_PCIE_REPLAY_COUNTER answers; "0.recovery", 230; "0.field52_per_s=5"
- * makes it grow. */
+ * makes it grow. Of what is asked link by link (scope) "0.link7.field162=1" is NVLink 7's, "0.link.field162=0"
+ * that of each link that has none of its own. */
 typedef struct {
   u32 id, scope;
   long long timestamp, latency;
@@ -413,15 +454,40 @@ typedef struct {
     u64 large;
   } value;
 } field_t;
+static int by_link(u32 id) {
+  return (id >= 161 && id <= 168) || (id >= 201 && id <= 222) || (id >= 235 && id <= 250);
+}
+static int answer(dev_t_ d, const char *key, u64 *out) {
+  char growing[64];
+  int code = read64(d, key, out);
+  if (!any_grows)
+    return code;
+  snprintf(growing, sizeof growing, "%s_per_s", key);
+  u64 per_s = number(of(d, growing), 0);
+  *out = (code ? 0 : *out) + per_s * (u64)time(NULL);
+  return per_s ? OK : code;
+}
 int nvmlDeviceGetFieldValues(dev_t_ d, int count, field_t *fields) {
   int code = check(d);
+  u32 links = code ? 0 : (u32)number(of(d, "nvlinks"), 0);
   for (int i = 0; !code && i < count; i++) {
     char key[32];
-    snprintf(key, sizeof key, "field%u", fields[i].id);
-    fields[i].type = 3; /* unsigned long long */
-    fields[i].code = (u32)read64(d, fields[i].id == 230 ? "recovery" : key, &fields[i].value.large);
-    strcat(key, "_per_s");
-    fields[i].value.large += number(of(d, key), 0) * (u64)time(NULL);
+    field_t *one = fields + i;
+    one->type = 3; /* unsigned long long */
+    snprintf(key, sizeof key, "field%u", one->id);
+    if (one->id == 230)
+      one->code = (u32)answer(d, "recovery", &one->value.large);
+    else if (!by_link(one->id))
+      one->code = (u32)answer(d, key, &one->value.large);
+    else if (one->scope >= links)
+      one->code = links ? INVALID : NOT_SUPPORTED;
+    else {
+      snprintf(key, sizeof key, "link%u.field%u", one->scope, one->id);
+      one->code = any_link ? (u32)answer(d, key, &one->value.large) : NOT_SUPPORTED;
+      snprintf(key, sizeof key, "link.field%u", one->id);
+      if (one->code)
+        one->code = (u32)answer(d, key, &one->value.large);
+    }
   }
   return code;
 }
@@ -500,11 +566,15 @@ int nvmlDeviceGetNvLinkVersion(dev_t_ d, u32 link, u32 *out) {
   int code = nvmlDeviceGetNvLinkState(d, link, &active);
   return code ? code : read32(d, "nvlink_version", out);
 }
+/* nvmlNvLinkErrorCounter_t, which drivers before R510 answer by link: replays, recoveries, CRC errors twice;
+ * "0.link7.counter1=1" */
 int nvmlDeviceGetNvLinkErrorCounter(dev_t_ d, u32 link, u32 counter, u64 *out) {
   u32 active;
-  (void)counter;
-  *out = 0;
-  return nvmlDeviceGetNvLinkState(d, link, &active);
+  char key[32];
+  int code = nvmlDeviceGetNvLinkState(d, link, &active);
+  snprintf(key, sizeof key, "link%u.counter%u", link, counter);
+  *out = code ? 0 : number(of(d, key), 0);
+  return code;
 }
 int nvmlDeviceGetTopologyCommonAncestor(dev_t_ a, dev_t_ b, u32 *out) {
   int code = check(a) ? check(a) : check(b);

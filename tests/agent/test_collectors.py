@@ -876,6 +876,17 @@ def nvml_module(body: str) -> str:
 HEALTHY = """
 class Row:
     def __init__(self, **k): self.__dict__.update(k)
+def _nvmlGetFunctionPointer(name):
+    # As C has it: answers where a pointer says, what went wrong as a number.
+    known = globals().get(name)
+    if known is None: raise NVMLError(13)
+    def call(h, *args):
+        try:
+            if name == "nvmlDeviceGetFieldValues": known(h, args[1])
+            else: args[-1]._obj.value = known(h, *args[:-1])
+        except NVMLError as e: return e.value
+        return 0
+    return call
 def nvmlInit(): pass
 def nvmlShutdown(): pass
 def nvmlSystemGetDriverVersion(): return b'550.54.15'
@@ -927,7 +938,7 @@ def nvmlDeviceGetMaxPcieLinkGeneration(h): return 5
 
 def test_links_of_a_gpu() -> None:
     good, _ = gpu_facts(HEALTHY + LINKS).devices
-    assert (good.nvlinks, good.nvlinks_active) == (18, 16)
+    assert (good.nvlinks, good.nvlinks_active, good.nvlinks_down) == (18, 16, (0, 1))
     assert (good.pcie_width, good.pcie_generation) == (8, 5)
     none, _ = gpu_facts(HEALTHY + "def nvmlDeviceGetNvLinkState(h, link): raise NVMLError(3)\n").devices
     assert (none.nvlinks, none.nvlinks_active) == (0, 0)
@@ -938,18 +949,19 @@ def test_links_of_a_gpu() -> None:
 
 
 FIELDS = """
-class Value(Row):
-    pass
-def nvmlDeviceGetFieldValues(h, ids):
-    said = {29: (2, 1), 30: (1, 3), 31: (1, 1), 38: (4, 3), 45: (2**64 - 1, 3), 52: (0, 3), 59: (1, 3),
-            94: (9, 1), 194: (2**32 - 2, 1), 196: (0, 5)}
-    names = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
-    rows = []
-    for one in ids:
-        value, kind = said.get(one, (0, 1))
-        rows.append(Row(fieldId=one, nvmlReturn=0 if one in said else 3, valueType=kind,
-                        value=Row(**{names[kind]: value})))
-    return rows
+import ctypes
+SAID = {29: (2, 1), 30: (1, 3), 31: (1, 1), 38: (4, 3), 45: (2**64 - 1, 3), 52: (0, 3), 59: (1, 3),
+        94: (7 << 32 | 9, 1), 194: (2**32 - 2, 1), 196: (0, 5)}
+OF_LINKS = {}
+class Field(ctypes.Structure):  # nvmlFieldValue_t
+    _fields_ = [("id", ctypes.c_uint), ("scope", ctypes.c_uint), ("time", ctypes.c_longlong),
+                ("took", ctypes.c_longlong), ("kind", ctypes.c_uint), ("code", ctypes.c_uint),
+                ("value", ctypes.c_ulonglong)]
+def nvmlDeviceGetFieldValues(h, room):
+    for one in (Field * (len(room) // 40)).from_buffer(room):
+        said = SAID.get(one.id, OF_LINKS.get((one.id, one.scope)))
+        one.code = 3 if said is None else 0
+        one.value, one.kind = said or (0, 1)
 def nvmlDeviceGetTemperature(h, sensor): return 31
 def nvmlDeviceGetApplicationsClock(h, kind): return {0: 1200, 2: 2619}[kind]
 def nvmlDeviceGetDefaultApplicationsClock(h, kind): return {0: 1980, 2: 2619}[kind]
@@ -975,8 +987,36 @@ def test_counts_limits_and_clocks_of_a_gpu() -> None:
     ada += "def nvmlDeviceGetSramEccErrorStatus(h, status): return 0\n"
     newer, _ = gpu_facts(HEALTHY + FIELDS + ada).devices
     assert (newer.margin_c, newer.operating_c, newer.sram_exceeded) == (-1, None, False)
-    lost = "def nvmlDeviceGetFieldValues(h, ids): raise NVMLError(15)\n"
+    lost = "def nvmlDeviceGetFieldValues(h, room): raise NVMLError(15)\n"
     assert gpu_facts(HEALTHY + lost).devices[0].error == "GPU is lost"
+
+
+def test_errors_and_speed_of_each_nvlink() -> None:
+    """Those of Hopper, of Blackwell, and of a driver that knows neither; the value's type is kept to."""
+    newer = "def nvmlDeviceGetCudaComputeCapability(h): return (10, 0)\n"
+    said = (
+        "OF_LINKS = {(161, 2): (0, 3), (162, 5): (3, 3), (162, 6): (2**64 - 1, 3), (164, 2): (26562, 1),"
+        " (164, 3): (26562, 1), (164, 4): (13281, 1), (164, 5): (13281, 1), (167, 4): (0, 1),"
+        " (167, 5): (1, 1), (214, 7): (1, 3), (219, 7): (4607182418800017408, 0)}\n"
+    )
+    hopper, _ = gpu_facts(HEALTHY + FIELDS + LINKS + said).devices
+    assert hopper.link_errors == {"replays": (), "recoveries": ((5, 3),)}
+    # Link 5 sleeps, and says so.
+    assert (hopper.nvlink_mbyte_s, hopper.nvlinks_other_mbyte_s) == (26562, ((4, 13281),))
+    blackwell, _ = gpu_facts(HEALTHY + FIELDS + LINKS + newer + said).devices
+    assert blackwell.link_errors == {"failed_recoveries": ((7, 1),), "bit_errors": ((7, 1),)}
+    older = "def nvmlDeviceGetNvLinkErrorCounter(h, link, counter): return link == 3 and counter\n"
+    volta, _ = gpu_facts(HEALTHY + FIELDS + LINKS + older).devices
+    assert volta.link_errors == {"replays": (), "recoveries": ((3, 1),), "crc_errors": ((3, 5),)}
+    assert volta.nvlink_mbyte_s is None
+
+
+def test_inforom_of_a_gpu() -> None:
+    version = "def nvmlDeviceGetInforomImageVersion(h): return b'G520.0200.00.05'\n"
+    for code, valid in ((0, True), (14, False), (3, None)):
+        check = f"def nvmlDeviceValidateInforom(h):\n    if {code}: raise NVMLError({code})\n"
+        good, _ = gpu_facts(HEALTHY + version + check).devices
+        assert (good.inforom, good.inforom_valid, good.error) == ("G520.0200.00.05", valid, None)
 
 
 def test_a_pynvml_that_did_not_arrive_says_nothing_of_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -1022,10 +1062,10 @@ def test_gpu_tree(tmp_path: Path) -> None:
     assert facts_gpu.kernel_driver(root) == "550.54.15"
     paths = libs.find("libnvidia-ml.so.1", root)
     assert facts_gpu.library_version(paths, root) == "550.90.07"
-    (there,) = facts_gpu.pci_gpus(root)
+    (there,), switches = facts_gpu.pci_gpus(root)
     assert (there["address"], there["device_id"], there["driver"]) == ("0000:17:00.0", "0x2330", "nvidia")
     assert facts_gpu.device_nodes(root) == ["/dev/nvidia2", "/dev/nvidia10"]
-    assert (facts_gpu.nvswitches(root), facts_gpu.open_module(root)) == (1, True)
+    assert (switches, facts_gpu.open_module(root)) == (1, True)
     assert facts_gpu.fabric_manager(root) is None  # no processes are shown
 
 
@@ -1043,7 +1083,7 @@ def test_a_way_through_the_pci_tree(tmp_path: Path) -> None:
     files_of = {"vendor": "0x10de", "class": "0x030200", "device": "0x2330", "numa_node": "1"}
     tree = {f"{place}/{name}": text + "\n" for name, text in files_of.items()}
     tree["/sys/bus/pci/devices/0000:17:00.0 -> ../../../devices/pci0000:10/0000:10:01.0/0000:17:00.0"] = ""
-    (there,) = facts_gpu.pci_gpus(trees.make(tmp_path, tree))
+    (there,), _ = facts_gpu.pci_gpus(trees.make(tmp_path, tree))
     assert there["path"] == ["pci0000:10", "0000:10:01.0", "0000:17:00.0"]
     assert there["numa_node"] == 1
     # A guest of Hyper-V: each card is behind a bridge of its own.

@@ -28,6 +28,7 @@ SAME: tuple[tuple[str, tuple[str, ...], Callable[[str], Any], float], ...] = (
     ("name", ("product_name",), str, 0),
     ("uuid", ("uuid",), str, 0),
     ("vbios", ("vbios_version",), str, 0),
+    ("inforom", ("inforom_version/img_version",), str, 0),
     ("persistence", ("persistence_mode",), switch, 0),
     ("mig_enabled", ("mig_mode/current_mig",), switch, 0),
     ("ecc_enabled", ("ecc_mode/current_ecc",), switch, 0),
@@ -100,7 +101,8 @@ def differences(gpu: ElementTree.Element, fact: Gpu) -> Iterator[str]:
 # Places as an H100 has them (570.124) and, behind it, those of boards that are older; values made up.
 H100 = """
 <gpu id="00000000:17:00.0"><product_name>NVIDIA H100 80GB HBM3</product_name><uuid>GPU-1</uuid>
-<vbios_version>96.00.A5.00.01</vbios_version><persistence_mode>Enabled</persistence_mode>
+<vbios_version>96.00.A5.00.01</vbios_version>
+<inforom_version><img_version>G520.0200.00.05</img_version><oem_object>2.1</oem_object></inforom_version><persistence_mode>Enabled</persistence_mode>
 <mig_mode><current_mig>Disabled</current_mig></mig_mode>
 <pci><pci_gpu_link_info><pcie_gen><max_link_gen>5</max_link_gen></pcie_gen>
 <link_widths><max_link_width>16x</max_link_width><current_link_width>16x</current_link_width></link_widths>
@@ -132,7 +134,7 @@ def test_what_differs_is_seen() -> None:
         "remap_pending": False, "remap_failed": False, "banks_without_spare": 0, "retired_pages": 3,
         "temperature_c": 31, "margin_c": 55, "slowdown_margin_c": -2, "operating_margin_c": 0,
         "power_limit_w": 700.0, "power_default_w": 700.0, "pcie_width": 16, "pcie_width_most": 16,
-        "pcie_generation": 5, "pcie_replays": 3, "clocks_set_mhz": (1980, 2619),
+        "pcie_generation": 5, "pcie_replays": 3, "clocks_set_mhz": (1980, 2619), "inforom": "G520.0200.00.05",
     }  # fmt: skip
     there = ElementTree.fromstring(H100)
     assert list(differences(there, Gpu(**facts))) == []

@@ -84,6 +84,10 @@ def gpu(index: int = 0, **changes: Any) -> Gpu:
         "nvlink_replays": 0,
         "nvlink_recoveries": 0,
         "nvlink_crc_errors": 0,
+        "link_errors": {"recoveries": (), "crc_errors": (), "replays": ()},
+        "nvlink_mbyte_s": 26562,
+        "inforom": "G520.0200.00.05",
+        "inforom_valid": True,
     }
     return Gpu(**{"index": index, **defaults, **changes})
 

@@ -41,7 +41,7 @@ class Kernel:
             self.pipes[path.name] = os.open(path, os.O_RDWR | os.O_NONBLOCK)
 
     def bound(self) -> list[PciGpu]:
-        return [PciGpu(**row) for row in facts_gpu.pci_gpus(str(self.root))]
+        return [PciGpu(**row) for row in facts_gpu.pci_gpus(str(self.root))[0]]
 
     def run(self, shell: str) -> None:
         """Do one command of the fix, and what the kernel does then."""

@@ -41,6 +41,18 @@ def test_one_gpu_with_less_than_its_peers(changes: dict[str, int], key: str, sta
     assert "GPU 2" in finding.summary
 
 
+def test_a_link_that_is_slower_than_its_siblings() -> None:
+    slow = board(odd=2, nvlinks_other_mbyte_s=((4, 13281), (9, 26562)))
+    (finding,) = judge(board(), slow)
+    assert causes([finding]) == {"gpu-nvlink-slow": {"n2"}}
+    assert finding.summary == "GPU 2 has NVLink 4 at 13.28 GB/s, its others at 26.56"
+    # Bridges of two generations, or a faster one: nobody is slow.
+    assert not judge(board(), board(odd=2, nvlinks_other_mbyte_s=((4, 53125),)))
+    assert not judge(board(nvlink_mbyte_s=None), board())
+    named = judge(board(), board(odd=1, nvlinks_active=16, nvlinks_down=(3, 7)))
+    assert "down: 3 and 7" in named[0].evidence[0].output
+
+
 @pytest.mark.parametrize(
     "changes",
     [

@@ -11,7 +11,8 @@ from .build import causes, said
 from .build_hw import counters, gpu, gpus, no_gpus
 
 UP_S = 400_000.0
-NOT_TOLD = dict.fromkeys(("nvlink_recoveries", "nvlink_crc_errors", "nvlink_replays", "pcie_replays"))
+TOTALS = ("nvlink_recoveries", "nvlink_crc_errors", "nvlink_replays", "pcie_replays")
+NOT_TOLD: dict[str, Any] = {**dict.fromkeys(TOTALS), "link_errors": {}}
 
 
 def judge(*devices: Gpu, up_s: float | None = UP_S, later: LaterCounters | None = None) -> list[Finding]:
@@ -79,6 +80,36 @@ def test_what_was_added_while_the_scan_measured(
     assert causes(findings) == ({key: {"n1"}} if key else {})
     if key:
         assert findings[0].summary.endswith("in the 60 s of this scan")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "key", "said"),
+    [
+        ({"recoveries": [(5, 1)]}, {}, "gpu-nvlink-recovered", "GPU 0, NVLink 5: 1 NVLink recovery since"),
+        ({}, {"replays": [(17, 3)]}, "gpu-nvlink-replays", "GPU 0, NVLink 17: 3 NVLink replays in the 60 s"),
+        ({}, {"crc_errors": [(2, 6000), (3, 9)]}, "gpu-nvlink-crc", "GPU 0, NVLink 2: 6000 NVLink CRC"),
+        # No link is bad by itself, and the GPU is.
+        ({}, {"crc_errors": [(i, 1000) for i in range(9)]}, "gpu-nvlink-crc", "GPU 0: 9000 NVLink CRC"),
+        ({}, {"replays": [(i, 1) for i in range(6)]}, "gpu-nvlink-replays", "GPU 0: 6 NVLink replays"),
+        ({}, {"recovery_events": [(1, 1)]}, "gpu-nvlink-recovered", "NVLink 1: 1 NVLink recovery event in"),
+        ({}, {"failed_recoveries": [(1, 2)]}, "gpu-nvlink-recovered", "NVLink 1: 2 failed NVLink recoveries"),
+        ({}, {"bit_errors": [(1, 90)]}, "gpu-nvlink-crc", "NVLink 1: 90 uncorrected NVLink bit errors"),
+        ({}, {"bit_errors": [(1, 20)]}, None, ""),
+        ({"failed_recoveries": [(1, 2)], "recovery_events": [(1, 2)]}, {}, None, ""),
+        ({"bit_errors": [(4, 10**6)]}, {}, None, ""),
+        ({"replays": [(3, 7)]}, {"replays": [(3, 7)]}, None, ""),
+        ({"replays": [(3, 7)]}, {"replays": [(4, 7)]}, "gpu-nvlink-replays", "NVLink 4: 7 NVLink replays"),
+    ],
+)
+def test_the_link_is_named(before: Any, after: Any, key: str | None, said: str) -> None:
+    """Whether totals are known or not, they do not say the same a second time."""
+    for totals in ({}, dict.fromkeys(TOTALS[:3])):
+        again = later(gpu(0, link_errors={**before, **after}, **totals))
+        findings = judge(gpu(0, link_errors=before, **totals), later=again)
+        assert causes(findings) == ({key: {"n1"}} if key else {})
+        bad = [f for f in findings if f.status is not Status.PASS]
+        assert len(bad) == bool(key)
+        assert all(said in f.summary for f in bad)
 
 
 def test_a_second_reading_that_tells_nothing() -> None:

@@ -26,6 +26,18 @@ def test_silent_where_all_are_alike() -> None:
     assert not judged(2, n1=silent, n2=silent)
 
 
+def test_inforom() -> None:
+    findings = judged(n2=spoilt(inforom="G520.0202.00.01"), n3=spoilt(inforom_valid=False))
+    assert causes(findings) == {"gpu-parity-inforom": {"n2"}, "gpu-inforom-corrupt": {"n3"}}
+    assert {f.status for f in findings} == {Status.WARN}
+    # A board of another make has another VBIOS, too, and is one matter.
+    both = judged(n2=spoilt(inforom="G520.0202.00.01", vbios="96.00.99.00.01"))
+    assert causes(both) == {"gpu-parity-vbios": {"n2"}}
+    silent = gpus(devices=tuple(gpu(i, inforom_valid=None) for i in range(8)))
+    assert not judged(2, n1=silent, n2=silent)
+    assert [(f.target, f.status) for f in judged(n2=silent)] == [("n2", Status.UNKNOWN)]
+
+
 def test_one_that_does_not_tell_is_not_green() -> None:
     findings = judged(n2=spoilt(vbios=""))
     assert [(f.target, f.status) for f in findings] == [("n2", Status.UNKNOWN)]

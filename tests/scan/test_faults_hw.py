@@ -123,8 +123,8 @@ ERRORS = ("--only", "rdma.errors,net.errors,gpu.link-errors")
              said="mlx5_1:1 counted", fix="mlxlink -d mlx5_1", args=ERRORS),
         case("node2 hca-errors counter=packet_seq_err", "hca-resends", "rdma.errors", status="warn",
              confidence="suspected", said="packet_seq_err", args=ERRORS),
-        case("node2 gpu-mode field52_per_s=5", "gpu-nvlink-replays", "gpu.link-errors", status="warn",
-             said="NVLink replays in the", fix="nvidia-smi nvlink -e -i 0", args=ERRORS),
+        case("node2 gpu-mode link7.field161_per_s=5", "gpu-nvlink-replays", "gpu.link-errors", status="warn",
+             said="GPU 0, NVLink 7:", fix="nvidia-smi nvlink -e -i 0 -l 7", args=ERRORS),
         case("node2 if-flap if=eth1", "net-link-flap", "net.errors", status="warn",
              said="eth1 counted", fix="dmesg", args=ERRORS),
     ]),
@@ -297,6 +297,14 @@ def test_a_prefix_selects_more_than_it_names(make_lab: Callable[..., Lab], tmp_p
         case(
             "node2 gpu-throttle reasons=0x80", "gpu-power-brake", "gpu.throttle", status="warn",
             said="power brake",
+        ),
+        case(
+            "node2 gpu-mode link4.field164=13281", "gpu-nvlink-slow", "gpu.link", status="warn",
+            said="NVLink 4 at 13.28 GB/s", fix="nvidia-smi nvlink -s -i 0",
+        ),
+        case(
+            "node2 gpu-mode inforom_corrupt=1", "gpu-inforom-corrupt", "gpu.parity", status="warn",
+            said="checksums do not fit", fix="nvidia-smi -q -i 0",
         ),
         case("node2 gpu-nvlink", "gpu-nvlink-down", "gpu.link", status="warn", said="16 of 18 NVLinks up"),
         case(
