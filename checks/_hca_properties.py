@@ -10,7 +10,8 @@ from netdoctor.model import Fix, look, run
 
 class Property(NamedTuple):
     """What is compared. read: None where it could not be read. layer: of the ports that have it, or empty.
-    file: below the port's folder, or what asks the kernel."""
+    file: below the port's folder, or what asks the kernel. of_peers: whether nodes are compared where nothing
+    was typed."""
 
     key: str
     word: str
@@ -19,8 +20,15 @@ class Property(NamedTuple):
     file: str
     why: str
     fix: Fix
+    of_peers: bool = True
 
 
+def _pcie(hca: Hca, _: HcaPort) -> str | None:
+    link = hca.pcie
+    return f"{link.gtransfers_s:g} GT/s x{link.width}" if link is not None and link.is_known else None
+
+
+SLOT = look("see which slot it is in", "lspci -vv -d 15b3: | grep -E '^[0-9a-f]|LnkSta:'", root=True)
 FABRIC = look(
     "see which subnet manager answers, and ask its owner where the port belongs", "sminfo; ibstat", root=True
 )
@@ -89,4 +97,6 @@ PROPERTIES = (
         LOSSLESS,
     ),
     Property("rdma.driver", "driver", "", lambda hca, _: hca.driver, "../../device/driver", "", DRIVER),
+    # rdma.pcie holds a card to what its slot can do; in which slots cards are is the builder's choice.
+    Property("rdma.pcie", "PCIe link", "", _pcie, "../../device/current_link_*", "", SLOT, of_peers=False),
 )  # fmt: skip

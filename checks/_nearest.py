@@ -102,6 +102,11 @@ def farther(nodes: Mapping[str, Layout]) -> dict[str, Finding]:
     return found
 
 
+def distances(one: Layout) -> str:
+    """``8 PIX``: how far the GPUs are from their nearest HCAs."""
+    return _counts(one.nearest.values())
+
+
 def _counts(pairs: Iterable[Distance]) -> str:
     return listing(f"{count} {far.name}" for far, count in sorted(Counter(pairs).items()))
 

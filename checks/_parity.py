@@ -1,12 +1,13 @@
 """The word for a property that should be equal on all nodes."""
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from netdoctor.checks._majority import majority
 from netdoctor.checks._words import listing, title_text
-from netdoctor.facts.wanted import Wanted, Wish
+from netdoctor.facts.wanted import ABSENT, Wanted, Wish
 from netdoctor.model import (
     CONFIG,
     CONTROL,
@@ -25,6 +26,8 @@ from netdoctor.model import (
 )
 from netdoctor.model import seen as evidence
 
+# A name that fewer than one node in so many has is taken for its own.
+FEW = 8
 # No command: nothing says which side is right.
 _DECIDE = run("decide for one of them, and bring the other nodes to it", effect="next launch")
 
@@ -47,6 +50,8 @@ def differing(
     status: Status = Status.FAIL,
     why: str = "",
     tell: bool = False,
+    peers: bool = True,
+    least: bool = False,
     seen: Callable[[str], Evidence | Sequence[Evidence]] = lambda _: (),
     fixes: Callable[[str, str], Fix | Sequence[Fix]] = lambda _, __: (),
 ) -> Iterator[Finding]:
@@ -56,19 +61,22 @@ def differing(
     values: node id to value; a node without one is unknown, so leave out those that need none. noun:
     ``torch``. cause: its title is for a tie, ``torch differs between {nodes}``; where most nodes agree, one
     that names their value takes its place. key, of: as in Wanted.look. why: what follows, put behind the
-    summary. tell: whether nodes that are all alike get a line with the value. seen(node): evidence.
+    summary. tell: whether nodes that are all alike get a line with the value. peers: whether nodes are
+    compared where nothing was typed. least: whether more than what was typed will do. seen(node): evidence.
     fixes(node, wanted): how `node` gets the majority's value.
     """
     known = {node: value for node, value in values.items() if value}
-    for node in (node for node in values if node not in known):
-        yield unknown(node, f"{noun} cannot be compared: nothing could be read here")
     typed = expect.look(key, values, of) if expect and key else {}
+    for node in (node for node in values if node not in known and (peers or node in typed)):
+        yield unknown(node, f"{noun} cannot be compared: nothing could be read here")
     for node, wish in typed.items():
-        if node in known and not wish.is_met_by(known[node]):
+        if node in known and not wish.is_met_by(known[node], least):
             fix = fixes(node, wish.exact) if wish.exact else ()
             yield unlike_typed(wish, node, known[node], noun, cause, status, seen=seen(node), fixes=fix)
         elif node in known and tell:
             yield ok(node, f"{noun} {known[node]}, as {wish.place} has it", observed=known[node])
+    if not peers:
+        return
     if typed:
         known = {node: value for node, value in known.items() if node not in typed}
     spread = majority(known)
@@ -101,6 +109,30 @@ def differing(
         yield replace(finding, cause=tie) if tie else finding
 
 
+def named(
+    have: Mapping[str, Mapping[str, str | None]],
+    noun: str,
+    cause: Cause,
+    key: str,
+    expect: Wanted | None,
+    **more: Any,
+) -> Iterator[Finding]:
+    """Hold what nodes have under names, such as the MTU of each interface, to what was typed of these
+    (`key`: ``net.mtu.*``). Nodes are not compared with each other; who lacks a name has not what was typed.
+
+    have: values by node and name, None where one could not be read. noun: ``MTU``. more: as of `differing`.
+    """
+    if expect is None:
+        return
+    counts = Counter(name for mine in have.values() for name in mine)
+    # What few have is not what nodes have, and 10,000 nodes may have 10,000 names.
+    usual = {name for name, count in counts.items() if FEW * count >= len(have)}
+    for name in sorted(usual | expect.names(key)):
+        values = {node: mine.get(name, ABSENT) for node, mine in have.items()}
+        what = f"{noun} of {name}"
+        yield from differing(values, what, cause, key=key, expect=expect, of=name, peers=False, **more)
+
+
 def unlike_typed(
     wish: Wish, node: str, value: str, noun: str, cause: Cause, status: Status = Status.FAIL, **details: Any
 ) -> Finding:
@@ -120,4 +152,4 @@ def unlike_typed(
 
 def typed_at(wish: Wish) -> Evidence:
     """Where something expected was typed."""
-    return evidence(wish.place, f"{wish.key} = {wish.text}", "file", at=CONTROL)
+    return evidence(wish.place, f"{wish.said} = {wish.text}", "file", at=CONTROL)

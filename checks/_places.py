@@ -1,12 +1,15 @@
 """Words for file systems: what a key may hold of a path, and whether two nodes see the same directory."""
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
+from netdoctor.checks._parity import named
 from netdoctor.checks._words import size, title_text
 from netdoctor.facts.host import HostFacts
 from netdoctor.facts.places import HUNG, UNTRIED, Place, PlaceFacts
-from netdoctor.model import Cause
+from netdoctor.facts.wanted import ABSENT as MISSING
+from netdoctor.facts.wanted import Wanted
+from netdoctor.model import Cause, Finding, Status
 
 # What the kernel says of a mount whose server, or whose user-space half, is gone.
 GONE = {
@@ -20,6 +23,11 @@ GONE = {
     "ENODEV": "its device is gone",
 }
 ABSENT = ("ENOENT", "ENOTDIR")
+# What may be expected of a mount point, or of a --path: what `of` says of it.
+MOUNT = "fs.mount.*"
+NOT_MOUNTED = Cause("fs-not-as-typed", "file systems of {nodes} are not as expected")
+# As many of a node's network mounts as are looked at (agent/facts_places.py, MOUNTS_AT_MOST).
+MOUNTS_TOLD = 8
 # Of these the server is named, and numbers the inodes. Elsewhere (FUSE, 9p, virtiofs) the source is a word
 # that any machine may use, and the numbers are the client's own.
 NUMBERED = ("nfs", "nfs4", "lustre", "ceph", "gpfs", "wekafs")
@@ -39,6 +47,28 @@ def asked(nodes: Mapping[str, PlaceFacts]) -> dict[str, dict[str, Place]]:
             if place.role == "path":
                 found.setdefault(place.asked or place.path, {})[node] = place
     return found
+
+
+def as_typed(nodes: Mapping[str, PlaceFacts], expect: Wanted | None) -> Iterator[Finding]:
+    """Hold what is mounted to what was typed, by mount point or path."""
+    if expect is None:
+        return
+    asked_for = expect.names(MOUNT)
+    have: dict[str, dict[str, str | None]] = {}
+    for node, facts in nodes.items():
+        mine = have[node] = {}
+        for place in facts.places:
+            said = None if place.error and not place.fs_type else of(place)
+            for name in {place.path, place.mount_point, place.asked} & asked_for:
+                mine[str(name)] = None if place.error in ABSENT else said
+            if place.network and place.mount_point and said:
+                mine.setdefault(place.mount_point, said)
+        # Of what is not from the network only what was named is looked at; and not of very many mounts.
+        all_told = sum(place.role == "mount" for place in facts.places) < MOUNTS_TOLD
+        for name in asked_for - mine.keys():
+            local = any(one.startswith("local") for w in expect.wishes if w.of == name for one in w.any_of)
+            mine[name] = MISSING if all_told and not local else None
+    yield from named(have, "mount", NOT_MOUNTED, MOUNT, expect, status=Status.FAIL)
 
 
 def unseen(place: Place, patience_s: float) -> str:

@@ -2,13 +2,16 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from netdoctor.checks._env import change, export
 from netdoctor.checks._majority import majority
+from netdoctor.checks._parity import named
 from netdoctor.checks._words import listing
 from netdoctor.facts.host import HostFacts
 from netdoctor.facts.net import NetFacts
-from netdoctor.model import CERTAIN, LIKELY, PEERS, Cause, Finding, Fix, in_job, seen
+from netdoctor.facts.wanted import Wanted
+from netdoctor.model import CERTAIN, LIKELY, PEERS, Cause, Finding, Fix, Status, in_job, run, seen
 from netdoctor.rules import variables as rules
 from netdoctor.rules.leftovers import leftover
 from netdoctor.rules.variables import Environment
@@ -20,6 +23,12 @@ FAMILIES = re.compile(
     r"(NCCL|GLOO|PYTORCH|CUDA|CUBLAS|CUDNN|HF|OMP|MKL|KMP|UCX|FI|TRITON)_[A-Z0-9_]+|(TORCH|PYTHON)[A-Z0-9_]+"
     r"|LD_LIBRARY_PATH|LD_PRELOAD"
 )
+# What may be expected of a variable: its value, or whether it is set at all.
+VALUE, SET = "env.value.*", "env.set.*"
+TYPED = Cause("env-not-as-typed", "variables of {nodes} are not as expected")
+BRING = run("set it for the job, the same everywhere, or take it out of the node's start-up files")
+# Of these it is told, too, that nobody sets them.
+LOADERS = ("LD_LIBRARY_PATH", "LD_PRELOAD")
 # nccl.env speaks of them wherever they are set.
 JUDGED = {*rules.WORDS, *rules.RENAMED, *CRIPPLING, "NCCL_DEBUG"}
 PATHS = ("LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH")
@@ -35,15 +44,46 @@ def differences(
     envs: Mapping[str, Environment],
     hosts: Mapping[str, HostFacts],
     nets: Mapping[str, NetFacts],
+    expect: Wanted | None = None,
 ) -> Iterator[Finding]:
-    """A finding for each variable and node that has another value than most; between two, who sets it."""
+    """A finding for each variable and node that has another value than most; between two, who sets it. Nodes
+    of which the user has said what the variable is to be are none of them."""
+    asked = expect.names(VALUE) | expect.names(SET) if expect else set()
     for name in sorted({name for env in envs.values() for name in env if _compared(name)}):
         raw = {node: env[name].value if name in env else "" for node, env in envs.items()}
+        if expect and name in asked:
+            said = {*expect.typed(VALUE, raw, name), *expect.typed(SET, raw, name)}
+            raw = {node: value for node, value in raw.items() if node not in said}
         if len(set(raw.values())) == 1:
             continue
-        own = {node: _own_words(node, hosts.get(node), nets.get(node)) for node in envs}
+        own = {node: _own_words(node, hosts.get(node), nets.get(node)) for node in raw}
         values = {node: _common_form(name, value, own[node]) or UNSET for node, value in raw.items()}
         yield from _differing(name, values, envs)
+
+
+def as_typed(envs: Mapping[str, Environment], expect: Wanted | None) -> Iterator[Finding]:
+    """Hold variables to what was typed: their values, and whether they may be set at all."""
+    if expect is None:
+        return
+    values, there = expect.names(VALUE), expect.names(SET)
+    # What a job sets is not what its nodes have.
+    nodes_own = (rules.Source.LOGIN, rules.Source.FILE)
+    have = {
+        node: {
+            name: setting.value or "(empty)"
+            for name, setting in env.items()
+            if name in values or (FAMILIES.fullmatch(name) and setting.source in nodes_own)
+        }
+        for node, env in envs.items()
+    }
+    is_set = {
+        node: {name: "on" if name in env else "off" for name in (*LOADERS, *there)}
+        for node, env in envs.items()
+    }
+
+    more: dict[str, Any] = {"status": Status.WARN, "fixes": lambda *_: BRING}
+    yield from named(have, "value", TYPED, VALUE, expect, **more)
+    yield from named(is_set, "setting", TYPED, SET, expect, **more)
 
 
 def _compared(name: str) -> bool:

@@ -6,12 +6,24 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from netdoctor.checks._majority import majority
-from netdoctor.checks._parity import differing
+from netdoctor.checks._parity import differing, named, unlike_typed
 from netdoctor.checks._words import GIB, listing, quoted, size
 from netdoctor.facts.host import HostFacts
 from netdoctor.facts.tuning import TuningFacts
 from netdoctor.facts.wanted import Wanted
-from netdoctor.model import PEERS, Cause, Evidence, Finding, Fix, Status, after_reboot, look, run, seen
+from netdoctor.model import (
+    PEERS,
+    Cause,
+    Evidence,
+    Finding,
+    Fix,
+    Status,
+    after_reboot,
+    look,
+    run,
+    seen,
+    unknown,
+)
 
 Tunings = Mapping[str, TuningFacts]
 # Shares of what others have, between which a node has lost modules: above, it is what firmware and the crash
@@ -24,19 +36,26 @@ SWAPPING_BYTES = GIB
 _PLAIN = re.compile(r"[0-9]+(?: [0-9]+)*|[a-z][a-z0-9_]*")
 
 
+MEMORY = Cause("tuning-memory", "memory differs between {nodes}")
+SYSCTL = "host.sysctl.*"
 SETTINGS = Cause("tuning-sysctl", "Kernel settings of {nodes} are not those of most nodes")
 SLOW_CLOCK = Cause("tuning-clock-source", "{nodes} read{s} the time from a slow device")
 SWAPPING = Cause("tuning-swap", "{nodes} {has} memory of programs in swap")
 
 
 class Row(NamedTuple):
-    """One property. read: of a node, None where it has none to compare; key: of what a user may expect."""
+    """One property. read: of a node, None where it has none to compare; key: of what a user may expect;
+    of_peers: whether nodes are compared with each other where they were not told what to have."""
 
     word: str
     read: Callable[[TuningFacts], str | int | None]
     source: str
     fix: Callable[[str], Fix]
     key: str = ""
+    of_peers: bool = True
+
+
+SEE_CLOCK = look("see why", "dmesg | grep -iE 'tsc|clocksource'", root=True)
 
 
 def _reboot(text: str) -> Callable[[str], Fix]:
@@ -85,6 +104,22 @@ ROWS = (
         _reboot("bring the boot loader's line to that of the others"),
         "host.boot",
     ),
+    Row(
+        "processors",
+        lambda t: t.cpus_online,
+        "/sys/devices/system/cpu/online",
+        _reboot("see why some are off (lscpu -e, dmesg)"),
+        "host.cpus",
+        of_peers=False,
+    ),
+    Row(
+        "clock source",
+        lambda t: t.clock_source,
+        "current_clocksource",
+        lambda _: SEE_CLOCK,
+        "host.clock-source",
+        of_peers=False,
+    ),
     Row("CPU governor", lambda t: t.governor, "/sys/devices/system/cpu/cpufreq", _governor, "host.governor"),
     Row(
         "transparent huge pages",
@@ -96,6 +131,8 @@ ROWS = (
     Row("memory limit of the session", lambda t: _limit(t.memory_limit_bytes), "memory.max", _group),
     Row("process limit of the session", lambda t: _limit(t.processes_limit), "pids.max", _group),
 )
+KEYS: dict[str, type] = {row.key: str for row in ROWS if row.key}
+KEYS |= {"host.cpus": int, "host.memory": float, SYSCTL: str}
 _MEMORY = Row(
     "memory",
     lambda _: None,
@@ -134,7 +171,8 @@ def alike(
     rows = [(row, {node: row.read(tunings[node]) for node in nodes}) for row in ROWS]
     # What a virtual machine has is what was asked for.
     if not any(tunings[node].is_virtual for node in nodes):
-        rows.append((_MEMORY, dict(memory(nodes, hosts))))
+        said = expect.typed("host.memory", nodes) if expect else {}
+        rows.append((_MEMORY, dict(memory([node for node in nodes if node not in said], hosts))))
     for row, values in rows:
         # What no node has is nothing to compare.
         known = {node: None if value is None else str(value) for node, value in values.items()}
@@ -148,10 +186,23 @@ def alike(
         def source(node: str, row: Row = row, known: dict[str, str | None] = known) -> Evidence:
             return seen(row.source, known[node] or "", "file")
 
-        more: dict[str, Any] = {"status": Status.WARN, "seen": source, "fixes": fix}
+        more: dict[str, Any] = {"status": Status.WARN, "seen": source, "fixes": fix, "peers": row.of_peers}
         yield from differing(known, row.word, cause, key=row.key, expect=expect, **more)
-    yield from sysctls(nodes, tunings)
+    yield from sysctls(nodes, tunings, expect)
     yield from _few(nodes, tunings)
+
+
+def typed(tunings: Tunings, hosts: Mapping[str, HostFacts], expect: Wanted | None) -> Iterator[Finding]:
+    """What was typed of numbers and names: at least so much memory (GiB), and kernel settings."""
+    gib = {node: f"{host.memory_total_bytes / GIB:.0f}" for node, host in hosts.items() if node in tunings}
+    for node, wish in expect.look("host.memory", gib).items() if expect else ():
+        if gib[node] == "0":
+            yield unknown(node, "how much memory there is could not be read")
+        elif float(gib[node]) < LOST[1] * wish.number:
+            more = {"seen": seen(_MEMORY.source, f"{gib[node]} GiB", "file"), "fixes": _MEMORY.fix("")}
+            yield unlike_typed(wish, node, gib[node], "memory (GiB)", MEMORY, Status.WARN, **more)
+    have = {node: tuning.sysctls for node, tuning in tunings.items()}
+    yield from named(have, "kernel setting", SETTINGS, SYSCTL, expect, status=Status.WARN)
 
 
 def _few(nodes: list[str], tunings: Tunings) -> Iterator[Finding]:
@@ -165,7 +216,7 @@ def _few(nodes: list[str], tunings: Tunings) -> Iterator[Finding]:
             observed=source,
             expected=PEERS("tsc, or the hypervisor's clock"),
             seen=seen("current_clocksource", source, "file"),
-            fixes=look("see why", "dmesg | grep -iE 'tsc|clocksource'", root=True),
+            fixes=SEE_CLOCK,
         )
     used = {node: tunings[node].swap_used_bytes for node in nodes}
     used = {node: amount for node, amount in used.items() if amount >= SWAPPING_BYTES}
@@ -189,12 +240,14 @@ def memory(nodes: Iterable[str], hosts: Mapping[str, HostFacts]) -> dict[str, st
     return {node: size(total if node in lost else int(usual)) for node, total in totals.items()}
 
 
-def sysctls(nodes: list[str], tunings: Tunings) -> Iterator[Finding]:
+def sysctls(nodes: list[str], tunings: Tunings, expect: Wanted | None = None) -> Iterator[Finding]:
     """One finding for each node whose kernel settings are not those of most nodes of its model."""
     names = sorted({name for node in nodes for name in tunings[node].sysctls})
     odd: dict[str, list[tuple[str, str, str]]] = {}
     for name in names:
-        spread = majority({n: tunings[n].sysctls[name] for n in nodes if name in tunings[n].sysctls})
+        said = expect.typed(SYSCTL, nodes, name) if expect else {}
+        mine = [n for n in nodes if name in tunings[n].sysctls and n not in said]
+        spread = majority({n: tunings[n].sysctls[name] for n in mine})
         if (usual := spread.value) is not None:
             for node, value in spread.minority.items():
                 if name == "kernel.numa_balancing" and is_slowed_by_balancing(tunings[node]):

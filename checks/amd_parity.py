@@ -6,16 +6,18 @@ from netdoctor.check import check
 from netdoctor.checks._parity import differing
 from netdoctor.checks._words import listing
 from netdoctor.facts.accelerators import AcceleratorFacts
+from netdoctor.facts.wanted import Wanted
 from netdoctor.model import Cause, Finding, Status, seen, skip
 
-# What is compared: its word, the cause's key, how it is read. What no node tells is no difference.
+# What is compared: its word, the key under which it may be expected, how it is read. What no node tells is no
+# difference.
 PROPERTIES = (
-    ("AMD GPUs", "amd-gpus", lambda one: _counted(one.kfd or [b.device_id for b in one.amd])),
-    ("VBIOS of AMD GPUs", "amd-vbios", lambda one: _each([board.vbios for board in one.amd])),
-    ("partitioning", "amd-partition", lambda one: _each([board.partition for board in one.amd])),
-    ("amdgpu", "amd-driver", lambda one: one.amdgpu),
-    ("ROCm", "amd-rocm", lambda one: one.rocm),
-    ("RCCL", "amd-rccl", lambda one: one.rccl),
+    ("AMD GPUs", "amd.gpus", lambda one: _counted(one.kfd or [b.device_id for b in one.amd])),
+    ("VBIOS of AMD GPUs", "amd.vbios", lambda one: _each([board.vbios for board in one.amd])),
+    ("partitioning", "amd.partition", lambda one: _each([board.partition for board in one.amd])),
+    ("amdgpu", "amd.driver", lambda one: one.amdgpu),
+    ("ROCm", "amd.rocm", lambda one: one.rocm),
+    ("RCCL", "amd.rccl", lambda one: one.rccl),
 )
 
 
@@ -23,8 +25,9 @@ PROPERTIES = (
     after=["ssh.login", "amd.visible"],
     required=False,
     source="https://rocm.docs.amd.com/en/latest/compatibility/compatibility-matrix.html",
+    expects={key: str for _, key, _ in PROPERTIES},
 )
-def amd_parity(nodes: Mapping[str, AcceleratorFacts]) -> Iterator[Finding]:
+def amd_parity(nodes: Mapping[str, AcceleratorFacts], expect: Wanted | None = None) -> Iterator[Finding]:
     """Nodes with AMD GPUs have the same GPUs, driver, ROCm and RCCL.
 
     Looks at:
@@ -45,10 +48,13 @@ def amd_parity(nodes: Mapping[str, AcceleratorFacts]) -> Iterator[Finding]:
         return
     for word, key, read in PROPERTIES:
         told = {node: value for node, facts in having.items() if (value := read(facts))}
+        verb = "differ" if word[-1] == "s" else "differs"
         yield from differing(
             told,
             word,
-            Cause(key, f"{word} {'differs' if word[-1] != 's' else 'differ'} between {{nodes}}"),
+            Cause(key.replace(".", "-"), f"{word} {verb} between {{nodes}}"),
+            key=key,
+            expect=expect,
             status=Status.WARN,
             tell=len(told) == len(having),
             seen=lambda node, told=told, word=word: seen(f"{word}, sysfs and files", told[node], "file"),  # type: ignore[misc]

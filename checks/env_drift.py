@@ -4,11 +4,12 @@ from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
 from netdoctor.checks._env import change
-from netdoctor.checks._session import differences
+from netdoctor.checks._session import SET, VALUE, as_typed, differences
 from netdoctor.checks._words import listing
 from netdoctor.facts.host import HostFacts
 from netdoctor.facts.net import NetFacts
 from netdoctor.facts.software import EnvFacts, Job
+from netdoctor.facts.wanted import Wanted
 from netdoctor.model import CONSTANT, PEERS, Cause, Finding, seen
 from netdoctor.rules.leftovers import leftover
 from netdoctor.rules.variables import Environment, effective_env
@@ -19,13 +20,16 @@ OTHER = Cause("env-other", "logins on {nodes} get another environment than on mo
 
 
 @check(
-    required=False, source="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#setting-values"
+    required=False,
+    source="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#setting-values",
+    expects={VALUE: str, SET: bool},
 )
 def env_drift(
     envs: Mapping[str, EnvFacts],
     hosts: Mapping[str, HostFacts] | None,
     nets: Mapping[str, NetFacts] | None,
     job: Job,
+    expect: Wanted | None = None,
 ) -> Iterator[Finding]:
     """Variables of torch, CUDA, Python and the loader are the same on all nodes, none left from debugging.
 
@@ -45,7 +49,8 @@ def env_drift(
     """
     effective = {node: effective_env(env, job) for node, env in envs.items()}
     odd: dict[str, list[Finding]] = {node: [] for node in envs}
-    for finding in differences(effective, hosts or {}, nets or {}):
+    yield from as_typed(effective, expect)
+    for finding in differences(effective, hosts or {}, nets or {}, expect):
         odd[finding.target].append(finding)
     for node, env in effective.items():
         yield from _left_over(node, env)

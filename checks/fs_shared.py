@@ -5,16 +5,24 @@ from collections.abc import Iterator, Mapping
 from netdoctor.check import check
 from netdoctor.checks._majority import majority
 from netdoctor.checks._mounts import other_mounts
-from netdoctor.checks._places import asked, identity, of
+from netdoctor.checks._places import MOUNT, as_typed, asked, identity, of
 from netdoctor.facts.host import HostFacts
 from netdoctor.facts.places import PlaceFacts
 from netdoctor.facts.software import Job
+from netdoctor.facts.wanted import Wanted
 from netdoctor.model import CLUSTER, Finding, ok, skip
 
 
-@check(required=False, source="https://www.kernel.org/doc/html/latest/filesystems/proc.html")
+@check(
+    required=False,
+    source="https://www.kernel.org/doc/html/latest/filesystems/proc.html",
+    expects={MOUNT: str},
+)
 def fs_shared(
-    places: Mapping[str, PlaceFacts], hosts: Mapping[str, HostFacts], job: Job
+    places: Mapping[str, PlaceFacts],
+    hosts: Mapping[str, HostFacts],
+    job: Job,
+    expect: Wanted | None = None,
 ) -> Iterator[Finding]:
     """A path that is shared is shared by all nodes.
 
@@ -31,6 +39,7 @@ def fs_shared(
     Fix:
         Mount it as on the other nodes, and write that into /etc/fstab or the automounter's map.
     """
+    yield from as_typed(places, expect)
     if not job.paths:
         yield skip("no --path was given")
         return

@@ -4,18 +4,23 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
-from netdoctor.checks._nearest import Layout, farther, layout
+from netdoctor.checks._nearest import COMPARE, FAR, Layout, distances, farther, layout
+from netdoctor.checks._parity import differing
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.rdma import RdmaFacts
-from netdoctor.model import Finding, ok, skip
+from netdoctor.facts.wanted import Wanted
+from netdoctor.model import Finding, Status, ok, skip
 
 
 @check(
     after=["ssh.login", "gpu.visible", "rdma.hca"],
     required=False,
     source="https://docs.nvidia.com/deploy/nvidia-smi/index.html",
+    expects={"gpu.affinity": str},
 )
-def gpu_affinity(gpus: Mapping[str, GpuFacts], rdmas: Mapping[str, RdmaFacts]) -> Iterator[Finding]:
+def gpu_affinity(
+    gpus: Mapping[str, GpuFacts], rdmas: Mapping[str, RdmaFacts], expect: Wanted | None = None
+) -> Iterator[Finding]:
     """Every GPU is as near to an HCA, and to the other GPUs, as on the other nodes of the kind.
 
     Looks at:
@@ -46,6 +51,11 @@ def gpu_affinity(gpus: Mapping[str, GpuFacts], rdmas: Mapping[str, RdmaFacts]) -
         else:
             types = tuple(sorted(hca.hca_type or "" for hca in cards))
             kinds[tuple((device.index, device.name) for device in facts.devices), types][node] = found
+    near = {n: distances(one) for nodes in kinds.values() for n, one in nodes.items() if one.nearest}
+    yield from differing(
+        near, "way to the nearest HCA", FAR, key="gpu.affinity", expect=expect, status=Status.WARN,
+        peers=False, fixes=lambda *_: COMPARE,
+    )  # fmt: skip
     for nodes in kinds.values():
         worse = farther(nodes)
         yield from worse.values()

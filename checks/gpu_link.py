@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
-from netdoctor.checks._parity import unlike_typed
+from netdoctor.checks._parity import differing
 from netdoctor.checks._words import listing
 from netdoctor.facts.gpu import Gpu, GpuFacts
 from netdoctor.facts.wanted import Wanted
@@ -36,6 +36,12 @@ NARROW = Cause(
     action=Action.DRAIN,
 )
 
+# What may be typed of a model: the least of a node's GPUs is held to it.
+TYPED = (
+    ("gpu.nvlinks", "number of NVLinks up", DOWN),
+    ("gpu.pcie-generation", "PCIe generation that GPU and slot can do", NARROW),
+    ("gpu.pcie-width", "number of PCIe lanes", NARROW),
+)
 # Boards that come with wires or switches between them. Others have links only where somebody put a bridge.
 WIRED = re.compile(r"SXM|HBM3|\b(H20|H200|GH200|B200|B300|GB200|GB300)\b(?!.*(NVL|PCIe))")
 # Those whose way to the processor is another one than PCIe.
@@ -50,7 +56,7 @@ Place = tuple[str, int]  # node and index of a GPU
     after=["ssh.login", "gpu.visible"],
     required=False,
     source="https://docs.nvidia.com/deploy/nvml-api/group__NvLink.html",
-    expects={"gpu.nvlinks": int},
+    expects={key: int for key, *_ in TYPED},
 )
 def gpu_link(gpus: Mapping[str, GpuFacts], expect: Wanted | None = None) -> Iterator[Finding]:
     """Every GPU has as many NVLinks up, and as many PCIe lanes, as the others of its kind.
@@ -87,13 +93,17 @@ def gpu_link(gpus: Mapping[str, GpuFacts], expect: Wanted | None = None) -> Iter
         up = {place: d.nvlinks_active for place, d in devices.items() if d.nvlinks_active is not None}
         widths = {place: d.pcie_width for place, d in devices.items() if d.pcie_width}
         generations = {place: d.pcie_generation for place, d in devices.items() if d.pcie_generation}
-        yield from _typed(model, up, expect)
-        yield from _nvlinks(devices, up)
+        free: list[dict[Place, int]] = []
+        for values, typed in zip((up, generations, widths), TYPED, strict=True):
+            yield from _typed(model, values, expect, *typed)
+            said = expect.typed(typed[0], {node for node, _ in values}, model) if expect else {}
+            free.append({p: value for p, value in values.items() if p[0] not in said} if said else values)
+        yield from _nvlinks(devices, free[0])
         yield from _nodes_without(devices, up)
         yield from _slow(devices)
         below = {place: found for place, one in devices.items() if (found := _below(place[0], one))}
         yield from below.values()
-        yield from _pcie({p: d for p, d in devices.items() if p not in below}, widths, generations)
+        yield from _pcie({p: d for p, d in devices.items() if p not in below}, free[2], free[1])
         # Not measured, or nothing that most agree on, is not green.
         for values in (up, widths, generations):
             if _usual(list(values.values())) is not None:
@@ -110,15 +120,17 @@ def gpu_link(gpus: Mapping[str, GpuFacts], expect: Wanted | None = None) -> Iter
             )
 
 
-def _typed(model: str, up: Mapping[Place, int], expect: Wanted | None) -> Iterator[Finding]:
-    """Nodes on which a GPU has fewer NVLinks up than the user expects of this model."""
+def _typed(
+    model: str, there: Mapping[Place, int], expect: Wanted | None, key: str, noun: str, cause: Cause
+) -> Iterator[Finding]:
+    """Nodes on which a GPU has less than the user expects of this model."""
     least: dict[str, int] = {}
-    for (node, _), count in up.items():
+    for (node, _), count in there.items():
         least[node] = min(count, least.get(node, count))
     values = {node: str(count) for node, count in least.items()}
-    for node, wish in expect.look("gpu.nvlinks", values, model).items() if expect else ():
-        if not wish.is_met_by(values[node]) and least[node] < wish.number:
-            yield unlike_typed(wish, node, values[node], "number of NVLinks up", DOWN, Status.WARN)
+    yield from differing(
+        values, noun, cause, key=key, expect=expect, of=model, status=Status.WARN, peers=False, least=True
+    )
 
 
 def _usual(values: list[int]) -> int | None:

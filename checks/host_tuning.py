@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
-from netdoctor.checks._setup import ROWS, alike, is_slowed_by_balancing, models
+from netdoctor.checks._setup import KEYS, alike, is_slowed_by_balancing, models, typed
 from netdoctor.facts.host import HostFacts
 from netdoctor.facts.tuning import TuningFacts
 from netdoctor.facts.wanted import Wanted
@@ -22,7 +22,7 @@ OFF = run(
 @check(
     required=False,
     source="https://docs.nvidia.com/grace-perf-tuning-guide/os-settings.html",
-    expects={row.key: str for row in ROWS if row.key},
+    expects=KEYS,
 )
 def host_tuning(
     tunings: Mapping[str, TuningFacts], hosts: Mapping[str, HostFacts], expect: Wanted | None = None
@@ -54,8 +54,9 @@ def host_tuning(
                 seen=seen("/proc/sys/kernel/numa_balancing", "1", "file"),
                 fixes=OFF,
             )
-    typed = expect is not None and any(expect.about(row.key) for row in ROWS if row.key)
-    groups = models(tunings, hosts, least=1 if typed else 2)
+    yield from typed(tunings, hosts, expect)
+    alone = expect is not None and any(map(expect.about, KEYS))
+    groups = models(tunings, hosts, least=1 if alone else 2)
     if not groups:
         yield skip("no two machines of one model: nothing to compare with")
     for nodes in groups:

@@ -5,12 +5,14 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from netdoctor.check import check
 from netdoctor.checks._addresses import device, dialled, is_loopback, usable
+from netdoctor.checks._interfaces import KEYS, SPEED, others_as_typed, untyped
 from netdoctor.checks._majority import majority
 from netdoctor.checks._paths import further_devices, on_path
 from netdoctor.checks._words import SHOWN, listing, on_dev
 from netdoctor.facts.net import AddressRow, Netdev, NetFacts
 from netdoctor.facts.paths import Paths
 from netdoctor.facts.software import Job
+from netdoctor.facts.wanted import Wanted
 from netdoctor.model import (
     CONFIG,
     LIKELY,
@@ -46,8 +48,11 @@ SLOW = Cause("net-speed", "The link of {nodes} is slower than those of the other
         "bw.*",
     ],
     source="https://kernel.org/doc/Documentation/ABI/testing/sysfs-class-net",
+    expects=KEYS,
 )
-def net_interface(nets: Mapping[str, NetFacts], job: Job, paths: Paths | None = None) -> Iterator[Finding]:
+def net_interface(
+    nets: Mapping[str, NetFacts], job: Job, paths: Paths | None = None, expect: Wanted | None = None
+) -> Iterator[Finding]:
     """Each node has an interface for the job's traffic: up, with carrier, an address, and its peers' speed.
 
     Looks at:
@@ -61,6 +66,7 @@ def net_interface(nets: Mapping[str, NetFacts], job: Job, paths: Paths | None = 
     Fix:
         Bring the link up, give it an address, or reseat the cable of the slow port.
     """
+    yield from others_as_typed(nets, SLOW, expect)
     devs = {node: dev for node in nets if (dev := dialled(node, nets, job)) is not None}
     usual = majority({node: dev.name for node, dev in devs.items()}).value
     up = Counter(name for net in nets.values() for name in _up_with_address(net))
@@ -98,10 +104,10 @@ def net_interface(nets: Mapping[str, NetFacts], job: Job, paths: Paths | None = 
                 named = other.name == usual
                 role = "carries the other nodes' traffic" if named else "the other nodes have up"
                 yield _down(node, other, role, stops=named)
-    yield from _slow(linked)
+    yield from _slow(untyped(linked, SPEED, expect))
     for path, there in further_devices(paths.further if paths else (), nets, devs):
         physical = {n: dev for n, dev in there.items() if dev.kind == "physical" and dev.speed_mbit_s}
-        yield from (on_path(finding, path) for finding in _slow(physical))
+        yield from (on_path(finding, path) for finding in _slow(untyped(physical, SPEED, expect)))
 
 
 def _is_down(dev: Netdev) -> bool:

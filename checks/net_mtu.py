@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
 from netdoctor.checks._addresses import dialled
+from netdoctor.checks._interfaces import as_typed, untyped
 from netdoctor.checks._links import set_mtu
 from netdoctor.checks._majority import majority
 from netdoctor.checks._paths import further_devices, on_path
@@ -11,6 +12,7 @@ from netdoctor.checks._words import listing
 from netdoctor.facts.net import Netdev, NetFacts
 from netdoctor.facts.paths import Paths
 from netdoctor.facts.software import Job
+from netdoctor.facts.wanted import Wanted
 from netdoctor.model import CLUSTER, PEERS, SUSPECTED, Cause, Finding, seen, skip, unknown
 
 DIFFERS = Cause("mtu-differs", "{nodes} {has} another MTU than most nodes")
@@ -20,11 +22,14 @@ NONE_USUAL = Cause(
     SUSPECTED,
     settle_by="net.path-mtu shows which size passes between them",
 )
+MTU = "net.mtu.*"
 NOT_READ = Cause("mtu-unread", "The MTU of {nodes} could not be compared", follows=("net.interface",))
 
 
-@check(source="https://datatracker.ietf.org/doc/html/rfc4821")
-def net_mtu(nets: Mapping[str, NetFacts], job: Job, paths: Paths | None = None) -> Iterator[Finding]:
+@check(source="https://datatracker.ietf.org/doc/html/rfc4821", expects={MTU: int})
+def net_mtu(
+    nets: Mapping[str, NetFacts], job: Job, paths: Paths | None = None, expect: Wanted | None = None
+) -> Iterator[Finding]:
     """The interfaces that carry the job's traffic have one MTU.
 
     Looks at:
@@ -39,6 +44,7 @@ def net_mtu(nets: Mapping[str, NetFacts], job: Job, paths: Paths | None = None) 
     Fix:
         Give the odd node the others' MTU, after checking that its switch port carries it.
     """
+    yield from as_typed(nets, lambda _, dev: str(dev.mtu or "") or None, "MTU", DIFFERS, MTU, expect)
     if len(nets) < 2:
         yield skip("one node: nothing to compare with")
         return
@@ -55,9 +61,9 @@ def net_mtu(nets: Mapping[str, NetFacts], job: Job, paths: Paths | None = None) 
             yield skip("reached over loopback: there is no MTU to compare", node)
         else:
             devs[node] = dev
-    yield from _compared(devs)
+    yield from _compared(untyped(devs, MTU, expect))
     for path, there in further_devices(paths.beside if paths else (), nets, devs):
-        yield from (on_path(finding, path) for finding in _compared(there))
+        yield from (on_path(finding, path) for finding in _compared(untyped(there, MTU, expect)))
 
 
 def _compared(devs: Mapping[str, Netdev]) -> Iterator[Finding]:

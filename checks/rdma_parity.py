@@ -67,5 +67,5 @@ def _compared(
     cause = Cause(one.key.replace(".", "-"), f"{one.word} differs between HCA ports of {{nodes}}")
     yield from differing(
         values, noun, cause, key=one.key, expect=expect, status=Status.WARN, why=one.why, seen=evidence,
-        fixes=lambda *_: one.fix,
+        fixes=lambda *_: one.fix, peers=one.of_peers,
     )  # fmt: skip

@@ -5,9 +5,11 @@ from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
 from netdoctor.checks._hca_fixes import link_fixes
+from netdoctor.checks._parity import differing
 from netdoctor.checks._rdma import NO_HCAS, has_any, port_evidence, ports_of, unread
 from netdoctor.facts.net import NetFacts
 from netdoctor.facts.rdma import Hca, HcaPort, RdmaFacts
+from netdoctor.facts.wanted import Wanted
 from netdoctor.model import CLUSTER, LIKELY, PEERS, Action, Cause, Finding, look, placed, run, skip
 
 DOWN = Cause(
@@ -43,8 +45,11 @@ WHERE = {
 @check(
     explains=("rdma.rate", "rdma.gid", "nccl.ib-hca"),
     source="https://docs.kernel.org/admin-guide/abi-stable.html#abi-file-stable-sysfs-class-infiniband",
+    expects={"rdma.active": int},
 )
-def rdma_port(nodes: Mapping[str, RdmaFacts], nets: Mapping[str, NetFacts] | None) -> Iterator[Finding]:
+def rdma_port(
+    nodes: Mapping[str, RdmaFacts], nets: Mapping[str, NetFacts] | None, expect: Wanted | None = None
+) -> Iterator[Finding]:
     """Every HCA port that is up on most nodes is up on all of them.
 
     Looks at:
@@ -59,6 +64,13 @@ def rdma_port(nodes: Mapping[str, RdmaFacts], nets: Mapping[str, NetFacts] | Non
         phys_state tells where to look. Polling or Disabled: cable, transceiver or switch port.
         LinkUp with state INIT: the cable is fine and no subnet manager has configured the port.
     """
+    up = {
+        node: str(sum(port.active for hca in facts.hcas for port in hca.ports))
+        for node, facts in nodes.items()
+    }
+    yield from differing(
+        up, "number of active HCA ports", DOWN, key="rdma.active", expect=expect, peers=False, least=True
+    )
     if not has_any(nodes):
         yield skip(NO_HCAS)
         return

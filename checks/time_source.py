@@ -5,18 +5,22 @@ from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
 from netdoctor.checks._majority import majority
+from netdoctor.checks._parity import differing
 from netdoctor.checks._words import listing
 from netdoctor.facts.clock import TimeFacts, TimeReport
 from netdoctor.facts.host import HostFacts
-from netdoctor.model import PEERS, Cause, Finding, look, seen, skip
+from netdoctor.facts.wanted import Wanted
+from netdoctor.model import PEERS, Cause, Finding, Status, look, seen, skip
 
 OTHER = Cause("time-other-source", "{nodes} {has} another source of time than most nodes")
 # ``2.debian.pool.ntp.org``: any number leads to the same pool.
 _POOL = re.compile(r"[0-3]\.(?=.*pool)")
 
 
-@check(required=False, source="https://developers.google.com/time/smear")
-def time_source(times: Mapping[str, TimeFacts], hosts: Mapping[str, HostFacts]) -> Iterator[Finding]:
+@check(required=False, source="https://developers.google.com/time/smear", expects={"time.source": str})
+def time_source(
+    times: Mapping[str, TimeFacts], hosts: Mapping[str, HostFacts], expect: Wanted | None = None
+) -> Iterator[Finding]:
     """Nodes get the time from one source.
 
     Looks at:
@@ -38,6 +42,13 @@ def time_source(times: Mapping[str, TimeFacts], hosts: Mapping[str, HostFacts]) 
         for report in time.reports:
             if report.source:
                 reports.setdefault(report.daemon, {})[node] = report
+    follows = {node: report.source for nodes in reports.values() for node, report in nodes.items()}
+    yield from differing(
+        follows, "source of time", OTHER, key="time.source", expect=expect, status=Status.WARN, peers=False
+    )
+    if expect:
+        typed = expect.typed("time.source", follows)
+        reports = {d: {n: one for n, one in nodes.items() if n not in typed} for d, nodes in reports.items()}
     if not any(len(nodes) > 1 for nodes in reports.values()):
         yield skip("no two nodes tell what one time daemon follows")
     for daemon, nodes in reports.items():

@@ -98,7 +98,7 @@ REGISTERED: dict[str, Check] = {}
 DERIVED_FACTS: dict[type, Derived] = {}
 D = TypeVar("D", bound=Callable[..., object])
 _FAMILY = re.compile(r"^[a-z0-9]+$")
-_KEY = re.compile(r"^[a-z0-9]+(\.[a-z0-9]+(-[a-z0-9]+)*)+$")
+_KEY = re.compile(r"^[a-z0-9]+(\.[a-z0-9]+(-[a-z0-9]+)*)+(\.\*)?$")
 
 
 def check(
@@ -121,7 +121,8 @@ def check(
     typed ``X | None`` gets None where the fact is missing instead of ending the check as unknown.
 
     expects: keys of what users may expect of nodes (``{"gpu.driver": str}``: str, int, float or bool), which
-    the check compares by `Wanted.look` or `differing`; a key belongs to one check.
+    the check compares by `Wanted.look` or `differing`; a key belongs to one check. ``net.mtu.*`` is a key of
+    things with names, compared by `named`.
 
     Raises CheckError when a parameter is no fact, the name has no family, or the docstring is missing.
     """

@@ -1,4 +1,4 @@
-"""Write docs/checks/ and docs/lint/ from the docstrings, and the table of families in docs/verdict.md.
+"""Write docs/checks/ and docs/lint/ from docstrings, and the tables of docs/verdict.md and expect.md.
 
 With --check nothing is written; exit 1 when a page differs from what the checks say.
 """
@@ -19,12 +19,14 @@ from netdoctor.report.scope import SUBJECTS
 
 CHECKS = Path(__file__).resolve().parent.parent / "docs" / "checks"
 VERDICT = CHECKS.parent / "verdict.md"
+EXPECT = CHECKS.parent / "expect.md"
 LINT = CHECKS.parent / "lint"
 LINT_GENERATED = "<!-- Generated from netdoctor/lint/rules/ by `make docs`. Edit the docstring. -->"
-# Around what is generated in a page that is written by hand.
-BEGIN = "<!-- families: generated from the checks by `make docs` -->\n"
-END = "<!-- families: end -->\n"
+# Around what is generated in a page that is written by hand: its word is families or keys.
+BEGIN = "<!-- {}: generated from the checks by `make docs` -->\n"
+END = "<!-- {}: end -->\n"
 GENERATED = "<!-- Generated from checks/*.py by `make docs`. Edit the docstring. -->"
+KINDS = {str: "text", int: "whole number", float: "number", bool: "true or false"}
 LANGUAGES = {Kind.SHELL: "sh", Kind.SBATCH: "sh", Kind.DOCKERFILE: "dockerfile"}
 LANGUAGES |= dict.fromkeys((Kind.HOSTFILE, Kind.ENV, Kind.DEEPSPEED_ENV), "")
 
@@ -162,10 +164,30 @@ def _named(check: Check) -> str:
     return link if check.required else f"({link})"
 
 
+def keys(checks: Iterable[Check]) -> str:
+    """A row for each check with what may be expected there."""
+    rows = ["| check | keys |", "|---|---|"]
+    for check in sorted(checks, key=lambda check: check.id):
+        if check.expects:
+            named = (f"`{key}` ({KINDS[kind]})" for key, kind in check.expects.items())
+            rows.append(f"| [{check.id}](checks/{check.id}.md) | {', '.join(named)} |")
+    return "\n".join(rows) + "\n"
+
+
 def verdict(checks: Iterable[Check], text: str) -> str:
     """docs/verdict.md, which is `text` so far, with the table as the checks are now."""
-    before, _, rest = text.partition(BEGIN)
-    return f"{before}{BEGIN}{families(checks)}{END}{rest.partition(END)[2]}"
+    return _around(text, "families", families(checks))
+
+
+def expected(checks: Iterable[Check], text: str) -> str:
+    """docs/expect.md, likewise."""
+    return _around(text, "keys", keys(checks))
+
+
+def _around(text: str, word: str, table: str) -> str:
+    begin, end = BEGIN.format(word), END.format(word)
+    before, _, rest = text.partition(begin)
+    return f"{before}{begin}{table}{end}{rest.partition(end)[2]}"
 
 
 def stale(wanted: dict[str, str], folder: Path = CHECKS) -> list[str]:
@@ -183,17 +205,22 @@ def main() -> int:
     different = stale(wanted)
     wanted_lint = lint_pages(rules().values())
     different_lint = stale(wanted_lint, LINT)
-    found = VERDICT.read_text("utf-8")
-    table = verdict(checks, found)
+    found = {path: path.read_text("utf-8") for path in (VERDICT, EXPECT)}
+    tables = {
+        VERDICT: verdict(checks, found[VERDICT]),
+        EXPECT: expected(checks, found[EXPECT]),
+    }
     if options.check:
-        if table != found:
-            print("docs/verdict.md is stale: run `make docs`", file=sys.stderr)
+        for path, text in tables.items():
+            if text != found[path]:
+                print(f"docs/{path.name} is stale: run `make docs`", file=sys.stderr)
         for name in different:
             print(f"docs/checks/{name} is stale: run `make docs`", file=sys.stderr)
         for name in different_lint:
             print(f"docs/lint/{name} is stale: run `make docs`", file=sys.stderr)
-        return 1 if different or different_lint or table != found else 0
-    VERDICT.write_text(table, "utf-8")
+        return 1 if different or different_lint or tables != found else 0
+    for path, text in tables.items():
+        path.write_text(text, "utf-8")
     for folder, pages_, changed in ((CHECKS, wanted, different), (LINT, wanted_lint, different_lint)):
         folder.mkdir(parents=True, exist_ok=True)
         for name in changed:

@@ -210,8 +210,9 @@ def _netdev(tree: hardware.Tree, name: str, dev: Mapping[str, Any], number: int)
     i = dev.get("index", 0)
     up = dev.get("up", True)
     usual = {
-        "ifindex": i + 2, "iflink": i + 2, "mtu": 1500, "operstate": "up" if up else "down",
-        "carrier_changes": 2, "statistics/rx_packets": 10**9, "statistics/rx_errors": 0,
+        "ifindex": i + 2, "iflink": dev.get("ifindex", i + 2), "mtu": 1500,
+        "operstate": "up" if up else "down", "carrier_changes": 2,
+        "statistics/rx_packets": 10**9, "statistics/rx_errors": 0,
         "statistics/rx_dropped": 4000, "carrier": int(up), "speed": -1,
         "flags": "0x1003" if up else "0x1002", "type": 1, "address": "{mac}",
     }  # fmt: skip
@@ -222,12 +223,12 @@ def _netdev(tree: hardware.Tree, name: str, dev: Mapping[str, Any], number: int)
             _put(tree.files, f"{base}/{key}", f"{value}\n" if value is not False else False, number, i)
     if "hca" in dev:
         folder = hardware.hca_folder(dev["hca"]).rpartition("/infiniband/")[0]
-        tree.links[f"{base}/device"] = f"../../..{folder}"
+        tree.links[f"{base}/device"] = f"../../../..{folder}"
         tree.links[f"{folder}/net/{name}"] = f"/sys/class/net/{name}"
     elif dev.get("driver"):
         folder = f"/sys/devices/pci0000:00/{dev['pci']}"
         tree.files |= {f"{folder}/vendor": "0x0000\n", f"{folder}/class": "0x020000\n"}
-        tree.links[f"{base}/device"] = f"../../..{folder}"
+        tree.links[f"{base}/device"] = f"../../../..{folder}"
         tree.links[f"{folder}/driver"] = f"/sys/bus/pci/drivers/{dev['driver']}"
         tree.links[f"/sys/bus/pci/devices/{dev['pci']}"] = f"../../../devices/pci0000:00/{dev['pci']}"
 

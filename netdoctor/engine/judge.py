@@ -301,7 +301,8 @@ def _put_unseen(check: Check, run: _Run) -> None:
             Finding(
                 target=node,
                 status=Status.UNKNOWN,
-                summary=f"{wish.key} {wish.text} is expected by {wish.place}, and could not be compared{why}",
+                summary=f"{wish.said} {wish.text} is expected by {wish.place}, "
+                f"and could not be compared{why}",
                 expected=wish.text,
                 expected_from=CONFIG,
                 cause=CauseHint(

@@ -7,6 +7,9 @@ from functools import lru_cache
 
 from netdoctor.facts.base import fact
 
+# Instead of a value, of a node that has nothing of a name: no expectation is met by it.
+ABSENT = "(absent)"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
@@ -14,7 +17,7 @@ class Wish:
 
     any_of: one of these texts is expected; ``*`` in one stands for any characters. place: where it was typed,
     ``expect.toml:4``. nodes: whom it is about, None for all. of: the model or card that it is about, where a
-    node may have several; empty for all.
+    node may have several, empty for all; of a key such as ``net.mtu.*`` the name of the one thing.
     """
 
     key: str
@@ -23,9 +26,18 @@ class Wish:
     nodes: tuple[str, ...] | None = None
     of: str = ""
 
-    def is_met_by(self, value: str) -> bool:
-        """Whether a node that has `value` has what is expected."""
-        return any(_pattern(one).fullmatch(value) for one in self.any_of)
+    def is_met_by(self, value: str, least: bool = False) -> bool:
+        """Whether a node that has `value` has what is expected. least: a larger number will do as well."""
+        if value == ABSENT:
+            return False
+        return any(_pattern(one).fullmatch(value) for one in self.any_of) or (
+            least and float(value) >= self.number
+        )
+
+    @property
+    def said(self) -> str:
+        """The key as it is written: ``net.mtu.eth0``."""
+        return f"{self.key[:-1]}{self.of}" if self.key.endswith(".*") else self.key
 
     @property
     def text(self) -> str:
@@ -59,12 +71,17 @@ class Wanted:
         """Whether anything was typed about this key, of any node."""
         return any(wish.key == key and wish.of in ("", of) for wish in self.wishes)
 
+    def names(self, key: str) -> set[str]:
+        """The names of which something was typed about a key such as ``net.mtu.*``."""
+        return {wish.of for wish in self.wishes if wish.key == key}
+
     def look(self, key: str, values: Mapping[str, str | None], of: str = "") -> dict[str, Wish]:
         """What is expected of each of these nodes, where something is. values: what each has, None where that
         could not be read. of: the model or card; what was typed of it alone comes before the rest."""
-        return self._of(key, values, of)
+        return self.typed(key, values, of)
 
-    def _of(self, key: str, nodes: Collection[str], of: str) -> dict[str, Wish]:
+    def typed(self, key: str, nodes: Collection[str], of: str = "") -> dict[str, Wish]:
+        """As `look`, where nothing is compared."""
         found: dict[str, Wish] = {}
         mine = [wish for wish in self.wishes if wish.key == key and wish.of in ("", of)]
         for wish in sorted(mine, key=lambda wish: bool(wish.of)):
@@ -81,16 +98,22 @@ class Watched(Wanted):
 
     def look(self, key: str, values: Mapping[str, str | None], of: str = "") -> dict[str, Wish]:
         self.seen.setdefault((key, of), {}).update(values)
-        return self._of(key, values, of)
+        return self.typed(key, values, of)
 
     def unseen(self, keys: Collection[str], nodes: Iterable[str]) -> Iterator[tuple[str, Wish]]:
         """Each of these nodes with what is expected of it by one of `keys`, and no check has compared."""
-        mine = [wish for wish in self.wishes if wish.key in keys and not wish.of]
+        mine = [w for w in self.wishes if w.key in keys and (not w.of or w.key.endswith(".*"))]
         if not mine:
             return
-        compared = {(key, node) for (key, _), values in self.seen.items() if key in keys for node in values}
+        # Of models and cards a node has those that it has; a name that was typed is there, or missed.
+        compared = {
+            (key, of if key.endswith(".*") else "", node)
+            for (key, of), values in self.seen.items()
+            if key in keys
+            for node in values
+        }
         listed = list(nodes)
-        for key in dict.fromkeys(wish.key for wish in mine):
-            for node, wish in self._of(key, dict.fromkeys(listed), "").items():
-                if (key, node) not in compared:
+        for key, of in dict.fromkeys((wish.key, wish.of) for wish in mine):
+            for node, wish in self.typed(key, dict.fromkeys(listed), of).items():
+                if (key, of, node) not in compared:
                     yield node, wish

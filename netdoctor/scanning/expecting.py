@@ -4,6 +4,8 @@
     count = 8                                   # of every node
     driver = ["570.124.06", "570.86.*"]         # one of these
     vbios."NVIDIA H100 80GB HBM3" = "96.00.*"   # of this model
+    [net.mtu]
+    eth1 = 9000                                 # of the one with this name, which is to be there
 
     [[nodes]]                                   # of these nodes; what stands later holds
     nodes = "gpu[17-32]"                        # or group = "a100", or leaf = "sw3"
@@ -126,7 +128,13 @@ class _Reader:
             words = (*above, word)
             key = ".".join(words)
             place = (group, words)
-            if key in self.keys and isinstance(value, dict):
+            named = f"{key}.*"
+            if named in self.keys and isinstance(value, dict):
+                for of, one, deeper in _leaves(value):
+                    yield from self.wish(named, one, (group, (*words, *deeper)), nodes, of)
+            elif named in self.keys:
+                self.say(self.line(place), f"say of which one: {key}.NAME = ...")
+            elif key in self.keys and isinstance(value, dict):
                 for of, one in value.items():
                     yield from self.wish(key, one, (group, (*words, of)), nodes, of)
             elif key in self.keys:
@@ -146,15 +154,17 @@ class _Reader:
         self, key: str, value: Any, place: Place, nodes: tuple[str, ...] | None, of: str = ""
     ) -> Iterator[Wish]:
         kind, line = self.keys[key], self.line(place)
+        said = f"{key[:-1]}{clean(of, 60)}" if key.endswith(".*") else key
         values = value if isinstance(value, list) and kind is not bool else [value]
         if not values or not all(_is(one, kind) for one in values):
             more = "" if kind is bool else ", or a list of such"
-            self.say(line, f"{key} is {KINDS[kind]}{more}")
+            self.say(line, f"{said} is {KINDS[kind]}{more}")
             return
         texts = tuple(_text(one) for one in values)
         odd = [text for text in (*texts, of) if text != clean(text, VALUE_MAX) or not (text or not of)]
         if odd or "" in texts:
-            self.say(line, f"{key} is empty, has more than {VALUE_MAX} characters, or some that none can see")
+            text = f"{said} is empty, has more than {VALUE_MAX} characters, or some that none can see"
+            self.say(line, text)
             return
         name = clean(self.path.name, 60)
         yield Wish(key=key, any_of=texts, place=f"{name}:{line}", nodes=nodes, of=of)
@@ -189,6 +199,18 @@ class _Reader:
 
     def say(self, line: int, text: str) -> None:
         self.wrong.append((line, text))
+
+
+def _leaves(
+    table: Mapping[str, Any], above: tuple[str, ...] = ()
+) -> Iterator[tuple[str, Any, tuple[str, ...]]]:
+    """(name, value, its words) of ``net.core.somaxconn = 4096``, where the dots are the name's own."""
+    for word, value in table.items():
+        words = (*above, word)
+        if isinstance(value, dict) and value:
+            yield from _leaves(value, words)
+        else:
+            yield ".".join(words), value, words
 
 
 def _called(target: Target, word: str) -> set[str | None]:

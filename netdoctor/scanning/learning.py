@@ -8,7 +8,7 @@ from pathlib import Path
 from netdoctor.engine.registry import Registry
 from netdoctor.engine.run import rejudge
 from netdoctor.errors import InputError
-from netdoctor.facts.wanted import Watched
+from netdoctor.facts.wanted import ABSENT, Watched
 from netdoctor.inventory.nodeset import fold
 from netdoctor.report import words
 from netdoctor.report.model import Report
@@ -61,7 +61,8 @@ def write(report: Report, known: Registry, source: Path, by: str | None = None) 
     for one in sorted(found):
         spread = {part: _spread(found[one], part.nodes) for part in parts}
         whole = _spread(found[one], nodes)
-        (shared if len(parts) < 2 or len(whole) < 2 else own).append((one, whole, spread))
+        if whole.keys() - {ABSENT}:
+            (shared if len(parts) < 2 or len(whole) < 2 else own).append((one, whole, spread))
     lines = [
         f"# What nodes should have: netdoctor scan --expect FILE. Written from {clean(str(source), 200)},",
         f"# the scan of {clean(report.run.finished[:16], 40)}: {words.number(len(nodes), 'node')}, "
@@ -76,7 +77,8 @@ def write(report: Report, known: Registry, source: Path, by: str | None = None) 
         lines.append(_line(rest, of, whole, kinds[key]))
     for part in parts if own else ():
         lines += ["", f"[[{GROUP}]]", *part.head]
-        lines += [_line(key, of, spread[part], kinds[key]) for (key, of), _, spread in own if spread[part]]
+        mine = ((key, of, spread[part]) for (key, of), _, spread in own)
+        lines += [_line(key, of, had, kinds[key]) for key, of, had in mine if had.keys() - {ABSENT}]
     return "\n".join(lines) + "\n"
 
 
@@ -115,7 +117,7 @@ def _spread(values: Mapping[str, str | None], nodes: Collection[str]) -> Spread:
 
 def _line(name: str, of: str, spread: Spread, kind: type) -> str:
     """``driver = "570.86.15"  # as all 8 nodes have it``, or why the key is left out."""
-    key = f"{name}.{_text(of)}" if of else name
+    key = f"{name.removesuffix('.*')}.{_text(of)}" if of else name
     if len(spread) == 1:
         ((value, nodes),) = spread.items()
         written = None if value is None else _value(value, kind)
@@ -139,7 +141,7 @@ def _value(text: str, kind: type) -> str | None:
     if kind is bool:
         return {"on": "true", "off": "false"}.get(text)
     if kind is str:
-        return _text(text) if text == clean(text, VALUE_MAX) else None
+        return _text(text) if text == clean(text, VALUE_MAX) != ABSENT else None
     try:
         return str(int(text)) if kind is int else f"{float(text):g}"
     except ValueError:

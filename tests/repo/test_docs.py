@@ -59,8 +59,11 @@ def test_links_between_pages_lead_somewhere(generator: ModuleType) -> None:
             assert target in wanted, f"{name} links to {target}"
 
 
-def test_the_table_of_the_verdict_is_what_the_checks_say(generator: ModuleType) -> None:
+def test_the_tables_of_verdict_and_expect_are_what_the_checks_say(generator: ModuleType) -> None:
     checks = load_builtin().values()
+    page = generator.EXPECT.read_text("utf-8")
+    assert generator.expected(checks, page) == page, "run `make docs`"
+    assert generator.expected(list(checks)[:5], page) != page
     text = generator.VERDICT.read_text("utf-8")
     assert generator.verdict(checks, text) == text, "run `make docs`"
     assert generator.verdict(list(checks)[:5], text) != text
