@@ -32,6 +32,11 @@ def most_ranks(listed: Mapping[str, Node], hosts: Mapping[str, HostFacts]) -> in
     return ranks
 
 
+def ranks_on(one: Node, gpu: GpuFacts | None) -> int:
+    """How many ranks a node has at least: its slots= or gpus=, else one for each GPU, else one."""
+    return max(1, one.slots or one.gpus or (len(gpu.devices) if gpu else 0))
+
+
 def names_asked(job: Job, hosts: Mapping[str, HostFacts]) -> frozenset[str]:
     """Nodes whose names a job that finds itself at a rendezvous asks for: those that may be rank 0.
 

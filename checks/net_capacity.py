@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
+from netdoctor.checks._job import ranks_on
 from netdoctor.checks._sysctl import set_to
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.host import Node
@@ -38,10 +39,7 @@ def net_capacity(
         Raise net.core.somaxconn on rank 0, and nf_conntrack_max where it is short; or track fewer
         connections.
     """
-    ranks = 0
-    for node, one in listed.items():
-        facts = (gpus or {}).get(node)
-        ranks += max(1, one.slots or one.gpus or (len(facts.devices) if facts else 0))
+    ranks = sum(ranks_on(one, (gpus or {}).get(node)) for node, one in listed.items())
     tracked = [net for net in nodes.values() if net.conntrack_max]
     first = job.master_node or ""
     queue = nodes[first].somaxconn if first in nodes else None

@@ -22,6 +22,7 @@ from netdoctor.model import (
     skip,
     unknown,
 )
+from netdoctor.rules.local_ports import hands_out
 
 # Ports below need CAP_NET_BIND_SERVICE (ip(7); net.ipv4.ip_unprivileged_port_start, 1024 by default).
 PRIVILEGED = 1024
@@ -45,14 +46,15 @@ def rdzv_port_free(
 
     Looks at:
         Sockets in LISTEN state on the master port, who owns them and since when, whether the port could be
-        bound, and whether the kernel hands it out by itself (net.ipv4.ip_local_port_range).
+        bound, and whether the kernel hands it out by itself: net.ipv4.ip_local_port_range without
+        ip_local_reserved_ports.
 
     Matters because:
         Rank 0 ends with "The server socket has failed to listen ... EADDRINUSE", or its ranks talk to the
         store of another job. A port inside the ephemeral range is free now and taken at launch, now and then.
 
     Fix:
-        End the process that was left behind, or choose another port below the ephemeral range.
+        End the process that was left behind, choose another port below the ephemeral range, or reserve it.
     """
     master = job.master_node
     if master is None:
@@ -68,7 +70,7 @@ def rdzv_port_free(
 
 
 def _there(master: str, held: PortHolderFacts, net: NetFacts, another: Fix) -> Iterator[Finding]:
-    port, error, (low, high) = held.port, held.bind_error or "", net.ephemeral_ports
+    port, error = held.port, held.bind_error or ""
     if held.other_scan and "EADDRINUSE" in error:
         error = ""  # it ends within seconds, and was alone there
     tried, wanted = seen(f"bind port {port}", error), f"a port from {PRIVILEGED} on"
@@ -85,11 +87,12 @@ def _there(master: str, held: PortHolderFacts, net: NetFacts, another: Fix) -> I
     elif port < PRIVILEGED:
         summary = f"port {port} can only be opened by root"
         yield ROOT_ONLY.warn(summary, observed=str(port), expected=wanted, fixes=another)
-    elif low <= port <= high:
+    elif hands_out(net, port):
+        low, high = net.ephemeral_ports
         yield EPHEMERAL.warn(
             f"port {port} lies in the range {low}-{high} from which the kernel picks ports",
             observed=str(port),
-            expected=DERIVED(f"a port outside {low}-{high}"),
+            expected=DERIVED(f"a port outside {low}-{high}, or one of net.ipv4.ip_local_reserved_ports"),
             seen=seen("/proc/sys/net/ipv4/ip_local_port_range", f"{low} {high}", "file"),
             fixes=another,
         )
@@ -123,10 +126,10 @@ def _busy(held: PortHolderFacts, another: Fix) -> Finding:
 
 def _proposal(taken: int, nets: Mapping[str, NetFacts]) -> int:
     """The next port after the usual one that no node's kernel hands out by itself."""
-    ranges = {net.ephemeral_ports for net in nets.values()}
+    kinds = {(net.ephemeral_ports, net.reserved_ports): net for net in nets.values()}
     candidates: list[int] = [*range(DEFAULT_PORT + 1, DEFAULT_PORT + 1000), *range(20000, PRIVILEGED, -1)]
     for port in candidates:
-        if port != taken and not any(low <= port <= high for low, high in ranges):
+        if port != taken and not any(hands_out(net, port) for net in kinds.values()):
             return port
     return DEFAULT_PORT + 1
 

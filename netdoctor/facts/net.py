@@ -75,7 +75,10 @@ class SharedAddress:
 class NetFacts:
     """Interfaces and addresses. `addresses` keep getifaddrs() order, which NCCL's choice depends on.
 
-    ephemeral_ports: net.ipv4.ip_local_port_range. default_devs: interfaces of default routes.
+    ephemeral_ports: net.ipv4.ip_local_port_range. reserved_ports: ``8080,29500-29509``, which the kernel
+    does not pick from it. ports_taken: how many of those that it may pick have a socket, in whatever state;
+    None where a look at the number of sockets says that it is less than a quarter. time_wait: sockets that
+    wait for late packets; tw_reuse: net.ipv4.tcp_tw_reuse. default_devs: interfaces of default routes.
     routed: networks behind other routes over a router, of the main table. shared: IPv4 addresses of
     interfaces that are up, whose subnets overlap. conntrack, conntrack_max: connections that the packet
     filter keeps track of, None where it keeps none.
@@ -85,6 +88,9 @@ class NetFacts:
     addresses: tuple[AddressRow, ...]
     ephemeral_ports: tuple[int, int] = (32768, 60999)
     reserved_ports: str = ""
+    ports_taken: int | None = None
+    time_wait: int | None = None
+    tw_reuse: int | None = None
     default_devs: tuple[str, ...] = ()
     routed: tuple[str, ...] = ()
     ipv6_enabled: bool = True

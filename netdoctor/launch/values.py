@@ -16,6 +16,7 @@ from netdoctor.inventory.nodeset import fold
 from netdoctor.launch.model import Evidence, Value, given, guessed, measured
 from netdoctor.rules import gloo
 from netdoctor.rules.addresses import network, parse, rows_of
+from netdoctor.rules.local_ports import hands_out
 from netdoctor.rules.nccl_ib import (
     GID_SCAN_SINCE,
     choose_gid_index,
@@ -143,22 +144,24 @@ def _port(first: Target, seen: Seen, usual: int, remarks: list[str]) -> Value:
     """A port for the rendezvous on rank 0's node."""
     holder = seen.of("port_holder").get(first.id)
     net = seen.of("net").get(first.id)
-    low, high = net.ephemeral_ports if net else (32768, 60999)
+    net = net or NetFacts(netdevs=(), addresses=())
+    low, high = net.ephemeral_ports
     if holder is None:
         return guessed(usual, "the usual one; nobody looked whether it is free")
     looked_at = holder.port
     if holder.listeners or holder.bind_error:
         who = holder.listeners[0].process if holder.listeners else None
-        other = next((p for p in (usual, *OTHER_PORTS) if p != looked_at and not low <= p <= high), usual)
+        other = next((p for p in (usual, *OTHER_PORTS) if p != looked_at and not hands_out(net, p)), usual)
         by = who or "another process"
         return guessed(other, f"{looked_at} is taken on {first.id} by {by}; nobody looked at {other}")
     if looked_at != seen.job.master_port or usual not in (PORT, looked_at):
         return guessed(usual, f"the usual one; the scan looked at {looked_at}")
-    if low <= looked_at <= high:
+    if hands_out(net, looked_at):
         where = f"the ephemeral range {low}-{high} of {first.id}"
         remarks.append(f"port {looked_at} is in {where}: any connection may take it")
         return measured(looked_at, f"was free on {first.id}, inside the ephemeral range {low}-{high}")
-    return measured(looked_at, f"was free on {first.id}, outside the ephemeral range {low}-{high}")
+    side = "reserved in" if low <= looked_at <= high else "outside"
+    return measured(looked_at, f"was free on {first.id}, {side} the ephemeral range {low}-{high}")
 
 
 def gpu_counts(seen: Seen) -> dict[str, Value]:

@@ -208,12 +208,17 @@ def test_containers_on_a_bridge_are_named_as_such(lab4: Lab, folder: Path) -> No
 QUEUE = case(
     "node0 sysctl name=net.core.somaxconn value=3", "accept-queue-short", "net.capacity", status="warn",
     nodes=("node0",), confidence="likely", said="4 ranks connect to it at once",
-    fix="sysctl -qw net/core/somaxconn=4", args=("--only", "net.capacity"),
+    fix="sysctl -qw net/core/somaxconn=4", args=("--only", "net.capacity,net.local-ports"),
+).values[0]  # fmt: skip
+PORTS = case(
+    "node1 sysctl name=net.ipv4.ip_local_port_range value=45000 45000", "local-ports-short",
+    "net.local-ports", nodes=("node1",), fix="ip_local_port_range=32768 60999",
+    said="give away 1 of the ports 45000-45000; 1 rank may need at least 2",
 ).values[0]  # fmt: skip
 
 
-def test_a_queue_that_is_too_short_for_the_ranks(lab4: Lab, folder: Path) -> None:
-    hold(lab4, folder, QUEUE)
+def test_a_queue_and_a_range_that_are_too_short_for_the_ranks(lab4: Lab, folder: Path) -> None:
+    hold(lab4, folder, QUEUE, PORTS)
 
 
 SERVE = """
