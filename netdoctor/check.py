@@ -54,7 +54,7 @@ class Check:
     after: checks that must not have failed on the same node, else the result is ``blocked``.
     explains: globs of check ids whose trouble on the same nodes this check's failure accounts for.
     required: an ``unknown`` of it makes the verdict UNDECIDED.
-    cost: ``read-only``, ``opens-port``, ``loads-gpu``.
+    cost: ``read-only``, ``opens-port``, ``writes-file``, ``loads-gpu``.
     via: what has to reach the nodes for this check to apply, one of VIAS; None for any.
     needs: the facts that have to be collected or measured, once each: for a derived one those behind it.
     """

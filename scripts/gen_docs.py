@@ -39,6 +39,7 @@ PROFILES = {
 COSTS = {
     "read-only": "read-only",
     "opens-port": "opens ports on the nodes for the length of the scan",
+    "writes-file": "writes a small hidden file into the folders that were named, and removes it",
     "loads-gpu": "loads the GPUs for seconds",
 }
 

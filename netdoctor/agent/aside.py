@@ -11,7 +11,7 @@ from . import files, runtime, wire
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Sequence
+    from typing import Any, Callable, Optional, Sequence
 
 _ANSWER_CAP_BYTES = 256 * 1024
 _FORK_S = 2.0
@@ -22,9 +22,15 @@ class Hung(Exception):
 
 
 class Asker(object):
-    """A forked child that answers function(question) for one question at a time."""
+    """A forked child that answers function(question) for one question at a time.
 
-    def __init__(self, function: "Callable[[Any], Any]") -> None:
+    last: what it does when nobody asks any more, the agent's end among the reasons: also where that was
+    killed, but not where the child itself is.
+    """
+
+    def __init__(
+        self, function: "Callable[[Any], Any]", last: "Optional[Callable[[], Any]]" = None
+    ) -> None:
         """Raises OSError where no process can be started."""
         theirs, self._out = os.pipe()
         self._in, answers = os.pipe()
@@ -36,7 +42,7 @@ class Asker(object):
             raise
         if self.pid == 0:
             try:
-                _serve(function, theirs, answers)
+                _serve(function, theirs, answers, last)
             finally:
                 os._exit(1)
         os.close(theirs)
@@ -65,12 +71,24 @@ class Asker(object):
 
     def close(self) -> None:
         """End the child. One that hangs in the kernel ends when the kernel lets go of it."""
-        os.close(self._out)
-        os.close(self._in)
-        runtime.end_child(self.pid)
+        let_go([self], 0.0)
 
 
-def _serve(function: "Callable[[Any], Any]", questions: int, answers: int) -> None:
+def let_go(askers: "Sequence[Asker]", patience_s: float) -> None:
+    """Ask them no more, and give them time for what they do last."""
+    for asker in askers:
+        os.close(asker._out)
+    end = time.monotonic() + patience_s
+    for asker in askers:
+        # A child that has ended has closed its end.
+        select.select([asker._in], [], [], max(0.0, end - time.monotonic()))
+        os.close(asker._in)
+        runtime.end_child(asker.pid)
+
+
+def _serve(
+    function: "Callable[[Any], Any]", questions: int, answers: int, last: "Optional[Callable[[], Any]]"
+) -> None:
     """Answer until nobody asks any more. Nothing of the agent's is kept open, its session above all."""
     for name in files.names("/proc/self/fd") or map(str, range(1024)):
         if int(name) not in (questions, answers):
@@ -82,6 +100,8 @@ def _serve(function: "Callable[[Any], Any]", questions: int, answers: int) -> No
     while True:
         part = os.read(questions, 65536)
         if not part:
+            if last:
+                last()
             os._exit(0)
         got += part
         if got.endswith(b"\n"):

@@ -67,6 +67,7 @@ class Mount(object):
         self.kind = kind
         self.source = source
         self.root = root
+        self.options = whole
         self.read_only = "ro" in own.split(",") or "ro" in whole.split(",")
         # Mounted for writing, and read-only as a whole: ext4 and btrfs do that to themselves after an error.
         # Since Linux 6.15 ext4 says so in words instead.

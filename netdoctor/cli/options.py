@@ -187,6 +187,14 @@ def add_scan_arguments(parser: argparse.ArgumentParser, hosts: str) -> None:
         help="code, data or a model on the nodes: that it is there, the same, and shared; repeatable",
     )
     what.add_argument(
+        "--write-test",
+        action=Listed,
+        type=place,
+        metavar="DIR",
+        help="a folder that all nodes share and write to: each writes a hidden file of 4 KiB there, others "
+        "read it, and it is removed; repeatable",
+    )
+    what.add_argument(
         "--baseline",
         type=Path,
         metavar="NAME",
@@ -264,7 +272,7 @@ _FIELDS = (
     "checks_dir", "env_file", "master_port", "packages", "requirements", "path", "launcher", "backend",
     "image", "baseline", "suppress", "expect", "parallel", "timeout", "deadline", "budget", "strict",
     "require", "fail_on", "facts", "facts_age", "facts_nodes", "facts_uid", "also",
-    "reach",
+    "reach", "write_test",
 )  # fmt: skip
 
 

@@ -219,7 +219,8 @@ class Job:
     image: the container image that the job runs in, as docker names it.
     launcher, backend: one of LAUNCHERS and BACKENDS, None where that is not known.
     session_limits: soft limits of the session that netdoctor runs in, where steps are held against it:
-    memlock in bytes, nofile; None stands for unlimited. reach: URLs that every node is to reach.
+    memlock in bytes, nofile; None stands for unlimited. reach: URLs that every node is to reach. write_test:
+    folders that all nodes should share and write to.
     paths: of code, data and models on the nodes, absolute or below ``~``.
     """
 
@@ -236,4 +237,5 @@ class Job:
     data_addresses: dict[str, str] = field(default_factory=dict)
     session_limits: dict[str, int | None] = field(default_factory=dict)
     reach: tuple[str, ...] = ()
+    write_test: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()

@@ -38,7 +38,7 @@ from netdoctor.scanning.reporting import (
 from netdoctor.scanning.request import ScanRequest
 
 # Of a check or an experiment, the worst first.
-COSTS = ("loads-gpu", "opens-port", "read-only")
+COSTS = ("loads-gpu", "writes-file", "opens-port", "read-only")
 
 
 def rejudge(report: Report, given: Mapping[str, Any], source: Path) -> Report:

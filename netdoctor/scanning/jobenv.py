@@ -120,7 +120,7 @@ def checked(known: Job) -> Job:
         raise InputError("the report's job cannot be used: its launcher or backend is none that is known")
     if any(len(w.specifier) > MOST or len(w.marker) > MOST for w in known.requested):
         raise InputError("the report's job cannot be used: it asks for versions that nobody would write")
-    if not all(re.match(PLACE, path) for path in known.paths):
+    if not all(re.match(PLACE, path) for path in (*known.paths, *known.write_test)):
         raise InputError("the report's job cannot be used: its paths are none that --path takes")
     _image(known.image)
     if not 0 < known.master_port < 65536:
@@ -152,6 +152,7 @@ def job(
     image: str | None = None,
     paths: Sequence[str] = (),
     reach: Sequence[str] = (),
+    write_test: Sequence[str] = (),
 ) -> Job:
     """The Job fact. The env file wins over the calling environment, a flag over both.
 
@@ -188,6 +189,7 @@ def job(
         image=_image(image),
         paths=tuple(paths),
         reach=tuple(reach),
+        write_test=tuple(write_test),
     )
 
 

@@ -114,6 +114,7 @@ def prepare(
             image=request.image,
             paths=request.path,
             reach=request.reach,
+            write_test=request.write_test,
         )
     if request.via == "slurm" and not job.session_limits:  # a replayed job has those of then
         job = replace(job, session_limits=jobenv.session_limits())
@@ -175,7 +176,8 @@ def select(known: Registry, request: ScanRequest) -> list[Check]:
 
 
 def _also(request: ScanRequest) -> tuple[str, ...]:
-    return (*request.also, "net.reach") if request.reach else request.also
+    asked = (("net.reach", request.reach), ("fs.write", request.write_test))
+    return (*request.also, *(check for check, said in asked if said))
 
 
 def part(

@@ -74,6 +74,7 @@ class _Options(Struct, kw_only=True):
     skip: _Globs = UNSET
     also: _Globs = UNSET
     reach: _Urls = UNSET
+    write_test: _Places = UNSET
     node: _Text = UNSET
     master_port: _Port = UNSET
     packages: _Text = UNSET

@@ -73,6 +73,7 @@ class ScanRequest:
     skip: tuple[str, ...] = ()
     also: tuple[str, ...] = ()
     reach: tuple[str, ...] = ()
+    write_test: tuple[str, ...] = ()
     node: str | None = None
     usual: Selection | None = None
     checks_dir: tuple[Path, ...] = ()

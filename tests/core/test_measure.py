@@ -31,6 +31,7 @@ from netdoctor.measure.path_mtu import path_mtu
 from netdoctor.measure.ports import TIMEOUT_S, ports
 from netdoctor.measure.reach import reach
 from netdoctor.measure.routes import routes
+from netdoctor.measure.sharing import sharing
 from netdoctor.measure.verbs import bound, usable, verbs
 from netdoctor.store import Store
 from netdoctor.transport.base import Request
@@ -497,6 +498,42 @@ def test_urls_are_those_that_were_named_and_nodes_say_all_of_them() -> None:
     ]  # fmt: skip
     assert found.failed_nodes.keys() == {"n3", "n4"}
     assert reach(context(FakeTransport(), 2)).rows == ()
+
+
+def test_who_writes_into_a_folder_is_read_and_everything_is_removed() -> None:
+    places = ("/a", "~/b")
+    asked: dict[str, Any] = {}
+
+    def write(node: str, request: Request) -> Any:
+        rows = [{"path": path, "uid": 0, "cached_s": 60.0} for path in places]
+        failed = {**rows[0], "error": "ENOENT", "step": "folder"}
+        odd = [failed, rows[1], {"path": "/etc", "error": ""}, rows[1], 7]
+        return {"n2": odd, "n4": rows[:1]}.get(node, rows)
+
+    def read(node: str, request: Request) -> Any:
+        asked[node] = request.args["reads"]
+        wanted = [(path, number) for path, numbers in asked[node].items() for number in numbers]
+        rows = [{"path": path, "number": number, "error": ""} for path, number in wanted]
+        more = [{"path": "/a", "number": n, "error": ""} for n in (99, -1, "1")] + rows[:1]
+        return rows + more if node != "n5" else LOST
+
+    def remove(node: str, request: Request) -> Any:
+        asked[f"{node} removes"] = request.args["others"]
+        return {"n1": {"/a": "EIO", "/etc": "EIO"}, "n2": "?"}.get(node, {})
+
+    answers = {"share": write, "read_shared": read, "remove_shared": remove}
+    here = replace(context(FakeTransport(answers=answers), 5), job=Job(write_test=places))
+    found = sharing(here)
+    assert len(found.writes) == 9
+    assert found.failed_nodes.keys() == {"n4", "n5"}
+    # n2 has no /a, and n4 did not say what became of ~/b.
+    assert asked["n1"] == {"/a": [2, 3], "~/b": [1, 2]}
+    assert asked["n3"] == {"/a": [0, 3], "~/b": [0, 1, 4]}
+    assert asked["n2"] == {"~/b": [0, 2]}
+    assert {one.reader for one in found.reads} == {"n1", "n2", "n3", "n4"}
+    assert len(found.reads) == len({(one.path, one.reader, one.writer) for one in found.reads})
+    assert (asked["n1 removes"], found.left) == ([3, 4], {"n1": {"/a": "EIO"}})
+    assert sharing(context(FakeTransport(), 2)).writes == ()
 
 
 def test_counters_are_read_again_where_they_were_read_before() -> None:

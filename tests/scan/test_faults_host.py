@@ -1,16 +1,20 @@
 """Faults of a node's limits, interpreter and environment: each is one cause, and its fix heals it."""
 
+import json
 import resource
 import shutil
 import subprocess
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from netdoctor.lab import Lab
 from tests.agent.harness import interpreters
+from tests.conftest import Maker
 from tests.scan.faults import LOGIN, Case, case, found, hold, put, together, write_job
-from tests.scan.harness import scan
+from tests.scan.harness import PART, apply_fix, scan, verify
 
 ALL = ("node0", "node1", "node2", "node3")
 # All of these are seen by passive questions.
@@ -110,6 +114,47 @@ def test_paths_of_the_job(lab4: Lab, tmp_path: Path) -> None:
     assert hidden == {"path.same"}, scanned.summary()
     (shared,) = [row["summary"] for row in scanned.report["results"] if row["check"] == "fs.shared"]
     assert "/srv/model.bin is local: 4 nodes have one of their own" in shared
+
+
+SHARE_FAULTS = {
+    "node1": "mount -t tmpfs other {share}",
+    "node2": "mount --bind {share} {share} && mount -o remount,ro,bind {share}",
+    "node3": "mkdir /srv/out && mount -t tmpfs -o size=4k x /srv/out && head -c 4096 /dev/zero >/srv/out/x",
+}
+
+
+@pytest.fixture
+def share() -> Iterator[Path]:
+    """A folder that nodes of a lab may be given: their /tmp is their own."""
+    with tempfile.TemporaryDirectory(prefix="nd", dir="/var/tmp") as folder:
+        yield Path(folder)
+
+
+def test_folders_that_are_not_shared(make_lab: Maker, tmp_path: Path, share: Path) -> None:
+    """A node with a folder of its own, one that may only read, and one whose disk is full."""
+    lab = make_lab(4, share=[str(share)])
+    options = ("--only", "fs.write", "--write-test", str(share))
+    scanned = scan(lab, tmp_path, *options)
+    assert (scanned.code, scanned.keys) == (0, []), scanned.summary()
+    for node, shell in SHARE_FAULTS.items():
+        lab.run(node, ["sh", "-c", shell.format(share=share)], check=True)
+    scanned = scan(lab, tmp_path, *options, "--write-test", "/srv/out")
+    keys = {key.partition("-var-tmp-")[0]: key for key in scanned.keys}
+    assert {key: found(scanned)[whole] for key, whole in keys.items()} == {
+        "share-apart": ("node1",),
+        "share-read-only": ("node2",),
+        "share-full-srv-out": ("node3",),
+        "share-missing-srv-out": ("node0", "node1", "node2"),
+    }, scanned.summary()
+    apply_fix(scanned, scanned.cause("share-full-srv-out"))
+    for node in ("node1", "node2"):
+        lab.run(node, ["umount", str(share)], check=True)
+    verify(scanned, scanned.cause(keys["share-read-only"]))
+    part = json.loads((tmp_path / PART).read_text("utf-8"))
+    assert {cause["key"] for cause in part["causes"]} == {"share-missing-srv-out"}
+    for node in lab.nodes:
+        look = ["sh", "-c", f"ls -A {share} /srv/out"]
+        assert b"netdoctor" not in lab.run(node, look, capture_output=True).stdout
 
 
 MEMLOCK = [

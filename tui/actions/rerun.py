@@ -93,6 +93,7 @@ def run(stage: Stage, request: Request) -> None:
         every = f"all {len(stage.state.cells.nodes)} nodes"
         nodes = words.fold(request.nodes, 60) if request.nodes else every
         does_ = "open ports and load GPUs" if "loads-gpu" in costs else "open ports"
+        does_ += ", write small files," if "writes-file" in costs else ""
         shown = words.plain(", ".join(costly), 200)
         question += stage.asked(f"{shown} will {does_} for a moment on {nodes} and their peers. Go on?")
 

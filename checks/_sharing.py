@@ -1,0 +1,124 @@
+"""Words for folders that nodes write to: what kept a file from being written or read, who shares one."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from netdoctor.checks._places import at
+from netdoctor.checks._words import quoted
+from netdoctor.facts.places import HUNG
+from netdoctor.facts.sharing import SharedRead, SharedWrite, Sharing
+from netdoctor.model import CONFIG, Cause, Finding, Status, look, run
+
+WRITING = "https://man7.org/linux/man-pages/man5/nfs.5.html"  # "Directory entry caching", "root_squash"
+
+READ_ONLY = Cause("share-read-only", "{where} is read-only on {nodes}")
+FULL = Cause("share-full", "{where} has no room for {nodes} to write")
+DENIED = Cause("share-denied", "{nodes} may not write to {where}")
+MISSING = Cause("share-missing", "{where} is no folder on {nodes}", follows=("fs.shared", "path.same"))
+HANGS = Cause("share-hangs", "{where} does not answer on {nodes}", follows=("host.mounts",))
+OTHER = Cause("share-not-written", "{nodes} cannot write to {where}")
+NAMES = re.compile(r"\.netdoctor-write-[0-9a-f]{32}-\*")
+LEFT = Cause("share-left", "a file of the write test is left in {where} by {nodes}")
+
+_SPACE = "see what is full: space, inodes, or the user's quota"
+# errno -> the cause, what is said of it, what to look at
+_FAILED = {
+    "EROFS": (READ_ONLY, "it is mounted read-only", "see how it is mounted", "findmnt -T {}"),
+    "ENOSPC": (FULL, "no space is left", _SPACE, "df -h {0}; df -i {0}"),
+    "EDQUOT": (FULL, "the quota is used up", _SPACE, "quota -s; df -h {0}; df -i {0}"),
+    "EACCES": (DENIED, "permission denied", "see who may write there", "id; ls -ldn {}"),
+    "EPERM": (DENIED, "operation not permitted", "see who may write there", "id; ls -ldn {0}; lsattr -d {0}"),
+    "ENOENT": (MISSING, "it does not exist", "see what is mounted there", "findmnt -T {0}; ls -ld {0}"),
+    "ENOTDIR": (MISSING, "it is no folder", "see what is there", "ls -ld {}"),
+    HUNG: (HANGS, "nothing answered in 8 s", "see what is mounted there", "grep -F {} /proc/self/mountinfo"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unseen:
+    """What is said where a node of the same folder does not read another's file."""
+
+    cause: Cause
+    status: Status
+    words: str
+    advice: str
+
+
+_OWNER = Unseen(
+    cause=Cause("share-not-readable", "{nodes} cannot read in {where} what other nodes write"),
+    status=Status.FAIL,
+    words="is there, and reading it ends with {error}",
+    advice="compare the user's number on the nodes; see whether the server takes root for nobody",
+)
+_LATE = Unseen(
+    cause=Cause("share-late", "{nodes} see{s} in {where} late, or never, what other nodes write"),
+    status=Status.WARN,
+    words="is not to be seen after {after:.0f} s",
+    advice="see the mount's options: acdirmax, actimeo, lookupcache",
+)
+_BYTES = Unseen(
+    cause=Cause("share-other-bytes", "{nodes} read{s} in {where} other bytes than were written"),
+    status=Status.FAIL,
+    words="has other bytes here",
+    advice="see what is mounted there: a cache in between, or two file systems",
+)
+_ODD = Unseen(
+    cause=Cause("share-unread", "{nodes} cannot read in {where} what other nodes write"),
+    status=Status.FAIL,
+    words="could not be read: {error}",
+    advice="see what is mounted there",
+)
+_KINDS = {"EACCES": _OWNER, "EPERM": _OWNER, "ENOENT": _LATE, "ESTALE": _LATE, "other bytes": _BYTES}
+
+
+def unseen(error: str) -> Unseen:
+    return _KINDS.get(error, _ODD)
+
+
+def failed_write(one: SharedWrite) -> Finding:
+    """The finding of a node that could not write."""
+    cause, words, advice, shell = _FAILED.get(
+        one.error, (OTHER, one.error, "see what is mounted there", "findmnt -T {}")
+    )
+    if cause is DENIED and one.uid == 0:
+        words += ", to root: a server takes root for nobody unless the export says no_root_squash"
+        advice = "have the job's own user write there, or see the export's options"
+    return at(cause, one.path).fail(
+        f"{one.path} ({one.place}) cannot be written: {words}",
+        at=one.node,
+        observed=one.error,
+        expected=CONFIG("a file of 4 KiB can be written, as --write-test says"),
+        fixes=look(advice, shell.format(quoted(one.path))),
+    )
+
+
+def groups(nodes: Sequence[str], reads: Sequence[SharedRead]) -> list[list[str]]:
+    """Nodes that see one folder, the largest group first: who reads another's file shares it with that one.
+
+    So does who sees it and may not read it.
+    """
+    of = {node: [node] for node in nodes}
+    for one in reads:
+        if one.error in ("", "EACCES", "EPERM") and one.reader in of and one.writer in of:
+            here, there = of[one.reader], of[one.writer]
+            if here is not there:
+                here += there
+                of.update(dict.fromkeys(there, here))
+    order = {node: i for i, node in enumerate(nodes)}
+    every = {id(group): group for group in of.values()}.values()
+    found = [sorted(group, key=order.__getitem__) for group in every]
+    return sorted(found, key=lambda group: (-len(group), order[group[0]]))
+
+
+def unremoved(sharing: Sharing) -> Iterator[Finding]:
+    for node, paths in sharing.left.items():
+        for path, error in paths.items():
+            known = NAMES.fullmatch(sharing.names)
+            yield at(LEFT, path).warn(
+                f"a file {sharing.names} could not be removed from {path}: {error}",
+                at=node,
+                observed=error,
+                expected="no file is left",
+                fixes=run("remove it", f"rm -f {quoted(path)}/{sharing.names}" if known else ""),
+            )
