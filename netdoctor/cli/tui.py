@@ -130,6 +130,7 @@ def show(
     from netdoctor.report.save import load
 
     _check_places(args, said, first, path)
+    _check_expected(said)
     from netdoctor.rerun import ScanRunner
     from netdoctor.tui.app import NetdoctorApp
     from netdoctor.tui.runner import Request
@@ -208,6 +209,16 @@ def _check_places(
     for name, file in writes:
         if file != path:  # a report that is only looked at may lie where nothing can be written
             check(name, file)
+
+
+def _check_expected(said: dict[str, Any]) -> None:
+    """Raise InputError where --expect names a file with mistakes: no screen is needed to say that."""
+    expect = said.get("expect")
+    if expect is not None and expect.name:
+        from netdoctor.engine import registry
+        from netdoctor.scanning import expecting
+
+        expecting.read(expect, registry.load(folders=said.get("checks_dir", ())).checks.values(), ())
 
 
 def _light(theme: str) -> bool:

@@ -23,7 +23,7 @@ from netdoctor.tui.events import Began, Ended
 from netdoctor.tui.runner import Request
 from tests.checks import build as healthy
 from tests.core.fake import hint, make, saying
-from tests.scanning.ground import Ground
+from tests.scanning.ground import Ground, counting
 
 
 def scan(line: str) -> int:
@@ -328,3 +328,54 @@ def test_hosts_are_watched_as_they_are_named(ground: Ground, monkeypatch: pytest
     assert events[0].nodes == ("n1", "n2")
     assert Path("mine.json").exists()
     assert events[-1].report.run.replay["options"]["strict"] is True
+
+
+def test_the_screens_judge_by_what_is_expected(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ground.checks.append(counting())
+    Path("hosts").write_text("n1 gpus=8\nn2 gpus=8\n")
+    Path("nine.toml").write_text("\n[gpu]\ncount = 9\n")
+    Path("eight.toml").write_text("gpu.count = 8\n")
+    Path("broken.toml").write_text("[gpu]\ncount = 'nine'\n")
+    monkeypatch.setattr(cli_tui, "no_terminal", lambda: None)
+    # No screen is drawn for a file with a mistake, of a scan or of a report.
+    assert scan("hosts") == 0
+    for words in (["hosts"], ["--last"]):
+        assert cli.run(["tui", *words, "--expect", "broken.toml"]) == 2
+        assert "broken.toml: line 2: gpu.count is a whole number, or a list" in capsys.readouterr().err
+    with monkeypatch.context() as patch:
+        shown = Shown(patch)
+        assert cli.run(["tui", "hosts", "--expect", "nine.toml"]) == 0
+        found = shown.events()[-1].report
+    assert found.verdict.state == "not_ready"
+    assert "nine.toml:3 expects 9" in next(one.summary for one in found.results if one.status == "fail")
+    # A part that is measured again is held to the same; another file takes its place.
+    for said, state in (({}, "not_ready"), ({"expect": Path("eight.toml")}, "ready")):
+        runner = ScanRunner(None, {"save": None, "environ": {}, **said}, Path("hosts"))
+        runner.adopt(found)
+        runner.begin(Request(checks=("gpu.count",)), found)
+        assert runner._thread is not None
+        runner._thread.join(20)
+        ended = list(runner.events)[-1]
+        assert isinstance(ended, Ended), ended
+        assert ended.report.verdict.state == state
+
+
+def test_facts_are_held_to_the_file_that_is_given(ground: Ground, capsys: pytest.CaptureFixture[str]) -> None:
+    ground.checks.append(counting())
+    Path("hosts").write_text("n1 gpus=8\nn2 gpus=8\n")
+    Path("nine.toml").write_text("gpu.count = 9\n")
+    Path("broken.toml").write_text("\ngpu = 9\n")
+    assert scan("hosts") == 0
+    saved = Path("saved.json")
+    saved.write_bytes(Path(".netdoctor/last.json").read_bytes())
+    assert scan("--facts saved.json --expect nine.toml") == 1
+    assert scan("--facts saved.json --expect ''") == 0
+    capsys.readouterr()
+    assert scan("--facts saved.json --expect broken.toml") == 2
+    assert "broken.toml: line 2: nobody knows 'gpu'; did you mean gpu.count?" in capsys.readouterr().err
+    # What was expected then is expected again, unless another file is named.
+    assert scan("hosts --expect nine.toml") == 1
+    assert scan("--last") == 1
+    assert scan("--last --expect ''") == 0

@@ -26,7 +26,7 @@ from netdoctor.scanning.record import record
 from tests.checks import build
 from tests.core.fake import hint, plain, saying
 from tests.scanning import test_pool
-from tests.scanning.ground import Ground
+from tests.scanning.ground import Ground, counting
 
 NODES = ("n1", "n2", "n3", "n4")
 REPLAY = record(ScanRequest(), [Target(id=node, host=node, order=i) for i, node in enumerate(NODES)])
@@ -168,6 +168,30 @@ def gate(line: str) -> int | None:
         return cli.run(["gate", *shlex.split(line), "--", "true", "--last", "x y"])
     except Started:
         return None
+
+
+def test_what_is_expected_of_nodes_holds_a_command_back(
+    ground: Ground, started: list[dict[str, str]], capfd: pytest.CaptureFixture[str]
+) -> None:
+    ground.checks.append(counting())
+    Path("hosts").write_text("n1 gpus=8\nn2 gpus=8\n")
+    Path("eight.toml").write_text("gpu.count = 8\n")
+    Path("nine.toml").write_text("\n[gpu]\ncount = 9\n")
+    Path("broken.toml").write_text("[gpu]\ncuont = 9\n")
+    assert gate("hosts --expect eight.toml") is None
+    assert gate("hosts --expect nine.toml") == 1
+    assert "8 GPUs, nine.toml:3 expects 9" in capfd.readouterr().err
+    # Neither is a file with a mistake what --on-crash is for.
+    assert gate("hosts --expect broken.toml --on-crash run") == 2
+    told = "broken.toml: line 2: nobody knows 'gpu.cuont'; did you mean gpu.count?"
+    assert told in capfd.readouterr().err
+    # A name for good in netdoctor.toml, and another file for once; by what an earlier scan saw, too.
+    Path("netdoctor.toml").write_text('expect = "nine.toml"\n')
+    assert gate("hosts") == 1
+    assert gate("hosts --expect eight.toml") is None
+    assert gate("hosts --expect ''") is None
+    assert gate("hosts --max-age 10m") == 1, "that scan looked for something else"
+    assert len(started) == 3
 
 
 def test_a_command_starts_or_does_not(
