@@ -1,7 +1,6 @@
 """Two seconds of work on every idle GPU: a matrix product, memory, and copies to the host and back."""
 
 import re
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache
@@ -14,17 +13,17 @@ from netdoctor.facts.accelerators import AcceleratorFacts
 from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.gpu import Gpu, GpuFacts, GpuRate, GpuWork
 from netdoctor.facts.software import SoftwareFacts, no_torch
-from netdoctor.measure.common import facts_of, reason, replies, token
+from netdoctor.measure.common import facts_of
 from netdoctor.measure.declare import Context, experiment
 from netdoctor.measure.gpus import MOST_GPUS, in_use, of_job
-from netdoctor.measure.ranks import ENDING_S, IMPORT_S, SPAWN_S, Heard, passed_on
-from netdoctor.transport.base import Reply, Request
+from netdoctor.measure.programs import Program, bound_s, on_each
+from netdoctor.measure.ranks import IMPORT_S, Heard, how_it_ended, passed_on
+from netdoctor.transport.base import Request
 
 # Two seconds a GPU; contexts of sixteen are made one after the other, a second each on a slow machine.
 WORK_S = 60.0
+THROUGH_S = IMPORT_S + WORK_S
 ASK_S = 20.0
-POLL_S = 10.0
-ANSWER_S = 6.0
 # Beyond any GPU, so a node that says so is wrong: TFLOP/s, GB/s.
 MOST = 1e6
 
@@ -57,7 +56,7 @@ def program() -> str:
 @experiment(
     after=["ports"],
     needs=["software", "gpu", "accelerators"],
-    bound_s=ASK_S + SPAWN_S + IMPORT_S + WORK_S + POLL_S + ANSWER_S + ENDING_S,
+    bound_s=ASK_S + bound_s(THROUGH_S),
     cost="loads-gpu",
 )
 def gpu_work(context: Context) -> dict[str, GpuWork | Missing]:
@@ -78,31 +77,17 @@ def gpu_work(context: Context) -> dict[str, GpuWork | Missing]:
     for node, why in _in_use_now(context, asked).items():
         found[node] = Missing(Why.NOT_EXAMINED, why)
         del asked[node]
-    session = token()[:16]
-    requests = {node: _spawn(context, session, devices) for node, devices in asked.items()}
-    running = set()
-    for reply in replies(context.transport, requests):
-        if reply.missing is None:
-            running.add(reply.node)
-        else:
-            found[reply.node] = reply.missing
     last: dict[str, Event] = {}
-    end = time.monotonic() + IMPORT_S + WORK_S
-    while running and time.monotonic() < end:
-        wait_s = min(POLL_S, max(end - time.monotonic(), 0.1))
-        args = {"session": session, "say": None, "until": "done", "wait_s": wait_s}
-        request = Request(op="converse", args=args, timeout_s=wait_s + ANSWER_S)
-        for reply in replies(context.transport, dict.fromkeys(running, request)):
-            answer = _heard(reply, last)
-            if answer is not None:
-                devices = asked[reply.node]
-                found[reply.node] = _read(answer, devices, left_out[reply.node])
-                running.discard(reply.node)
-    for node in running:
+
+    def heard(node: str, heard: Heard) -> GpuWork | Missing | None:
+        answer = _heard(node, heard, last)
+        return None if answer is None else _read(answer, asked[node], left_out[node])
+
+    programs = {node: _program(context, devices) for node, devices in asked.items()}
+    for node, answer in on_each(context.transport, programs, THROUGH_S, heard).items():
         at = last.get(node)
         where = f" (at {at.stage or 'start'}{'' if at.gpu is None else f', GPU {at.gpu}'})" if at else ""
-        found[node] = Missing(Why.TIMED_OUT, f"not through after {IMPORT_S + WORK_S:.0f} s{where}")
-    _stop(context, session, requests)
+        found[node] = answer or Missing(Why.TIMED_OUT, f"not through after {THROUGH_S:.0f} s{where}")
     return found
 
 
@@ -142,22 +127,11 @@ def _in_use_now(context: Context, asked: Mapping[str, tuple[Gpu, ...]]) -> dict[
     return busy
 
 
-def _spawn(context: Context, session: str, devices: tuple[Gpu, ...]) -> Request:
+def _program(context: Context, devices: tuple[Gpu, ...]) -> Program:
     """By UUID, so that torch numbers them as they stand here, whatever order CUDA would take."""
     gpus = [{"index": d.index, "uuid": d.uuid, "bus": _sysfs(d.pci_bus_id)} for d in devices]
     env = passed_on(context.job) | {"CUDA_VISIBLE_DEVICES": ",".join(d.uuid for d in devices)}
-    return Request(
-        op="spawn",
-        args={
-            "session": session,
-            "code": program(),
-            "ranks": [{"gpus": gpus}],
-            "env": env,
-            "seconds": IMPORT_S + WORK_S,
-            "gentle": True,
-        },
-        timeout_s=SPAWN_S,
-    )
+    return Program(code=program(), config={"gpus": gpus}, env=env)
 
 
 def _sysfs(bus: str) -> str:
@@ -166,24 +140,13 @@ def _sysfs(bus: str) -> str:
     return f"{int(found[1], 16):04x}:{found[2].lower()}" if found else ""
 
 
-def _heard(reply: Reply, last: dict[str, Event]) -> Event | Missing | None:
+def _heard(node: str, heard: Heard, last: dict[str, Event]) -> Event | Missing | None:
     """The line that ended it; None while it goes on."""
-    if reply.missing is not None:
-        return reply.missing
-    result = reply.result if isinstance(reply.result, dict) else {}
-    try:
-        (heard,) = msgspec.convert(result.get("ranks"), list[Heard])
-    except (msgspec.ValidationError, RecursionError, ValueError):
-        return Missing(Why.UNPARSABLE, "the answer could not be read")
     for event in _events(heard):
         if event.event in ("result", "error"):
             return event
-        last[reply.node] = event
-    if heard.running:
-        return None
-    lines = [line.strip() for line in heard.stderr.splitlines() if line.strip()]
-    said = f"its process ended with status {heard.code} {lines[-1] if lines else ''}"
-    return Missing(Why.FAILED, said.strip()[:400])
+        last[node] = event
+    return None if heard.running else Missing(Why.FAILED, how_it_ended(heard))
 
 
 def _events(heard: Heard) -> Iterator[Event]:
@@ -215,9 +178,3 @@ def _read(said: Event | Missing, devices: tuple[Gpu, ...], left_out: dict[int, s
         return Missing(Why.UNPARSABLE, "figures that cannot be")
     gpus = tuple(replace(rate, error=rate.error[:400], kind=rate.kind[:20]) for rate in rates)
     return GpuWork(torch=said.torch[:60], gpus=gpus, left_out=left_out)
-
-
-def _stop(context: Context, session: str, nodes: Mapping[str, Any]) -> None:
-    request = Request(op="stop", args={"session": session}, timeout_s=ENDING_S)
-    for reply in replies(context.transport, dict.fromkeys(nodes, request)):
-        reason(reply)

@@ -30,6 +30,8 @@ TIMEOUT_S = 15.0
 COLLECTIVE_S = 30.0
 RANK_S = 0.02
 POLL_S = 1.0
+# Between two questions to the same agents, also where one answers at once what it should have waited with.
+PAUSE_S = 0.2
 # A rank says twice a second that it lives. Importing holds the interpreter's lock for seconds at a time.
 SILENT_S = 5.0
 SILENT_IMPORT_S = 30.0
@@ -98,6 +100,11 @@ class Failed(Exception):
     def __init__(self, trouble: Sequence[RankTrouble]) -> None:
         super().__init__("; ".join(f"{t.node}: {t.what}" for t in trouble))
         self.trouble = tuple(trouble)
+
+
+def pause(began: float, end: float) -> None:
+    """Wait before agents are asked again; began, end: of the last question and of all, monotonic seconds."""
+    time.sleep(max(0.0, min(began + PAUSE_S, end) - time.monotonic()))
 
 
 class Event(msgspec.Struct):
@@ -314,8 +321,8 @@ class Ranks:
         waiting = dict.fromkeys(self.nodes if nodes is None else nodes)
         self.end = end = time.monotonic() + timeout_s
         while waiting:
-            left = end - time.monotonic()
-            wait_s = min(POLL_S, max(left, 0.05))
+            began = time.monotonic()
+            wait_s = min(POLL_S, max(end - began, 0.05))
             said = {n: say and {**say, **of.get(n, {})} for n in waiting}
             done = self._ask({n: self._converse(said[n], until, wait_s) for n in waiting})
             say = None
@@ -326,6 +333,8 @@ class Ranks:
                 raise Failed(self._blame(waiting, until))
             if waiting and time.monotonic() >= end:
                 raise Failed(self._blame(waiting, until))
+            if waiting:
+                pause(began, end)
 
     def _is_bad(self, nodes: Iterable[str]) -> bool:
         return any(n in self.lost for n in nodes) or any(
@@ -428,7 +437,7 @@ _ABORTS = (
 
 def _ended(rank: Rank) -> tuple[int, str, str]:
     """(weight, what, detail) of a process that is gone without a word of its own."""
-    lines = [line.strip() for line in rank.stderr.splitlines() if line.strip()]
+    lines = _lines(rank.stderr)
     if rank.code == -signal.SIGABRT:
         # torch ends the process of a rank whose NCCL operations fail, mostly because of another rank.
         for pattern, weight, what in _ABORTS:
@@ -437,7 +446,17 @@ def _ended(rank: Rank) -> tuple[int, str, str]:
                 return weight, what, told
     if rank.code is not None and rank.code < 0:
         return 0, "killed", f"its process was killed by signal {-rank.code}"
-    return 0, "exited", f"its process ended with status {rank.code} {lines[-1] if lines else ''}".strip()
+    return 0, "exited", how_it_ended(rank)
+
+
+def how_it_ended(process: Rank | Heard) -> str:
+    """The status of a process that is gone, and the last line that it wrote."""
+    last = _lines(process.stderr)[-1:]
+    return " ".join((f"its process ended with status {process.code}", *last))[:400]
+
+
+def _lines(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines() if line.strip()]
 
 
 def only_import(trouble: Iterable[RankTrouble]) -> bool:

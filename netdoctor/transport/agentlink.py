@@ -42,6 +42,7 @@ class AgentLink:
         self._reader = frames.FrameReader(marker)
         self._payloads: deque[bytes] = deque()
         self._stderr = bytearray()
+        self._stderr_bytes = 0
         self._hello = frames.Hello()
         self._number = 0
         self._sending = False
@@ -153,13 +154,19 @@ class AgentLink:
         return frames.decode_frame(self._payloads.popleft())
 
     def _drain(self) -> None:
-        """Empty stderr, which shares the channel's window with stdout: left alone, it stalls the agent."""
+        """Empty stderr, which shares the channel's window with stdout: left alone, it stalls the agent.
+
+        Raises AgentTrouble where there is no end of it.
+        """
         while self._channel.recv_stderr_ready():
             data = self._channel.recv_stderr(1 << 16)
             if not data:
                 return
             self._stderr += data
             del self._stderr[:-STDERR_KEPT_BYTES]
+            self._stderr_bytes += len(data)
+            if self._stderr_bytes > frames.NOISE_CAP_BYTES:
+                raise frames.AgentTrouble(f"more than {frames.NOISE_CAP_BYTES >> 20} MiB on stderr")
 
     def frame_for(self, op: str, args: bytes) -> bytes:
         """Return the next request as bytes; its answer is what `answer` waits for."""

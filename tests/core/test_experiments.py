@@ -379,7 +379,7 @@ class Clock:
             "engine.run",
             "measure.bandwidth",
             "measure.collective",
-            "measure.imports",
+            "measure.programs",
             "measure.ranks",
         )
         for module in modules:

@@ -154,8 +154,7 @@ def test_what_cannot_be_is_not_measured(said: Any, why: str) -> None:
 
 
 def test_a_gpu_that_hangs_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "IMPORT_S", 0.01)
-    monkeypatch.setattr(module, "WORK_S", 0.01)
+    monkeypatch.setattr(module, "THROUGH_S", 0.02)
     alive = {"event": "alive", "stage": "copies", "gpu": 0}
     found, transport, _ = run(hw.gpus(1), said={"ranks": [{"running": True, "events": [alive]}]})
     one = found["n1"]
