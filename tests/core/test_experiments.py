@@ -72,8 +72,8 @@ def test_the_order_of_ours() -> None:
     assert [(step.experiment.name, step.again) for step in steps] == [
         ("clock", False), ("routes", False), ("ports", False), ("firewall", False), ("gpu-work", False),
         ("imports", False), ("path-mtu", False), ("loss", False), ("mesh", False), ("ray-ports", False),
-        ("reach", False), ("tcp", False), ("allreduce", False), ("verbs", False), ("clock", True),
-        ("counters", False),
+        ("reach", False), ("sharing", False), ("tcp", False), ("allreduce", False), ("verbs", False),
+        ("clock", True), ("counters", False),
     ]  # fmt: skip
 
 
