@@ -10,7 +10,7 @@ import pytest
 
 from netdoctor.agent import facts_accelerators, facts_gpu, facts_software
 from netdoctor.agent.facts_accelerators import gfx, properties
-from netdoctor.facts.accelerators import AcceleratorFacts
+from netdoctor.facts.accelerators import AcceleratorFacts, AmdGpu, AmdSensor
 
 from . import trees
 
@@ -55,6 +55,54 @@ def test_a_board_with_its_driver_and_software(tmp_path: Path) -> None:
     assert (found.kfd, found.amdgpu) == (("gfx942",), "6.10.5")
     assert (found.rocm, found.rccl) == ("6.3.1-48", "1.0.60301")
     assert found.may_compute is True
+
+
+DEVICE = f"{PCI}/0000:05:00.0"
+AMDGPU = {f"{DEVICE}/driver -> ../../drivers/amdgpu": ""}
+HEALTH = {
+    "product_name": "AMD Instinct MI300X OAM\n",
+    "gpu_busy_percent": "3\n",
+    "mem_info_vram_used": "300000000\n",
+    "current_link_width": "16\n",
+    "current_link_speed": "32.0 GT/s PCIe\n",
+    "max_link_speed": "32.0 GT/s PCIe\n",
+    "pcie_replay_count": "4\n",
+    "power_dpm_force_performance_level": "perf_determinism\n",
+    "pp_dpm_sclk": "0: 132Mhz\n1: 144Mhz *\n2: 2100Mhz\n",
+    "ras/umc_err_count": "ue: 1\nce: 40\nde: 2\n",
+    "ras/gfx_err_count": "ue: 0\nce: 0\n",
+    "ras/aca_sdma": "ue: 0\nce: 3\n",
+    "ras/mmhub_err_count": "what\n",
+    "ras/gpu_vram_bad_pages": "0x01 : 0x1000 : R\n0x02 : 0x1000 : R\n0x03 : 0x1000 : P\n0x4 : 0x1 : X\n",
+    "hwmon/hwmon3/temp1_input": "35000\n",
+    "hwmon/hwmon3/temp2_input": "41000\n",
+    "hwmon/hwmon3/temp2_crit": "100000\n",
+    "hwmon/hwmon3/temp2_label": "junction\n",
+    "hwmon/hwmon3/power1_cap": "550000000\n",
+    "hwmon/hwmon3/power1_cap_default": "750000000\n",
+}
+
+
+def test_health_of_a_board(tmp_path: Path) -> None:
+    links = {f"{KFD}/2/io_links/{i}/properties": f"type {11 if i else 2}\n" for i in range(4)}
+    user = {"/sys/class/kfd/kfd/proc/4711/vram_1": "0\n", "/proc/4711/comm": "python3\n"}
+    health = {f"{DEVICE}/{key}": value for key, value in HEALTH.items()}
+    gpu = node(2, simd_count=1216, gfx_target_version=90402, device_id=29857, location_id=0x500, domain=0)
+    found = read(tmp_path, CPU, gpu, MI300X, AMDGPU, health, links, user)
+    (board,) = found.amd
+    assert board == AmdGpu(
+        address="0000:05:00.0", device_id="0x74a1", driver="amdgpu", vram_bytes=206141652992,
+        name="AMD Instinct MI300X OAM", busy_percent=3, vram_used_bytes=300000000, link_width=16,
+        link_gt_s=32.0, link_most_gt_s=32.0, replays=4, level="perf_determinism", clock_most_mhz=2100,
+        ras_blocks=("umc", "gfx", "sdma"), uncorrected={"umc": 1}, corrected={"umc": 40, "sdma": 3},
+        bad_pages={"R": 2, "P": 1}, power_cap_w=550.0, power_default_w=750.0, xgmi_links=3,
+        sensors=(AmdSensor(name="junction", temperature_c=41.0, critical_c=100.0),),
+    )  # fmt: skip
+    assert found.kfd_boards == ("0000:05",)
+    assert [(one.pid, one.name) for one in found.processes or ()] == [(4711, "python3")]
+    off = {f"{DEVICE}/power/runtime_status": "suspended\n"}
+    (asleep,) = read(tmp_path / "asleep", CPU, gpu, MI300X, AMDGPU, health, off).amd
+    assert (asleep.asleep, asleep.busy_percent, asleep.level) == (True, None, "")
 
 
 def test_a_board_without_a_driver_is_known_by_its_class_or_number(tmp_path: Path) -> None:

@@ -2,11 +2,12 @@
 
 from typing import Any
 
+from netdoctor.checks.amd_health import amd_health
 from netdoctor.checks.amd_parity import amd_parity
 from netdoctor.checks.amd_visible import HIDDEN, amd_visible
 from netdoctor.checks.gpu_count import gpu_count
 from netdoctor.checks.gpu_visible import gpu_visible
-from netdoctor.facts.accelerators import AcceleratorFacts, AmdGpu
+from netdoctor.facts.accelerators import AcceleratorFacts, AmdGpu, AmdSensor
 from netdoctor.model import Finding, Status
 
 from . import build_hw as hw
@@ -20,6 +21,17 @@ def board(i: int = 0, **changes: Any) -> AmdGpu:
         "vram_bytes": 192 << 30,
         "vbios": "113-M3",
         "partition": "SPX",
+        "busy_percent": 0,
+        "ras_blocks": ("umc", "gfx"),
+        "sensors": (AmdSensor(name="junction", temperature_c=41.0, critical_c=100.0),),
+        "power_cap_w": 750.0,
+        "power_default_w": 750.0,
+        "level": "auto",
+        "clock_most_mhz": 2100,
+        "link_gt_s": 32.0,
+        "link_most_gt_s": 32.0,
+        "link_width": 16,
+        "xgmi_links": 7,
     }
     return AmdGpu(address=f"0000:{5 + i:02x}:00.0", **{**usual, **changes})
 
@@ -68,6 +80,73 @@ def test_what_does_not_apply_or_is_kept_from_the_login() -> None:
     assert "netdoctor scan --via slurm" in hidden.summary
     (given,) = amd_visible(mi300x(kfd=(), may_compute=None), host(container="docker"))
     assert (given.status, given.cause and given.cause.key) == (Status.WARN, "amd-not-in-container")
+
+
+HOT = (AmdSensor(name="junction", temperature_c=100.0, critical_c=100.0),)
+UNHEALTHY: dict[str, tuple[dict[str, Any], str]] = {
+    "uncorrected errors since the driver was loaded: 2 in umc": ({"uncorrected": {"umc": 2}}, "amd-ecc"),
+    "1 bad page of memory cannot be taken out of use": ({"bad_pages": {"F": 1}}, "amd-memory-worn"),
+    "3 bad pages of memory wait for a reset": ({"bad_pages": {"P": 3, "R": 9}}, "amd-memory-pending"),
+    "junction at 100 C": ({"sensors": HOT}, "amd-hot"),
+    "limited to 550 W": ({"power_cap_w": 550.0}, "amd-power-capped"),
+    "performance level low": ({"level": "low"}, "amd-clocks-set"),
+    "has 1300 MHz at most, most have 2100": ({"clock_most_mhz": 1300}, "amd-clocks-set"),
+    "has 8 PCIe lanes, most have 16": ({"link_width": 8}, "amd-pcie-narrow"),
+    "at work on 16 GT/s": ({"link_gt_s": 16.0, "busy_percent": 90}, "amd-pcie-narrow"),
+    "has 6 XGMI links, most have 7": ({"xgmi_links": 6}, "amd-xgmi-fewer"),
+}
+
+
+def spoilt(**changes: Any) -> AcceleratorFacts:
+    return mi300x(amd=(*map(board, range(7)), board(7, **changes)))
+
+
+def health(*nodes: AcceleratorFacts) -> list[Finding]:
+    return list(amd_health({name(i): facts for i, facts in enumerate(nodes, 1)}))
+
+
+def test_a_board_that_is_not_well_is_named() -> None:
+    assert health(mi300x(), mi300x()) == []
+    assert health(mi300x(1)) == []
+    for said, (changes, key) in UNHEALTHY.items():
+        (found,) = (one for one in health(mi300x(), spoilt(**changes)) if one.status is not Status.PASS)
+        assert found.cause, said
+        assert (found.target, found.status, found.cause.key) == ("n2", Status.WARN, key)
+        assert found.summary.startswith("AMD GPU 0000:0c:00.0"), found.summary
+        assert said in found.summary
+
+
+def test_what_is_normal_for_boards() -> None:
+    """Corrected errors, an idle link, limits that all have, a board that sleeps, a virtual machine."""
+    (told,) = health(spoilt(corrected={"umc": 40}, bad_pages={"R": 2}, replays=1))
+    assert told.status is Status.PASS
+    assert "40 corrected errors, 2 pages taken out of use and 1 PCIe replays" in told.summary
+    same = mi300x(amd=tuple(board(i, link_width=8, xgmi_links=3, clock_most_mhz=900) for i in range(8)))
+    assert health(same, same) == []
+    assert health(spoilt(link_gt_s=2.5)) == []
+    assert health(mi300x(2, amd=(board(0), board(1, link_width=8)))) == [], "two have no majority"
+    assert (
+        health(mi300x(amd=(*map(board, range(7)), AmdGpu(address="x", device_id="0x74a1", asleep=True))))
+        == []
+    )
+    # The second die of each MI250 knows no limit.
+    dies = mi300x(amd=tuple(board(i, **({"power_cap_w": None} if i % 2 else {})) for i in range(8)))
+    assert health(dies, dies) == []
+    virtual = mi300x(amd=tuple(board(i, ras_blocks=(), sensors=()) for i in range(8)))
+    for facts in (NOTHING, GAUDI, NO_DRIVER, virtual):
+        assert [one.status for one in health(facts)] == [Status.SKIP]
+
+
+def test_a_board_that_does_not_tell_is_not_green() -> None:
+    for silent in (
+        {"ras_blocks": ()},
+        {"sensors": ()},
+        {"power_cap_w": None},
+        {"level": ""},
+        {"link_width": None},
+    ):
+        (found,) = health(mi300x(), spoilt(**silent))
+        assert (found.target, found.status) == ("n2", Status.UNKNOWN)
 
 
 def parity(*nodes: AcceleratorFacts) -> list[Finding]:
