@@ -3,7 +3,8 @@
 import re
 from dataclasses import dataclass
 
-ON = r"(?i)1|true|yes|on"
+# What torch takes for on where it asks getCvarBool (torch/csrc/distributed/c10d/Utils.hpp).
+ON = r"(?i)1|t|true|y|yes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,10 +18,13 @@ class Leftover:
     source: str
 
 
-_CUDA = "https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables"
+_CUDA = "https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/environment-variables.html"
 _TORCH = "https://docs.pytorch.org/docs/stable/distributed.html#debugging-torch-distributed-applications"
-_CACHE = "https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-memory-management"
-_COMPILE = "https://docs.pytorch.org/docs/stable/torch.compiler_troubleshooting.html"
+_NCCL = "https://docs.pytorch.org/docs/stable/torch_nccl_environment_variables.html"
+_CACHE = "https://docs.pytorch.org/docs/stable/cuda_environment_variables.html"
+# torch compares these two with "1" alone.
+_COMPILE = "https://github.com/pytorch/pytorch/blob/main/torch/_dynamo/config.py"
+_DYNAMO = "https://github.com/pytorch/pytorch/blob/main/torch/_dynamo/eval_frame.py"
 _PYTHON = "https://docs.python.org/3/using/cmdline.html#environment-variables"
 # NCCL's own are nccl.env's (NCCL_DEBUG, NCCL_P2P_DISABLE, NCCL_ALGO) and nccl.ib-hca's (NCCL_IB_DISABLE);
 # CUDA_VISIBLE_DEVICES is gpu.visible's.
@@ -30,9 +34,9 @@ LEFTOVERS = (
     Leftover("CUDA_FORCE_PTX_JIT", r"0*[1-9]\d*", "compiles every kernel again at start", _CUDA),
     Leftover("TORCH_DISTRIBUTED_DEBUG", r"(?i)detail", "checks every collective with one more", _TORCH),
     Leftover("TORCH_CPP_LOG_LEVEL", r"(?i)info", "writes lines for every rank and connection", _TORCH),
-    Leftover("TORCH_NCCL_BLOCKING_WAIT", ON, "makes the host wait for every collective", _TORCH),
-    Leftover("TORCH_COMPILE_DISABLE", ON, "leaves torch.compile without effect", _COMPILE),
-    Leftover("TORCHDYNAMO_DISABLE", ON, "leaves torch.compile without effect", _COMPILE),
+    Leftover("TORCH_NCCL_BLOCKING_WAIT", ON, "makes the host wait for every collective", _NCCL),
+    Leftover("TORCH_COMPILE_DISABLE", "1", "leaves torch.compile without effect", _COMPILE),
+    Leftover("TORCHDYNAMO_DISABLE", "1", "leaves torch.compile without effect", _DYNAMO),
     Leftover("PYTORCH_NO_CUDA_MEMORY_CACHING", r".+", "asks the driver for each piece of memory", _CACHE),
     Leftover("PYTHONTRACEMALLOC", r"0*[1-9]\d*", "keeps a trace of every allocation", _PYTHON),
     Leftover("PYTHONDEVMODE", r".+", "turns on Python's checks of itself", _PYTHON),

@@ -37,7 +37,7 @@ PINNED = (
     Pinned(
         "nvidia-",
         "it may lack what torch calls (undefined symbol, at import)",
-        "https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/#binary-compatibility",
+        "https://github.com/pytorch/pytorch/issues/103832",
     ),
     Pinned(
         "triton",

@@ -21,14 +21,14 @@ WHAT = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """One kind of system. gpu: pattern of its GPUs' name. least: GPUs that a node has at least to be one:
-    a smaller machine, or a part of one, is another kind. cloud: whose it is, as HostFacts names it; None for
-    machines of one's own. has: by the key under which it may be expected."""
+    """One kind of system. gpu: pattern of its GPUs' name. least: GPUs that a node has at least to be one.
+    cloud: whose it is, as HostFacts names it; None for machines of one's own. has: by the key under which it
+    may be expected."""
 
     name: str
     gpu: str
-    cloud: str | None = None
-    least: int = 5
+    cloud: str | None
+    least: int
     has: Mapping[str, float]
     source: str
 
@@ -36,60 +36,57 @@ class Profile:
 _H100 = r"H100 80GB HBM3|H100 SXM|H800$"
 _H200 = r"H200$"
 _A100 = r"A100-SXM4"
-_DGX = "https://docs.nvidia.com/dgx/"
-_AWS = "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-acc-inst-types.html"
-_AZURE = "https://learn.microsoft.com/azure/virtual-machines/sizes/gpu-accelerated/"
-_OCI = "https://docs.oracle.com/iaas/Content/Compute/References/computeshapes.htm"
 _HOPPER = {"gpu.count": 8, "gpu.nvlinks": 18}
 _AMPERE = {"gpu.count": 8, "gpu.nvlinks": 12}
+_EFA = "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-acc-inst-types.html"
+_AWS = "https://github.com/meta-pytorch/torchx/blob/main/torchx/specs/named_resources_aws.py"
+_AZURE = "https://learn.microsoft.com/azure/virtual-machines/sizes/gpu-accelerated/"
+_OCI = "https://github.com/oracle-quickstart/oci-hpc/blob/master/samples/gpu/"
+_POD = "https://docs.nvidia.com/dgx-basepod/reference-architecture-infrastructure-foundation-enterprise-ai/latest/"
+_DGX = "https://docs.nvidia.com/dgx/"
 
-# The first that fits counts. Boards of one's own have the network that their builder gave them; what stands
-# here is that of NVIDIA's own system with the board.
-PROFILES = (
-    Profile(name="p5.48xlarge", gpu=_H100, cloud="aws", has={**_HOPPER, "rdma.hcas": 32}, source=_AWS),
-    Profile(name="p5en.48xlarge", gpu=_H200, cloud="aws", has={**_HOPPER, "rdma.hcas": 16}, source=_AWS),
-    Profile(name="p4d.24xlarge", gpu=_A100, cloud="aws", has={**_AMPERE, "rdma.hcas": 4}, source=_AWS),
-    Profile(
-        name="Standard_ND96isr_H100_v5",
-        gpu=_H100,
-        cloud="azure",
-        has={**_HOPPER, "rdma.hcas": 8, "rdma.rate": 400},
-        source=_AZURE + "ndh100v5-series",
+# Numbers of NVLinks are those of https://docs.nvidia.com/health-validation/reference/checks/nvlink and, for
+# A100, of https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/ (two to each of six
+# NVSwitches). NVSwitches of the fourth generation (B200) are not on the PCI bus as such. Which of OCI's
+# devices carry RDMA is what its scripts give to NCCL. Boards of one's own have the network that their builder
+# gave them; what stands here is that of NVIDIA's own system with the board.
+# Of each: name, whose it is, its GPUs, what it has with them, RDMA devices, their Gbit/s, and the source of
+# those. The first that fits counts.
+_ROWS: tuple[tuple[str, str | None, str, Mapping[str, float], int, int, str], ...] = (
+    ("p5.48xlarge", "aws", _H100, _HOPPER, 32, 0, _EFA),
+    ("p5e.48xlarge or p5en.48xlarge", "aws", _H200, _HOPPER, 16, 0, _AWS),
+    ("p4d.24xlarge", "aws", _A100, _AMPERE, 4, 0, _AWS),
+    ("Standard_ND96isr_H100_v5", "azure", _H100, _HOPPER, 8, 400, f"{_AZURE}ndh100v5-series"),
+    ("Standard_ND96amsr_A100_v4", "azure", _A100, _AMPERE, 8, 200, f"{_AZURE}ndma100v4-series"),
+    ("BM.GPU.H100.8", "oci", _H100, _HOPPER, 16, 0, f"{_OCI}nccl_run_allreduce_H100_200.sh"),
+    ("BM.GPU.A100-v2.8", "oci", _A100, _AMPERE, 16, 0, f"{_OCI}nccl_run_allreduce.sh"),
+    (
+        "a system with an HGX H100 or H200 board", None, f"{_H100}|{_H200}",
+        {**_HOPPER, "gpu.nvswitches": 4}, 8, 400, f"{_POD}core-components.html",
     ),
-    Profile(
-        name="Standard_ND96amsr_A100_v4",
-        gpu=_A100,
-        cloud="azure",
-        has={**_AMPERE, "rdma.hcas": 8, "rdma.rate": 200},
-        source=_AZURE + "ndma100v4-series",
+    (
+        "a system with an HGX A100 board", None, _A100,
+        {**_AMPERE, "gpu.nvswitches": 6}, 8, 200, f"{_DGX}dgxa100-user-guide/introduction-to-dgxa100.html",
     ),
-    Profile(name="BM.GPU.H100.8", gpu=_H100, cloud="oci", has={**_HOPPER, "rdma.hcas": 16}, source=_OCI),
-    Profile(name="BM.GPU.A100-v2.8", gpu=_A100, cloud="oci", has={**_AMPERE, "rdma.hcas": 16}, source=_OCI),
-    Profile(
-        name="a system with an HGX H100 or H200 board",
-        gpu=f"{_H100}|{_H200}",
-        has={**_HOPPER, "gpu.nvswitches": 4, "rdma.hcas": 8, "rdma.rate": 400},
-        source=_DGX + "dgxh100-user-guide/introduction-to-dgxh100.html",
+    (
+        "a system with an HGX B200 board", None, r"\bB200$", _HOPPER, 8, 400, f"{_POD}core-components.html",
     ),
-    Profile(
-        name="a system with an HGX A100 board",
-        gpu=_A100,
-        has={**_AMPERE, "gpu.nvswitches": 6, "rdma.hcas": 8, "rdma.rate": 200},
-        source=_DGX + "dgxa100-user-guide/introduction-to-dgxa100.html",
+    (
+        "a compute tray of a GB200 NVL72", None, r"\bGB200$", {"gpu.count": 4, "gpu.nvlinks": 18}, 4, 400,
+        f"{_DGX}dgxgb200-user-guide/hardware.html",
     ),
+)  # fmt: skip
+PROFILES = tuple(
     Profile(
-        name="a system with an HGX B200 board",
-        gpu=r"\bB200$",
-        has={**_HOPPER, "gpu.nvswitches": 2, "rdma.hcas": 8, "rdma.rate": 400},
-        source=_DGX + "dgxb200-user-guide/introduction-to-dgxb200.html",
-    ),
-    Profile(
-        name="a compute tray of a GB200 NVL72",
-        gpu=r"\bGB200$",
-        least=3,
-        has={"gpu.count": 4, "gpu.nvlinks": 18, "rdma.hcas": 4, "rdma.rate": 400},
-        source=_DGX + "dgxgb200-user-guide/hardware.html",
-    ),
+        name=name,
+        gpu=gpu,
+        cloud=cloud,
+        # A smaller machine, or a part of one, is another kind.
+        least=int(boards["gpu.count"]) // 2 + 1,
+        has={**boards, "rdma.hcas": hcas, **({"rdma.rate": rate} if rate else {})},
+        source=source,
+    )
+    for name, cloud, gpu, boards, hcas, rate, source in _ROWS
 )
 
 

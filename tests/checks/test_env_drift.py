@@ -76,7 +76,8 @@ LEFT = (
     ("TORCH_DISTRIBUTED_DEBUG", "DETAIL", "INFO"),
     ("TORCH_CPP_LOG_LEVEL", "INFO", "WARNING"),
     ("PYTORCH_NO_CUDA_MEMORY_CACHING", "1", ""),
-    ("TORCHDYNAMO_DISABLE", "1", "0"),
+    ("TORCHDYNAMO_DISABLE", "1", "true"),
+    ("TORCH_NCCL_BLOCKING_WAIT", "Yes", "on"),
     ("PYTHONDEVMODE", "1", ""),
 )
 
