@@ -49,6 +49,16 @@ def untold(gpu: GpuFacts, value: Callable[[Gpu], object], what: str) -> Iterator
         yield unknown(HERE, f"{listing(silent, 4)} do{'' if silent[1:] else 'es'} not {what}, others here do")
 
 
+def other_release(gpu: GpuFacts, package: str) -> str:
+    """The installed release of a service that has to be of the driver's, where it is another; else nothing.
+
+    An upgrade that waits for a restart has brought the library along, and is not the service's.
+    """
+    releases, driver = gpu.fabric_packages.get(package, ()), gpu.kernel_driver
+    waits = gpu.library_driver not in (None, driver)
+    return listing(releases) if releases and driver and not waits and driver not in releases else ""
+
+
 def kept(gpu: GpuFacts) -> int:
     """How many GPUs of the node a device cgroup keeps from this session; 0 where that is not the reason."""
     missing = len(gpu.pci) - sum(1 for device in gpu.devices if device.error is None)

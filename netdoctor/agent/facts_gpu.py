@@ -16,6 +16,12 @@ MAX_PROCESSES = 64
 MAX_NVLINKS = 36
 _NVIDIA = "0x10de"
 _SONAME = "libnvidia-ml.so.1"
+# Services that have to be of the driver's release, and Debian's list of what is installed.
+_SERVICES = {"nvidia-fabricmanager": "/usr/bin/nv-fabricmanager", "nvidia-imex": "/usr/bin/nvidia-imex"}
+_DPKG = "/var/lib/dpkg/status"
+_DPKG_BYTES = 32 << 20
+_IMEX_NODES = "/etc/nvidia-imex/nodes_config.cfg"
+MAX_IMEX_NODES = 256
 _PEERMEM = ("nvidia_peermem", "nv_peer_mem")
 
 # NVML_FI_DEV_* of nvml.h that fill a field of facts.gpu.Gpu; all are asked for at once. Those of links here
@@ -115,11 +121,56 @@ def pci_gpus(root: str) -> "tuple[list[dict[str, Any]], int]":
     return found, switches
 
 
-def fabric_manager(root: str) -> "Optional[bool]":
-    """Return whether it runs; None where /proc does not show other users' processes, or is a container's."""
+def services(root: str, switches: bool, domain: bool) -> "dict[str, Any]":
+    """Return which of the services of NVLink fabrics run, and their releases; nothing of those where /proc
+    does not show other users' processes, or is a container's.
+
+    switches, domain: whether there are NVSwitches, and whether GPUs are in a domain of several nodes.
+    """
     if procs.comm(1, root) is None or procs.comm(2, root) != "kthreadd":
+        return {}
+    running = procs.running(root)
+    found = {"fabric_packages": packages(root)}  # type: dict[str, Any]
+    if switches:
+        found["fabric_manager"] = "nv-fabricmanage" in running  # as much of a name as the kernel keeps
+    if domain:
+        found.update(imex="nvidia-imex" in running, imex_nodes=imex_nodes(root))
+    return found
+
+
+def packages(root: str) -> "dict[str, list[str]]":
+    """Return the releases of _SERVICES that Debian's packages have installed: 550.54.15 of 550.54.15-1.
+
+    ``Package: nvidia-fabricmanager-550``, ``Status: install ok installed``, ``Version: 550.54.15-1``.
+    """
+    wanted = [name for name, path in _SERVICES.items() if os.path.exists(files.under(root, path))]
+    found = {}  # type: dict[str, list[str]]
+    try:
+        listed = b"\n" + files.read_bytes(files.under(root, _DPKG), _DPKG_BYTES) if wanted else b""
+    except OSError:
+        return found
+    for name in wanted:
+        begin = b"\nPackage: " + name.encode("ascii")
+        at = listed.find(begin)
+        while at >= 0:
+            end = listed.find(b"\n\n", at)
+            text = listed[at : end if end >= 0 else len(listed)].decode("utf-8", "replace")
+            said = dict(line.partition(": ")[::2] for line in text.splitlines())
+            release = said.get("Version", "").rpartition(":")[2].partition("-")[0]
+            branch = said["Package"][len(name) :].lstrip("-")  # -dev is another package
+            if said.get("Status", "").endswith(" ok installed") and (branch.isdecimal() or not branch):
+                found.setdefault(name, []).append(release)
+            at = listed.find(begin, at + 1)
+    return found
+
+
+def imex_nodes(root: str) -> "Optional[list[str]]":
+    """Return the addresses that IMEX is to talk to; None where it has no such list."""
+    text = files.text_or_none(files.under(root, _IMEX_NODES), 65536)
+    if text is None:
         return None
-    return "nv-fabricmanage" in procs.running(root)  # as much of a name as the kernel keeps
+    said = [line.partition("#")[0].strip()[:64] for line in text.splitlines()]
+    return sorted(line for line in said if line)[:MAX_IMEX_NODES]
 
 
 def open_module(root: str) -> "Optional[bool]":
@@ -445,6 +496,9 @@ def device(nvml: "Any", index: int, counters: bool = False) -> "dict[str, Any]":
     fabric = ask(lambda: fabric_info(nvml, handle))
     if fabric is not None:
         gpu["fabric_state"], gpu["fabric_status"] = int(fabric.state), int(fabric.status)
+        uuid = bytes(bytearray(fabric.clusterUuid))
+        if any(uuid):  # several nodes share it
+            gpu["nvlink_domain"] = "%s.%d" % (uuid.hex(), fabric.cliqueId)
     put("vbios", lambda: text_of(nvml.nvmlDeviceGetVbiosVersion(handle)))
     put("ecc_enabled", lambda: bool(nvml.nvmlDeviceGetEccMode(handle)[0]))
     put("power_limit_w", lambda: nvml.nvmlDeviceGetPowerManagementLimit(handle) / 1000.0)
@@ -516,14 +570,17 @@ def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
     if found["pci"]:
         found["up_s"] = up_s(root)
         found["nvswitches"] = switches
-        if switches:
-            found["fabric_manager"] = fabric_manager(root)
     if not paths and not (root == "/" and loadable()):
-        found["nvml"] = "no_library"
+        found.update(services(root, True, False) if switches else {}, nvml="no_library")
         return found
     nvml = runtime.library("pynvml")
     if nvml is None:
         # Nothing is known of the GPUs then, and none of that is the node's doing.
         raise runtime.Unavailable("failed", "netdoctor's own pynvml did not get to the node")
-    found.update(runtime.bounded(lambda: query(nvml, bool(args.get("counters"))), NVML_S))
+    counters = bool(args.get("counters"))
+    found.update(runtime.bounded(lambda: query(nvml, counters), NVML_S))
+    domain = any("nvlink_domain" in device for device in found.get("devices", ()))
+    fabric = switches or domain or any(device.get("fabric_state") for device in found.get("devices", ()))
+    if fabric and not counters:
+        found.update(services(root, bool(switches), domain))
     return found

@@ -41,7 +41,8 @@ class Gpu:
     counter (``recoveries``; NVLink 5 has ``bit_errors``, those left after correction), each link that has
     counted any with its number; a counter that no link knows is missing. nvlinks_down: links that are not
     active. nvlink_mbyte_s: speed of most links; nvlinks_other_mbyte_s: number and speed of the others.
-    inforom: version of its image; inforom_valid: whether its checksums fit.
+    inforom: version of its image; inforom_valid: whether its checksums fit. nvlink_domain: the NVLink domain
+    of several nodes, and the partition of it, that it is in; empty where there is none.
     """
 
     index: int
@@ -96,6 +97,7 @@ class Gpu:
     nvlinks_other_mbyte_s: tuple[tuple[int, int], ...] = ()
     inforom: str = ""
     inforom_valid: bool | None = None
+    nvlink_domain: str = ""
     error: str | None = None
 
 
@@ -123,6 +125,8 @@ class GpuFacts:
     (/proc/driver/nvidia/version or /sys/module/nvidia/version); library_driver: version in the real name of
     libnvidia-ml.so. cuda_driver: highest CUDA that the driver supports, ``12.4``.
     nvswitches: on the PCI bus; fabric_manager: whether it runs, None where processes of others are not shown.
+    imex: the same of IMEX, where GPUs are in a domain of several nodes; imex_nodes: the addresses of its
+    nodes_config.cfg, sorted. fabric_packages: releases of Debian's nvidia-fabricmanager and nvidia-imex.
     up_s: for how long the node has been up.
     peermem: whether nvidia_peermem or nv_peer_mem is loaded; open_module: the kind of the kernel module.
     blocked: device nodes that a device cgroup keeps from this session, by v1's rules or v2's; login_job: the
@@ -146,6 +150,9 @@ class GpuFacts:
     up_s: float | None = None
     nvswitches: int | None = None
     fabric_manager: bool | None = None
+    imex: bool | None = None
+    imex_nodes: tuple[str, ...] | None = None
+    fabric_packages: dict[str, tuple[str, ...]] = field(default_factory=dict)
     peermem: bool | None = None
     open_module: bool | None = None
     cuda_visible_devices: str | None = None

@@ -491,7 +491,7 @@ int nvmlDeviceGetFieldValues(dev_t_ d, int count, field_t *fields) {
   }
   return code;
 }
-/* nvmlGpuFabricInfo_v2_t */
+/* nvmlGpuFabricInfo_v2_t; "0.cluster=rack7" the domain that several nodes share, none without */
 typedef struct {
   u32 version;
   unsigned char cluster[16];
@@ -505,6 +505,11 @@ int nvmlDeviceGetGpuFabricInfoV(dev_t_ d, fabric_t *out) {
   if (!code) {
     out->state = (unsigned char)state;
     out->status = (u32)number(of(d, "fabric_status"), 0);
+    out->clique = (u32)number(of(d, "clique"), 0);
+    memset(out->cluster, 0, sizeof out->cluster);
+    char cluster[sizeof out->cluster + 1] = "";
+    get(of(d, "cluster"), cluster, sizeof cluster);
+    memcpy(out->cluster, cluster, strlen(cluster));
   }
   return code;
 }

@@ -1066,16 +1066,48 @@ def test_gpu_tree(tmp_path: Path) -> None:
     assert (there["address"], there["device_id"], there["driver"]) == ("0000:17:00.0", "0x2330", "nvidia")
     assert facts_gpu.device_nodes(root) == ["/dev/nvidia2", "/dev/nvidia10"]
     assert (switches, facts_gpu.open_module(root)) == (1, True)
-    assert facts_gpu.fabric_manager(root) is None  # no processes are shown
+    assert facts_gpu.services(root, True, True) == {}  # no processes are shown
 
 
-def test_a_fabric_manager(tmp_path: Path) -> None:
-    processes = {"/proc/1/comm": "systemd\n", "/proc/2/comm": "kthreadd\n", "/proc/77/comm": "bash\n"}
-    assert facts_gpu.fabric_manager(trees.make(tmp_path / "a", processes)) is False
-    processes["/proc/78/comm"] = "nv-fabricmanage\n"
-    assert facts_gpu.fabric_manager(trees.make(tmp_path / "b", processes)) is True
-    del processes["/proc/2/comm"]  # a container's own
-    assert facts_gpu.fabric_manager(trees.make(tmp_path / "c", processes)) is None
+STATUS = """Package: nvidia-fabricmanager-dev-550
+Status: install ok installed
+Version: 550.90.07-1
+
+Package: nvidia-fabricmanager-535
+Status: deinstall ok config-files
+Version: 535.104.05-1
+
+Package: nvidia-fabricmanager-550
+Status: hold ok installed
+Architecture: amd64
+Version: 1:550.127.05-0ubuntu0.22.04.1
+
+Package: nvidia-imex
+Status: install ok installed
+Version: 550.127.08"""
+
+
+def test_a_fabric_manager_and_imex(tmp_path: Path) -> None:
+    tree = {"/proc/1/comm": "systemd\n", "/proc/2/comm": "kthreadd\n", "/proc/77/comm": "bash\n"}
+    assert facts_gpu.services(trees.make(tmp_path / "a", tree), True, False) == {
+        "fabric_manager": False, "fabric_packages": {},
+    }  # fmt: skip
+    tree |= {
+        "/proc/78/comm": "nv-fabricmanage\n",
+        "/proc/79/comm": "nvidia-imex\n",
+        "/usr/bin/nv-fabricmanager": "",
+        "/usr/bin/nvidia-imex": "",
+        "/var/lib/dpkg/status": STATUS,
+        "/etc/nvidia-imex/nodes_config.cfg": "# rack 7\n10.0.0.2\n\n10.0.0.1  # first\n",
+    }
+    assert facts_gpu.services(trees.make(tmp_path / "b", tree), True, True) == {
+        "fabric_manager": True,
+        "imex": True,
+        "imex_nodes": ["10.0.0.1", "10.0.0.2"],
+        "fabric_packages": {"nvidia-fabricmanager": ["550.127.05"], "nvidia-imex": ["550.127.08"]},
+    }
+    del tree["/proc/2/comm"]  # a container's own
+    assert facts_gpu.services(trees.make(tmp_path / "c", tree), True, True) == {}
 
 
 def test_a_way_through_the_pci_tree(tmp_path: Path) -> None:

@@ -46,6 +46,23 @@ def test_boards_that_do_not_tell() -> None:
     assert (finding.status, finding.gap) == (Status.SKIP, "the fabric manager (needs root)")
 
 
+def test_a_fabric_manager_of_another_release() -> None:
+    """It ends at once, or will; one that came with an upgrade that waits for a restart is none of its own."""
+    old: dict[str, Any] = {"fabric_packages": {"nvidia-fabricmanager": ("570.124.06",)}}
+    (finding,) = judged(gpus(**old))
+    assert (finding.status, finding.observed) == (Status.WARN, "570.124.06")
+    assert finding.summary.endswith("the driver is 570.86.15: it runs until its next start")
+    waiting = gpus(devices=(gpu(0), gpu(1, fabric_state=2)), **old)
+    for facts in (waiting, ampere(fabric_manager=False, **old), gpus(fabric_manager=False, **old)):
+        (finding,) = judged(facts)
+        assert causes([finding]) == {"gpu-fabric-release": {"n1"}}
+        assert finding.status is Status.FAIL
+    assert not judged(gpus(library_driver="570.124.06", **old))
+    assert not judged(gpus(fabric_packages={"nvidia-fabricmanager": ("570.124.06", "570.86.15")}))
+    pcie = gpus(devices=(gpu(0, fabric_state=None),), nvswitches=0, fabric_manager=None, **old)
+    assert [one.status for one in judged(pcie)] == [Status.SKIP]
+
+
 def test_one_that_does_not_tell_among_others_is_not_green() -> None:
     assert [f.status for f in judged(gpus(devices=(gpu(0), gpu(1, fabric_state=None))))] == [Status.UNKNOWN]
 
