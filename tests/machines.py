@@ -343,6 +343,9 @@ def _asked(machine: Machine, root: Path) -> dict[str, Any]:
         except runtime.Unavailable as error:
             why, detail = runtime.explain(error)
             found[group] = {"missing": {"why": why, "detail": detail}}
+    # What is asked of the kernel alone: each interface has a rule and a route of its own.
+    for row in found["net"]["value"]["shared"]:
+        row["dev"] = row["ifname"]
     for group, value in spec.get("facts", {}).items():
         if "missing" in value:
             found[group] = {"missing": value["missing"]}

@@ -1,12 +1,16 @@
 """Clusters of real kinds of machines: healthy ones give no alarm, and one broken member is named."""
 
-from collections.abc import Sequence
+import pkgutil
+from collections.abc import Callable, Sequence
+from importlib import import_module
 
 import pytest
 
+import netdoctor.facts
 from netdoctor.engine.diagnose import Group, diagnose
 from netdoctor.engine.judge import Judgement, judge
 from netdoctor.engine.registry import load_builtin, ordered
+from netdoctor.facts.base import FACT_TYPES
 from netdoctor.facts.wanted import Wanted, Wish
 from netdoctor.model import Status
 from netdoctor.store import Store
@@ -50,6 +54,48 @@ def alarms(groups: Sequence[Group]) -> list[str]:
         for group in groups
         if group.status in ALARMS
     ]
+
+
+# Groups of facts that no machine has, and why; what is new is given to the machines, or has its line here.
+NOWHERE = {
+    **dict.fromkeys(("launch", "sharing", "reach", "mesh", "imports", "wanted", "baseline"), "asked for"),
+    **dict.fromkeys(("ray", "ray_ports", "firewall"), "no Ray runs, and nothing is filtered"),
+    **dict.fromkeys(("gpu_work", "loss", "nccl_answer"), "measured in launch and full scans"),
+    **dict.fromkeys(("allreduce", "pair_rates", "tcp_rates", "rdma_rates"), "bandwidth takes its time"),
+}
+NO_DRIVER = {"cloud-vm", "cpu-cluster", "graviton", "mi300x", "microvm"}
+# What some machine has at least, so that its checks have something healthy to be silent about.
+SOMEWHERE: dict[str, Callable[[Store], object]] = {
+    "a bond": lambda store: any(dev.slaves for dev in store.get("net", "n1").netdevs),
+    "addresses in one subnet": lambda store: store.get("net", "n1").shared,
+    "tracked connections": lambda store: store.get("net", "n1").conntrack_max,
+    "an interface with a driver and a speed": lambda store: any(
+        dev.driver and dev.speed_mbit_s for dev in store.get("net", "n1").netdevs
+    ),
+    "torch's GPU code": lambda store: store.get("software", "n1").torch.archs,
+    "PCIe links of HCAs": lambda store: any(hca.pcie for hca in store.get("rdma", "n1").hcas),
+    "limits of a control group": lambda store: store.get("tuning", "n1").memory_limit_bytes,
+    "AMD's GPUs": lambda store: store.get("accelerators", "n1").kfd,
+    "NVSwitches": lambda store: store.get("gpu", "n1").nvswitches,
+    "a container": lambda store: store.get("host", "n1").container,
+    "a cloud": lambda store: store.get("host", "n1").cloud,
+}
+
+
+def test_no_group_of_facts_is_forgotten() -> None:
+    for module in pkgutil.iter_modules(netdoctor.facts.__path__):
+        import_module(f"netdoctor.facts.{module.name}")
+    known = {i for c, i in FACT_TYPES.items() if c.__module__.startswith("netdoctor.facts.")}
+    groups = {info.group for info in known if info.origin != "derived"}
+    assert groups >= NOWHERE.keys(), "there is no such group any more"
+    left = dict(SOMEWHERE)
+    for machine in KNOWN:
+        store = machines.fleet([machine])
+        there = {*store.cluster, *(group for group in store.node if store.present(group, ["n1"]))}
+        wanted = groups - NOWHERE.keys() - ({"kernel_log"} if machine.name in NO_DRIVER else set())
+        assert there == wanted, f"{machine.name}: a group has to be given to it, or named in NOWHERE"
+        left = {what: has for what, has in left.items() if not has(store)}
+    assert not left, "on no machine"
 
 
 @KINDS
