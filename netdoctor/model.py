@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from netdoctor.records import changed, record
+
 CLUSTER = "cluster"
 CONTROL = "control"
 JOB = "job"
@@ -115,7 +117,7 @@ class Action(StrEnum):
     REPLACE = "replace"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """Something seen. kind: ``command``, ``file``, ``probe``; where: node id; what: command or path."""
 
@@ -136,7 +138,7 @@ class Kind(StrEnum):
     OWNER = "owner"  # words alone, for whoever owns the network or the machine
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Command:
     """A POSIX shell command. run_on: a node id, ``control``, or ``job`` (goes into the job's environment or
     script). `shell` is what runs there, without ssh or sudo; renderers add those."""
@@ -145,7 +147,7 @@ class Command:
     shell: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Fix:
     """A way to heal a cause. netdoctor never runs it.
 
@@ -172,7 +174,7 @@ class Fix:
     risk: str = "low"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class CauseHint:
     """What a finding says about its cause. Findings with the same key become one cause.
 
@@ -200,7 +202,7 @@ class CauseHint:
     action: Action | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Finding:
     """What a check has to say about one target (node id, ``a->b``, ``cluster``, ``control``).
 
@@ -225,7 +227,7 @@ class Finding:
     path: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Measure:
     """A number worth keeping: name ``time.skew``, unit ``ms``, error in the same unit."""
 
@@ -411,17 +413,20 @@ def at(node: str, findings: Iterable[Finding]) -> Iterator[Finding]:
 
 def placed(finding: Finding, here: str) -> Finding:
     """The finding with a name wherever it says HERE, and with culprits; `here` is what was judged."""
+    hint, evidence = finding.cause, finding.evidence
+    is_open = [one for one in evidence if not one.where]
+    if hint is None and not is_open and finding.target:
+        return finding
     target = finding.target or here
     ends = nodes_of(target)
     node = ends[0] if ends else target
-    hint, evidence = finding.cause, finding.evidence
-    if any(not one.where for one in evidence):
-        evidence = tuple(one if one.where else replace(one, where=node) for one in evidence)
+    if is_open:
+        evidence = tuple([one if one.where else changed(one, where=node) for one in evidence])
     if hint is not None:
         hint = _placed_hint(hint, node, ends or (target,))
     if hint is finding.cause and evidence is finding.evidence and target == finding.target:
         return finding
-    return replace(finding, target=target, evidence=evidence, cause=hint)
+    return changed(finding, target=target, evidence=evidence, cause=hint)
 
 
 def _placed_hint(hint: CauseHint, node: str, ends: tuple[str, ...]) -> CauseHint:
@@ -431,12 +436,12 @@ def _placed_hint(hint: CauseHint, node: str, ends: tuple[str, ...]) -> CauseHint
     fixes = hint.fixes
     if any(not command.run_on for fix in fixes for command in (*fix.commands, *fix.undo)):
         fixes = tuple(
-            replace(fix, commands=_at(node, fix.commands), undo=_at(node, fix.undo)) for fix in fixes
+            changed(fix, commands=_at(node, fix.commands), undo=_at(node, fix.undo)) for fix in fixes
         )
     if culprits is hint.culprits and fixes is hint.fixes:
         return hint
-    return replace(hint, culprits=culprits, fixes=fixes)
+    return changed(hint, culprits=culprits, fixes=fixes)
 
 
 def _at(node: str, commands: tuple[Command, ...]) -> tuple[Command, ...]:
-    return tuple(replace(command, run_on=command.run_on or node) for command in commands)
+    return tuple(changed(command, run_on=command.run_on or node) for command in commands)

@@ -4,7 +4,6 @@ import math
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from types import NoneType
 from typing import Any
 
 import msgspec
@@ -29,10 +28,6 @@ from netdoctor.model import (
 # What a plug-in's check may take for the whole cluster. Ours need milliseconds per thousand nodes; a function
 # without I/O that is still busy after this long is stuck.
 FOREIGN_CHECK_S = 10.0
-
-
-_TEXT = frozenset((str,))
-_TEXT_OR_NONE = frozenset((str, NoneType))
 
 
 def is_ours(one: Check | Experiment) -> bool:
@@ -76,7 +71,7 @@ def valid(said: object, here: str, known: frozenset[str], trusted: dict[int, Cau
     if not isinstance(finding.status, Status):
         raise TypeError(f"a finding's status is {type(finding.status).__name__}, not Status")
     # One text after the other takes most of the time that a finding takes: only where one is none.
-    if not {*map(type, (finding.target, finding.summary, finding.path))} <= _TEXT:
+    if not (type(finding.target) is type(finding.summary) is type(finding.path) is str):
         for name in ("target", "summary", "path"):
             _need_text(getattr(finding, name), name)
     if finding.target not in known:
@@ -84,16 +79,15 @@ def valid(said: object, here: str, known: frozenset[str], trusted: dict[int, Cau
     for name in finding.pairs:
         _need_text(name, "pair")
         _need_target(name, known)
-    if not {*map(type, (finding.observed, finding.expected, finding.gap))} <= _TEXT_OR_NONE:
-        for name in ("observed", "expected", "gap"):
-            if getattr(finding, name) is not None:
-                _need_text(getattr(finding, name), name)
+    for name, text in (("observed", finding.observed), ("expected", finding.expected), ("gap", finding.gap)):
+        if text is not None and type(text) is not str:
+            _need_text(text, name)
     if finding.expected_from is not None and not isinstance(finding.expected_from, ExpectedFrom):
         raise TypeError("a finding's expected_from is no ExpectedFrom")
     for one in finding.evidence:
         if not isinstance(one, Evidence):
             raise TypeError("a finding's evidence is no Evidence")
-        if not {*map(type, (one.kind, one.where, one.what, one.output))} <= _TEXT:
+        if not (type(one.kind) is type(one.where) is type(one.what) is type(one.output) is str):
             for name in ("kind", "where", "what", "output"):
                 _need_text(getattr(one, name), f"evidence.{name}")
     if finding.measures is not None:

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from netdoctor.records import record
+
 SCHEMA = "netdoctor.report/1"
 
 
@@ -109,7 +111,7 @@ class Verdict:
     part: Part | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class TargetRecord:
     """One node as listed. login_ms: from TCP connect to authenticated. facts: the few that headers show
     (gpus, gpu_model, driver, torch, nccl, python)."""
@@ -146,7 +148,7 @@ class Matrix:
     cells: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class EvidenceRecord:
     kind: str
     where: str
@@ -155,7 +157,7 @@ class EvidenceRecord:
     truncated: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Result:
     """One (check, target) with exactly one status. cause: id of the cause it belongs to or waits for."""
 
@@ -202,7 +204,7 @@ class PairRecord:
     paths: tuple[PathRecord, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class MeasureRecord:
     name: str
     target: str
