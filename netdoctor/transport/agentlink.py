@@ -43,6 +43,7 @@ class AgentLink:
         self._payloads: deque[bytes] = deque()
         self._stderr = bytearray()
         self._stderr_bytes = 0
+        self._spoke = False
         self._hello = frames.Hello()
         self._number = 0
         self._sending = False
@@ -79,6 +80,7 @@ class AgentLink:
             raise Failed(Login.SHELL, f"the agent did not start: {e}") from e
         finally:
             record.noise = self._reader.noise
+        self._spoke = True
         record.stage = "agent"
         record.first_byte_ms = (time.monotonic() - sent) * 1e3
         self._hello = frame.hello
@@ -156,7 +158,7 @@ class AgentLink:
     def _drain(self) -> None:
         """Empty stderr, which shares the channel's window with stdout: left alone, it stalls the agent.
 
-        Raises AgentTrouble where there is no end of it.
+        Raises AgentTrouble where there is no end of it, and no agent yet.
         """
         while self._channel.recv_stderr_ready():
             data = self._channel.recv_stderr(1 << 16)
@@ -165,7 +167,7 @@ class AgentLink:
             self._stderr += data
             del self._stderr[:-STDERR_KEPT_BYTES]
             self._stderr_bytes += len(data)
-            if self._stderr_bytes > frames.NOISE_CAP_BYTES:
+            if self._stderr_bytes > frames.NOISE_CAP_BYTES and not self._spoke:
                 raise frames.AgentTrouble(f"more than {frames.NOISE_CAP_BYTES >> 20} MiB on stderr")
 
     def frame_for(self, op: str, args: bytes) -> bytes:

@@ -135,6 +135,67 @@ except EOFError:
 assert read <= link.LOGIN_BYTES_MAX // 16 and "4 MiB" in w.strange, (read, w.strange)
 assert len(turns) > read // link.PACKETS_A_TURN > 1000, (len(turns), read)
 """,
+    "sealed packets are paramiko's": """
+import os, random
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+def under_gcm(packetizer, in_iv, out_iv):
+    common = dict(block_engine=AESGCM(bytes(16)), block_size=16, mac_engine=None, mac_size=16, mac_key=None)
+    packetizer.set_inbound_cipher(**common, aead=True, iv_in=in_iv)
+    packetizer.set_outbound_cipher(**common, aead=True, iv_out=out_iv)
+    return packetizer
+def pair(sock, other):
+    wire = link.Wire(sock); wire.banner = b"x"; wire.allow(1e9)
+    ours = link.NodePacketizer(wire)
+    last = b"abcd" + bytes(4) + bytes([255] * 4)
+    return under_gcm(ours, bytes(12), last), under_gcm(paramiko.packet.Packetizer(other), last, bytes(12))
+ours, theirs = pair(a, b)
+chance = random.Random(1)
+for number, size in enumerate([*range(1, 40), *(chance.randrange(40, 33_000) for _ in range(8))]):
+    payload = bytes([94]) + chance.randbytes(size)
+    for sender, receiver in ((ours, theirs), (theirs, ours)):
+        sender.send_message(link.PeerMessage(payload))
+        kind, message = receiver.read_message()
+        assert (kind, message.asbytes(), message.seqno) == (94, payload[1:], number), (size, sender)
+ours.reset_seqno_in(); theirs.send_message(link.PeerMessage(payload))
+assert ours.read_message()[1].seqno == 0
+for size in (8, 20, link.PACKET_BYTES_MAX + 16):
+    b.sendall(size.to_bytes(4, "big"))
+    refused(ours.read_message, f"a packet of {size} bytes")
+b.sendall((16).to_bytes(4, "big") + bytes(32))
+try:
+    ours.read_message()
+except InvalidTag:
+    pass
+else:
+    raise AssertionError("a forged packet was taken")
+assert not ours.need_rekey()
+ours.REKEY_BYTES = ours._out.bytes
+ours.send_message(link.PeerMessage(payload[:30]))
+assert ours.need_rekey()
+ours.REKEY_BYTES = 0
+refused(lambda: ours.send_message(link.PeerMessage(payload[:30])), "wish for new keys")
+b.close()
+try:
+    ours.read_message()
+except EOFError:
+    pass
+else:
+    raise AssertionError("the end was not seen")
+""",
+    "a login seals its packets, and again under new keys": """
+server = link.NodeTransport(link.Wire(b))
+server.add_server_key(paramiko.ECDSAKey.generate())
+server.start_server(server=paramiko.ServerInterface(), event=threading.Event())
+t.start_client()
+for _ in range(2):
+    assert t.packetizer._in and t.packetizer._out
+    first = t.packetizer._out
+    t.renegotiate_keys()
+    assert t.packetizer._out is not first
+assert threading.current_thread() is not t and t.daemon and not t.is_alive()
+t.close(); server.close()
+""",
     "a flood of packets is read slowly": """
 import gevent
 naps = []
