@@ -2,11 +2,11 @@
 
 import os
 
-from . import clib, files, runtime, sockets
+from . import clib, ethtool, files, runtime, sockets
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Iterator, Optional, Sequence
+    from typing import Any, Container, Iterator, Optional, Sequence
 
 IFF_UP = 0x1
 IFF_LOOPBACK = 0x8
@@ -21,6 +21,7 @@ RTF_REJECT = 0x200
 _CONNTRACK = "/proc/sys/net/netfilter/nf_conntrack"
 _IPV4 = "/proc/sys/net/ipv4/"
 _ARPHRD_INFINIBAND = "32"
+MAX_ASKED = 64
 # Bytes of a table of sockets, some 150 each.
 TABLE_CAP = 32 << 20
 _SPEED_UNKNOWN = (-1, 0, 65535, 4294967295)
@@ -87,22 +88,6 @@ def address_scope(address: str) -> str:
     return "global"
 
 
-def driver_by_ethtool(name: str) -> "Optional[str]":
-    """Return the driver that SIOCETHTOOL names: the only way to tell a veth. None where it does not."""
-    import fcntl
-    import struct
-
-    # struct ethtool_drvinfo, with ETHTOOL_GDRVINFO in front
-    info = clib.array(196)(*struct.pack("=I192x", 0x3))
-    request = struct.pack("16sP16x", name.encode("utf-8", "replace")[:15], clib.addressof(info))
-    try:
-        with sockets.Socket(AF_INET, sockets.raw.SOCK_DGRAM) as s:
-            fcntl.ioctl(s.fileno(), 0x8946, request)  # SIOCETHTOOL
-    except OSError:
-        return None
-    return bytes(info)[4:36].split(b"\0", 1)[0].decode("utf-8", "replace") or None
-
-
 def _link_name(path: str) -> "Optional[str]":
     try:
         return os.path.basename(os.readlink(path)) or None
@@ -134,8 +119,11 @@ def _kind(base: str, flags: int, driver: "Optional[str]") -> str:
     return "other"
 
 
-def netdev(root: str, name: str, flags: "Optional[int]", ask_driver: bool) -> "dict[str, Any]":
-    """Return facts.net.Netdev. flags: as getifaddrs() gives them; None takes those of sysfs."""
+def netdev(
+    root: str, name: str, flags: "Optional[int]", ask_driver: bool, carrying: "Container[str]" = ()
+) -> "dict[str, Any]":
+    """Return facts.net.Netdev. flags: as getifaddrs() gives them; None takes those of sysfs. carrying: the
+    interfaces whose drivers are asked for more than their names."""
     base = files.under(root, "/sys/class/net/" + name)
 
     def text(attribute: str) -> "Optional[str]":
@@ -147,8 +135,8 @@ def netdev(root: str, name: str, flags: "Optional[int]", ask_driver: bool) -> "d
         if text("operstate") in ("up", "unknown") and flags & IFF_UP:
             flags |= IFF_RUNNING
     driver = _link_name(os.path.join(base, "device", "driver"))
-    if driver is None and ask_driver:
-        driver = driver_by_ethtool(name)
+    about = ethtool.about(name) if ask_driver and (driver is None or name in carrying) else []
+    driver = driver or (about[0] if about else None)
     kind = _kind(base, flags, driver)
     speed = files.int_or_none(os.path.join(base, "speed"))
     # veth and tun answer with a constant that means nothing.
@@ -167,6 +155,11 @@ def netdev(root: str, name: str, flags: "Optional[int]", ask_driver: bool) -> "d
     elif os.path.exists(os.path.join(base, "bonding_slave")):
         bonded["mii_status"] = text("bonding_slave/mii_status")
         bonded["aggregator"] = files.int_or_none(os.path.join(base, "bonding_slave", "ad_aggregator_id"))
+    uevent = (text("device/uevent") or "").split("\n")
+    ids = [line.partition("=")[2] for line in uevent if line.startswith(("PCI_ID=", "PCI_SUBSYS_ID="))]
+    nic = None
+    if about and name in carrying and kind in ("physical", "veth"):
+        nic = dict(ethtool.settings(name), version=about[1], firmware=about[2])
     return {
         **bonded,
         "name": name,
@@ -182,6 +175,9 @@ def netdev(root: str, name: str, flags: "Optional[int]", ask_driver: bool) -> "d
         "kind": kind,
         "driver": driver,
         "pci_address": pci,
+        "duplex": text("duplex") if kind == "physical" else None,
+        "model": " ".join(ids),
+        "nic": nic,
     }
 
 
@@ -301,7 +297,14 @@ def collect(
         # bonding_masters is a plain file there
         if os.path.isdir(files.under(root, "/sys/class/net/" + name))
     ]
-    netdevs = [netdev(root, name, flags.get(name), live) for name in found[: MAX_ADDRESSES + 1]]
+    # Those with an address, and physical ones in a bond, a bridge or below a VLAN that has one.
+    owners = {row.name.partition(":")[0] for row in rows if address_scope(row.address or "::1") == "global"}
+    owners.update([name.partition(".")[0] for name in owners])
+    base = files.under(root, "/sys/class/net/")
+    parts = {name for name in found if os.path.exists(base + name + "/device")}
+    parts = {name for name in parts if os.path.exists(base + name + "/master")}
+    carrying = sorted(owners | parts)[:MAX_ASKED]
+    netdevs = [netdev(root, name, flags.get(name), live, carrying) for name in found[: MAX_ADDRESSES + 1]]
     netdevs.sort(key=lambda dev: (dev["ifindex"], dev["name"]))
     disabled = files.text_or_none(files.under(root, "/proc/sys/net/ipv6/conf/all/disable_ipv6"))
     addresses = [

@@ -1,8 +1,25 @@
 """Facts about a node's IP network."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from netdoctor.facts.base import fact
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nic:
+    """What the driver of an interface says of itself; what it does not know is missing.
+
+    version: the driver's own, ``in-kernel`` where it has none. features: by the names of ``ethtool -K``.
+    sizes: ``ring rx``, ``channels combined`` and the like: what is set, and the most that can be.
+    most_mbit_s: of the modes up to 56 Gbit/s that its port can have.
+    """
+
+    version: str | None = None
+    firmware: str | None = None
+    most_mbit_s: int | None = None
+    features: Mapping[str, bool] = field(default_factory=dict)
+    sizes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,6 +32,8 @@ class Netdev:
     running: IFF_RUNNING; up: IFF_UP; carrier: None where unreadable (interface down).
     bond_mode, slaves: of a bond, ``802.3ad`` and its interfaces. mii_status, aggregator: of such an
     interface, ``up`` where the bond takes its link for good, and the group that LACP put it into.
+    duplex: ``full`` or ``half``, of physical ones. model: PCI ids of device and board. nic: of those that
+    have an address or are part of something that may.
     """
 
     name: str
@@ -34,6 +53,9 @@ class Netdev:
     slaves: tuple[str, ...] = ()
     mii_status: str | None = None
     aggregator: int | None = None
+    duplex: str | None = None
+    model: str = ""
+    nic: Nic | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -245,9 +245,10 @@ def offloads(site: Site, node: str, on: bool) -> None:
 
 def want_offloads(site: Site) -> None:
     """Set offloads on every node as the faults in force need them."""
-    whole_lab = bool(site.state.active(fault="mtu-blackhole"))
+    # On all nodes alike, or the odd one would be a fault of its own.
+    whole_lab = bool(site.state.active(fault="mtu-blackhole") or site.state.active(fault="loss"))
     for node in site.state.nodes:
-        offloads(site, node, not (whole_lab or site.state.active(node, "loss")))
+        offloads(site, node, not whole_lab)
     if site.state.leg:  # what this machine sends to a node is filtered, too
         word = "off" if whole_lab else "on"
         command(["ethtool", "-K", site.state.leg, "tso", word, "gso", word, "gro", word])
@@ -263,6 +264,19 @@ def loss(site: Site, active: Active) -> list[str]:
 def heal_loss(site: Site, active: Active) -> None:
     filter_fabric(site, active)
     want_offloads(site)
+
+
+def offload_off(site: Site, active: Active) -> list[str]:
+    feature, name = active.params["feature"], interface(site.state, active.node, active.params["if"])
+    if feature not in ("rx", "tx", "sg", "tso", "gso", "gro"):
+        raise LabError(f"feature={feature!r}: write rx, tx, sg, tso, gso or gro")
+    nodes.do(site.state, active.node, ["ethtool", "-K", name, feature, "off"])
+    return [f"{active.node}: {feature} of {name} is off"]
+
+
+def heal_offload_off(site: Site, active: Active) -> None:
+    name = interface(site.state, active.node, active.params["if"])
+    nodes.do(site.state, active.node, ["ethtool", "-K", name, active.params["feature"], "on"])
 
 
 def slow(site: Site, active: Active) -> list[str]:
@@ -587,6 +601,10 @@ FAULTS = (
     Fault(
         "loss", "the network loses packets of the node", loss, heal_loss,
         {"percent": "2", "dir": "both"},
+    ),
+    Fault(
+        "offload-off", "an offload of the node's interface is off", offload_off, heal_offload_off,
+        {"feature": "tso", "if": "eth0"}, ("feature", "if"),
     ),
     Fault(
         "mtu", "the node's MTU differs from its peers'", mtu, heal_mtu,

@@ -294,6 +294,12 @@ def test_interfaces_from_a_tree(tmp_path: Path) -> None:
             ),
             "/proc/sys/net/ipv4/ip_local_port_range": "20000\t30000\n",
             "/proc/sys/net/ipv4/ip_local_reserved_ports": "29500\n",
+            "/proc/net/sockstat": "sockets: used 9\nTCP: inuse 7 orphan 0 tw 2600 alloc 9\nUDP: inuse x\n",
+            "/proc/net/tcp": "  sl  local_address\nshort\n" + "".join(
+                f"   {i}: 0100007F:{port:04X} 0100007F:0050 06 00000000:00000000\n"
+                for i, port in enumerate((20001, 20001, 29500, 80))
+            ),
+            "/proc/net/tcp6": f"sl\n   0: {'0' * 32}:4E22 {'0' * 32}:0000 0A 00000000:00000000\n",
             "/proc/sys/net/netfilter/nf_conntrack_count": "12\n",
             "/proc/sys/net/netfilter/nf_conntrack_max": "262144\n",
             "/proc/sys/net/ipv6/conf/all/disable_ipv6": "1\n",
@@ -329,6 +335,8 @@ def test_interfaces_from_a_tree(tmp_path: Path) -> None:
     assert fact.default_devs == ("eth0", "eth1")
     assert fact.routed == ("10.1.0.0/16", "fd00:77::/48")
     assert (fact.ephemeral_ports, fact.reserved_ports) == ((20000, 30000), "29500")
+    # 20001 twice, 20002 over IPv6; 29500 is reserved and 80 outside of the range.
+    assert (fact.ports_taken, fact.time_wait, fact.tw_reuse) == (2, 2600, None)
     assert fact.ipv6_enabled is False
     assert (fact.conntrack, fact.conntrack_max) == (12, 262144)
 

@@ -66,6 +66,14 @@ def test_a_port_of_the_ephemeral_range_warns() -> None:
     assert findings[0].status is Status.WARN
 
 
+def test_a_reserved_port_is_nobody_elses() -> None:
+    held = {"n1": PortHolderFacts(port=40000)}
+    for reserved, good in (("39990-40010", True), ("8080,40000", True), ("40001", False)):
+        there = {"n1": net(1, reserved_ports=reserved), "n2": net(2)}
+        (finding,) = rdzv_port_free(held, job(2, master_port=40000), there)
+        assert finding.status is (Status.PASS if good else Status.WARN), reserved
+
+
 @pytest.mark.parametrize(("error", "status"), [("EACCES", Status.FAIL), (None, Status.WARN)])
 def test_privileged_ports(error: str | None, status: Status) -> None:
     findings = judge(port=80, bind_error=error)

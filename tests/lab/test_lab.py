@@ -282,6 +282,10 @@ EFFECTS = [
     ),
     ("loss", {"percent": "20"}, lost_share, lambda x: 15 < x < 60, lambda x: x < 1),
     (
+        "offload-off", {}, lambda lab: hears(lab, NODE, "ethtool -k eth0 | grep ^tcp-seg").strip("\n"),
+        lambda x: x.endswith("off"), lambda x: x.endswith("on"),
+    ),
+    (
         "mtu", {}, lambda lab: ping(lab, "node0", NODE, "-s", "1460", "-M", "do"),
         lambda x: not x, lambda x: x,
     ),

@@ -208,7 +208,7 @@ def test_containers_on_a_bridge_are_named_as_such(lab4: Lab, folder: Path) -> No
 QUEUE = case(
     "node0 sysctl name=net.core.somaxconn value=3", "accept-queue-short", "net.capacity", status="warn",
     nodes=("node0",), confidence="likely", said="4 ranks connect to it at once",
-    fix="sysctl -qw net/core/somaxconn=4", args=("--only", "net.capacity,net.local-ports"),
+    fix="sysctl -qw net/core/somaxconn=4", args=("--only", "net.capacity,net.local-ports,net.parity"),
 ).values[0]  # fmt: skip
 PORTS = case(
     "node1 sysctl name=net.ipv4.ip_local_port_range value=45000 45000", "local-ports-short",
@@ -217,8 +217,14 @@ PORTS = case(
 ).values[0]  # fmt: skip
 
 
-def test_a_queue_and_a_range_that_are_too_short_for_the_ranks(lab4: Lab, folder: Path) -> None:
-    hold(lab4, folder, QUEUE, PORTS)
+OFFLOAD = case(
+    ("node2 offload-off", "node2 offload-off feature=gso"), "nic-offload-off", "net.parity", status="warn",
+    said="TCP segmentation off", fix="ethtool -K eth0 tso on",
+).values[0]  # fmt: skip
+
+
+def test_settings_of_kernel_and_driver(lab4: Lab, folder: Path) -> None:
+    hold(lab4, folder, QUEUE, PORTS, OFFLOAD)
 
 
 SERVE = """

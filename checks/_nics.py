@@ -1,0 +1,127 @@
+"""NICs under the job's addresses: which they are, how their links are, and what is set on them."""
+
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from typing import TypeVar
+
+from netdoctor.checks._majority import majority
+from netdoctor.checks._words import listing, on_dev
+from netdoctor.facts.host import HostFacts
+from netdoctor.facts.net import Netdev, NetFacts
+from netdoctor.model import DERIVED, PEERS, Cause, Finding, Fix, look, run, seen
+
+HALF = Cause("nic-half-duplex", "a NIC of {nodes} cannot send and receive at once")
+FALLEN = Cause("nic-speed-fallen", "a NIC of {nodes} fell back to 100 Mbit/s or less")
+OFF = Cause("nic-offload-off", "{nodes} {has} offloads of a NIC off that most nodes have on")
+FEWER = Cause("nic-queues-fewer", "{nodes} {has} smaller rings or fewer queues of a NIC than most nodes")
+FEATURES = {
+    "rx": "receive checksums", "tx": "send checksums", "sg": "scatter-gather", "tso": "TCP segmentation",
+    "gso": "generic segmentation", "gro": "receive merging",
+}  # fmt: skip
+# What ethtool sets them with.
+SIZES = {
+    "ring rx": "-G {0} rx", "ring tx": "-G {0} tx", "channels rx": "-L {0} rx", "channels tx": "-L {0} tx",
+    "channels combined": "-L {0} combined",
+}  # fmt: skip
+
+Nics = Mapping[str, list[Netdev]]
+H = TypeVar("H", bound=Hashable)
+
+
+def carriers(net: NetFacts, used: Collection[str]) -> list[Netdev]:
+    """The physical NICs, and a container's end of its link, under these addresses of a node."""
+    names = {row.ifname.partition(":")[0] for row in net.addresses if row.address in used}
+    names |= {name.partition(".")[0] for name in names}
+    names |= {link for dev in net.netdevs if dev.name in names for link in dev.slaves}
+    return [dev for dev in net.netdevs if dev.name in names and dev.kind in ("physical", "veth")]
+
+
+def of_most(values: Mapping[str, H]) -> H | None:
+    """What more than half of the nodes have."""
+    found = majority(values)
+    usual = found.value
+    return usual if usual is not None and 2 * len(found.groups[usual]) > len(values) else None
+
+
+def link_findings(dev: Netdev) -> Iterator[Finding]:
+    """What is wrong with the link of one NIC, whatever others have."""
+    negotiate = look("see what both ends offer, and let both negotiate", on_dev(dev.name, "ethtool {0}"))
+    most = (dev.nic and dev.nic.most_mbit_s) or 0
+    if dev.duplex == "half":
+        yield HALF.warn(
+            f"{dev.name} runs at half duplex",
+            observed="half duplex",
+            expected="full duplex",
+            seen=seen(f"/sys/class/net/{dev.name}/duplex", dev.duplex, "file"),
+            fixes=negotiate,
+        )
+    # Where 1000BASE-T loses one of its four pairs, 100BASE-TX still works with two.
+    if 0 < (dev.speed_mbit_s or 0) <= 100 and most >= 1000:
+        yield FALLEN.warn(
+            f"{dev.name} runs at {dev.speed_mbit_s} Mbit/s, and can {most}",
+            observed=f"{dev.speed_mbit_s} Mbit/s",
+            expected=DERIVED(f"{most} Mbit/s"),
+            seen=seen(f"/sys/class/net/{dev.name}/speed", str(dev.speed_mbit_s), "file"),
+            fixes=[negotiate, Fix(text="swap the cable, then try another port of the switch")],
+        )
+
+
+def settings(there: Nics, hosts: Mapping[str, HostFacts]) -> Iterator[Finding]:
+    """Nodes whose NIC has less switched on, or less room, than those of more than half of the nodes alike."""
+    alike: dict[tuple[str, int, int], dict[str, int]] = {}
+    devs: dict[str, tuple[str, Netdev]] = {}
+    for node, some in there.items():
+        for dev in some:
+            devs[f"{node} {dev.name}"] = node, dev
+            for setting, value in _set_on(dev, hosts.get(node)):
+                alike.setdefault(setting, {})[f"{node} {dev.name}"] = value
+    low: dict[tuple[str, Cause], list[tuple[str, int, int]]] = {}
+    for (key, *_), values in alike.items():
+        usual = of_most(values)
+        for nic, value in values.items():
+            if usual is not None and value < usual:
+                low.setdefault((nic, OFF if key in FEATURES else FEWER), []).append((key, value, usual))
+    for (nic, cause), rows in low.items():
+        node, dev = devs[nic]
+        has, wanted = (listing(_word(key, pair[i]) for key, *pair in rows) for i in (0, 1))
+        yield cause.warn(
+            f"{dev.name} has {has}, most nodes have {wanted}",
+            at=node,
+            observed=has,
+            expected=PEERS(wanted),
+            seen=seen(f"ethtool {'-k' if cause is OFF else '-g and -l'} {dev.name}", has, "command"),
+            fixes=run(
+                "set what the others have",
+                _command(dev.name, rows, 2),
+                undo=_command(dev.name, rows, 1),
+                root=True,
+                persistent=False,
+                risk="medium",
+                loses="the link, for a moment",
+            ),
+        )
+
+
+def _set_on(dev: Netdev, host: HostFacts | None) -> Iterator[tuple[tuple[str, int, int], int]]:
+    """What is compared, and its value: sizes with the same most, where as many processors ask for queues."""
+    if dev.nic is not None:
+        for key, on in dev.nic.features.items():
+            if key in FEATURES:
+                yield (key, 0, 0), on
+        for key, (now, most) in dev.nic.sizes.items():
+            if key in SIZES and host is not None:
+                yield (key, most, host.cpu_count), now
+
+
+def _word(key: str, value: int) -> str:
+    return f"{FEATURES[key]} {'on' if value else 'off'}" if key in FEATURES else f"{key} {value}"
+
+
+def _command(name: str, rows: Sequence[tuple[str, int, int]], column: int) -> str:
+    """Keys are ours, values numbers."""
+    parts = (
+        f"ethtool {SIZES[row[0]]} {row[column]}"
+        if row[0] in SIZES
+        else f"ethtool -K {{0}} {row[0]} {'on' if row[column] else 'off'}"
+        for row in rows
+    )
+    return on_dev(name, " && ".join(parts))
