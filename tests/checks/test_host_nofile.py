@@ -1,3 +1,4 @@
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ from netdoctor.facts.host import HostFacts, LimitFacts, Node
 from netdoctor.model import Finding, Status
 
 from .build import cause, causes, host, hosts, job, limits, names, node
-from .build_hw import all_gpus, no_gpus
+from .build_hw import all_gpus, gpus, no_gpus
 
 
 def judge(
@@ -42,6 +43,27 @@ def test_a_low_hard_limit_needs_root() -> None:
     facts = {"n1": limits(nofile_soft=256, nofile_hard=256)}
     fixes = cause(judge(facts), "nofile-low").fixes
     assert all(fix.root for fix in fixes)
+
+
+def test_a_distribution_s_own_limit_is_enough_for_small_jobs() -> None:
+    def warned(count: int, cards: int | None, listed: int | None = None, **said: str) -> bool:
+        facts = {name: limits(nofile_soft=1024, nofile_hard=1048576) for name in names(count)}
+        card = no_gpus() if not cards else replace(gpus(), devices=gpus().devices[:1] * cards)
+        known = {} if cards is None else dict.fromkeys(facts, card)
+        slots = {name: node(i, slots=listed) for i, name in enumerate(facts, 1)}
+        machines = {name: host(i, cpu_count=32) for i, name in enumerate(facts, 1)}
+        statuses = {finding.status for finding in judge(facts, machines, known, slots, **said)}
+        assert statuses <= {Status.WARN}
+        return bool(statuses)
+
+    for count, cards, listed, enough in (
+        (1, 8, None, True), (2, 8, None, True), (4, 8, None, False), (16, 1, None, True),
+        (17, 1, None, False), (2, 8, 1, True), (2, 8, 16, False), (2, None, None, False), (4, 0, None, True),
+        (8, 0, None, False), (8, 0, 8, True), (3, 0, 100, False),
+    ):  # fmt: skip
+        assert warned(count, cards, listed) is not enough, (count, cards, listed)
+    assert warned(4, 8, backend="gloo") is False
+    assert warned(4, 0, 8, backend="nccl") is True
 
 
 def test_one_node_with_a_limit_of_its_own_in_the_lab() -> None:

@@ -37,10 +37,6 @@ MOST_FILES = min(resource.getrlimit(resource.RLIMIT_NOFILE)[1], 65536)
             said="256 files", id="node2 nofile, soft only",
         ),
         case(
-            f"node2 nofile soft=1024 hard={MOST_FILES}", "nofile-low", "host.nofile",
-            status="warn", id="node2 nofile, the kernel's own",
-        ),
-        case(
             "node2 small-shm", "shm-small", "host.shm", said="64 MiB free of 64 MiB",
             fix="remount",
         ),
