@@ -29,6 +29,7 @@ OPERATIONS = {
     "stream_send": ("op_stream", "send"),
     "stream_receive": ("op_stream", "receive"),
     "converse": ("op_spawn", "converse"),
+    "shell_env": ("op_shell", "shell_env"),
     "read_shared": ("op_share", "read"),
     "remove_shared": ("op_share", "remove"),
     "stop": ("op_spawn", "stop"),

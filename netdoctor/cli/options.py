@@ -142,7 +142,8 @@ def add_scan_arguments(parser: argparse.ArgumentParser, hosts: str) -> None:
     listed: dict[str, Any] = {"action": Listed, "type": words, "metavar": "GLOB,..."}
     what.add_argument("-c", "--only", help="checks to run; repeatable", **listed)
     what.add_argument("--skip", help="checks to leave out; repeatable", **listed)
-    what.add_argument("--also", help="checks beside those of the profile: ssh.mesh; repeatable", **listed)
+    also = "checks beside those of the profile: ssh.mesh, env.login; repeatable"
+    what.add_argument("--also", help=also, **listed)
     what.add_argument(
         "--reach",
         action=Listed,

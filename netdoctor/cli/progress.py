@@ -36,6 +36,7 @@ DOES = {
     "imports": "importing the job's packages",
     "mesh": "logging in from node to node",
     "reach": "asking for URLs",
+    "shells": "asking login shells",
     "sharing": "writing and reading small files",
     "judge": "judging",
 }

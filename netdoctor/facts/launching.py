@@ -31,3 +31,21 @@ class LaunchFacts:
     images: dict[str, str] = field(default_factory=dict)
     stores: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
+
+
+@fact("shell_env", origin="measure")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShellFacts:
+    """What the user's shell gives to a login at a terminal.
+
+    error: why nothing is known of it; empty where it answered. variables: those that matter to jobs, secrets
+    masked. tools: where its PATH has a program; own_tools: where that of the session without a terminal has.
+    guard: the line of ~/.bashrc below which nothing counts without a prompt.
+    """
+
+    shell: str = ""
+    error: str = ""
+    variables: dict[str, str] = field(default_factory=dict)
+    tools: dict[str, str] = field(default_factory=dict)
+    own_tools: dict[str, str] = field(default_factory=dict)
+    guard: int | None = None

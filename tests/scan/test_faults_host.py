@@ -153,6 +153,28 @@ def test_folders_that_are_not_shared(make_lab: Maker, tmp_path: Path, share: Pat
         assert b"netdoctor" not in lab.run(node, look, capture_output=True).stdout
 
 
+BASHRC = """[ -z "$PS1" ] && return
+echo "modules of node2"
+export CUDA_HOME=/opt/cuda LD_LIBRARY_PATH=/opt/cuda/lib64
+"""
+
+
+def test_what_stands_below_the_guard_of_bashrc_is_not_there_for_pdsh(lab4: Lab, tmp_path: Path) -> None:
+    files = {"~/.bashrc": BASHRC, "~/.bash_profile": ". ~/.bashrc\n", "~/.hushlogin": ""}
+    shell = "".join(f"cat >{name} <<'END'\n{text}END\n" for name, text in files.items())
+    lab4.run("node2", ["sh", "-c", f"mkdir -p ~/kept; mv ~/.bash* ~/kept; {shell}"], check=False)
+    try:
+        scanned = scan(lab4, tmp_path, "--only", "env.login", "--launcher", "pdsh")
+        told = scan(lab4, tmp_path, "--only", "env.login", "--launcher", "torchrun")
+    finally:
+        back = "rm -f ~/.bashrc ~/.bash_profile ~/.hushlogin; mv ~/kept/.bash* ~/; rmdir ~/kept"
+        lab4.run("node2", ["sh", "-c", back], check=False)
+    assert found(scanned) == {"env-login-only": ("node2",)}, scanned.summary()
+    assert "above line 1 of ~/.bashrc" in scanned.text
+    assert "CUDA_HOME: /opt/cuda" in scanned.text
+    assert (told.code, told.keys) == (0, []), told.summary()
+
+
 MEMLOCK = [
     case("node2 memlock", "memlock-low", "host.memlock", said="64 KiB", fix="90-memlock.conf"),
     case(
