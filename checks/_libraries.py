@@ -3,6 +3,7 @@
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from netdoctor.checks._install import install_wanted
@@ -13,7 +14,7 @@ from netdoctor.facts.software import Requested, SoftwareFacts, Unmet
 from netdoctor.model import DERIVED, Cause, Finding, Fix, Status, in_job, look, seen
 from netdoctor.rules.cuda import major
 from netdoctor.rules.libraries import breaks_cudnn, is_older, pinned
-from netdoctor.rules.packages import applies, environment, fits, requirement
+from netdoctor.rules.packages import applies_to, environment, fits, requirement
 from netdoctor.rules.versions import parse_version
 
 AFTER = ("sw.torch",)
@@ -31,8 +32,9 @@ def requirements(software: SoftwareFacts, host: HostFacts | None) -> Iterator[Fi
     by_root: dict[str, list[tuple[Unmet, str, str]]] = defaultdict(list)
     for row in software.unmet or ():
         found = requirement(row.requires)
-        if found and applies(found[2], here):
-            by_root[row.of].append((row, found[0], found[1]))
+        if found and applies_to(found[2], here, row.extras):
+            root = f"{row.of}[{','.join(row.extras)}]" if row.extras else row.of
+            by_root[root].append((replace(row, of=root), found[0], found[1]))
     for root, rows in by_root.items():
         yield from _of_torch(rows, software) if root == "torch" else _of(root, rows, software)
 

@@ -211,36 +211,72 @@ def find_nccl(
     return found.rows[:32]
 
 
+def _extras(args: "dict[str, Any]") -> "dict[str, list[str]]":
+    """Return the extras that are asked for, by distribution."""
+    told = args.get("extras")
+    found = {}  # type: dict[str, list[str]]
+    for name, extras in list(told.items())[:MAX_ROOTS] if isinstance(told, dict) else ():
+        found[str(name)[:200]] = [str(extra)[:100] for extra in extras[:MAX_ROOTS]] if extras else []
+    return found
+
+
+def _extras_of(marker: str) -> "tuple[set[str], bool]":
+    """Return the extras that a marker speaks of, and whether it says nothing else."""
+    for sign in "=='\"()":
+        marker = marker.replace(sign, " ")
+    words = marker.split()
+    found = {dists.normalise(words[i + 1]) for i, word in enumerate(words[:-1]) if word == "extra"}
+    return found, len(words) == 2
+
+
 def unmet(
-    roots: "Sequence[str]", packages: "Mapping[str, dists.Distribution]"
-) -> "Optional[list[dict[str, Optional[str]]]]":
+    roots: "Sequence[str]",
+    packages: "Mapping[str, dists.Distribution]",
+    extras: "Optional[Mapping[str, Sequence[str]]]" = None,
+) -> "Optional[list[dict[str, Any]]]":
     """Return facts.software.Unmet rows of these distributions; None where none has metadata.
 
     What is installed in exactly the version that is pinned, or in any where any will do, is met whatever its
-    marker says. The rest is for who can read specifiers; extras are of those who asked for them.
+    marker says. The rest is for who can read specifiers. extras: that are asked for, by distribution; extras
+    of what those require, or of the distribution itself (``all``), are followed where nothing else is said.
     """
-    rows = []  # type: list[dict[str, Optional[str]]]
+    rows = []  # type: list[dict[str, Any]]
     read = False
-    for root in roots[:MAX_ROOTS]:
-        known = packages.get(dists.normalise(root))
+    asked = {dists.normalise(name): set(map(dists.normalise, of)) for name, of in (extras or {}).items()}
+    names = [dists.normalise(root) for root in roots[:MAX_ROOTS]]
+    todo = [(name, asked.get(name, set()), True) for name in names]
+    followed = set()  # type: set[tuple[str, str]]
+    while todo:
+        root, wanted_extras, whole = todo.pop(0)
+        known = packages.get(root)
         lines = known.requires() if known is not None else None
         if known is None or lines is None:
             continue
         read = True
         for line in lines:
             wanted, _, marker = line.partition(";")
-            if "extra" in marker.replace("==", " ").split():
+            of, alone = _extras_of(marker)
+            mine = sorted(of & wanted_extras)
+            if not mine and (of or not whole):
                 continue
             end = next((i for i, c in enumerate(wanted) if not (c.isalnum() or c in "._-")), len(wanted))
-            found = packages.get(dists.normalise(wanted[:end]))
+            name = dists.normalise(wanted[:end])
+            found = packages.get(name)
             version = found.written() if found is not None else None
-            rest = wanted[end:].partition("]")[2] if wanted[end : end + 1] == "[" else wanted[end:]
+            inner, _, rest = wanted[end:].partition("]")
+            if inner[:1] != "[":
+                inner, rest = "", wanted[end:]
+            further = {dists.normalise(one.strip()) for one in inner[1:].split(",") if one.strip()}
+            further -= {extra for extra in further if (name, extra) in followed}
+            if mine and alone and further and len(followed) < MAX_ROOTS:
+                followed.update((name, extra) for extra in further)
+                todo.append((name, further, False))
             pin = rest.strip(" ()")
             exact = pin[2:].strip() if pin[:2] == "==" else None
             met = version is not None and (pin == "" or exact == version.partition("+")[0])
             if not met and len(rows) < MAX_UNMET:
                 row = {"of": known.name, "version": known.written()[:100], "requires": line[:300]}
-                rows.append(dict(row, installed=None if version is None else version[:100]))
+                rows.append(dict(row, installed=None if version is None else version[:100], extras=mine[:8]))
     return rows if read else None
 
 
@@ -336,6 +372,6 @@ def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
         "packages": versions,
         "search_path": paths[:100],
         "others": others,
-        "unmet": unmet(["torch", *[name for name in asked if name != "torch"]], packages),
+        "unmet": unmet(["torch", *[name for name in asked if name != "torch"]], packages, _extras(args)),
         "shadows": shadows(os.environ, home_of_torch, root),
     }

@@ -87,8 +87,18 @@ def software_args(job: Job) -> dict[str, Any]:
     """What the collector of `software` is told: packages to look for, environments that the job may be in."""
     return {
         "packages": list(job.packages),
+        "extras": extras(job),
         "prefixes": [path for name in PYTHON_PLACES if (path := job.env.get(name))],
     }
+
+
+def extras(job: Job) -> dict[str, list[str]]:
+    """The extras that the job asks for, by distribution: of lines that are meant for every node."""
+    found: dict[str, list[str]] = {}
+    for one in job.requested:
+        if one.extras and not one.marker and not one.only_if_there:
+            found[one.name] = sorted({*found.get(one.name, ()), *one.extras})
+    return found
 
 
 def _caches(job: Job) -> dict[str, str]:

@@ -59,12 +59,14 @@ class Interpreter:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unmet:
     """A requirement in the metadata of a distribution that is not plainly met. of, version: whose; requires:
-    as it stands there, with its marker; installed: the version that is there, None for none."""
+    as it stands there, with its marker; installed: the version that is there, None for none. extras: those
+    that were asked for of which it is a requirement."""
 
     of: str
     version: str
     requires: str
     installed: str | None = None
+    extras: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,7 +199,7 @@ class EnvFacts:
 class Requested:
     """A distribution that the job asks for. specifier: of PEP 440, ``>=0.8,<1``; marker: of PEP 508, which
     nodes it is meant for; both empty where nothing is said. origin: BY_HAND or ``reqs.txt:4``.
-    only_if_there: a constraint, which asks for nothing that is not installed.
+    only_if_there: a constraint, which asks for nothing that is not installed. extras: ``vllm[ray]``.
     """
 
     name: str
@@ -205,6 +207,7 @@ class Requested:
     marker: str = ""
     origin: str = BY_HAND
     only_if_there: bool = False
+    extras: tuple[str, ...] = ()
 
 
 @fact("job", scope="cluster", origin="control")

@@ -4,6 +4,7 @@ https://packaging.python.org/en/latest/specifications/version-specifiers/ and
 https://packaging.python.org/en/latest/specifications/dependency-specifiers/
 """
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 from packaging.markers import InvalidMarker, Marker, UndefinedComparison, UndefinedEnvironmentName
@@ -52,6 +53,15 @@ def applies(marker: str, here: Environment) -> bool | None:
         return Marker(marker).evaluate(known)
     except (InvalidMarker, UndefinedComparison, UndefinedEnvironmentName, InvalidVersion, RecursionError):
         return None
+
+
+def applies_to(marker: str, here: Environment, extras: Sequence[str]) -> bool | None:
+    """As `applies`, for a line of Requires-Dist where some extras of its distribution are asked for."""
+    if not extras:
+        return applies(marker, here)
+    bare = tuple(one for one in here if one[0] != "extra")
+    said = [applies(marker, (*bare, ("extra", extra))) for extra in extras]
+    return any(said) or (None if None in said else False)
 
 
 @lru_cache(maxsize=1 << 12)

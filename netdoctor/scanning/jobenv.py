@@ -118,7 +118,7 @@ def checked(known: Job) -> Job:
     _check_address(known.master_addr, "in the report")
     if known.launcher not in (None, *LAUNCHERS) or known.backend not in (None, *BACKENDS):
         raise InputError("the report's job cannot be used: its launcher or backend is none that is known")
-    if any(len(w.specifier) > MOST or len(w.marker) > MOST for w in known.requested):
+    if any(max(len(w.specifier), len(w.marker), len("".join(w.extras))) > MOST for w in known.requested):
         raise InputError("the report's job cannot be used: it asks for versions that nobody would write")
     if not all(re.match(PLACE, path) for path in (*known.paths, *known.write_test)):
         raise InputError("the report's job cannot be used: its paths are none that --path takes")

@@ -55,6 +55,9 @@ class Asked:
             return f"{origin}: not a requirement ({WRITE})"
         if found.url:
             self.notes.append(f"{origin}: {found.name} comes from an address: its version is not compared")
+        extras = tuple(sorted(canonicalize_name(extra) for extra in found.extras))
+        if extras and found.marker and not constraint:
+            self.notes.append(f"{origin}: extras of {found.name} behind a marker are not looked at")
         name = self.names.setdefault(canonicalize_name(found.name), found.name)
         self.requested.append(
             Requested(
@@ -63,6 +66,7 @@ class Asked:
                 marker=str(found.marker or ""),
                 origin=origin,
                 only_if_there=constraint,
+                extras=extras,
             )
         )
         return None

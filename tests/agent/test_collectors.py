@@ -58,7 +58,7 @@ from netdoctor.facts.ray import RayFacts
 from netdoctor.facts.rdma import RdmaFacts
 from netdoctor.facts.software import ConfFile, EnvFacts, SoftwareFacts
 from netdoctor.facts.tuning import TuningFacts
-from netdoctor.rules.packages import applies, fits, requirement
+from netdoctor.rules.packages import applies, applies_to, fits, requirement
 from netdoctor.rules.packages import environment as environment_of
 from netdoctor.transport import bundle
 from tests.agent import harness, trees
@@ -1382,6 +1382,7 @@ def test_requirements_that_are_not_met_are_those_of_pip(tmp_path: Path) -> None:
     versions = ["1.0", "1.0+cu124", "2.21.5", "2.19.3", "1.0rc1", "3"]
     ends = ["", "==1.0", "==2.21.5", " (>=1.0)", ">=2,<3", "[x]==1.0", "[x]", "~=1.0", "==1.*", "!=3", "==1"]
     markers = ["", "; sys_platform == 'linux'", " ; python_version < '3'", "; extra == 'x'", ";os_name=='nt'"]
+    markers += [';extra=="y_1"', ";python_version>'3' and extra == 'x'", "; (extra=='y-1') and os_name=='nt'"]
     here = environment_of(SoftwareFacts(executable="", version=platform.python_version()), None)
     for trial in range(60):
         root = tmp_path / str(trial)
@@ -1411,6 +1412,41 @@ def test_requirements_that_are_not_met_are_those_of_pip(tmp_path: Path) -> None:
             if applies(read[2], here) and (row["installed"] is None or not fits(read[1], row["installed"])):
                 found.add((row["of"], canonicalize_name(read[0])))
         assert found == said, trial
+        extras = {name: ["X", "y.1"] for name in names}
+        for row in facts_software.unmet(names, dists.installed([str(root)]), extras) or ():
+            read = requirement(row["requires"])
+            assert read
+            meant = applies_to(read[2], here, row["extras"])
+            if meant and (row["installed"] is None or not fits(read[1], row["installed"])):
+                found.add((row["of"], canonicalize_name(read[0])))
+        every = metadata.get_environment([str(root)])
+        for dist in every.iter_installed_distributions(local_only=False, skip=()):
+            for wanted in dist.iter_dependencies(["x", "y-1"]):
+                there = installed.get(canonicalize_name(wanted.name))
+                if there is None or not wanted.specifier.contains(there.version, prereleases=True):
+                    said.add((dist.canonical_name, canonicalize_name(wanted.name)))
+        assert found == said, trial
+
+
+def test_extras_of_extras_are_followed(tmp_path: Path) -> None:
+    for name, lines in {
+        "vllm": ['vllm[ray,audio];extra == "all"', 'ray[cgraph]>=2.51; extra == "ray"', "av; extra=='audio'"],
+        "ray": ['cupy-cuda12x; extra == "cgraph"', 'never; extra == "data"', "msgpack"],
+        "msgpack": ['vllm[all] ; extra == "x"'],
+    }.items():
+        folder = tmp_path / f"{name}-2.50.dist-info"
+        folder.mkdir()
+        required = "".join(f"Requires-Dist: {line}\n" for line in lines)
+        (folder / "METADATA").write_text(f"Name: {name}\nVersion: 2.50\n{required}")
+    for extras, missing in (
+        ([], set()),
+        (["none"], set()),
+        (["audio"], {"av"}),
+        (["ray"], {"ray[cgraph]>=2.51", "cupy-cuda12x"}),
+        (["ALL"], {"av", "ray[cgraph]>=2.51", "cupy-cuda12x"}),
+    ):
+        rows = facts_software.unmet(["vllm"], dists.installed([str(tmp_path)]), {"vLLM": extras}) or []
+        assert {row["requires"].partition(";")[0].strip() for row in rows} == missing, extras
 
 
 def test_libraries_in_front_and_a_torch_for_another_python(tmp_path: Path) -> None:

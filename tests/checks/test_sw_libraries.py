@@ -1,5 +1,6 @@
 """What torch was built with, and what it finds."""
 
+from dataclasses import replace
 from typing import Any
 
 from netdoctor.checks.sw_libraries import sw_libraries
@@ -67,6 +68,11 @@ def test_packages_that_were_asked_for() -> None:
     assert {key: f.status for key, f in found.items()} == {"package-vllm-requires": WARN}
     assert "here is torch 2.5.1+cu124" in found["package-vllm-requires"].summary
     assert judged(software(unmet=(unmet("torch>=2.5", "2.5.1+cu124", "vllm"),))) == {}
+    # Of the extras that were asked for, and of no others.
+    ray = unmet('ray>=2.48; extra == "ray" and python_version > "3"', None, "vllm")
+    assert judged(software(unmet=(ray,))) == {}
+    (asked,) = judged(software(unmet=(replace(ray, extras=("audio", "ray")),))).items()
+    assert (asked[0], asked[1].status) == ("package-vllm-audio-ray-requires", WARN)
     assert set(judged(software(torch=None, unmet=rows))) == {"package-vllm-requires"}
 
 

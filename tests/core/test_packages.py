@@ -48,13 +48,16 @@ def test_a_file_as_people_write_it(tmp_path: Path) -> None:
     assert found.packages == ("torch", "vllm", "numpy", "flash_attn")
     assert found.requested == [
         Requested(name="torch", specifier="==2.6.0", origin="reqs.txt:3"),
-        Requested(name="vllm", specifier="<1,>=0.8", marker='python_version < "3.13"', origin="reqs.txt:6"),
+        Requested(
+            name="vllm", specifier="<1,>=0.8", marker='python_version < "3.13"', origin="reqs.txt:6",
+            extras=("ray",),
+        ),
         Requested(name="numpy", specifier="<2", origin="c.txt:1"),
         Requested(name="numpy", specifier="<2", origin="c.txt:1", only_if_there=True),
         Requested(name="flash_attn", origin="reqs.txt:12"),
     ]
     assert [note.partition(" ")[0] for note in found.notes] == [
-        "reqs.txt:", "reqs.txt:9:", "reqs.txt:11:", "reqs.txt:12:", "reqs.txt:13:",
+        "reqs.txt:", "reqs.txt:6:", "reqs.txt:9:", "reqs.txt:11:", "reqs.txt:12:", "reqs.txt:13:",
     ]  # fmt: skip
     assert "token" not in "".join(found.notes)
 
