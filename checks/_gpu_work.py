@@ -18,6 +18,7 @@ from netdoctor.model import (
     Measure,
     look,
     ok,
+    run,
     seen,
     unknown,
 )
@@ -25,12 +26,13 @@ from netdoctor.rules.boards import board, least
 
 CUDA_FAILS = Cause("gpu-work-fails", "torch cannot use GPUs of {nodes}", follows=("sw.cuda", "gpu.fabric"))
 WRONG = Cause("gpu-work-wrong", "GPUs of {nodes} give two results of one product", action=Action.REPLACE)
+LOCKED = Cause("gpu-clocks-locked", "GPUs of {nodes} are held to lower clocks than others by a setting")
 SLOW = Cause("gpu-work-slow", "GPUs of {nodes} compute slower than others of their kind", LIKELY)
 MEMORY = Cause("gpu-memory-slow", "memory of GPUs of {nodes} is slower than that of others", LIKELY)
 COPY = Cause("gpu-copy-slow", "copies between GPU and host are slow on {nodes}", LIKELY)
 BELOW = Cause("gpu-work-below-board", "GPUs of {nodes} do far less than their boards are made for", LIKELY)
 # What torch and CUDA say of a GPU that a program cannot use. Little memory is somebody's, and no fault.
-UNUSABLE = ("CUDA error", "CUDA driver", "no kernel image", "sees ")
+UNUSABLE = ("CUDA error", "HIP error", "CUDA driver", "no kernel image", "sees ")
 
 Place = tuple[str, int]  # node and index of a GPU
 
@@ -63,10 +65,22 @@ CIRCUMSTANCES: dict[str, Callable[[GpuRate], float | None]] = {
     "PCIe generation {}": lambda rate: rate.pcie_generation,
     "{} PCIe lanes": lambda rate: rate.pcie_width,
 }
+# Of the clock that others of the kind have at the same work. Healthy ones differ by what power and heat leave
+# them, which the driver says; where it names neither, nothing but a setting keeps a clock down.
+LOCKED_PART = 0.9
+# nvmlClocksEventReason*: idle, application clocks, sync boost, display.
+BY_SETTING = 0x1 | 0x2 | 0x10 | 0x100
 LOOKS = {
     SLOW.key: "nvidia-smi -q -d CLOCK,PERFORMANCE,POWER,TEMPERATURE -i {}",
     MEMORY.key: "nvidia-smi -q -d ECC,ROW_REMAPPER,CLOCK -i {}",
     COPY.key: "nvidia-smi -q -d PIDS,UTILIZATION -i {0}; nvidia-smi topo -m",
+}
+
+
+AMD_LOOKS = {
+    SLOW.key: "amd-smi metric --clock --power --temperature --perf-level",
+    MEMORY.key: "amd-smi metric --ecc --clock",
+    COPY.key: "amd-smi metric --pcie; amd-smi topology",
 }
 
 
@@ -80,7 +94,13 @@ def failed(node: str, rate: GpuRate) -> Finding:
         observed=rate.error,
         expected="a GPU that torch can use",
         seen=seen(f"torch, GPU {rate.index}", rate.error),
-        fixes=look("read what the driver says of it", "nvidia-smi; dmesg | grep -E 'NVRM|Xid'", root=True),
+        fixes=look(
+            "read what the driver says of it",
+            "amd-smi; dmesg | grep -E 'amdgpu|kfd'"
+            if rate.board
+            else "nvidia-smi; dmesg | grep -E 'NVRM|Xid'",
+            root=True,
+        ),
     )
 
 
@@ -91,8 +111,38 @@ def wrong(node: str, rate: GpuRate) -> Finding:
         observed=f"{rate.wrong} values",
         expected="the same result each time",
         seen=seen(f"torch.mm, {rate.side} rows of {rate.kind}, GPU {rate.index}", f"{rate.wrong} values"),
-        fixes=look("take the GPU out of service, and test it", f"dcgmi diag -r 3 -i {rate.index}"),
+        fixes=look(
+            "take the GPU out of service, and test it",
+            "amd-smi metric --ecc --ecc-blocks" if rate.board else f"dcgmi diag -r 3 -i {rate.index}",
+        ),
     )
+
+
+def locked(rates: Mapping[Place, GpuRate]) -> Iterator[tuple[Finding, Place]]:
+    """Whose clock is low under load, and neither power nor heat are why: NVML tells of no locked clocks."""
+    clocks = {place: rate.clock_mhz for place, rate in rates.items() if rate.clock_mhz}
+    usual = median_high(clocks.values()) if len(clocks) > 1 else 0
+    for (node, index), clock in clocks.items():
+        reasons = rates[node, index].throttle_reasons
+        if clock < LOCKED_PART * usual and reasons is not None and not reasons & ~BY_SETTING:
+            finding = LOCKED.warn(
+                f"GPU {index} works at {clock} MHz, others at {usual}, and neither heat nor power limits it",
+                at=node,
+                observed=f"{clock} MHz",
+                expected=PEERS(f"{usual} MHz"),
+                seen=at_work(rates[node, index]),
+                fixes=(
+                    look("see its clocks under load", LOOKS[SLOW.key].format(index)),
+                    run(
+                        "let them go, unless somebody wants them so",
+                        f"nvidia-smi -i {index} -rgc",
+                        root=True,
+                        persistent=False,
+                        risk="low",
+                    ),
+                ),
+            )
+            yield finding, (node, index)
 
 
 def against_peers(figure: Figure, rates: Mapping[Place, GpuRate]) -> Iterator[tuple[Finding, Place]]:
@@ -103,6 +153,7 @@ def against_peers(figure: Figure, rates: Mapping[Place, GpuRate]) -> Iterator[tu
     # Of as many on either side the slower are the suspects.
     usual = median_high(values.values())
     told = usual_circumstances(rates.values())
+    looks = AMD_LOOKS if any(rate.board for rate in rates.values()) else LOOKS
     slots: dict[int, list[float]] = defaultdict(list)
     for (_, index), value in values.items():
         slots[index].append(value)
@@ -118,7 +169,7 @@ def against_peers(figure: Figure, rates: Mapping[Place, GpuRate]) -> Iterator[tu
                 observed=f"{_number(value)} {figure.unit}",
                 expected=PEERS(f"{most} {figure.unit}"),
                 seen=at_work(rates[node, index]),
-                fixes=look("see it under load", LOOKS[figure.cause.key].format(index)),
+                fixes=look("see it under load", looks[figure.cause.key].format(index)),
             )
             yield finding, (node, index)
 

@@ -52,7 +52,7 @@ def gpu_parity(gpus: Mapping[str, GpuFacts], expect: Wanted | None = None) -> It
     Looks at:
         VBIOS, InfoROM, ECC, MIG, persistence and compute mode of all GPUs of one model in the cluster; if
         the checksums of each InfoROM fit; power limits and application clocks against their own defaults.
-        NVML does not tell of clocks that were locked (nvidia-smi -lgc): those show under load alone.
+        NVML does not tell of clocks that were locked (nvidia-smi -lgc): those show under load (`gpu.work`).
 
     Matters because:
         The odd one is the slow one, or the one that fails: MIG hides the GPU from NCCL, ECC takes memory, an

@@ -5,7 +5,17 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 
 from netdoctor.check import check
-from netdoctor.checks._gpu_work import FIGURES, Place, against_board, against_peers, failed, figures, wrong
+from netdoctor.checks._gpu_work import (
+    FIGURES,
+    SLOW,
+    Place,
+    against_board,
+    against_peers,
+    failed,
+    figures,
+    locked,
+    wrong,
+)
 from netdoctor.checks._words import listing
 from netdoctor.facts.gpu import Gpu, GpuFacts, GpuRate, GpuWork
 from netdoctor.model import Finding, skip, unknown
@@ -28,8 +38,9 @@ def gpu_work(work: Mapping[str, GpuWork], gpus: Mapping[str, GpuFacts]) -> Itera
         loads it; copies of pinned memory to the GPU and back in turn. The median of each is compared with
         GPUs of the same model, power limit and ECC mode in the cluster, copies with those in the same
         place on other nodes as well, and with the board's data sheet where that is known. The first and the
-        last product of the same numbers have to be equal. A GPU that is in use is left alone, one in MIG
-        mode, too; at most an eighth of the memory is taken.
+        last product of the same numbers have to be equal. A GPU whose clock stays low, though neither power
+        nor heat limits it, has locked clocks. AMD's GPUs take part with a torch for ROCm. A GPU that is in
+        use is left alone, one in MIG mode or partitioned, too; at most an eighth of the memory is taken.
 
     Matters because:
         A collective waits for its slowest rank. A GPU that is hot, badly seated or worn is slow without an
@@ -48,8 +59,10 @@ def gpu_work(work: Mapping[str, GpuWork], gpus: Mapping[str, GpuFacts]) -> Itera
                 yield failed(node, rate)
             elif silent := [one.name for one in FIGURES if one.value(rate) is None]:
                 yield unknown(node, f"GPU {rate.index} told nothing of {listing(silent)}")
-            elif rate.index in known:
-                one = devices[node, rate.index] = known[rate.index]
+            elif rate.board or rate.index in known:
+                one = devices[node, rate.index] = (
+                    Gpu(index=rate.index, name=rate.board) if rate.board else known[rate.index]
+                )
                 kind = (one.name, one.power_limit_w, one.ecc_enabled, rate.kind, rate.side)
                 kinds[kind][node, rate.index] = rate
             if rate.wrong:
@@ -60,9 +73,13 @@ def gpu_work(work: Mapping[str, GpuWork], gpus: Mapping[str, GpuFacts]) -> Itera
             yield skip(f"{who} took no part: {first}", node, gap="some GPUs took no part")
     slow: set[Place] = set()
     for rates in kinds.values():
+        held = {place: finding for finding, place in locked(rates)}
+        yield from held.values()
         for finding, place in chain.from_iterable(against_peers(one, rates) for one in FIGURES):
             slow.add(place)
-            yield finding
+            if place not in held or not finding.cause or finding.cause.key != SLOW.key:
+                yield finding
+        slow |= held.keys()
     compared = {place for rates in kinds.values() if len(rates) > 1 for place in rates}
     for place, one in devices.items():
         rate = next(rates[place] for rates in kinds.values() if place in rates)

@@ -35,6 +35,8 @@ _XGMI = 11  # CRAT_IOLINK_TYPE_XGMI, kfd_crat.h
 # Parts of a board whose errors are read (amdgpu_ras.c): memory, compute, DMA, hubs, links. A newer driver has
 # the same as aca_umc.
 _RAS = ("umc", "gfx", "sdma", "mmhub", "xgmi_wafl", "pcie_bif")
+# Which of them a process sees: each of these takes away from what the one before has left.
+_CHOICES = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
 MAX_PROCESSES = 64
 MAX_SENSORS = 8
 _RCCL_FOLDERS = ("/opt/rocm/lib", "/opt/rocm/lib64")
@@ -268,6 +270,7 @@ def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
     for board in amd:
         board["xgmi_links"] = links.get(board["address"].partition(".")[0][:-3])
     found["processes"] = processes(root)
+    found["visible"] = {name: os.environ[name][:200] for name in _CHOICES if name in os.environ}
     found["amdgpu"] = files.text_or_none(files.under(root, "/sys/module/amdgpu/version")) or None
     found["rocm"] = files.text_or_none(files.under(root, "/opt/rocm/.info/version"), 256) or None
     found["rccl"] = rccl(root)

@@ -65,6 +65,7 @@ class AcceleratorFacts:
     /opt/rocm; rccl: the number in the real name of librccl.so.1. may_compute: whether /dev/kfd may be opened
     by its mode, None where there is none. others: how many of each other kind. kfd_boards: PCI bus of each
     of the GPUs of kfd, ``0000:05``. processes: those that have opened /dev/kfd, None where that is not told.
+    visible: the session's HIP_VISIBLE_DEVICES and others that choose GPUs.
     """
 
     amd: tuple[AmdGpu, ...] = ()
@@ -76,4 +77,5 @@ class AcceleratorFacts:
     may_compute: bool | None = None
     kfd_boards: tuple[str, ...] = ()
     processes: tuple[GpuProcess, ...] | None = None
+    visible: dict[str, str] = field(default_factory=dict)
     others: dict[str, int] = field(default_factory=dict)

@@ -201,7 +201,8 @@ class GpuRate:
     product; memory_gbyte_s: read and written; to_device, to_host: copies of pinned memory, one GPU at a time;
     in 10^9 bytes. wrong: values in which two equal products differ. clock_idle_mhz: before; the rest of the
     clocks (of the multiprocessors), power, temperature and throttle_reasons: while it multiplied; pcie_*:
-    right after it copied. error: why it did not work, or stopped.
+    right after it copied. error: why it did not work, or stopped. board: name of one that is not NVIDIA's;
+    its index is that of AMD's driver.
     """
 
     index: int
@@ -220,6 +221,7 @@ class GpuRate:
     pcie_generation: int | None = None
     pcie_width: int | None = None
     error: str = ""
+    board: str = ""
 
 
 @fact("gpu_work", origin="measure")

@@ -15,7 +15,7 @@ from netdoctor.facts.gpu import Gpu, GpuFacts, GpuRate, GpuWork
 from netdoctor.facts.software import SoftwareFacts, no_torch
 from netdoctor.measure.common import facts_of
 from netdoctor.measure.declare import Context, experiment
-from netdoctor.measure.gpus import MOST_GPUS, in_use, of_job
+from netdoctor.measure.gpus import CHOICES, MOST_GPUS, chosen_of_amd, in_use, of_amd, of_job
 from netdoctor.measure.programs import Program, bound_s, on_each
 from netdoctor.measure.ranks import IMPORT_S, Heard, how_it_ended, passed_on
 from netdoctor.transport.base import Request
@@ -28,11 +28,13 @@ ASK_S = 20.0
 MOST = 1e6
 
 _UUID = re.compile(r"GPU-[0-9A-Za-z-]{1,60}")
+_NUMBERS = re.compile(r"[0-9,]{1,100}")
 _BUS = re.compile(r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])")
 
 NONE = Missing(Why.NOT_APPLICABLE, "no GPU to work on")
-OF_AMD = Missing(Why.NOT_EXAMINED, "GPUs of AMD are not put to work")
+NOT_OFFERED = Missing(Why.NOT_EXAMINED, "the driver offers no GPU of AMD for computing")
 MIG = "MIG is on: a share of a GPU is no measure of it"
+PARTITIONED = "it is partitioned: a share of a GPU is no measure of it"
 SILENT = "it does not answer"
 
 
@@ -98,7 +100,7 @@ def _chosen(context: Context, node: str) -> tuple[tuple[Gpu, ...], dict[int, str
     if not count:
         facts, others = context.store.get("gpu", node), context.store.get("accelerators", node)
         if isinstance(others, AcceleratorFacts) and others.amd:
-            return OF_AMD
+            return _of_amd(context, software, others)
         return NONE if isinstance(facts, GpuFacts) else Missing(Why.FAILED, "its GPUs are not known")
     if not isinstance(software, SoftwareFacts) or software.torch is None:
         said = no_torch([software]) if isinstance(software, SoftwareFacts) else "its software is not known"
@@ -113,24 +115,58 @@ def _chosen(context: Context, node: str) -> tuple[tuple[Gpu, ...], dict[int, str
     return (able, left_out) if able else Missing(Why.NOT_EXAMINED, next(iter(left_out.values())))
 
 
+def _of_amd(
+    context: Context, software: object, others: AcceleratorFacts
+) -> tuple[tuple[Gpu, ...], dict[int, str]] | Missing:
+    """The same of AMD's GPUs, which a torch for ROCm works on by CUDA's names."""
+    torch = software.torch if isinstance(software, SoftwareFacts) else None
+    devices = chosen_of_amd(others, context.job.env)
+    if isinstance(devices, str):
+        return Missing(Why.NOT_EXAMINED, devices)
+    if not devices:
+        return NOT_OFFERED
+    if torch is None:
+        said = no_torch([software]) if isinstance(software, SoftwareFacts) else "its software is not known"
+        return Missing(Why.NOT_EXAMINED, said)
+    if torch.hip is None:
+        return Missing(Why.NOT_EXAMINED, f"its torch {torch.version} is not built for ROCm")
+    if any(device.mig_enabled for device in devices):
+        return Missing(Why.NOT_EXAMINED, PARTITIONED)
+    why = in_use(devices)
+    return Missing(Why.NOT_EXAMINED, why) if why else (devices[:MOST_GPUS], {})
+
+
 def _in_use_now(context: Context, asked: Mapping[str, tuple[Gpu, ...]]) -> dict[str, str]:
     """Nodes that somebody has come to since they were first asked, or that do not tell, and why."""
-    request = Request(op="facts", args={"groups": {"gpu": {}}}, timeout_s=ASK_S)
     busy = {}
-    for node, facts in facts_of(context.transport, dict.fromkeys(asked, request), "gpu").items():
-        if isinstance(facts, Missing):
-            busy[node] = f"who uses the GPUs cannot be told: {facts.detail}"
-            continue
-        own = {d.uuid for d in asked[node]}
-        if why := in_use(d for d in facts.devices if d.uuid in own):
-            busy[node] = why
+    for group in ("gpu", "accelerators"):
+        nodes = [node for node in asked if _is_amd(asked[node]) is (group == "accelerators")]
+        request = Request(op="facts", args={"groups": {group: {}}}, timeout_s=ASK_S)
+        for node, facts in facts_of(context.transport, dict.fromkeys(nodes, request), group).items():
+            if isinstance(facts, Missing):
+                busy[node] = f"who uses the GPUs cannot be told: {facts.detail}"
+                continue
+            own = {(d.uuid, d.pci_bus_id) for d in asked[node]}
+            now = of_amd(facts) if isinstance(facts, AcceleratorFacts) else facts.devices
+            if why := in_use(d for d in now if (d.uuid, d.pci_bus_id) in own):
+                busy[node] = why
     return busy
 
 
+def _is_amd(devices: tuple[Gpu, ...]) -> bool:
+    """NVML has a UUID of each; AMD's driver numbers them."""
+    return not devices[0].uuid
+
+
 def _program(context: Context, devices: tuple[Gpu, ...]) -> Program:
-    """By UUID, so that torch numbers them as they stand here, whatever order CUDA would take."""
+    """By UUID, so that torch numbers them as they stand here, whatever order CUDA would take. AMD's are all
+    of the session's, or those that the job's variables leave."""
     gpus = [{"index": d.index, "uuid": d.uuid, "bus": _sysfs(d.pci_bus_id)} for d in devices]
-    env = passed_on(context.job) | {"CUDA_VISIBLE_DEVICES": ",".join(d.uuid for d in devices)}
+    job = context.job.env
+    visible = {"CUDA_VISIBLE_DEVICES": ",".join(d.uuid for d in devices)}
+    if _is_amd(devices):
+        visible = {name: job[name] for name in CHOICES if name in job and _NUMBERS.fullmatch(job[name])}
+    env = passed_on(context.job) | visible
     return Program(code=program(), config={"gpus": gpus}, env=env)
 
 
@@ -176,5 +212,9 @@ def _read(said: Event | Missing, devices: tuple[Gpu, ...], left_out: dict[int, s
         return Missing(Why.UNPARSABLE, "it speaks of other GPUs than it was asked about")
     if not all(v is None or 0 < v < MOST for v in figures):
         return Missing(Why.UNPARSABLE, "figures that cannot be")
-    gpus = tuple(replace(rate, error=rate.error[:400], kind=rate.kind[:20]) for rate in rates)
+    names = [device.name if _is_amd(devices) else "" for device in devices]
+    gpus = tuple(
+        replace(rate, error=rate.error[:400], kind=rate.kind[:20], board=name)
+        for rate, name in zip(rates, names, strict=True)
+    )
     return GpuWork(torch=said.torch[:60], gpus=gpus, left_out=left_out)

@@ -1,7 +1,8 @@
 """Which GPUs of a node a job would use, and whether somebody is at work on them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+from netdoctor.facts.accelerators import AcceleratorFacts
 from netdoctor.facts.gpu import Gpu, GpuFacts
 from netdoctor.facts.host import HostFacts, Node
 from netdoctor.measure.declare import Context
@@ -11,6 +12,8 @@ from netdoctor.rules.variables import effective_env, values
 # Of one node; no machine has more, and an agent starts no more ranks.
 MOST_GPUS = 16
 MIB = 1024**2
+# What chooses among AMD's GPUs.
+CHOICES = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
 
 
 def of_job(context: Context, node: str) -> tuple[int, tuple[Gpu, ...]]:
@@ -40,6 +43,39 @@ def of_job(context: Context, node: str) -> tuple[int, tuple[Gpu, ...]]:
     return count, tuple(own) if known else devices
 
 
+def of_amd(found: AcceleratorFacts) -> tuple[Gpu, ...]:
+    """The GPUs that AMD's driver offers, in its order, which is torch's. Who computes is known of all of them
+    together."""
+    gpus = []
+    for index, (kind, bus) in enumerate(zip(found.kfd, found.kfd_boards, strict=False)):
+        board = next((one for one in found.amd if one.address.startswith(f"{bus}:")), None)
+        if board is not None:
+            gpus.append(
+                Gpu(
+                    index=index,
+                    name=board.name or f"AMD {kind} ({board.device_id})",
+                    pci_bus_id=board.address,
+                    memory_used_bytes=board.vram_used_bytes,
+                    mig_enabled=board.partition not in ("", "SPX"),
+                    processes=found.processes,
+                )
+            )
+    return tuple(gpus)
+
+
+def chosen_of_amd(found: AcceleratorFacts, job: Mapping[str, str]) -> tuple[Gpu, ...] | str:
+    """Those that a job would see; in words why that is not known."""
+    gpus = of_amd(found)
+    choices = {**found.visible, **{name: job[name] for name in CHOICES if name in job}}
+    if not choices:
+        return gpus
+    listed = [text.split(",") for text in choices.values()]
+    if len(choices) > 1 or not all(entry.isdecimal() for entry in listed[0]):
+        return f"which GPUs {' and '.join(choices)} leave is not followed"
+    wanted = [int(entry) for entry in listed[0]]
+    return tuple(one for index in wanted for one in gpus if one.index == index)
+
+
 def in_use(devices: Iterable[Gpu]) -> str:
     """Why these GPUs have to be left alone: who computes on them. Empty when nobody does."""
     for device in devices:
@@ -52,5 +88,5 @@ def in_use(devices: Iterable[Gpu]) -> str:
             size = f"{unseen_bytes(device) // MIB} MiB"
             return f"GPUs in use: processes that cannot be seen ({size})"
         if device.processes is None and device.error is None:
-            return f"who uses the GPUs cannot be told: NVML does not say it of GPU {device.index}"
+            return f"who uses the GPUs cannot be told: the driver does not say it of GPU {device.index}"
     return ""

@@ -3,7 +3,8 @@
 
 What is asked for is really computed, of matrices of 8 rows. How long it took is made up, by the rates of
 each GPU in gpus.json beside it ({uuid: {"tflop_s", "memory", "copy", "wrong", "says"}}): a slow GPU is as
-slow on a busy machine as on an idle one. Of CUDA this proves nothing.
+slow on a busy machine as on an idle one. Of CUDA this proves nothing. Without CUDA_VISIBLE_DEVICES there are
+as many GPUs as the file has, as with a torch for ROCm.
 """
 
 import json
@@ -15,7 +16,7 @@ USUAL = {"tflop_s": 700.0, "memory": 2900.0, "copy": 55.0, "wrong": 0, "says": "
 ROWS, BYTES = 8, 4096
 with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "gpus.json")) as file:
     ODD = json.load(file)
-UUIDS = [uuid for uuid in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if uuid]
+UUIDS = [uuid for uuid in os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(ODD)).split(",") if uuid]
 GPUS = [{**USUAL, **ODD.get(uuid, {})} for uuid in UUIDS]
 
 now = [0.0] * len(GPUS)

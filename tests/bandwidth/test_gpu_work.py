@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from netdoctor.checks.gpu_work import gpu_work as judged
+from netdoctor.facts.accelerators import AcceleratorFacts, AmdGpu
 from netdoctor.facts.base import Missing
 from netdoctor.facts.gpu import GpuFacts, GpuWork
-from netdoctor.facts.software import Job
+from netdoctor.facts.software import Job, SoftwareFacts
 from netdoctor.lab import Lab
 from netdoctor.lab.hardware import gpu_values
 from netdoctor.measure.common import Ground
@@ -26,10 +27,17 @@ from .test_local_ranks import Agents, cuda, python  # noqa: F401  fixtures
 PRETENDED = Path(__file__).with_name("pretend_cuda.py").read_text("utf-8")
 
 
-def worked(python: str, facts: GpuFacts, env: Mapping[str, str]) -> GpuWork | Missing:  # noqa: F811
+def worked(
+    python: str,  # noqa: F811
+    facts: GpuFacts,
+    env: Mapping[str, str],
+    software: SoftwareFacts | None = None,
+    others: AcceleratorFacts | None = None,
+) -> GpuWork | Missing:
     store = Store()
-    store.put("software", "n1", build_hw.software())
+    store.put("software", "n1", software or build_hw.software())
     store.put("gpu", "n1", facts)
+    store.put("accelerators", "n1", others or AcceleratorFacts())
     store.put("host", "n1", build.host())
     agents = Agents(python, ["n1"], {**os.environ, **env})
     ground = Ground(nodes=("n1",), addresses={"n1": "127.0.0.1"})
@@ -68,6 +76,23 @@ def test_each_gpu_says_what_it_did(python: str, tmp_path: Path) -> None:  # noqa
         "GPU 2 gives 3 different values when it multiplies the same numbers again",
         f"GPU 3 did not do its work: RuntimeError: {kernel}",
         "GPU 4 moves its memory at 1000 GB/s, others at 2900",
+    }
+
+
+def test_gpus_of_amd_do_the_same(python: str, tmp_path: Path) -> None:  # noqa: F811
+    error = "HIP error: invalid device function"
+    env = pretend(tmp_path, GPU0={}, GPU1={"tflop_s": 300.0}, GPU2={"says": error})
+    boards = [AmdGpu(address=f"0000:0{i}:00.0", device_id="0x74a1", name="MI300X") for i in range(3)]
+    others = AcceleratorFacts(
+        amd=tuple(boards), kfd=("gfx942",) * 3, kfd_boards=("0000:00", "0000:01", "0000:02"), processes=()
+    )
+    rocm = build_hw.software(torch=build_hw.torch(version="2.6.0+rocm6.2.4", cuda=None, hip="6.2"))
+    found = worked(python, build_hw.no_gpus(), env, rocm, others)
+    assert isinstance(found, GpuWork), found
+    said = {finding.summary for finding in judged({"n1": found}, {"n1": build_hw.no_gpus()}) if finding.cause}
+    assert said == {
+        "GPU 1 multiplies at 300 TFLOP/s, others at 700",
+        f"GPU 2 did not do its work: RuntimeError: {error}",
     }
 
 

@@ -17,6 +17,17 @@ from .build_hw import gpu_work as work
 A_LAPTOP = "NVIDIA GeForce RTX 4070 Laptop GPU"
 
 
+def test_gpus_of_amd_are_compared_with_each_other() -> None:
+    board = "AMD Instinct MI300X OAM"
+    well = replace(work(2), gpus=tuple(replace(one, board=board) for one in work(2).gpus))
+    slow = replace(well, gpus=(replace(well.gpus[0], tflop_s=300.0), well.gpus[1]))
+    (finding,) = (one for one in said(well, well, slow, gpus=hw.no_gpus()) if one.cause)
+    assert finding.target == "n3"
+    assert finding.summary.startswith("GPU 0 multiplies at 300 TFLOP/s, others at 70")
+    assert finding.cause
+    assert "amd-smi" in finding.cause.fixes[0].commands[0].shell
+
+
 def said(*nodes: GpuWork, gpus: GpuFacts | None = None) -> list[Finding]:
     facts = dict.fromkeys(names(len(nodes)), gpus or hw.gpus())
     return list(gpu_work({name(i): one for i, one in enumerate(nodes, start=1)}, facts))
@@ -33,6 +44,15 @@ FAULTS: dict[str, tuple[tuple[GpuWork, ...], list[tuple[str, str, str]]]] = {
         (work(), work(odd={3: HOT})),
         [("n2", "gpu-work-slow", "GPU 3 multiplies at 430 TFLOP/s, others at 704 "
           "(1080 MHz under load, others 1755; 88 °C, others 55)")],
+    ),
+    "clocks that are locked, and what follows from them": (
+        (work(), work(odd={3: {"tflop_s": 500.0, "clock_mhz": 1200, "throttle_reasons": 0x2}})),
+        [("n2", "gpu-clocks-locked",
+          "GPU 3 works at 1200 MHz, others at 1755, and neither heat nor power limits it")],
+    ),
+    "a clock that power keeps down": (
+        (work(), work(odd={3: {"clock_mhz": 1200, "throttle_reasons": 0x4}})),
+        [],
     ),
     "two nodes of one GPU: the slower is the suspect": (
         (work(1), work(1, tflop_s=500.0)),

@@ -20,6 +20,28 @@ from tests.core.fake import FakeTransport
 
 AMD = AcceleratorFacts(amd=(AmdGpu(address="0000:05:00.0", device_id="0x74a1"),))
 BUSY = (hw.process(4711),)
+ROCM = hw.software(torch=hw.torch(version="2.6.0+rocm6.2.4", cuda=None, hip="6.2.41134"))
+
+
+def mi300x(processes: Any = (), visible: Any = None, **changes: Any) -> AcceleratorFacts:
+    usual: dict[str, Any] = {
+        "name": "AMD Instinct MI300X OAM",
+        "partition": "SPX",
+        "vram_used_bytes": 3 << 28,
+    }
+    boards = [f"0000:{i:02x}" for i in (5, 6)]
+    return AcceleratorFacts(
+        amd=tuple(
+            AmdGpu(address=f"{bus}:00.0", device_id="0x74a1", driver="amdgpu", **{**usual, **changes})
+            for bus in boards
+        ),
+        kfd=("gfx942",) * 2,
+        kfd_boards=(*boards,),
+        processes=processes,
+        visible=visible or {},
+    )
+
+
 A_RATE = {"kind": "bfloat16", "side": 8192, "tflop_s": 700.0, "memory_gbyte_s": 2900.0}
 
 
@@ -36,6 +58,7 @@ def run(
     software: Any = None,
     host: Any = None,
     others: AcceleratorFacts | None = None,
+    since: AcceleratorFacts | None = None,
 ) -> tuple[dict[str, GpuWork | Missing], FakeTransport, list[Any]]:
     """One node for each; said: what a program says in the end; now: GPUs that are other than at login."""
     names = healthy.names(len(gpus))
@@ -52,7 +75,9 @@ def run(
 
     def again(node: str, request: Any) -> Any:
         facts = (now or {}).get(node) or gpus[names.index(node)]
-        return {"gpu": {"value": msgspec.to_builtins(facts)}}
+        told = {"gpu": facts, "accelerators": since or others}
+        (group,) = request.args["groups"]
+        return {group: {"value": msgspec.to_builtins(told[group])}}
 
     def converse(node: str, request: Any) -> Any:
         rates = [{"index": gpu["index"], **A_RATE} for gpu in dict(spawned)[node]["ranks"][0]["gpus"]]
@@ -92,7 +117,36 @@ LEFT_ALONE = {
     ),
     "MIG": ({"gpus": (hw.gpus(devices=(hw.gpu(0, mig_enabled=True),)),)}, "MIG is on"),
     "a name that is none": ({"gpus": (hw.gpus(devices=(hw.gpu(0, uuid="GPU-0;id"),)),)}, "does not answer"),
-    "AMD": ({"gpus": (hw.no_gpus(),), "others": AMD}, "GPUs of AMD"),
+    "AMD without its driver": ({"gpus": (hw.no_gpus(),), "others": AMD}, "offers no GPU of AMD"),
+    "AMD with NVIDIA's torch": ({"gpus": (hw.no_gpus(),), "others": mi300x()}, "is not built for ROCm"),
+    "AMD, and somebody computes": (
+        {"gpus": (hw.no_gpus(),), "others": mi300x(processes=BUSY), "software": ROCM},
+        "pid 4711",
+    ),
+    "AMD, and nobody knows": (
+        {"gpus": (hw.no_gpus(),), "others": mi300x(processes=None), "software": ROCM},
+        "cannot be told",
+    ),
+    "AMD, and unseen memory": (
+        {"gpus": (hw.no_gpus(),), "others": mi300x(vram_used_bytes=60 << 30), "software": ROCM},
+        "cannot be seen",
+    ),
+    "AMD, partitioned": (
+        {"gpus": (hw.no_gpus(),), "others": mi300x(partition="CPX"), "software": ROCM},
+        "partitioned",
+    ),
+    "AMD, chosen twice": (
+        {
+            "gpus": (hw.no_gpus(),),
+            "software": ROCM,
+            "others": mi300x(visible={"ROCR_VISIBLE_DEVICES": "0,1", "HIP_VISIBLE_DEVICES": "0"}),
+        },
+        "ROCR_VISIBLE_DEVICES and HIP_VISIBLE_DEVICES",
+    ),
+    "AMD, and somebody came since": (
+        {"gpus": (hw.no_gpus(),), "others": mi300x(), "software": ROCM, "since": mi300x(processes=BUSY)},
+        "pid 4711",
+    ),
     "no torch": ({"gpus": (hw.gpus(1),), "software": hw.software(torch=None)}, "no torch in"),
     "torch of CPUs": (
         {"gpus": (hw.gpus(1),), "software": hw.software(torch=hw.torch(version="2.6.0+cpu", cuda=None))},
@@ -110,6 +164,22 @@ def test_who_is_left_alone() -> None:
         assert one.why is Why.NOT_EXAMINED, case
         assert why in one.detail, case
         assert not spawned, case
+
+
+def test_gpus_of_amd_work_in_the_order_of_their_driver() -> None:
+    found, _, spawned = run(hw.no_gpus(), others=mi300x(), software=ROCM, job=Job(env={"NCCL_DEBUG": "INFO"}))
+    one = found["n1"]
+    assert isinstance(one, GpuWork)
+    assert [(rate.index, rate.board) for rate in one.gpus] == [(i, "AMD Instinct MI300X OAM") for i in (0, 1)]
+    (_, args) = spawned[0]
+    assert args["env"] == {"NCCL_DEBUG": "INFO"}
+    assert args["ranks"][0]["gpus"][1] == {"index": 1, "uuid": "", "bus": "0000:06:00.0"}
+    for job, visible in (({"HIP_VISIBLE_DEVICES": "1"}, None), ({}, {"ROCR_VISIBLE_DEVICES": "1"})):
+        found, _, spawned = run(hw.no_gpus(), others=mi300x(visible=visible), software=ROCM, job=Job(env=job))
+        one = found["n1"]
+        assert isinstance(one, GpuWork)
+        assert [rate.index for rate in one.gpus] == [1]
+        assert spawned[0][1]["env"] == job
 
 
 def test_a_gpu_of_many_that_takes_no_part() -> None:
