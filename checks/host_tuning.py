@@ -56,8 +56,8 @@ def host_tuning(
             )
     yield from typed(tunings, hosts, expect)
     alone = expect is not None and any(map(expect.about, KEYS))
-    groups = models(tunings, hosts, least=1 if alone else 2)
-    if not groups:
+    groups = models(tunings, hosts, least=1 if expect else 2)
+    if not alone and all(len(nodes) < 2 for nodes in groups):
         yield skip("no two machines of one model: nothing to compare with")
     for nodes in groups:
         yield from alike(nodes, tunings, hosts, expect)

@@ -59,8 +59,12 @@ def write(report: Report, known: Registry, source: Path, by: str | None = None) 
     shared: list[tuple[Key, Spread, dict[_Part, Spread]]] = []
     own: list[tuple[Key, Spread, dict[_Part, Spread]]] = []
     for one in sorted(found):
-        spread = {part: _spread(found[one], part.nodes) for part in parts}
-        whole = _spread(found[one], nodes)
+        had = found[one]
+        if not one[1] or one[0].endswith(".*"):
+            # What a node has nothing of is not to be expected of it; of models it has those that it has.
+            had = dict.fromkeys(nodes, ABSENT) | dict(had)
+        spread = {part: _spread(had, part.nodes) for part in parts}
+        whole = _spread(had, nodes)
         if whole.keys() - {ABSENT}:
             (shared if len(parts) < 2 or len(whole) < 2 else own).append((one, whole, spread))
     lines = [
