@@ -16,7 +16,7 @@ CheckFunction = Callable[..., Iterable[Finding]]
 
 
 # By each of these something reaches the nodes; whatever is asked of a node stands on the one that runs.
-LOGINS = ("ssh.login", "slurm.node", "ray.nodes", "facts.file")
+LOGINS = ("ssh.login", "slurm.node", "ray.nodes", "facts.file", "meet.task")
 
 
 class Profile(StrEnum):

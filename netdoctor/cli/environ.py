@@ -9,8 +9,8 @@ from netdoctor.errors import InputError
 from netdoctor.text import clean
 
 PREFIX = "NETDOCTOR_"
-# Of the lab, of what gate tells the command it starts, and of our own tests.
-FOREIGN = ("NETDOCTOR_LAB", "NETDOCTOR_DEMO", "NETDOCTOR_GATE", "NETDOCTOR_TEST")
+# Of the lab, of what gate tells the command it starts, of our own tests, and a secret.
+FOREIGN = ("NETDOCTOR_LAB", "NETDOCTOR_DEMO", "NETDOCTOR_GATE", "NETDOCTOR_TEST", "NETDOCTOR_MEET_")
 EPILOG = f"""
 environment:
   {PREFIX}<FLAG> stands for --flag where that is not typed:

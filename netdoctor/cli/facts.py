@@ -2,12 +2,17 @@
 
 import argparse
 import os
+import signal
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from netdoctor.cli.options import one_per_line, place, port, seconds
+from netdoctor.cli.options import add_secret_file, one_per_line, place, port, seconds
 from netdoctor.cli.parser import EXIT_BAD_INPUT, Joined, Listed
 from netdoctor.errors import InputError
+
+if TYPE_CHECKING:
+    from netdoctor.inventory.task import Task
 
 EXIT_NOTHING = 3
 
@@ -17,10 +22,11 @@ examples:
   mpirun --map-by ppr:1:node netdoctor facts -o /shared/facts
   netdoctor facts > gpu01.jsonl
   netdoctor scan --facts /shared/facts
+  mpirun --map-by ppr:1:node netdoctor facts --meet /shared/meet
 
 exit codes:
   0 written, or left to the first task of this node   2 bad input
-  3 nothing could be collected; what was written says why
+  3 nothing could be collected; what was written says why; --meet: nobody took it
 """
 
 
@@ -40,6 +46,12 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         metavar="FOLDER|FILE",
         help="where to: a folder gets a file called after the node (made whole, or not at all); - is stdout",
     )
+    add(
+        "--meet",
+        metavar="HOST:PORT|FOLDER",
+        help="write nothing, and answer netdoctor scan --meet, which tries ports and rates between nodes too",
+    )
+    add_secret_file(parser)
     add("--name", metavar="NODE", help="what the node is called (default: as its launcher has it)")
     add("--all-tasks", action="store_true", help="every task writes, not the first one of each node alone")
     add("--python", metavar="PATH", help="the job's interpreter (default: the one that runs netdoctor)")
@@ -70,6 +82,8 @@ def _run(args: argparse.Namespace) -> int:
     if not (args.all_tasks or is_first_of_node(own)):
         return 0
     node = args.name or node_name(os.environ)
+    if args.meet is not None:
+        return _meet(args, node, own)
     line, found = collected(
         node,
         own,
@@ -86,6 +100,27 @@ def _run(args: argparse.Namespace) -> int:
     )
     _write(args.output, node, line)
     return 0 if found else EXIT_NOTHING
+
+
+def _meet(args: argparse.Namespace, node: str, own: "Task") -> int:
+    from netdoctor.scanning.meeting import attend
+    from netdoctor.transport import meeting
+
+    for number in (signal.SIGTERM, signal.SIGHUP):  # its agent ends with the task
+        signal.signal(number, lambda number, frame: sys.exit(128 + number))
+    why = attend(
+        node,
+        own,
+        place=meeting.place(args.meet),
+        key=meeting.secret(os.environ, args.secret_file),
+        python=args.python,
+        checks_dir=tuple(args.checks_dir),
+        timeout_s=args.timeout,
+        environ=os.environ,
+    )
+    if why:
+        sys.stderr.write(one_per_line(f"{node}: nobody took this task within {args.timeout:g} s: {why}"))
+    return EXIT_NOTHING if why else 0
 
 
 def _write(output: str, node: str, line: bytes) -> None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from netdoctor.cli import environ
 from netdoctor.cli.crash import broken
 from netdoctor.cli.options import (
+    BY_TASKS,
     add_facts_arguments,
     add_save_arguments,
     add_scan_arguments,
@@ -123,7 +124,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     scan.add_argument("--require", type=words, metavar="FAMILY,...", help="--strict for these families")
     scan.add_argument("--redact", action="store_true", help="aliases in what is printed")
     add_save_arguments(scan)
-    list_briefly(parser, ("logging in", "what to look at", "judging what was written", "bounds", "scan"))
+    list_briefly(parser, ("logging in", "what to look at", BY_TASKS, "bounds", "scan"))
     parser.set_defaults(run=run, parser=parser)
 
 
@@ -269,6 +270,8 @@ class _Look:
 def _request(args: argparse.Namespace) -> "tuple[ScanRequest, Report | None]":
     if args.min_nodes is not None and not args.exclude_bad:
         raise InputError("--min-nodes goes with --exclude-bad; without that the command starts on all nodes")
+    if args.exclude_bad and args.meet is not None:
+        raise InputError("--exclude-bad looks at nodes again, and tasks call once; leave --meet out")
     if args.exclude_bad and args.fail_on == "never":
         raise InputError("--exclude-bad and --fail-on never contradict each other; leave one out")
     said = given(args)

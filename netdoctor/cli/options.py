@@ -10,7 +10,7 @@ from typing import Any
 
 from netdoctor.cli.parser import Joined, Listed, words
 from netdoctor.errors import InputError
-from netdoctor.facts.host import FILED, VIAS
+from netdoctor.facts.host import FILED, MEET, VIAS
 from netdoctor.facts.software import BACKENDS, LAUNCHERS
 from netdoctor.files import read_regular
 from netdoctor.report import LAST
@@ -232,9 +232,18 @@ def _whole(most: int) -> Callable[[str], int]:
     return number
 
 
+# The title of the options by which a job's own tasks say what they see.
+BY_TASKS = "judging what tasks of a job see"
+
+
+def add_secret_file(group: "argparse._ActionsContainer") -> None:
+    text = "file with the secret that both sides have (default: NETDOCTOR_MEET_SECRET)"
+    group.add_argument("--secret-file", type=Path, metavar="FILE", help=text)
+
+
 def add_facts_arguments(parser: argparse.ArgumentParser) -> None:
-    """Files with what tasks have seen, instead of hosts that are reached."""
-    facts = parser.add_argument_group("judging what was written")
+    """What tasks have seen, or see when they are asked, instead of hosts that are reached."""
+    facts = parser.add_argument_group(BY_TASKS)
     facts.add_argument(
         "--facts",
         nargs="+",
@@ -250,6 +259,15 @@ def add_facts_arguments(parser: argparse.ArgumentParser) -> None:
     facts.add_argument(
         "--facts-uid", type=_whole((1 << 32) - 1), metavar="UID", help="take files of this user, too"
     )
+
+
+    facts.add_argument(
+        "--meet",
+        metavar="PLACE",
+        help="wait for tasks that run netdoctor facts --meet: at a PORT, or by a folder that all see",
+    )
+    facts.add_argument("--tasks", type=_whole(100_000), metavar="N", help="how many of them, one a node")
+    add_secret_file(facts)
 
 
 def list_briefly(parser: argparse.ArgumentParser, titles: Collection[str]) -> None:
@@ -273,7 +291,7 @@ _FIELDS = (
     "checks_dir", "env_file", "master_port", "packages", "requirements", "path", "launcher", "backend",
     "image", "baseline", "suppress", "expect", "parallel", "timeout", "deadline", "budget", "strict",
     "require", "fail_on", "facts", "facts_age", "facts_nodes", "facts_uid", "also",
-    "reach", "write_test",
+    "reach", "write_test", "meet", "tasks", "secret_file",
 )  # fmt: skip
 
 
@@ -299,6 +317,12 @@ def given(args: argparse.Namespace) -> dict[str, Any]:
         if "via" in fields:
             raise InputError("--facts judges what was written, and reaches nobody; leave --via out")
         fields["via"] = FILED
+    if "meet" in fields:
+        if "via" in fields or fields.get("local"):
+            raise InputError("--meet waits for tasks that call; leave --via, --facts and --local out")
+        fields["via"] = MEET
+    elif "tasks" in fields:
+        raise InputError("--tasks goes with --meet")
     return {**fields, "environ": dict(os.environ), "save": None if args.no_save else args.save or LAST}
 
 

@@ -20,6 +20,7 @@ from netdoctor.cli.options import (
 from netdoctor.cli.parser import EXIT_BAD_INPUT, NAGIOS_UNKNOWN, Listed, columns, words
 from netdoctor.cli.running import facts_asked, request_of, saved_report, scanned, signals_noted
 from netdoctor.errors import InputError
+from netdoctor.facts.host import MEET
 from netdoctor.text import clean
 
 if TYPE_CHECKING:
@@ -121,6 +122,8 @@ def _run(args: argparse.Namespace) -> int:
         return _rejudge(args, said, saved, opened(outputs, args.save, [(f"--facts {saved}", saved)]))
     request, before = request_of(args, said)
     outputs = opened(outputs, request.save, scanning.reads(request))
+    if args.plan and request.via == MEET:
+        raise InputError("--plan contacts nobody, and tasks say who they are when they call; leave it out")
     plan = scanning.prepare(request)
     if args.plan:
         from netdoctor.cli.scan_plan import lines

@@ -7,7 +7,7 @@ from typing import Any
 from netdoctor.check import Profile
 from netdoctor.facts.bandwidth import Baseline
 from netdoctor.facts.base import FACT_TYPES, Missing, Why
-from netdoctor.facts.host import Node
+from netdoctor.facts.host import MEET, Node
 from netdoctor.facts.paths import Paths
 from netdoctor.facts.places import CACHES
 from netdoctor.facts.software import PYTHON_PLACES, Job, SoftwareFacts, in_all
@@ -151,7 +151,7 @@ def addresses(store: Store, nodes: Sequence[str], job: Job) -> Mapping[str, str]
     logins = {n: host.ssh_server_address for n, host in store.present("host", nodes).items()}
     # Where nobody logs in: the address that the engine itself has for the node.
     sessions = store.present("session", nodes).items()
-    logins |= {n: session.address for n, session in sessions if session.transport in ("slurm", "ray")}
+    logins |= {n: session.address for n, session in sessions if session.transport in ("slurm", "ray", MEET)}
     return data_addresses(nets, envs, logins) if nets else {}
 
 

@@ -11,6 +11,10 @@ Via = Literal["ssh", "slurm", "ray"]
 VIAS: tuple[str, ...] = get_args(Via)
 # Nothing reaches them, they have written: what --facts stands for.
 FILED = "facts"
+# They call by themselves: what --meet stands for.
+MEET = "meet"
+# Ways on which nobody has said that there is SSH.
+WITHOUT_SSH = (FILED, MEET)
 
 
 @fact("node", origin="control")
@@ -75,7 +79,7 @@ class Trouble(StrEnum):
 class Session:
     """What happened when netdoctor logged in.
 
-    transport: what led there, ``ssh``, ``local``, ``slurm`` or ``ray``.
+    transport: what led there, ``ssh``, ``local``, ``slurm``, ``ray``, ``facts`` or ``meet``.
     stage: ``resolve``, ``connect``, ``banner``, ``kex``, ``host_key``, ``auth``, ``channel``,
         ``shell``, ``step``, ``agent``.
     trouble: what of our own machine it was; None for what has no class of its own, and for other outcomes.

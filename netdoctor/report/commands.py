@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from netdoctor.engine.run import Outcome
-from netdoctor.facts.host import FILED, Login, Node, Session
+from netdoctor.facts.host import WITHOUT_SSH, Login, Node, Session
 from netdoctor.inventory import fold
 from netdoctor.model import CONTROL, JOB, Command, Fix
 from netdoctor.report import words
@@ -91,7 +91,7 @@ def _where(places: Sequence[str], outcome: Outcome) -> str:
     if nodes:
         sessions = [outcome.store.get("session", n) for n in nodes]
         away = all(isinstance(s, Session) and s.outcome not in _INSIDE for s in sessions)
-        filed = all(isinstance(s, Session) and s.transport == FILED for s in sessions)
+        filed = all(isinstance(s, Session) and s.transport in WITHOUT_SSH for s in sessions)
         place = "a shell of " if filed else "the console of " if away else ""
         parts.insert(0, f"on {place}{fold(nodes, words.FOLD_LIMIT)}")
     return ", ".join(parts)
@@ -113,7 +113,9 @@ def _commands(
             line = _sudo(_login(shell, context), here and root and not context.root_here)
             via = CONTROL if here else JOB
             records.append(CommandRecord(run_on=(place,), shell=line, inner=shell, via=via))
-        elif isinstance(session, Session) and (session.outcome not in _INSIDE or session.transport == FILED):
+        elif isinstance(session, Session) and (
+            session.outcome not in _INSIDE or session.transport in WITHOUT_SSH
+        ):
             consoles[place] = _names(place, session, outcome)
         else:
             remote.setdefault(_sudo(shell, root and user != "root"), []).append(place)

@@ -14,7 +14,7 @@ from netdoctor.model import Status
 from netdoctor.report.model import Cause, FamilyRow
 
 # Families in the order in which trouble travels; others follow by name.
-_REACHED = ("ssh", "slurm", "ray", "facts")
+_REACHED = ("ssh", "slurm", "ray", "facts", "meet")
 _NODE = ("host", "time", "fs", "path")
 FAMILY_ORDER = (*_REACHED, *_NODE, "net", "rdzv", "sw", "gpu", "amd", "rdma", "nccl", "gloo", "bw")
 

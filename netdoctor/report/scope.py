@@ -14,6 +14,7 @@ SUBJECTS = {
     "slurm": "what Slurm starts",
     "ray": "the Ray cluster",
     "facts": "the files of facts",
+    "meet": "the tasks that call",
     "host": "the hosts' settings",
     "time": "the clocks",
     "fs": "the file systems",

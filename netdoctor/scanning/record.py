@@ -88,7 +88,10 @@ class _Options(Struct, kw_only=True):
     deadline: _Seconds = UNSET
     budget: _Seconds = UNSET
     local: _Flag = UNSET
-    via: Via | Literal["facts"] | UnsetType = UNSET
+    via: Via | Literal["facts", "meet"] | UnsetType = UNSET
+    meet: _Text = UNSET
+    secret_file: _Text = UNSET
+    tasks: Annotated[int, Meta(ge=1, le=100_000)] | UnsetType = UNSET
     ray_address: _Text = UNSET
     ray_python: _Text = UNSET
     partition: Annotated[str, Meta(pattern=PARTITION)] | UnsetType = UNSET

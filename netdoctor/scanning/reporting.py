@@ -15,7 +15,7 @@ from netdoctor import __version__
 from netdoctor.engine.gathering import AUTO
 from netdoctor.engine.run import Outcome
 from netdoctor.facts.base import Missing
-from netdoctor.facts.host import FILED
+from netdoctor.facts.host import FILED, MEET
 from netdoctor.facts.software import CALLING, PYTHON_PLACES, Job
 from netdoctor.inventory import Target
 from netdoctor.inventory.nodeset import fold
@@ -244,6 +244,8 @@ def verify_prefix(request: ScanRequest) -> tuple[str, ...]:
             argv.append("--local")
         if request.via == FILED:
             argv += ["--facts", *request.facts]
+        elif request.via == MEET:
+            argv += ["--meet", str(request.meet), *(["--tasks", str(request.tasks)] if request.tasks else [])]
         elif request.via != "ssh":
             argv += ["--via", request.via]
     return (*argv, *folders(request.checks_dir))

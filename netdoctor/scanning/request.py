@@ -16,7 +16,10 @@ PLACE = r"\A(/|~/|~\Z)[^\x00-\x1f\x7f]{0,1000}\Z"
 URL = r"\Ahttps?://(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9][A-Za-z0-9._-]{0,252})(:[0-9]{1,5})?(/[!-\"$->A-~]*)?\Z"
 URL_LENGTH, URLS = 1000, 16
 # Fields of a request that name files.
-PATHS = ("ssh_config", "ssh_key", "known_hosts", "env_file", "requirements", "baseline", "suppress", "expect")
+PATHS = (
+    *("ssh_config", "ssh_key", "known_hosts", "env_file", "requirements", "baseline", "suppress", "expect"),
+    "secret_file",
+)
 
 
 class Selection(NamedTuple):
@@ -41,6 +44,8 @@ class ScanRequest:
     ray_address, ray_python: where the cluster is, and an interpreter with its Ray, for ``ray``.
     partition: of Slurm, where an allocation is asked for.
     facts: folders, patterns and files with what tasks have written, instead of reaching them: via is FILED.
+    meet: where tasks of a job call by themselves, as of transport.meeting, instead of reaching them: via is
+    MEET; tasks: how many there are; secret_file: a file with the secret that they have, too.
     facts_age: seconds; facts_nodes: how many nodes there have to be; facts_uid: whose files count, too.
     """
 
@@ -58,6 +63,9 @@ class ScanRequest:
     facts_age: float = 3600.0
     facts_nodes: int | None = None
     facts_uid: int | None = None
+    meet: str | None = None
+    tasks: int | None = None
+    secret_file: Path | None = None
 
     ssh_config: Path | None = None
     ssh_user: str | None = None

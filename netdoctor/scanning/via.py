@@ -1,4 +1,4 @@
-"""What reaches the nodes of a request, and names them where nobody did: SSH, Slurm or Ray.
+"""What reaches the nodes of a request, and names them where nobody did: SSH, Slurm, Ray, or tasks that call.
 
 The one place that chooses a transport. Each way is two functions of a request, imported when it is taken.
 """
@@ -26,6 +26,8 @@ def make_transport(request: ScanRequest) -> Transport:
     match request.via:
         case "facts":
             raise InputError("these nodes have written their facts, and nobody can be asked anything")
+        case "meet":
+            return _meet(request, limits)
         case "slurm":
             return _slurm(request, limits)
         case "ray":
@@ -43,6 +45,11 @@ def nodes(request: ScanRequest, transport: Transport) -> Inventory | None:
         from netdoctor.transport.ray import RayTransport
 
         if isinstance(transport, RayTransport):
+            return transport.inventory()
+    if request.via == "meet":
+        from netdoctor.transport.meet import MeetTransport
+
+        if isinstance(transport, MeetTransport):
             return transport.inventory()
     if request.via != "slurm":
         return None
@@ -80,6 +87,21 @@ def _slurm(request: ScanRequest, limits: Limits) -> Transport:
         environ=environ,
     )
     return SlurmTransport(limits, options)
+
+
+def _meet(request: ScanRequest, limits: Limits) -> Transport:
+    from netdoctor.scanning.meeting import invite
+    from netdoctor.transport import meeting
+    from netdoctor.transport.meet import MeetOptions, MeetTransport
+
+    options = MeetOptions(
+        place=meeting.place(request.meet or ""),
+        key=meeting.secret(request.environ, request.secret_file),
+        tasks=request.tasks,
+        wait_s=request.timeout,
+        invite=invite,
+    )
+    return MeetTransport(limits, options)
 
 
 def _ray(request: ScanRequest, limits: Limits) -> Transport:

@@ -31,7 +31,7 @@ READ_BYTES = 1 << 18
 # What a node may send between two requests.
 REPLY_BYTES_MAX = 4 * frames.FRAME_CAP_BYTES
 FDS_RESERVED = 64
-_HELLO = re.compile(rb"netdoctor-task ([A-Za-z0-9_.-]{1,253}) ([0-9a-f]{32})")
+_HELLO = re.compile(rb"netdoctor-task ([A-Za-z0-9_.:%/+-]{1,300}) ([0-9a-f]{32})")
 
 
 @dataclass(eq=False, slots=True)
@@ -79,12 +79,24 @@ class Gone:
 class Board:
     """Listeners, and the agents that came in by them."""
 
-    def __init__(self, nodes: Iterable[str], places: Sequence[str], ports: range | None, marker: str) -> None:
-        """Listen on these addresses of this machine. ports: to take one of, None for any. Raises OSError."""
-        self.secret = secrets.token_hex(32)
+    def __init__(
+        self,
+        nodes: Iterable[str] | int,
+        places: Sequence[str],
+        ports: range | None,
+        marker: str,
+        secret: str | None = None,
+    ) -> None:
+        """Listen on these addresses of this machine. Raises OSError.
+
+        nodes: who may come in, or how many, whatever they call themselves. ports: to take one of, None for
+        any. secret: in hex digits, None for one of this run.
+        """
+        self.secret = secret or secrets.token_hex(32)
         self.notes: dict[str, None] = {}
         self.selector = selectors.DefaultSelector()
-        self._nodes = frozenset(nodes)
+        self._nodes = None if isinstance(nodes, int) else frozenset(nodes)
+        self._most = nodes if isinstance(nodes, int) else len(self._nodes or ())
         self._marker = marker
         self._listeners: list[socket.socket] = []
         self._strangers: set[Caller] = set()
@@ -106,7 +118,7 @@ class Board:
     def room(self) -> None:
         """Raise the soft limit of descriptors to what all nodes need at once."""
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        need = len(self._nodes) + STRANGERS_MAX + FDS_RESERVED
+        need = self._most + STRANGERS_MAX + FDS_RESERVED
         if soft != resource.RLIM_INFINITY and soft < need:
             most = need if hard == resource.RLIM_INFINITY else min(need, hard)
             with contextlib.suppress(OSError, ValueError):
@@ -233,14 +245,15 @@ class Board:
             return
         self._strangers.discard(caller)
         if newline and caller.expected and hmac.compare_digest(bytes(line), caller.expected.encode("ascii")):
-            if caller.claimed in self._nodes and caller.claimed not in self._callers:
+            known = len(self._callers) < self._most if self._nodes is None else caller.claimed in self._nodes
+            if known and caller.claimed not in self._callers:
                 caller.node = caller.claimed
                 self._callers[caller.node] = caller
                 yield Came(caller.node, caller.address)
                 if rest:  # the agent has begun to speak
                     yield from self._heard(caller, bytes(rest))
                 return
-            why = "twice" if caller.claimed in self._nodes else "though nobody asked it to"
+            why = "twice" if caller.claimed in self._callers else "though nobody asked it to"
             self.notes[f"a task called as {clean(caller.claimed, 60)} {why}; it was not let in"] = None
         self._end(caller)
 
@@ -268,6 +281,10 @@ def _listener(place: str, ports: range | None) -> socket.socket:
     for port in tries:
         one = socket.socket(family, socket.SOCK_STREAM)
         try:
+            if ports:  # connections of the run before do not keep a port
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             one.bind((place, port))
             one.listen(BACKLOG)
             one.setblocking(False)

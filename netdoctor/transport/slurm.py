@@ -6,7 +6,6 @@ print.
 """
 
 import contextlib
-import heapq
 import math
 import os
 import re
@@ -21,16 +20,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
-
-from netdoctor.facts.base import Missing, Why
-from netdoctor.facts.host import Login, Session
+from netdoctor.facts.host import Login
 from netdoctor.inventory.model import Target
 from netdoctor.inventory.nodeset import fold
 from netdoctor.text import clean
-from netdoctor.transport import bundle, calls, frames, here, provide
+from netdoctor.transport import bundle, calls, here
 from netdoctor.transport import slurm_words as words
-from netdoctor.transport.base import Interruptible, Limits, Reply, Request, SessionEvent
+from netdoctor.transport.base import Limits, Reply, Request, SessionEvent
+from netdoctor.transport.calling import Agent, Calling
 from netdoctor.transport.sshconfig import TransportInputError, local_user
 
 DEFAULT_PYTHON = "python3"
@@ -76,41 +73,15 @@ class SlurmOptions:
 
 
 @dataclass(eq=False, slots=True)
-class _Node:
-    """A node on its way. first: its first request; told: its session is out; ended: it has its first answer.
+class _Node(Agent):
+    """A node on its way. task: its number in the step; exit: how that ended, as srun says it; launch: Slurm
+    could not start it; tried: how this machine was dialled in vain; booked: what Slurm does with it."""
 
-    failed: it will have none. task: its number in the step; exit: how that ended, as srun says it; launch:
-    Slurm could not start it; tried: how this machine was dialled in vain; booked: what Slurm does with it.
-    """
-
-    id: str
-    host: str
-    python: str
-    first: Request
-    told: bool = False
-    ended: bool = False
-    failed: bool = False
-    is_open: bool = False
-    number: int = 0
-    needs: int = 0
-    address: str = ""
     task: int = -1
     exit: str = ""
     launch: str = ""
     tried: str = ""
     booked: str = ""
-    hello: frames.Hello = field(default_factory=frames.Hello)
-    pending: "_Pending | None" = None
-
-
-@dataclass(eq=False, slots=True)
-class _Pending:
-    """A request that is under way. samples: of the clock, with exchanges still to go."""
-
-    request: Request
-    sent: float
-    exchanges: int = 0
-    samples: list[list[float]] = field(default_factory=list)
 
 
 @dataclass(eq=False, slots=True)
@@ -121,28 +92,22 @@ class _Stream:
     data: bytearray = field(default_factory=bytearray)
 
 
-class SlurmTransport(Interruptible):
+class SlurmTransport(Calling[_Node]):
     """Reaches the nodes of an allocation, or of one that it asks for."""
 
+    kind, stage = "slurm", "step"
+
     def __init__(self, limits: Limits, options: SlurmOptions) -> None:
+        super().__init__()
         self._limits = limits
         self._options = options
         self._notes: dict[str, None] = {}
-        self._nodes: dict[str, _Node] = {}
-        self._by_host: dict[str, _Node] = {}
-        self._board: calls.Board | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._streams: list[_Stream] = []
         self._granted = ""
         self._trouble: list[str] = []
-        self._cancelled: str | None = None
         self._launch_failed = 0.0
-        self._waiting: set[str] = set()
-        self._keep_open = False
         self._tasks: dict[int, str] = {}
-        self._times: list[tuple[float, int, _Node, Any]] = []
-        self._turn = 0
-        self._anchor = time.time() - time.monotonic()
         self._booked: dict[str, words.Booked] = {}
 
     @property
@@ -242,7 +207,7 @@ class SlurmTransport(Interruptible):
                 break
             self._stop()
             if self._launch_failed:
-                yield from self._all([n for n in goes if n.launch], Login.STEP)
+                yield from self._unlaunched([n for n in goes if n.launch])
                 for node in goes:
                     self._board.drop(node.host)
                     node.is_open, node.pending, node.exit = False, None, ""
@@ -366,130 +331,25 @@ class SlurmTransport(Interruptible):
     def _outputs(self) -> list[_Stream]:
         return [one for one in self._streams if one.pipe is not getattr(self._process, "stdin", None)]
 
-    def _events(self, finish: float) -> Iterator[SessionEvent | Reply]:
-        """What came of what happens next, of agents, of srun, and of the clock."""
-        self._raise_interruption()
-        assert self._board is not None
-        now = time.monotonic()
-        until = min(finish, now + NOTICED_S, self._times[0][0] if self._times else math.inf)
-        for event in self._board.events(until - now):
-            if isinstance(event, _Stream):
-                self._serve(event)
-            elif isinstance(event, calls.Came):
-                self._by_host[event.node].address = event.address
-            elif isinstance(event, calls.Said):
-                yield from self._frame(self._by_host[event.node], event)
-            elif isinstance(event, calls.Gone):
-                yield from self._gone(self._by_host[event.node], event.trouble)
-        now = time.monotonic()
-        while self._times and self._times[0][0] <= now:
-            _, _, node, what = heapq.heappop(self._times)
-            if isinstance(what, _Pending):
-                if node.pending is what:
-                    node.pending = None
-                    why = f"no answer to {what.request.op} within {what.request.timeout_s:g} s"
-                    yield self._answer(node, Missing(Why.TIMED_OUT, why))
-            elif not (node.is_open or node.failed or node.told or self._launch_failed):
-                yield self._fail(node, *self._why_ended(node))
-
-    def _at(self, when: float, node: _Node, what: Any) -> None:
-        self._turn += 1
-        heapq.heappush(self._times, (when, self._turn, node, what))
-
-    # What agents say
-
-    def _frame(self, node: _Node, event: calls.Said) -> Iterator[SessionEvent | Reply]:
-        assert self._board is not None
-        pending = node.pending
-        try:
-            frame = frames.decode_frame(event.payload)
-            if frame.hello is not None and not node.is_open:
-                yield from self._hello(node, frame.hello)
-            elif frame.need is not None and node.needs < NEEDS_MAX:
-                node.needs += 1
-                data = provide.provide_bytes(frame.need, node.hello.machine, node.hello.bits)
-                self._board.send(node.host, data)
-            elif frame.id is None and frame.hello is None:
-                raise frames.AgentTrouble(f"the agent gave up: {clean(frame.detail, 200)}")
-            elif frame.id == node.number and pending is not None:
-                yield from self._result(node, pending, frame, event.at)
-        except frames.Unreadable as e:
-            if pending is not None:
-                node.pending = None
-                yield self._answer(node, Missing(Why.UNPARSABLE, str(e)))
-        except frames.AgentTrouble as e:
-            self._board.drop(node.host)
-            yield from self._gone(node, str(e))
-
-    def _hello(self, node: _Node, hello: frames.Hello) -> Iterator[SessionEvent | Reply]:
-        node.is_open, node.hello = True, hello
-        if not node.told:
-            node.told = True
-            yield SessionEvent(node=node.id, session=self._session(node, Login.OK, node.booked))
-        if node.ended:  # before the step was started again
-            self._waiting.discard(node.id)
-        else:
-            self._ask(node, node.first)
-
-    def _result(self, node: _Node, pending: _Pending, frame: frames.Frame, at: float) -> Iterator[Reply]:
-        if frame.ok and pending.request.op == "clock":
-            there = _ping(bytes(frame.result))
-            pending.samples.append(
-                [self._anchor + pending.sent, *there, self._anchor + max(pending.sent, at)]
-            )
-            pending.exchanges -= 1
-            if pending.exchanges > 0:
-                self._send(node, pending)
-                return
-            answer: Any = {"samples": pending.samples}
-        elif frame.ok:
-            answer = frames.decode_result(bytes(frame.result))
-        else:
-            why = Why(frame.why) if frame.why in set(Why) else Why.FAILED
-            answer = Missing(why, clean(frame.detail, 400))
-        node.pending = None
-        yield self._answer(node, answer)
-
     def _gone(self, node: _Node, trouble: str) -> Iterator[SessionEvent | Reply]:
-        """An agent's connection has ended."""
+        """An agent's connection has ended: with the whole step, it is started again."""
         for stream in self._outputs():  # why it was ended may stand there
             self._pull(stream)
-        node.is_open = False
-        if self._launch_failed:  # with the whole step, which is started again
-            return
-        said = trouble or self._cancelled or "the agent ended"
-        if node.pending is not None:
-            node.pending = None
-            yield self._answer(node, Missing(Why.UNPARSABLE if trouble else Why.LOST, said))
-        elif not node.told and not node.failed:
-            yield self._fail(node, Login.LOST, said)
-
-    def _answer(self, node: _Node, answer: Any) -> Reply:
-        node.ended = True
-        self._waiting.discard(node.id)
-        if not self._keep_open and self._board is not None:
-            self._board.drop(node.host)
+        if self._launch_failed:
             node.is_open = False
-        if isinstance(answer, Missing):
-            return Reply(node=node.id, missing=answer)
-        return Reply(node=node.id, result=answer)
+        else:
+            yield from super()._gone(node, trouble)
 
-    def _ask(self, node: _Node, request: Request) -> None:
-        exchanges, node.needs = 0, 0
-        if request.op == "clock":
-            exchanges = max(1, min(int(request.args.get("exchanges", 8)), 64))
-        node.pending = _Pending(request, time.monotonic(), exchanges)
-        self._at(time.monotonic() + request.timeout_s, node, node.pending)
-        self._send(node, node.pending)
+    def _due(self, node: _Node, what: Any) -> Iterator[SessionEvent]:
+        if not (node.is_open or node.failed or node.told or self._launch_failed):
+            yield self._fail(node, *self._why_ended(node))
 
-    def _send(self, node: _Node, pending: _Pending) -> None:
-        assert self._board is not None
-        node.number += 1
-        clock = pending.request.op == "clock"
-        args = b"{}" if clock else msgspec.json.encode(dict(pending.request.args))
-        data = frames.request_frame(node.number, "ping" if clock else pending.request.op, args)
-        pending.sent = time.monotonic()
-        self._board.send(node.host, data)
+    def _told_of(self, node: _Node) -> str:
+        return node.booked
+
+    def _unlaunched(self, nodes: Sequence[_Node]) -> Iterator[SessionEvent | Reply]:
+        for node in nodes:
+            yield from self._all([node], Login.STEP, node.launch)
 
     # What srun says
 
@@ -594,67 +454,6 @@ class SlurmTransport(Interruptible):
             if not (node.failed or node.is_open) and (self._keep_open or not node.ended)
         ]
 
-    def _all(self, nodes: Sequence[_Node], outcome: Login, said: str = "") -> Iterator[SessionEvent | Reply]:
-        for node in nodes:
-            if node.told and not node.ended:
-                yield self._answer(node, Missing(Why.LOST, said or node.launch))
-            elif not node.told:
-                yield self._fail(node, outcome, said or node.launch)
-
-    def _fail(self, node: _Node, outcome: Login, said: str) -> SessionEvent:
-        node.failed = node.told = True
-        self._waiting.discard(node.id)
-        return SessionEvent(node=node.id, session=self._session(node, outcome, said))
-
-    def _session(self, node: _Node, outcome: Login, said: str = "") -> Session:
-        return Session(
-            outcome=outcome,
-            stage="agent" if outcome == Login.OK else "step",
-            detail=clean(said, 400),
-            address=node.address or None,
-            user=local_user(),
-            interpreter=node.python,
-            python_version=clean(node.hello.python, 20) or None,
-            noise=self._board.noise(node.host) if self._board is not None else "",
-            transport="slurm",
-        )
-
-    # Requests
-
-    def call(self, requests: Mapping[str, Request], within_s: float | None = None) -> Iterator[Reply]:
-        """Send one request to each named node with an open session; clocks a few at a time."""
-        began = time.monotonic()
-        clocks = [node for node, request in requests.items() if request.op == "clock"]
-        longest = max((request.timeout_s for request in requests.values()), default=0.0)
-        longest = longest * (1 + len(clocks) / CLOCK_AT_ONCE) + NOTICED_S
-        return self._replies(requests, began + (longest if within_s is None else min(longest, within_s)))
-
-    def _replies(self, requests: Mapping[str, Request], finish: float) -> Iterator[Reply]:
-        clocks: list[tuple[_Node, Request]] = []
-        self._waiting = set(requests)
-        for name, request in requests.items():
-            node = self._nodes.get(name)
-            if node is None or not node.is_open:
-                self._waiting.discard(name)
-                yield Reply(node=name, missing=Missing(Why.LOST, self._cancelled or "no open session"))
-            elif request.op == "clock":
-                clocks.append((node, request))
-            else:
-                self._ask(node, request)
-        at_once = 0
-        while self._waiting and time.monotonic() < finish:
-            while clocks and at_once < CLOCK_AT_ONCE:
-                at_once += 1
-                self._ask(*clocks.pop())
-            for event in self._events(finish):
-                at_once -= 1  # counts for clocks alone, which are never asked with others
-                if isinstance(event, Reply):
-                    yield event
-        for name in sorted(self._waiting):
-            self._nodes[name].pending = None
-            yield Reply(node=name, missing=Missing(Why.TIMED_OUT, "no answer in time"))
-        self._waiting = set()
-
     # The end
 
     def _stop(self) -> None:
@@ -708,14 +507,6 @@ def _waited(process: "subprocess.Popen[bytes]", pipes: Sequence[_Stream], wait_s
                 if stream.pipe.readable():
                     os.read(stream.pipe.fileno(), 1 << 18)
     return True
-
-
-def _ping(raw: bytes) -> tuple[float, float]:
-    try:
-        there = msgspec.json.decode(raw, type=dict[str, float])
-        return there["recv_s"], there["send_s"]
-    except (msgspec.MsgspecError, KeyError, RecursionError) as e:
-        raise frames.Unreadable(f"the reply to a ping cannot be read: {e}") from e
 
 
 def _command(nodes: Sequence[_Node], marker: str) -> list[str]:

@@ -116,9 +116,9 @@ VALUES = {
     "profile": "quick", "fail_on": "warn", "launcher": "srun", "backend": "gloo", "json_detail": "all",
     "exit_style": "nagios", "color": "never", "theme": "dark", "only": "a,b", "skip": "c",
     "require": "sw,gpu", "node": "n1,n2",
-    "packages": "x,y", "path": "/d", "reach": "https://example.org/x",
+    "packages": "x,y", "path": "/d", "write_test": "/d", "reach": "https://example.org/x",
     "timeout": "3", "deadline": "4", "budget": "5", "parallel": "6", "width": "70",
-    "facts_age": "9", "facts_nodes": "10", "facts_uid": "11",
+    "facts_age": "9", "facts_nodes": "10", "facts_uid": "11", "tasks": "12",
     "ssh_port": "7", "master_port": "8", "output": "short", "checks_dir": "d",
 }  # fmt: skip
 

@@ -66,6 +66,7 @@ def _imports(path: Path) -> Iterator[str]:
 def test_programs_are_started_in_few_places() -> None:
     assert imported("subprocess", "os.exec", "pty", "multiprocessing", "invoke") == {
         "subprocess": {
+            "netdoctor/transport/attending.py",  # the agent of netdoctor facts --meet
             "netdoctor/transport/dial.py",  # ProxyCommand
             "netdoctor/transport/ray_driver.py",  # the agent, on nodes of a Ray cluster
             "netdoctor/transport/rayhelper.py",  # the driver, under the cluster's Python

@@ -1,5 +1,6 @@
 """docs/engines.md: facts files, by its blocks as they stand there, written by tasks on lab nodes."""
 
+import itertools
 import json
 import os
 import re
@@ -17,6 +18,7 @@ from tests.scan.faults import put
 from tests.scan.harness import REPO, environment, forked
 from tests.scan.test_launch_pages import Block, blocks
 from tests.slurm.conftest import Slurm
+from tests.transport.conftest import free_port
 
 PAGE = "../engines.md"
 NODES = ["node0", "node1", "node2"]
@@ -56,7 +58,7 @@ def written(folder: Path) -> list[str]:
 
 def test_every_block_is_a_shells_or_named_or_says_why_not() -> None:
     """Each is executed below; those of Slurm and Ray have tests of their own."""
-    titles = {"Facts files": (2, 0), "MPI": (2, 0), "Kubernetes": (3, 2), "PBS, LSF, Grid Engine": (0, 1)}
+    titles = {"Facts files": (2, 0), "MPI": (4, 0), "Kubernetes": (3, 2), "PBS, LSF, Grid Engine": (0, 1)}
     for title, counts in titles.items():
         executed, left = section(title), section(title, left=True)
         assert (len(executed), len(left)) == counts, title
@@ -115,7 +117,8 @@ def test_mpirun_starts_tasks_that_write(slurm: Slurm, shared: Path, folder: Path
         "OMPI_ALLOW_RUN_AS_ROOT": "1",
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
     }
-    for block in section("MPI"):
+    *written_, by_folder, by_port = section("MPI")
+    for block in written_:
         done = run(folder, here(block.text, shared), **ours)
         assert done.returncode == 0, done.stdout + done.stderr
         assert done.stdout.startswith("READY"), done.stdout
@@ -127,6 +130,25 @@ def test_mpirun_starts_tasks_that_write(slurm: Slurm, shared: Path, folder: Path
     done = run(folder, here("netdoctor scan --facts /shared/facts --no-save -o short", shared))
     assert done.returncode == 3
     assert "absent1 wrote no facts" in done.stdout
+
+
+    # They call: what is between them is tried, by a folder, then by a port.
+    done = run(folder, here(by_folder.text, shared), **ours)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.startswith("READY"), done.stdout
+    assert not any((shared / "meet").iterdir())
+    report = json.loads((folder / ".netdoctor" / "last.json").read_bytes())
+    assert report["matrix"]["nodes"] == NODES
+    ports = report["facts"]["cluster"]["ports"]["value"]["probes"]
+    assert {(one["src"], one["dst"]) for one in ports} >= set(itertools.permutations(NODES, 2))
+    # One of them is not to be called by its peers.
+    put(slurm.lab, ("node2 drop peers=node0,node1",))
+    head = slurm.lab.state.control_address()
+    text = by_port.text.replace("head:", f"{head}:").replace("29900", str(free_port()))
+    done = run(folder, text, **ours)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "node2" in done.stdout
+    assert "net.ports" in done.stdout
 
 
 def test_pods_write_and_another_one_judges(slurm: Slurm, shared: Path, folder: Path) -> None:

@@ -1,0 +1,46 @@
+"""Tasks of a job that call netdoctor by themselves."""
+
+from collections.abc import Iterator
+
+from netdoctor.check import check
+from netdoctor.facts.host import Login, Session
+from netdoctor.model import CONTROL, SUSPECTED, Cause, Finding, Fix, look, run, seen, unknown
+
+_LOG = look("see in the job's log whether its task was started, and what netdoctor facts said there")
+_WAY = run("open the port that --meet names to the nodes, or start netdoctor scan --meet on one of them")
+OUTCOMES: dict[Login, tuple[Cause, tuple[Fix, ...]]] = {
+    Login.NO_ANSWER: (Cause("meet-absent", "No task of {nodes} called", SUSPECTED), (_LOG, _WAY)),
+    Login.LOST: (Cause("meet-lost", "netdoctor lost its task on {nodes}", SUSPECTED), (_LOG,)),
+    Login.TIMEOUT: (Cause("meet-timeout", "netdoctor ran out of time with {nodes}", SUSPECTED), (_LOG,)),
+}
+
+
+@check(after=(), via="meet")
+def meet_task(session: Session) -> Iterator[Finding]:
+    """A task of the job runs on every node, and calls netdoctor where it was told to.
+
+    Looks at:
+        The connection that netdoctor facts --meet opens from each task, and the answers of the agent there.
+
+    Matters because:
+        Of a node whose task never calls, nothing is known: the job may wait for it for ever.
+
+    Fix:
+        The job's log has what each task said. Tasks that say no answer, or no route, are kept from calling by
+        a firewall: open the port of --meet, or start netdoctor where they reach it.
+    """
+    if session.outcome == Login.OK:
+        return
+    known = OUTCOMES.get(session.outcome)
+    if known is None:
+        yield unknown("", f"a task ended in a way that netdoctor does not know: {session.detail}")
+        return
+    cause, fixes = known
+    yield cause.unknown(
+        session.detail,
+        culprits=(CONTROL,) if session.outcome == Login.NO_ANSWER else (),
+        observed=session.detail,
+        expected="a task on the node that calls, and answers",
+        seen=seen("scan --meet", session.detail),
+        fixes=fixes,
+    )

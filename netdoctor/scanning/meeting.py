@@ -1,0 +1,170 @@
+"""A task of a job goes where its nodes are judged, and is asked there as over any engine.
+
+In a folder that all see who judges leaves a file, of mode 0600, with its addresses and a secret of this run.
+"""
+
+import contextlib
+import importlib.metadata
+import ipaddress
+import os
+import stat
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Struct
+
+from netdoctor.engine import registry
+from netdoctor.errors import InputError
+from netdoctor.files import read_regular
+from netdoctor.inventory.names import host_fault, printable, python_fault
+from netdoctor.inventory.task import Task
+from netdoctor.report.foreign import stranger
+from netdoctor.report.save import write_whole
+from netdoctor.text import clean
+from netdoctor.transport import attending, bundle, meeting
+from netdoctor.transport.meeting import PLACES_MAX, SECRET, Place
+
+NAME = "netdoctor.meet"
+SCHEMA = "netdoctor.meet/1"
+FILE_MAX = 1 << 16
+# A task stays as long as it is asked things, and no longer than this.
+STAY_S = 1800.0
+DIAL_S = 10.0
+TRY_S = 0.5
+# The port of the variable by which a task tells its agent how it is called.
+CALLED = "NETDOCTOR_MEET_CLAIM"
+
+Spot = tuple[str, int]
+
+
+class _Invitation(Struct):
+    schema: str
+    places: Annotated[list[tuple[str, Annotated[int, Meta(ge=1, le=65535)]]], Meta(max_length=PLACES_MAX)]
+    secret: Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
+
+
+def invite(folder: Path, spots: Sequence[Spot], key: str) -> Callable[[], None]:
+    """Leave the file for the tasks; returns what takes it away again. Raises InputError."""
+    content = msgspec.json.encode(_Invitation(SCHEMA, list(spots), key))
+    path = folder / NAME
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        write_whole(path, content)
+        mode = stat.S_IMODE(path.stat().st_mode)
+        if mode & 0o077:
+            path.unlink()
+            raise InputError(
+                f"--meet {folder}: files there are open to others (mode {mode:o}), and a secret would be; "
+                f"take HOST:PORT and {SECRET}"
+            )
+    except OSError as error:
+        raise InputError(f"--meet {folder}: {error.strerror or error}") from None
+
+    def withdraw() -> None:
+        with contextlib.suppress(OSError):
+            if read_regular(path, FILE_MAX) == content:  # not somebody else's by now
+                path.unlink()
+
+    return withdraw
+
+
+def invited(folder: Path) -> tuple[list[Spot], str] | None:
+    """(addresses and ports, key) of who judges; None as long as nobody has left a file. Raises InputError.
+
+    Whoever may write there could let tasks do what it likes: the file has to be our own user's.
+    """
+    path = folder / NAME
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise InputError(f"--meet {path}: {error.strerror or error}") from None
+    with os.fdopen(descriptor, "rb") as file:
+        about = os.fstat(descriptor)
+        if not stat.S_ISREG(about.st_mode):
+            raise InputError(f"--meet {path}: it is no regular file")
+        if owner := stranger(about.st_uid):
+            raise InputError(f"--meet {path}: it belongs to {owner}; nothing is done by it")
+        if about.st_mode & 0o022:
+            raise InputError(f"--meet {path}: others may write to it (mode {stat.S_IMODE(about.st_mode):o})")
+        data = file.read(FILE_MAX + 1)
+    try:
+        found = msgspec.json.decode(data, type=_Invitation)
+        if found.schema != SCHEMA:
+            raise ValueError(f"its schema is {found.schema[:40]!a}, expected {SCHEMA}")
+        return [(str(ipaddress.ip_address(host)), port) for host, port in found.places], found.secret
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise InputError(f"--meet {path}: {clean(str(error), 120)}") from None
+
+
+def attend(
+    node: str,
+    own: Task,
+    *,
+    place: Place,
+    key: str | None,
+    python: str | None,
+    checks_dir: tuple[Path, ...],
+    timeout_s: float,
+    environ: Mapping[str, str],
+) -> str:
+    """Let this task be asked; returns when it is over, with '' or why nobody took it. Raises InputError."""
+    if fault := host_fault(node):
+        raise InputError(f"{printable(node)}: {fault.message}; --name says what this node is called")
+    if python is not None and (fault := python_fault(python)):
+        raise InputError(f"--python {printable(python)}: {fault.message}")
+    if key is None and place.folder is None:
+        raise InputError(f"--meet HOST:PORT asks for the secret of who judges: {SECRET} or --secret-file")
+    if place.folder is None and not place.host:
+        raise InputError("--meet: a task has to know where: HOST:PORT, or a folder")
+    interpreter = os.path.expanduser(python) if python else sys.executable
+    inherited = {name: value for name, value in environ.items() if name != SECRET}
+    inherited[CALLED] = meeting.claim(own.rank if own.rank is not None else own.node_rank, node)
+    finish, why = time.monotonic() + timeout_s, ""
+    while True:
+        spots, secret, why = _spots(place, key, why)
+        left = finish - time.monotonic()
+        if spots and attending.answers(spots, min(left, DIAL_S)):
+            dial = {"places": spots, "secret": secret, "node_from": [CALLED], "within_s": min(left, DIAL_S)}
+            packed = bundle.build_bundle(
+                marker=meeting.marker(secret),
+                deadline_s=STAY_S,
+                collectors=_collectors(checks_dir),
+                dial=dial,
+            )
+            why = attending.served([*bundle.argv(interpreter, meeting.marker(secret))], packed, inherited)
+            if not why:
+                return ""
+        if (left := finish - time.monotonic()) <= 0:
+            return why
+        time.sleep(min(TRY_S, left))
+
+
+def _collectors(checks_dir: tuple[Path, ...]) -> Mapping[str, str]:
+    """What plug-ins collect on nodes. Raises InputError."""
+    if not (checks_dir or importlib.metadata.entry_points(group=registry.ENTRY_POINTS)):
+        return {}  # ours travel by themselves, and loading every check takes a second
+    checks = registry.load(folders=checks_dir).checks.values()
+    return registry.collectors({parameter.info.group for check in checks for parameter in check.needs})
+
+
+def _spots(place: Place, key: str | None, before: str) -> tuple[list[Spot], str, str]:
+    """(addresses and ports to call, the key there, what to say where nobody answers)."""
+    if place.folder is None:
+        spots = meeting.looked_up(place.host, place.port)
+        nobody = f"nothing answers at {place.host} port {place.port}"
+        return spots, key or "", before or (nobody if spots else f"{place.host} has no address")
+    found = invited(place.folder)
+    if found is None:
+        return (
+            [],
+            "",
+            before or f"nobody has left {place.folder / NAME} for tasks: netdoctor scan --meet does",
+        )
+    shown = ", ".join(f"{address} port {port}" for address, port in found[0][:4])
+    return found[0], found[1], before or f"nothing answers at {shown}"
