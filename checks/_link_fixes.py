@@ -24,8 +24,9 @@ def of_port(port: str) -> tuple[Fixes, Fixes]:
     return (report, SWAP), (jammed, report)
 
 
-def of_interface(name: str) -> tuple[Fixes, Fixes, Fixes]:
-    """For an interface: whose link damages packets, whose link goes down, that is read too slowly."""
+def of_interface(name: str) -> tuple[Fixes, Fixes, Fixes, Fixes]:
+    """For an interface: whose link damages packets, whose link goes down, that is read too slowly, that stops
+    its switch."""
     report = look(
         "read what the driver counts, and the transceiver's own report",
         on_dev(name, "ethtool -S {0} | grep -iE 'err|crc|drop|discard'; ethtool -m {0}"),
@@ -36,4 +37,8 @@ def of_interface(name: str) -> tuple[Fixes, Fixes, Fixes]:
         "compare the receive ring with its highest size, and see which cores take the interrupts",
         on_dev(name, "ethtool -g {0}; ethtool -l {0}; grep {0} /proc/interrupts"),
     )
-    return (report, SWAP), (log, SWAP), (rings,)
+    paused = look(
+        "see which priority it stops, and whether the PCIe link is what is slow",
+        on_dev(name, "ethtool -S {0} | grep -E 'pause|stall|discard'"),
+    )
+    return (report, SWAP), (log, SWAP), (rings,), (paused,)

@@ -16,10 +16,13 @@ FLAP = Cause("hca-link-flap", "the link of an HCA port of {nodes} was down for a
 DROPS = Cause("hca-drops", "HCA ports of {nodes} drop packets")
 # Somebody's job that ends badly leaves its peers like that, too.
 RESENDS = Cause("hca-resends", "HCA ports of {nodes} have to send again and again", SUSPECTED)
+IGNORES = Cause("hca-cnp-ignored", "HCA ports of {nodes} do not slow down when they are told to", SUSPECTED)
 
 # Rates are those of NVSentinel's link counter detection, which takes the first three of these for fatal;
 # rx_icrc_encapsulated is RoCE's port_rcv_errors, and packet_seq_err sends a window again as a slow restart
-# does. out_of_sequence is told and not judged: adaptive routing makes it grow on healthy fabrics.
+# does. out_of_sequence is told and not judged: adaptive routing makes it grow on healthy fabrics. So are
+# notices of congestion; those that are ignored should not grow where ECN is on (NVIDIA, "Understanding
+# mlx5 Linux Counters").
 RULES = (
     Rule("link_downed", FLAP),
     Rule("local_link_integrity_errors", LINK),
@@ -32,8 +35,13 @@ RULES = (
     Rule("local_ack_timeout_err", RESENDS, per_s=1, least=10),
     Rule("packet_seq_err", RESENDS, per_s=10, least=10),
     Rule("roce_slow_restart", RESENDS, per_s=10, least=10),
+    Rule("rp_cnp_ignored", IGNORES, per_s=1, least=10),
 )
 TOLD = (*RULES, Rule("out_of_sequence", RESENDS))
+SHOWN = (
+    *TOLD,
+    *(Rule(name, RESENDS) for name in ("np_cnp_sent", "rp_cnp_handled", "roce_adp_retrans")),
+)
 
 
 @check(
@@ -50,7 +58,8 @@ def rdma_errors(counters: CounterFacts, later: LaterCounters) -> Iterator[Findin
         network. What was added in between is judged: any link_downed, local_link_integrity_errors and
         excessive_buffer_overrun_errors; in a minute more than 5 link_error_recovery; in a second more than
         10 symbol_error, port_rcv_errors, rx_icrc_encapsulated, packet_seq_err or roce_slow_restart, 100
-        port_xmit_discards, 1 local_ack_timeout_err. Older totals are told, and say nothing of today.
+        port_xmit_discards, 1 local_ack_timeout_err or rp_cnp_ignored. Older totals are told, and say nothing
+        of today.
 
     Matters because:
         What a link damages is sent again: one rail that does so slows every collective. A link that is down
@@ -70,10 +79,11 @@ def rdma_errors(counters: CounterFacts, later: LaterCounters) -> Iterator[Findin
     trouble: list[Finding] = []
     for one in found:
         bad, jammed = of_port(one.name)
-        fixes = {LINK.key: bad, FLAP.key: bad, DROPS.key: jammed, RESENDS.key: jammed}
-        trouble += judged(
-            one, RULES, "/sys/class/infiniband/" + one.name.replace(":", "/ports/"), fixes, TOLD
+        fixes = dict.fromkeys((LINK.key, FLAP.key), bad) | dict.fromkeys(
+            (DROPS.key, RESENDS.key, IGNORES.key), jammed
         )
+        where = "/sys/class/infiniband/" + one.name.replace(":", "/ports/")
+        trouble += judged(one, RULES, where, fixes, SHOWN)
         if one.full:
             trouble.append(
                 unknown(HERE, f"{one.name}: {listing(one.full)} at the highest value, counts no more")

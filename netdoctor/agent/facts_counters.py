@@ -25,6 +25,10 @@ PORT = (
     "hw_counters/local_ack_timeout_err",
     "hw_counters/roce_slow_restart",
     "hw_counters/rx_icrc_encapsulated",
+    "hw_counters/rp_cnp_ignored",
+    "hw_counters/rp_cnp_handled",
+    "hw_counters/np_cnp_sent",
+    "hw_counters/roce_adp_retrans",
 )
 NETDEV = (
     "carrier_changes",
@@ -65,6 +69,15 @@ def counted(name: str, base: str, counters: "Iterable[str]") -> "dict[str, Any]"
             if value > 0:
                 values[counter.rpartition("/")[2]] = value
     return {"name": name, "values": values, "read": read}
+
+
+def pauses(folder: str, name: str) -> "dict[str, int]":
+    """Return how often an interface that carries RDMA stopped its switch, and was stopped: flow.counted()."""
+    if folder != "/sys/class/net" or not os.path.isdir(folder + "/" + name + "/device/infiniband"):
+        return {}
+    from . import flow
+
+    return flow.counted(name)
 
 
 def ports(root: str) -> "list[dict[str, Any]]":
@@ -114,6 +127,7 @@ def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
     netdevs = []
     for name in interfaces(folder):
         one = counted(name, os.path.join(folder, name), NETDEV)
+        one["values"].update(pauses(folder, name))
         above = uppers(folder, name)
         netdevs.append(dict(one, uppers=above) if above else one)
     return {"uptime_s": since_boot_s, "ports": ports(root), "netdevs": netdevs}

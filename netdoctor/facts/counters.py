@@ -12,7 +12,9 @@ class Counted:
     """Counters of one RDMA port (``mlx5_0:1``) or interface (``ens1f0``).
 
     values: those that are not 0, by the kernel's names, since whatever made them begin. read: how many could
-    be read, so that 0 is told from nothing. uppers: interfaces on top of this one: bonds, bridges, VLANs.
+    be read, so that 0 is told from nothing. Of interfaces that carry RDMA also tx_pauses, rx_pauses (frames),
+    tx_pause_us, rx_pause_us, over all priorities, and tx_pause_storm_*. uppers: interfaces on top of this
+    one: bonds, bridges, VLANs.
     """
 
     name: str

@@ -135,7 +135,10 @@ def hcas(tree: Tree, state: State, node: str) -> None:
             "port_rcv_data", "port_xmit_data", "port_xmit_discards", "port_xmit_wait",
         ):  # fmt: skip
             tree.files[f"{port}/counters/{counter}"] = "0\n"
-        for counter in ("out_of_sequence", "packet_seq_err", "local_ack_timeout_err", "np_cnp_sent"):
+        for counter in (
+            "out_of_sequence", "packet_seq_err", "local_ack_timeout_err", "np_cnp_sent", "rp_cnp_handled",
+            "rp_cnp_ignored",
+        ):  # fmt: skip
             tree.files[f"{port}/hw_counters/{counter}"] = "0\n"
         for row in range(16):
             tree.files[f"{port}/gids/{row}"] = long_gid("0" * 16, "0" * 16) + "\n"

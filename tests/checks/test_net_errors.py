@@ -43,6 +43,8 @@ def test_silent_on_what_healthy_machines_count() -> None:
         ({}, {"rx_errors": 4}),
         ({}, {"rx_missed_errors": 100}),
         ({"rx_errors": 1 << 40}, {"rx_errors": 1 << 40}),
+        ({}, {"tx_pause_us": 1_900_000, "tx_pauses": 90_000, "rx_pauses": 1 << 30, "rx_pause_us": 1 << 30}),
+        ({"tx_pause_storm_error_events": 3}, {"tx_pause_storm_error_events": 3}),
     ):
         assert {f.status for f in judged(before, after)} <= {Status.PASS}, after
     (finding,) = judged({"rx_errors": 7, "rx_crc_errors": 7}, {"rx_errors": 7, "rx_crc_errors": 7})
@@ -56,6 +58,9 @@ def test_silent_on_what_healthy_machines_count() -> None:
         ({"tx_errors": 9}, {"tx_errors": 90}, "net-link-errors", "eth0 counted 81 tx_errors in 20 s"),
         ({}, {"rx_missed_errors": 101}, "net-missed", "eth0 counted 101 rx_missed_errors"),
         ({"carrier_changes": 2}, {"carrier_changes": 4}, "net-link-flap", "eth0 counted 2 carrier_changes"),
+        ({}, {"tx_pause_us": 2_100_000}, "net-pauses", "eth0 counted 2100000 tx_pause_us in 20 s"),
+        ({}, {"tx_pause_storm_warning_events": 1}, "net-pauses", "eth0 counted 1 tx_pause_storm_warning"),
+        ({}, {"tx_pause_storm_error_events": 2}, "net-pauses", "eth0 counted 2 tx_pause_storm_error_events"),
     ],
 )
 def test_what_grows_too_fast(before: dict[str, int], after: dict[str, int], key: str, words: str) -> None:

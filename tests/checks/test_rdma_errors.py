@@ -35,6 +35,7 @@ def test_silent_while_nothing_grows_beyond_what_healthy_links_do() -> None:
         ({}, {"symbol_error": 9, "port_xmit_discards": 1000, "local_ack_timeout_err": 10}),
         ({}, {"out_of_sequence": 1_000_000, "port_rcv_packets": 1 << 63}),
         ({}, {"link_error_recovery": 2}),
+        ({}, {"np_cnp_sent": 1 << 40, "rp_cnp_handled": 1 << 40, "rp_cnp_ignored": 10}),
     ):
         assert {f.status for f in judged(before, after)} <= {Status.PASS}, after
 
@@ -59,6 +60,7 @@ def test_old_totals_are_told() -> None:
         ({}, {"port_xmit_discards": 1001}, "hca-drops"),
         ({}, {"local_ack_timeout_err": 11}, "hca-resends"),
         ({}, {"packet_seq_err": 101}, "hca-resends"),
+        ({"rp_cnp_ignored": 5}, {"rp_cnp_ignored": 16}, "hca-cnp-ignored"),
     ],
 )
 def test_what_grows_too_fast(before: dict[str, int], after: dict[str, int], key: str) -> None:
@@ -80,6 +82,12 @@ def test_one_cause_of_several_counters() -> None:
     assert findings[0].evidence[0].output == (
         "symbol_error +500, port_rcv_errors +400, local_ack_timeout_err +50, of 0 packets, in 10 s"
     )
+
+
+def test_notices_of_congestion_are_shown_beside_what_is_wrong() -> None:
+    (finding,) = judged({}, {"packet_seq_err": 500, "np_cnp_sent": 70, "rp_cnp_handled": 8})
+    assert "packet_seq_err +500, np_cnp_sent +70, rp_cnp_handled +8" in finding.evidence[0].output
+    assert not judged({"np_cnp_sent": 7}, {"np_cnp_sent": 7})
 
 
 def test_what_cannot_be_judged() -> None:

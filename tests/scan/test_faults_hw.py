@@ -123,6 +123,8 @@ ERRORS = ("--only", "rdma.errors,net.errors,gpu.link-errors")
              said="mlx5_1:1 counted", fix="mlxlink -d mlx5_1", args=ERRORS),
         case("node2 hca-errors counter=packet_seq_err", "hca-resends", "rdma.errors", status="warn",
              confidence="suspected", said="packet_seq_err", args=ERRORS),
+        case("node2 hca-errors counter=rp_cnp_ignored", "hca-cnp-ignored", "rdma.errors", status="warn",
+             confidence="suspected", said="rp_cnp_ignored", fix="rdma statistic show", args=ERRORS),
         case("node2 gpu-mode link7.field161_per_s=5", "gpu-nvlink-replays", "gpu.link-errors", status="warn",
              said="GPU 0, NVLink 7:", fix="nvidia-smi nvlink -e -i 0 -l 7", args=ERRORS),
         case("node2 if-flap if=eth1", "net-link-flap", "net.errors", status="warn",
