@@ -39,7 +39,7 @@ def rdma_parity(nodes: Mapping[str, RdmaFacts], expect: Wanted | None = None) ->
     """
     ports: dict[tuple[str, ...], dict[str, tuple[Hca, HcaPort]]] = defaultdict(dict)
     for node, hca, port in ports_of(nodes):
-        if port.active and not hca.is_virtual:
+        if port.active and (hca.is_efa or not hca.is_virtual):
             ports[port.link_layer, hca.board_id or "", port.name][node] = hca, port
     if not ports:
         yield skip("no active HCA port on any node" if has_any(nodes) else NO_HCAS)

@@ -15,6 +15,19 @@ MAX_HCAS = 128
 MAX_PORTS = 16
 MAX_GIDS = 1024
 MAX_PKEYS = 128
+# NCCL loads libnccl-net.so, or libnccl-net-NAME.so for NCCL_NET_PLUGIN=NAME. [src/plugin/net.cc]
+_PLUGINS = ("libnccl-net.so", "libnccl-net-ofi.so", "libnccl-net-aws-ofi.so")
+# Where EFA's installer, NVIDIA's images, and AWS's machine images and guides put them.
+_PLUGIN_FOLDERS = tuple(
+    folder + below
+    for folder in (
+        "/opt/amazon/ofi-nccl/lib",
+        "/opt/amazon/aws-ofi-nccl/lib",
+        "/opt/aws-ofi-nccl/lib",
+        "/usr/local/cuda/efa/lib",
+    )
+    for below in ("", "64", "/x86_64-linux-gnu", "/aarch64-linux-gnu")
+)
 # A table has 255 rows, filled from the first free one on.
 EMPTY_ROWS = 32
 
@@ -281,6 +294,14 @@ def hca(
     }
 
 
+def net_plugins(root: str, library_path: str) -> "list[dict[str, Any]]":
+    """Return facts.rdma.NetPlugin of those for EFA."""
+    found = [path for name in _PLUGINS for path in libs.find(name, root, library_path)]
+    elsewhere = [folder + "/" + name for folder in _PLUGIN_FOLDERS for name in _PLUGINS]
+    others = [path for path in elsewhere if path not in found and libs.is_file(path, root)]
+    return [{"path": path, "found": path in found} for path in found + others]
+
+
 def unbound_pci(root: str, bound: "set[Optional[str]]") -> "list[str]":
     """Return PCI addresses of Mellanox/NVIDIA network functions without an RDMA device."""
     found = []
@@ -313,4 +334,9 @@ def collect(
         "hcas": hcas,
         "unbound_pci": unbound_pci(root, {h["pci_address"] for h in hcas}),
         "libibverbs": verbs[0] if verbs else None,
+        "net_plugins": (
+            net_plugins(root, library_path)
+            if any((h["driver"] or h["name"]).startswith("efa") for h in hcas)
+            else None
+        ),
     }

@@ -137,18 +137,36 @@ class Hca:
         return self.uverbs_there is not False and self.uverbs_ok is not False
 
     @property
+    def is_efa(self) -> bool:
+        return any(word.startswith("efa") for word in (self.name, self.driver or ""))
+
+    @property
     def is_virtual(self) -> bool:
         """Software RDMA, or a cloud adapter without a rate of its own. udev calls an EFA ``rdmap16s0``."""
         words = (self.name, (self.hca_type or "").lower(), self.driver or "")
         return any(word.startswith(_VIRTUAL) for word in words)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetPlugin:
+    """A plugin through which NCCL uses another network. found: the loader finds it in the login session."""
+
+    path: str
+    found: bool
+
+    @property
+    def folder(self) -> str:
+        return self.path.rpartition("/")[0]
+
+
 @fact("rdma")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RdmaFacts:
     """hcas: sorted by name. unbound_pci: PCI addresses of RDMA-capable NICs (Mellanox/NVIDIA 15b3) without an
-    RDMA device. libibverbs: path found by the loader, or None."""
+    RDMA device. libibverbs: path found by the loader, or None. net_plugins: NCCL's for EFA, those that the
+    loader finds first; None where there is no EFA."""
 
     hcas: tuple[Hca, ...] = ()
     unbound_pci: tuple[str, ...] = ()
     libibverbs: str | None = None
+    net_plugins: tuple[NetPlugin, ...] | None = None
