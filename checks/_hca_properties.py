@@ -96,6 +96,12 @@ PROPERTIES = (
         "../../device/net/*/ecn/roce_*/enable/*", "one that does not slow down takes the others' share",
         LOSSLESS,
     ),
+    Property(
+        "rdma.read-request", "max read request (PCIe)", "",
+        lambda hca, _: str(hca.pcie.read_request) if hca.pcie and hca.pcie.read_request else None,
+        "../../device/config", "it reads memory in smaller pieces, or in larger ones",
+        run("give them the same in the BIOS, or with setpci at each boot"),
+    ),
     Property("rdma.driver", "driver", "", lambda hca, _: hca.driver, "../../device/driver", "", DRIVER),
     # rdma.pcie holds a card to what its slot can do; in which slots cards are is the builder's choice.
     Property("rdma.pcie", "PCIe link", "", _pcie, "../../device/current_link_*", "", SLOT, of_peers=False),

@@ -25,9 +25,10 @@ def rdma_parity(nodes: Mapping[str, RdmaFacts], expect: Wanted | None = None) ->
     Looks at:
         Of active ports: LID of the subnet manager, prefix of the subnet and partitions (InfiniBand). Of RoCE
         the traffic class that the driver sets for all, priority flow control or else pauses, whether packets
-        are sorted by DSCP or VLAN, and ECN where the driver tells (MLNX_OFED). The driver and its own
-        version. Compared over nodes, port by port and by kind of card, as rails may well be fabrics of their
-        own. A fabric that is lossy by design has no PFC anywhere, and is silent.
+        are sorted by DSCP or VLAN, and ECN where the driver tells (MLNX_OFED). The driver and its own version
+        and, as root, the card's max read request. Compared over nodes, port by port and by kind of card, as
+        rails may well be fabrics of their own. A fabric that is lossy by design has no PFC anywhere, and is
+        silent.
 
     Matters because:
         Ports in different subnets or partitions are up, and cannot reach each other: NCCL waits for its

@@ -15,6 +15,10 @@ NARROW = Cause(
     "the PCIe link of an HCA of {nodes} is below what slot and card can do",
     action=Action.DRAIN,
 )
+PIECES = Cause("hca-pcie-pieces", "HCAs of {nodes} move data over PCIe in small pieces")
+# Bytes. Read requests of 512 are what the PCI Express specification begins with, and drivers leave them;
+# NVIDIA sets 4096 on its own systems. A payload of 128, the least, is a sixth header.
+READ_LEAST, PAYLOAD_LEAST = 512, 256
 
 
 @check(
@@ -27,8 +31,10 @@ def rdma_pcie(rdma: RdmaFacts) -> Iterator[Finding]:
 
     Looks at:
         current_link_width and current_link_speed of the card, against the lesser of its own maximum and that
-        of the port above it. Unlike GPUs, HCAs do not slow their link down when idle. Cloud and software
-        adapters are left out, and so is what a virtual machine does not tell.
+        of the port above it. Unlike GPUs, HCAs do not slow their link down when idle. As root also what a
+        card asks for at once (max read request: 512 bytes or more) and sends at once (max payload: 256, if
+        both ends can). Cloud and software adapters are left out, and so is what a virtual machine does not
+        tell.
 
     Matters because:
         Eight lanes instead of sixteen halve what a 400 Gbit/s port can move, while the port itself, and
@@ -50,6 +56,8 @@ def rdma_pcie(rdma: RdmaFacts) -> Iterator[Finding]:
     for hca, link in told:
         if link.width < link.width_most or link.gtransfers_s < link.gtransfers_s_most:
             yield _slow(hca, link)
+        if pieces := _pieces(link):
+            yield _small(hca, *pieces)
 
 
 def _slow(hca: Hca, link: PcieLink) -> Finding:
@@ -64,6 +72,30 @@ def _slow(hca: Hca, link: PcieLink) -> Finding:
         fixes=look(
             "read what card and port say, and the errors of the link",
             f"lspci -vvs {where} | grep -E 'LnkCap|LnkSta'" if ADDRESS.fullmatch(where) else "",
+            root=True,
+        ),
+    )
+
+
+def _pieces(link: PcieLink) -> tuple[str, str] | None:
+    """What is smaller than need be: what it is, and what it should be."""
+    if 0 < link.read_request < READ_LEAST:
+        return f"max read request {link.read_request} bytes", f"{READ_LEAST} or more"
+    if 0 < link.payload < min(PAYLOAD_LEAST, link.payload_most):
+        return f"max payload {link.payload} bytes", f"{min(PAYLOAD_LEAST, link.payload_most)} or more"
+    return None
+
+
+def _small(hca: Hca, now: str, wanted: str) -> Finding:
+    where = hca.pci_address or ""
+    return PIECES.warn(
+        f"{hca.name} has a {now}",
+        observed=now,
+        expected=wanted,
+        seen=seen(f"/sys/class/infiniband/{hca.name}/device/config", now, "file"),
+        fixes=look(
+            "read it, then set it in the BIOS; pci=pcie_bus_perf on the kernel's command line does, too",
+            f"lspci -vvs {where} | grep -E 'MaxPayload|MaxReadReq'" if ADDRESS.fullmatch(where) else "",
             root=True,
         ),
     )

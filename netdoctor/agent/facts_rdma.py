@@ -98,28 +98,71 @@ def driver(device: str) -> "Optional[str]":
     return name + " " + version if version else name
 
 
-def redirects(config: bytes) -> "Optional[bool]":
-    """Whether a switch port redirects what goes from one device below it to another; None where that cannot
-    be read. [PCI Express Base Specification: Access Control Services, include/uapi/linux/pci_regs.h]"""
+class Config(object):
+    """The configuration space of a PCI function, for the body of a `with`. Raises OSError, beyond 64 bytes
+    for all but root. Each read goes to the device, so little is read.
+    [PCI Express Base Specification, include/uapi/linux/pci_regs.h]"""
 
-    def number(at: int, size: int) -> int:
-        return int.from_bytes(config[at : at + size], "little")
+    def __init__(self, folder: str) -> None:
+        self._fd = os.open(folder + "/config", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
 
-    if len(config) <= 0x100:  # without root the kernel gives 64 bytes
-        return None
-    at, left = number(0x34, 1), 48
-    while at and left and number(at, 1) != 0x10:  # PCI_CAP_ID_EXP
-        at, left = number(at + 1, 1), left - 1
-    if not at or not left or number(at + 2, 1) >> 4 != 6:  # PCI_EXP_TYPE_DOWNSTREAM
+    def __enter__(self) -> "Config":
+        return self
+
+    def __exit__(self, *_: "Any") -> None:
+        os.close(self._fd)
+
+    def number(self, at: int, size: int) -> int:
+        data = os.pread(self._fd, size, at)
+        if len(data) < size:
+            raise OSError(errno.EPERM, "not for this user")
+        return int.from_bytes(data, "little")
+
+    def express(self) -> int:
+        """Return where the PCI Express capability begins, 0 where there is none."""
+        at, left = self.number(0x34, 1), 48
+        while at and left and self.number(at, 1) != 0x10:  # PCI_CAP_ID_EXP
+            at, left = self.number(at + 1, 1), left - 1
+        return at if left else 0
+
+    def redirects(self) -> bool:
+        """Whether a switch port redirects what goes from one device below it to another (Access Control
+        Services)."""
+        at = self.express()
+        if not at or self.number(at + 2, 1) >> 4 != 6:  # PCI_EXP_TYPE_DOWNSTREAM
+            return False
+        at, left = 0x100, 48
+        while at and left:
+            header = self.number(at, 4)
+            if header & 0xFFFF == 0xD:  # PCI_EXT_CAP_ID_ACS
+                # Request, completion redirect, egress control
+                return bool(self.number(at + 6, 2) & 0x2C)
+            at, left = header >> 20, left - 1
         return False
-    at, left = 0x100, 48
-    while at and left:
-        header = number(at, 4)
-        if header & 0xFFFF == 0xD:  # PCI_EXT_CAP_ID_ACS
-            # Request, completion redirect, egress control
-            return bool(number(at + 6, 2) & 0x2C)
-        at, left = header >> 20, left - 1
-    return False
+
+    def sizes(self) -> "tuple[int, int, int]":
+        """Return the most that it asks for at once (max read request), that it sends at once (max payload),
+        and that it could: bytes."""
+        at = self.express()
+        if not at:
+            raise OSError(errno.ENODEV, "no PCI Express")
+        able, control = self.number(at + 4, 4), self.number(at + 8, 2)  # DEVCAP, DEVCTL
+        return 128 << (control >> 12 & 7), 128 << (control >> 5 & 7), 128 << (able & 7)
+
+
+def sizes(device: str) -> "Optional[list[int]]":
+    """Return max read request and max payload of a function, and the payload that it and the port above could
+    do; None where nobody may read them, and of a virtual function, whose own say nothing."""
+    found = []
+    try:
+        if os.path.exists(device + "/physfn"):
+            return None
+        for folder in (device, os.path.dirname(device)):
+            with Config(folder) as config:
+                found.append(config.sizes())
+    except OSError:
+        return None
+    return [found[0][0], found[0][1], min(found[0][2], found[1][2])]
 
 
 def is_guest(root: str) -> bool:
@@ -128,15 +171,19 @@ def is_guest(root: str) -> bool:
     return " hypervisor" in flags
 
 
-def acs(device: str) -> "Optional[list[str]]":
-    """Return the switch ports above a device (its real path) that redirect; None where nobody may read."""
+def acs(device: str, known: "dict[str, Optional[bool]]") -> "Optional[list[str]]":
+    """Return the switch ports above a device (its real path) that redirect; None where nobody may read.
+    known: what has been read of ports, by their folders."""
     found = []
     above = os.path.dirname(device)
     while files.pci_address(os.path.basename(above)):
-        try:
-            answer = redirects(files.read_bytes(os.path.join(above, "config"), 4096))
-        except OSError:
-            answer = None
+        if above not in known:
+            try:
+                with Config(above) as config:
+                    known[above] = config.redirects()
+            except OSError:
+                known[above] = None
+        answer = known[above]
         if answer is None:
             return None
         if answer:
@@ -199,9 +246,9 @@ def port(
     }
 
 
-def pcie_link(here: str) -> "Optional[dict[str, Any]]":
+def pcie_link(here: str, guest: bool) -> "Optional[dict[str, Any]]":
     """Return facts.rdma.PcieLink of a function (its real path); None where it, or the port above, tells of no
-    link."""
+    link. guest: what its configuration says is made up by the host."""
     above = os.path.dirname(here)
 
     def number(folder: str, name: str) -> float:
@@ -216,7 +263,11 @@ def pcie_link(here: str) -> "Optional[dict[str, Any]]":
     def least(name: str) -> float:
         return min(number(here, "max_link_" + name), number(above, "max_link_" + name))
 
+    read_request, payload, payload_most = (None if guest else sizes(here)) or (0, 0, 0)
     return {
+        "read_request": read_request,
+        "payload": payload,
+        "payload_most": payload_most,
         "width": int(number(here, "current_link_width")),
         "width_most": int(least("width")),
         "gtransfers_s": number(here, "current_link_speed"),
@@ -248,9 +299,13 @@ def is_there(path: str) -> "Optional[bool]":
 
 
 def hca(
-    name: str, root: str, guest: bool, known: "Optional[Mapping[str, dict[str, Any]]]"
+    name: str,
+    root: str,
+    guest: bool,
+    known: "Optional[Mapping[str, dict[str, Any]]]",
+    above: "dict[str, Optional[bool]]",
 ) -> "dict[str, Any]":
-    """Return facts.rdma.Hca."""
+    """Return facts.rdma.Hca. above: as acs() wants it."""
     base = files.under(root, _CLASS + "/" + name)
 
     def text(attribute: str) -> "Optional[str]":
@@ -282,14 +337,14 @@ def hca(
         "pci_address": address,
         "pci_path": files.pci_path(real),
         "numa_node": files.number(device + "/numa_node"),
-        "pcie": pcie_link(real),
+        "pcie": pcie_link(real, guest),
         "netdevs": netdevs,
         "uverbs": uverbs,
         "uverbs_there": there,
         "uverbs_ok": uverbs_ok,
         "driver": driver(device),
         "iommu": None if guest else text("device/iommu_group/type"),
-        "acs": acs(real),
+        "acs": acs(real, above),
         "ports": [port(name, n, netdevs, root, known) for n in sorted(ports, key=numeric)[:MAX_PORTS]],
     }
 
@@ -327,7 +382,8 @@ def collect(
         known = {}
     names = files.names(files.under(root, _CLASS), MAX_HCAS)
     guest = bool(names) and is_guest(root)
-    hcas = [hca(name, root, guest, known) for name in names]
+    above = {}  # type: dict[str, Optional[bool]]
+    hcas = [hca(name, root, guest, known, above) for name in names]
     library_path = os.environ.get("LD_LIBRARY_PATH", "")
     verbs = libs.find("libibverbs.so.1", root, library_path)
     return {

@@ -90,12 +90,16 @@ class HcaPort:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PcieLink:
     """Lanes and speed (GT/s a lane) of a card's link as trained, and the lesser of what the card and the port
-    above it can do. 0 where the kernel does not say."""
+    above it can do. read_request, payload: bytes that the card asks for and sends at once at most;
+    payload_most: that it and the port could (told to root alone). 0 where the kernel does not say."""
 
     width: int = 0
     width_most: int = 0
     gtransfers_s: float = 0.0
     gtransfers_s_most: float = 0.0
+    read_request: int = 0
+    payload: int = 0
+    payload_most: int = 0
 
     @property
     def is_known(self) -> bool:

@@ -35,6 +35,18 @@ def digits(*words: object, size: int = 8) -> str:
     return hashlib.blake2s(raw, digest_size=size).hexdigest()
 
 
+def config(vendor: int, device: int, kind: int, *, port: int = 0) -> bytes:
+    """What root reads of a function: 512 bytes can be sent at once and are, 4096 are asked for at once.
+    port: its type, as PCI Express numbers them; 4 is a root port."""
+    found = bytearray(256)
+    found[0:4] = vendor.to_bytes(2, "little") + device.to_bytes(2, "little")
+    found[9:12] = kind.to_bytes(3, "little")
+    found[0x34] = 0x60
+    found[0x60:0x64] = bytes((0x10, 0, port << 4 | 2, 0))
+    found[0x64:0x6A] = (2).to_bytes(4, "little") + (5 << 12 | 2 << 5).to_bytes(2, "little")
+    return bytes(found)
+
+
 def pci(tree: Tree, root: str, address: str, vendor: int, device: int, kind: int, driver: str) -> str:
     """One PCI function; returns its folder."""
     folder = f"/sys/devices/{root}/{address}"
@@ -58,10 +70,10 @@ def pci(tree: Tree, root: str, address: str, vendor: int, device: int, kind: int
     # The port above, which has the slot's limits.
     above = {f"/sys/devices/{root}/max_link_speed": "32.0 GT/s PCIe\n"}
     tree.files |= above | {f"/sys/devices/{root}/max_link_width": "16\n"}
-    config = bytearray(64)
-    config[0:4] = vendor.to_bytes(2, "little") + device.to_bytes(2, "little")
-    config[9:12] = kind.to_bytes(3, "little")
-    tree.binary[f"{folder}/config"] = bytes(config)
+    tree.binary |= {
+        f"{folder}/config": config(vendor, device, kind),
+        f"/sys/devices/{root}/config": config(0x8086, 0x352A, 0x060400, port=4),
+    }
     tree.links |= {
         f"{folder}/driver": f"../../../../bus/pci/drivers/{driver}",
         f"{folder}/subsystem": "../../../../bus/pci",

@@ -749,12 +749,13 @@ def test_the_pcie_link_of_an_hca(tmp_path: Path) -> None:
     }
     root = trees.make(tmp_path / "real", files)
     expected = {"width": 8, "width_most": 16, "gtransfers_s": 16.0, "gtransfers_s_most": 16.0}
-    assert facts_rdma.pcie_link(root + card) == expected
+    expected |= dict.fromkeys(("read_request", "payload", "payload_most"), 0)
+    assert facts_rdma.pcie_link(root + card, False) == expected
     files[f"{card}/../max_link_speed"], files[f"{card}/../max_link_width"] = "Unknown\n", "255\n"
-    unknown = facts_rdma.pcie_link(trees.make(tmp_path / "virtual", files) + card)
+    unknown = facts_rdma.pcie_link(trees.make(tmp_path / "virtual", files) + card, False)
     assert unknown == {**expected, "width_most": 0, "gtransfers_s_most": 0.0}
     on_a_root_bus = trees.make(tmp_path / "vm", {"/sys/devices/pci0000:00/0000:00:05.0/max_link_width": "16"})
-    assert facts_rdma.pcie_link(on_a_root_bus + "/sys/devices/pci0000:00/0000:00:05.0") is None
+    assert facts_rdma.pcie_link(on_a_root_bus + "/sys/devices/pci0000:00/0000:00:05.0", False) is None
 
 
 def test_partitions_traffic_class_and_driver_of_an_hca(tmp_path: Path) -> None:
@@ -781,12 +782,14 @@ def test_partitions_traffic_class_and_driver_of_an_hca(tmp_path: Path) -> None:
     assert hca.driver == "mlx5_core"
 
 
-def pcie_config(kind: int, control: int, size: int = 4096) -> bytes:
-    """Configuration of a PCIe port: power management, PCIe of this type, then AER and ACS above 0x100."""
+def pcie_config(kind: int, control: int, size: int = 4096, device: int = 0, able: int = 0) -> bytes:
+    """Configuration of a PCIe port: power management, PCIe of this type, then AER and ACS above 0x100.
+    device, able: its DEVCTL and DEVCAP."""
     config = bytearray(4096)
     config[0x34] = 0x40
     config[0x40:0x44] = bytes([0x01, 0x60, 0x03, 0x00])
     config[0x60:0x64] = bytes([0x10, 0x00, kind << 4 | 2, 0x00])
+    config[0x64:0x6A] = able.to_bytes(4, "little") + device.to_bytes(2, "little")
     config[0x100:0x104] = (0x148 << 20 | 1 << 16 | 0x0001).to_bytes(4, "little")
     config[0x148:0x150] = (1 << 16 | 0x000D).to_bytes(4, "little") + bytes([0x5F, 0, control, 0])
     return bytes(config[:size])
@@ -805,7 +808,6 @@ def pcie_config(kind: int, control: int, size: int = 4096) -> bytes:
     ],
 )
 def test_acs_of_a_switch_port(config: bytes, redirects: bool | None, tmp_path: Path) -> None:
-    assert facts_rdma.redirects(config) is redirects
     tree = trees.connectx7()
     port = "/sys/devices/pci0000:00/0000:16:00.0"
     card = f"{port}/0000:17:00.0"
@@ -817,6 +819,26 @@ def test_acs_of_a_switch_port(config: bytes, redirects: bool | None, tmp_path: P
     assert hca.iommu == "DMA-FQ"
     guest = trees.make(tmp_path, {"/proc/cpuinfo": "processor\t: 0\nflags\t\t: fpu hypervisor lahf_lm\n"})
     assert facts_rdma.collect({}, guest)["hcas"][0]["iommu"] is None
+    asked = facts_rdma.collect({}, guest)["hcas"][0]["pcie"] or {}
+    assert not asked.get("read_request")
+
+
+def test_what_a_card_asks_for_and_sends_at_once(tmp_path: Path) -> None:
+    """As lspci prints it: DevCtl 0x5936 is MaxPayload 256 bytes, MaxReadReq 4096 bytes; DevCap 2 is 512."""
+    for card, port, expected in (
+        (pcie_config(0, 0, device=0x5936, able=2), pcie_config(4, 0, able=1), [4096, 256, 256]),
+        (pcie_config(0, 0, device=0x2810, able=2), pcie_config(4, 0, able=2), [512, 128, 512]),
+        (pcie_config(0, 0, 64), pcie_config(4, 0), None),
+        (pcie_config(0, 0, device=0x5936), b"\x34" * 4096, None),
+        (pcie_config(0, 0, device=0x5936), b"", None),
+    ):
+        for folder, config in (("0000:16:00.0", port), ("0000:16:00.0/0000:17:00.0", card)):
+            (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+            (tmp_path / folder / "config").write_bytes(config)
+        assert facts_rdma.sizes(str(tmp_path / "0000:16:00.0/0000:17:00.0")) == expected
+        (tmp_path / "0000:16:00.0/0000:17:00.0/physfn").mkdir()
+        assert facts_rdma.sizes(str(tmp_path / "0000:16:00.0/0000:17:00.0")) is None
+        (tmp_path / "0000:16:00.0/0000:17:00.0/physfn").rmdir()
 
 
 def test_counters(tmp_path: Path) -> None:

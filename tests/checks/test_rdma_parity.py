@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from netdoctor.checks.rdma_parity import rdma_parity
-from netdoctor.facts.rdma import FlowControl, Gid, Hca, RdmaFacts
+from netdoctor.facts.rdma import FlowControl, Gid, Hca, PcieLink, RdmaFacts
 from netdoctor.facts.wanted import Wanted, Wish
 from netdoctor.model import Finding, Status
 
@@ -17,7 +17,8 @@ GID = Gid(index=0, gid="fe80:0000:0000:0000:a088:c203:0012:3456", type="IB/RoCE 
 def card(device: str, *, on: dict[str, Any] | None = None, roce: bool = False, **changes: Any) -> Hca:
     usual: dict[str, Any] = {"sm_lid": 1, "gids": (GID,), "pkeys": ("0xffff",), **(on or {})}
     one = roce_port(device, **(on or {})) if roce else port(device, **usual)
-    return hca(device, ports=(one,), **{"driver": "mlx5_core 24.10-1.1.4", **changes})
+    own = {"driver": "mlx5_core 24.10-1.1.4", "pcie": PcieLink(read_request=4096), **changes}
+    return hca(device, ports=(one,), **own)
 
 
 def cluster(count: int, odd: RdmaFacts, **usual: Any) -> dict[str, RdmaFacts]:
@@ -54,6 +55,7 @@ def test_silent_on_equal_nodes_and_on_rails_that_are_fabrics_of_their_own() -> N
             "InfiniBand subnet of mlx5_1:1 fec0:0000:0000:0001 here, fe80:0000:0000:0000 on most nodes",
         ),
         ({"on": {"pkeys": ("0x8001", "0xffff")}}, "rdma-pkeys", "partitions of mlx5_1:1 0x8001 and 0xffff"),
+        ({"pcie": PcieLink(read_request=512)}, "rdma-read-request", "max read request (PCIe) of mlx5_1:1 "),
         ({"driver": "mlx5_core"}, "rdma-driver", "driver of mlx5_1:1 mlx5_core here, mlx5_core 24.10"),
     ],
 )  # fmt: skip

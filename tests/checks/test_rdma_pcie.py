@@ -56,3 +56,26 @@ def test_what_is_not_shown() -> None:
     assert [f.status for f in judged(hca(), hca("mlx5_1", pcie=link(width=0)))] == [Status.UNKNOWN]
     assert [f.summary for f in said(rdma_pcie(RdmaFacts()))] == ["no HCA on this node"]
     assert [f.summary for f in judged(hca("rxe0"))] == ["no HCA on this node"]
+
+
+def sized(read_request: int, payload: int, payload_most: int = 512) -> Hca:
+    usual = {"width": 16, "width_most": 16, "gtransfers_s": 32.0, "gtransfers_s_most": 32.0}
+    one = PcieLink(read_request=read_request, payload=payload, payload_most=payload_most, **usual)  # type: ignore[arg-type]
+    return hca("mlx5_1", pcie=one, pci_address="0000:82:00.0")
+
+
+def test_data_in_small_pieces() -> None:
+    for fine in (sized(4096, 512), sized(512, 256), sized(0, 0), sized(512, 128, 128)):
+        assert not judged(fine)
+    for small, now in (
+        (sized(256, 512), "max read request 256 bytes"), (sized(128, 128), "max read request 128 bytes"),
+        (sized(4096, 128), "max payload 128 bytes"),
+    ):  # fmt: skip
+        (finding,) = judged(small)
+        assert (finding.status, causes([finding])) == (Status.WARN, {"hca-pcie-pieces": {"n1"}})
+        assert finding.observed == now
+        assert finding.cause
+        assert finding.cause.fixes[0].commands[0].shell.startswith("lspci -vvs 0000:82:00.0 ")
+    assert {f.cause.key for f in judged(hca(pcie=link(8)), sized(256, 0)) if f.cause} == {
+        "hca-pcie-narrow", "hca-pcie-pieces",
+    }  # fmt: skip
