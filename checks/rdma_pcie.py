@@ -1,24 +1,18 @@
 """The PCIe link of each HCA, against what its slot and the card can do."""
 
-import re
 from collections.abc import Iterator
 
 from netdoctor.check import check
+from netdoctor.checks._hca_pieces import ADDRESS, small_pieces
 from netdoctor.checks._words import listing
 from netdoctor.facts.rdma import Hca, PcieLink, RdmaFacts
 from netdoctor.model import DERIVED, HERE, Action, Cause, Finding, look, seen, skip, unknown
 
-# What may stand in a command: 0000:81:00.0.
-ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 NARROW = Cause(
     "hca-pcie-narrow",
     "the PCIe link of an HCA of {nodes} is below what slot and card can do",
     action=Action.DRAIN,
 )
-PIECES = Cause("hca-pcie-pieces", "HCAs of {nodes} move data over PCIe in small pieces")
-# Bytes. Read requests of 512 are what the PCI Express specification begins with, and drivers leave them;
-# NVIDIA sets 4096 on its own systems. A payload of 128, the least, is a sixth header.
-READ_LEAST, PAYLOAD_LEAST = 512, 256
 
 
 @check(
@@ -56,8 +50,7 @@ def rdma_pcie(rdma: RdmaFacts) -> Iterator[Finding]:
     for hca, link in told:
         if link.width < link.width_most or link.gtransfers_s < link.gtransfers_s_most:
             yield _slow(hca, link)
-        if pieces := _pieces(link):
-            yield _small(hca, *pieces)
+        yield from small_pieces(hca, link)
 
 
 def _slow(hca: Hca, link: PcieLink) -> Finding:
@@ -72,30 +65,6 @@ def _slow(hca: Hca, link: PcieLink) -> Finding:
         fixes=look(
             "read what card and port say, and the errors of the link",
             f"lspci -vvs {where} | grep -E 'LnkCap|LnkSta'" if ADDRESS.fullmatch(where) else "",
-            root=True,
-        ),
-    )
-
-
-def _pieces(link: PcieLink) -> tuple[str, str] | None:
-    """What is smaller than need be: what it is, and what it should be."""
-    if 0 < link.read_request < READ_LEAST:
-        return f"max read request {link.read_request} bytes", f"{READ_LEAST} or more"
-    if 0 < link.payload < min(PAYLOAD_LEAST, link.payload_most):
-        return f"max payload {link.payload} bytes", f"{min(PAYLOAD_LEAST, link.payload_most)} or more"
-    return None
-
-
-def _small(hca: Hca, now: str, wanted: str) -> Finding:
-    where = hca.pci_address or ""
-    return PIECES.warn(
-        f"{hca.name} has a {now}",
-        observed=now,
-        expected=wanted,
-        seen=seen(f"/sys/class/infiniband/{hca.name}/device/config", now, "file"),
-        fixes=look(
-            "read it, then set it in the BIOS; pci=pcie_bus_perf on the kernel's command line does, too",
-            f"lspci -vvs {where} | grep -E 'MaxPayload|MaxReadReq'" if ADDRESS.fullmatch(where) else "",
             root=True,
         ),
     )
