@@ -32,8 +32,8 @@ for _module in pkgutil.iter_modules(netdoctor.measure.__path__):
 class Step:
     """One experiment of a scan.
 
-    seconds: its part of the budget, by group that is wanted. limit_s: the longest it may take. again: for the
-    second time.
+    seconds: its part of the budget, by group that is wanted. limit_s: the longest it may take, also with what
+    others leave it of theirs. again: for the second time.
     """
 
     experiment: Experiment
@@ -49,13 +49,23 @@ def plan(wanted: Collection[str], nodes: int, budget_s: float) -> tuple[Step, ..
     """
     chosen = ordered(one for one in EXPERIMENTS.values() if set(one.groups) & set(wanted))
     weights = {g: w for one in chosen for g, w in one.shares.items() if g in wanted}
+    spare = sum(weights.get(g, 0.0) for one in chosen if one.spares for g in one.shares)
     steps = []
     for one in chosen:
         seconds = {g: budget_s * weights[g] / sum(weights.values()) for g in one.shares if g in weights}
-        limit_s = one.limit_s(nodes, sum(seconds.values())) + ALIVE_S
-        steps.append(Step(experiment=one, seconds=seconds, limit_s=limit_s))
+        most_s = sum(seconds.values())
+        if most_s and not one.spares:
+            most_s *= sum(weights.values()) / (sum(weights.values()) - spare)
+        steps.append(Step(experiment=one, seconds=seconds, limit_s=one.limit_s(nodes, most_s) + ALIVE_S))
     again = [replace(step, again=True) for step in steps if step.experiment.again is not None]
     return tuple(sorted([*steps, *again], key=lambda step: step.experiment.last))
+
+
+def with_more(steps: Sequence[Step], seconds: float) -> list[Step]:
+    """The steps, with so many more seconds of the budget among those that have a part of it."""
+    parts = sum(sum(step.seconds.values()) for step in steps)
+    more = 1 + seconds / parts if parts else 1.0
+    return [replace(step, seconds={g: own * more for g, own in step.seconds.items()}) for step in steps]
 
 
 # Who is waited for, by name, where it is not everybody.

@@ -10,7 +10,17 @@ from functools import cached_property, partial
 from typing import Any
 
 from netdoctor.check import Check, Profile
-from netdoctor.engine.experiments import BUDGET_S, GROUND, Asker, OutOfTime, Step, keep, measured, plan
+from netdoctor.engine.experiments import (
+    BUDGET_S,
+    GROUND,
+    Asker,
+    OutOfTime,
+    Step,
+    keep,
+    measured,
+    plan,
+    with_more,
+)
 from netdoctor.engine.gathering import (
     AUTO,
     addresses,
@@ -283,12 +293,14 @@ class Scan:
             and not isinstance(self.store.get("host", n), Missing)
         ]
         gone: dict[str, Missing] = {}
-        for place, step in enumerate(self.plan):
-            budget_s = sum(sum(one.seconds.values()) for one in self.plan[place:]) if step.seconds else None
+        left = list(self.plan)
+        while left:
+            own_s = sum(left[0].seconds.values())
+            budget_s = sum(sum(one.seconds.values()) for one in left)
+            step, *left = left
+            start = time.monotonic()
             began = Progress(
-                phase=step.experiment.name,
-                total=len(alive),
-                ends=None if budget_s is None else time.monotonic() + budget_s,
+                phase=step.experiment.name, total=len(alive), ends=start + budget_s if own_s else None
             )
             asker = Asker(transport, step, self.ends, gone, partial(self._asked, began))
             context = Context(
@@ -302,6 +314,8 @@ class Scan:
             )
             found = self._phase(step, context, began)
             keep(self.store, step, found, alive, self.wanted, asker.lost)
+            if step.experiment.spares:
+                left = with_more(left, max(0.0, start + own_s - time.monotonic()))
 
     def _asked(self, began: Progress, asked: int, left: int, waiting: tuple[str, ...]) -> None:
         self.listener(replace(began, asked=asked, left=left, waiting=waiting))

@@ -69,6 +69,7 @@ class Experiment:
     after: tuple[str, ...]
     needs: tuple[str, ...]
     shares: Mapping[str, float]
+    spares: bool
     bound_s: Bound
     cost: str
     again: Callable[[Any, Any], Any] | None
@@ -99,6 +100,7 @@ def experiment(
     after: Sequence[str] = (),
     needs: Sequence[str] = (),
     shares: Mapping[str, float] | None = None,
+    spares: bool = False,
     cost: str = "read-only",
     again: Callable[[Any, Any], Any] | None = None,
     last: bool = False,
@@ -113,9 +115,10 @@ def experiment(
     bound_s: the longest that its requests may take together, or a function of (nodes, seconds of the
     budget). after: fact groups that are measured before it where they are wanted. needs: groups that nodes
     are asked for at login, beside those that say where they are dialled (host, net, env). shares: its part
-    of the bandwidth budget, by group, as a weight. cost: as a check's. again: run it once more at the end,
-    and make one fact of each node's two. last: run it after all others, whatever they are. tells_lost: its
-    fact speaks of nodes that were lost meanwhile, so that they take part in it.
+    of the bandwidth budget, by group, as a weight. spares: it measures nothing where nodes lack a program, so
+    it runs before the others that share the budget, and they have what it leaves. cost: as a check's. again:
+    run it once more at the end, and make one fact of each node's two. last: run it after all others, whatever
+    they are. tells_lost: its fact speaks of nodes that were lost meanwhile, so that they take part in it.
 
     Raises ExperimentError when it makes no fact, or what another makes.
     """
@@ -133,6 +136,7 @@ def experiment(
             after=tuple(after),
             needs=tuple(needs),
             shares=dict(shares or {}),
+            spares=spares,
             bound_s=bound_s,
             cost=cost,
             again=again,
@@ -190,12 +194,16 @@ def _fact_of(hint: Any) -> Any:
     return hint
 
 
+def _rank(one: Experiment) -> tuple[bool, bool, bool, str]:
+    return bool(one.shares), not one.spares, one.again is None, one.name
+
+
 def ordered(experiments: Iterable[Experiment]) -> list[Experiment]:
     """In order: what each comes after, before it; else first what runs again, last what fills the network.
 
     Raises ExperimentError when some wait for each other.
     """
-    known = sorted(experiments, key=lambda one: (bool(one.shares), one.again is None, one.name))
+    known = sorted(experiments, key=_rank)
     maker = {group: one for one in known for group in one.groups}
     found: dict[str, Experiment] = {}
 

@@ -47,6 +47,7 @@ Rails = Mapping[str, tuple[Hca, HcaPort]]
     after=["ports"],
     needs=["rdma"],
     shares={"rdma_rates": 0.3},
+    spares=True,
     # The last round may begin just before the end; both tests may then take all their time, both ways.
     bound_s=lambda nodes, seconds: ASKING_S + seconds + 4 * (SERVE_S + RUN_S + ASKING_S) + ASKING_S,
     cost="opens-port",

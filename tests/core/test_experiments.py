@@ -72,7 +72,7 @@ def test_the_order_of_ours() -> None:
     assert [(step.experiment.name, step.again) for step in steps] == [
         ("clock", False), ("routes", False), ("ports", False), ("firewall", False), ("gpu-work", False),
         ("imports", False), ("path-mtu", False), ("loss", False), ("mesh", False), ("ray-ports", False),
-        ("reach", False), ("sharing", False), ("tcp", False), ("allreduce", False), ("verbs", False),
+        ("reach", False), ("sharing", False), ("verbs", False), ("tcp", False), ("allreduce", False),
         ("clock", True), ("counters", False),
     ]  # fmt: skip
 
@@ -238,6 +238,29 @@ def test_facts_of_nodes_and_the_second_time(known: Any) -> None:
 
     scan = run_one(site, known, again=sum_of)
     assert [scan.store.get("site_node", n).number for n in scan.nodes] == [30, 32, 34]
+
+
+def test_the_others_have_what_one_leaves_of_the_budget(monkeypatch: pytest.MonkeyPatch, known: Any) -> None:
+    clock = Clock(monkeypatch)
+    seconds: dict[str, float] = {}
+
+    def idle(context: Context) -> SiteRun:
+        """Finds in two seconds that there is nothing to measure with."""
+        clock.now += 2.0
+        return SiteRun("nothing")
+
+    def busy(context: Context) -> dict[str, SiteNode | Missing]:
+        """Takes what it gets."""
+        seconds.update(context.seconds)
+        return {}
+
+    for function, share, spares in ((busy, {"site_node": 3.0}, False), (idle, {"site_run": 1.0}, True)):
+        experiment(bound_s=lambda nodes, seconds: seconds, shares=share, spares=spares)(function)
+    scan = scan_for({"site_run", "site_node"}, budget_s=40.0)
+    first, second = [step.limit_s for step in scan.plan if step.seconds]
+    assert second - first == 30.0
+    scan.run(slow(clock, 3))
+    assert seconds == {"site_node": 38.0}
 
 
 def test_what_was_found_first_stands_when_the_second_time_breaks(known: Any) -> None:
