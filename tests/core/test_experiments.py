@@ -69,12 +69,10 @@ def test_every_measured_fact_has_its_experiment() -> None:
 
 def test_the_order_of_ours() -> None:
     steps = plan(ALL, 4, 20.0)
-    assert [(step.experiment.name, step.again) for step in steps] == [
-        ("clock", False), ("routes", False), ("ports", False), ("firewall", False), ("gpu-work", False),
-        ("imports", False), ("path-mtu", False), ("loss", False), ("mesh", False), ("ray-ports", False),
-        ("reach", False), ("sharing", False), ("verbs", False), ("tcp", False), ("allreduce", False),
-        ("clock", True), ("counters", False),
-    ]  # fmt: skip
+    names = [step.experiment.name + (" again" if step.again else "") for step in steps]
+    assert names[:4] == ["clock", "routes", "ports", "firewall"]  # what runs again, and what it comes after
+    assert {"gpu-work", "imports", "path-mtu", "loss"} < set(names[4:-5])
+    assert names[-5:] == ["verbs", "tcp", "allreduce", "clock again", "counters"]
 
 
 def test_only_what_is_wanted() -> None:
