@@ -1,9 +1,9 @@
 """From a directed matrix of good and bad pairs to the fewest faults that account for it."""
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from heapq import heapify, heappop, heappush
 
 from netdoctor.facts.bandwidth import LossMatrix, TcpRates
 from netdoctor.facts.net import PathMtus, PortMatrix
@@ -102,13 +102,30 @@ def decode(cells: Mapping[Cell, bool]) -> tuple[Fault, ...]:
 def around(cells: Iterable[Cell], likely: Collection[str]) -> tuple[str, ...]:
     """The fewest nodes of which each of these pairs has one; of several that may be it, those that are
     `likely`, else all of them."""
-    left, found = set(cells), []
-    while left:
-        counts = Counter(end for cell in sorted(left) for end in cell)
-        most = max((count, node in likely) for node, count in counts.items())
-        first = [node for node, count in counts.items() if (count, node in likely) == most]
+    own: dict[str, set[Cell]] = {}
+    for cell in sorted(set(cells)):
+        for end in cell:
+            own.setdefault(end, set()).add(cell)
+    place = {node: i for i, node in enumerate(own)}
+
+    def entry(node: str) -> tuple[int, bool, int, str]:
+        return -len(own[node]), node not in likely, place[node], node
+
+    heap, found = [*map(entry, own)], []
+    heapify(heap)
+    while heap and heap[0][0]:
+        first: list[str] = []
+        most = heap[0][:2]
+        while heap and heap[0][:2] == most:
+            *_, node = now = heappop(heap)
+            if node in own and now == entry(node):
+                first.append(node)
         found += first
-        left = {cell for cell in left if not set(first).intersection(cell)}
+        for cell in {cell for node in first for cell in own.pop(node)}:
+            for node in cell:
+                if node in own:
+                    own[node].discard(cell)
+                    heappush(heap, entry(node))
     return tuple(found)
 
 
@@ -147,14 +164,35 @@ def _necessary(
             into.add(dst)
         if src in rows and dst not in columns:
             out.add(src)
-    while True:
-        left = {(src, dst) for src, dst in bad if src not in out and dst not in into}
-        gains = [(len(own & left), node, into) for node, own in columns.items() if node not in into]
-        gains += [(len(own & left), node, out) for node, own in rows.items() if node not in out]
-        gains.sort(key=lambda gain: -gain[0])
-        if not gains or gains[0][0] < 2 or (len(gains) > 1 and gains[1][0] == gains[0][0]):
-            return into, out
-        gains[0][2].add(gains[0][1])
+    left = {(src, dst) for src, dst in bad if src not in out and dst not in into}
+    lines: dict[Line, set[Cell]] = {
+        (1, node): own & left for node, own in columns.items() if node not in into
+    }
+    lines |= {(0, node): own & left for node, own in rows.items() if node not in out}
+    heap = [(-len(own), line) for line, own in lines.items()]
+    heapify(heap)
+    while (best := _largest(heap, lines)) and len(lines[best]) > 1:
+        also = _largest(heap, lines)
+        if also and len(lines[also]) == len(lines[best]):
+            break
+        if also:
+            heappush(heap, (-len(lines[also]), also))
+        (out, into)[best[0]].add(best[1])
+        for src, dst in lines.pop(best):
+            crossing: Line = (0, src) if best[0] else (1, dst)
+            if crossing in lines:
+                lines[crossing].discard((src, dst))
+                heappush(heap, (-len(lines[crossing]), crossing))
+    return into, out
+
+
+def _largest(heap: list[tuple[int, Line]], lines: Mapping[Line, set[Cell]]) -> Line | None:
+    """Take the longest line from a heap, in which each stands for every length that it has had."""
+    while heap:
+        length, line = heappop(heap)
+        if line in lines and -length == len(lines[line]):
+            return line
+    return None
 
 
 def _rest(cells: Mapping[Cell, bool], left: set[Cell], nodes: list[str]) -> list[Fault]:

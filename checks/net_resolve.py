@@ -1,6 +1,7 @@
 """What the nodes' names mean, on every node."""
 
-from collections.abc import Collection, Iterator, Mapping, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
+from itertools import islice
 
 from netdoctor.check import check
 from netdoctor.checks._addresses import holders, holds, is_loopback, parse, same
@@ -134,11 +135,17 @@ def _peers(
     called: dict[str, list[str]] = {}
     for node, name in names.items():
         called.setdefault(name, []).append(node)
+    first, everything_right = names_asked(job, hosts), True
+    for alike in called.values():
+        alike.sort(key=lambda node: node not in first)
+    # By name: many nodes may share one.
     asked: dict[str, dict[str, Lookup]] = {}
+    tried = 0
     for node, facts in resolves.items():
-        looked_up = [one for one in facts.peers if one.asked]
-        asked[node] = {peer: one for one in looked_up for peer in called.get(one.name, ()) if peer != node}
-    tried = sum(map(len, asked.values()))
+        looked_up = {one.name: one for one in facts.peers if one.asked}
+        others = {name: len(called.get(name, ())) - (names.get(node) == name) for name in looked_up}
+        asked[node] = {name: one for name, one in looked_up.items() if others[name]}
+        tried += sum(others.values())
     possible = sum(len(names) - (node in names) for node in resolves)
     if tried and all(one.failed for found in asked.values() for one in found.values()):
         # They are names of the user's ssh config, or of the DNS of the machine that netdoctor runs on.
@@ -152,10 +159,9 @@ def _peers(
             fixes=in_job("give MASTER_ADDR and --rdzv-endpoint as addresses"),
         )
         return
-    first, everything_right = names_asked(job, hosts), True
     whose: dict[IPAddress | None, list[str]] = {}
     for node, found in asked.items():
-        if missing := {peer: one for peer, one in found.items() if one.failed}:
+        if missing := {_other(node, called[name]): one for name, one in found.items() if one.failed}:
             everything_right = False
             said = next(iter(missing.values())).error or "no address"
             status, whom = _stopped(missing, first, job)
@@ -165,9 +171,19 @@ def _peers(
             yield PEER_UNKNOWN.say(
                 status, summary, at=node, observed=said, expected=wanted, seen=evidence, fixes=fix
             )
+    astray: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+
+    def lost(one: Lookup) -> list[str]:
+        """Two of the nodes called so to which it does not lead."""
+        key = one.name, tuple(one.addresses)
+        if key not in astray:
+            wrong = (peer for peer in called[one.name] if not _leads_to(peer, one, nets, job))
+            astray[key] = list(islice(wrong, 2))
+        return astray[key]
+
     for node, found in asked.items():
-        resolved = {peer: one for peer, one in found.items() if not one.failed}
-        if wrong := {peer: one for peer, one in resolved.items() if not _leads_to(peer, one, nets, job)}:
+        resolved = ((one, lost(one)) for one in found.values() if not one.failed)
+        if wrong := {_other(node, far): one for one, far in resolved if far not in ([], [node])}:
             everything_right = False
             (peer, one), *more = wrong.items()
             whose = whose or holders(nets)
@@ -185,6 +201,10 @@ def _peers(
     if everything_right and tried < possible and (not tried or all(asked.values())):
         said = f"{_part(tried, possible)}, all right" if tried else " were not looked up"
         yield ok(CLUSTER, f"the names of other nodes{said}")
+
+
+def _other(node: str, there: Iterable[str]) -> str:
+    return next(one for one in there if one != node)
 
 
 def _part(tried: int, possible: int) -> str:

@@ -1,16 +1,20 @@
 """Work that grows with the nodes, and no faster: counted, over the whole passive catalogue."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from netdoctor.check import Profile
+from netdoctor.checks._matrix import around, decode
+from netdoctor.checks.net_resolve import net_resolve
 from netdoctor.engine import registry
 from netdoctor.engine.gathering import addresses, all_paths, first_groups, put_control_facts, take
 from netdoctor.engine.run import rejudge
+from netdoctor.facts.host import Node
 from netdoctor.facts.software import Job
 from netdoctor.report import kept
-from netdoctor.report.build import build
+from netdoctor.report.build import build as report_of
 from netdoctor.report.context import Context
 from netdoctor.report.json_ import dumps, loads
 from netdoctor.report.model import Report, Run
@@ -20,7 +24,7 @@ from netdoctor.transport.frames import decode_members
 from netdoctor.tui import pages
 from netdoctor.tui.state import Known, State, opened
 from tests import clusters
-from tests.checks.build import session
+from tests.checks import build
 from tests.counting import steps
 
 RUN = Run(
@@ -52,10 +56,10 @@ def work(count: int, shape: str) -> int:
     def all_of_it() -> None:
         for i, (node, said) in enumerate(answers):
             take(store, groups, node, said, None)
-            store.put("session", node, session(1, address=clusters.address(i)))
+            store.put("session", node, build.session(1, address=clusters.address(i)))
         store.cluster["job"] = replace(job, data_addresses=dict(addresses(store, names, job)))
         store.cluster["paths"] = all_paths(store, names, store.cluster["job"])
-        report = build(rejudge(store, checks), Context(run=RUN))
+        report = report_of(rejudge(store, checks), Context(run=RUN))
         assert report.verdict.state == ("ready" if shape == "healthy" else "not_ready")
         for name in FORMATS if shape == "different" else ("text",):
             render(report, name)
@@ -78,3 +82,42 @@ def test_judging_grows_with_the_nodes_and_no_faster(shape: str) -> None:
     few, many = work(low, shape), work(high, shape)
     # What is done once weighs less with more nodes: below 1 unless something looks at nodes for each node.
     assert many / high < 1.02 * few / low, f"{low} nodes {few} steps, {high} nodes {many}"
+
+
+def ladder(rungs: int) -> dict[tuple[str, str], bool]:
+    """Bad pairs, of sources with one target more than the one before each; and a good one."""
+    bad = [(src, f"{i}-{j}") for i in range(rungs) for j in range(i + 2) for src in (f"n{i}", "all")]
+    return {**dict.fromkeys(bad, True), ("sound", "well"): False}
+
+
+def of_one_name(count: int) -> Callable[[], object]:
+    """What is said of the names of targets that are one machine's, on ports of their own."""
+    nodes = [f"n{i}" for i in range(count)]
+    listed = {node: Node(id=node, host="h", order=i) for i, node in enumerate(nodes)}
+    nets = {node: build.net(addresses=(build.row("eth0", "10.0.0.1", 24),)) for node in nodes}
+    hosts = dict.fromkeys(nodes, build.host(hostname="h"))
+    named = build.lookup("h", "10.0.0.1")
+    resolves = dict.fromkeys(nodes, build.resolve(own=named, first_bindable="10.0.0.1", peers=(named,)))
+    job = Job(data_addresses=dict.fromkeys(nodes, "10.0.0.1"))
+    return lambda: list(net_resolve(resolves, nets, hosts, listed, job))
+
+
+@pytest.mark.parametrize(
+    ("few", "many", "times"),
+    [
+        pytest.param(
+            lambda: around(ladder(6), ()), lambda: around(ladder(24), ()), len(ladder(24)) / len(ladder(6)),
+            id="nodes around bad pairs",
+        ),
+        pytest.param(
+            lambda: decode(ladder(6)), lambda: decode(ladder(24)), len(ladder(24)) / len(ladder(6)),
+            id="faults behind bad pairs",
+        ),
+        pytest.param(of_one_name(30), of_one_name(120), 4, id="targets of one name"),
+    ],
+)  # fmt: skip
+def test_work_on_pairs_grows_with_them(
+    few: Callable[[], object], many: Callable[[], object], times: float
+) -> None:
+    few()
+    assert steps(many) < 1.2 * times * steps(few)

@@ -180,3 +180,12 @@ def test_more_rows_than_any_machine_has_are_no_fact(group: str, change: dict[str
     assert isinstance(found, Missing)
     assert found.why is Why.UNPARSABLE
     assert found.detail.startswith(f"{group}: {ROWS_AT_MOST + 1} rows")
+
+
+def test_what_nodes_say_alike_is_one_object() -> None:
+    def said(i: int, group: str) -> Any:
+        raw = {"value": clusters.facts(i)[group]}
+        return decode(group, msgspec.Raw(msgspec.json.encode(raw)))
+
+    assert said(1, "limits") is said(2, "limits")
+    assert said(1, "host") != said(2, "host")
