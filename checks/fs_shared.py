@@ -14,6 +14,7 @@ from netdoctor.model import CLUSTER, Finding, ok, skip
 
 
 @check(
+    profile="asked",
     required=False,
     source="https://www.kernel.org/doc/html/latest/filesystems/proc.html",
     expects={MOUNT: str},

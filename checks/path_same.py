@@ -14,7 +14,7 @@ from netdoctor.model import DERIVED, PEERS, Cause, Finding, seen, skip, unknown
 MISSING = Cause("path-missing", "{where} does not exist on {nodes}")
 
 
-@check(source="https://docs.pytorch.org/docs/stable/elastic/run.html")
+@check(profile="asked", source="https://docs.pytorch.org/docs/stable/elastic/run.html")
 def path_same(
     places: Mapping[str, PlaceFacts], hosts: Mapping[str, HostFacts], job: Job
 ) -> Iterator[Finding]:

@@ -166,8 +166,9 @@ def select(known: Registry, request: ScanRequest) -> list[Check]:
     """
     try:
         registry.need_families(known.checks, request.require)
+        also = _also(known, request)
         return registry.select(
-            known.checks, Profile(request.profile), request.only, request.skip, request.via, _also(request)
+            known.checks, Profile(request.profile), request.only, request.skip, request.via, also
         )
     except InputError as error:
         if request.source is None:
@@ -175,16 +176,22 @@ def select(known: Registry, request: ScanRequest) -> list[Check]:
         raise InputError(f"{error}\n{request.source} may ask for it; name its --checks-dir again") from None
 
 
-def _also(request: ScanRequest) -> tuple[str, ...]:
-    asked = (("net.reach", request.reach), ("fs.write", request.write_test))
-    return (*request.also, *(check for check, said in asked if said))
+def _also(known: Registry, request: ScanRequest) -> tuple[str, ...]:
+    asked = (
+        ("net.reach", request.reach),
+        ("path.same", request.path),
+        ("fs.shared", request.path or request.expect),
+        ("fs.write", request.write_test),
+    )
+    return (*request.also, *(check for check, said in asked if said and check in known.checks))
 
 
 def part(
     known: Registry, request: ScanRequest, checks: Sequence[str], nodes: int, listed: int, **more: bool
 ) -> Part | None:
     """How much of what the request's profile has `checks` on so many nodes are. more: as for `part_of`."""
-    whole = registry.select(known.checks, Profile(request.profile), via=request.via, also=_also(request))
+    also = _also(known, request)
+    whole = registry.select(known.checks, Profile(request.profile), via=request.via, also=also)
     return part_of(checks, [check.id for check in whole], nodes, listed, **more)
 
 
