@@ -3,7 +3,8 @@ from typing import Any
 import pytest
 
 from netdoctor.checks._counters import STOPS
-from netdoctor.checks.rdma_errors import RULES, rdma_errors
+from netdoctor.checks._port_rules import RULES
+from netdoctor.checks.rdma_errors import rdma_errors
 from netdoctor.facts.counters import Counted, CounterFacts, LaterCounters
 from netdoctor.model import Finding, Status
 
