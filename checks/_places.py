@@ -58,9 +58,9 @@ def as_typed(nodes: Mapping[str, PlaceFacts], expect: Wanted | None) -> Iterator
     for node, facts in nodes.items():
         mine = have[node] = {}
         for place in facts.places:
-            said = None if place.error and not place.fs_type else of(place)
+            said = None if place.error else of(place)
             for name in {place.path, place.mount_point, place.asked} & asked_for:
-                mine[str(name)] = None if place.error in ABSENT else said
+                mine[str(name)] = said
             if place.network and place.mount_point and said:
                 mine.setdefault(place.mount_point, said)
         # Of what is not from the network only what was named is looked at; and not of very many mounts.

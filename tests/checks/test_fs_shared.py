@@ -1,7 +1,9 @@
+from dataclasses import replace
 from typing import Any
 
 from netdoctor.checks.fs_shared import fs_shared
-from netdoctor.facts.places import Place
+from netdoctor.facts.places import Place, PlaceFacts
+from netdoctor.facts.wanted import Wanted, Wish
 from netdoctor.model import Finding, Status
 
 from .build import causes, hosts, job, name, place, places
@@ -78,3 +80,28 @@ def test_nodes_of_one_kernel_share_its_devices() -> None:
 def test_skips_what_cannot_be_compared() -> None:
     for findings in (judged(data(**NFS)), judged(data(error="hangs"), data(**NFS)), judged(paths=())):
         assert [one.status for one in findings] == [Status.SKIP]
+
+
+def test_what_is_to_be_mounted() -> None:
+    """A mount of the network that is not there is missed; of a local one nothing is known unless named."""
+
+    def held(typed: str, *nodes: PlaceFacts) -> dict[str, str]:
+        wish = Wish(key="fs.mount.*", of="/data", any_of=(typed,), place="e.toml:2")
+        found = {name(i): one for i, one in enumerate(nodes, 1)}
+        expect = Wanted(wishes=(wish,))
+        said = fs_shared(found, hosts(len(nodes)), job(len(nodes)), expect)
+        return {f.target: f.status.value for f in said if f.status is not Status.SKIP}
+
+    mount, root = place("/data", "mount", **NFS), place("/", "root", mount_point="/")
+    there, bare = places(mount, root), places(root)
+    many = places(*(replace(mount, path=f"/x{i}", mount_point=f"/x{i}") for i in range(8)))
+    named = places(replace(mount, role="path", asked="/data", network=False, fs_type="xfs"))
+    hung = places(place("/data", "mount", error="hangs", mount_point="/data"))
+    assert held("nfs4 10.0.0.250:/x", there, there) == {}
+    assert held("nfs4 *", there, bare) == {"n2": "fail"}
+    assert held("nfs4 10.9.9.9:/x", there) == {"n1": "fail"}
+    assert held("local xfs", named, there) == {"n2": "fail"}
+    for unknown in (bare, hung):
+        assert held("local xfs", unknown) == {"n1": "unknown"}
+    assert held("nfs4 *", many) == {"n1": "unknown"}, "as many as are looked at"
+    assert held("nfs4 *", hung) == {"n1": "unknown"}

@@ -1,5 +1,6 @@
 """Runs the real `netdoctor scan` against a lab and holds every report to the same promises."""
 
+import contextlib
 import json
 import os
 import secrets
@@ -10,7 +11,7 @@ import sys
 import tempfile
 import time
 import xml.etree.ElementTree as ET
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -25,6 +26,16 @@ from tests.forks import Worker
 
 NETDOCTOR = [sys.executable, "-m", "netdoctor"]
 REPO = Path(__file__).resolve().parents[2]
+
+
+@contextlib.contextmanager
+def changed(lab: Lab, node: str, do: str, undo: str) -> Iterator[None]:
+    """A node that is otherwise while this lasts, where no lab fault does it. do, undo: for its shell."""
+    lab.run(node, ["sh", "-euc", do], check=True)
+    try:
+        yield
+    finally:
+        lab.run(node, ["sh", "-euc", undo], check=True)
 
 
 @dataclass

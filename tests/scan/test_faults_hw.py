@@ -10,7 +10,7 @@ import pytest
 
 from netdoctor.lab import Lab
 from tests.scan.faults import Case, case, found, hold, put, together
-from tests.scan.harness import scan
+from tests.scan.harness import changed, scan
 
 # All of these are seen by passive questions.
 QUICK = ("--profile", "quick")
@@ -391,15 +391,13 @@ def test_software(torch_lab: Lab, tmp_path: Path, cases: tuple[Case, ...]) -> No
 def test_torch_missing_on_one_node(torch_lab: Lab, tmp_path: Path) -> None:
     base = "/usr/local/lib/python3*/dist-packages"
     parts = f"{base}/torch {base}/torch-* {base}/nvidia {base}/nvidia_*"
-    torch_lab.run("node2", ["sh", "-euc", f"mkdir /root/aside && mv {parts} /root/aside"], check=True)
-    try:
+    do = f"mkdir /root/aside && mv {parts} /root/aside"
+    with changed(torch_lab, "node2", do, f"mv /root/aside/* {base}/ && rmdir /root/aside"):
         scanned = scan(torch_lab, tmp_path, *QUICK, *PACKAGES)
-        assert scanned.code == 1
-        assert found(scanned) == {"torch-missing": ("node2",)}, scanned.summary()
-        shells = [c["shell"] for f in scanned.cause("torch-missing")["fixes"] for c in f["commands"]]
-        assert "whl/cu124 'torch==2.6.0+cu124'" in shells[0]
-    finally:
-        torch_lab.run("node2", ["sh", "-euc", f"mv /root/aside/* {base}/ && rmdir /root/aside"], check=True)
+    assert scanned.code == 1
+    assert found(scanned) == {"torch-missing": ("node2",)}, scanned.summary()
+    shells = [c["shell"] for f in scanned.cause("torch-missing")["fixes"] for c in f["commands"]]
+    assert "whl/cu124 'torch==2.6.0+cu124'" in shells[0]
 
 
 def test_torch_on_healthy_nodes(torch_lab: Lab, tmp_path: Path) -> None:
@@ -412,11 +410,8 @@ def test_an_import_that_fails_on_one_node(torch_lab: Lab, tmp_path: Path) -> Non
     file = "/usr/local/lib/python3*/dist-packages/torch/__init__.py"
     error = "libcudnn.so.9: cannot open shared object file: No such file or directory"
     spoil = f"cp $(echo {file}) /root/torch.aside; echo 'raise ImportError(\"{error}\")' >> $(echo {file})"
-    torch_lab.run("node2", ["sh", "-euc", spoil], check=True)
-    try:
+    with changed(torch_lab, "node2", spoil, f"mv /root/torch.aside $(echo {file})"):
         scanned = scan(torch_lab, tmp_path, "--only", "sw.import", *PACKAGES)
-    finally:
-        torch_lab.run("node2", ["sh", "-euc", f"mv /root/torch.aside $(echo {file})"], check=True)
     assert found(scanned) == {"import-library-torch": ("node2",)}, scanned.summary()
     assert f"a library is missing: ImportError: {error}" in " ".join(scanned.text.split())
     assert [scanned.cell("sw.import", f"node{i}") for i in (0, 1, 3)] == ["."] * 3
@@ -428,12 +423,10 @@ def test_what_a_requirements_file_asks_for(torch_lab: Lab, tmp_path: Path) -> No
     asked.write_text("torch==2.6.0 --hash=sha256:0\n-r more.txt\nno-such-thing\nx; sys_platform == 'win32'\n")
     older = "cd /usr/local/lib/python3*/dist-packages && mv nvidia_cuda_runtime_cu12-{}.dist-info "
     older += "nvidia_cuda_runtime_cu12-{}.dist-info"
-    torch_lab.run("node2", ["sh", "-euc", older.format("12.4.105", "12.1.105")], check=True)
-    try:
-        args = ("--packages", "torch>=2.4,<3", "--requirements", str(asked))
+    older, newer = (older.format(*way) for way in (("12.4.105", "12.1.105"), ("12.1.105", "12.4.105")))
+    args = ("--packages", "torch>=2.4,<3", "--requirements", str(asked))
+    with changed(torch_lab, "node2", older, newer):
         scanned = scan(torch_lab, tmp_path, *QUICK, *args)
-    finally:
-        torch_lab.run("node2", ["sh", "-euc", older.format("12.1.105", "12.4.105")], check=True)
     nodes = ("node0", "node1", "node2", "node3")
     wrong = ("package-nvidia-nccl-cu12-unwanted", "package-no-such-thing-missing")
     assert found(scanned) == {

@@ -9,7 +9,7 @@ import pytest
 
 from netdoctor.lab import Lab
 from netdoctor.lab.hardware import NVML_FILE
-from tests.scan.harness import scan
+from tests.scan.harness import changed, scan
 
 # NVIDIA's own number of a character device: the lab's stand-ins have that of /dev/null.
 MAJOR, GPU = 195, "/dev/nvidia1"
@@ -36,16 +36,12 @@ def devices(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_gpu_that_logins_may_not_see(hw_lab: Lab, folder: Path, devices: Path) -> None:
-    def on_node(text: str) -> None:
-        hw_lab.run("node2", ["sh", "-euc", text], check=True)
-
-    on_node(f"rm {GPU}; mknod -m 666 {GPU} c {MAJOR} 1; sed -i s/^count=2/count=1/ {NVML_FILE}")
-    try:
+    do = f"rm {GPU}; mknod -m 666 {GPU} c {MAJOR} 1; sed -i s/^count=2/count=1/ {NVML_FILE}"
+    undo = f"rm {GPU}; mknod -m 666 {GPU} c 1 3; sed -i s/^count=1/count=2/ {NVML_FILE}"
+    with changed(hw_lab, "node2", do, undo):
         for pid in hw_lab.pids("node2"):
             (devices / "cgroup.procs").write_text(str(pid))
         found = scan(hw_lab, folder, "--only", "gpu.visible", "--only", "gpu.count")
-    finally:
-        on_node(f"rm {GPU}; mknod -m 666 {GPU} c 1 3; sed -i s/^count=1/count=2/ {NVML_FILE}")
     assert found.state == "undecided", found.summary()
     assert found.keys == ["gpu-kept-from-login"], found.summary()
     assert f"a device cgroup keeps {GPU} from it" in " ".join(found.cause("gpu-kept-from-login")["seen"])
