@@ -8,7 +8,7 @@ from netdoctor.facts.net import Netdev, NetFacts
 from netdoctor.facts.wanted import Wanted
 from netdoctor.model import Cause, Evidence, Finding, Status, seen
 
-SPEED, DRIVER, NETWORK = "net.speed.*", "net.driver.*", "net.network.*"
+MTU, SPEED, DRIVER, NETWORK = "net.mtu.*", "net.speed.*", "net.driver.*", "net.network.*"
 KEYS: dict[str, type] = {SPEED: float, DRIVER: str, NETWORK: str}
 OTHER = Cause("net-not-as-typed", "an interface of {nodes} is not as expected", explains=False)
 # What stays on a node that is well: others come and go with containers and tunnels.

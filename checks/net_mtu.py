@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
 from netdoctor.checks._addresses import dialled
-from netdoctor.checks._interfaces import as_typed, untyped
+from netdoctor.checks._interfaces import MTU, as_typed, untyped
 from netdoctor.checks._links import set_mtu
 from netdoctor.checks._majority import majority
 from netdoctor.checks._paths import further_devices, on_path
@@ -22,7 +22,6 @@ NONE_USUAL = Cause(
     SUSPECTED,
     settle_by="net.path-mtu shows which size passes between them",
 )
-MTU = "net.mtu.*"
 NOT_READ = Cause("mtu-unread", "The MTU of {nodes} could not be compared", follows=("net.interface",))
 
 
