@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from netdoctor.checks._addresses import cover, parse, spans
+from netdoctor.checks._clouds import let_in, of_nodes
 from netdoctor.checks._matrix import Kind
 from netdoctor.checks._paths import addresses
 from netdoctor.checks._ports import RENDEZVOUS, PortCause
@@ -14,7 +15,7 @@ from netdoctor.facts.host import HostFacts
 from netdoctor.facts.net import FirewallFacts, Ruleset
 from netdoctor.facts.software import Job
 from netdoctor.memo import by_identity
-from netdoctor.model import CONTROL, Fix, look, run
+from netdoctor.model import Fix, look, run
 
 # A rule as the agent reports it: "inet site_firewall gate (hook input): tcp dport 29500 counter drop". The
 # braces and the words of `nft list ruleset` are tolerated too.
@@ -26,30 +27,6 @@ _HOOK = re.compile(r"\(hook ([a-z,]+)\)")
 MOST_SPANS, MARK = 32, "netdoctor"
 # Where packets to the node itself, and from it, pass. What it forwards is somebody else's.
 _WAYS = {"input": True, "prerouting": True, "ingress": True, "output": False, "postrouting": False}
-
-CLOUDS = {
-    "aws": (
-        "let the security group of the nodes accept all traffic from itself",
-        'aws ec2 authorize-security-group-ingress --group-id "${SG:?set it to the security group}" '
-        '--protocol=-1 --source-group "$SG"',
-    ),
-    "gcp": (
-        "add a firewall rule that lets the nodes' subnet in",
-        'gcloud compute firewall-rules create nodes-internal --network "${NETWORK:?set it to the network}" '
-        '--allow tcp,udp,icmp --source-ranges "${SUBNET:?set it to the subnet of the nodes}"',
-    ),
-    "azure": (
-        "let the network security group accept traffic inside the virtual network",
-        'az network nsg rule create -g "${GROUP:?set it to the resource group}" '
-        '--nsg-name "${NSG:?set it to the security group}" -n nodes-internal --priority 200 '
-        "--source-address-prefixes VirtualNetwork --destination-port-ranges '*' "
-        "--protocol '*' --access Allow",
-    ),
-    "oci": (
-        "let the subnet's security list accept all protocols from the nodes' subnet",
-        'oci network security-list get --security-list-id "${LIST:?set it to the security list}"',
-    ),
-}
 
 
 def inbound(node: str, cause: PortCause) -> bool:
@@ -85,8 +62,7 @@ def remedies(
         if cause.fault.kind in (Kind.NODE, Kind.ALL):
             fixes = _both(fixes, allow(node, facts, peers, inbound=False))
         return fixes or (rules,)
-    cloud = hosts[node].cloud if hosts and node in hosts else None
-    between = (*_between(cloud), _ask(cause, job))
+    between = (*let_in(of_nodes([node], hosts)), _ask(cause, job))
     return between if cause.fabric else (rules, *between)
 
 
@@ -122,14 +98,6 @@ def _ask(cause: PortCause, job: Job) -> Fix:
     pairs = f"from {sources} to {targets}" if sources != targets else f"between {sources}"
     where = "the ACL of the switch ports and any firewall between them, or in a cloud the security group"
     return Fix(text=f"ask whoever runs the network to let {ports} through {pairs}: {where}")
-
-
-def _between(cloud: str | None) -> tuple[Fix, ...]:
-    if cloud not in CLOUDS:
-        return ()
-    text, shell = CLOUDS[cloud]
-    # Names that only the person knows are shell variables, and the shell says which one is not set.
-    return (run(text, shell, on=CONTROL, widens="all traffic between the nodes"),)
 
 
 def active(facts: FirewallFacts | None) -> list[Ruleset]:

@@ -5,9 +5,11 @@ from dataclasses import replace
 
 from netdoctor.check import check
 from netdoctor.checks._addresses import data_device
+from netdoctor.checks._clouds import carry, of_nodes
 from netdoctor.checks._matrix import Fault, Kind, decode, left_out
 from netdoctor.checks._paths import about, by_path, on_path
 from netdoctor.checks._words import on_dev
+from netdoctor.facts.host import HostFacts
 from netdoctor.facts.net import MtuProbe, NetFacts, PathMtus
 from netdoctor.facts.paths import Path, Paths
 from netdoctor.facts.software import Job
@@ -45,7 +47,11 @@ CAUSES = {"black_hole": HOLE, "small": SMALL, "far_end": SMALL.but(key="mtu-diff
     source="https://datatracker.ietf.org/doc/html/rfc4821",
 )
 def net_path_mtu(
-    found: PathMtus, job: Job, nets: Mapping[str, NetFacts], paths: Paths | None = None
+    found: PathMtus,
+    job: Job,
+    nets: Mapping[str, NetFacts],
+    paths: Paths | None = None,
+    hosts: Mapping[str, HostFacts] | None = None,
 ) -> Iterator[Finding]:
     """Packets as large as the interface's MTU pass between nodes unfragmented.
 
@@ -67,13 +73,14 @@ def net_path_mtu(
     yield from left_out("path MTU was not measured", found, nets, "no path was probed")
     blamed: set[tuple[str, Kind, tuple[str, ...]]] = set()
     for path, probes in by_path(found.probes, paths):
-        yield from _on_path(path, probes, nets, blamed)
+        yield from _on_path(path, probes, nets, hosts, blamed)
 
 
 def _on_path(
     path: Path | None,
     some: Sequence[MtuProbe],
     nets: Mapping[str, NetFacts],
+    hosts: Mapping[str, HostFacts] | None,
     blamed: set[tuple[str, Kind, tuple[str, ...]]],
 ) -> Iterator[Finding]:
     """blamed: what earlier paths have shown, so that a node in trouble on each is one cause; added to."""
@@ -86,8 +93,9 @@ def _on_path(
             say = about if (name, fault.kind, fault.nodes) in blamed else on_path
             blamed.add((name, fault.kind, fault.nodes))
             said = _worded(cause, fault, count)
+            between = carry(of_nodes({node for cell in fault.cells for node in cell}, hosts))
             for cell in sorted(fault.cells):
-                yield say(_finding(probes[cell], said, fault, name), path)
+                yield say(_finding(probes[cell], said, fault, name, between), path)
     for cell, outcome in outcomes.items():
         if outcome == "no_answer":
             yield on_path(unknown(pair(*cell), SILENT), path)
@@ -135,7 +143,7 @@ def _worded(cause: Cause, fault: Fault, count: int) -> Cause:
     )
 
 
-def _finding(probe: MtuProbe, cause: Cause, fault: Fault, outcome: str) -> Finding:
+def _finding(probe: MtuProbe, cause: Cause, fault: Fault, outcome: str, between: Fix | None) -> Finding:
     passed = probe.largest_ok or probe.learned_mtu
     say = cause.warn
     summary = f"packets of at most {passed or 'unknown size'} bytes pass, the interface sends {probe.dev_mtu}"
@@ -152,16 +160,17 @@ def _finding(probe: MtuProbe, cause: Cause, fault: Fault, outcome: str) -> Findi
             f"UDP, don't fragment, {probe.dev_mtu} bytes to {probe.address}",
             probe.detail or outcome.replace("_", " "),
         ),
-        fixes=() if outcome == "far_end" else _fixes(probe, fault, passed),
+        fixes=() if outcome == "far_end" else _fixes(probe, fault, passed, between),
     )
 
 
-def _fixes(probe: MtuProbe, fault: Fault, passed: int | None) -> list[Fix]:
+def _fixes(probe: MtuProbe, fault: Fault, passed: int | None, between: Fix | None) -> list[Fix]:
+    """between: what a cloud has in the place of switch ports."""
     fallback = ETHERNET_MTU if probe.dev_mtu > ETHERNET_MTU else LEAST_MTU
     size = passed if passed and passed >= LEAST_MTU else fallback
     nodes = fault.nodes or fault.culprits
     ports = f"switch port of {nodes[0]}" if len(nodes) == 1 else "switch ports between them"
-    switch = Fix(text=f"set the {ports} to carry {probe.dev_mtu} bytes, headers on top")
+    switch = between or Fix(text=f"set the {ports} to carry {probe.dev_mtu} bytes, headers on top")
     # The probe names the interface of its sender; nodes of one cluster mostly call it the same.
     there = [node for node in nodes if node == probe.src or len(nodes) > 1 or fault.kind is Kind.IN]
     shell = on_dev(probe.dev, f"ip link set dev {{0}} mtu {size}")

@@ -11,6 +11,7 @@ from .build import (
     cause,
     causes,
     found,
+    host,
     inbound,
     job,
     loopback,
@@ -152,3 +153,21 @@ def test_a_node_is_named_once_for_all_of_its_paths() -> None:
     jumbo = {n: replace(one, netdevs=(netdev(mtu=9000),)) for n, one in nets(4).items()}
     findings = list(net_path_mtu(PathMtus(probes=(*bad.probes, *further)), job(4), jumbo, second(4)))
     assert causes(findings) == {"mtu-black-hole": {"n2"}}
+
+
+def test_a_cloud_has_no_switch_ports() -> None:
+    machines = {name: net(i, netdevs=(loopback(), netdev(mtu=9000))) for i, name in enumerate(names(3), 1)}
+    for clouds, word, shell in (
+        (("gcp", "gcp", "gcp"), "1460 bytes unless set", "gcloud compute networks describe"),
+        (("aws", "aws", "aws"), "inside of a VPC 9001 bytes", ""),
+        (("azure", "azure", "azure"), "set the switch", ""),
+        (("gcp", "aws", "gcp"), "set the switch", ""),
+        ((None, None, None), "set the switch", ""),
+    ):
+        known = {name: host(i, cloud=clouds[i - 1]) for i, name in enumerate(names(3), 1)}
+        probes = path_mtus(3, dict.fromkeys(inbound(3, "n3"), HOLE))
+        findings = net_path_mtu(probes, job(3), machines, None, known)
+        fix, *_ = cause(list(findings), "mtu-black-hole").fixes
+        assert word in fix.text, clouds
+        assert bool(shell) is bool(fix.commands)
+        assert all(command.shell.startswith(shell) for command in fix.commands)

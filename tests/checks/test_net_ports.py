@@ -1,7 +1,12 @@
+import json
+import os
+import re
+import subprocess
 from dataclasses import replace
 
 import pytest
 
+from netdoctor.checks._clouds import CLOUDS
 from netdoctor.checks._ports import port_causes
 from netdoctor.checks.net_ports import net_ports
 from netdoctor.facts.host import HostFacts
@@ -241,6 +246,22 @@ def test_a_cloud_gets_its_command_and_says_what_it_must_be_told() -> None:
     findings = judge(matrix(4, inbound(4, "n3")), 4, facts, clouded)
     first = cause(findings, "fabric-inbound").fixes[0]
     assert '"${SG:?' in first.commands[0].shell
+
+
+def test_commands_for_clouds_say_what_is_not_set_and_are_what_their_programs_take() -> None:
+    said = 'say() { for word; do printf "%s\\n" "$word"; done; }; '
+    said += "".join(f'{name}() {{ say "$@"; }}; ' for name in ("aws", "gcloud", "az", "oci"))
+    every = [shell for one in CLOUDS.values() for shell in (one.shell, one.see, one.see_mtu) if shell]
+    names = sorted({name for shell in every for name in re.findall(r"\$\{(\w+):", shell)})
+    given = {"PATH": os.defpath, **dict.fromkeys(names, "10.0.0.0/24")}
+    bare = "".join(f"({shell}) && echo wrong; " for shell in every)
+    more = {"capture_output": True, "text": True, "check": True}
+    done = subprocess.run(["sh", "-c", f"{said}{bare}true"], env={"PATH": os.defpath}, **more)
+    assert (done.stdout, done.stderr.count("set it to")) == ("", len(every))
+    (oci,) = [shell for shell in every if "nsg rules add" in shell]
+    done = subprocess.run(["sh", "-c", said + oci], env=given, **more)
+    (rule,) = json.loads(done.stdout.splitlines()[-1])
+    assert (rule["source"], rule["direction"], rule["protocol"]) == ("10.0.0.0/24", "INGRESS", "all")
 
 
 def test_a_node_that_drops_some_peers_is_said_to_drop_those() -> None:
