@@ -1,9 +1,11 @@
 """Resource limits: how to raise one for the sessions that start a job."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
+from netdoctor.checks._job import ranks_on
 from netdoctor.checks._words import GIB, MIB
-from netdoctor.facts.host import HostFacts
+from netdoctor.facts.gpu import GpuFacts
+from netdoctor.facts.host import HostFacts, Node
 from netdoctor.model import Fix, in_job, run
 
 # Fleet preflights ask for 16 GiB (awsome-distributed-training, gpu-cluster-healthcheck) or 32 GiB (Primus),
@@ -11,6 +13,9 @@ from netdoctor.model import Fix, in_job, run
 # either the first ibv_reg_mr of an NCCL buffer (4 MiB per channel and peer) ends in "Cannot allocate memory".
 MEMLOCK_ADVISED_BYTES = 16 * GIB
 MEMLOCK_LEAST_BYTES = 64 * MIB
+# Of NCCL's: 32 ranks on 4 nodes met "Accept failed: Too many open files" at 1024, jobs on one node did not
+# (https://github.com/goodfire-ai/spd/pull/957). That is 32 a peer; with more communicators it is more.
+OF_A_PEER_NCCL = 64
 FOLDER = "/etc/security/limits.d"
 SERVICE = "/etc/systemd/system/slurmd.service.d"
 
@@ -75,3 +80,13 @@ def of_the_machine(hosts: Mapping[str, HostFacts], softs: Mapping[str, int | Non
     own = softs[node]
     others = [soft for other, soft in softs.items() if other != node and other in hosts]
     return own is not None and all(soft is not None and own >= soft for soft in others)
+
+
+def files_of_nccl(
+    nodes: Collection[str], gpus: Mapping[str, GpuFacts], listed: Mapping[str, Node]
+) -> int | None:
+    """How many files a rank of NCCL's needs at most; None where it is not known how many ranks there are."""
+    known = [(listed.get(node), gpus.get(node)) for node in nodes]
+    if any(gpu is None for _, gpu in known):
+        return None
+    return OF_A_PEER_NCCL * sum(ranks_on(one, gpu) if one else len(gpu.devices) for one, gpu in known if gpu)

@@ -72,10 +72,6 @@ _ODD = Unseen(
 _KINDS = {"EACCES": _OWNER, "EPERM": _OWNER, "ENOENT": _LATE, "ESTALE": _LATE, "other bytes": _BYTES}
 
 
-def unseen(error: str) -> Unseen:
-    return _KINDS.get(error, _ODD)
-
-
 def failed_write(one: SharedWrite) -> Finding:
     """The finding of a node that could not write."""
     cause, words, advice, shell = _FAILED.get(
@@ -91,6 +87,21 @@ def failed_write(one: SharedWrite) -> Finding:
         expected=CONFIG("a file of 4 KiB can be written, as --write-test says"),
         fixes=look(advice, shell.format(quoted(one.path))),
     )
+
+
+def late(path: str, reads: Sequence[SharedRead]) -> Iterator[Finding]:
+    """Files of the same folder that some nodes could not read."""
+    for one in reads:
+        if one.error:
+            kind = _KINDS.get(one.error, _ODD)
+            yield at(kind.cause, path).say(
+                kind.status,
+                f"{path}: what {one.writer} wrote {kind.words.format(error=one.error, after=one.after_s)}",
+                at=one.reader,
+                observed=one.error,
+                expected=CONFIG("the same bytes"),
+                fixes=look(kind.advice, f"findmnt -T {quoted(path)}; id; ls -ldn {quoted(path)}"),
+            )
 
 
 def groups(nodes: Sequence[str], reads: Sequence[SharedRead]) -> list[list[str]]:

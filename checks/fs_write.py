@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 from netdoctor.check import check
 from netdoctor.checks._places import at
-from netdoctor.checks._sharing import WRITING, failed_write, groups, unremoved, unseen
+from netdoctor.checks._sharing import WRITING, failed_write, groups, late, unremoved
 from netdoctor.checks._words import listing, quoted
-from netdoctor.facts.sharing import SharedRead, SharedWrite, Sharing
+from netdoctor.facts.sharing import SharedWrite, Sharing
 from netdoctor.facts.software import Job
 from netdoctor.model import CLUSTER, CONFIG, PEERS, Cause, Finding, look, ok, seen, skip, unknown
 
@@ -48,7 +48,7 @@ def _shared(path: str, writes: list[SharedWrite], sharing: Sharing) -> Iterator[
     together = groups([one.node for one in writes], reads)
     mounted = f"findmnt -T {quoted(path)}; ls -lid {quoted(path)}"
     if len(together) < 2:
-        yield from _late(path, reads)
+        yield from late(path, reads)
         if len(writes) > 1 and not any([*(w.error for w in writes), *(r.error for r in reads)]):
             longest = max((one.after_s for one in reads), default=0.0)
             after = f", the last of them after {longest:.0f} s" if longest >= 1 else ""
@@ -76,18 +76,3 @@ def _shared(path: str, writes: list[SharedWrite], sharing: Sharing) -> Iterator[
             seen=seen(f"ls -a {path}", "No such file or directory", "command"),
             fixes=look("compare what is mounted there", mounted),
         )
-
-
-def _late(path: str, reads: list[SharedRead]) -> Iterator[Finding]:
-    """Files of the same folder that some nodes could not read."""
-    for one in reads:
-        if one.error:
-            kind = unseen(one.error)
-            yield at(kind.cause, path).say(
-                kind.status,
-                f"{path}: what {one.writer} wrote {kind.words.format(error=one.error, after=one.after_s)}",
-                at=one.reader,
-                observed=one.error,
-                expected=CONFIG("the same bytes"),
-                fixes=look(kind.advice, f"findmnt -T {quoted(path)}; id; ls -ldn {quoted(path)}"),
-            )

@@ -1,10 +1,10 @@
 """Open files."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
-from netdoctor.checks._job import most_ranks, only_gloo, ranks_on
-from netdoctor.checks._limits import of_the_machine, raise_limit
+from netdoctor.checks._job import most_ranks, only_gloo
+from netdoctor.checks._limits import files_of_nccl, of_the_machine, raise_limit
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.host import HostFacts, LimitFacts, Node
 from netdoctor.facts.software import Job
@@ -18,9 +18,7 @@ ADVISED = 4096
 WANTED = 65536
 # Of a gloo rank that hosts the store, with torch 2.13: 19, 2 for each rank, and 1 more for each group.
 OF_A_RANK, OF_A_PEER = 40, 4
-# Of NCCL's: 32 ranks on 4 nodes met "Accept failed: Too many open files" at 1024, jobs on one node did not
-# (https://github.com/goodfire-ai/spd/pull/957). That is 32 a peer; with more communicators it is more.
-OF_A_PEER_NCCL = 64
+
 
 LOW = Cause("nofile-low", "{nodes} let{s} sessions open too few files")
 
@@ -51,7 +49,7 @@ def host_nofile(
     """
     gloo = only_gloo(job, [(gpus or {}).get(node) for node in limits])
     small = OF_A_RANK + OF_A_PEER * most_ranks(listed, hosts) if gloo else ADVISED
-    needed = small if gloo else _of_nccl(limits, gpus, listed)
+    needed = small if gloo else files_of_nccl(limits, gpus or {}, listed) or ADVISED
     softs = {node: one.nofile_soft for node, one in limits.items()}
     for node, one in limits.items():
         soft, hard = one.nofile_soft, one.nofile_hard
@@ -78,11 +76,3 @@ def host_nofile(
             seen=seen("ulimit -n", str(soft), "command"),
             fixes=raise_limit(hosts[node], "nofile", str(value), unit=unit, flag=flag, own=own),
         )
-
-
-def _of_nccl(nodes: Collection[str], gpus: Mapping[str, GpuFacts] | None, listed: Mapping[str, Node]) -> int:
-    """How many files a rank of NCCL's needs at most, where it is known how many ranks there are."""
-    known = [(listed.get(node), (gpus or {}).get(node)) for node in nodes]
-    if any(gpu is None for _, gpu in known):
-        return ADVISED
-    return OF_A_PEER_NCCL * sum(ranks_on(one, gpu) if one else len(gpu.devices) for one, gpu in known if gpu)
