@@ -129,7 +129,7 @@ def services(root: str, switches: bool, domain: bool) -> "dict[str, Any]":
     """
     if procs.comm(1, root) is None or procs.comm(2, root) != "kthreadd":
         return {}
-    running = procs.running(root)
+    running = procs.running(root) if switches or domain else ()  # a file of each process
     found = {"fabric_packages": packages(root)}  # type: dict[str, Any]
     if switches:
         found["fabric_manager"] = "nv-fabricmanage" in running  # as much of a name as the kernel keeps

@@ -1,5 +1,6 @@
 """What the agent says of GPUs, held against what ``nvidia-smi -q -x`` says of them."""
 
+import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -149,6 +150,51 @@ def test_what_differs_is_seen() -> None:
     assert not list(differences(there, Gpu(**{**facts, "sram_exceeded": None}, sram_refused=True)))
 
 
+LINK = re.compile(r"Link (\d+): (?:([\d.]+) GB/s|(Replay|Recovery|CRC) Errors: (\d+))")
+
+
+def links(text: str) -> tuple[dict[int, int], dict[tuple[str, int], int]]:
+    """What ``nvidia-smi nvlink -s`` and ``-e`` say of a GPU: (MB/s of each link that is up, errors by counter
+    and link)."""
+    speeds, errors = {}, {}
+    for link, speed, counter, count in LINK.findall(text):
+        if speed:
+            speeds[int(link)] = round(float(speed) * 1000)
+        else:
+            word = {"Replay": "replays", "Recovery": "recoveries", "CRC": "crc_errors"}[counter]
+            errors[word, int(link)] = int(count)
+    return speeds, errors
+
+
+def of_links(gpu: Gpu) -> tuple[dict[int, int], dict[tuple[str, int], int]]:
+    """The same as the agent says it."""
+    up = set(range(gpu.nvlinks or 0)) - set(gpu.nvlinks_down)
+    speeds = dict.fromkeys(up, gpu.nvlink_mbyte_s or 0) | dict(gpu.nvlinks_other_mbyte_s)
+    errors = {(word, link): dict(own).get(link, 0) for word, own in gpu.link_errors.items() for link in up}
+    return speeds, errors
+
+
+def test_links_as_nvidia_smi_prints_them() -> None:
+    text = """GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-1)
+\t Link 0: 26.562 GB/s
+\t Link 1: <inactive>
+\t Link 2: 13.281 GB/s
+\t Link 0: Replay Errors: 0
+\t Link 0: Recovery Errors: 2
+\t Link 2: CRC Errors: 7
+"""
+    speeds = {0: 26562, 2: 13281}
+    assert links(text) == (speeds, {("replays", 0): 0, ("recoveries", 0): 2, ("crc_errors", 2): 7})
+    counted: Any = {"replays": (), "recoveries": ((0, 2),), "crc_errors": ((2, 7),)}
+    fact = Gpu(
+        index=0, nvlinks=3, nvlinks_down=(1,), nvlink_mbyte_s=26562, nvlinks_other_mbyte_s=((2, 13281),),
+        link_errors=counted,
+    )  # fmt: skip
+    ours = of_links(fact)
+    assert ours[0] == speeds
+    assert {key: ours[1][key] for key in links(text)[1]} == links(text)[1]
+
+
 @pytest.mark.gpu
 def test_gpus_are_as_nvidia_smi_says() -> None:
     smi = shutil.which("nvidia-smi")
@@ -166,3 +212,8 @@ def test_gpus_are_as_nvidia_smi_says() -> None:
         assert gpu.error is None
         assert list(differences(theirs[gpu.uuid], gpu)) == []
         assert gpu.temperature_c is not None
+        for flag, which in (("-s", 0), ("-e", 1)):
+            argv = [smi, "nvlink", flag, "-i", gpu.uuid]
+            told = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False).stdout
+            theirs_of_links, ours = links(told)[which], of_links(gpu)[which]
+            assert {key: ours.get(key) for key in theirs_of_links} == theirs_of_links
