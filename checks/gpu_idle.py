@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from netdoctor.check import check
-from netdoctor.checks._processes import ending, running_for
+from netdoctor.checks._processes import described, ended
 from netdoctor.checks._words import MIB, listing
-from netdoctor.facts.gpu import GpuFacts, GpuProcess
-from netdoctor.model import Action, Cause, Finding, look, run, seen, skip
+from netdoctor.facts.gpu import GpuFacts
+from netdoctor.model import Action, Cause, Finding, look, seen, skip
 from netdoctor.rules.cuda import is_harmless, unseen_bytes
 
 BUSY = Cause("gpu-busy", "something already uses GPUs of {nodes}", action=Action.RETRY)
@@ -43,24 +43,13 @@ def gpu_idle(gpu: GpuFacts) -> Iterator[Finding]:
     for device in gpu.devices:
         busy = [p for p in device.processes or () if not is_harmless(p)]
         if busy:
-            who = [_described(process) for process in busy]
-            pids = " ".join(str(process.pid) for process in busy[:20])
-            ends = [ending(process.pid, process.name) for process in busy[:20]]
+            who = [described(process) for process in busy]
             yield BUSY.warn(
                 f"GPU {device.index} is in use by {listing(who, 3)}",
                 observed=f"{len(busy)} process{'es' if len(busy) > 1 else ''}",
                 expected="an idle GPU",
                 seen=seen(f"NVML, GPU {device.index}", listing(who)),
-                fixes=(
-                    look("see what they are", f"ps -o pid,user,etime,args -p {pids}"),
-                    run(
-                        "end them, only if they are left over",
-                        *ends,
-                        root=True,
-                        risk="high",
-                        loses="what they compute",
-                    ),
-                ),
+                fixes=ended(busy),
             )
         elif used := unseen_bytes(device) // MIB:
             yield BUSY.warn(
@@ -73,11 +62,3 @@ def gpu_idle(gpu: GpuFacts) -> Iterator[Finding]:
                     root=True,
                 ),
             )
-
-
-def _described(process: GpuProcess) -> str:
-    memory = f", {process.memory_bytes // MIB} MiB" if process.memory_bytes else ""
-    age = f", {running_for(process.age_s)}" if process.age_s is not None else ""
-    left = ", left over by a session" if process.left_over else ""
-    who = f"pid {process.pid}, {process.user or 'user unknown'}"
-    return f"{process.name or 'process'} ({who}{memory}{age}{left})"

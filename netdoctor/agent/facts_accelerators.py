@@ -99,11 +99,16 @@ def processes(root: str) -> "Optional[list[dict[str, Any]]]":
     if not os.path.isdir(folder):
         return None
     found = []
+    # Their numbers are those of the machine: in a container others have them.
+    known_here = procs.comm(2, root) == "kthreadd"
     for name in files.names(folder)[:MAX_PROCESSES]:
         if name.isdigit():
-            known = procs.describe(int(name), root)
-            said = {key: known[key] for key in ("name", "user", "age_s")}
-            found.append(dict(said, pid=int(name), left_over=procs.is_left_over(int(name), root)))
+            one = {"pid": int(name)}  # type: dict[str, Any]
+            if known_here:
+                known = procs.describe(int(name), root)
+                one.update({key: known[key] for key in ("name", "user", "age_s")})
+                one["left_over"] = procs.is_left_over(int(name), root)
+            found.append(one)
     return found
 
 

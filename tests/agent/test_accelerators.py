@@ -86,6 +86,8 @@ HEALTH = {
 def test_health_of_a_board(tmp_path: Path) -> None:
     links = {f"{KFD}/2/io_links/{i}/properties": f"type {11 if i else 2}\n" for i in range(4)}
     user = {"/sys/class/kfd/kfd/proc/4711/vram_1": "0\n", "/proc/4711/comm": "python3\n"}
+    inside = dict(user)
+    user["/proc/2/comm"] = "kthreadd\n"
     health = {f"{DEVICE}/{key}": value for key, value in HEALTH.items()}
     gpu = node(2, simd_count=1216, gfx_target_version=90402, device_id=29857, location_id=0x500, domain=0)
     found = read(tmp_path, CPU, gpu, MI300X, AMDGPU, health, links, user)
@@ -100,6 +102,8 @@ def test_health_of_a_board(tmp_path: Path) -> None:
     )  # fmt: skip
     assert found.kfd_boards == ("0000:05",)
     assert [(one.pid, one.name) for one in found.processes or ()] == [(4711, "python3")]
+    (stranger,) = read(tmp_path / "container", CPU, gpu, MI300X, AMDGPU, inside).processes or ()
+    assert (stranger.pid, stranger.name) == (4711, None)
     off = {f"{DEVICE}/power/runtime_status": "suspended\n"}
     (asleep,) = read(tmp_path / "asleep", CPU, gpu, MI300X, AMDGPU, health, off).amd
     assert (asleep.asleep, asleep.busy_percent, asleep.level) == (True, None, "")

@@ -3,6 +3,7 @@
 from typing import Any
 
 from netdoctor.checks.amd_health import amd_health
+from netdoctor.checks.amd_idle import amd_idle
 from netdoctor.checks.amd_parity import amd_parity
 from netdoctor.checks.amd_visible import HIDDEN, amd_visible
 from netdoctor.checks.gpu_count import gpu_count
@@ -147,6 +148,22 @@ def test_a_board_that_does_not_tell_is_not_green() -> None:
     ):
         (found,) = health(mi300x(), spoilt(**silent))
         assert (found.target, found.status) == ("n2", Status.UNKNOWN)
+
+
+def test_who_is_on_the_gpus_already() -> None:
+    def idle(**changes: Any) -> list[Finding]:
+        return list(amd_idle(mi300x(**{"processes": (), **changes})))
+
+    assert idle() == []
+    assert idle(processes=(hw.process(7, name="dcgm"),)) == []
+    (busy,) = idle(processes=(hw.process(4711, name="python3", left_over=True),))
+    assert (busy.status, busy.cause and busy.cause.key) == (Status.WARN, "amd-busy")
+    assert "python3 (pid 4711, alice, left over by a session)" in busy.summary
+    (held,) = idle(amd=(board(0, vram_used_bytes=60 << 30), board(1, vram_used_bytes=300 << 20)))
+    assert held.summary == "61440 MiB of 0000:05:00.0 are in use by processes that cannot be seen"
+    (untold,) = idle(processes=None)
+    assert (untold.status, untold.gap) == (Status.SKIP, "who uses AMD GPUs cannot be told")
+    assert [one.status for one in amd_idle(NOTHING)] == [Status.SKIP]
 
 
 def parity(*nodes: AcceleratorFacts) -> list[Finding]:
