@@ -18,17 +18,25 @@ from netdoctor.model import Cause, Finding, Status, at, run, seen, skip
 
 
 class Property(NamedTuple):
-    """What is compared between NICs of one model. guests: whether in virtual machines, too."""
+    """What is compared between NICs of one model. guests: whether in virtual machines, too.
+    follows: as of a cause."""
 
     key: str
     word: str
     read: Callable[[Netdev], str | None]
     guests: bool = True
+    follows: tuple[str, ...] = ()
 
 
 PROPERTIES = (
     Property("net.nic-driver", "driver", lambda dev: dev.driver),
-    Property("net.nic-version", "driver version", lambda dev: dev.nic.version if dev.nic else None),
+    # Drivers that had releases of their own came to have the kernel's.
+    Property(
+        "net.nic-version",
+        "driver version",
+        lambda dev: dev.nic.version if dev.nic else None,
+        follows=("host.parity",),
+    ),
     # A guest's is its host's.
     Property("net.nic-firmware", "firmware", lambda dev: dev.nic.firmware if dev.nic else None, guests=False),
 )
@@ -105,7 +113,11 @@ def _compared(one: Property, model: str, there: Nics, expect: Wanted | None) -> 
     yield from differing(
         values,
         f"{one.word} of {model}",
-        Cause(f"nic-{one.word.replace(' ', '-')}", f"the {one.word} of a NIC differs between {{nodes}}"),
+        Cause(
+            f"nic-{one.word.replace(' ', '-')}",
+            f"the {one.word} of NICs differs between {{nodes}}",
+            follows=one.follows,
+        ),
         key=one.key,
         expect=expect,
         of=model,
