@@ -9,6 +9,10 @@ from netdoctor.facts.host import Login, Node, Session
 from netdoctor.model import CONTROL, SUSPECTED, Cause, Finding, Fix, in_hosts, look, run, seen, unknown
 
 _AGAIN = look("scan again; where it happens twice, look at the node's slurmd", "", on=CONTROL)
+_WAY_BACK = (
+    run("start netdoctor on one of the nodes: salloc, and there srun --pty, or in an sbatch script"),
+    run("or let the nodes call this machine: SrunPortRange in slurm.conf, and those ports opened here"),
+)
 # A cause and what to do, NODE for the node as Slurm calls it; what is only suspected is `unknown`.
 OUTCOMES: dict[Login, tuple[Cause, tuple[Fix, ...]]] = {
     Login.NAME: (
@@ -58,12 +62,7 @@ OUTCOMES: dict[Login, tuple[Cause, tuple[Fix, ...]]] = {
         Cause(
             "slurm-no-way-back", "Tasks run on {nodes}, and cannot call netdoctor on this machine", SUSPECTED
         ),
-        (
-            run("start netdoctor on one of the nodes: salloc, and there srun --pty, or in an sbatch script"),
-            run(
-                "or let the nodes call this machine: SrunPortRange in slurm.conf, and those ports opened here"
-            ),
-        ),
+        _WAY_BACK,
     ),
     Login.CONTROL: (
         Cause("slurm-refused", "Slurm did not let netdoctor look at {nodes}", SUSPECTED),
@@ -76,7 +75,18 @@ OUTCOMES: dict[Login, tuple[Cause, tuple[Fix, ...]]] = {
         ),
     ),
     Login.LOST: (Cause("slurm-lost", "netdoctor lost its task on {nodes}", SUSPECTED), (_AGAIN,)),
-    Login.TIMEOUT: (Cause("slurm-timeout", "netdoctor ran out of time with {nodes}", SUSPECTED), (_AGAIN,)),
+    Login.TIMEOUT: (
+        Cause("slurm-timeout", "netdoctor ran out of time with {nodes}", SUSPECTED),
+        (
+            look(
+                "see whether Slurm's own way back is open: where this hangs too, a firewall drops what nodes "
+                "send to this machine",
+                "srun -w NODE -n1 hostname",
+                on=CONTROL,
+            ),
+            *_WAY_BACK,
+        ),
+    ),
 }
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from netdoctor.cli.options import count, one_per_line
 from netdoctor.cli.parser import EXIT_BAD_INPUT, Parser, columns, words
 from netdoctor.errors import InputError
+from netdoctor.facts.host import VIAS
 
 if TYPE_CHECKING:
     from netdoctor.explain.model import Reason
@@ -24,6 +25,7 @@ examples:
   netdoctor explain log 'out/rank_*.log' -o json
   kubectl logs trainer-0 | netdoctor explain log -
   netdoctor explain log train.log --scan hosts.txt  and measure what decides
+  netdoctor explain log train.log --scan --via slurm   in the allocation around, without SSH
   netdoctor explain log out/ --ras gpu03           and ask NCCL itself, while the job hangs
   netdoctor explain MASTER_ADDR --nproc-per-node  variables, options
   netdoctor explain Xid 79 vendor err 129 -9      codes, exit codes, signals
@@ -56,8 +58,13 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     scan = parser.add_argument_group("the checks that decide")
     scan.add_argument(
         "--scan",
+        nargs="?",
+        const="",
         metavar="HOSTS",
         help="with log: run exactly the checks that decide, on these hosts (as for netdoctor scan), and join",
+    )
+    scan.add_argument(
+        "--via", choices=VIAS, default="ssh", help="what reaches them (default: ssh); slurm, ray: as for scan"
     )
     scan.add_argument(
         "--ras",
@@ -109,12 +116,16 @@ def _log(args: argparse.Namespace, names: Sequence[str]) -> int:
     # What is wrong with the command line is told before gigabytes are read or a node is asked.
     if args.scan is not None and args.report is not None:
         raise InputError("explain log: --scan measures now, --report was measured before; give one of them")
+    if args.scan is None and args.via != "ssh":
+        raise InputError("explain log: --via says what reaches the nodes of --scan; name it too")
+    if args.scan == "" and args.via == "ssh":
+        raise InputError("explain log: --scan HOSTS; without hosts --via slurm or --via ray knows the nodes")
     report = None
     if args.report is not None:
         from netdoctor.report.save import load
 
         report = load(args.report)
-    elif args.scan is not None and "-" not in (hosts := words(args.scan)):
+    elif args.scan and "-" not in (hosts := words(args.scan)):
         from netdoctor.inventory import load as load_hosts
 
         load_hosts(hosts)

@@ -77,7 +77,9 @@ def _scan(checks: Sequence[str], args: argparse.Namespace) -> Report:
     from netdoctor.cli import running
     from netdoctor.scanning import ScanRequest
 
-    request = ScanRequest(hosts=words(args.scan), only=tuple(checks), environ=dict(os.environ), save=None)
+    request = ScanRequest(
+        hosts=words(args.scan), only=tuple(checks), via=args.via, environ=dict(os.environ), save=None
+    )
     for name in ("env_file", "ssh_config", "known_hosts"):
         if getattr(args, name) is not None:
             request = replace(request, **{name: getattr(args, name)})

@@ -219,12 +219,17 @@ class SlurmTransport(Calling[_Node]):
             if not self._left():
                 break
         late = time.monotonic() >= finish
-        outcome, said = (
-            (Login.TIMEOUT, LATE) if late else (Login.LOST, "the step ended each time it was started")
-        )
+        outcome, said = Login.LOST, "the step ended each time it was started"
+        if late:
+            outcome, said = Login.TIMEOUT, f"{LATE}, at {self._shown()}"
         yield from self._all([node for node in self._left() if not node.ended], outcome, said)
         if not keep_open:
             self.close()
+
+    def _shown(self) -> str:
+        """Where tasks call, for people."""
+        places = self._board.places if self._board is not None else []
+        return ", ".join(f"{address} port {port}" for address, port in places) or "any address"
 
     # Slurm's books
 

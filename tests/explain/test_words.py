@@ -229,3 +229,7 @@ def test_command(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch
     assert run(["explain", "RANK"]) == 0
     assert "the last report is left out" in capsys.readouterr().err
     assert run(["explain", "log", "--nnodes"]) == 2
+    for options, said in (("--via slurm", "name it too"), ("--scan", "--scan HOSTS; without hosts")):
+        capsys.readouterr()
+        assert run(["explain", "log", "a.log", *options.split()]) == 2
+        assert said in capsys.readouterr().err

@@ -14,6 +14,10 @@ from tests.scan.harness import REPO, Scanned, scan, until
 from tests.slurm.conftest import Slurm
 
 QUICK = ("--profile", "quick")
+LOG = """\
+torch.distributed.DistNetworkError: The client socket has timed out after 15000ms while trying to connect to \
+(10.77.0.10, 29500).
+"""
 
 
 def by_slurm(slurm: Slurm, *args: str, inside: bool = False) -> Scanned:
@@ -63,6 +67,13 @@ def test_finds_what_a_scan_over_ssh_finds(via: Slurm, folder: Path) -> None:
     assert ssh.state == slurm.state == "not_ready", slurm.summary()
     assert causes(slurm) == causes(ssh)
     assert {node for _, nodes, _ in causes(ssh) for node in nodes} == {"node1", "node2", "node3"}
+    # And what decides a log is measured the same way.
+    via.write({"/train.log": LOG}, 0o644, via.first)
+    argv = ("netdoctor", "explain", "log", "/train.log", "--scan", "--via", "slurm", "--quiet", "-o", "json")
+    said = json.loads(via.run("salloc", "-Q", "--nodes=4", "--exclusive", *argv))
+    first = said["causes"][0]
+    assert (first["label"], first["confidence"]) == ("firewall_blocked", "certain")
+    assert "node1" in " ".join(first["proof"])
 
 
 def test_a_node_that_slurm_keeps_off_is_named_with_its_reason(via: Slurm) -> None:
