@@ -1,6 +1,7 @@
 """What the driver's messages and NVML together say of each GPU and NVSwitch of a node."""
 
 from collections.abc import Collection, Iterable, Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 from netdoctor.checks._words import listing
@@ -34,6 +35,7 @@ class Trouble(NamedTuple):
     again: bool = False
 
 
+@lru_cache(maxsize=1 << 12)
 def address(bus: str) -> str:
     """``0000:3b:00`` of ``00000000:3B:00.0``."""
     return bus.lower().partition(".")[0][-10:]

@@ -393,10 +393,13 @@ def _arguments_for(check: Check, run: _Run) -> Callable[[Sequence[str]], dict[st
     of_node = [p for p in check.parameters if p.info.scope == "node" and not p.all_nodes]
     tables = [(p.name, run.store.node.get(p.info.group, {})) for p in of_node]
     shared = [p for p in check.parameters if p not in of_node]
+    alike: dict[str, Any] = {}
 
     def arguments(nodes: Sequence[str]) -> dict[str, Any]:
         (node,) = nodes
-        found = _arguments(shared, nodes, run) if shared else {}
+        if shared and not alike:
+            alike.update(_arguments(shared, nodes, run))
+        found = alike.copy()
         for name, table in tables:
             value = table.get(node)
             found[name] = None if isinstance(value, Missing) else value

@@ -147,8 +147,8 @@ class Hca:
     @property
     def is_virtual(self) -> bool:
         """Software RDMA, or a cloud adapter without a rate of its own. udev calls an EFA ``rdmap16s0``."""
-        words = (self.name, (self.hca_type or "").lower(), self.driver or "")
-        return any(word.startswith(_VIRTUAL) for word in words)
+        kind, driver = (self.hca_type or "").lower(), self.driver or ""
+        return self.name.startswith(_VIRTUAL) or kind.startswith(_VIRTUAL) or driver.startswith(_VIRTUAL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
