@@ -53,13 +53,14 @@ class Line:
 
     node: its id, as a hosts file would name it. version: of the netdoctor that asked. taken: when its facts
     were complete, RFC 3339 in UTC with milliseconds. facts: by group ``{"value": …}`` or
-    ``{"missing": {"why": …, "detail": …}}``; when encoded a value may be a fact's own dataclass.
+    ``{"missing": {"why": …, "detail": …}}``; when encoded a value may be a fact's own dataclass,
+    unread it is JSON.
     """
 
     node: str
     version: str
     taken: str
-    facts: Mapping[str, Mapping[str, Any]]
+    facts: Mapping[str, Any]
 
     @property
     def taken_at(self) -> float:
@@ -88,12 +89,23 @@ class _Wire(msgspec.Struct):
     facts: dict[str, dict[str, Any]]
 
 
+class _Unread(msgspec.Struct):
+    node: str
+    version: str
+    taken: str
+    facts: dict[str, msgspec.Raw]
+
+
 _head = msgspec.json.Decoder(_Head)
-_wire = msgspec.json.Decoder(_Wire)
+_wire: msgspec.json.Decoder[Any] = msgspec.json.Decoder(_Wire)
+_unread: msgspec.json.Decoder[Any] = msgspec.json.Decoder(_Unread)
 
 
-def decode(data: bytes, place: str) -> Line:
-    """Return the line in `data`. place: ``file:line``, for messages. Raises InputError."""
+def decode(data: bytes, place: str, unread: bool = False) -> Line:
+    """Return the line in `data`. place: ``file:line``, for messages. Raises InputError.
+
+    unread: with each fact as the JSON that it came as, which is all that `store.decode` needs.
+    """
 
     def refuse(why: object) -> InputError:
         return InputError(f"{place}: {clean(str(why), 200)}")
@@ -104,7 +116,7 @@ def decode(data: bytes, place: str) -> Line:
         raise refuse(f"the line is nested more than {DEPTH_MAX} deep")
     try:
         _check_schema(_head.decode(data).schema)
-        wire = _wire.decode(data)
+        wire = (_unread if unread else _wire).decode(data)
     except msgspec.ValidationError as error:
         raise refuse(f"not a line of facts: {error}; netdoctor facts writes them") from None
     except msgspec.DecodeError as error:

@@ -205,9 +205,11 @@ class Squeezed(Facts):
 
     def store(self) -> Store:
         made = Store()
-        for line in self._lines():
+        for line in self._lines(unread=True):
             for group, raw in line.facts.items():
-                made.put(group, line.node, store.kept(group, raw))
+                known = store.group_type(group) is not None
+                fact = raw if known else _decoded(raw, Any, self._name)
+                made.put(group, line.node, store.kept(group, fact))
         for group in self._kept.cluster:
             known = store.group_type(group) is not None
             made.cluster[group] = self.whole(group) if known else store.kept(group, self._rows(group, None))
@@ -220,14 +222,14 @@ class Squeezed(Facts):
         return self._rows(group, cls)
 
     def nodes(self) -> frozenset[str]:
-        return frozenset(line.node for line in self._lines() if "node" in line.facts)
+        return frozenset(line.node for line in self._lines(unread=True) if "node" in line.facts)
 
     def packed(self, version: str, taken: str) -> Packed:
         return self._kept
 
-    def _lines(self) -> Iterator[Line]:
+    def _lines(self, unread: bool = False) -> Iterator[Line]:
         for place, data in unpack(self._kept.facts, f"{self._name}, its facts"):
-            yield decode(data, place)
+            yield decode(data, place, unread)
 
     def _rows(self, group: str, cls: type | None) -> Any:
         """The run's fact: plain, or of this type."""
