@@ -49,6 +49,34 @@ NOTES_AT_MOST = 10
 _MAGIC = re.compile(r"[*?\[]")
 
 
+class _Row(msgspec.Struct):
+    address: str = ""
+    scope: str = ""
+
+
+class _Net(msgspec.Struct):
+    addresses: list[_Row] = []
+
+
+class _Host(msgspec.Struct):
+    hostname: str = ""
+
+
+class _NetSaid(msgspec.Struct):
+    value: _Net = msgspec.field(default_factory=_Net)
+
+
+class _HostSaid(msgspec.Struct):
+    value: _Host = msgspec.field(default_factory=_Host)
+
+
+class _Names(msgspec.Struct):
+    """Of a node's facts, what else it may be listed as."""
+
+    net: _NetSaid = msgspec.field(default_factory=_NetSaid)
+    host: _HostSaid = msgspec.field(default_factory=_HostSaid)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
     """now: seconds since the epoch. max_age_s: older lines do not count. nodes: how many there have to be,
@@ -351,6 +379,10 @@ def _expected(
     names = {name for target in expected for name in (target.id, target.host)}
     for node in known.keys() - names:
         short.setdefault(_bare(node), []).append(node)
+    called: dict[str, list[str]] = {}
+    for node in sorted(known.keys() - names) if by_hand else ():
+        for other in _also_called(known[node]):
+            called.setdefault(other, []).append(node)
     taken: dict[str, Written] = {}
     used: set[str] = set()
     for target in expected:
@@ -359,6 +391,13 @@ def _expected(
         own = [n for n in (target.id, target.host) if n in known]
         found = own[:1] or (alike if len(alike) == 1 else [])
         line = Written(place=SOURCE, node=target.id, fault=Fault.ABSENT, detail=_asked(target))
+        if by_hand and not found:
+            found = [node for node in called.get(target.host, ()) if node not in names]
+            if len(found) > 1:  # as docker0 has on every node
+                several = (
+                    f"{fold(found, NAMED)} all say that they are {target.host}; list them by their names"
+                )
+                found, line = [], replace(line, fault=Fault.TWICE, detail=several)
         if found and found[0] not in used:  # nobody speaks for two
             used.add(found[0])
             line = known[found[0]]
@@ -373,6 +412,16 @@ def _expected(
         else:
             taken[name] = line
     return list(expected), taken
+
+
+def _also_called(line: Written) -> set[str]:
+    """The addresses that a node's facts give its interfaces, and its host name."""
+    try:
+        said = msgspec.json.decode(line.facts, type=_Names)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return set()
+    found = {one.address for one in said.net.value.addresses if one.scope == "global"}
+    return {name for name in (*found, said.host.value.hostname) if name}
 
 
 def _bare(name: str) -> str:

@@ -113,6 +113,27 @@ def test_one_line_a_node_and_nobody_is_green_who_wrote_none() -> None:
             assert [t.id for t in pool.targets] == [clusters.name(n) for n in range(9, -1, -1)]
 
 
+def test_hosts_that_are_listed_by_address_or_another_name_are_found_by_their_facts() -> None:
+    def said_by(i: int, *more: str) -> bytes:
+        rows = [{"address": a, "scope": "global"} for a in (f"10.0.0.{i}", "172.17.0.1", *more)]
+        rows.append({"address": "127.0.0.1", "scope": "host"})
+        own = {"hostname": f"rack{i}", "machine_id": f"m{i}", "boot_id": "b"}
+        return line(i, facts={"net": {"value": {"addresses": rows}}, "host": {"value": own}})
+
+    all3 = [said_by(0), said_by(1), said_by(2, "10.0.0.1")]
+    assert said(put(*all3, listed="10.0.0.2 rack1 gpu00000")) == {"10.0.0.2": "", "rack1": "", "0": ""}
+    pool = put(*all3, listed="10.0.0.0 10.0.0.1 172.17.0.1 127.0.0.1 rack1")
+    assert said(pool) == {
+        "10.0.0.0": "", "10.0.0.1": "twice", "172.17.0.1": "twice", "127.0.0.1": "absent", "rack1": "",
+    }  # fmt: skip
+    assert pool.taken["10.0.0.1"].detail == (
+        "gpu[00001-00002] all say that they are 10.0.0.1; list them by their names"
+    )
+    # Nobody speaks for two, and what cannot be read speaks for nobody.
+    assert said(put(*all3[:1], listed="rack0 10.0.0.0")) == {"rack0": "", "10.0.0.0": "absent"}
+    assert said(put(line(0, facts={"net": 7}), listed="10.0.0.0")) == {"10.0.0.0": "absent"}
+
+
 def test_what_is_left_out_is_told() -> None:
     pool = put(line(0), line(0, age=3), line(1, version="0.0.9"), line(2), line(2)[:-40], line(7, own=OTHER))
     assert pool.notes == (
