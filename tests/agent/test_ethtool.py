@@ -9,6 +9,8 @@ import pytest
 
 from netdoctor.agent import ethtool
 
+pytestmark = pytest.mark.process
+
 FEATURES = {
     "rx": "rx-checksumming", "tx": "tx-checksumming", "sg": "scatter-gather",
     "tso": "tcp-segmentation-offload", "gso": "generic-segmentation-offload",

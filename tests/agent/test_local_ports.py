@@ -13,6 +13,8 @@ import pytest
 from netdoctor.facts.net import NetFacts
 from netdoctor.rules.local_ports import pool
 
+pytestmark = pytest.mark.process
+
 # Below a network namespace of its own: a range, then listeners and connections, and after each how it is.
 PLAY = """
 import json, socket, subprocess, sys
@@ -60,7 +62,7 @@ def test_the_kernel_runs_out_where_we_say_so() -> None:
     if os.geteuid() != 0 or shutil.which("unshare") is None:
         pytest.skip("needs root, for a network namespace with a range of its own")
     chosen, plans = random.Random(15), []
-    for i in range(40):
+    for i in range(24):
         # Each case has ports of its own: those of the last one are in TIME_WAIT. Of an odd number of ports
         # the kernel passes one over, now and then: it walks in steps of two.
         low = 33000 + 100 * i
@@ -88,5 +90,5 @@ def test_the_kernel_runs_out_where_we_say_so() -> None:
         assert said["at the end"]["ports_taken"] == has, (plan, said)
         waited += said["waiting"]["time_wait"] > 0
         exhausted += taken == has
-    assert exhausted > 5, "hardly any of these ranges was full"
-    assert waited > 30, "hardly any left a socket in TIME_WAIT"
+    assert exhausted > 3, "hardly any of these ranges was full"
+    assert waited > 15, "hardly any left a socket in TIME_WAIT"
