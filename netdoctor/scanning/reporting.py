@@ -230,16 +230,22 @@ def destination(target: Target, request: ScanRequest) -> tuple[str, ...]:
     return (*port, f"{user}@{target.host}" if user else target.host)
 
 
+# Whom to ask, and what about: without it the same check would have nothing to judge.
+_SAID = (
+    *("ssh_user", "ssh_port", "jump", "python", "ray_address", "ray_python", "partition"),
+    *("master_port", "launcher", "backend", "image", "packages", "path", "reach", "write_test"),
+)
+
+
 def verify_prefix(request: ScanRequest) -> tuple[str, ...]:
     """What to type to look again: --last where a report is saved, else the same hosts and options."""
     report = request.save or request.source
     argv = [*last_argv(report)] if report is not None else ["netdoctor", "scan", *request.hosts]
     if request.save is None:
-        said = ("ssh_user", "ssh_port", "jump", "python", "ray_address", "ray_python", "partition")
-        for name in (*PATHS, *said):
-            value = getattr(request, name)
-            if value is not None:
-                argv += [f"--{name.replace('_', '-')}", str(value)]
+        for name in (*PATHS, *_SAID):
+            value = getattr(request, name) or ()
+            for one in value if isinstance(value, tuple) else (value,):
+                argv += [f"--{name.replace('_', '-')}", str(one)]
         if request.local:
             argv.append("--local")
         if request.via == FILED:

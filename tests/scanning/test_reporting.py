@@ -93,6 +93,11 @@ OLD = {"targets": (Target(id="n1", host="n1"),)}
             "n[1-3] - --ssh-config /c --ssh-port 22 --python py --local",
             id="not saved, options",
         ),
+        pytest.param(
+            {"save": None, "packages": "torch==2.6.0", "path": ("/a", "/b"), "reach": ("https://c",)},
+            "n[1-3] - --packages torch==2.6.0 --path /a --path /b --reach https://c",
+            id="not saved, what is looked at",
+        ),
         pytest.param({"save": None, "source": LAST, "hosts": (), **OLD}, "--last", id="last, not saved"),
         pytest.param(
             {"save": None, "source": Path("r.json"), "ssh_user": "ml", "hosts": (), **OLD},
