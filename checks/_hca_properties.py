@@ -32,6 +32,11 @@ SLOT = look("see which slot it is in", "lspci -vv -d 15b3: | grep -E '^[0-9a-f]|
 FABRIC = look(
     "see which subnet manager answers, and ask its owner where the port belongs", "sminfo; ibstat", root=True
 )
+PACKETS = look(
+    "see what the ports have, and the subnet manager for the MTU of their partition; a cable's other end "
+    "may be the smaller one",
+    "ibv_devinfo | grep -E 'hca_id|port:|_mtu'",
+)
 ALLOW = run("have the subnet manager's owner give the ports the same partitions")
 CLASS = run("set the traffic class that the other nodes have, and again at each boot")
 DRIVER = run("install the release of the driver that the other nodes have")
@@ -41,6 +46,8 @@ LOSSLESS = look(
     "dcb app show dev ${i##*/}; ethtool -a ${i##*/}; done",
     root=True,
 )
+# What is not below the port's folder.
+ASKED = {"DCB": "the kernel's DCB and pause settings", "ibv_query_port": "ibv_query_port, active_mtu"}
 IB, ROCE = "InfiniBand", "Ethernet"
 
 
@@ -77,6 +84,10 @@ PROPERTIES = (
     Property(
         "rdma.pkeys", "partitions", IB, lambda _, port: listing(port.pkeys, 8) or None,
         "pkeys/*", "ports without one in common cannot talk", ALLOW,
+    ),
+    Property(
+        "rdma.mtu", "active MTU", IB, lambda _, port: str(port.mtu_bytes) if port.mtu_bytes else None,
+        "ibv_query_port", "the peers of that port take its smaller packets", PACKETS,
     ),
     Property(
         "rdma.traffic-class", "RoCE traffic class", ROCE,

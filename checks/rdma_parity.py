@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
-from netdoctor.checks._hca_properties import PROPERTIES, Property
+from netdoctor.checks._hca_properties import ASKED, PROPERTIES, Property
 from netdoctor.checks._parity import differing
 from netdoctor.checks._rdma import NO_HCAS, has_any, ports_of
 from netdoctor.checks._words import listing
@@ -23,12 +23,12 @@ def rdma_parity(nodes: Mapping[str, RdmaFacts], expect: Wanted | None = None) ->
     """The same HCA port of every node is on one fabric, in the same partitions, with the same driver.
 
     Looks at:
-        Of active ports: LID of the subnet manager, prefix of the subnet and partitions (InfiniBand). Of RoCE
-        the traffic class that the driver sets for all, priority flow control or else pauses, whether packets
-        are sorted by DSCP or VLAN, and ECN where the driver tells (MLNX_OFED). The driver and its own version
-        and, as root, the card's max read request. Compared over nodes, port by port and by kind of card, as
-        rails may well be fabrics of their own. A fabric that is lossy by design has no PFC anywhere, and is
-        silent.
+        Of active ports: LID of the subnet manager, prefix of the subnet, partitions and the MTU agreed on
+        (InfiniBand; by libibverbs). Of RoCE the traffic class that the driver sets for all, priority flow
+        control or else pauses, whether packets are sorted by DSCP or VLAN, and ECN where the driver tells
+        (MLNX_OFED). The driver and its own version and, as root, the card's max read request. Compared over
+        nodes, port by port and by kind of card, as rails may well be fabrics of their own. A fabric that is
+        lossy by design has no PFC anywhere, and is silent.
 
     Matters because:
         Ports in different subnets or partitions are up, and cannot reach each other: NCCL waits for its
@@ -59,8 +59,8 @@ def _compared(
     one: Property, values: Mapping[str, str | None], names: list[str], expect: Wanted | None
 ) -> Iterator[Finding]:
     def evidence(node: str) -> Evidence:
-        if one.file == "DCB":
-            return seen("the kernel's DCB and pause settings", values[node] or "")
+        if one.file in ASKED:
+            return seen(ASKED[one.file], values[node] or "")
         where = f"/sys/class/infiniband/{names[0].replace(':', '/ports/')}/{one.file}"
         return seen(where, values[node] or "", "file")
 

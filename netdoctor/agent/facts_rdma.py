@@ -349,6 +349,24 @@ def hca(
     }
 
 
+def give_mtus(hcas: "list[dict[str, Any]]", known: "Optional[Mapping[str, dict[str, Any]]]") -> None:
+    """Add to each active InfiniBand port its MTU, where the login user may open the HCA. known: as of
+    collect(). That of a RoCE port follows from its interface's."""
+    ports = {}  # type: dict[tuple[str, int], dict[str, Any]]
+    for one in hcas:
+        for port in one["ports"] if one["uverbs_ok"] or known is not None else ():
+            if port["state"] == "ACTIVE" and port["link_layer"] == "InfiniBand":
+                ports[one["name"], port["number"]] = port
+    if not ports:
+        return
+    if known is None:
+        from . import verbs_ports
+
+        known = {name: {"mtu": mtu} for name, mtu in verbs_ports.mtus(sorted(ports)).items()}
+    for port in ports.values():
+        port["mtu_bytes"] = (known.get(port["name"]) or {}).get("mtu")
+
+
 def net_plugins(root: str, library_path: str) -> "list[dict[str, Any]]":
     """Return facts.rdma.NetPlugin of those for EFA."""
     found = [path for name in _PLUGINS for path in libs.find(name, root, library_path)]
@@ -377,13 +395,14 @@ def collect(
     args: "dict[str, Any]", root: str = "/", known: "Optional[Mapping[str, dict[str, Any]]]" = None
 ) -> "dict[str, Any]":
     """Return facts.rdma.RdmaFacts. known: what the kernel of a recorded machine, with its `root`, answers of
-    its interfaces: pfc, dscp and pauses of facts.rdma.FlowControl."""
+    its interfaces: pfc, dscp and pauses of facts.rdma.FlowControl; and the library of ports: mtu."""
     if known is None and root != "/":
         known = {}
     names = files.names(files.under(root, _CLASS), MAX_HCAS)
     guest = bool(names) and is_guest(root)
     above = {}  # type: dict[str, Optional[bool]]
     hcas = [hca(name, root, guest, known, above) for name in names]
+    give_mtus(hcas, known)
     library_path = os.environ.get("LD_LIBRARY_PATH", "")
     verbs = libs.find("libibverbs.so.1", root, library_path)
     return {

@@ -43,7 +43,8 @@ class HcaPort:
     """One port. name is NCCL's ``mlx5_0:1``; state ``ACTIVE``, ``INIT``, ``DOWN``…; link_layer ``InfiniBand``
     or ``Ethernet``; rate_gbit_s and rate_text from ``400 Gb/sec (4X NDR)``. gid_table_len: rows, empty ones
     too. pkeys: the non-empty rows of its table, ``0xffff``. traffic_class: what mlx5 sets for all of RoCE.
-    flow: of its interface, for RoCE."""
+    flow: of its interface, for RoCE. mtu_bytes: what a packet carries at most, of InfiniBand ports that are
+    active and may be opened."""
 
     name: str
     number: int
@@ -59,6 +60,7 @@ class HcaPort:
     pkeys: tuple[str, ...] = ()
     traffic_class: int | None = None
     flow: FlowControl | None = None
+    mtu_bytes: int | None = None
 
     @property
     def subnet(self) -> str:

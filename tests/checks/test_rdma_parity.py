@@ -15,7 +15,8 @@ GID = Gid(index=0, gid="fe80:0000:0000:0000:a088:c203:0012:3456", type="IB/RoCE 
 
 
 def card(device: str, *, on: dict[str, Any] | None = None, roce: bool = False, **changes: Any) -> Hca:
-    usual: dict[str, Any] = {"sm_lid": 1, "gids": (GID,), "pkeys": ("0xffff",), **(on or {})}
+    usual: dict[str, Any] = {"sm_lid": 1, "gids": (GID,), "pkeys": ("0xffff",), "mtu_bytes": 4096}
+    usual |= on or {}
     one = roce_port(device, **(on or {})) if roce else port(device, **usual)
     own = {"driver": "mlx5_core 24.10-1.1.4", "pcie": PcieLink(read_request=4096), **changes}
     return hca(device, ports=(one,), **own)
@@ -55,6 +56,7 @@ def test_silent_on_equal_nodes_and_on_rails_that_are_fabrics_of_their_own() -> N
             "InfiniBand subnet of mlx5_1:1 fec0:0000:0000:0001 here, fe80:0000:0000:0000 on most nodes",
         ),
         ({"on": {"pkeys": ("0x8001", "0xffff")}}, "rdma-pkeys", "partitions of mlx5_1:1 0x8001 and 0xffff"),
+        ({"on": {"mtu_bytes": 2048}}, "rdma-mtu", "active MTU of mlx5_1:1 2048 here, 4096 on most nodes"),
         ({"pcie": PcieLink(read_request=512)}, "rdma-read-request", "max read request (PCIe) of mlx5_1:1 "),
         ({"driver": "mlx5_core"}, "rdma-driver", "driver of mlx5_1:1 mlx5_core here, mlx5_core 24.10"),
     ],
