@@ -94,7 +94,7 @@ def test_memory_that_somebody_unseen_holds_counts_as_use() -> None:
 def test_a_gpu_that_is_not_known_to_be_idle_is_left_alone() -> None:
     silent = hw.gpus(devices=(hw.gpu(0), hw.gpu(1, processes=None)))
     found = chosen(cast(plan(hw.gpus(2), silent)))
-    assert found.left_out == {"n2": "who uses the GPUs cannot be told: NVML does not say it of GPU 1"}
+    assert found.left_out == {"n2": "who uses the GPUs cannot be told: the driver does not say it of GPU 1"}
 
 
 @pytest.mark.parametrize(
