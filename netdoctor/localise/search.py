@@ -41,6 +41,8 @@ class Search:
         self.above, self.sigma = noise
         self.spread = spread(data.by_node(), self.sigma)
         self.casual = casual
+        # How far what culprits hold back wavers: a link at its limit does so more than one that is idle.
+        self.waver = 0.0
         # A moment slows the samples of a run together. While culprits are looked for it is priced per sample,
         # or one moment would hide that the same two NICs are slow in every run of a node: either alone saves
         # nothing.
@@ -134,11 +136,12 @@ class Search:
     def fit(self, suspect: Suspect) -> tuple[float, int] | None:
         """The factor that suits the samples which nobody else explains, and how many those are."""
         d, mu, margin = self.data.d, self.now.mu, 3.0 * self.sigma
+        beside = max(margin, 3.0 * self.waver)
         open_ = sorted(
             d[s]
             for covered in self.cover[suspect].values()
             for s in covered
-            if (mu[s] == 0.0 or d[s] < mu[s] - margin) and not self.data.at_least[s]
+            if (mu[s] == 0.0 or d[s] < mu[s] - beside) and not self.data.at_least[s]
         )
         if not open_:
             return None
@@ -148,6 +151,12 @@ class Search:
         near = [x for x in open_ if abs(x - middle) <= 1.5 * margin]
         f = math.fsum(near) / len(near)
         return (f, len(near)) if f <= self.most else None
+
+    def _wavering(self) -> float:
+        """Width of what culprits hold back, about their own level."""
+        samples = zip(self.data.d, self.now.mu, self.data.at_least, strict=True)
+        held = [abs(d - m) for d, m, floor in samples if m < 0.0 and not floor and d > DEAD]
+        return scale(held) if len(held) > 3 else 0.0
 
     def gain(self, suspect: Suspect) -> tuple[float, float, float]:
         """How much the cost falls, the factor, and the price included."""
@@ -248,6 +257,7 @@ class Search:
         most = len(self.data.names) + 8
         self.greedy(self.cover, most)
         self.together = True
+        self.waver = self._wavering()
         self._price_runs()
         for _ in range(4):
             if not self._polish():

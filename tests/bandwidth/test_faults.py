@@ -21,7 +21,7 @@ def names(scanned: Scanned) -> list[tuple[str, list[str], str]]:
 
 def test_a_node_behind_a_slow_link(even: Lab, folder: Path) -> None:
     node = "node3"
-    even.break_(node, "slow-link", rate="20mbit")
+    even.break_(node, "slow-link", rate="50mbit")
     found = scan(even, folder, *TCP)
     assert found.code == 1, found.summary()
     assert names(found) == [("slow-node-both", [node], "certain")], found.summary()

@@ -207,7 +207,7 @@ def test_everything_dead_blames_nobody_in_particular() -> None:
 @pytest.mark.parametrize("name", TROUBLES)
 def test_names_the_injected_fault_among_64_hosts(name: str) -> None:
     outcomes = [trial(TROUBLES[name], 64, 0.05, seed) for seed in range(TRIALS)]
-    # The bars of issue 3 want 200 trials (benchmarks/localiser.py); this few allow one miss.
+    # Bars want 200 trials (benchmarks/localiser.py); this few allow one miss.
     assert sum(o.right for o in outcomes) >= TRIALS - (TROUBLES[name].together > 0)
     assert max(o.rounds for o in outcomes) <= 6
 
