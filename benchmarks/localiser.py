@@ -122,7 +122,7 @@ def entity(name: tuple[object, ...]) -> tuple[object, ...]:
 
 
 def bars(row: Row) -> Iterator[str]:
-    """What a row misses of issue 3: 64 hosts at 5 % noise; false blame anywhere; decode time."""
+    """What a row misses of what is aimed at: 64 hosts at 5 % noise; false blame anywhere; decode time."""
     together = simulator.TROUBLES[row.name].together
     if row.hosts == 64 and row.noise == 0.05 and row.right < BARS[together] * row.trials:
         yield f"{row.right} of {row.trials} right, the bar is {BARS[together]:.0%}"
