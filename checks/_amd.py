@@ -147,9 +147,9 @@ def among(boards: Mapping[Place, AmdGpu]) -> Iterator[Finding]:
                     fixes=look("compare the GPUs", rule.shell),
                 )
     for words, read in TELLS:
-        told = {place for place, one in boards.items() if read(one) is not None}
+        mute = [place for place, one in boards.items() if read(one) is None]
         silent: dict[str, list[str]] = {}
-        for node, address in boards.keys() - told if 2 * len(told) > len(boards) else ():
+        for node, address in mute if 2 * len(mute) < len(boards) else ():
             silent.setdefault(node, []).append(address)
         for node, addresses in silent.items():
             yield unknown(node, f"AMD GPU {listing(sorted(addresses), 4)} does not tell {words}, others do")

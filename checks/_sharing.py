@@ -112,10 +112,10 @@ def groups(nodes: Sequence[str], reads: Sequence[SharedRead]) -> list[list[str]]
     of = {node: [node] for node in nodes}
     for one in reads:
         if one.error in ("", "EACCES", "EPERM") and one.reader in of and one.writer in of:
-            here, there = of[one.reader], of[one.writer]
-            if here is not there:
-                here += there
-                of.update(dict.fromkeys(there, here))
+            small, large = sorted((of[one.reader], of[one.writer]), key=len)
+            if small is not large:
+                large += small
+                of.update(dict.fromkeys(small, large))
     order = {node: i for i, node in enumerate(nodes)}
     every = {id(group): group for group in of.values()}.values()
     found = [sorted(group, key=order.__getitem__) for group in every]

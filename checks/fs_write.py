@@ -45,14 +45,16 @@ def fs_write(sharing: Sharing, job: Job) -> Iterator[Finding]:
 
 def _shared(path: str, writes: list[SharedWrite], sharing: Sharing) -> Iterator[Finding]:
     reads = [one for one in sharing.reads if one.path == path]
-    together = groups([one.node for one in writes], reads)
+    # Of whom nobody read anything, and who read nothing, it is not known which folder he sees.
+    met = {node for one in reads for node in (one.reader, one.writer)}
+    together = groups([one.node for one in writes if one.node in met], reads)
     mounted = f"findmnt -T {quoted(path)}; ls -lid {quoted(path)}"
     if len(together) < 2:
         yield from late(path, reads)
-        if len(writes) > 1 and not any([*(w.error for w in writes), *(r.error for r in reads)]):
-            longest = max((one.after_s for one in reads), default=0.0)
+        if reads and not any([*(w.error for w in writes), *(r.error for r in reads)]):
+            longest = max(one.after_s for one in reads)
             after = f", the last of them after {longest:.0f} s" if longest >= 1 else ""
-            yield ok(CLUSTER, f"{path}: {len(writes)} nodes wrote, and read what others wrote{after}")
+            yield ok(CLUSTER, f"{path}: {len(met)} nodes wrote, and read what others wrote{after}")
         return
     most, others = together[0], together[1:]
     if len(most) == len(others[0]):

@@ -29,18 +29,23 @@ _MODES = (
 )  # fmt: skip
 
 
-def ask(name: str, command: int, size: int) -> "Optional[bytes]":
-    """Return the structure of an ethtool command, whose first number it is; None where there is no answer."""
+def exchange(name: str, data: bytes) -> bytes:
+    """Return what the kernel makes of the structure of an ethtool command. Raises OSError."""
     import fcntl
 
-    info = clib.array(size)(*struct.pack("=I", command))
+    info = clib.array(len(data))(*bytearray(data))
     request = struct.pack("16sP16x", name.encode("utf-8", "replace")[:15], clib.addressof(info))
+    with sockets.Socket(sockets.raw.AF_INET, sockets.raw.SOCK_DGRAM) as s:
+        fcntl.ioctl(s.fileno(), _SIOCETHTOOL, request)
+    return bytes(info)
+
+
+def ask(name: str, command: int, size: int) -> "Optional[bytes]":
+    """Return the structure of an ethtool command, whose first number it is; None where there is no answer."""
     try:
-        with sockets.Socket(sockets.raw.AF_INET, sockets.raw.SOCK_DGRAM) as s:
-            fcntl.ioctl(s.fileno(), _SIOCETHTOOL, request)
+        return exchange(name, struct.pack("=I", command) + bytes(size - 4))
     except OSError:
         return None
-    return bytes(info)
 
 
 def about(name: str) -> "list[Optional[str]]":

@@ -3,7 +3,7 @@ root. [Linux include/uapi/linux/dcbnl.h, net/dcb/dcbnl.c; include/uapi/linux/eth
 
 import struct
 
-from . import clib, files
+from . import ethtool, files
 from .sockets import Socket
 from .sockets import raw as socket
 
@@ -18,7 +18,6 @@ _DCB_ATTR_IEEE = 13
 _DCB_ATTR_IEEE_PFC = 2
 _DCB_ATTR_IEEE_APP_TABLE = 3
 _BY_DSCP = 5  # IEEE_8021QAZ_APP_SEL_DSCP
-_SIOCETHTOOL = 0x8946
 _ETHTOOL_GPAUSEPARAM = 0x12
 _ETHTOOL_GSSET_INFO = 0x37
 _ETHTOOL_GSTRINGS = 0x1B
@@ -99,23 +98,11 @@ def ask(name: str) -> "Optional[dict[str, Any]]":
         return None
 
 
-def _ethtool(link: "Any", name: str, data: bytes) -> bytes:
-    """Return what the kernel makes of a structure of ethtool. Raises OSError."""
-    import fcntl
-
-    buffer = clib.array(len(data))(*bytearray(data))
-    text = name.encode("utf-8", "replace")[:15]
-    fcntl.ioctl(link.fileno(), _SIOCETHTOOL, struct.pack("16sP16x", text, clib.addressof(buffer)))
-    return bytes(buffer)
-
-
 def pauses(name: str) -> "Optional[str]":
     """Return which pauses an interface takes (rx) and sends (tx): ``rx tx``, ``rx``, ``off``; None where its
     driver does not say."""
-    try:
-        with Socket(socket.AF_INET, socket.SOCK_DGRAM) as link:
-            answer = _ethtool(link, name, struct.pack("=I12x", _ETHTOOL_GPAUSEPARAM))
-    except OSError:
+    answer = ethtool.ask(name, _ETHTOOL_GPAUSEPARAM, 16)
+    if answer is None:
         return None
     _, _, rx, tx = struct.unpack("=IIII", answer)
     return " ".join([word for word, on in (("rx", rx), ("tx", tx)) if on]) or "off"
@@ -125,16 +112,16 @@ def counted(name: str) -> "dict[str, int]":
     """Return how often and for how long (us) an interface has told others to stop, and was told to, by our
     names; without those that are 0, and empty where its driver does not say."""
     try:
-        with Socket(socket.AF_INET, socket.SOCK_DGRAM) as link:
-            ask_for = struct.pack("=IIQI", _ETHTOOL_GSSET_INFO, 0, 1 << _ETH_SS_STATS, 0)
-            count = struct.unpack("=IIQI", _ethtool(link, name, ask_for))[3]
-            if not 0 < count <= MAX_STATS:
-                return {}
-            head = struct.pack("=III", _ETHTOOL_GSTRINGS, _ETH_SS_STATS, count)
-            names = _ethtool(link, name, head + bytes(32 * count))[12:]
-            if b"pause" not in names and b"pfc" not in names and b"xoff" not in names:
-                return {}
-            values = _ethtool(link, name, struct.pack("=II", _ETHTOOL_GSTATS, count) + bytes(8 * count))[8:]
+        ask_for = struct.pack("=IIQI", _ETHTOOL_GSSET_INFO, 0, 1 << _ETH_SS_STATS, 0)
+        count = struct.unpack("=IIQI", ethtool.exchange(name, ask_for))[3]
+        if not 0 < count <= MAX_STATS:
+            return {}
+        head = struct.pack("=III", _ETHTOOL_GSTRINGS, _ETH_SS_STATS, count)
+        names = ethtool.exchange(name, head + bytes(32 * count))[12:]
+        if b"pause" not in names and b"pfc" not in names and b"xoff" not in names:
+            return {}
+        head = struct.pack("=II", _ETHTOOL_GSTATS, count)
+        values = ethtool.exchange(name, head + bytes(8 * count))[8:]
     except (OSError, struct.error):
         return {}
     return sums(names, values)

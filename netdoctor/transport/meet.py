@@ -1,5 +1,6 @@
 """Tasks of a job that call by themselves, whoever starts them: nothing is started from here."""
 
+import itertools
 import math
 import secrets
 import time
@@ -63,7 +64,8 @@ class MeetTransport(Calling[Agent]):
             )
         self._limits, self._options = limits, options
         self._notes: dict[str, None] = {}
-        self._guests: dict[str, _Guest] = {}
+        self._guests: dict[str, _Guest] = {}  # by the name of the node
+        self._claims: dict[str, _Guest] = {}  # and by what they call themselves
         self._met = False
         self._where = ""
 
@@ -92,9 +94,8 @@ class MeetTransport(Calling[Agent]):
             self._guests.values(), key=lambda one: (math.inf if one.rank is None else one.rank, one.node)
         )
         names = [one.node for one in some]
-        names += [name for n in range(1, 2 * count + 1) if (name := f"absent{n}") not in names][
-            : count - len(names)
-        ]
+        absent = (name for n in itertools.count(1) if (name := f"absent{n}") not in self._guests)
+        names += itertools.islice(absent, max(0, count - len(names)))
         targets = [Target(id=name, host=name, order=i, source=SOURCE) for i, name in enumerate(names)]
         return Inventory(targets=tuple(targets), format=MEET, source=SOURCE)
 
@@ -139,7 +140,6 @@ class MeetTransport(Calling[Agent]):
 
     def _heard(self, board: calls.Board, event: Any) -> None:
         """What happens before anybody is asked anything."""
-        by_claim = {one.host: one for one in self._guests.values()}
         if isinstance(event, calls.Came):
             rank, release, node = meeting.claimed(event.node)
             if not node or node in self._guests:
@@ -150,17 +150,18 @@ class MeetTransport(Calling[Agent]):
                 board.drop(event.node)
                 return
             guest = self._guests[node] = _Guest(event.node, rank, node, event.address)
+            self._claims[guest.host] = guest
             if release != __version__:
                 guest.trouble = f"its netdoctor is {release}, this is {__version__}; both have to be one"
                 board.drop(event.node)
-        elif isinstance(event, calls.Said) and event.node in by_claim:
-            guest = by_claim[event.node]
+        elif isinstance(event, calls.Said) and event.node in self._claims:
+            guest = self._claims[event.node]
             guest.early.append(event)
             if len(guest.early) > EARLY_MAX:
                 guest.trouble = "its agent speaks before it is asked"
                 board.drop(event.node)
-        elif isinstance(event, calls.Gone) and event.node in by_claim:
-            guest = by_claim[event.node]
+        elif isinstance(event, calls.Gone) and event.node in self._claims:
+            guest = self._claims[event.node]
             guest.trouble = guest.trouble or event.trouble or "its task ended before it was asked anything"
 
     # Sessions
@@ -206,7 +207,7 @@ class MeetTransport(Calling[Agent]):
                 board.drop(guest.host)
         self._waiting = {node.id for node in self._nodes.values() if not node.failed}
         for node in list(self._by_host.values()):
-            for event in next(g.early for g in self._guests.values() if g.host == node.host):
+            for event in self._claims[node.host].early:
                 yield from self._frame(node, event)
         while self._waiting and time.monotonic() < finish:
             yield from self._events(finish)

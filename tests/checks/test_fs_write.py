@@ -1,5 +1,6 @@
 from typing import Any
 
+from netdoctor.checks._sharing import groups
 from netdoctor.checks.fs_write import fs_write
 from netdoctor.facts.places import HUNG
 from netdoctor.facts.sharing import SharedRead, SharedWrite, Sharing
@@ -99,11 +100,42 @@ def test_what_is_seen_late_or_by_others_alone() -> None:
     assert "the last of them after 31 s" in fine.summary
 
 
+class Counted(str):
+    """A name that counts how often a dictionary is asked about any."""
+
+    hashes = 0
+
+    def __hash__(self) -> int:
+        Counted.hashes += 1
+        return super().__hash__()
+
+
+def test_groups_grow_with_the_nodes_and_no_faster() -> None:
+    def work(count: int) -> int:
+        nodes = [Counted(node) for node in names(count)]
+        plans = plan(nodes, nodes).items()
+        reads = [SharedRead(path=PATH, reader=a, writer=b) for a, others in plans for b in others]
+        Counted.hashes = 0
+        assert groups(nodes, reads) == [nodes]
+        return Counted.hashes
+
+    assert work(400) < 5 * work(100)
+
+
 def test_what_was_not_measured_is_not_green() -> None:
     assert [one.status for one in fs_write(Sharing(), job(2))] == [Status.SKIP]
     asked = job(2, write_test=(PATH,))
     lost = fs_write(Sharing(failed_nodes={"n1": "gone"}), asked)
     assert found(list(lost), Status.UNKNOWN).keys() == {"n1"}
+    # Those whose sessions ended before anybody read are not said to see another folder.
+    writes = tuple(SharedWrite(node=node, path=PATH, place="local") for node in names(4))
+    gone = {"n3": "gone", "n4": "gone"}
+    everybody = dict.fromkeys(names(4), "gone")
+    assert not causes(list(fs_write(Sharing(writes=writes, failed_nodes=everybody), asked)))
+    reads = tuple(SharedRead(path=PATH, reader=a, writer=b) for a, b in (("n1", "n2"), ("n2", "n1")))
+    findings = list(fs_write(Sharing(writes=writes, reads=reads, failed_nodes=gone), asked))
+    assert (causes(findings), found(findings, Status.UNKNOWN).keys()) == ({}, {"n3", "n4"})
+    assert "2 nodes wrote" in findings[-1].summary
     name = ".netdoctor-write-" + "a" * 32 + "-*"
     left = Sharing(left={"n2": {PATH: "EIO"}}, names=name)
     (fix,) = cause(list(fs_write(left, asked)), "share-left-data-it-s-here").fixes
