@@ -9,6 +9,8 @@ from netdoctor.model import Cause, Finding, look, seen
 # What may stand in a command: 0000:81:00.0.
 ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 PIECES = Cause("hca-pcie-pieces", "HCAs of {nodes} move data over PCIe in small pieces")
+# What rdma.parity says of the same setting, where it is not the same on all nodes, is one cause with it.
+READS = PIECES.but(key="rdma-read-request", title="HCAs of {nodes} ask for data over PCIe in small pieces")
 # Bytes. Read requests of 512 are what the PCI Express specification begins with, and drivers leave them;
 # NVIDIA sets 4096 on its own systems. A payload of 128, the least, is a sixth header.
 READ_LEAST, PAYLOAD_LEAST = 512, 256
@@ -19,11 +21,12 @@ def small_pieces(hca: Hca, link: PcieLink) -> Iterator[Finding]:
     where = hca.pci_address or ""
     command = f"lspci -vvs {where} | grep -E 'MaxPayload|MaxReadReq'" if ADDRESS.fullmatch(where) else ""
     most = min(PAYLOAD_LEAST, link.payload_most)
-    for what, size, least in (
-        ("max read request", link.read_request, READ_LEAST), ("max payload", link.payload, most),
-    ):  # fmt: skip
+    for cause, what, size, least in (
+        (READS, "max read request", link.read_request, READ_LEAST),
+        (PIECES, "max payload", link.payload, most),
+    ):
         if 0 < size < least:
-            yield PIECES.warn(
+            yield cause.warn(
                 f"{hca.name} has a {what} of {size} bytes",
                 observed=f"{what} {size}",
                 expected=f"{least} bytes or more",

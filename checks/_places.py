@@ -1,5 +1,6 @@
 """Words for file systems: what a key may hold of a path, and whether two nodes see the same directory."""
 
+import hashlib
 import re
 from collections.abc import Collection, Iterator, Mapping
 
@@ -28,6 +29,7 @@ MOUNT = "fs.mount.*"
 NOT_MOUNTED = Cause("fs-not-as-typed", "file systems of {nodes} are not as expected")
 # As many of a node's network mounts as are looked at (agent/facts_places.py, MOUNTS_AT_MOST).
 MOUNTS_TOLD = 8
+KEY_LETTERS = 40
 # Of these the server is named, and numbers the inodes. Elsewhere (FUSE, 9p, virtiofs) the source is a word
 # that any machine may use, and the numbers are the client's own.
 NUMBERED = ("nfs", "nfs4", "lustre", "ceph", "gpfs", "wekafs")
@@ -35,8 +37,19 @@ NUMBERED = ("nfs", "nfs4", "lustre", "ceph", "gpfs", "wekafs")
 
 def at(cause: Cause, path: str) -> Cause:
     """The cause for one path: a key of its own, and the path in its title where that has ``{where}``."""
-    slug = re.sub(r"[^a-z0-9]+", "-", path.lower()).strip("-")[:40] or "root"
-    return cause.but(key=f"{cause.key}-{slug}", title=cause.title.replace("{where}", title_text(path)))
+    return cause.but(key=f"{cause.key}-{_slug(path)}", title=cause.title.replace("{where}", title_text(path)))
+
+
+def _slug(path: str) -> str:
+    """``mnt-data``. What that could stand for beside /mnt/data, as /mnt-data or a longer one, gets a hash:
+    who accepts one path's problem has not accepted another's."""
+    slug = re.sub(r"[^a-z0-9]+", "-", path.lower()).strip("-")
+    if path == "/":
+        return "root"
+    if len(slug) <= KEY_LETTERS and slug != "root" and path == f"/{slug.replace('-', '/')}":
+        return slug
+    mark = hashlib.sha256(path.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return f"{slug[:KEY_LETTERS].rstrip('-')}-{mark}".lstrip("-")
 
 
 def asked(nodes: Mapping[str, PlaceFacts]) -> dict[str, dict[str, Place]]:

@@ -1,15 +1,17 @@
 from typing import Any
 
+from netdoctor.checks._places import at
 from netdoctor.checks._sharing import groups
 from netdoctor.checks.fs_write import fs_write
 from netdoctor.facts.places import HUNG
 from netdoctor.facts.sharing import SharedRead, SharedWrite, Sharing
 from netdoctor.measure.sharing import plan
-from netdoctor.model import Finding, Status
+from netdoctor.model import Cause, Finding, Status
 
 from .build import cause, causes, found, job, names
 
 PATH = "/data/it's here"
+KEY = at(Cause("", ""), PATH).key
 ERRORS = {
     "EROFS": "share-read-only", "ENOSPC": "share-full", "EDQUOT": "share-full", "EACCES": "share-denied",
     "EPERM": "share-denied", "ENOENT": "share-missing", "ENOTDIR": "share-missing", HUNG: "share-hangs",
@@ -44,7 +46,7 @@ def judged(
 
 
 def keyed(findings: list[Finding]) -> dict[str, set[str]]:
-    return {key.removesuffix("-data-it-s-here"): nodes for key, nodes in causes(findings).items()}
+    return {key.removesuffix(KEY): nodes for key, nodes in causes(findings).items()}
 
 
 def test_who_sees_another_folder() -> None:
@@ -69,7 +71,7 @@ def test_who_sees_another_folder() -> None:
         )
     (apart,) = judged("aab")
     assert (
-        "'/data/it'\"'\"'s here'" in cause([apart], "share-apart-data-it-s-here").fixes[0].commands[0].shell
+        "'/data/it'\"'\"'s here'" in cause([apart], f"share-apart{KEY}").fixes[0].commands[0].shell
     )
 
 
@@ -138,5 +140,5 @@ def test_what_was_not_measured_is_not_green() -> None:
     assert "2 nodes wrote" in findings[-1].summary
     name = ".netdoctor-write-" + "a" * 32 + "-*"
     left = Sharing(left={"n2": {PATH: "EIO"}}, names=name)
-    (fix,) = cause(list(fs_write(left, asked)), "share-left-data-it-s-here").fixes
+    (fix,) = cause(list(fs_write(left, asked)), f"share-left{KEY}").fixes
     assert fix.commands[0].shell == f"rm -f '/data/it'\"'\"'s here'/{name}"

@@ -3,8 +3,12 @@ from typing import Any
 import pytest
 
 from netdoctor.checks.rdma_pcie import rdma_pcie
+from netdoctor.engine.diagnose import diagnose
+from netdoctor.engine.judge import judge
+from netdoctor.engine.registry import load_builtin
 from netdoctor.facts.rdma import Hca, PcieLink, RdmaFacts
 from netdoctor.model import Finding, Status
+from netdoctor.store import Store
 
 from .build import causes, said
 from .build_hw import hca, rdma
@@ -72,9 +76,22 @@ def test_data_in_small_pieces() -> None:
         (sized(128, 128), "max read request 128", "max payload 128"),
     ):  # fmt: skip
         findings = judged(small)
-        assert ([f.observed for f in findings], causes(findings)) == (now, {"hca-pcie-pieces": {"n1"}})
+        keys = {"rdma-read-request" if "read" in what else "hca-pcie-pieces": {"n1"} for what in now}
+        assert ([f.observed for f in findings], causes(findings)) == (now, keys)
         assert findings[0].cause
         assert findings[0].cause.fixes[0].commands[0].shell.startswith("lspci -vvs 0000:82:00.0 ")
     assert {f.cause.key for f in judged(hca(pcie=link(8)), sized(256, 0)) if f.cause} == {
-        "hca-pcie-narrow", "hca-pcie-pieces",
+        "hca-pcie-narrow", "rdma-read-request",
     }  # fmt: skip
+
+
+def test_a_small_read_request_on_one_node_is_one_cause() -> None:
+    """What rdma.pcie says of the node, and rdma.parity of it among the others."""
+    store = Store()
+    for node, size in (("n1", 4096), ("n2", 4096), ("n3", 256)):
+        store.put("rdma", node, rdma(sized(size, 512)))
+    known = load_builtin()
+    judgement = judge([known["rdma.parity"], known["rdma.pcie"]], ["n1", "n2", "n3"], store)
+    assert [(g.key, set(g.culprits), len(g.members)) for g in diagnose(judgement)] == [
+        ("rdma-read-request", {"n3"}, 2)
+    ]
