@@ -2,9 +2,10 @@
 
     python benchmarks/agent.py [--python /usr/bin/python3] [--repeats 15]
 
-Rows: the interpreter that does nothing, and one that imports what most programs do; the agent until its
-modules are loaded; the same with each group of passive facts alone; with the facts that a scan of each
-profile asks for right after login; and with text sent instead of code, as to a Python of another release.
+Rows: the interpreter that does nothing, with `site` and as agents start it, without; one that imports what
+most programs do; the agent until its modules are loaded; the same with each group of passive facts alone;
+with the facts that a scan of each profile asks for right after login; and with text sent instead of code, as
+to a Python of another release.
 
 They take turns. CPU is user and system time of the process and all that it started: the least and the median
 in ms, and the least as a multiple of the first row's. Memory is the most that was resident, median in MiB.
@@ -18,7 +19,7 @@ import re
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -63,9 +64,9 @@ def ended(process: subprocess.Popen[bytes]) -> Spent:
     return Spent(usage.ru_utime + usage.ru_stime, resident)
 
 
-def bare(python: str, imports: str) -> Spent:
+def bare(python: str, imports: str, flags: Sequence[str] = ("-E", "-s")) -> Spent:
     code = f"import os{imports}; os.write(1, b'.'); os.read(0, 1)"
-    argv = [python, "-E", "-s", "-c", code]
+    argv = [python, *flags, "-c", code]
     process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdout is not None
     process.stdout.read(1)
@@ -116,7 +117,8 @@ def rows(python: str) -> dict[str, Row]:
 
     found = {
         "python3 -E -s, nothing": Row(lambda: bare(python, "")),
-        "… import json, socket": Row(lambda: bare(python, ", json, socket")),
+        f"python3 {' '.join(bundle.FLAGS)}, nothing": Row(lambda: bare(python, "", bundle.FLAGS)),
+        "python3 -E -s, json, socket": Row(lambda: bare(python, ", json, socket")),
         "agent": run({}),
     }
     found |= {f"agent, {group}": run({group: args}) for group, args in asked(Profile.QUICK).items()}

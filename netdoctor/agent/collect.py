@@ -18,6 +18,9 @@ MAX_GROUPS = 64
 def module_of(group: str) -> "Any":
     """Return what collects a group: facts_GROUP, or a module made of a plug-in's text. Raises Unavailable."""
     if group in main.collectors:
+        from . import dists
+
+        dists.own_path(whole=True)
         module = type(sys)("ndagent_collector_" + group)
         code = compile(main.collectors[group], "<collector " + group + ">", "exec")
         sys.modules[module.__name__] = module

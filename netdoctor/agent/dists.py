@@ -1,14 +1,14 @@
 """The search path and the installed distributions of the job's interpreter, on any Python, without
 importing any.
 
-The agent runs with -E -s, a job does not: PYTHONPATH and the user's own site-packages are put back here.
-Lines of
-.pth files that are paths count; those that begin with `import` are code, and of the user's folder none is
-run.
+The agent runs with -E -S -s, a job does not: PYTHONPATH and the user's own site-packages are put back here.
+Lines of .pth files that are paths count; those that begin with `import` are code, and of the user's folder
+none is run.
 """
 
 import os
 import sys
+from _thread import allocate_lock
 
 from . import files
 
@@ -18,6 +18,14 @@ if TYPE_CHECKING:
 
 METADATA_CAP = 64 * 1024
 MAX_PTH_LINES = 1000
+# Lines of .pth files that change no path, and cost more to run than an interpreter to start: of setuptools
+# (editable installs, its distutils, namespaces) and of virtualenv.
+_NO_PATH = (
+    "import __editable___",
+    "import os; var = 'SETUPTOOLS_USE_DISTUTILS'",
+    "import sys, types, os;has_mfs",
+    "import _virtualenv",
+)
 
 
 def normalise(name: str) -> str:
@@ -28,15 +36,51 @@ def normalise(name: str) -> str:
     return name
 
 
+_begun = []  # type: list[bool]
+_beginning = allocate_lock()
+_left_out = []  # type: list[tuple[str, str]]  # a line, and the folder of its .pth file
+
+
+def own_path(whole: bool = False) -> "list[str]":
+    """Return sys.path as the interpreter has it that starts without -S: by its own `site`, when first asked.
+
+    Sets sys.path, and sys.prefix of a virtual environment, and runs sitecustomize. whole: runs the lines that
+    change no path, too, for who imports what is installed.
+    """
+    with _beginning:
+        if sys.flags.no_site and not _begun:
+            import site
+
+            # What it calls: a name of its own goes before the built-in one.
+            vars(site)["exec"] = _line
+            site.main()
+            _begun.append(True)
+        while whole and _left_out:
+            _run(*_left_out.pop(0))
+        return list(sys.path)
+
+
+def _line(text: str) -> None:
+    folder = str(sys._getframe(1).f_locals.get("sitedir", ""))
+    if text.startswith(_NO_PATH):
+        _left_out.append((text, folder))
+    else:
+        _run(text, folder)
+
+
+def _run(text: str, sitedir: str) -> None:
+    # Some take `sitedir` out of the frame that runs them.
+    exec(text, {"__name__": "site", **vars(sys.modules["site"])})
+
+
 def user_site(environ: "Mapping[str, str]", home: str) -> "Optional[str]":
     """Return the user's site-packages when a normal start would look there, else None."""
     if environ.get("PYTHONNOUSERSITE") or os.getuid() != os.geteuid():
         return None
     if sys.prefix != sys.base_prefix:
-        import re
-
         conf = files.text_or_none(os.path.join(sys.prefix, "pyvenv.cfg"), 16384) or ""
-        if not re.search(r"^\s*include-system-site-packages\s*=\s*true", conf, re.M | re.I):
+        lines = ["".join(line.split()).lower() for line in conf.splitlines()]
+        if not any(line.startswith("include-system-site-packages=true") for line in lines):
             return None
     base = environ.get("PYTHONUSERBASE") or os.path.join(home, ".local")
     threaded = "t" if "t" in getattr(sys, "abiflags", "") else ""
@@ -64,7 +108,7 @@ def pth_paths(folder: str) -> "list[str]":
 def search_path(own: "Sequence[str]", environ: "Mapping[str, str]", home: str, cwd: str) -> "list[str]":
     """Return sys.path of a normal start of this interpreter, without the script's folder.
 
-    own: sys.path under -E -s. Order: PYTHONPATH, standard library, user site, site-packages.
+    own: own_path(), sys.path under -E -s. Order: PYTHONPATH, standard library, user site, site-packages.
     """
     python_path = [
         os.path.join(cwd, entry) for entry in environ.get("PYTHONPATH", "").split(os.pathsep) if entry

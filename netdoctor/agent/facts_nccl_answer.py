@@ -53,7 +53,8 @@ def loaded_library() -> str:
     """Return the path of the libnccl that the job's interpreter would load. Raises Unavailable."""
     from . import dists, facts_software
 
-    paths = dists.search_path(sys.path, os.environ, os.path.expanduser("~"), runtime.login_directory)
+    home = os.path.expanduser("~")
+    paths = dists.search_path(dists.own_path(), os.environ, home, runtime.login_directory)
     packages = dists.installed(paths)
     torch = facts_software.find_torch(paths, packages)[0]
     rows = facts_software.find_nccl(paths, packages, torch["path"] if torch else None, os.environ)
@@ -100,7 +101,7 @@ def ask(path: str, env: "dict[str, str]") -> "dict[str, Any]":
     import json
 
     # -S: nothing of the job's interpreter is needed but the standard library.
-    done = runtime.run_tool([sys.executable, "-E", "-s", "-S", "-c", _ASK, path], ASK_S, env)
+    done = runtime.run_tool([sys.executable, "-E", "-S", "-s", "-c", _ASK, path], ASK_S, env)
     if done.code is None:
         raise runtime.Unavailable("timed_out", "NCCL gave no answer within %g s" % ASK_S)
     try:

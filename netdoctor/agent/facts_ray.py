@@ -99,7 +99,7 @@ def _python_version(python: str) -> "Optional[str]":
         return "%d.%d.%d" % tuple(sys.version_info[:3])
     code = "import sys; print('%d.%d.%d' % sys.version_info[:3])"
     try:
-        found = runtime.run_tool([python, "-E", "-s", "-c", code], 5.0)
+        found = runtime.run_tool([python, "-E", "-S", "-s", "-c", code], 5.0)
     except OSError:
         return None
     return found.out.strip()[:20] if found.code == 0 else None

@@ -330,7 +330,7 @@ def externally_managed() -> bool:
 def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
     """Return facts.software.SoftwareFacts. args: {"packages": [name, …], "prefixes": [path, …]}."""
     home = os.path.expanduser("~")
-    paths = dists.search_path(sys.path, os.environ, home, runtime.login_directory)
+    paths = dists.search_path(dists.own_path(), os.environ, home, runtime.login_directory)
     packages = dists.installed(paths)
     torch, torch_error = find_torch(paths, packages)
     asked = [str(name)[:200] for name in (args.get("packages") or [])][:MAX_PACKAGES]

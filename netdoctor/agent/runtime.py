@@ -450,7 +450,10 @@ def library(name: str) -> "Optional[ModuleType]":
     with _library_lock:
         if name not in _libraries:
             try:
+                from . import dists
+
                 # -E -s hold: what the interpreter itself has installed.
+                dists.own_path()
                 _libraries[name] = __import__(name)
             except Exception:  # absent, or a broken installation that is not ours to judge
                 _drop(name)

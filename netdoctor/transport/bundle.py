@@ -72,6 +72,11 @@ BOOTSTRAP = (
 )
 
 
+# Without the user's environment, and without `site`: that runs what lies in site-packages, which may take
+# longer than all else of a start. Facts that are about that have it do so (agent/dists.py).
+FLAGS = ("-E", "-S", "-s")
+
+
 def command(python: str, marker: str) -> str:
     """Return the command line for the login shell of a node.
 
@@ -80,12 +85,12 @@ def command(python: str, marker: str) -> str:
     """
     home = python.startswith("~/")
     interpreter = "~/" + shlex.quote(python[2:]) if home else shlex.quote(python)
-    return f"exec {interpreter} -E -s -c '{BOOTSTRAP}' {shlex.quote(marker)}"
+    return f"exec {interpreter} {' '.join(FLAGS)} -c '{BOOTSTRAP}' {shlex.quote(marker)}"
 
 
 def argv(python: str, marker: str) -> list[str]:
     """Return the same command as an argument list, for a transport without a shell."""
-    return [python, "-E", "-s", "-c", BOOTSTRAP, marker]
+    return [python, *FLAGS, "-c", BOOTSTRAP, marker]
 
 
 @cache

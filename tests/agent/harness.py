@@ -36,6 +36,15 @@ def interpreters() -> dict[str, str]:
     return found
 
 
+def empty_environment(folder: Path, python: str = sys.executable) -> str:
+    """Return the interpreter of a new environment with nothing installed."""
+    real = Path(os.path.realpath(python))
+    (folder / "empty/bin").mkdir(parents=True)
+    (folder / "empty/bin/python").symlink_to(real)
+    (folder / "empty/pyvenv.cfg").write_text(f"home = {real.parent}\ninclude-system-site-packages = false\n")
+    return f"{folder}/empty/bin/python"
+
+
 class Ended(Exception):
     """The agent closed its output."""
 
@@ -53,11 +62,8 @@ class AgentProcess:
         prefix: Sequence[str] = (),
         cwd: Path | None = None,
         provide: bool = False,
-        isolated: bool = False,
     ) -> None:
         command = bundle.argv(python, MARKER)
-        if isolated:  # -S: an interpreter without site-packages
-            command.insert(1, "-S")
         self.process = subprocess.Popen(
             [*prefix, *command],
             stdin=subprocess.PIPE,

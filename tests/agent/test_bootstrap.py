@@ -40,8 +40,8 @@ def test_bootstrap_is_inert_inside_single_quotes_of_any_shell() -> None:
 @pytest.mark.parametrize(
     ("python", "start"),
     [
-        ("python3", "exec python3 -E -s -c '"),
-        ("~/envs/a b/bin/python", "exec ~/'envs/a b/bin/python' -E -s -c '"),
+        ("python3", "exec python3 -E -S -s -c '"),
+        ("~/envs/a b/bin/python", "exec ~/'envs/a b/bin/python' -E -S -s -c '"),
         ("/opt/x;y/python", "exec '/opt/x;y/python' -E"),
     ],
 )
@@ -105,12 +105,14 @@ def test_first_of_all_go_the_facts_that_every_scan_asks_for() -> None:
     assert {name for name in bundle.FIRST if name.startswith("facts_")} == {f"facts_{g}" for g in asked}
 
 
-def test_passive_facts_import_next_to_nothing() -> None:
+def test_passive_facts_import_next_to_nothing(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Modules that are Python, and not part of the interpreter's own start: a node compiles or reads each."""
     look = "import sys\ndef collect(args): return {'modules': sorted(sys.modules)}"
     start = "import os, sys, zlib; sys.stdin.buffer; print(*sys.modules)"
     bare = subprocess.run([sys.executable, "-S", "-c", start], capture_output=True, text=True, check=True)
-    with harness.agent(isolated=True, collectors={"look": look}) as agent:
+    # Not in a folder named for this test: "pass" in a path has it looked through for passwords.
+    python = harness.empty_environment(tmp_path_factory.mktemp("empty"))
+    with harness.agent(python, collectors={"look": look}) as agent:
         agent.facts(**passive(Profile.QUICK))
         loaded = set(agent.facts(look={})["look"]["value"]["modules"]) - set(bare.stdout.split())
     ours = {name for name in loaded if name.partition(".")[0] in ("ndagent", "ndagent_collector_look")}

@@ -296,8 +296,8 @@ def test_library_from_control_host_works(version: str, name: str) -> None:
     assert not [fd for fd in fds if "memfd" in fd]
 
 
-def test_library_refused_falls_back() -> None:
+def test_library_refused_falls_back(tmp_path: Path) -> None:
     source = "from ndagent import runtime\ndef collect(a): return {'got': runtime.library('psutil')}"
-    with harness.agent(collectors={"lib": source}, isolated=True) as agent:
+    with harness.agent(harness.empty_environment(tmp_path), collectors={"lib": source}) as agent:
         assert agent.facts(lib={})["lib"]["value"] == {"got": None}
         assert agent.needs == ["psutil"]
