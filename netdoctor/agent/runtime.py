@@ -28,28 +28,35 @@ login_directory = "/"
 scope = local()
 
 
-class Thread(object):
+class Work(object):
+    """What a thread does, or will do; it may be waited for."""
+
+    def __init__(self) -> None:
+        self._undone = Lock()
+        self._undone.acquire()
+
+    def do(self, target: "Callable[..., None]", args: "tuple[Any, ...]" = ()) -> None:
+        try:
+            target(*args)
+        finally:
+            self._undone.release()
+
+    def is_alive(self) -> bool:
+        return self._undone.locked()
+
+    def join(self, timeout_s: float = -1) -> None:
+        """Wait for its end: for ever without a time."""
+        if self._undone.acquire(True, timeout_s):
+            self._undone.release()
+
+
+class Thread(Work):
     """A daemon thread, running from the start. `threading` costs more to import than all of them to run."""
 
     def __init__(self, target: "Callable[..., None]", *args: "Any") -> None:
         """Raises RuntimeError where no thread can be started."""
-        self._running = Lock()
-        self._running.acquire()
-        start_new_thread(self._run, (target, args))
-
-    def _run(self, target: "Callable[..., None]", args: "tuple[Any, ...]") -> None:
-        try:
-            target(*args)
-        finally:
-            self._running.release()
-
-    def is_alive(self) -> bool:
-        return self._running.locked()
-
-    def join(self, timeout_s: float = -1) -> None:
-        """Wait for its end: for ever without a time."""
-        if self._running.acquire(True, timeout_s):
-            self._running.release()
+        Work.__init__(self)
+        start_new_thread(self.do, (target, args))
 
 
 class Unavailable(Exception):
@@ -367,8 +374,8 @@ def thread(target: "Callable[[], None]") -> Thread:
     return Thread(body)
 
 
-def join_until(started: Thread, end: float) -> bool:
-    """Wait for a thread until monotonic time `end`; say whether it ended.
+def join_until(started: Work, end: float) -> bool:
+    """Wait for work until monotonic time `end`; say whether it ended.
 
     A lock's timeout follows the wall clock up to Python 3.10 where sem_clockwait is missing; short waits in a
     loop keep a clock step harmless.

@@ -139,6 +139,26 @@ def test_broken_collector_costs_its_own_group(source: str, why: str, detail: str
     assert set(reply["timings_ms"]) == {"mine", "env"}
 
 
+def test_groups_that_wait_hold_up_no_other_and_the_rest_share_threads() -> None:
+    tells = "from _thread import get_ident\ndef collect(args): return {'thread': get_ident()}"
+    waits = tells.replace("return", "__import__('time').sleep(0.5); return")
+    hangs = tells.replace("return", "__import__('time').sleep(9); return")
+    names = [f"quick{i}" for i in range(20)]
+    sources = {**dict.fromkeys(names, tells), **dict.fromkeys(["wait0", "wait1"], waits), "hang": hangs}
+    order = ["hang", "wait0", *names[:10], "wait1", *names[10:]]
+    with harness.agent(collectors=sources) as agent:
+        began = time.monotonic()
+        reply = agent.request("facts", {"groups": {name: {} for name in order}, "timeout_s": 1})
+        took = time.monotonic() - began
+    assert "within 1 s" in reply.pop("hang")["missing"]["detail"]
+    timings = reply.pop("timings_ms")
+    assert list(timings) == order
+    threads = {name: one["value"]["thread"] for name, one in reply.items()}
+    assert len(set(threads.values())) < len(threads)
+    assert threads["wait0"] != threads["quick0"]
+    assert took < 5  # that which hangs takes nine
+
+
 def test_collector_may_say_why_it_has_nothing() -> None:
     source = "class No(Exception): why = 'not_applicable'\ndef collect(args): raise No('no such hardware')"
     with harness.agent(collectors={"mine": source}) as agent:
