@@ -9,10 +9,48 @@ from netdoctor.facts.host import Login, Node, Session
 from netdoctor.model import CONTROL, SUSPECTED, Cause, Finding, Fix, in_hosts, look, run, seen, unknown
 
 _AGAIN = look("scan again; where it happens twice, look at the node's slurmd", "", on=CONTROL)
-_WAY_BACK = (
-    run("start netdoctor on one of the nodes: salloc, and there srun --pty, or in an sbatch script"),
-    run("or let the nodes call this machine: SrunPortRange in slurm.conf, and those ports opened here"),
+_FROM_A_NODE = run(
+    "or look from a node, in a batch job of as many nodes as you need",
+    "sbatch --nodes=2 --exclusive --wrap='netdoctor scan --via slurm --no-save'",
+    on=CONTROL,
 )
+_PORTS = run(
+    "or let the nodes call this machine: SrunPortRange in slurm.conf, and those ports opened here, which srun "
+    "itself needs",
+)
+_RULES = look(
+    "find the rule that stops what it sends to this machine, and accept that before it",
+    "nft list ruleset || iptables-save",
+    root=True,
+)
+_RULES_HERE = look(
+    "find the rule here that stops what nodes send, and accept that before it",
+    "nft list ruleset || iptables-save",
+    on=CONTROL,
+    root=True,
+)
+_SRUN = look(
+    "see whether srun itself gets an answer, which takes the same way", "srun -w NODE -n1 hostname", on=CONTROL
+)
+_SLURMD = look(
+    "see what its slurmd says: \"connect io\" is that way, and a prolog that takes long is not",
+    "journalctl -u slurmd -n 50 --no-pager",
+    root=True,
+)
+# A task runs and cannot call: from some nodes, from none at all; and where srun hears nothing of one, either.
+_CUT_OFF = Cause(
+    "slurm-no-way-back", "Tasks run on {nodes}, and cannot call netdoctor on this machine", SUSPECTED
+)
+_CUT_OFF_HERE = Cause("slurm-no-way-here", "No task of Slurm's can call netdoctor on this machine", SUSPECTED)
+_SILENT = Cause("slurm-silent", "srun on this machine hears nothing of its tasks on {nodes}", SUSPECTED)
+_SILENT_HERE = Cause("slurm-silent-here", "srun on this machine hears nothing of any of its tasks", SUSPECTED)
+# (whether the task itself has said so, whether no node can) -> as below.
+NO_WAY_BACK: dict[tuple[bool, bool], tuple[Cause, tuple[Fix, ...]]] = {
+    (True, False): (_CUT_OFF, (_RULES, _PORTS)),
+    (True, True): (_CUT_OFF_HERE, (_RULES_HERE, _PORTS, _FROM_A_NODE)),
+    (False, False): (_SILENT, (_SRUN, _SLURMD, _RULES)),
+    (False, True): (_SILENT_HERE, (_RULES_HERE, _PORTS, _FROM_A_NODE)),
+}
 # A cause and what to do, NODE for the node as Slurm calls it; what is only suspected is `unknown`.
 OUTCOMES: dict[Login, tuple[Cause, tuple[Fix, ...]]] = {
     Login.NAME: (
@@ -58,12 +96,6 @@ OUTCOMES: dict[Login, tuple[Cause, tuple[Fix, ...]]] = {
         Cause("slurm-busy", "{nodes} {was} not free, and {was} not looked at", SUSPECTED),
         (look("see which jobs it has, or scan inside of an allocation", "squeue -w NODE", on=CONTROL),),
     ),
-    Login.NO_WAY_BACK: (
-        Cause(
-            "slurm-no-way-back", "Tasks run on {nodes}, and cannot call netdoctor on this machine", SUSPECTED
-        ),
-        _WAY_BACK,
-    ),
     Login.CONTROL: (
         Cause("slurm-refused", "Slurm did not let netdoctor look at {nodes}", SUSPECTED),
         (
@@ -84,7 +116,8 @@ OUTCOMES: dict[Login, tuple[Cause, tuple[Fix, ...]]] = {
                 "srun -w NODE -n1 hostname",
                 on=CONTROL,
             ),
-            *_WAY_BACK,
+            _PORTS,
+            _FROM_A_NODE,
         ),
     ),
 }
@@ -108,6 +141,9 @@ def slurm_node(node: Node, session: Session) -> Iterator[Finding]:
     running = session.outcome == Login.OK
     if running and not session.detail:
         return
+    if session.outcome == Login.NO_WAY_BACK:
+        yield _no_way_back(node, session)
+        return
     # A job that has a node keeps it while it is drained.
     known = OUTCOMES.get(Login.DRAINED if running else session.outcome)
     if known is None:
@@ -117,10 +153,25 @@ def slurm_node(node: Node, session: Session) -> Iterator[Finding]:
     say = cause.warn if running else cause.unknown if cause.confidence is SUSPECTED else cause.fail
     yield say(
         said,
-        culprits=(CONTROL,) if session.outcome in (Login.CONTROL, Login.NO_WAY_BACK) else (),
+        culprits=(CONTROL,) if session.outcome == Login.CONTROL else (),
         observed=said,
         expected="a node that Slurm gives to jobs, and a task on it that answers",
         seen=seen("sinfo, srun", said),
+        fixes=[_about(node, fix) for fix in fixes],
+    )
+
+
+def _no_way_back(node: Node, session: Session) -> Finding:
+    """Tasks that cannot call: the node's, unless none can."""
+    dialled, none_can = session.stage == "connect", session.trouble is not None
+    cause, fixes = NO_WAY_BACK[dialled, none_can]
+    said = f"its task ran, and could not call {session.detail}" if dialled else session.detail
+    return cause.unknown(
+        said,
+        culprits=(CONTROL,) if none_can else (),
+        observed=said,
+        expected="a connection from the task to netdoctor here" if dialled else "what the task says, by srun",
+        seen=seen("the task, by srun" if dialled else "srun", said),
         fixes=[_about(node, fix) for fix in fixes],
     )
 

@@ -2,7 +2,8 @@
 
 srun's own streams carry the agents' program to all of them at once, and back what a task says that cannot
 call. A conversation they could not carry: srun sends its stdin to all tasks or to one, and mixes what they
-print.
+print. And it sends nobody anything before all of its nodes have called it back: a task says that it runs
+before it reads, and a step that waits for a silent node is started again without that.
 """
 
 import contextlib
@@ -17,10 +18,10 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from netdoctor.facts.host import Login
+from netdoctor.facts.host import Login, Trouble
 from netdoctor.inventory.model import Target
 from netdoctor.inventory.nodeset import fold
 from netdoctor.text import clean
@@ -49,11 +50,15 @@ LINE_BYTES = 4096
 SAID_MAX = 400
 # Where one node cannot start a task, others may be told of in the next moment.
 ABORT_S = 3.0
+# A slurmstepd that cannot call srun gives up after 8 s; a prolog may take longer than its own node's share.
+SILENT_S = 15.0
 LATE = "no task of Slurm's called in time"
 # srun: error: Unable to create step for job 12: More processors requested than permitted
 _CORES = re.compile(r"rocessors requested|CPU count|Requested node configuration")
 # salloc: error: Unable to allocate resources: Connection timed out
 _NOT_FREE = re.compile(r"allocate resources: (?:Connection timed out|Requested nodes are busy|.*immediate)")
+# What sh ends with where the interpreter is not there, or is no program.
+_NO_PROGRAM = ("exit code 127", "exit code 126")
 _OLD = re.compile(r'^\{"hello": \{"old_python": "(\d+\.\d+\.\d+)"')
 
 
@@ -75,11 +80,15 @@ class SlurmOptions:
 @dataclass(eq=False, slots=True)
 class _Node(Agent):
     """A node on its way. task: its number in the step; exit: how that ended, as srun says it; launch: Slurm
-    could not start it; tried: how this machine was dialled in vain; booked: what Slurm does with it."""
+    could not start it; launched: srun has asked for it; runs: it has said so; silent: for how long it has
+    not; tried: how this machine was dialled in vain; booked: what Slurm does with it."""
 
     task: int = -1
+    launched: bool = False
     exit: str = ""
     launch: str = ""
+    runs: bool = False
+    silent: str = ""
     tried: str = ""
     booked: str = ""
 
@@ -107,6 +116,9 @@ class SlurmTransport(Calling[_Node]):
         self._granted = ""
         self._trouble: list[str] = []
         self._launch_failed = 0.0
+        self._heard = 0.0
+        self._number = self._waits = ""
+        self._cut_off: list[tuple[_Node, str, str]] = []
         self._tasks: dict[int, str] = {}
         self._booked: dict[str, words.Booked] = {}
 
@@ -179,6 +191,7 @@ class SlurmTransport(Calling[_Node]):
             return
         try:
             marker = secrets.token_hex(8)
+            self._cut_off = []
             places = calls.own_addresses(self._booked[node.host].address for node in goes)
             self._board = calls.Board(
                 [node.host for node in goes], places or [ANYWHERE], self._ports(), marker
@@ -206,11 +219,12 @@ class SlurmTransport(Calling[_Node]):
             if not self._left() or time.monotonic() >= finish:
                 break
             self._stop()
-            if self._launch_failed:
+            if self._launch_failed or any(node.silent for node in goes):
                 yield from self._unlaunched([n for n in goes if n.launch])
                 for node in goes:
                     self._board.drop(node.host)
                     node.is_open, node.pending, node.exit = False, None, ""
+                    node.launched = node.runs = False
             elif cpus and any(_CORES.search(said) for said in self._trouble):
                 cpus = 0  # some are Slurm's own
             else:
@@ -218,9 +232,12 @@ class SlurmTransport(Calling[_Node]):
                 break
             if not self._left():
                 break
+        yield from self._without_way_back()
         late = time.monotonic() >= finish
         outcome, said = Login.LOST, "the step ended each time it was started"
-        if late:
+        if late and self._waits:
+            outcome, said = Login.BUSY, f"Slurm started no step of ours beside the job's own: {self._waits}"
+        elif late:
             outcome, said = Login.TIMEOUT, f"{LATE}, at {self._shown()}"
         yield from self._all([node for node in self._left() if not node.ended], outcome, said)
         if not keep_open:
@@ -296,7 +313,8 @@ class SlurmTransport(Calling[_Node]):
             )
             argv = [*ask.argv(), *argv]
         self._trouble, self._cancelled, self._launch_failed, self._tasks = [], None, 0.0, {}
-        self._granted = ""
+        self._granted = self._number = self._waits = ""
+        self._heard = time.monotonic()
         self._times.clear()
         assert self._board is not None
         process = subprocess.Popen(  # noqa: S603  # as above
@@ -330,8 +348,36 @@ class SlurmTransport(Calling[_Node]):
             yield from self._events(finish)
             if self._launch_failed:
                 finish = min(finish, self._launch_failed + ABORT_S)
+            elif self._silence(goes):
+                return
             if self._process is not None and not self._outputs():
                 return
+
+    def _silence(self, goes: Sequence[_Node]) -> bool:
+        """Whether some tasks have said nothing for so long that srun's way back from them must be closed."""
+        silent = [n for n in goes if n.launched and not (n.runs or n.exit or n.failed)]
+        some = any(node.runs for node in goes)
+        wait_s = SILENT_S if some else LAUNCH_S
+        if not silent or time.monotonic() < self._heard + wait_s:
+            return False
+        for node in silent:
+            node.silent = f"Slurm started a task, and srun here heard nothing of it for {wait_s:g} s"
+            self._cut(node, node.silent, self.stage)
+        return True
+
+    def _cut(self, node: _Node, said: str, stage: str) -> None:
+        """A task runs and cannot call. Whether none at all can is known when all have been waited for."""
+        node.failed = True
+        self._waiting.discard(node.id)
+        self._cut_off.append((node, said, stage))
+
+    def _without_way_back(self) -> Iterator[SessionEvent]:
+        some = any(node.told and not node.failed for node in self._nodes.values())
+        trouble = Trouble.NETWORK if self._cut_off[1:] and not some else None
+        for node, said, stage in self._cut_off:
+            event = self._fail(node, Login.NO_WAY_BACK, said)
+            yield replace(event, session=replace(event.session, stage=stage, trouble=trouble))
+        self._cut_off = []
 
     def _outputs(self) -> list[_Stream]:
         return [one for one in self._streams if one.pipe is not getattr(self._process, "stdin", None)]
@@ -347,7 +393,10 @@ class SlurmTransport(Calling[_Node]):
 
     def _due(self, node: _Node, what: Any) -> Iterator[SessionEvent]:
         if not (node.is_open or node.failed or node.told or self._launch_failed):
-            yield self._fail(node, *self._why_ended(node))
+            if node.tried:
+                self._cut(node, node.tried, "connect")
+            else:
+                yield self._fail(node, *self._why_ended(node))
 
     def _told_of(self, node: _Node) -> str:
         return node.booked
@@ -399,7 +448,16 @@ class SlurmTransport(Calling[_Node]):
     def _line(self, line: words.Line) -> None:
         nodes = [self._by_host[host] for host in line.nodes if host in self._by_host]
         if line.kind == "granted":
-            self._granted = line.text
+            self._granted, self._heard = line.text, time.monotonic()
+        elif line.kind == "waits":
+            self._waits = line.text
+        elif line.kind == "launching":
+            self._number, self._heard, self._waits = line.text, time.monotonic(), ""
+            for node in nodes:
+                node.launched = True
+        elif line.kind == "runs":
+            for node in [node for node in nodes if not node.runs]:
+                node.runs, self._heard = True, time.monotonic()
         elif line.kind == "cancelled":
             self._cancelled = f"Slurm cancelled the step {line.text.lower()}".strip()
         elif line.kind == "launch":
@@ -415,6 +473,7 @@ class SlurmTransport(Calling[_Node]):
         elif line.kind == "tried":
             for node in nodes:
                 node.tried = line.text
+                self._at(time.monotonic() + WORDS_S, node, None)  # that it ended may never be told, either
         elif line.kind == "task":
             self._tasks.setdefault(line.tasks[0], line.text[:SAID_MAX])
         elif line.kind == "error":
@@ -425,12 +484,10 @@ class SlurmTransport(Calling[_Node]):
         said = self._tasks.get(node.task, "")
         if node.launch:
             return Login.STEP, node.launch
-        if node.tried:
-            return Login.NO_WAY_BACK, node.tried
         if old := _OLD.search(said):
             return Login.OLD_PYTHON, f"{node.python} is Python {old[1]}, 3.6 or newer is needed"
-        if "execve()" in said:
-            return Login.INTERPRETER, said
+        if node.exit.endswith(_NO_PROGRAM):
+            return Login.INTERPRETER, said or f"{node.python}: {node.exit}"
         if self._cancelled:
             return Login.LOST, self._cancelled
         how = node.exit or "it ended"
@@ -442,7 +499,9 @@ class SlurmTransport(Calling[_Node]):
         for node in self._left():
             if node.told:  # it called, and was lost; its answer says so
                 continue
-            if node.exit or self._cancelled or not refusal:
+            if node.tried:
+                self._cut(node, node.tried, "connect")
+            elif node.exit or self._cancelled or not refusal:
                 yield self._fail(node, *self._why_ended(node))
             elif _NOT_FREE.search(refusal):
                 yield self._fail(node, Login.BUSY, f"not free within {self._options.wait_s:g} s: {refusal}")
@@ -473,14 +532,13 @@ class SlurmTransport(Calling[_Node]):
             (signal.SIGKILL, 0.5),
         ):
             if signal_number is not None:
-                with contextlib.suppress(OSError):
-                    os.killpg(process.pid, signal_number)
+                _signal(process.pid, signal_number)
             if _waited(process, pipes, wait_s):
                 break
         else:
             process.wait()
-        if self._granted and process.returncode == -signal.SIGKILL:
-            self._asked(["scancel", self._granted])
+        if process.returncode == -signal.SIGKILL and (left := self._granted or self._number):
+            self._asked(["scancel", left])
         self._granted = ""
         for stream in pipes:
             if self._board is not None:
@@ -499,6 +557,14 @@ class SlurmTransport(Calling[_Node]):
             node.is_open = False
 
 
+def _signal(session: int, number: signal.Signals) -> None:
+    """Send a signal to all of a session: salloc gives its command a process group of its own."""
+    for pid in [int(name) for name in os.listdir("/proc") if name.isdecimal()]:
+        with contextlib.suppress(OSError):
+            if os.getsid(pid) == session:
+                os.kill(pid, number)
+
+
 def _waited(process: "subprocess.Popen[bytes]", pipes: Sequence[_Stream], wait_s: float) -> bool:
     """Whether a process ended in time; what it prints meanwhile is thrown away, so that it can."""
     finish = time.monotonic() + wait_s
@@ -515,15 +581,16 @@ def _waited(process: "subprocess.Popen[bytes]", pipes: Sequence[_Stream], wait_s
 
 
 def _command(nodes: Sequence[_Node], marker: str) -> list[str]:
-    """What each task runs: the agent's first line, by the interpreter of its node."""
+    """What each task runs: a line that says so, and the agent's first one, by the interpreter of its node."""
     pythons: dict[str, list[str]] = {}
     for node in nodes:
         pythons.setdefault(node.python, []).append(node.host)
-    if len(pythons) == 1 and not nodes[0].python.startswith("~/"):
-        return bundle.argv(nodes[0].python, marker)
     # Names have passed the inventory's rules: none of them is a pattern.
     cases = [f"{'|'.join(hosts)}) {bundle.command(python, marker)};;" for python, hosts in pythons.items()]
-    return ["/bin/sh", "-c", f'case "$SLURMD_NODENAME" in {" ".join(cases)} esac']
+    starts = f'case "$SLURMD_NODENAME" in {" ".join(cases)} esac'
+    if len(pythons) == 1:
+        starts = bundle.command(nodes[0].python, marker)
+    return ["/bin/sh", "-c", f'echo "netdoctor-task on $SLURMD_NODENAME"; {starts}']
 
 
 def missing(environ: Mapping[str, str]) -> str:

@@ -128,6 +128,7 @@ def step(nodes: Sequence[str], command: Sequence[str], job: str | None, cpus: in
     """One task a node, beside whatever else the job runs. cpus: for each, 0 for as many as Slurm gives."""
     return [
         "srun",
+        "--verbose",  # which tasks it has asked for
         *([f"--jobid={job}"] if job else []),
         "--overlap",
         f"--nodelist={fold(nodes, None)}",
@@ -174,6 +175,8 @@ _CANCELLED = re.compile(
 )
 _TASK = re.compile(r"(\d+): ?(.*)")
 _GRANTED = re.compile(r"salloc: Granted job allocation (\d+)")
+# srun: Job 12 step creation temporarily disabled, retrying (Requested nodes are busy)
+_WAITS = re.compile(r"srun: Job \d+ step creation temporarily disabled, retrying \((.+)\)")
 _ERROR = re.compile(r"(?:srun|salloc): error: (.+)")
 
 
@@ -182,10 +185,16 @@ class _Tried(msgspec.Struct):
     tried: dict[str, str]
 
 
+# srun: launching StepId=9.0 on host node2, 1 tasks: 2
+_LAUNCHING = re.compile(r"srun: launching (?:StepId=)?(\d+\.\d+)\S* on host (\S+), \d+ tasks: ([\d,-]+)")
+# 2: netdoctor-task on node2
+_RUNS = re.compile(r"netdoctor-task on ([A-Za-z0-9_.-]{1,253})")
+
+
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of srun or salloc. kind: ``granted``, ``exit``, ``launch``, ``cancelled``, ``tried``, ``task``,
-    ``error``, ''.
+    """A line of srun or salloc. kind: ``granted``, ``waits``, ``launching``, ``launch`` (which failed),
+    ``runs``, ``tried``, ``task``, ``exit``, ``cancelled``, ``error``, ''.
 
     nodes, tasks: which it is about, in the same order; text: what it says of them.
     """
@@ -207,9 +216,15 @@ def line(raw: str) -> Line:
         return Line("launch", match[2], names(match[1]))
     if match := _EXIT.match(said):
         return Line("exit", match[3], names(match[1]), numbers(match[2]))
+    if match := _LAUNCHING.fullmatch(said):
+        return Line("launching", match[1], names(match[2]), numbers(match[3]))
+    if match := _WAITS.match(said):
+        return Line("waits", match[1])
     if match := _ERROR.match(said):
         return Line("error", match[1])
     if match := _TASK.fullmatch(said):
+        if runs := _RUNS.fullmatch(match[2]):
+            return Line("runs", "", (runs[1],), (int(match[1]),))
         if match[2].startswith("netdoctor-task "):
             return _tried(match[2].removeprefix("netdoctor-task "))
         return Line("task", match[2], (), (int(match[1]),))

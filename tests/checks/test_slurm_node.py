@@ -3,8 +3,8 @@ import shlex
 import pytest
 
 from netdoctor.checks.slurm_node import OUTCOMES, slurm_node
-from netdoctor.facts.host import Login, Session
-from netdoctor.model import SUSPECTED, Status
+from netdoctor.facts.host import Login, Session, Trouble
+from netdoctor.model import CONTROL, SUSPECTED, Status
 
 from .build import node
 
@@ -30,6 +30,20 @@ def test_each_class_has_a_cause_and_its_fix(outcome: Login) -> None:
     for command in (c for fix in finding.cause.fixes for c in fix.commands):
         assert shlex.split(command.shell)
         assert "NODE" not in command.shell.replace("NodeName", "")
+
+
+@pytest.mark.parametrize("stage", ["step", "connect"])
+@pytest.mark.parametrize("trouble", [None, Trouble.NETWORK])
+def test_whoever_cannot_call_is_named_unless_none_can(stage: str, trouble: Trouble | None) -> None:
+    cut = Session(outcome=Login.NO_WAY_BACK, stage=stage, detail="10.0.0.1 port 40: refused", trouble=trouble)
+    (finding,) = slurm_node(node(), cut)
+    assert finding.cause is not None
+    assert (finding.status, finding.cause.confidence) == (Status.UNKNOWN, SUSPECTED)
+    assert finding.cause.culprits == (() if trouble is None else (CONTROL,))
+    assert "10.0.0.1 port 40: refused" in str(finding.observed)
+    commands = [c for fix in finding.cause.fixes for c in fix.commands]
+    assert commands
+    assert all(shlex.split(command.shell) and "NODE" not in command.shell for command in commands)
 
 
 def test_what_stands_in_no_command_becomes_none() -> None:

@@ -4,8 +4,11 @@ import dataclasses
 import json
 import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from netdoctor.report.drain import slurm as commands
 from tests.report.build import sample_report
@@ -113,6 +116,61 @@ def test_a_small_limit_of_slurmd_alone_and_a_dead_slurmd(via: Slurm, folder: Pat
     assert (said["slurm-step"]["node_list"], said["slurm-step"]["status"]) == (["node2"], "fail")
     assert "connection failure" in str(said["slurm-step"]["seen"]).lower()
     assert found.report["healthy_nodes"] == ["node0", "node3"]
+
+
+def cut(slurm: Slurm, node: str, verdict: str) -> None:
+    """From now on a node's firewall does that to its connections to where srun and netdoctor listen."""
+    rule = f"ip daddr {slurm.lab.address(slurm.first)} tcp dport 20000-65535 tcp flags syn / syn,ack,rst,fin"
+    chain = "add table inet way; add chain inet way out { type filter hook output priority 0; }"
+    slurm.run("nft", f"{chain}; add rule inet way out {rule} {verdict}", node=node)
+
+
+@pytest.fixture
+def opened(via: Slurm) -> Iterator[Slurm]:
+    yield via
+    for node in via.lab.nodes:
+        via.run("nft", "delete table inet way", node=node, check=False)
+
+
+WAY = ("--only", "slurm.node,host.memlock")
+# srun's own two connections of a task pass, and what the task itself dials does not.
+THIRD = "limit rate over 1/day burst 2 packets reject with tcp reset"
+
+
+@pytest.mark.parametrize(
+    ("verdict", "key", "said"),
+    [
+        ("drop", "slurm-silent", "srun here heard nothing of it for 15 s"),
+        (THIRD, "slurm-no-way-back", "Connection refused"),
+    ],
+)
+def test_one_node_that_cannot_call_costs_that_node(opened: Slurm, verdict: str, key: str, said: str) -> None:
+    cut(opened, "node2", verdict)
+    found = by_slurm(opened, "node[0-3]", *WAY)
+    (cause,) = found.report["causes"]
+    assert (cause["key"], cause["node_list"], cause["status"]) == (key, ["node2"], "unknown"), found.summary()
+    assert said in str(cause["seen"])
+    assert found.state == "undecided"
+    assert found.report["healthy_nodes"] == ["node0", "node1", "node3"]
+    alone(opened)
+
+
+def test_where_no_node_can_call_it_is_the_way_to_this_machine(opened: Slurm) -> None:
+    for node in ("node1", "node2", "node3"):
+        cut(opened, node, "drop")
+    found = by_slurm(opened, "node[1-3]", *WAY)
+    (cause,) = found.report["causes"]
+    assert (cause["key"], cause["node_list"], found.state) == ("slurm-silent-here", [], "undecided")
+    assert any("sbatch" in c["shell"] for fix in cause["fixes"] for c in fix["commands"])
+    alone(opened)
+
+
+def test_an_interpreter_that_is_not_there(via: Slurm) -> None:
+    found = by_slurm(via, "node[0-3]", *WAY, "--python", "/usr/bin/python9")
+    (cause,) = found.report["causes"]
+    assert cause["key"] == "slurm-interpreter", found.summary()
+    assert "python9" in str(cause["seen"])
+    alone(via)
 
 
 STOPPED = """\

@@ -65,6 +65,22 @@ def test_where_a_task_may_start(ours: bool) -> None:
             '1: netdoctor-task {"marker": "m", "node": "n2", "tried": {"10.0.0.1 port 40": "refused"}}',
             ("tried", "10.0.0.1 port 40: refused", ("n2",), ()),
         ),
+        (
+            "srun: Job 12 step creation temporarily disabled, retrying (Requested nodes are busy)",
+            ("waits", "Requested nodes are busy", (), ()),
+        ),
+        (
+            "srun: launching StepId=9.0 on host node2, 1 tasks: 2",
+            ("launching", "9.0", ("node2",), (2,)),
+        ),
+        ("srun: launching 9.0 on host node2, 1 tasks: 2", ("launching", "9.0", ("node2",), (2,))),
+        # What a task prints is never srun's own word.
+        (
+            "1: srun: launching StepId=8.0 on host n2, 1 tasks: 2",
+            ("task", "srun: launching StepId=8.0 on host n2, 1 tasks: 2", (), (1,)),
+        ),
+        ("2: netdoctor-task on node2", ("runs", "", ("node2",), (2,))),
+        ("2: netdoctor-task on node2;x", ("", "on node2;x", (), ())),
         ('1: netdoctor-task {"node": 7}', ("", '{"node": 7}', (), ())),
         (
             "salloc: error: Unable to allocate resources: Invalid partition",
