@@ -250,12 +250,18 @@ def _missing(check: Check, run: _Run) -> dict[str, Missing]:
     for parameter in check.needs:
         for node, value in run.without(parameter.info).items() if not parameter.optional else ():
             before = worst.get(node)
-            # The first that is no skip counts. What does not apply is no gap, whatever else is missing.
-            if before is None or (
-                before.why.is_skip and not (value.why.is_skip and before.why is Why.NOT_APPLICABLE)
-            ):
+            if before is None or _weight(value.why) > _weight(before.why):
                 worst[node] = value
     return worst
+
+
+def _weight(why: Why) -> int:
+    """Which of two reasons counts. What does not apply is no gap, whatever nobody looked at or got to."""
+    if why is Why.NOT_APPLICABLE:
+        return 2
+    if why is Why.STOPPED:
+        return 1
+    return 0 if why.is_skip else 3
 
 
 def _put_missing(

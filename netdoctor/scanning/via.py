@@ -106,7 +106,8 @@ def _meet(request: ScanRequest, limits: Limits) -> Transport:
 
 def _ray(request: ScanRequest, limits: Limits) -> Transport:
     from netdoctor.transport.ray import RayTransport
-    from netdoctor.transport.rayhelper import AUTO, RayOptions
+    from netdoctor.transport.raycluster import AUTO
+    from netdoctor.transport.rayhelper import RayOptions
 
     address = request.ray_address or request.environ.get("RAY_ADDRESS") or AUTO
     return RayTransport(RayOptions(address, request.ray_python, request.environ), limits)

@@ -27,7 +27,6 @@ from netdoctor.transport.bundle import argv, build_bundle
 from netdoctor.transport.provide import provide_bytes
 from netdoctor.transport.ray_driver import BUNDLE, CLOSE, DATA, ENDED, OPEN, WRITE
 from netdoctor.transport.rayhelper import (
-    CONNECT_S,
     DIED,
     Helper,
     HelperGone,
@@ -99,12 +98,17 @@ class RayTransport(Interruptible):
         if self._helper is None or self._known is None:
             self.close()
             self._helper = Helper(self._options, self._raise_interruption)
-            self._known = self._helper.table()
+            try:
+                self._known = self._helper.table(self._limits.node_budget_s)
+            except BaseException:
+                self.close()
+                raise
         return self._known
 
     def inventory(self) -> Inventory:
         """The nodes of the cluster. Raises InputError."""
-        return listed(self.table().nodes, f"Ray at {self._options.address}")
+        rows = self.table().nodes
+        return listed(rows, f"Ray at {self._helper.address if self._helper else self._options.address}")
 
     def describe(self, target: Target) -> dict[str, Any]:
         """Return what `start` would do for this target, without contact."""
@@ -121,7 +125,7 @@ class RayTransport(Interruptible):
     def bound_s(self, targets: Sequence[Target]) -> float:
         """Return the longest that `start` can take."""
         rounds = -(-len(targets) // self._limits.parallel)
-        return rounds * self._limits.node_budget_s + CONNECT_S + SLACK_S
+        return (rounds + 1) * self._limits.node_budget_s + SLACK_S  # one for connecting
 
     # Starting agents
 

@@ -2,9 +2,9 @@
 
 netdoctor sends the text of this file to `python -c`, with nothing else of netdoctor: the standard library and
 Ray, Python 3.8 and up. A message is its kind (one byte), the number of a node and its length (four bytes
-each, big endian), and that many bytes. In: ``bundle``, ``open``, ``write``, ``close``; out: ``table``,
-``fatal``, ``started``, ``data``, ``ended``. The end of its stdin ends it, and its end ends its Ray job, by
-which all its actors go; an agent ends with its pipe.
+each, big endian), and that many bytes. In: ``bundle``, ``open``, ``write``, ``close``; out: ``release``,
+``table``, ``fatal``, ``started``, ``data``, ``ended``. The end of its stdin ends it, and its end ends its
+Ray job, by which all its actors go; an agent ends with its pipe.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from typing import Any
 
 HEAD = struct.Struct(">cII")
 BUNDLE, OPEN, WRITE, CLOSE = b"B", b"O", b"W", b"C"
-TABLE, FATAL, STARTED, DATA, ENDED = b"T", b"F", b"S", b"D", b"E"
+RELEASE, TABLE, FATAL, STARTED, DATA, ENDED = b"R", b"T", b"F", b"S", b"D", b"E"
 # Below max_direct_call_object_size (100 KiB): what is larger takes the way over the object store, and that
 # needs ports between nodes which a firewall may close.
 CHUNK_BYTES = 64 * 1024
@@ -246,23 +246,13 @@ def read_exactly(count: int) -> bytes:
 def main() -> None:
     out = Out()
     address = sys.argv[1]
-    try:
-        import ray
-    except ImportError as e:
-        out.send(FATAL, 0, ("no-ray: %s" % e).encode("utf-8", "replace"))
-        return
-    try:
-        ray.init(
-            address=address, log_to_driver=False, logging_level="ERROR", include_dashboard=False,
-            namespace="netdoctor",
-        )  # fmt: skip
-        out.say(TABLE, 0, {"ray": ray.__version__, "python": sys.version.split()[0], "nodes": table(ray)})
-    except BaseException as e:  # Ray ends the process itself where it finds no node of its own
-        out.send(FATAL, 0, _words(e).encode("utf-8", "replace"))
-        return
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
-    driver = Driver(ray, out)
+    driver: "Driver | None" = None
+
+    def take(kind: bytes, node: int, payload: bytes) -> None:
+        if driver is not None:
+            driver.take(kind, node, payload)
 
     def listen() -> None:
         try:
@@ -270,12 +260,31 @@ def main() -> None:
                 kind, node, length = HEAD.unpack(read_exactly(HEAD.size))
                 if length > MESSAGE_BYTES_MAX:
                     break
-                loop.call_soon_threadsafe(driver.take, kind, node, read_exactly(length))
+                loop.call_soon_threadsafe(take, kind, node, read_exactly(length))
         except (EOFError, OSError):
             pass
+        if driver is None:  # who waits for Ray hears nothing else
+            os._exit(0)
         loop.call_soon_threadsafe(loop.stop)
 
     threading.Thread(target=listen, daemon=True).start()
+    try:
+        import ray
+    except ImportError as e:
+        out.send(FATAL, 0, ("no-ray: %s" % e).encode("utf-8", "replace"))
+        return
+    out.send(RELEASE, 0, ray.__version__.encode("utf-8", "replace"))
+    try:
+        ray.init(
+            address=address, log_to_driver=False, logging_level="ERROR", include_dashboard=False,
+            namespace="netdoctor",
+        )  # fmt: skip
+        found = table(ray)
+    except BaseException as e:  # Ray ends the process itself where it finds no node of its own
+        out.send(FATAL, 0, _words(e).encode("utf-8", "replace"))
+        return
+    driver = Driver(ray, out)
+    out.say(TABLE, 0, {"ray": ray.__version__, "python": sys.version.split()[0], "nodes": found})
     loop.run_forever()
     # Actors first: the end of the job takes them, too, but says it only some time later.
     for task in driver.tasks:

@@ -19,18 +19,16 @@ import msgspec
 from netdoctor.errors import InputError
 from netdoctor.inventory.names import python_fault
 from netdoctor.text import clean
-from netdoctor.transport.ray_driver import FATAL, HEAD, TABLE
+from netdoctor.transport import raycluster
+from netdoctor.transport.ray_driver import FATAL, HEAD, RELEASE, TABLE
+from netdoctor.transport.raycluster import ADDRESS, AUTO, Raylet
 
-# Its start and Ray's own answer: a driver asks for a head that is gone for half a minute.
-CONNECT_S = 60.0
 CLOSE_S = 1.5
 # How soon an interruption is noticed.
 NOTICED_S = 0.1
 MESSAGE_BYTES_MAX = 64 << 20  # the table: some 700 bytes a node
 SAID_BYTES = 4096
 NODES_AT_MOST = 50_000
-AUTO = "auto"
-_ADDRESS = re.compile(r"[A-Za-z0-9_.\-\[\]:]{1,255}:[0-9]{1,5}|auto")
 _SHEBANG = re.compile(r"#!\s*(/\S+/)?(python[\w.]*)\s*$|#!\s*\S*/env\s+(python[\w.]*)\s*$")
 # Longer than a shebang may be: pip writes two lines of shell.
 _EXEC = re.compile(r"""'''exec' "?(/[^"]+?)"? "\$0" "\$@"\s*$""")
@@ -87,8 +85,9 @@ class HelperGone(Exception):
     """The helper ended, or does not answer; the text says how."""
 
 
-def interpreter(options: RayOptions) -> str:
-    """The Python that has the cluster's Ray: as said, else that of the `ray` in PATH, else python3.
+def interpreter(options: RayOptions, raylet: Raylet | None = None) -> str:
+    """The Python that has the cluster's Ray: as said, else that of its raylet here, else that of the `ray` in
+    PATH, else python3.
 
     Raises InputError.
     """
@@ -96,6 +95,8 @@ def interpreter(options: RayOptions) -> str:
         if fault := python_fault(options.python):
             raise InputError(f"--ray-python {clean(options.python, 80)}: {fault.message}")
         return options.python
+    if raylet is not None and raylet.python:
+        return raylet.python
     path = options.environ.get("PATH")
     if (command := shutil.which("ray", path=path)) is not None:
         with contextlib.suppress(OSError), open(command, "rb") as file:
@@ -120,7 +121,7 @@ def in_order(address: str) -> tuple[int, bytes]:
 
 def checked(address: str) -> str:
     """An address of a cluster. Raises InputError: Ray would start a cluster of its own for `local`."""
-    if not _ADDRESS.fullmatch(address):
+    if address != AUTO and not ADDRESS.fullmatch(address):
         raise InputError(
             f"{clean(address, 80)!r} is no address of a Ray cluster: write HOST:PORT of its head (6379 where "
             "ray start was told no other), or auto where this machine is part of it"
@@ -133,8 +134,12 @@ class Helper:
 
     def __init__(self, options: RayOptions, interrupted: Callable[[], None]) -> None:
         self._interrupted = interrupted
-        self.python = interpreter(options)
-        self.address = checked(options.address)
+        here = raycluster.raylets()
+        self.address = raycluster.head_of(checked(options.address), here)
+        self._raylet = raycluster.of_cluster(self.address, here) if here else None
+        self._named, self._environ = options.python is not None, options.environ
+        self.python = interpreter(options, self._raylet)
+        self._release = ""
         self._said = b""
         self._buffer = bytearray()
         text = (resources.files("netdoctor.transport") / "ray_driver.py").read_bytes()
@@ -165,22 +170,44 @@ class Helper:
         self._writing = False
         self._write()
 
-    def table(self) -> Table:
+    def table(self, within_s: float) -> Table:
         """Connect. Raises InputError with Ray's own words where that cannot be."""
-        finish = time.monotonic() + CONNECT_S
+        finish = time.monotonic() + within_s
         try:
+            if self.address != AUTO:  # while Ray is imported
+                raycluster.reach(self.address, within_s)
             for kind, _, payload in self.messages(finish):
                 if kind == TABLE:
                     return _table(payload)
-                if kind == FATAL:
+                if kind == RELEASE:
+                    self._known(clean(payload.decode("utf-8", "replace"), 40))
+                elif kind == FATAL:
                     raise InputError(self._no_cluster(payload.decode("utf-8", "replace")))
         except HelperGone as e:
             raise InputError(self._no_cluster(str(e))) from e
-        raise InputError(self._no_cluster(f"no answer within {CONNECT_S:g} s"))
+        raise InputError(self._no_cluster(self._silence(within_s)))
+
+    def _known(self, release: str) -> None:
+        """Ray takes no driver of another release, and some releases never say so."""
+        self._release = release
+        here = self._raylet.release if self._raylet is not None else ""
+        if here and release != here:
+            fix = "leave --ray-python out" if self._named else "name the cluster's Python with --ray-python"
+            raise InputError(f"{self.python} has Ray {release}, and the cluster runs Ray {here}: {fix}")
+
+    def _silence(self, within_s: float) -> str:
+        if not self._release:
+            return f"{self.python} has not imported Ray within {within_s:g} s (--timeout)"
+        known = self._raylet is not None and self._raylet.release == self._release
+        why = "its GCS hangs" if known else "its GCS hangs, or is of another release"
+        return f"it takes connections, and gives Ray {self._release} no answer in {within_s:g} s: {why}"
 
     def _no_cluster(self, said: str) -> str:
         if said.startswith("no-ray: "):
             return f"{self.python} has no Ray: name the cluster's Python with --ray-python"
+        if lacks := raycluster.lacking(self._raylet, self._environ):
+            why = f"its raylet here was started with {lacks}, and this shell sets none of that"
+            return f"Ray at {self.address} does not let netdoctor in: {why} ({clean(said, 300)})"
         return f"no Ray cluster at {self.address} (asked with {self.python}): {clean(said, 400)}"
 
     def send(self, kind: bytes, channel: int, payload: bytes = b"") -> None:

@@ -3,8 +3,12 @@ from dataclasses import replace
 import pytest
 
 from netdoctor.checks.ray_ports import ray_ports as check
+from netdoctor.engine import registry
+from netdoctor.engine.judge import judge
+from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.ray import RayPorts
 from netdoctor.model import CLUSTER, Status, pair
+from netdoctor.store import Store
 
 from .build import causes, said
 from .build_ray import ray, ray_ports, rays
@@ -39,3 +43,14 @@ def test_a_raylet_of_another_user_is_a_gap() -> None:
 def test_does_not_apply_to_fewer_than_two(count: int) -> None:
     (finding,) = said(check(RayPorts(), rays(count)))
     assert finding.status is Status.SKIP
+
+
+@pytest.mark.parametrize("runs", [False, True])
+def test_cut_short_it_is_owed_only_where_ray_runs(runs: bool) -> None:
+    store = Store()
+    store.cluster["ray_ports"] = Missing(Why.STOPPED, "the scan was interrupted before this was measured")
+    for node, found in rays(3).items():
+        store.put("ray", node, found if runs else Missing(Why.NOT_APPLICABLE, "no Ray runs here"))
+    only = [one for one in registry.load().checks.values() if one.id == "ray.ports"]
+    cells = judge(only, tuple(rays(3)), store).cells["ray.ports"]
+    assert set(cells.values()) == {Status.UNKNOWN if runs else Status.SKIP}

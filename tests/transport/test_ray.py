@@ -7,6 +7,7 @@ import pytest
 from netdoctor.errors import InputError
 from netdoctor.inventory import Target
 from netdoctor.transport.ray import Rows, listed
+from netdoctor.transport.raycluster import Raylet
 from netdoctor.transport.rayhelper import RayNode, RayOptions, checked, interpreter
 
 
@@ -54,7 +55,7 @@ def test_a_listed_node_is_found_by_any_of_its_names(name: str) -> None:
     assert Rows([row(1)]).of(Target(id=name, host=name)) is None
 
 
-def test_the_python_is_that_of_the_ray_in_path(tmp_path: Path) -> None:
+def test_the_python_is_that_of_the_raylet_here_or_of_the_ray_in_path(tmp_path: Path) -> None:
     def of(text: str, python: str | None = None) -> str:
         (tmp_path / "ray").write_text(text)
         (tmp_path / "ray").chmod(0o755)
@@ -68,6 +69,9 @@ def test_the_python_is_that_of_the_ray_in_path(tmp_path: Path) -> None:
     (tmp_path / "python3").write_text("")
     assert of("#!/bin/bash\nexec something\n") == str(tmp_path / "python3")
     assert of("", "/opt/x/bin/python") == "/opt/x/bin/python"
+    own = RayOptions("auto", None, {"PATH": str(tmp_path)})
+    assert interpreter(own, Raylet(head="auto", python="/opt/ray/bin/python")) == "/opt/ray/bin/python"
+    assert interpreter(own, Raylet(head="auto")) == str(tmp_path / "python3")
     for hostile in ("-c", "python; id", "~/x"):
         with pytest.raises(InputError, match="--ray-python"):
             of("", hostile)

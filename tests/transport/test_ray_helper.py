@@ -12,6 +12,7 @@ import pytest
 from netdoctor.errors import InputError
 from netdoctor.facts.host import Login, Session
 from netdoctor.inventory import Target
+from netdoctor.transport import raycluster
 from netdoctor.transport.base import Limits, Request, SessionEvent
 from netdoctor.transport.ray import RayTransport
 from netdoctor.transport.rayhelper import MESSAGE_BYTES_MAX, RayOptions
@@ -91,6 +92,23 @@ told = b""
 while b'"node_id":"a"' not in told:
     told += os.read(0, 65536)
 """
+
+
+def test_another_release_than_that_of_the_cluster_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some releases wait for half a minute, and then say nothing."""
+    here = [raycluster.Raylet(head="auto", release="2.44.1", keys=("RAY_USE_TLS",))]
+    monkeypatch.setattr(raycluster, "raylets", lambda: here)
+    monkeypatch.setattr(raycluster, "reach", lambda head, within_s: None)
+    said = message(b"R", b"2.9.3")
+    with driver(tmp_path, said, WAIT) as transport, pytest.raises(InputError, match=r"has Ray 2\.9\.3, and"):
+        transport.inventory()
+    said = message(b"R", b"2.44.1")
+    with driver(tmp_path, said, WAIT, 0.3) as transport, pytest.raises(InputError) as caught:
+        transport.inventory()
+    assert "started with RAY_USE_TLS" in str(caught.value)
+    assert "no answer in 0.3 s: its GCS hangs)" in str(caught.value)
 
 
 def test_each_end_of_a_driver_is_told_apart(tmp_path: Path) -> None:
