@@ -1,6 +1,6 @@
 # make demo    four nodes on this machine, two of them broken, and what netdoctor says about them
 # make quick   the tests to run while you type: pure and in one process
-# make fuzz    hostile peers, reports and machines from fresh seeds, for SECONDS=600
+# make fuzz    hostile peers, reports, facts files and machines from fresh seeds, for SECONDS=600
 # make truth   verdicts held against torchrun jobs that really start, for NAMES or all of some 70 situations
 # make test    every test that this machine and user can run
 SHELL := /bin/bash

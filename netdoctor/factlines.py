@@ -43,6 +43,8 @@ DEPTH_MAX = 64
 NAME_MAX = 300
 # Expanded: a gigabyte of zeros is a megabyte.
 FILE_MAX = 2 << 30
+# A file of nothing but line ends would be read for minutes.
+LINES_MAX = 4_000_000
 _GZIP = b"\x1f\x8b"
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)", re.ASCII)
 
@@ -183,6 +185,8 @@ def raw_lines(file: io.BufferedReader, name: str, longest: int = LINE_MAX) -> It
         number, size = number + 1, size + len(data)
         if len(data) > longest:
             raise InputError(f"{place}: the line has more than {longest >> 20} MiB")
+        if number > LINES_MAX:
+            raise InputError(f"{place}: the file has more than {LINES_MAX} lines")
         if size > FILE_MAX:
             raise InputError(f"{place}: the file has more than {FILE_MAX >> 30} GiB when expanded")
         if data.strip():

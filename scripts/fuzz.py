@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Run the generators of tests/fuzz with fresh seeds: hostile peers, reports and machines.
+"""Run the generators of tests/fuzz with fresh seeds: hostile peers, reports, facts files, machines.
 
     python scripts/fuzz.py SECONDS [NAME...]     SECONDS together, names such as report; all without one
     python scripts/fuzz.py SECONDS report=7      with the seed that an earlier run named

@@ -316,6 +316,8 @@ def given(args: argparse.Namespace) -> dict[str, Any]:
     if "facts" in fields:
         if "via" in fields:
             raise InputError("--facts judges what was written, and reaches nobody; leave --via out")
+        if "" in fields["facts"]:
+            raise InputError("--facts names nothing; was a variable to stand there?")
         fields["via"] = FILED
     if "meet" in fields:
         if "via" in fields or fields.get("local"):

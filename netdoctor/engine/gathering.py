@@ -19,7 +19,7 @@ from netdoctor.memo import keeping
 from netdoctor.rules.nccl import comm_id_host
 from netdoctor.rules.paths import Known, data_addresses, paths, release
 from netdoctor.rules.variables import effective_env, values
-from netdoctor.store import Store, decode
+from netdoctor.store import Store, decode, group_type
 
 # For an interpreter: one that has torch, looked for on the node.
 AUTO = "auto"
@@ -138,9 +138,19 @@ def take(store: Store, groups: Collection[str], node: str, result: Any, missing:
         if missing is not None:
             store.put(group, node, missing)
         elif isinstance(result, dict) and group in result:
-            store.put(group, node, decode(group, result[group]))
+            store.put(group, node, _believed(group, decode(group, result[group])))
         else:
             store.put(group, node, Missing(Why.UNPARSABLE, f"{group}: not in the node's answer"))
+
+
+def _believed(group: str, said: Any) -> Any:
+    """What a node said; its word that there is nothing to look at, only of what a machine may be without."""
+    if not isinstance(said, Missing) or not said.why.is_skip:
+        return said
+    cls = group_type(group)
+    if cls is None or FACT_TYPES[cls].absent:
+        return said
+    return Missing(Why.FAILED, f"{group}: the node did not look: {said.detail or said.why.replace('_', ' ')}")
 
 
 @keeping()

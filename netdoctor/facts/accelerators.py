@@ -54,7 +54,7 @@ class AmdGpu:
     xgmi_links: int | None = None
 
 
-@fact("accelerators")
+@fact("accelerators", absent=True)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceleratorFacts:
     """What a node says of accelerators that NVML does not know.

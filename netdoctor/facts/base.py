@@ -46,24 +46,32 @@ class FactInfo:
         (by checks from other facts, see netdoctor.check.derived).
     collector: for a plug-in's own fact, the file beside its module whose text travels to the nodes and
         defines ``collect(args) -> dict`` (standard library, Python 3.6 and up); None for built-in facts.
+    absent: whether a machine may have nothing of the kind, so that a node's word for that is taken. Every
+        machine has limits: who says that they do not apply to it has not looked.
     """
 
     group: str
     scope: str
     origin: str
     collector: str | None = None
+    absent: bool = False
 
 
 FACT_TYPES: dict[type, FactInfo] = {}
 
 
 def fact(
-    group: str, *, scope: str = "node", origin: str = "agent", collector: str | None = None
+    group: str,
+    *,
+    scope: str = "node",
+    origin: str = "agent",
+    collector: str | None = None,
+    absent: bool = False,
 ) -> Callable[[T], T]:
     """Register a frozen dataclass as the type of a fact group."""
 
     def register(cls: T) -> T:
-        FACT_TYPES[cls] = FactInfo(group, scope, origin, collector)
+        FACT_TYPES[cls] = FactInfo(group, scope, origin, collector, absent or collector is not None)
         return cls
 
     return register

@@ -176,7 +176,7 @@ class KernelEvent:
     text: str = ""
 
 
-@fact("kernel_log")
+@fact("kernel_log", absent=True)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelLog:
     """What NVIDIA's driver wrote into the kernel log since the node was started.

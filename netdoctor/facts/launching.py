@@ -15,7 +15,7 @@ class Program:
     said: str = ""
 
 
-@fact("launch")
+@fact("launch", absent=True)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchFacts:
     """Programs of the launcher. pdsh_rcmd: PDSH_RCMD_TYPE of the session. runtimes: ``docker``, ``podman``.

@@ -7,7 +7,7 @@ from netdoctor.facts.base import fact
 from netdoctor.facts.net import PortProbe
 
 
-@fact("ray")
+@fact("ray", absent=True)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RayFacts:
     """The raylet that runs on a node, as it was started.

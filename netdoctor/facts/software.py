@@ -156,7 +156,7 @@ class Imports:
     imports: tuple[Import, ...] = ()
 
 
-@fact("nccl_answer")
+@fact("nccl_answer", absent=True)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NcclAnswer:
     """What the job's own libnccl chose on a node, or why nothing (ncclGetUniqueId, src/init.cc).

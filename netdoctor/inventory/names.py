@@ -19,6 +19,8 @@ USER_MAX = 255  # LOGIN_NAME_MAX of Linux is 256 with the final NUL
 PYTHON_MAX = 1024
 LEAF_MAX = 64
 PORT_MAX = 65535
+# What findings say in a node's place (netdoctor.model): of them all, of the machine that scans, of the job.
+RESERVED = frozenset({"cluster", "control", "job"})
 INTERFACE_MAX = 15  # IFNAMSIZ of Linux is 16 with the final NUL
 
 _LABEL = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]*[A-Za-z0-9_])?")
@@ -121,6 +123,13 @@ def host_fault(text: str) -> Fault | None:
     if _ADDRESS_RANGE.fullmatch(text):
         return Fault("not an address", "write a range as 10.0.0.[1-4]")
     return _label_fault(text)
+
+
+def called_fault(text: str) -> Fault | None:
+    """As `host_fault`, of what a node is to be called in reports."""
+    if text in RESERVED:
+        return Fault("no node may be called so: reports say it of something else")
+    return host_fault(text)
 
 
 def _label_fault(text: str) -> Fault | None:

@@ -182,7 +182,7 @@ def load(path: Path = LAST) -> Report:
             # Of the open file: the name may stand for another one a moment later.
             about = os.fstat(descriptor)
             if not stat.S_ISREG(about.st_mode):
-                raise ReportError(f"{path}: is no regular file")
+                raise ValueError("is no regular file")
             data = file.read(SIZE_MAX + 1)
     except IsADirectoryError:
         raise ReportError(f"{path}: is a folder; name a file") from None

@@ -23,7 +23,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from netdoctor.factlines import SCHEMA
-from netdoctor.inventory.names import is_valid_host
+from netdoctor.inventory.names import RESERVED, is_valid_host
 from netdoctor.inventory.task import COUNT_MAX, NODES_MAX, TEXT_MAX, Task
 from netdoctor.jsontext import encode_line
 from netdoctor.text import clean
@@ -142,6 +142,8 @@ def decode(line: bytes, place: str) -> Written | None:
         return Written(place=place, node=node, fault=Fault.FORMAT, detail=detail)
     if not node:
         return _broken(place, node, "it does not say whose it is")
+    if node in RESERVED:
+        return _broken(place, "", f"{node} is no node's name in reports; write it again with --name")
     if text.count(HEAD) > 1:
         return _broken(place, node, "another line begins in the middle of it: two tasks wrote at once")
     try:

@@ -24,6 +24,7 @@ from netdoctor.inventory.names import is_valid_host
 from netdoctor.inventory.nodeset import fold
 from netdoctor.inventory.task import Task
 from netdoctor.report.foreign import stranger
+from netdoctor.report.json_ import NODES_MAX
 from netdoctor.report.kept import of as facts_kept
 from netdoctor.report.save import load
 from netdoctor.scanning.factfile import HEAD, SUFFIX, Fault, Written, decode
@@ -167,23 +168,24 @@ def _lines(path: str, uid: int | None) -> Iterator[tuple[Written, int]]:
     except (OSError, ValueError) as error:
         yield fault(Fault.UNREAD, getattr(error, "strerror", None) or str(error))
         return
+    # Of the open file: the name may stand for another one a moment later.
+    about = os.fstat(descriptor)
+    if not stat.S_ISREG(about.st_mode):
+        os.close(descriptor)
+        yield fault(Fault.UNREAD, "it is no regular file")
+        return
     with os.fdopen(descriptor, "rb") as file:
-        # Of the open file: the name may stand for another one a moment later.
-        about = os.fstat(descriptor)
-        if not stat.S_ISREG(about.st_mode):
-            yield fault(Fault.UNREAD, "it is no regular file")
-            return
         if (owner := stranger(about.st_uid)) and about.st_uid != uid:
             yield fault(Fault.STRANGER, f"it belongs to {owner}; --facts-uid {about.st_uid} takes it")
             return
         if about.st_mode & stat.S_IWOTH:
             yield fault(Fault.STRANGER, f"everybody may write to it (mode {stat.S_IMODE(about.st_mode):o})")
             return
-        if REPORT in file.peek(HEAD_BYTES)[:HEAD_BYTES]:
-            yield from _of_report(path, shown)
-            return
         number, some = 0, False
         try:
+            if REPORT in file.peek(HEAD_BYTES)[:HEAD_BYTES]:
+                yield from _of_report(path, shown)
+                return
             for place, line in raw_lines(file, shown):
                 found, number = decode(line, place), number + 1
                 if found is not None:
@@ -206,7 +208,8 @@ def _of_report(path: str, shown: str) -> Iterator[tuple[Written, int]]:
     try:
         report = load(Path(path))
         facts = facts_kept(report.facts).plain().get("node", {})
-        finished = datetime.fromisoformat(report.run.finished).timestamp()
+        # Some of it was measured when that scan began, also where a part was looked at again later.
+        began = datetime.fromisoformat(report.run.started).timestamp()
     except (InputError, ValueError, OverflowError) as error:
         told = str(error).removeprefix(f"{path}: ")
         yield Written(place=shown, node=_node_of(path), fault=Fault.BROKEN, detail=clean(told, 200)), 0
@@ -218,7 +221,7 @@ def _of_report(path: str, shown: str) -> Iterator[tuple[Written, int]]:
             place=shown,
             node=node if is_valid_host(node) else "",
             version=clean(report.tool.version, 40),
-            written=finished,
+            written=began,
             task=Task(launcher=BY_REPORT),
             facts=msgspec.json.encode(there),
         )
@@ -266,6 +269,10 @@ def pooled(found: Iterable[Written], listed: Sequence[Target], rules: Rules) -> 
     if not listed:
         known_so_far = len(targets)
         absent = max(_uncounted(good.values(), known_so_far), (rules.nodes or 0) - known_so_far)
+        if known_so_far + absent > NODES_MAX:
+            counted = max(good.values(), key=lambda line: max(_counts(line.task)), default=None)
+            says = f", as {counted.place} has it" if counted is not None else ""
+            raise InputError(f"--facts: {known_so_far + absent} nodes{says}, {NODES_MAX} are judged")
         names = (name for n in itertools.count(1) if (name := f"absent{n}") not in taken)
         for node in itertools.islice(names, max(0, absent)):
             targets.append(Target(id=node, host=node, source=SOURCE))
@@ -326,8 +333,10 @@ def _one(node: str, lines: Sequence[Written], notes: list[str]) -> Written:
     taken = good[-1]
     if len(good) > 1:
         named = all(line.task.job for line in good)
-        if not named or len({_machine(line) for line in good}) > 1:
-            why = "of machines that are not the same" if named else "and nothing says which holds"
+        machines = {_machine(line) for line in good}
+        if not named or len(machines) > 1 or "" in machines:
+            other = "and not all say of which machine" if "" in machines else "of different machines"
+            why = other if named else "and nothing says which holds"
             places = listing(line.place for line in good)
             return replace(taken, fault=Fault.TWICE, detail=f"{places} speak of it, {why}")
         notes.append(f"{node} has several lines of one job: the newest, {taken.place}, is taken")
@@ -342,7 +351,7 @@ def _machine(line: Written) -> str:
     try:
         facts = msgspec.json.decode(line.facts)
         host = facts["host"]["value"]
-        return f"{host['machine_id']} {host['boot_id']}"
+        return f"{host['machine_id']} {host['boot_id']}" if host["boot_id"] else ""
     except (msgspec.MsgspecError, KeyError, TypeError, UnicodeDecodeError, RecursionError):
         return ""
 
@@ -357,7 +366,8 @@ def _all_there(good: Iterable[Written]) -> bool:
     worlds = {task.world for task in tasks}
     if not tasks or None in worlds or len(worlds) > 1 or any(task.local_world is None for task in tasks):
         return False
-    return sum(task.local_world or 0 for task in tasks) >= max(world or 0 for world in worlds)
+    # More than all are of several runs, each with ranks of its own: who is missing they do not say.
+    return sum(task.local_world or 0 for task in tasks) == max(world or 0 for world in worlds)
 
 
 def _in_job(good: Iterable[Written]) -> list[Target]:
@@ -452,6 +462,10 @@ def _uncounted(good: Collection[Written], known: int) -> int:
     if left > 0 and all(task.local_world for task in tasks):
         counted = max(counted, len(tasks) + -(-left // max(task.local_world or 1 for task in tasks)))
     return max(0, counted - known)
+
+
+def _counts(task: Task) -> tuple[int, ...]:
+    return tuple(n or 0 for n in (task.nodes, task.node_rank, task.world))
 
 
 def _meeting(good: Iterable[Written], notes: list[str]) -> dict[str, str]:

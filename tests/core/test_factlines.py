@@ -98,6 +98,9 @@ def test_nothing_is_read_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     for data, why in ((packed[:-20], "f:[1-4]: .*cut off"), (packed[:30] + b"\0" * 40, "damaged|cut off")):
         with pytest.raises(InputError, match=why):
             list(read(file(data), "f"))
+    monkeypatch.setattr(factlines, "LINES_MAX", 3)
+    with pytest.raises(InputError, match=r"f:4: .* more than 3 lines"):
+        list(read(file(gzip.compress(b"\n" * 9)), "f"))
     monkeypatch.setattr(factlines, "FILE_MAX", 2 * len(encode(LINE)))
     with pytest.raises(InputError, match=r"f:3: .* when expanded"):
         list(read(file(packed), "f"))

@@ -1,6 +1,7 @@
 """Facts at the edge: what fits becomes a fact, everything else says why not, and both survive saving."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -8,11 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from netdoctor.facts.base import Missing, Why
+from netdoctor import agent
+from netdoctor.facts.base import FACT_TYPES, Missing, Why
 from netdoctor.facts.host import HostFacts, Login, Session
 from netdoctor.facts.net import PortMatrix, PortProbe
 from netdoctor.facts.software import Job
-from netdoctor.store import NOT_COLLECTED, ROWS_AT_MOST, Store, decode, dump, load
+from netdoctor.store import NOT_COLLECTED, ROWS_AT_MOST, Store, decode, dump, group_type, load
 from tests import clusters
 from tests.checks import build as healthy
 from tests.core.fake import LOST, plain, store_of
@@ -189,3 +191,18 @@ def test_what_nodes_say_alike_is_one_object() -> None:
 
     assert said(1, "limits") is said(2, "limits")
     assert said(1, "host") != said(2, "host")
+
+
+def test_groups_that_do_not_apply_everywhere_are_marked() -> None:
+    """Of any other group a node's word that it does not apply is not taken."""
+    folder = Path(agent.__file__).parent
+    saying = {
+        path.stem.removeprefix("facts_")
+        for path in folder.glob("facts_*.py")
+        if '("not_applicable"' in path.read_text("utf-8")
+    }
+    assert len(saying) > 2
+    group_type("host")
+    known = {info.group: info.absent for info in FACT_TYPES.values()}
+    assert all(known[group] for group in saying)
+    assert not any(known[group] for group in ("host", "limits", "net", "gpu", "rdma", "software", "env"))

@@ -13,9 +13,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from netdoctor.inventory import Inventory, InventoryError, Problem, load
+from netdoctor import model
+from netdoctor.inventory import Inventory, InventoryError, Problem, load, restrict
 from netdoctor.inventory.errors import KEPT_MAX, SHOWN_MAX
-from netdoctor.inventory.names import is_valid_host, is_valid_python_path, is_valid_user
+from netdoctor.inventory.names import RESERVED, is_valid_host, is_valid_python_path, is_valid_user
 from netdoctor.inventory.readers import READERS
 from tests.hostile import HOSTILE, HOSTILE_BYTES, each_of, steers_a_terminal
 
@@ -176,6 +177,14 @@ def test_arguments_are_joined_in_order() -> None:
         ("more", 2),
         ("standard input", 1),
     ]
+
+
+def test_what_findings_say_of_something_else_is_no_id() -> None:
+    """A finding at `control` is about the machine that scans."""
+    assert {model.CLUSTER, model.CONTROL, model.JOB} == RESERVED
+    inventory = from_text("control\ncluster:2222\njob.example.org\n")
+    assert ids(inventory) == "control:22 cluster:2222 job.example.org"
+    assert restrict(inventory, "control") == ("control:22",)
 
 
 @pytest.mark.parametrize(

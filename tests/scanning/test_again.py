@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from netdoctor.errors import InputError
-from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.software import CALLING
 from netdoctor.model import Finding, fail, run, skip, warn
 from netdoctor.report.json_ import dumps, loads
@@ -233,7 +232,7 @@ def test_a_strangers_job_keeps_the_rules_of_an_env_file(ground: Ground, change: 
 
 
 def test_a_part_is_judged_as_strictly_as_the_whole(ground: Ground) -> None:
-    ground.transport.facts["n1"] = {"host": Missing(Why.NOT_EXAMINED, "busy")}
+    ground.checks.append(saying("net.three", skip("n1 is busy", "n1", gap="busy")))
     for said in ({"strict": True}, {"require": ("net",)}):
         report = scanned(ground, **said)
         assert report.verdict.state == "undecided"

@@ -17,8 +17,9 @@ from netdoctor.engine import registry
 from netdoctor.errors import InputError
 from netdoctor.facts.host import FILED
 from netdoctor.inventory import Target
+from netdoctor.inventory.names import RESERVED
 from netdoctor.inventory.task import Task, node_name, task
-from netdoctor.report.save import save
+from netdoctor.report.save import load, save
 from netdoctor.scanning import ScanRequest, assemble, prepare
 from netdoctor.scanning.factfile import Fault, Written, decode, encode
 from netdoctor.scanning.pool import Pool, Rules, pooled, read
@@ -58,12 +59,14 @@ def said(pool: Pool) -> dict[str, str]:
 GOOD = {"0": "", "1": "", "2": ""}
 ALONE = Task()
 MPI = Task(launcher="openmpi", job="pmix 7", world=4, local_world=2, nodelist="gpu[00000-00007]")
+LONE = Task(launcher="openmpi", job="pbs 9", world=1, local_world=1, nodelist="gpu[00000-00002]")
 OTHER = replace(SLURM, job="slurm 11")
 
 
 def test_one_line_a_node_and_nobody_is_green_who_wrote_none() -> None:
     all3 = [line(0), line(1), line(2)]
     cut, other = line(1)[:-40], line(1).replace(b"s/1", b"s/2", 1)
+    nobody = line(1, facts={"host": {"value": {"machine_id": None, "boot_id": None}}})
     absent = {"absent1": "absent", "absent2": "absent"}
     table: list[tuple[str, Pool, dict[str, str]]] = [
         ("whole", put(*all3), GOOD),
@@ -78,6 +81,7 @@ def test_one_line_a_node_and_nobody_is_green_who_wrote_none() -> None:
         ("of the job before", put(all3[0], all3[2], line(1, own=OTHER)), {**GOOD, "1": "other_job"}),
         ("twice, the newer counts", put(*all3, line(1, age=3)), GOOD),
         ("twice, of machines of one name", put(*all3, line(1, facts={})), {**GOOD, "1": "twice"}),
+        ("twice, of nobody knows what", put(all3[0], all3[2], nobody, nobody), {**GOOD, "1": "twice"}),
         ("twice, and one is old", put(*all3, line(1, age=4000)), GOOD),
         ("twice, one cut off", put(*all3, cut), GOOD),
         ("twice, jobs without a name", put(line(0, own=ALONE), line(0, 3, ALONE)), {"0": "twice"}),
@@ -88,6 +92,9 @@ def test_one_line_a_node_and_nobody_is_green_who_wrote_none() -> None:
         ("addresses that begin alike", put(line("10.0.0.1"), listed="10.0.0.2"), {"10.0.0.2": "absent"}),
         ("so many nodes", put(line(0, own=ALONE), nodes=3), {"0": "", **absent}),
         ("no launcher", put(line(0, own=ALONE), line(1, own=ALONE)), {"0": "", "1": ""}),
+        ("one run a node, and one is missing", put(line(0, own=LONE), line(1, own=LONE)), {
+            "0": "", "1": "", "2": "absent",
+        }),
         ("all ranks, on a part of the job", put(line(0, own=MPI), line(3, own=MPI)), {"0": "", "3": ""}),
         ("half of the ranks", put(line(0, own=replace(MPI, nodelist=""))), {"0": "", "absent1": "absent"}),
         (
@@ -207,6 +214,19 @@ def written(folder: Path, count: int, **files: bytes) -> list[Written]:
     return list(read([str(folder)]))
 
 
+def test_a_count_that_no_job_has_is_refused() -> None:
+    for odd in ({"nodes": 90_000_000}, {"node_rank": 90_000_000}, {"world": 90_000_000, "local_world": 1}):
+        own = Task(launcher="openmpi", job="pmix 7", **odd)  # type: ignore[arg-type]
+        with pytest.raises(InputError, match="nodes, as f1:1 has it, 100000 are judged"):
+            put(line(0, own=replace(own, nodes=2, node_rank=0, world=2, local_world=1)), line(1, own=own))
+
+
+def test_what_reports_say_of_something_else_is_no_nodes_name() -> None:
+    for name in sorted(RESERVED):
+        (only,) = put(line(name)).taken.values()
+        assert (only.fault, "--name" in only.detail) == (Fault.BROKEN, True)
+
+
 def test_files_are_looked_at_before_they_are_believed(tmp_path: Path) -> None:
     names = ("open", "foreign", "empty", "noise", "pipe", "gone")
     places = {name: tmp_path / f"{name}.facts.jsonl" for name in names}
@@ -217,6 +237,8 @@ def test_files_are_looked_at_before_they_are_believed(tmp_path: Path) -> None:
     places["noise"].write_bytes(b"no facts\n")
     os.mkfifo(places["pipe"])
     places["gone"].symlink_to(tmp_path / "nowhere")
+    (tmp_path / "folder.jsonl").mkdir()
+    (tmp_path / "io.jsonl").symlink_to("/proc/self/mem")  # a regular file whose first byte is an I/O error
     (tmp_path / ".n1.facts.jsonl.1234.tmp").write_bytes(b"half of")
     (tmp_path / "README").write_bytes(b"")
     if os.geteuid() == 0:
@@ -228,6 +250,7 @@ def test_files_are_looked_at_before_they_are_believed(tmp_path: Path) -> None:
     assert {node: fault for node, (fault, _) in found.items()} == {
         "gpu00000": None, "gpu00001": None, "open": Fault.STRANGER, "empty": Fault.BROKEN,
         "noise": Fault.BROKEN, "pipe": Fault.UNREAD, "gone": Fault.UNREAD,
+        "folder": Fault.UNREAD, "io": Fault.UNREAD,
     }  # fmt: skip
     assert "mode 666" in found["open"][1]
     if os.geteuid() == 0:
@@ -260,6 +283,7 @@ def test_a_merged_cluster_is_judged_as_one_and_the_absent_are_open(tmp_path: Pat
     assert first.undecided_nodes == ("gpu00004",)
     # The one that was missing writes, and says that its driver is another one.
     facts = json.loads(dict(clusters.replies(5, "healthy"))[clusters.name(4)])
+    good = dict(facts)
     own = replace(SLURM, nodes=5, node_rank=4)
     place = tmp_path / "gpu00004.facts.jsonl"
     place.write_bytes(line(4, own=own, now=now, facts=facts))
@@ -280,6 +304,14 @@ def test_a_merged_cluster_is_judged_as_one_and_the_absent_are_open(tmp_path: Pat
         deep = [deep]
     place.write_bytes(line(4, own=own, now=now, facts={**facts, "host": deep}))
     assert report().undecided_nodes == ("gpu00004",)
+    # A node's own word that there is nothing to look at is taken of what a machine may be without.
+    for why in ("not_applicable", "not_collected", "not_examined"):
+        none = {"missing": {"why": why, "detail": ""}}
+        for group in ("host", "limits", "net", "gpu", "rdma", "software", "env", "resolve", "port_holder"):
+            place.write_bytes(line(4, own=own, now=now, facts={**good, group: none}))
+            assert report().undecided_nodes == ("gpu00004",), (group, why)
+    place.write_bytes(line(4, own=own, now=now, facts={**good, "ray": none, "kernel_log": none}))
+    assert report().verdict.state == "ready"
 
 
 @pytest.mark.parametrize(
@@ -399,6 +431,12 @@ def test_reports_are_merged_by_what_their_nodes_answered(tmp_path: Path) -> None
     assert whole.undecided_nodes == ("gpu00009",)
     (cause,) = whole.causes
     assert "that scan did not reach it" in cause.seen[0]
+    # One node was looked at again: of the others it is as old as ever.
+    old = replace(load(files[0]), run=replace(load(files[0]).run, started=stamp(now - 7200)))
+    save(old, tmp_path / "old.json")
+    assert {one.node: one.written for one in read([str(tmp_path / "old.json")])} == dict.fromkeys(
+        (clusters.name(0), clusters.name(1)), pytest.approx(now - 7200, abs=1)
+    )
     # A report beside lines of a job: of no job itself, and no node twice.
     (tmp_path / "all" / "gpu00002.facts.jsonl").write_bytes(line(2, now=now))
     both = judged(files[0], tmp_path / "all")
