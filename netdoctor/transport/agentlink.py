@@ -57,16 +57,13 @@ class AgentLink:
             record.stage = "channel"
             self._channel = self._transport.open_session()  # Fabric's word for it binds a signature
             record.stage = "shell"
-            self._channel.exec_command(command)
+            self._channel.begin(command)
         except (paramiko.SSHException, EOFError, OSError) as e:
             if not self._transport.is_active():
                 raise Failed(Login.LOST, self._gone()) from e
             if record.stage == "channel":
                 raise Failed(Login.SHELL, f"the server refuses to open a session: {e}") from e
-            if "OpenSSH" in self._transport.remote_version:
-                # Its session.c refuses a command for nothing else, once the session is open.
-                raise Failed(Login.PROCESS_LIMIT, "sshd could not start a process for the command") from e
-            raise Failed(Login.SHELL, f"the server refuses to run a command: {e}") from e
+            raise Failed(Login.SHELL, f"the command could not be sent: {e}") from e
         sent = time.monotonic()
         try:
             self.send(first)
@@ -94,6 +91,11 @@ class AgentLink:
         """Say why a channel ended before the agent spoke."""
         if self.wire.strange:
             return Failed(Login.SHELL, f"the login shell starts no agent: {self.wire.strange}")
+        if self._channel.refused:
+            if "OpenSSH" in self._transport.remote_version:
+                # Its session.c refuses a command for nothing else, once the session is open.
+                return Failed(Login.PROCESS_LIMIT, "sshd could not start a process for the command")
+            return Failed(Login.SHELL, "the server refuses to run a command")
         if self._channel.closed or self._transport.is_active():
             # The exit status may come after the end of output.
             self._channel.status_event.wait(1.0)

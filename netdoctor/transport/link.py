@@ -2,7 +2,7 @@
 
 What a server may send is limited here, before and after login: the size of a packet (`PACKET_BYTES_MAX`), the
 bytes in all (`Wire.allow`), packets a second (`NodePacketizer`), what waits to be read (the channel's window,
-`Inbox`), numbers and lists in a message (`PeerMessage`), key exchanges (`KEX_MAX`). How long all of it may
+`Inbox`), numbers and lists in a message (`packed`), key exchanges (`KEX_MAX`). How long all of it may
 take is the node's budget. What an agent says in those bytes has limits of its own, in `frames`.
 
 Some of what is replaced are no public hooks of paramiko: tests fail when it changes them, and its next major
@@ -26,17 +26,17 @@ import paramiko
 from gevent.event import Event
 from gevent.lock import BoundedSemaphore
 from paramiko.buffered_pipe import PipeTimeout
-from paramiko.common import DEFAULT_WINDOW_SIZE
+from paramiko.common import DEFAULT_WINDOW_SIZE, MSG_CHANNEL_FAILURE, cMSG_CHANNEL_REQUEST
 from paramiko.packet import Packetizer
 from paramiko.ssh_exception import PartialAuthentication
+
+from netdoctor.transport.agreement import QuickKeys
+from netdoctor.transport.packed import PACKET_BYTES_MAX, PeerMessage
 
 RECEIVE_BYTES = 1 << 18
 PRELUDE_LINES_MAX = 32
 PRELUDE_BYTES_MAX = 16 << 10
 LINE_BYTES_MAX = 4 << 10
-PACKET_BYTES_MAX = 256 << 10  # OpenSSH's PACKET_MAX_SIZE
-INTEGER_BYTES_MAX = 2 << 10 | 1  # a modulus of 16,384 bits, OpenSSL's limit for RSA, and its sign
-READS_PAST_END_MAX = 16
 MODULUS_BITS_MAX = 4096  # of a group that the server chooses; 8192 bits hold up a whole worker for 3 s
 KEX_MAX = 16  # in one connection: OpenSSH's servers ask again after a GiB or an hour
 PACKETS_A_TURN = 64
@@ -56,6 +56,10 @@ MACS_FIRST = ("hmac-sha2-256-etm@openssh.com", "hmac-sha2-256")
 NOT_OFFERED = frozenset({"3des-cbc", "hmac-md5", "hmac-md5-96", "hmac-sha1-96"})
 
 
+# Of all wires of this process: room for so much is a system call or two each time that it is asked for.
+_room = memoryview(bytearray(RECEIVE_BYTES))
+
+
 class Wire:
     """What paramiko takes for a socket: a connected one, or a channel through a jump host.
 
@@ -68,6 +72,7 @@ class Wire:
 
     def __init__(self, sock: Any) -> None:
         self._sock = sock
+        self._is_socket = isinstance(sock, socket.socket)
         self._data = b""
         self._at = 0
         self._shut = False
@@ -108,6 +113,10 @@ class Wire:
 
     def take(self, count: int) -> bytes:
         """Return that many bytes. Raises EOFError where fewer come."""
+        start, end = self._at, self._at + count
+        if end <= len(self._data):
+            self._at = end
+            return self._data[start:end]
         piece = self.recv(count)
         while len(piece) < count:
             more = self.recv(count - len(piece))
@@ -124,9 +133,15 @@ class Wire:
             self._shut = True
             self._sock.close()
 
+    def _receive(self) -> bytes:
+        """What has come in. No one else runs between the call that fills the buffer and the copy."""
+        if not self._is_socket:
+            return bytes(self._sock.recv(RECEIVE_BYTES))
+        return bytes(_room[: self._sock.recv_into(_room)])
+
     def _more(self) -> bytes:
         try:
-            data: bytes = self._sock.recv(RECEIVE_BYTES)
+            data = self._receive()
         except OSError as e:
             if self._shut:
                 return b""
@@ -237,7 +252,12 @@ class Inbox:
 
 
 class NodeChannel(paramiko.Channel):  # type: ignore[misc]  # paramiko has no types
-    """A channel whose buffers are bounded."""
+    """A channel whose buffers are bounded.
+
+    refused: the server did not take a request, and the channel is closed.
+    """
+
+    refused = False
 
     def __init__(self, chanid: int) -> None:
         super().__init__(chanid)
@@ -245,28 +265,28 @@ class NodeChannel(paramiko.Channel):  # type: ignore[misc]  # paramiko has no ty
         self.in_stderr_buffer = Inbox(wake)
         self.in_buffer = Inbox(wake, self.in_stderr_buffer)
 
+    def begin(self, command: str) -> None:
+        """Ask for a command and wait for nothing: what it is to read may follow at once.
 
-class PeerMessage(paramiko.Message):  # type: ignore[misc]  # paramiko has no types
-    """A message whose reader stops at its end, and takes no number that nobody could compute with."""
+        Where the server refuses, the channel ends, as it does after `exec_command`.
+        """
+        m = PeerMessage()
+        m.add_byte(cMSG_CHANNEL_REQUEST)
+        m.add_int(self.remote_chanid)
+        m.add_string("exec")
+        m.add_boolean(True)
+        m.add_string(command)
+        self.transport._send_user_message(m)
 
-    _past_end = 0
+    def _request_failed(self, m: Any) -> None:
+        self.refused = True
+        super()._request_failed(m)
 
-    def get_bytes(self, n: int) -> bytes:
-        """Return n bytes. Beyond the end paramiko goes on with zeros, as often as a count says."""
-        found: bytes = self.packet.read(n)
-        if len(found) < n:
-            self._past_end += 1
-            if n > PACKET_BYTES_MAX or self._past_end > READS_PAST_END_MAX:
-                raise paramiko.SSHException("a message ends before what it announces")
-        return found.ljust(n, b"\0")
-
-    def get_mpint(self) -> int:
-        """Return a number. Over one that fills a packet paramiko computes for six seconds; with a negative
-        modulus it looks for an exponent for ever."""
-        data = self.get_binary()
-        if len(data) > INTEGER_BYTES_MAX or data[:1] > b"\x7f":
-            raise paramiko.SSHException(f"a negative number or one of {len(data)} bytes")
-        return int.from_bytes(data, "big")
+    def sendall(self, s: bytes) -> None:
+        """Send all of it; paramiko copies what is left after each packet."""
+        left = memoryview(s)
+        while left:
+            left = left[self.send(left) :]
 
 
 def fence_paramiko() -> None:
@@ -345,7 +365,7 @@ class NodePacketizer(Packetizer):  # type: ignore[misc]  # paramiko has no types
         if self._out is None:
             super().send_message(data)
             return
-        payload = data.asbytes()
+        payload = data.buffer()
         padding = GCM_BLOCK + 3 - (len(payload) + 4) % GCM_BLOCK
         size = (1 + len(payload) + padding).to_bytes(4, "big")
         plain = b"%c%b%b" % (padding, payload, os.urandom(padding))
@@ -360,11 +380,12 @@ class NodePacketizer(Packetizer):  # type: ignore[misc]  # paramiko has no types
         if size > PACKET_BYTES_MAX or size < GCM_BLOCK or size % GCM_BLOCK:
             raise paramiko.SSHException(f"a packet of {size} bytes, the limit is {PACKET_BYTES_MAX}")
         plain = sealed.run(sealed.nonce(), self._wire.take(size + GCM_TAG), head)
-        payload = plain[1 : size - plain[0]]
-        message = PeerMessage(payload[1:])
+        if plain[0] > size - 2:
+            raise paramiko.SSHException(f"a packet of {size} bytes with {plain[0]} of padding")
+        message = PeerMessage(plain[2 : size - plain[0]])
         message.seqno = self._packets - self._first_number - 1 & 0xFFFFFFFF
         self._count(sealed, size)
-        return payload[0], message
+        return plain[1], message
 
     def _count(self, sealed: Sealed, more: int) -> None:
         sealed.bytes += more
@@ -407,12 +428,38 @@ def _first(wanted: tuple[str, ...], available: tuple[str, ...]) -> tuple[str, ..
     return (*front, *(n for n in available if n not in front and n not in NOT_OFFERED))
 
 
-class NodeTransport(paramiko.Transport):  # type: ignore[misc]  # paramiko has no types
+class KeyAuth(paramiko.auth_handler.AuthHandler):  # type: ignore[misc]  # paramiko has no types
+    """Offers a key in the same breath as it asks for the service that takes keys, one answer earlier.
+
+    Servers read one after the other. A key of RSA waits: which signature is right for it, the server says
+    before it grants the service.
+    """
+
+    _ahead = False
+
+    def go_on(self) -> None:
+        """Send the key after the request for the service."""
+        kind, _ = self._get_key_type_and_bits(self.private_key)
+        if "rsa" not in kind:
+            granted = PeerMessage().add_string("ssh-userauth").asbytes()
+            super()._parse_service_accept(PeerMessage(granted))
+            self._ahead = True
+
+    def _parse_service_accept(self, m: Any) -> None:
+        if not self._ahead:
+            super()._parse_service_accept(m)
+
+
+class NodeTransport(QuickKeys):
     """A transport with cheap algorithms first, whose server's last words are kept.
 
     last_words: text of the server's disconnect message. refusals: why a channel was not opened, by number.
     """
 
+    _channel_handler_table = {  # noqa: RUF012  paramiko's name, and shared by all
+        **paramiko.Transport._channel_handler_table,
+        MSG_CHANNEL_FAILURE: NodeChannel._request_failed,
+    }
     _preferred_kex = _first(KEX_FIRST, paramiko.Transport._preferred_kex)
     _preferred_ciphers = _first(CIPHERS_FIRST, paramiko.Transport._preferred_ciphers)
     _preferred_macs = _first(MACS_FIRST, paramiko.Transport._preferred_macs)
@@ -462,8 +509,12 @@ class NodeTransport(paramiko.Transport):  # type: ignore[misc]  # paramiko has n
 
         Raises what paramiko's auth_publickey raises, and does not look ten times a second either.
         """
+        if not self.active:
+            raise paramiko.SSHException("No existing session")
         done = Event()
-        self.auth_publickey(user, key, done)
+        self.auth_handler = KeyAuth(self)
+        self.auth_handler.auth_publickey(user, key, done)
+        self.auth_handler.go_on()
         done.wait()
         if self.is_authenticated():
             return []
