@@ -32,7 +32,7 @@ from typing import Any
 import msgspec
 
 from netdoctor.errors import InputError
-from netdoctor.jsontext import depth, encode_line
+from netdoctor.jsontext import depth, encode_line, has_more
 from netdoctor.text import clean
 
 SCHEMA = "netdoctor.facts/1"
@@ -137,7 +137,7 @@ def decode(data: bytes, place: str, unread: bool = False) -> Line:
 
 def is_too_large(data: bytes) -> bool:
     """Whether a line has more than is read."""
-    return len(data) > LINE_MAX or data.count(b",") > VALUES_MAX
+    return len(data) > LINE_MAX or has_more(data, VALUES_MAX)
 
 
 def is_time(text: str) -> bool:

@@ -101,6 +101,11 @@ def has_long_number(data: bytes) -> bool:
     )
 
 
+def has_more(data: bytes, most: int) -> bool:
+    """Whether JSON has more than so many commas, which none of fewer bytes has."""
+    return len(data) > most and data.count(b",") > most
+
+
 def depth(data: bytes, most: int) -> int:
     """Return how deep brackets nest, without parsing: the parser itself must not be what falls over.
 

@@ -11,7 +11,7 @@ import msgspec
 
 from netdoctor import facts
 from netdoctor.facts.base import FACT_TYPES, FactInfo, Missing, Why
-from netdoctor.jsontext import depth
+from netdoctor.jsontext import depth, has_more
 from netdoctor.text import clean
 
 T = TypeVar("T")
@@ -116,7 +116,7 @@ def decode(group: str, raw: Any) -> Any:
             return reason
         try:
             # Straight to the fact: plain data in between takes longer than both.
-            if cls is not None and _is_ours(FACT_TYPES[cls]) and text.count(b",") < ROWS_AT_MOST:
+            if cls is not None and _is_ours(FACT_TYPES[cls]) and not has_more(text, ROWS_AT_MOST - 1):
                 value = (_alike if len(text) <= ALIKE_BYTES else _made)(cls, text)
                 if value is not msgspec.UNSET:
                     return value

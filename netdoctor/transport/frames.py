@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from netdoctor.jsontext import has_more
 from netdoctor.text import clean
 
 FRAME_CAP_BYTES = 8 << 20
@@ -70,7 +71,7 @@ _NESTED = frozenset({dict, list})
 def decode_result(raw: bytes) -> Any:
     """Return a node's result as plain data. Raises Unreadable: bad JSON, too many values, too deep."""
     # Before anything is made of it: 8 MiB of "[],[],…" would become 300 MiB of lists.
-    if raw.count(b",") > MAX_VALUES:
+    if has_more(raw, MAX_VALUES):
         raise Unreadable(f"the result has more than {MAX_VALUES} values")
     try:
         value = msgspec.json.decode(raw)
@@ -94,7 +95,7 @@ _members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 def decode_members(raw: bytes) -> dict[str, msgspec.Raw]:
     """Return the members of a node's result, each as it came and not looked at. Raises Unreadable."""
-    if raw.count(b",") > MAX_VALUES:
+    if has_more(raw, MAX_VALUES):
         raise Unreadable(f"the result has more than {MAX_VALUES} values")
     try:
         return _members(raw)
