@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from netdoctor.facts.base import fact
+from netdoctor.records import record
 from netdoctor.text import listing
 
 MAIN = "main"
@@ -15,7 +16,7 @@ SOCKET = "NCCL socket"
 RAIL = "RoCE"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Use:
     """One address that a node advertises to its peers.
 

@@ -57,7 +57,18 @@ def parse(text: str | None) -> IPAddress | None:
 @of_one
 def rows_of(net: NetFacts) -> tuple[AddressRow, ...]:
     """Rows in getifaddrs order, without those that are no IP address and so cannot be judged."""
-    return tuple(row for row in net.addresses if network_of(row.address, row.prefix_len) is not None)
+    return tuple(row for row in net.addresses if _located(row.address, row.prefix_len) is not None)
+
+
+@of_one
+def usable_rows(net: NetFacts) -> tuple[tuple[int, AddressRow, IPNetwork], ...]:
+    """Rows that peers could dial: place among `rows_of`, row, network."""
+    located = [(row, _located(row.address, row.prefix_len)) for row in rows_of(net)]
+    return tuple(
+        (place, row, where[0])
+        for place, (row, where) in enumerate(located)
+        if where is not None and where[1] and row.scope != "host"
+    )
 
 
 @of_one
@@ -82,9 +93,15 @@ def _routed(text: str) -> IPNetwork | None:
         return None
 
 
-@lru_cache(maxsize=CACHED)
 def network_of(address: str, prefix_len: int) -> IPNetwork | None:
     """The network of an address, None for what is no IP address."""
+    found = _located(address, prefix_len)
+    return found[0] if found else None
+
+
+@lru_cache(maxsize=CACHED)
+def _located(address: str, prefix_len: int) -> tuple[IPNetwork, bool] | None:
+    """The network of an address, and whether peers could dial it; None for what is no IP address."""
     try:
         one = ip(address)
     except ValueError:
@@ -92,7 +109,7 @@ def network_of(address: str, prefix_len: int) -> IPNetwork | None:
     host = one.max_prefixlen - prefix_len
     if not 0 <= host <= one.max_prefixlen:
         return None
-    return _masked(one.version, int(one) >> host << host, prefix_len)
+    return _masked(one.version, int(one) >> host << host, prefix_len), _can_be_dialled(one)
 
 
 @lru_cache(maxsize=1 << 16)
@@ -115,7 +132,7 @@ def leads_to(net: NetFacts, to: IPNetwork | IPAddress) -> bool:
 
 def is_usable(row: AddressRow) -> bool:
     """Whether peers could dial this address at all: neither loopback nor link-local nor unspecified."""
-    return row.scope != "host" and _can_be_dialled(row.address)
+    return row.scope != "host" and _can_be_dialled(ip(row.address))
 
 
 @lru_cache(maxsize=CACHED)
@@ -125,11 +142,10 @@ def is_apart(text: str) -> bool:
     return found is not None and not (found.is_loopback or found.is_link_local)
 
 
-@lru_cache(maxsize=CACHED)
-def _can_be_dialled(text: str) -> bool:
-    address = ip(text)
-    is_local = address.version == 6 and address.is_link_local
-    return not (address.is_loopback or address.is_unspecified or is_local)
+def _can_be_dialled(address: IPAddress) -> bool:
+    if address.version == 4:
+        return int(address) != 0 and int(address) >> 24 != 127
+    return not (address.is_loopback or address.is_unspecified or address.is_link_local)
 
 
 @by_members
@@ -145,7 +161,7 @@ def networks_by_reach(nets: Mapping[str, NetFacts]) -> dict[IPNetwork, dict[str,
     repeated = repeated_addresses(nets)
     reach: dict[IPNetwork, dict[str, AddressRow]] = {}
     for node, net in nets.items():
-        for row in rows_of(net):
-            if is_usable(row) and row.address not in repeated:
-                reach.setdefault(network(row), {}).setdefault(node, row)
+        for _, row, where in usable_rows(net):
+            if row.address not in repeated:
+                reach.setdefault(where, {}).setdefault(node, row)
     return reach

@@ -12,6 +12,7 @@ from functools import lru_cache
 from netdoctor.facts.net import AddressRow, Lookup, NetFacts, ResolveFacts
 from netdoctor.facts.software import NcclAnswer
 from netdoctor.memo import of_one
+from netdoctor.records import record
 from netdoctor.rules.addresses import IPAddress, ip, network, parse, rows_of
 from netdoctor.rules.variables import MAX_IFS, parse_filter
 from netdoctor.rules.versions import Version, at_least
@@ -19,7 +20,7 @@ from netdoctor.rules.versions import Version, at_least
 RUNNING_SINCE = (2, 28, 3)  # IFF_RUNNING and virbr: tags v2.27.7-1 against v2.28.3-1
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Choice:
     """The address that NCCL would advertise, and the rule that led to it.
 
@@ -49,8 +50,11 @@ def device_of(ifname: str) -> str:
 
 def is_running(net: NetFacts, ifname: str) -> bool:
     """IFF_RUNNING of an interface; one that is listed with an address but without flags counts as running."""
-    name = device_of(ifname)
-    return next((dev.running for dev in net.netdevs if dev.name == name), True)
+    return _running(net).get(device_of(ifname), True)
+
+
+def _running(net: NetFacts) -> dict[str, bool]:
+    return {dev.name: dev.running for dev in reversed(net.netdevs)}
 
 
 def find_interfaces(
@@ -72,12 +76,13 @@ _Kind = tuple[str, str, bool, bool]
 
 @of_one
 def _kinds(net: NetFacts) -> tuple[_Kind, ...]:
+    running = _running(net)
     return tuple(
         (
             row.ifname,
             row.family,
             row.family == "inet6" and ip(row.address).is_loopback,
-            is_running(net, row.ifname) if row.running is None else row.running,
+            running.get(device_of(row.ifname), True) if row.running is None else row.running,
         )
         for row in rows_of(net)
     )

@@ -8,13 +8,13 @@ import ipaddress
 import re
 from bisect import insort
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count
 from typing import NamedTuple
 
 from netdoctor.facts.rdma import Gid, Hca, HcaPort
 from netdoctor.memo import by_identity
+from netdoctor.records import record
 from netdoctor.rules.addresses import CACHED, IPNetwork, bare
 from netdoctor.rules.variables import Environment, Setting, param, parse_filter, values
 from netdoctor.rules.versions import Version, at_least
@@ -64,31 +64,31 @@ def switched_off_by(env: Mapping[str, str], version: Version | None = None) -> s
     return "NCCL_NET" if env.get("NCCL_NET", "").lower() == "socket" else None
 
 
+_LINK_LOCAL = 0xFE80 << 48  # the first 64 bits. linkLocalGid: not the whole of fe80::/10
+_MAPPED = (0xFFFF, 0xFF0E << 80 | 0xFFFF)  # the first 96 bits: ::ffff:0:0 and ff0e::ffff:0:0
+
+
+class _Bits(NamedTuple):
+    """The 128 bits of a GID, as NCCL looks at them; 0 where the text is no address."""
+
+    number: int
+    is_v4: bool  # getGidAddrFamily: mapped addresses, and the groups of mapped multicast
+    is_valid: bool
+
+
 @lru_cache(maxsize=CACHED)
-def _ipv6(text: str) -> ipaddress.IPv6Address | None:
+def _bits(gid: str) -> _Bits:
     try:
-        found = bare(text)
+        number = int(bare(gid)) if ":" in gid else 0
     except ValueError:
-        return None
-    return found if isinstance(found, ipaddress.IPv6Address) else None
+        number = 0
+    return _Bits(number, number >> 32 in _MAPPED, number != 0 and number >> 64 != _LINK_LOCAL)
 
 
-@lru_cache(maxsize=CACHED)
-def _number(text: str) -> int:
-    """The 128 bits of a GID, 0 where the text is no address."""
-    address = _ipv6(text)
-    return int(address) if address else 0
-
-
-def gid_ipv4(gid: Gid) -> ipaddress.IPv4Address | None:
+def gid_ipv4(gid: Gid) -> str | None:
     """The IPv4 address of an IPv4-mapped GID, ``::ffff:10.0.0.1``."""
-    return _mapped(gid.gid)
-
-
-@lru_cache(maxsize=CACHED)
-def _mapped(text: str) -> ipaddress.IPv4Address | None:
-    address = _ipv6(text)
-    return address.ipv4_mapped if address else None
+    number = _bits(gid.gid).number
+    return ".".join(map(str, (number & 0xFFFFFFFF).to_bytes(4))) if number >> 32 == _MAPPED[0] else None
 
 
 _ROCE = {"RoCE v2": 2, "IB/RoCE v1": 1, "RoCE v1": 1}
@@ -105,7 +105,7 @@ def is_link_local(gid: Gid) -> bool:
 
 def routable_gids(port: HcaPort) -> list[Gid]:
     """The rows that NCCL 2.21 and newer look for: IPv4-mapped, RoCE v2."""
-    return [gid for gid in port.gids if gid_version(gid) == 2 and _number(gid.gid) >> 32 == _MAPPED[0]]
+    return [gid for gid in port.gids if gid_version(gid) == 2 and _bits(gid.gid).number >> 32 == _MAPPED[0]]
 
 
 def choose_gid_index(port: HcaPort, env: Mapping[str, str], version: Version | None = None) -> int:
@@ -125,22 +125,22 @@ def choose_gid_index(port: HcaPort, env: Mapping[str, str], version: Version | N
     v4 = env.get("NCCL_IB_ADDR_FAMILY", "AF_INET") != "AF_INET6"
     wanted_version = param(env.get("NCCL_IB_ROCE_VERSION_NUM"), 2, version)
     wanted_range = _range(env.get("NCCL_IB_ADDR_RANGE", ""), v4)
-    table = {gid.index: _row(gid.gid, gid.type) for gid in port.gids}
-    # Tables are long, and empty rows alike: only the first may be a candidate, and among IPv4 none is.
+    table = {gid.index: (_ROCE.get(gid.type or ""), _bits(gid.gid)) for gid in port.gids}
+    empty_row = None, _bits("")
     filled = sorted(index for index in table if index > 0)
-    empty = next(row for row in count(1) if row not in table)
-    if not v4 and empty < max([port.gid_table_len or 0, *filled]):
-        insort(filled, empty)
-    index, current = 0, table.get(0, _EMPTY)
-    for candidate_index in filled:
-        candidate = table.get(candidate_index, _EMPTY)
-        if candidate.is_v4 != v4 or (wanted_range and not _in_range(candidate.bits, wanted_range)):
+    # Tables are long, and empty rows alike: only the first may be a candidate, and among IPv4 none is.
+    if not v4:
+        empty = next(row for row in count(1) if row not in table)
+        if empty < max([port.gid_table_len or 0, *filled]):
+            insort(filled, empty)
+    index, (version_there, bits) = 0, table.get(0, empty_row)
+    for candidate in filled:
+        its_version, its_bits = table.get(candidate, empty_row)
+        if its_bits.is_v4 != v4 or (wanted_range and not _in_range(its_bits.number, wanted_range)):
             continue
-        newer = candidate.version == wanted_version and (
-            current.version != wanted_version or not current.is_valid
-        )
-        if current.is_v4 != v4 or (candidate.is_valid and newer):
-            index, current = candidate_index, candidate
+        newer = its_version == wanted_version and (version_there != wanted_version or not bits.is_valid)
+        if bits.is_v4 != v4 or (its_bits.is_valid and newer):
+            index, version_there, bits = candidate, its_version, its_bits
     return index
 
 
@@ -148,7 +148,8 @@ def _flid_index(port: HcaPort, env: Mapping[str, str], version: Version | None) 
     """The index on InfiniBand: that of a GID with a routable FLID (bytes 4 and 5), else 0."""
     index = param(env.get("NCCL_IB_ROUTABLE_FLID_GID_INDEX"), 1, version)
     gid = next((gid for gid in port.gids if gid.index == index), None)
-    routable = at_least(version, FLID_SINCE) and _bits(gid) >> 80 & 0xFFFF
+    number = _bits(gid.gid).number if gid else 0
+    routable = at_least(version, FLID_SINCE) and number >> 80 & 0xFFFF
     return index if routable else 0
 
 
@@ -161,7 +162,7 @@ def gives_up_over_index(port: HcaPort, index: int, version: Version | None) -> b
     return beyond and port.is_roce and at_least(version, GID_CHECKED_SINCE)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class GidChoice:
     """The row of a port's GID table that NCCL takes, and why.
 
@@ -205,33 +206,6 @@ def choose_gids(hcas: Sequence[Hca], env: Environment, version: Version | None) 
         for hca, port in selected_ports(hcas, plain.get("NCCL_IB_HCA"), version)
         if port.is_roce
     ]
-
-
-_LINK_LOCAL = 0xFE80 << 48  # the first 64 bits. linkLocalGid: not the whole of fe80::/10
-_MAPPED = (0xFFFF, 0xFF0E << 80 | 0xFFFF)  # the first 96 bits: ::ffff:0:0 and ff0e::ffff:0:0
-
-
-def _bits(gid: Gid | None) -> int:
-    return _number(gid.gid) if gid else 0
-
-
-class _Row(NamedTuple):
-    """A row of a GID table, as NCCL looks at it."""
-
-    bits: int
-    version: int | None
-    is_v4: bool  # getGidAddrFamily: mapped addresses, and the groups of mapped multicast
-    is_valid: bool
-
-
-@lru_cache(maxsize=CACHED)
-def _row(gid: str, type: str | None) -> _Row:
-    bits = _number(gid)
-    is_valid = bits != 0 and bits >> 64 != _LINK_LOCAL
-    return _Row(bits, _ROCE.get(type or ""), bits >> 32 in _MAPPED, is_valid)
-
-
-_EMPTY = _row("", None)
 
 
 def _in_range(bits: int, wanted: IPNetwork) -> bool:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import permutations
 
 from netdoctor.facts.gpu import GpuFacts
@@ -11,6 +11,7 @@ from netdoctor.facts.paths import BOOTSTRAP, GLOO, MAIN, RAIL, SOCKET, STORE, Pa
 from netdoctor.facts.rdma import RdmaFacts
 from netdoctor.facts.software import Job, NcclAnswer, SoftwareFacts
 from netdoctor.memo import by_members
+from netdoctor.records import record
 from netdoctor.rules import gloo
 from netdoctor.rules.addresses import (
     IPNetwork,
@@ -20,7 +21,7 @@ from netdoctor.rules.addresses import (
     parse,
     repeated_addresses,
     rows_by_address,
-    rows_of,
+    usable_rows,
 )
 from netdoctor.rules.nccl import candidates, choose, corrected, is_ifname_set
 from netdoctor.rules.nccl_ib import choose_gids, gid_ipv4, selected_ports, switched_off_by
@@ -46,14 +47,17 @@ def data_addresses(
     shared = {node for rows in reach.values() if 2 * len(rows) > len(nets) for node in rows}
     for node, net in nets.items():
         env = envs.get(node, {})
-        own = {row.address: row for row in rows_of(net) if is_usable(row)}
+        own = {row.address: row for _, row, _ in usable_rows(net)}
+        login = ssh_addresses.get(node)
+        if login in own and not is_ifname_set(env):
+            result[node] = own[login].address
+            continue
         chosen = choose(net, env).row
         if is_ifname_set(env) and chosen and is_usable(chosen):
             alone = len(reach.get(network(chosen), {})) == 1 and node in shared
             if not alone or len(nets) == 1:
                 result[node] = chosen.address
                 continue
-        login = ssh_addresses.get(node)
         if login in own:
             result[node] = own[login].address
             continue
@@ -72,7 +76,7 @@ def data_addresses(
     return result
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Known:
     """What is known of one node; None where it was not asked or did not say."""
 
@@ -168,7 +172,7 @@ def _nccl(node: str, one: Known, job: Job, left_out: dict[str, str]) -> Iterator
     for choice in gids:
         address = gid_ipv4(choice.gid) if choice.gid else None
         if address is not None:
-            yield Use(node=node, address=str(address), purpose=f"{RAIL} {choice.port.name}", rule="GID table")
+            yield Use(node=node, address=address, purpose=f"{RAIL} {choice.port.name}", rule="GID table")
 
 
 def _without_nccl(one: Known, job: Job) -> str:
@@ -194,8 +198,10 @@ def _grouped(nodes: Mapping[str, Known], uses: Iterable[Use], main: Mapping[str,
     rows: dict[tuple[str, str], AddressRow] = {}
     users: dict[tuple[str, str], dict[str, None]] = {}
     for use in uses:
+        if use.purpose.startswith(RAIL) or use.address == main.get(use.node):
+            continue
         row = _row(nodes[use.node].net, use.address)
-        if row is None or row.address == main.get(use.node) or use.purpose.startswith(RAIL):
+        if row is None or row.address == main.get(use.node):
             continue
         if is_usable(row) and row.address not in repeated:
             rows.setdefault((use.node, row.address), row)
@@ -260,9 +266,8 @@ Reach = Mapping[IPNetwork, Mapping[str, tuple[int, AddressRow]]]
 def _reach(nodes: Mapping[str, Known]) -> Reach:
     found: dict[IPNetwork, dict[str, tuple[int, AddressRow]]] = {}
     for node, one in nodes.items():
-        for place, row in enumerate(rows_of(one.net)):
-            if is_usable(row):
-                found.setdefault(network(row), {}).setdefault(node, (place, row))
+        for place, row, where in usable_rows(one.net):
+            found.setdefault(where, {}).setdefault(node, (place, row))
     return found
 
 
@@ -271,7 +276,8 @@ def _path(name: str, reach: Reach, rows: Mapping[str, AddressRow]) -> Path:
     inside: dict[str, tuple[int, AddressRow]] = {}
     for net in nets:
         for node, placed in reach.get(net, {}).items():
-            inside[node] = min(inside.get(node, placed), placed, key=lambda one: one[0])
+            if node not in inside or placed[0] < inside[node][0]:
+                inside[node] = placed
     addresses = {node: row.address for node, row in rows.items()}
     return Path(
         id=name,
