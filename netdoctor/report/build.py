@@ -1,6 +1,6 @@
 """From an engine's outcome to the report object: verdict, cells, results, and who took part."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -149,62 +149,71 @@ def _results(
 ) -> list[Result]:
     """Every result that is not a plain pass, one per (check, target), each trouble in a cell among them."""
     results: list[Result] = []
-    trouble = (Status.FAIL, Status.WARN, Status.UNKNOWN)
     for check in judgement.checks:
         by_target: dict[str, list[Finding]] = {}
         for finding in judgement.findings[check.id]:
             by_target.setdefault(finding.target, []).append(finding)
+        cells, took_ms = judgement.cells[check.id], round(judgement.durations_ms.get(check.id, 0.0), 3)
         for target, findings in by_target.items():
             worst = findings[0] if len(findings) == 1 else max(findings, key=lambda f: f.status.rank)
             if target == CLUSTER and worst.status is Status.SKIP:
                 continue  # said of each node below
-            why = taken.get((check.id, target))
-            status = judgement.cells[check.id].get(target, Status.SKIP if why else worst.status)
-            others = findings if len(findings) > 1 else ()
-            more = len({f.summary for f in others if f.status in trouble} - {worst.summary})
+            place = check.id, target
+            why = taken.get(place)
             results.append(
                 Result(
                     check=check.id,
                     target=target,
                     # a pair or the cluster may say worse of a node than its own findings do
-                    status=status.value,
-                    summary=(f"{why}; " if why else "")
-                    + worst.summary
-                    + (f" (and {more} more)" if more else ""),
-                    cause=owners.get((check.id, target)),
+                    status=_WORDS[cells.get(target, Status.SKIP if why else worst.status)],
+                    summary=(f"{why}; " if why else "") + worst.summary + _more(findings, worst),
+                    cause=owners.get(place),
                     observed=worst.observed,
                     expected=worst.expected,
                     expected_from=worst.expected_from.value if worst.expected_from else None,
-                    evidence=tuple(_evidence(worst)),
-                    duration_ms=round(judgement.durations_ms.get(check.id, 0.0), 3),
+                    evidence=tuple(_evidence(worst)) if worst.evidence else (),
+                    duration_ms=took_ms,
                 )
             )
-        reasons = judgement.reasons.get(check.id, {})
-        for node, status in judgement.cells[check.id].items():
-            if status is Status.PASS or node in by_target:
-                continue
-            if status is Status.BLOCKED:
-                before = judgement.blocked_by[check.id][node]
-                results.append(
-                    Result(
-                        check=check.id,
-                        target=node,
-                        status=status.value,
-                        summary=f"not run: {before} did not pass on {node}",
-                        cause=owners.get((check.id, node)),
-                    )
-                )
-            elif status is Status.SKIP:
-                results.append(
-                    Result(check=check.id, target=node, status=status.value, summary=reasons.get(node, ""))
-                )
-            elif status in trouble:  # coloured by what was said of a pair or of the cluster
-                number = owners.get((check.id, node))
-                summary = causes[number - 1].title if number is not None else "see the pairs"
-                results.append(
-                    Result(check=check.id, target=node, status=status.value, summary=summary, cause=number)
-                )
+        results += _of_cells(check.id, judgement, by_target, owners, causes)
     return results
+
+
+_WORDS = {status: status.value for status in Status}
+_TROUBLE = (Status.FAIL, Status.WARN, Status.UNKNOWN)
+
+
+def _more(findings: Sequence[Finding], worst: Finding) -> str:
+    """How much else there is to say of a target."""
+    if len(findings) == 1:
+        return ""
+    more = {f.summary for f in findings if f.status in _TROUBLE} - {worst.summary}
+    return f" (and {len(more)} more)" if more else ""
+
+
+def _of_cells(
+    check: str,
+    judgement: Judgement,
+    told: Container[str],
+    owners: Mapping[tuple[str, str], int],
+    causes: Sequence[Cause],
+) -> Iterator[Result]:
+    """The results of nodes of which no finding is."""
+    reasons = judgement.reasons.get(check, {})
+    passes, skips, blocked = Status.PASS, Status.SKIP, Status.BLOCKED
+    for node, status in judgement.cells[check].items():
+        if status is passes or node in told:
+            continue
+        word = _WORDS[status]
+        if status is skips:
+            yield Result(check=check, target=node, status=word, summary=reasons.get(node, ""))
+            continue
+        number = owners.get((check, node))
+        if status is blocked:
+            summary = f"not run: {judgement.blocked_by[check][node]} did not pass on {node}"
+        else:  # coloured by what was said of a pair or of the cluster
+            summary = causes[number - 1].title if number is not None else "see the pairs"
+        yield Result(check=check, target=node, status=word, summary=summary, cause=number)
 
 
 def _evidence(finding: Finding) -> list[EvidenceRecord]:

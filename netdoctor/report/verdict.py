@@ -116,7 +116,7 @@ def _headline(
     if by_status[Status.WARN]:
         parts.append(f"{by_status[Status.WARN]} will cause trouble")
     if state == "ready" and not parts:
-        total = sum(count(judgement.cells).values())
+        total = sum(map(len, judgement.cells.values()))
         parts.append(f"{total} result{'s' if total != 1 else ''}: {counts.pass_} pass, {counts.skip} skip")
     if state == "undecided" and not by_status[Status.FAIL]:
         parts.insert(0, "no problem proven")

@@ -8,6 +8,7 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from netdoctor.report.model import Cause, CommandRecord, Counts, FamilyRow, FixRecord, Report, Result
@@ -279,9 +280,13 @@ class Index:
     """Results of a report by check and target, built once per rendering."""
 
     def __init__(self, report: Report) -> None:
-        self.results = {(result.check, result.target): result for result in report.results}
+        self._report = report
         self.family = {check.id: check.family for check in report.checks}
         self.titles = {check.id: check.title for check in report.checks}
+
+    @cached_property
+    def results(self) -> dict[tuple[str, str], Result]:
+        return {(result.check, result.target): result for result in self._report.results}
 
     def status(self, check: str, target: str) -> str:
         result = self.results.get((check, target))
@@ -502,7 +507,9 @@ def _held(row: FamilyRow, cause: Cause, index: Index) -> int:
 
 def showing(report: Report, family: str, letter: str, index: Index) -> list[str]:
     """Return the nodes on which some check of a family has this letter."""
-    rows = _rows(report, family, index)
+    rows = [cells for cells in _rows(report, family, index) if letter in cells]
+    if not rows:
+        return []
     return [node for n, node in enumerate(report.matrix.nodes) if any(cells[n] == letter for cells in rows)]
 
 
