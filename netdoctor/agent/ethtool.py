@@ -33,7 +33,7 @@ def exchange(name: str, data: bytes) -> bytes:
     """Return what the kernel makes of the structure of an ethtool command. Raises OSError."""
     import fcntl
 
-    info = clib.array(len(data))(*bytearray(data))
+    info = clib.array(len(data)).from_buffer(bytearray(data))
     request = struct.pack("16sP16x", name.encode("utf-8", "replace")[:15], clib.addressof(info))
     with sockets.Socket(sockets.raw.AF_INET, sockets.raw.SOCK_DGRAM) as s:
         fcntl.ioctl(s.fileno(), _SIOCETHTOOL, request)

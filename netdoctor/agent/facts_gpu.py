@@ -97,10 +97,8 @@ def pci_gpus(root: str) -> "tuple[list[dict[str, Any]], int]":
     """Return (facts.gpu.PciGpu rows, number of NVSwitches): bridges of NVIDIA's of no other class."""
     found, switches = [], 0
     folder = files.under(root, "/sys/bus/pci/devices")
-    for address in files.names(folder):
+    for address in files.pci_of(root, _NVIDIA):
         base = os.path.join(folder, address)
-        if files.text_or_none(base + "/vendor") != _NVIDIA:
-            continue
         kind = files.text_or_none(base + "/class") or ""
         switches += kind.startswith("0x0680")
         if not kind.startswith("0x03"):

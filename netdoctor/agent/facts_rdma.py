@@ -379,11 +379,10 @@ def unbound_pci(root: str, bound: "set[Optional[str]]") -> "list[str]":
     """Return PCI addresses of Mellanox/NVIDIA network functions without an RDMA device."""
     found = []
     folder = files.under(root, "/sys/bus/pci/devices")
-    for address in files.names(folder):
+    for address in files.pci_of(root, _MELLANOX):
         base = folder + "/" + address
         if (
             address not in bound
-            and files.attribute(base + "/vendor") == _MELLANOX
             and (files.attribute(base + "/class") or "").startswith("0x02")
             and not files.names(base + "/infiniband")
         ):

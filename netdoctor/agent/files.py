@@ -4,6 +4,8 @@ import errno
 import os
 import stat
 
+from . import runtime
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Optional
@@ -104,6 +106,24 @@ def pci_path(path: str) -> "list[str]":
     parts = path.split("/")
     bridges = [i for i, part in enumerate(parts) if part.startswith("pci") and part[-3:-2] == ":"]
     return [parts[bridges[-1]]] + [p for p in parts[bridges[-1] :] if pci_address(p)] if bridges else []
+
+
+_vendors = {}  # type: dict[tuple[object, str], list[tuple[str, Optional[str]]]]
+
+
+def pci_of(root: str, vendor: str) -> "list[str]":
+    """Return the addresses of a vendor's PCI functions, ``0x10de``.
+
+    A large node has hundreds, and several groups of a request ask: they are read once for all of them.
+    """
+    request = getattr(runtime.scope, "request", None)
+    known = _vendors.get((request, root)) if request is not None else None
+    if known is None:
+        folder = under(root, "/sys/bus/pci/devices")
+        known = [(address, attribute(folder + "/" + address + "/vendor")) for address in names(folder)]
+        _vendors.clear()
+        _vendors[request, root] = known
+    return [address for address, own in known if own == vendor]
 
 
 def under(root: str, path: str) -> str:

@@ -1,5 +1,6 @@
 """The agent's loop: read requests from stdin, answer on a private copy of stdout, outlive nobody."""
 
+import gc
 import os
 import resource
 import select
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 MEMORY_CAP_BYTES = 512 << 20
 THREAD_STACK_BYTES = 2 << 20
 MAX_RUNNING = 16
+# Objects between two searches for cycles of them. Facts make few cycles, and a search goes through every
+# module's: it costs a node more than to keep what it would find.
+GARBAGE_OBJECTS = 10000
 DEFAULT_DEADLINE_S = 300.0
 
 # Operation -> (module, function) where that is not op_NAME.NAME; compiled when it is first needed.
@@ -58,6 +62,8 @@ def settle(deadline_s: float, signal: "Any") -> None:
                 resource.setrlimit(number, (wanted, hard))
         except (OSError, ValueError):
             pass
+    if hasattr(gc, "set_threshold"):  # CPython
+        gc.set_threshold(GARBAGE_OBJECTS)
     os.umask(0o077)
     try:
         runtime.stack_size(THREAD_STACK_BYTES)

@@ -1524,6 +1524,30 @@ def test_search_path_is_that_of_a_normal_start(version: str, tmp_path: Path) -> 
     assert fact.cuda_packages["nvidia-cuda-runtime-cu12"] == "12.4.127"
 
 
+def test_pci_functions_are_read_once_for_a_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A count of files: a large node has hundreds of functions, and two groups look for theirs."""
+    functions = {f"sys/bus/pci/devices/0000:{i:02x}:00.0/vendor": "0x8086\n" for i in range(200)}
+    nvidia = {"vendor": "0x10de\n", "class": "0x030200\n"}
+    mellanox = {"vendor": "0x15b3\n", "class": "0x020000\n"}
+    for address, told in (("0000:f0:00.0", nvidia), ("0000:f1:00.0", mellanox)):
+        functions.update({f"sys/bus/pci/devices/{address}/{name}": text for name, text in told.items()})
+    root = trees.make(tmp_path, functions)
+    read: list[str] = []
+    one = files.attribute
+    monkeypatch.setattr(files, "attribute", lambda path: read.append(path) or one(path))
+
+    def found() -> tuple[list[str], list[str]]:
+        boards, _ = facts_gpu.pci_gpus(root)
+        return [board["address"] for board in boards], facts_rdma.unbound_pci(root, set())
+
+    monkeypatch.setattr(runtime.scope, "request", 1, raising=False)
+    assert found() == (["0000:f0:00.0"], ["0000:f1:00.0"])
+    assert len([path for path in read if path.endswith("/vendor")]) == 202
+    (tmp_path / "sys/bus/pci/devices/0000:f0:00.0/vendor").unlink()  # it fell off the bus
+    monkeypatch.setattr(runtime.scope, "request", 2)
+    assert found() == ([], ["0000:f1:00.0"])
+
+
 def test_ld_cache_of_this_machine() -> None:
     if not Path("/etc/ld.so.cache").exists():
         pytest.skip("no ld.so.cache on this machine")
