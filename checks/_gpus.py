@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator
 
 from netdoctor.checks._words import listing
 from netdoctor.facts.gpu import Gpu, GpuFacts
+from netdoctor.facts.host import Node
+from netdoctor.facts.software import EnvFacts
 from netdoctor.model import (
     CONTROL,
     DERIVED,
@@ -64,6 +66,18 @@ def kept(gpu: GpuFacts) -> int:
     missing = len(gpu.pci) - sum(1 for device in gpu.devices if device.error is None)
     everything = CONTROL_NODE in gpu.blocked
     return missing if missing > 0 and (everything or len(gpu.blocked) >= missing) else 0
+
+
+def given_by_slurm(node: Node, gpu: GpuFacts, env: EnvFacts | None) -> int | None:
+    """How many GPUs Slurm gave a task of the node; None where that is not known, or counts parts of GPUs.
+
+    Launchers inside of a job hand the first node's variables on to all: they have to name this node.
+    """
+    said = env.variables if env else {}
+    number = said.get("SLURM_GPUS_ON_NODE", "")
+    if said.get("SLURMD_NODENAME") not in (node.host, node.id) or not re.fullmatch(r"\d{1,3}", number):
+        return None
+    return None if any(device.mig_enabled for device in gpu.devices) else int(number)
 
 
 def kept_finding(gpu: GpuFacts) -> Finding:

@@ -3,13 +3,14 @@
 from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
-from netdoctor.checks._gpus import kept
+from netdoctor.checks._gpus import given_by_slurm, kept
 from netdoctor.checks._majority import majority
 from netdoctor.checks._parity import differing
 from netdoctor.checks._words import listing
 from netdoctor.facts.accelerators import AcceleratorFacts
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.host import Node
+from netdoctor.facts.software import EnvFacts
 from netdoctor.facts.wanted import Wanted
 from netdoctor.model import (
     CONFIG,
@@ -52,13 +53,14 @@ def gpu_count(
     nodes: Mapping[str, Node],
     expect: Wanted | None = None,
     others: Mapping[str, AcceleratorFacts] | None = None,
+    envs: Mapping[str, EnvFacts] | None = None,
 ) -> Iterator[Finding]:
     """Every node has the GPUs that the hosts file lists, and as many as the other nodes.
 
     Looks at:
         NVML's devices (MIG parents count once), or what AMD's driver offers; what ``--expect`` says,
-        ``gpus=`` or ``slots=`` of the hosts file where it is given, else the number that most nodes have;
-        names and memory of the GPUs.
+        ``gpus=`` or ``slots=`` of the hosts file where it is given, in a task of Slurm's what that was given
+        (SLURM_GPUS_ON_NODE), else the number that most nodes have; names and memory of the GPUs.
 
     Matters because:
         With ``--nproc-per-node gpu`` a node that lost a GPU starts fewer ranks without a word; with
@@ -82,8 +84,10 @@ def gpu_count(
     if not gpus:
         return
     counts = {n: len(facts.devices) or len(others[n].kfd if n in others else ()) for n, facts in gpus.items()}
+    told = {n: given_by_slurm(nodes[n], facts, (envs or {}).get(n)) for n, facts in gpus.items()}
+    given = {n: number for n, number in told.items() if number is not None}
     typed = expect.look("gpu.count", {node: str(count) for node, count in counts.items()}) if expect else {}
-    if not any(counts.values()) and not any(nodes[node].gpus for node in gpus) and not typed:
+    if not any((*counts.values(), *given.values(), *(nodes[node].gpus for node in gpus))) and not typed:
         yield skip("no GPU on any node, and none listed")
         return
     listed = {node: wanted for node in gpus if (wanted := nodes[node].gpus) is not None}
@@ -92,6 +96,9 @@ def gpu_count(
     if any(counts[node] == slot for node, slot in slots.items()):
         listed |= slots
     places = dict.fromkeys(listed, "the hosts file lists")
+    # What Slurm says of a job's share stands where nobody has said more.
+    places |= {node: "Slurm gave the task" for node in given if node not in listed}
+    listed = given | listed
     listed |= {n: counts[n] if one.is_met_by(f"{counts[n]}") else int(one.number) for n, one in typed.items()}
     places |= {node: f"{wish.place} expects" for node, wish in typed.items()}
     peers = majority({node: count for node, count in counts.items() if node not in listed})

@@ -6,11 +6,12 @@ from typing import Any
 
 from netdoctor.check import check
 from netdoctor.checks._accelerators import of_others
-from netdoctor.checks._gpus import bind, kept, kept_finding
+from netdoctor.checks._gpus import CONTROL_NODE, bind, given_by_slurm, kept, kept_finding
 from netdoctor.checks._words import listing
 from netdoctor.facts.accelerators import AcceleratorFacts
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.host import HostFacts, Node
+from netdoctor.facts.software import EnvFacts
 from netdoctor.model import (
     CONFIG,
     DERIVED,
@@ -120,7 +121,11 @@ TAKE_OUT = look(
     source="https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html",
 )
 def gpu_visible(
-    node: Node, gpu: GpuFacts, host: HostFacts | None, others: AcceleratorFacts | None = None
+    node: Node,
+    gpu: GpuFacts,
+    host: HostFacts | None,
+    others: AcceleratorFacts | None = None,
+    env: EnvFacts | None = None,
 ) -> Iterator[Finding]:
     """The NVIDIA driver works and shows every GPU that the machine has.
 
@@ -207,14 +212,17 @@ def gpu_visible(
             yield unknown(
                 node.id, "no GPU on the PCI bus, so whether all are visible cannot be told without gpus="
             )
-        yield from _devices(gpu, inside, facts)
+        yield from _devices(gpu, inside, facts, given_by_slurm(node, gpu, env))
         return
     say = cause.warn if cause is NOT_GIVEN else cause.fail
     yield say(said, observed=observed, expected=expected, fixes=fixes, **facts)
 
 
-def _devices(gpu: GpuFacts, inside: list[Fix], facts: dict[str, Any]) -> Iterator[Finding]:
-    """What is wrong with single GPUs, where NVML answers. inside: the fix of a container, in one."""
+def _devices(
+    gpu: GpuFacts, inside: list[Fix], facts: dict[str, Any], given: int | None
+) -> Iterator[Finding]:
+    """What is wrong with single GPUs, where NVML answers. inside: the fix of a container, in one; given: how
+    many Slurm let this task have, which it says in CUDA_VISIBLE_DEVICES where no device cgroup holds it."""
     shown, boards = len(gpu.devices), len(gpu.pci)
     sick = {str(device.index): device.error for device in gpu.devices if device.error}
     lost = [index for index, error in sick.items() if "lost" in error.lower()]
@@ -229,15 +237,17 @@ def _devices(gpu: GpuFacts, inside: list[Fix], facts: dict[str, Any]) -> Iterato
         yield SICK.fail(said, observed=first, expected="no error", fixes=report, **facts)
     if shown < boards:
         cause, said, fix = _fewer(gpu, inside)
+        others = len(set(gpu.blocked) - {CONTROL_NODE})
+        share = f", {others} kept from this session" if others else ""
         yield cause.fail(
-            f"{boards} GPUs on the PCI bus, {shown} visible to the driver library{said}",
+            f"{boards} GPUs on the PCI bus{share}, {shown} visible to the driver library{said}",
             observed=f"{shown} GPUs",
-            expected=f"{boards} GPUs",
+            expected=f"{boards - others} GPUs",
             fixes=fix,
             **facts,
         )
     text = gpu.cuda_visible_devices
-    if text is not None and (left := len(visible(text, shown))) < shown:
+    if text is not None and (left := len(visible(text, shown))) < shown and left != given:
         # The launcher may set it anew for the job, hence a warning and not a failure.
         yield UNSET.warn(
             f"CUDA_VISIBLE_DEVICES={text[:60]!r} of the login session leaves {left} of {shown} GPUs",

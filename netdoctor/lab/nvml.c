@@ -5,10 +5,12 @@
  * supported"; "0.lost=1" makes every query of that GPU fail. Types and numbers as in NVIDIA's public
  * nvml.h; functions not defined here are reported by nvidia-ml-py as "function not found", as with
  * an old driver. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #ifndef FILE_NAME
 #define FILE_NAME "/etc/netdoctor-lab-gpus"
@@ -29,6 +31,8 @@ typedef gpu_t *dev_t_;
 static gpu_t gpus[MAX_GPUS];
 static char text[65536];
 static int initialized;
+/* Those that a device cgroup does not keep from this process: NVML numbers no others. */
+static int shown[MAX_GPUS], count;
 
 /* Where the line of each key begins, by the key's hash; a real driver does not search either. */
 #define SLOTS 8192
@@ -159,6 +163,13 @@ int nvmlInitWithFlags(u32 flags) {
   note();
   for (int i = 0; i < MAX_GPUS; i++)
     gpus[i].index = i;
+  count = 0;
+  for (int i = 0; i < (int)number("count", 0) && i < MAX_GPUS; i++) {
+    char path[64];
+    snprintf(path, sizeof path, "/dev/nvidia%d", i);
+    if (!access(path, R_OK | W_OK) || errno != EPERM)
+      shown[count++] = i;
+  }
   int code = (int)number("init", OK);
   initialized = code == OK;
   return code;
@@ -217,16 +228,16 @@ int nvmlSystemGetProcessName(u32 pid, char *out, u32 size) {
 int nvmlDeviceGetCount_v2(u32 *out) {
   if (!initialized)
     return UNINITIALIZED;
-  *out = (u32)number("count", 0);
+  *out = (u32)count;
   return OK;
 }
 int nvmlDeviceGetCount(u32 *out) { return nvmlDeviceGetCount_v2(out); }
 int nvmlDeviceGetHandleByIndex_v2(u32 i, dev_t_ *out) {
   if (!initialized)
     return UNINITIALIZED;
-  if (i >= number("count", 0) || i >= MAX_GPUS)
+  if (i >= (u32)count)
     return INVALID;
-  *out = &gpus[i];
+  *out = &gpus[shown[i]];
   return check(*out);
 }
 int nvmlDeviceGetHandleByIndex(u32 i, dev_t_ *out) { return nvmlDeviceGetHandleByIndex_v2(i, out); }
@@ -235,9 +246,9 @@ static int find(const char *name, const char *wanted, dev_t_ *out) {
   char value[128];
   if (!initialized)
     return UNINITIALIZED;
-  for (u32 i = 0; i < number("count", 0) && i < MAX_GPUS; i++)
-    if (get(of(&gpus[i], name), value, sizeof value) && !strcasecmp(value, wanted)) {
-      *out = &gpus[i];
+  for (int i = 0; i < count; i++)
+    if (get(of(&gpus[shown[i]], name), value, sizeof value) && !strcasecmp(value, wanted)) {
+      *out = &gpus[shown[i]];
       return check(*out);
     }
   return NOT_FOUND;
@@ -269,8 +280,9 @@ STRING(nvmlDeviceGetGspFirmwareVersion, "gsp")
 
 int nvmlDeviceGetIndex(dev_t_ d, u32 *out) {
   int code = check(d);
-  if (!code)
-    *out = (u32)d->index;
+  for (int i = 0; !code && i < count; i++)
+    if (shown[i] == d->index)
+      *out = (u32)i;
   return code;
 }
 UINT(nvmlDeviceGetMinorNumber, "minor")

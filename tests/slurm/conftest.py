@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,6 +64,7 @@ class Slurm:
 
     lab: Lab
     site: Path
+    gpus: int = 0  # of each node, which device cgroups hand out
 
     @property
     def first(self) -> str:
@@ -114,8 +115,14 @@ class Slurm:
             nodes="\n".join(rows),
             names=",".join(self.lab.nodes),
         )
-        text = "".join([conf, *(f"{line}\n" for line in lines)])
         cgroup = "CgroupPlugin=cgroup/v1\n"
+        if self.gpus:
+            gres = f" CPUs=4 Gres=gpu:{self.gpus} "
+            conf = conf.replace("task/none", "task/cgroup").replace(" CPUs=4 ", gres) + "GresTypes=gpu\n"
+            cgroup += "CgroupMountpoint=/sys/fs/cgroup\nConstrainDevices=yes\n"
+            gres = f"Name=gpu File=/dev/nvidia[0-{self.gpus - 1}]\n"
+            self.write({"/etc/slurm/gres.conf": gres}, 0o644)
+        text = "".join([conf, *(f"{line}\n" for line in lines)])
         self.write({"/etc/slurm/slurm.conf": text, "/etc/slurm/cgroup.conf": cgroup}, 0o644)
 
     def reconfigure(self, *lines: str) -> None:
@@ -199,20 +206,70 @@ def slurm_lab(make_lab: Maker, site: Path) -> Iterator[Slurm]:
     yield from _slurm(make_lab, site, 3, share=[str(site)])
 
 
+# A part of the machine's device cgroups as all that the node has, and GPUs whose numbers can be told apart:
+# those of /dev/full and /dev/zero, which no step has to open. There, a node's cgroups go with these lines.
+HELD = """\
+mount -t tmpfs none /sys/fs/cgroup && mkdir /sys/fs/cgroup/devices /run/machine
+mount -t cgroup -o devices none /run/machine && mkdir -p /run/machine/{name}
+mount --bind /run/machine/{name} /sys/fs/cgroup/devices && umount /run/machine || exit
+rm /dev/nvidia[01] && mknod -m 666 /dev/nvidia0 c 1 7 && mknod -m 666 /dev/nvidia1 c 1 5
+"""
+LET_GO = """\
+pkill -x slurmd; while pgrep -x 'slurmd|slurmstepd' > /run/left; do sleep 0.1; done
+mount -t cgroup -o devices none /run/machine || exit 0
+for try in 1 2 3 4 5; do
+    find /run/machine/{name} -depth -type d -exec rmdir {{}} \\; 2> /run/left
+    [ -d /run/machine/{name} ] || break
+    sleep 0.2
+done
+[ ! -d /run/machine/{name} ]
+"""
+
+
+@pytest.fixture
+def held(make_lab: Maker, site: Path) -> Iterator[Slurm]:
+    """Two nodes, each with two pretended GPUs, of which Slurm lets a step open those that it gave it."""
+    if not re.search(r" cgroup \S*\bdevices\b", Path("/proc/mounts").read_text("utf-8")):
+        pytest.skip("no device cgroups of version 1 on this machine")
+    name = f"netdoctor-held-{secrets.token_hex(4)}"
+    made = _slurm(make_lab, site, 2, gpus=2, hcas=1, before=HELD, held=2, name=name)
+    slurm = next(made)
+    slurm.lab.install_torch("2.6.0+cu124", "12.4", "2.21.5")
+    try:
+        yield slurm
+    finally:
+        slurm.run("scancel", "--user=root")
+        for node in slurm.lab.nodes:
+            slurm.run("sh", "-c", LET_GO.format(name=f"{name}-{node}"), node=node)
+        made.close()
+
+
 @pytest.fixture(scope="session")
 def via_lab(make_lab: Maker, site: Path) -> Iterator[Slurm]:
     yield from _slurm(make_lab, site, 4, gpus=2, hcas=1)
 
 
-def _slurm(make_lab: Maker, site: Path, count: int, **options: object) -> Iterator[Slurm]:
+def _slurm(
+    make_lab: Maker,
+    site: Path,
+    count: int,
+    *,
+    before: str = "",
+    held: int = 0,
+    name: str = "",
+    **options: object,
+) -> Generator[Slurm]:
+    """before: what every node runs first, with a name for it; held: GPUs that Slurm hands out."""
     missing = [name for name in PROGRAMS if shutil.which(name) is None]
     if missing:
         pytest.skip(
             f"no {', '.join(missing)} on this machine: apt-get install slurmctld slurmd slurm-client munge"
         )
     lab = make_lab(count, **options)
-    slurm = Slurm(lab, site)
+    slurm = Slurm(lab, site, held)
     try:
+        for node in lab.nodes if before else ():
+            slurm.run("sh", "-c", before.format(name=f"{name}-{node}"), node=node)
         slurm.install()
         slurm.configure()
         slurm.start()
@@ -236,4 +293,4 @@ def via(via_lab: Slurm) -> Iterator[Slurm]:
     via_lab.calm()
 
 
-__all__ = ["Slurm", "site", "slurm", "slurm_lab", "via", "via_lab"]
+__all__ = ["Slurm", "held", "site", "slurm", "slurm_lab", "via", "via_lab"]

@@ -23,18 +23,20 @@ torch.distributed.DistNetworkError: The client socket has timed out after 15000m
 """
 
 
-def by_slurm(slurm: Slurm, *args: str, inside: bool = False) -> Scanned:
-    """A scan from the first node, in an allocation of all nodes or outside of any."""
+def by_slurm(slurm: Slurm, *args: str, inside: bool | str = False, before: str = "") -> Scanned:
+    """A scan from the first node, in an allocation of all nodes, or one that asks so, or outside of any."""
     netdoctor = f"netdoctor scan --via slurm -q -o json=/report.json --no-save {' '.join(args)}"
-    argv = ["sh", "-c", f"rm -f /report.json; {netdoctor} 2>/stderr; echo exit $?"]
+    argv = ["sh", "-c", f"rm -f /report.json; {before} {netdoctor} 2>/stderr; echo exit $?"]
     if inside:
-        argv = ["salloc", "-Q", f"--nodes={len(slurm.lab.nodes)}", "--exclusive", *argv]
+        asks = "--exclusive" if inside is True else inside
+        argv = ["salloc", "-Q", f"--nodes={len(slurm.lab.nodes)}", *asks.split(), *argv]
     out = slurm.run(*argv, timeout=150)
     stderr = slurm.run("cat", "/stderr", check=False)
     assert "Traceback" not in stderr, stderr
     text = slurm.run("cat", "/report.json", check=False)
     report: dict[str, Any] = json.loads(text) if text.startswith("{") else {}
-    return Scanned(int(out.split()[-1]), out, report, stderr, Path("/"))
+    (code,) = re.findall(r"^exit (\d+)$", out, re.MULTILINE)
+    return Scanned(int(code), out, report, stderr, Path("/"))
 
 
 def causes(scanned: Scanned) -> set[tuple[str, tuple[str, ...], str]]:
@@ -171,6 +173,30 @@ def test_an_interpreter_that_is_not_there(via: Slurm) -> None:
     assert cause["key"] == "slurm-interpreter", found.summary()
     assert "python9" in str(cause["seen"])
     alone(via)
+
+
+HELD_BY_A_STEP = "srun --gres=gpu:2 sleep 100 & until squeue -hs | grep -q sleep; do sleep 0.1; done;"
+
+
+def test_gpus_are_those_that_slurm_gave(held: Slurm) -> None:
+    """Those of other jobs are no fault, those that a step of the same job has are seen, a lost one is one."""
+    other = held.submit("#!/bin/sh\nsleep 300\n", "--nodes=2", "--ntasks-per-node=1", "--gres=gpu:1")
+    until(lambda: held.job(other)["JobState"] == "RUNNING", "the other job runs")
+    share = by_slurm(held, *QUICK, inside="--ntasks-per-node=1 --gres=gpu:1")
+    assert (share.state, causes(share)) == ("ready", set()), share.summary()
+    assert {target["facts"]["gpus"] for target in share.report["targets"]} == {1}
+    held.run("scancel", other)
+    until(lambda: not held.run("squeue", "-h").strip(), "it is over")
+
+    every = by_slurm(held, *QUICK, inside="--exclusive --gres=gpu:2", before=HELD_BY_A_STEP)
+    assert (every.state, causes(every)) == ("ready", set()), every.summary()
+    assert {target["facts"]["gpus"] for target in every.report["targets"]} == {2}
+
+    put(held.lab, ("node1 gpu-missing",))
+    lost = by_slurm(held, *QUICK, inside="--exclusive --gres=gpu:2")
+    (cause,) = lost.report["causes"]
+    assert (cause["key"], cause["node_list"], cause["status"]) == ("gpu-count-fewer", ["node1"], "fail")
+    assert "1 GPU, Slurm gave the task 2" in str(cause), lost.summary()
 
 
 STOPPED = """\
