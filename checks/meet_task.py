@@ -9,7 +9,10 @@ from netdoctor.model import CONTROL, SUSPECTED, Cause, Finding, Fix, look, run, 
 _LOG = look("see in the job's log whether its task was started, and what netdoctor facts said there")
 _WAY = run("open the port that --meet names to the nodes, or start netdoctor scan --meet on one of them")
 OUTCOMES: dict[Login, tuple[Cause, tuple[Fix, ...]]] = {
-    Login.NO_ANSWER: (Cause("meet-absent", "No task of {nodes} called", SUSPECTED), (_LOG, _WAY)),
+    Login.NO_ANSWER: (
+        Cause("meet-absent", "Not every task of the job called {nodes}", SUSPECTED),
+        (_LOG, _WAY),
+    ),
     Login.LOST: (Cause("meet-lost", "netdoctor lost its task on {nodes}", SUSPECTED), (_LOG,)),
     Login.TIMEOUT: (Cause("meet-timeout", "netdoctor ran out of time with {nodes}", SUSPECTED), (_LOG,)),
 }

@@ -6,6 +6,7 @@ sends it: what answers on a port may be anybody, and so may whoever connects.
     task:     netdoctor-task NODE NONCE
     control:  NONCE PROOF         of "control NODE NONCE(task) NONCE(control)"
     task:     PROOF               of "task NODE NONCE(task) NONCE(control)"
+    control:  in, or why not
 """
 
 import errno
@@ -23,11 +24,49 @@ if TYPE_CHECKING:
     from typing import Any
 
 LINE_BYTES = 300
+LET_IN = "in"
 NOT_REACHED = 75  # EX_TEMPFAIL of sysexits.h
+NOT_LET_IN = 77  # EX_NOPERM: by whoever has the secret and says why
 
 
 class Refused(Exception):
     """Whoever answered is not who gave us the secret."""
+
+
+class NotLetIn(Exception):
+    """Who judges does not want this task. args: the place, and why."""
+
+
+class Talk:
+    """A connection on which we say who we are. Raises Refused, NotLetIn, OSError and ValueError."""
+
+    def __init__(self, place: str, connection: socket.socket, node: str, secret: str) -> None:
+        self.place, self.connection, self.node, self.secret = place, connection, node, secret
+        self.mine, self.line, self.is_shown = os.urandom(16).hex(), b"", False
+        connection.setblocking(True)  # short lines; select says when there is something to read
+        connection.sendall(("netdoctor-task %s %s\n" % (node, self.mine)).encode("utf-8"))
+
+    def hear(self) -> bool:
+        """Read a byte, and not one of what follows; True when we are let in."""
+        more = self.connection.recv(1)
+        if not more or len(self.line) > LINE_BYTES:
+            raise Refused("the connection was closed" if not more else "somebody else answers there")
+        self.line += more
+        if more != b"\n":
+            return False
+        line, self.line = self.line.decode("ascii").strip(), b""
+        if not self.is_shown:
+            theirs, _, shown = line.partition(" ")
+            if not hmac.compare_digest(shown, proof(self.secret, "control", self.node, self.mine, theirs)):
+                raise Refused("somebody else answers there")
+            self.connection.sendall(
+                (proof(self.secret, "task", self.node, self.mine, theirs) + "\n").encode("ascii")
+            )
+            self.is_shown = True
+            return False
+        if line != LET_IN:
+            raise NotLetIn(self.place, line)
+        return True
 
 
 def proof(secret: str, *words: str) -> str:
@@ -43,29 +82,62 @@ def call(dial: "dict[str, Any]", marker: str) -> None:
     """
     named = [os.environ.get(name, "") for name in dial["node_from"]]
     node = next((name for name in named if name), os.uname().nodename)
-    finish = time.monotonic() + dial["within_s"]
-    tried = {}  # type: dict[str, str]
-    for place, connection in _connected(dial["places"], finish, tried):
-        try:
-            _introduce(connection, node, dial["secret"], finish)
-        except (OSError, ValueError, Refused) as e:
-            tried[place] = str(e) or type(e).__name__
-            connection.close()
-            continue
-        connection.setblocking(True)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        for number in (0, 1):
-            os.dup2(connection.fileno(), number)
-        connection.close()
-        return
-    said = {"marker": marker, "node": node, "tried": tried}
-    sys.stdout.write("netdoctor-task " + json.dumps(said)[:900] + "\n")
-    sys.stdout.flush()
-    os._exit(NOT_REACHED)
+    tried, code = {}, NOT_REACHED  # type: dict[str, str], int
+    try:
+        connection = reached(dial["places"], node, dial["secret"], dial["within_s"], tried)
+    except NotLetIn as e:
+        connection, tried, code = None, dict([e.args]), NOT_LET_IN
+    if connection is None:
+        said = {"marker": marker, "node": node, "tried": tried}
+        sys.stdout.write("netdoctor-task " + json.dumps(said)[:900] + "\n")
+        sys.stdout.flush()
+        os._exit(code)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    for number in (0, 1):
+        os.dup2(connection.fileno(), number)
+    connection.close()
 
 
-def _connected(places: "list[list[Any]]", finish: float, tried: "dict[str, str]") -> "Any":
-    """Yield (place, socket) of each place that answers, all dialled at once. tried: why others do not."""
+def reached(
+    places: "list[list[Any]]", node: str, secret: str, within_s: float, tried: "dict[str, str]"
+) -> "socket.socket | None":
+    """A connection that lets us in, of all places at once, so that a silent one holds up nobody.
+
+    tried: why others do not. Raises NotLetIn.
+    """
+    finish = time.monotonic() + within_s
+    pending, talks = dialled(places, tried), {}  # type: dict[socket.socket, str], dict[socket.socket, Talk]
+    try:
+        while pending or talks:
+            left = max(0.0, finish - time.monotonic())
+            heard, ready, _ = select.select(list(talks), list(pending), [], left)
+            if not (heard or ready):
+                break
+            for one in ready + heard:
+                place = pending.pop(one, "") or talks[one].place
+                try:
+                    if one in talks:
+                        if talks[one].hear():
+                            del talks[one]
+                            return one
+                    else:
+                        code = one.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+                        if code:
+                            raise Refused(os.strerror(code))
+                        tried[place] = "it does not say who it is"
+                        talks[one] = Talk(place, one, node, secret)
+                except (OSError, ValueError, Refused) as e:
+                    tried[place] = str(e) or type(e).__name__
+                    talks.pop(one, None)
+                    one.close()
+        return None
+    finally:
+        for one in [*pending, *talks]:
+            one.close()
+
+
+def dialled(places: "list[list[Any]]", tried: "dict[str, str]") -> "dict[socket.socket, str]":
+    """Sockets on their way to each place. tried: why others are not."""
     pending = {}
     for address, port in places:
         place = "%s port %d" % (address, port)
@@ -78,34 +150,4 @@ def _connected(places: "list[list[Any]]", finish: float, tried: "dict[str, str]"
         else:
             tried[place] = os.strerror(code)
             one.close()
-    while pending:
-        _, ready, _ = select.select([], list(pending), [], max(0.0, finish - time.monotonic()))
-        if not ready:
-            break
-        for one in ready:
-            place = pending.pop(one)
-            code = one.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-            if code:
-                tried[place] = os.strerror(code)
-                one.close()
-            else:
-                yield place, one
-    for one in pending:
-        one.close()
-
-
-def _introduce(connection: socket.socket, node: str, secret: str, finish: float) -> None:
-    """Show that we know the secret, once the other side has. Raises Refused, OSError or ValueError."""
-    connection.settimeout(max(0.1, finish - time.monotonic()))
-    mine = os.urandom(16).hex()
-    connection.sendall(("netdoctor-task %s %s\n" % (node, mine)).encode("utf-8"))
-    line = b""
-    while not line.endswith(b"\n") and len(line) < LINE_BYTES:
-        more = connection.recv(1)  # not a byte of what follows
-        if not more:
-            raise Refused("the connection was closed")
-        line += more
-    theirs, _, shown = line.decode("ascii").strip().partition(" ")
-    if not hmac.compare_digest(shown, proof(secret, "control", node, mine, theirs)):
-        raise Refused("somebody else answers there")
-    connection.sendall((proof(secret, "task", node, mine, theirs) + "\n").encode("ascii"))
+    return pending

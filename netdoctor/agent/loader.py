@@ -109,8 +109,8 @@ def wait(gate: "Any") -> None:
         pass
 
 
-def next_body(stream: "IO[bytes]") -> bytes:
-    """Return the body of the next frame; ends the agent at the end of the stream."""
+def next_body(stream: "IO[bytes]", code: int) -> bytes:
+    """Return the body of the next frame; ends the agent, with that status, at the end of the stream."""
     head = stream.read(9)
     try:
         length = int(head, 16) if head else 0
@@ -118,7 +118,7 @@ def next_body(stream: "IO[bytes]") -> bytes:
         sys.exit("no length in " + repr(head))
     body = stream.read(min(length, 1 << 24))
     if len(head) < 9 or len(body) < length:
-        sys.exit(0)
+        sys.exit(code)
     return body
 
 
@@ -131,7 +131,9 @@ def start(bundle: "dict[str, Any]") -> None:
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, bundle["deadline_s"] + 2.0)
     room_for_threads(THREADS_KEPT)
+    unasked = 0
     if bundle["dial"]:
+        unasked = bundle["dial"].get("unasked", 0)
         caller = {"__name__": PACKAGE + ".dial_back"}  # type: dict[str, Any]
         exec(compile(bundle["dial_back"], "<agent>/dial_back.py", "exec", 0, True), caller)
         caller["call"](bundle["dial"], bundle["marker"])
@@ -142,7 +144,7 @@ def start(bundle: "dict[str, Any]") -> None:
     say(bundle["marker"], hello % (os.getpid(), os.getuid(), 64 if sys.maxsize > 2**32 else 32))
     early = []  # type: list[bytes]  # requests that came before the modules
     while not importer.modules:
-        body = next_body(sys.stdin.buffer)
+        body = next_body(sys.stdin.buffer, unasked)
         if body.startswith(PACKED):
             importer.take(body)
         else:

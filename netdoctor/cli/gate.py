@@ -28,7 +28,7 @@ from netdoctor.cli.options import (
     one_per_line,
 )
 from netdoctor.cli.parser import EXIT_BAD_INPUT, Listed, words
-from netdoctor.cli.running import facts_asked, request_of, saved_report, scanned, signals_noted
+from netdoctor.cli.running import facts_asked, prepared, request_of, saved_report, scanned, signals_noted
 from netdoctor.errors import InputError
 from netdoctor.report import LAST
 from netdoctor.text import clean
@@ -185,7 +185,7 @@ def _gate(args: argparse.Namespace) -> int:
         return _by_report(args, saved)
     request, before = _request(args)
     outputs = _outputs(args, request)
-    plan = scanning.prepare(request)
+    plan = prepared(request, quiet=args.quiet)
     _listed(args, _there(plan))  # what its format cannot carry is told before anybody is contacted
     rules = _rules(args)
     report = _saved(args, plan, rules, outputs)

@@ -2,6 +2,8 @@
 
 import argparse
 import os
+import platform
+import shlex
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -12,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from netdoctor.errors import DeadlineReached, InputError
 from netdoctor.report import LAST
+from netdoctor.text import clean
 
 if TYPE_CHECKING:
     from netdoctor.engine.run import Outcome
@@ -60,6 +63,37 @@ def scanned(
     ):
         outcome = plan.scan(live.listener(progress.update, outputs)).run(plan.transport)
     return outcome, stopped[0] if stopped else None
+
+
+def prepared(request: "ScanRequest", *, quiet: bool) -> "Plan":
+    """The plan of a request. Where it waits for tasks it says so, and takes its file away when it ends."""
+    from netdoctor.facts.host import MEET
+    from netdoctor.scanning import prepare
+
+    if request.via != MEET:
+        return prepare(request)
+    if not quiet:
+        sys.stderr.write(_awaited(request))
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    before = {n: signal.signal(n, leave) for n in _ending() if n != signal.SIGINT}
+    try:
+        return prepare(request)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _awaited(request: "ScanRequest") -> str:
+    """Whom a scan waits for, and what is to be typed there."""
+    where = request.meet or ""
+    if where.isdecimal():
+        where = f"{platform.node()}:{where}"
+    tasks = f"{request.tasks} task{'s' * (request.tasks != 1)}" if request.tasks else "a task of each host"
+    line = shlex.join(["netdoctor", "facts", "--meet", where])
+    return f"netdoctor: waits at most {request.timeout:g} s for {tasks} of the job: {clean(line, 400)}\n"
 
 
 def _ending() -> list[signal.Signals]:

@@ -18,7 +18,7 @@ from netdoctor.cli.options import (
     one_per_line,
 )
 from netdoctor.cli.parser import EXIT_BAD_INPUT, NAGIOS_UNKNOWN, Listed, columns, words
-from netdoctor.cli.running import facts_asked, request_of, saved_report, scanned, signals_noted
+from netdoctor.cli.running import facts_asked, prepared, request_of, saved_report, scanned, signals_noted
 from netdoctor.errors import InputError
 from netdoctor.facts.host import MEET
 from netdoctor.text import clean
@@ -124,7 +124,7 @@ def _run(args: argparse.Namespace) -> int:
     outputs = opened(outputs, request.save, scanning.reads(request))
     if args.plan and request.via == MEET:
         raise InputError("--plan contacts nobody, and tasks say who they are when they call; leave it out")
-    plan = scanning.prepare(request)
+    plan = prepared(request, quiet=args.quiet)
     if args.plan:
         from netdoctor.cli.scan_plan import lines
 

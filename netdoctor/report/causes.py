@@ -162,7 +162,7 @@ def _verify(group: Group, nodes: Sequence[str], outcome: Outcome, context: Conte
             argv += ["--only", check_id]
     # A scan of a part may have contacted no other node than these; those that are listed count.
     part, contacted = context.part, len(outcome.store.node.get("node", {}))
-    if nodes and len(nodes) < max(contacted, part.of_nodes if part else 0):
+    if not context.verify_all_nodes and nodes and len(nodes) < max(contacted, part.of_nodes if part else 0):
         argv += ["--node", fold(list(nodes))]
     # It is to end with 0 when the cause is gone, and not before.
     least = "warn" if group.status is Status.WARN else "fail"

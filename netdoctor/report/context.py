@@ -27,6 +27,7 @@ class Context:
     root_here: whoever pastes commands on this machine is root already, and needs no sudo for them.
     require: families of checks in which a gap leaves the verdict open; strict: all of them. part: what was
     looked at, None for everything. suppressions: what is accepted, on the day that is today.
+    verify_all_nodes: no node can be looked at by itself.
     """
 
     run: Run
@@ -40,6 +41,7 @@ class Context:
     plugins: tuple[dict[str, str], ...] = ()
     notes: tuple[Note, ...] = ()
     verify_prefix: tuple[str, ...] = ("netdoctor", "scan", "--last")
+    verify_all_nodes: bool = False
     keep_facts: bool = True
     interrupted_code: int = 130
     suppressions: tuple[Suppression, ...] = ()

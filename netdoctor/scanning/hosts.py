@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
+from netdoctor.facts.host import MEET
 from netdoctor.inventory import Inventory, Target, load
 from netdoctor.inventory.nodeset import fold
 from netdoctor.inventory.reading import file_exists
@@ -38,6 +39,8 @@ def reread(request: ScanRequest, replay: Mapping[str, Any]) -> ScanRequest:
 
     replay: Run.replay of a report that may be taken at its word. Raises InputError for a file that is broken.
     """
+    if request.via == MEET and request.tasks:
+        return replace(request, targets=None)  # whoever calls this time
     try:
         listed = msgspec.convert(replay.get("listed", {}), type=_Listed)
     except msgspec.ValidationError:

@@ -131,13 +131,17 @@ def attend(
         left = finish - time.monotonic()
         if spots and attending.answers(spots, min(left, DIAL_S)):
             dial = {"places": spots, "secret": secret, "node_from": [CALLED], "within_s": min(left, DIAL_S)}
+            dial["unasked"] = attending.UNASKED
             packed = bundle.build_bundle(
                 marker=meeting.marker(secret),
                 deadline_s=STAY_S,
                 collectors=_collectors(checks_dir),
                 dial=dial,
             )
-            why = attending.served([*bundle.argv(interpreter, meeting.marker(secret))], packed, inherited)
+            try:
+                why = attending.served(bundle.argv(interpreter, meeting.marker(secret)), packed, inherited)
+            except attending.NotWanted as error:
+                return str(error)
             if not why:
                 return ""
         if (left := finish - time.monotonic()) <= 0:

@@ -13,6 +13,7 @@ from netdoctor.engine.registry import Registry
 from netdoctor.engine.run import Outcome
 from netdoctor.engine.run import rejudge as judge_again
 from netdoctor.facts.base import Missing, Why
+from netdoctor.facts.host import MEET
 from netdoctor.facts.software import PYTHON_PLACES, Job
 from netdoctor.inventory.nodeset import fold
 from netdoctor.report import LAST, words
@@ -79,6 +80,7 @@ def merged(
         plugins=report.tool.plugins,
         notes=tuple(notes),
         verify_prefix=verify_prefix(request),
+        verify_all_nodes=request.via == MEET,
     )
     return held_against(plan, build(again, context))
 

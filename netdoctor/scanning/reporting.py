@@ -111,6 +111,7 @@ def assemble(
         plugins=_plugins(plan),
         notes=tuple(_notes(plan, outcome)),
         verify_prefix=verify_prefix(request),
+        verify_all_nodes=request.via == MEET,  # all tasks of the job are started again
         interrupted_code=interrupted_code,
     )
     return held_against(plan, build(outcome, context))

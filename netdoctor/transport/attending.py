@@ -9,9 +9,16 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from netdoctor.agent.dial_back import NOT_REACHED
+from netdoctor.agent.dial_back import NOT_LET_IN, NOT_REACHED
 from netdoctor.errors import InputError
 from netdoctor.text import clean
+
+# The agent was let in, and the connection ended before it was asked anything.
+UNASKED = 76
+
+
+class NotWanted(Exception):
+    """Who judges does not want this task, and never will. The message says why."""
 
 
 def answers(spots: Sequence[tuple[str, int]], within_s: float) -> bool:
@@ -36,7 +43,7 @@ def answers(spots: Sequence[tuple[str, int]], within_s: float) -> bool:
 
 
 def served(argv: Sequence[str], packed: bytes, environ: Mapping[str, str]) -> str:
-    """Run the agent until who judges lets it go; '' or why it was not taken."""
+    """Run the agent until who judges lets it go; '' or why it was not taken. Raises NotWanted, InputError."""
     pipe = subprocess.PIPE
     try:
         process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, env=environ)  # noqa: S603  # the job's Python
@@ -54,10 +61,15 @@ def served(argv: Sequence[str], packed: bytes, environ: Mapping[str, str]) -> st
         process.wait()
     if code == 0:
         return ""
-    if code != NOT_REACHED:
+    if code == UNASKED:
+        return "netdoctor scan --meet ended before it asked anything"
+    if code not in (NOT_REACHED, NOT_LET_IN):
         return f"the agent ended with status {code}: {clean(said, 200)}"
     try:
         tried: dict[str, Any] = json.loads(said.partition(b"netdoctor-task ")[2])["tried"]
-        return "; ".join(f"{clean(where, 80)}: {clean(str(what), 80)}" for where, what in tried.items())
+        why = "; ".join(f"{clean(where, 80)}: {clean(str(what), 200)}" for where, what in tried.items())
     except (ValueError, KeyError, TypeError, AttributeError):
         return f"the agent was not taken: {clean(said, 200)}"
+    if code == NOT_LET_IN:
+        raise NotWanted(why)
+    return why

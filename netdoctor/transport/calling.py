@@ -164,7 +164,8 @@ class Calling(Interruptible, Generic[N]):
                 return
             answer: Any = {"samples": pending.samples}
         elif frame.ok:
-            answer = frames.decode_result(bytes(frame.result))
+            read = frames.decode_members if pending.request.by_group else frames.decode_result
+            answer = read(bytes(frame.result))
         else:
             why = Why(frame.why) if frame.why in set(Why) else Why.FAILED
             answer = Missing(why, clean(frame.detail, 400))

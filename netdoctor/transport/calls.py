@@ -5,7 +5,9 @@ shown that it knows the secret of this run before anything else of it is read; s
 """
 
 import contextlib
+import errno
 import hmac
+import os
 import random
 import re
 import resource
@@ -14,23 +16,28 @@ import selectors
 import socket
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from netdoctor.agent.dial_back import proof
+from netdoctor.agent.dial_back import LET_IN, proof
 from netdoctor.text import clean
 from netdoctor.transport import frames
 
-# Connections that have not said who they are: so many, for so long, with so few bytes.
+# Connections that have not said who they are: so many, for so long, with so few bytes. Beside so many the
+# kernel keeps whoever calls: where a thousand tasks call at once, none is sent away for others.
 STRANGERS_MAX = 256
 STRANGER_S = 10.0
+CROWDED_S = 2.0
+PAUSE_S = 0.1
 HELLO_BYTES = 400
 BACKLOG = 1024
 READ_BYTES = 1 << 18
 # What a node may send between two requests.
 REPLY_BYTES_MAX = 4 * frames.FRAME_CAP_BYTES
 FDS_RESERVED = 64
+OTHERS_MAX = 64
+WHY_MAX = 200
 _HELLO = re.compile(rb"netdoctor-task ([A-Za-z0-9_.:%/+-]{1,300}) ([0-9a-f]{32})")
 
 
@@ -86,11 +93,13 @@ class Board:
         ports: range | None,
         marker: str,
         secret: str | None = None,
+        admit: Callable[[str, str], str] | None = None,
     ) -> None:
         """Listen on these addresses of this machine. Raises OSError.
 
         nodes: who may come in, or how many, whatever they call themselves. ports: to take one of, None for
-        any. secret: in hex digits, None for one of this run.
+        any. secret: in hex digits, None for one of this run. admit: of what calls itself so, from this
+        address, and has shown the secret: why it may not come in, for it to read; '' where it may.
         """
         self.secret = secret or secrets.token_hex(32)
         self.notes: dict[str, None] = {}
@@ -98,8 +107,11 @@ class Board:
         self._nodes = None if isinstance(nodes, int) else frozenset(nodes)
         self._most = nodes if isinstance(nodes, int) else len(self._nodes or ())
         self._marker = marker
+        self._admit = admit or self._expected
+        # Whoever began to speak as a task does and has another secret, by address.
+        self.others: dict[str, None] = {}
         self._listeners: list[socket.socket] = []
-        self._strangers: set[Caller] = set()
+        self._strangers: dict[Caller, None] = {}  # the oldest first
         self._callers: dict[str, Caller] = {}
         try:
             for place in places:
@@ -107,8 +119,8 @@ class Board:
         except BaseException:
             self.close()
             raise
-        for one in self._listeners:
-            self.selector.register(one, selectors.EVENT_READ, None)
+        self._hearing = False
+        self._deaf_until = 0.0
 
     @property
     def places(self) -> list[list[Any]]:
@@ -123,6 +135,10 @@ class Board:
             most = need if hard == resource.RLIM_INFINITY else min(need, hard)
             with contextlib.suppress(OSError, ValueError):
                 resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
+
+    def crowd(self) -> int:
+        """How many have not said who they are."""
+        return len(self._strangers)
 
     def has(self, node: str) -> bool:
         return node in self._callers
@@ -159,7 +175,8 @@ class Board:
     def events(self, wait_s: float) -> Iterator[Came | Said | Gone | Any]:
         """What happened within so long; whatever else is registered at `selector` is given as its data."""
         self._late()
-        for key, mask in self.selector.select(max(0.0, wait_s)):
+        self._hear(len(self._strangers) < STRANGERS_MAX and time.monotonic() >= self._deaf_until)
+        for key, mask in self.selector.select(max(0.0, wait_s if self._hearing else min(wait_s, PAUSE_S))):
             if isinstance(key.data, Caller):
                 if mask & selectors.EVENT_WRITE:
                     self._write(key.data)
@@ -170,28 +187,39 @@ class Board:
             else:
                 yield key.data
 
+    def _hear(self, hearing: bool) -> None:
+        """Take calls, or leave them to the kernel for now."""
+        if hearing == self._hearing:
+            return
+        self._hearing = hearing
+        for one in self._listeners:
+            if hearing:
+                self.selector.register(one, selectors.EVENT_READ, None)
+            else:
+                self.selector.unregister(one)
+
     def _accept(self, listener: Any) -> None:
         try:
             connection, peer = listener.accept()
-        except OSError:
-            return  # gone again, or no descriptor is left: whoever it was sees a silent port
-        if len(self._strangers) >= STRANGERS_MAX:
-            oldest = min(self._strangers, key=lambda one: one.since)
-            self._strangers.discard(oldest)
-            self._end(oldest)
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):  # it waits, and is taken when another leaves
+                self._deaf_until = time.monotonic() + PAUSE_S
+                self.notes[f"not all calls were taken at once: {os.strerror(error.errno)} (ulimit -n)"] = None
+            return
         connection.setblocking(False)
         with contextlib.suppress(OSError):
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         caller = Caller(connection, str(peer[0]), time.monotonic(), frames.FrameReader(self._marker))
-        self._strangers.add(caller)
+        self._strangers[caller] = None
         self.selector.register(connection, selectors.EVENT_READ, caller)
 
     def _late(self) -> None:
         """Send strangers away who do not say who they are."""
-        now = time.monotonic()
-        for caller in [one for one in self._strangers if now - one.since > STRANGER_S]:
-            self._strangers.discard(caller)
-            self._end(caller)
+        crowded = len(self._strangers) >= STRANGERS_MAX
+        late = time.monotonic() - (CROWDED_S if crowded else STRANGER_S)
+        while self._strangers and (oldest := next(iter(self._strangers))).since < late:
+            del self._strangers[oldest]
+            self._end(oldest)
 
     def _end(self, caller: Caller) -> None:
         with contextlib.suppress(KeyError, ValueError):
@@ -243,19 +271,34 @@ class Board:
             caller.out += f"{mine} {proof(self.secret, 'control', node, theirs, mine)}\n".encode("ascii")
             self._write(caller)
             return
-        self._strangers.discard(caller)
-        if newline and caller.expected and hmac.compare_digest(bytes(line), caller.expected.encode("ascii")):
-            known = len(self._callers) < self._most if self._nodes is None else caller.claimed in self._nodes
-            if known and caller.claimed not in self._callers:
-                caller.node = caller.claimed
-                self._callers[caller.node] = caller
-                yield Came(caller.node, caller.address)
-                if rest:  # the agent has begun to speak
-                    yield from self._heard(caller, bytes(rest))
-                return
-            why = "twice" if caller.claimed in self._callers else "though nobody asked it to"
-            self.notes[f"a task called as {clean(caller.claimed, 60)} {why}; it was not let in"] = None
-        self._end(caller)
+        self._strangers.pop(caller, None)
+        shown = newline and not rest and hmac.compare_digest(bytes(line), caller.expected.encode("ascii"))
+        if not (shown and caller.expected):
+            if caller.expected and len(self.others) < OTHERS_MAX:
+                self.others[caller.address] = None
+            self._end(caller)
+            return
+        why = self._admit(caller.claimed, caller.address)
+        if not why:
+            caller.node = caller.claimed
+            self._callers[caller.node] = caller
+        caller.out += f"{clean(why, WHY_MAX) or LET_IN}\n".encode()
+        self._write(caller)
+        if why:
+            self._end(caller)
+        else:
+            yield Came(caller.node, caller.address)
+
+    def _expected(self, node: str, _: str) -> str:
+        """Why one may not come in where it is known who is to come."""
+        if self._nodes is not None and node not in self._nodes:
+            why = "though nobody asked it to"
+        elif node in self._callers:
+            why = "twice"
+        else:
+            return ""
+        self.notes[f"a task called as {clean(node, 60)} {why}; it was not let in"] = None
+        return f"it called {why}"
 
     def _heard(self, caller: Caller, data: bytes) -> Iterator[Said | Gone]:
         """Bytes of an agent."""

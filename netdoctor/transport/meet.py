@@ -12,7 +12,7 @@ from typing import Any
 from netdoctor import __version__
 from netdoctor.errors import InputError
 from netdoctor.facts.host import MEET, Login
-from netdoctor.inventory import Inventory, Target
+from netdoctor.inventory import Inventory, Target, fold
 from netdoctor.text import clean
 from netdoctor.transport import calls, frames, meeting
 from netdoctor.transport.base import Limits, Reply, Request, SessionEvent
@@ -21,7 +21,7 @@ from netdoctor.transport.calling import NOTICED_S, Agent, Calling
 ANYWHERE = ("0.0.0.0", "::")  # noqa: S104  # whoever comes has to show the secret
 # Of an agent that nobody has asked anything yet.
 EARLY_MAX = 4
-# A task that calls beside those that were counted is told of, and not served.
+# Room for those that are dropped while others come.
 MORE = 64
 SOURCE = "--meet"
 
@@ -41,13 +41,14 @@ class MeetOptions:
 
 @dataclass(slots=True)
 class _Guest:
-    """A task that has called. host: its claim. early: what it said before it was asked."""
+    """A task that has called. host: its claim. gone: and ended. early: what it said before it was asked."""
 
     host: str
     rank: int | None
     node: str
     address: str
     trouble: str = ""
+    gone: bool = False
     early: list[calls.Said] = field(default_factory=list)
 
 
@@ -63,7 +64,12 @@ class MeetTransport(Calling[Agent]):
                 f"--meet PORT asks for a secret that tasks have, too: {meeting.SECRET} or --secret-file FILE"
             )
         self._limits, self._options = limits, options
-        self._notes: dict[str, None] = {}
+        # Who was not let in, by why.
+        self._turned: dict[str, list[str]] = {}
+        self._said: list[str] = []
+        self._most = 0
+        self._count = 0
+        self._listed: frozenset[str] | None = None
         self._guests: dict[str, _Guest] = {}  # by the name of the node
         self._claims: dict[str, _Guest] = {}  # and by what they call themselves
         self._met = False
@@ -72,7 +78,8 @@ class MeetTransport(Calling[Agent]):
     @property
     def notes(self) -> Sequence[str]:
         """Who was not let in."""
-        return [*self._notes, *(self._board.notes if self._board else ())]
+        turned = [f"{clean(fold(names), 300)}: {why}" for why, names in self._turned.items()]
+        return [*turned, *self._said, *(_of_board(self._board) if self._board else ())]
 
     def describe(self, target: Target) -> dict[str, Any]:
         """Who is waited for."""
@@ -89,7 +96,7 @@ class MeetTransport(Calling[Agent]):
         count = self._options.tasks
         if not count:
             raise InputError("--meet: say how many tasks there are (--tasks N), or name the hosts")
-        self._gather(count)
+        self._gather(count, None)
         some = sorted(
             self._guests.values(), key=lambda one: (math.inf if one.rank is None else one.rank, one.node)
         )
@@ -99,8 +106,13 @@ class MeetTransport(Calling[Agent]):
         targets = [Target(id=name, host=name, order=i, source=SOURCE) for i, name in enumerate(names)]
         return Inventory(targets=tuple(targets), format=MEET, source=SOURCE)
 
-    def _gather(self, count: int) -> None:
-        """Listen, and wait until so many have called, or too long. Raises InputError."""
+    def _gather(self, count: int, listed: frozenset[str] | None) -> None:
+        """Listen, and wait until so many have called, or too long. Raises InputError.
+
+        listed: their names, also without domains; None where anybody counts who has the secret.
+        """
+        self._most = self._count = count
+        self._listed = listed
         place = self._options.place
         ports = range(place.port, place.port + 1) if place.port else None
         board = self._board = self._listen(count + MORE, ports, self._options.key or secrets.token_hex(32))
@@ -116,11 +128,12 @@ class MeetTransport(Calling[Agent]):
             while len(self._guests) < count and (left := finish - time.monotonic()) > 0:
                 self._raise_interruption()
                 for event in board.events(min(left, NOTICED_S)):
-                    self._heard(board, event)
+                    self._heard(event)
         except BaseException:
             self.close()
             raise
         finally:
+            self._most = 0
             withdraw()
 
     def _listen(self, most: int, ports: range | None, key: str) -> calls.Board:
@@ -132,36 +145,47 @@ class MeetTransport(Calling[Agent]):
         marker = meeting.marker(key)
         for some in (wanted, *([[one] for one in wanted] if not host else [])):  # a machine without IPv6
             try:
-                return calls.Board(most, some, ports, marker, key)
+                return calls.Board(most, some, ports, marker, key, self._admit)
             except OSError as error:
                 trouble = trouble or error.strerror or str(error)
         where = f"port {ports.start}" if ports else "any port"
         raise InputError(f"--meet: cannot listen on {where} here: {trouble}")
 
-    def _heard(self, board: calls.Board, event: Any) -> None:
+    def _admit(self, claim: str, address: str) -> str:
+        """Why a task that has the secret is not let in, for it to read; '' where it is."""
+        rank, release, node = meeting.claimed(claim)
+        if not node:
+            return self._away("a task", "what it calls its node is no name; it was not let in")
+        known = self._guests.get(node)
+        if known is not None and not known.gone:
+            return self._away(node, "it called a second time; tasks of one name are one node (facts --name)")
+        if self._listed is not None and not {node, _bare(node)} & self._listed:
+            return self._away(node, "it called, and is not among the hosts that are listed")
+        if known is None and len(self._guests) >= self._most:
+            return self._away(node, "it called, and all that were waited for had called before, or too late")
+        guest = self._guests[node] = _Guest(claim, rank, node, address)
+        if release != __version__:
+            guest.trouble = f"its netdoctor is {release}, this is {__version__}; both have to be one"
+            return guest.trouble
+        self._claims[claim] = guest
+        return ""
+
+    def _away(self, node: str, why: str) -> str:
+        self._turned.setdefault(why, []).append(node)
+        return why
+
+    def _heard(self, event: Any) -> None:
         """What happens before anybody is asked anything."""
-        if isinstance(event, calls.Came):
-            rank, release, node = meeting.claimed(event.node)
-            if not node or node in self._guests:
-                again = (
-                    f"{clean(node, 60)} calls a second time; tasks of one name are one node (facts --name)"
-                )
-                self._notes[again if node else "a task has a name that is none; it was not let in"] = None
-                board.drop(event.node)
-                return
-            guest = self._guests[node] = _Guest(event.node, rank, node, event.address)
-            self._claims[guest.host] = guest
-            if release != __version__:
-                guest.trouble = f"its netdoctor is {release}, this is {__version__}; both have to be one"
-                board.drop(event.node)
-        elif isinstance(event, calls.Said) and event.node in self._claims:
+        if isinstance(event, calls.Said):
             guest = self._claims[event.node]
             guest.early.append(event)
             if len(guest.early) > EARLY_MAX:
                 guest.trouble = "its agent speaks before it is asked"
-                board.drop(event.node)
-        elif isinstance(event, calls.Gone) and event.node in self._claims:
+                assert self._board is not None
+                self._board.drop(event.node)
+        elif isinstance(event, calls.Gone):
             guest = self._claims[event.node]
+            guest.gone = True
             guest.trouble = guest.trouble or event.trouble or "its task ended before it was asked anything"
 
     # Sessions
@@ -185,7 +209,8 @@ class MeetTransport(Calling[Agent]):
             )
             return
         if self._board is None:
-            self._gather(len(targets))
+            names = {name for t in targets for name in (t.id, t.host, _bare(t.host))}
+            self._gather(len(targets), frozenset(names))
         self._met = True
         board = self._board
         assert board is not None
@@ -194,7 +219,7 @@ class MeetTransport(Calling[Agent]):
         for target, guest in zip(targets, self._seated(targets), strict=True):
             node = self._nodes[target.id]
             if guest is None:
-                said = f"of {len(targets)} tasks {came} called {self._where} here"
+                said = f"of {self._count} task{'s' * (self._count != 1)} {came} called {self._where} here"
                 said += f" within {self._options.wait_s:g} s, and this one did not"
                 yield self._fail(node, Login.NO_ANSWER, said)
             elif guest.trouble:
@@ -227,8 +252,8 @@ class MeetTransport(Calling[Agent]):
             alike = short.get(_bare(target.host), [])
             if found[i] is None and len(alike) == 1:
                 found[i] = left.pop(alike[0], None)
-        for name in left:
-            self._notes[f"{clean(name, 60)} called, and is not listed; it was not looked at"] = None
+        for name in left if self._listed is not None else ():
+            self._away(name, "it called, and no host of the list is it alone; it was not looked at")
         return found
 
     def _hello(self, node: Agent, hello: frames.Hello) -> Iterator[SessionEvent | Reply]:
@@ -239,10 +264,17 @@ class MeetTransport(Calling[Agent]):
         """End all sessions and listeners; the tasks end with them."""
         board, self._board = self._board, None
         if board is not None:
-            self._notes.update(board.notes)
+            self._said += _of_board(board)
             board.close()
         for node in self._nodes.values():
             node.is_open = False
+
+
+def _of_board(board: calls.Board) -> list[str]:
+    """Who did not get as far as a name."""
+    others = clean(fold(list(board.others)), 200)
+    wrong = f"who called from {others} did not show the secret, which is to be the same in all tasks"
+    return [*([wrong] if others else []), *board.notes]
 
 
 def _bare(name: str) -> str:

@@ -1,6 +1,7 @@
 """Agents that call: who is let in, by a real agent and by raw sockets."""
 
 import contextlib
+import resource
 import socket
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from netdoctor.transport import bundle, calls, frames, provide, slurm_words
 
 HERE = "127.0.0.1"
 MARKER = "c0ffee"
+WHY = ("twice", "though nobody asked it to")
 
 
 @pytest.fixture
@@ -104,10 +106,11 @@ def introduced(board: calls.Board, node: str, secret: str) -> socket.socket:
 
 
 def closed(one: socket.socket, board: calls.Board) -> bool:
+    """Whether nothing comes any more, but for why it is not let in."""
     list(board.events(1))
     one.settimeout(5)
     with contextlib.suppress(ConnectionResetError):
-        return one.recv(10) == b""
+        return one.recv(300) in (b"", *(f"it called {why}\n".encode() for why in WHY)) and not one.recv(1)
     return True
 
 
@@ -141,11 +144,39 @@ def test_strangers_are_few_and_stay_short(board: calls.Board, monkeypatch: pytes
     guests = []
     for _ in range(5):
         guests.append(socket.create_connection(tuple(board.places[0])))
-        list(board.events(1))
-    assert [closed(one, board) for one in guests[:2]] == [True, True]
+        list(board.events(0.1))
+    # Two are left to the kernel until there is room: at once where somebody leaves, else soon.
+    guests[1].close()
+    for _ in range(2):
+        list(board.events(0.1))
+    assert board.crowd() == 3
+    monkeypatch.setattr(calls, "CROWDED_S", -1.0)
+    for _ in range(3):
+        list(board.events(0.1))
+    assert board.crowd() == 1
+    assert all(closed(guests[place], board) for place in (0, 2, 3))
     monkeypatch.setattr(calls, "STRANGER_S", -1.0)
-    list(board.events(0))
-    assert all(closed(one, board) for one in guests[2:])
+    assert closed(guests[4], board)
+
+
+def test_who_finds_no_descriptor_waits_and_is_taken(board: calls.Board) -> None:
+    """Of a process that may have no more of them: said, not asked for again and again, made good."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    one = socket.create_connection(tuple(board.places[0]))
+    began, turns = time.monotonic(), 0
+    resource.setrlimit(resource.RLIMIT_NOFILE, (one.fileno() + 1, hard))
+    try:
+        while time.monotonic() - began < 0.5:
+            list(board.events(1))
+            turns += 1
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert turns < 20
+    assert [note.partition(":")[0] for note in board.notes] == ["not all calls were taken at once"]
+    for _ in range(3):
+        list(board.events(0.2))
+    assert board.crowd() == 1
+    one.close()
 
 
 def test_ports_are_taken_of_the_range_that_is_open() -> None:

@@ -1,9 +1,12 @@
 """Tasks that call: who is let in, what is made of the others, and where the secret is left."""
 
+import json
 import os
 import socket
 import threading
 import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,22 +17,43 @@ from netdoctor.agent import dial_back
 from netdoctor.errors import InputError
 from netdoctor.facts.base import Why
 from netdoctor.facts.host import MEET, Login
+from netdoctor.inventory import Target
 from netdoctor.inventory.task import Task
 from netdoctor.scanning import meeting as rooms
-from netdoctor.transport import attending, meeting
+from netdoctor.transport import attending, calls, meeting
 from netdoctor.transport.base import Limits, Reply, Request, SessionEvent
 from netdoctor.transport.meet import MeetOptions, MeetTransport
+from tests.counting import steps
 from tests.transport.conftest import free_port
 
 KEY, OTHER = (meeting.secret({meeting.SECRET: word * 16}, None) or "" for word in "xy")
 HERE = "127.0.0.1"
 
 
-def called(port: int, claim: str) -> socket.socket:
+def called(port: int, claim: str, key: str = KEY) -> socket.socket:
     """A peer that knows the secret, and is no agent."""
-    one = socket.create_connection((HERE, port))
-    dial_back._introduce(one, claim, KEY, time.monotonic() + 10)
+    tried: dict[str, str] = {}
+    one = dial_back.reached([[HERE, port]], claim, key, 10.0, tried)
+    assert one is not None, tried
     return one
+
+
+def at(port: int, tasks: int, wait_s: float = 60.0) -> MeetOptions:
+    place = meeting.Place(host=HERE, port=port)
+    return MeetOptions(place=place, key=KEY, tasks=tasks, wait_s=wait_s, invite=rooms.invite)
+
+
+def spoken(one: socket.socket) -> None:
+    """Be an agent on a connection that was let in, until it ends: each request has an empty answer."""
+
+    def say(body: bytes) -> None:
+        one.sendall(b"\x1e%s %d\n%s\n" % (meeting.marker(KEY).encode(), len(body), body))
+
+    with one, one.makefile("rb") as stream:
+        say(b'{"hello": {"python": "3.11.7"}}')
+        while head := stream.read(9):
+            asked = json.loads(stream.read(int(head, 16)))
+            say(b'{"id": %d, "ok": true, "result": {}}' % asked["id"])
 
 
 def attended(node: str, port: int, rank: int | None = None, key: str = KEY, within_s: float = 30.0) -> str:
@@ -42,10 +66,7 @@ def attended(node: str, port: int, rank: int | None = None, key: str = KEY, with
 @pytest.mark.process
 def test_who_shows_the_secret_is_asked_and_all_others_cost_nothing() -> None:
     port, said = free_port(), {}
-    options = MeetOptions(
-        place=meeting.Place(host=HERE, port=port), key=KEY, tasks=3, wait_s=60, invite=rooms.invite
-    )
-    transport = MeetTransport(Limits(node_budget_s=30), options)
+    transport = MeetTransport(Limits(node_budget_s=30), at(port, tasks=3))
 
     def tasks() -> None:
         while not attending.answers([(HERE, port)], 1.0):
@@ -54,10 +75,15 @@ def test_who_shows_the_secret_is_asked_and_all_others_cost_nothing() -> None:
         for one in strangers[::2]:
             one.sendall(b"GET / HTTP/1.1\r\n\r\n" * 40)
         said["n9"] = attended("n9", port, key=OTHER, within_s=0.1)
-        with called(port, "0/0.0.9/n0"), called(port, f"1/{__version__}/n1"):
-            called(port, f"7/{__version__}/n1").close()
-            called(port, f"8/{__version__}/-ox").close()
-            with pytest.raises(dial_back.Refused, match="closed"):
+        with called(port, f"1/{__version__}/n1"):
+            for claim, why in (
+                ("0/0.0.9/n0", "both have to be one"),
+                (f"7/{__version__}/n1", "a second time"),
+                (f"8/{__version__}/-ox", "no name"),
+            ):
+                with pytest.raises(dial_back.NotLetIn, match=why):
+                    called(port, claim)
+            with pytest.raises(AssertionError, match="closed"):
                 called(port, "9/x/$(reboot)")
         said["n2"] = attended("n2", port, rank=2)
         for one in strangers:
@@ -84,13 +110,133 @@ def test_who_shows_the_secret_is_asked_and_all_others_cost_nothing() -> None:
     transport.close()
     thread.join(30)
     assert said == {"n9": f"{HERE} port {port}: somebody else answers there", "n2": ""}
-    assert "n1 calls a second time" in transport.notes[0]
-    assert len(transport.notes) == 2
+    twice, nameless, wrong = transport.notes
+    assert twice.startswith("n1: it called a second time")
+    assert nameless.startswith("a task: what it calls its node is no name")
+    assert wrong.startswith(f"who called from {HERE} did not show the secret")
     # A task calls once: nobody can be started again from here.
     gone = list(transport.start(inventory.targets, first, keep_open=False, collectors={}))
     assert {one.session.outcome for one in gone if isinstance(one, SessionEvent)} == {Login.LOST}
     with pytest.raises(OSError, match="refused"):
         socket.create_connection((HERE, port))
+
+
+def listening(port: int) -> None:
+    while not attending.answers([(HERE, port)], 1.0):
+        time.sleep(0.01)
+
+
+FACTS = Request(op="facts", args={"groups": {}}, timeout_s=20)
+
+
+def answers(transport: MeetTransport, nodes: Sequence[str]) -> list[SessionEvent | Reply]:
+    targets = [Target(id=node, host=node) for node in nodes]
+    return list(transport.start(targets, dict.fromkeys(nodes, FACTS), keep_open=True, collectors={}))
+
+
+@pytest.mark.process
+def test_one_task_more_than_was_said_is_told_why_and_changes_nothing() -> None:
+    port = free_port()
+    transport, late = MeetTransport(Limits(node_budget_s=30), at(port, tasks=2)), []
+
+    def tasks() -> None:
+        listening(port)
+        called(port, f"0/{__version__}/n0").close()
+        time.sleep(0.2)  # that it is gone is seen; its node began again, and nothing of it is lost
+        some = [called(port, f"{rank}/{__version__}/n{rank}") for rank in (0, 1)]
+        for one in some:
+            threading.Thread(target=spoken, args=(one,)).start()
+        late.append(attended("n2", port))
+
+    thread = threading.Thread(target=tasks)
+    thread.start()
+    assert [target.id for target in transport.inventory().targets] == ["n0", "n1"]
+    events = answers(transport, ["n0", "n1"])
+    assert [one.result for one in events if isinstance(one, Reply)] == [{}, {}]
+    while thread.is_alive():
+        assert [one.result for one in transport.call({"n0": FACTS})] == [{}]
+    assert "all that were waited for had called before" in late[0]
+    assert [note.partition(":")[0] for note in transport.notes] == ["n2"]
+    transport.close()
+
+
+@pytest.mark.process
+def test_a_task_that_was_never_asked_anything_says_so() -> None:
+    port, said = free_port(), []
+    transport = MeetTransport(Limits(), at(port, tasks=2, wait_s=0.5))
+
+    def task() -> None:
+        listening(port)
+        said.append(attended("n0", port, within_s=0.1))
+
+    thread = threading.Thread(target=task)
+    thread.start()
+    transport.inventory()
+    transport.close()
+    thread.join(30)
+    assert said == ["netdoctor scan --meet ended before it asked anything"]
+
+
+@pytest.mark.process
+def test_a_silent_stranger_at_another_address_holds_up_no_task() -> None:
+    port, silent = free_port(), socket.create_server((HERE, 0))
+    board = calls.Board(1, [HERE], range(port, port + 1), meeting.marker(KEY), KEY)
+    places = [[HERE, silent.getsockname()[1]], [HERE, port]]
+    tried: dict[str, str] = {}
+    found: list[socket.socket | None] = []
+    thread = threading.Thread(target=lambda: found.append(dial_back.reached(places, "n0", KEY, 60.0, tried)))
+    began = time.monotonic()
+    thread.start()
+    while thread.is_alive():
+        list(board.events(0.1))
+    assert time.monotonic() - began < 30
+    (one,) = found
+    assert one is not None
+    assert one.getpeername()[1] == port
+    one.close()
+    silent.close()
+    board.close()
+
+
+@pytest.mark.thorough
+def test_work_grows_with_the_tasks_and_no_faster() -> None:
+    """Let in, seated, asked and answered; one of ten calls twice, one of ten is gone again."""
+
+    def work(count: int) -> int:
+        port = free_port()
+        transport = MeetTransport(Limits(node_budget_s=120), at(port, count))
+
+        def task(rank: int) -> None:
+            one = called(port, f"{rank}/{__version__}/n{rank}")
+            if rank % 10 == 3:
+                with pytest.raises(dial_back.NotLetIn):
+                    called(port, f"{rank + count}/{__version__}/n{rank}")
+            if rank % 10 == 7:
+                one.close()
+            else:
+                spoken(one)
+
+        def tasks() -> None:
+            listening(port)
+            with ThreadPoolExecutor(count) as pool:
+                list(pool.map(task, range(count)))
+
+        thread = threading.Thread(target=tasks)
+        thread.start()
+
+        def judged() -> None:
+            nodes = [target.id for target in transport.inventory().targets]
+            replies = [one for one in answers(transport, nodes) if isinstance(one, Reply)]
+            assert sum(one.result == {} for one in replies) == count * 9 // 10
+            transport.close()
+
+        counted = steps(judged)
+        thread.join(30)
+        return counted
+
+    work(10)
+    few, many = work(30), work(120)
+    assert many < 1.2 * 4 * few, f"30 tasks {few} steps, 120 tasks {many}"
 
 
 @pytest.mark.process
