@@ -7,6 +7,8 @@ sends it: what answers on a port may be anybody, and so may whoever connects.
     control:  NONCE PROOF         of "control NODE NONCE(task) NONCE(control)"
     task:     PROOF               of "task NODE NONCE(task) NONCE(control)"
     control:  in, or why not
+
+A task that is shown another secret says so, and leaves.
 """
 
 import errno
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 LINE_BYTES = 300
 LET_IN = "in"
+OTHER_SECRET = b"another secret\n"
 NOT_REACHED = 75  # EX_TEMPFAIL of sysexits.h
 NOT_LET_IN = 77  # EX_NOPERM: by whoever has the secret and says why
 
@@ -38,35 +41,44 @@ class NotLetIn(Exception):
 
 
 class Talk:
-    """A connection on which we say who we are. Raises Refused, NotLetIn, OSError and ValueError."""
+    """A connection on which we say who we are."""
 
     def __init__(self, place: str, connection: socket.socket, node: str, secret: str) -> None:
+        """Raises OSError."""
         self.place, self.connection, self.node, self.secret = place, connection, node, secret
-        self.mine, self.line, self.is_shown = os.urandom(16).hex(), b"", False
+        self.mine, self.theirs, self.line = os.urandom(16).hex(), "", b""
         connection.setblocking(True)  # short lines; select says when there is something to read
         connection.sendall(("netdoctor-task %s %s\n" % (node, self.mine)).encode("utf-8"))
 
-    def hear(self) -> bool:
-        """Read a byte, and not one of what follows; True when we are let in."""
+    def hear(self) -> str:
+        """Read a byte, none of what follows; the line that it ends. Raises Refused, OSError, ValueError."""
         more = self.connection.recv(1)
         if not more or len(self.line) > LINE_BYTES:
             raise Refused("the connection was closed" if not more else "somebody else answers there")
         self.line += more
         if more != b"\n":
-            return False
+            return ""
         line, self.line = self.line.decode("ascii").strip(), b""
-        if not self.is_shown:
-            theirs, _, shown = line.partition(" ")
-            if not hmac.compare_digest(shown, proof(self.secret, "control", self.node, self.mine, theirs)):
-                raise Refused("somebody else answers there")
-            self.connection.sendall(
-                (proof(self.secret, "task", self.node, self.mine, theirs) + "\n").encode("ascii")
-            )
-            self.is_shown = True
-            return False
+        return line
+
+    def believe(self, line: str) -> None:
+        """Look whether the other side has shown the secret. Raises Refused, OSError."""
+        self.theirs, _, shown = line.partition(" ")
+        if not hmac.compare_digest(shown, proof(self.secret, "control", self.node, self.mine, self.theirs)):
+            self.connection.sendall(OTHER_SECRET)
+            raise Refused("somebody else answers there, or has another secret")
+
+    def enter(self, finish: float) -> None:
+        """Show the secret, and wait to be let in. Raises NotLetIn, Refused, OSError and ValueError."""
+        shown = proof(self.secret, "task", self.node, self.mine, self.theirs)
+        self.connection.sendall((shown + "\n").encode("ascii"))
+        line = ""
+        while not line:
+            self.connection.settimeout(max(0.1, finish - time.monotonic()))
+            line = self.hear()
         if line != LET_IN:
             raise NotLetIn(self.place, line)
-        return True
+        self.connection.setblocking(True)
 
 
 def proof(secret: str, *words: str) -> str:
@@ -101,11 +113,27 @@ def call(dial: "dict[str, Any]", marker: str) -> None:
 def reached(
     places: "list[list[Any]]", node: str, secret: str, within_s: float, tried: "dict[str, str]"
 ) -> "socket.socket | None":
-    """A connection that lets us in, of all places at once, so that a silent one holds up nobody.
-
-    tried: why others do not. Raises NotLetIn.
-    """
+    """A connection that has let us in. tried: why others do not. Raises NotLetIn."""
     finish = time.monotonic() + within_s
+    talk = known(places, node, secret, finish, tried)
+    if talk is None:
+        return None
+    try:
+        talk.enter(finish)
+    except (OSError, ValueError, Refused) as e:
+        tried[talk.place] = str(e) or type(e).__name__
+        talk.connection.close()
+        return None
+    return talk.connection
+
+
+def known(
+    places: "list[list[Any]]", node: str, secret: str, finish: float, tried: "dict[str, str]"
+) -> "Talk | None":
+    """Whoever first shows that it has the secret, of all places at once: a silent one holds up nobody.
+
+    To that one alone the secret is shown in return: the others may be other addresses of it.
+    """
     pending, talks = dialled(places, tried), {}  # type: dict[socket.socket, str], dict[socket.socket, Talk]
     try:
         while pending or talks:
@@ -116,16 +144,17 @@ def reached(
             for one in ready + heard:
                 place = pending.pop(one, "") or talks[one].place
                 try:
-                    if one in talks:
-                        if talks[one].hear():
-                            del talks[one]
-                            return one
-                    else:
+                    if one not in talks:
                         code = one.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
                         if code:
                             raise Refused(os.strerror(code))
                         tried[place] = "it does not say who it is"
                         talks[one] = Talk(place, one, node, secret)
+                        continue
+                    line = talks[one].hear()
+                    if line:
+                        talks[one].believe(line)
+                        return talks.pop(one)
                 except (OSError, ValueError, Refused) as e:
                     tried[place] = str(e) or type(e).__name__
                     talks.pop(one, None)

@@ -119,7 +119,7 @@ def _meet(args: argparse.Namespace, node: str, own: "Task") -> int:
         environ=os.environ,
     )
     if why:
-        sys.stderr.write(one_per_line(f"{node}: nobody took this task within {args.timeout:g} s: {why}"))
+        sys.stderr.write(one_per_line(f"{node}: {why}"))
     return EXIT_NOTHING if why else 0
 
 

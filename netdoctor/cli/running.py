@@ -91,6 +91,8 @@ def _awaited(request: "ScanRequest") -> str:
     where = request.meet or ""
     if where.isdecimal():
         where = f"{platform.node()}:{where}"
+    elif ":" not in where:  # tasks begin elsewhere
+        where = os.path.abspath(where)
     tasks = f"{request.tasks} task{'s' * (request.tasks != 1)}" if request.tasks else "a task of each host"
     line = shlex.join(["netdoctor", "facts", "--meet", where])
     return f"netdoctor: waits at most {request.timeout:g} s for {tasks} of the job: {clean(line, 400)}\n"

@@ -35,6 +35,7 @@ FILE_MAX = 1 << 16
 STAY_S = 1800.0
 DIAL_S = 10.0
 TRY_S = 0.5
+HELD_S = 1.0
 # The port of the variable by which a task tells its agent how it is called.
 CALLED = "NETDOCTOR_MEET_CLAIM"
 
@@ -48,9 +49,21 @@ class _Invitation(Struct):
 
 
 def invite(folder: Path, spots: Sequence[Spot], key: str) -> Callable[[], None]:
-    """Leave the file for the tasks; returns what takes it away again. Raises InputError."""
+    """Leave the file for the tasks; returns what takes it away again. Raises InputError.
+
+    Another scan that waits there keeps its tasks: they would be counted among those of this one.
+    """
     content = msgspec.json.encode(_Invitation(SCHEMA, list(spots), key))
     path = folder / NAME
+    before = None
+    with contextlib.suppress(InputError):  # what is no such file is replaced
+        before = invited(folder)
+    if before is not None and attending.waits(*before, HELD_S):
+        address, port = before[0][0]
+        raise InputError(
+            f"--meet {folder}: another netdoctor scan waits there for its tasks, at {address} port {port}; "
+            f"take another folder, or remove {path}"
+        )
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
         write_whole(path, content)
@@ -113,7 +126,7 @@ def attend(
     timeout_s: float,
     environ: Mapping[str, str],
 ) -> str:
-    """Let this task be asked; returns when it is over, with '' or why nobody took it. Raises InputError."""
+    """Let this task be asked; returns when it is over, with '' or why it was not. Raises InputError."""
     if fault := called_fault(node):
         raise InputError(f"{printable(node)}: {fault.message}; --name says what this node is called")
     if python is not None and (fault := python_fault(python)):
@@ -141,11 +154,11 @@ def attend(
             try:
                 why = attending.served(bundle.argv(interpreter, meeting.marker(secret)), packed, inherited)
             except attending.NotWanted as error:
-                return str(error)
+                return f"not let in: {error}"
             if not why:
                 return ""
         if (left := finish - time.monotonic()) <= 0:
-            return why
+            return f"nobody took this task within {timeout_s:g} s: {why}"
         time.sleep(min(TRY_S, left))
 
 

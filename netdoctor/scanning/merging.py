@@ -26,6 +26,7 @@ from netdoctor.scanning.record import facts_of, record, replay
 from netdoctor.scanning.reporting import (
     SETTINGS,
     TAKEN,
+    WHOSE,
     held_against,
     remote,
     rfc3339,
@@ -63,7 +64,8 @@ def merged(
     now = rfc3339(time.time())
     shown = words.number(len(outcome.judgement.nodes), "node")
     what = ", ".join(checks) if len(checks) <= 6 else f"{len(checks)} checks"
-    notes = list(dict.fromkeys([*kept(report, TAKEN), *kept(report, SETTINGS), *told(plan.transport.notes)]))
+    remarks = told(plan.transport.notes, WHOSE.get(request.via, SETTINGS))
+    notes = list(dict.fromkeys([*kept(report, TAKEN), *kept(report, SETTINGS), *remarks]))
     notes += [*not_judged(report, plan.known), *kept(report, RERUN)]
     notes.append(Note(level="info", text=f"{RERUN}{now}: {what} on {shown}"))
     ids, before = [check.id for check in every], report.verdict.part

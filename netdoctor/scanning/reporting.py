@@ -30,7 +30,7 @@ from netdoctor.scanning.request import PATHS, ScanRequest
 from netdoctor.store import Store
 
 SETTINGS = "ssh: "
-SLURM = "slurm: "
+WHOSE = {"slurm": "slurm: ", MEET: "meet: "}
 TAKEN = "taken from this shell for the job: "
 TAKEN_AT_MOST = 12
 # With StrictHostKeyChecking off there is one about every host.
@@ -135,7 +135,7 @@ def _notes(plan: Plan, outcome: Outcome) -> list[Note]:
         if p.error
     ]
     notes += [*_taken(plan.job), *_pythons(plan, outcome), *usual_hardware(outcome.store)]
-    notes += told(plan.transport.notes, SLURM if plan.request.via == "slurm" else SETTINGS)
+    notes += told(plan.transport.notes, WHOSE.get(plan.request.via, SETTINGS))
     if outcome.judgement.tracebacks and (place := _keep_tracebacks(outcome.judgement.tracebacks)):
         notes.append(Note(level="warn", text=f"part of netdoctor itself crashed; tracebacks: {place}"))
     return notes

@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from netdoctor.agent import dial_back
 from netdoctor.agent.dial_back import NOT_LET_IN, NOT_REACHED
 from netdoctor.errors import InputError
 from netdoctor.text import clean
@@ -40,6 +41,15 @@ def answers(spots: Sequence[tuple[str, int]], within_s: float) -> bool:
     finally:
         for one in pending:
             one.close()
+
+
+def waits(spots: Sequence[tuple[str, int]], secret: str, within_s: float) -> bool:
+    """Whether somebody listens there who has this secret; it learns nothing of us."""
+    tried: dict[str, str] = {}
+    talk = dial_back.known([list(s) for s in spots], "-", secret, time.monotonic() + within_s, tried)
+    if talk is not None:
+        talk.connection.close()
+    return talk is not None
 
 
 def served(argv: Sequence[str], packed: bytes, environ: Mapping[str, str]) -> str:

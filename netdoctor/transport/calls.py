@@ -274,7 +274,7 @@ class Board:
         self._strangers.pop(caller, None)
         shown = newline and not rest and hmac.compare_digest(bytes(line), caller.expected.encode("ascii"))
         if not (shown and caller.expected):
-            if caller.expected and len(self.others) < OTHERS_MAX:
+            if newline and caller.expected and len(self.others) < OTHERS_MAX:
                 self.others[caller.address] = None
             self._end(caller)
             return

@@ -162,7 +162,7 @@ class MeetTransport(Calling[Agent]):
         if self._listed is not None and not {node, _bare(node)} & self._listed:
             return self._away(node, "it called, and is not among the hosts that are listed")
         if known is None and len(self._guests) >= self._most:
-            return self._away(node, "it called, and all that were waited for had called before, or too late")
+            return self._away(node, "it called late, or beside as many as --tasks says")
         guest = self._guests[node] = _Guest(claim, rank, node, address)
         if release != __version__:
             guest.trouble = f"its netdoctor is {release}, this is {__version__}; both have to be one"

@@ -8,7 +8,9 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -58,7 +60,7 @@ def written(folder: Path) -> list[str]:
 
 def test_every_block_is_a_shells_or_named_or_says_why_not() -> None:
     """Each is executed below; those of Slurm and Ray have tests of their own."""
-    titles = {"Facts files": (2, 0), "MPI": (4, 0), "Kubernetes": (3, 2), "PBS, LSF, Grid Engine": (0, 1)}
+    titles = {"Facts files": (2, 0), "MPI": (4, 0), "Kubernetes": (5, 3), "PBS, LSF, Grid Engine": (0, 1)}
     for title, counts in titles.items():
         executed, left = section(title), section(title, left=True)
         assert (len(executed), len(left)) == counts, title
@@ -152,7 +154,7 @@ def test_mpirun_starts_tasks_that_write(slurm: Slurm, shared: Path, folder: Path
 
 
 def test_pods_write_and_another_one_judges(slurm: Slurm, shared: Path, folder: Path) -> None:
-    facts, judge, logs = section("Kubernetes")
+    facts, judge, logs, *_ = section("Kubernetes")
     job, judging = (yaml.safe_load(here(block.text, shared)) for block in (facts, judge))
     (pod,) = job["spec"]["template"]["spec"]["containers"]
     count = job["spec"]["completions"]
@@ -178,3 +180,31 @@ def test_pods_write_and_another_one_judges(slurm: Slurm, shared: Path, folder: P
     (shared / "facts" / f"node1{SUFFIX}").unlink()
     out = slurm.run(*pod["command"], check=False)
     assert "absent1 wrote no facts" in out.replace("\n", " "), out
+
+
+def test_pods_call_another_one_which_judges(slurm: Slurm, folder: Path) -> None:
+    """The commands of both Jobs, each on its node, with the variables that their manifests give them."""
+    *_, judges, calls = section("Kubernetes")
+    _, judging = yaml.safe_load_all(judges.text)
+    job = yaml.safe_load(calls.text)
+    (judge,), (pod,) = (one["spec"]["template"]["spec"]["containers"] for one in (judging, job))
+    address = slurm.lab.state.address(NODES[0])
+
+    def run_in(container: dict[str, Any], node: str, **more: str) -> str:
+        own = {one["name"]: one.get("value") for one in container["env"]}
+        own |= {"NETDOCTOR_MEET_SECRET": "of the Secret, both have it", **more}
+        own["KUBERNETES_SERVICE_HOST"] = "10.96.0.1"
+        argv = [word.replace("judge:", f"{address}:") for word in container["command"]]
+        return slurm.run("env", *(f"{name}={value}" for name, value in own.items()), *argv, node=node)
+
+    with ThreadPoolExecutor(4) as pods:
+        report = pods.submit(run_in, judge, NODES[0])
+        ended = [
+            pods.submit(run_in, pod, node, NODE_NAME=node, JOB_COMPLETION_INDEX=str(index))
+            for index, node in enumerate(NODES[: job["spec"]["completions"]])
+        ]
+        assert [one.result() for one in ended] == ["", "", ""]
+        out = report.result()
+    assert "READY   " in out
+    assert "NOT READY" not in out
+    assert "3 nodes" in out
