@@ -26,7 +26,7 @@ examples:
 
 exit codes:
   0 written, or left to the first task of this node   2 bad input
-  3 nothing could be collected; what was written says why; --meet: nobody took it
+  3 nothing could be collected; what was written says why; --meet: it was not asked, and stderr says why
 """
 
 

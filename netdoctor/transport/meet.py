@@ -109,7 +109,7 @@ class MeetTransport(Calling[Agent]):
     def _gather(self, count: int, listed: frozenset[str] | None) -> None:
         """Listen, and wait until so many have called, or too long. Raises InputError.
 
-        listed: their names, also without domains; None where anybody counts who has the secret.
+        listed: names, also without domains, and addresses; None where anybody counts who has the secret.
         """
         self._most = self._count = count
         self._listed = listed
@@ -159,7 +159,7 @@ class MeetTransport(Calling[Agent]):
         known = self._guests.get(node)
         if known is not None and not known.gone:
             return self._away(node, "it called a second time; tasks of one name are one node (facts --name)")
-        if self._listed is not None and not {node, _bare(node)} & self._listed:
+        if self._listed is not None and not {node, _bare(node), address} & self._listed:
             return self._away(node, "it called, and is not among the hosts that are listed")
         if known is None and len(self._guests) >= self._most:
             return self._away(node, "it called late, or beside as many as --tasks says")
@@ -242,16 +242,17 @@ class MeetTransport(Calling[Agent]):
             self.close()
 
     def _seated(self, targets: Sequence[Target]) -> list[_Guest | None]:
-        """The guest of each node: by its name, or by that without a domain where only one has that."""
+        """The guest of each node: by its name; without a domain, or by address, where only one has that."""
         left = dict(self._guests)
         found = [left.pop(t.id, None) or left.pop(t.host, None) for t in targets]
-        short: dict[str, list[str]] = {}
-        for name in left:
-            short.setdefault(_bare(name), []).append(name)
-        for i, target in enumerate(targets):
-            alike = short.get(_bare(target.host), [])
-            if found[i] is None and len(alike) == 1:
-                found[i] = left.pop(alike[0], None)
+        for by_address in (False, True):
+            alike: dict[str, list[str]] = {}
+            for name, guest in left.items():
+                alike.setdefault(guest.address if by_address else _bare(name), []).append(name)
+            for i, target in enumerate(targets):
+                some = alike.get(_bare(target.host), [])
+                if found[i] is None and len(some) == 1:
+                    found[i] = left.pop(some[0], None)
         for name in left if self._listed is not None else ():
             self._away(name, "it called, and no host of the list is it alone; it was not looked at")
         return found
