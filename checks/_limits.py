@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from netdoctor.checks._job import ranks_on
 from netdoctor.checks._words import GIB, MIB
 from netdoctor.facts.gpu import GpuFacts
-from netdoctor.facts.host import HostFacts, Node
+from netdoctor.facts.host import HostFacts, Node, Session
 from netdoctor.model import Fix, in_job, run
 
 # Fleet preflights ask for 16 GiB (awsome-distributed-training, gpu-cluster-healthcheck) or 32 GiB (Primus),
@@ -21,9 +21,17 @@ SERVICE = "/etc/systemd/system/slurmd.service.d"
 
 
 def raise_limit(
-    host: HostFacts, item: str, value: str, *, unit: str, flag: str, own: str, unit_bytes: int = 1
+    host: HostFacts,
+    item: str,
+    value: str,
+    *,
+    unit: str,
+    flag: str,
+    own: str,
+    unit_bytes: int = 1,
+    session: Session | None = None,
 ) -> list[Fix]:
-    """Fixes that raise a limit of login sessions.
+    """Fixes that raise a limit of login sessions, or of a raylet where the session is one of Ray's.
 
     item: limits.conf's name for it; value: a number in limits.conf's unit of `unit_bytes`, or ``unlimited``;
     unit: what a systemd unit says; flag: the container engine's; own: how a job raises it by itself, empty
@@ -36,9 +44,11 @@ def raise_limit(
             f"docker run --ulimit {flag} ...   # Kubernetes: the container runtime's own unit",
         )
         return [itself, larger] if own else [larger]
+    running = str(int(value) * unit_bytes) if value.isdecimal() else value
+    if session is not None and session.transport == "ray":
+        return _of_raylet(item, running, unit)
     # limits.conf(5): the wildcard does not reach root. A dash sets soft and hard. Only PAM reads it; without
     # PAM a session has the limits of the sshd that runs, so there that one gets them.
-    running = str(int(value) * unit_bytes) if value.isdecimal() else value
     logins = run(
         "raise it for logins: PAM reads it from the file; where sshd does without PAM, in the sshd that runs",
         f'mkdir -p {FOLDER} && (echo "* - {item} {value}"; echo "root - {item} {value}")'
@@ -55,6 +65,24 @@ def raise_limit(
         unit,
     )
     return [logins, itself if own else service]
+
+
+def _of_raylet(item: str, value: str, unit: str) -> list[Fix]:
+    """Workers of Ray have the limits of the raylet that starts them. value: in prlimit's unit."""
+    return [
+        run(
+            "raise it for the raylet that runs: workers that it starts from then on have it",
+            f"for pid in $(pgrep -x raylet); do prlimit --pid $pid --{item}={value}:{value}; done",
+            root=True,
+            effect="next launch",
+            persistent=False,
+        ),
+        run(
+            f"so that it stays: ray stop, then ray start where the limit is raised ({unit} in the unit that "
+            "starts Ray, ulimit before ray start elsewhere)",
+            effect="next launch",
+        ),
+    ]
 
 
 def of_slurmd(text: str, item: str, unit: str) -> Fix:

@@ -6,7 +6,7 @@ from netdoctor.check import check
 from netdoctor.checks._limits import raise_limit
 from netdoctor.checks._words import GIB, size
 from netdoctor.facts.gpu import GpuFacts
-from netdoctor.facts.host import HostFacts, LimitFacts, Node
+from netdoctor.facts.host import HostFacts, LimitFacts, Node, Session
 from netdoctor.facts.tuning import TuningFacts
 from netdoctor.model import Cause, Finding, Fix, look, seen
 
@@ -27,7 +27,12 @@ GROUP = look(
 
 @check(required=False, source="https://docs.kernel.org/admin-guide/cgroup-v2.html")
 def host_cgroup(
-    tuning: TuningFacts, limits: LimitFacts, host: HostFacts, node: Node, gpu: GpuFacts | None
+    tuning: TuningFacts,
+    limits: LimitFacts,
+    host: HostFacts,
+    node: Node,
+    gpu: GpuFacts | None,
+    session: Session | None = None,
 ) -> Iterator[Finding]:
     """The session may use the processors, memory and processes that its ranks need.
 
@@ -59,7 +64,13 @@ def host_cgroup(
     if own is not None and host.uid != 0 and own < ranks * THREADS_ADVISED:
         want = f"{ranks * THREADS_ADVISED} for {ranks} ranks"
         fixes = raise_limit(
-            host, "nproc", "unlimited", unit="LimitNPROC=infinity", flag="nproc=-1", own="ulimit -u unlimited"
+            host,
+            "nproc",
+            "unlimited",
+            unit="LimitNPROC=infinity",
+            flag="nproc=-1",
+            own="ulimit -u unlimited",
+            session=session,
         )
         text = f"{own} processes and threads (RLIMIT_NPROC)"
         yield _low(PROCESSES, text, want, *fixes, stops=own < ranks * THREADS_LEAST)

@@ -7,7 +7,7 @@ from netdoctor.checks._limits import MEMLOCK_ADVISED_BYTES as ADVISED_BYTES
 from netdoctor.checks._limits import MEMLOCK_LEAST_BYTES as LEAST_BYTES
 from netdoctor.checks._limits import of_the_machine, raise_limit
 from netdoctor.checks._words import size
-from netdoctor.facts.host import HostFacts, LimitFacts
+from netdoctor.facts.host import HostFacts, LimitFacts, Session
 from netdoctor.facts.rdma import RdmaFacts
 from netdoctor.model import Cause, Finding, seen, skip, unknown
 
@@ -16,12 +16,16 @@ LOW = Cause("memlock-low", "{nodes} let{s} sessions lock too little memory for R
 
 @check(source="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html")
 def host_memlock(
-    limits: Mapping[str, LimitFacts], hosts: Mapping[str, HostFacts], rdma: Mapping[str, RdmaFacts] | None
+    limits: Mapping[str, LimitFacts],
+    hosts: Mapping[str, HostFacts],
+    rdma: Mapping[str, RdmaFacts] | None,
+    sessions: Mapping[str, Session] | None = None,
 ) -> Iterator[Finding]:
     """Sessions may lock as much memory as RDMA needs.
 
     Looks at:
-        RLIMIT_MEMLOCK of the login session, on nodes that have an RDMA device.
+        RLIMIT_MEMLOCK of the login session, or of Ray's workers or Slurm's tasks, on nodes that have an RDMA
+        device.
 
     Matters because:
         RDMA pins every buffer it sends from. With a low limit NCCL ends with "Call to ibv_reg_mr failed with
@@ -44,10 +48,10 @@ def host_memlock(
         elif of_the_machine(hosts, softs, node):
             yield skip(f"lab node: has the machine's {size(soft)}; pretended HCAs lock nothing", node)
         else:
-            yield _low(node, hosts[node], soft, one.memlock_hard_bytes)
+            yield _low(node, hosts[node], soft, one.memlock_hard_bytes, (sessions or {}).get(node))
 
 
-def _low(node: str, host: HostFacts, soft: int, hard: int | None) -> Finding:
+def _low(node: str, host: HostFacts, soft: int, hard: int | None, session: Session | None) -> Finding:
     summary = f"sessions may lock {size(soft)} of memory (ulimit -l: {soft // 1024})"
     facts = {
         "at": node,
@@ -64,5 +68,6 @@ def _low(node: str, host: HostFacts, soft: int, hard: int | None) -> Finding:
         flag="memlock=-1",
         own="ulimit -l $(ulimit -H -l)" if within else "",
         unit_bytes=1024,
+        session=session,
     )
     return (LOW.fail if soft < LEAST_BYTES else LOW.warn)(summary, fixes=fixes, **facts)

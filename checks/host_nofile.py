@@ -1,12 +1,13 @@
 """Open files."""
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from netdoctor.check import check
 from netdoctor.checks._job import most_ranks, only_gloo
 from netdoctor.checks._limits import files_of_nccl, of_the_machine, raise_limit
 from netdoctor.facts.gpu import GpuFacts
-from netdoctor.facts.host import HostFacts, LimitFacts, Node
+from netdoctor.facts.host import HostFacts, LimitFacts, Node, Session
 from netdoctor.facts.software import Job
 from netdoctor.model import Cause, Finding, seen
 
@@ -30,11 +31,12 @@ def host_nofile(
     gpus: Mapping[str, GpuFacts] | None,
     listed: Mapping[str, Node],
     job: Job,
+    sessions: Mapping[str, Session] | None = None,
 ) -> Iterator[Finding]:
     """Sessions may open as many files as a rank needs.
 
     Looks at:
-        RLIMIT_NOFILE of the login session, soft and hard.
+        RLIMIT_NOFILE of the login session, or of Ray's workers or Slurm's tasks, soft and hard.
 
     Matters because:
         Sockets to every peer, shared-memory segments and data-loader workers all take file descriptors;
@@ -64,7 +66,8 @@ def host_nofile(
         if hard is None or hard >= ADVISED:
             value = min(WANTED, hard or WANTED)
             own = f"ulimit -n {value}"
-        unit, flag = f"LimitNOFILE={WANTED}", f"nofile={WANTED}:{WANTED}"
+        how: dict[str, Any] = {"unit": f"LimitNOFILE={WANTED}", "flag": f"nofile={WANTED}:{WANTED}"}
+        session = (sessions or {}).get(node)
         spared = soft < LEAST and small <= soft
         whom = "; enough for so few gloo ranks, not for NCCL or data loaders with workers" if spared else ""
         say = LOW.fail if soft < LEAST and not spared else LOW.warn
@@ -74,5 +77,5 @@ def host_nofile(
             observed=f"soft {soft}, hard {'unlimited' if hard is None else hard}",
             expected=f"at least {ADVISED}; {WANTED} for large jobs",
             seen=seen("ulimit -n", str(soft), "command"),
-            fixes=raise_limit(hosts[node], "nofile", str(value), unit=unit, flag=flag, own=own),
+            fixes=raise_limit(hosts[node], "nofile", str(value), own=own, session=session, **how),
         )

@@ -41,11 +41,23 @@ def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
     table = _text(files.under(root, "/proc/net/unix"), SOCKETS_CAP)
     if "/sockets/raylet" not in table or not _found(_RAYLET, table):
         raise runtime.Unavailable("not_applicable", "no Ray runs here")
+    found = []  # type: list[tuple[int, list[str]]]
     for pid in procs.pids(root):
         words = _text(files.under(root, "/proc/%d/cmdline" % pid), COMMAND_CAP).split("\0")
         if os.path.basename(words[0]) == "raylet" and options(words):
-            return _facts(pid, words, root)
-    raise runtime.Unavailable("no_permission", "a raylet runs here, and this user does not see its process")
+            found.append((pid, words))
+    if not found:
+        why = "a raylet runs here, and this user does not see its process"
+        raise runtime.Unavailable("no_permission", why)
+    pid, words = found[0]
+    alike = [options(more) for _, more in found if _node(more) == _node(words)]
+    return _facts(pid, words, alike, root)
+
+
+def _node(words: "list[str]") -> "tuple[Optional[str], Optional[str]]":
+    """What raylets have in common that one `ray start` after another has left on a machine."""
+    said = options(words)
+    return said.get("gcs-address"), said.get("node_ip_address")
 
 
 def _found(pattern: str, text: str) -> "list[Any]":
@@ -61,7 +73,8 @@ def _text(path: str, cap: int) -> str:
         return ""
 
 
-def _facts(pid: int, words: "list[str]", root: str) -> "dict[str, Any]":
+def _facts(pid: int, words: "list[str]", alike: "list[dict[str, str]]", root: str) -> "dict[str, Any]":
+    """Of the raylet `pid`. alike: options of all of one cluster at one address, its own among them."""
     said = options(words[1:])
     # …/site-packages/ray/core/src/ray/raylet/raylet
     home = words[0]
@@ -70,7 +83,10 @@ def _facts(pid: int, words: "list[str]", root: str) -> "dict[str, Any]":
     release = dict(_found(_VERSION, _text(files.under(root, home + "/_version.py"), 4096)))
     python = said.get("python_worker_command", "").split(" ")[0]
     low, high = _number(said.get("min_worker_port")), _number(said.get("max_worker_port"))
-    handed = resources(said.get("static_resource_list", ""))
+    handed = {}  # type: dict[str, float]
+    for each in alike:
+        for name, count in resources(each.get("static_resource_list", "")).items():
+            handed[name] = handed.get(name, 0.0) + count
     return {
         "version": release.get("version"),
         "commit": release.get("commit"),
@@ -80,6 +96,7 @@ def _facts(pid: int, words: "list[str]", root: str) -> "dict[str, Any]":
         "gcs_address": said.get("gcs-address", ""),
         "ports": _ports(pid, root),
         "worker_ports": [low, high] if low and high else None,
+        "raylets": len(alike),
         "cpus": handed.get("CPU"),
         "gpus": handed.get("GPU"),
         "object_store_bytes": _number(said.get("object_store_memory")),

@@ -15,8 +15,9 @@ class RayFacts:
     version, commit: of the Ray that it belongs to. python: what runs its workers, python_version that one's
     ``3.11.7``. address: where its peers dial it; gcs_address: ``host:port`` of the head. ports: those that it
     listens on, for its node manager and object manager; empty where this user may not see. worker_ports: the
-    lowest and the highest that workers listen on, None for those that the kernel picks. cpus, gpus: what Ray
-    hands out, None where it was not said. object_store_dir: ``/dev/shm``, or where it went instead.
+    lowest and the highest that workers listen on, None for those that the kernel picks. raylets: how many
+    there are of this cluster at this address; the first one is told of. cpus, gpus: what all of them hand
+    out, None where it was not said. object_store_dir: ``/dev/shm``, or where it went instead.
     """
 
     version: str | None = None
@@ -27,6 +28,7 @@ class RayFacts:
     gcs_address: str = ""
     ports: tuple[int, ...] = ()
     worker_ports: tuple[int, int] | None = None
+    raylets: int = 1
     cpus: float | None = None
     gpus: float | None = None
     object_store_bytes: int | None = None

@@ -41,6 +41,7 @@ SLACK_S = 10.0
 CLOCK_AT_ONCE = 8
 NEEDS_MAX = 8
 UNHEARD_AT_MOST = 8
+ALIKE_AT_MOST = 4
 # How it ends where no agent comes to answer, by what the driver says was going on.
 OUTCOMES = {"late": Login.TIMEOUT, "interpreter": Login.INTERPRETER, "dead": Login.UNREACHABLE}
 
@@ -169,7 +170,7 @@ class RayTransport(Interruptible):
                 if row is None or absent is not None:
                     yield SessionEvent(node=target.id, session=msgspec.convert(absent, Session))
                 else:
-                    starting.add(self._begin(target, row, marker))
+                    starting.add(self._begin(target, rows.beside(row), marker))
 
         yield from fill()
         for agent, said in self._heard(lambda: bool(left or starting or asked)):
@@ -202,11 +203,12 @@ class RayTransport(Interruptible):
         where = {"transport": "ray", "stage": "table", "address": None if row is None else row.address}
         return {**where, "outcome": outcome, "detail": detail}
 
-    def _begin(self, target: Target, row: RayNode, marker: str) -> _Agent:
-        """Ask for an actor."""
+    def _begin(self, target: Target, rows: Sequence[RayNode], marker: str) -> _Agent:
+        """Ask for an actor on one of these nodes of Ray's, which are one machine."""
         self._channels += 1
         budget_s = self._limits.node_budget_s
-        session = {"transport": "ray", "address": row.address, "interpreter": target.python or "that of Ray"}
+        python = target.python or "that of Ray"
+        session = {"transport": "ray", "address": rows[0].address, "interpreter": python}
         agent = _Agent(
             node=target.id,
             channel=self._channels,
@@ -219,7 +221,8 @@ class RayTransport(Interruptible):
         next(agent.talk)
         # A little less than ours, so that what is late is told apart.
         within_s = max(0.9 * budget_s, budget_s - 2.0)
-        plan = {"node_id": row.id, "argv": argv(target.python or "", marker), "within_s": within_s}
+        ids = [row.id for row in rows]
+        plan = {"node_ids": ids, "argv": argv(target.python or "", marker), "within_s": within_s}
         self._send(OPEN, agent.channel, msgspec.json.encode(plan))
         return agent
 
@@ -409,9 +412,17 @@ class Rows:
 
     def __init__(self, rows: Iterable[RayNode]) -> None:
         self._by_name: dict[str, RayNode] = {}
+        self._at: dict[str, list[RayNode]] = {}
         for row in sorted(rows, key=lambda row: not row.alive):
             for name in row.names:
                 self._by_name.setdefault(name, row)
+            if row.alive:
+                self._at.setdefault(row.address, []).append(row)
+
+    def beside(self, row: RayNode) -> list[RayNode]:
+        """This one and those that are alive at the same address: of another ray start, or of one before."""
+        more = self._at.get(row.address, [])[:ALIKE_AT_MOST]
+        return [row, *(one for one in more if one.id != row.id)]
 
     def of(self, target: Target) -> RayNode | None:
         """The row of a target, by its names, or by an address that its name has here."""

@@ -178,7 +178,7 @@ class Driver:
         except asyncio.TimeoutError:
             self.ended(node, "late", "Ray started no actor there within %g s" % plan["within_s"])
         except Exception as e:
-            row = self.dead(plan["node_id"])
+            row = self.dead(plan["node_ids"])
             if row is not None:
                 self.ended(node, "dead", row["DeathReasonMessage"] or _words(e))
             else:
@@ -188,22 +188,40 @@ class Driver:
                 writing.cancel()
 
     async def placed(self, plan: "dict[str, Any]") -> "tuple[Any, str]":
-        """An actor on its node, and what kept it from starting an agent there."""
-        pinned = self.pinned(plan["node_id"], soft=False)
+        """An actor on its machine, and what kept it from starting an agent there.
+
+        A raylet that was started anew is there twice until Ray misses the first: who answers first is taken.
+        """
+        tries = [self.begin(self.on(node_id, plan["argv"])) for node_id in plan["node_ids"]]
+        trouble: "Exception | None" = None
+        try:
+            for first in asyncio.as_completed(tries):
+                try:
+                    return await first  # type: ignore[no-any-return]
+                except Exception as e:
+                    trouble = e
+        finally:
+            for one in tries:
+                one.cancel()
+        raise trouble or ValueError("no node is named")
+
+    async def on(self, node_id: str, argv: "list[str]") -> "tuple[Any, str]":
+        """The same on one node of Ray's."""
+        pinned = self.pinned(node_id, soft=False)
         for attempt in range(ATTEMPTS):
             actor = self.agents.options(scheduling_strategy=pinned).remote()
             try:
-                return actor, await _future(actor.begin.remote(list(plan["argv"])))
+                return actor, await _future(actor.begin.remote(list(argv)))
             except Exception:
                 # Ray asks any node to place an actor without resources, and ends the actor with that one.
-                if attempt + 1 == ATTEMPTS or self.dead(plan["node_id"]) is not None:
+                if attempt + 1 == ATTEMPTS or self.dead([node_id]) is not None:
                     raise
         raise AssertionError
 
-    def dead(self, node_id: str) -> "dict[str, Any] | None":
-        """The row of a node that Ray has as dead by now."""
-        rows = (row for row in table(self.ray) if row["NodeID"] == node_id and not row["Alive"])
-        return next(rows, None)
+    def dead(self, node_ids: "list[str]") -> "dict[str, Any] | None":
+        """The row of a node that Ray has as dead by now; None where one of them is alive."""
+        rows = [row for row in table(self.ray) if row["NodeID"] in node_ids]
+        return None if any(row["Alive"] for row in rows) else next(iter(rows), None)
 
     async def write(self, actor: Any, queue: "asyncio.Queue[bytes | None]") -> None:
         data: "bytes | None" = self.bundle

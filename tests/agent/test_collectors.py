@@ -1700,6 +1700,18 @@ def test_a_raylet_says_how_it_was_started(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
+def test_raylets_of_one_cluster_on_one_machine_hand_out_together(tmp_path: Path) -> None:
+    other = [word.replace("10.99.7.10:6379", "10.99.9.9:6379") for word in RAYLET]
+    tree = {
+        "/proc/net/unix": SOCKETS,
+        **{f"/proc/{pid}/cmdline": "\0".join(RAYLET).encode() for pid in (22, 23)},
+        "/proc/24/cmdline": "\0".join(other).encode(),
+    }
+    found = msgspec.convert(facts_ray.collect({}, trees.make(tmp_path, tree)), type=RayFacts)
+    assert (found.raylets, found.cpus, found.gpus) == (2, 2.0, 4.0)
+    assert found.gcs_address == "10.99.7.10:6379"
+
+
 def test_without_a_raylet_there_is_no_fact(tmp_path: Path) -> None:
     cases = {
         "none": ({"/proc/net/unix": "Num\n", "/proc/22/cmdline": b"raylet\0--x=1\0"}, "not_applicable"),

@@ -5,7 +5,7 @@ from netdoctor.facts.host import HostFacts, LimitFacts
 from netdoctor.facts.rdma import Hca, RdmaFacts
 from netdoctor.model import Finding, Status
 
-from .build import GIB, cause, causes, found, host, hosts, limits, names
+from .build import GIB, cause, causes, found, host, hosts, limits, names, session
 
 HCA = RdmaFacts(hcas=(Hca(name="mlx5_0"),))
 NONE = RdmaFacts()
@@ -60,6 +60,18 @@ def test_a_low_hard_limit_needs_root() -> None:
     assert "limits.d" in sessions.commands[0].shell
     assert "prlimit --pid $(pgrep -o -x sshd) --memlock=unlimited:unlimited" in sessions.commands[1].shell
     assert "LimitMEMLOCK=infinity" in service.commands[0].shell
+
+
+def test_a_worker_of_ray_has_the_limits_of_its_raylet() -> None:
+    """No limits.conf and no sshd reaches it."""
+    by_ray = {"n1": session(1, transport="ray")}
+    found = list(host_memlock({"n1": low()}, hosts(1), {"n1": HCA}, by_ray))
+    now, later = cause(found, "memlock-low").fixes
+    (command,) = now.commands
+    assert command.shell.startswith("for pid in $(pgrep -x raylet)")
+    assert "--memlock=unlimited:unlimited" in command.shell
+    assert not now.persistent
+    assert "LimitMEMLOCK=infinity in the unit that starts Ray" in later.text
 
 
 def test_a_container_gets_a_flag() -> None:

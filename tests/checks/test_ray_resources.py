@@ -30,6 +30,15 @@ def test_a_gpu_that_is_gone_is_still_handed_out() -> None:
     assert causes(found) == {"ray-gpus": {"n1"}}
 
 
+def test_raylets_that_hand_out_the_same_gpus_twice() -> None:
+    (finding,) = found = said(ray_resources(ray(gpus=16.0, raylets=2), gpus()))
+    assert causes(found) == {"ray-gpus": {"n1"}}
+    assert "2 raylets run here" in finding.summary
+    assert finding.cause is not None
+    assert "--num-gpus" in finding.cause.fixes[0].text
+    assert said(ray_resources(ray(gpus=8.0, raylets=2), gpus())) == []
+
+
 def test_an_object_store_on_a_disk_is_slow() -> None:
     (finding,) = found = said(ray_resources(ray(object_store_dir="/tmp"), gpus()))
     assert finding.status is Status.WARN

@@ -6,7 +6,7 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,22 +37,21 @@ class Ray:
         plain = ["env", "-i", *(f"{name}={value}" for name, value in settings.items())]
         return self.lab.run(node, [*plain, *argv], capture_output=True, text=True, timeout=timeout)
 
-    def start(self, node: str) -> None:
+    def start(self, node: str, *more: str, limits: Sequence[str] = ()) -> None:
+        """ray start, with these options last; limits: those of prlimit."""
         head = self.lab.nodes[0]
         own, first = self.lab.address(node), self.lab.address(head)
         how = "--head --port=6379 --include-dashboard=false" if node == head else f"--address={first}:6379"
-        done = self.run(node, "sh", "-c", f"{START.format(own=own)} {how}")
+        line = f"{START.format(own=own)} {how} {' '.join(more)}"
+        done = self.run(node, *(["prlimit", *limits] if limits else []), "sh", "-c", line)
         assert done.returncode == 0, done.stdout + done.stderr
 
     def scan(self, folder: Path, *args: str) -> Scanned:
         """`scan --via ray` on the head, held to what every report promises. folder: for what it writes."""
-        argv = ["-m", *_line(), "--python", "/usr/bin/python3", *args]
+        argv = ["--python", "/usr/bin/python3", *args]
         argv += ["-o", "text", "-o", "json=report.json", "-o", "junit=report.xml"]
-        here = 'mkdir -p /root/run && cd /root/run && rm -rf .netdoctor report.* && exec "$0" "$@"'
-        python = str(Path(sys._base_executable).resolve())  # type: ignore[attr-defined]
         head = self.lab.nodes[0]
-        done = self.run(head, "sh", "-c", here, python, *argv)
-        assert "Traceback" not in done.stderr + done.stdout, done.stderr
+        done = self.netdoctor(*argv)
         for name in ("report.json", "report.xml"):
             (folder / name).write_text(self.run(head, "cat", f"/root/run/{name}").stdout)
         text = (folder / "report.json").read_text("utf-8")
@@ -61,6 +60,17 @@ class Ray:
         scanned = Scanned(done.returncode, done.stdout, report, done.stderr, folder, argv)
         check_promises(scanned)
         return scanned
+
+    def netdoctor(self, *args: str) -> "subprocess.CompletedProcess[str]":
+        """The command line of the page with these options, on the head."""
+        here = 'mkdir -p /root/run && cd /root/run && rm -rf .netdoctor report.* && exec "$0" "$@"'
+        python = str(Path(sys._base_executable).resolve())  # type: ignore[attr-defined]
+        done = self.run(self.lab.nodes[0], "sh", "-c", here, python, "-m", *_line(), *args)
+        assert "Traceback" not in done.stderr + done.stdout, done.stderr
+        return done
+
+    def raylets(self, node: str) -> list[int]:
+        return [pid for pid in self.processes("raylet/raylet", node) if "_socket_name" in command(pid)]
 
     def processes(self, word: str, *on: str) -> list[int]:
         """What runs on the nodes with this word in its command line."""
@@ -85,7 +95,7 @@ def ray(make_lab: Maker, site: Path) -> Iterator[Ray]:
     interpreter = os.environ.get("NETDOCTOR_TEST_RAY_PYTHON", "")
     if not interpreter:
         pytest.skip("NETDOCTOR_TEST_RAY_PYTHON names no interpreter with Ray")
-    lab = make_lab(4, gpus=2)
+    lab = make_lab(4, gpus=2, hcas=1)
     found = Ray(lab, site, interpreter)
     try:
         lab.install_torch(*TORCH)

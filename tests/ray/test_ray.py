@@ -1,8 +1,11 @@
-"""`scan --via ray` on a real Ray cluster of lab nodes, beside SSH. One test, for one cluster."""
+"""`scan --via ray` on a real Ray cluster of lab nodes, beside SSH."""
 
 import os
 import signal
+import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.ray.conftest import Ray, command
@@ -62,7 +65,7 @@ def test_via_ray_as_over_ssh(ray: Ray, tmp_path: Path) -> None:
     lab.heal()
     interrupted(ray, folder)
 
-    (raylet,) = [pid for pid in ray.processes("raylet/raylet", "node3") if "_socket_name" in command(pid)]
+    (raylet,) = ray.raylets("node3")
     os.kill(raylet, signal.SIGKILL)
     partly = ray.scan(folder, "node0", "node3", "192.0.2.77")
     assert causes(partly) == {
@@ -74,3 +77,63 @@ def test_via_ray_as_over_ssh(ray: Ray, tmp_path: Path) -> None:
     assert why.startswith("node3: "), why
     assert partly.cell("host.shm", "node0") == "."
     assert partly.cell("host.shm", "node3") == "b"
+
+
+def stop(ray: Ray, node: str) -> None:
+    """End Ray there as a machine that is switched off does."""
+    for pid in ray.processes("ray", node):
+        os.kill(pid, signal.SIGKILL)
+    until(lambda: not ray.processes("ray", node), "Ray is gone there")
+
+
+@contextmanager
+def stopped(pid: int) -> Iterator[None]:
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def test_what_only_ray_brings_about(ray: Ray, tmp_path: Path) -> None:
+    """A raylet that may lock little memory, two where one belongs, one without CPUs; and one that hangs."""
+    for node in ("node1", "node3"):
+        stop(ray, node)
+    ray.start("node1", limits=["--memlock=65536:65536"])
+    ray.start("node2")
+    ray.start("node3", "--num-cpus=0")
+    folder = tmp_path / "ray"
+    folder.mkdir()
+    found = ray.scan(folder)
+    assert causes(found) == {"memlock-low": ("node1",), "ray-gpus": ("node2",)}, found.summary()
+    assert found.report["healthy_nodes"] == ["node0", "node3"]
+    assert "pgrep -x raylet" in str(found.cause("memlock-low")["fixes"])
+    assert "2 raylets" in str(found.cause("ray-gpus")["seen"])
+    assert scan(ray.lab, tmp_path, "--only", "host.memlock").keys == []  # logins have it
+
+    (raylet,) = ray.raylets("node3")
+    with stopped(raylet):
+        hangs = ray.scan(folder, "node0", "node3", "--timeout", "8", "--only", "host.memlock,host.shm")
+    assert causes(hangs) == {"ray-late": ("node3",)}, hangs.summary()
+    assert (hangs.code, hangs.cell("host.shm", "node0")) == (3, "."), hangs.summary()
+
+
+def test_a_head_that_does_not_answer_costs_no_more_than_the_timeout(ray: Ray) -> None:
+    for address, why in (("127.0.0.1:1", "nothing listens there"), ("nosuch.invalid:6379", "no such host")):
+        done = ray.netdoctor("--ray-address", address)
+        assert (done.returncode, done.stdout) == (2, ""), done.stderr
+        assert f"no Ray cluster at {address}: {why}" in done.stderr
+    (server,) = ray.processes("gcs/gcs_server", ray.lab.nodes[0])
+    with stopped(server), ThreadPoolExecutor(1) as pool:
+        done = ray.netdoctor("--timeout", "6")
+        assert (done.returncode, done.stdout) == (2, ""), done.stderr
+        assert "no answer in 6 s: its GCS hangs" in done.stderr
+        until(lambda: not ray.processes("ray_driver"), "its driver is gone")
+        # Ctrl-C while Ray is waited for.
+        waiting = pool.submit(ray.netdoctor)
+        until(lambda: ray.processes("ray_driver"), "a driver waits")
+        time.sleep(2)  # Ray is imported, and connects
+        (scan,) = [pid for pid in ray.processes("netdoctor\0scan") if "\0sh\0" not in command(pid)]
+        os.kill(scan, signal.SIGINT)
+        assert waiting.result().returncode == 130
+        until(lambda: not ray.processes("ray_driver"), "nothing of ours waits")

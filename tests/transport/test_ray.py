@@ -45,6 +45,10 @@ def test_of_the_dead_those_are_listed_that_nobody_stopped() -> None:
     found = Rows(again[::-1]).of(Target(id="a", host="10.0.0.2"))
     assert found is not None
     assert found.alive
+    # A raylet that was started anew, while Ray has not missed the one before: either may be the live one.
+    twice = [row(2, id="f"), row(2, id="e"), row(2, id="d", alive=False), row(3)]
+    assert [one.id for one in Rows(twice).beside(twice[1])] == ["e", "f"]
+    assert [host for _, host in ids(*twice)] == ["10.0.0.2", "10.0.0.3"]
 
 
 @pytest.mark.parametrize("name", ["10.0.0.7", "gpu7.site", "GPU7", "worker-7", "localhost"])

@@ -89,7 +89,7 @@ ENDS = {
 
 OPENED = """
 told = b""
-while b'"node_id":"a"' not in told:
+while b'"node_ids":["a"]' not in told:
     told += os.read(0, 65536)
 """
 
