@@ -1,19 +1,15 @@
 """Group `gpu`: NVIDIA GPUs through NVML, /proc and the PCI tree. Never a CUDA context."""
 
 import os
-import struct
 
 from . import clib, files, libs, procs, runtime
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Iterator, Optional
+    from typing import Any, Optional
 
 # Under the group's own bound, so that a hang is reported with its reason.
 NVML_S = 18.0
-MAX_GPUS = 64
-MAX_PROCESSES = 64
-MAX_NVLINKS = 36
 _NVIDIA = "0x10de"
 _SONAME = "libnvidia-ml.so.1"
 # Services that have to be of the driver's release, and Debian's list of what is installed.
@@ -23,44 +19,6 @@ _DPKG_BYTES = 32 << 20
 _IMEX_NODES = "/etc/nvidia-imex/nodes_config.cfg"
 MAX_IMEX_NODES = 256
 _PEERMEM = ("nvidia_peermem", "nv_peer_mem")
-
-# NVML_FI_DEV_* of nvml.h that fill a field of facts.gpu.Gpu; all are asked for at once. Those of links here
-# are totals over the links of a GPU.
-_FIELDS = {
-    29: "retired_pages",  # for single bit errors
-    30: "retired_pages",  # for double bit errors
-    31: "retired_pending",
-    38: "nvlink_crc_errors",  # of flow control
-    45: "nvlink_crc_errors",  # of data
-    52: "nvlink_replays",
-    59: "nvlink_recoveries",
-    94: "pcie_replays",
-    194: "slowdown_margin_c",
-    196: "operating_margin_c",
-    230: "recovery",
-}
-# The same of one link, whose number is the field's scope: a counter of Gpu.link_errors. Blackwell (NVLink 5)
-# has given up the first three for those of its own. [change log of NVML, R570]
-_LINK_FIELDS = {161: "replays", 162: "recoveries", 163: "crc_errors"}
-_LINK5_FIELDS = {214: "failed_recoveries", 215: "recovery_events", 219: "bit_errors"}
-_LINK_SPEED, _LINK_POWER = 164, 167
-_LOW_POWER = 1
-_BLACKWELL = 10  # major number of its compute capability
-# nvmlNvLinkErrorCounter_t, for drivers that do not know the fields.
-_LINK_COUNTERS = ("replays", "recoveries", "crc_errors", "crc_errors")
-# nvmlFieldValue_t: field, scope, time, how long it took, nvmlValueType_t, nvmlReturn_t, the value's union.
-_FIELD = struct.Struct("=IIqqIIQ")
-_DOUBLE, _BITS = 0, {1: 32, 5: 32, 6: 16}  # of the union, by nvmlValueType_t; else all 64
-_GRAPHICS, _MEMORY = 0, 2  # nvmlClockType_t
-_SLOWDOWN, _OPERATING = 1, 3  # nvmlTemperatureThresholds_t
-
-# nvmlReturn_t
-_NO_PERMISSION, _CORRUPTED_INFOROM = 4, 14
-_STATES = {4: "no_permission", 9: "no_driver", 12: "no_library", 18: "mismatch"}
-# What a device can say that concerns the device and not the one question.
-_DEVICE_FAULTS = (4, 10, 11, 15, 16, 17, 999)
-# The same of questions that not every board, driver and user gets an answer to.
-_GONE = (15, 16)
 
 
 def kernel_driver(root: str) -> "Optional[str]":
@@ -241,311 +199,6 @@ def loadable() -> bool:
         return False
 
 
-def text_of(value: "Any") -> str:
-    """Return NVML text: bytes in old pynvml, str in new."""
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
-
-
-def code_of(error: BaseException) -> "Optional[int]":
-    """Return the nvmlReturn_t of a pynvml exception."""
-    value = getattr(error, "value", None)
-    return value if isinstance(value, int) else None
-
-
-def processes(nvml: "Any", handle: "Any") -> "list[dict[str, Any]]":
-    """Return facts.gpu.GpuProcess rows; compute clients only."""
-    found = []
-    for row in list(nvml.nvmlDeviceGetComputeRunningProcesses(handle))[:MAX_PROCESSES]:
-        known = procs.describe(int(row.pid))
-        memory = getattr(row, "usedGpuMemory", None)
-        found.append(
-            {
-                "pid": int(row.pid),
-                "name": known["name"],
-                "user": known["user"],
-                "age_s": known["age_s"],
-                "left_over": procs.is_left_over(int(row.pid)),
-                # 2^64 - 1 stands for "not available"
-                "memory_bytes": int(memory) if memory is not None and memory < 1 << 63 else None,
-            }
-        )
-    return found
-
-
-def nvlinks(nvml: "Any", handle: "Any") -> "dict[str, Any]":
-    """Return how many NVLinks a device has, how many of them are active, and which are not."""
-    import ctypes
-
-    # Eighteen questions a GPU: past pynvml's wrapper, which costs four times as much.
-    ask = nvml._nvmlGetFunctionPointer("nvmlDeviceGetNvLinkState")
-    state, down, count = ctypes.c_uint(), [], 0
-    for link in range(MAX_NVLINKS):
-        code = ask(handle, link, ctypes.byref(state))
-        if code in _DEVICE_FAULTS:
-            raise nvml.NVMLError(code)
-        if code:
-            break  # not supported at all, or past the last one
-        count += 1
-        if not state.value:
-            down.append(link)
-    return {"nvlinks": count, "nvlinks_active": count - len(down), "nvlinks_down": down}
-
-
-_asked = {}  # type: dict[tuple[tuple[int, int], ...], bytes]
-
-
-def answers(
-    nvml: "Any", handle: "Any", asked: "tuple[tuple[int, int], ...]"
-) -> "Iterator[tuple[int, int, int]]":
-    """Yield (field, scope, value) of those fields that the driver answers.
-
-    asked: fields and scopes. A hundred of them a GPU: as bytes, where pynvml makes an object of each.
-    """
-    import ctypes
-
-    blank = _asked.get(asked)
-    if blank is None:
-        blank = _asked[asked] = b"".join(_FIELD.pack(*one, 0, 0, 0, 0, 0) for one in asked)
-    room = ctypes.create_string_buffer(blank, len(blank))
-    code = nvml._nvmlGetFunctionPointer("nvmlDeviceGetFieldValues")(handle, len(asked), room)
-    if code:
-        raise nvml.NVMLError(code)
-    for field, scope, _, _, kind, code, raw in _FIELD.iter_unpack(room.raw):
-        if code == 0 and kind == _DOUBLE:
-            yield field, scope, int(struct.unpack("=d", struct.pack("=Q", raw))[0])
-        elif code == 0:
-            yield field, scope, raw & ((1 << _BITS.get(kind, 64)) - 1)
-
-
-def fields(nvml: "Any", handle: "Any", links: int, of_links: "dict[int, str]") -> "dict[str, Any]":
-    """Return what the driver answers of _FIELDS, and of the links, by the fields of facts.gpu.Gpu."""
-    found = {}  # type: dict[str, Any]
-    errors, speeds = {}, {}  # type: dict[str, dict[int, int]], dict[int, int]
-    by_link = [(field, link) for field in (*of_links, _LINK_SPEED) for link in range(links)]
-    for field, link, value in answers(nvml, handle, tuple([(field, 0) for field in _FIELDS] + by_link)):
-        if field == _LINK_SPEED:
-            speeds[link] = value
-        elif field in of_links:
-            if value >> 63 == 0:  # more stands for "not available"
-                counts = errors.setdefault(of_links[field], {})
-                if value:
-                    counts[link] = value
-        elif _FIELDS[field].endswith("_c"):  # below 0, and not always said to be signed
-            found[_FIELDS[field]] = (value + (1 << 31)) % (1 << 32) - (1 << 31)
-        elif value >> 63 == 0:
-            found[_FIELDS[field]] = found.get(_FIELDS[field], 0) + value
-    if "retired_pending" in found:
-        found["retired_pending"] = bool(found["retired_pending"])
-    if links and not errors:
-        errors = older_counts(nvml, handle, links)
-    if errors:
-        found["link_errors"] = {name: sorted(counts.items()) for name, counts in errors.items()}
-    return dict(found, **link_speeds(nvml, handle, {link: speed for link, speed in speeds.items() if speed}))
-
-
-def older_counts(nvml: "Any", handle: "Any", links: int) -> "dict[str, dict[int, int]]":
-    """Return what a driver before R510 counts of each link; nothing where it is a newer one than that."""
-    import ctypes
-
-    ask = nvml._nvmlGetFunctionPointer("nvmlDeviceGetNvLinkErrorCounter")
-    errors, value = {}, ctypes.c_ulonglong()  # type: dict[str, dict[int, int]], Any
-    for link in range(links):
-        for counter, name in enumerate(_LINK_COUNTERS):
-            if ask(handle, link, counter, ctypes.byref(value)) == 0:
-                counts = errors.setdefault(name, {})
-                if value.value:
-                    counts[link] = counts.get(link, 0) + value.value
-        if not errors:
-            break
-    return errors
-
-
-def link_speeds(nvml: "Any", handle: "Any", speeds: "dict[int, int]") -> "dict[str, Any]":
-    """Return the speed of most links, MB/s, and of those that have another, unless they sleep."""
-    if not speeds:
-        return {}
-    values = list(speeds.values())
-    usual = max(values, key=lambda speed: (values.count(speed), speed))
-    others = {link: speed for link, speed in speeds.items() if speed != usual}
-    if others:
-        asked = tuple((_LINK_POWER, link) for link in others)
-        for _, link, power in answers(nvml, handle, asked):
-            if power == _LOW_POWER:
-                del others[link]
-    return {"nvlink_mbyte_s": usual, "nvlinks_other_mbyte_s": sorted(others.items())}
-
-
-def inforom(nvml: "Any", handle: "Any") -> "dict[str, Any]":
-    """Return the version of the board's InfoROM, and whether its checksums fit."""
-    found = {"inforom": text_of(nvml.nvmlDeviceGetInforomImageVersion(handle))}  # type: dict[str, Any]
-    try:
-        nvml.nvmlDeviceValidateInforom(handle)
-        found["inforom_valid"] = True
-    except nvml.NVMLError as e:
-        if code_of(e) == _CORRUPTED_INFOROM:
-            found["inforom_valid"] = False
-    return found
-
-
-def sram(nvml: "Any", handle: "Any") -> "dict[str, Any]":
-    """Return whether errors of the chip's own memory are beyond what NVIDIA's field diagnostic allows."""
-    import ctypes
-
-    status = nvml.c_nvmlEccSramErrorStatus_v1_t()
-    try:
-        nvml.nvmlDeviceGetSramEccErrorStatus(handle, ctypes.byref(status))
-    except nvml.NVMLError as e:
-        if code_of(e) == _NO_PERMISSION:
-            return {"sram_refused": True}
-        raise
-    return {"sram_exceeded": bool(status.bThresholdExceeded)}
-
-
-def application_clocks(nvml: "Any", handle: "Any") -> "dict[str, Any]":
-    """Return what application clocks are set to, and their default: graphics and memory, MHz."""
-    found = {}
-    for name, read in (
-        ("clocks_set_mhz", nvml.nvmlDeviceGetApplicationsClock),
-        ("clocks_default_mhz", nvml.nvmlDeviceGetDefaultApplicationsClock),
-    ):
-        found[name] = [int(read(handle, _GRAPHICS)), int(read(handle, _MEMORY))]
-    return found
-
-
-def fabric_info(nvml: "Any", handle: "Any") -> "Any":
-    """Return nvmlGpuFabricInfo_t of a GPU: state, and status where that is complete."""
-    import ctypes
-
-    info = nvml.c_nvmlGpuFabricInfoV_t()
-    nvml.nvmlDeviceGetGpuFabricInfoV(handle, ctypes.byref(info))
-    return info
-
-
-def device(nvml: "Any", index: int, counters: bool = False) -> "dict[str, Any]":
-    """Return facts.gpu.Gpu: each question on its own, the first fault of the device as `error`.
-
-    counters: no more than who it is, and what it counts.
-    """
-    gpu = {"index": index}  # type: dict[str, Any]
-    try:
-        handle = nvml.nvmlDeviceGetHandleByIndex(index)
-    except nvml.NVMLError as e:
-        gpu["error"] = str(e)
-        return gpu
-
-    def ask(question: "Callable[[], Any]", faults: "tuple[int, ...]" = _DEVICE_FAULTS) -> "Any":
-        try:
-            return question()
-        except nvml.NVMLError as e:
-            if code_of(e) in faults:
-                gpu.setdefault("error", str(e))
-        except (AttributeError, TypeError, ValueError, UnicodeDecodeError):
-            pass  # a pynvml that does not know the function
-        return None
-
-    def put(field: str, question: "Callable[[], Any]", faults: "tuple[int, ...]" = _DEVICE_FAULTS) -> None:
-        value = ask(question, faults)
-        if value is not None:
-            gpu[field] = value
-
-    def add(field: str, question: "Callable[[], Any]") -> None:
-        put(field, question, _GONE)
-
-    def counts() -> None:
-        """NVLinks, and all fields: which ones there are depends on the generation."""
-        capability = ask(lambda: tuple(nvml.nvmlDeviceGetCudaComputeCapability(handle)))
-        if capability is not None:
-            gpu["compute_capability"] = "%d.%d" % capability
-        gpu.update(ask(lambda: nvlinks(nvml, handle)) or {})
-        of_links = _LINK5_FIELDS if capability and capability[0] >= _BLACKWELL else _LINK_FIELDS
-        gpu.update(ask(lambda: fields(nvml, handle, gpu.get("nvlinks", 0), of_links), _GONE) or {})
-
-    if counters:
-        put("uuid", lambda: text_of(nvml.nvmlDeviceGetUUID(handle)))
-        counts()
-        return gpu
-    put("name", lambda: text_of(nvml.nvmlDeviceGetName(handle)))
-    put("uuid", lambda: text_of(nvml.nvmlDeviceGetUUID(handle)))
-    put("pci_bus_id", lambda: text_of(nvml.nvmlDeviceGetPciInfo(handle).busId))
-    memory = ask(lambda: nvml.nvmlDeviceGetMemoryInfo(handle))
-    if memory is not None:
-        gpu["memory_total_bytes"] = int(memory.total)
-        gpu["memory_used_bytes"] = int(memory.used)
-    counts()
-    # Uncorrected errors since the driver was loaded.
-    put("ecc_uncorrected", lambda: int(nvml.nvmlDeviceGetTotalEccErrors(handle, 1, 0)))
-    add("ecc_uncorrected_ever", lambda: int(nvml.nvmlDeviceGetTotalEccErrors(handle, 1, 1)))
-    gpu.update(ask(lambda: sram(nvml, handle), _GONE) or {})
-    rows = ask(lambda: nvml.nvmlDeviceGetRemappedRows(handle))
-    if rows is not None:
-        gpu["remap_pending"], gpu["remap_failed"] = bool(rows[2]), bool(rows[3])
-        add("banks_without_spare", lambda: int(nvml.nvmlDeviceGetRowRemapperHistogram(handle).none))
-    put(
-        "throttle_reasons",
-        lambda: int(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)),
-    )
-    put("compute_mode", lambda: int(nvml.nvmlDeviceGetComputeMode(handle)))
-    put("mig_enabled", lambda: bool(nvml.nvmlDeviceGetMigMode(handle)[0]))
-    # The width stays when a GPU is idle; the generation does not, so the one that GPU and slot can do.
-    put("pcie_width", lambda: int(nvml.nvmlDeviceGetCurrPcieLinkWidth(handle)))
-    add("pcie_width_most", lambda: int(nvml.nvmlDeviceGetMaxPcieLinkWidth(handle)))
-    put("pcie_generation", lambda: int(nvml.nvmlDeviceGetMaxPcieLinkGeneration(handle)))
-    add("pcie_generation_now", lambda: int(nvml.nvmlDeviceGetCurrPcieLinkGeneration(handle)))
-    fabric = ask(lambda: fabric_info(nvml, handle))
-    if fabric is not None:
-        gpu["fabric_state"], gpu["fabric_status"] = int(fabric.state), int(fabric.status)
-        uuid = bytes(bytearray(fabric.clusterUuid))
-        if any(uuid):  # several nodes share it
-            gpu["nvlink_domain"] = "%s.%d" % (uuid.hex(), fabric.cliqueId)
-    put("vbios", lambda: text_of(nvml.nvmlDeviceGetVbiosVersion(handle)))
-    put("ecc_enabled", lambda: bool(nvml.nvmlDeviceGetEccMode(handle)[0]))
-    put("power_limit_w", lambda: nvml.nvmlDeviceGetPowerManagementLimit(handle) / 1000.0)
-    put("power_default_w", lambda: nvml.nvmlDeviceGetPowerManagementDefaultLimit(handle) / 1000.0)
-    gpu.update(ask(lambda: application_clocks(nvml, handle), _GONE) or {})
-    gpu.update(ask(lambda: inforom(nvml, handle), _GONE) or {})
-    add("temperature_c", lambda: int(nvml.nvmlDeviceGetTemperature(handle, 0)))
-    add("margin_c", lambda: int(nvml.nvmlDeviceGetMarginTemperature(handle)))
-    if "margin_c" not in gpu:  # before Ada, limits are temperatures
-        add("slowdown_c", lambda: int(nvml.nvmlDeviceGetTemperatureThreshold(handle, _SLOWDOWN)))
-        add("operating_c", lambda: int(nvml.nvmlDeviceGetTemperatureThreshold(handle, _OPERATING)))
-    put("persistence", lambda: bool(nvml.nvmlDeviceGetPersistenceMode(handle)))
-    put("processes", lambda: processes(nvml, handle))
-    return gpu
-
-
-def query(nvml: "Any", counters: bool = False) -> "dict[str, Any]":
-    """Return the NVML part of facts.gpu.GpuFacts."""
-    try:
-        nvml.nvmlInit()
-    except nvml.NVMLError as e:
-        code = code_of(e)
-        state = _STATES.get(code if code is not None else -1, "error")
-        return {"nvml": state, "nvml_code": code, "nvml_message": str(e)}
-    found = {"nvml": "ok", "nvml_code": 0}  # type: dict[str, Any]
-    try:
-        try:
-            found["driver_version"] = text_of(nvml.nvmlSystemGetDriverVersion())
-        except nvml.NVMLError:
-            pass
-        try:
-            number = int(nvml.nvmlSystemGetCudaDriverVersion())
-            found["cuda_driver"] = "%d.%d" % (number // 1000, number % 1000 // 10)
-        except (nvml.NVMLError, AttributeError):
-            pass
-        try:
-            count = min(int(nvml.nvmlDeviceGetCount()), MAX_GPUS)
-        except nvml.NVMLError as e:
-            found.update(nvml="error", nvml_code=code_of(e), nvml_message=str(e))
-            count = 0
-        found["devices"] = [device(nvml, index, counters) for index in range(count)]
-    finally:
-        try:
-            nvml.nvmlShutdown()
-        except nvml.NVMLError:
-            pass
-    return found
-
-
 def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
     """Return facts.gpu.GpuFacts. Raises Unavailable: timed_out where NVML hangs, failed without pynvml."""
     library_path = os.environ.get("LD_LIBRARY_PATH", "")
@@ -571,12 +224,15 @@ def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
     if not paths and not (root == "/" and loadable()):
         found.update(services(root, True, False) if switches else {}, nvml="no_library")
         return found
-    nvml = runtime.library("pynvml")
-    if nvml is None:
+    library = runtime.library("pynvml")
+    if library is None:
         # Nothing is known of the GPUs then, and none of that is the node's doing.
         raise runtime.Unavailable("failed", "netdoctor's own pynvml did not get to the node")
     counters = bool(args.get("counters"))
-    found.update(runtime.bounded(lambda: query(nvml, counters), NVML_S))
+    # Not compiled where there is no NVIDIA GPU.
+    from . import nvml
+
+    found.update(runtime.bounded(lambda: nvml.query(library, counters), NVML_S))
     domain = any("nvlink_domain" in device for device in found.get("devices", ()))
     fabric = switches or domain or any(device.get("fabric_state") for device in found.get("devices", ()))
     if fabric and not counters:

@@ -18,7 +18,7 @@ from typing import Any
 # own interpreter.
 _LOADER = "loader"
 _LATER = frozenset({"__init__", "rank_program", "gpu_program", "import_program", _LOADER})
-# What a scan asks every node for. Everything else is sent when it is needed.
+# What a scan asks every node for, and what most then need. Everything else is sent when it is needed.
 FIRST = (
     "main",
     "collect",
@@ -41,6 +41,7 @@ FIRST = (
     "facts_software",
     "facts_time",
     "facts_tuning",
+    "nvml",
 )
 # In front of modules in a frame, where a request has JSON. As the loader has it.
 _PACKED = b"\0"

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from netdoctor.agent import facts_accelerators, facts_gpu, facts_software
-from netdoctor.agent.facts_accelerators import gfx, properties
+from netdoctor.agent.amd_boards import gfx, properties
 from netdoctor.facts.accelerators import AcceleratorFacts, AmdGpu, AmdSensor
 
 from . import trees

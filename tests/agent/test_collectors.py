@@ -39,6 +39,7 @@ from netdoctor.agent import (
     facts_tuning,
     files,
     libs,
+    nvml,
     op_spawn,
     procs,
     pythons,
@@ -943,7 +944,7 @@ class FakeModule:
 
 
 def gpu_facts(source: str) -> GpuFacts:
-    return msgspec.convert(facts_gpu.query(FakeModule(nvml_module(source))), type=GpuFacts)
+    return msgspec.convert(nvml.query(FakeModule(nvml_module(source))), type=GpuFacts)
 
 
 def test_nvml_with_a_lost_gpu() -> None:
