@@ -337,7 +337,8 @@ class Stage(App[None], inherit_bindings=False):
         except InputError as error:  # pairs that are damaged in their file
             return [Line(), line(f"   {words.plain(str(error), 300)}")]
         shown = compare.page(changed, self.base, report, width, changes_only=changes_only)
-        return [line((f" base: {words.plain(self.base_name, 100)}   (b chooses another)", "dim")), *shown]
+        base, other = f" base: {words.plain(self.base_name, 100)}", "   (b chooses another)"
+        return [line((base + other if len(base + other) < width else base, "dim")), *shown]
 
     def draw_matrix(self) -> None:
         """Rows in their order, filtered and grouped, in the matrix."""

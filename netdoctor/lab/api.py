@@ -256,7 +256,7 @@ def _fault(name: str, state: State) -> Fault:
 def _unknown(name: str) -> str:
     close = difflib.get_close_matches(name, FAULTS, 1)
     hint = f"; did you mean {close[0]}?" if close else ""
-    return f"no fault is called {name!r}{hint} `netdoctor lab faults` lists them all"
+    return f"no fault is called {name!r}{hint}; `netdoctor lab faults` lists them all"
 
 
 def _address(text: str) -> str:

@@ -20,6 +20,8 @@ SIZE_MAX = 512 << 20
 CAREFUL_MAX = 64 << 20
 DEPTH_MAX = 64
 NODES_MAX = 100_000
+FAIL = "X"
+GREEN = ("ready", "partial_pass")
 
 
 class ReportError(InputError):
@@ -265,6 +267,7 @@ def _check_matrix(report: Report) -> None:
         raise ReportError(
             f"the report is damaged: the matrix has {len(matrix.checks)} checks and {len(matrix.cells)} rows"
         )
+    failed: set[str] = set()
     for check, cells in zip(matrix.checks, matrix.cells, strict=True):
         if len(cells) != len(matrix.nodes):
             raise ReportError(
@@ -273,6 +276,12 @@ def _check_matrix(report: Report) -> None:
             )
         if not set(cells) <= set(LETTERS):
             raise ReportError(f"the report is damaged: unknown letter in the matrix row of {check[:60]!a}")
+        if FAIL in cells:
+            failed.update(node for node, letter in zip(matrix.nodes, cells, strict=True) if letter == FAIL)
+    # What is accepted is no fail there: whoever changed one of the two by hand has to change both.
+    green = failed if report.verdict.state in GREEN else failed.intersection(report.healthy_nodes)
+    if green:
+        raise ReportError(f"the report is damaged: {min(green)[:60]!a} failed, its verdict is another one")
 
 
 def _no_number(text: str) -> NoReturn:

@@ -49,6 +49,7 @@ def reports(draw: st.DrawFn) -> Report:
         base,
         verdict=Verdict(state=state, exit_code=code, fail_on="fail", counts=counts),
         matrix=Matrix(checks=base.matrix.checks[:checks], nodes=base.matrix.nodes, cells=cells),
+        healthy_nodes=(),
         results=(),
     )
 

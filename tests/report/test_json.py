@@ -131,6 +131,9 @@ def test_fields_that_came_later_may_be_missing() -> None:
         pytest.param(lambda d: d["matrix"]["cells"].insert(0, "..."), "41 rows", id="row too many"),
         pytest.param(lambda d: d["matrix"]["cells"].__setitem__(0, "..."), "3 letters", id="short row"),
         pytest.param(lambda d: d["matrix"]["cells"].__setitem__(0, "..z."), "unknown letter", id="letter"),
+        pytest.param(lambda d: d["verdict"].update(state="ready"), "its verdict is another", id="green"),
+        pytest.param(lambda d: d["verdict"].update(state="partial_pass"), "verdict", id="a green part"),
+        pytest.param(lambda d: d.update(healthy_nodes=d["matrix"]["nodes"]), "verdict", id="green nodes"),
     ],
 )
 def test_damaged_reports_are_refused_in_one_line(change, said: str) -> None:  # type: ignore[no-untyped-def]
