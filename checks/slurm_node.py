@@ -15,8 +15,8 @@ _FROM_A_NODE = run(
     on=CONTROL,
 )
 _PORTS = run(
-    "or let the nodes call this machine: SrunPortRange in slurm.conf, and those ports opened here, which srun "
-    "itself needs",
+    "or let the nodes call this machine: SrunPortRange in slurm.conf, and those ports opened here, which "
+    "srun itself needs",
 )
 _RULES = look(
     "find the rule that stops what it sends to this machine, and accept that before it",
@@ -30,7 +30,9 @@ _RULES_HERE = look(
     root=True,
 )
 _SRUN = look(
-    "see whether srun itself gets an answer, which takes the same way", "srun -w NODE -n1 hostname", on=CONTROL
+    "see whether srun itself gets an answer, which takes the same way",
+    "srun -w NODE -n1 hostname",
+    on=CONTROL,
 )
 _SLURMD = look(
     "see what its slurmd says: \"connect io\" is that way, and a prolog that takes long is not",
