@@ -25,11 +25,12 @@ _OTHERS = [
     *map(re.compile, (b"\xe2\x80[\x8b-\x8f\xa8-\xae]", b"\xe2\x81[\xa0-\xaf]")),
 ]
 _SURROGATES = re.compile("[\ud800-\udfff]")
-# What may be a number too long to be read again.
-_LONG = re.compile(rb"[:,\[\n] *-?\d{16}")
-_DIGITS = bytes(ord("0") if chr(byte).isdecimal() else ord(" ") for byte in range(128)) + b" " * 128
+# What may be a number too long to be read again: sixteen digits where a value begins.
+_LONG = b":" + b"0" * 16
+_BLANK = b" \t\r-"
+_VALUES = bytes.maketrans(b"123456789,[\n", b"0" * 9 + b":" * 3)
 _BLOCK = 1 << 20
-_NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_NOT_MARKS = bytes(set(range(256)) - set(b'[]{}"'))
 _ALIKE = bytes.maketrans(b"{}", b"[]")
 
 
@@ -93,11 +94,8 @@ def finite(value: Any) -> Any:
 
 def has_long_number(data: bytes) -> bool:
     """Whether JSON may hold an integer beyond SAFE_INTEGER: there is one of sixteen digits."""
-    # Each step takes a hundred times the one before it.
-    return (
-        b"0" * 16 in data.translate(_DIGITS)
-        and _LONG.search(data) is not None
-        and _LONG.search(b"".join(_outside(data))) is not None
+    return _LONG in data.translate(_VALUES, _BLANK) and _LONG in b"".join(_outside(data)).translate(
+        _VALUES, _BLANK
     )
 
 
@@ -122,12 +120,19 @@ def depth(data: bytes, most: int) -> int:
 
 def _brackets(data: bytes) -> bytes:
     """The brackets outside of strings, braces as brackets."""
-    return b"".join(part.translate(_ALIKE, _NOT_BRACKETS) for part in _outside(data))
+    marks = _unescaped(data).translate(_ALIKE, _NOT_MARKS)
+    # Two quotes that meet change nothing about what is between others; hardly any string has a bracket.
+    return b"".join(_outside(marks.replace(b'""', b"")))
+
+
+def _unescaped(data: bytes) -> bytes:
+    """JSON in which every quote begins or ends a string."""
+    return data.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in data else data
 
 
 def _outside(data: bytes) -> Iterator[bytes]:
     """What stands outside of strings, in parts."""
-    plain = data.replace(b"\\\\", b"").replace(b'\\"', b"")
+    plain = _unescaped(data)
     inside = False
     for start in range(0, len(plain), _BLOCK):
         parts = plain[start : start + _BLOCK].split(b'"')

@@ -11,7 +11,7 @@ from netdoctor import factlines, store
 from netdoctor.errors import InputError
 from netdoctor.factlines import Line, decode, encode, now, read
 from netdoctor.facts.host import LimitFacts
-from netdoctor.jsontext import depth
+from netdoctor.jsontext import depth, has_long_number, has_more
 from tests import clusters
 from tests.hostile import HOSTILE
 
@@ -112,3 +112,21 @@ def test_nothing_is_read_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_depth_is_that_outside_of_strings() -> None:
     cases = {b"": 0, b'"[["': 0, b'["]","\\"[",{}]': 2, b'["\\\\",[[': 3, b'["]",["]",["["],"["],"["]': 3}
     assert {data: depth(data, most) for data in cases for most in (1, 64)} == cases
+
+
+def test_depth_is_not_hidden_by_quotes_that_meet() -> None:
+    cases = {b'{"":"","[":["",["]"]]}': 3, b'["[""]",[["\\""[]": []': 4, b'["a\n""[","]",[[[""]]]]': 4}
+    assert {data: depth(data, most) for data in cases for most in (1, 64)} == cases
+
+
+@pytest.mark.parametrize("blank", ["", " ", "\t", "\n  ", "\r\n\t"])
+@pytest.mark.parametrize("text", ["1234567890123456", "-12345678901234567"])
+def test_a_number_is_long_where_it_is_a_value(text: str, blank: str) -> None:
+    for around in ('{"a":%s}', '{"a":1,"b":[%s,2]}', "[[true,%s]]", '{"x:1":"\\"","b":%s}'):
+        assert has_long_number((around % (blank + text)).encode())
+    for around in ('{"a":"%s"}', '["a:%s","b,%s"]', "[1.%s]", '{"a\\":%s":0}', '["x\\\\","[%s"]'):
+        assert not has_long_number(around.replace("%s", text.removeprefix("-")).encode())
+
+
+def test_values_are_counted_by_what_parts_them() -> None:
+    assert [has_more(b"[0,0,0]", most) for most in (1, 2, 7)] == [True, False, False]
