@@ -43,12 +43,18 @@ class ScanRunner:
     """Scans in a thread and tells what happens in `events`. See netdoctor.tui.runner.Runner."""
 
     def __init__(
-        self, first: ScanRequest | None, given: Mapping[str, Any], opened: Path | None = None
+        self,
+        first: ScanRequest | None,
+        given: Mapping[str, Any],
+        opened: Path | None = None,
+        ready: scanning.Plan | None = None,
     ) -> None:
         """`first`: the scan to begin with, None where a report was opened, from the file `opened`.
 
-        given: fields of a ScanRequest that were said now; they win over those of reports.
+        given: fields of a ScanRequest that were said now; they win over those of reports. ready: the plan of
+        `first`, where it was made already.
         """
+        self._ready = ready
         self.events: deque[Event] = deque()
         self.question = ""
         self.cannot = ""
@@ -188,7 +194,7 @@ class ScanRunner:
             raise InputError("there is nothing to scan")
         if report is not None and self._own:  # whoever was asked about a report's nodes was asked about those
             request = scanning.reread(request, report.run.replay)
-        plan = scanning.prepare(request)
+        plan, self._ready = self._ready or scanning.prepare(request), None
         self._know(request, plan.inventory.targets)
         started = time.monotonic()
         scan = plan.scan()

@@ -26,6 +26,7 @@ from netdoctor.text import clean
 if TYPE_CHECKING:
     from netdoctor.report.model import Report
     from netdoctor.report.output import Output
+    from netdoctor.scanning import ScanRequest
 
 EPILOG = """\
 examples:
@@ -124,6 +125,8 @@ def _run(args: argparse.Namespace) -> int:
     outputs = opened(outputs, request.save, scanning.reads(request))
     if args.plan and request.via == MEET:
         raise InputError("--plan contacts nobody, and tasks say who they are when they call; leave it out")
+    if args.tui and request.via == MEET:
+        return _shown(args, said, request, outputs)  # tasks call once
     plan = prepared(request, quiet=args.quiet)
     if args.plan:
         from netdoctor.cli.scan_plan import lines
@@ -131,12 +134,7 @@ def _run(args: argparse.Namespace) -> int:
         sys.stdout.write("".join(f"{line}\n" for line in lines(plan, columns(args.width))))
         return 0
     if args.tui:
-        from netdoctor.cli import tui
-
-        code, shown = tui.show(args, said, request)
-        if args.output and shown is not None:
-            _deliver(args, shown, outputs, None)
-        return code
+        return _shown(args, said, request, outputs)
     begun = scanning.opening(plan)
     outputs = live.begin(outputs, begun, redact=args.redact)
     started = time.monotonic()
@@ -150,6 +148,18 @@ def _run(args: argparse.Namespace) -> int:
             report, kept = scanning.into(before, plan, outcome, report)
         code = _deliver(args, report, outputs, request.save if kept else None, kept)
     return 128 + late[0] if late else code
+
+
+def _shown(
+    args: argparse.Namespace, said: dict[str, Any], request: "ScanRequest", outputs: "Sequence[Output]"
+) -> int:
+    """The scan in the TUI, and its report in what was asked for beside that."""
+    from netdoctor.cli import tui
+
+    code, shown = tui.show(args, said, request)
+    if args.output and shown is not None:
+        _deliver(args, shown, outputs, None)
+    return code
 
 
 def _rejudge(

@@ -10,7 +10,9 @@ from netdoctor.cli import environ
 from netdoctor.cli.crash import broken
 from netdoctor.cli.options import add_save_arguments, add_scan_arguments, given, lists_hosts, one_per_line
 from netdoctor.cli.parser import EXIT_BAD_INPUT
+from netdoctor.cli.running import prepared
 from netdoctor.errors import InputError
+from netdoctor.facts.host import MEET
 from netdoctor.files import read_regular
 from netdoctor.report import LAST
 
@@ -138,7 +140,9 @@ def show(
 
     base = getattr(args, "base", None)
     before = State(log=_causes(getattr(args, "log", ())))
-    runner = ScanRunner(first, said, path)
+    # Tasks call once: whoever came is who is shown.
+    met = prepared(first, quiet=False) if first is not None and first.via == MEET else None
+    runner = ScanRunner(first, said, path, met)
     if report is not None:
         runner.adopt(report)
     app = NetdoctorApp(

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
+from netdoctor import cli
 from tests.scan.test_launch_pages import Block, blocks
 
 REPO = Path(__file__).resolve().parents[2]
@@ -32,6 +33,21 @@ def test_the_api_takes_every_manifest(block: Block) -> None:
         one["spec"]["unheard"] = 1
         with pytest.raises(validate.ValidationError, match="unheard"):
             validate.validate(one, RELEASE, strict=True)
+
+
+@pytest.mark.parametrize("more", [[], ["--any-nodes"]], ids=" ".join)
+def test_the_api_takes_what_plan_writes(
+    more: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    validate = pytest.importorskip("kubernetes_validate")
+    (tmp_path / "hosts.txt").write_text("gpu1\ngpu2\n")
+    line = ["plan", str(tmp_path / "hosts.txt"), "--launcher", "k8s", "--nproc", "8", "--script", "train.py"]
+    assert cli.run([*line, "--image", "registry.example/train:1", *more]) == 0
+    kinds = []
+    for one in objects(capsys.readouterr().out):
+        validate.validate(one, RELEASE, strict=True)
+        kinds.append(one["kind"])
+    assert kinds == ["Service", "Job"]
 
 
 def test_what_calls_finds_who_judges() -> None:

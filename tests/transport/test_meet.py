@@ -22,10 +22,14 @@ from netdoctor.facts.base import Why
 from netdoctor.facts.host import MEET, Login
 from netdoctor.inventory import Target
 from netdoctor.inventory.task import Task
+from netdoctor.rerun import ScanRunner
+from netdoctor.scanning import ScanRequest, prepare
 from netdoctor.scanning import meeting as rooms
 from netdoctor.transport import attending, calls, meeting
 from netdoctor.transport.base import Limits, Reply, Request, SessionEvent
 from netdoctor.transport.meet import MeetOptions, MeetTransport
+from netdoctor.tui import runner as runs
+from netdoctor.tui.events import Ended
 from tests.counting import steps
 from tests.transport.conftest import free_port
 
@@ -437,3 +441,29 @@ def test_what_a_report_says_to_type_looks_at_whoever_calls_then(
     out, err = capsys.readouterr()
     assert f"for 2 tasks of the job: netdoctor facts --meet {HERE}:{port}" in err
     assert json.loads(out)["matrix"]["nodes"] == ["absent1", "absent2"]
+
+
+@pytest.mark.process
+def test_the_screens_show_who_has_called() -> None:
+    """Tasks call once: what was waited for before the screens is not waited for again."""
+    port = free_port()
+
+    def task() -> None:
+        listening(port)
+        attended("n0", port)
+
+    thread = threading.Thread(target=task)
+    thread.start()
+    request = ScanRequest(
+        via=MEET, meet=f"{HERE}:{port}", tasks=1, only=("meet.task",), save=None,
+        environ={meeting.SECRET: "x" * 16},
+    )  # fmt: skip
+    runner = ScanRunner(request, {}, None, prepare(request))
+    runner.begin(runs.Request(), None)
+    thread.join(30)
+    finish = time.monotonic() + 30
+    while not (ended := [one for one in runner.events if isinstance(one, Ended)]):
+        assert time.monotonic() < finish, runner.events
+        time.sleep(0.05)
+    assert ended[0].report.matrix.nodes == ("n0",)
+    assert ended[0].report.verdict.state == "partial_pass"
