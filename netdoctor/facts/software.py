@@ -15,6 +15,8 @@ PYTHON_PLACES = ("VIRTUAL_ENV", "CONDA_PREFIX")
 BY_HAND = "--packages"  # of Requested.origin: said on the command line
 CALLING = "calling environment"  # of Job.env_from: what netdoctor was called with, as a launcher would be
 
+TASKS = "the job's tasks"  # of Job.env_from: what those had that wrote facts
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Torch:

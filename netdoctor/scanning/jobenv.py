@@ -5,10 +5,11 @@ import resource
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from netdoctor.agent.private import is_secret, shown
 from netdoctor.errors import InputError
-from netdoctor.facts.software import BACKENDS, CALLING, LAUNCHERS, Job, Requested
+from netdoctor.facts.software import BACKENDS, CALLING, LAUNCHERS, TASKS, Job, Requested
 from netdoctor.files import read_regular
 from netdoctor.rules.packages import MOST
 from netdoctor.scanning.request import PLACE
@@ -153,8 +154,10 @@ def job(
     paths: Sequence[str] = (),
     reach: Sequence[str] = (),
     write_test: Sequence[str] = (),
+    tasks: Mapping[str, str] = MappingProxyType({}),
 ) -> Job:
-    """The Job fact. The env file wins over the calling environment, a flag over both.
+    """The Job fact. The env file wins over the calling environment, a flag over both; what tasks that wrote
+    facts say (MASTER_ADDR, MASTER_PORT) counts where none of these does.
 
     launcher: what is not said is torchrun where variables say how it is to run (PET_NNODES and the like).
 
@@ -162,7 +165,9 @@ def job(
     """
     carried = (name for name in environ if CARRIED.match(name) and not is_secret(name))
     env = {name: shown(name, environ[name]) for name in carried}
-    origins = dict.fromkeys(env, CALLING)
+    said = {name: value for name, value in tasks.items() if name not in env}
+    origins = dict.fromkeys(env, CALLING) | dict.fromkeys(said, TASKS)
+    env |= said
     if env_file is not None:
         values, places = read_env_file(env_file)
         env |= values

@@ -104,7 +104,8 @@ def prepare(
         inventory = replace(inventory, notes=(*inventory.notes, *asked.notes))
         job = jobenv.job(
             env_file=request.env_file,
-            environ={**filed.job, **request.environ} if filed else request.environ,
+            environ=request.environ,
+            tasks=filed.job if filed else {},
             master_port=request.master_port,
             packages=asked.packages,
             requested=asked.requested,

@@ -16,6 +16,7 @@ from netdoctor import __version__
 from netdoctor.engine import registry
 from netdoctor.errors import InputError
 from netdoctor.facts.host import FILED
+from netdoctor.facts.software import CALLING
 from netdoctor.inventory import Target
 from netdoctor.inventory.names import RESERVED
 from netdoctor.inventory.task import Task, node_name, task
@@ -374,6 +375,21 @@ def test_job_lists_of_batch_systems(tmp_path: Path) -> None:
     nodes.write_text("n1 8 all.q UNDEFINED\nn2 8 all.q UNDEFINED\n")
     sge = task({"JOB_ID": "7", "PE_HOSTFILE": str(nodes), "NHOSTS": "2"})
     assert sge == Task(launcher="sge", job="sge 7", nodes=2, nodelist="n[1-2]")
+
+
+def test_where_the_job_meets_is_what_its_tasks_say_unless_this_shell_does(tmp_path: Path) -> None:
+    meets = {"MASTER_ADDR": "gpu00001", "MASTER_PORT": "29511"}
+    for i in range(2):
+        (tmp_path / f"{i}.jsonl").write_bytes(line(i, now=time.time(), job=meets))
+    for environ, addr, where in (
+        ({}, "gpu00001", "the job's tasks"), ({"MASTER_ADDR": "gpu00000"}, "gpu00000", CALLING),
+    ):  # fmt: skip
+        request = ScanRequest(facts=(str(tmp_path),), via=FILED, save=None, environ=environ)
+        plan = prepare(request, known=registry.load(plugins=False))
+        assert (plan.job.master_addr, plan.job.master_port) == (addr, 29511)
+        assert plan.job.env_from == {"MASTER_ADDR": where, "MASTER_PORT": "the job's tasks"}
+        notes = [note.text for note in assemble(plan, plan.scan().run(plan.transport), 1.0).notes]
+        assert any("from this shell" in note for note in notes) is bool(environ)
 
 
 def test_what_is_written_is_read_as_it_was() -> None:
