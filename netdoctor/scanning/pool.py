@@ -27,7 +27,7 @@ from netdoctor.report.foreign import stranger
 from netdoctor.report.json_ import NODES_MAX
 from netdoctor.report.kept import of as facts_kept
 from netdoctor.report.save import load
-from netdoctor.scanning.factfile import HEAD, SUFFIX, Fault, Written, decode
+from netdoctor.scanning.factfile import HEAD, MEETING, SUFFIX, Fault, Written, decode
 from netdoctor.text import clean, listing
 
 MAX_AGE_S = 3600.0
@@ -310,17 +310,24 @@ def _span(seconds: float) -> str:
 def _job(good: Sequence[Written], rules: Rules) -> str:
     """The job that is judged: our own where it wrote something, else that of the newest line."""
     good = [line for line in good if line.task.launcher != BY_REPORT] or good
-    count = Counter(line.task.job for line in good)
+    count = Counter(_run(line) for line in good)
     if rules.own.job and rules.own.job in count:
         return rules.own.job
-    newest = {line.task.job: line.written for line in sorted(good, key=lambda line: line.written)}
+    newest = {_run(line): line.written for line in sorted(good, key=lambda line: line.written)}
     return max(count, key=lambda job: (newest[job], count[job]), default="")
 
 
+def _run(line: Written) -> str:
+    """The job of a line. A run of torchrun that nobody has named goes by the place where its agents meet."""
+    if line.task.job or line.task.launcher != "torchrun":
+        return line.task.job
+    return ":".join(line.job[name] for name in MEETING if name in line.job)
+
+
 def _of_job(line: Written, job: str) -> Written:
-    if line.fault is not None or line.task.job == job or line.task.launcher == BY_REPORT:
+    if line.fault is not None or _run(line) == job or line.task.launcher == BY_REPORT:
         return line
-    its, ours = (clean(name, 60) or "a job without a name" for name in (line.task.job, job))
+    its, ours = (clean(name, 60) or "a job without a name" for name in (_run(line), job))
     return replace(line, fault=Fault.OTHER_JOB, detail=f"it is of {its}, what is judged of {ours}")
 
 
@@ -457,8 +464,12 @@ def _uncounted(good: Collection[Written], known: int) -> int:
     if _all_there(good):
         return 0
     tasks = [line.task for line in good]
-    counted = max((max(task.nodes or 0, (task.node_rank or 0) + 1) for task in tasks), default=0)
-    left = max((task.world or 0 for task in tasks), default=0) - sum(task.local_world or 0 for task in tasks)
+    # Runs without a name that nothing tells apart have each a rank 0, and so many nodes each.
+    nameless = [t for t in tasks if not (t.job or t.rank is None) and (t.world or 0) > (t.local_world or 1)]
+    runs = max(Counter(task.rank for task in nameless).values(), default=1)
+    counted = runs * max((max(task.nodes or 0, (task.node_rank or 0) + 1) for task in tasks), default=0)
+    world = runs * max((task.world or 0 for task in tasks), default=0)
+    left = world - sum(task.local_world or 0 for task in tasks)
     if left > 0 and all(task.local_world for task in tasks):
         counted = max(counted, len(tasks) + -(-left // max(task.local_world or 1 for task in tasks)))
     return max(0, counted - known)

@@ -61,6 +61,7 @@ GOOD = {"0": "", "1": "", "2": ""}
 ALONE = Task()
 MPI = Task(launcher="openmpi", job="pmix 7", world=4, local_world=2, nodelist="gpu[00000-00007]")
 LONE = Task(launcher="openmpi", job="pbs 9", world=1, local_world=1, nodelist="gpu[00000-00002]")
+TORCH = Task(launcher="torchrun", world=8, local_rank=0, local_world=4, nodes=2)
 OTHER = replace(SLURM, job="slurm 11")
 
 
@@ -96,6 +97,16 @@ def test_one_line_a_node_and_nobody_is_green_who_wrote_none() -> None:
         ("one run a node, and one is missing", put(line(0, own=LONE), line(1, own=LONE)), {
             "0": "", "1": "", "2": "absent",
         }),
+        ("two runs that nobody has named, and one node is missing", put(*(
+            line(i, own=replace(TORCH, rank=4 * n, node_rank=n)) for i, n in ((0, 0), (2, 0), (3, 1))
+        )), {"0": "", "2": "", "3": "", "absent1": "absent"}),
+        ("all of two runs that nobody has named", put(*(
+            line(i, own=replace(TORCH, rank=4 * n, node_rank=n)) for i, n in enumerate((0, 0, 1, 1))
+        )), {**GOOD, "3": ""}),
+        ("halves of two runs, which meet elsewhere", put(*(
+            line(i, 3 - i, replace(TORCH, rank=4 * i, node_rank=i), job={"MASTER_ADDR": f"gpu{i}"})
+            for i in range(2)
+        )), {"0": "other_job", "1": ""}),
         ("all ranks, on a part of the job", put(line(0, own=MPI), line(3, own=MPI)), {"0": "", "3": ""}),
         ("half of the ranks", put(line(0, own=replace(MPI, nodelist=""))), {"0": "", "absent1": "absent"}),
         (
