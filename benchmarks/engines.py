@@ -6,6 +6,9 @@
 Engines take turns within each repeat; medians are printed, and each beside SSH. All of them run on the first
 node of a lab with a real sshd and a real Slurm, with the same checks; and with a real Ray where
 NETDOCTOR_TEST_RAY_PYTHON names an interpreter that has it. What is not installed is said.
+
+Ray starts a process on each node that imports Ray, 0.4 s of a core; lab nodes share those of this machine.
+The last row is what that takes by itself: a driver without netdoctor that waits for one actor on each node.
 """
 
 import argparse
@@ -37,13 +40,29 @@ def over_ssh(lab: Lab, slurm: Slurm) -> list[str]:
     return ["netdoctor", "scan", hosts, "--ssh-config", f"/bench/{lab.ssh_config.name}"]
 
 
+BARE = """
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy as On
+ray.init(address="auto", log_to_driver=False, logging_level="ERROR")
+class Agent:
+    def begin(self):
+        pass
+nodes = [row["NodeID"] for row in ray.nodes() if row["Alive"]]
+agent = ray.remote(num_cpus=0)(Agent)
+actors = [agent.options(scheduling_strategy=On(node, soft=False)).remote() for node in nodes]
+ray.get([actor.begin.remote() for actor in actors])
+print("READY")
+"""
+
+
 def measure(slurm: Slurm, ways: dict[str, list[str]], profile: str, repeats: int) -> dict[str, list[float]]:
     """Wall seconds of each way, in turns."""
     took: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(repeats):
         for name, argv in ways.items():
             began = time.monotonic()
-            out = slurm.run(*argv, "--profile", profile, "-q", "--no-save", check=False, timeout=600)
+            more = ["--profile", profile, "-q", "--no-save"] if "netdoctor" in argv else []
+            out = slurm.run(*argv, *more, check=False, timeout=600)
             took[name].append(time.monotonic() - began)
             if "READY" not in out or "NOT READY" in out:
                 raise SystemExit(f"{name}: the lab is not healthy\n{out}")
@@ -78,7 +97,8 @@ def main() -> int:
         if python := os.environ.get("NETDOCTOR_TEST_RAY_PYTHON"):
             for node in lab.nodes:
                 Ray(lab, folder / "site", python).start(node)
-            ways["ray"] = ["netdoctor", "scan", "--via", "ray", "--ray-python", python]
+            ways["ray"] = ["netdoctor", "scan", "--via", "ray"]
+            ways["ray, actors alone"] = [python, "-c", BARE]
         times = measure(slurm, ways, args.profile, args.repeats)
         took = {name: statistics.median(seconds) for name, seconds in times.items()}
         load = f"load {os.getloadavg()[0]:.1f}"

@@ -8,6 +8,11 @@ from netdoctor.model import CONTROL, SUSPECTED, Cause, Finding, Fix, in_hosts, l
 
 LOGS = "tail -n 40 /tmp/ray/session_latest/logs/raylet.err /tmp/ray/session_latest/logs/raylet.out"
 RAYLET = look("see its raylet's last words, then start it again: ray start --address=HEAD:PORT", LOGS)
+HANGS = look(
+    "see whether its raylet runs, state T or D is one that hangs, and what it said last",
+    "ps -o pid,stat,etime,comm -C raylet",
+    LOGS,
+)
 STATUS = look("see what Ray knows, then scan again", "ray status", on=CONTROL)
 PYTHON = in_hosts("name another interpreter on its line of the hosts file: python=PATH, or leave it to Ray")
 JOIN = look(
@@ -28,13 +33,13 @@ LATE = Cause(
 )
 DRIVER = Cause("ray-driver", "netdoctor's own driver of Ray broke off", SUSPECTED, settle_by="scan again")
 
-OUTCOMES: dict[str, tuple[Cause, Fix]] = {
+OUTCOMES: dict[str, tuple[Cause, Fix | tuple[Fix, ...]]] = {
     Login.NAME: (UNKNOWN, JOIN),
     Login.UNREACHABLE: (DEAD, RAYLET),
     Login.SHELL: (ACTOR, RAYLET),
     Login.INTERPRETER: (INTERPRETER, PYTHON),
     Login.OLD_PYTHON: (OLD_PYTHON, PYTHON),
-    Login.TIMEOUT: (LATE, STATUS),
+    Login.TIMEOUT: (LATE, (HANGS, STATUS)),
     Login.CONTROL: (DRIVER, STATUS),
 }
 

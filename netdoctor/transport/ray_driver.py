@@ -25,6 +25,7 @@ MESSAGE_BYTES_MAX = 16 << 20
 SAID_BYTES = 4096
 ATTEMPTS = 3
 DETAIL_CHARACTERS = 1000
+DIED = "Ray missed it while an actor was placed there, and does not say why"
 KEYS = (
     "NodeID", "Alive", "NodeManagerAddress", "NodeManagerHostname", "NodeName", "DeathReason",
     "DeathReasonMessage", "Resources",
@@ -180,7 +181,7 @@ class Driver:
         except Exception as e:
             row = self.dead(plan["node_ids"])
             if row is not None:
-                self.ended(node, "dead", row["DeathReasonMessage"] or _words(e))
+                self.ended(node, "dead", row["DeathReasonMessage"] or DIED)
             else:
                 self.ended(node, stage, _words(e))
         finally:
