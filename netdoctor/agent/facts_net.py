@@ -101,9 +101,9 @@ def _kind(base: str, flags: int, driver: "Optional[str]") -> str:
     for folder, kind in (("bridge", "bridge"), ("bonding", "bond"), ("tun_flags", "tun")):
         if os.path.exists(os.path.join(base, folder)):
             return kind
-    if files.text_or_none(os.path.join(base, "type")) == _ARPHRD_INFINIBAND:
+    if files.attribute(os.path.join(base, "type")) == _ARPHRD_INFINIBAND:
         return "ipoib"
-    uevent = (files.text_or_none(os.path.join(base, "uevent")) or "").split("\n")
+    uevent = (files.attribute(os.path.join(base, "uevent")) or "").split("\n")
     devtype = next((line[len("DEVTYPE=") :] for line in uevent if line.startswith("DEVTYPE=")), None)
     if devtype in ("bridge", "bond", "vlan", "macvlan"):
         return devtype
@@ -112,8 +112,8 @@ def _kind(base: str, flags: int, driver: "Optional[str]") -> str:
     if os.path.exists(os.path.join(base, "device")):
         return "physical"
     # Without an answer from the driver: a virtual Ethernet whose peer has another index is a veth.
-    own = files.int_or_none(os.path.join(base, "ifindex"))
-    peer = files.int_or_none(os.path.join(base, "iflink"))
+    own = files.number(os.path.join(base, "ifindex"))
+    peer = files.number(os.path.join(base, "iflink"))
     if driver is None and devtype is None and own and peer and own != peer:
         return "veth"
     return "other"
@@ -127,18 +127,18 @@ def netdev(
     base = files.under(root, "/sys/class/net/" + name)
 
     def text(attribute: str) -> "Optional[str]":
-        return files.text_or_none(os.path.join(base, attribute)) or None
+        return files.attribute(os.path.join(base, attribute)) or None
 
     if flags is None:
         # sysfs shows the stored flags, in which IFF_RUNNING is never set: operstate has to stand in.
-        flags = files.int_or_none(os.path.join(base, "flags")) or 0
+        flags = files.number(os.path.join(base, "flags")) or 0
         if text("operstate") in ("up", "unknown") and flags & IFF_UP:
             flags |= IFF_RUNNING
     driver = _link_name(os.path.join(base, "device", "driver"))
     about = ethtool.about(name) if ask_driver and (driver is None or name in carrying) else []
     driver = driver or (about[0] if about else None)
     kind = _kind(base, flags, driver)
-    speed = files.int_or_none(os.path.join(base, "speed"))
+    speed = files.number(os.path.join(base, "speed"))
     # veth and tun answer with a constant that means nothing.
     if speed in _SPEED_UNKNOWN or kind in ("veth", "tun", "loopback"):
         speed = None
@@ -154,7 +154,7 @@ def netdev(
         bonded["slaves"] = (text("bonding/slaves") or "").split()
     elif os.path.exists(os.path.join(base, "bonding_slave")):
         bonded["mii_status"] = text("bonding_slave/mii_status")
-        bonded["aggregator"] = files.int_or_none(os.path.join(base, "bonding_slave", "ad_aggregator_id"))
+        bonded["aggregator"] = files.number(os.path.join(base, "bonding_slave", "ad_aggregator_id"))
     uevent = (text("device/uevent") or "").split("\n")
     ids = [line.partition("=")[2] for line in uevent if line.startswith(("PCI_ID=", "PCI_SUBSYS_ID="))]
     nic = None
@@ -163,11 +163,11 @@ def netdev(
     return {
         **bonded,
         "name": name,
-        "ifindex": files.int_or_none(os.path.join(base, "ifindex")) or 0,
+        "ifindex": files.number(os.path.join(base, "ifindex")) or 0,
         "up": bool(flags & IFF_UP),
         "running": bool(flags & IFF_RUNNING),
         "loopback": bool(flags & IFF_LOOPBACK),
-        "mtu": files.int_or_none(os.path.join(base, "mtu")) or 0,
+        "mtu": files.number(os.path.join(base, "mtu")) or 0,
         "operstate": text("operstate") or "unknown",
         "carrier": {"1": True, "0": False}.get(carrier or ""),
         "speed_mbit_s": speed,
