@@ -22,7 +22,8 @@ examples:
   netdoctor diff -o json | jq .causes.new
 
 exit codes:
-  0 the same or better   1 worse: a new cause, a status, a rate or loss beyond its noise band   2 bad input
+  0 the same or better   2 bad input
+  1 worse: a new cause, a status, a rate or loss beyond its noise band
 """
 BASELINE_EPILOG = """\
 examples:

@@ -30,7 +30,8 @@ examples:
   sbatch --exclude="$(netdoctor hosts bad --to slurm)" job.sh
 
 exit codes:
-  0 done   1 refused: too many would be left out, or none is good   2 bad input
+  0 done   2 bad input
+  1 refused: too many would be left out, or none is good
 """
 
 

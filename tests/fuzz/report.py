@@ -520,6 +520,29 @@ def last(rng: random.Random, path: Path, foreign: bool) -> None:
         load(path)
 
 
+def compare(rng: random.Random, path: Path, foreign: bool) -> None:
+    """Held against a sound one, as the earlier or the later of the two."""
+    Path("sound.json").write_text(json.dumps(corpus()[0]), "utf-8")
+    pair = rng.sample([str(path), "sound.json"], 2)
+    format_ = rng.choice(["text", "json"])
+    code, out, err = netdoctor("diff", *pair, "-o", format_, "--width", str(rng.randrange(40, 140)))
+    if as_bad_input(code, err, (0, 1)):
+        assert out == ""
+        return
+    assert_inert(out)
+    if format_ == "json":
+        json.loads(out)
+    else:
+        no_command_in_the_log(out)
+
+
+def good(rng: random.Random, path: Path, foreign: bool) -> None:
+    """The nodes that it found in order, as one name on a line each."""
+    code, out, err = netdoctor("hosts", "good", str(path), "--yes-exclude")
+    if not as_bad_input(code, err, (0, 1, 3)):
+        hosts(out)
+
+
 def baseline(rng: random.Random, path: Path, foreign: bool) -> None:
     with fake_nodes():
         code, out, err = netdoctor("scan", "n1", "n2", "--baseline", str(path), "--no-save", "-p", "quick")
@@ -588,6 +611,8 @@ CONSUMERS: dict[Callable[[random.Random, Path, bool], None], tuple[int, tuple[tu
     last: (12, (("run", "replay"),)),
     baseline: (4, (("measures",),)),
     tui: (4, ((),)),
+    compare: (8, ((), ("matrix",), ("causes",), ("verdict",))),
+    good: (4, ((), ("healthy_nodes",), ("targets",))),
 }
 
 
