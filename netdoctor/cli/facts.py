@@ -126,7 +126,7 @@ def _meet(args: argparse.Namespace, node: str, own: "Task") -> int:
 def _write(output: str, node: str, line: bytes) -> None:
     """Write the line to stdout, to a file, or to a file in a folder. Raises InputError, BrokenPipeError."""
     from netdoctor.report.output import put
-    from netdoctor.report.save import write_whole
+    from netdoctor.report.save import write_into, write_whole
     from netdoctor.scanning.factfile import name_of
 
     if output == "-":
@@ -134,10 +134,13 @@ def _write(output: str, node: str, line: bytes) -> None:
         return
     path = Path(output)
     try:
-        if not output.endswith(".jsonl"):
-            # Tasks begin together: whoever comes first makes it.
-            path.mkdir(mode=0o700, exist_ok=True)
-            path /= name_of(node)
-        write_whole(path, line)
+        if output.endswith(".jsonl"):
+            write_whole(path, line)
+            return
+        # Tasks begin together: whoever comes first makes it.
+        path.mkdir(mode=0o700, exist_ok=True)
+        write_into(path, name_of(node), line)
+    except FileExistsError:
+        raise InputError(f"-o {output}: is no folder, and the name of a file ends in .jsonl") from None
     except OSError as error:
         raise InputError(f"-o {output}: {error.strerror or error}") from None

@@ -17,7 +17,18 @@ from netdoctor.report.json_ import SIZE_MAX, ReportError, dumps, loads
 from netdoctor.report.model import Report
 from netdoctor.report.moved import moved
 
-__all__ = ["LAST", "is_ours", "keep", "load", "open_stream", "own_folder", "pour", "save", "write_whole"]
+__all__ = [
+    "LAST",
+    "is_ours",
+    "keep",
+    "load",
+    "open_stream",
+    "own_folder",
+    "pour",
+    "save",
+    "write_into",
+    "write_whole",
+]
 
 # Longer than any write takes: what is older was left by a process that was killed.
 STALE_S = 600.0
@@ -102,6 +113,19 @@ def write_whole(path: Path, data: bytes) -> None:
         _replace(folder, path.name, data)
     finally:
         os.close(folder)
+
+
+def write_into(folder: Path, name: str, data: bytes) -> None:
+    """Write a file of mode 0600 into a folder, whole or not at all. Raises OSError.
+
+    A link of that name is replaced and not followed: in a folder that several may write to, somebody else
+    knows the name beforehand.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        _replace(descriptor, name, data)
+    finally:
+        os.close(descriptor)
 
 
 def own_folder(path: Path) -> int:

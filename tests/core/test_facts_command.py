@@ -53,6 +53,13 @@ def test_a_line_goes_where_it_is_told_to(tmp_path: Path, capfdbinary: pytest.Cap
     assert capfdbinary.readouterr().out == b"fourth\n"
     modes = {one.stat().st_mode & 0o777 for one in (folder, *folder.iterdir(), file)}
     assert modes == {0o700, 0o600}
+    # A name that everybody knows beforehand leads nowhere.
+    (tmp_path / "mine").write_bytes(b"precious")
+    (folder / "n2.facts.jsonl").symlink_to(tmp_path / "mine")
+    facts._write(str(folder), "n2", b"fifth\n")
+    assert (folder / "n2.facts.jsonl").read_bytes() == b"fifth\n"
+    assert not (folder / "n2.facts.jsonl").is_symlink()
+    assert (tmp_path / "mine").read_bytes() == b"precious"
     (tmp_path / "taken").write_bytes(b"")
     for place in (tmp_path / "taken", tmp_path / "no" / "where"):
         with pytest.raises(facts.InputError, match="-o"):
