@@ -7,6 +7,7 @@ shown that it knows the secret of this run before anything else of it is read; s
 import contextlib
 import errno
 import hmac
+import math
 import os
 import random
 import re
@@ -119,6 +120,7 @@ class Board:
         except BaseException:
             self.close()
             raise
+        self._room = math.inf
         self._hearing = False
         self._deaf_until = 0.0
 
@@ -128,13 +130,15 @@ class Board:
         return [list(one.getsockname()[:2]) for one in self._listeners]
 
     def room(self) -> None:
-        """Raise the soft limit of descriptors to what all nodes need at once."""
+        """Raise the soft limit of descriptors to what all nodes need at once, and leave this process some."""
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         need = self._most + STRANGERS_MAX + FDS_RESERVED
         if soft != resource.RLIM_INFINITY and soft < need:
             most = need if hard == resource.RLIM_INFINITY else min(need, hard)
             with contextlib.suppress(OSError, ValueError):
                 resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
+        soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        self._room = math.inf if soft == resource.RLIM_INFINITY else max(1, soft - FDS_RESERVED)
 
     def crowd(self) -> int:
         """How many have not said who they are."""
@@ -175,7 +179,7 @@ class Board:
     def events(self, wait_s: float) -> Iterator[Came | Said | Gone | Any]:
         """What happened within so long; whatever else is registered at `selector` is given as its data."""
         self._late()
-        self._hear(len(self._strangers) < STRANGERS_MAX and time.monotonic() >= self._deaf_until)
+        self._hear(not self._is_crowded() and time.monotonic() >= self._deaf_until)
         for key, mask in self.selector.select(max(0.0, wait_s if self._hearing else min(wait_s, PAUSE_S))):
             if isinstance(key.data, Caller):
                 if mask & selectors.EVENT_WRITE:
@@ -186,6 +190,12 @@ class Board:
                 self._accept(key.fileobj)
             else:
                 yield key.data
+
+    def _is_crowded(self) -> bool:
+        if len(self._callers) + len(self._strangers) >= self._room:
+            self.notes[f"no more than {self._room} calls were taken at once: ulimit -Hn is too low"] = None
+            return True
+        return len(self._strangers) >= STRANGERS_MAX
 
     def _hear(self, hearing: bool) -> None:
         """Take calls, or leave them to the kernel for now."""
@@ -215,8 +225,7 @@ class Board:
 
     def _late(self) -> None:
         """Send strangers away who do not say who they are."""
-        crowded = len(self._strangers) >= STRANGERS_MAX
-        late = time.monotonic() - (CROWDED_S if crowded else STRANGER_S)
+        late = time.monotonic() - (CROWDED_S if self._is_crowded() else STRANGER_S)
         while self._strangers and (oldest := next(iter(self._strangers))).since < late:
             del self._strangers[oldest]
             self._end(oldest)

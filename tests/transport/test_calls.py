@@ -179,6 +179,23 @@ def test_who_finds_no_descriptor_waits_and_is_taken(board: calls.Board) -> None:
     one.close()
 
 
+def test_this_process_keeps_descriptors_for_itself(
+    board: calls.Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda number: (calls.FDS_RESERVED + 2,) * 2)
+    board.room()
+    guests = [socket.create_connection(tuple(board.places[0])) for _ in range(3)]
+    for _ in range(4):
+        list(board.events(0.1))
+    assert board.crowd() == 2
+    assert list(board.notes) == ["no more than 2 calls were taken at once: ulimit -Hn is too low"]
+    for one in guests:
+        one.close()
+    for _ in range(4):
+        list(board.events(0.2))
+    assert board.crowd() == 0
+
+
 def test_ports_are_taken_of_the_range_that_is_open() -> None:
     with socket.socket() as taken:
         taken.bind((HERE, 0))
