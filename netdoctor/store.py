@@ -23,6 +23,8 @@ DEPTH_AT_MOST = 64
 SHORT_BYTES = 512
 # What nodes say alike is kept once: the texts of a few groups, of some kinds of nodes.
 ALIKE_BYTES, ALIKE = 8192, 512
+# What has a node's own name, addresses or GUIDs in it, and so is like no other's.
+OWN = frozenset({"host", "net", "rdma", "resolve"})
 NOT_COLLECTED = Missing(Why.NOT_COLLECTED, "not collected in this scan")
 
 
@@ -117,7 +119,8 @@ def decode(group: str, raw: Any) -> Any:
         try:
             # Straight to the fact: plain data in between takes longer than both.
             if cls is not None and _is_ours(FACT_TYPES[cls]) and not has_more(text, ROWS_AT_MOST - 1):
-                value = (_alike if len(text) <= ALIKE_BYTES else _made)(cls, text)
+                shared = len(text) <= ALIKE_BYTES and group not in OWN
+                value = (_alike if shared else _made)(cls, text)
                 if value is not msgspec.UNSET:
                     return value
             if depth(text, DEPTH_AT_MOST) > DEPTH_AT_MOST:
