@@ -37,9 +37,7 @@ def resources(text: str) -> "dict[str, float]":
 
 def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
     """Return facts.ray.RayFacts."""
-    # One read that costs little tells a node without Ray, whatever Ray's folder is called.
-    table = _text(files.under(root, "/proc/net/unix"), SOCKETS_CAP)
-    if "/sockets/raylet" not in table or not _found(_RAYLET, table):
+    if not runs(root):
         raise runtime.Unavailable("not_applicable", "no Ray runs here")
     found = []  # type: list[tuple[int, list[str]]]
     for pid in procs.pids(root):
@@ -58,6 +56,12 @@ def _node(words: "list[str]") -> "tuple[Optional[str], Optional[str]]":
     """What raylets have in common that one `ray start` after another has left on a machine."""
     said = options(words)
     return said.get("gcs-address"), said.get("node_ip_address")
+
+
+def runs(root: str = "/") -> bool:
+    """Return whether a raylet listens here, whoever's it is and whatever Ray's folder is called: one read."""
+    table = _text(files.under(root, "/proc/net/unix"), SOCKETS_CAP)
+    return "/sockets/raylet" in table and bool(_found(_RAYLET, table))
 
 
 def _found(pattern: str, text: str) -> "list[Any]":

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from netdoctor.agent.facts_ray import COMMAND_CAP, options
+from netdoctor.agent.facts_ray import COMMAND_CAP, options, runs
 from netdoctor.errors import InputError
 from netdoctor.text import clean
 
@@ -56,6 +56,15 @@ def _network(folder: Path) -> str:
         return os.readlink(folder / "ns" / "net")
     except OSError:
         return ""
+
+
+def require_node(here: Sequence[Raylet]) -> None:
+    """Raises InputError where no raylet runs, of any user: Ray then waits, and names the head for it."""
+    if not here and not runs():
+        raise InputError(
+            "no node of a Ray cluster runs on this machine, and Ray takes drivers from its nodes alone: run "
+            "netdoctor on one of them, or make this machine one (ray start --address=HEAD:PORT)"
+        )
 
 
 def _numbered(proc: Path) -> Iterator[Path]:

@@ -136,6 +136,7 @@ class Helper:
         self._interrupted = interrupted
         here = raycluster.raylets()
         self.address = raycluster.head_of(checked(options.address), here)
+        raycluster.require_node(here)
         self._raylet = raycluster.of_cluster(self.address, here) if here else None
         self._named, self._environ = options.python is not None, options.environ
         self.python = interpreter(options, self._raylet)

@@ -24,6 +24,12 @@ TARGET = Target(id="n1", host="10.0.0.1")
 ASK = {"n1": Request(op="facts")}
 
 
+@pytest.fixture(autouse=True)
+def _raylet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One runs here, of another user."""
+    monkeypatch.setattr(raycluster, "runs", lambda: True)
+
+
 def message(kind: bytes, payload: bytes, channel: int = 0) -> bytes:
     return struct.pack(">cII", kind, channel, len(payload)) + payload
 
@@ -61,6 +67,14 @@ def test_without_a_table_it_is_the_users_to_put_right(tmp_path: Path) -> None:
         with driver(tmp_path, said, then) as transport, pytest.raises(InputError, match=why) as caught:
             transport.inventory()
         assert str(caught.value).isprintable(), name
+
+
+def test_without_a_raylet_here_ray_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A driver elsewhere gets no answer for half a minute, and the head is as it should be."""
+    monkeypatch.setattr(raycluster, "runs", lambda: False)
+    with driver(tmp_path, message(b"T", TABLE), WAIT) as transport, pytest.raises(InputError) as caught:
+        transport.inventory()
+    assert "no node of a Ray cluster runs on this machine" in str(caught.value)
 
 
 def session(transport: RayTransport) -> Session:
