@@ -33,6 +33,7 @@ class Agreed(NamedTuple):
 
 _announced: dict[Hashable, bytes] = {}
 _agreed: dict[Hashable, Agreed] = {}
+_extended: dict[bytes, dict[str, bytes]] = {}
 
 
 class QuickKeys(paramiko.Transport):  # type: ignore[misc]  # paramiko has no types
@@ -84,6 +85,16 @@ class QuickKeys(paramiko.Transport):  # type: ignore[misc]  # paramiko has no ty
                 if name not in OWN and (name not in before or before[name] is not value)
             }
             _agreed[kind] = Agreed(type(self.kex_engine), settings, len(self.remote_kex_init) - 1)
+
+    def _parse_ext_info(self, m: Any) -> None:
+        said = m.get_remainder()
+        known = _extended.get(said)
+        if known is not None:
+            self.server_extensions = known
+            return
+        super()._parse_ext_info(m)
+        if len(said) <= ANNOUNCED_BYTES_MAX and len(_extended) < KINDS_MAX:
+            _extended[said] = self.server_extensions
 
     def _compute_key(self, id: str, nbytes: int) -> bytes:
         """Return a key of RFC 4253, 7.2. The six of an exchange begin with the same bytes."""

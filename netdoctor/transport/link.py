@@ -320,11 +320,12 @@ class Sealed:
         self.fixed, self.count = iv[:4], int.from_bytes(iv[4:], "big")
         self.bytes = 0
 
-    def nonce(self) -> bytes:
-        """Return the one of the next packet (RFC 5647, 7.1)."""
+    def turn(self, data: bytes, head: bytes) -> bytes:
+        """Return the next packet's bytes, sealed or opened, by the nonce that is its own (RFC 5647, 7.1)."""
         count = self.count
         self.count = count + 1 & 0xFFFFFFFFFFFFFFFF
-        return self.fixed + count.to_bytes(8, "big")
+        self.bytes += len(data)
+        return self.run(self.fixed + count.to_bytes(8, "big"), data, head)
 
 
 class NodePacketizer(Packetizer):  # type: ignore[misc]  # paramiko has no types
@@ -370,26 +371,37 @@ class NodePacketizer(Packetizer):  # type: ignore[misc]  # paramiko has no types
         size = (1 + len(payload) + padding).to_bytes(4, "big")
         plain = b"%c%b%b" % (padding, payload, os.urandom(padding))
         with self._turn:
-            packet = size + self._out.run(self._out.nonce(), plain, size)
-            self.write_all(packet)
-            self._count(self._out, len(packet))
+            self.write_all(size + self._out.turn(plain, size))
+            if self._out.bytes > self.REKEY_BYTES:
+                self._worn(self._out)
+
+    def write_all(self, out: bytes) -> None:
+        """Send all of it, as a rule at once. Raises EOFError where that cannot be."""
+        try:
+            sent = self._wire.send(out)
+        except Exception as e:  # as paramiko has it: whoever waits for an answer learns why
+            raise EOFError from e
+        if sent < len(out):
+            super().write_all(out[sent:])
 
     def _read_sealed(self, sealed: Sealed) -> Any:
-        head = self._wire.take(4)
+        wire = self._wire
+        head = wire.take(4)
         size = int.from_bytes(head, "big")
         if size > PACKET_BYTES_MAX or size < GCM_BLOCK or size % GCM_BLOCK:
             raise paramiko.SSHException(f"a packet of {size} bytes, the limit is {PACKET_BYTES_MAX}")
-        plain = sealed.run(sealed.nonce(), self._wire.take(size + GCM_TAG), head)
+        plain = sealed.turn(wire.take(size + GCM_TAG), head)
         if plain[0] > size - 2:
             raise paramiko.SSHException(f"a packet of {size} bytes with {plain[0]} of padding")
         message = PeerMessage(plain[2 : size - plain[0]])
         message.seqno = self._packets - self._first_number - 1 & 0xFFFFFFFF
-        self._count(sealed, size)
+        if sealed.bytes > self.REKEY_BYTES:
+            self._worn(sealed)
         return plain[1], message
 
-    def _count(self, sealed: Sealed, more: int) -> None:
-        sealed.bytes += more
-        if sealed.bytes > self.REKEY_BYTES and not self.need_rekey():
+    def _worn(self, sealed: Sealed) -> None:
+        """Ask for new keys, once."""
+        if not self.need_rekey():
             self._trigger_rekey()
         elif sealed.bytes > 2 * self.REKEY_BYTES:
             raise paramiko.SSHException("the server does not answer the wish for new keys")

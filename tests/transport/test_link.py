@@ -281,6 +281,30 @@ assert len(agreement._agreed) == 1
 for n in range(2 * agreement.KINDS_MAX):
     fresh()._parse_kex_init(told(said[0] + bytes(n)))
 assert len(agreement._agreed) == agreement.KINDS_MAX, len(agreement._agreed)
+info = link.PeerMessage().add_int(1).add_string("server-sig-algs").add_string("rsa-sha2-256").asbytes()
+agreement._extended.clear()
+for u in (first, again):
+    u._parse_ext_info(told(info))
+base._parse_ext_info(plain, told(info))
+assert first.server_extensions == again.server_extensions == plain.server_extensions != {}
+assert list(agreement._extended) == [info]
+""",
+    "what cannot be sent ends the transport, and a part is followed by the rest": """
+w = link.Wire(a)
+p = link.NodePacketizer(w)
+parts = []
+w.send = lambda data: (parts.append(data[:3]), len(data[:3]))[1]
+p.write_all(b"12345678")
+assert parts == [b"123", b"456", b"78"]
+def broken(data):
+    raise BrokenPipeError(32, "Broken pipe")
+w.send = broken
+try:
+    p.write_all(b"x")
+except EOFError:
+    pass
+else:
+    raise AssertionError("nobody was told")
 """,
     "keys are derived as paramiko derives them": """
 import hashlib
