@@ -10,6 +10,7 @@ from netdoctor.checks._words import listing
 from netdoctor.checks._xid import address
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.rdma import Hca
+from netdoctor.memo import of_one
 from netdoctor.model import PEERS, Action, Cause, Finding, look, seen
 from netdoctor.rules.pci import Distance, distance
 
@@ -102,6 +103,7 @@ def farther(nodes: Mapping[str, Layout]) -> dict[str, Finding]:
     return found
 
 
+@of_one
 def distances(one: Layout) -> str:
     """``8 PIX``: how far the GPUs are from their nearest HCAs."""
     return _counts(one.nearest.values())

@@ -48,6 +48,8 @@ def troubles(gpu: GpuFacts, log: KernelLog) -> Iterator[Trouble]:
     devices = {address(device.pci_bus_id): device for device in gpu.devices}
     gone = sorted({one.device for one in recent if one.kind == "xid"} - set(devices))
     for where, device in [*devices.items(), *((where, None) for where in gone)]:
+        if not recent and device is not None and not device.recovery:
+            continue
         events = [one for one in recent if one.kind == "xid" and one.device == where]
         if trouble := _of_gpu(device, where, events, log.source):
             yield trouble._replace(gpu=device.index if device else None)

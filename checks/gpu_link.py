@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 
 from netdoctor.check import check
 from netdoctor.checks._parity import differing
@@ -95,8 +95,10 @@ def gpu_link(gpus: Mapping[str, GpuFacts], expect: Wanted | None = None) -> Iter
         generations = {place: d.pcie_generation for place, d in devices.items() if d.pcie_generation}
         free: list[dict[Place, int]] = []
         for values, typed in zip((up, generations, widths), TYPED, strict=True):
-            yield from _typed(model, values, expect, *typed)
-            said = expect.typed(typed[0], {node for node, _ in values}, model) if expect else {}
+            said: Container[str] = ()
+            if expect and expect.about(typed[0], model):
+                yield from _typed(model, values, expect, *typed)
+                said = expect.typed(typed[0], {node for node, _ in values}, model)
             free.append({p: value for p, value in values.items() if p[0] not in said} if said else values)
         yield from _nvlinks(devices, free[0])
         yield from _nodes_without(devices, up)
@@ -121,7 +123,7 @@ def gpu_link(gpus: Mapping[str, GpuFacts], expect: Wanted | None = None) -> Iter
 
 
 def _typed(
-    model: str, there: Mapping[Place, int], expect: Wanted | None, key: str, noun: str, cause: Cause
+    model: str, there: Mapping[Place, int], expect: Wanted, key: str, noun: str, cause: Cause
 ) -> Iterator[Finding]:
     """Nodes on which a GPU has less than the user expects of this model."""
     least: dict[str, int] = {}

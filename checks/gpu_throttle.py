@@ -45,7 +45,7 @@ def gpu_throttle(gpu: GpuFacts) -> Iterator[Finding]:
     yield from untold(gpu, lambda device: device.throttle_reasons, "report it")
     for device in gpu.devices:
         bits = device.throttle_reasons or 0
-        if reasons := listing(text for bit, text in BAD.items() if bits & bit):
+        if reasons := bits and listing(text for bit, text in BAD.items() if bits & bit):
             cause = POWER if bits & POWER_BRAKE else SLOWED
             yield cause.warn(
                 f"GPU {device.index} is held back: {reasons}",

@@ -46,13 +46,14 @@ def rdma_efa(
         Put the plugin's folder into LD_LIBRARY_PATH, or install EFA's software.
     """
     count = sum(hca.is_efa for hca in rdma.hcas)
+    if not count:
+        yield skip("no EFA device on this node")
+        return
     setting = effective_env(env, job, nccl_version(software))
     named = setting.get("NCCL_NET_PLUGIN")
     folders = setting["LD_LIBRARY_PATH"].value.split(":") if "LD_LIBRARY_PATH" in setting else []
     plugins = rdma.net_plugins or ()
-    if not count:
-        yield skip("no EFA device on this node")
-    elif rdma.net_plugins is None:
+    if rdma.net_plugins is None:
         yield skip("NCCL's plugins were not looked for")
     elif not (gpu and gpu.devices and software and software.torch):
         yield skip("no NVIDIA GPU, or no torch, that would use EFA here")

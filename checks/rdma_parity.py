@@ -47,12 +47,14 @@ def rdma_parity(nodes: Mapping[str, RdmaFacts], expect: Wanted | None = None) ->
     for one in PROPERTIES:
         # Ports that differ in the same way are told together.
         alike: dict[frozenset[tuple[str, str | None]], list[str]] = defaultdict(list)
+        asked = expect is not None and expect.about(one.key)
         for (layer, _, name), there in ports.items():
-            if layer == one.layer or not one.layer:
-                alike[frozenset((node, one.read(*port)) for node, port in there.items())].append(name)
-        for values, names in alike.items():
-            if any(value for _, value in values) or (expect and expect.about(one.key)):
-                yield from _compared(one, dict(sorted(values)), names, expect)
+            if one.layer in ("", layer):
+                values = [(node, one.read(*port)) for node, port in there.items()]
+                if asked or any(value for _, value in values):
+                    alike[frozenset(values)].append(name)
+        for told, names in alike.items():
+            yield from _compared(one, dict(sorted(told)), names, expect)
 
 
 def _compared(

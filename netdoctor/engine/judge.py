@@ -382,14 +382,14 @@ def _answers(
 
 
 def _ask(check: Check, nodes: Sequence[str], arguments: Mapping[str, Any], run: _Run) -> tuple[Finding, ...]:
-    trusted: dict[int, CauseHint] = {}
-    said = [
-        valid(finding, nodes[0] if check.scope == "node" else CLUSTER, run.known, trusted)
-        for finding in islice(check.function(**arguments), FINDINGS_AT_MOST + 1)
-    ]
+    said = list(islice(check.function(**arguments), FINDINGS_AT_MOST + 1))
+    if not said:
+        return ()
     if len(said) > FINDINGS_AT_MOST:
         raise OverflowError(f"more than {FINDINGS_AT_MOST} findings")
-    return tuple(said)
+    trusted: dict[int, CauseHint] = {}
+    here = nodes[0] if check.scope == "node" else CLUSTER
+    return tuple([valid(finding, here, run.known, trusted) for finding in said])
 
 
 def _arguments_for(check: Check, run: _Run) -> Callable[[Sequence[str]], dict[str, Any]]:

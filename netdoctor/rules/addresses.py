@@ -135,11 +135,19 @@ def is_usable(row: AddressRow) -> bool:
     return row.scope != "host" and _can_be_dialled(ip(row.address))
 
 
+_LOOPBACK = 127
+_LINK_LOCAL = 169 << 8 | 254
+
+
 @lru_cache(maxsize=CACHED)
 def is_apart(text: str) -> bool:
     """Whether it is an address that more than one machine, or one link, knows."""
     found = parse(text)
-    return found is not None and not (found.is_loopback or found.is_link_local)
+    if found is None:
+        return False
+    if found.version == 4:  # in numbers: ipaddress makes a network for each question
+        return int(found) >> 24 != _LOOPBACK and int(found) >> 16 != _LINK_LOCAL
+    return not (found.is_loopback or found.is_link_local)
 
 
 def _can_be_dialled(address: IPAddress) -> bool:
