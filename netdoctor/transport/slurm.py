@@ -52,6 +52,8 @@ SAID_MAX = 400
 ABORT_S = 3.0
 # A slurmstepd that cannot call srun gives up after 8 s; a prolog may take longer than its own node's share.
 SILENT_S = 15.0
+# A job that starts at once is not asked about.
+QUEUED_S = 1.0
 LATE = "no task of Slurm's called in time"
 # srun: error: Unable to create step for job 12: More processors requested than permitted
 _CORES = re.compile(r"rocessors requested|CPU count|Requested node configuration")
@@ -117,7 +119,8 @@ class SlurmTransport(Calling[_Node]):
         self._trouble: list[str] = []
         self._launch_failed = 0.0
         self._heard = 0.0
-        self._number = self._waits = ""
+        self._number = self._waits = self._queued = self._reason = ""
+        self._asks = 0.0
         self._cut_off: list[tuple[_Node, str, str]] = []
         self._tasks: dict[int, str] = {}
         self._booked: dict[str, words.Booked] = {}
@@ -266,7 +269,8 @@ class SlurmTransport(Calling[_Node]):
         for node in self._nodes.values():
             booked = self._booked.get(node.host)
             if (why := words.standing(booked, ours=ours)) is not None:
-                yield self._fail(node, *why)
+                place = f" in partition {self._options.partition}" if where and booked is None else ""
+                yield self._fail(node, why[0], why[1] + place)
             elif booked is not None and booked.state in words.STILL_OURS:
                 node.booked = booked.shown
 
@@ -313,7 +317,7 @@ class SlurmTransport(Calling[_Node]):
             )
             argv = [*ask.argv(), *argv]
         self._trouble, self._cancelled, self._launch_failed, self._tasks = [], None, 0.0, {}
-        self._granted = self._number = self._waits = ""
+        self._granted = self._number = self._waits = self._queued = self._reason = ""
         self._heard = time.monotonic()
         self._times.clear()
         assert self._board is not None
@@ -346,12 +350,20 @@ class SlurmTransport(Calling[_Node]):
         self._waiting = {node.id for node in goes}
         while self._waiting and time.monotonic() < finish:
             yield from self._events(finish)
+            self._ask_why()
             if self._launch_failed:
                 finish = min(finish, self._launch_failed + ABORT_S)
             elif self._silence(goes):
                 return
             if self._process is not None and not self._outputs():
                 return
+
+    def _ask_why(self) -> None:
+        """Have Slurm's own word for what an allocation waits for; it may change while it does."""
+        if self._queued and time.monotonic() >= self._asks:
+            asked = self._asked(["squeue", "--noheader", f"--jobs={self._queued}", "--format=%r"])
+            self._reason = clean(asked[1], 100) or self._reason
+            self._asks = time.monotonic() + 5 * QUEUED_S
 
     def _silence(self, goes: Sequence[_Node]) -> bool:
         """Whether some tasks have said nothing for so long that srun's way back from them must be closed."""
@@ -448,7 +460,9 @@ class SlurmTransport(Calling[_Node]):
     def _line(self, line: words.Line) -> None:
         nodes = [self._by_host[host] for host in line.nodes if host in self._by_host]
         if line.kind == "granted":
-            self._granted, self._heard = line.text, time.monotonic()
+            self._granted, self._heard, self._queued = line.text, time.monotonic(), ""
+        elif line.kind == "queued":
+            self._queued, self._asks = line.text, time.monotonic() + QUEUED_S
         elif line.kind == "waits":
             self._waits = line.text
         elif line.kind == "launching":
@@ -504,7 +518,9 @@ class SlurmTransport(Calling[_Node]):
             elif node.exit or self._cancelled or not refusal:
                 yield self._fail(node, *self._why_ended(node))
             elif _NOT_FREE.search(refusal):
-                yield self._fail(node, Login.BUSY, f"not free within {self._options.wait_s:g} s: {refusal}")
+                outcome = Login.BUSY if words.in_turn(self._reason or "None") else Login.CONTROL
+                why = f"the request waited for {self._reason}" if self._reason else refusal
+                yield self._fail(node, outcome, f"no allocation within {self._options.wait_s:g} s: {why}")
             else:
                 yield self._fail(node, Login.CONTROL, f"Slurm refuses: {refusal}")
 
@@ -537,7 +553,9 @@ class SlurmTransport(Calling[_Node]):
                 break
         else:
             process.wait()
-        if process.returncode == -signal.SIGKILL and (left := self._granted or self._number):
+        if process.returncode == -signal.SIGKILL and (
+            left := self._granted or self._queued or self._number
+        ):
             self._asked(["scancel", left])
         self._granted = ""
         for stream in pipes:

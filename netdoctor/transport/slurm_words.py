@@ -98,6 +98,15 @@ def standing(booked: Booked | None, *, ours: bool) -> tuple[Login, str] | None:
     return None
 
 
+# Reasons of squeue(1) why a job waits that others' jobs and reservations end; all others are limits.
+_IN_TURN = ("Resources", "Priority", "ReqNodeNotAvail", "Nodes_required", "Reservation", "None", "BeginTime")
+
+
+def in_turn(reason: str) -> bool:
+    """Whether a job that waits for this will be started without anybody's doing."""
+    return reason.startswith(_IN_TURN)
+
+
 @dataclass(frozen=True, slots=True)
 class Ask:
     """An allocation to be asked for. wait_s: the longest that is waited for it; minutes: its time limit."""
@@ -174,6 +183,7 @@ _CANCELLED = re.compile(
     r"(?:\d+: )?(?:srun|slurmstepd\S*): error: \*\*\* (?:STEP|JOB) .*CANCELLED AT \S+ ?(.*?) ?\*\*\*"
 )
 _TASK = re.compile(r"(\d+): ?(.*)")
+_QUEUED = re.compile(r"salloc: Pending job allocation (\d+)")
 _GRANTED = re.compile(r"salloc: Granted job allocation (\d+)")
 # srun: Job 12 step creation temporarily disabled, retrying (Requested nodes are busy)
 _WAITS = re.compile(r"srun: Job \d+ step creation temporarily disabled, retrying \((.+)\)")
@@ -193,8 +203,8 @@ _RUNS = re.compile(r"netdoctor-task on ([A-Za-z0-9_.-]{1,253})")
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of srun or salloc. kind: ``granted``, ``waits``, ``launching``, ``launch`` (which failed),
-    ``runs``, ``tried``, ``task``, ``exit``, ``cancelled``, ``error``, ''.
+    """A line of srun or salloc. kind: ``queued``, ``granted``, ``waits``, ``launching``, ``launch`` (which
+    failed), ``runs``, ``tried``, ``task``, ``exit``, ``cancelled``, ``error``, ''.
 
     nodes, tasks: which it is about, in the same order; text: what it says of them.
     """
@@ -210,6 +220,8 @@ def line(raw: str) -> Line:
     said = clean(raw, 1200)
     if match := _GRANTED.match(said):
         return Line("granted", match[1])
+    if match := _QUEUED.match(said):
+        return Line("queued", match[1])
     if match := _CANCELLED.match(said):
         return Line("cancelled", match[1])
     if match := _LAUNCH.match(said):

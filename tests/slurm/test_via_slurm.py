@@ -199,6 +199,18 @@ def test_gpus_are_those_that_slurm_gave(held: Slurm) -> None:
     assert "1 GPU, Slurm gave the task 2" in str(cause), lost.summary()
 
 
+def test_slurms_reason_for_not_giving_nodes_is_told(via: Slurm) -> None:
+    via.run("scontrol", "update", "PartitionName=all", "MaxNodes=2")
+    try:
+        found = by_slurm(via, "node[0-3]", *WAY, "--timeout", "5")
+    finally:
+        via.run("scontrol", "update", "PartitionName=all", "MaxNodes=UNLIMITED")
+    (cause,) = found.report["causes"]
+    assert (cause["key"], found.state) == ("slurm-refused", "undecided"), found.summary()
+    assert "no allocation within 5 s: the request waited for Partition" in str(cause["seen"])
+    alone(via)
+
+
 STOPPED = """\
 netdoctor scan --via slurm 'node[0-3]' --profile full --no-save >/out 2>&1 &
 until squeue -h -n netdoctor -t R | grep -q .; do sleep 0.1; done

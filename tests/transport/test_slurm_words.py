@@ -50,6 +50,7 @@ def test_where_a_task_may_start(ours: bool) -> None:
     ("raw", "line"),
     [
         ("salloc: Granted job allocation 42", ("granted", "42", (), ())),
+        ("salloc: Pending job allocation 42", ("queued", "42", (), ())),
         ("srun: error: n2: task 1: Exited with exit code", ("exit", "Exited with exit code", ("n2",), (1,))),
         ("srun: error: n[1-2,4]: tasks 0-1,7: Killed", ("exit", "Killed", ("n1", "n2", "n4"), (0, 1, 7))),
         (
@@ -114,3 +115,9 @@ def test_numbers_of_slurms() -> None:
     ]
     assert words.port_range("SrunPortRange           = 60001-60010\n") == range(60001, 60011)
     assert words.port_range("SrunPortRange           = 0-0\n") is None
+
+
+def test_what_waits_its_turn_and_what_is_a_limit() -> None:
+    turns = ("Resources", "Priority", "ReqNodeNotAvail, UnavailableNodes:n1", "None")
+    assert all(map(words.in_turn, turns))
+    assert not any(map(words.in_turn, ("PartitionNodeLimit", "PartitionDown", "QOSMaxGRESPerUser")))
