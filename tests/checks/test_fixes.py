@@ -43,7 +43,7 @@ _PROGRAMS = [
     "nft",
 ]
 CHANGES = re.compile(
-    rf"(?:^|[;|&(] ?|sudo )(?:{'|'.join(_PROGRAMS)}) |\bsed -i"
+    rf"(?:^|[;|&(] ?|sudo )(?:{'|'.join(_PROGRAMS)}) (?!list )|\bsed -i"
     r"|systemctl (?:\S+ )*(?:stop|start|restart|reload|enable)"
     r"|\bip (?:link set|route (?:add|del|replace))|(?<![<2&])>(?!&|\s*/dev/null)"
 )
