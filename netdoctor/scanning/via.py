@@ -76,6 +76,12 @@ def _slurm(request: ScanRequest, limits: Limits) -> Transport:
         raise InputError(f"--via slurm: no {lacks} here; it runs where Slurm's commands are")
     if job is not None and not job.isdecimal():
         raise InputError(f"SLURM_JOB_ID={clean(job, 40)!r} is no job")
+    if job is not None and (parts := environ.get("SLURM_HET_SIZE", "")).isdecimal() and int(parts) > 1:
+        groups = ",".join(map(str, range(min(int(parts), 128))))
+        raise InputError(
+            f"--via slurm: job {job} is heterogeneous, and one step of netdoctor's is not; let tasks write: "
+            f"srun --het-group={groups} netdoctor facts -o FOLDER; netdoctor scan --facts FOLDER"
+        )
     if job is not None and request.partition:
         raise InputError(f"--partition asks for nodes, and job {job} has some; leave it out")
     options = SlurmOptions(
