@@ -66,19 +66,17 @@ def scanned(
 
 
 def prepared(request: "ScanRequest", *, quiet: bool) -> "Plan":
-    """The plan of a request. Where it waits for tasks it says so, and takes its file away when it ends."""
+    """The plan of a request. Where it waits for tasks it says so; whatever ends it leaves nothing behind."""
     from netdoctor.facts.host import MEET
     from netdoctor.scanning import prepare
 
-    if request.via != MEET:
-        return prepare(request)
-    if not quiet:
+    if request.via == MEET and not quiet:
         sys.stderr.write(_awaited(request))
 
     def leave(number: int, frame: FrameType | None) -> None:
         raise SystemExit(128 + number)
 
-    before = {n: signal.signal(n, leave) for n in _ending() if n != signal.SIGINT}
+    before = {n: signal.signal(n, leave) for n in _ending()}
     try:
         return prepare(request)
     finally:

@@ -97,8 +97,8 @@ def test_paths_of_the_job(lab4: Lab, tmp_path: Path) -> None:
             lab4.run(node, ["sh", "-c", end], capture_output=True)
     assert found(scanned) == {
         "path-entries-srv-code": ("node1",),
-        "path-missing-srv-conf-yaml": ("node1",),
-        "path-file-srv-model-bin": ("node2",),
+        "path-missing-srv-conf-yaml-2a394f51": ("node1",),
+        "path-file-srv-model-bin-77a3ccbd": ("node2",),
         "inodes-out-srv-many": ("node2",),
         "path-entries-srv-many": ("node2",),
         "mount-hangs-srv-code": ("node3",),

@@ -183,6 +183,7 @@ def test_this_process_keeps_descriptors_for_itself(
     board: calls.Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda number: (calls.FDS_RESERVED + 2,) * 2)
+    monkeypatch.setattr(resource, "setrlimit", lambda *_: None)  # root's would hold for all later tests
     board.room()
     guests = [socket.create_connection(tuple(board.places[0])) for _ in range(3)]
     for _ in range(4):
