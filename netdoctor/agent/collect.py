@@ -15,7 +15,7 @@ LONGER = {"gpu": 20.0}
 MAX_GROUPS = 64
 # How long a group has the agent for itself. Most only compute, and threads that do so at once take a node a
 # fifth more than one after the other; behind one that waits, another thread goes on with the rest.
-TURN_S = 0.01
+TURN_S = 0.05
 
 
 def module_of(group: str) -> "Any":
