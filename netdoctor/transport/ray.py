@@ -19,7 +19,7 @@ import msgspec
 from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.host import Login, Session
 from netdoctor.inventory.model import Inventory, Target
-from netdoctor.inventory.names import is_valid_host
+from netdoctor.inventory.names import RESERVED, is_valid_host
 from netdoctor.text import clean
 from netdoctor.transport import frames
 from netdoctor.transport.base import Interruptible, Limits, Reply, Request, SessionEvent
@@ -402,7 +402,7 @@ def listed(rows: Sequence[RayNode], source: str) -> Inventory:
     targets = []
     for order, row in enumerate(known):
         name = row.hostname or ""
-        plain = count[name] == 1 and is_valid_host(name)
+        plain = count[name] == 1 and is_valid_host(name) and name not in RESERVED
         targets.append(Target(id=name if plain else row.address, host=row.address, order=order, source="Ray"))
     return Inventory(targets=tuple(targets), format="ray", source=source)
 

@@ -32,6 +32,8 @@ def test_the_nodes_are_those_of_ray_with_the_head_first() -> None:
         (f"10.0.0.{i}", f"10.0.0.{i}") for i in (1, 2, 3)
     ]
     assert ids(row(1, address="$(id)")) == []
+    # Reports call the machine that netdoctor runs on by that name.
+    assert ids(row(1, hostname="control")) == [("10.0.0.1", "10.0.0.1")]
     assert ids() == []
 
 
