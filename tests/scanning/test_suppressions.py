@@ -325,3 +325,5 @@ def test_no_suppression_hides_more_than_it_names(
                 assert all(named(c, f) for c, f in trouble if c == check and f.target == node)
     if not report.suppressed:
         assert replace(report, notes=()) == replace(bare, notes=())
+    # What was written can be read: it is no damaged file that somebody has accepted something in.
+    assert loads(dumps(report)).verdict == report.verdict
