@@ -152,7 +152,7 @@ def is_apart(text: str) -> bool:
 
 def _can_be_dialled(address: IPAddress) -> bool:
     if address.version == 4:
-        return int(address) != 0 and int(address) >> 24 != 127
+        return int(address) != 0 and int(address) >> 24 != _LOOPBACK
     return not (address.is_loopback or address.is_unspecified or address.is_link_local)
 
 

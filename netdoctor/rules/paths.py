@@ -48,12 +48,10 @@ def data_addresses(
     for node, net in nets.items():
         env = envs.get(node, {})
         own = {row.address: row for _, row, _ in usable_rows(net)}
-        login = ssh_addresses.get(node)
-        if login in own and not is_ifname_set(env):
-            result[node] = own[login].address
-            continue
-        chosen = choose(net, env).row
-        if is_ifname_set(env) and chosen and is_usable(chosen):
+        login, is_asked = ssh_addresses.get(node), is_ifname_set(env)
+        # What NCCL would take by itself counts only where the login does not say.
+        chosen = choose(net, env).row if is_asked or login not in own else None
+        if is_asked and chosen and is_usable(chosen):
             alone = len(reach.get(network(chosen), {})) == 1 and node in shared
             if not alone or len(nets) == 1:
                 result[node] = chosen.address

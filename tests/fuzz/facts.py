@@ -6,7 +6,6 @@ is never found in order, nobody else suffers by it, and no text of a file steers
 
 import functools
 import gzip
-import itertools
 import json
 import os
 import random
@@ -29,6 +28,7 @@ from netdoctor.report.output import render
 from netdoctor.scanning import ScanRequest, assemble, prepare
 from netdoctor.scanning.factfile import encode
 from tests import clusters
+from tests.fuzz import drawn
 from tests.fuzz.report import TEXTS, assert_inert
 from tests.hostile import HOSTILE
 
@@ -190,13 +190,5 @@ def case(rng: random.Random) -> None:
 
 
 def run(seed: int, seconds: float) -> int:
-    """Run cases drawn from `seed` until `seconds` are over; how many. AssertionError names seed and case."""
-    ends = time.monotonic() + seconds
-    for number in itertools.count():
-        if time.monotonic() >= ends:
-            return number
-        try:
-            case(random.Random(f"{seed}/{number}"))
-        except Exception as error:
-            raise AssertionError(f"facts: seed {seed}, case {number}: {error}") from error
-    raise AssertionError  # of an endless count
+    """As `drawn`."""
+    return drawn("facts", case, seed, seconds)

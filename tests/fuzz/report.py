@@ -18,7 +18,6 @@ import re
 import shlex
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -44,6 +43,7 @@ from netdoctor.tui.app import NetdoctorApp
 from netdoctor.tui.state import opened
 from tests.checks.test_unread import healthy
 from tests.core.fake import FakeTransport
+from tests.fuzz import drawn
 from tests.hostile import HOSTILE
 from tests.report import strict
 from tests.report.build import sample_report
@@ -641,14 +641,5 @@ def case(rng: random.Random) -> None:
 
 
 def run(seed: int, seconds: float) -> int:
-    """Run cases drawn from `seed` until `seconds` are over; how many. AssertionError names seed and case."""
-    ends = time.monotonic() + seconds
-    for number in itertools.count():
-        if time.monotonic() >= ends:
-            return number
-        try:
-            case(random.Random(f"{seed}/{number}"))
-        except Exception as error:
-            notes = "; ".join(getattr(error, "__notes__", ()))
-            raise AssertionError(f"report: seed {seed}, case {number} ({notes}): {error}") from error
-    raise AssertionError  # of an endless count
+    """As `drawn`."""
+    return drawn("report", case, seed, seconds)

@@ -134,6 +134,18 @@ def listening(port: int) -> None:
         time.sleep(0.01)
 
 
+def begun(node: str, port: int) -> threading.Thread:
+    """A task that calls as soon as somebody listens."""
+
+    def task() -> None:
+        listening(port)
+        attended(node, port)
+
+    thread = threading.Thread(target=task)
+    thread.start()
+    return thread
+
+
 FACTS = Request(op="facts", args={"groups": {}}, timeout_s=20)
 
 
@@ -423,13 +435,7 @@ def test_what_a_report_says_to_type_looks_at_whoever_calls_then(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(meeting.SECRET, "x" * 16)
     port = free_port()
-
-    def task() -> None:
-        listening(port)
-        attended("n0", port)
-
-    thread = threading.Thread(target=task)
-    thread.start()
+    thread = begun("n0", port)
     scan = ["scan", "--meet", f"{HERE}:{port}", "--tasks", "2", "--timeout", "5", "--only", "meet.task"]
     assert cli.run([*scan, "-o", "json"]) == 3
     thread.join(30)
@@ -447,13 +453,7 @@ def test_what_a_report_says_to_type_looks_at_whoever_calls_then(
 def test_the_screens_show_who_has_called() -> None:
     """Tasks call once: what was waited for before the screens is not waited for again."""
     port = free_port()
-
-    def task() -> None:
-        listening(port)
-        attended("n0", port)
-
-    thread = threading.Thread(target=task)
-    thread.start()
+    thread = begun("n0", port)
     request = ScanRequest(
         via=MEET, meet=f"{HERE}:{port}", tasks=1, only=("meet.task",), save=None,
         environ={meeting.SECRET: "x" * 16},
