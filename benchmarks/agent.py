@@ -122,6 +122,8 @@ def rows(python: str) -> dict[str, Row]:
         "agent": run({}),
     }
     found |= {f"agent, {group}": run({group: args}) for group, args in asked(Profile.QUICK).items()}
+    destinations = {f"node{number}": f"192.0.2.{number}" for number in range(1, 65)}
+    found["agent, routes to 64"] = run({"routes": {"destinations": destinations}})
     for profile in (Profile.QUICK, Profile.LAUNCH):
         found[f"agent, facts of {profile.value}"] = run(asked(profile))
     found["as text, facts of quick"] = run(asked(Profile.QUICK), as_text=True)

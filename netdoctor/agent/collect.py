@@ -1,9 +1,10 @@
 """The `facts` operation: run collectors, each behind its own wall and time bound."""
 
+import os
 import sys
 import time
 
-from . import main, runtime
+from . import files, main, runtime
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,7 +15,8 @@ GROUP_TIMEOUT_S = 10.0
 LONGER = {"gpu": 20.0}
 MAX_GROUPS = 64
 # How long a group has the agent for itself. Most only compute, and threads that do so at once take a node a
-# fifth more than one after the other; behind one that waits, another thread goes on with the rest.
+# fifth more than one after the other; behind one that waits, another thread goes on with the rest. While a
+# busy node gives it no processor, a group does not wait: another thread would get none, either.
 TURN_S = 0.05
 
 
@@ -32,6 +34,17 @@ def module_of(group: str) -> "Any":
     return runtime.module("facts_" + group, "the agent has no collector for " + repr(group)[:80])
 
 
+def queued_s(thread: str) -> float:
+    """Return how long a thread has waited for a processor so far; 0 where the kernel does not say.
+
+    thread: its folder in /proc, whose schedstat says ``12345 678 90``: ran and waited, in ns, and how often.
+    """
+    try:
+        return int((files.attribute(thread + "/schedstat") or "").split()[1]) * 1e-9
+    except (IndexError, ValueError):
+        return 0.0
+
+
 class _Job(runtime.Work):
     def __init__(self, group: str, args: "dict[str, Any]") -> None:
         runtime.Work.__init__(self)
@@ -40,9 +53,23 @@ class _Job(runtime.Work):
         self.outcome = None  # type: Any
         self.elapsed_ms = 0.0
         self.started = time.monotonic()
+        self._thread = None  # type: Any  # /proc/PID/task/TID, once it runs
+        self._queued_s = 0.0
+
+    def turn_left_s(self) -> float:
+        """Return how much there is of the turn."""
+        if self._thread is None:  # there is a thread for it, which is yet to run
+            return TURN_S
+        return TURN_S - (time.monotonic() - self.started) + queued_s(self._thread) - self._queued_s
 
     def run(self) -> None:
+        try:
+            thread = "/proc/" + os.readlink("/proc/thread-self")
+        except OSError:
+            thread = ""
+        self._queued_s = queued_s(thread)
         self.started = time.monotonic()
+        self._thread = thread
         try:
             value = module_of(self.group).collect(self.args)
             if not isinstance(value, dict):
@@ -65,7 +92,10 @@ def _run(jobs: "list[_Job]") -> None:
 
     runtime.thread(work)
     for job in jobs[:-1]:
-        if not runtime.join_until(job, time.monotonic() + TURN_S):
+        left_s = TURN_S
+        while left_s > 0 and not runtime.join_until(job, time.monotonic() + left_s):
+            left_s = job.turn_left_s()
+        if left_s <= 0:
             runtime.thread(work)
 
 

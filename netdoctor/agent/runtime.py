@@ -413,6 +413,9 @@ def bounded(function: "Callable[[], Any]", timeout_s: float) -> "Any":
 _provided = {}  # type: dict[str, dict[str, Any]]
 _libraries = {}  # type: dict[str, Any]
 _library_lock = Lock()
+_awaiting = []  # type: list[Any]  # a lock of each thread that waits for the control host
+# A lock's timeout may follow the wall clock: see join_until().
+AWAIT_AGAIN_S = 0.5
 
 
 def set_asker(ask: "Callable[[dict[str, Any]], None]", importer: "Any") -> None:
@@ -429,6 +432,11 @@ def provide(message: "dict[str, Any]") -> None:
         _state.importer.take(message["pack"])
     elif isinstance(name, str):
         _provided[name] = message
+    for arrival in list(_awaiting):
+        try:
+            arrival.release()
+        except RuntimeError:  # told already
+            pass
 
 
 def _await(need: str, came: "Callable[[], bool]", wait_s: float) -> bool:
@@ -436,13 +444,20 @@ def _await(need: str, came: "Callable[[], bool]", wait_s: float) -> bool:
     request = getattr(scope, "request", None)
     if _state.ask is None or request is None:
         return False
-    _state.ask({"id": request, "need": need})
-    end = time.monotonic() + wait_s
-    while not came():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.002)
-    return True
+    arrival = Lock()
+    arrival.acquire()
+    _awaiting.append(arrival)
+    try:
+        _state.ask({"id": request, "need": need})
+        end = time.monotonic() + wait_s
+        while not came():
+            left = end - time.monotonic()
+            if left <= 0:
+                return False
+            arrival.acquire(True, min(left, AWAIT_AGAIN_S))
+        return True
+    finally:
+        _awaiting.remove(arrival)
 
 
 def _module_came(name: str) -> bool:

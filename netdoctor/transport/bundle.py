@@ -18,7 +18,8 @@ from typing import Any
 # own interpreter.
 _LOADER = "loader"
 _LATER = frozenset({"__init__", "rank_program", "gpu_program", "import_program", _LOADER})
-# What a scan asks every node for, and what most then need. Everything else is sent when it is needed.
+# What a scan asks every node for, at once or (routes) when it knows all, and what most then need. Everything
+# else is sent when it is needed.
 FIRST = (
     "main",
     "collect",
@@ -38,6 +39,7 @@ FIRST = (
     "facts_ray",
     "facts_rdma",
     "facts_resolve",
+    "facts_routes",
     "facts_software",
     "facts_time",
     "facts_tuning",

@@ -101,7 +101,7 @@ def passive(profile: Profile) -> dict[str, dict[str, Any]]:
 
 
 def test_first_of_all_go_the_facts_that_every_scan_asks_for() -> None:
-    asked = passive(Profile.LAUNCH)
+    asked = {*passive(Profile.LAUNCH), "routes"}  # of routes as soon as all nodes have said where they are
     assert {name for name in bundle.FIRST if name.startswith("facts_")} == {f"facts_{g}" for g in asked}
 
 
@@ -114,6 +114,7 @@ def test_passive_facts_import_next_to_nothing(tmp_path_factory: pytest.TempPathF
     python = harness.empty_environment(tmp_path_factory.mktemp("empty"))
     with harness.agent(python, collectors={"look": look}) as agent:
         agent.facts(**passive(Profile.QUICK))
+        agent.facts(routes={"destinations": {"4": "127.0.0.1", "6": "::1", "?": "bücher"}})
         loaded = set(agent.facts(look={})["look"]["value"]["modules"]) - set(bare.stdout.split())
     ours = {name for name in loaded if name.partition(".")[0] in ("ndagent", "ndagent_collector_look")}
     specs = {name: importlib.util.find_spec(name) for name in loaded - ours}

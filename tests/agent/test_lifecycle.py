@@ -7,12 +7,14 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from netdoctor.agent import wire
+from netdoctor.agent import collect, runtime, wire
 from netdoctor.transport import bundle
 from tests.agent import harness
 from tests.agent.test_bootstrap import SUPPORTED, python_or_skip
@@ -22,6 +24,7 @@ TOKEN = "0123456789abcdef"
 # A collector that leaves a child which ignores everything but SIGKILL, and hangs.
 STUBBORN = """
 import sys
+import threading
 from ndagent import runtime
 def collect(args):
     child = "import signal,time,os;signal.signal(15,1);signal.signal(1,1);"
@@ -157,6 +160,62 @@ def test_groups_that_wait_hold_up_no_other_and_the_rest_share_threads() -> None:
     assert len(set(threads.values())) < len(threads)
     assert threads["wait0"] != threads["quick0"]
     assert took < 5  # that which hangs takes nine
+
+
+def test_a_group_without_a_processor_keeps_the_agent_and_one_that_waits_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else a busy node, which is slow for everybody, starts a thread for each group on top."""
+    started = []
+    monkeypatch.setattr(runtime, "thread", started.append)
+    queued = [0.0]
+    monkeypatch.setattr(collect, "queued_s", lambda thread: queued[0])
+    mine, last = collect._Job("mine", {}), collect._Job("last", {})
+
+    def wait(job: runtime.Work, end: float) -> bool:
+        """Nothing happens for 20 ms; but for its first ten times the kernel has others run."""
+        mine._thread = "/proc/1/task/2"
+        waits.append(end)
+        mine.started -= 0.02
+        queued[0] += 0.02 if len(waits) <= 10 else 0.0
+        return False
+
+    waits: list[float] = []
+    monkeypatch.setattr(runtime, "join_until", wait)
+    collect._run([mine, last])
+    assert len(started) == 2
+    assert 12 <= len(waits) <= 14
+
+
+def test_the_kernel_says_how_long_a_thread_has_waited_for_a_processor(tmp_path: Path) -> None:
+    (tmp_path / "schedstat").write_text("1500000 2500000000 17\n")
+    assert collect.queued_s(str(tmp_path)) == 2.5
+    assert collect.queued_s(str(tmp_path / "absent")) == 0
+    assert collect.queued_s(f"/proc/{os.readlink('/proc/thread-self')}") >= 0
+
+
+def test_what_waits_for_the_control_host_goes_on_when_it_came(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without looking again and again: nodes wait for seconds where the control host is busy."""
+    looked = []
+
+    def came() -> bool:
+        looked.append(runtime._provided.get("psutil") is not None)
+        return looked[-1]
+
+    def ask(message: dict[str, Any]) -> None:
+        asked.append(message)
+        for delay_s, name in ((0.1, "other"), (0.3, "psutil")):
+            threading.Timer(delay_s, runtime.provide, [{"provide": name}]).start()
+
+    asked: list[dict[str, Any]] = []
+    monkeypatch.setattr(runtime, "_provided", {})
+    monkeypatch.setattr(runtime._state, "ask", ask)
+    monkeypatch.setattr(runtime.scope, "request", 7, raising=False)
+    assert runtime._await("psutil", came, 10.0)
+    assert asked == [{"id": 7, "need": "psutil"}]
+    assert len(looked) <= 4
+    assert not runtime._awaiting
+    assert not runtime._await("x", lambda: False, 0.0)
 
 
 def test_collector_may_say_why_it_has_nothing() -> None:
