@@ -69,7 +69,7 @@ def measured(nodes: int, shape: str, hcas: int, folder: Path) -> Row:
 
     store, job, names = Store(), Job(master_node=listed[0].id), [target.id for target in listed]
     put_control_facts(store, listed, job, None)
-    groups = set(first_groups({p.info.group for c in checks for p in c.needs}, listed, job, profile))
+    groups = first_groups({p.info.group for c in checks for p in c.needs}, listed, job, profile)
 
     def received(node: str, answer: bytes) -> None:
         take(store, groups, node, decode_members(answer), None)

@@ -1,14 +1,17 @@
 """What counters of links added between two readings, and when that is more than a healthy link adds."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from netdoctor.checks._words import listing
 from netdoctor.facts.counters import Counted, CounterFacts, LaterCounters
-from netdoctor.model import HERE, Cause, Evidence, Finding, Fix, ok, seen
+from netdoctor.model import HERE, Cause, Evidence, Finding, Fix, ok, seen, unknown
 
 # In less, one burst more or less is everything.
 APART_S = 1.0
+# As many as are counted (agent/facts_counters.py, MAX_PORTS and MAX_NETDEVS).
+COUNTED = {"ports": 128, "netdevs": 64}
 # Counters of 4, 8 and 16 bits stop there: PORT_PMA_ATTR in drivers/infiniband/core/sysfs.c.
 STOPS = {
     "local_link_integrity_errors": 15,
@@ -86,6 +89,22 @@ def grown(first: CounterFacts, later: LaterCounters, kind: Literal["ports", "net
             by = {name: many if many >= 0 else one.values[name] for name, many in more.items()}
             found.append(Grown(totals=one, seconds=seconds, by=by))
     return found
+
+
+def unseen(
+    there: Set[str], first: CounterFacts, later: LaterCounters, kind: Literal["ports", "netdevs"]
+) -> Iterator[Finding]:
+    """What was not counted, or the second time less of it, though the node has it.
+
+    there: what has to be counted, by what the node says elsewhere.
+    """
+    before: dict[str, Counted] = {one.name: one for one in getattr(first, kind)}
+    after: dict[str, Counted] = {one.name: one for one in getattr(later.reading, kind)}
+    if never := sorted(there - before.keys()) if len(before) < COUNTED[kind] else ():
+        yield unknown(HERE, f"what {listing(never, 4)} counts was not told")
+    gone = [name for name, one in before.items() if one.read > (after[name].read if name in after else 0)]
+    if gone := [name for name in gone if kind == "ports" or name in there]:
+        yield unknown(HERE, f"{listing(gone, 4)} told at the end less of what it counts than at login")
 
 
 def judged(

@@ -24,11 +24,14 @@ BY_PYTHON = {"torchrun": "torch.distributed.run", "accelerate": "accelerate.comm
 
 def programs(nodes: Mapping[str, LaunchFacts], job: Job) -> Iterator[Finding]:
     """The launcher's programs on the PATH of what SSH starts."""
+    for node in (node for node, facts in nodes.items() if not facts.programs):
+        yield unknown(node, f"the node did not say whether {job.launcher} is there")
+    nodes = {node: facts for node, facts in nodes.items() if facts.programs}
     having = {node: _usable(facts, job.launcher or "") for node, facts in nodes.items()}
     there = {node: found for node, found in having.items() if found}
     name = "pdsh" if job.launcher == "deepspeed" else job.launcher or ""
     where = "on the PATH of what SSH starts"
-    if not there:
+    if not there and nodes:
         module = BY_PYTHON.get(name)
         fix = look(
             f"start it as python -m {module}, or by its full path"

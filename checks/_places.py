@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from netdoctor.checks._parity import named
 from netdoctor.checks._words import size, title_text
@@ -60,6 +60,17 @@ def asked(nodes: Mapping[str, PlaceFacts]) -> dict[str, dict[str, Place]]:
             if place.role == "path":
                 found.setdefault(place.asked or place.path, {})[node] = place
     return found
+
+
+def untold(facts: PlaceFacts, paths: Sequence[str]) -> list[str]:
+    """The paths of which a node said nothing. One that was named twice, as ~/x and /root/x, is told once."""
+    told = [place for place in facts.places if place.role == "path"]
+    names = {place.asked for place in told} | {place.path for place in told}
+    return [
+        path
+        for path in paths
+        if path not in names and not (path[:1] == "~" and any(p.path.endswith(path[1:]) for p in told))
+    ]
 
 
 def as_typed(nodes: Mapping[str, PlaceFacts], expect: Wanted | None) -> Iterator[Finding]:

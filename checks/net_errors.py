@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from netdoctor.check import check
-from netdoctor.checks._counters import Grown, grown, judged, told
+from netdoctor.checks._counters import Grown, grown, judged, told, unseen
 from netdoctor.checks._interface_rules import ERRORS, FLAP, MISSED, PARTS, PAUSES, RULES, SHOWN
 from netdoctor.checks._link_fixes import Fixes, of_interface
 from netdoctor.facts.counters import Counted, CounterFacts, LaterCounters
@@ -47,9 +47,11 @@ def net_errors(
         look at rdma.pcie and rdma.gpudirect.
     """
     found = [one for one in grown(counters, later, "netdevs") if _carries(one.totals, net, rdma)]
-    if not any(one.read and _carries(one, net, rdma) for one in counters.netdevs):
+    there = _wired(net)
+    yield from unseen(there, counters, later, "netdevs")
+    if not any(one.read and _carries(one, net, rdma) for one in counters.netdevs) and not there:
         yield skip("no interface with counters carries an address here")
-    elif not found:
+    elif not found and counters.netdevs:
         yield unknown(HERE, "the two readings of the counters do not follow each other")
     trouble: list[Finding] = []
     for one in found:
@@ -58,6 +60,16 @@ def net_errors(
         folder = f"/sys/class/net/{one.name}/"
         trouble += [*judged(one, RULES, folder, fixes, SHOWN), *_since_boot(one, later.reading, folder, flap)]
     yield from trouble or told(found, "interfaces", [r for r in PARTS if r.cause not in (FLAP, PAUSES)])
+
+
+def _wired(net: NetFacts) -> set[str]:
+    """Interfaces with a device that carry an address, or do in a bond. Wireless ones (``wlan0``, systemd's
+    ``wlp3s0``) are not counted."""
+    bonds = {dev.name: dev.slaves for dev in net.netdevs}
+    carrying = {row.ifname.partition(":")[0] for row in net.addresses if row.scope == "global"}
+    carrying |= {slave for name in carrying for slave in bonds.get(name, ())}
+    physical = {dev.name for dev in net.netdevs if dev.kind == "physical" and dev.up}
+    return {name for name in carrying & physical if not name.startswith("wl")}
 
 
 def _carries(one: Counted, net: NetFacts, rdma: RdmaFacts | None) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
 from netdoctor.checks._contents import compared, copied
-from netdoctor.checks._places import ABSENT, asked, at, identity, unseen
+from netdoctor.checks._places import ABSENT, asked, at, identity, unseen, untold
 from netdoctor.checks._words import listing
 from netdoctor.facts.host import HostFacts
 from netdoctor.facts.places import Place, PlaceFacts
@@ -35,6 +35,9 @@ def path_same(
     """
     if not job.paths:
         yield skip("no --path was given")
+    for node, facts in places.items():
+        for path in untold(facts, job.paths):
+            yield unknown(node, f"{path}: the node did not say what is there")
     for path, seen_by in asked(places).items():
         there = {node: place for node, place in seen_by.items() if place.error is None}
         absent = [node for node, place in seen_by.items() if place.error in ABSENT]

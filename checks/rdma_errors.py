@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 
 from netdoctor.check import check
-from netdoctor.checks._counters import grown, judged, told
+from netdoctor.checks._counters import grown, judged, told, unseen
 from netdoctor.checks._link_fixes import of_port
 from netdoctor.checks._port_rules import DROPS, FLAP, IGNORES, LINK, RESENDS, RULES, SHOWN, TOLD
 from netdoctor.checks._words import listing
 from netdoctor.facts.counters import CounterFacts, LaterCounters
+from netdoctor.facts.rdma import RdmaFacts
 from netdoctor.model import HERE, Finding, skip, unknown
 
 
@@ -17,7 +18,9 @@ from netdoctor.model import HERE, Finding, skip, unknown
     required=False,
     source="https://github.com/NVIDIA/NVSentinel/blob/main/docs/nic-health-monitor/link-counter-detection.md",
 )
-def rdma_errors(counters: CounterFacts, later: LaterCounters) -> Iterator[Finding]:
+def rdma_errors(
+    counters: CounterFacts, later: LaterCounters, rdma: RdmaFacts | None = None
+) -> Iterator[Finding]:
     """HCA ports count no errors while the scan measures.
 
     Looks at:
@@ -37,11 +40,13 @@ def rdma_errors(counters: CounterFacts, later: LaterCounters) -> Iterator[Findin
         errors of the link point at congestion: PFC and ECN of switches and NICs.
     """
     found = grown(counters, later, "ports")
-    if not counters.ports:
+    there = {port.name for hca in rdma.hcas for port in hca.ports} if rdma else set()
+    yield from unseen(there, counters, later, "ports")
+    if not counters.ports and not there:
         yield skip("no HCA on this node")
-    elif not any(port.read for port in counters.ports):
+    elif counters.ports and not any(port.read for port in counters.ports):
         yield skip("the HCAs show no counters here")
-    elif not found:
+    elif not found and counters.ports:
         yield unknown(HERE, "the two readings of the counters do not follow each other")
     trouble: list[Finding] = []
     for one in found:

@@ -99,7 +99,16 @@ def _reader(cls: type) -> Callable[[bytes], Said[Any]]:
 
 
 def _made(cls: type, text: bytes) -> Any:
-    return _reader(cls)(text).value
+    return _whole(_reader(cls)(text).value)
+
+
+def _whole(value: Any) -> Any:
+    """The fact as it is. Raises ValueError where it lacks what every machine has: nothing that a check could
+    find in it speaks for the node."""
+    lacks = getattr(value, "lacks", None)  # of our own types alone
+    if lacks is not None and (what := lacks()):
+        raise ValueError(f"the answer does not say {what}")
+    return value
 
 
 # One object for equal texts: most of a healthy cluster's nodes have the same limits, packages and settings.
@@ -140,7 +149,8 @@ def decode(group: str, raw: Any) -> Any:
         if _is_ours(info) and (rows := _rows_at_most(raw["value"])) > ROWS_AT_MOST:
             return Missing(Why.UNPARSABLE, f"{group}: {rows} rows, at most {ROWS_AT_MOST} are judged")
         try:
-            return msgspec.convert(raw["value"], type=cls)
+            value = msgspec.convert(raw["value"], type=cls)
+            return _whole(value) if _is_ours(info) else value
         except (msgspec.ValidationError, TypeError, ValueError, RecursionError) as error:
             return Missing(Why.UNPARSABLE, f"{group}: {error}")
     return _missing(raw) or Missing(Why.UNPARSABLE, f"{group}: neither a value nor a reason")

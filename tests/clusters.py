@@ -105,7 +105,7 @@ def facts(i: int, shape: str = "healthy", hcas: int = HCAS) -> dict[str, Any]:
         "resolve": build.resolve(own=own, first_bindable=address(i), peers=()),
         "time": build.time_facts(),
         "port_holder": PortHolderFacts(port=build.RDZV),
-        "counters": build_hw.counters(),
+        "counters": build_hw.counters(hcas=hcas, netdevs=interfaces),
     }  # fmt: skip
     if shape == "different" or (shape == "faulty" and i % (100 // FAULTY) == 1):
         _spoil(found, i, all_of_it=shape == "different")
@@ -158,6 +158,7 @@ def measure(store: Store, count: int) -> None:
     few = peers(nodes, at_most=ECHO_PAIRS_UP_TO, count=ECHO_PEERS)
     ports = (build.RDZV, 33800, 46800, 59600)
     probes, ends = [], set()
+    later = build_hw.counters(5060.0, 9000, hcas=HCAS, netdevs=("eth0", "eth1"))
     for src, dialled in peers(nodes).items():
         if nodes[0] not in (src, *dialled):
             dialled.append(nodes[0])  # the rendezvous
@@ -176,7 +177,7 @@ def measure(store: Store, count: int) -> None:
         routes = {dst: Route(destination=address(place[dst]), source=own, dev="eth0") for dst in dialled}
         store.put("routes", src, RouteFacts(routes=routes))
         store.put("clock", src, build.clock(place[src] % 7 / 1000))
-        store.put("counters_later", src, LaterCounters(reading=build_hw.counters(5060.0, 9000)))
+        store.put("counters_later", src, LaterCounters(reading=later))
     store.cluster["ports"] = PortMatrix(probes=tuple(probes), possible=count * (count - 1))
     quiet = Missing(Why.NOT_APPLICABLE, "nothing is filtered here")
     rules = FirewallFacts(rulesets=(Ruleset(kind="nftables", active=False),))

@@ -315,7 +315,12 @@ def _asked(machine: Machine, root: Path) -> dict[str, Any]:
     replaced.cpu_count = lambda: spec.get("cpus", 1)
     replaced.environ.clear()
     replaced.environ.update(
-        {"HOME": "/root", "SSH_CONNECTION": "10.0.0.250 50000 10.0.0.1 22", **spec.get("environ", {})}
+        {
+            "HOME": "/root",
+            "PATH": "/usr/sbin:/usr/bin",
+            "SSH_CONNECTION": "10.0.0.250 50000 10.0.0.1 22",
+            **spec.get("environ", {}),
+        }
     )
     mounts = {str(root) + path: value for path, value in spec.get("mounts", {}).items()}
 

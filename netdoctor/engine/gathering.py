@@ -132,22 +132,30 @@ def lookups(targets: Sequence[Target], job: Job, profile: Profile) -> dict[str, 
     return found
 
 
-def take(store: Store, groups: Collection[str], node: str, result: Any, missing: Missing | None) -> None:
-    """Store a node's first answer: a fact or a reason for each group that it was asked for."""
-    for group in groups:
+def take(
+    store: Store, groups: Mapping[str, Mapping[str, Any]], node: str, result: Any, missing: Missing | None
+) -> None:
+    """Store a node's first answer: a fact or a reason for each group that it was asked for.
+
+    groups: as of first_groups().
+    """
+    for group, asked in groups.items():
         if missing is not None:
             store.put(group, node, missing)
         elif isinstance(result, dict) and group in result:
-            store.put(group, node, _believed(group, decode(group, result[group])))
+            store.put(group, node, _believed(group, decode(group, result[group]), asked))
         else:
             store.put(group, node, Missing(Why.UNPARSABLE, f"{group}: not in the node's answer"))
 
 
-def _believed(group: str, said: Any) -> Any:
-    """What a node said; its word that there is nothing to look at, only of what a machine may be without."""
+def _believed(group: str, said: Any, asked: Mapping[str, Any]) -> Any:
+    """What a node said; its word that there is nothing to look at, only of what a machine may be without, and
+    not of what was asked for by name."""
     if not isinstance(said, Missing) or not said.why.is_skip:
         return said
     cls = group_type(group)
+    if group == "launch" and any(asked.values()):
+        return Missing(Why.NOT_EXAMINED, f"the node did not look: {said.detail or said.why}")
     if cls is None or FACT_TYPES[cls].absent:
         return said
     return Missing(Why.FAILED, f"{group}: the node did not look: {said.detail or said.why.replace('_', ' ')}")

@@ -201,7 +201,7 @@ class Scan:
             asking, first, keep_open=False, collectors={}, deadline_s=transport.bound_s(asking)
         ):
             if not isinstance(event, SessionEvent):
-                take(found, ["software"], event.node, event.result, event.missing)
+                take(found, args["groups"], event.node, event.result, event.missing)
         chosen = chosen_pythons(found.present("software", [target.id for target in asking]))
         self.targets = tuple(
             replace(target, python=chosen.get(target.id)) if target.python == AUTO else target

@@ -68,7 +68,11 @@ def fact(
     collector: str | None = None,
     absent: bool = False,
 ) -> Callable[[T], T]:
-    """Register a frozen dataclass as the type of a fact group."""
+    """Register a frozen dataclass as the type of a fact group.
+
+    It may have a method ``lacks() -> str`` that says what every machine has and this answer has not, empty
+    where nothing is missing. Such an answer is unreadable: nobody has looked, or something cut it short.
+    """
 
     def register(cls: T) -> T:
         FACT_TYPES[cls] = FactInfo(group, scope, origin, collector, absent or collector is not None)

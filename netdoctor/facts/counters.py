@@ -36,6 +36,9 @@ class CounterFacts:
     ports: tuple[Counted, ...] = ()
     netdevs: tuple[Counted, ...] = ()
 
+    def lacks(self) -> str:
+        return "" if self.uptime_s > 0 else "for how long it has been up"
+
 
 @fact("counters_later", origin="measure")
 @dataclass(frozen=True, slots=True, kw_only=True)

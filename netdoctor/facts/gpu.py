@@ -158,6 +158,9 @@ class GpuFacts:
     cuda_visible_devices: str | None = None
     nvidia_visible_devices: str | None = None
 
+    def lacks(self) -> str:
+        return "" if self.nvml else "what NVML said"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelEvent:
@@ -191,6 +194,9 @@ class KernelLog:
     since_s: float | None = None
     driver_age_s: float | None = None
     events: tuple[KernelEvent, ...] = ()
+
+    def lacks(self) -> str:
+        return "" if self.source or self.refused else "which log was read"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -145,6 +145,9 @@ class HostFacts:
     in_lab: bool = False
     lab_fakes: tuple[str, ...] = ()
 
+    def lacks(self) -> str:
+        return "" if self.kernel and self.cpu_count > 0 else "kernel and processors"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileSystem:
@@ -178,3 +181,6 @@ class LimitFacts:
     tmp: FileSystem
     stale_shm_files: tuple[str, ...] = ()
     stale_shm_bytes: int = 0
+
+    def lacks(self) -> str:
+        return "" if self.shm.path and self.tmp.path else "where temporary files go"

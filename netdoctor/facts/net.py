@@ -121,6 +121,9 @@ class NetFacts:
     conntrack: int | None = None
     conntrack_max: int | None = None
 
+    def lacks(self) -> str:
+        return "" if self.netdevs else "any interface"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lookup:
@@ -159,6 +162,9 @@ class ResolveFacts:
     first_bindable: str | None = None
     peers: tuple[Lookup, ...] = ()
     hosts_lines: tuple[str, ...] = ()
+
+    def lacks(self) -> str:
+        return "" if self.own.name else "its own name"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,6 +237,9 @@ class PortHolderFacts:
     listeners: tuple[Listener, ...] = ()
     bind_error: str | None = None
     other_scan: bool = False
+
+    def lacks(self) -> str:
+        return "" if self.port else "the port"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,6 +34,9 @@ class RayFacts:
     object_store_bytes: int | None = None
     object_store_dir: str = ""
 
+    def lacks(self) -> str:
+        return "" if self.address or self.gcs_address else "where the raylet is dialled"
+
 
 @fact("ray_ports", scope="cluster", origin="measure")
 @dataclass(frozen=True, slots=True, kw_only=True)

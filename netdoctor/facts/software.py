@@ -114,6 +114,9 @@ class SoftwareFacts:
     unmet: tuple[Unmet, ...] | None = None
     shadows: tuple[Shadow, ...] = ()
 
+    def lacks(self) -> str:
+        return "" if self.version else "the version of Python"
+
 
 def no_torch(asked: Iterable[SoftwareFacts]) -> str:
     """Why nothing of the job's torch was seen where none of these interpreters has it, and what helps."""
@@ -195,6 +198,10 @@ class EnvFacts:
 
     variables: dict[str, str] = field(default_factory=dict)
     nccl_conf: tuple[ConfFile, ...] = ()
+
+    def lacks(self) -> str:
+        # A session without PATH starts nothing.
+        return "" if self.variables else "any variable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

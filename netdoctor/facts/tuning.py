@@ -46,3 +46,7 @@ class TuningFacts:
     processes_limit: int | None = None
     processes_left: int | None = None
     cores_limit: float | None = None
+
+    def lacks(self) -> str:
+        # Of /proc, which is there in every container, too.
+        return "" if self.uptime_s is not None and self.sysctls else "kernel settings and since when it is up"

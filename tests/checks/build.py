@@ -250,7 +250,7 @@ def second(count: int, *purposes: str) -> Paths:
 
 
 def env(**variables: str) -> EnvFacts:
-    return EnvFacts(variables=variables)
+    return EnvFacts(variables={"PATH": "/usr/bin:/bin", **variables})
 
 
 def probe(src: str, dst: str, port: int = RDZV, outcome: str = "open", **changes: Any) -> PortProbe:

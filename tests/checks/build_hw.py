@@ -1,5 +1,6 @@
 """Facts of healthy hardware and software, for tests to spoil: torch 2.6.0, eight H100s, two HCAs."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from netdoctor.facts.counters import Counted, CounterFacts
@@ -241,9 +242,12 @@ def rdmas(count: int, **odd: RdmaFacts) -> dict[str, RdmaFacts]:
     return {name(i): odd.get(name(i), rdma()) for i in range(1, count + 1)}
 
 
-def counters(uptime_s: float = 5000.0, packets: int = 1) -> CounterFacts:
-    """One reading of two HCA ports and an interface without errors."""
+def counters(
+    uptime_s: float = 5000.0, packets: int = 1, *, hcas: int = 2, netdevs: Sequence[str] = ("eth0",)
+) -> CounterFacts:
+    """One reading of HCA ports and interfaces without errors."""
     moved = {"port_rcv_packets": packets}
-    ports = [Counted(name=f"mlx5_{i}:1", values=moved, read=14) for i in range(2)]
-    netdev = Counted(name="eth0", values={"carrier_changes": 2, "rx_packets": packets}, read=9)
-    return CounterFacts(uptime_s=uptime_s, ports=tuple(ports), netdevs=(netdev,))
+    ports = [Counted(name=f"mlx5_{i}:1", values=moved, read=14) for i in range(hcas)]
+    arrived = {"carrier_changes": 2, "rx_packets": packets}
+    links = [Counted(name=netdev, values=arrived, read=9) for netdev in netdevs]
+    return CounterFacts(uptime_s=uptime_s, ports=tuple(ports), netdevs=tuple(links))

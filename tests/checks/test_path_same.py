@@ -95,3 +95,14 @@ def test_says_what_it_did_not_look_at() -> None:
 def test_skips_without_a_path() -> None:
     (finding,) = path_same({"n1": places()}, hosts(1), job(1))
     assert finding.status is Status.SKIP
+
+
+def test_a_path_of_which_a_node_says_nothing() -> None:
+    both = job(2, paths=(PATH,))
+    (finding,) = path_same({"n1": places(at(1)), "n2": places()}, hosts(2), both)
+    assert (finding.target, finding.status) == ("n2", Status.UNKNOWN)
+    assert finding.summary == f"{PATH}: the node did not say what is there"
+    # One that was named twice is told under one name.
+    twice = job(1, paths=("~/x", "/root/x", "~"))
+    here = [place("/root/x", asked="/root/x"), place("/root", asked="~")]
+    assert list(path_same({"n1": places(*here)}, hosts(1), twice)) == []

@@ -9,6 +9,7 @@ from netdoctor.facts.counters import Counted, CounterFacts, LaterCounters
 from netdoctor.model import Finding, Status
 
 from .build import causes, said
+from .build_hw import hca, rdma
 
 USUAL = {"port_rcv_packets": 1000, "port_xmit_packets": 1000}
 
@@ -106,13 +107,27 @@ def test_what_cannot_be_judged() -> None:
     assert [f.status for f in said(rdma_errors(mute, LaterCounters(reading=mute)))] == [Status.SKIP]
 
 
-def test_a_port_that_came_or_went_is_not_judged() -> None:
+def test_a_port_that_came_is_not_judged_and_one_that_went_is_unknown() -> None:
     first, later = readings({}, {"link_downed": 9}, name="mlx5_9:1")
     gone = CounterFacts(uptime_s=first.uptime_s, ports=first.ports[:1])
     assert not said(rdma_errors(gone, later))
-    assert not said(
-        rdma_errors(later.reading, LaterCounters(reading=CounterFacts(uptime_s=6e3, ports=first.ports[:1])))
-    )
+    went = LaterCounters(reading=CounterFacts(uptime_s=6e3, ports=first.ports[:1]))
+    (finding,) = said(rdma_errors(later.reading, went))
+    assert (finding.status, finding.summary) == (
+        Status.UNKNOWN, "mlx5_9:1 told at the end less of what it counts than at login",
+    )  # fmt: skip
+
+
+def test_an_hca_of_which_nothing_was_counted_is_not_healthy() -> None:
+    none = CounterFacts(uptime_s=1.0)
+    (finding,) = said(rdma_errors(none, LaterCounters(reading=none), rdma()))
+    assert (finding.status, finding.summary) == (
+        Status.UNKNOWN, "what mlx5_0:1 and mlx5_1:1 counts was not told",
+    )  # fmt: skip
+    one = CounterFacts(uptime_s=1.0, ports=(Counted(name="mlx5_0:1", read=14),))
+    again = LaterCounters(reading=CounterFacts(uptime_s=9.0, ports=one.ports))
+    assert [f.status for f in said(rdma_errors(one, again, rdma()))] == [Status.UNKNOWN]
+    assert not said(rdma_errors(one, again, rdma(hca("mlx5_0"))))
 
 
 @pytest.mark.parametrize("name", ["mlx5_1; id:1", "$(id):1", "mlx5_1:1;id", "mlx5_1", "-d:1", "mlx5_1:1\n"])

@@ -53,6 +53,13 @@ def test_programs() -> None:
     assert not judged("srun", facts(srun), facts(Program(name="srun")))
 
 
+def test_a_node_that_says_nothing_of_the_launcher() -> None:
+    mpi = program("mpirun", "mpirun (Open MPI) 4.1.4\n")
+    (finding,) = judged("mpirun", facts(mpi), facts(mpi), facts())
+    assert (finding.status, finding.target) == (Status.UNKNOWN, "n3")
+    assert [one.status for one in judged("mpirun", facts(), facts())] == [Status.UNKNOWN] * 2
+
+
 def test_pdsh() -> None:
     def said(modules: str, default: str, launcher: str = "pdsh", **more: Any) -> dict[str, set[str]]:
         return causes(judged(launcher, facts(program("pdsh", PDSH.format(modules, default)), **more)))

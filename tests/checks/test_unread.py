@@ -1,17 +1,23 @@
-"""What was not read is never green: any value of a healthy cluster that can turn a cell red is taken away.
+"""What was not read is never green: any value of a healthy cluster that can turn a cell red is taken away,
+and so is all that an answer may leave out.
 
 Which values a check looks at is found by trying: a value matters to a cell when some other value makes it
 warn or fail. The same cell is not a pass when the value is empty, as it is where a node could not read it.
 """
 
 import copy
+import dataclasses
 import json
+import types
+import typing
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from netdoctor.check import DERIVED_FACTS, Check
+from netdoctor.engine.gathering import take
 from netdoctor.engine.judge import Judgement, judge
 from netdoctor.engine.registry import load_builtin, ordered
 from netdoctor.facts.bandwidth import (
@@ -26,10 +32,10 @@ from netdoctor.facts.bandwidth import (
     TcpRate,
     TcpRates,
 )
-from netdoctor.facts.base import FACT_TYPES
+from netdoctor.facts.base import FACT_TYPES, Missing, Why
 from netdoctor.facts.counters import LaterCounters
 from netdoctor.model import Status
-from netdoctor.store import Store, dump, load
+from netdoctor.store import Store, decode, dump, group_type, load
 
 from . import build, build_hw, build_ray
 from .test_bandwidth import row
@@ -261,3 +267,67 @@ def test_nor_is_one_of_hcas_on_ethernet() -> None:
 @pytest.mark.parametrize("group", sorted(DATA["cluster"].keys() - NOT_HERE.keys()))
 def test_nor_is_one_that_nodes_measured_together(group: str) -> None:
     assert leaks(BETWEEN, DATA, "cluster", group) == {one for one in NOT_UNREAD if one[1] == group}
+
+
+# What an answer without a single value may say of a real machine, and is green for: by group of facts the
+# checks that pass, and why.
+SAYS_NOTHING = {
+    "time": ({"time.skew"}, "the clocks were measured; what daemons say is for time.sync, which is unknown"),
+    "rdma": (
+        {"slurm.limits", "net.errors", "gpu.affinity", "bw.allreduce", "rdma.parity", "bw.rdma"},
+        "a machine without HCAs says just this, and no such one has to be like the others",
+    ),
+}
+
+
+def hollow(hint: Any) -> Any:
+    """Plain data of a type in which nothing is said that may be left out."""
+    if dataclasses.is_dataclass(hint):
+        return {
+            field.name: hollow(typing.get_type_hints(hint)[field.name])
+            for field in dataclasses.fields(hint)
+            if field.default is field.default_factory is dataclasses.MISSING
+        }
+    made, arms = typing.get_origin(hint), typing.get_args(hint)
+    if made in (typing.Union, types.UnionType):
+        return None if type(None) in arms else hollow(arms[0])
+    if made is tuple:
+        return [] if arms[1:] == (...,) else [hollow(one) for one in arms]
+    return {} if made is not None else hint()
+
+
+@pytest.mark.parametrize("nodes", [[NODE], build.names(COUNT)], ids=["one node", "all nodes"])
+@pytest.mark.parametrize(
+    "group", sorted(info.group for info in FACT_TYPES.values() if info.origin == "agent" and not info.absent)
+)
+def test_an_answer_that_says_nothing_is_never_green(group: str, nodes: list[str]) -> None:
+    data = copy.deepcopy(DATA)
+    said = {"value": hollow(group_type(group))}
+    data["node"].setdefault(group, {}).update(dict.fromkeys(nodes, said))
+    result = judged(data)
+    looking = {c.id for c in CHECKS if any(p.info.group == group and not p.optional for p in c.needs)}
+    cells = {check: result.cells[check].get(NODE) for check in looking}
+    exempt, _ = SAYS_NOTHING.get(group, (set(), ""))
+    assert {check for check, status in cells.items() if status is Status.PASS} <= exempt
+    assert isinstance(decode(group, said), Missing) or exempt
+    if not exempt:
+        assert set(cells.values()) <= {Status.UNKNOWN, Status.SKIP, Status.BLOCKED}
+        assert Status.UNKNOWN in cells.values() or Status.BLOCKED in cells.values()
+
+
+@pytest.mark.parametrize("raw", [False, True], ids=["plain", "as it came"])
+def test_what_an_answer_lacks_is_said(raw: bool) -> None:
+    answer: Any = {"value": {"uptime_s": 0, "ports": [], "netdevs": []}}
+    if raw:
+        answer = msgspec.Raw(json.dumps(answer).encode())
+    said = decode("counters", answer)
+    text = "counters: the answer does not say for how long it has been up"
+    assert said == Missing(Why.UNPARSABLE, text)
+
+
+def test_nobody_denies_what_was_named() -> None:
+    said = {"launch": {"missing": {"why": "not_applicable", "detail": "no launcher was named"}}}
+    for launcher, why in ((None, Why.NOT_APPLICABLE), ("pdsh", Why.NOT_EXAMINED)):
+        found = Store()
+        take(found, {"launch": {"launcher": launcher, "image": None}}, NODE, said, None)
+        assert found.get("launch", NODE).why is why

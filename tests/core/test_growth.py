@@ -46,7 +46,7 @@ def work(count: int, shape: str) -> int:
     checks = registry.select(registry.load(plugins=False).checks, profile)
     listed = clusters.targets(count)
     names, store, job = [target.id for target in listed], Store(), Job(master_node=listed[0].id)
-    groups = set(first_groups({p.info.group for c in checks for p in c.needs}, listed, job, profile))
+    groups = first_groups({p.info.group for c in checks for p in c.needs}, listed, job, profile)
     put_control_facts(store, listed, job, None)
     answers = [(node, decode_members(said)) for node, said in clusters.replies(count, shape)]
 
