@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from netdoctor.checks._env import each_its_own, export
 from netdoctor.checks._rdma import is_plain_name
@@ -11,6 +10,7 @@ from netdoctor.facts.net import AddressRow, NetFacts
 from netdoctor.facts.rdma import Hca
 from netdoctor.facts.software import Job
 from netdoctor.model import Fix, in_job, run
+from netdoctor.records import dataclass
 from netdoctor.rules.addresses import is_usable, networks_by_reach, repeated_addresses, rows_of
 from netdoctor.rules.nccl import candidates, choose, device_of
 from netdoctor.rules.nccl_ib import MAX_IB_DEVS, selected_ports

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
 from netdoctor.checks._addresses import device, holds
@@ -12,6 +12,7 @@ from netdoctor.checks._words import is_ifname, listing, title_text
 from netdoctor.facts.net import AddressRow, Netdev, NetFacts
 from netdoctor.facts.paths import BOOTSTRAP, RAIL, SOCKET, Path, Paths, Probe, path_of
 from netdoctor.model import CauseHint, Finding, Fix, in_job
+from netdoctor.records import dataclass
 from netdoctor.rules.addresses import is_usable, repeated_addresses
 from netdoctor.rules.nccl import candidates
 from netdoctor.rules.variables import Environment, values

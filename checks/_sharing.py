@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from netdoctor.checks._places import at
 from netdoctor.checks._words import quoted
 from netdoctor.facts.places import HUNG
 from netdoctor.facts.sharing import SharedRead, SharedWrite, Sharing
 from netdoctor.model import CONFIG, Cause, Finding, Status, look, run
+from netdoctor.records import dataclass
 
 WRITING = "https://man7.org/linux/man-pages/man5/nfs.5.html"  # "Directory entry caching", "root_squash"
 

@@ -1,7 +1,6 @@
 """The address that gloo would use on each node."""
 
 from collections.abc import Iterator, Mapping, Set
-from dataclasses import dataclass
 from typing import Any
 
 from netdoctor.check import check
@@ -28,6 +27,7 @@ from netdoctor.model import (
     skip,
     unknown,
 )
+from netdoctor.records import dataclass
 from netdoctor.rules.addresses import ip, leads_to, networks_by_reach, repeated_addresses, rows_of
 from netdoctor.rules.gloo import Device, choose, interface_names, is_loopback
 from netdoctor.rules.variables import Setting, effective_env, exported, values

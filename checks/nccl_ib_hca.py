@@ -1,7 +1,6 @@
 """The HCA ports that NCCL would use on each node."""
 
 from collections.abc import Callable, Iterator, Mapping, Set
-from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
@@ -14,6 +13,7 @@ from netdoctor.checks._words import listing
 from netdoctor.facts.rdma import Hca, HcaPort, RdmaFacts
 from netdoctor.facts.software import EnvFacts, Job, SoftwareFacts
 from netdoctor.model import DERIVED, LIKELY, Cause, Finding, Fix, Status, in_job, ok, seen, skip, unknown
+from netdoctor.records import dataclass
 from netdoctor.rules.nccl_ib import prefix_surprises, selected_ports, switched_off_by
 from netdoctor.rules.variables import Environment, effective_env, values
 from netdoctor.rules.versions import Version, nccl_version

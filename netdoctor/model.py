@@ -1,11 +1,11 @@
 """The words of a verdict: status, finding, cause, fix. Plain data; nothing here reads, runs or draws."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from netdoctor.records import changed, record
+from netdoctor.records import changed, dataclass, record
 
 CLUSTER = "cluster"
 CONTROL = "control"

@@ -5,9 +5,10 @@ Cells are plain tuples (row, column, letter) because thousands of them come each
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any
 
+from netdoctor.records import dataclass
 from netdoctor.report.json_ import from_dict, to_dict
 from netdoctor.report.model import Report
 

@@ -1,8 +1,9 @@
 """Where the columns of the matrix stand: one per check if they fit, closer if not, or one per family."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from netdoctor.records import dataclass
 from netdoctor.report import words
 from netdoctor.tui.state import Cells
 

@@ -5,9 +5,10 @@ nodes; never by numbers and never by results. Moves are pure functions from one 
 """
 
 from collections.abc import Hashable, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
+from netdoctor.records import dataclass
 from netdoctor.tui.state import GROUPS_ABOVE, SORTS, Cells, Known
 
 T = TypeVar("T")

@@ -5,7 +5,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -46,6 +46,7 @@ from netdoctor.inventory import Target
 from netdoctor.measure.common import Ground
 from netdoctor.measure.declare import Context
 from netdoctor.model import Status
+from netdoctor.records import dataclass
 from netdoctor.store import Store
 from netdoctor.transport.base import Request, SessionEvent, Transport
 

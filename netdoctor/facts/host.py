@@ -1,10 +1,10 @@
 """Facts about a machine as such: identity, limits, memory file systems."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal, get_args
 
 from netdoctor.facts.base import fact
+from netdoctor.records import dataclass
 
 # What reaches the nodes, as --via has it.
 Via = Literal["ssh", "slurm", "ray"]

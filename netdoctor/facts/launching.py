@@ -1,8 +1,9 @@
 """Facts about what a named launcher, or a named container image, finds on a node."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from netdoctor.facts.base import fact
+from netdoctor.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

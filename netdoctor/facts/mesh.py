@@ -1,9 +1,10 @@
 """Facts about logins from node to node, and about what nodes reach outside of the cluster."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from netdoctor.facts.base import fact
+from netdoctor.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

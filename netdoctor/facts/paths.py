@@ -1,11 +1,11 @@
 """The ways over which a job's nodes dial each other, worked out before anything is tried."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 from netdoctor.facts.base import fact
-from netdoctor.records import record
+from netdoctor.records import dataclass, record
 from netdoctor.text import listing
 
 MAIN = "main"

@@ -1,9 +1,10 @@
 """Facts about file systems and paths that a job uses."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from netdoctor.facts.base import fact
+from netdoctor.records import dataclass
 
 # Variables that say where libraries keep what they download.
 CACHES = ("HF_HOME", "TORCH_HOME", "XDG_CACHE_HOME")

@@ -1,9 +1,10 @@
 """Facts about how a machine is set up."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from netdoctor.facts.base import fact
+from netdoctor.records import dataclass
 
 
 @fact("tuning")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from netdoctor.inventory.nodeset import fold
+from netdoctor.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

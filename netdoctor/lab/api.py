@@ -17,7 +17,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +44,7 @@ from netdoctor.lab.requirements import missing_requirements
 from netdoctor.lab.service import Site
 from netdoctor.lab.state import Active, State
 from netdoctor.lab.system import LabError
+from netdoctor.records import dataclass
 
 __all__ = ["FAULTS", "Fault", "Lab", "LabError", "NodeStatus", "load", "missing_requirements", "up"]
 

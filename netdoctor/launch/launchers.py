@@ -1,7 +1,6 @@
 """The launchers that a plan can be written for."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from netdoctor.launch import (
     emit_accelerate,
@@ -15,6 +14,7 @@ from netdoctor.launch import (
 )
 from netdoctor.launch.model import LaunchPlan, Parts
 from netdoctor.launch.values import PORT
+from netdoctor.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

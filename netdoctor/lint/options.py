@@ -5,7 +5,9 @@ Written after torch 2.15 (torch/distributed/run.py), Slurm 26.05 (src/common/slu
 5.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from netdoctor.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

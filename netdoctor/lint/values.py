@@ -1,9 +1,10 @@
 """What a word of a shell script is worth when nothing is run: text with holes in it."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from netdoctor.lint.model import Place
+from netdoctor.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

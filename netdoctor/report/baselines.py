@@ -8,10 +8,11 @@ import difflib
 import re
 import shutil
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from netdoctor.errors import InputError
+from netdoctor.records import dataclass
 from netdoctor.report import LAST, history
 from netdoctor.report.diff import is_healed
 from netdoctor.report.model import Against, Cause, Healed, Report

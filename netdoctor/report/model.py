@@ -5,10 +5,10 @@ Strings that came from nodes are stored as received (capped); each renderer esca
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
-from netdoctor.records import record
+from netdoctor.records import dataclass, record
 
 SCHEMA = "netdoctor.report/1"
 

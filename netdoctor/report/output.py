@@ -5,12 +5,13 @@ import os
 import select
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 from netdoctor.errors import InputError
+from netdoctor.records import dataclass
 from netdoctor.report.model import Note, Report
 
 FILE_WIDTH = 100

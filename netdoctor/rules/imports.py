@@ -1,7 +1,8 @@
 """What the last line of a failed import says: patterns with a real line each, and what helps."""
 
 import re
-from dataclasses import dataclass
+
+from netdoctor.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

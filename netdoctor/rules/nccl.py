@@ -6,13 +6,13 @@ release as an argument. Where the release is unknown the newest rules are used.
 
 import ipaddress
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
 from netdoctor.facts.net import AddressRow, Lookup, NetFacts, ResolveFacts
 from netdoctor.facts.software import NcclAnswer
 from netdoctor.memo import of_one
-from netdoctor.records import record
+from netdoctor.records import dataclass, record
 from netdoctor.rules.addresses import IPAddress, ip, network, parse, rows_of
 from netdoctor.rules.variables import MAX_IFS, parse_filter
 from netdoctor.rules.versions import Version, at_least

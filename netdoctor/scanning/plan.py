@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from netdoctor.check import Check, Profile
@@ -16,6 +16,7 @@ from netdoctor.facts.software import Job
 from netdoctor.facts.wanted import Wanted
 from netdoctor.inventory import Inventory, Target, load, restrict
 from netdoctor.inventory.reading import file_exists
+from netdoctor.records import dataclass
 from netdoctor.report import baseline, baselines
 from netdoctor.report.accepted import Suppression
 from netdoctor.report.model import Part, Report

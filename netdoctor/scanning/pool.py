@@ -7,7 +7,7 @@ import re
 import stat
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from netdoctor.inventory import InventoryError, Target, expand
 from netdoctor.inventory.names import is_valid_host
 from netdoctor.inventory.nodeset import fold
 from netdoctor.inventory.task import Task
+from netdoctor.records import dataclass
 from netdoctor.report.foreign import stranger
 from netdoctor.report.json_ import NODES_MAX
 from netdoctor.report.kept import of as facts_kept

@@ -1,11 +1,12 @@
 """What a scan is asked for, whoever asks."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import NamedTuple
 
 from netdoctor.inventory import Target
+from netdoctor.records import dataclass
 from netdoctor.report import LAST
 
 # A partition of Slurm's, or several of them; it becomes an argument of its commands.

@@ -1,13 +1,14 @@
 """The one small interface between the engine and whatever reaches the nodes."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Protocol
 
 from netdoctor.facts.base import Missing
 from netdoctor.facts.host import Session
 from netdoctor.inventory import Target
+from netdoctor.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

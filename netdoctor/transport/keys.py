@@ -3,7 +3,7 @@
 import os
 import socket
 import stat
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import paramiko
@@ -12,6 +12,7 @@ from gevent.lock import RLock
 
 from netdoctor.files import read_regular
 from netdoctor.inventory.names import printable
+from netdoctor.records import dataclass
 from netdoctor.transport import here
 from netdoctor.transport.messages import Endpoint
 

@@ -5,7 +5,7 @@ import math
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from netdoctor import __version__
 from netdoctor.errors import InputError
 from netdoctor.facts.host import MEET, Login
 from netdoctor.inventory import Inventory, Target, fold
+from netdoctor.records import dataclass
 from netdoctor.text import clean
 from netdoctor.transport import calls, frames, meeting
 from netdoctor.transport.base import Limits, Reply, Request, SessionEvent

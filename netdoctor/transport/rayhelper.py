@@ -10,7 +10,6 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
@@ -18,6 +17,7 @@ import msgspec
 
 from netdoctor.errors import InputError
 from netdoctor.inventory.names import python_fault
+from netdoctor.records import dataclass
 from netdoctor.text import clean
 from netdoctor.transport import raycluster
 from netdoctor.transport.ray_driver import FATAL, HEAD, RELEASE, TABLE

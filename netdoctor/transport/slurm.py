@@ -18,12 +18,13 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from netdoctor.facts.host import Login, Trouble
 from netdoctor.inventory.model import Target
 from netdoctor.inventory.nodeset import fold
+from netdoctor.records import dataclass
 from netdoctor.text import clean
 from netdoctor.transport import bundle, calls, here
 from netdoctor.transport import slurm_words as words

@@ -12,13 +12,14 @@ import shlex
 import string
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from netdoctor.inventory import formats
 from netdoctor.inventory.names import printable
 from netdoctor.inventory.readers import documents
 from netdoctor.inventory.readers.base import Source, Stop
+from netdoctor.records import dataclass
 
 # What is taken, the stronger name first.
 TAKEN = {
