@@ -57,9 +57,11 @@ KEX = "-o KexAlgorithms=curve25519-sha256"
 # it open, and the agent ends with its stdin. So it answers before it looks at the end of the file.
 ANSWER_FIRST = """
 
-import time
+import _thread
 
 _answered = []
+_all = _thread.allocate_lock()
+_all.acquire()
 _channel_send = Channel.send
 _real_read_frame = read_frame
 
@@ -68,14 +70,14 @@ def _send(self, message):
     _channel_send(self, message)
     if "ok" in message:
         _answered.append(True)
+        if len(_answered) == {requests}:
+            _all.release()
 
 
 def read_frame(stream):
     request = _real_read_frame(stream)
     if request is None:
-        end = time.monotonic() + 60
-        while len(_answered) < {requests} and time.monotonic() < end:
-            time.sleep(0.002)
+        _all.acquire(True, 60)
     return request
 
 
