@@ -259,6 +259,7 @@ def add_facts_arguments(parser: argparse.ArgumentParser) -> None:
     facts.add_argument(
         "--facts-uid", type=_whole((1 << 32) - 1), metavar="UID", help="take files of this user, too"
     )
+    facts.add_argument("--facts-job", metavar="JOB", help="of several that wrote (default: the newest)")
 
 
     facts.add_argument(
@@ -290,7 +291,7 @@ _FIELDS = (
     "ssh_port", "ssh_key", "known_hosts", "jump", "accept_new", "python", "profile", "only", "skip", "node",
     "checks_dir", "env_file", "master_port", "packages", "requirements", "path", "launcher", "backend",
     "image", "baseline", "suppress", "expect", "parallel", "timeout", "deadline", "budget", "strict",
-    "require", "fail_on", "facts", "facts_age", "facts_nodes", "facts_uid", "also",
+    "require", "fail_on", "facts", "facts_age", "facts_nodes", "facts_uid", "facts_job", "also",
     "reach", "write_test", "meet", "tasks", "secret_file",
 )  # fmt: skip
 

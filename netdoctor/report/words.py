@@ -157,9 +157,10 @@ def stopped(report: Report) -> str | None:
 def header(report: Report) -> list[str]:
     """Return the parts of the first line: tool, hosts, nodes and GPUs, profile."""
     source = report.run.hosts_source
+    job = plain(source.get("job", ""), 60)
     parts = [
         f"{plain(report.tool.name, 40)} {plain(report.tool.version, 40)}".rstrip(),
-        plain(source.get("path") or source.get("format") or "", 60),
+        plain(source.get("path") or source.get("format") or "", 60) + (f" ({job})" if job else ""),
         ", ".join(filter(None, [number(len(report.targets), "node"), gpus(report)])),
         f"profile {plain(report.run.profile, 40)}",
     ]

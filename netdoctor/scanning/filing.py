@@ -17,11 +17,13 @@ from netdoctor.transport.filed import Answer, FiledTransport
 
 @dataclass(frozen=True, slots=True)
 class Filed:
-    """job: MASTER_ADDR and MASTER_PORT as the tasks had them."""
+    """job: MASTER_ADDR and MASTER_PORT as the tasks had them. run, began: as of Pool."""
 
     inventory: Inventory
     transport: FiledTransport
     job: Mapping[str, str]
+    run: str
+    began: float | None
 
 
 def filed(request: ScanRequest) -> Filed:
@@ -36,6 +38,7 @@ def filed(request: ScanRequest) -> Filed:
         max_age_s=request.facts_age,
         nodes=request.facts_nodes,
         own=task(request.environ),
+        job=request.facts_job,
     )
     pool = pooled(read(request.facts, request.facts_uid), _by_hand(request), rules)
     inventory = Inventory(
@@ -45,7 +48,7 @@ def filed(request: ScanRequest) -> Filed:
         notes=(*pool.notes, *request.remarks),
     )
     answers = {target.id: _answer(pool.taken[target.id]) for target in pool.targets}
-    return Filed(inventory, FiledTransport(answers), pool.job)
+    return Filed(inventory, FiledTransport(answers), pool.job, pool.run, pool.began)
 
 
 def _by_hand(request: ScanRequest) -> tuple[Target, ...]:

@@ -156,8 +156,8 @@ def job(
     write_test: Sequence[str] = (),
     tasks: Mapping[str, str] = MappingProxyType({}),
 ) -> Job:
-    """The Job fact. The env file wins over the calling environment, a flag over both; what tasks that wrote
-    facts say (MASTER_ADDR, MASTER_PORT) counts where none of these does.
+    """The Job fact. What tasks that wrote facts say (MASTER_ADDR, MASTER_PORT) wins over the calling
+    environment, the env file over both, a flag over all.
 
     launcher: what is not said is torchrun where variables say how it is to run (PET_NNODES and the like).
 
@@ -165,9 +165,8 @@ def job(
     """
     carried = (name for name in environ if CARRIED.match(name) and not is_secret(name))
     env = {name: shown(name, environ[name]) for name in carried}
-    said = {name: value for name, value in tasks.items() if name not in env}
-    origins = dict.fromkeys(env, CALLING) | dict.fromkeys(said, TASKS)
-    env |= said
+    origins = dict.fromkeys(env, CALLING) | dict.fromkeys(tasks, TASKS)
+    env |= tasks
     if env_file is not None:
         values, places = read_env_file(env_file)
         env |= values
@@ -196,6 +195,16 @@ def job(
         reach=tuple(reach),
         write_test=tuple(write_test),
     )
+
+
+def apart(tasks: Mapping[str, str], environ: Mapping[str, str]) -> list[str]:
+    """What the calling environment has otherwise than the tasks whose job is judged."""
+    other = [name for name, value in tasks.items() if environ.get(name, value) != value]
+    return [
+        f"{name} is {clean(tasks[name], 80)}, as the tasks have it; {clean(environ[name], 80)} of this shell "
+        "is not taken (--env-file would be)"
+        for name in other
+    ]
 
 
 def session_limits() -> dict[str, int | None]:

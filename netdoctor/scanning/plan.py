@@ -33,7 +33,7 @@ class Plan:
     """What will run. targets: who is contacted; judged: node ids that get statuses, None for all of them.
 
     baseline, earlier: the rates of --baseline, and its runs, the newest first. suppressions: what is
-    accepted. wanted: what the user expects of nodes.
+    accepted. wanted: what the user expects of nodes. run, began: of tasks that wrote files, as of Pool.
     """
 
     request: ScanRequest
@@ -48,6 +48,8 @@ class Plan:
     earlier: tuple[Report, ...] = ()
     suppressions: tuple[Suppression, ...] = ()
     wanted: Wanted | None = None
+    run: str = ""
+    began: float | None = None
 
     @property
     def part(self) -> Part | None:
@@ -102,11 +104,13 @@ def prepare(
     nodes = [target.id for target in inventory.targets]
     if job is None:
         asked = packages.asked(request.packages, request.requirements)
-        inventory = replace(inventory, notes=(*inventory.notes, *asked.notes))
+        tasks = filed.job if filed else {}
+        apart = jobenv.apart(tasks, request.environ) if request.env_file is None else ()
+        inventory = replace(inventory, notes=(*inventory.notes, *apart, *asked.notes))
         job = jobenv.job(
             env_file=request.env_file,
             environ=request.environ,
-            tasks=filed.job if filed else {},
+            tasks=tasks,
             master_port=request.master_port,
             packages=asked.packages,
             requested=asked.requested,
@@ -132,6 +136,8 @@ def prepare(
         baseline=_baseline(request, nodes),
         suppressions=own.suppressions,
         wanted=wanted,
+        run=filed.run if filed else "",
+        began=filed.began if filed else None,
         earlier=tuple(baselines.runs(request.baseline)) if request.baseline is not None else (),
     )
 

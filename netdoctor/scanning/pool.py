@@ -4,11 +4,12 @@ import glob
 import itertools
 import os
 import re
+import shlex
 import stat
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -82,12 +83,14 @@ class _Names(msgspec.Struct):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
     """now: seconds since the epoch. max_age_s: older lines do not count. nodes: how many there have to be,
-    None for as many as the launcher counts. own: the task that judges, if it is one."""
+    None for as many as the launcher counts. own: the task that judges, if it is one. job: the one to judge,
+    as its lines have it, or its number."""
 
     now: float
     max_age_s: float = MAX_AGE_S
     nodes: int | None = None
     own: Task = field(default_factory=Task)
+    job: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,13 +98,16 @@ class Pool:
     """What there is of each node. taken: by node id the line that counts, or one with a fault.
 
     targets: in the order of ranks. job: MASTER_ADDR and MASTER_PORT as the tasks have them. notes: what was
-    left out, and what else a reader has to know.
+    left out, and what else a reader has to know. run: the job that is judged, empty where nothing names it.
+    began: when the oldest line that counts was written, in seconds since the epoch; None without one.
     """
 
     targets: tuple[Target, ...]
     taken: Mapping[str, Written]
     job: Mapping[str, str]
     notes: tuple[str, ...]
+    run: str = ""
+    began: float | None = None
 
 
 def read(words: Sequence[str], uid: int | None = None) -> Iterator[Written]:
@@ -254,7 +260,7 @@ def pooled(found: Iterable[Written], listed: Sequence[Target], rules: Rules) -> 
     by_node: dict[str, list[Written]] = {}
     for number, line in enumerate(lines, 1):
         by_node.setdefault(line.node or f"unreadable{number}", []).append(line)
-    notes: list[str] = []
+    notes: list[str] = _beside(lines, job)
     known = {node: _one(node, group, notes) for node, group in by_node.items()}
     good = {node: line for node, line in known.items() if line.fault is None}
     expected = list(listed) or _in_job(good.values())
@@ -264,7 +270,7 @@ def pooled(found: Iterable[Written], listed: Sequence[Target], rules: Rules) -> 
         targets, taken = [], dict(known)
         # What is left of another job, or of yesterday, is nobody's whom this one is missing.
         for node in [n for n, line in known.items() if line.fault in (Fault.OLD, Fault.OTHER_JOB)]:
-            notes.append(_left_out(node, taken.pop(node)))
+            notes += _left_out(node, taken.pop(node))
     own = sorted(taken.keys() - {target.id for target in targets}, key=lambda node: _order(node, taken[node]))
     targets = [*targets, *(Target(id=node, host=node, source=SOURCE) for node in own)]
     if not listed:
@@ -288,6 +294,8 @@ def pooled(found: Iterable[Written], listed: Sequence[Target], rules: Rules) -> 
         taken=taken,
         job=_meeting(good.values(), notes),
         notes=tuple(_told(notes, good)),
+        run=clean(job, NAMED),
+        began=min((line.written for line in taken.values() if line.fault is None), default=None),
     )
 
 
@@ -309,9 +317,18 @@ def _span(seconds: float) -> str:
 
 
 def _job(good: Sequence[Written], rules: Rules) -> str:
-    """The job that is judged: our own where it wrote something, else that of the newest line."""
+    """The job that is judged: the one that was named, our own where it wrote something, else that of the
+    newest line. Raises InputError where nothing counts of the one that was named."""
     good = [line for line in good if line.task.launcher != BY_REPORT] or good
     count = Counter(_run(line) for line in good)
+    if rules.job is not None:
+        found = [job for job in count if rules.job in (job, job.rpartition(" ")[2])]
+        if len(found) == 1:
+            return found[0]
+        there = {name: [line for line in good if _run(line) == name] for name in count}
+        jobs = listing([_called(name, lines) for name, lines in there.items()], 8) or "none"
+        why = "several jobs are called so" if found else "no line that counts is of it"
+        raise InputError(f"--facts-job {clean(rules.job, NAMED)!r}: {why}; there are: {jobs}")
     if rules.own.job and rules.own.job in count:
         return rules.own.job
     newest = {_run(line): line.written for line in sorted(good, key=lambda line: line.written)}
@@ -350,7 +367,7 @@ def _one(node: str, lines: Sequence[Written], notes: list[str]) -> Written:
         notes.append(f"{node} has several lines of one job: the newest, {taken.place}, is taken")
     for line in lines:
         if line.fault is not None:
-            notes.append(_left_out(node, line))
+            notes += _left_out(node, line)
     return taken
 
 
@@ -364,8 +381,32 @@ def _machine(line: Written) -> str:
         return ""
 
 
-def _left_out(node: str, line: Written) -> str:
-    return f"left out: {line.place} of {node}: {line.detail}"
+def _left_out(node: str, line: Written) -> list[str]:
+    """The note on a line that does not count. Those of other jobs have one for all: _beside()."""
+    return [f"left out: {line.place} of {node}: {line.detail}"] if line.fault is not Fault.OTHER_JOB else []
+
+
+def _beside(lines: Sequence[Written], job: str) -> list[str]:
+    """Which of several jobs is judged, and how to have another; nothing where there is one."""
+    others: dict[str, list[Written]] = {}
+    for line in lines:
+        if line.fault is Fault.OTHER_JOB:
+            others.setdefault(_run(line), []).append(line)
+    if not others:
+        return []
+    newest = sorted(others, key=lambda name: max(line.written for line in others[name]), reverse=True)
+    ours = [line for line in lines if line.fault is None and _run(line) == job]
+    text = f"judged is {_called(job, ours)}; left out: {listing([_called(n, others[n]) for n in newest], 4)}"
+    name = clean(newest[0], NAMED)
+    return [f"{text}; --facts-job {shlex.quote(name)} judges that instead" if name else text]
+
+
+def _called(job: str, lines: Sequence[Written]) -> str:
+    """``slurm 12 (3 lines, the last of 2026-11-22 08:01:12 UTC)``."""
+    last = max((line.written for line in lines), default=0.0)
+    when = datetime.fromtimestamp(last, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    many = f"{len(lines)} line{'s' * (len(lines) != 1)}"
+    return f"{clean(job, NAMED) or 'a job without a name'} ({many}, the last of {when})"
 
 
 def _all_there(good: Iterable[Written]) -> bool:
@@ -426,7 +467,7 @@ def _expected(
         if by_hand:
             notes.append(f"left out: {line.place} of {name}, which is not listed")
         elif expected and line.fault is not None:
-            notes.append(_left_out(name, line))
+            notes += _left_out(name, line)
         else:
             taken[name] = line
     return list(expected), taken

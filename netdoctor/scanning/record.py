@@ -98,6 +98,7 @@ class _Options(Struct, kw_only=True):
     facts: _Files = UNSET
     facts_age: _Seconds = UNSET
     facts_nodes: Annotated[int, Meta(ge=1, le=100_000)] | UnsetType = UNSET
+    facts_job: _Text = UNSET
     strict: _Flag = UNSET
     require: _Globs = UNSET
     fail_on: Literal["fail", "warn", "never"] | UnsetType = UNSET

@@ -1,5 +1,6 @@
 """From an outcome to the report: how the scan was made, and how its nodes are reached by hand."""
 
+import math
 import os
 import platform
 import shlex
@@ -49,7 +50,11 @@ def opening(plan: Plan) -> Report:
         profile=plan.request.profile,
         selected=plan.request.only or ("*",),
         skipped=plan.request.skip,
-        hosts_source={"format": plan.inventory.format, "path": plan.inventory.source},
+        hosts_source={
+            "format": plan.inventory.format,
+            "path": plan.inventory.source,
+            **({"job": plan.run} if plan.run else {}),
+        },
         control_host={"name": platform.node(), "python": platform.python_version()},
         ssh_command=ssh_command(plan.request),
         replay=record(plan.request, plan.inventory.targets),
@@ -91,7 +96,8 @@ def assemble(
     finished = time.time()
     run = replace(
         (begun or opening(plan)).run,
-        started=rfc3339(finished - took_s),
+        # What files say was measured when they were written, however often it is judged.
+        started=rfc3339(min(finished - took_s, plan.began or math.inf)),
         finished=rfc3339(finished),
         duration_ms=round(took_s * 1000),
         complete=outcome.ended_by == "end",
@@ -251,6 +257,7 @@ def verify_prefix(request: ScanRequest) -> tuple[str, ...]:
             argv.append("--local")
         if request.via == FILED:
             argv += ["--facts", *request.facts]
+            argv += ["--facts-job", request.facts_job] if request.facts_job else []
         elif request.via == MEET:
             argv += ["--meet", str(request.meet), *(["--tasks", str(request.tasks)] if request.tasks else [])]
         elif request.via != "ssh":

@@ -14,7 +14,9 @@ PARTITION = r"\A[A-Za-z0-9_][A-Za-z0-9_.,-]{0,200}\Z"
 # A path of the job on the nodes, as --path takes it.
 PLACE = r"\A(/|~/|~\Z)[^\x00-\x1f\x7f]{0,1000}\Z"
 # A URL as --reach keeps it: no user, no password, no query, where secrets would be.
-URL = r"\Ahttps?://(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9][A-Za-z0-9._-]{0,252})(:[0-9]{1,5})?(/[!-\"$->A-~]*)?\Z"
+URL = (
+    r"\Ahttps?://(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9][A-Za-z0-9._-]{0,252})(:[0-9]{1,5})?(/[!-\"$->A-~]*)?\Z"
+)
 URL_LENGTH, URLS = 1000, 16
 # Fields of a request that name files.
 PATHS = (
@@ -47,7 +49,8 @@ class ScanRequest:
     facts: folders, patterns and files with what tasks have written, instead of reaching them: via is FILED.
     meet: where tasks of a job call by themselves, as of transport.meeting, instead of reaching them: via is
     MEET; tasks: how many there are; secret_file: a file with the secret that they have, too.
-    facts_age: seconds; facts_nodes: how many nodes there have to be; facts_uid: whose files count, too.
+    facts_age: seconds; facts_nodes: how many nodes there have to be; facts_uid: whose files count, too;
+    facts_job: which job of several that wrote.
     """
 
     hosts: tuple[str, ...] = ()
@@ -64,6 +67,7 @@ class ScanRequest:
     facts_age: float = 3600.0
     facts_nodes: int | None = None
     facts_uid: int | None = None
+    facts_job: str | None = None
     meet: str | None = None
     tasks: int | None = None
     secret_file: Path | None = None

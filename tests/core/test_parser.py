@@ -119,6 +119,7 @@ VALUES = {
     "packages": "x,y", "path": "/d", "write_test": "/d", "reach": "https://example.org/x",
     "timeout": "3", "deadline": "4", "budget": "5", "parallel": "6", "width": "70",
     "facts_age": "9", "facts_nodes": "10", "facts_uid": "11", "tasks": "12",
+    "facts_job": "slurm 12",
     "ssh_port": "7", "master_port": "8", "output": "short", "checks_dir": "d",
 }  # fmt: skip
 

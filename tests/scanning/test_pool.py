@@ -16,13 +16,14 @@ from netdoctor import __version__
 from netdoctor.engine import registry
 from netdoctor.errors import InputError
 from netdoctor.facts.host import FILED
-from netdoctor.facts.software import CALLING
+from netdoctor.facts.software import TASKS
 from netdoctor.inventory import Target
 from netdoctor.inventory.names import RESERVED
 from netdoctor.inventory.task import Task, node_name, task
 from netdoctor.report.save import load, save
 from netdoctor.scanning import ScanRequest, assemble, prepare
 from netdoctor.scanning.factfile import Fault, Written, decode, encode
+from netdoctor.scanning.gate import not_ours_now
 from netdoctor.scanning.pool import Pool, Rules, pooled, read
 from tests import clusters
 from tests.counting import steps
@@ -44,11 +45,17 @@ def line(i: int | str, age: float = 5.0, own: Task = SLURM, now: float = NOW, **
     return encode(node, **{**said, "taken": stamp(now - age), "task": own, "facts": facts, **more})
 
 
-def put(*lines: bytes, listed: str = "", nodes: int | None = None, own: Task | None = None) -> Pool:
+def put(
+    *lines: bytes,
+    listed: str = "",
+    nodes: int | None = None,
+    own: Task | None = None,
+    job: str | None = None,
+) -> Pool:
     """These lines, judged by who is told of these nodes."""
     found = [one for n, text in enumerate(lines) if (one := decode(text, f"f{n}:1")) is not None]
     targets = [Target(id=name, host=name, source="hosts.txt") for name in listed.split()]
-    return pooled(found, targets, Rules(now=NOW, nodes=nodes, own=own or Task()))
+    return pooled(found, targets, Rules(now=NOW, nodes=nodes, own=own or Task(), job=job))
 
 
 def said(pool: Pool) -> dict[str, str]:
@@ -156,20 +163,36 @@ def test_hosts_that_are_listed_by_address_or_another_name_are_found_by_their_fac
 def test_what_is_left_out_is_told() -> None:
     pool = put(line(0), line(0, age=3), line(1, version="0.0.9"), line(2), line(2)[:-40], line(7, own=OTHER))
     assert pool.notes == (
+        "judged is slurm 12 (4 lines, the last of 2026-09-21 14:13:17 UTC); left out: slurm 11 (1 line, the "
+        "last of 2026-09-21 14:13:15 UTC); --facts-job 'slurm 11' judges that instead",
         "gpu00000 has several lines of one job: the newest, f1:1, is taken",
-        pool.notes[1],
-        "left out: f5:1 of gpu00007: it is of slurm 11, what is judged of slurm 12",
+        pool.notes[2],
         f"facts of gpu00001 were written by netdoctor 0.0.9, this is {__version__}: "
         "what one of them does not know is unknown",
     )
-    assert pool.notes[1].startswith("left out: f4:1 of gpu00002: ")
-    assert pool.notes[1].endswith("; the line seems cut off")
+    assert pool.notes[2].startswith("left out: f4:1 of gpu00002: ")
+    assert pool.notes[2].endswith("; the line seems cut off")
     many = put(*(line(n, age=4000) for n in range(100)), *(line(n, 5) for n in range(100)))
     assert len(many.notes) == 11
     met = [line(n, job={"MASTER_ADDR": f"gpu0000{n // 2}", "MASTER_PORT": "29400"}) for n in range(3)]
     assert put(*met).job == {"MASTER_PORT": "29400"}
     differ = "different MASTER_ADDR: gpu00000 on gpu[00000-00001] and gpu00001 on gpu00002"
     assert differ in put(*met).notes[0]
+
+
+def test_the_job_that_is_judged_can_be_named() -> None:
+    lines = [line(0), line(1), line(5, own=OTHER, age=60), line(6, own=replace(OTHER, job="pbs 11"), age=50)]
+    alone = replace(OTHER, nodes=1, nodelist="gpu00005")
+    lines[2] = line(5, own=alone, age=60)
+    found = put(*lines, job="slurm 11")
+    assert ([target.id for target in found.targets], found.run) == (["gpu00005"], "slurm 11")
+    assert found.notes[0].startswith("judged is slurm 11 (1 line")
+    assert put(*lines, job="12").run == put(*lines).run == "slurm 12"
+    for wrong, why in (("11", "several jobs are called so"), ("9", "no line that counts is of it")):
+        with pytest.raises(InputError, match=rf"--facts-job '{wrong}': {why}; there are: slurm 12 \(2 lines"):
+            put(*lines, job=wrong)
+    with pytest.raises(InputError, match="no line that counts is of it; there are: none"):
+        put(line(0, age=4000), job="12")
 
 
 def test_lines_of_logs_are_found_and_torn_ones_never_count() -> None:
@@ -388,19 +411,46 @@ def test_job_lists_of_batch_systems(tmp_path: Path) -> None:
     assert sge == Task(launcher="sge", job="sge 7", nodes=2, nodelist="n[1-2]")
 
 
-def test_where_the_job_meets_is_what_its_tasks_say_unless_this_shell_does(tmp_path: Path) -> None:
+def test_where_the_job_meets_is_what_its_tasks_say_whatever_this_shell_has(tmp_path: Path) -> None:
     meets = {"MASTER_ADDR": "gpu00001", "MASTER_PORT": "29511"}
     for i in range(2):
         (tmp_path / f"{i}.jsonl").write_bytes(line(i, now=time.time(), job=meets))
-    for environ, addr, where in (
-        ({}, "gpu00001", "the job's tasks"), ({"MASTER_ADDR": "gpu00000"}, "gpu00000", CALLING),
-    ):  # fmt: skip
-        request = ScanRequest(facts=(str(tmp_path),), via=FILED, save=None, environ=environ)
-        plan = prepare(request, known=registry.load(plugins=False))
+    file = tmp_path / "train.env"
+    file.write_text("MASTER_ADDR=gpu00007\n")
+    here = {"MASTER_ADDR": "gpu00000"}
+    for environ, said, addr, where in (
+        ({}, None, "gpu00001", TASKS),
+        (here, None, "gpu00001", TASKS),
+        (here, file, "gpu00007", "train.env:1"),
+    ):
+        asked = {"facts": (str(tmp_path),), "via": FILED, "save": None}
+        plan = prepare(
+            ScanRequest(**asked, environ=environ, env_file=said), known=registry.load(plugins=False)
+        )
         assert (plan.job.master_addr, plan.job.master_port) == (addr, 29511)
-        assert plan.job.env_from == {"MASTER_ADDR": where, "MASTER_PORT": "the job's tasks"}
+        assert plan.job.env_from == {"MASTER_ADDR": where, "MASTER_PORT": TASKS}
         notes = [note.text for note in assemble(plan, plan.scan().run(plan.transport), 1.0).notes]
-        assert any("from this shell" in note for note in notes) is bool(environ)
+        assert not any("from this shell" in note for note in notes)
+        apart = "MASTER_ADDR is gpu00001, as the tasks have it; gpu00000 of this shell is not taken"
+        assert any(note.startswith(apart) for note in notes) is bool(environ and not said)
+
+
+def test_a_report_of_files_is_as_old_as_the_oldest_of_them(tmp_path: Path) -> None:
+    """However often it is judged: nothing was measured then."""
+    now = time.time()
+    for i, age in enumerate((30, 1200, 5)):
+        (tmp_path / f"{i}.jsonl").write_bytes(line(i, age, now=now))
+    report, file = None, tmp_path / "r.json"
+    for words in ([tmp_path], [file]):
+        plan = prepare(
+            ScanRequest(facts=tuple(map(str, words)), via=FILED, save=None),
+            known=registry.load(plugins=False),
+        )
+        report = assemble(plan, plan.scan().run(plan.transport), 1.0)
+        save(report, file)
+        assert datetime.fromisoformat(report.run.started).timestamp() == pytest.approx(now - 1200, abs=1)
+    assert report
+    assert "too old" in not_ours_now(report, now=now, max_age_s=1000.0)
 
 
 def test_what_is_written_is_read_as_it_was() -> None:
