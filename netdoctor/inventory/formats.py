@@ -12,11 +12,10 @@ from collections.abc import Sequence
 from enum import Enum
 
 from netdoctor.inventory.errors import Problems
-from netdoctor.inventory.names import PORT_MAX
+from netdoctor.inventory.names import PORT_MAX, SSH_PORT
 from netdoctor.inventory.reading import Line
 from netdoctor.records import dataclass
 
-SSH_PORT = 22
 FIRST_FREE_PORT = 1024
 
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from netdoctor.inventory import formats, reading
 from netdoctor.inventory.errors import InventoryError, Problem, Problems
-from netdoctor.inventory.formats import PLAIN, SSH_PORT
+from netdoctor.inventory.formats import PLAIN
 from netdoctor.inventory.model import Inventory, Target
-from netdoctor.inventory.names import RESERVED, host_fault, host_key, printable, with_port
+from netdoctor.inventory.names import host_fault, host_key, node_id, printable, with_port
 from netdoctor.inventory.nodeset import RANGE_MAX, SyntaxFault, evaluate
 from netdoctor.inventory.parsing import Entry, LineReader
 from netdoctor.inventory.readers import OTHER_WORDS, READERS, Reader, Source, Stop, recognise, sets
@@ -358,7 +358,7 @@ def _targets(entries: Sequence[Entry]) -> Iterable[Target]:
         several = ports[host_key(entry.host)] > 1
         called = entry.name or (with_port(entry.host, entry.port) if several else entry.host)
         yield Target(
-            id=with_port(called, entry.port or SSH_PORT) if called in RESERVED else called,
+            id=node_id(called, entry.port),
             host=entry.host,
             port=entry.port,
             user=entry.user,

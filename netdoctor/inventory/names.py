@@ -19,6 +19,7 @@ USER_MAX = 255  # LOGIN_NAME_MAX of Linux is 256 with the final NUL
 PYTHON_MAX = 1024
 LEAF_MAX = 64
 PORT_MAX = 65535
+SSH_PORT = 22
 # What findings say in a node's place (netdoctor.model): of them all, of the machine that scans, of the job.
 RESERVED = frozenset({"cluster", "control", "job"})
 INTERFACE_MAX = 15  # IFNAMSIZ of Linux is 16 with the final NUL
@@ -123,13 +124,6 @@ def host_fault(text: str) -> Fault | None:
     if _ADDRESS_RANGE.fullmatch(text):
         return Fault("not an address", "write a range as 10.0.0.[1-4]")
     return _label_fault(text)
-
-
-def called_fault(text: str) -> Fault | None:
-    """As `host_fault`, of what a node is to be called in reports."""
-    if text in RESERVED:
-        return Fault("no node may be called so: reports say it of something else")
-    return host_fault(text)
 
 
 def _label_fault(text: str) -> Fault | None:
@@ -288,3 +282,18 @@ def with_port(host: str, port: int | None) -> str:
     if port is None:
         return host
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def node_id(name: str, port: int | None = None) -> str:
+    """What a host of this name is called in reports: ``control:22`` where these say it of something else."""
+    return with_port(name, port or SSH_PORT) if name in RESERVED else name
+
+
+def host_of(node: str) -> str:
+    """The host of a node that a report calls ``gpu01``, ``gpu01:2222`` or ``[fe80::1]:22``; empty where it is
+    none."""
+    if is_valid_host(node):
+        return node
+    host, _, port = node.rpartition(":")
+    host = host[1:-1] if host[:1] == "[" and host[-1:] == "]" else host
+    return host if port.isdecimal() and is_valid_host(host) else ""

@@ -23,7 +23,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from netdoctor.factlines import SCHEMA
-from netdoctor.inventory.names import RESERVED, is_valid_host
+from netdoctor.inventory.names import is_valid_host, node_id
 from netdoctor.inventory.task import COUNT_MAX, NODES_MAX, TEXT_MAX, Task
 from netdoctor.jsontext import encode_line
 from netdoctor.records import dataclass
@@ -137,14 +137,12 @@ def decode(line: bytes, place: str) -> Written | None:
         return None
     text = line[at:].rstrip(b"\r\n")
     whose = _WHOSE.search(text)
-    node = whose[2].decode() if whose and is_valid_host(whose[2].decode()) else ""
+    node = node_id(whose[2].decode()) if whose and is_valid_host(whose[2].decode()) else ""
     if whose and whose[1].decode() != MAJOR:
         detail = f"it has format {whose[1].decode()}, this netdoctor reads {MAJOR}; use the one that wrote it"
         return Written(place=place, node=node, fault=Fault.FORMAT, detail=detail)
     if not node:
         return _broken(place, node, "it does not say whose it is")
-    if node in RESERVED:
-        return _broken(place, "", f"{node} is no node's name in reports; write it again with --name")
     if text.count(HEAD) > 1:
         return _broken(place, node, "another line begins in the middle of it: two tasks wrote at once")
     try:

@@ -20,7 +20,7 @@ from msgspec import Meta, Struct
 from netdoctor.engine import registry
 from netdoctor.errors import InputError
 from netdoctor.files import read_regular
-from netdoctor.inventory.names import called_fault, printable, python_fault
+from netdoctor.inventory.names import host_fault, printable, python_fault
 from netdoctor.inventory.task import Task
 from netdoctor.report.foreign import stranger
 from netdoctor.report.save import write_whole
@@ -127,7 +127,7 @@ def attend(
     environ: Mapping[str, str],
 ) -> str:
     """Let this task be asked; returns when it is over, with '' or why it was not. Raises InputError."""
-    if fault := called_fault(node):
+    if fault := host_fault(node):
         raise InputError(f"{printable(node)}: {fault.message}; --name says what this node is called")
     if python is not None and (fault := python_fault(python)):
         raise InputError(f"--python {printable(python)}: {fault.message}")

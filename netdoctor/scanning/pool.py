@@ -21,7 +21,7 @@ from netdoctor.facts.base import FACT_TYPES
 from netdoctor.facts.host import Login
 from netdoctor.files import read_regular
 from netdoctor.inventory import InventoryError, Target, expand
-from netdoctor.inventory.names import is_valid_host
+from netdoctor.inventory.names import host_of, is_valid_host, node_id
 from netdoctor.inventory.nodeset import fold
 from netdoctor.inventory.task import Task
 from netdoctor.records import dataclass
@@ -226,7 +226,7 @@ def _of_report(path: str, shown: str) -> Iterator[tuple[Written, int]]:
         there = {group: facts[group][node] for group in asked if node in facts.get(group, {})}
         line = Written(
             place=shown,
-            node=node if is_valid_host(node) else "",
+            node=node if host_of(node) else "",
             version=clean(report.tool.version, 40),
             written=began,
             task=Task(launcher=BY_REPORT),
@@ -245,7 +245,7 @@ def _node_of(path: str) -> str:
     """The node that a file in a folder of `netdoctor facts` is called after; empty where it is no name."""
     name = os.path.basename(path)
     stem = name.removesuffix(SUFFIX) if name.endswith(SUFFIX) else os.path.splitext(name)[0]
-    return stem if is_valid_host(stem) else ""
+    return node_id(stem) if is_valid_host(stem) else ""
 
 
 def pooled(found: Iterable[Written], listed: Sequence[Target], rules: Rules) -> Pool:
@@ -272,7 +272,7 @@ def pooled(found: Iterable[Written], listed: Sequence[Target], rules: Rules) -> 
         for node in [n for n, line in known.items() if line.fault in (Fault.OLD, Fault.OTHER_JOB)]:
             notes += _left_out(node, taken.pop(node))
     own = sorted(taken.keys() - {target.id for target in targets}, key=lambda node: _order(node, taken[node]))
-    targets = [*targets, *(Target(id=node, host=node, source=SOURCE) for node in own)]
+    targets = [*targets, *(Target(id=node, host=host_of(node) or node, source=SOURCE) for node in own)]
     if not listed:
         known_so_far = len(targets)
         absent = max(_uncounted(good.values(), known_so_far), (rules.nodes or 0) - known_so_far)
@@ -427,7 +427,7 @@ def _in_job(good: Iterable[Written]) -> list[Target]:
             names.update(dict.fromkeys(name for name in expand(text) if is_valid_host(name)) if text else {})
         except InventoryError:
             continue
-    return [Target(id=name, host=name, source=SOURCE) for name in names]
+    return [Target(id=node_id(name), host=name, source=SOURCE) for name in names]
 
 
 def _expected(

@@ -13,7 +13,7 @@ from netdoctor.errors import InputError
 from netdoctor.factlines import now
 from netdoctor.facts.host import Login, Session
 from netdoctor.inventory import InventoryError, Target, expand
-from netdoctor.inventory.names import called_fault, printable
+from netdoctor.inventory.names import host_fault, printable
 from netdoctor.inventory.task import Task
 from netdoctor.scanning import factfile, jobenv, packages
 from netdoctor.transport.base import Limits, Request, SessionEvent
@@ -36,7 +36,7 @@ def collected(
     timeout_s: float,
 ) -> tuple[bytes, bool]:
     """(the line, whether anything was found out). Raises InputError."""
-    if fault := called_fault(node):
+    if fault := host_fault(node):
         raise InputError(f"{printable(node)}: {fault.message}; --name says what this node is called")
     known = registry.load(folders=checks_dir)
     checks = registry.select(known.checks, Profile(profile))

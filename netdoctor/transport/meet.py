@@ -13,6 +13,7 @@ from netdoctor import __version__
 from netdoctor.errors import InputError
 from netdoctor.facts.host import MEET, Login
 from netdoctor.inventory import Inventory, Target, fold
+from netdoctor.inventory.names import host_of
 from netdoctor.records import dataclass
 from netdoctor.text import clean
 from netdoctor.transport import calls, frames, meeting
@@ -104,7 +105,10 @@ class MeetTransport(Calling[Agent]):
         names = [one.node for one in some]
         absent = (name for n in itertools.count(1) if (name := f"absent{n}") not in self._guests)
         names += itertools.islice(absent, max(0, count - len(names)))
-        targets = [Target(id=name, host=name, order=i, source=SOURCE) for i, name in enumerate(names)]
+        targets = [
+            Target(id=name, host=host_of(name) or name, order=i, source=SOURCE)
+            for i, name in enumerate(names)
+        ]
         return Inventory(targets=tuple(targets), format=MEET, source=SOURCE)
 
     def _gather(self, count: int, listed: frozenset[str] | None) -> None:

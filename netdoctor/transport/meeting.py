@@ -12,7 +12,7 @@ from pathlib import Path
 from netdoctor import __version__
 from netdoctor.errors import InputError
 from netdoctor.files import read_regular
-from netdoctor.inventory.names import is_valid_host, is_valid_port
+from netdoctor.inventory.names import is_valid_host, is_valid_port, node_id
 from netdoctor.records import dataclass
 from netdoctor.text import clean
 
@@ -72,11 +72,11 @@ def claim(rank: int | None, node: str) -> str:
 
 
 def claimed(text: str) -> tuple[int | None, str, str]:
-    """(rank, release, node), node empty where that is none."""
+    """(rank, release, node as reports call it), node empty where that is none."""
     found = _CLAIM.fullmatch(text)
     if found is None or not is_valid_host(found[3]):
         return None, "", ""
-    return (None if found[1] == "-" else int(found[1])), found[2], found[3]
+    return (None if found[1] == "-" else int(found[1])), found[2], node_id(found[3])
 
 
 def looked_up(host: str, port: int) -> list[tuple[str, int]]:

@@ -21,7 +21,7 @@ from netdoctor.inventory import Target
 from netdoctor.inventory.names import RESERVED
 from netdoctor.inventory.task import Task, node_name, task
 from netdoctor.report.save import load, save
-from netdoctor.scanning import ScanRequest, assemble, prepare
+from netdoctor.scanning import ScanRequest, assemble, prepare, replay
 from netdoctor.scanning.factfile import Fault, Written, decode, encode
 from netdoctor.scanning.gate import not_ours_now
 from netdoctor.scanning.pool import Pool, Rules, pooled, read
@@ -256,10 +256,24 @@ def test_a_count_that_no_job_has_is_refused() -> None:
             put(line(0, own=replace(own, nodes=2, node_rank=0, world=2, local_world=1)), line(1, own=own))
 
 
-def test_what_reports_say_of_something_else_is_no_nodes_name() -> None:
-    for name in sorted(RESERVED):
-        (only,) = put(line(name)).taken.values()
-        assert (only.fault, "--name" in only.detail) == (Fault.BROKEN, True)
+@pytest.mark.parametrize("name", sorted(RESERVED))
+def test_a_node_whose_name_stands_for_something_else_is_told_apart(name: str, tmp_path: Path) -> None:
+    job = replace(SLURM, nodelist=f"{name},gpu00001", nodes=2)
+    pool = put(line(name, own=job), line(1, own=job))
+    assert [(t.id, t.host) for t in pool.targets] == [(f"{name}:22", name), ("gpu00001", "gpu00001")]
+    assert not any(one.fault for one in pool.taken.values())
+    assert said(put(line(1, own=job))) == {f"{name}:22": "absent", "1": ""}
+    assert [(t.id, t.host) for t in put(line(name, own=ALONE)).targets] == [(f"{name}:22", name)]
+    # Its file cannot be read, and its report can be merged and asked for again.
+    (tmp_path / f"{name}.facts.jsonl").write_bytes(b"")
+    assert [one.node for one in read([str(tmp_path)])] == [f"{name}:22"]
+    (tmp_path / f"{name}.facts.jsonl").write_bytes(line(name, now=time.time(), own=ALONE))
+    request = ScanRequest(facts=(str(tmp_path),), via=FILED, save=None)
+    plan = prepare(request, known=registry.load(plugins=False))
+    save(assemble(plan, plan.scan().run(plan.transport), 1.0), tmp_path / "r.json")
+    assert [(one.node, one.fault) for one in read([str(tmp_path / "r.json")])] == [(f"{name}:22", None)]
+    again = replay(load(tmp_path / "r.json"), {}, tmp_path / "r.json")
+    assert [(t.id, t.host) for t in again.targets or ()] == [(f"{name}:22", name)]
 
 
 def test_files_are_looked_at_before_they_are_believed(tmp_path: Path) -> None:

@@ -209,6 +209,23 @@ def test_listed_nodes_are_found_by_name_or_address_and_others_stay_outside() -> 
 
 
 @pytest.mark.process
+def test_a_node_whose_name_stands_for_something_else_is_told_apart() -> None:
+    port = free_port()
+    transport = MeetTransport(Limits(node_budget_s=30), at(port, tasks=1))
+
+    def task() -> None:
+        listening(port)
+        spoken(called(port, f"0/{__version__}/control"))
+
+    thread = threading.Thread(target=task)
+    thread.start()
+    (target,) = transport.inventory().targets
+    assert (target.id, target.host) == ("control:22", "control")
+    transport.close()
+    thread.join()
+
+
+@pytest.mark.process
 def test_a_task_that_was_never_asked_anything_says_so() -> None:
     port, said = free_port(), []
     transport = MeetTransport(Limits(), at(port, tasks=2, wait_s=0.5))
