@@ -205,7 +205,7 @@ def _cut_off(one: Bootstrap, dialled: Rows, asked: RouteFacts | None, job: Job) 
         if asked and peer in asked.routes and job.data_addresses.get(peer) == theirs.address:
             lost = asked.routes[peer].error is not None
         else:
-            # Policy routing is not among the facts: only a node without any route there is sure.
+            # Rules of routing are not among the facts: only a node without any route there is sure.
             lost = asked is None and not leads_to(one.net, ip(theirs.address))
         if lost:
             return f"it has no route to {theirs.address} of {peer}"

@@ -183,7 +183,8 @@ def netdev(
 
 def routes(root: str) -> "tuple[list[str], list[str]]":
     """Return the interfaces of default routes, best metric first, IPv4 before IPv6, and the networks behind
-    other routes over a router, as ``10.1.0.0/16``. The main table only, as /proc tells no other."""
+    other routes over a router, as ``10.1.0.0/16``. Of IPv4 the main table, and without a default route there
+    also what others lead to, by rules that nobody looks at."""
     import struct
 
     found = []
@@ -202,6 +203,8 @@ def routes(root: str) -> "tuple[list[str], list[str]]":
             found.append((4, int(part[6]) if part[6].isdigit() else 0, part[0]))
         elif _hex(part[3]) & RTF_GATEWAY and not _hex(part[3]) & RTF_REJECT:
             add(AF_INET, struct.pack("=I", _hex(part[1]) & 0xFFFFFFFF), bin(_hex(part[7])).count("1"))
+    if not found:
+        behind += by_rules(root)
     table = files.text_or_none(files.under(root, "/proc/net/ipv6_route"), files.CAP_BYTES) or ""
     for line in table.splitlines():
         # dest plen src plen gateway metric refcnt use flags dev; RTF_REJECT marks "unreachable".
@@ -217,6 +220,23 @@ def routes(root: str) -> "tuple[list[str], list[str]]":
         if dev not in devs:
             devs.append(dev)
     return devs, behind[:MAX_ADDRESSES]
+
+
+def by_rules(root: str) -> "list[str]":
+    """Return the networks that tables of IPv4 routes lead to which only a rule leads to, ``0.0.0.0/0``."""
+    behind = []  # type: list[str]
+    address, theirs = "", False
+    trie = files.text_or_none(files.under(root, "/proc/net/fib_trie"), files.CAP_BYTES) or ""
+    for line in trie.splitlines():
+        # Main: / Id 101: / "  |-- 10.1.0.0" / "     /16 universe UNICAST"
+        part = line.split()
+        if line[:1].strip():
+            theirs = part[0] == "Id"
+        elif theirs and part[:1] == ["|--"]:
+            address = part[-1]
+        elif theirs and part[-1:] == ["UNICAST"] and address:
+            behind.append(address + part[0])
+    return behind
 
 
 def _hex(text: str) -> int:

@@ -129,7 +129,7 @@ class Scan:
         self.options = options
         self.listener = listener
         self.store = Store()
-        self.wanted = _groups(checks)
+        self.wanted = _groups(checks, options.profile)
         self.tracebacks: list[str] = []
         self.began = time.monotonic()
         self.ends = math.inf
@@ -393,5 +393,13 @@ def rejudge(
     return Outcome(store=store, judgement=judge(checks, nodes, store, judged), ended_by=ended_by)
 
 
-def _groups(checks: Sequence[Check]) -> set[str]:
-    return {parameter.info.group for check in checks for parameter in check.needs}
+def _groups(checks: Sequence[Check], profile: Profile) -> set[str]:
+    """The fact groups that checks look at. A quick scan measures nothing that they can do without: sessions
+    then end with their first answer, and a node has few of its neighbours' beside its own."""
+    passive = not profile.includes(Profile.LAUNCH)
+    return {
+        parameter.info.group
+        for check in checks
+        for parameter in check.needs
+        if not (passive and parameter.optional and parameter.info.origin == "measure")
+    }

@@ -102,7 +102,8 @@ class NetFacts:
     does not pick from it. ports_taken: how many of those that it may pick have a socket, in whatever state;
     None where a look at the number of sockets says that it is less than a quarter. time_wait: sockets that
     wait for late packets; tw_reuse: net.ipv4.tcp_tw_reuse. default_devs: interfaces of default routes.
-    routed: networks behind other routes over a router, of the main table. shared: IPv4 addresses of
+    routed: networks behind other routes over a router, of the main table; without an IPv4 default route there
+    also those that other tables lead to. shared: IPv4 addresses of
     interfaces that are up, whose subnets overlap. conntrack, conntrack_max: connections that the packet
     filter keeps track of, None where it keeps none.
     """

@@ -121,7 +121,7 @@ def _masked(version: int, first: int, prefix_len: int) -> IPNetwork:
 def leads_to(net: NetFacts, to: IPNetwork | IPAddress) -> bool:
     """Whether a route of the node may lead to this network or address, directly or over a router.
 
-    From its addresses and its main table; policy routing is not among the facts.
+    From its addresses and its tables of routes; which rule leads to which table is not among the facts.
     """
     where = ipaddress.ip_network(to)
     if net.default_devs or any(network(row).overlaps(where) for row in rows_of(net)):

@@ -342,6 +342,22 @@ def test_interfaces_from_a_tree(tmp_path: Path) -> None:
     assert (fact.conntrack, fact.conntrack_max) == (12, 262144)
 
 
+def test_routes_of_tables_that_rules_lead_to(tmp_path: Path) -> None:
+    main = "Iface\tDestination\tand so on\neth0\t{}\t0100000A\t0003\t0\t0\t0\t{}\n"
+    trie = (
+        "Main:\n  |-- 10.1.0.0\n     /16 universe UNICAST\nId 101:\n  +-- 0.0.0.0/0 3 0 5\n     |-- 0.0.0.0\n"
+        "        /0 universe UNICAST\n     |-- 10.3.0.0\n        /16 universe UNREACHABLE\n"
+        "        /24 link UNICAST\n"
+        "Local:\n  |-- 10.0.0.5\n     /32 host LOCAL\n"
+    )
+    files = {"/proc/net/route": main.format("0000010A", "0000FFFF"), "/proc/net/fib_trie": trie}
+    assert facts_net.routes(trees.make(tmp_path / "rules", files))[1] == [
+        "10.1.0.0/16", "0.0.0.0/0", "10.3.0.0/24"
+    ]  # fmt: skip
+    files["/proc/net/route"] = main.format("00000000", "00000000")
+    assert facts_net.routes(trees.make(tmp_path / "default", files)) == (["eth0"], [])
+
+
 def test_addresses_that_overlap_with_another_interfaces(tmp_path: Path) -> None:
     apart = [
         ("eth0", "10.0.0.5", 24),

@@ -431,6 +431,19 @@ def test_no_route_at_all(wire: Wire) -> None:
     assert routes["value"]["routes"]["r"]["dev"] == "eth0"
 
 
+@pytest.mark.lab
+def test_routes_that_only_a_rule_leads_to(wire: Wire) -> None:
+    """Without a default route in the main table, as on hosts with a table for each of their NICs."""
+    wire.ip("a", "route", "del", "default")
+    wire.ip("a", "route", "add", "default", "via", "10.9.0.1", "table", "101")
+    wire.ip("a", "rule", "add", "to", "10.9.1.0/24", "lookup", "101")
+    with wire.agent("a") as a:
+        net = a.facts(net={})["net"]["value"]
+        routes = a.facts(routes={"destinations": {"b": "10.9.1.2"}})["routes"]["value"]["routes"]
+    assert (routes["b"]["dev"], routes["b"]["gateway"]) == ("eth0", "10.9.0.1")
+    assert "0.0.0.0/0" in net["routed"]
+
+
 def path_mtu(wire: Wire, address: str) -> MtuProbe:
     with wire.agent("a") as a, wire.agent("b") as b:
         echo = b.request("udp_echo", {"address": address, "token": TOKEN, "ttl_s": 60})

@@ -103,7 +103,16 @@ def test_a_quick_scan_opens_no_port_and_loads_no_gpu() -> None:
     chosen = select(load_builtin(), engine.Profile.QUICK)
     scan = Scan(targets(3), chosen, Job(), Options(profile=engine.Profile.QUICK))
     assert chosen
-    assert {step.experiment.cost for step in scan.plan} <= {"read-only"}
+    # Sessions end with their first answer, and what is left of it to be asked between nodes is read-only.
+    assert not scan.plan
+    asking = Scan(
+        targets(3),
+        select(load_builtin(), engine.Profile.QUICK, only=["net.route"]),
+        Job(),
+        Options(profile=engine.Profile.QUICK),
+    )
+    assert [step.experiment.name for step in asking.plan] == ["routes"]
+    assert {step.experiment.cost for step in asking.plan} == {"read-only"}
 
 
 def test_what_it_needs_is_asked_for_at_login() -> None:
