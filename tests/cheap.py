@@ -184,7 +184,8 @@ def serve(folder: Path, port: int, count: int) -> None:
                 del self._data[:size]
                 self._frames += 1
                 if self._frames == 1:
-                    self._say(b'{"hello": {"python": "3.11.2", "pid": 1, "uid": 0, "machine": "x86_64"}}')
+                    about = {"python": "3.11.2", "tag": bundle.own_tag(), "machine": "x86_64"}
+                    self._say(json.dumps({"hello": about}).encode())
                 elif not self._modules and not body.startswith(b"\0"):
                     self._early.append(body)
                     self._say(b'{"id": null, "need": "agent %s"}' % bundle.own_tag().encode())

@@ -45,10 +45,12 @@ class Importer(object):
         self.ask = None  # type: Optional[Callable[[str], bool]]
 
     def take(self, body: bytes) -> None:
-        """Add the modules in a frame: code as marshal writes it, or text."""
+        """Add the modules in a frame: text, or code that was made for this Python."""
         import marshal
 
-        self.modules.update(marshal.loads(zlib.decompress(body[len(PACKED) :])))
+        tag, _, packed = body[len(PACKED) :].partition(b"\n")
+        if tag.decode() in ("", self.tag):
+            self.modules.update(marshal.loads(zlib.decompress(packed)))
 
     def find_spec(self, fullname: str, path: "Any" = None, target: "Any" = None) -> "Any":
         if fullname == PACKAGE:

@@ -138,6 +138,7 @@ def _frame(body: bytes) -> bytes:
 # --- modules, as agents ask for them ----------------------------------------------------------------------
 
 
+@cache
 def own_tag() -> str:
     """Return what the code of this interpreter is named by agents: its kind and its magic number."""
     magic = int.from_bytes(importlib.util.MAGIC_NUMBER[:2], "little")
@@ -168,10 +169,11 @@ def pack(tag: str = "", name: str = "") -> bytes:
     """Return the frame with the modules that every agent needs, or with one more and what that imports.
 
     tag: what code has to be made for. This very Python's is sent as code, and to all others text: code of
-    another version would have to come from another interpreter, and never does from a node.
+    another version would have to come from another interpreter, and never does from a node. An agent that
+    gets another's code unasked leaves it, and asks.
     """
     if name and name not in modules():
-        return _frame(_PACKED + zlib.compress(marshal.dumps({}, _MARSHAL)))
+        return _packed("", {})
     return _pack(tag == own_tag(), name)
 
 
@@ -179,7 +181,11 @@ def pack(tag: str = "", name: str = "") -> bytes:
 def _pack(as_code: bool, name: str) -> bytes:
     wanted = needed(name) - _first() if name else _first()
     content = {one: _code(one) if as_code else modules()[one] for one in sorted(wanted)}
-    return _frame(_PACKED + zlib.compress(marshal.dumps(content, _MARSHAL)))
+    return _packed(own_tag() if as_code else "", content)
+
+
+def _packed(tag: str, content: dict[str, bytes | str]) -> bytes:
+    return _frame(_PACKED + tag.encode() + b"\n" + zlib.compress(marshal.dumps(content, _MARSHAL)))
 
 
 def _code(name: str) -> bytes:

@@ -31,9 +31,10 @@ class Unreadable(AgentTrouble):
 
 
 class Hello(msgspec.Struct):
-    """How an agent presents itself."""
+    """How an agent presents itself. tag: what code has to be made for, as `bundle.own_tag` says it."""
 
     python: str = ""
+    tag: str = ""
     executable: str = ""
     pid: int = 0
     uid: int = -1

@@ -44,6 +44,7 @@ class Worker:
         self._emit = emit
         self._logins = Logins(start.login_timeout_s, start.per_endpoint, self._note)
         self._links: dict[int, AgentLink] = {}
+        self._like_ours: set[str] = set()
         self._slots = BoundedSemaphore(self._room())
         self._clock_slots = BoundedSemaphore(start.clock_parallel)
 
@@ -120,6 +121,9 @@ class Worker:
             first = self._bundle
             pending = request.op != "clock"
             if pending:
+                # Nodes of a cluster have the same Python: no need to wait until each asks for its modules.
+                if plan.python in self._like_ours:
+                    first += bundle.pack(bundle.own_tag())
                 first += link.frame_for(request.op, bytes(request.args))
             hello = link.start(bundle.command(plan.python, self._start.marker), first, record)
             if hello.old_python is not None:
@@ -129,6 +133,8 @@ class Worker:
                     f"{plan.python} is Python {record.python_version}, 3.6 or newer is needed",
                 )
             record.python_version = clean(hello.python, 20)
+            if hello.tag == bundle.own_tag():
+                self._like_ours.add(plan.python)
         except gevent.Timeout as e:
             said, full = link.silence, link.process_limit()
             link.close()

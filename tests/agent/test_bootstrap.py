@@ -71,14 +71,17 @@ def test_what_is_compiled_before_hello_is_small() -> None:
     never read, as by a Python that is too old."""
     first = bundle.build_bundle(marker=harness.MARKER, deadline_s=60, collectors={})
     assert len(first) < 4096
-    assert len(bundle.BOOTSTRAP) + len(zlib.decompress(first[9:])) < 7500
+    assert len(bundle.BOOTSTRAP) + len(zlib.decompress(first[9:])) < 7700
 
 
 def test_modules_come_as_code_for_this_python_and_as_text_for_others() -> None:
     def kinds(tag: str, name: str = "") -> dict[str, type]:
         frame = bundle.pack(tag, name)
         assert int(frame[:8], 16) == len(frame) - 9
-        content = marshal.loads(zlib.decompress(frame[10:]))
+        made_for, _, packed = frame[10:].partition(b"\n")
+        content = marshal.loads(zlib.decompress(packed))
+        for what in content.values():
+            assert made_for == (bundle.own_tag().encode() if isinstance(what, bytes) else b"")
         return {module: type(what) for module, what in content.items()}
 
     own = bundle.own_tag()
@@ -90,6 +93,24 @@ def test_modules_come_as_code_for_this_python_and_as_text_for_others() -> None:
     assert kinds(own, "files") == kinds(own, "os") == kinds(own, "x" * 10_000) == {}
     everything = set(first).union(*(kinds(own, name) for name in bundle.modules()))
     assert everything == set(bundle.modules())
+
+
+@pytest.mark.parametrize("tag", [bundle.own_tag(), "cpython-36-3379"])
+def test_modules_that_come_unasked_are_taken_where_they_fit(tag: str) -> None:
+    """Code of another Python is left, and asked for as text."""
+    ping = bundle.request_frame({"id": 1, "op": "ping"})
+    frame = bundle.pack(bundle.own_tag()).replace(bundle.own_tag().encode(), tag.encode(), 1)[9:]
+    agent = harness.AgentProcess(sys.executable)
+    try:
+        agent.send_raw(b"%08x\n" % len(frame) + frame + ping)
+        hello, first = agent.read()["hello"], agent.read()
+        if tag != bundle.own_tag():
+            assert first == {"id": None, "need": f"agent {hello['tag']}"}
+            agent.send_raw(bundle.pack(""))
+            first = agent.read()
+        assert (first["id"], first["ok"]) == (1, True)
+    finally:
+        agent.stop()
 
 
 def passive(profile: Profile) -> dict[str, dict[str, Any]]:

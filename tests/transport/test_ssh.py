@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -109,6 +110,31 @@ def test_serves_requests_over_open_sessions(server: Server, transport: SshTransp
     assert wait_for_none(server, 5) == []
     (late,) = transport.call({"n0": FACTS})
     assert late.missing is not None
+
+
+def test_modules_go_unasked_to_nodes_like_those_before(server: Server, tmp_path: Path) -> None:
+    """What the agents read: the loader, then the first one a request and its modules, the next one both at
+    once. A node with another interpreter says so, and is sent none unasked."""
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\ntee "{tmp_path}/$$" | {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    nodes = [target(f"n{i}", i, python=str(python)) for i in range(3)]
+    transport = SshTransport(SshOptions(ssh_config=server.config()), replace(FAST, parallel=1))
+    try:
+        found = collect(transport.start(nodes, {n.id: FACTS for n in nodes}, keep_open=False, collectors={}))
+    finally:
+        transport.close()
+    assert {reply.missing for reply in found.replies.values()} == {None}
+    read = []
+    for file in sorted((p for p in tmp_path.iterdir() if p != python), key=lambda p: p.stat().st_mtime_ns):
+        data, kinds = file.read_bytes(), ""
+        while data:
+            size = 9 + int(data[:8], 16)
+            body, data = data[9:size], data[size:]
+            kinds += "modules " if body[:1] == b"\0" else "request " if body[:1] == b"{" else "loader "
+        read.append(kinds.split())
+    asked, unasked = ["loader", "request", "modules"], ["loader", "modules", "request"]
+    assert read == [asked, unasked, unasked]
 
 
 COLLECTOR_SLOW = "import time\ndef collect(args):\n    time.sleep(args.get('s', 0)); return {'slept': True}\n"
