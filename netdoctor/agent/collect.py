@@ -8,16 +8,18 @@ from . import files, main, runtime
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Optional  # noqa: F401
 
 GROUP_TIMEOUT_S = 10.0
 # Without persistence mode NVML wakes each GPU up, seconds apiece.
 LONGER = {"gpu": 20.0}
 MAX_GROUPS = 64
 # How long a group has the agent for itself. Most only compute, and threads that do so at once take a node a
-# fifth more than one after the other; behind one that waits, another thread goes on with the rest. While a
-# busy node gives it no processor, a group does not wait: another thread would get none, either.
+# fifth more than one after the other; behind one that waits, another thread goes on with the rest.
 TURN_S = 0.05
+# How often it is looked at whether one that takes longer waits, or only has no processor on a busy node:
+# another thread would be given none, either.
+LOOK_S = 0.02
 
 
 def module_of(group: str) -> "Any":
@@ -34,17 +36,6 @@ def module_of(group: str) -> "Any":
     return runtime.module("facts_" + group, "the agent has no collector for " + repr(group)[:80])
 
 
-def queued_s(thread: str) -> float:
-    """Return how long a thread has waited for a processor so far; 0 where the kernel does not say.
-
-    thread: its folder in /proc, whose schedstat says ``12345 678 90``: ran and waited, in ns, and how often.
-    """
-    try:
-        return int((files.attribute(thread + "/schedstat") or "").split()[1]) * 1e-9
-    except (IndexError, ValueError):
-        return 0.0
-
-
 class _Job(runtime.Work):
     def __init__(self, group: str, args: "dict[str, Any]") -> None:
         runtime.Work.__init__(self)
@@ -53,23 +44,10 @@ class _Job(runtime.Work):
         self.outcome = None  # type: Any
         self.elapsed_ms = 0.0
         self.started = time.monotonic()
-        self._thread = None  # type: Any  # /proc/PID/task/TID, once it runs
-        self._queued_s = 0.0
-
-    def turn_left_s(self) -> float:
-        """Return how much there is of the turn."""
-        if self._thread is None:  # there is a thread for it, which is yet to run
-            return TURN_S
-        return TURN_S - (time.monotonic() - self.started) + queued_s(self._thread) - self._queued_s
+        self.thread = None  # type: Any  # /proc/PID/task/TID, once it runs
 
     def run(self) -> None:
-        try:
-            thread = "/proc/" + os.readlink("/proc/thread-self")
-        except OSError:
-            thread = ""
-        self._queued_s = queued_s(thread)
         self.started = time.monotonic()
-        self._thread = thread
         try:
             value = module_of(self.group).collect(self.args)
             if not isinstance(value, dict):
@@ -82,20 +60,48 @@ class _Job(runtime.Work):
         self.outcome = outcome
 
 
+def standing(thread: str) -> "tuple[bool, float]":
+    """Return whether a thread has something to compute, and how long it has computed so far, s.
+
+    thread: its folder in /proc. False and 0 where the kernel does not say.
+    """
+    # 123 (python3) R 1 …; fields 14 and 15 count ticks. Running, or waiting for a processor, is R.
+    said = (files.attribute(thread + "/stat") or "").rpartition(") ")[2].split()
+    try:
+        return said[0] == "R", (int(said[11]) + int(said[12])) / os.sysconf("SC_CLK_TCK")
+    except (IndexError, ValueError):
+        return False, 0.0
+
+
+def _is_late(job: _Job) -> bool:
+    """Wait for a group's turn, and return whether it was over before the group was done."""
+    wait_s, most_s = TURN_S, None  # type: float, Optional[float]
+    while not runtime.join_until(job, time.monotonic() + wait_s):
+        wait_s = LOOK_S
+        if job.thread is not None:  # else the thread is yet to run
+            computes, used_s = standing(job.thread)
+            most_s = used_s + TURN_S if most_s is None else most_s
+            if not computes or used_s >= most_s:
+                return True
+    return False
+
+
 def _run(jobs: "list[_Job]") -> None:
     """Have all run, by as few threads as it takes. Raises RuntimeError where none can be started."""
     left = iter(jobs)
 
     def work() -> None:
+        try:
+            thread = "/proc/" + os.readlink("/proc/thread-self")
+        except OSError:
+            thread = ""
         for job in left:
+            job.thread = thread
             job.do(job.run)
 
     runtime.thread(work)
     for job in jobs[:-1]:
-        left_s = TURN_S
-        while left_s > 0 and not runtime.join_until(job, time.monotonic() + left_s):
-            left_s = job.turn_left_s()
-        if left_s <= 0:
+        if _is_late(job):
             runtime.thread(work)
 
 

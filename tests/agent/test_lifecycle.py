@@ -162,36 +162,45 @@ def test_groups_that_wait_hold_up_no_other_and_the_rest_share_threads() -> None:
     assert took < 5  # that which hangs takes nine
 
 
-def test_a_group_without_a_processor_keeps_the_agent_and_one_that_waits_does_not(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("said", "looks"),
+    [
+        ([(True, 1.0)] * 10 + [(False, 1.0)], 11),  # given no processor, then it waits for something else
+        ([(True, 1.0 + i / 100) for i in range(20)], 6),  # computes all the time
+        ([(False, 0.0)], 1),  # waits, or the kernel does not say
+    ],
+)
+def test_a_group_without_a_processor_keeps_the_agent(
+    said: list[tuple[bool, float]], looks: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else a busy node, which is slow for everybody, starts a thread for each group on top."""
-    started = []
-    monkeypatch.setattr(runtime, "thread", started.append)
-    queued = [0.0]
-    monkeypatch.setattr(collect, "queued_s", lambda thread: queued[0])
-    mine, last = collect._Job("mine", {}), collect._Job("last", {})
+    """Else a busy node, on which everything takes long, starts a thread for each group on top."""
+    started: list[object] = []
+    left = iter(said)
+    waits = []
 
     def wait(job: runtime.Work, end: float) -> bool:
-        """Nothing happens for 20 ms; but for its first ten times the kernel has others run."""
-        mine._thread = "/proc/1/task/2"
         waits.append(end)
-        mine.started -= 0.02
-        queued[0] += 0.02 if len(waits) <= 10 else 0.0
+        mine.thread = "/proc/1/task/2" if len(waits) > 5 else None
         return False
 
-    waits: list[float] = []
+    mine, last = collect._Job("mine", {}), collect._Job("last", {})
+    monkeypatch.setattr(runtime, "thread", started.append)
+    monkeypatch.setattr(collect, "standing", lambda thread: next(left))
     monkeypatch.setattr(runtime, "join_until", wait)
     collect._run([mine, last])
     assert len(started) == 2
-    assert 12 <= len(waits) <= 14
+    assert len(waits) == 5 + looks
 
 
-def test_the_kernel_says_how_long_a_thread_has_waited_for_a_processor(tmp_path: Path) -> None:
-    (tmp_path / "schedstat").write_text("1500000 2500000000 17\n")
-    assert collect.queued_s(str(tmp_path)) == 2.5
-    assert collect.queued_s(str(tmp_path / "absent")) == 0
-    assert collect.queued_s(f"/proc/{os.readlink('/proc/thread-self')}") >= 0
+def test_the_kernel_says_whether_a_thread_computes(tmp_path: Path) -> None:
+    ticks = os.sysconf("SC_CLK_TCK")
+    stat = f"7 (a ) R (b) R 1 7 7 0 -1 4194368 88 0 0 0 {ticks} {2 * ticks} 0 0 30 10 1 0 5"
+    (tmp_path / "stat").write_text(stat)
+    assert collect.standing(str(tmp_path)) == (True, 3.0)
+    (tmp_path / "stat").write_text(stat.replace(") R 1", ") S 1"))
+    assert collect.standing(str(tmp_path)) == (False, 3.0)
+    assert collect.standing(str(tmp_path / "absent")) == (False, 0.0)
+    assert collect.standing(f"/proc/{os.readlink('/proc/thread-self')}")[0]
 
 
 def test_what_waits_for_the_control_host_goes_on_when_it_came(monkeypatch: pytest.MonkeyPatch) -> None:
