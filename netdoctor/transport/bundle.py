@@ -52,7 +52,7 @@ _MARSHAL = 2
 
 # from . import files, runtime
 # from .sockets import Socket
-_IMPORT = re.compile(r"^from \.(\w*) import (.+)$", re.MULTILINE)
+_IMPORT = re.compile(r"\nfrom \.(\w*) import (.+)")
 _COMMENT = re.compile(r"^[ \t]*#.*$", re.MULTILINE)
 
 # One line that every login shell passes on unchanged inside single quotes: sh, csh and fish differ in what
@@ -111,9 +111,12 @@ def _names() -> tuple[str, ...]:
     return tuple(sorted(name for name, _, suffix in found if suffix == "py" and name not in _LATER))
 
 
+def _source(name: str) -> str:
+    return resources.files("netdoctor.agent").joinpath(f"{name}.py").read_text(encoding="utf-8")
+
+
 def text(name: str) -> str:
-    source = resources.files("netdoctor.agent").joinpath(f"{name}.py").read_text(encoding="utf-8")
-    return _COMMENT.sub("", source)
+    return _COMMENT.sub("", _source(name))
 
 
 @lru_cache(maxsize=4)
@@ -146,23 +149,18 @@ def own_tag() -> str:
 
 
 @cache
-def needed(name: str) -> frozenset[str]:
-    """Return the modules that one imports as it is imported, and those that these import, itself included."""
+def needed(*wanted: str) -> frozenset[str]:
+    """Return these modules, what they import as they are imported, and what that imports."""
     found: set[str] = set()
-    waiting = [name]
+    waiting = list(wanted)
     while waiting:
         module = waiting.pop()
-        if module in found or module not in modules():
+        if module in found or module not in _names():
             continue
         found.add(module)
-        for package, names in _IMPORT.findall(modules()[module]):
+        for package, names in _IMPORT.findall(_source(module)):
             waiting += [package] if package else names.split(", ")
     return frozenset(found)
-
-
-@cache
-def _first() -> frozenset[str]:
-    return frozenset[str]().union(*map(needed, FIRST))
 
 
 def pack(tag: str = "", name: str = "") -> bytes:
@@ -172,14 +170,14 @@ def pack(tag: str = "", name: str = "") -> bytes:
     another version would have to come from another interpreter, and never does from a node. An agent that
     gets another's code unasked leaves it, and asks.
     """
-    if name and name not in modules():
+    if name and name not in _names():
         return _packed("", {})
     return _pack(tag == own_tag(), name)
 
 
 @cache
 def _pack(as_code: bool, name: str) -> bytes:
-    wanted = needed(name) - _first() if name else _first()
+    wanted = needed(name) - needed(*FIRST) if name else needed(*FIRST)
     content = {one: _code(one) if as_code else modules()[one] for one in sorted(wanted)}
     return _packed(own_tag() if as_code else "", content)
 
