@@ -294,11 +294,12 @@ def fence_paramiko() -> None:
 
     Measured with 256 nodes on a busy machine: half of a worker's CPU time was spent on waking up.
     """
-    for module in (paramiko.transport, paramiko.channel):
-        # A lock of threading's is this semaphore in a wrapper, and nobody asks it for more. Transports are
-        # greenlets (`NodeTransport.start`).
+    for module in (paramiko.transport, paramiko.channel, paramiko.packet):
+        # A lock of threading's is this semaphore in a wrapper, and nobody asks it for more: a packetizer's is
+        # taken once for each packet. Transports are greenlets (`NodeTransport.start`).
         no_thread = SimpleNamespace(__init__=lambda _: None)
-        words = {**vars(threading), "Event": Signal, "Lock": BoundedSemaphore, "Thread": no_thread}
+        words = {**vars(threading), "Event": Signal, "Thread": no_thread}
+        words |= {"Lock": BoundedSemaphore, "RLock": BoundedSemaphore}
         module.threading = SimpleNamespace(**words)
     for module in list(vars(paramiko).values()):
         if inspect.ismodule(module) and hasattr(module, "Message"):
