@@ -336,11 +336,12 @@ def record(folder: Path, endpoints: Endpoints) -> Request:
 
 def answering_first(frame: bytes, requests: int) -> bytes:
     """The agent's modules in a frame, with ANSWER_FIRST in them: code where they are code."""
-    modules: dict[str, Any] = marshal.loads(zlib.decompress(frame[1:]))
+    head, _, packed = frame.partition(b"\n")  # a zero byte, and what the code is made for
+    modules: dict[str, Any] = marshal.loads(zlib.decompress(packed))
     text = bundle.modules()["wire"] + ANSWER_FIRST.format(requests=requests)
     as_code = isinstance(modules["wire"], bytes)
     modules["wire"] = marshal.dumps(compile(text, "wire", "exec", optimize=2)) if as_code else text
-    return b"\0" + zlib.compress(marshal.dumps(modules, 2), 9)
+    return head + b"\n" + zlib.compress(marshal.dumps(modules, 2), 9)
 
 
 def count_reached(report: str) -> int:
