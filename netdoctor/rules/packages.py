@@ -2,15 +2,13 @@
 
 https://packaging.python.org/en/latest/specifications/version-specifiers/ and
 https://packaging.python.org/en/latest/specifications/dependency-specifiers/
+
+`packaging` is imported where it is asked: what it compiles takes a tenth of a start, and many nodes have no
+requirement to ask about.
 """
 
 from collections.abc import Sequence
 from functools import lru_cache
-
-from packaging.markers import InvalidMarker, Marker, UndefinedComparison, UndefinedEnvironmentName
-from packaging.requirements import InvalidRequirement, Requirement
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.version import InvalidVersion, Version
 
 from netdoctor.facts.host import HostFacts
 from netdoctor.facts.software import Job, SoftwareFacts
@@ -45,6 +43,9 @@ def applies(marker: str, here: Environment) -> bool | None:
     """Whether a requirement with this marker is meant for such a node; None where that cannot be said."""
     if not marker:
         return True
+    from packaging.markers import InvalidMarker, Marker, UndefinedComparison, UndefinedEnvironmentName
+    from packaging.version import InvalidVersion
+
     try:
         known = dict(here)
         unread = {"platform_machine", "platform_release"} - known.keys()
@@ -67,6 +68,8 @@ def applies_to(marker: str, here: Environment, extras: Sequence[str]) -> bool | 
 @lru_cache(maxsize=1 << 12)
 def requirement(text: str) -> tuple[str, str, str] | None:
     """(name, specifier, marker) of a line of Requires-Dist; None where it is none."""
+    from packaging.requirements import InvalidRequirement, Requirement
+
     try:
         found = Requirement(text) if len(text) <= MOST else None
     except (InvalidRequirement, RecursionError):
@@ -82,6 +85,9 @@ def fits(specifier: str, version: str) -> bool | None:
     """
     if not specifier:
         return True
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+    from packaging.version import InvalidVersion, Version
+
     try:
         return SpecifierSet(specifier).contains(Version(version), prereleases=True)
     except (InvalidSpecifier, InvalidVersion):
@@ -91,6 +97,8 @@ def fits(specifier: str, version: str) -> bool | None:
 @lru_cache(maxsize=1 << 10)
 def nearly(specifier: str, version: str) -> bool:
     """Whether the release fits whose pre-release this is: ``2.6.0a0+nv25.1`` for ``>=2.6.0``."""
+    from packaging.version import InvalidVersion, Version
+
     try:
         found = Version(version)
     except InvalidVersion:

@@ -4,15 +4,18 @@ import time
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from netdoctor.errors import InputError
 from netdoctor.inventory import Target
-from netdoctor.launch import Evidence
 from netdoctor.report import LAST, history
 from netdoctor.report.kept import of
 from netdoctor.report.model import Report
 from netdoctor.report.save import load
 from netdoctor.scanning.record import facts_of, load_own, replay
+
+if TYPE_CHECKING:  # a scan writes no launch command
+    from netdoctor.launch import Evidence
 
 
 def newest(targets: Sequence[Target], last: Path = LAST) -> tuple[Report, Path] | None:
@@ -38,11 +41,13 @@ def _contacted(report: Report, path: Path) -> set[tuple[str, str, int | None]]:
     return {(target.id, target.host, target.port) for target in listed if target.id in there}
 
 
-def evidence(report: Report, path: Path, now: float | None = None) -> Evidence:
+def evidence(report: Report, path: Path, now: float | None = None) -> "Evidence":
     """A report as evidence for a launch. now: seconds since the epoch.
 
     Raises InputError for a report that is somebody else's or redacted.
     """
+    from netdoctor.launch import Evidence
+
     if report.run.redacted:
         raise InputError(f"{path}: is redacted: its nodes have other names")
     request = replay(report, {}, path)
@@ -70,7 +75,7 @@ def _clock(stamp: float) -> str:
     return datetime.fromtimestamp(stamp).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
-def known(targets: Sequence[Target], path: Path | None = None) -> Evidence | None:
+def known(targets: Sequence[Target], path: Path | None = None) -> "Evidence | None":
     """What the newest report of these nodes says, or the one at `path`; None without one.
 
     Raises InputError for a `path` that cannot be used.

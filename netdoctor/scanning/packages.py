@@ -8,9 +8,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import field
 from pathlib import Path
 
-from packaging.requirements import InvalidRequirement, Requirement
-from packaging.utils import canonicalize_name
-
 from netdoctor.errors import InputError
 from netdoctor.facts.software import BY_HAND, Requested
 from netdoctor.files import read_regular
@@ -47,6 +44,9 @@ class Asked:
 
     def take(self, text: str, origin: str, *, constraint: bool = False) -> str | None:
         """One requirement, and why it is none."""
+        from packaging.requirements import InvalidRequirement, Requirement
+        from packaging.utils import canonicalize_name
+
         try:
             found = Requirement(text) if len(text) <= MOST else None
         except (InvalidRequirement, RecursionError):
@@ -81,6 +81,8 @@ def asked(packages: str, requirements: Path | None = None) -> Asked:
         if re.search(r"[<>=!~;@\[( ]", text):
             problems.append(found.take(text, BY_HAND))
         else:  # a name alone, of whatever form: it is only looked for, and compared
+            from packaging.utils import canonicalize_name
+
             found.names.setdefault(canonicalize_name(text), text)
     if requirements is not None:
         problems += _Reader(found).read(requirements, ())

@@ -52,6 +52,21 @@ def test_help_loads_no_heavy_module(arguments: list[str]) -> None:
     assert not loaded & set(HEAVY)
 
 
+def test_a_scan_loads_no_module_that_it_was_not_asked_for() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM.format(arguments=["scan", "--plan", "127.0.0.1"])],
+        check=True,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    code, modules = json.loads(done.stderr.strip().splitlines()[-1])
+    assert code == 0
+    assert "netdoctor.checks.sw_wanted" in modules
+    assert not {"packaging", "netdoctor.launch", "netdoctor.transport.slurm", "paramiko"} & set(modules)
+
+
 def test_a_worker_imports_only_what_it_uses() -> None:
     program = "import netdoctor.transport.ssh_worker, sys; print(*sys.modules)"
     done = subprocess.run(
