@@ -14,6 +14,7 @@ from typing import Any
 from netdoctor import scanning
 from netdoctor.engine.run import Outcome, Progress, Scan
 from netdoctor.errors import DeadlineReached, InputError
+from netdoctor.facts.host import MEET
 from netdoctor.inventory import InventoryError, Problem, Target
 from netdoctor.inventory.readers import READERS
 from netdoctor.inventory.reading import file_exists
@@ -21,6 +22,7 @@ from netdoctor.report import LAST
 from netdoctor.report.model import Report
 from netdoctor.report.save import save
 from netdoctor.scanning import ScanRequest
+from netdoctor.scanning.meeting import awaited
 from netdoctor.text import clean
 from netdoctor.transport.base import Transport
 from netdoctor.tui.events import Began, Ended, Event, Failed, NodeDone, Phase
@@ -168,6 +170,8 @@ class ScanRunner:
                 self._full(report)
             else:
                 self._partial(request, report)
+        except KeyboardInterrupt:  # while tasks were waited for
+            self.events.append(Failed(time.time(), "stopped: nobody was asked anything"))
         except InputError as error:
             if isinstance(error, InventoryError):
                 self._place = self._find(error)
@@ -177,6 +181,9 @@ class ScanRunner:
             self.events.append(Failed(time.time(), f"netdoctor broke ({text})"))
         finally:
             self._transport = None
+
+    def _made(self, transport: Transport) -> None:
+        self._transport = transport
 
     def _find(self, error: InventoryError) -> tuple[Path, int] | None:
         """The file and line of the first problem that stands in one of the files that were named."""
@@ -194,7 +201,10 @@ class ScanRunner:
             raise InputError("there is nothing to scan")
         if report is not None and self._own:  # whoever was asked about a report's nodes was asked about those
             request = scanning.reread(request, report.run.replay)
-        plan, self._ready = self._ready or scanning.prepare(request), None
+        if report is not None and request.via == MEET and request.targets is None:
+            nodes, now = tuple(report.matrix.nodes), time.time()
+            self.events.append(Began(now, nodes, (), partial=True, text=awaited(request)))
+        plan, self._ready = self._ready or scanning.prepare(request, made=self._made), None
         self._know(request, plan.inventory.targets)
         started = time.monotonic()
         scan = plan.scan()
@@ -223,15 +233,17 @@ class ScanRunner:
         order = by_family([(c, families.get(c, c.partition(".")[0])) for c in checks])
         source = "" if partial else plan.inventory.source
         profile = plan.request.profile
-        began = Began(time.time(), tuple(nodes), tuple(order), source, profile, partial, asked)
+        # Who names the nodes has tasks waited for only now.
+        text = awaited(plan.request) if MEET == plan.request.via != plan.inventory.format else ""
+        began = Began(time.time(), tuple(nodes), tuple(order), source, profile, partial, asked, text)
         self.events.append(began)
         scan.listener = self._listener(scan, nodes, [c for c, _ in order], live=not partial)
 
     def _run(self, scan: Scan, plan: scanning.Plan) -> Outcome:
         self._transport = plan.transport
         timer = None
-        if plan.request.deadline:
-            timer = threading.Timer(plan.request.deadline, self._interrupt, (DeadlineReached(),))
+        if plan.left_s:
+            timer = threading.Timer(plan.left_s, self._interrupt, (DeadlineReached(),))
             timer.daemon = True
             timer.start()
         if self._closing:

@@ -206,7 +206,7 @@ class NetdoctorApp(Stage, inherit_bindings=False):
         if where.lost(was, self.where) and not whole:
             item = known.cause_at(was.cause) if known is not None else None
             self.say(f"gone: {words.title(item)}" if item else "that cause is gone")
-        if self.state.report is not None and self.state.message:
+        if self.state.message:
             self.say(self.state.message)
         return self.where.view != was.view
 

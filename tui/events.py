@@ -20,6 +20,7 @@ class Began:
     """A scan started. checks: (id, family) in matrix order. partial: a re-run of some cells of a report.
 
     asked: the checks of a re-run that were asked for, none for all; `checks` are those that come along, too.
+    text: what is to be said first, as whom it waits for.
     """
 
     at: float
@@ -29,6 +30,7 @@ class Began:
     profile: str = ""
     partial: bool = False
     asked: tuple[str, ...] = ()
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -165,7 +165,7 @@ def _turn(state: State, event: Began | Ended | Failed) -> State:
         answered={},
         troubled=(),
         news=(),
-        message="",
+        message=event.text,
     )
     if event.partial:
         return replace(common, busy=_busy(state.cells, event), running=_running(state.cells, event))

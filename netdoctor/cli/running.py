@@ -2,8 +2,6 @@
 
 import argparse
 import os
-import platform
-import shlex
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -14,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from netdoctor.errors import DeadlineReached, InputError
 from netdoctor.report import LAST
-from netdoctor.text import clean
 
 if TYPE_CHECKING:
     from netdoctor.engine.run import Outcome
@@ -59,7 +56,7 @@ def scanned(
 
     with (
         Progress(sys.stderr, [target.id for target in plan.targets], enabled=not args.quiet) as progress,
-        signals(plan.request.deadline) as stopped,
+        signals(plan.left_s) as stopped,
     ):
         outcome = plan.scan(live.listener(progress.update, outputs)).run(plan.transport)
     return outcome, stopped[0] if stopped else None
@@ -71,7 +68,9 @@ def prepared(request: "ScanRequest", *, quiet: bool) -> "Plan":
     from netdoctor.scanning import prepare
 
     if request.via == MEET and not quiet:
-        sys.stderr.write(_awaited(request))
+        from netdoctor.scanning.meeting import awaited
+
+        sys.stderr.write(f"netdoctor: {awaited(request)}\n")
 
     def leave(number: int, frame: FrameType | None) -> None:
         raise SystemExit(128 + number)
@@ -82,18 +81,6 @@ def prepared(request: "ScanRequest", *, quiet: bool) -> "Plan":
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _awaited(request: "ScanRequest") -> str:
-    """Whom a scan waits for, and what is to be typed there."""
-    where = request.meet or ""
-    if where.isdecimal():
-        where = f"{platform.node()}:{where}"
-    elif ":" not in where:  # tasks begin elsewhere
-        where = os.path.abspath(where)
-    tasks = f"{request.tasks} task{'s' * (request.tasks != 1)}" if request.tasks else "a task of each host"
-    line = shlex.join(["netdoctor", "facts", "--meet", where])
-    return f"netdoctor: waits at most {request.timeout:g} s for {tasks} of the job: {clean(line, 400)}\n"
 
 
 def _ending() -> list[signal.Signals]:

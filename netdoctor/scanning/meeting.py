@@ -6,11 +6,14 @@ In a folder that all see who judges leaves a file, of mode 0600, with its addres
 import contextlib
 import importlib.metadata
 import ipaddress
+import math
 import os
+import platform
+import shlex
 import stat
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -22,8 +25,10 @@ from netdoctor.errors import InputError
 from netdoctor.files import read_regular
 from netdoctor.inventory.names import host_fault, printable, python_fault
 from netdoctor.inventory.task import Task
+from netdoctor.records import dataclass
 from netdoctor.report.foreign import stranger
 from netdoctor.report.save import write_whole
+from netdoctor.scanning.request import ScanRequest
 from netdoctor.text import clean
 from netdoctor.transport import attending, bundle, meeting
 from netdoctor.transport.meeting import PLACES_MAX, SECRET, Place
@@ -48,12 +53,37 @@ class _Invitation(Struct):
     secret: Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 
 
-def invite(folder: Path, spots: Sequence[Spot], key: str) -> Callable[[], None]:
-    """Leave the file for the tasks; returns what takes it away again. Raises InputError.
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The file of one scan in a folder."""
+
+    folder: Path
+    content: bytes
+
+    def check(self) -> None:
+        """Raises InputError where another scan has put its file there: of two that begin at the same moment
+        neither sees the other."""
+        path = self.folder / NAME
+        with contextlib.suppress(OSError):  # gone for a moment, or for good: who has called is here
+            if read_regular(path, FILE_MAX) != self.content:
+                raise InputError(
+                    f"--meet {self.folder}: another netdoctor scan has taken the folder meanwhile, and "
+                    "the tasks go there; take another folder"
+                )
+
+    def withdraw(self) -> None:
+        """Take it away, if it is not somebody else's by now."""
+        with contextlib.suppress(OSError):
+            if read_regular(self.folder / NAME, FILE_MAX) == self.content:
+                (self.folder / NAME).unlink()
+
+
+def invite(folder: Path, spots: Sequence[Spot], key: str) -> Standing:
+    """Leave the file for the tasks. Raises InputError.
 
     Another scan that waits there keeps its tasks: they would be counted among those of this one.
     """
-    content = msgspec.json.encode(_Invitation(SCHEMA, list(spots), key))
+    standing = Standing(folder, msgspec.json.encode(_Invitation(SCHEMA, list(spots), key)))
     path = folder / NAME
     before = None
     with contextlib.suppress(InputError):  # what is no such file is replaced
@@ -66,7 +96,7 @@ def invite(folder: Path, spots: Sequence[Spot], key: str) -> Callable[[], None]:
         )
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
-        write_whole(path, content)
+        write_whole(path, standing.content)
         mode = stat.S_IMODE(path.stat().st_mode)
         if mode & 0o077:
             path.unlink()
@@ -76,13 +106,7 @@ def invite(folder: Path, spots: Sequence[Spot], key: str) -> Callable[[], None]:
             )
     except OSError as error:
         raise InputError(f"--meet {folder}: {error.strerror or error}") from None
-
-    def withdraw() -> None:
-        with contextlib.suppress(OSError):
-            if read_regular(path, FILE_MAX) == content:  # not somebody else's by now
-                path.unlink()
-
-    return withdraw
+    return standing
 
 
 def invited(folder: Path) -> tuple[list[Spot], str] | None:
@@ -113,6 +137,23 @@ def invited(folder: Path) -> tuple[list[Spot], str] | None:
         return [(str(ipaddress.ip_address(host)), port) for host, port in found.places], found.secret
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise InputError(f"--meet {path}: {clean(str(error), 120)}") from None
+
+
+def awaited(request: ScanRequest) -> str:
+    """Whom a scan waits for, and what is to be typed there."""
+    where = request.meet or ""
+    if where.isdecimal():
+        where = f"{platform.node()}:{where}"
+    elif ":" not in where:  # tasks begin elsewhere
+        where = os.path.abspath(where)
+    tasks = f"{request.tasks} task{'s' * (request.tasks != 1)}" if request.tasks else "a task of each host"
+    line = shlex.join(["netdoctor", "facts", "--meet", where])
+    return f"waits at most {wait_s(request):g} s for {tasks} of the job: {clean(line, 400)}"
+
+
+def wait_s(request: ScanRequest) -> float:
+    """How long tasks are waited for: of the time for the whole run, which goes on meanwhile."""
+    return min(request.timeout, request.deadline or math.inf)
 
 
 def attend(

@@ -1,7 +1,8 @@
 """From a request to a plan: everything that a scan needs, before anything is contacted."""
 
 import os
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,6 +28,9 @@ from netdoctor.scanning.request import PATHS, ScanRequest
 from netdoctor.scanning.via import make_transport
 from netdoctor.transport.base import Transport
 
+# Of a time for the whole run that has passed already: enough to begin, and to say what is missing.
+LEAST_S = 0.2
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
@@ -34,6 +38,7 @@ class Plan:
 
     baseline, earlier: the rates of --baseline, and its runs, the newest first. suppressions: what is
     accepted. wanted: what the user expects of nodes. run, began: of tasks that wrote files, as of Pool.
+    waited_s: how long making this took, as where tasks were waited for.
     """
 
     request: ScanRequest
@@ -50,6 +55,13 @@ class Plan:
     wanted: Wanted | None = None
     run: str = ""
     began: float | None = None
+    waited_s: float = 0.0
+
+    @property
+    def left_s(self) -> float | None:
+        """What is left of the time for the whole run; None where it has no bound."""
+        deadline = self.request.deadline
+        return None if deadline is None else max(deadline - self.waited_s, LEAST_S)
 
     @property
     def part(self) -> Part | None:
@@ -65,7 +77,7 @@ class Plan:
             timeout_s=self.request.timeout,
             judged=self.judged,
             budget_s=self.request.budget,
-            deadline_s=self.request.deadline,
+            deadline_s=self.left_s,
             baseline=self.baseline,
             alone=self.request.via == FILED,
             wanted=self.wanted,
@@ -79,12 +91,14 @@ def prepare(
     known: Registry | None = None,
     judged: tuple[str, ...] | None = None,
     job: Job | None = None,
+    made: Callable[[Transport], None] = lambda transport: None,
 ) -> Plan:
     """Read hosts, checks and the job's environment, and make the transport. Raises InputError.
 
     known: the checks there are, where they are loaded already. judged: node ids, instead of request.node.
-    job: instead of what the request says of it.
+    job: instead of what the request says of it. made: told of the transport before anybody is waited for.
     """
+    started = time.monotonic()
     known = known or registry.load(folders=request.checks_dir)
     settings_file = settings.place(request)
     own = settings.read(settings_file, known.checks.values())
@@ -94,6 +108,7 @@ def prepare(
     checks = select(known, request)
     filed = filing.filed(request) if request.via == FILED else None
     transport = filed.transport if filed else make_transport(request)
+    made(transport)
     inventory = filed.inventory if filed else listed(request, transport)
     if judged is None and request.node:
         judged = restrict(inventory, request.node)
@@ -138,6 +153,7 @@ def prepare(
         wanted=wanted,
         run=filed.run if filed else "",
         began=filed.began if filed else None,
+        waited_s=time.monotonic() - started,
         earlier=tuple(baselines.runs(request.baseline)) if request.baseline is not None else (),
     )
 

@@ -96,7 +96,7 @@ def _slurm(request: ScanRequest, limits: Limits) -> Transport:
 
 
 def _meet(request: ScanRequest, limits: Limits) -> Transport:
-    from netdoctor.scanning.meeting import invite
+    from netdoctor.scanning.meeting import invite, wait_s
     from netdoctor.transport import meeting
     from netdoctor.transport.meet import MeetOptions, MeetTransport
 
@@ -104,7 +104,7 @@ def _meet(request: ScanRequest, limits: Limits) -> Transport:
         place=meeting.place(request.meet or ""),
         key=meeting.secret(request.environ, request.secret_file),
         tasks=request.tasks,
-        wait_s=request.timeout,
+        wait_s=wait_s(request),
         invite=invite,
     )
     return MeetTransport(limits, options)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from netdoctor import __version__
 from netdoctor.errors import InputError
@@ -23,22 +23,33 @@ from netdoctor.transport.calling import NOTICED_S, Agent, Calling
 ANYWHERE = ("0.0.0.0", "::")  # noqa: S104  # whoever comes has to show the secret
 # Of an agent that nobody has asked anything yet.
 EARLY_MAX = 4
+# How often what was left in a folder is looked at.
+STANDS_S = 0.5
 # Room for those that are dropped while others come.
 MORE = 64
 SOURCE = "--meet"
 
 
+class Standing(Protocol):
+    """What was left in a folder."""
+
+    def check(self) -> None:
+        """Raises InputError where it is somebody else's by now."""
+
+    def withdraw(self) -> None:
+        """Take it away."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeetOptions:
     """place: as of meeting.place(). key: of meeting.secret(). tasks: how many there are, None for those of
-    the hosts that are listed. invite: for a folder, leaves addresses and key there, and returns what takes
-    them away."""
+    the hosts that are listed. invite: for a folder, leaves addresses and key there."""
 
     place: meeting.Place
     key: str | None
     tasks: int | None
     wait_s: float
-    invite: Callable[[Path, Sequence[tuple[str, int]], str], Callable[[], None]]
+    invite: Callable[[Path, Sequence[tuple[str, int]], str], Standing]
 
 
 @dataclass(slots=True)
@@ -124,14 +135,18 @@ class MeetTransport(Calling[Agent]):
         board.room()
         heard = {":" in str(host): int(port) for host, port in board.places}
         self._where = f"port {' or '.join(str(port) for port in sorted(set(heard.values())))}"
-        withdraw: Callable[[], None] = lambda: None  # noqa: E731
+        standing: Standing | None = None
         try:
             if place.folder is not None:
                 spots = [(a, heard[":" in a]) for a in meeting.own_addresses() if (":" in a) in heard]
-                withdraw = self._options.invite(place.folder, spots, board.secret)
+                standing = self._options.invite(place.folder, spots, board.secret)
             finish = time.monotonic() + self._options.wait_s
+            looked = time.monotonic()
             while len(self._guests) < count and (left := finish - time.monotonic()) > 0:
                 self._raise_interruption()
+                if standing is not None and time.monotonic() - looked > STANDS_S:
+                    standing.check()
+                    looked = time.monotonic()
                 for event in board.events(min(left, NOTICED_S)):
                     self._heard(event)
         except BaseException:
@@ -139,7 +154,8 @@ class MeetTransport(Calling[Agent]):
             raise
         finally:
             self._most = 0
-            withdraw()
+            if standing is not None:
+                standing.withdraw()
 
     def _listen(self, most: int, ports: range | None, key: str) -> calls.Board:
         host = self._options.place.host

@@ -9,10 +9,12 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from netdoctor import __version__, cli
@@ -22,14 +24,16 @@ from netdoctor.facts.base import Why
 from netdoctor.facts.host import MEET, Login
 from netdoctor.inventory import Target
 from netdoctor.inventory.task import Task
+from netdoctor.report.save import write_whole
 from netdoctor.rerun import ScanRunner
-from netdoctor.scanning import ScanRequest, prepare
+from netdoctor.scanning import ScanRequest, assemble, prepare
 from netdoctor.scanning import meeting as rooms
 from netdoctor.transport import attending, calls, meeting
 from netdoctor.transport.base import Limits, Reply, Request, SessionEvent
 from netdoctor.transport.meet import MeetOptions, MeetTransport
 from netdoctor.tui import runner as runs
-from netdoctor.tui.events import Ended
+from netdoctor.tui.events import Began, Ended, Failed
+from netdoctor.tui.state import fold, opened
 from tests.counting import steps
 from tests.transport.conftest import free_port
 
@@ -329,7 +333,7 @@ def test_who_does_not_call_is_named_and_a_task_that_nobody_takes_says_so(tmp_pat
 def test_the_file_in_the_folder_is_our_own_or_nothing_is_done_by_it(tmp_path: Path) -> None:
     folder, spots = tmp_path / "meet", [(HERE, 1), ("fd00::1", 4001)]
     assert rooms.invited(folder) is None
-    withdraw = rooms.invite(folder, spots, KEY)
+    first = rooms.invite(folder, spots, KEY)
     path = folder / rooms.NAME
     assert path.stat().st_mode & 0o777 == 0o600
     assert rooms.invited(folder) == (spots, KEY)
@@ -364,13 +368,77 @@ def test_the_file_in_the_folder_is_our_own_or_nothing_is_done_by_it(tmp_path: Pa
     path.write_bytes(good)
     # One that was killed is followed by a later one, of which it takes nothing away.
     later = rooms.invite(folder, spots[:1], OTHER)
-    withdraw()
+    first.withdraw()
     assert rooms.invited(folder) == (spots[:1], OTHER)
-    later()
+    with pytest.raises(InputError, match="another netdoctor scan has taken the folder meanwhile"):
+        first.check()
+    later.check()
+    later.withdraw()
+    later.check()
     assert os.listdir(folder) == []
     path.symlink_to("/etc/passwd")
     with pytest.raises(InputError, match="symbolic"):
         rooms.invited(folder)
+
+
+@pytest.mark.process
+def test_of_two_scans_that_begin_at_one_moment_in_a_folder_one_goes_on(tmp_path: Path) -> None:
+    """Neither had seen the other's file; whose tasks come would be a matter of luck."""
+    place = meeting.Place(folder=tmp_path)
+    options = MeetOptions(place=place, key=None, tasks=1, wait_s=20.0, invite=blindly)
+    scans = [MeetTransport(Limits(), options) for _ in range(2)]
+    with ThreadPoolExecutor(2) as pool:
+        waiting = [pool.submit(scan.inventory) for scan in scans]
+        lost = next(one for one in as_completed(waiting, timeout=15) if one.exception() is not None)
+        assert "another netdoctor scan has taken the folder meanwhile" in str(lost.exception())
+        assert rooms.attend(
+            "n1", Task(rank=0), place=place, key=None, python=None, checks_dir=(),
+            timeout_s=0.0, environ=dict(os.environ),
+        ).startswith("nobody took this task")  # fmt: skip
+        for scan in scans:
+            scan.interrupt(KeyboardInterrupt())
+    assert os.listdir(tmp_path) == []
+
+
+def blindly(folder: Path, spots: Sequence[tuple[str, int]], key: str) -> rooms.Standing:
+    """As an invitation by somebody who has looked whether one is there a moment before."""
+    content = msgspec.json.encode({"schema": rooms.SCHEMA, "places": list(spots), "secret": key})
+    write_whole(folder / rooms.NAME, content)
+    return rooms.Standing(folder, content)
+
+
+@pytest.mark.process
+def test_the_time_for_the_whole_run_bounds_the_wait_for_tasks(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(meeting.SECRET, "x" * 16)
+    line = f"scan --meet {HERE}:{free_port()} --tasks 2 --deadline 0.3 --timeout 500 --no-save -o short"
+    assert cli.run(line.split()) == 3
+    assert "waits at most 0.3 s for 2 tasks" in capsys.readouterr().err
+
+
+@pytest.mark.process
+def test_the_screens_say_whom_they_wait_for_and_the_wait_can_be_stopped() -> None:
+    environ = {meeting.SECRET: "x" * 16}
+    place = f"{HERE}:{free_port()}"
+    request = ScanRequest(via=MEET, meet=place, tasks=2, timeout=0.1, only=("meet.task",), environ=environ)
+    request = replace(request, save=None)
+    plan = prepare(request)
+    report = assemble(plan, plan.scan().run(plan.transport), 1.0)
+    runner = ScanRunner(replace(request, timeout=600), {"environ": environ, "timeout": 600, "save": None})
+    runner.begin(runs.Request(), report)
+    finish = time.monotonic() + 30
+    while not (began := [one for one in runner.events if isinstance(one, Began)]):
+        assert time.monotonic() < finish
+    assert f"for 2 tasks of the job: netdoctor facts --meet {place}" in began[0].text
+    state = fold(opened(report), [began[0]])
+    assert (state.scanning, state.message) == (True, began[0].text)
+    while not (ended := [one for one in runner.events if isinstance(one, Failed)]):
+        runner.stop()
+        time.sleep(0.05)
+        assert time.monotonic() < finish, runner.events
+    assert ended[0].text == "stopped: nobody was asked anything"
+    runner.close()
 
 
 def test_places_secrets_and_names() -> None:
