@@ -37,7 +37,10 @@ def holds(net: NetFacts, text: str | None) -> AddressRow | None:
 
 
 def device(net: NetFacts, ifname: str) -> Netdev | None:
-    return next((dev for dev in net.netdevs if dev.name == ifname), None)
+    for dev in net.netdevs:
+        if dev.name == ifname:
+            return dev
+    return None
 
 
 def data_device(net: NetFacts, text: str | None) -> Netdev | None:

@@ -37,6 +37,8 @@ def untold(gpu: GpuFacts, value: Callable[[Gpu], object], what: str) -> Iterator
 
     what: ``count ECC errors``. A GPU that answers with an error is the business of gpu.visible.
     """
+    if gpu.devices and None not in [value(device) for device in gpu.devices]:
+        return
     models = {device.name for device in gpu.devices if value(device) is not None}
     silent = [
         f"GPU {device.index}"

@@ -38,6 +38,9 @@ class Place(NamedTuple):
         return distance(self.path, other.path, self.numa_node, other.numa_node)
 
 
+Fields = tuple[int | str, tuple[str, ...], int | None]
+
+
 class Layout(NamedTuple):
     """nearest: by index of the GPU, how far the nearest HCA is; who: which HCAs those are, in words. pairs:
     how far GPUs are from each other, the nearest first."""
@@ -51,15 +54,16 @@ def layout(gpu: GpuFacts, cards: Collection[Hca]) -> Layout | None:
     """None where it is not known of a GPU."""
     ways = {address(one.address): (one.path, one.numa_node) for one in gpu.pci if one.path}
     known = [(device.index, ways.get(address(device.pci_bus_id))) for device in gpu.devices]
-    places = tuple(Place(index, *way) for index, way in known if way is not None)
+    places = tuple([(index, *way) for index, way in known if way is not None])
     if len(places) < len(known) or not places:
         return None
-    return _worked_out(places, tuple(Place(hca.name, hca.pci_path, hca.numa_node) for hca in cards))
+    return _worked_out(places, tuple([(hca.name, hca.pci_path, hca.numa_node) for hca in cards]))
 
 
 # Thousands of nodes of a kind are alike.
 @lru_cache(maxsize=256)
-def _worked_out(gpus: tuple[Place, ...], cards: tuple[Place, ...]) -> Layout:
+def _worked_out(known: tuple[Fields, ...], of_cards: tuple[Fields, ...]) -> Layout:
+    gpus, cards = ([Place(*one) for one in those] for those in (known, of_cards))
     nearest, words = {}, []
     for gpu in gpus if cards else ():
         ways: dict[Distance, list[str]] = defaultdict(list)

@@ -44,7 +44,6 @@ def of_most(values: Mapping[str, H]) -> H | None:
 
 def link_findings(dev: Netdev) -> Iterator[Finding]:
     """What is wrong with the link of one NIC, whatever others have."""
-    negotiate = look("see what both ends offer, and let both negotiate", on_dev(dev.name, "ethtool {0}"))
     most = (dev.nic and dev.nic.most_mbit_s) or 0
     if dev.duplex == "half":
         yield HALF.warn(
@@ -52,7 +51,7 @@ def link_findings(dev: Netdev) -> Iterator[Finding]:
             observed="half duplex",
             expected="full duplex",
             seen=seen(f"/sys/class/net/{dev.name}/duplex", dev.duplex, "file"),
-            fixes=negotiate,
+            fixes=_negotiate(dev),
         )
     # Where 1000BASE-T loses one of its four pairs, 100BASE-TX still works with two.
     if 0 < (dev.speed_mbit_s or 0) <= 100 and most >= 1000:
@@ -61,8 +60,12 @@ def link_findings(dev: Netdev) -> Iterator[Finding]:
             observed=f"{dev.speed_mbit_s} Mbit/s",
             expected=DERIVED(f"{most} Mbit/s"),
             seen=seen(f"/sys/class/net/{dev.name}/speed", str(dev.speed_mbit_s), "file"),
-            fixes=[negotiate, Fix(text="swap the cable, then try another port of the switch")],
+            fixes=[_negotiate(dev), Fix(text="swap the cable, then try another port of the switch")],
         )
+
+
+def _negotiate(dev: Netdev) -> Fix:
+    return look("see what both ends offer, and let both negotiate", on_dev(dev.name, "ethtool {0}"))
 
 
 def settings(there: Nics, hosts: Mapping[str, HostFacts]) -> Iterator[Finding]:

@@ -150,8 +150,9 @@ def socket_rows(
     repeated = repeated_addresses(nets)
     found: dict[str, list[SocketRow]] = {}
     for use in paths.uses:
-        row = holds(nets[use.node], use.address) if use.node in nets else None
-        if row is not None and use.purpose.startswith(SOCKET):
+        of_socket = use.purpose.startswith(SOCKET) and use.node in nets
+        row = holds(nets[use.node], use.address) if of_socket else None
+        if row is not None:
             dev, further = device(nets[use.node], row.ifname), (use.node, use.address) not in first
             speed = dev.speed_mbit_s or 0 if dev is not None and dev.kind in LINKS else 0
             local = further and not is_usable(row)

@@ -43,6 +43,8 @@ def address(bus: str) -> str:
 
 def troubles(gpu: GpuFacts, log: KernelLog) -> Iterator[Trouble]:
     """In the order of the GPUs, then what is no GPU of NVML any more, then switches."""
+    if not log.events and not any(device.recovery for device in gpu.devices):
+        return
     since = log.driver_age_s
     recent = [one for one in log.events if since is None or one.last_age_s <= since]
     devices = {address(device.pci_bus_id): device for device in gpu.devices}

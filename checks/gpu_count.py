@@ -108,6 +108,8 @@ def gpu_count(
     for node, count in counts.items():
         own = node in listed
         wanted = listed[node] if own else usual or 0
+        if count == wanted:
+            continue
         words = places[node] if own else "another node has" if peers.tie else "most nodes have"
         said = {"at": node, "observed": str(count), "expected": str(wanted), "seen": _seen(gpus[node])}
         summary = f"{count} GPU{'' if count == 1 else 's'}, {words} {wanted}"

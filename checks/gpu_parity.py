@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
+from operator import attrgetter
 from typing import Any
 
 from netdoctor.check import check
@@ -16,28 +17,26 @@ MODES = {0: "default", 1: "exclusive thread", 2: "prohibited", 3: "exclusive pro
 RESET = "  # needs a reset of the GPUs"
 
 
-def _inforom(gpu: Gpu) -> str:
+def _inforom(said: tuple[bool | None, str]) -> str:
     """Its version, where it is known whether that can be trusted."""
-    return "" if gpu.inforom_valid is None else gpu.inforom
-
-
-# What is compared: its key and its kind, its word, how it is read, and the command that sets it.
-PROPERTIES: tuple[tuple[str, type, str, Callable[[Gpu], str | None], str], ...] = (
-    ("gpu.vbios", str, "VBIOS", lambda gpu: gpu.vbios, ""),
-    ("gpu.inforom", str, "InfoROM", _inforom, ""),
-    ("gpu.ecc", bool, "ECC mode", lambda gpu: _switch(gpu.ecc_enabled), "nvidia-smi -e {}" + RESET),
-    ("gpu.mig", bool, "MIG mode", lambda gpu: _switch(gpu.mig_enabled), "nvidia-smi -mig {}" + RESET),
-    ("gpu.persistence", bool, "persistence mode", lambda gpu: _switch(gpu.persistence), "nvidia-smi -pm {}"),
-    ("gpu.compute-mode", str, "compute mode", lambda gpu: MODES.get(_mode(gpu)), ""),
-)
-
-
-def _mode(gpu: Gpu) -> int:
-    return -1 if gpu.compute_mode is None else gpu.compute_mode
+    valid, version = said
+    return "" if valid is None else version
 
 
 def _switch(value: bool | None) -> str | None:
     return None if value is None else "on" if value else "off"
+
+
+# What is compared: its key and its kind, its word, how it is read and put into words, and the command that
+# sets it. Read by C of each GPU there is, and put into words once for what is alike.
+PROPERTIES: tuple[tuple[str, type, str, Callable[[Gpu], Any], Callable[[Any], str | None], str], ...] = (
+    ("gpu.vbios", str, "VBIOS", attrgetter("vbios"), lambda text: text, ""),
+    ("gpu.inforom", str, "InfoROM", attrgetter("inforom_valid", "inforom"), _inforom, ""),
+    ("gpu.ecc", bool, "ECC mode", attrgetter("ecc_enabled"), _switch, "nvidia-smi -e {}" + RESET),
+    ("gpu.mig", bool, "MIG mode", attrgetter("mig_enabled"), _switch, "nvidia-smi -mig {}" + RESET),
+    ("gpu.persistence", bool, "persistence mode", attrgetter("persistence"), _switch, "nvidia-smi -pm {}"),
+    ("gpu.compute-mode", str, "compute mode", attrgetter("compute_mode"), MODES.get, ""),
+)
 
 
 @check(
@@ -71,8 +70,9 @@ def gpu_parity(gpus: Mapping[str, GpuFacts], expect: Wanted | None = None) -> It
         yield skip("no GPU on any node")
     for model, nodes in models.items():
         named: set[str | None] = set()  # another VBIOS brings its own InfoROM
-        for key, _, word, read, command in PROPERTIES:
-            said = {node: {read(one) or "" for one in devices} for node, devices in nodes.items()}
+        for key, _, word, read, put, command in PROPERTIES:
+            read_of = {node: set(map(read, devices)) for node, devices in nodes.items()}
+            said = {node: {put(one) or "" for one in values} for node, values in read_of.items()}
             # Boards and drivers that do not know the property say nothing on all nodes.
             asked = expect is not None and expect.about(key, model)
             if not asked and not any(values - {""} for values in said.values()):

@@ -18,6 +18,7 @@ BAD = {
     0x40: "hardware thermal slowdown",
     POWER_BRAKE: "power brake",
 }
+ANY = sum(BAD)
 
 POWER = Cause("gpu-power-brake", "the power supply holds back GPUs of {nodes}", action=Action.DRAIN)
 SLOWED = Cause("gpu-slowdown", "GPUs of {nodes} are held back by heat or power", action=Action.DRAIN)
@@ -45,7 +46,8 @@ def gpu_throttle(gpu: GpuFacts) -> Iterator[Finding]:
     yield from untold(gpu, lambda device: device.throttle_reasons, "report it")
     for device in gpu.devices:
         bits = device.throttle_reasons or 0
-        if reasons := bits and listing(text for bit, text in BAD.items() if bits & bit):
+        if bits & ANY:
+            reasons = listing(text for bit, text in BAD.items() if bits & bit)
             cause = POWER if bits & POWER_BRAKE else SLOWED
             yield cause.warn(
                 f"GPU {device.index} is held back: {reasons}",

@@ -71,7 +71,8 @@ def _other_vendor(torch: Torch, built: str, whose: str, wanted: str) -> Finding:
 
 def _code(torch: Torch, devices: tuple[Gpu, ...]) -> Iterator[Finding]:
     """Each kind of GPU once."""
-    kinds = {(d.name, v): d for d in devices if (v := parse_version(d.compute_capability)) is not None}
+    named = {(d.name, d.compute_capability): d for d in devices}
+    kinds = {(name, v): d for (name, of), d in named.items() if (v := parse_version(of)) is not None}
     said = []
     for (name, version), device in kinds.items():
         how, arch = code_for(torch.archs, version), f"sm_{device.compute_capability}".replace(".", "")

@@ -122,7 +122,7 @@ def nccl_ib_hca(
 def _transport(node: str, facts: RdmaFacts, env: Environment, version: Version | None) -> Transport:
     plain = values(env)
     off = switched_off_by(plain, version)
-    active = tuple(port for _, port in selected_ports(facts.hcas, None))
+    active = tuple(port for _, port in selected_ports(facts.hcas, None, version))
     used = () if off else tuple(port for _, port in selected_ports(facts.hcas, plain.get(VARIABLE), version))
     return Transport(node, facts.hcas, env, active, used, off)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import cache, partial
 
 from netdoctor.check import check
 from netdoctor.checks._addresses import usual_network
@@ -19,6 +20,7 @@ from netdoctor.rules.addresses import (
     leads_to,
     network,
     networks_by_reach,
+    repeated_addresses,
     rows_of,
 )
 from netdoctor.rules.nccl import (
@@ -129,21 +131,19 @@ def _troubles(nodes: Nodes, routes: Routes, job: Job) -> Iterator[Finding]:
     yield from (_nothing(one, alike) for one in empty)
     if len(nodes) < 2:
         return
-    owners: dict[str, list[str]] = {}
-    for node, one in nodes.items():
-        for address in {row.address for row in rows_of(one.net)}:
-            owners.setdefault(address, []).append(node)
+    repeated = repeated_addresses({node: one.net for node, one in nodes.items()})
+    owners = cache(partial(_owners, nodes))
     fit: dict[str, AddressRow] = {}
     for node, one in nodes.items():
         row = one.choice.row
         if row is None:
             continue
-        others = [other for other in owners[row.address][:5] if other != node]
         if ip(row.address).is_loopback:
             cause, what = LOOPBACK, f"loopback ({row.address}), which no other node can reach"
         elif not is_usable(row):
             cause, what = LINK_LOCAL, f"{one}, a link-local address that peers cannot dial"
-        elif others:
+        elif row.address in repeated:
+            others = [other for other in owners()[row.address][:5] if other != node]
             have = "has" if len(others) == 1 else "have"
             theirs = f"{listing(others, 3)} also {have}: peers would dial themselves"
             cause, what = SAME, f"{one}, an address that {theirs}"
@@ -153,6 +153,15 @@ def _troubles(nodes: Nodes, routes: Routes, job: Job) -> Iterator[Finding]:
         yield cause.fail(f"{one.uses} {what}", **one.told())
     if fit:
         yield from _networks(nodes, fit, routes, job)
+
+
+def _owners(nodes: Nodes) -> dict[str, list[str]]:
+    """The nodes that have each address."""
+    found: dict[str, list[str]] = {}
+    for node, one in nodes.items():
+        for address in {row.address for row in rows_of(one.net)}:
+            found.setdefault(address, []).append(node)
+    return found
 
 
 def _networks(nodes: Nodes, fit: Rows, routes: Routes, job: Job) -> Iterator[Finding]:

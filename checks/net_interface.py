@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache, partial
 
 from netdoctor.check import check
 from netdoctor.checks._addresses import device, dialled, is_loopback, usable
@@ -69,7 +70,7 @@ def net_interface(
     yield from others_as_typed(nets, SLOW, expect)
     devs = {node: dev for node in nets if (dev := dialled(node, nets, job)) is not None}
     usual = majority({node: dev.name for node, dev in devs.items()}).value
-    up = Counter(name for net in nets.values() for name in _up_with_address(net))
+    up = cache(partial(_up_with_address, nets.values()))
     linked: dict[str, Netdev] = {}
     for node, net in nets.items():
         address, dev = job.data_addresses.get(node), devs.get(node)
@@ -100,7 +101,7 @@ def net_interface(
         for other in net.netdevs:
             used = dev is not None and other.name == dev.name
             # Down here, and up with an address on most other nodes.
-            if not used and not other.loopback and _is_down(other) and up[other.name] * 2 > len(nets) - 1:
+            if not used and not other.loopback and _is_down(other) and up()[other.name] * 2 > len(nets) - 1:
                 named = other.name == usual
                 role = "carries the other nodes' traffic" if named else "the other nodes have up"
                 yield _down(node, other, role, stops=named)
@@ -114,9 +115,13 @@ def _is_down(dev: Netdev) -> bool:
     return not dev.up or not dev.running or dev.carrier is False
 
 
-def _up_with_address(net: NetFacts) -> set[str]:
-    addressed = {row.ifname for row in usable(net)}
-    return {dev.name for dev in net.netdevs if dev.name in addressed and not _is_down(dev)}
+def _up_with_address(nets: Iterable[NetFacts]) -> Counter[str]:
+    """On how many nodes each interface is."""
+    found: Counter[str] = Counter()
+    for net in nets:
+        addressed = {row.ifname for row in usable(net)}
+        found.update({dev.name for dev in net.netdevs if dev.name in addressed and not _is_down(dev)})
+    return found
 
 
 def _listed(rows: Iterable[AddressRow], shown: int = SHOWN) -> str:

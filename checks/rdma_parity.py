@@ -50,9 +50,11 @@ def rdma_parity(nodes: Mapping[str, RdmaFacts], expect: Wanted | None = None) ->
         asked = expect is not None and expect.about(one.key)
         for (layer, _, name), there in ports.items():
             if one.layer in ("", layer):
-                values = [(node, one.read(*port)) for node, port in there.items()]
-                if asked or any(value for _, value in values):
-                    alike[frozenset(values)].append(name)
+                values = {node: one.read(*port) for node, port in there.items()}
+                distinct = set(values.values())
+                # What all have alike is of interest where something may be expected of it.
+                if asked or (any(distinct) and (expect is not None or len(distinct) > 1)):
+                    alike[frozenset(values.items())].append(name)
         for told, names in alike.items():
             yield from _compared(one, dict(sorted(told)), names, expect)
 

@@ -75,9 +75,10 @@ def rdma_rate(
                 yield unlike_typed(wish, node, text, f"rate of {port.name}", LOW, seen=more)
             continue
         if port.rate_gbit_s:
-            kinds[hca.hca_type or ""].add(port.rate_gbit_s)
-        for key in (port.name, _card(hca)) if port.rate_gbit_s else ():
-            alike[key].append(Rate(port.rate_gbit_s or 0.0, port, hca.hca_type or ""))
+            one = Rate(port.rate_gbit_s, port, hca.hca_type or "")
+            kinds[one.kind].add(one.gbit_s)
+            alike[port.name].append(one)
+            alike[_card(hca)].append(one)
     usual = {key: _usual(group) for key, group in alike.items()}
     for node, hca, port in ports:
         if (node, hca.hca_type or "") in typed:

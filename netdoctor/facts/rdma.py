@@ -144,7 +144,7 @@ class Hca:
 
     @property
     def is_efa(self) -> bool:
-        return any(word.startswith("efa") for word in (self.name, self.driver or ""))
+        return self.name.startswith("efa") or (self.driver or "").startswith("efa")
 
     @property
     def is_virtual(self) -> bool:

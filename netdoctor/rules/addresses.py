@@ -42,6 +42,11 @@ def bare(text: str) -> IPAddress:
         return ipaddress.ip_address(text)
 
 
+def dotted(number: int) -> str:
+    """``10.0.0.1`` of its 32 bits."""
+    return socket.inet_ntoa(number.to_bytes(4))
+
+
 @lru_cache(maxsize=CACHED)
 def parse(text: str | None) -> IPAddress | None:
     """The address that `text` is (scope and IPv4-mapping removed), or None."""

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from netdoctor.facts.rdma import Gid, Hca, HcaPort
 from netdoctor.memo import by_identity
 from netdoctor.records import record
-from netdoctor.rules.addresses import CACHED, IPNetwork, bare
+from netdoctor.rules.addresses import CACHED, IPNetwork, bare, dotted
 from netdoctor.rules.variables import Environment, Setting, param, parse_filter, values
 from netdoctor.rules.versions import Version, at_least
 
@@ -88,7 +88,7 @@ def _bits(gid: str) -> _Bits:
 def gid_ipv4(gid: Gid) -> str | None:
     """The IPv4 address of an IPv4-mapped GID, ``::ffff:10.0.0.1``."""
     number = _bits(gid.gid).number
-    return ".".join(map(str, (number & 0xFFFFFFFF).to_bytes(4))) if number >> 32 == _MAPPED[0] else None
+    return dotted(number & 0xFFFFFFFF) if number >> 32 == _MAPPED[0] else None
 
 
 _ROCE = {"RoCE v2": 2, "IB/RoCE v1": 1, "RoCE v1": 1}
