@@ -414,6 +414,8 @@ def at(node: str, findings: Iterable[Finding]) -> Iterator[Finding]:
 def placed(finding: Finding, here: str) -> Finding:
     """The finding with a name wherever it says HERE, and with culprits; `here` is what was judged."""
     hint, evidence = finding.cause, finding.evidence
+    if hint is None and not evidence and finding.target:
+        return finding
     is_open = [one for one in evidence if not one.where]
     if hint is None and not is_open and finding.target:
         return finding

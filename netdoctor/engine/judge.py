@@ -8,7 +8,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import field
-from itertools import islice
+from itertools import chain, islice
 from types import MappingProxyType
 from typing import Any
 
@@ -592,7 +592,9 @@ class Blame:
 
     def anew(self, finding: Finding) -> list[str]:
         """The nodes that it colours, and no earlier one of its status and with its hint has coloured."""
-        if len(nodes_of(finding.target)) == 1 or finding.cause is None:
+        if len(nodes_of(finding.target)) == 1:
+            return [finding.target] if finding.target in self._inside else []
+        if finding.cause is None:
             return blamed_nodes(finding, self._inside)
         if self.known(finding):
             return []
@@ -609,7 +611,7 @@ def _culprit_nodes(hint: CauseHint) -> Iterator[str]:
 
 def count(cells: Mapping[str, Mapping[str, Status]]) -> dict[Status, int]:
     """Cells by status, every status present."""
-    found = Counter(status for row in cells.values() for status in row.values())
+    found = Counter(chain.from_iterable(row.values() for row in cells.values()))
     return {status: found[status] for status in Status}
 
 

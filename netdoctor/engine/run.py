@@ -46,12 +46,12 @@ from netdoctor.inventory import Target
 from netdoctor.measure.common import Ground
 from netdoctor.measure.declare import Context
 from netdoctor.model import Status
-from netdoctor.records import dataclass
+from netdoctor.records import dataclass, record
 from netdoctor.store import Store
 from netdoctor.transport.base import Request, SessionEvent, Transport
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Progress:
     """Something happened.
 

@@ -15,6 +15,7 @@ def routes(context: Context) -> dict[str, RouteFacts | Missing]:
     ground = context.ground
     nodes = ground.usable()
     plan = peers(nodes)
+    further = {n: [way.address for way in ground.ways(n)[1:]] for n in nodes}
     requests = {
         n: Request(
             op="facts",
@@ -22,7 +23,7 @@ def routes(context: Context) -> dict[str, RouteFacts | Missing]:
                 "groups": {
                     "routes": {
                         "destinations": {p: ground.addresses[p] for p in plan[n]},
-                        "further": [way.address for p in plan[n] for way in ground.ways(p)[1:]],
+                        "further": [address for p in plan[n] for address in further[p]],
                     }
                 }
             },

@@ -30,7 +30,7 @@ def cause_record(number: int, group: Group, outcome: Outcome, context: Context) 
         key=group.key,
         fingerprint=group.fingerprint,
         status=group.status.value,
-        title=_title(group.title, group.culprits),
+        title=_title(group.title, named, len(group.culprits) > 1),
         checks=group.checks,
         nodes=named,
         node_list=node_list,
@@ -77,14 +77,13 @@ def _named(culprits: Sequence[str]) -> str:
 _WORD = re.compile(r"\{\{|\}\}|\{(\w+)\}")
 
 
-def _title(template: str, culprits: Sequence[str]) -> str:
-    """The template with names and verb endings in place.
+def _title(template: str, named: str, many: bool) -> str:
+    """The template with the names of its culprits and verb endings in place.
 
     Not str.format: a title may quote what a node said, and ``{s:>999999999}`` is a gigabyte.
     """
-    many = len(culprits) > 1
     known = {
-        "nodes": _named(culprits),
+        "nodes": named,
         "s": "" if many else "s",
         "es": "" if many else "es",
         "is": "are" if many else "is",

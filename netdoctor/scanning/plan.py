@@ -237,7 +237,9 @@ def listed(request: ScanRequest, transport: Transport) -> Inventory:
         raise InputError("no hosts: name a hosts file, hosts, or --last (see netdoctor scan -h)")
     else:
         inventory = load(request.hosts, environ=request.environ, format=request.format)
-    targets = tuple(replace(t, python=t.python or request.python) for t in inventory.targets)
+    targets = inventory.targets
+    if request.python is not None:
+        targets = tuple(t if t.python else replace(t, python=request.python) for t in targets)
     return replace(inventory, targets=targets, notes=(*inventory.notes, *request.remarks))
 
 

@@ -126,7 +126,8 @@ def _builtins(target: Target) -> dict[str, Any]:
 
 def _as_listed(target: Target, request: ScanRequest) -> Target:
     """The target without the interpreter that an option gave it: another option may give it another."""
-    return replace(target, python=None) if target.python == request.python else target
+    given = target.python is not None and target.python == request.python
+    return replace(target, python=None) if given else target
 
 
 def _plain(name: str, value: Any) -> Any:

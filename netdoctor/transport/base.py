@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from netdoctor.facts.base import Missing
 from netdoctor.facts.host import Session
 from netdoctor.inventory import Target
-from netdoctor.records import dataclass
+from netdoctor.records import dataclass, record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class Limits:
     node_budget_s: float = 30.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Request:
     """One request to an agent.
 
@@ -49,7 +49,7 @@ class Request:
     by_group: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class SessionEvent:
     """A login ended, well or badly."""
 
@@ -57,7 +57,7 @@ class SessionEvent:
     session: Session
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Reply:
     """The answer to a request: `result` (plain JSON data, untrusted), or `missing` with the reason."""
 
