@@ -1,7 +1,7 @@
 """Text from outside made inert: one function, for every room that shows or stores it."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 SHOWN = 6
@@ -80,3 +80,9 @@ def age(seconds: float) -> str:
         if seconds < limit:
             return f"{max(seconds, 0) // size:.0f} {unit}"
     return f"{seconds // 86400:.0f} days"
+
+
+def columns_said(environ: Mapping[str, str]) -> int | None:
+    """How wide an exported COLUMNS wants lines, 40 at least, as it does of other tools; None without one."""
+    said = environ.get("COLUMNS", "")
+    return max(int(said), 40) if said.isascii() and said.isdecimal() and 0 < int(said[:6]) <= 4096 else None

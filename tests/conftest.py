@@ -32,6 +32,9 @@ KIND_OF = {
     "tui/test_terminal.py": "pty",
 }  # fmt: skip
 
+# pytest loads readline, which gives a COLUMNS to all that is started from then on, its workers among them.
+os.environ.pop("COLUMNS", None)
+
 _numbers = itertools.count()
 Maker = Callable[..., Lab]
 

@@ -10,8 +10,13 @@ from typing import Any, NoReturn
 EXIT_BAD_INPUT = 2
 # For what is no verdict, with --exit-style nagios.
 NAGIOS_UNKNOWN = 3
-# What people type who know other tools.
-MEANT = {"help": "netdoctor -h", "version": "netdoctor --version"}
+# What people type who know other tools, or look for a command below another one.
+MEANT = {
+    "netdoctor help": "netdoctor -h",
+    "netdoctor version": "netdoctor --version",
+    "netdoctor report diff": "netdoctor diff",
+    "netdoctor report tui": "netdoctor tui",
+}
 
 _TWO_COLUMNS = re.compile(r"( *\S.*?)  +(\S.*)")
 
@@ -49,7 +54,10 @@ def hung(text: str, indent: str, width: int | None, rest: str | None = None) -> 
 
 
 def columns(asked: int | None) -> int | None:
-    """How wide lines may be: as asked for, as the terminal is, or None where they go to a file or program."""
+    """How wide lines may be: as asked for, as the terminal is, or None where they go to a file or program.
+
+    There an exported COLUMNS says nothing: whatever has loaded readline gives one to all that it starts.
+    """
     import os
 
     if asked is not None or not sys.stdout.isatty():
@@ -145,7 +153,7 @@ class Parser(argparse.ArgumentParser):
         if not isinstance(action, argparse._SubParsersAction):
             hint = did_you_mean(str(value), known) or every
             raise argparse.ArgumentError(action, f"{value!r} is none of the choices{hint}")
-        meant = MEANT.get(value) if self.prog == "netdoctor" else None
+        meant = MEANT.get(f"{self.prog} {value}")
         hint = f"; did you mean {meant}?" if meant else did_you_mean(str(value), known)
         self.error(f"no command is called {value!r}{hint or every}")
 

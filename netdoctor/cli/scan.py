@@ -1,6 +1,7 @@
 """`netdoctor scan`: from a host list to a verdict, an exit code and a saved report."""
 
 import argparse
+import os
 import signal
 import sys
 import time
@@ -21,7 +22,7 @@ from netdoctor.cli.parser import EXIT_BAD_INPUT, NAGIOS_UNKNOWN, Listed, columns
 from netdoctor.cli.running import facts_asked, prepared, request_of, saved_report, scanned, signals_noted
 from netdoctor.errors import InputError
 from netdoctor.facts.host import MEET
-from netdoctor.text import clean
+from netdoctor.text import clean, columns_said
 
 if TYPE_CHECKING:
     from netdoctor.report.model import Report
@@ -131,7 +132,8 @@ def _run(args: argparse.Namespace) -> int:
     if args.plan:
         from netdoctor.cli.scan_plan import lines
 
-        sys.stdout.write("".join(f"{line}\n" for line in lines(plan, columns(args.width))))
+        width = columns(args.width) or columns_said(os.environ)
+        sys.stdout.write("".join(f"{line}\n" for line in lines(plan, width)))
         return 0
     if args.tui:
         return _shown(args, said, request, outputs)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from netdoctor.inventory import formats, reading
 from netdoctor.inventory.errors import InventoryError, Problem, Problems
 from netdoctor.inventory.formats import PLAIN
-from netdoctor.inventory.model import Inventory, Target
+from netdoctor.inventory.model import COMMAND_LINE, Inventory, Target
 from netdoctor.inventory.names import host_fault, host_key, node_id, printable, with_port
 from netdoctor.inventory.nodeset import RANGE_MAX, SyntaxFault, evaluate
 from netdoctor.inventory.parsing import Entry, LineReader
@@ -20,7 +20,6 @@ from netdoctor.inventory.readers import OTHER_WORDS, READERS, Reader, Source, St
 if TYPE_CHECKING:
     from typing import TextIO
 
-COMMAND_LINE = "command line"
 STDIN = "standard input"
 # A URL, a network, a line such as 'n1 python=/usr/bin/python3', or what no file name holds.
 _SURELY_NAMES = re.compile(r"://|[\0\n]|[ \t][a-z]+=|^[0-9.]+/[0-9]{1,2}$")

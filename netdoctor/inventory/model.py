@@ -5,6 +5,9 @@ from __future__ import annotations
 from netdoctor.inventory.nodeset import fold
 from netdoctor.records import dataclass
 
+# Target.source of what was named there.
+COMMAND_LINE = "command line"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:

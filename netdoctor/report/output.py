@@ -13,6 +13,7 @@ from typing import Protocol
 from netdoctor.errors import InputError
 from netdoctor.records import dataclass
 from netdoctor.report.model import Note, Report
+from netdoctor.text import columns_said
 
 FILE_WIDTH = 100
 NARROWEST = 40
@@ -278,9 +279,12 @@ def emit(report: Report, output: Output, options: RenderOptions | None = None) -
 
 
 def for_stdout(options: RenderOptions) -> RenderOptions:
-    """Return options with what the terminal decides decided: width, colour, and whether it takes UTF-8."""
+    """Return options with what the terminal decides decided: width, colour, and whether it takes UTF-8.
+
+    An exported COLUMNS says the width of what is piped, too, as it does to other tools.
+    """
     terminal = sys.stdout.isatty()
-    width = options.width
+    width = options.width or columns_said(os.environ)
     if width is None and terminal:
         width = max(NARROWEST, min(_columns(), FILE_WIDTH))
     able = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"

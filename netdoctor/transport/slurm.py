@@ -22,7 +22,7 @@ from dataclasses import field, replace
 from typing import Any
 
 from netdoctor.facts.host import Login, Trouble
-from netdoctor.inventory.model import Target
+from netdoctor.inventory.model import COMMAND_LINE, Target
 from netdoctor.inventory.nodeset import fold
 from netdoctor.records import dataclass
 from netdoctor.text import clean
@@ -84,7 +84,8 @@ class SlurmOptions:
 class _Node(Agent):
     """A node on its way. task: its number in the step; exit: how that ended, as srun says it; launch: Slurm
     could not start it; launched: srun has asked for it; runs: it has said so; silent: for how long it has
-    not; tried: how this machine was dialled in vain; booked: what Slurm does with it."""
+    not; tried: how this machine was dialled in vain; booked: what Slurm does with it; typed: it was named on
+    the command line."""
 
     task: int = -1
     launched: bool = False
@@ -94,6 +95,7 @@ class _Node(Agent):
     silent: str = ""
     tried: str = ""
     booked: str = ""
+    typed: bool = False
 
 
 @dataclass(eq=False, slots=True)
@@ -163,7 +165,8 @@ class SlurmTransport(Calling[_Node]):
     ) -> Iterator[SessionEvent | Reply]:
         """Start a task on each node that Slurm lets us, and send each its first request.
 
-        Raises TransportInputError where nodes are named that the allocation has not.
+        Raises TransportInputError where nodes are named that the allocation has not, or on the command line
+        such that Slurm does not know, or a partition that it has not.
         """
         hosts = Counter(target.host for target in targets)
         if twice := [host for host, count in hosts.items() if count > 1]:
@@ -187,7 +190,12 @@ class SlurmTransport(Calling[_Node]):
     ) -> Iterator[SessionEvent | Reply]:
         self.close()
         finish = time.monotonic() + self.bound_s(targets)
-        self._nodes = {t.id: _Node(t.id, t.host, t.python or DEFAULT_PYTHON, first[t.id]) for t in targets}
+        self._nodes = {
+            t.id: _Node(
+                t.id, t.host, t.python or DEFAULT_PYTHON, first[t.id], typed=t.source == COMMAND_LINE
+            )
+            for t in targets
+        }
         self._by_host = {node.host: node for node in self._nodes.values()}
         yield from self._look_up()
         goes = self._left()
@@ -266,7 +274,15 @@ class SlurmTransport(Calling[_Node]):
             yield from self._all(list(self._nodes.values()), Login.CONTROL, said)
             return
         self._booked = words.books(out)
+        if self._options.partition and len(self._booked) < len(self._nodes):
+            partition(self._options.partition, self._options.environ)
         ours = self._options.job is not None
+        typed = [node.host for node in self._nodes.values() if node.typed and node.host not in self._booked]
+        if typed and not ours:
+            there = f" in partition {self._options.partition}" if where else ""
+            raise TransportInputError(
+                f"{fold(typed, 60)}: Slurm knows no such node{there}; sinfo -N lists them"
+            )
         for node in self._nodes.values():
             booked = self._booked.get(node.host)
             if (why := words.standing(booked, ours=ours)) is not None:

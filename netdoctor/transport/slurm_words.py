@@ -29,6 +29,8 @@ KEPT_OFF = ("drained", "draining", "fail", "failing", "down", "error", "unknown"
 # A job that already has a node keeps it in these.
 STILL_OURS = ("draining", "failing")
 FREE = ("idle",)
+# Behind the word for a node whose last job has ended.
+COMPLETING = ": what ran there has ended and is cleaned up; it is free in a moment, unless its epilog hangs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,8 @@ def standing(booked: Booked | None, *, ours: bool) -> tuple[Login, str] | None:
     if not booked.responds:
         return Login.DOWN, booked.shown
     if not ours and booked.state not in FREE:
-        return Login.BUSY, f"Slurm has it as {booked.shown}"
+        soon = COMPLETING if booked.state == "completing" else ""
+        return Login.BUSY, f"Slurm has it as {booked.shown}{soon}"
     return None
 
 

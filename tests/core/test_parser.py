@@ -24,6 +24,7 @@ from netdoctor.cli.parser import columns, fitting, subcommands, tree
         ("checks explian x", "netdoctor checks: no command is called 'explian'; did you mean explain?"),
         ("checks explain net.ports x", "netdoctor checks explain: one word too many: 'x'"),
         ("report show --widht 8", "netdoctor report show: there is no option --widht; did you mean --width?"),
+        ("report diff a b", "netdoctor report: no command is called 'diff'; did you mean netdoctor diff?"),
         ("lab brake", "netdoctor lab: no command is called 'brake'; did you mean break?"),
         ("schema reprot", "did you mean report?"),
         ("-v", "netdoctor: there is no option -v"),
@@ -65,12 +66,24 @@ def test_lines_stay_within_the_width(line: str, capsys: pytest.CaptureFixture[st
     assert len(shown) > 10
 
 
-def test_lines_that_nobody_looks_at_are_whole(capsys: pytest.CaptureFixture[str]) -> None:
-    """For grep: a line for each check."""
+def test_lines_that_nobody_looks_at_are_whole(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """For grep: a line for each check, also where readline has exported its COLUMNS."""
+    monkeypatch.setenv("COLUMNS", "60")
     assert cli.run(["checks", "list", "--family", "net,rdzv"]) == 0
     shown = capsys.readouterr().out.splitlines()
     assert {line.split()[0].partition(".")[0] for line in shown} == {"net", "rdzv"}
     assert columns(None) is None
+
+
+def test_the_plan_is_as_wide_as_an_exported_number_of_columns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "hosts.txt").write_text("n[1-300]\n")
+    monkeypatch.setenv("COLUMNS", "80")
+    assert cli.run(["scan", str(tmp_path / "hosts.txt"), "--no-save", "--plan"]) == 0
+    assert 60 < max(map(len, capsys.readouterr().out.splitlines())) <= 80
 
 
 def test_the_plan_folds_nodes_that_are_logged_in_to_alike(

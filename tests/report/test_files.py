@@ -341,3 +341,17 @@ def test_a_report_under_another_name_points_at_itself(
     text = str(render(load(Path("six.json")), "text"))
     assert "--last --save six.json --only" in text
     assert "report    six.json    netdoctor report show -v six.json" in text
+
+
+@pytest.mark.parametrize(("said", "width"), [("70", 70), ("9", 40), ("", 100), ("wide", 100), ("0", 100)])
+def test_an_exported_number_of_columns_holds_through_a_pipe(
+    said: str, width: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", said)
+    report = sample_report("not_ready")
+    file = Output("text", tmp_path / "report.txt")
+    deliver(report, [Output("text"), file], RenderOptions(), save=None, redact=False)
+    assert capsys.readouterr().out == render(report, "text", RenderOptions(width=width))
+    assert (tmp_path / "report.txt").read_text() == render(report, "text", RenderOptions(width=100))
+    deliver(report, [Output("text")], RenderOptions(width=90), save=None, redact=False)
+    assert capsys.readouterr().out == render(report, "text", RenderOptions(width=90))

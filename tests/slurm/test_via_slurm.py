@@ -211,6 +211,38 @@ def test_slurms_reason_for_not_giving_nodes_is_told(via: Slurm) -> None:
     alone(via)
 
 
+def test_names_that_slurm_does_not_know(via: Slurm) -> None:
+    """On the command line they are mistakes; in a file of many, a finding about one."""
+    nobody = "netdoctor: node[8-9]: Slurm knows no such node"
+    for words, said in {
+        "-w 'node[1-2],node[8-9]'": f"{nobody}; sinfo -N lists them",
+        "-w 'node[1-2],node[8-9]' --partition all": f"{nobody} in partition all; sinfo -N lists them",
+        "--partition nope": "netdoctor: --partition nope: ",
+        "-w node1 --partition nope": "netdoctor: --partition nope: ",
+    }.items():
+        found = by_slurm(via, words, *QUICK)
+        assert (found.code, found.report) == (2, {}), words
+        assert said in found.stderr, found.stderr
+    via.write({"/hosts.txt": "node1\nnode9\n"}, 0o644, via.first)
+    found = by_slurm(via, "/hosts.txt", *QUICK)
+    assert (found.code, causes(found)) == (1, {("slurm-name", ("node9",), "fail")}), found.summary()
+    alone(via)
+
+
+def test_a_node_whose_job_has_just_ended_is_said_to_be_free_soon(via: Slurm) -> None:
+    number = via.submit("#!/bin/sh\ntrap '' TERM\nsleep 100 & sleep 100; sleep 100\n", "-w", "node2")
+    until(lambda: via.job(number)["JobState"] == "RUNNING", "the job runs")
+    via.run("sleep", "1")  # until its shell has said what it ignores
+    via.run("scancel", number)
+    until(lambda: via.state("node2") == "comp", "its node is cleaned up", 20)
+    found = by_slurm(via, "node[1-2]", *QUICK)
+    (cause,) = found.report["causes"]
+    assert (cause["key"], cause["node_list"], found.state) == ("slurm-busy", ["node2"], "undecided")
+    assert "completing: what ran there has ended and is cleaned up; it is free in a moment" in str(cause)
+    until(lambda: via.state("node2") == "idle", "it is free", 60)
+    alone(via)
+
+
 def test_a_heterogeneous_job_is_told_what_to_do_instead(via: Slurm) -> None:
     """Its line works: nodes of the lab have no folder in common, so each has its own of that name."""
     said = via.run("salloc", "-Q", "-N1", ":", "-N1", "sh", "-c", "netdoctor scan --via slurm; echo exit $?")
