@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -40,11 +40,15 @@ from netdoctor.transport.messages import (
 )
 from netdoctor.transport.sshconfig import Resolver
 
+if TYPE_CHECKING:
+    from netdoctor.transport.forks import Forked
+
 DEFAULT_PYTHON = "python3"
 NODES_PER_WORKER = 256
 WORKERS_MAX = 16
 FDS_OF_A_WORKER = 40
 FDS_OF_A_PROXY = 3
+FDS_OF_A_FORK = 5  # while it is made
 CLOSE_S = 1.5
 # How soon `interrupt` is noticed.
 INTERRUPT_S = 0.25
@@ -64,7 +68,7 @@ _decode = msgspec.json.Decoder(FromWorker).decode
 class _Worker:
     """A worker process and the nodes that it looks after."""
 
-    process: subprocess.Popen[bytes]
+    process: "subprocess.Popen[bytes] | Forked"
     errors: int
     nodes: list[str] = field(default_factory=list)
     splitter: Splitter = field(default_factory=Splitter)
@@ -179,8 +183,7 @@ class SshTransport(Interruptible):
             return
         self._begin_again()
         try:
-            for _ in range(self._worker_count(endpoints, keep_open)):
-                self._spawn()
+            self._staff(self._worker_count(endpoints, keep_open))
         except (OSError, MemoryError) as e:
             if not self._workers:
                 trouble, detail = here.no_process(e)
@@ -243,13 +246,34 @@ class SshTransport(Interruptible):
         # Three descriptors for each worker here.
         return max(1, min(count, WORKERS_MAX, nodes, (soft - 20) // 4))
 
-    def _spawn(self) -> None:
-        """Start a worker. Raises OSError or MemoryError where this machine has no room for one."""
-        errors = _scratch_file()
+    def _staff(self, count: int) -> None:
+        """Start workers. Raises OSError or MemoryError where this machine has no room for all of them."""
         environment = dict(os.environ)
         # With -P the current directory is not searched; a checkout is found where this process found it.
         home = str(Path(netdoctor.__file__).resolve().parents[1])
         environment["PYTHONPATH"] = os.pathsep.join(p for p in (home, environment.get("PYTHONPATH", "")) if p)
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if count > 1 and soft > 100 + FDS_OF_A_FORK * count:
+            with contextlib.suppress(OSError):
+                self._fork(count, environment)
+        while len(self._workers) < count:
+            self._add(environment)
+
+    def _fork(self, count: int, environment: Mapping[str, str]) -> None:
+        from netdoctor.transport.forks import forked
+
+        errors: list[int] = []
+        try:
+            errors += (_scratch_file() for _ in range(count))
+            for process in forked(environment, errors, self._raise_interruption):
+                os.set_blocking(process.stdout.fileno(), False)
+                self._workers.append(_Worker(process, errors[len(self._workers)]))
+        finally:
+            for unused in errors[len(self._workers) :]:
+                os.close(unused)
+
+    def _add(self, environment: Mapping[str, str]) -> None:
+        errors = _scratch_file()
         try:
             process = worker_process(environment, errors)
         except BaseException:

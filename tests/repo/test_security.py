@@ -71,6 +71,7 @@ def test_programs_are_started_in_few_places() -> None:
             "netdoctor/transport/ray_driver.py",  # the agent, on nodes of a Ray cluster
             "netdoctor/transport/rayhelper.py",  # the driver, under the cluster's Python
             "netdoctor/transport/slurm.py",  # srun, salloc, sinfo, scontrol, scancel
+            "netdoctor/transport/forks.py",  # several workers
             "netdoctor/transport/ssh.py",  # workers
             "netdoctor/transport/local.py",  # --local
             "tui/stage.py",  # the shell and the editor, when their keys are pressed
