@@ -11,13 +11,16 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from netdoctor.errors import DeadlineReached, InputError
+from netdoctor.files import read_regular
 from netdoctor.report import LAST
+from netdoctor.text import clean
 
 if TYPE_CHECKING:
     from netdoctor.engine.run import Outcome
     from netdoctor.report.model import Report
     from netdoctor.report.output import Output
     from netdoctor.scanning import Plan, ScanRequest
+    from netdoctor.transport.base import Transport
 
 
 def request_of(args: argparse.Namespace, said: dict[str, Any]) -> "tuple[ScanRequest, Report | None]":
@@ -37,7 +40,25 @@ def saved_report(words: "Sequence[str] | None") -> Path | None:
     """The report that --facts names; None for what tasks have written, and where --facts is not given."""
     from netdoctor.scanning.pool import is_filed
 
-    return Path(words[0]) if words and len(words) == 1 and not is_filed(words[0]) else None
+    if not words or len(words) > 1 or is_filed(words[0]):
+        return None
+    word = words[0]
+    if not os.path.lexists(word):
+        raise InputError(f"--facts {clean(word, 200)}: no such file or folder")
+    if first_byte(Path(word)) not in (b"{", b""):
+        raise InputError(
+            f"--facts {clean(word, 200)}: it has no line of netdoctor facts and is no saved report; write it "
+            "with netdoctor facts -o, or name a report of netdoctor scan"
+        )
+    return Path(word)
+
+
+def first_byte(path: Path) -> bytes:
+    """Of a file, behind white space; empty where it cannot be read, or is no regular one."""
+    try:
+        return read_regular(path, 64).lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+    except OSError:
+        return b""
 
 
 def facts_asked(args: argparse.Namespace, said: dict[str, Any]) -> dict[str, Any]:
@@ -67,17 +88,18 @@ def prepared(request: "ScanRequest", *, quiet: bool) -> "Plan":
     from netdoctor.facts.host import MEET
     from netdoctor.scanning import prepare
 
-    if request.via == MEET and not quiet:
-        from netdoctor.scanning.meeting import awaited
+    def made(transport: "Transport") -> None:
+        if request.via == MEET and not quiet:
+            from netdoctor.scanning.meeting import awaited
 
-        sys.stderr.write(f"netdoctor: {awaited(request)}\n")
+            sys.stderr.write(f"netdoctor: {awaited(request)}\n")
 
     def leave(number: int, frame: FrameType | None) -> None:
         raise SystemExit(128 + number)
 
     before = {n: signal.signal(n, leave) for n in _ending()}
     try:
-        return prepare(request)
+        return prepare(request, made=made)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

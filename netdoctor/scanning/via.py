@@ -100,6 +100,8 @@ def _meet(request: ScanRequest, limits: Limits) -> Transport:
     from netdoctor.transport import meeting
     from netdoctor.transport.meet import MeetOptions, MeetTransport
 
+    if not (request.tasks or request.hosts or request.targets):
+        raise InputError("--meet: say how many tasks there are (--tasks N), or name the hosts")
     options = MeetOptions(
         place=meeting.place(request.meet or ""),
         key=meeting.secret(request.environ, request.secret_file),

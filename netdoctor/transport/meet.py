@@ -106,9 +106,7 @@ class MeetTransport(Calling[Agent]):
 
     def inventory(self) -> Inventory:
         """The nodes whose tasks call, by rank, and those that did not. Waits for them. Raises InputError."""
-        count = self._options.tasks
-        if not count:
-            raise InputError("--meet: say how many tasks there are (--tasks N), or name the hosts")
+        count = self._options.tasks or 0
         self._gather(count, None)
         some = sorted(
             self._guests.values(), key=lambda one: (math.inf if one.rank is None else one.rank, one.node)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from netdoctor import __version__
+from netdoctor import __version__, cli
 from netdoctor.engine import registry
 from netdoctor.errors import InputError
 from netdoctor.facts.host import FILED
@@ -540,3 +540,19 @@ def test_reports_are_merged_by_what_their_nodes_answered(tmp_path: Path) -> None
     files[0].write_bytes(files[0].read_bytes()[:5000])
     found = {one.node: one.fault for one in read([str(files[0]), str(files[1])])}
     assert found == {"a": Fault.BROKEN, "gpu00002": None, "gpu00003": None, "gpu00009": Fault.UNREAD}
+
+
+def test_what_is_neither_facts_nor_a_report_is_told_before_anything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "hosts.txt").write_text("n1\nn2\n")
+    for word, said in {
+        "nowhere": "--facts nowhere: no such file or folder",
+        "hosts.txt": "--facts hosts.txt: it has no line of netdoctor facts and is no saved report; write it",
+    }.items():
+        for command in (["scan"], ["gate"]):
+            assert cli.run([*command, "--facts", word, *(["--", "true"] if command == ["gate"] else [])]) == 2
+            out, err = capsys.readouterr()
+            assert not out
+            assert said in err
