@@ -43,16 +43,20 @@ def address(bus: str) -> str:
 
 def troubles(gpu: GpuFacts, log: KernelLog) -> Iterator[Trouble]:
     """In the order of the GPUs, then what is no GPU of NVML any more, then switches."""
-    if not log.events and not any(device.recovery for device in gpu.devices):
-        return
     since = log.driver_age_s
     recent = [one for one in log.events if since is None or one.last_age_s <= since]
+    if not recent and not any(device.recovery for device in gpu.devices):
+        return
+    by_device: dict[str, list[KernelEvent]] = {}
+    for one in recent:
+        if one.kind == "xid":
+            by_device.setdefault(one.device, []).append(one)
     devices = {address(device.pci_bus_id): device for device in gpu.devices}
-    gone = sorted({one.device for one in recent if one.kind == "xid"} - set(devices))
+    gone = sorted(by_device.keys() - devices.keys())
     for where, device in [*devices.items(), *((where, None) for where in gone)]:
-        if not recent and device is not None and not device.recovery:
+        events = by_device.get(where, [])
+        if not events and device is not None and not device.recovery:
             continue
-        events = [one for one in recent if one.kind == "xid" and one.device == where]
         if trouble := _of_gpu(device, where, events, log.source):
             yield trouble._replace(gpu=device.index if device else None)
     for one in recent:

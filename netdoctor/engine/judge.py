@@ -188,12 +188,13 @@ def _run_check(check: Check, run: _Run) -> None:
     result.blocked_by[check.id] = blocked
     cells.update(dict.fromkeys(blocked, Status.BLOCKED))
     missing = _missing(check, run)
-    for node in run.nodes if missing else ():
-        if node in missing and node not in blocked:
-            _put_missing(check, node, missing[node], cells, findings, result)
+    if missing:
+        left = {node: missing[node] for node in run.nodes if node in missing and node not in blocked}
+        _put_missing(check, left, cells, findings, result)
     usable: Sequence[str] = run.nodes
     if missing or blocked:
-        usable = [node for node in run.nodes if node not in missing and node not in blocked]
+        out = missing.keys() | blocked.keys()
+        usable = [node for node in run.nodes if node not in out]
     if not usable:
         return
 
@@ -267,32 +268,38 @@ def _weight(why: Why) -> int:
 
 def _put_missing(
     check: Check,
-    node: str,
-    missing: Missing,
+    missing: Mapping[str, Missing],
     cells: dict[str, Status],
     findings: list[Finding],
     result: Judgement,
 ) -> None:
-    if missing.why.is_skip:
-        cells[node] = Status.SKIP
-        result.reasons.setdefault(check.id, {})[node] = missing.detail
-        if missing.why is not Why.NOT_APPLICABLE:
-            result.gaps.setdefault(check.id, {})[node] = missing.detail.partition(": ")[0]
-        return
-    cells[node] = Status.UNKNOWN
-    findings.append(
-        Finding(
-            target=node,
-            status=Status.UNKNOWN,
-            summary=missing.detail or missing.why.value.replace("_", " "),
-            cause=CauseHint(
-                key=f"{UNMEASURED}{missing.why.value.replace('_', '-')}",
-                title=_UNMEASURED[missing.why],
-                culprits=(node,),
-                confidence=Confidence.CERTAIN,
-            ),
+    reasons: dict[str, str] = {}
+    gaps: dict[str, str] = {}
+    for node, one in missing.items():
+        if one.why.is_skip:
+            cells[node] = Status.SKIP
+            reasons[node] = one.detail
+            if one.why is not Why.NOT_APPLICABLE:
+                gaps[node] = one.detail.partition(": ")[0]
+            continue
+        cells[node] = Status.UNKNOWN
+        findings.append(
+            Finding(
+                target=node,
+                status=Status.UNKNOWN,
+                summary=one.detail or one.why.value.replace("_", " "),
+                cause=CauseHint(
+                    key=f"{UNMEASURED}{one.why.value.replace('_', '-')}",
+                    title=_UNMEASURED[one.why],
+                    culprits=(node,),
+                    confidence=Confidence.CERTAIN,
+                ),
+            )
         )
-    )
+    if reasons:
+        result.reasons[check.id] = reasons
+    if gaps:
+        result.gaps[check.id] = gaps
 
 
 def _put_unseen(check: Check, run: _Run) -> None:
@@ -526,8 +533,12 @@ def _settle(
         _put([node for node in nodes if node not in own], whole, check, cells, result)
     inside = nodes if len(nodes) == 1 else set(nodes)
     for node, finding in own.items():
-        if node in inside:
+        if node not in inside:
+            continue
+        if finding.status is Status.SKIP or finding.gap is not None:
             _put((node,), finding, check, cells, result)
+        else:
+            cells[node] = finding.status
 
 
 def _is_plain(finding: Finding, node: str) -> bool:

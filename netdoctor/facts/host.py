@@ -4,7 +4,7 @@ from enum import StrEnum
 from typing import Literal, get_args
 
 from netdoctor.facts.base import fact
-from netdoctor.records import dataclass
+from netdoctor.records import dataclass, record
 
 # What reaches the nodes, as --via has it.
 Via = Literal["ssh", "slurm", "ray"]
@@ -18,7 +18,7 @@ WITHOUT_SSH = (FILED, MEET)
 
 
 @fact("node", origin="control")
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Node:
     """A node as the user listed it. order: its place in the hosts file (rank order). leaf: its switch."""
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from netdoctor.inventory.nodeset import fold
-from netdoctor.records import dataclass
+from netdoctor.records import dataclass, record
 
 # Target.source of what was named there.
 COMMAND_LINE = "command line"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Target:
     """One machine to examine, as listed. Every string has passed the rules in `names`."""
 

@@ -42,6 +42,14 @@ def bare(text: str) -> IPAddress:
         return ipaddress.ip_address(text)
 
 
+def bits_of(text: str) -> int:
+    """The 128 bits of an IPv6 address. Raises ValueError for anything else."""
+    try:
+        return int.from_bytes(socket.inet_pton(socket.AF_INET6, text))
+    except (OSError, ValueError):
+        return int(ipaddress.IPv6Address(text))
+
+
 def dotted(number: int) -> str:
     """``10.0.0.1`` of its 32 bits."""
     return socket.inet_ntoa(number.to_bytes(4))

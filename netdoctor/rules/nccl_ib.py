@@ -15,7 +15,7 @@ from typing import NamedTuple
 from netdoctor.facts.rdma import Gid, Hca, HcaPort
 from netdoctor.memo import by_identity
 from netdoctor.records import record
-from netdoctor.rules.addresses import CACHED, IPNetwork, bare, dotted
+from netdoctor.rules.addresses import CACHED, IPNetwork, bits_of, dotted
 from netdoctor.rules.variables import Environment, Setting, param, parse_filter, values
 from netdoctor.rules.versions import Version, at_least
 
@@ -79,7 +79,7 @@ class _Bits(NamedTuple):
 @lru_cache(maxsize=CACHED)
 def _bits(gid: str) -> _Bits:
     try:
-        number = int(bare(gid)) if ":" in gid else 0
+        number = bits_of(gid) if ":" in gid else 0
     except ValueError:
         number = 0
     return _Bits(number, number >> 32 in _MAPPED, number != 0 and number >> 64 != _LINK_LOCAL)
