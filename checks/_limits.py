@@ -17,6 +17,8 @@ MEMLOCK_LEAST_BYTES = 64 * MIB
 # (https://github.com/goodfire-ai/spd/pull/957). That is 32 a peer; with more communicators it is more.
 OF_A_PEER_NCCL = 64
 FOLDER = "/etc/security/limits.d"
+# The options of sh's ulimit for what limits.conf calls so.
+_ULIMIT = {"memlock": "-l", "nofile": "-n", "nproc": "-u"}
 SERVICE = "/etc/systemd/system/slurmd.service.d"
 
 
@@ -46,7 +48,7 @@ def raise_limit(
         return [itself, larger] if own else [larger]
     running = str(int(value) * unit_bytes) if value.isdecimal() else value
     if session is not None and session.transport == "ray":
-        return _of_raylet(item, running, unit)
+        return _of_raylet(item, running, unit, f"ulimit {_ULIMIT[item]} {value}")
     # limits.conf(5): the wildcard does not reach root. A dash sets soft and hard. Only PAM reads it; without
     # PAM a session has the limits of the sshd that runs, so there that one gets them.
     logins = run(
@@ -67,19 +69,24 @@ def raise_limit(
     return [logins, itself if own else service]
 
 
-def _of_raylet(item: str, value: str, unit: str) -> list[Fix]:
-    """Workers of Ray have the limits of the raylet that starts them. value: in prlimit's unit."""
+def _of_raylet(item: str, value: str, unit: str, shell: str) -> list[Fix]:
+    """Workers of Ray have the limits of the raylet that starts them. value: in prlimit's unit.
+
+    Above a hard limit that takes CAP_SYS_RESOURCE (setrlimit(2)), which root of a container mostly lacks.
+    """
     return [
         run(
-            "raise it for the raylet that runs: workers that it starts from then on have it",
+            "raise it for the raylet that runs, which takes CAP_SYS_RESOURCE; workers that it starts from "
+            "then on have it",
             f"for pid in $(pgrep -x raylet); do prlimit --pid $pid --{item}={value}:{value}; done",
             root=True,
             effect="next launch",
             persistent=False,
         ),
         run(
-            f"so that it stays: ray stop, then ray start where the limit is raised ({unit} in the unit that "
-            "starts Ray, ulimit before ray start elsewhere)",
+            "so that it stays, or where that is not permitted: ray stop, then ray start where the limit is "
+            f"raised ({unit} in the unit that starts Ray; elsewhere {shell} before it, as far as the hard "
+            "limit of that shell lets it)",
             effect="next launch",
         ),
     ]

@@ -1,6 +1,8 @@
 """`scan --via ray` on a real Ray cluster of lab nodes, beside SSH."""
 
 import os
+import resource
+import shlex
 import signal
 import time
 from collections.abc import Iterator
@@ -95,11 +97,20 @@ def stopped(pid: int) -> Iterator[None]:
         os.kill(pid, signal.SIGCONT)
 
 
+def locked(raylet: int) -> set[int]:
+    """RLIMIT_MEMLOCK of a raylet and of what it has started."""
+    children = Path(f"/proc/{raylet}/task/{raylet}/children").read_text().split()
+    family = [raylet, *map(int, children)]
+    return {resource.prlimit(pid, resource.RLIMIT_MEMLOCK)[0] for pid in family}
+
+
 def test_what_only_ray_brings_about(ray: Ray, tmp_path: Path) -> None:
     """A raylet that may lock little memory, two where one belongs, one without CPUs; and one that hangs."""
     for node in ("node1", "node3"):
         stop(ray, node)
-    ray.start("node1", limits=["--memlock=65536:65536"])
+    most = resource.getrlimit(resource.RLIMIT_MEMLOCK)[1]  # nobody in a lab node may have more
+    hard = "unlimited" if most == resource.RLIM_INFINITY else str(most)
+    ray.start("node1", limits=[f"--memlock=65536:{hard}"])
     ray.start("node2")
     ray.start("node3", "--num-cpus=0")
     folder = tmp_path / "ray"
@@ -110,6 +121,20 @@ def test_what_only_ray_brings_about(ray: Ray, tmp_path: Path) -> None:
     assert "pgrep -x raylet" in str(found.cause("memlock-low")["fixes"])
     assert "2 raylets" in str(found.cause("ray-gpus")["seen"])
     assert scan(ray.lab, tmp_path, "--only", "host.memlock").keys == []  # logins have it
+
+    (low,) = ray.raylets("node1")
+    before = locked(low)
+    assert before == {65536}, "workers do not have what their raylet has"
+    fix, *_ = found.cause("memlock-low")["fixes"]
+    (line,) = fix["commands"]
+    assert (line["run_on"], fix["needs_root"]) == (["node1"], True)
+    sudo, *argv = shlex.split(line["inner"])  # of a root who is in lab nodes already
+    assert (sudo, argv[-1].count("unlimited:unlimited")) == ("sudo", 1)
+    argv[-1] = argv[-1].replace("unlimited:unlimited", f"{hard}:{hard}")
+    done = ray.run("node1", *argv)
+    assert done.returncode == 0, done.stderr
+    again = ray.scan(folder, "--only", "host.memlock")
+    assert again.keys == [], again.summary()
 
     (raylet,) = ray.raylets("node3")
     with stopped(raylet):
