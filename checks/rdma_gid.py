@@ -100,6 +100,8 @@ def _judge(
     one: GidChoice, flat: bool, nobody: bool, net: NetFacts | None, host: HostFacts | None
 ) -> Iterator[Finding]:
     port, gid = one.port, one.gid
+    if gid_version(gid) == 2 and not one.is_link_local:
+        return
     table = partial(port_evidence, one.hca, one.port, gids=True)
     silent = [row for row in port.gids if not row.type and not is_link_local(row)]
     if not port.gids:

@@ -170,23 +170,22 @@ class LineReader:
     ) -> list[str]:
         """Return the host names of one piece, all of them valid; empty after noting a problem."""
         text = endpoint.hosts
-        if is_valid_host(text):  # also IPv6, which _split_suffix has freed of its brackets
-            hosts = [text]
-        elif "[" in text and not self.dialect.ranges:
-            hint = "write one host per line, or say --format plain"
-            refuse(piece, Fault(f"a {self.dialect.title} has no ranges", hint))
-            return []
-        else:
+        hosts = [text]
+        if not is_valid_host(text):  # which IPv6 is: _split_suffix has freed it of its brackets
+            if "[" in text and not self.dialect.ranges:
+                hint = "write one host per line, or say --format plain"
+                refuse(piece, Fault(f"a {self.dialect.title} has no ranges", hint))
+                return []
             try:
                 hosts = write_out(text, self.room - taken)
             except SyntaxFault as error:
                 refuse(piece, error.fault)
                 return []
-        for host in hosts:
-            fault = host_fault(host)
-            if fault:
-                refuse(piece if len(hosts) == 1 else host, fault)
-                return []
+            for host in hosts:
+                fault = host_fault(host)
+                if fault:
+                    refuse(piece if len(hosts) == 1 else host, fault)
+                    return []
         if taken + len(hosts) > self.room:
             self.full = True
             refuse(piece, Fault(TOO_MANY))

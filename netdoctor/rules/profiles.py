@@ -125,8 +125,13 @@ def _less(
     wanted: Wanted | None,
 ) -> Iterator[str]:
     for key, normal in kind.has.items():
-        have = [value for node in nodes if (value := _value(key, gpus[node], rdma.get(node))) is not None]
-        if len(have) == len(nodes) and max(have) < normal and not (wanted and wanted.about(key)):
+        have: list[float] = []
+        for node in nodes:
+            value = _value(key, gpus[node], rdma.get(node))
+            if value is None or value >= normal:
+                break
+            have.append(value)
+        if len(have) == len(nodes) and not (wanted and wanted.about(key)):
             most = f"{max(have):g}" if max(have) else "none"
             here = (
                 f"{nodes[0]} has {most}"
