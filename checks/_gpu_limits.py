@@ -69,6 +69,8 @@ WORN: tuple[tuple[Cause, Callable[[Gpu], object], str, str, str], ...] = (
 
 def set_lower(node: str, gpu: Gpu) -> Iterator[Finding]:
     """What somebody has set below the GPU's default."""
+    if gpu.power_limit_w == gpu.power_default_w and gpu.clocks_set_mhz == gpu.clocks_default_mhz:
+        return
     for cause, read, what, unit, section, flag in DEFAULTS:
         now, default = read(gpu)
         if now and default and now < default:
