@@ -148,15 +148,23 @@ def cleared(judgement: Judgement, left: Sequence[Group], taken: Sequence[Accepte
     if not taken:
         return judgement
     still = {place for group in left for place in _touched(group)}
-    # What is unknown of the whole cluster has no cell of its own where a failure was worse.
+    # What is unknown has no cell of its own where a failure was worse, of the whole cluster or of a node; where
+    # a failure that is accepted explains it, it is no cause that is left, either.
     unmeasured = {check for group in left for check, f in group.members if is_open(f)}
+    unsure = {
+        (check, node)
+        for check, found in judgement.findings.items()
+        for f in found
+        if f.status is Status.UNKNOWN
+        for node in nodes_of(f.target)
+    }
     cells = {check: dict(by_node) for check, by_node in judgement.cells.items()}
     reasons = {check: dict(by_node) for check, by_node in judgement.reasons.items()}
     for one in taken:
         for check, node in one.group.cells:
             if (check, node) in still or cells[check].get(node) not in _TROUBLE:
                 continue
-            if check in unmeasured:
+            if check in unmeasured or (check, node) in unsure:
                 cells[check][node] = Status.UNKNOWN
             else:
                 cells[check][node] = Status.SKIP
