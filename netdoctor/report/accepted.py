@@ -148,8 +148,8 @@ def cleared(judgement: Judgement, left: Sequence[Group], taken: Sequence[Accepte
     if not taken:
         return judgement
     still = {place for group in left for place in _touched(group)}
-    # What is unknown has no cell of its own where a failure was worse, of the whole cluster or of a node; where
-    # a failure that is accepted explains it, it is no cause that is left, either.
+    # What is unknown has no cell of its own where a failure was worse, of the whole cluster or of a node. Where
+    # one that is accepted explains it, it is no cause that is left, either.
     unmeasured = {check for group in left for check, f in group.members if is_open(f)}
     unsure = {
         (check, node)
