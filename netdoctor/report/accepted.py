@@ -16,7 +16,7 @@ from netdoctor.model import CauseHint, Finding, Status, nodes_of
 from netdoctor.records import dataclass
 from netdoctor.report.model import Note, Suppressed
 
-_TROUBLE = (Status.FAIL, Status.WARN)
+_TROUBLE, _UNKNOWN = (Status.FAIL, Status.WARN), Status.UNKNOWN
 Place = tuple[str, str]
 """A check and what it spoke of: a node, a pair, the cluster."""
 
@@ -148,16 +148,11 @@ def cleared(judgement: Judgement, left: Sequence[Group], taken: Sequence[Accepte
     if not taken:
         return judgement
     still = {place for group in left for place in _touched(group)}
-    # What is unknown has no cell of its own where a failure was worse, of the whole cluster or of a node. Where
-    # one that is accepted explains it, it is no cause that is left, either.
-    unmeasured = {check for group in left for check, f in group.members if is_open(f)}
-    unsure = {
-        (check, node)
-        for check, found in judgement.findings.items()
-        for f in found
-        if f.status is Status.UNKNOWN
-        for node in nodes_of(f.target)
-    }
+    # What is unknown has no cell of its own where a failure was worse, of the whole cluster or of a node, and
+    # where one that is accepted explains it, it is no cause that is left, either.
+    open_ = [(check, f) for check, found in judgement.findings.items() for f in found if f.status is _UNKNOWN]
+    unmeasured = {check for check, f in open_ if is_open(f)}
+    unsure = {(check, node) for check, f in open_ for node in nodes_of(f.target)}
     cells = {check: dict(by_node) for check, by_node in judgement.cells.items()}
     reasons = {check: dict(by_node) for check, by_node in judgement.reasons.items()}
     for one in taken:
