@@ -32,6 +32,7 @@ import gevent.os  # noqa: E402
 import msgspec  # noqa: E402
 from gevent.event import Event  # noqa: E402
 
+from netdoctor.transport import bundle  # noqa: E402
 from netdoctor.transport.link import fence_paramiko  # noqa: E402
 from netdoctor.transport.messages import FromWorker, Splitter, Start, ToWorker, framed  # noqa: E402
 from netdoctor.transport.nodes import Worker  # noqa: E402
@@ -69,6 +70,7 @@ def _end_process() -> NoReturn:
 
 def fork_workers(streams: Sequence[int]) -> None:
     """Return in a fork of this process for each stdin, stdout and stderr; say their process ids, and end."""
+    bundle.pack(bundle.own_tag())  # which each would put together for itself
     gc.collect()
     gc.freeze()
     fork = monkey.get_original("os", "fork")  # gevent's would watch over the forks
