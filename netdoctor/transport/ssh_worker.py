@@ -21,6 +21,7 @@ events.notify_and_call_entry_points = events.notify
 monkey.patch_all(ssl=False)
 
 import contextlib  # noqa: E402
+import fcntl  # noqa: E402
 import logging  # noqa: E402
 import os  # noqa: E402
 import resource  # noqa: E402
@@ -38,16 +39,25 @@ from netdoctor.transport.messages import FromWorker, Splitter, Start, ToWorker, 
 from netdoctor.transport.nodes import Worker  # noqa: E402
 
 LOOKUP_THREADS = 64
+# What many nodes say within so long goes to the main process at once: to wake it up costs both more than to
+# say it. Of few nodes each is waited for.
+TOGETHER_S = 0.03
+TOGETHER_NODES = 256
+PIPE_BYTES = 1 << 20
 
 
 class Output:
-    """Writes messages to the main process without ever blocking a node."""
+    """Writes messages to the main process without ever blocking a node. nodes: how many it is written of."""
+
+    nodes = 0
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
         self._parts: list[bytes] = []
         self._ready = Event()
         gevent.os.make_nonblocking(fd)
+        with contextlib.suppress(OSError):  # as much as the user may have
+            fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
 
     def emit(self, message: FromWorker, result: bytes = b"") -> None:
         self._parts.append(framed(message, result))
@@ -56,6 +66,7 @@ class Output:
     def run(self) -> None:
         while True:
             self._ready.wait()
+            gevent.sleep(TOGETHER_S * min(1.0, self.nodes / TOGETHER_NODES))
             self._ready.clear()
             data = memoryview(b"".join(self._parts))
             self._parts.clear()
@@ -113,6 +124,7 @@ def main() -> None:
         while data := gevent.os.nb_read(0, 1 << 20):
             for body in splitter.feed(data):
                 if start is not None and worker is None:
+                    output.nodes = len(start.nodes)
                     worker = Worker(start, body, output.emit)
                     worker.run()
                     continue
