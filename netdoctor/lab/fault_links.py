@@ -435,15 +435,15 @@ def extra(site: Site, active: Active) -> list[str]:
             active.undo["port"] = "labx0"
     active.undo["name"] = name
     nodes.do(state, node, ["ip", "-batch", "-"], "\n".join(lines) + "\n")
-    if not {"pid", "port"} & active.undo.keys():
+    if "pid" not in active.undo:
         # A bridge that has lost its last port says DOWN, as docker0 does without containers; one
         # that never had any says UNKNOWN. The kernel notices either a moment late.
         script = (
             'is() { for _ in $(seq 150); do read -r now < "/sys/class/net/$1/operstate"; '
             '[ "$now" = "$2" ] && return; sleep 0.02; done; }; '
-            'is "$1" up; ip link delete labx0; is "$1" down'
+            'is "$1" up; [ -n "$2" ] || { ip link delete labx0; is "$1" down; }'
         )
-        nodes.do(state, node, ["sh", "-c", script, "sh", name])
+        nodes.do(state, node, ["sh", "-c", script, "sh", name, active.undo.get("port", "")])
     return [f"{node}: there is also {name} with {address}"]
 
 

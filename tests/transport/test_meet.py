@@ -1,5 +1,6 @@
 """Tasks that call: who is let in, what is made of the others, and where the secret is left."""
 
+import contextlib
 import json
 import os
 import signal
@@ -219,7 +220,8 @@ def test_a_node_whose_name_stands_for_something_else_is_told_apart() -> None:
 
     def task() -> None:
         listening(port)
-        spoken(called(port, f"0/{__version__}/control"))
+        with contextlib.suppress(ConnectionResetError):  # it is never asked anything
+            spoken(called(port, f"0/{__version__}/control"))
 
     thread = threading.Thread(target=task)
     thread.start()
