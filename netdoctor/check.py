@@ -120,7 +120,7 @@ def check(
     ``net.path-mtu``. Which facts it needs comes from its parameter types: ``limits: LimitFacts`` is this
     node's, ``nodes: Mapping[str, HcaFacts]`` is every node's, ``ports: PortMatrix`` is the run's. A parameter
     typed ``X | None`` gets None where the fact is missing instead of ending the check as unknown; what has to
-    be measured between nodes is missing for it in a quick scan.
+    be measured between nodes is missing in a quick scan for a check of that profile.
 
     expects: keys of what users may expect of nodes (``{"gpu.driver": str}``: str, int, float or bool), which
     the check compares by `Wanted.look` or `differing`; a key belongs to one check. ``net.mtu.*`` is a key of

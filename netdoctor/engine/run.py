@@ -394,12 +394,18 @@ def rejudge(
 
 
 def _groups(checks: Sequence[Check], profile: Profile) -> set[str]:
-    """The fact groups that checks look at. A quick scan measures nothing that they can do without: sessions
-    then end with their first answer, and a node has few of its neighbours' beside its own."""
+    """The fact groups that checks look at. A quick scan measures nothing that its own checks can do without:
+    sessions then end with their first answer, and a node has few of its neighbours' beside its own. A check
+    of a larger profile, which somebody has named, is asked for with all that it looks at."""
     passive = not profile.includes(Profile.LAUNCH)
     return {
         parameter.info.group
         for check in checks
         for parameter in check.needs
-        if not (passive and parameter.optional and parameter.info.origin == "measure")
+        if not (
+            passive
+            and check.profile is Profile.QUICK
+            and parameter.optional
+            and parameter.info.origin == "measure"
+        )
     }

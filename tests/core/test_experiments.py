@@ -103,16 +103,18 @@ def test_a_quick_scan_opens_no_port_and_loads_no_gpu() -> None:
     chosen = select(load_builtin(), engine.Profile.QUICK)
     scan = Scan(targets(3), chosen, Job(), Options(profile=engine.Profile.QUICK))
     assert chosen
-    # Sessions end with their first answer, and what is left of it to be asked between nodes is read-only.
+    # Nor does it ask between nodes: sessions end with their first answer.
     assert not scan.plan
-    asking = Scan(
-        targets(3),
-        select(load_builtin(), engine.Profile.QUICK, only=["net.route"]),
-        Job(),
-        Options(profile=engine.Profile.QUICK),
-    )
-    assert [step.experiment.name for step in asking.plan] == ["routes"]
-    assert {step.experiment.cost for step in asking.plan} == {"read-only"}
+
+
+@pytest.mark.parametrize(
+    ("name", "asked"),
+    [("net.route", ["routes"]), ("net.container", ["ports"]), ("gpu.link-errors", ["counters"])],
+)
+def test_a_check_that_is_named_in_a_quick_scan_gets_all_that_it_looks_at(name: str, asked: list[str]) -> None:
+    chosen = select(load_builtin(), engine.Profile.QUICK, only=[name])
+    scan = Scan(targets(3), chosen, Job(), Options(profile=engine.Profile.QUICK))
+    assert [step.experiment.name for step in scan.plan] == asked
 
 
 def test_what_it_needs_is_asked_for_at_login() -> None:
