@@ -154,9 +154,11 @@ def _believed(group: str, said: Any, asked: Mapping[str, Any]) -> Any:
     if not isinstance(said, Missing) or not said.why.is_skip:
         return said
     cls = group_type(group)
-    if group == "launch" and any(asked.values()):
+    if cls is None:
+        return said
+    if FACT_TYPES[cls].named and any(asked.values()):
         return Missing(Why.NOT_EXAMINED, f"the node did not look: {said.detail or said.why}")
-    if cls is None or FACT_TYPES[cls].absent:
+    if FACT_TYPES[cls].absent:
         return said
     return Missing(Why.FAILED, f"{group}: the node did not look: {said.detail or said.why.replace('_', ' ')}")
 

@@ -49,6 +49,8 @@ class FactInfo:
         defines ``collect(args) -> dict`` (standard library, Python 3.6 and up); None for built-in facts.
     absent: whether a machine may have nothing of the kind, so that a node's word for that is taken. Every
         machine has limits: who says that they do not apply to it has not looked.
+    named: absent only where the collector is told of nothing by name: of a launcher that a job has named, a
+        node cannot say that it need not look.
     """
 
     group: str
@@ -56,6 +58,7 @@ class FactInfo:
     origin: str
     collector: str | None = None
     absent: bool = False
+    named: bool = False
 
 
 FACT_TYPES: dict[type, FactInfo] = {}
@@ -68,6 +71,7 @@ def fact(
     origin: str = "agent",
     collector: str | None = None,
     absent: bool = False,
+    named: bool = False,
 ) -> Callable[[T], T]:
     """Register a frozen dataclass as the type of a fact group.
 
@@ -76,7 +80,7 @@ def fact(
     """
 
     def register(cls: T) -> T:
-        FACT_TYPES[cls] = FactInfo(group, scope, origin, collector, absent or collector is not None)
+        FACT_TYPES[cls] = FactInfo(group, scope, origin, collector, absent or collector is not None, named)
         return cls
 
     return register

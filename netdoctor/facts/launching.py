@@ -16,7 +16,7 @@ class Program:
     said: str = ""
 
 
-@fact("launch", absent=True)
+@fact("launch", absent=True, named=True)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchFacts:
     """Programs of the launcher. pdsh_rcmd: PDSH_RCMD_TYPE of the session. runtimes: ``docker``, ``podman``.
