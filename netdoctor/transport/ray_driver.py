@@ -23,7 +23,7 @@ RELEASE, TABLE, FATAL, STARTED, DATA, ENDED = b"R", b"T", b"F", b"S", b"D", b"E"
 CHUNK_BYTES = 64 * 1024
 MESSAGE_BYTES_MAX = 16 << 20
 SAID_BYTES = 4096
-ATTEMPTS = 3
+ATTEMPTS = 4
 DETAIL_CHARACTERS = 1000
 DIED = "Ray missed it while an actor was placed there, and does not say why"
 KEYS = (
@@ -193,7 +193,8 @@ class Driver:
 
         A raylet that was started anew is there twice until Ray misses the first: who answers first is taken.
         """
-        tries = [self.begin(self.on(node_id, plan["argv"])) for node_id in plan["node_ids"]]
+        every_s = plan["within_s"] / (ATTEMPTS + 1)
+        tries = [self.begin(self.on(node_id, plan["argv"], every_s)) for node_id in plan["node_ids"]]
         trouble: "Exception | None" = None
         try:
             for first in asyncio.as_completed(tries):
@@ -206,18 +207,35 @@ class Driver:
                 one.cancel()
         raise trouble or ValueError("no node is named")
 
-    async def on(self, node_id: str, argv: "list[str]") -> "tuple[Any, str]":
-        """The same on one node of Ray's."""
+    async def on(self, node_id: str, argv: "list[str]", every_s: float) -> "tuple[Any, str]":
+        """The same on one node of Ray's.
+
+        Ray asks any node to place an actor without resources: one that hangs keeps the actors of others
+        waiting, and one that dies takes them along. So another is asked for after some time, or a failure.
+        """
         pinned = self.pinned(node_id, soft=False)
-        for attempt in range(ATTEMPTS):
-            actor = self.agents.options(scheduling_strategy=pinned).remote()
-            try:
-                return actor, await _future(actor.begin.remote(list(argv)))
-            except Exception:
-                # Ray asks any node to place an actor without resources, and ends the actor with that one.
-                if attempt + 1 == ATTEMPTS or self.dead([node_id]) is not None:
-                    raise
-        raise AssertionError
+        pending: "set[Any]" = set()
+        left = ATTEMPTS
+        try:
+            while True:
+                if left:
+                    left -= 1
+                    pending.add(self.begin(self.attempt(pinned, argv)))
+                done, pending = await asyncio.wait(
+                    pending, timeout=every_s if left else None, return_when=asyncio.FIRST_COMPLETED
+                )
+                for one in done:
+                    if one.exception() is None:
+                        return one.result()  # type: ignore[no-any-return]
+                    if not (left or pending) or self.dead([node_id]) is not None:
+                        raise one.exception()
+        finally:
+            for one in pending:
+                one.cancel()
+
+    async def attempt(self, pinned: Any, argv: "list[str]") -> "tuple[Any, str]":
+        actor = self.agents.options(scheduling_strategy=pinned).remote()
+        return actor, await _future(actor.begin.remote(list(argv)))
 
     def dead(self, node_ids: "list[str]") -> "dict[str, Any] | None":
         """The row of a node that Ray has as dead by now; None where one of them is alive."""

@@ -138,7 +138,8 @@ def test_what_only_ray_brings_about(ray: Ray, tmp_path: Path) -> None:
 
     (raylet,) = ray.raylets("node3")
     with stopped(raylet):
-        hangs = ray.scan(folder, "node0", "node3", "--timeout", "15", "--only", "host.memlock,host.shm")
+        # Ray asks it to place actors of others, too: every third such scan blamed one of them for being late.
+        hangs = ray.scan(folder, "--timeout", "15", "--only", "host.memlock,host.shm")
     assert causes(hangs) == {"ray-late": ("node3",)}, hangs.summary()
     assert (hangs.code, hangs.cell("host.shm", "node0")) == (3, "."), hangs.summary()
 
