@@ -42,7 +42,7 @@ def measured(nodes: int, shape: str, hcas: int, folder: Path) -> Row:
     """What each step takes, in order."""
     from netdoctor.check import Profile
     from netdoctor.engine import registry
-    from netdoctor.engine.gathering import addresses, all_paths, first_groups, put_control_facts, take
+    from netdoctor.engine.gathering import Answers, addresses, all_paths, first_groups, put_control_facts
     from netdoctor.engine.run import rejudge
     from netdoctor.facts.software import Job
     from netdoctor.report import kept
@@ -52,6 +52,7 @@ def measured(nodes: int, shape: str, hcas: int, folder: Path) -> Row:
     from netdoctor.report.output import FORMATS, render
     from netdoctor.report.save import load, save
     from netdoctor.store import Store
+    from netdoctor.transport.base import Reply
     from netdoctor.transport.frames import decode_members
     from tests.checks import build as facts
 
@@ -71,13 +72,16 @@ def measured(nodes: int, shape: str, hcas: int, folder: Path) -> Row:
     put_control_facts(store, listed, job, None)
     groups = first_groups({p.info.group for c in checks for p in c.needs}, listed, job, profile)
 
+    unread = Answers(store, groups)
+
     def received(node: str, answer: bytes) -> None:
-        take(store, groups, node, decode_members(answer), None)
+        unread.add(Reply(node=node, result=decode_members(answer)))
 
     for i, (node, answer) in enumerate(clusters.replies(nodes, shape, hcas)):
         timed(PLAIN, partial(json.loads, answer))
         timed("decode", partial(received, node, answer))
         store.put("session", node, facts.session(1, address=clusters.address(i)))
+    timed("decode", unread.read)
     if profile is Profile.LAUNCH:
         clusters.measure(store, nodes)
 

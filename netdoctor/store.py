@@ -122,27 +122,48 @@ def decode(group: str, raw: Any) -> Any:
     What does not fit the type is Missing(UNPARSABLE): a node's text is data, validated here once. So is what
     has more rows than any machine: cut short it would be another fact. raw: plain data, or the JSON of it.
     """
-    if isinstance(raw, msgspec.Raw):
-        text, cls = bytes(raw), group_type(group)
+    return decoder(group)(raw)
+
+
+def decoder(group: str) -> Callable[[Any], Any]:
+    """`decode` of one group, for many nodes."""
+    cls = group_type(group)
+    if cls is None or not _is_ours(FACT_TYPES[cls]):
+        return lambda raw: _from_plain(group, cls, raw)
+    made = _made if group in OWN else _alike
+
+    def fact(raw: Any) -> Any:
+        if not isinstance(raw, msgspec.Raw):
+            return _from_plain(group, cls, raw)
+        text = bytes(raw)
         if len(text) <= SHORT_BYTES and text.startswith(b'{"missing"') and (reason := _reason(text)):
             return reason
         try:
             # Straight to the fact: plain data in between takes longer than both.
-            if cls is not None and _is_ours(FACT_TYPES[cls]) and not has_more(text, ROWS_AT_MOST - 1):
-                shared = len(text) <= ALIKE_BYTES and group not in OWN
-                value = (_alike if shared else _made)(cls, text)
+            if not has_more(text, ROWS_AT_MOST - 1):
+                value = (made if len(text) <= ALIKE_BYTES else _made)(cls, text)
                 if value is not msgspec.UNSET:
                     return value
-            if depth(text, DEPTH_AT_MOST) > DEPTH_AT_MOST:
-                return Missing(Why.UNPARSABLE, f"{group}: nested more than {DEPTH_AT_MOST} levels deep")
+        except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
+            return _unfit(group, error)
+        return _from_plain(group, cls, raw)
+
+    return fact
+
+
+def _from_plain(group: str, cls: type | None, raw: Any) -> Any:
+    """The same by way of plain data, for what is not as usual."""
+    if isinstance(raw, msgspec.Raw):
+        text = bytes(raw)
+        if depth(text, DEPTH_AT_MOST) > DEPTH_AT_MOST:
+            return Missing(Why.UNPARSABLE, f"{group}: nested more than {DEPTH_AT_MOST} levels deep")
+        try:
             raw = msgspec.json.decode(text)
         except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
-            where = str(error).replace("`$.value", "`$").removesuffix(" - at `$`")
-            return Missing(Why.UNPARSABLE, f"{group}: {where}")
+            return _unfit(group, error)
     if not isinstance(raw, dict):
         return Missing(Why.UNPARSABLE, f"{group}: the node's answer is no object")
     if "value" in raw:
-        cls = group_type(group)
         if cls is None:
             return Missing(Why.UNPARSABLE, f"{group}: no such fact")
         info = FACT_TYPES[cls]
@@ -150,11 +171,16 @@ def decode(group: str, raw: Any) -> Any:
         if _is_ours(info) and (rows := _rows_at_most(raw["value"])) > ROWS_AT_MOST:
             return Missing(Why.UNPARSABLE, f"{group}: {rows} rows, at most {ROWS_AT_MOST} are judged")
         try:
-            value = msgspec.convert(raw["value"], type=cls)
+            value: Any = msgspec.convert(raw["value"], type=cls)
             return _whole(value) if _is_ours(info) else value
         except (msgspec.ValidationError, TypeError, ValueError, RecursionError) as error:
             return Missing(Why.UNPARSABLE, f"{group}: {error}")
     return _missing(raw) or Missing(Why.UNPARSABLE, f"{group}: neither a value nor a reason")
+
+
+def _unfit(group: str, error: Exception) -> Missing:
+    where = str(error).replace("`$.value", "`$").removesuffix(" - at `$`")
+    return Missing(Why.UNPARSABLE, f"{group}: {where}")
 
 
 def _missing(raw: Mapping[str, Any]) -> Missing | None:

@@ -215,7 +215,7 @@ def add_scan_arguments(parser: argparse.ArgumentParser, hosts: str) -> None:
     )
     what.add_argument("--checks-dir", action=Listed, type=Path, metavar="DIR", help="more checks; repeatable")
     bounds = parser.add_argument_group("bounds")
-    bounds.add_argument("-j", "--parallel", type=count, metavar="N", help="logins at once (64)")
+    bounds.add_argument("-j", "--parallel", type=count, metavar="N", help="logins at once (512)")
     bounds.add_argument("--timeout", type=seconds, metavar="S", help="seconds per node (30)")
     bounds.add_argument("--deadline", type=seconds, metavar="S", help="seconds for the whole run")
     bounds.add_argument(

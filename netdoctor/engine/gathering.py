@@ -1,8 +1,10 @@
 """What is known of each node by itself: from the command line, from its first answer, or why it is not."""
 
 import ipaddress
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
+
+import msgspec
 
 from netdoctor.check import Profile
 from netdoctor.facts.bandwidth import Baseline
@@ -19,10 +21,13 @@ from netdoctor.memo import keeping
 from netdoctor.rules.nccl import comm_id_host
 from netdoctor.rules.paths import Known, data_addresses, paths, release
 from netdoctor.rules.variables import effective_env, values
-from netdoctor.store import Store, decode, group_type
+from netdoctor.store import Store, decoder, group_type
+from netdoctor.transport.base import Reply
 
 # For an interpreter: one that has torch, looked for on the node.
 AUTO = "auto"
+# What answers may hold before they become facts: those of 3,000 nodes, usually.
+UNREAD_BYTES = 64 << 20
 
 
 def put_control_facts(
@@ -132,35 +137,62 @@ def lookups(targets: Sequence[Target], job: Job, profile: Profile) -> dict[str, 
     return found
 
 
-def take(
-    store: Store, groups: Mapping[str, Mapping[str, Any]], node: str, result: Any, missing: Missing | None
-) -> None:
-    """Store a node's first answer: a fact or a reason for each group that it was asked for.
+class Answers:
+    """Nodes' first answers, which become facts when there are many, or no more.
 
+    Beside the logins, which take all cores, to read them takes twice as long.
     groups: as of first_groups().
     """
-    for group, asked in groups.items():
-        if missing is not None:
-            store.put(group, node, missing)
-        elif isinstance(result, dict) and group in result:
-            store.put(group, node, _believed(group, decode(group, result[group]), asked))
-        else:
-            store.put(group, node, Missing(Why.UNPARSABLE, f"{group}: not in the node's answer"))
+
+    def __init__(self, store: Store, groups: Mapping[str, Mapping[str, Any]]) -> None:
+        self._store = store
+        self._groups = groups
+        self._unread: list[Reply] = []
+        self._bytes = 0
+
+    def add(self, reply: Reply) -> None:
+        self._unread.append(reply)
+        if isinstance(reply.result, dict):
+            raws = (one for one in reply.result.values() if isinstance(one, msgspec.Raw))
+            self._bytes += sum(memoryview(one).nbytes for one in raws)
+        if self._bytes > UNREAD_BYTES:
+            self.read()
+
+    def read(self) -> None:
+        """Store a fact or a reason for each group that the nodes were asked for."""
+        for group, asked in self._groups.items():
+            fact, believed = decoder(group), _believer(group, asked)
+            for reply in self._unread:
+                if reply.missing is not None:
+                    found = reply.missing
+                elif isinstance(reply.result, dict) and group in reply.result:
+                    found = fact(reply.result[group])
+                    if isinstance(found, Missing):
+                        found = believed(found)
+                else:
+                    found = Missing(Why.UNPARSABLE, f"{group}: not in the node's answer")
+                self._store.put(group, reply.node, found)
+        # Last: who interrupts this has it begun again.
+        self._unread.clear()
+        self._bytes = 0
 
 
-def _believed(group: str, said: Any, asked: Mapping[str, Any]) -> Any:
-    """What a node said; its word that there is nothing to look at, only of what a machine may be without, and
-    not of what was asked for by name."""
-    if not isinstance(said, Missing) or not said.why.is_skip:
-        return said
+def _believer(group: str, asked: Mapping[str, Any]) -> Callable[[Missing], Missing]:
+    """What is made of a node's word that there is nothing to look at: it counts only of what a machine may be
+    without, and not of what was asked for by name."""
     cls = group_type(group)
-    if cls is None:
-        return said
-    if FACT_TYPES[cls].named and any(asked.values()):
-        return Missing(Why.NOT_EXAMINED, f"the node did not look: {said.detail or said.why}")
-    if FACT_TYPES[cls].absent:
-        return said
-    return Missing(Why.FAILED, f"{group}: the node did not look: {said.detail or said.why.replace('_', ' ')}")
+
+    def believed(said: Missing) -> Missing:
+        if cls is None or not said.why.is_skip:
+            return said
+        if FACT_TYPES[cls].named and any(asked.values()):
+            return Missing(Why.NOT_EXAMINED, f"the node did not look: {said.detail or said.why}")
+        if FACT_TYPES[cls].absent:
+            return said
+        why = said.detail or said.why.replace("_", " ")
+        return Missing(Why.FAILED, f"{group}: the node did not look: {why}")
+
+    return believed
 
 
 @keeping()

@@ -23,6 +23,7 @@ from netdoctor.engine.experiments import (
 )
 from netdoctor.engine.gathering import (
     AUTO,
+    Answers,
     addresses,
     all_paths,
     chosen_pythons,
@@ -32,7 +33,6 @@ from netdoctor.engine.gathering import (
     put_control_facts,
     put_untried,
     software_args,
-    take,
 )
 from netdoctor.engine.judge import Judgement, judge
 from netdoctor.engine.registry import collectors
@@ -130,6 +130,7 @@ class Scan:
         self.listener = listener
         self.store = Store()
         self.wanted = _groups(checks, options.profile)
+        self.answers = Answers(self.store, {})
         self.tracebacks: list[str] = []
         self.began = time.monotonic()
         self.ends = math.inf
@@ -198,11 +199,13 @@ class Scan:
         request = Request(op="facts", args=args, timeout_s=self.options.timeout_s)
         first = {target.id: request for target in asking}
         found = Store()
+        answers = Answers(found, args["groups"])
         for event in transport.start(
             asking, first, keep_open=False, collectors={}, deadline_s=transport.bound_s(asking)
         ):
             if not isinstance(event, SessionEvent):
-                take(found, args["groups"], event.node, event.result, event.missing)
+                answers.add(event)
+        answers.read()
         chosen = chosen_pythons(found.present("software", [target.id for target in asking]))
         self.targets = tuple(
             replace(target, python=chosen.get(target.id)) if target.python == AUTO else target
@@ -255,6 +258,7 @@ class Scan:
         total = len(self.targets)
         done = 0
         self.listener(Progress(phase="connect", total=total))
+        self.answers = Answers(self.store, self._first_groups)
         for event in transport.start(
             self.targets,
             self.first_requests(),
@@ -274,8 +278,9 @@ class Scan:
                 )
                 continue
             done += 1
-            take(self.store, self._first_groups, event.node, event.result, event.missing)
+            self.answers.add(event)
             self.listener(Progress(phase="connect", done=done, total=total, node=event.node))
+        self.answers.read()
         # Where peers dial each node; the checks read it from the job.
         what = "the nodes' data addresses"
         found = self._guarded(what, lambda: addresses(self.store, self.nodes, self.job))
@@ -346,6 +351,7 @@ class Scan:
 
         For those who watch. Checks that compare nodes, wait for a fact, or come from plug-ins are left out.
         """
+        self.answers.read()
         session = self.store.get("session", node)
         lost = isinstance(session, Session) and session.outcome != Login.OK
         ready = [
@@ -365,6 +371,7 @@ class Scan:
 
     def _judge(self, ended_by: str) -> Judgement:
         self.listener(Progress(phase="judge"))
+        self.answers.read()  # those that were there when the collecting was stopped
         fill_gaps(self.store, self.wanted, self.nodes, ended_by)
         now = time.monotonic()
         ends = now if ended_by != "end" else max(now, self.began + (self.options.deadline_s or math.inf))

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from netdoctor.inventory import Target
 from netdoctor.records import dataclass
 from netdoctor.report import LAST
+from netdoctor.transport.base import LOGINS_AT_ONCE
 
 # A partition of Slurm's, or several of them; it becomes an argument of its commands.
 PARTITION = r"\A[A-Za-z0-9_][A-Za-z0-9_.,-]{0,200}\Z"
@@ -91,7 +92,7 @@ class ScanRequest:
     usual: Selection | None = None
     checks_dir: tuple[Path, ...] = ()
 
-    parallel: int = 64
+    parallel: int = LOGINS_AT_ONCE
     timeout: float = 30.0
     deadline: float | None = None
     budget: float | None = None

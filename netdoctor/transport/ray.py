@@ -40,6 +40,8 @@ from netdoctor.transport.rayhelper import (
 
 SLACK_S = 10.0
 CLOCK_AT_ONCE = 8
+# Each has Ray start a process, which its head knows of.
+ACTORS_AT_ONCE = 64
 NEEDS_MAX = 8
 UNHEARD_AT_MOST = 8
 ALIKE_AT_MOST = 4
@@ -83,6 +85,7 @@ class RayTransport(Interruptible):
         checked(options.address)
         self._options = options
         self._limits = limits
+        self._at_once = min(limits.parallel, ACTORS_AT_ONCE)
         self._helper: Helper | None = None
         self._known: Table | None = None
         self._gone = ""
@@ -126,7 +129,7 @@ class RayTransport(Interruptible):
 
     def bound_s(self, targets: Sequence[Target]) -> float:
         """Return the longest that `start` can take."""
-        rounds = -(-len(targets) // self._limits.parallel)
+        rounds = -(-len(targets) // self._at_once)
         return (rounds + 1) * self._limits.node_budget_s + SLACK_S  # one for connecting
 
     # Starting agents
@@ -164,7 +167,7 @@ class RayTransport(Interruptible):
         asked: set[_Agent] = set()
 
         def fill() -> Iterator[SessionEvent]:
-            while left and len(starting) < self._limits.parallel:
+            while left and len(starting) < self._at_once:
                 target = left.popleft()
                 row = rows.of(target)
                 absent = self._absent(target, row)

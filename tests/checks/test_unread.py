@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from netdoctor.check import DERIVED_FACTS, Check
-from netdoctor.engine.gathering import take
+from netdoctor.engine.gathering import Answers
 from netdoctor.engine.judge import Judgement, judge
 from netdoctor.engine.registry import load_builtin, ordered
 from netdoctor.facts.bandwidth import (
@@ -36,6 +36,7 @@ from netdoctor.facts.base import FACT_TYPES, Missing, Why
 from netdoctor.facts.counters import LaterCounters
 from netdoctor.model import Status
 from netdoctor.store import Store, decode, dump, group_type, load
+from netdoctor.transport.base import Reply
 
 from . import build, build_hw, build_ray
 from .test_bandwidth import row
@@ -329,5 +330,7 @@ def test_nobody_denies_what_was_named() -> None:
     said = {"launch": {"missing": {"why": "not_applicable", "detail": "no launcher was named"}}}
     for launcher, why in ((None, Why.NOT_APPLICABLE), ("pdsh", Why.NOT_EXAMINED)):
         found = Store()
-        take(found, {"launch": {"launcher": launcher, "image": None}}, NODE, said, None)
+        answers = Answers(found, {"launch": {"launcher": launcher, "image": None}})
+        answers.add(Reply(node=NODE, result=said))
+        answers.read()
         assert found.get("launch", NODE).why is why

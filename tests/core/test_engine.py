@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from netdoctor.check import Check, Profile
+from netdoctor.engine import gathering
 from netdoctor.engine import run as engine_run
 from netdoctor.engine.diagnose import diagnose
 from netdoctor.engine.gathering import AUTO, lookups
@@ -20,8 +21,9 @@ from netdoctor.facts.host import HostFacts, LimitFacts
 from netdoctor.facts.net import FirewallFacts, PathMtus, PortMatrix, ResolveFacts, RouteFacts
 from netdoctor.facts.software import Interpreter, Job, SoftwareFacts, Torch
 from netdoctor.model import Finding, Status, fail
-from netdoctor.store import dump, load
-from netdoctor.transport.base import Request
+from netdoctor.store import Store, dump, load
+from netdoctor.transport.base import Reply, Request
+from netdoctor.transport.frames import decode_members
 from tests.checks import build as healthy
 from tests.core.fake import LOST, FakeTransport, login, make, plain, saying, targets
 from tests.counting import calls
@@ -208,6 +210,37 @@ def test_cut_short_anywhere_the_matrix_is_complete_and_blames_nobody(
     if what != "close":
         assert found
         assert ready_nodes(outcome.judgement)[2]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, DeadlineReached])
+def test_cut_short_while_answers_are_read_none_is_lost(
+    error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, came = gathering.decoder, list[str]()
+
+    def decoder(group: str) -> Callable[[Any], Any]:
+        came.append(group)
+        if len(came) == 3:
+            raise error
+        return real(group)
+
+    monkeypatch.setattr(gathering, "decoder", decoder)
+    outcome = run(cluster())
+    assert outcome.ended_by == ("interrupt" if error is KeyboardInterrupt else "deadline")
+    assert set(outcome.store.present("host", ["n1", "n2", "n3"])) == {"n1", "n2", "n3"}
+    assert set(rows(outcome)["host.limits"]) == {"."}
+
+
+def test_large_answers_do_not_wait_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gathering, "UNREAD_BYTES", 1000)
+    store = Store()
+    unread = gathering.Answers(store, {"limits": {}})
+    long = decode_members(b'{"limits":{"value":{"nofile_soft":%s}}}' % (b" " * 600 + b"1024"))
+    for node in ("n1", "n2", "n3"):
+        unread.add(Reply(node=node, result=long))
+    assert list(store.node["limits"]) == ["n1", "n2"]
+    unread.read()
+    assert list(store.node["limits"]) == ["n1", "n2", "n3"]
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, DeadlineReached])

@@ -9,7 +9,7 @@ from netdoctor.check import Profile
 from netdoctor.checks._matrix import around, decode
 from netdoctor.checks.net_resolve import net_resolve
 from netdoctor.engine import registry
-from netdoctor.engine.gathering import addresses, all_paths, first_groups, put_control_facts, take
+from netdoctor.engine.gathering import Answers, addresses, all_paths, first_groups, put_control_facts
 from netdoctor.engine.run import rejudge
 from netdoctor.facts.host import Node
 from netdoctor.facts.software import Job
@@ -20,6 +20,7 @@ from netdoctor.report.json_ import dumps, loads
 from netdoctor.report.model import Report, Run
 from netdoctor.report.output import FORMATS, render
 from netdoctor.store import Store
+from netdoctor.transport.base import Reply
 from netdoctor.transport.frames import decode_members
 from netdoctor.tui import pages
 from netdoctor.tui.state import Known, State, opened
@@ -54,9 +55,11 @@ def work(count: int, shape: str) -> int:
         clusters.measure(store, count)
 
     def all_of_it() -> None:
+        unread = Answers(store, groups)
         for i, (node, said) in enumerate(answers):
-            take(store, groups, node, said, None)
+            unread.add(Reply(node=node, result=said))
             store.put("session", node, build.session(1, address=clusters.address(i)))
+        unread.read()
         store.cluster["job"] = replace(job, data_addresses=dict(addresses(store, names, job)))
         store.cluster["paths"] = all_paths(store, names, store.cluster["job"])
         report = report_of(rejudge(store, checks), Context(run=RUN))
