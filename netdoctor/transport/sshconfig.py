@@ -427,8 +427,10 @@ def _home() -> str | None:
 
 def _expand_home(text: str, where: str) -> str:
     """Replace a leading ``~``. Raises TransportInputError where nobody knows what it stands for."""
+    if not text.startswith("~"):
+        return text
     found = os.path.expanduser(text)
-    if not text.startswith("~") or found != text:
+    if found != text:
         return found
     why = "HOME is not set, and this user has no passwd entry" if text[1:2] in ("", "/") else "no such user"
     raise TransportInputError(f"{where}{names.printable(text, 200)}: {why}; write the whole path")
@@ -463,7 +465,8 @@ def _expand_file(text: str, tokens: dict[str, str], where: str) -> str:
             raise TransportInputError(f"{where}the environment has no {match[1]}")
         return os.environ[match[1]]
 
-    text = re.sub(r"\$\{(\w+)\}", variable, text)
+    if "${" in text:
+        text = re.sub(r"\$\{(\w+)\}", variable, text)
     return _expand_home(_expand(text, tokens, where), where)
 
 
@@ -474,6 +477,15 @@ class Resolver:
         self._options = options
         self._config = SshConfig.load(options.ssh_config)
         self._cache: dict[tuple[str, str | None, int | None], Endpoint] = {}
+        short = socket.gethostname()
+        self._tokens = {
+            "%": "%",
+            "u": local_user(),
+            "d": _home() or "",
+            "i": str(os.getuid()),
+            "l": short,
+            "L": short.partition(".")[0],
+        }
         self.notes = self._config.notes
         self.unread = self._config.unread
         for what, path in (("key", options.key), ("known_hosts file", options.known_hosts)):
@@ -575,20 +587,8 @@ class Resolver:
         port = port or int(found.one("port") or SSH_PORT)
         alias_key = found.one("hostkeyalias")
         known_as = alias_key or (host if port == SSH_PORT else f"[{host}]:{port}")
-        short = socket.gethostname()
-        tokens = {
-            "%": "%",
-            "h": host,
-            "n": alias,
-            "p": str(port),
-            "r": user,
-            "u": local_user(),
-            "d": _home() or "",
-            "i": str(os.getuid()),
-            "k": alias_key or alias,
-            "l": short,
-            "L": short.partition(".")[0],
-        }
+        own = {"h": host, "n": alias, "p": str(port), "r": user, "k": alias_key or alias}
+        tokens = self._tokens | own
         keys = [
             _expand_file(text, tokens, "IdentityFile: ")
             for text in found.lists.get("identityfile", [])
@@ -618,7 +618,7 @@ class Resolver:
             ),
             keys_named=named,
             keys_only=keys_only,
-            agent=self._agent(found, tokens, alone=strong and key is not None),
+            agent=self._agent(found, tokens),
             **self._trust(found, tokens),
             family=(found.one("addressfamily") or "any").lower(),
             bind=self._bind(found),
@@ -626,7 +626,7 @@ class Resolver:
             proxy=_proxy(found, tokens),
         )
 
-    def _agent(self, found: Settings, tokens: dict[str, str], *, alone: bool) -> str | None:
+    def _agent(self, found: Settings, tokens: dict[str, str]) -> str | None:
         asked = found.one("identityagent")
         if asked is None or asked == "SSH_AUTH_SOCK":
             path = os.environ.get("SSH_AUTH_SOCK") or None
@@ -636,7 +636,6 @@ class Resolver:
             path = os.environ.get(asked[1:].strip("{}")) or None
         else:
             path = _expand_file(asked, tokens, found.where("identityagent"))
-        del alone
         return path
 
     def _trust(self, found: Settings, tokens: dict[str, str]) -> dict[str, Any]:
