@@ -1,6 +1,7 @@
 """Control side: the one-line program that starts an agent, what it reads first, and its modules."""
 
 import importlib.util
+import inspect
 import json
 import marshal
 import re
@@ -193,13 +194,27 @@ def _code(name: str) -> bytes:
     assert isinstance(spec.loader, InspectLoader)
     code = spec.loader.get_code(spec.name)
     assert code is not None
-    return marshal.dumps(bare(code, f"<agent>/{name}.py"))
+    return marshal.dumps(bare(code, f"<agent>/{name}.py", ours=True))
 
 
-def bare(code: CodeType, file: str) -> CodeType:
-    """Return code without its table of lines, a quarter of it: agents tell what went wrong, not where."""
-    inner = tuple(bare(one, file) if isinstance(one, CodeType) else one for one in code.co_consts)
-    return code.replace(co_consts=inner, co_linetable=b"", co_filename=file)
+def bare(code: CodeType, file: str, *, ours: bool = False) -> CodeType:
+    """Return code without its table of lines, a quarter of it: agents tell what went wrong, not where.
+
+    ours: without docstrings, too, an eighth. A test looks whether a function uses its own for anything else.
+    """
+    inner = [bare(one, file, ours=ours) if isinstance(one, CodeType) else one for one in code.co_consts]
+    if ours and has_docstring(code):
+        inner[0] = None
+    return code.replace(co_consts=tuple(inner), co_linetable=b"", co_filename=file)
+
+
+def has_docstring(code: CodeType) -> bool:
+    """Whether the first constant is a function's docstring."""
+    if sys.version_info >= (3, 14):
+        return bool(code.co_flags & inspect.CO_HAS_DOCSTRING)
+    # Without one it is None; comprehensions and generator expressions begin with constants of their own.
+    is_function = code.co_flags & inspect.CO_NEWLOCALS and not code.co_name.startswith("<")
+    return bool(is_function and isinstance(next(iter(code.co_consts), None), str))
 
 
 def build_bundle(

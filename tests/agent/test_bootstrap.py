@@ -1,6 +1,7 @@
 """The command line that starts an agent, under every interpreter found here."""
 
 import ast
+import dis
 import importlib.util
 import marshal
 import pkgutil
@@ -8,7 +9,9 @@ import shutil
 import subprocess
 import sys
 import zlib
+from collections.abc import Iterator
 from importlib import resources
+from types import CodeType
 from typing import Any
 
 import pytest
@@ -93,6 +96,29 @@ def test_modules_come_as_code_for_this_python_and_as_text_for_others() -> None:
     assert kinds(own, "files") == kinds(own, "os") == kinds(own, "x" * 10_000) == {}
     everything = set(first).union(*(kinds(own, name) for name in bundle.modules()))
     assert everything == set(bundle.modules())
+
+
+def test_code_travels_without_docstrings_and_nothing_else_is_missing() -> None:
+    def functions(code: CodeType) -> Iterator[CodeType]:
+        yield code
+        for one in code.co_consts:
+            if isinstance(one, CodeType):
+                yield from functions(one)
+
+    left_out = 0
+    for name, source in bundle.modules().items():
+        whole = compile(source, name, "exec", dont_inherit=True)
+        sent = bundle.bare(whole, name, ours=True)
+        for one, other in zip(functions(whole), functions(sent), strict=True):
+            assert one.co_code == other.co_code
+            pairs = zip(one.co_consts, other.co_consts, strict=True)
+            gone = [i for i, (before, after) in enumerate(pairs) if after is None is not before]
+            used = {step.arg for step in dis.get_instructions(one) if step.opcode in dis.hasconst}
+            assert not used.intersection(gone), (name, one.co_qualname)
+            left_out += len(gone)
+        written = (one for one in ast.walk(ast.parse(source)) if isinstance(one, ast.FunctionDef))
+        left_out -= sum(ast.get_docstring(one) is not None for one in written)
+    assert left_out == 0
 
 
 @pytest.mark.parametrize("tag", [bundle.own_tag(), "cpython-36-3379"])
