@@ -288,6 +288,11 @@ class Helper:
         """How it ended."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(CLOSE_S)
+        # The end of its stdout may be seen before what it said on its stderr.
+        assert self._process.stderr is not None
+        with contextlib.suppress(BlockingIOError):
+            while more := os.read(self._process.stderr.fileno(), 1 << 18):
+                self._said = (self._said + more)[-SAID_BYTES:]
         code = self._process.poll()
         how = "does not answer" if code is None else f"ended with status {code}"
         if code is not None and code < 0:

@@ -38,7 +38,7 @@ def message(kind: bytes, payload: bytes, channel: int = 0) -> bytes:
 def driver(folder: Path, said: bytes, then: str, budget_s: float = 60.0) -> Iterator[RayTransport]:
     """A transport whose interpreter says these bytes, whatever it is told, and then does something."""
     program = folder / "python"
-    program.write_text(f"#!{sys.executable}\nimport os, sys\nos.write(1, {said!r})\n{then}\n")
+    program.write_text(f"#!{sys.executable}\nimport os, sys, time\nos.write(1, {said!r})\n{then}\n")
     program.chmod(0o755)
     transport = RayTransport(
         RayOptions("auto", str(program), dict(os.environ)), Limits(node_budget_s=budget_s)
@@ -54,6 +54,7 @@ WAIT = "sys.stdin.read()"
 NO_TABLE = {
     "gone": (b"", "sys.exit(3)", "ended with status 3"),
     "gone with a word": (b"", "print('no \\x1b[31mroom', file=sys.stderr); sys.exit(1)", "no .*room"),
+    "gone before its last word": (b"", "os.close(1); time.sleep(0.2); sys.exit('no room')", "no room"),
     "another's word": (message(b"F", b"Version mismatch: \x1b]0;x"), WAIT, "Version mismatch"),
     "no Ray": (message(b"F", b"no-ray: No module named 'ray'"), WAIT, "--ray-python"),
     "endless": (struct.pack(">cII", b"T", 0, MESSAGE_BYTES_MAX + 1), WAIT, "a message of"),
