@@ -152,10 +152,11 @@ class Answers:
 
     def add(self, reply: Reply) -> None:
         self._unread.append(reply)
-        if isinstance(reply.result, dict):
-            raws = (one for one in reply.result.values() if isinstance(one, msgspec.Raw))
-            self._bytes += sum(memoryview(one).nbytes for one in raws)
-        if self._bytes > UNREAD_BYTES:
+        said = reply.result.values() if isinstance(reply.result, dict) else ()
+        raws = [one for one in said if isinstance(one, msgspec.Raw)]
+        self._bytes += sum(memoryview(one).nbytes for one in raws)
+        # Plain data takes more room than the facts that it becomes.
+        if self._bytes > UNREAD_BYTES or len(raws) < len(said):
             self.read()
 
     def read(self) -> None:

@@ -224,11 +224,12 @@ class Driver:
                 done, pending = await asyncio.wait(
                     pending, timeout=every_s if left else None, return_when=asyncio.FIRST_COMPLETED
                 )
-                for one in done:
-                    if one.exception() is None:
+                errors = {one: one.exception() for one in done}
+                for one, error in errors.items():
+                    if error is None:
                         return one.result()  # type: ignore[no-any-return]
-                    if not (left or pending) or self.dead([node_id]) is not None:
-                        raise one.exception()
+                if errors and (not (left or pending) or self.dead([node_id]) is not None):
+                    raise next(iter(errors.values()))
         finally:
             for one in pending:
                 one.cancel()

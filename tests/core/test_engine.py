@@ -225,6 +225,8 @@ def test_cut_short_while_answers_are_read_none_is_lost(
         return real(group)
 
     monkeypatch.setattr(gathering, "decoder", decoder)
+    # As answers wait that come as JSON.
+    monkeypatch.setattr(gathering.Answers, "add", lambda self, reply: self._unread.append(reply))
     outcome = run(cluster())
     assert outcome.ended_by == ("interrupt" if error is KeyboardInterrupt else "deadline")
     assert set(outcome.store.present("host", ["n1", "n2", "n3"])) == {"n1", "n2", "n3"}
@@ -241,6 +243,8 @@ def test_large_answers_do_not_wait_for_each_other(monkeypatch: pytest.MonkeyPatc
     assert list(store.node["limits"]) == ["n1", "n2"]
     unread.read()
     assert list(store.node["limits"]) == ["n1", "n2", "n3"]
+    unread.add(Reply(node="n4", result={"limits": {"value": {"nofile_soft": 1024}}}))
+    assert "n4" in store.node["limits"]
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, DeadlineReached])
