@@ -354,6 +354,9 @@ def _check_request(state: State, count: int, prefix: str) -> None:
         raise LabError("a node has 0 to 16 HCAs and 0 to 16 GPUs")
     if socket.gethostname() in state.nodes:
         raise LabError(f"this machine is itself called {socket.gethostname()}; choose another --prefix")
+    for path in state.shared:
+        if not os.path.isdir(path):
+            raise LabError(f"cannot share {path}: no folder of this name here")
 
 
 def _new_folder(folder: Path) -> None:

@@ -235,6 +235,27 @@ def test_a_full_stderr_changes_no_exit_code(line: str, code: int, tmp_path: Path
     assert shell(f"netdoctor {line} 2>/dev/full", tmp_path).returncode == code
 
 
+@pytest.mark.parametrize(("line", "code"), [("checks list", 0), ("scan", 2)])
+def test_the_end_of_the_process_loses_nothing(line: str, code: int, tmp_path: Path) -> None:
+    argv = line.split()
+    program = (
+        "import atexit, sys; from netdoctor.__main__ import command\n"
+        "atexit.register(print, 'the last'); atexit.register(print, 'words', file=sys.stderr)\n"
+        f"sys.argv[1:] = {argv!r}; command()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        check=False,
+        cwd=tmp_path,
+        env={**ENV, "PYTHONUNBUFFERED": ""},
+        capture_output=True,
+        text=True,
+    )
+    by_itself = netdoctor(*argv, cwd=tmp_path)
+    assert (done.returncode, by_itself.returncode) == (code, code)
+    assert (done.stdout, done.stderr) == (f"{by_itself.stdout}the last\n", f"{by_itself.stderr}words\n")
+
+
 def test_a_reader_that_leaves_early_sees_no_traceback(tmp_path: Path) -> None:
     done = shell("netdoctor checks list | head -n 1", tmp_path)
     assert done.stderr == ""

@@ -710,6 +710,7 @@ def test_nvml_memory_and_names(hw_lab: Lab) -> None:
         (lambda lab: up(0), "1 to 1000"),
         (lambda lab: up(2, prefix="Bad_Name"), "cannot begin a host name"),
         (lambda lab: up(2, subnet="10.77"), "three numbers"),
+        (lambda lab: up(2, share=["/etc/passwd"]), "cannot share /etc/passwd: no folder"),
     ],
 )
 def test_mistakes_are_named(lab4: Lab, call: Callable[[Lab], object], words: str) -> None:
