@@ -69,6 +69,20 @@ def of_sshd(name: str, *lines: str) -> tuple[str, str]:
     return f"printf '{text}' > {path} && /usr/sbin/sshd -t && {reload}", f"rm -f {path} && {reload}"
 
 
+_MAIN = "/etc/ssh/sshd_config"
+
+
+def more_startups() -> tuple[str, str]:
+    """Lets sshd take more logins at once, and what takes that back.
+
+    Of this setting the last line counts (servconf.c): the main file's own would win over a drop-in, which it
+    includes before.
+    """
+    more, back = of_sshd("startups", "MaxStartups 100:30:200")
+    off = f"sed -i 's/^[[:space:]]*MaxStartups/#netdoctor &/I' {_MAIN}"
+    return f"{off} && {more}", f"sed -i 's/^#netdoctor //' {_MAIN} && {back}"
+
+
 def endpoint(node: Node, session: Session) -> str:
     """``root@10.0.0.1 port 44222``; the port only where it is not 22."""
     host = session.address or node.host

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from netdoctor.checks._addresses import parse
-from netdoctor.checks._login import of_sshd
+from netdoctor.checks._login import more_startups
 from netdoctor.checks._words import is_host_name
 from netdoctor.facts.host import Login, Session
 from netdoctor.facts.mesh import Mesh, MeshLogin
@@ -170,7 +170,7 @@ def fixes(
     if kind is Login.REFUSED:
         return tuple(_port(logins, sessions))
     if kind is Login.TOO_MANY:
-        more, back = of_sshd("startups", "MaxStartups 100:30:200")
+        more, back = more_startups()
         text = "let sshd take more logins at once; launchers will need it too"
         return tuple(
             run(text, more, undo=back, on=dst, root=True) for dst in dict.fromkeys(one.dst for one in logins)

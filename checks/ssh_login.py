@@ -6,7 +6,7 @@ from netdoctor.check import check
 from netdoctor.checks._addresses import parse
 from netdoctor.checks._control import TROUBLES
 from netdoctor.checks._keys import auth, key_changed, key_revoked, key_unknown
-from netdoctor.checks._login import by_hand, dialled, endpoint, of_sshd, place
+from netdoctor.checks._login import by_hand, dialled, endpoint, more_startups, place
 from netdoctor.checks._words import is_host_name, quoted, title_text
 from netdoctor.facts.host import Login, Node, Session
 from netdoctor.model import (
@@ -171,7 +171,7 @@ def _not_ssh(node: Node, session: Session) -> tuple[Fix, ...]:
 
 
 def _too_many(node: Node, session: Session) -> tuple[Fix, ...]:
-    more, back = of_sshd("startups", "MaxStartups 100:30:200")
+    more, back = more_startups()
     return (
         look("wait a minute, then log in to two nodes at a time", "netdoctor scan --last -j 2", on=CONTROL),
         run("let sshd take more logins at once; launchers will need it too", more, undo=back, root=True),

@@ -6,7 +6,7 @@ import os
 import time
 from base64 import b64encode
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import field
 from types import MappingProxyType, SimpleNamespace
 from typing import Any, NoReturn
@@ -142,7 +142,7 @@ class Logins:
         self._names = Names()
         self._proxies: set[Proxy] = set()
         self._hops: dict[tuple[Endpoint, ...], Hop] = {}
-        self._slots: dict[tuple[str, int], BoundedSemaphore] = defaultdict(
+        self._slots: dict[Hashable, BoundedSemaphore] = defaultdict(
             lambda: BoundedSemaphore(per_endpoint)
         )
 
@@ -154,11 +154,10 @@ class Logins:
             hop = self._hop(endpoint.jump)
             with hop.slots:
                 yield self._through(hop, record)
-        elif endpoint.proxy:
-            record.via = clean(" ".join(endpoint.proxy), 80)
-            yield None
         else:
-            with self._slots[endpoint.host, endpoint.port]:
+            if endpoint.proxy:
+                record.via = clean(" ".join(endpoint.proxy), 80)
+            with self._slots[endpoint.door]:
                 yield None
 
     def connect(self, endpoint: Endpoint, record: Record, through: Any) -> tuple[Any, Wire]:

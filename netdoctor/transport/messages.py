@@ -4,6 +4,7 @@ Both directions: four bytes of length (big endian), then JSON, which has no line
 agents follows `Start` as raw bytes, and the result of a node stands in the line after its `Answer`.
 """
 
+from collections.abc import Hashable
 from typing import Any
 
 import msgspec
@@ -43,6 +44,12 @@ class Endpoint(msgspec.Struct, frozen=True, omit_defaults=True):
     connect_timeout_s: float | None = None
     proxy: tuple[str, ...] = ()
     jump: tuple["Endpoint", ...] = ()
+
+    @property
+    def door(self) -> Hashable:
+        """What it shares with others on the way in: jump hosts, a ProxyCommand's program (most are ``ssh`` to
+        one host), or else an address."""
+        return self.jump or self.proxy[:1] or (self.host, self.port)
 
 
 class NodePlan(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -54,7 +54,7 @@ CLOSE_S = 1.5
 INTERRUPT_S = 0.25
 SLACK_S = 10.0
 CLOCK_AT_ONCE = 16
-HANDSHAKES_PER_ENDPOINT = 8  # below sshd's MaxStartups 10:30:100
+HANDSHAKES_PER_ENDPOINT = 8  # below sshd's MaxStartups 10:30:100, also where it is a ProxyCommand's
 
 # A login that came so far had the right address, user and key.
 LOGGED_IN = frozenset({"channel", "shell", "agent"})
@@ -138,15 +138,15 @@ class SshTransport(Interruptible):
         return self._bound_s(self._resolver.resolve_all(targets))
 
     def _bound_s(self, endpoints: Sequence[Endpoint]) -> float:
-        """Return what the last node may wait for: jump hosts, its turn among those that share its address or
-        its jump host, a place among all, and itself."""
+        """Return what the last node may wait for: jump hosts, its turn among those that share a door, a
+        place among all, and itself."""
         workers = self._worker_count(endpoints, keep_open=True)
         places = max(1, self._limits.parallel // workers) * workers
         _, files = resource.getrlimit(resource.RLIMIT_NOFILE)
         if files != resource.RLIM_INFINITY:
             each = FDS_OF_A_PROXY if any(e.proxy for e in endpoints) else 1
             places = max(1, min(places, (files - FDS_OF_A_WORKER) // each * workers))
-        sharing = Counter(e.jump or (e.host, e.port) for e in endpoints if not e.proxy)
+        sharing = Counter(e.door for e in endpoints)
         turns = -(-max(sharing.values(), default=1) // max(1, HANDSHAKES_PER_ENDPOINT // workers))
         rounds = turns + (-(-len(endpoints) // places) if len(endpoints) > places else 0)
         hops = max((len(e.jump) for e in endpoints), default=0)

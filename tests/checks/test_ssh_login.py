@@ -1,4 +1,6 @@
+import os
 import shlex
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -10,6 +12,7 @@ from netdoctor.model import Kind, Status
 
 from .build import node, said, session
 
+SSHD = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin")
 OURS = {"control", "timeout", "lost"}
 
 
@@ -180,7 +183,37 @@ def test_a_full_server_is_asked_by_fewer_and_told_to_take_more() -> None:
     # Reloaded only when it can be read, under the name that the distribution has for it, and taken back.
     said = more.commands[0].shell
     assert said.index("sshd -t") < said.index("systemctl reload ssh ") < said.index("systemctl reload sshd")
-    assert more.undo[0].shell.startswith("rm -f /etc/ssh/sshd_config.d/10-startups.conf && ")
+    assert "rm -f /etc/ssh/sshd_config.d/10-startups.conf && " in more.undo[0].shell
+
+
+@pytest.mark.skipif(SSHD is None, reason="no OpenSSH server on this machine")
+@pytest.mark.parametrize("own", ["", "MaxStartups 2:50:4\n", "  maxstartups 2\n"])
+def test_a_full_server_takes_more_whatever_its_own_file_says(own: str, tmp_path: Path) -> None:
+    (finding,) = ssh_login(node(), session(outcome="too_many"))
+    assert finding.cause is not None
+    more = finding.cause.fixes[1]
+    if os.getuid() == 0:
+        os.makedirs("/run/sshd", mode=0o755, exist_ok=True)
+    main, drop_ins = tmp_path / "sshd_config", tmp_path / "sshd_config.d"
+    drop_ins.mkdir()
+    key = tmp_path / "key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+    text = f"Include {drop_ins}/*.conf\n#MaxStartups 10:30:100\n{own}HostKey {key}\n"
+    main.write_text(text)
+
+    def paste(line: str) -> str:
+        """Return what sshd makes of it afterwards."""
+        there = line.replace("/etc/ssh", str(tmp_path)).replace("sshd -t", f"sshd -t -f {main}")
+        there = there.replace("systemctl", "true")
+        subprocess.run(["sh", "-ec", there], check=True)
+        told = subprocess.run([str(SSHD), "-T", "-f", main], check=True, capture_output=True, text=True)
+        (set_,) = [line for line in told.stdout.splitlines() if line.startswith("maxstartups ")]
+        return set_
+
+    assert paste(more.commands[0].shell) == "maxstartups 100:30:200"
+    assert paste(more.commands[0].shell) == "maxstartups 100:30:200"
+    assert paste(more.undo[0].shell) != "maxstartups 100:30:200"
+    assert main.read_text() == text
 
 
 def test_noise_is_tolerated_and_noted() -> None:

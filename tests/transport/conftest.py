@@ -92,7 +92,9 @@ def start_sshd(
     public = key.with_suffix(".pub").read_text()
     (folder / "authorized").write_text(authorized.format(key=public) if authorized else public)
     port = free_port()
+    # Of most settings the first line counts, of this one the last.
     settings = [
+        "MaxStartups 200:30:400",
         *lines,
         f"Port {port}",
         "ListenAddress 127.0.0.1",
@@ -106,7 +108,6 @@ def start_sshd(
         "PermitRootLogin yes",
         "UseDNS no",
         "PrintMotd no",
-        "MaxStartups 200:30:400",
         "LogLevel VERBOSE",
     ]
     (folder / "sshd_config").write_text("\n".join(settings) + "\n")

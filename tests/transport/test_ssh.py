@@ -296,6 +296,20 @@ def test_jump_host_that_fails_is_named(sshd_maker: ServerMaker, server: Server) 
     assert session.fingerprint is not None
 
 
+def test_many_nodes_behind_one_proxy_command(sshd_maker: ServerMaker, server: Server) -> None:
+    """The host that each of the commands logs in to refuses, here everyone, where ten logins are going on."""
+    gate = sshd_maker("MaxStartups 10:100:10")
+    secrets = f"-i {gate.key} -o UserKnownHostsFile={gate.known_hosts()} -o IdentityAgent=none"
+    # Each login takes as long as to a host that is far away.
+    slow = "-o 'KnownHostsCommand=/bin/sleep 0.2'"
+    command = f"ssh -F none {secrets} {slow} -p {gate.port} -W %h:%p {USER}@127.0.0.1"
+    nodes = [target(f"n{i}", i) for i in range(24)]
+    patient = Limits(node_budget_s=60, login_timeout_s=60)
+    outcome = log_in(jump_config(server, gate, f"ProxyCommand {command}"), *nodes, limits=patient)
+    assert {s.outcome for s in outcome.sessions.values()} == {"ok"}, outcome.sessions
+    assert accepted(gate) == 24
+
+
 def test_two_jump_hosts(sshd_maker: ServerMaker, server: Server) -> None:
     first, second = sshd_maker(), sshd_maker()
     extra = f"Host gate2\n HostName 127.0.0.1\n Port {second.port}\n IdentityFile {second.key}\n"
