@@ -13,12 +13,13 @@ from typing import Any
 import gevent
 import gevent.os
 from gevent.event import AsyncResult
+from gevent.lock import BoundedSemaphore
 
 from netdoctor.facts.host import Login, Trouble
 from netdoctor.text import clean
 from netdoctor.transport import here
 from netdoctor.transport.link import no_delay
-from netdoctor.transport.messages import Endpoint
+from netdoctor.transport.messages import LOOKUP_THREADS, Endpoint
 from netdoctor.transport.record import Failed, Record
 
 CONTROL_ERRNOS = frozenset(
@@ -40,27 +41,40 @@ class Names:
 
     def __init__(self) -> None:
         self._lookups: dict[tuple[str, int], AsyncResult] = {}
+        self._threads = BoundedSemaphore(LOOKUP_THREADS)
+
+    def begin(self, endpoint: Endpoint) -> None:
+        """Wait for a thread, and have it look the name up: others' names cost this one none of its time."""
+        key = _name(endpoint)
+        if key is None or key in self._lookups:
+            return
+        self._threads.acquire()
+        if key in self._lookups:  # by now
+            self._threads.release()
+            return
+        result = self._lookups[key] = AsyncResult()
+        gevent.spawn(_look_up, *key, result).link(lambda _: self._threads.release())
 
     def addresses(self, endpoint: Endpoint) -> list[Any]:
         """Return addresses to dial. Raises Failed."""
-        wanted = FAMILIES.get(endpoint.family, socket.AF_UNSPEC)
-        bare = endpoint.host.partition("%")[0]
-        try:
-            literal = ipaddress.ip_address(bare)
-        except ValueError:
-            pass
-        else:
-            if bare == endpoint.host:
-                family = socket.AF_INET if literal.version == 4 else socket.AF_INET6
-                return [(family, (endpoint.host, endpoint.port))]
-        key = (endpoint.host, wanted)
-        if key not in self._lookups:
-            self._lookups[key] = AsyncResult()
-            gevent.spawn(_look_up, endpoint.host, wanted, self._lookups[key])
+        key = _name(endpoint)
+        if key is None:
+            family = socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET
+            return [(family, (endpoint.host, endpoint.port))]
+        self.begin(endpoint)
         found = self._lookups[key].get()
         if isinstance(found, Failed):
             raise Failed(found.outcome, found.detail, found.trouble)
         return [(family, (address[0], endpoint.port, *address[2:])) for family, address in found]
+
+
+def _name(endpoint: Endpoint) -> tuple[str, int] | None:
+    """Return what to ask for, and which family of addresses; None for an address, but with a zone."""
+    with contextlib.suppress(ValueError):
+        ipaddress.ip_address(endpoint.host.partition("%")[0])
+        if "%" not in endpoint.host:
+            return None
+    return endpoint.host, FAMILIES.get(endpoint.family, socket.AF_UNSPEC)
 
 
 def _look_up(host: str, family: int, result: AsyncResult) -> None:

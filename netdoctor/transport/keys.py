@@ -1,14 +1,18 @@
 """The keys to offer: each file read once, each agent asked once. Runs inside a worker process only."""
 
+import contextlib
 import os
 import socket
 import stat
+from collections.abc import Iterator
 from dataclasses import field
 from typing import Any
 
 import paramiko
 from gevent import Timeout
 from gevent.lock import RLock
+from gevent.queue import LifoQueue
+from paramiko.agent import AgentSSH
 
 from netdoctor.files import read_regular
 from netdoctor.inventory.names import printable
@@ -17,6 +21,7 @@ from netdoctor.transport import here
 from netdoctor.transport.messages import Endpoint
 
 AGENT_TIMEOUT_S = 5.0
+CONNECTIONS_PER_AGENT = 16
 KEY_BYTES_MAX = 1 << 20
 ATTEMPTS_MAX = 5  # sshd's MaxAuthTries is 6 by default, and one is left for the user's own mistakes
 
@@ -38,12 +43,88 @@ class Identities:
     locked: list[str] = field(default_factory=list)
 
 
-class AgentSignature(paramiko.PKey):  # type: ignore[misc]  # paramiko has no types
-    """A key of the SSH agent. The agent's connection is shared, so that signatures take turns."""
+class AgentConnection(AgentSSH):  # type: ignore[misc]  # paramiko has no types
+    """A connection to an SSH agent, with the keys that it has. Raises what sockets and paramiko raise."""
 
-    def __init__(self, key: Any, lock: RLock) -> None:
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        sock = socket.socket(socket.AF_UNIX)
+        try:
+            sock.connect(path)
+            self._connect(sock)
+        except BaseException:
+            sock.close()
+            raise
+
+    def sign(self, public: bytes, data: bytes, algorithm: str | None) -> Any:
+        key = next((key for key in self.get_keys() if key.asbytes() == public), None)
+        if key is None:
+            raise paramiko.SSHException("the SSH agent has given the key away")
+        return key.sign_ssh_data(data, algorithm)
+
+
+class AgentQueue:
+    """Signatures of one SSH agent, some beside each other.
+
+    A forwarded agent is as far away as its user: one connection would take that long for each node in turn.
+    owed: signatures that logins wait for.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._open = 0
+        # A connection that nobody uses, those used last first; None: room for another one.
+        self._turns: LifoQueue[AgentConnection | None] = LifoQueue()
+        for _ in range(CONNECTIONS_PER_AGENT):
+            self._turns.put(None)
+        self.owed = 0
+
+    def keys(self) -> tuple[Any, ...]:
+        with self._turn() as connection:
+            return tuple(connection.get_keys())
+
+    def sign(self, public: bytes, data: bytes, algorithm: str | None) -> Any:
+        self.owed += 1
+        try:
+            with self._turn() as connection:
+                return connection.sign(public, data, algorithm)
+        finally:
+            self.owed -= 1
+
+    @contextlib.contextmanager
+    def _turn(self) -> Iterator[AgentConnection]:
+        connection = self._take()
+        try:
+            yield connection
+        except BaseException:  # an answer may still be on its way, and would be taken for the next one's
+            connection._close()
+            self._open -= 1
+            self._turns.put(None)
+            raise
+        self._turns.put(connection)
+
+    def _take(self) -> AgentConnection:
+        while True:
+            free: AgentConnection | None = self._turns.get()
+            if free is not None:
+                return free
+            try:
+                made = AgentConnection(self._path)
+            except BaseException as e:
+                if self._open and isinstance(e, Exception):  # it takes no more than those
+                    continue
+                self._turns.put(None)
+                raise
+            self._open += 1
+            return made
+
+
+class AgentSignature(paramiko.PKey):  # type: ignore[misc]  # paramiko has no types
+    """A key of the SSH agent."""
+
+    def __init__(self, key: Any, agent: AgentQueue) -> None:
         self._key = key
-        self._lock = lock
+        self._agent = agent
         self.public_blob = None
 
     def get_name(self) -> str:
@@ -53,8 +134,7 @@ class AgentSignature(paramiko.PKey):  # type: ignore[misc]  # paramiko has no ty
         return bytes(self._key.asbytes())
 
     def sign_ssh_data(self, data: bytes, algorithm: str | None = None) -> Any:
-        with self._lock:
-            return self._key.sign_ssh_data(data, algorithm)
+        return self._agent.sign(self.asbytes(), data, algorithm)
 
 
 class KeyRing:
@@ -64,6 +144,7 @@ class KeyRing:
         self._lock = RLock()
         self._files: dict[str, list[Identity] | str] = {}
         self._agents: dict[str, list[Identity] | str] = {}
+        self._queues: dict[str, AgentQueue] = {}
         self._answers: dict[tuple[Any, ...], Identities] = {}
 
     def identities(self, endpoint: Endpoint) -> Identities:
@@ -73,6 +154,10 @@ class KeyRing:
             if wanted not in self._answers:
                 self._answers[wanted] = self._collect(endpoint)
             return self._answers[wanted]
+
+    def owed(self) -> int:
+        """Return how many signatures agents are still waited for."""
+        return sum(queue.owed for queue in self._queues.values())
 
     def _collect(self, endpoint: Endpoint) -> Identities:
         found = Identities()
@@ -108,7 +193,8 @@ class KeyRing:
 
     def _agent(self, path: str, found: Identities) -> list[Identity]:
         if path not in self._agents:
-            self._agents[path] = _ask_agent(path)
+            self._queues[path] = AgentQueue(path)
+            self._agents[path] = _ask_agent(path, self._queues[path])
         keys = self._agents[path]
         if isinstance(keys, str):
             if keys not in found.faults:
@@ -178,29 +264,21 @@ def _public_blob(path: str) -> bytes | None:
     return None
 
 
-def _ask_agent(path: str) -> list[Identity] | str:
+def _ask_agent(path: str, agent: AgentQueue) -> list[Identity] | str:
     """Return the agent's keys, or why there are none."""
     where = f"SSH agent at {printable(path, 100)}"
     fault = _no_agent(path)
     if fault is not None:
         return f"{where}: {fault}"
-    before = os.environ.get("SSH_AUTH_SOCK")
-    os.environ["SSH_AUTH_SOCK"] = path  # the only way to tell paramiko which one
     try:
         with Timeout(AGENT_TIMEOUT_S):
-            keys = paramiko.Agent().get_keys()
+            keys = agent.keys()
     except Timeout:
         return f"{where}: no answer"
     except Exception as e:  # paramiko lets socket, struct and its own errors through
         return f"{where}: {_hung_up(path) or type(e).__name__}"
-    finally:
-        if before is None:
-            del os.environ["SSH_AUTH_SOCK"]
-        else:
-            os.environ["SSH_AUTH_SOCK"] = before
-    lock = RLock()
     return [
-        Identity(f"agent key {printable(key.comment or key.get_name(), 60)}", AgentSignature(key, lock))
+        Identity(f"agent key {printable(key.comment or key.get_name(), 60)}", AgentSignature(key, agent))
         for key in keys
         if not key.get_name().startswith("sk-")
     ]

@@ -454,9 +454,9 @@ class KeyAuth(paramiko.auth_handler.AuthHandler):  # type: ignore[misc]  # param
         """Send the key after the request for the service."""
         kind, _ = self._get_key_type_and_bits(self.private_key)
         if "rsa" not in kind:
+            self._ahead = True  # an agent takes its time to sign, and the service is granted meanwhile
             granted = PeerMessage().add_string("ssh-userauth").asbytes()
             super()._parse_service_accept(PeerMessage(granted))
-            self._ahead = True
 
     def _parse_service_accept(self, m: Any) -> None:
         if not self._ahead:

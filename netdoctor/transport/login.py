@@ -148,7 +148,10 @@ class Logins:
 
     @contextlib.contextmanager
     def way(self, endpoint: Endpoint, record: Record) -> Iterator[Any]:
-        """Wait for a place at the endpoint, and for the jump host if there is one. Raises Failed."""
+        """Wait for a place at the endpoint, for the jump host if there is one, and for the resolver's turn.
+
+        Raises Failed.
+        """
         if endpoint.jump:
             record.via = ",".join(hop.name for hop in endpoint.jump)
             hop = self._hop(endpoint.jump)
@@ -157,6 +160,8 @@ class Logins:
         else:
             if endpoint.proxy:
                 record.via = clean(" ".join(endpoint.proxy), 80)
+            else:
+                self._names.begin(endpoint)
             with self._slots[endpoint.door]:
                 yield None
 
@@ -233,7 +238,9 @@ class Logins:
             )
         if record.stage in ("kex", "host_key"):
             return Failed(Login.KEX, f"the key exchange did not end within {seconds}")
-        return Failed(Login.TIMEOUT, f"authentication did not end within {seconds}")
+        others = self._ring.owed()
+        slow = f"; the SSH agent owes {others} more signatures: -j 8 asks for fewer at once" if others else ""
+        return Failed(Login.TIMEOUT, f"authentication did not end within {seconds}{slow}")
 
     def _handshake(
         self, endpoint: Endpoint, record: Record, wire: Wire, known: Known, identities: Identities

@@ -13,6 +13,7 @@ from netdoctor.facts.host import Session
 
 HEAD_BYTES = 4
 MAX_MESSAGE_BYTES = 256 << 20
+LOOKUP_THREADS = 64  # of each worker
 
 
 class Endpoint(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -26,6 +26,7 @@ from netdoctor.text import clean
 from netdoctor.transport import frames, here
 from netdoctor.transport.base import Interruptible, Limits, Reply, Request, SessionEvent, SshOptions
 from netdoctor.transport.messages import (
+    LOOKUP_THREADS,
     Answer,
     Call,
     Ended,
@@ -62,6 +63,10 @@ LOGGED_IN = frozenset({"channel", "shell", "agent"})
 WHATEVER_IS_SET = frozenset({Trouble.NETWORK, Trouble.PROCESSES, Trouble.FILES, Trouble.MEMORY})
 
 _decode = msgspec.json.Decoder(FromWorker).decode
+
+
+def _is_name(host: str) -> bool:
+    return ":" not in host and not host.replace(".", "").isdigit()
 
 
 @dataclass(slots=True)
@@ -138,8 +143,8 @@ class SshTransport(Interruptible):
         return self._bound_s(self._resolver.resolve_all(targets))
 
     def _bound_s(self, endpoints: Sequence[Endpoint]) -> float:
-        """Return what the last node may wait for: jump hosts, its turn among those that share a door, a
-        place among all, and itself."""
+        """Return what the last node may wait for: the resolver's turn, jump hosts, its turn among those that
+        share a door, a place among all, and itself."""
         workers = self._worker_count(endpoints, keep_open=True)
         places = max(1, self._limits.parallel // workers) * workers
         _, files = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -149,8 +154,10 @@ class SshTransport(Interruptible):
         sharing = Counter(e.door for e in endpoints)
         turns = -(-max(sharing.values(), default=1) // max(1, HANDSHAKES_PER_ENDPOINT // workers))
         rounds = turns + (-(-len(endpoints) // places) if len(endpoints) > places else 0)
-        hops = max((len(e.jump) for e in endpoints), default=0)
-        return rounds * self._limits.node_budget_s + hops * self._limits.login_timeout_s + SLACK_S
+        names = sum(not e.proxy and not e.jump and _is_name(e.host) for e in endpoints)
+        lookups = max(0, names - 1) // (LOOKUP_THREADS * workers)
+        before = lookups + max((len(e.jump) for e in endpoints), default=0)
+        return rounds * self._limits.node_budget_s + before * self._limits.login_timeout_s + SLACK_S
 
     # Logging in
 

@@ -35,10 +35,16 @@ from gevent.event import Event  # noqa: E402
 
 from netdoctor.transport import bundle  # noqa: E402
 from netdoctor.transport.link import fence_paramiko  # noqa: E402
-from netdoctor.transport.messages import FromWorker, Splitter, Start, ToWorker, framed  # noqa: E402
+from netdoctor.transport.messages import (  # noqa: E402
+    LOOKUP_THREADS,
+    FromWorker,
+    Splitter,
+    Start,
+    ToWorker,
+    framed,
+)
 from netdoctor.transport.nodes import Worker  # noqa: E402
 
-LOOKUP_THREADS = 64
 # What many nodes say within so long goes to the main process at once: to wake it up costs both more than to
 # say it. Of few nodes each is waited for.
 TOGETHER_S = 0.03

@@ -44,6 +44,7 @@ def nodes(count: int, **changes: int) -> list[Target]:
         pytest.param(4, "Host *\n HostName gate", 10.0, id="few at one address"),
         pytest.param(9, "Host *\n HostName gate", 50.0, id="more than one address takes"),
         pytest.param(9, "Host *\n ProxyCommand nc %h %p", 50.0, id="more than one ProxyCommand's host takes"),
+        pytest.param(65, "", 183.0, id="one more name than is looked up at once"),
         pytest.param(4, "Host n*\n ProxyJump a,b", 16.0, id="two jump hosts before"),
     ],
 )

@@ -463,6 +463,37 @@ def test_more_nodes_than_descriptors(tmp_path: Path) -> None:
         assert hard.communicate(timeout=120)[0].split()[:2] == ["ok=60", "reply=60"]
 
 
+SLOW_NAMES = """
+import _socket, time
+ask = _socket.getaddrinfo
+def slow(host, *rest, **named):
+    text = host.decode() if isinstance(host, bytes) else host
+    if text.endswith(".slow"):
+        time.sleep(2)
+        host = text[:-5]
+    return ask(host, *rest, **named)
+_socket.getaddrinfo = slow
+"""
+
+
+@pytest.mark.thorough
+def test_many_names_that_take_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first of two name servers is dead: each answer takes a while, and no more are asked at a time than
+    there are threads."""
+    pytest.importorskip("asyncssh")
+    (tmp_path / "sitecustomize.py").write_text(SLOW_NAMES)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with cheap.CheapEndpoints(tmp_path, 150) as endpoints:
+        config = tmp_path / "config"
+        config.write_text("Host *\n StrictHostKeyChecking no\n" + endpoints.ssh_config.read_text())
+        targets = [target(f"{address}.slow", i) for i, address in enumerate(endpoints.addresses)]
+        limits = Limits(login_timeout_s=5, node_budget_s=10)
+        (tmp_path / "learned").touch()
+        options = SshOptions(ssh_config=config, known_hosts=tmp_path / "learned")
+        outcome = log_in(options, *targets, limits=limits, request=Request(op="ping"))
+    assert {s.outcome for s in outcome.sessions.values()} == {"ok"}
+
+
 def test_many_nodes_behind_one_address(sshd_maker: ServerMaker) -> None:
     """sshd begins to refuse where ten logins are going on: by default some of the others, here every one."""
     server = sshd_maker("MaxStartups 10:100:10")
