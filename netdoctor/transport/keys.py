@@ -71,7 +71,7 @@ class AgentQueue:
     """
 
     def __init__(self, path: str) -> None:
-        self._path = path
+        self.path = path
         self._open = 0
         # A connection that nobody uses, those used last first; None: room for another one.
         self._turns: LifoQueue[AgentConnection | None] = LifoQueue()
@@ -109,7 +109,7 @@ class AgentQueue:
             if free is not None:
                 return free
             try:
-                made = AgentConnection(self._path)
+                made = AgentConnection(self.path)
             except BaseException as e:
                 if self._open and isinstance(e, Exception):  # it takes no more than those
                     continue
@@ -194,7 +194,7 @@ class KeyRing:
     def _agent(self, path: str, found: Identities) -> list[Identity]:
         if path not in self._agents:
             self._queues[path] = AgentQueue(path)
-            self._agents[path] = _ask_agent(path, self._queues[path])
+            self._agents[path] = _ask_agent(self._queues[path])
         keys = self._agents[path]
         if isinstance(keys, str):
             if keys not in found.faults:
@@ -264,8 +264,9 @@ def _public_blob(path: str) -> bytes | None:
     return None
 
 
-def _ask_agent(path: str, agent: AgentQueue) -> list[Identity] | str:
+def _ask_agent(agent: AgentQueue) -> list[Identity] | str:
     """Return the agent's keys, or why there are none."""
+    path = agent.path
     where = f"SSH agent at {printable(path, 100)}"
     fault = _no_agent(path)
     if fault is not None:

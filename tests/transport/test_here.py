@@ -174,13 +174,14 @@ def test_keys_and_agents_of_somebody_else_say_whose_they_are(
     (tmp_path / "config").write_text("")
     endpoint = Resolver(SshOptions(ssh_config=tmp_path / "config")).resolve(target("node"))
     assert f"{locked_home}/id_ed25519" in endpoint.keys
-    assert "belongs to uid 1500" in str(keys._ask_agent(f"{locked_home}/agent"))
-    assert "there is no socket; in a container it has to be mounted" in str(keys._ask_agent("/no/such"))
+    assert "belongs to uid 1500" in str(keys._ask_agent(keys.AgentQueue(f"{locked_home}/agent")))
+    nowhere = str(keys._ask_agent(keys.AgentQueue("/no/such")))
+    assert "there is no socket; in a container it has to be mounted" in nowhere
 
 
 def test_an_agent_that_talks_to_its_own_user_alone(tmp_path: Path, stranger: pytest.MonkeyPatch) -> None:
     path = tmp_path / "agent"
     with socket.socket(socket.AF_UNIX) as agent:
         agent.bind(str(path))
-        assert "connection refused" in str(keys._ask_agent(str(path)))
+        assert "connection refused" in str(keys._ask_agent(keys.AgentQueue(str(path))))
         assert f"answers uid {path.stat().st_uid} alone" in str(keys._hung_up(str(path)))
