@@ -113,8 +113,7 @@ def slow(decision: Decision, words: Words) -> Iterator[Finding]:
         yield from _blamed(culprit, decision, words)
     for tie in decision.undecided:
         finding = _tied(tie, decision, words)
-        # What one direction is blamed for and the other only suspected of is one path.
-        sure = next((one for one in decision.culprits if _same_path(one, tie)), None)
+        sure = next((one for one in decision.culprits if _same_path(one, tie) or _explains(one, tie)), None)
         if sure is not None and finding.cause is not None:
             cause = next(_blamed(sure, decision, words)).cause
             finding = replace(finding, target=_targets(tie.between[0])[0], cause=cause)
@@ -122,9 +121,24 @@ def slow(decision: Decision, words: Words) -> Iterator[Finding]:
 
 
 def _same_path(culprit: Culprit, tie: Undecided) -> bool:
+    """What one direction is blamed for and the other only suspected of is one path."""
     ends = {*culprit.nodes}
     return culprit.kind is Kind.PATH and all(
         one.kind is Kind.PATH and {*one.nodes} == ends for one in tie.between
+    )
+
+
+def _explains(culprit: Culprit, tie: Undecided) -> bool:
+    """The node holds back all that is suspected: how much slower a moment was than it is, is no cause."""
+    return (
+        tie.maybe_passing
+        and culprit.kind in (Kind.NODE, Kind.NIC)
+        and all(
+            one.kind is Kind.PATH
+            and not one.dead
+            and all(culprit.holds_back(*nodes_of(target)) for target in _targets(one))
+            for one in tie.between
+        )
     )
 
 

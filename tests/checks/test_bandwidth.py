@@ -143,6 +143,28 @@ def test_a_path_that_is_blamed_one_way_and_suspected_the_other_is_one_cause(othe
     assert [f.status for f in findings.values()] == [Status.FAIL, Status.WARN]
 
 
+@pytest.mark.parametrize(
+    ("side", "passing", "factor", "explained"),
+    [
+        pytest.param(Side.OUT, True, 0.2, True, id="a moment on the way to it"),
+        pytest.param(Side.IN, True, 0.2, False, id="the way back, which it does not hold back"),
+        pytest.param(Side.BOTH, True, 0.2, False, id="both ways"),
+        pytest.param(Side.OUT, False, 0.2, False, id="no moment"),
+        pytest.param(Side.OUT, True, 0.0, False, id="nothing passed"),
+    ],
+)
+def test_what_a_slow_node_holds_back_anyway_is_no_second_cause(
+    side: Side, passing: bool, factor: float, explained: bool
+) -> None:
+    path = culprit(Kind.PATH, "n2", "n1", side=side, confidence=0.0, factor=factor)
+    tie = Undecided(between=(path,), maybe_passing=passing, pair=("n2", "n3"))
+    findings = said(judge(culprit(Kind.NODE, "n1", side=Side.IN), undecided=(tie,)))
+    keys = {finding.cause.key for finding in findings.values() if finding.cause}
+    assert keys == {"slow-node-in"} | (set() if explained else {"slow-undecided-path"})
+    # It is told of the pair all the same.
+    assert {f.status for f in findings.values()} == {Status.FAIL, Status.WARN}
+
+
 def test_a_slow_moment_is_no_finding() -> None:
     tie = Undecided(between=(culprit(Kind.NODE, "n1", factor=0.8),), maybe_passing=True, pair=("n1", "n3"))
     assert not said(judge(undecided=(tie,)))
