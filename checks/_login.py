@@ -60,13 +60,17 @@ def authorize(session: Session) -> str:
     )
 
 
-def of_sshd(name: str, *lines: str) -> tuple[str, str]:
-    """A drop-in of these settings for sshd, and what takes it out. Open sessions stay."""
-    path = f"/etc/ssh/sshd_config.d/10-{name}.conf"
+def of_sshd(name: str, *lines: str, then: str = "") -> tuple[str, str]:
+    """A drop-in of these settings for sshd, and what takes it out. Open sessions stay.
+
+    then: what else is changed, where the drop-in could be written.
+    """
+    path = f"/etc/ssh/sshd_config.d/{name}.conf"
     reload = "(systemctl reload ssh 2>/dev/null || systemctl reload sshd)"
     text = "".join(f"{line}\\n" for line in lines)
     # A server that reloads what it cannot read ends, and nobody logs in any more.
-    return f"printf '{text}' > {path} && /usr/sbin/sshd -t && {reload}", f"rm -f {path} && {reload}"
+    steps = (f"printf '{text}' > {path}", then, "/usr/sbin/sshd -t", reload)
+    return " && ".join(filter(None, steps)), f"rm -f {path} && {reload}"
 
 
 _MAIN = "/etc/ssh/sshd_config"
@@ -75,12 +79,12 @@ _MAIN = "/etc/ssh/sshd_config"
 def more_startups() -> tuple[str, str]:
     """Lets sshd take more logins at once, and what takes that back.
 
-    Of this setting the last line counts (servconf.c): the main file's own would win over a drop-in, which it
-    includes before.
+    Of this setting the last line counts (servconf.c): a later drop-in's, or the main file's own, which stands
+    behind all that it includes.
     """
-    more, back = of_sshd("startups", "MaxStartups 100:30:200")
     off = f"sed -i 's/^[[:space:]]*MaxStartups/#netdoctor &/I' {_MAIN}"
-    return f"{off} && {more}", f"sed -i 's/^#netdoctor //' {_MAIN} && {back}"
+    more, back = of_sshd("99-startups", "MaxStartups 100:30:200", then=off)
+    return more, f"sed -i 's/^#netdoctor //' {_MAIN} && {back}"
 
 
 def endpoint(node: Node, session: Session) -> str:

@@ -15,7 +15,7 @@ SLOW_MS = 5000.0
 TIMES_USUAL = 3.0
 
 SLOW = Cause("ssh-slow-login", "Logging in to {nodes} takes longer than a name server's timeout", LIKELY)
-_SET, _UNSET = of_sshd("fast-login", "UseDNS no", "GSSAPIAuthentication no")
+_SET, _UNSET = of_sshd("10-fast-login", "UseDNS no", "GSSAPIAuthentication no")
 ASK_NOBODY = run(
     "stop sshd from asking a name server or Kerberos about every client; open sessions stay",
     _SET,

@@ -239,7 +239,7 @@ class Logins:
         if record.stage in ("kex", "host_key"):
             return Failed(Login.KEX, f"the key exchange did not end within {seconds}")
         others = self._ring.owed()
-        slow = f"; the SSH agent owes {others} more signatures: -j 8 asks for fewer at once" if others else ""
+        slow = f"; others wait for the SSH agent, too ({others}): -j 8 asks less at once" if others else ""
         return Failed(Login.TIMEOUT, f"authentication did not end within {seconds}{slow}")
 
     def _handshake(

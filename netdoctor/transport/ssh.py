@@ -66,6 +66,7 @@ _decode = msgspec.json.Decoder(FromWorker).decode
 
 
 def _is_name(host: str) -> bool:
+    """Whether somebody may have to look it up; for a bound, so nearly is enough."""
     return ":" not in host and not host.replace(".", "").isdigit()
 
 

@@ -183,7 +183,7 @@ def test_a_full_server_is_asked_by_fewer_and_told_to_take_more() -> None:
     # Reloaded only when it can be read, under the name that the distribution has for it, and taken back.
     said = more.commands[0].shell
     assert said.index("sshd -t") < said.index("systemctl reload ssh ") < said.index("systemctl reload sshd")
-    assert "rm -f /etc/ssh/sshd_config.d/10-startups.conf && " in more.undo[0].shell
+    assert "rm -f /etc/ssh/sshd_config.d/99-startups.conf && " in more.undo[0].shell
 
 
 @pytest.mark.skipif(SSHD is None, reason="no OpenSSH server on this machine")
@@ -198,6 +198,7 @@ def test_a_full_server_takes_more_whatever_its_own_file_says(own: str, tmp_path:
     drop_ins.mkdir()
     key = tmp_path / "key"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+    (drop_ins / "50-site.conf").write_text("MaxStartups 3\n")
     text = f"Include {drop_ins}/*.conf\n#MaxStartups 10:30:100\n{own}HostKey {key}\n"
     main.write_text(text)
 

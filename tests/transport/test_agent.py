@@ -186,4 +186,4 @@ def test_a_late_signature_is_nobody_elses(holding: Path, server: Server, tmp_pat
     told = Counter(s.outcome for s in outcome.sessions.values())
     assert told == {"timeout": 1, "ok": 55}, outcome.sessions
     (late,) = (s.detail for s in outcome.sessions.values() if s.outcome == "timeout")
-    assert "the SSH agent owes" in late
+    assert "others wait for the SSH agent" in late
