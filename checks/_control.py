@@ -50,9 +50,19 @@ TROUBLES: dict[Trouble | None, tuple[Cause, tuple[Fix, ...]]] = {
         (AS_THE_OWNER,),
     ),
     Trouble.KEYS: (
-        Cause("ssh-control-keys", "netdoctor cannot use your keys on this machine"),
+        Cause("ssh-control-keys", "There is no key on this machine that netdoctor can use"),
         (
-            run("make one of them usable, or name another (IdentityFile in ~/.ssh/config, --ssh-key)"),
+            run(
+                "unlock an encrypted key (elsewhere than ~/.ssh/id_*: its path after ssh-add)",
+                'ssh-add || { eval "$(ssh-agent -s)" && ssh-add; }',
+                on=CONTROL,
+                effect="next login",
+                undo="ssh-add -d",
+            ),
+            run(
+                "make one of those seen usable, or a new one (ssh-keygen), or name another "
+                "(IdentityFile in ~/.ssh/config, --ssh-key)"
+            ),
             AS_THE_OWNER,
             run('an agent in a container: -v "$SSH_AUTH_SOCK":/agent -e SSH_AUTH_SOCK=/agent'),
         ),

@@ -40,7 +40,10 @@ class Identities:
 
     usable: list[Identity] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
-    locked: list[str] = field(default_factory=list)
+
+
+class NotSigned(paramiko.SSHException):  # type: ignore[misc]  # paramiko has no types
+    """An agent made no signature: locked, asked and denied, restricted to other hosts, or gone."""
 
 
 class AgentConnection(AgentSSH):  # type: ignore[misc]  # paramiko has no types
@@ -84,10 +87,13 @@ class AgentQueue:
             return tuple(connection.get_keys())
 
     def sign(self, public: bytes, data: bytes, algorithm: str | None) -> Any:
+        """Return a signature. Raises NotSigned."""
         self.owed += 1
         try:
             with self._turn() as connection:
                 return connection.sign(public, data, algorithm)
+        except Exception as e:  # paramiko lets socket, struct and its own errors through
+            raise NotSigned(printable(str(e), 100) or type(e).__name__) from e
         finally:
             self.owed -= 1
 
@@ -143,7 +149,7 @@ class KeyRing:
     def __init__(self) -> None:
         self._lock = RLock()
         self._files: dict[str, list[Identity] | str] = {}
-        self._agents: dict[str, list[Identity] | str] = {}
+        self._agents: dict[str, Identities] = {}
         self._queues: dict[str, AgentQueue] = {}
         self._answers: dict[tuple[Any, ...], Identities] = {}
 
@@ -177,7 +183,7 @@ class KeyRing:
                 if held:
                     named += held
                     continue
-            (found.locked if loaded == LOCKED else found.faults).append(f"{printable(path, 200)}: {loaded}")
+            found.faults.append(f"{printable(path, 200)}: {loaded}")
         others: list[Identity] = []
         if endpoint.agent and not endpoint.keys_only:
             others = self._agent(endpoint.agent, found) if agent is None else agent
@@ -195,12 +201,9 @@ class KeyRing:
         if path not in self._agents:
             self._queues[path] = AgentQueue(path)
             self._agents[path] = _ask_agent(self._queues[path])
-        keys = self._agents[path]
-        if isinstance(keys, str):
-            if keys not in found.faults:
-                found.faults.append(keys)
-            return []
-        return keys
+        said = self._agents[path]
+        found.faults += [fault for fault in said.faults if fault not in found.faults]
+        return said.usable
 
     def _file(self, path: str, certificates: tuple[str, ...]) -> list[Identity] | str:
         if path not in self._files:
@@ -264,25 +267,28 @@ def _public_blob(path: str) -> bytes | None:
     return None
 
 
-def _ask_agent(agent: AgentQueue) -> list[Identity] | str:
+def _ask_agent(agent: AgentQueue) -> Identities:
     """Return the agent's keys, or why there are none."""
     path = agent.path
     where = f"SSH agent at {printable(path, 100)}"
     fault = _no_agent(path)
     if fault is not None:
-        return f"{where}: {fault}"
+        return Identities(faults=[f"{where}: {fault}"])
     try:
         with Timeout(AGENT_TIMEOUT_S):
             keys = agent.keys()
     except Timeout:
-        return f"{where}: no answer"
+        return Identities(faults=[f"{where}: no answer"])
     except Exception as e:  # paramiko lets socket, struct and its own errors through
-        return f"{where}: {_hung_up(path) or type(e).__name__}"
-    return [
-        Identity(f"agent key {printable(key.comment or key.get_name(), 60)}", AgentSignature(key, agent))
-        for key in keys
-        if not key.get_name().startswith("sk-")
-    ]
+        return Identities(faults=[f"{where}: {_hung_up(path) or type(e).__name__}"])
+    found = Identities()
+    for key in keys:
+        label = f"agent key {printable(key.comment or key.get_name(), 60)}"
+        if key.get_name().startswith("sk-"):
+            found.faults.append(f"{label}: a security key, which asks to be touched for each node")
+        else:
+            found.usable.append(Identity(label, AgentSignature(key, agent)))
+    return found
 
 
 def _no_agent(path: str) -> str | None:

@@ -31,6 +31,7 @@ from paramiko.packet import Packetizer
 from paramiko.ssh_exception import PartialAuthentication
 
 from netdoctor.transport.agreement import QuickKeys
+from netdoctor.transport.keys import NotSigned
 from netdoctor.transport.packed import PACKET_BYTES_MAX, PeerMessage
 
 RECEIVE_BYTES = 1 << 18
@@ -448,19 +449,26 @@ class KeyAuth(paramiko.auth_handler.AuthHandler):  # type: ignore[misc]  # param
     before it grants the service.
     """
 
-    _ahead = False
+    _begun = False
 
     def go_on(self) -> None:
         """Send the key after the request for the service."""
         kind, _ = self._get_key_type_and_bits(self.private_key)
         if "rsa" not in kind:
-            self._ahead = True  # an agent takes its time to sign, and the service is granted meanwhile
             granted = PeerMessage().add_string("ssh-userauth").asbytes()
-            super()._parse_service_accept(PeerMessage(granted))
+            self._parse_service_accept(PeerMessage(granted))
 
     def _parse_service_accept(self, m: Any) -> None:
-        if not self._ahead:
+        # Once: an agent takes its time to sign, and the service is granted meanwhile. Where it did not sign,
+        # the service is granted to the next key.
+        if self._begun:
+            return
+        self._begun = True
+        try:
             super()._parse_service_accept(m)
+        except NotSigned as e:
+            self.transport.saved_exception = e
+            self.auth_event.set()
 
 
 class NodeTransport(QuickKeys):
@@ -520,7 +528,8 @@ class NodeTransport(QuickKeys):
     def offer(self, user: str, key: Any) -> list[str]:
         """Offer a key and return the methods that the server wants beside it: none when logged in.
 
-        Raises what paramiko's auth_publickey raises, and does not look ten times a second either.
+        Raises NotSigned and what paramiko's auth_publickey raises, and does not look ten times a second
+        either.
         """
         if not self.active:
             raise paramiko.SSHException("No existing session")

@@ -6,7 +6,7 @@ import os
 import time
 from base64 import b64encode
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import field
 from types import MappingProxyType, SimpleNamespace
 from typing import Any, NoReturn
@@ -22,7 +22,7 @@ from netdoctor.records import dataclass
 from netdoctor.text import clean
 from netdoctor.transport import here
 from netdoctor.transport.dial import CLOSED_EARLY, CONTROL_ERRNOS, NO_NETWORK, Names, Proxy, dial, no_tunnel
-from netdoctor.transport.keys import ATTEMPTS_MAX, Identities, KeyRing
+from netdoctor.transport.keys import ATTEMPTS_MAX, Identities, KeyRing, NotSigned
 from netdoctor.transport.knownhosts import HostKey, Known, KnownHosts
 from netdoctor.transport.link import PACKETS_PER_S, NodeTransport, Verify, Wire, key_algorithms
 from netdoctor.transport.messages import Endpoint
@@ -73,14 +73,21 @@ class OfferKeys:
         found = self._identities
         if not found.usable:
             self._nothing_to_offer()
-        first = found.usable[0].key
-        self._record.offered = f"{first.get_name()} {b64encode(first.asbytes()).decode()}"
         offered: list[str] = []
+        unsigned: list[str] = []
         methods: list[str] = []
-        for identity in found.usable[:ATTEMPTS_MAX]:
+        for identity in found.usable:
+            if len(offered) == ATTEMPTS_MAX:
+                break
+            if not offered:
+                name, public = identity.key.get_name(), b64encode(identity.key.asbytes()).decode()
+                self._record.offered = f"{name} {public}"
             offered.append(identity.label)
             try:
                 more = transport.offer(self._user, identity.key)
+            except NotSigned as e:  # as with ssh, the others' turn
+                unsigned.append(f"{offered.pop()}: its agent did not sign ({e})")
+                continue
             except paramiko.BadAuthenticationType as e:
                 methods = list(e.allowed_types)
                 break
@@ -102,23 +109,25 @@ class OfferKeys:
                 Login.AUTH,
                 f"the key {identity.label} was accepted, and the server asks for more: {', '.join(methods)}",
             )
+        if unsigned and not offered:
+            self._nothing_to_offer(unsigned)
         detail = f"user {self._user} was refused with " + ", ".join(offered)
         if methods:
             detail = f"the server takes no keys for user {self._user}, only {', '.join(methods)}"
-        left_out = found.locked + found.faults
+        left_out = unsigned + found.faults
+        untried = len(found.usable) - len(offered) - len(unsigned)
         if left_out:
             detail += "; not offered: " + "; ".join(left_out)
-        elif len(found.usable) > ATTEMPTS_MAX:
-            detail += f"; {len(found.usable) - ATTEMPTS_MAX} more keys were not tried"
+        elif untried and not methods:
+            detail += f"; {untried} more keys were not tried"
         raise Failed(Login.AUTH, detail)
 
-    def _nothing_to_offer(self) -> NoReturn:
-        found = self._identities
-        if found.locked:
-            raise Failed(Login.AUTH, "no usable key: " + "; ".join(found.locked + found.faults))
-        if found.faults:
-            raise Failed(Login.CONTROL, "no usable key: " + "; ".join(found.faults), Trouble.KEYS)
-        raise Failed(Login.AUTH, "no key to offer: ssh config names none, no default key, no agent")
+    def _nothing_to_offer(self, unsigned: Sequence[str] = ()) -> NoReturn:
+        faults = [*unsigned, *self._identities.faults]
+        said = "no usable key: " + "; ".join(faults)
+        if not faults:
+            said = "no key to offer: ssh config names none, no default key, none in an agent"
+        raise Failed(Login.CONTROL, said, Trouble.KEYS)
 
 
 @dataclass(slots=True)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from netdoctor.facts.host import Trouble
 from netdoctor.transport.base import Limits, Request, SshOptions
 from tests import cheap
 
@@ -29,7 +30,9 @@ pytestmark = [pytest.mark.ssh, pytest.mark.skipif(AGENT is None, reason="no ssh-
 def holding(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The socket of an agent without keys."""
     path = tmp_path_factory.mktemp("agent") / "socket"
-    running = subprocess.Popen([str(AGENT), "-D", "-a", str(path)], stdout=subprocess.DEVNULL)
+    # Whoever is to confirm the use of a key says no.
+    there = {**os.environ, "SSH_ASKPASS": "/bin/false", "SSH_ASKPASS_REQUIRE": "force"}
+    running = subprocess.Popen([str(AGENT), "-D", "-a", str(path)], stdout=subprocess.DEVNULL, env=there)
     try:
         for _ in range(200):
             if path.exists():
@@ -41,24 +44,46 @@ def holding(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         running.wait()
 
 
-def add(agent: Path, *keys: Path) -> None:
+def add(agent: Path, *keys: Path, ask: bool = False) -> None:
+    """ask: the agent signs only where somebody says yes."""
     there = {**os.environ, "SSH_AUTH_SOCK": str(agent)}
     for key in keys:
-        subprocess.run([str(ADD), "-q", str(key)], env=there, check=True)
+        subprocess.run([str(ADD), "-q", *["-c"] * ask, str(key)], env=there, check=True)
+
+
+def add_security_key(agent: Path) -> None:
+    """A key whose private half is in a token."""
+
+    def text(data: bytes) -> bytes:
+        return len(data).to_bytes(4, "big") + data
+
+    kind, public, handle = text(b"sk-ssh-ed25519@openssh.com"), text(bytes(32)), text(bytes(16))
+    message = b"\x11" + kind + public + text(b"ssh:") + b"\x01" + handle + text(b"") + text(b"the token")
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.connect(str(agent))
+        sock.sendall(text(message))
+        assert _message(sock) == text(b"\x06")  # SSH_AGENT_SUCCESS
 
 
 class Forwarded:
     """The way to an agent: each message takes `seconds`, the first signature `first_s` more.
 
-    most: connections over which something may be asked. signed: signatures asked for. open_most: connections
-    there were beside each other.
+    signs: where not, it hangs up when asked to. most: connections over which something may be asked.
+    signed: signatures asked for. open_most: connections there were beside each other.
     """
 
     def __init__(
-        self, folder: Path, agent: Path, seconds: float, *, first_s: float = 0, most: int = 99
+        self,
+        folder: Path,
+        agent: Path,
+        seconds: float,
+        *,
+        signs: bool = True,
+        first_s: float = 0,
+        most: int = 99,
     ) -> None:
         self.path, self._agent, self._seconds = folder / "forwarded", agent, seconds
-        self._first_s, self._most = first_s, most
+        self._signs, self._first_s, self._most = signs, first_s, most
         self.signed = self.open_now = self.open_most = 0
         self._lock = threading.Lock()
         self._listener = socket.socket(socket.AF_UNIX)
@@ -91,6 +116,8 @@ class Forwarded:
                         with self._lock:
                             self.signed += 1
                             first = self.signed == 1
+                        if not self._signs:
+                            return
                         time.sleep(self._first_s if first else 0)
                     far.sendall(message)
                     near.sendall(_message(far))
@@ -173,6 +200,50 @@ def test_an_agent_that_takes_one_connection(holding: Path, server: Server, tmp_p
         outcome = log_in(options(server, forwarded.path), *nodes, request=PING)
     assert {s.outcome for s in outcome.sessions.values()} == {"ok"}
     assert (forwarded.signed, forwarded.open_most) == (12, 1)
+
+
+@pytest.mark.parametrize(("denied", "other"), [("ed25519", "rsa"), ("rsa", "ed25519"), ("rsa", "rsa")])
+def test_a_key_that_the_agent_does_not_sign_with_is_passed_over(
+    denied: str, other: str, holding: Path, sshd_maker: ServerMaker, tmp_path: Path
+) -> None:
+    """As ssh does: next in turn are the agent's other keys."""
+    server = sshd_maker()
+    add(holding, make_key(tmp_path / "denied", denied), ask=True)
+    add(holding, make_key(tmp_path / "other", other))
+    told = options(server, holding)
+    alone = log_in(told, target("n1"), request=PING).session
+    assert alone.outcome == "auth"
+    refused = f"user {USER} was refused with agent key test"
+    assert alone.detail.startswith(f"{refused}; not offered: agent key test: its agent did not sign")
+    assert alone.offered == (tmp_path / "other.pub").read_text().rsplit(" ", 1)[0]
+
+    both = [(tmp_path / f"{name}.pub").read_text() for name in ("denied", "other")]
+    (server.folder / "authorized").write_text("".join(both))
+    session = log_in(told, target("n1"), request=PING).session
+    assert session.outcome == "ok", session.detail
+    by_hand = ["ssh", "-F", str(told.ssh_config), "-o", "BatchMode=yes", "n1", "true"]
+    real = subprocess.run(by_hand, capture_output=True, text=True, check=False)
+    assert (real.returncode, "agent refused operation" in real.stderr) == (0, True), real.stderr
+
+
+def test_an_agent_that_signs_nothing_is_no_fault_of_the_node(
+    holding: Path, server: Server, tmp_path: Path
+) -> None:
+    add_security_key(holding)
+    told = options(server, holding)
+    session = log_in(told, target("n1"), request=PING).session
+    assert (session.outcome, session.trouble) == ("control", Trouble.KEYS)
+    assert "agent key the token: a security key" in session.detail
+
+    add(holding, server.key, make_key(tmp_path / "rsa", "rsa"), ask=True)
+    session = log_in(told, target("n1"), request=PING).session
+    assert (session.outcome, session.trouble) == ("control", Trouble.KEYS)
+    assert session.detail.count("did not sign") == 2
+
+    with Forwarded(tmp_path, holding, 0, signs=False) as gone:
+        session = log_in(options(server, gone.path), target("n1"), request=PING).session
+    assert (session.outcome, session.trouble) == ("control", Trouble.KEYS)
+    assert session.detail.count("its agent did not sign (lost ssh-agent)") == 2
 
 
 @pytest.mark.thorough

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from netdoctor.facts.host import Session
+from netdoctor.facts.host import Session, Trouble
 from netdoctor.transport.base import Limits, SshOptions
 from tests.scan.harness import forked_worker
 
@@ -206,7 +206,7 @@ def test_keys(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert (wrong.outcome, wrong.stage) == ("auth", "auth")
     assert str(tmp_path / "wrong") in wrong.detail
     locked = outcome(make_key(tmp_path / "locked", passphrase="secret"))
-    assert locked.outcome == "auth"
+    assert (locked.outcome, locked.trouble) == ("control", Trouble.KEYS)
     assert "ssh-add" in locked.detail
     assert str(tmp_path / "locked") in locked.detail
     open_key = make_key(tmp_path / "open")
@@ -218,6 +218,11 @@ def test_keys(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     (tmp_path / "junk").chmod(0o600)
     assert outcome(tmp_path / "junk").outcome == "control"
     assert outcome(make_key(tmp_path / "rsa", "rsa")).outcome == "auth"
+
+    config.write_text(config.read_text().replace(str(server.key), "none"))
+    nothing = log_in(SshOptions(ssh_config=config), target("node")).session
+    assert (nothing.outcome, nothing.trouble) == ("control", Trouble.KEYS)
+    assert nothing.detail.startswith("no key to offer")
 
 
 @pytest.mark.ssh
