@@ -99,13 +99,15 @@ def invite(folder: Path, spots: Sequence[Spot], key: str) -> Standing:
         write_whole(path, standing.content)
         mode = stat.S_IMODE(path.stat().st_mode)
         if mode & 0o077:
-            path.unlink()
             raise InputError(
                 f"--meet {folder}: files there are open to others (mode {mode:o}), and a secret would be; "
                 f"take HOST:PORT and {SECRET}"
             )
-    except OSError as error:
-        raise InputError(f"--meet {folder}: {error.strerror or error}") from None
+    except BaseException as error:  # a signal, too: nobody else knows yet what is to be taken away
+        standing.withdraw()
+        if isinstance(error, OSError):
+            raise InputError(f"--meet {folder}: {error.strerror or error}") from None
+        raise
     return standing
 
 

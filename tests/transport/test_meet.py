@@ -383,6 +383,20 @@ def test_the_file_in_the_folder_is_our_own_or_nothing_is_done_by_it(tmp_path: Pa
         rooms.invited(folder)
 
 
+@pytest.mark.parametrize("trouble", [SystemExit(143), OSError("full")])
+def test_what_ends_a_scan_as_it_leaves_its_file_takes_the_file_away(
+    trouble: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ended(path: Path, data: bytes) -> None:
+        write_whole(path, data)
+        raise trouble
+
+    monkeypatch.setattr(rooms, "write_whole", ended)
+    with pytest.raises((SystemExit, InputError)):
+        rooms.invite(tmp_path, [(HERE, 1)], KEY)
+    assert os.listdir(tmp_path) == []
+
+
 @pytest.mark.process
 def test_of_two_scans_that_begin_at_one_moment_in_a_folder_one_goes_on(tmp_path: Path) -> None:
     """Neither had seen the other's file; whose tasks come would be a matter of luck."""
