@@ -54,7 +54,8 @@ TROUBLES: dict[Trouble | None, tuple[Cause, tuple[Fix, ...]]] = {
         (
             run(
                 "unlock an encrypted key (elsewhere than ~/.ssh/id_*: its path after ssh-add)",
-                'ssh-add || { eval "$(ssh-agent -s)" && ssh-add; }',
+                # 2: no agent answers
+                'ssh-add -l >/dev/null 2>&1; [ $? -lt 2 ] || eval "$(ssh-agent -s)"; ssh-add',
                 on=CONTROL,
                 effect="next login",
                 undo="ssh-add -d",

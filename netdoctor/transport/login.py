@@ -120,6 +120,8 @@ class OfferKeys:
             detail += "; not offered: " + "; ".join(left_out)
         elif untried and not methods:
             detail += f"; {untried} more keys were not tried"
+        if unsigned and not methods:  # the node may take the one that it has not seen
+            raise Failed(Login.CONTROL, detail, Trouble.KEYS)
         raise Failed(Login.AUTH, detail)
 
     def _nothing_to_offer(self, unsigned: Sequence[str] = ()) -> NoReturn:

@@ -1,4 +1,5 @@
 import os
+import pwd
 import shlex
 import shutil
 import subprocess
@@ -71,6 +72,42 @@ def test_trouble_of_this_machine_has_its_own_cause_and_way_out(trouble: Trouble)
     assert all(command.run_on == "control" for fix in finding.cause.fixes for command in fix.commands)
     if trouble in (Trouble.SETTINGS, Trouble.KEYS):
         assert any("--user" in fix.text for fix in finding.cause.fixes)
+
+
+@pytest.mark.skipif(shutil.which("ssh-agent") is None, reason="no ssh-agent on this machine")
+@pytest.mark.skipif(os.getuid() != 0, reason="ssh-add reads one's own folder: root puts another there")
+@pytest.mark.parametrize(
+    "begin", ["unset SSH_AUTH_SOCK", "export SSH_AUTH_SOCK=/gone", 'eval "$(ssh-agent -s)"']
+)
+def test_an_encrypted_key_is_unlocked_with_an_agent_or_without(begin: str, tmp_path: Path) -> None:
+    if subprocess.run(["unshare", "-m", "true"], check=False, capture_output=True).returncode:
+        pytest.skip("no mount namespace may be made here")
+    (finding,) = ssh_login(node(), session(outcome="control", trouble=Trouble.KEYS))
+    assert finding.cause is not None
+    unlock = finding.cause.fixes[0]
+    home, ask = tmp_path / "home", tmp_path / "ask"
+    (home / ".ssh").mkdir(parents=True, mode=0o700)
+    key = home / ".ssh/id_ed25519"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "secret", "-C", "mine", "-f", key], check=True)
+    ask.write_text("#!/bin/sh\necho secret\n")
+    ask.chmod(0o700)
+    script = (
+        f"mount --bind {home} {pwd.getpwuid(0).pw_dir} || exit\n"
+        f"{begin}; before=$SSH_AGENT_PID; trap 'kill $SSH_AGENT_PID' EXIT\n"
+        f"{unlock.commands[0].shell}\n"
+        "echo agents: ${before:-none}, $SSH_AGENT_PID; ssh-add -l\n"
+        f"{unlock.undo[0].shell}\n"
+        "ssh-add -l"
+    )
+    there = {**os.environ, "SSH_ASKPASS": str(ask), "SSH_ASKPASS_REQUIRE": "force"}
+    there.pop("SSH_AGENT_PID", None)
+    typed = subprocess.run(
+        ["unshare", "-m", "sh", "-c", script], check=False, capture_output=True, text=True, env=there
+    )
+    assert typed.stdout.count("mine (ED25519)") == 1, typed
+    assert typed.stdout.endswith("The agent has no identities.\n")
+    before, after = typed.stdout.partition("agents: ")[2].partition("\n")[0].split(", ")
+    assert (before == after) == ("eval" in begin)  # one that runs is taken
 
 
 def test_a_name_that_is_not_known_here_is_a_finding_here() -> None:
