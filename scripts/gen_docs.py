@@ -25,7 +25,7 @@ LINT_GENERATED = "<!-- Generated from netdoctor/lint/rules/ by `make docs`. Edit
 # Around what is generated in a page that is written by hand: its word is families or keys.
 BEGIN = "<!-- {}: generated from the checks by `make docs` -->\n"
 END = "<!-- {}: end -->\n"
-GENERATED = "<!-- Generated from checks/*.py by `make docs`. Edit the docstring. -->"
+GENERATED = "<!-- Generated from checks/ by `make docs`. Edit the docstring. -->"
 KINDS = {str: "text", int: "whole number", float: "number", bool: "true or false"}
 LANGUAGES = {Kind.SHELL: "sh", Kind.SBATCH: "sh", Kind.DOCKERFILE: "dockerfile"}
 LANGUAGES |= dict.fromkeys((Kind.HOSTFILE, Kind.ENV, Kind.DEEPSPEED_ENV), "")

@@ -28,9 +28,7 @@ class Asker(object):
     killed, but not where the child itself is.
     """
 
-    def __init__(
-        self, function: "Callable[[Any], Any]", last: "Optional[Callable[[], Any]]" = None
-    ) -> None:
+    def __init__(self, function: "Callable[[Any], Any]", last: "Optional[Callable[[], Any]]" = None) -> None:
         """Raises OSError where no process can be started."""
         theirs, self._out = os.pipe()
         self._in, answers = os.pipe()

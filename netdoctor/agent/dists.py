@@ -151,7 +151,6 @@ class Distribution(object):
                 return found
         return self._version or None
 
-
     def written(self) -> str:
         """Return the version that the folder's name has, which costs nothing to read."""
         return self._version or self.version() or ""

@@ -261,7 +261,6 @@ def add_facts_arguments(parser: argparse.ArgumentParser) -> None:
     )
     facts.add_argument("--facts-job", metavar="JOB", help="of several that wrote (default: the newest)")
 
-
     facts.add_argument(
         "--meet",
         metavar="PLACE",

@@ -46,11 +46,12 @@ class Registry:
 
 
 def load_builtin() -> dict[str, Check]:
-    """Import every module of netdoctor.checks and return what they registered, by id."""
+    """Import every `checks/<family>/<property>.py` and return what they registered, by id."""
     package = importlib.import_module("netdoctor.checks")
-    for module in pkgutil.iter_modules(package.__path__):
-        if not module.name.startswith("_"):
-            importlib.import_module(f"netdoctor.checks.{module.name}")
+    for family in pkgutil.iter_modules(package.__path__, "netdoctor.checks."):
+        for module in pkgutil.iter_modules(importlib.import_module(family.name).__path__, f"{family.name}."):
+            if not module.name.rpartition(".")[2].startswith("_"):
+                importlib.import_module(module.name)
     return {
         name: spec for name, spec in sorted(REGISTERED.items()) if spec.origin.startswith("netdoctor.checks.")
     }

@@ -132,7 +132,7 @@ BETWEEN = {
     "unknown": ": > ~/.ssh/known_hosts",
     "changed": (
         "ssh-keygen -q -t ed25519 -N '' -f /tmp/other && key=$(cut -d' ' -f1,2 /tmp/other.pub) && "
-        "sed -i \"s|^\\([^ ]*\\) .*|\\1 $key|\" ~/.ssh/known_hosts && rm -f /tmp/other*"
+        'sed -i "s|^\\([^ ]*\\) .*|\\1 $key|" ~/.ssh/known_hosts && rm -f /tmp/other*'
     ),
     "port": "sed -i 's/Port .*/Port 22/' ~/.ssh/config",
     "no-client": "chmod 0644 /usr/bin/ssh",
@@ -172,8 +172,6 @@ FAULTS = (
     ),
     Fault("shell-noise", "the shell start-up file prints to stdout and stderr", shell, refresh),
     Fault("slow-shell", "the shell start-up file takes its time", shell, refresh, {"seconds": "3"}),
-    Fault(
-        "ssh-between", "the node cannot log in to the others", between, heal_between, {"kind": "no-key"}
-    ),
+    Fault("ssh-between", "the node cannot log in to the others", between, heal_between, {"kind": "no-key"}),
     Fault("env", "sessions get these environment variables", env, restart, free=True, loopback=True),
 )

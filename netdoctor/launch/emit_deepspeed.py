@@ -5,7 +5,7 @@ Read of 0.16.4: deepspeed/launcher/runner.py and multinode_runner.py.
 
 import re
 
-from netdoctor.checks._words import quoted
+from netdoctor.checks._shared.text import quoted
 from netdoctor.errors import InputError
 from netdoctor.launch import shell
 from netdoctor.launch.model import LaunchPlan, Part, Parts, Value

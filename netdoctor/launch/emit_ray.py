@@ -2,7 +2,7 @@
 
 import ipaddress
 
-from netdoctor.checks._words import quoted
+from netdoctor.checks._shared.text import quoted
 from netdoctor.launch import shell
 from netdoctor.launch.emit_deepspeed import job_env
 from netdoctor.launch.model import LaunchPlan, Part, Parts, PlanNode

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 
-from netdoctor.checks._words import quoted
+from netdoctor.checks._shared.text import quoted
 from netdoctor.errors import InputError
 from netdoctor.inventory.nodeset import fold
 from netdoctor.launch import shell

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from netdoctor.checks._words import quoted
+from netdoctor.checks._shared.text import quoted
 from netdoctor.launch import shell
 from netdoctor.launch.model import LaunchPlan, Part, Parts, PlanNode
 from netdoctor.launch.shell import comment

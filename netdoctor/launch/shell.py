@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from netdoctor.checks._words import quoted
+from netdoctor.checks._shared.text import quoted
 from netdoctor.launch.model import LaunchPlan, PlanNode, Value
 from netdoctor.text import clean
 

@@ -5,8 +5,8 @@ from dataclasses import field
 from functools import cached_property
 from typing import Any
 
-from netdoctor.checks._nccl_advice import propose_hcas, propose_ifname
-from netdoctor.checks._words import is_ifname
+from netdoctor.checks._shared.nccl_advice import propose_hcas, propose_ifname
+from netdoctor.checks._shared.text import is_ifname
 from netdoctor.facts.base import Missing
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.net import NetFacts, PortMatrix

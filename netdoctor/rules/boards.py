@@ -22,7 +22,9 @@ _SITE = "https://www.nvidia.com/en-us/data-center/"
 _BLACKWELL = "https://resources.nvidia.com/en-us-blackwell-architecture"
 _CONTENT = "https://www.nvidia.com/content/dam/en-zz/Solutions/Data-Center/"
 _A100 = f"{_CONTENT}a100/pdf/nvidia-a100-datasheet-us-nvidia-1758950-r4-web.pdf"
-_V100 = "https://images.nvidia.com/content/technologies/volta/pdf/volta-v100-datasheet-update-us-1165301-r5.pdf"
+_V100 = (
+    "https://images.nvidia.com/content/technologies/volta/pdf/volta-v100-datasheet-update-us-1165301-r5.pdf"
+)
 
 # The first that fits counts. What reaches a part of this only, for want of power, has its margin below.
 _BOARDS: tuple[tuple[str, Board], ...] = (
@@ -36,7 +38,12 @@ _BOARDS: tuple[tuple[str, Board], ...] = (
     (r"A100 80GB PCIe", Board(312, 1935, _A100)),
     (r"A100-SXM\S*-80GB", Board(312, 2039, _A100)),
     (r"A30", Board(165, 933, f"{_SITE}products/a30-gpu/")),
-    (r"A40", Board(149.7, 696, "https://images.nvidia.com/content/Solutions/data-center/a40/nvidia-a40-datasheet.pdf")),
+    (
+        r"A40",
+        Board(
+            149.7, 696, "https://images.nvidia.com/content/Solutions/data-center/a40/nvidia-a40-datasheet.pdf"
+        ),
+    ),
     (r"A10", Board(125, 600, f"{_CONTENT}a10/pdf/a10-datasheet.pdf")),
     (r"L40S", Board(362, 864, f"{_SITE}l40s/")),
     (r"L40", Board(181, 864, f"{_SITE}l40/")),

@@ -71,4 +71,3 @@ def breaks_cudnn(runtime: str | None, built: str | None) -> bool:
     if have is None or want is None:
         return False
     return have[0] != want[0] or have[:2] < want[:2]
-

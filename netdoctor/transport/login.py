@@ -153,9 +153,7 @@ class Logins:
         self._names = Names()
         self._proxies: set[Proxy] = set()
         self._hops: dict[tuple[Endpoint, ...], Hop] = {}
-        self._slots: dict[Hashable, BoundedSemaphore] = defaultdict(
-            lambda: BoundedSemaphore(per_endpoint)
-        )
+        self._slots: dict[Hashable, BoundedSemaphore] = defaultdict(lambda: BoundedSemaphore(per_endpoint))
 
     @contextlib.contextmanager
     def way(self, endpoint: Endpoint, record: Record) -> Iterator[Any]:

@@ -191,9 +191,7 @@ class SlurmTransport(Calling[_Node]):
         self.close()
         finish = time.monotonic() + self.bound_s(targets)
         self._nodes = {
-            t.id: _Node(
-                t.id, t.host, t.python or DEFAULT_PYTHON, first[t.id], typed=t.source == COMMAND_LINE
-            )
+            t.id: _Node(t.id, t.host, t.python or DEFAULT_PYTHON, first[t.id], typed=t.source == COMMAND_LINE)
             for t in targets
         }
         self._by_host = {node.host: node for node in self._nodes.values()}
@@ -570,9 +568,7 @@ class SlurmTransport(Calling[_Node]):
                 break
         else:
             process.wait()
-        if process.returncode == -signal.SIGKILL and (
-            left := self._granted or self._queued or self._number
-        ):
+        if process.returncode == -signal.SIGKILL and (left := self._granted or self._queued or self._number):
             self._asked(["scancel", left])
         self._granted = ""
         for stream in pipes:

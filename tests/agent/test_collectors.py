@@ -296,7 +296,8 @@ def test_interfaces_from_a_tree(tmp_path: Path) -> None:
             "/proc/sys/net/ipv4/ip_local_port_range": "20000\t30000\n",
             "/proc/sys/net/ipv4/ip_local_reserved_ports": "29500\n",
             "/proc/net/sockstat": "sockets: used 9\nTCP: inuse 7 orphan 0 tw 2600 alloc 9\nUDP: inuse x\n",
-            "/proc/net/tcp": "  sl  local_address\nshort\n" + "".join(
+            "/proc/net/tcp": "  sl  local_address\nshort\n"
+            + "".join(
                 f"   {i}: 0100007F:{port:04X} 0100007F:0050 06 00000000:00000000\n"
                 for i, port in enumerate((20001, 20001, 29500, 80))
             ),

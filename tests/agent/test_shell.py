@@ -93,7 +93,7 @@ def test_the_line_that_ends_sessions_without_a_prompt() -> None:
         ("a\nb\ncase $- in\n *i*) ;;\n *) return;;\nesac", 3),
         ("[[ $- != *i* ]] && return", 1),
         ('if [ -z "${PS1:-}" ]; then return; fi', 1),
-        ("# [ -z \"$PS1\" ] && return\nexport X=1", None),
+        ('# [ -z "$PS1" ] && return\nexport X=1', None),
         ("PS1='$ '\n[ -f x ] && return", None),
         ("", None),
     ):

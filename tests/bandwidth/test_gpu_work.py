@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from netdoctor.checks.gpu_work import gpu_work as judged
+from netdoctor.checks.gpu.work import gpu_work as judged
 from netdoctor.facts.accelerators import AcceleratorFacts, AmdGpu
 from netdoctor.facts.base import Missing
 from netdoctor.facts.gpu import GpuFacts, GpuWork

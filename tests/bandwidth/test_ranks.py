@@ -221,9 +221,7 @@ print(len(held))
 """
 
 
-def test_thousands_of_strangers_at_the_rendezvous_change_nothing(
-    lab4: Lab, folder: Path, torch: str
-) -> None:
+def test_thousands_of_strangers_at_the_rendezvous_change_nothing(lab4: Lab, folder: Path, torch: str) -> None:
     """They connect while its port is tested, and to torch's store, and keep what they get."""
     argv = enter(lab4.state, "node3", ["python3", "-c", STRANGERS, lab4.address("node0")])
     pipe = subprocess.PIPE

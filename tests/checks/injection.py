@@ -7,7 +7,6 @@ that reaches a command it has to stand in single quotes.
 
 import copy
 import importlib
-import pkgutil
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -18,7 +17,7 @@ from itertools import islice
 from types import FunctionType
 from typing import Any
 
-import netdoctor.checks
+from netdoctor.engine.registry import load_builtin
 from netdoctor.model import CauseHint, Finding
 
 Place = tuple[str, ...]
@@ -127,7 +126,6 @@ def watched(check: FunctionType) -> Callable[..., Any]:
 
 def watch() -> None:
     """Put the wrapper in front of every check. The registry keeps the checks as they are."""
-    for module in pkgutil.iter_modules(netdoctor.checks.__path__):
-        if not module.name.startswith("_"):
-            place = importlib.import_module(f"netdoctor.checks.{module.name}")
-            setattr(place, module.name, watched(getattr(place, module.name)))
+    for one in load_builtin().values():
+        module = importlib.import_module(one.origin)
+        setattr(module, one.function.__name__, watched(getattr(module, one.function.__name__)))

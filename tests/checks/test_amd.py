@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from netdoctor.checks.amd_health import amd_health
-from netdoctor.checks.amd_idle import amd_idle
-from netdoctor.checks.amd_parity import amd_parity
-from netdoctor.checks.amd_visible import HIDDEN, amd_visible
-from netdoctor.checks.gpu_count import gpu_count
-from netdoctor.checks.gpu_visible import gpu_visible
+from netdoctor.checks.amd.health import amd_health
+from netdoctor.checks.amd.idle import amd_idle
+from netdoctor.checks.amd.parity import amd_parity
+from netdoctor.checks.amd.visible import HIDDEN, amd_visible
+from netdoctor.checks.gpu.count import gpu_count
+from netdoctor.checks.gpu.visible import gpu_visible
 from netdoctor.facts.accelerators import AcceleratorFacts, AmdGpu, AmdSensor
 from netdoctor.model import Finding, Status
 

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from functools import cache
 
 import netdoctor.checks
-from netdoctor.checks._env import change, each_its_own
-from netdoctor.checks._hca_fixes import fill_gids, link_fixes
-from netdoctor.checks.gpu_visible import gpu_visible
-from netdoctor.checks.rdzv_port_free import rdzv_port_free
-from netdoctor.checks.ssh_login import FIXES
+from netdoctor.checks._shared.env import change, each_its_own
+from netdoctor.checks.gpu.visible import gpu_visible
+from netdoctor.checks.rdma._fixes import fill_gids, link_fixes
+from netdoctor.checks.rdzv.port_free import rdzv_port_free
+from netdoctor.checks.ssh.login import FIXES
 from netdoctor.facts.host import Login
 from netdoctor.facts.net import Listener, PortHolderFacts
 from netdoctor.model import Fix, Kind
@@ -55,11 +55,11 @@ HURTS = re.compile(r"\b(kill|reboot|poweroff|power cycle|modprobe -r|gpu-reset|i
 def constants() -> dict[str, Fix]:
     """Every fix that stands in a module of checks, by its place."""
     found: dict[str, Fix] = {}
-    for module in pkgutil.iter_modules(netdoctor.checks.__path__):
-        for name, value in vars(importlib.import_module(f"netdoctor.checks.{module.name}")).items():
+    for module in pkgutil.walk_packages(netdoctor.checks.__path__, "netdoctor.checks."):
+        for name, value in vars(importlib.import_module(module.name)).items():
             for number, fix in enumerate(value if isinstance(value, tuple) else (value,)):
                 if isinstance(fix, Fix):
-                    found[f"{module.name}.{name}.{number}"] = fix
+                    found[f"{module.name.removeprefix('netdoctor.checks.')}.{name}.{number}"] = fix
     return found
 
 
@@ -126,5 +126,5 @@ def test_what_may_hurt_says_what_is_lost_and_is_no_low_risk() -> None:
     hurting = {
         place: fix for place, fix in acting.items() if any(HURTS.search(c.shell) for c in fix.commands)
     }
-    assert {"gpu_visible.RELOAD.0", "gpu_driver.RESTART.0"} <= hurting.keys()
+    assert {"gpu.visible.RELOAD.0", "gpu.driver.RESTART.0"} <= hurting.keys()
     assert [place for place, fix in hurting.items() if fix.risk == "low" or not fix.loses] == []

@@ -13,7 +13,11 @@ from netdoctor.engine.registry import load_builtin
 from netdoctor.model import Cause
 
 KNOWN = load_builtin()
-MODULES = [module.name for module in pkgutil.iter_modules(netdoctor.checks.__path__)]
+MODULES = [
+    module.name
+    for module in pkgutil.walk_packages(netdoctor.checks.__path__, "netdoctor.checks.")
+    if not module.ispkg
+]
 
 
 def strangers(patterns: object) -> list[str]:
@@ -43,9 +47,17 @@ def test_what_a_check_names_is_there(check_id: str) -> None:
     assert strangers(check.explains) == []
 
 
+@pytest.mark.parametrize("check_id", sorted(KNOWN))
+def test_a_checks_id_says_which_file_it_is_in(check_id: str) -> None:
+    family, _, property_ = check_id.partition(".")
+    _, _, folder, file = KNOWN[check_id].origin.split(".")
+    # import.py could not be imported by its name
+    assert (folder, file.rstrip("_")) == (family, property_.replace("-", "_"))
+
+
 @pytest.mark.parametrize("module", MODULES)
 def test_what_a_cause_names_is_there(module: str) -> None:
-    attributes = vars(importlib.import_module(f"netdoctor.checks.{module}"))
+    attributes = vars(importlib.import_module(module))
     for name, value in attributes.items():
         for cause in causes(value):
             assert strangers(cause.verify) == [], name
@@ -56,7 +68,7 @@ def test_causes_are_found_at_all() -> None:
     found = [
         cause
         for module in MODULES
-        for value in vars(importlib.import_module(f"netdoctor.checks.{module}")).values()
+        for value in vars(importlib.import_module(module)).values()
         for cause in causes(value)
     ]
     assert len(found) > 50

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from netdoctor.checks.rdma_pcie import ADDRESS, rdma_pcie
+from netdoctor.checks.rdma.pcie import ADDRESS, rdma_pcie
 from netdoctor.facts.rdma import Hca
 from netdoctor.model import HERE, Cause, Finding, run
 

@@ -39,8 +39,8 @@ from netdoctor.store import Store, decode, dump, group_type, load
 from netdoctor.transport.base import Reply
 
 from . import build, build_hw, build_ray
-from .test_bandwidth import row
-from .test_rdma_gid import roce
+from .bw.test_bandwidth import row
+from .rdma.test_gid import roce
 from .test_together import cluster
 
 COUNT = 3

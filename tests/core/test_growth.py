@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from netdoctor.check import Profile
-from netdoctor.checks._matrix import around, decode
-from netdoctor.checks.net_resolve import net_resolve
+from netdoctor.checks._shared.matrix import around, decode
+from netdoctor.checks.net.resolve import net_resolve
 from netdoctor.engine import registry
 from netdoctor.engine.gathering import Answers, addresses, all_paths, first_groups, put_control_facts
 from netdoctor.engine.run import rejudge

@@ -49,7 +49,10 @@ def test_a_file_as_people_write_it(tmp_path: Path) -> None:
     assert found.requested == [
         Requested(name="torch", specifier="==2.6.0", origin="reqs.txt:3"),
         Requested(
-            name="vllm", specifier="<1,>=0.8", marker='python_version < "3.13"', origin="reqs.txt:6",
+            name="vllm",
+            specifier="<1,>=0.8",
+            marker='python_version < "3.13"',
+            origin="reqs.txt:6",
             extras=("ray",),
         ),
         Requested(name="numpy", specifier="<2", origin="c.txt:1"),

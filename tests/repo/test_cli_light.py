@@ -63,7 +63,7 @@ def test_a_scan_loads_no_module_that_it_was_not_asked_for() -> None:
     )
     code, modules = json.loads(done.stderr.strip().splitlines()[-1])
     assert code == 0
-    assert "netdoctor.checks.sw_wanted" in modules
+    assert "netdoctor.checks.sw.wanted" in modules
     assert not {"packaging", "netdoctor.launch", "netdoctor.transport.slurm", "paramiko"} & set(modules)
 
 

@@ -44,9 +44,9 @@ def test_top_level_folders_are_linked_into_the_package(name: str) -> None:
     assert os.readlink(link) == f"../{name}"
 
 
-def test_checks_folder_is_flat() -> None:
-    inside = [p.name for p in (ROOT / "checks").iterdir() if p.is_dir() and p.name != "__pycache__"]
-    assert inside == []
+def test_a_check_lies_in_the_folder_of_its_family() -> None:
+    beside = [p.name for p in (ROOT / "checks").glob("*.py")]
+    assert beside == ["__init__.py"]
 
 
 def test_version_is_written_once_and_the_same() -> None:
@@ -87,7 +87,7 @@ def test_wheel_holds_every_source_file(wheel: zipfile.ZipFile) -> None:
         if path.suffix in (".py", ".json", ".c") or path.name == "py.typed"
     }
     assert wanted - names == set()
-    assert "netdoctor/checks/host_shm.py" in names
+    assert "netdoctor/checks/host/shm.py" in names
     assert "netdoctor/py.typed" in names
 
 

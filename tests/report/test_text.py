@@ -257,9 +257,7 @@ def test_times_are_those_of_phases_and_logins() -> None:
     report = sample_report("ready")
     phases = (Phase(name="connect", duration_ms=930), Phase(name="ports", duration_ms=3_100))
     targets = tuple(dataclasses.replace(t, login_ms=100.0 * t.order) for t in report.targets)
-    report = dataclasses.replace(
-        report, run=dataclasses.replace(report.run, phases=phases), targets=targets
-    )
+    report = dataclasses.replace(report, run=dataclasses.replace(report.run, phases=phases), targets=targets)
     shown = render(loads(dumps(report)), verbosity=2)
     assert "times     connect     0.9 s\n          ports       3.1 s\n" in shown
     assert "logins    median 200 ms; slowest gpu-a04 300 ms, gpu-a03 200 ms, gpu-a02 100 ms\n" in shown

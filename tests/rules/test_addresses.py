@@ -1,6 +1,6 @@
 import pytest
 
-from netdoctor.checks._addresses import data_device, parse
+from netdoctor.checks._shared.addresses import data_device, parse
 from netdoctor.rules import addresses as rules
 from tests.checks.build import address, name, net, nets
 from tests.checks.build import row as row_of

@@ -37,7 +37,12 @@ def test_every_entry_has_a_source_that_can_be_opened() -> None:
         or (link.startswith("https://github.com/") and not REPOSITORY.fullmatch(link))
     }
     assert not bad
-    for link in ("https://docs.nvidia.com/", "http://docs.nvidia.com/x", "from memory", "https://github.com/a"):
+    for link in (
+        "https://docs.nvidia.com/",
+        "http://docs.nvidia.com/x",
+        "from memory",
+        "https://github.com/a",
+    ):
         plain = LINK.fullmatch(link) and not FRONT.fullmatch(link)
         assert not plain or not (link.startswith("https://github.com/") and REPOSITORY.fullmatch(link)), link
 

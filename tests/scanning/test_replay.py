@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from netdoctor import store
-from netdoctor.checks.ssh_login import OUTCOMES, ssh_login
+from netdoctor.checks.ssh.login import OUTCOMES, ssh_login
 from netdoctor.errors import InputError
 from netdoctor.facts.host import Login, Node, Session
 from netdoctor.inventory import Target

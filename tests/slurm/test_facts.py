@@ -133,7 +133,6 @@ def test_mpirun_starts_tasks_that_write(slurm: Slurm, shared: Path, folder: Path
     assert done.returncode == 3
     assert "absent1 wrote no facts" in done.stdout
 
-
     # They call: what is between them is tried, by a folder, then by a port.
     done = run(folder, here(by_folder.text, shared), **ours)
     assert done.returncode == 0, done.stdout + done.stderr

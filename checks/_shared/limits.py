@@ -1,0 +1,127 @@
+"""Resource limits: how to raise one for the sessions that start a job."""
+
+from collections.abc import Collection, Mapping
+
+from netdoctor.checks._shared.job import ranks_on
+from netdoctor.checks._shared.text import GIB, MIB
+from netdoctor.facts.gpu import GpuFacts
+from netdoctor.facts.host import HostFacts, Node, Session
+from netdoctor.model import Fix, in_job, run
+
+# Fleet preflights ask for 16 GiB (awsome-distributed-training, gpu-cluster-healthcheck) or 32 GiB (Primus),
+# or unlimited. The kernel's own default is 64 KiB, 8 MiB since 5.16 (include/uapi/linux/resource.h): with
+# either the first ibv_reg_mr of an NCCL buffer (4 MiB per channel and peer) ends in "Cannot allocate memory".
+MEMLOCK_ADVISED_BYTES = 16 * GIB
+MEMLOCK_LEAST_BYTES = 64 * MIB
+# Of NCCL's: 32 ranks on 4 nodes met "Accept failed: Too many open files" at 1024, jobs on one node did not
+# (https://github.com/goodfire-ai/spd/pull/957). That is 32 a peer; with more communicators it is more.
+OF_A_PEER_NCCL = 64
+FOLDER = "/etc/security/limits.d"
+# The options of sh's ulimit for what limits.conf calls so.
+_ULIMIT = {"memlock": "-l", "nofile": "-n", "nproc": "-u"}
+SERVICE = "/etc/systemd/system/slurmd.service.d"
+
+
+def raise_limit(
+    host: HostFacts,
+    item: str,
+    value: str,
+    *,
+    unit: str,
+    flag: str,
+    own: str,
+    unit_bytes: int = 1,
+    session: Session | None = None,
+) -> list[Fix]:
+    """Fixes that raise a limit of login sessions, or of a raylet where the session is one of Ray's.
+
+    item: limits.conf's name for it; value: a number in limits.conf's unit of `unit_bytes`, or ``unlimited``;
+    unit: what a systemd unit says; flag: the container engine's; own: how a job raises it by itself, empty
+    where the hard limit is in the way.
+    """
+    itself = in_job("in the job script, where the hard limit allows it (logins stay as they are)", own)
+    if host.container:
+        larger = in_job(
+            f"start the {host.container} container with a higher limit",
+            f"docker run --ulimit {flag} ...   # Kubernetes: the container runtime's own unit",
+        )
+        return [itself, larger] if own else [larger]
+    running = str(int(value) * unit_bytes) if value.isdecimal() else value
+    if session is not None and session.transport == "ray":
+        return _of_raylet(item, running, unit, f"ulimit {_ULIMIT[item]} {value}")
+    # limits.conf(5): the wildcard does not reach root. A dash sets soft and hard. Only PAM reads it; without
+    # PAM a session has the limits of the sshd that runs, so there that one gets them.
+    logins = run(
+        "raise it for logins: PAM reads it from the file; where sshd does without PAM, in the sshd that runs",
+        f'mkdir -p {FOLDER} && (echo "* - {item} {value}"; echo "root - {item} {value}")'
+        f" > {FOLDER}/90-{item}.conf",
+        f'sshd -T | grep -qix "usepam yes" || prlimit --pid $(pgrep -o -x sshd) --{item}={running}:{running}',
+        undo=f"rm -f {FOLDER}/90-{item}.conf",
+        root=True,
+        effect="next login",
+    )
+    service = of_slurmd(
+        "where a service starts the job, limits.conf does not reach it: the same for slurmd "
+        "(or containerd, ssh)",
+        item,
+        unit,
+    )
+    return [logins, itself if own else service]
+
+
+def _of_raylet(item: str, value: str, unit: str, shell: str) -> list[Fix]:
+    """Workers of Ray have the limits of the raylet that starts them. value: in prlimit's unit.
+
+    Above a hard limit that takes CAP_SYS_RESOURCE (setrlimit(2)), which root of a container mostly lacks.
+    """
+    return [
+        run(
+            "raise it for the raylet that runs, which takes CAP_SYS_RESOURCE; workers that it starts from "
+            "then on have it",
+            f"for pid in $(pgrep -x raylet); do prlimit --pid $pid --{item}={value}:{value}; done",
+            root=True,
+            effect="next launch",
+            persistent=False,
+        ),
+        run(
+            "so that it stays, or where that is not permitted: ray stop, then ray start where the limit is "
+            f"raised ({unit} in the unit that starts Ray; elsewhere {shell} before it, as far as the hard "
+            "limit of that shell lets it)",
+            effect="next launch",
+        ),
+    ]
+
+
+def of_slurmd(text: str, item: str, unit: str) -> Fix:
+    """A limit of slurmd's, which all steps have; jobs that run stay. unit: what a systemd unit says."""
+    again = "systemctl daemon-reload && systemctl restart slurmd"
+    return run(
+        text,
+        f'mkdir -p {SERVICE} && (echo "[Service]"; echo "{unit}") > {SERVICE}/90-{item}.conf && {again}',
+        undo=f"rm -f {SERVICE}/90-{item}.conf && {again}",
+        root=True,
+        risk="medium",
+    )
+
+
+def of_the_machine(hosts: Mapping[str, HostFacts], softs: Mapping[str, int | None], node: str) -> bool:
+    """Whether a lab node has the limit of the machine that carries the lab: no lab node has a higher one.
+
+    Nobody inside the lab can raise it, so it stops no launch there; a node below the others is a fault. One
+    that is heard alone, as where a scan was stopped, is below nobody.
+    """
+    if not hosts[node].in_lab:
+        return False
+    own = softs[node]
+    others = [soft for other, soft in softs.items() if other != node and other in hosts]
+    return own is not None and all(soft is not None and own >= soft for soft in others)
+
+
+def files_of_nccl(
+    nodes: Collection[str], gpus: Mapping[str, GpuFacts], listed: Mapping[str, Node]
+) -> int | None:
+    """How many files a rank of NCCL's needs at most; None where it is not known how many ranks there are."""
+    known = [(listed.get(node), gpus.get(node)) for node in nodes]
+    if any(gpu is None for _, gpu in known):
+        return None
+    return OF_A_PEER_NCCL * sum(ranks_on(one, gpu) if one else len(gpu.devices) for one, gpu in known if gpu)

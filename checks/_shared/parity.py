@@ -1,0 +1,155 @@
+"""The word for a property that should be equal on all nodes."""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from netdoctor.checks._shared.majority import majority
+from netdoctor.checks._shared.text import listing, title_text
+from netdoctor.facts.wanted import ABSENT, Wanted, Wish
+from netdoctor.model import (
+    CONFIG,
+    CONTROL,
+    DERIVED,
+    LIKELY,
+    PEERS,
+    Cause,
+    Evidence,
+    Expected,
+    Finding,
+    Fix,
+    Status,
+    ok,
+    run,
+    unknown,
+)
+from netdoctor.model import seen as evidence
+
+# A name that fewer than one node in so many has is taken for its own.
+FEW = 8
+# No command: nothing says which side is right.
+_DECIDE = run("decide for one of them, and bring the other nodes to it", effect="next launch")
+
+
+def as_others(value: str, having: Collection[str], nodes: Collection[str]) -> Expected:
+    """What is expected of nodes that have none, in the words that fit how many of `nodes` have one."""
+    if 2 * len(having) > len(nodes):
+        return PEERS(value)
+    return DERIVED(f"{value}, as on {listing(having, 3)}, or on no node")
+
+
+def differing(
+    values: Mapping[str, str | None],
+    noun: str,
+    cause: Cause,
+    *,
+    key: str = "",
+    expect: Wanted | None = None,
+    of: str = "",
+    status: Status = Status.FAIL,
+    why: str = "",
+    tell: bool = False,
+    peers: bool = True,
+    least: bool = False,
+    seen: Callable[[str], Evidence | Sequence[Evidence]] = lambda _: (),
+    fixes: Callable[[str, str], Fix | Sequence[Fix]] = lambda _, __: (),
+) -> Iterator[Finding]:
+    """A finding for each node whose value is not the majority's; on a tie, for every node. What the user has
+    typed for `key` takes the majority's place: then one node alone is judged, and what all nodes have.
+
+    values: node id to value; a node without one is unknown, so leave out those that need none. noun:
+    ``torch``. cause: its title is for a tie, ``torch differs between {nodes}``; where most nodes agree, one
+    that names their value takes its place. key, of: as in Wanted.look. why: what follows, put behind the
+    summary. tell: whether nodes that are all alike get a line with the value. peers: whether nodes are
+    compared where nothing was typed. least: whether more than what was typed will do. seen(node): evidence.
+    fixes(node, wanted): how `node` gets the majority's value.
+    """
+    known = {node: value for node, value in values.items() if value}
+    typed = expect.look(key, values, of) if expect and key else {}
+    for node in (node for node in values if node not in known and (peers or node in typed)):
+        yield unknown(node, f"{noun} cannot be compared: nothing could be read here")
+    for node, wish in typed.items():
+        if node in known and not wish.is_met_by(known[node], least):
+            fix = fixes(node, wish.exact) if wish.exact else ()
+            yield unlike_typed(wish, node, known[node], noun, cause, status, seen=seen(node), fixes=fix)
+        elif node in known and tell:
+            yield ok(node, f"{noun} {known[node]}, as {wish.place} has it", observed=known[node])
+    if not peers:
+        return
+    if typed:
+        known = {node: value for node, value in known.items() if node not in typed}
+    spread = majority(known)
+    if spread.equal:
+        for node, value in known.items() if tell else ():
+            yield ok(node, f"{noun} {value}", observed=value)
+        return
+    usual, others = spread.value, sorted(set(spread.minority.values()))
+    if usual is None:
+        title = f"{cause.title}, and no version has a majority"
+    elif len(others) == 1:
+        title = "{nodes} {has} " + title_text(f"{noun} {others[0]} where most nodes have {usual}")
+    else:
+        title = "{nodes} {has} " + title_text(f"another {noun} than most nodes ({usual})")
+    cause = cause.but(title=title, confidence=cause.confidence if usual else LIKELY)
+    sides = "; ".join(f"{value} on {listing(nodes)}" for value, nodes in list(spread.groups.items())[:4])
+    tail = f": {why}" if why else ""
+    # On a tie one hint serves all: each names every node.
+    tie = None if usual else cause.hint(tuple(spread.minority), _DECIDE)
+    for node, value in spread.minority.items():
+        finding = cause.say(
+            status,
+            f"{noun} {f'{value} here, {usual} on most nodes' if usual else sides}{tail}",
+            at=node,
+            observed=value,
+            expected=PEERS(usual or "the same on all nodes"),
+            seen=seen(node),
+            fixes=fixes(node, usual) if usual else (),
+        )
+        yield replace(finding, cause=tie) if tie else finding
+
+
+def named(
+    have: Mapping[str, Mapping[str, str | None]],
+    noun: str,
+    cause: Cause,
+    key: str,
+    expect: Wanted | None,
+    **more: Any,
+) -> Iterator[Finding]:
+    """Hold what nodes have under names, such as the MTU of each interface, to what was typed of these
+    (`key`: ``net.mtu.*``). Nodes are not compared with each other; who lacks a name has not what was typed.
+
+    have: values by node and name, None where one could not be read. noun: ``MTU``. more: as of `differing`.
+    """
+    if expect is None:
+        return
+    counts = Counter(name for mine in have.values() for name in mine)
+    # What few have is not what nodes have, and 10,000 nodes may have 10,000 names.
+    usual = {name for name, count in counts.items() if FEW * count >= len(have)}
+    for name in sorted(usual | expect.names(key)):
+        values = {node: mine.get(name, ABSENT) for node, mine in have.items()}
+        what = f"{noun} of {name}"
+        yield from differing(values, what, cause, key=key, expect=expect, of=name, peers=False, **more)
+
+
+def unlike_typed(
+    wish: Wish, node: str, value: str, noun: str, cause: Cause, status: Status = Status.FAIL, **details: Any
+) -> Finding:
+    """The finding of a node that has another value than the user has typed. details: as of `Cause.say`."""
+    own = details.pop("seen", ())
+    title = "{nodes} {has} another " + title_text(f"{noun} than {wish.place} expects ({wish.text})")
+    return cause.but(title=title).say(
+        status,
+        f"{noun} {value} here, {wish.place} expects {wish.text}",
+        at=node,
+        observed=value,
+        expected=CONFIG(wish.text),
+        seen=(*((own,) if isinstance(own, Evidence) else own), typed_at(wish)),
+        **details,
+    )
+
+
+def typed_at(wish: Wish) -> Evidence:
+    """Where something expected was typed."""
+    return evidence(wish.place, f"{wish.said} = {wish.text}", "file", at=CONTROL)

@@ -1,0 +1,71 @@
+"""What the checks about HCAs share."""
+
+import ipaddress
+import re
+from collections.abc import Iterator, Mapping
+
+from netdoctor.checks._shared.text import listing
+from netdoctor.facts.rdma import Hca, HcaPort, RdmaFacts
+from netdoctor.model import Cause, Evidence, Finding, seen
+
+NO_HCAS = "no HCA on any node"
+UNREAD = Cause("hca-unread", "HCA ports of {nodes} could not be read")
+
+
+def ports_of(nodes: Mapping[str, RdmaFacts]) -> Iterator[tuple[str, Hca, HcaPort]]:
+    """Every port of every node."""
+    for node, facts in nodes.items():
+        for hca in facts.hcas:
+            for port in hca.ports:
+                yield node, hca, port
+
+
+def unread(nodes: Mapping[str, RdmaFacts]) -> Iterator[Finding]:
+    """`unknown` for each HCA and port that does not tell whether it is in use; one cause for all checks."""
+    for node, facts in nodes.items():
+        for hca in facts.hcas:
+            if not hca.ports:
+                yield UNREAD.unknown(f"the ports of {hca.name} could not be read", at=node)
+            for port in hca.ports:
+                if not (port.state and port.link_layer):
+                    yield UNREAD.unknown(f"state or link layer of {port.name} could not be read", at=node)
+
+
+def has_any(nodes: Mapping[str, RdmaFacts]) -> bool:
+    return any(facts.hcas for facts in nodes.values())
+
+
+def is_plain_name(name: str) -> bool:
+    """Whether a device name may stand in a command and in NCCL_IB_HCA."""
+    return re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", name) is not None
+
+
+def short(gid: str) -> str:
+    """``fe80::9c4:ff``, as people write it, for the eight groups that sysfs prints."""
+    try:
+        return str(ipaddress.IPv6Address(gid))
+    except ValueError:
+        return gid
+
+
+def hca_evidence(facts: RdmaFacts) -> Evidence:
+    """The HCAs of a node as sysfs shows them."""
+    shown = [f"{hca.name} {hca.hca_type or ''} fw {hca.fw_version or '?'}" for hca in facts.hcas]
+    return seen("/sys/class/infiniband", listing(shown, 8) or "empty", "file")
+
+
+def unbound_evidence(facts: RdmaFacts) -> Evidence:
+    """Its NICs that are no HCA."""
+    return seen("/sys/bus/pci/devices", listing(facts.unbound_pci, 8) + " without an RDMA device", "file")
+
+
+def port_evidence(hca: Hca, port: HcaPort, *, gids: bool = False) -> Evidence:
+    """A port's attributes, or its GID table, as sysfs shows them."""
+    folder = f"/sys/class/infiniband/{hca.name}/ports/{port.number}/"
+    if gids:
+        rows = [f"{gid.index} {short(gid.gid)} {gid.type or '?'}" for gid in port.gids[:8]]
+        return seen(f"{folder}gids", ", ".join(rows) or "empty", "file")
+    parts = [port.link_layer, port.state, port.phys_state, port.rate_text or f"{port.rate_gbit_s}"]
+    if port.sm_lid is not None and not port.is_roce:
+        parts.append(f"sm_lid {port.sm_lid:#x}")
+    return seen(folder, ", ".join(parts), "file")

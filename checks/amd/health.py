@@ -1,0 +1,203 @@
+"""Errors, limits and links of AMD's GPUs, as their driver tells them to everybody."""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+from netdoctor.check import check
+from netdoctor.checks._shared.text import listing
+from netdoctor.facts.accelerators import AcceleratorFacts, AmdGpu
+from netdoctor.model import DERIVED, LIKELY, PEERS, Action, Cause, Finding, look, ok, seen, skip, unknown
+
+ERRORS = Cause("amd-ecc", "{nodes} {has} an AMD GPU with uncorrected errors", action=Action.REBOOT)
+WORN = Cause("amd-memory-worn", "{nodes} {has} an AMD GPU with memory past repair", action=Action.REPLACE)
+PENDING = Cause(
+    "amd-memory-pending",
+    "{nodes} {has} an AMD GPU with faulty memory until its next reset",
+    action=Action.RESET_GPU,
+)
+HOT = Cause("amd-hot", "AMD GPUs of {nodes} are as hot as they may become", action=Action.DRAIN)
+CAPPED = Cause("amd-power-capped", "AMD GPUs of {nodes} are limited to less power than their default")
+SLOWED = Cause("amd-clocks-set", "AMD GPUs of {nodes} are held to low clocks")
+NARROW = Cause("amd-pcie-narrow", "AMD GPUs of {nodes} have a slow PCIe link", LIKELY, action=Action.DRAIN)
+UNLINKED = Cause("amd-xgmi-fewer", "AMD GPUs of {nodes} have fewer XGMI links than others", LIKELY)
+# power_dpm_force_performance_level (Linux Documentation/gpu/amdgpu/thermal.rst): those that hold clocks down.
+LOW_LEVELS = ("low", "profile_min_sclk", "profile_min_mclk")
+# A GPU that is idle may lower the speed of its link.
+AT_WORK_PERCENT = 20
+# With so many boards nobody can be called the odd one out.
+LEAST_PEERS = 2
+
+Place = tuple[str, str]  # node and PCI address
+Said = tuple[str, str]  # what was found, what it should be
+
+
+class Own(NamedTuple):
+    """What one board alone shows: the cause, how it is found, where it is read, the command that shows it."""
+
+    cause: Cause
+    find: Callable[[AmdGpu], Said | None]
+    where: str
+    shell: str
+
+
+class Shared(NamedTuple):
+    """A number that boards of a kind have alike: less than most is a fault."""
+
+    cause: Cause
+    value: Callable[[AmdGpu], int | None]
+    words: str
+    where: str
+    shell: str
+
+
+def _errors(board: AmdGpu) -> Said | None:
+    parts = listing(f"{count} in {part}" for part, count in board.uncorrected.items())
+    return (f"uncorrected errors since the driver was loaded: {parts}", "none") if parts else None
+
+
+def _pages(kind: str, words: str) -> Callable[[AmdGpu], Said | None]:
+    def find(board: AmdGpu) -> Said | None:
+        count = board.bad_pages.get(kind, 0)
+        return (f"{count} bad page{'s' if count > 1 else ''} of memory {words}", "none") if count else None
+
+    return find
+
+
+def _hot(board: AmdGpu) -> Said | None:
+    hot = [one for one in board.sensors if one.temperature_c >= one.critical_c]
+    parts = listing(f"{one.name} at {one.temperature_c:g} C" for one in hot)
+    return (parts, f"below {hot[0].critical_c:g} C, this GPU's own limit") if hot else None
+
+
+def _capped(board: AmdGpu) -> Said | None:
+    cap, default = board.power_cap_w or 0, board.power_default_w or 0
+    return (f"limited to {cap:g} W", f"{default:g} W, its default") if 0 < cap < default else None
+
+
+def _level(board: AmdGpu) -> Said | None:
+    return (f"performance level {board.level}", "auto") if board.level in LOW_LEVELS else None
+
+
+def _slow_link(board: AmdGpu) -> Said | None:
+    now, most = board.link_gt_s or 0, board.link_most_gt_s or 0
+    if (board.busy_percent or 0) < AT_WORK_PERCENT or not 0 < now < most:
+        return None
+    return f"at work on {now:g} GT/s", f"{most:g} GT/s, which it can do"
+
+
+OWN = (
+    Own(ERRORS, _errors, "ras", "amd-smi metric --ecc --ecc-blocks"),
+    Own(WORN, _pages("F", "cannot be taken out of use"), "ras/gpu_vram_bad_pages", "amd-smi bad-pages"),
+    Own(PENDING, _pages("P", "wait for a reset"), "ras/gpu_vram_bad_pages", "amd-smi bad-pages"),
+    Own(HOT, _hot, "hwmon", "amd-smi metric --temperature --fan"),
+    Own(CAPPED, _capped, "hwmon", "amd-smi static --limit"),
+    Own(SLOWED, _level, "power_dpm_force_performance_level", "amd-smi metric --perf-level --clock"),
+    Own(NARROW, _slow_link, "current_link_speed", "amd-smi metric --pcie"),
+)
+SHARED = (
+    Shared(SLOWED, lambda one: one.clock_most_mhz, "MHz at most", "pp_dpm_sclk", "amd-smi metric --clock"),
+    Shared(NARROW, lambda one: one.link_width, "PCIe lanes", "current_link_width", "amd-smi metric --pcie"),
+    Shared(UNLINKED, lambda one: one.xgmi_links, "XGMI links", "KFD's topology", "amd-smi topology"),
+)
+# What a board has to tell where most of its kind do, or it was not looked at. Half of them may be silent: the
+# second die of an MI250 knows nothing of the power limit.
+TELLS: tuple[tuple[str, Callable[[AmdGpu], object]], ...] = (
+    ("its errors", lambda one: one.ras_blocks or None),
+    ("its temperatures", lambda one: one.sensors or None),
+    ("its power limit", lambda one: one.power_cap_w),
+    ("what it is limited to by default", lambda one: one.power_default_w),
+    ("its performance level", lambda one: one.level or None),
+    ("the speed of its PCIe link", lambda one: one.link_gt_s),
+    ("the best speed of its PCIe link", lambda one: one.link_most_gt_s),
+    ("how busy it is", lambda one: one.busy_percent),
+    *((f"its number of {one.words}", one.value) for one in SHARED),
+)
+
+
+def alone(node: str, board: AmdGpu) -> Iterator[Finding]:
+    """What a board's own limits say of it."""
+    for rule in OWN:
+        if said := rule.find(board):
+            found, wanted = said
+            yield rule.cause.warn(
+                f"AMD GPU {board.address}: {found}",
+                at=node,
+                observed=found,
+                expected=DERIVED(wanted),
+                seen=seen(f"{rule.where} of {board.address} in sysfs", found, "file"),
+                fixes=look("see what it says", rule.shell),
+            )
+
+
+def among(boards: Mapping[Place, AmdGpu]) -> Iterator[Finding]:
+    """Boards that have less of something than most of their kind; what they alone do not tell."""
+    for rule in SHARED:
+        values = {place: value for place, one in boards.items() if (value := rule.value(one)) is not None}
+        usual, count = Counter(values.values()).most_common(1)[0] if values else (0, 0)
+        if len(values) <= LEAST_PEERS or 2 * count <= len(values):
+            continue
+        for (node, address), value in values.items():
+            if value < usual:
+                yield rule.cause.warn(
+                    f"AMD GPU {address} has {value} {rule.words}, most have {usual}",
+                    at=node,
+                    observed=f"{value} {rule.words}",
+                    expected=PEERS(f"{usual} {rule.words}"),
+                    seen=seen(f"{rule.where} of {address}", str(value), "file"),
+                    fixes=look("compare the GPUs", rule.shell),
+                )
+    for words, read in TELLS:
+        mute = [place for place, one in boards.items() if read(one) is None]
+        silent: dict[str, list[str]] = {}
+        for node, address in mute if 2 * len(mute) < len(boards) else ():
+            silent.setdefault(node, []).append(address)
+        for node, addresses in silent.items():
+            yield unknown(node, f"AMD GPU {listing(sorted(addresses), 4)} does not tell {words}, others do")
+
+
+@check(
+    after=["ssh.login", "amd.visible"],
+    required=False,
+    source="https://docs.kernel.org/gpu/amdgpu/index.html",
+)
+def amd_health(nodes: Mapping[str, AcceleratorFacts]) -> Iterator[Finding]:
+    """AMD GPUs have met no error that they could not correct, and run at full power, clocks and links.
+
+    Looks at:
+        amdgpu's files in sysfs, without root: uncorrected errors of each part since the driver was loaded,
+        pages of memory that wait for a reset or cannot be taken out of use, temperatures against the driver's
+        critical ones, the power limit against its default, the performance level, the PCIe speed of a GPU at
+        work; the highest clock that is allowed, PCIe lanes and XGMI links against GPUs of the same device.
+        What was corrected, pages taken out of use and PCIe replays are told, and not judged.
+
+    Matters because:
+        The process that touches faulty memory is ended, and a collective waits for the slowest GPU.
+
+    Fix:
+        Take limits back (amd-smi reset), reset or restart what has met errors, replace what meets them again.
+    """
+    kinds: dict[str, dict[Place, AmdGpu]] = defaultdict(dict)
+    for node, facts in nodes.items():
+        driven = [one for one in facts.amd if one.driver == "amdgpu" and not one.asleep]
+        for board in driven:
+            kinds[board.device_id][node, board.address] = board
+            yield from alone(node, board)
+        if not driven:
+            yield skip(f"no AMD GPU {'at work' if facts.amd else 'on this node'}", node)
+        elif not any(one.ras_blocks or one.sensors for one in driven):
+            yield skip("the driver tells no errors and no temperatures, as in a virtual machine", node)
+        elif told := [f"{one.address}: {words}" for one in driven if (words := _told(one))]:
+            yield ok(node, f"not judged: {listing(told, 8)}")
+    for boards in kinds.values():
+        yield from among(boards)
+
+
+def _told(board: AmdGpu) -> str:
+    corrected, retired = sum(board.corrected.values()), board.bad_pages.get("R")
+    parts = (
+        f"{corrected} corrected errors" if corrected else "",
+        f"{retired} pages taken out of use" if retired else "",
+        f"{board.replays} PCIe replays" if board.replays else "",
+    )
+    return listing(part for part in parts if part)

@@ -1,0 +1,58 @@
+"""Processes that already use AMD's GPUs."""
+
+from collections.abc import Iterator
+
+from netdoctor.check import check
+from netdoctor.checks._shared.processes import described, ended
+from netdoctor.checks._shared.text import MIB, listing
+from netdoctor.facts.accelerators import AcceleratorFacts
+from netdoctor.model import Action, Cause, Finding, look, seen, skip
+from netdoctor.rules.cuda import FOREIGN_BYTES, is_harmless
+
+BUSY = Cause("amd-busy", "something already uses AMD GPUs of {nodes}", action=Action.RETRY)
+
+
+@check(
+    after=["ssh.login", "amd.visible"],
+    required=False,
+    source="https://github.com/torvalds/linux/blob/v6.8/drivers/gpu/drm/amd/amdkfd/kfd_process.c",
+)
+def amd_idle(found: AcceleratorFacts) -> Iterator[Finding]:
+    """Nothing else runs on the AMD GPUs.
+
+    Looks at:
+        The processes that the driver's interface for computing lists (/sys/class/kfd/kfd/proc), of all GPUs
+        of the node together, and memory that is in use though no process is there: more than the driver may
+        keep for itself.
+
+    Matters because:
+        A process that a crashed job left behind keeps memory that the next job needs, and one that computes
+        makes every rank wait for this node.
+
+    Fix:
+        End what is left over; leave alone what belongs to somebody's job.
+    """
+    if not found.amd:
+        yield skip("no AMD GPU on this node")
+        return
+    if found.processes is None:
+        yield skip("the driver does not list who computes", gap="who uses AMD GPUs cannot be told")
+    busy = [process for process in found.processes or () if not is_harmless(process)]
+    if busy:
+        yield BUSY.warn(
+            f"AMD GPUs are in use by {listing([described(process) for process in busy], 3)}",
+            observed=f"{len(busy)} process{'es' if len(busy) > 1 else ''}",
+            expected="idle GPUs",
+            seen=seen("/sys/class/kfd/kfd/proc", listing(str(process.pid) for process in busy), "file"),
+            fixes=ended(busy),
+        )
+        return
+    held = {one.address: one.vram_used_bytes or 0 for one in found.amd}
+    if full := [f"{used // MIB} MiB of {bus}" for bus, used in held.items() if used > FOREIGN_BYTES]:
+        yield BUSY.warn(
+            f"{listing(full, 4)} are in use by processes that cannot be seen",
+            observed=listing(full, 4),
+            expected="idle GPUs",
+            seen=seen("mem_info_vram_used", listing(full, 8), "file"),
+            fixes=look("see who has the devices open", "fuser -v /dev/kfd /dev/dri/renderD*", root=True),
+        )

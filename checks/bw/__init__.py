@@ -1,0 +1,1 @@
+"""Checks of bandwidth between nodes: one file each, `checks/bw/<property>.py` is `bw.<property>`."""

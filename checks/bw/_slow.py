@@ -1,0 +1,354 @@
+"""From the localiser's decision to findings: who is slow, in which direction, how sure that is."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import field, replace
+from statistics import median
+from typing import Any
+
+from netdoctor.checks._shared.addresses import data_device
+from netdoctor.checks._shared.paths import about, on_path
+from netdoctor.checks._shared.text import is_ifname, listing, title_text
+from netdoctor.checks.bw._culprits import TcpCulprits
+from netdoctor.facts.bandwidth import PairRate, TcpRate, TcpRates
+from netdoctor.facts.localisation import Culprit, Decision, Kind, Side, Undecided
+from netdoctor.facts.net import NetFacts
+from netdoctor.facts.paths import Path, Paths
+from netdoctor.model import (
+    CLUSTER,
+    DERIVED,
+    PEERS,
+    SUSPECTED,
+    Action,
+    Cause,
+    Confidence,
+    Expected,
+    Finding,
+    Fix,
+    Measure,
+    nodes_of,
+    ok,
+    pair,
+    run,
+    seen,
+)
+from netdoctor.records import dataclass
+
+# At less than half of what is usual a cluster is no longer one that anybody wants to start a job on; above
+# that it works, slower. Shipped floors lie between 0.25 and 1.1 of a link (docs/bandwidth.md), so this
+# errs low.
+STOPS_BELOW = 0.5
+
+SWITCH = run("look at the switch that these nodes share, its uplinks and their error counters")
+PATH = run(
+    "look at what only this pair shares: the route, the link of a bundle that its hash picks, a policer"
+    " between the two"
+)
+SHARED = run("look at what all pairs share: the switch, its port speed, shaping, the MTU")
+
+
+Rates = Sequence[TcpRate | PairRate]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Words:
+    """How a check speaks of its rates. check: its id; what: ``TCP``; rate: a figure with its unit, of GB/s;
+    limited_by: the part of a node that sets its expectation, where expectations are `derived`; baseline: GB/s
+    that directed pairs reached in an earlier report."""
+
+    check: str
+    what: str
+    rate: Callable[[float], str]
+    rates: Rates
+    devices: Mapping[str, str]
+    limited_by: Mapping[str, str] = field(default_factory=dict)
+    derived: bool = False
+    baseline: Mapping[tuple[str, str], float] = field(default_factory=dict)
+
+
+def gbit(gbyte_s: float) -> str:
+    """``9.4 Gbit/s``, ``47 Mbit/s`` for 10^9 bytes per second."""
+    bits = gbyte_s * 8
+    if bits >= 9.95:
+        return f"{bits:.0f} Gbit/s"
+    return f"{bits:.1f} Gbit/s" if bits >= 1 else f"{bits * 1000:.0f} Mbit/s"
+
+
+def gbyte(gbyte_s: float) -> str:
+    """``46.1 GB/s``, ``0.38 GB/s``, ``0.0058 GB/s``: three figures at most."""
+    if gbyte_s >= 10:
+        return f"{gbyte_s:.1f} GB/s"
+    return f"{gbyte_s:.2f} GB/s" if gbyte_s >= 0.1 else f"{gbyte_s:.2g} GB/s"
+
+
+def devices(nets: Mapping[str, NetFacts], addresses: Mapping[str, str]) -> dict[str, str]:
+    """The interface that holds each node's data address, where its name may stand in a command."""
+    found = {node: data_device(net, addresses.get(node)) for node, net in nets.items()}
+    return {node: dev.name for node, dev in found.items() if dev is not None and is_ifname(dev.name)}
+
+
+def summary(decision: Decision, rounds: int, words: Words, kind: str = "") -> str:
+    """``slowest pair 9.1 Gbit/s, median 9.4 Gbit/s, 6 of 6 pairs in 5 rounds``."""
+    values = _sorted(words)
+    pairs = f"{decision.pairs_measured} of {decision.pairs_possible} pairs"
+    if not values:
+        return f"{pairs} tried, and nothing passed"
+    middle = words.rate(values[len(values) // 2])
+    return f"slowest pair {words.rate(values[0])}, median {middle}{kind}, {pairs} in {rounds} rounds"
+
+
+def extremes(words: Words, unit: str, per_gbyte: float = 1.0) -> dict[str, Measure]:
+    """The slowest rate and the median, so many `unit` to the GB/s; nothing where nothing passed."""
+    values = _sorted(words)
+    named = {"slowest": values[0], "median": values[len(values) // 2]} if values else {}
+    return {f"{words.check}.{name}": Measure(value=v * per_gbyte, unit=unit) for name, v in named.items()}
+
+
+def _sorted(words: Words) -> list[float]:
+    return sorted(r.gbyte_s for r in words.rates if r.gbyte_s is not None)
+
+
+def slow(decision: Decision, words: Words) -> Iterator[Finding]:
+    """A finding for every culprit and for what stays undecided; nothing when nothing is slow."""
+    for culprit in decision.culprits:
+        yield from _blamed(culprit, decision, words)
+    for tie in decision.undecided:
+        finding = _tied(tie, decision, words)
+        sure = next((one for one in decision.culprits if _same_path(one, tie) or _explains(one, tie)), None)
+        if sure is not None and finding.cause is not None:
+            cause = next(_blamed(sure, decision, words)).cause
+            finding = replace(finding, target=_targets(tie.between[0])[0], cause=cause)
+        yield finding
+
+
+def _same_path(culprit: Culprit, tie: Undecided) -> bool:
+    """What one direction is blamed for and the other only suspected of is one path."""
+    ends = {*culprit.nodes}
+    return culprit.kind is Kind.PATH and all(
+        one.kind is Kind.PATH and {*one.nodes} == ends for one in tie.between
+    )
+
+
+def _explains(culprit: Culprit, tie: Undecided) -> bool:
+    """The node holds back all that is suspected: how much slower a moment was than it is, is no cause."""
+    return (
+        tie.maybe_passing
+        and culprit.kind in (Kind.NODE, Kind.NIC)
+        and all(
+            one.kind is Kind.PATH
+            and not one.dead
+            and all(culprit.holds_back(*nodes_of(target)) for target in _targets(one))
+            for one in tie.between
+        )
+    )
+
+
+Way = tuple[Path | None, Decision, Words]
+
+
+def tcp_ways(
+    tcp: TcpRates, found: TcpCulprits, paths: Paths | None, nets: Mapping[str, NetFacts], words: Words
+) -> list[Way]:
+    """What there is to judge on each path. words: of the main one."""
+    ways: list[Way] = [(None, found.decision, words)]
+    for path in paths.further if paths else ():
+        one = tcp.further.get(path.id)
+        if one is not None and one.rates:
+            there = replace(
+                words,
+                rates=one.rates,
+                devices=devices(nets, path.addresses),
+                limited_by=one.limited_by,
+                derived=bool(one.expected_gbyte_s),
+                baseline={},
+            )
+            ways.append((path, found.further[path.id], there))
+    return ways
+
+
+def slow_on(ways: Sequence[Way]) -> Iterator[Finding]:
+    """`slow`, with paths named; who is slow on several is one cause, of the first."""
+    blamed: set[tuple[str, tuple[str, ...]]] = set()
+    for path, decision, words in ways:
+        found = [
+            (one, (one.cause.key, one.cause.culprits) if one.cause else None) for one in slow(decision, words)
+        ]
+        yield from (about(one, path) if key in blamed else on_path(one, path) for one, key in found)
+        blamed.update(key for _, key in found if key is not None)
+
+
+def _blamed(culprit: Culprit, decision: Decision, words: Words) -> Iterator[Finding]:
+    targets = _targets(culprit)
+    confidence = Confidence(culprit.certainty.value)
+    key, title = _title(culprit)
+    settle = _again(nodes_of(targets[0]), words) if confidence is SUSPECTED else None
+    cause = Cause(key, title, confidence, verify=(words.check,), settle_by=settle)
+    if culprit.kind is Kind.NODE:
+        cause = cause.but(action=Action.DRAIN)
+    say = cause.fail if culprit.dead or culprit.factor < STOPS_BELOW else cause.warn
+    side = f" in {_SIDES[culprit.side]}" if culprit.kind is Kind.NODE else ""
+    details = _figures(culprit, decision, words)
+    held = _held((culprit,), words)
+    for target in targets:
+        yield say(
+            f"{_said(culprit, words)}{side}",
+            at=target,
+            culprits=targets,
+            fixes=_fix(culprit, words),
+            pairs=held,
+            **details,
+        )
+
+
+def _tied(tie: Undecided, decision: Decision, words: Words) -> Finding:
+    names = [one.target for one in tie.between]
+    first = tie.between[0]
+    settle = _again(tie.pair, words) if tie.pair is not None else tie.reason or None
+    if tie.maybe_passing and first.factor >= STOPS_BELOW:
+        return ok(
+            CLUSTER,
+            f"slow at a moment, and perhaps only then: {listing(names, 3)} ({_said(first, words)}); "
+            f"to settle it: {settle or 'measure again'}",
+        )
+    kinds = "-".join(sorted({one.kind.value for one in tie.between}))
+    between = f"undecided between {listing(names, 4)}"
+    passed = ", or it has passed" if tie.maybe_passing else ""
+    cause = Cause(
+        f"slow-undecided-{kinds}",
+        f"Something is slow, {title_text(between)}{passed}",
+        SUSPECTED,
+        verify=(words.check,),
+        settle_by=settle,
+    )
+    ends = list(dict.fromkeys(m for one in tie.between for m in one.nodes))
+    return cause.warn(
+        f"{_said(first, words)}; {between}",
+        at=pair(ends[0], ends[1]) if len(ends) == 2 else ends[0] if ends else CLUSTER,
+        culprits=tuple(dict.fromkeys(target for one in tie.between for target in _targets(one))),
+        pairs=_held(tie.between, words),
+        **_figures(first, decision, words),
+    )
+
+
+def _targets(culprit: Culprit) -> tuple[str, ...]:
+    if culprit.kind is Kind.PATH:
+        a, b = culprit.nodes[0], culprit.nodes[1]
+        if culprit.side is Side.IN:
+            return (pair(b, a),)
+        return (pair(a, b),) if culprit.side is Side.OUT else (pair(a, b), pair(b, a))
+    if culprit.kind in (Kind.NODE, Kind.NIC):
+        return culprit.nodes[:1]
+    if culprit.kind in (Kind.RAIL, Kind.LEAF, Kind.UPLINK) and culprit.nodes:
+        return culprit.nodes
+    return (CLUSTER,)
+
+
+def _held(suspects: Sequence[Culprit], words: Words) -> tuple[str, ...]:
+    """The measured pairs that are slow whichever of these it is."""
+    measured = dict.fromkeys((r.src, r.dst) for r in words.rates)
+    return tuple(pair(*ends) for ends in measured if all(one.holds_back(*ends) for one in suspects))
+
+
+_SIDES = {
+    Side.OUT: "what it sends",
+    Side.IN: "what it receives",
+    Side.BOTH: "both directions",
+    Side.EITHER: "at least one direction",
+}
+
+
+def _title(culprit: Culprit) -> tuple[str, str]:
+    """(key, title) of a culprit; numbers stay out of both.
+
+    Neither says what was measured: slow over TCP and slow for torch is one cause, and the evidence has both.
+    """
+    speed = "dead" if culprit.dead else "slow"
+    key = f"slow-{culprit.kind.value}"
+    rail, leaf = title_text(culprit.rail or ""), title_text(culprit.leaf or "")
+    match culprit.kind:
+        case Kind.NODE:
+            side = {
+                Side.OUT: "What {nodes} send{s} is",
+                Side.IN: "What {nodes} receive{s} is",
+            }.get(culprit.side, "Everything to and from {nodes} is")
+            return f"{key}-{culprit.side.value}", f"{side} {speed}, whoever the peer"
+        case Kind.NIC:
+            return f"{key}-{culprit.side.value}", f"Rail {rail} of {{nodes}} is {speed}"
+        case Kind.PATH:
+            # Both directions are two targets, and one path to a reader.
+            a, b = (title_text(n) for n in culprit.nodes[:2])
+            path = "{nodes}" if len(_targets(culprit)) == 1 else f"between {a} and {b}"
+            return key, f"The path {path} is {speed}, though both ends are fast with others"
+        case Kind.RAIL:
+            return key, f"Rail {rail}{f' of leaf {leaf}' if leaf else ''} is {speed} on {{nodes}}"
+        case Kind.LEAF:
+            return key, f"Everything at leaf {leaf} is {speed}: {{nodes}}"
+        case Kind.UPLINK:
+            return key, f"The uplink of leaf {leaf} is {speed}: {{nodes}}"
+        case Kind.SPINE:
+            return key, f"Paths between leaves are {speed}"
+        case Kind.UNIFORM:
+            return key, "Every pair is slower than the nodes' own links allow"
+
+
+def _said(culprit: Culprit, words: Words) -> str:
+    if culprit.dead or culprit.value_gbyte_s is None:
+        return f"{words.what}: nothing passes"
+    rate = words.rate(culprit.value_gbyte_s)
+    if culprit.healthy_gbyte_s is None:
+        return f"{words.what}: {rate}"
+    return f"{words.what}: {rate}, {100 * culprit.factor:.0f} % of {words.rate(culprit.healthy_gbyte_s)}"
+
+
+def _figures(culprit: Culprit, decision: Decision, words: Words) -> dict[str, Any]:
+    """What was seen, in how many runs, and what was expected."""
+    value, met = culprit.value_gbyte_s, culprit.partners
+    runs = f"{culprit.runs} run{'s' if culprit.runs != 1 else ''}"
+    partners = f" with {met} partner{'s' if met != 1 else ''}" if met else ""
+    sure = f"{100 * culprit.confidence:.0f} %" if culprit.confidence < 0.995 else "over 99 %"
+    return {
+        "observed": words.rate(value) if value is not None else "nothing",
+        "expected": _expected(culprit, decision, words),
+        "seen": seen(
+            f"{words.what} in {runs}{partners}",
+            f"confidence {sure}, noise {100 * decision.noise:.0f} %",
+            at=culprit.nodes[0] if culprit.nodes else CLUSTER,
+        ),
+    }
+
+
+def _expected(culprit: Culprit, decision: Decision, words: Words) -> Expected:
+    """What was expected, and from where: the peers' figure, or the bound of the slowest part.
+
+    Beside it what the same pairs reached in the baseline.
+    """
+    before = [rate for (src, dst), rate in words.baseline.items() if culprit.holds_back(src, dst)]
+    then = f"; {words.rate(median(before))} in the baseline" if before else ""
+    if culprit.kind is Kind.UNIFORM or (words.derived and decision.healthy_gbyte_s is None):
+        terms = dict.fromkeys(words.limited_by[n] for n in culprit.nodes if n in words.limited_by)
+        term = f", limited by {listing(terms, 2)}" if terms else ""
+        value = culprit.healthy_gbyte_s
+        return DERIVED((words.rate(value) if value is not None else "more") + term + then)
+    value = culprit.healthy_gbyte_s or decision.healthy_gbyte_s
+    return PEERS((words.rate(value) if value else "more") + f", the peers' median{then}")
+
+
+def _again(nodes: Sequence[str], words: Words) -> str:
+    if not nodes or not all(c.isalnum() or c in "._-" for name in nodes for c in name):
+        return "measure again"
+    return f"netdoctor scan --last --only {words.check} --node {','.join(nodes)}"
+
+
+def _fix(culprit: Culprit, words: Words) -> Fix:
+    if culprit.kind not in (Kind.NODE, Kind.NIC):
+        return {Kind.PATH: PATH, Kind.UNIFORM: SHARED}.get(culprit.kind, SWITCH)
+    node = culprit.nodes[0]
+    device = words.devices.get(node)
+    shell = (
+        f"ethtool {device} | grep -E 'Speed|Duplex'; tc qdisc show dev {device}; ip -s link show dev {device}"
+    )
+    return run(
+        "compare link speed, shaping and error counters with those of a healthy node, then look at cable and"
+        " switch port",
+        shell if device is not None else "",
+        on=node,
+    )

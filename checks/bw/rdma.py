@@ -1,0 +1,77 @@
+"""RDMA writes between the HCAs of nodes, as perftest measures them."""
+
+from collections.abc import Iterator, Mapping
+from statistics import median
+
+from netdoctor.check import check
+from netdoctor.checks._shared.text import listing
+from netdoctor.checks.bw._culprits import RdmaCulprits
+from netdoctor.checks.bw._slow import Words, extremes, gbit, slow, summary
+from netdoctor.facts.bandwidth import RdmaRates
+from netdoctor.facts.rdma import RdmaFacts
+from netdoctor.model import CLUSTER, Finding, Measure, nodes_of, ok, skip, unknown
+
+
+@check(
+    after=["ssh.login", "net.ports", "rdma.port"],
+    profile="full",
+    cost="opens-port",
+    required=False,
+    source="https://github.com/linux-rdma/perftest",
+)
+def bw_rdma(rates: RdmaRates, culprits: RdmaCulprits, nodes: Mapping[str, RdmaFacts]) -> Iterator[Finding]:
+    """RDMA writes between any two nodes are as fast as between the others, on every rail.
+
+    Looks at:
+        ib_write_bw and ib_write_lat of perftest, where they are installed: 64 KiB writes from host memory
+        for two seconds and writes of two bytes, between ports of one name, all rails of a pair at once, each
+        direction by itself. Every pair up to 16 nodes, time permitting, a few partners per node beyond; slow
+        ones again with partners known to be good. Expected is what port and PCIe link allow: 96 of 100
+        Gbit/s. Software and cloud adapters are left out. Servers listen on TCP ports from 18515 on.
+
+    Matters because:
+        This is the network without NCCL: slow here is a cable, a slot, a switch or the traffic class; slow
+        in bw.pair alone is NCCL's choice of HCA, or the way from GPU to HCA.
+
+    Fix:
+        Look at the rail, node or path that is named: rdma.errors, rdma.pcie and rdma.rate, then cable and
+        switch port. Where it is undecided, run the pair that the report proposes.
+    """
+    having = [node for node, facts in nodes.items() if facts.hcas]
+    if len(having) < 2:
+        yield skip("fewer than two nodes have HCAs")
+    elif rates.without and not rates.rates:
+        yield skip("perftest (ib_write_bw) is not installed", gap="no perftest")
+    elif not (rates.rates or rates.failed_nodes or rates.troubles):
+        yield skip("no two nodes with an active HCA port reach each other")
+    for node in rates.without if rates.rates else ():
+        yield skip("perftest (ib_write_bw) is not installed here", node, gap="no perftest")
+    for node, why in rates.failed_nodes.items():
+        yield unknown(node, f"RDMA writes were not measured: {why}")
+    dead = {(f"{rate.src}->{rate.dst}", rate.rail) for rate in rates.rates if rate.gbyte_s == 0}
+    for what, why in rates.troubles.items():
+        ends, _, rail = what.rpartition(" ")
+        if (ends, rail) not in dead and nodes_of(ends):
+            yield unknown(ends, f"RDMA writes over {rail} were not measured: {why}")
+    if not rates.rates:
+        return
+    words = Words(
+        check="bw.rdma",
+        what="RDMA",
+        rate=gbit,
+        rates=rates.rates,
+        devices={},
+        limited_by=rates.limited_by,
+        derived=bool(rates.expected_gbyte_s),
+    )
+    yield from slow(culprits.decision, words)
+    text, measures = summary(culprits.decision, rates.rounds, words), extremes(words, "Gbit/s", 8)
+    if rates.latencies:
+        usual = median(one.us for one in rates.latencies)
+        worst = max(rates.latencies, key=lambda one: one.us)
+        measures["bw.rdma.latency"] = Measure(value=usual, unit="us")
+        text += (
+            f"; latency {usual:.1f} us, {worst.us:.1f} us from {worst.src} to {worst.dst} over {worst.rail}"
+        )
+    rails = sorted({rate.rail for rate in rates.rates if rate.rail})
+    yield ok(CLUSTER, f"{text}; rails {listing(rails, 8)}", measures=measures)

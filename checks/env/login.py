@@ -1,0 +1,123 @@
+"""What a login at a terminal has, and a job that is started by SSH has not."""
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from netdoctor.check import check
+from netdoctor.checks._shared.text import listing
+from netdoctor.facts.host import Session
+from netdoctor.facts.launching import ShellFacts
+from netdoctor.facts.software import EnvFacts, Job
+from netdoctor.model import DERIVED, HERE, SUSPECTED, Cause, Finding, in_job, look, ok, seen, skip, unknown
+from netdoctor.rules.variables import RANKS, Environment, effective_env
+
+# What starts ranks by SSH, without a terminal.
+BY_SSH = ("pdsh", "deepspeed", "mpirun")
+SHELLS = ("bash", "zsh", "ksh", "dash", "sh")
+PYTHONS = ("python3", "python", "torchrun")
+UNNAMED = "python3"  # what is asked where nobody names an interpreter
+LISTS = ("LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH")
+# PATH and environments of Python show in programs; no login has a place in a job; the last is read at a
+# prompt alone. Of secrets a node says that they are set.
+_LEFT_OUT = re.compile(r"PATH|CONDA_\w+|VIRTUAL_ENV|SLURM\w*|NNODES|MASTER_\w+|PYTHONSTARTUP")
+_NONE = "unset"
+
+
+class Apart(NamedTuple):
+    """A variable or program: what the job's session has, and what a login at a terminal has."""
+
+    name: str
+    here: str
+    there: str
+
+
+def lacking(shell: ShellFacts, env: Environment) -> Iterator[Apart]:
+    """Variables that a login sets and the job's session has not so; of search paths entries that it lacks."""
+    for name, there in shell.variables.items():
+        if _LEFT_OUT.fullmatch(name) or name in RANKS:
+            continue
+        here = env[name].value if name in env else None
+        if name in LISTS:
+            have = (here or "").split(":")
+            more = [part for part in there.split(":") if part and part not in have]
+            if more:
+                yield Apart(name, f"without {_short(':'.join(more))}", _short(there))
+        elif here != there:
+            yield Apart(name, _NONE if here is None else _short(here), _short(there))
+
+
+def programs(shell: ShellFacts, session: Session | None) -> Iterator[Apart]:
+    """Programs that PATH has elsewhere, or only in a login; not the interpreter where one is named."""
+    is_named = session is not None and session.interpreter != UNNAMED
+    for name, there in shell.tools.items():
+        here = shell.own_tools.get(name)
+        if here != there and not (is_named and name in PYTHONS):
+            yield Apart(name, here or "not on PATH", there)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 200 else f"{text[:200]}…"
+
+
+OTHER = Cause("env-login-only", "jobs that SSH starts on {nodes} lack what logins there have")
+WHO = "--launcher says what starts the job: pdsh, DeepSpeed and mpirun do so by SSH"
+
+
+@check(
+    profile="asked",
+    required=False,
+    via="ssh",
+    source="https://www.gnu.org/software/bash/manual/html_node/Bash-Startup-Files.html",
+)
+def env_login(shell: ShellFacts, env: EnvFacts, job: Job, session: Session | None) -> Iterator[Finding]:
+    """What a login at a terminal sets for a job is there in sessions without one, too.
+
+    Looks at:
+        Search paths of libraries and modules, NCCL_*, CUDA_* and the like, and the python3, torchrun, mpirun,
+        nvcc and so on that PATH has first: as the user's own shell gives them (``bash -l -i``, within 10 s,
+        what its files print is left aside), and as the session has them that SSH starts a command in. What
+        the job sets (``--env-file``) it has. Runs where ``--also env.login`` asks for it, as start-up files
+        do whatever their owner wrote there.
+
+    Matters because:
+        pdsh, DeepSpeed and mpirun start ranks in sessions without a terminal, for which ~/.bashrc mostly ends
+        at a line such as ``[ -z "$PS1" ] && return``. A module that is loaded below it works wherever one
+        tries by hand, and the job meets another Python, or no libraries. torchrun by hand, srun and Ray have
+        the environment of the shell that they were started in; where one of these is named it is only told.
+
+    Fix:
+        Set it for the job, or write it above that line.
+    """
+    if shell.error:
+        yield skip(shell.error) if shell.error.endswith("not asked") else unknown(HERE, _unsaid(shell))
+        return
+    found = [*lacking(shell, effective_env(env, job)), *programs(shell, session)]
+    if not found:
+        return
+    names = listing([one.name for one in found], 6)
+    if job.launcher not in (*BY_SSH, None):
+        yield ok(HERE, f"a login at a terminal has other values of {names}; {job.launcher} hands on its own")
+        return
+    above = (
+        f"above line {shell.guard} of ~/.bashrc"
+        if shell.guard
+        else "to where sessions without a prompt read it"
+    )
+    cause = OTHER if job.launcher else OTHER.but(confidence=SUSPECTED, settle_by=WHO)
+    kind = shell.shell.rpartition("/")[2]
+    command = f"{kind if kind in SHELLS else 'sh'} -l -i -c env"
+    yield cause.warn(
+        f"a login at a terminal has other values of {names}",
+        observed="; ".join(f"{one.name}: {one.here}" for one in found[:6]),
+        expected=DERIVED("; ".join(f"{one.name}: {one.there}" for one in found[:6])),
+        seen=seen(command, "\n".join(f"{one.name}={one.there}" for one in found[:6]), "command"),
+        fixes=[
+            in_job(f"set it for the job (--env-file), or move it {above}"),
+            look("see what a login sets", f"{command} </dev/null 2>/dev/null | sort"),
+        ],
+    )
+
+
+def _unsaid(shell: ShellFacts) -> str:
+    return f"{shell.shell} -l -i did not say what it sets: {shell.error}"

@@ -1,0 +1,207 @@
+"""Whether nodes share a folder, as files that they write there show."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from netdoctor.check import check
+from netdoctor.checks._shared.positions import at
+from netdoctor.checks._shared.text import listing, quoted
+from netdoctor.facts.places import HUNG
+from netdoctor.facts.sharing import SharedRead, SharedWrite, Sharing
+from netdoctor.facts.software import Job
+from netdoctor.model import CLUSTER, CONFIG, PEERS, Cause, Finding, Status, look, ok, run, seen, skip, unknown
+from netdoctor.records import dataclass
+
+WRITING = "https://man7.org/linux/man-pages/man5/nfs.5.html"  # "Directory entry caching", "root_squash"
+
+READ_ONLY = Cause("share-read-only", "{where} is read-only on {nodes}")
+FULL = Cause("share-full", "{where} has no room for {nodes} to write")
+DENIED = Cause("share-denied", "{nodes} may not write to {where}")
+MISSING = Cause("share-missing", "{where} is no folder on {nodes}", follows=("fs.shared", "path.same"))
+HANGS = Cause("share-hangs", "{where} does not answer on {nodes}", follows=("host.mounts",))
+OTHER = Cause("share-not-written", "{nodes} cannot write to {where}")
+NAMES = re.compile(r"\.netdoctor-write-[0-9a-f]{32}-\*")
+LEFT = Cause("share-left", "a file of the write test is left in {where} by {nodes}")
+
+_SPACE = "see what is full: space, inodes, or the user's quota"
+# errno -> the cause, what is said of it, what to look at
+_FAILED = {
+    "EROFS": (READ_ONLY, "it is mounted read-only", "see how it is mounted", "findmnt -T {}"),
+    "ENOSPC": (FULL, "no space is left", _SPACE, "df -h {0}; df -i {0}"),
+    "EDQUOT": (FULL, "the quota is used up", _SPACE, "quota -s; df -h {0}; df -i {0}"),
+    "EACCES": (DENIED, "permission denied", "see who may write there", "id; ls -ldn {}"),
+    "EPERM": (DENIED, "operation not permitted", "see who may write there", "id; ls -ldn {0}; lsattr -d {0}"),
+    "ENOENT": (MISSING, "it does not exist", "see what is mounted there", "findmnt -T {0}; ls -ld {0}"),
+    "ENOTDIR": (MISSING, "it is no folder", "see what is there", "ls -ld {}"),
+    HUNG: (HANGS, "nothing answered in 8 s", "see what is mounted there", "grep -F {} /proc/self/mountinfo"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unseen:
+    """What is said where a node of the same folder does not read another's file."""
+
+    cause: Cause
+    status: Status
+    words: str
+    advice: str
+
+
+_OWNER = Unseen(
+    cause=Cause("share-not-readable", "{nodes} cannot read in {where} what other nodes write"),
+    status=Status.FAIL,
+    words="is there, and reading it ends with {error}",
+    advice="compare the user's number on the nodes; see whether the server takes root for nobody",
+)
+_LATE = Unseen(
+    cause=Cause("share-late", "{nodes} see{s} in {where} late, or never, what other nodes write"),
+    status=Status.WARN,
+    words="is not to be seen after {after:.0f} s",
+    advice="see the mount's options: acdirmax, actimeo, lookupcache",
+)
+_BYTES = Unseen(
+    cause=Cause("share-other-bytes", "{nodes} read{s} in {where} other bytes than were written"),
+    status=Status.FAIL,
+    words="has other bytes here",
+    advice="see what is mounted there: a cache in between, or two file systems",
+)
+_ODD = Unseen(
+    cause=Cause("share-unread", "{nodes} cannot read in {where} what other nodes write"),
+    status=Status.FAIL,
+    words="could not be read: {error}",
+    advice="see what is mounted there",
+)
+_KINDS = {"EACCES": _OWNER, "EPERM": _OWNER, "ENOENT": _LATE, "ESTALE": _LATE, "other bytes": _BYTES}
+
+
+def failed_write(one: SharedWrite) -> Finding:
+    """The finding of a node that could not write."""
+    cause, words, advice, shell = _FAILED.get(
+        one.error, (OTHER, one.error, "see what is mounted there", "findmnt -T {}")
+    )
+    if cause is DENIED and one.uid == 0:
+        words += ", to root: a server takes root for nobody unless the export says no_root_squash"
+        advice = "have the job's own user write there, or see the export's options"
+    return at(cause, one.path).fail(
+        f"{one.path} ({one.place}) cannot be written: {words}",
+        at=one.node,
+        observed=one.error,
+        expected=CONFIG("a file of 4 KiB can be written, as --write-test says"),
+        fixes=look(advice, shell.format(quoted(one.path))),
+    )
+
+
+def late(path: str, reads: Sequence[SharedRead]) -> Iterator[Finding]:
+    """Files of the same folder that some nodes could not read."""
+    for one in reads:
+        if one.error:
+            kind = _KINDS.get(one.error, _ODD)
+            yield at(kind.cause, path).say(
+                kind.status,
+                f"{path}: what {one.writer} wrote {kind.words.format(error=one.error, after=one.after_s)}",
+                at=one.reader,
+                observed=one.error,
+                expected=CONFIG("the same bytes"),
+                fixes=look(kind.advice, f"findmnt -T {quoted(path)}; id; ls -ldn {quoted(path)}"),
+            )
+
+
+def groups(nodes: Sequence[str], reads: Sequence[SharedRead]) -> list[list[str]]:
+    """Nodes that see one folder, the largest group first: who reads another's file shares it with that one.
+
+    So does who sees it and may not read it.
+    """
+    of = {node: [node] for node in nodes}
+    for one in reads:
+        if one.error in ("", "EACCES", "EPERM") and one.reader in of and one.writer in of:
+            small, large = sorted((of[one.reader], of[one.writer]), key=len)
+            if small is not large:
+                large += small
+                of.update(dict.fromkeys(small, large))
+    order = {node: i for i, node in enumerate(nodes)}
+    every = {id(group): group for group in of.values()}.values()
+    found = [sorted(group, key=order.__getitem__) for group in every]
+    return sorted(found, key=lambda group: (-len(group), order[group[0]]))
+
+
+def unremoved(sharing: Sharing) -> Iterator[Finding]:
+    for node, paths in sharing.left.items():
+        for path, error in paths.items():
+            known = NAMES.fullmatch(sharing.names)
+            yield at(LEFT, path).warn(
+                f"a file {sharing.names} could not be removed from {path}: {error}",
+                at=node,
+                observed=error,
+                expected="no file is left",
+                fixes=run("remove it", f"rm -f {quoted(path)}/{sharing.names}" if known else ""),
+            )
+
+
+APART = Cause("share-apart", "{where} is another folder on {nodes}", follows=("fs.shared",))
+SPLIT = Cause("share-split", "the nodes do not share {where}", follows=("fs.shared",))
+
+
+@check(profile="asked", cost="writes-file", required=False, source=WRITING)
+def fs_write(sharing: Sharing, job: Job) -> Iterator[Finding]:
+    """Every node writes to the folders of ``--write-test``, and what it writes there the others read.
+
+    Looks at:
+        A file of 4 KiB that each node makes in each of these folders (hidden, of a random name, never over
+        another or through a link), brings to the disk, and removes. The files of the first three nodes are
+        read by all, each node's by the one before it in the list. Where an NFS client may keep a folder in
+        its cache, who sees nothing yet waits as long as that mount says (acdirmax, 60 s), 120 s at most.
+
+    Matters because:
+        Where one node has a folder of its own under the same name, a read-only mount, no quota left, or a
+        user whom the server does not know, its checkpoints are lost or the job ends with the first of them.
+
+    Fix:
+        Mount it as on the other nodes; make room; let the user of the job write there.
+    """
+    if not job.write_test:
+        yield skip("no folder was named: --write-test DIR")
+        return
+    for node, why in sharing.failed_nodes.items():
+        yield unknown(node, f"writing was not tried to the end: {why}")
+    for path in job.write_test:
+        writes = [one for one in sharing.writes if one.path == path]
+        yield from (failed_write(one) for one in writes if one.error)
+        yield from _shared(path, [one for one in writes if one.step != "folder"], sharing)
+    yield from unremoved(sharing)
+
+
+def _shared(path: str, writes: list[SharedWrite], sharing: Sharing) -> Iterator[Finding]:
+    reads = [one for one in sharing.reads if one.path == path]
+    # Of whom nobody read anything, and who read nothing, it is not known which folder he sees.
+    met = {node for one in reads for node in (one.reader, one.writer)}
+    together = groups([one.node for one in writes if one.node in met], reads)
+    mounted = f"findmnt -T {quoted(path)}; ls -lid {quoted(path)}"
+    if len(together) < 2:
+        yield from late(path, reads)
+        if reads and not any([*(w.error for w in writes), *(r.error for r in reads)]):
+            longest = max(one.after_s for one in reads)
+            after = f", the last of them after {longest:.0f} s" if longest >= 1 else ""
+            yield ok(CLUSTER, f"{path}: {len(met)} nodes wrote, and read what others wrote{after}")
+        return
+    most, others = together[0], together[1:]
+    if len(most) == len(others[0]):
+        words = "; ".join(listing(group, 3) for group in together[:4])
+        yield at(SPLIT, path).fail(
+            f"{path} is {len(together)} folders: {words}{'…' if len(together) > 4 else ''}",
+            at=CLUSTER,
+            observed=f"{len(together)} folders",
+            expected=CONFIG("one folder, as --write-test says"),
+            fixes=[look(f"compare it on {group[0]}", mounted, on=group[0]) for group in together[:2]],
+        )
+        return
+    place = {one.node: one.place for one in writes}
+    for node in (node for group in others for node in group):
+        yield at(APART, path).fail(
+            f"{path} ({place[node]}) has no file that others wrote; {listing(most, 3)} share theirs "
+            f"({place[most[0]]})",
+            at=node,
+            observed=f"a folder without it, {place[node]}",
+            expected=PEERS(f"the folder of {len(most)} nodes"),
+            seen=seen(f"ls -a {path}", "No such file or directory", "command"),
+            fixes=look("compare what is mounted there", mounted),
+        )

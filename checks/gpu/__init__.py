@@ -1,0 +1,1 @@
+"""Checks of NVIDIA GPUs: one file each, `checks/gpu/<property>.py` is `gpu.<property>`."""

@@ -1,0 +1,126 @@
+"""What the driver's messages and NVML together say of each GPU and NVSwitch of a node."""
+
+from collections.abc import Collection, Iterable, Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+from netdoctor.checks._shared.text import listing
+from netdoctor.facts.gpu import Gpu, GpuFacts, KernelEvent, KernelLog
+from netdoctor.rules import xid
+from netdoctor.rules.xid import Need
+from netdoctor.text import age
+
+# Where nothing says whether a GPU was reset since. Our own judgement: nobody resets a GPU, and most jobs
+# would have met it, within a day.
+FRESH_S = 86400.0
+# The driver sums up at once.
+SUMMED_S = 5.0
+
+
+class Trouble(NamedTuple):
+    """What is wrong with one device; gpu: NVML's index, of a GPU that it lists.
+
+    needs: NONE with a code that is not known. certain: the driver itself says so. fresh: the
+    last error is younger than FRESH_S. again: it has been put right, more than once.
+    """
+
+    summary: str
+    needs: Need
+    place: str
+    text: str
+    observed: str
+    gpu: int | None = None
+    certain: bool = False
+    fresh: bool = False
+    again: bool = False
+
+
+@lru_cache(maxsize=1 << 12)
+def address(bus: str) -> str:
+    """``0000:3b:00`` of ``00000000:3B:00.0``."""
+    return bus.lower().partition(".")[0][-10:]
+
+
+def troubles(gpu: GpuFacts, log: KernelLog) -> Iterator[Trouble]:
+    """In the order of the GPUs, then what is no GPU of NVML any more, then switches."""
+    since = log.driver_age_s
+    recent = [one for one in log.events if since is None or one.last_age_s <= since]
+    if not recent and not any(device.recovery for device in gpu.devices):
+        return
+    by_device: dict[str, list[KernelEvent]] = {}
+    for one in recent:
+        if one.kind == "xid":
+            by_device.setdefault(one.device, []).append(one)
+    devices = {address(device.pci_bus_id): device for device in gpu.devices}
+    gone = sorted(by_device.keys() - devices.keys())
+    for where, device in [*devices.items(), *((where, None) for where in gone)]:
+        events = by_device.get(where, [])
+        if not events and device is not None and not device.recovery:
+            continue
+        if trouble := _of_gpu(device, where, events, log.source):
+            yield trouble._replace(gpu=device.index if device else None)
+    for one in recent:
+        if one.kind == "sxid" and one.text.startswith("Fatal"):
+            words = f"NVSwitch {one.device} reported a fatal error (SXid {one.code})"
+            yield _told(words, Need.RESET, [one], log.source)
+
+
+def _of_gpu(device: Gpu | None, where: str, events: list[KernelEvent], source: str) -> Trouble | None:
+    said = None if device is None else xid.recovery(device.recovery)
+    if not events and said not in (Need.RESET, Need.REBOOT):
+        return None
+    name = f"GPU {device.index}" if device is not None and device.pci_bus_id else f"the GPU at {where}"
+    meant = {one: xid.meaning(one.code, one.text) for one in events if one.code != xid.RECOVERY}
+    grave = {one: means for one, means in meant.items() if means and means.action is not Need.NONE}
+    foreign = [one for one, means in meant.items() if means is None]
+    codes = listing(f"Xid {one.code}, {means.words}" for one, means in grave.items())
+    needs = said or _announced(events, grave)
+    if needs in (Need.RESET, Need.REBOOT):
+        text = "\n".join(map(_line, events)) or str(device.recovery if device else "")
+        place = f"NVML, {name}, recovery action" if said else _place(source)
+        words = f"{name} needs a {needs}, says the driver" + (f" ({codes})" if codes else "")
+        return Trouble(words, needs, place, text, f"needs a {needs}", certain=True)
+    times = sum(one.count for one in grave)
+    if times > 1 and needs is Need.NONE:
+        words = f"{name} was put right {times} times: {codes}"
+        return _told(words, Need.RESET, grave, source)._replace(again=True)
+    if grave and needs is None:
+        action = max((means.action for means in grave.values()), key=lambda action: action.rank)
+        words = f"{name} met {codes}, {age(_youngest(grave))} ago"
+        return _told(words, action, grave, source)
+    if foreign:
+        words = f"{name} met what comes after the last Xid that netdoctor knows ({xid.LAST})"
+        return _told(words, Need.NONE, foreign, source)
+    return None
+
+
+def _announced(events: Iterable[KernelEvent], grave: Collection[KernelEvent]) -> Need | None:
+    """What the driver's last summary says, unless an error came after it."""
+    last = min((one for one in events if one.code == xid.RECOVERY), key=_age, default=None)
+    if last is None or any(one.last_age_s < last.last_age_s - SUMMED_S for one in grave):
+        return None
+    return xid.announced(last.text)
+
+
+def _age(one: KernelEvent) -> float:
+    return one.last_age_s
+
+
+def _youngest(events: Iterable[KernelEvent]) -> float:
+    return min(map(_age, events))
+
+
+def _place(source: str) -> str:
+    return f"kernel log ({source})"
+
+
+def _told(words: str, action: Need, events: Collection[KernelEvent], source: str) -> Trouble:
+    observed = listing(f"{'Xid' if one.kind == 'xid' else 'SXid'} {one.code}" for one in events)
+    text, fresh = "\n".join(map(_line, events)), _youngest(events) < FRESH_S
+    return Trouble(words, action, _place(source), text, observed, fresh=fresh)
+
+
+def _line(one: KernelEvent) -> str:
+    times = f", {one.count} times" if one.count > 1 else ""
+    kind = "Xid" if one.kind == "xid" else "SXid"
+    return f"{kind} {one.code} of {one.device}{times}, last {age(one.last_age_s)} ago: {one.text}"

@@ -1,0 +1,178 @@
+"""Number and kind of GPUs, against the hosts file and across the cluster."""
+
+from collections.abc import Iterator, Mapping
+
+from netdoctor.check import check
+from netdoctor.checks._shared.majority import majority
+from netdoctor.checks._shared.parity import differing
+from netdoctor.checks._shared.text import listing
+from netdoctor.checks.gpu._gpus import given_by_slurm, kept
+from netdoctor.facts.accelerators import AcceleratorFacts
+from netdoctor.facts.gpu import GpuFacts
+from netdoctor.facts.host import Node
+from netdoctor.facts.software import EnvFacts
+from netdoctor.facts.wanted import Wanted
+from netdoctor.model import (
+    CONFIG,
+    DERIVED,
+    LIKELY,
+    PEERS,
+    Action,
+    Cause,
+    Evidence,
+    Finding,
+    Fix,
+    Status,
+    in_job,
+    look,
+    ok,
+    seen,
+    skip,
+    unknown,
+)
+
+FEWER = Cause("gpu-count-fewer", "{nodes} {has} fewer GPUs than expected", action=Action.DRAIN)
+OTHER = FEWER.but(title="{nodes} {has} fewer GPUs than other nodes")
+MORE = Cause("gpu-count-more", "{nodes} {has} more GPUs than most nodes")
+MODEL = Cause("gpu-model", "GPU model differs between {nodes}")
+MIXED = Cause("gpu-mixed", "{nodes} {has} GPUs of different models")
+SEARCH = look(
+    "see which GPU is gone, and why",
+    "nvidia-smi -L; lspci -d 10de: -nn; dmesg | grep -E 'NVRM|Xid'",
+    root=True,
+)
+
+
+@check(
+    after=["ssh.login", "gpu.visible"],
+    source="https://pytorch.org/docs/stable/elastic/run.html",
+    expects={"gpu.count": int, "gpu.model": str},
+)
+def gpu_count(
+    gpus: Mapping[str, GpuFacts],
+    nodes: Mapping[str, Node],
+    expect: Wanted | None = None,
+    others: Mapping[str, AcceleratorFacts] | None = None,
+    envs: Mapping[str, EnvFacts] | None = None,
+) -> Iterator[Finding]:
+    """Every node has the GPUs that the hosts file lists, and as many as the other nodes.
+
+    Looks at:
+        NVML's devices (MIG parents count once), or what AMD's driver offers; what ``--expect`` says,
+        ``gpus=`` or ``slots=`` of the hosts file where it is given, in a task of Slurm's what that was given
+        (SLURM_GPUS_ON_NODE), else the number that most nodes have; names and memory of the GPUs.
+
+    Matters because:
+        With ``--nproc-per-node gpu`` a node that lost a GPU starts fewer ranks without a word; with
+        a fixed number a rank ends with "invalid device ordinal". Nodes may differ on purpose, so that fewer
+        than on other nodes is a warning; fewer than ``gpus=`` lists, or none at all, stops the job.
+        Mixed GPUs run at the pace, and with the memory, of the smallest.
+
+    Fix:
+        Repair the GPU, or leave the node out; where fewer GPUs are on purpose, say so with
+        ``gpus=`` in the hosts file, and start as many processes as the node has GPUs
+        (``--nproc-per-node gpu``).
+    """
+    others = others or {}
+    foreign = [n for n, one in gpus.items() if _unknown(one, others.get(n))]
+    for node in foreign:
+        yield skip("GPUs that are not known here, or that this login may not see, are not counted", node)
+    silent = [n for n, one in gpus.items() if one.nvml == "error" and not one.devices and n not in foreign]
+    for node in silent:
+        yield unknown(node, f"the GPUs could not be counted: {gpus[node].nvml_message or 'NVML is silent'}")
+    gpus = {node: facts for node, facts in gpus.items() if node not in (*silent, *foreign)}
+    if not gpus:
+        return
+    counts = {n: len(facts.devices) or len(others[n].kfd if n in others else ()) for n, facts in gpus.items()}
+    told = {n: given_by_slurm(nodes[n], facts, (envs or {}).get(n)) for n, facts in gpus.items()}
+    given = {n: number for n, number in told.items() if number is not None}
+    typed = expect.look("gpu.count", {node: str(count) for node, count in counts.items()}) if expect else {}
+    if not any((*counts.values(), *given.values(), *(nodes[node].gpus for node in gpus))) and not typed:
+        yield skip("no GPU on any node, and none listed")
+        return
+    listed = {node: wanted for node in gpus if (wanted := nodes[node].gpus) is not None}
+    slots = {node: n for node in gpus if node not in listed and (n := nodes[node].slots) is not None}
+    # slots= are processes per node. They stand for GPUs where some node has that many.
+    if any(counts[node] == slot for node, slot in slots.items()):
+        listed |= slots
+    places = dict.fromkeys(listed, "the hosts file lists")
+    # What Slurm says of a job's share stands where nobody has said more.
+    places |= {node: "Slurm gave the task" for node in given if node not in listed}
+    listed = given | listed
+    listed |= {n: counts[n] if one.is_met_by(f"{counts[n]}") else int(one.number) for n, one in typed.items()}
+    places |= {node: f"{wish.place} expects" for node, wish in typed.items()}
+    peers = majority({node: count for node, count in counts.items() if node not in listed})
+    # With as many nodes on either side the smaller are the suspects.
+    usual = max(peers.groups) if peers.tie else peers.value
+    numbers = _numbers(counts)
+    for node, count in counts.items():
+        own = node in listed
+        wanted = listed[node] if own else usual or 0
+        if count == wanted:
+            continue
+        words = places[node] if own else "another node has" if peers.tie else "most nodes have"
+        said = {"at": node, "observed": str(count), "expected": str(wanted), "seen": _seen(gpus[node])}
+        summary = f"{count} GPU{'' if count == 1 else 's'}, {words} {wanted}"
+        if count < wanted and (own or not count):
+            yield FEWER.fail(summary, expected_from=CONFIG if own else PEERS, fixes=SEARCH, **said)
+        elif count < wanted:
+            cause = OTHER.but(confidence=LIKELY) if peers.tie else OTHER
+            summary += f"; torchrun needs --nproc-per-node {count} here"
+            yield cause.warn(summary, expected_from=PEERS, fixes=(*numbers, SEARCH), **said)
+        elif count > wanted and (not own or node in typed):
+            yield MORE.warn(summary, expected_from=CONFIG if own else PEERS, fixes=numbers, **said)
+
+    models = {
+        node: listing(sorted({device.name for device in facts.devices}), 3)
+        for node, facts in gpus.items()
+        if facts.devices and all(device.name for device in facts.devices)
+    }
+    yield from differing(
+        models,
+        "GPU model",
+        MODEL,
+        key="gpu.model",
+        expect=expect,
+        status=Status.WARN,
+        why="the job runs at the pace and with the memory of the smallest",
+        seen=lambda node: _seen(gpus[node]),
+    )
+    for node, facts in gpus.items():
+        names = sorted({device.name for device in facts.devices if device.name})
+        if len(names) > 1:
+            yield MIXED.warn(
+                f"different GPUs in one node: {listing(names)}",
+                at=node,
+                observed=listing(names),
+                expected=DERIVED("one model"),
+                seen=_seen(facts),
+            )
+        if nameless := [f"GPU {d.index}" for d in facts.devices if not d.name and d.error is None]:
+            yield unknown(node, f"the model of {listing(nameless, 4)} could not be read")
+    if len(set(counts.values())) == 1 and len(set(models.values())) == 1:
+        for node, count in counts.items():
+            text = f"{count} x {models.get(node, 'GPU')}"
+            yield ok(node, text, observed=text)
+
+
+def _unknown(gpu: GpuFacts, found: AcceleratorFacts | None) -> bool:
+    if kept(gpu) and not gpu.login_job:
+        return True
+    return bool(found and not gpu.devices and (found.others or found.kfd_hidden))
+
+
+def _numbers(counts: Mapping[str, int]) -> tuple[Fix, ...]:
+    """How torchrun starts as many processes as each node has GPUs; nothing where a node has none."""
+    nodes: dict[int, list[str]] = {}
+    for node, count in counts.items():
+        nodes.setdefault(count, []).append(node)
+    if 0 in nodes:
+        return ()
+    shares = "; ".join(f"{count} on {listing(nodes[count], 4)}" for count in sorted(nodes, reverse=True))
+    text = f"if it is on purpose, a process for each GPU: {sum(counts.values())} ranks in all ({shares})"
+    return (in_job(text, "torchrun --nproc-per-node gpu ..."),)
+
+
+def _seen(gpu: GpuFacts) -> Evidence:
+    devices = [f"GPU {d.index} {d.name or '?'} at {d.pci_bus_id}" for d in gpu.devices]
+    return seen("NVML", listing(devices, 8) or "none")

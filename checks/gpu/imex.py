@@ -1,0 +1,90 @@
+"""IMEX on nodes whose GPUs share one NVLink domain."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+
+from netdoctor.check import check
+from netdoctor.checks._shared.majority import majority
+from netdoctor.checks._shared.text import listing
+from netdoctor.checks.gpu._gpus import other_release
+from netdoctor.facts.gpu import GpuFacts
+from netdoctor.model import DERIVED, LIKELY, PEERS, Cause, Finding, look, run, seen, skip
+
+RELEASE = Cause("gpu-imex-release", "{nodes} {has} an IMEX of another release than the driver")
+STOPPED = Cause("gpu-imex-stopped", "IMEX does not run on {nodes}, and does on others of the domain", LIKELY)
+NODES = Cause("gpu-imex-nodes", "{nodes} {has} another list of IMEX nodes than others of the domain", LIKELY)
+LIST = "/etc/nvidia-imex/nodes_config.cfg"
+
+
+@check(
+    after=["ssh.login", "gpu.visible"],
+    required=False,
+    source="https://docs.nvidia.com/multi-node-nvlink-systems/imex-guide/deployment.html",
+)
+def gpu_imex(gpus: Mapping[str, GpuFacts]) -> Iterator[Finding]:
+    """Nodes that share an NVLink domain run IMEX, of the driver's release, with the same list of nodes.
+
+    Looks at:
+        Where NVML says that GPUs are in a domain of several nodes (NVL72): whether nvidia-imex runs, its
+        release (Debian's packages) against the loaded driver's, and the addresses of its nodes_config.cfg,
+        among nodes of one domain and partition. Where no node runs it, a scheduler starts it with the job.
+
+    Matters because:
+        Without IMEX, memory of a GPU cannot be shared with another node: NCCL leaves NVLink for the network,
+        or ends. Instances whose lists differ do not come together.
+
+    Fix:
+        Bring the list and the release of the odd node to those of the others, and start the service there. A
+        prolog that writes the list for each job makes this good by itself.
+    """
+    domains: dict[str, dict[str, GpuFacts]] = defaultdict(dict)
+    for node, gpu in gpus.items():
+        domain = next((one.nvlink_domain for one in gpu.devices if one.nvlink_domain), "")
+        if not domain:
+            yield skip("no GPU here is in an NVLink domain of several nodes", node)
+            continue
+        domains[domain][node] = gpu
+        if release := other_release(gpu, "nvidia-imex"):
+            yield RELEASE.warn(
+                f"IMEX {release} is installed, the driver is {gpu.kernel_driver}",
+                at=node,
+                observed=release,
+                expected=DERIVED(f"{gpu.kernel_driver}, as the driver"),
+                seen=seen("/var/lib/dpkg/status", f"nvidia-imex {release}", "file"),
+                fixes=look("see which releases there are", "apt-cache madison 'nvidia-imex*'"),
+            )
+        if gpu.imex is None:
+            yield skip("what runs here is not shown to this user", node, gap="IMEX (needs root)")
+    for members in domains.values():
+        yield from _among(members)
+
+
+def _among(members: Mapping[str, GpuFacts]) -> Iterator[Finding]:
+    running = {node: gpu for node, gpu in members.items() if gpu.imex}
+    for node in (node for node, gpu in members.items() if gpu.imex is False):
+        if 2 * len(running) > len(members):
+            yield STOPPED.warn(
+                f"nvidia-imex does not run here, but on {len(running)} of {len(members)} nodes of the domain",
+                at=node,
+                observed="not running",
+                expected=PEERS("nvidia-imex among the processes"),
+                seen=seen("/proc", "no process nvidia-imex"),
+                fixes=run(
+                    "start it, now and at every start",
+                    "systemctl enable --now nvidia-imex",
+                    root=True,
+                    risk="low",
+                    undo="systemctl disable --now nvidia-imex",
+                ),
+            )
+    spread = majority({node: gpu.imex_nodes for node, gpu in running.items() if gpu.imex_nodes})
+    for node, own in spread.minority.items() if spread.value else ():
+        odd = sorted(set(own or ()) ^ set(spread.value or ()))
+        yield NODES.warn(
+            f"{LIST} differs from that of most nodes of the domain by {listing(odd, 4)}",
+            at=node,
+            observed=f"{len(own or ())} addresses",
+            expected=PEERS(f"the {len(spread.value or ())} addresses that most have"),
+            seen=seen(LIST, listing(own or (), 8), "file"),
+            fixes=look("compare the lists", f"sort {LIST}; systemctl status nvidia-imex --no-pager"),
+        )

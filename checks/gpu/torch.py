@@ -1,0 +1,101 @@
+"""Whether the job's torch is built for the GPUs that the node has."""
+
+from collections.abc import Iterator
+
+from netdoctor.check import check
+from netdoctor.checks._shared.text import listing
+from netdoctor.facts.accelerators import AcceleratorFacts
+from netdoctor.facts.gpu import Gpu, GpuFacts
+from netdoctor.facts.software import SoftwareFacts, Torch
+from netdoctor.model import DERIVED, HERE, Cause, Evidence, Finding, ok, run, seen, skip, unknown
+from netdoctor.rules.cuda import BF16, build_with, code_for
+from netdoctor.rules.versions import Version, parse_version
+
+VENDOR = Cause("torch-other-vendor", "torch on {nodes} is not built for the GPUs there")
+NO_CODE = Cause("torch-no-gpu-code", "torch on {nodes} has no code for the GPUs there")
+
+
+@check(
+    after=["ssh.login", "gpu.visible", "sw.torch"],
+    explains=("gpu.work",),
+    source="https://docs.nvidia.com/cuda/ada-compatibility-guide",
+)
+def gpu_torch(
+    software: SoftwareFacts, gpu: GpuFacts, others: AcceleratorFacts | None = None
+) -> Iterator[Finding]:
+    """The job's torch has code for the GPUs of the node.
+
+    Looks at:
+        The GPUs that torch was compiled for, as its own library has them (what ``torch.cuda.get_arch_list()``
+        says; nothing is imported), against the compute capability that NVML tells; CUDA or ROCm in the build
+        against the vendor of the GPUs. A binary runs on GPUs of its major capability from its minor one on,
+        PTX on all later ones.
+
+    Matters because:
+        A wheel from before the GPU, or one that has dropped it, ends with "no kernel image is available for
+        execution on the device" at the first operation; a build for the other vendor finds no GPU at all.
+
+    Fix:
+        Install a build of torch that has code for the GPU.
+    """
+    torch = software.torch
+    if torch is None:
+        yield skip("no torch on this node")
+    elif not gpu.devices and others and others.amd:
+        if not torch.hip:
+            yield _other_vendor(torch, "CUDA" if torch.cuda else "processors", "AMD's", "ROCm")
+    elif not gpu.devices:
+        yield skip("no GPU on this node")
+    elif torch.hip:
+        yield _other_vendor(torch, "ROCm", "NVIDIA's", "CUDA")
+    elif not torch.cuda:
+        yield skip("a torch without CUDA on this node")
+    elif not torch.archs:
+        yield skip("torch's library does not say which GPUs it has code for")
+    else:
+        silent = [f"GPU {d.index}" for d in gpu.devices if d.error is None and not d.compute_capability]
+        if silent:
+            yield unknown(HERE, f"{listing(silent, 4)}: NVML does not tell the compute capability")
+        yield from _code(torch, gpu.devices)
+
+
+def _other_vendor(torch: Torch, built: str, whose: str, wanted: str) -> Finding:
+    return VENDOR.fail(
+        f"torch {torch.version} is built for {built}, and the node's GPUs are {whose}",
+        observed=torch.version,
+        expected=DERIVED(f"a build with {wanted}"),
+        seen=seen(f"{torch.path or 'torch'}/version.py", torch.version, "file"),
+        fixes=run(f"install a build with {wanted} (pytorch.org/get-started)", effect="next launch"),
+    )
+
+
+def _code(torch: Torch, devices: tuple[Gpu, ...]) -> Iterator[Finding]:
+    """Each kind of GPU once."""
+    named = {(d.name, d.compute_capability): d for d in devices}
+    kinds = {(name, v): d for (name, of), d in named.items() if (v := parse_version(of)) is not None}
+    said = []
+    for (name, version), device in kinds.items():
+        how, arch = code_for(torch.archs, version), f"sm_{device.compute_capability}".replace(".", "")
+        if not how:
+            yield _no_code(torch, name, arch, version)
+            continue
+        ready = "" if how == "binary" else ", compiled from PTX when it starts"
+        said.append(f"{name} ({arch}{ready}{'' if version >= BF16 else ', without bfloat16 units'})")
+    if said:
+        yield ok(
+            HERE, f"torch {torch.version} has code for {listing(said)}", observed=listing(torch.archs, 12)
+        )
+
+
+def _no_code(torch: Torch, name: str, arch: str, version: Version) -> Finding:
+    return NO_CODE.fail(
+        f"torch {torch.version} has no code for {name} ({arch})",
+        observed=listing(torch.archs, 12),
+        expected=DERIVED(f"code for {arch}"),
+        seen=_evidence(torch),
+        fixes=run(f"install {build_with(version) or f'a build with code for {arch}'}", effect="next launch"),
+    )
+
+
+def _evidence(torch: Torch) -> Evidence:
+    return seen(f"{torch.path}/lib/libtorch_python.so", listing(torch.archs, 12), "file")

@@ -1,0 +1,282 @@
+"""Whether the driver answers and shows every GPU that the machine has."""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from netdoctor.check import check
+from netdoctor.checks._shared.text import listing
+from netdoctor.checks.gpu._accelerators import of_others
+from netdoctor.checks.gpu._gpus import CONTROL_NODE, bind, given_by_slurm, kept, kept_finding
+from netdoctor.facts.accelerators import AcceleratorFacts
+from netdoctor.facts.gpu import GpuFacts
+from netdoctor.facts.host import HostFacts, Node
+from netdoctor.facts.software import EnvFacts
+from netdoctor.model import (
+    CONFIG,
+    DERIVED,
+    LIKELY,
+    Action,
+    Cause,
+    Evidence,
+    Finding,
+    Fix,
+    after_reboot,
+    in_job,
+    look,
+    run,
+    seen,
+    skip,
+    unknown,
+)
+from netdoctor.rules.cuda import visible
+
+# nvmlReturn_t, https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html
+STATES = {4: "no_permission", 9: "no_driver", 12: "no_library", 15: "lost", 17: "closed", 18: "mismatch"}
+STATES[999] = "closed"  # "unknown error"
+
+_cause = partial(Cause, verify=("gpu.visible", "gpu.count"))
+ABSENT = _cause("gpu-absent", "{nodes} {has} none of the GPUs that are listed")
+MISFIT = _cause("driver-mismatch", "{nodes} load{s} a kernel module that does not fit the driver's library")
+VFIO = _cause("gpu-vfio", "{nodes} keep{s} the GPUs for virtual machines (vfio-pci)")
+NOT_LOADED = _cause("driver-not-loaded", "{nodes} {has} GPUs but no NVIDIA driver loaded")
+NO_LIBRARY = _cause("nvml-library-missing", "{nodes} {has} GPUs but not the NVIDIA driver's library")
+FORBIDDEN = _cause("gpu-permission", "{nodes} refuse{s} to let the login user open the GPUs")
+CLOSED = _cause("gpu-blocked-by-system", "a device cgroup or namespace keeps the GPUs from {nodes}", LIKELY)
+LOST = _cause("gpu-lost", "{nodes} {has} a GPU that fell off the bus").but(action=Action.REBOOT)
+SICK = _cause("gpu-error", "{nodes} {has} GPUs that answer with errors")
+UNBOUND = _cause("gpu-unbound", "{nodes} {has} GPUs that the NVIDIA driver is not bound to")
+NO_NODE = _cause("gpu-device-node-missing", "{nodes} lack{s} device nodes for some GPUs")
+HIDDEN = _cause("gpu-hidden", "{nodes} show{s} fewer GPUs than the PCI bus has", LIKELY)
+# A share of a machine may be on purpose.
+SHARE = _cause(
+    "gpu-hidden-in-container", "the container on {nodes} shows fewer GPUs than the machine has", LIKELY
+)
+NOT_GIVEN = Cause(
+    "gpu-not-in-container",
+    "the container on {nodes} was given none of the machine's GPUs",
+    LIKELY,
+    settle_by="gpus= in the hosts file says how many each node should have",
+)
+UNSET = Cause("gpu-hidden-by-variable", "CUDA_VISIBLE_DEVICES hides GPUs from logins on {nodes}")
+
+CONTAINER = in_job(
+    "start the container with all GPUs and the driver's utility library",
+    "docker run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility ...   # your image and options",
+)
+LOAD = run(
+    "load the driver; where that fails, see why (missing headers, Secure Boot, nouveau)",
+    "modprobe nvidia && nvidia-smi -L || dmesg | tail -n 40",
+    root=True,
+    persistent=False,
+)
+# What held the modules runs again in the end, whatever could not be unloaded: without Fabric Manager NVML is
+# green on a machine with NVSwitches, and CUDA fails. $(echo $x) is split by every shell, $x not by zsh.
+RELOAD = run(
+    "reload the kernel modules, with nothing running on the GPUs; their services are started again",
+    "m=; for one in nvidia_peermem nvidia_uvm nvidia_drm nvidia_modeset nvidia; do"
+    ' [ ! -d /sys/module/$one ] || m="$m $one"; done;'
+    " s=; for one in nvidia-fabricmanager nvidia-persistenced nvidia-dcgm; do"
+    ' ! systemctl -q is-active $one || s="$s $one"; done;'
+    " for one in $(echo $s); do systemctl stop $one; done;"
+    " modprobe -r $(echo $m); modprobe -a nvidia $(echo $m);"
+    " for one in $(echo $s); do systemctl start $one; done; nvidia-smi -L",
+    root=True,
+    risk="medium",
+    loses="whatever runs on its GPUs",
+)
+RESTART = after_reboot("restart the machine", "systemctl reboot")
+LET_IN = run(
+    "let every user open them, the driver's default",
+    "chmod 666 /dev/nvidia[0-9]* /dev/nvidiactl",
+    root=True,
+    persistent=False,
+    widens="every local user may use the GPUs",
+)
+REPLACE = (
+    look("see what the driver said of it", "dmesg | grep -E 'Xid|fallen off the bus'", root=True),
+    after_reboot(
+        "take the node out of the scheduler first, then cut its power and give it back (without ipmitool, on "
+        "its BMC; a warm restart seldom helps); if it comes back, the GPU, its power or its slot is at fault",
+        "ipmitool chassis power cycle",
+        risk="high",
+        loses="whatever runs there, at once",
+    ),
+)
+MAKE_NODES = run("make the device nodes anew", "nvidia-modprobe -u -c=0", root=True, persistent=False)
+SEARCH = look(
+    "see which GPU failed to start, or is drained or hidden by a cgroup",
+    "nvidia-smi -L; nvidia-smi drain -q; dmesg | grep -E 'NVRM|Xid'",
+    root=True,
+)
+TAKE_OUT = look(
+    "find where the login shell sets it, and take it out",
+    "grep -sn CUDA_VISIBLE_DEVICES /etc/environment /etc/profile"
+    " /etc/profile.d/* ~/.bashrc ~/.profile ~/.bash_profile",
+)
+
+
+@check(
+    explains=("gpu.*", "sw.cuda"),
+    source="https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html",
+)
+def gpu_visible(
+    node: Node,
+    gpu: GpuFacts,
+    host: HostFacts | None,
+    others: AcceleratorFacts | None = None,
+    env: EnvFacts | None = None,
+) -> Iterator[Finding]:
+    """The NVIDIA driver works and shows every GPU that the machine has.
+
+    Looks at:
+        NVIDIA devices on the PCI bus, the driver bound to them, what NVML answers, /dev/nvidia*,
+        and CUDA_VISIBLE_DEVICES of the login session. Devices that their mode allows and the kernel refuses
+        are kept from the session by a device cgroup (access(2); no GPU is opened): a scheduler's doing, so
+        that what is there stays unknown in a login, and in a Slurm job its share is what there is.
+
+    Matters because:
+        A GPU that is not visible makes ``--nproc-per-node gpu`` start fewer ranks, or all of them
+        end with "no CUDA-capable device is detected". After an unattended upgrade the new library
+        refuses the old kernel module until the module is reloaded.
+
+    Fix:
+        Reload or install the driver, start the container with the GPUs, or take the GPU that
+        dropped off the bus out of service.
+    """
+    boards, drivers = len(gpu.pci), sorted({board.driver for board in gpu.pci if board.driver})
+    states = {gpu.nvml, STATES.get(gpu.nvml_code or 0)}
+    inside = [CONTAINER] if host and host.container else []
+    nothing = not boards and not gpu.devices
+    facts: dict[str, Any] = {"seen": _seen(gpu), "expected_from": DERIVED}
+    fixes: list[Fix] = []
+    if nothing and others and (others.amd or others.others):
+        yield of_others(others)
+        return
+    if kept(gpu):
+        yield kept_finding(gpu)
+        return
+    if nothing and node.gpus:
+        cause, facts["expected_from"] = ABSENT, CONFIG
+        said = f"{node.gpus} GPUs are listed for this node, and there is none on its PCI bus"
+        observed, expected = "none", f"{node.gpus} GPUs"
+        fixes = [look("see what the PCI bus shows", "lspci -d 10de: -nn")]
+    elif nothing and gpu.nvml != "mismatch":
+        yield skip("no NVIDIA GPU on this node, and none listed")
+        return
+    elif inside and "nvidia" in drivers and not (gpu.device_nodes or gpu.devices or node.gpus):
+        # The PCI bus shows through into containers: the machine's GPUs, which its driver serves, may be
+        # none of this container's business.
+        cause, fixes = NOT_GIVEN, inside
+        said = f"the machine has {boards} GPUs, and this container was given none"
+        observed, expected = "no /dev/nvidia*", "the machine's GPUs, if the job is to use them"
+    elif "mismatch" in states:
+        cause, fixes = MISFIT, [RELOAD, RESTART]
+        module = gpu.kernel_driver or gpu.driver_version or "unknown"
+        library = gpu.library_driver or "another version"
+        said = f"the driver's library is {library}, the loaded kernel module {module}"
+        observed, expected = f"module {module}, library {library}", "the same version"
+    elif "no_driver" in states and drivers == ["vfio-pci"]:
+        cause, fixes = VFIO, bind([board.address for board in gpu.pci])
+        said = "the GPUs are bound to vfio-pci, for virtual machines"
+        observed, expected = "vfio-pci", "nvidia"
+    elif "no_driver" in states:
+        held = [board.address for board in gpu.pci if board.driver not in (None, "nvidia")]
+        cause, fixes = NOT_LOADED, [*inside, *(bind(held) if held else [LOAD])]
+        bound = f", bound to {listing(drivers)}" if drivers else ""
+        said = f"{boards} GPUs on the PCI bus{bound}, and the NVIDIA driver is not loaded"
+        observed, expected = "no driver", "the nvidia module loaded"
+    elif "no_library" in states:
+        cause = NO_LIBRARY
+        said = f"{boards} GPUs on the PCI bus, and no libnvidia-ml.so.1 to ask"
+        observed, expected = "no libnvidia-ml.so.1", "the driver's library"
+        fixes = inside or [look("see which driver packages are there", "ldconfig -p | grep libnvidia-ml")]
+    elif "no_permission" in states:
+        cause, fixes = FORBIDDEN, [look("see who may", "ls -l /dev/nvidia* && id"), LET_IN]
+        said = "the login user may not open the GPUs"
+        observed, expected = gpu.nvml_message or "no permission", "/dev/nvidia* readable and writable"
+    elif "lost" in states:
+        cause, fixes, said = LOST, [*REPLACE], "a GPU has fallen off the bus (GPU is lost)"
+        observed, expected = "GPU is lost", "every GPU answers"
+    elif "closed" in states and not gpu.devices:
+        cause = CLOSED
+        said = f"the GPUs are there, and the system refuses to open them ({gpu.nvml_message})"
+        observed, expected = gpu.nvml_message or f"NVML code {gpu.nvml_code}", "GPUs that open"
+        fixes = [*inside, look("see whether the devices can be opened", "ls -l /dev/nvidia*; nvidia-smi -L")]
+    elif gpu.nvml != "ok":
+        said = f"NVML answers: {gpu.nvml_message or gpu.nvml} (code {gpu.nvml_code})"
+        yield unknown(node.id, said, evidence=facts["seen"])
+        return
+    else:
+        if not boards and not node.gpus:
+            yield unknown(
+                node.id, "no GPU on the PCI bus, so whether all are visible cannot be told without gpus="
+            )
+        yield from _devices(gpu, inside, facts, given_by_slurm(node, gpu, env))
+        return
+    say = cause.warn if cause is NOT_GIVEN else cause.fail
+    yield say(said, observed=observed, expected=expected, fixes=fixes, **facts)
+
+
+def _devices(gpu: GpuFacts, inside: list[Fix], facts: dict[str, Any], given: int | None) -> Iterator[Finding]:
+    """What is wrong with single GPUs, where NVML answers. inside: the fix of a container, in one; given: how
+    many Slurm let this task have, which it says in CUDA_VISIBLE_DEVICES where no device cgroup holds it."""
+    shown, boards = len(gpu.devices), len(gpu.pci)
+    sick = {str(device.index): device.error for device in gpu.devices if device.error}
+    lost = [index for index, error in sick.items() if "lost" in error.lower()]
+    if lost:
+        said = f"GPU {listing(lost)} has fallen off the bus (GPU is lost)"
+        expected = "every GPU answers"
+        yield LOST.fail(said, observed="GPU is lost", expected=expected, fixes=REPLACE, **facts)
+    elif sick:
+        first = next(iter(sick.values()))
+        said = f"GPU {listing(sick)} does not answer: {first}"
+        report = look("read the driver's own report", "dmesg | grep -E 'NVRM|Xid'", root=True)
+        yield SICK.fail(said, observed=first, expected="no error", fixes=report, **facts)
+    if shown < boards:
+        cause, said, fix = _fewer(gpu, inside)
+        others = len(set(gpu.blocked) - {CONTROL_NODE})
+        share = f", {others} kept from this session" if others else ""
+        yield cause.fail(
+            f"{boards} GPUs on the PCI bus{share}, {shown} visible to the driver library{said}",
+            observed=f"{shown} GPUs",
+            expected=f"{boards - others} GPUs",
+            fixes=fix,
+            **facts,
+        )
+    text = gpu.cuda_visible_devices
+    if text is not None and (left := len(visible(text, shown))) < shown and left != given:
+        # The launcher may set it anew for the job, hence a warning and not a failure.
+        yield UNSET.warn(
+            f"CUDA_VISIBLE_DEVICES={text[:60]!r} of the login session leaves {left} of {shown} GPUs",
+            observed=f"{left} GPUs",
+            expected=f"{shown} GPUs",
+            fixes=[TAKE_OUT, in_job("take it out of the job's environment", "unset CUDA_VISIBLE_DEVICES")],
+            **facts,
+        )
+
+
+def _fewer(gpu: GpuFacts, inside: list[Fix]) -> tuple[Cause, str, Fix | list[Fix]]:
+    """Why fewer GPUs are visible than the bus has, what to add to the summary, and the fix."""
+    unbound = [board for board in gpu.pci if board.driver != "nvidia"]
+    if inside:
+        return SHARE, "", CONTAINER
+    if len(unbound) >= len(gpu.pci) - len(gpu.devices):
+        addresses = [board.address for board in unbound]
+        other = listing(sorted({board.driver or "no driver" for board in unbound}))
+        verb = "is" if len(unbound) == 1 else "are"
+        return UNBOUND, f"; {listing(addresses)} {verb} bound to {other}", bind(addresses)
+    if gpu.device_nodes and len(gpu.device_nodes) < len(gpu.pci):
+        return NO_NODE, f"; only {listing(gpu.device_nodes)} exist in /dev", MAKE_NODES
+    return HIDDEN, "", SEARCH
+
+
+def _seen(gpu: GpuFacts) -> tuple[Evidence, ...]:
+    code = f" (code {gpu.nvml_code})" if gpu.nvml_code else ""
+    sick = "".join(f", GPU {one.index} {one.pci_bus_id}: {one.error}" for one in gpu.devices if one.error)
+    message = f" {gpu.nvml_message}" if gpu.nvml_message else ""
+    boards = listing([f"{board.address} {board.driver or 'no driver'}" for board in gpu.pci], 8)
+    return (
+        seen("NVML", f"{gpu.nvml}{message}{code}, {len(gpu.devices)} devices{sick}"),
+        seen("/sys/bus/pci/devices", boards, "file"),
+    )

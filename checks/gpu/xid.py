@@ -1,0 +1,73 @@
+"""Trouble with GPUs that NVIDIA's driver wrote into the kernel log."""
+
+from collections.abc import Iterator
+
+from netdoctor.check import check
+from netdoctor.checks.gpu._gpus import reset
+from netdoctor.checks.gpu._xid import Trouble, troubles
+from netdoctor.facts.gpu import GpuFacts, KernelLog
+from netdoctor.model import HERE, SUSPECTED, Action, Cause, Finding, after_reboot, look, ok, seen, skip
+from netdoctor.rules.xid import Need
+from netdoctor.text import age
+
+RESET = Cause("gpu-needs-reset", "{nodes} {has} a GPU that needs a reset", action=Action.RESET_GPU)
+REBOOT = Cause("gpu-needs-reboot", "{nodes} {has} to be rebooted for a GPU", action=Action.REBOOT)
+AGAIN = Cause("gpu-faults-again", "a GPU of {nodes} keeps failing", action=Action.DRAIN)
+CODE = Cause(
+    "gpu-xid-not-known", "the driver of {nodes} reports what netdoctor does not know", action=Action.IGNORE
+)
+SEE = look("read what the driver wrote", "dmesg -T | grep -E 'NVRM: Xid|SXid'", root=True)
+TEST = look("test it, with the node out of service", "dcgmi diag -r 3", root=True)
+BOOT = after_reboot("restart the node, with nothing running on it", "systemctl reboot")
+
+
+@check(
+    after=["ssh.login"],
+    required=False,
+    source="https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html",
+)
+def gpu_xid(gpu: GpuFacts, log: KernelLog) -> Iterator[Finding]:
+    """No GPU has met an error that it needs a reset or a reboot for.
+
+    Looks at:
+        Xid and SXid messages of the kernel log (/dev/kmsg, else the journal) since the node was started and
+        the driver loaded, and, from driver 565 on, what NVML says that each GPU needs. What a message asks
+        for is NVIDIA's "immediate action". Errors of programs (Xid 13, 31, 43, 45 and their like) say nothing
+        about the GPU and are passed over.
+
+    Matters because:
+        A GPU in this state ends the next job on it, or hangs it, although nvidia-smi lists it.
+
+    Fix:
+        Reset the GPU, or reboot the node, with nothing running there. A GPU that fails again is to be tested
+        (dcgmi diag -r 3) with the node out of service, and to be replaced. Driver releases before 565 do not
+        tell whether a GPU was reset since; an error of the last day counts there, an older one is a warning.
+    """
+    told = all(device.recovery is not None for device in gpu.devices)
+    if not gpu.devices:
+        yield skip("no GPU on this node")
+    elif log.refused and not told:
+        why = f"the kernel log may not be read here ({log.refused}): needs root, or the group systemd-journal"
+        yield skip(why, gap="the kernel log (needs root)")
+    found = [_finding(trouble) for trouble in troubles(gpu, log)]
+    yield from found
+    if gpu.devices and not found and not told and log.since_s is not None and log.driver_age_s is None:
+        back = f"the kernel log before the last {age(log.since_s)}, which it has lost"
+        yield ok(HERE, "no such error in what the kernel log still has", gap=back)
+
+
+def _finding(trouble: Trouble) -> Finding:
+    healing = (BOOT,) if trouble.needs is Need.REBOOT else (reset(trouble.gpu), BOOT)
+    cause = REBOOT if trouble.needs is Need.REBOOT else RESET
+    if trouble.again or trouble.needs is Need.NONE:
+        cause, healing = (AGAIN, (TEST,)) if trouble.again else (CODE, (SEE,))
+    elif not trouble.certain:
+        cause = cause.but(confidence=SUSPECTED)
+    say = cause.fail if trouble.certain or (trouble.fresh and cause not in (AGAIN, CODE)) else cause.warn
+    return say(
+        trouble.summary,
+        observed=trouble.observed,
+        expected="no such error",
+        seen=seen(trouble.place, trouble.text),
+        fixes=healing,
+    )

@@ -1,0 +1,1 @@
+"""Checks of the machine itself: one file each, `checks/host/<property>.py` is `host.<property>`."""

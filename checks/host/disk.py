@@ -1,0 +1,73 @@
+"""Space for temporary files."""
+
+from collections.abc import Iterator
+
+from netdoctor.check import check
+from netdoctor.checks._shared.text import GIB, MIB, quoted, size, title_text
+from netdoctor.checks.host._tmpfs import enlarge_tmp
+from netdoctor.facts.host import FileSystem, LimitFacts
+from netdoctor.model import Cause, Finding, Fix, in_job, look, seen
+
+# torchrun keeps error files and logs there, Triton and inductor compile there, Ray puts its session there.
+# One compiled kernel cache takes tens of MiB, a Ray session hundreds (Ray warns when under 5 % is free).
+LEAST_BYTES = 64 * MIB
+ADVISED_BYTES = 1 * GIB
+# What an empty file system of the advised size keeps for itself.
+OVERHEAD_BYTES = ADVISED_BYTES // 8
+
+UNUSABLE = Cause("tmp-unusable", "{where} cannot be used on {{nodes}}")
+FULL = Cause("tmp-full", "{where} is full on {{nodes}}")
+SMALL = Cause("tmp-small", "{where} is small on {{nodes}}")
+ELSEWHERE = in_job("let the job use another place", "export TMPDIR=/var/tmp")
+
+
+@check(source="https://docs.pytorch.org/docs/stable/elastic/errors.html")
+def host_disk(limits: LimitFacts) -> Iterator[Finding]:
+    """Where temporary files go can be written and has space.
+
+    Looks at:
+        Free space and writability (statvfs) of the job's TMPDIR where that can be used, else of the login
+        session's, else of /tmp.
+
+    Matters because:
+        torchrun, Triton, Ray and every Python that makes a temporary file write there. A full one ends a
+        launch with "No space left on device", often without saying where.
+
+    Fix:
+        Remove what fills it, enlarge it where it is small, or point TMPDIR at a file system with space.
+    """
+    tmp, free = limits.tmp, f"{size(limits.tmp.free_bytes)} free"
+    evidence = seen(f"df {tmp.path}", tmp.error or f"{free} of {size(tmp.total_bytes)}", "command")
+    if tmp.error or not tmp.writable:
+        yield _named(UNUSABLE, tmp).fail(
+            f"{tmp.path} cannot be used: {tmp.error or 'not writable'}",
+            expected="a directory that can be written",
+            seen=evidence,
+            fixes=(ELSEWHERE, _clean(tmp)),
+        )
+    elif tmp.free_bytes < ADVISED_BYTES - OVERHEAD_BYTES:
+        # What is mostly free has nothing in it that could be removed.
+        small = tmp.free_bytes > tmp.total_bytes // 2
+        cause = _named(SMALL if small else FULL, tmp)
+        say = cause.fail if tmp.free_bytes < LEAST_BYTES else cause.warn
+        larger = (enlarge_tmp(tmp),) if tmp.fs_type == "tmpfs" and tmp.is_mount else ()
+        yield say(
+            f"{tmp.path} has {free} of {size(tmp.total_bytes)}",
+            observed=free,
+            expected=f"at least {size(ADVISED_BYTES)}",
+            seen=evidence,
+            fixes=(*(larger if small else (_clean(tmp),)), ELSEWHERE),
+        )
+
+
+def _named(cause: Cause, tmp: FileSystem) -> Cause:
+    return cause.but(title=cause.title.format(where=title_text(tmp.path)))
+
+
+def _clean(tmp: FileSystem) -> Fix:
+    place = quoted(tmp.path)
+    return look(
+        "see what fills it, and remove what nobody uses",
+        f"df -h {place}; du -xah {place} 2>/dev/null | sort -h | tail -n 15",
+        root=True,
+    )

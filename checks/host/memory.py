@@ -1,0 +1,47 @@
+"""Memory that is free before the job starts."""
+
+from collections.abc import Iterator
+
+from netdoctor.check import check
+from netdoctor.checks._shared.text import size
+from netdoctor.facts.host import HostFacts
+from netdoctor.model import HERE, Cause, Finding, look, seen, skip, unknown
+
+# MemAvailable is what can be had without swapping (proc(5)). An idle node has nine tenths of it; under a
+# tenth somebody else's job, or a leak, is there already.
+LEAST_SHARE = 0.10
+
+USED = Cause("memory-used", "Most memory of {nodes} is in use already")
+
+
+@check(source="https://man7.org/linux/man-pages/man5/proc_meminfo.5.html")
+def host_memory(host: HostFacts) -> Iterator[Finding]:
+    """Memory is free for the job.
+
+    Looks at:
+        MemAvailable and MemTotal of /proc/meminfo.
+
+    Matters because:
+        Ranks pin host memory and load data before the first step; on a node that is nearly full the kernel
+        ends one of them (exit code -9), and the others wait for it.
+
+    Fix:
+        End what still holds the memory.
+    """
+    total, available = host.memory_total_bytes, host.memory_available_bytes
+    if host.in_lab:
+        yield skip("lab node: shares the memory of the machine that carries the lab")
+    elif total <= 0:
+        yield unknown(HERE, "/proc/meminfo does not say how much memory there is")
+    elif available < total * LEAST_SHARE:
+        said = f"{size(available)} of {size(total)}"
+        yield USED.warn(
+            f"{said} memory is available",
+            observed=said,
+            expected=f"at least {LEAST_SHARE:.0%} of it",
+            seen=seen("/proc/meminfo MemAvailable", said, "file"),
+            fixes=look(
+                "see who holds it, and end what was left behind",
+                "ps -eo rss,user,pid,etime,comm --sort=-rss | head",
+            ),
+        )

@@ -1,0 +1,73 @@
+"""Kernel, distribution and architecture, compared across the cluster."""
+
+from collections.abc import Iterator, Mapping
+
+from netdoctor.check import check
+from netdoctor.checks._shared.majority import majority
+from netdoctor.checks._shared.parity import unlike_typed
+from netdoctor.checks._shared.text import listing
+from netdoctor.facts.host import HostFacts
+from netdoctor.facts.wanted import Wanted
+from netdoctor.model import PEERS, SUSPECTED, Cause, Finding, Status, after_reboot, seen, skip, unknown
+
+IMAGE = "bring the nodes to one kernel, from the same image or package set"
+RELEASE = "bring the nodes to one distribution release"
+PROPERTIES = (
+    ("host.arch", "arch", "architecture", "uname -m", "run the job on nodes of one architecture"),
+    ("host.kernel", "kernel", "kernel", "uname -r", IMAGE),
+    ("host.distribution", "os_name", "distribution", "/etc/os-release", RELEASE),
+)
+
+
+@check(
+    source="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",
+    expects={key: str for key, *_ in PROPERTIES},
+)
+def host_parity(hosts: Mapping[str, HostFacts], expect: Wanted | None = None) -> Iterator[Finding]:
+    """All nodes run the same kernel and distribution on the same architecture.
+
+    Looks at:
+        ``uname`` and os-release of every node; what most nodes have is what is expected.
+
+    Matters because:
+        A wheel or container for one architecture does not start on another. A node with its own kernel has
+        its own drivers, its own defaults and its own bugs: the usual reason why "one node is different".
+
+    Fix:
+        Install the odd node like the others, or leave it out.
+    """
+    if len(hosts) < 2 and not any(expect and expect.about(key) for key, *_ in PROPERTIES):
+        yield skip("one node: nothing to compare with")
+        if expect is None:
+            return
+    for key, attribute, word, source, advice in PROPERTIES:
+        values: dict[str, str] = {node: getattr(host, attribute) for node, host in hosts.items()}
+        for node, value in values.items():
+            if not value:
+                yield unknown(node, f"its {word} could not be read ({source})")
+        cause = Cause(f"parity-{word}", f"{{nodes}} run{{s}} another {word} than most nodes")
+        status = Status.FAIL if attribute == "arch" else Status.WARN
+        typed = expect.look(key, values) if expect else {}
+        for node, wish in typed.items():
+            if values[node] and not wish.is_met_by(values[node]):
+                details = {"seen": seen(source, values[node], "command"), "fixes": after_reboot(advice)}
+                yield unlike_typed(wish, node, values[node], word, cause, status, **details)
+        spread = majority({node: value for node, value in values.items() if value and node not in typed})
+        usual = spread.value
+        if spread.tie:
+            cause = cause.but(
+                title=f"The nodes ({{nodes}}) do not run one {word}",
+                confidence=SUSPECTED,
+                settle_by="as many nodes have one as the other: say which is meant",
+            )
+        for node, value in spread.minority.items():
+            others = listing(one for one in spread.groups if one != value)
+            yield cause.say(
+                status,
+                f"{word} {value}; " + (f"most nodes have {usual}" if usual else f"others have {others}"),
+                at=node,
+                observed=value,
+                expected=PEERS(usual or "the same everywhere"),
+                seen=seen(source, value, "command"),
+                fixes=after_reboot(advice),
+            )

@@ -1,0 +1,74 @@
+"""Size of /dev/shm."""
+
+from collections.abc import Iterator
+
+from netdoctor.check import check
+from netdoctor.checks._shared.job import only_gloo
+from netdoctor.checks._shared.text import GIB, MIB, listing, size
+from netdoctor.checks.host._tmpfs import enlarge_shm, remove_left_over
+from netdoctor.facts.gpu import GpuFacts
+from netdoctor.facts.host import HostFacts, LimitFacts
+from netdoctor.facts.software import Job
+from netdoctor.model import Cause, Finding, seen
+
+# NCCL's SHM transport and DataLoader workers live here; container engines give 64 MB unless asked.
+# Below 64 MiB + one segment init fails with ENOSPC; 1 GiB is the usual advice (docker --shm-size=1g).
+LEAST_BYTES = 128 * MIB
+ADVISED_BYTES = GIB
+
+UNUSABLE = Cause("shm-unusable", "/dev/shm cannot be used on {nodes}")
+SMALL = Cause("shm-small", "/dev/shm is too small on {nodes}")
+LEFT_OVER = Cause("shm-left-over", "jobs that have ended left memory in use in /dev/shm of {nodes}")
+
+
+@check(
+    source="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html#shared-memory",
+)
+def host_shm(host: HostFacts, limits: LimitFacts, gpu: GpuFacts | None, job: Job) -> Iterator[Finding]:
+    """/dev/shm is large enough for NCCL and data loaders.
+
+    Looks at:
+        Size and free space of the file system at /dev/shm (statvfs), and whether it can be written. Files of
+        NCCL, torch and Python there that no process has open, by the size of all of them; not in a container,
+        which does not see who else uses them.
+
+    Matters because:
+        NCCL's shared-memory transport and PyTorch's DataLoader workers put segments there. Containers get
+        64 MB by default; NCCL then ends with "No space left on device" or, in releases 2.16 to 2.18, SIGBUS.
+        On a node without a GPU, or with ``--backend gloo``, it is a warning: gloo does not use it.
+
+    Fix:
+        Remove what is left over. On a machine remount it larger; in a container start it with ``--shm-size``
+        or ``--ipc=host``.
+    """
+    shm, free = limits.shm, size(limits.shm.free_bytes)
+    evidence = seen("statvfs /dev/shm", free, "file")
+    if shm.error or not shm.writable:
+        yield UNUSABLE.fail(
+            f"/dev/shm cannot be used: {shm.error or 'not writable'}",
+            expected="a writable tmpfs",
+            seen=evidence,
+            fixes=enlarge_shm(host, shm, ADVISED_BYTES),
+        )
+        return
+    stops = shm.free_bytes < LEAST_BYTES
+    spared = stops and only_gloo(job, [gpu])
+    left = 0 if host.container else limits.stale_shm_bytes
+    if left >= ADVISED_BYTES or shm.free_bytes < ADVISED_BYTES <= shm.free_bytes + left:
+        yield (LEFT_OVER.fail if stops and not spared else LEFT_OVER.warn)(
+            f"{size(left)} of /dev/shm are files that no process uses any more, {free} are free",
+            observed=size(left),
+            expected="no files of jobs that have ended",
+            seen=seen("/dev/shm", listing(limits.stale_shm_files, 8), "file"),
+            fixes=remove_left_over(limits.stale_shm_files),
+        )
+    elif shm.free_bytes < ADVISED_BYTES:
+        whom = "; gloo does not use it, NCCL and data loaders with workers would fail" if spared else ""
+        say = SMALL.fail if stops and not spared else SMALL.warn
+        yield say(
+            f"/dev/shm has {free} free of {size(shm.total_bytes)}{whom}",
+            observed=free,
+            expected=f"at least {size(ADVISED_BYTES)}",
+            seen=evidence,
+            fixes=enlarge_shm(host, shm, ADVISED_BYTES),
+        )

@@ -1,0 +1,113 @@
+"""A node as NCCL's bootstrap sees it, and what NCCL chooses there: its own answer, else a prediction."""
+
+from typing import Any
+
+from netdoctor.checks._shared.text import listing
+from netdoctor.facts.net import AddressRow, NetFacts, ResolveFacts
+from netdoctor.facts.software import EnvFacts, Job, NcclAnswer
+from netdoctor.model import DERIVED, seen
+from netdoctor.records import record
+from netdoctor.rules.addresses import rows_of
+from netdoctor.rules.nccl import RUNNING_SINCE, Choice, choose, corrected, device_of
+from netdoctor.rules.variables import Environment, effective_env, values
+from netdoctor.rules.versions import Version, at_least, parse_version
+
+VARIABLE = "NCCL_SOCKET_IFNAME"
+
+
+@record(frozen=True, slots=True)
+class Bootstrap:
+    """A node as NCCL's bootstrap sees it, and the address that it takes there.
+
+    choice: NCCL's own where it was asked, as `answer` tells; predicted: by netdoctor's rules.
+    """
+
+    node: str
+    net: NetFacts
+    env: Environment
+    version: Version | None
+    choice: Choice
+    predicted: Choice
+    answer: NcclAnswer | None
+
+    def __str__(self) -> str:
+        row = self.choice.row
+        return f"{row.ifname} {row.address}" if row else "no interface"
+
+    @property
+    def setting(self) -> str:
+        return str(self.env.get(VARIABLE, f"{VARIABLE} is not set"))
+
+    @property
+    def summary(self) -> str:
+        """What is said where nothing is wrong."""
+        row = self.choice.row
+        what = f"{row.ifname} ({row.address})" if row and self.choice.asked else str(self)
+        return f"{self.uses} {what}{self.remark}"
+
+    @property
+    def uses(self) -> str:
+        return "NCCL itself chose" if self.choice.asked else "NCCL would use"
+
+    @property
+    def remark(self) -> str:
+        """How the choice is known, as far as that is worth a word."""
+        row = self.predicted.row
+        if self.choice.asked:
+            ours = f"{row.ifname} ({row.address})" if row else "nothing"
+            differ = f"; netdoctor's rules expected {ours}, which is ours to mend"
+            return differ if self.choice.row != row else ""
+        newest = "" if self.version else ": NCCL's release is not known, so by the newest rules"
+        return f" (predicted{newest})"
+
+    def told(self, **more: Any) -> dict[str, Any]:
+        """What a finding about this node says, unless `more` says otherwise."""
+        rows = [f"{row.ifname} {row.address}/{row.prefix_len}" for row in rows_of(self.net)]
+        origin = self.env[VARIABLE].origin if VARIABLE in self.env else "environment"
+        facts = [seen(origin, self.setting, "file"), seen("ip address", listing(rows, 8), "command")]
+        if self.answer and self.choice.asked:
+            said = self.answer.error or self.answer.address or ""
+            facts.append(seen(self.answer.library, f"asked, NCCL {self.answer.version} says: {said}", "file"))
+        return {
+            "at": self.node,
+            "observed": str(self),
+            "expected": "an address that the other nodes can reach",
+            "expected_from": DERIVED,
+            "seen": tuple(facts),
+            **more,
+        }
+
+
+def bootstrap(
+    node: str,
+    net: NetFacts,
+    login: EnvFacts | None,
+    job: Job,
+    version: Version | None,
+    resolve: ResolveFacts | None,
+    answer: NcclAnswer | None,
+) -> Bootstrap:
+    """NCCL's choice on a node from its facts, those that there are."""
+    version = parse_version(answer.version) if answer else version
+    env = effective_env(login, job, version)
+    predicted = choose(net, values(env), version, resolve)
+    choice = corrected(predicted, answer, net, values(env))
+    return Bootstrap(node, net, env, version, choice, predicted, answer)
+
+
+def untold(one: Bootstrap) -> str:
+    """What the choice depends on and nobody knows; empty where it would be the same either way."""
+    row = one.choice.row
+    if one.choice.untold:
+        return one.choice.untold
+    if one.version is None and one.choice.rule != "NCCL_COMM_ID" and _choice_of_old(one) != row:
+        return "releases of NCCL differ there, and this one's could not be told"
+    flags = one.choice.rule != "NCCL_COMM_ID" and at_least(one.version, RUNNING_SINCE)
+    silent = row is not None and row.running is None
+    if flags and row and silent and all(dev.name != device_of(row.ifname) for dev in one.net.netdevs):
+        return f"whether {row.ifname} is running could not be read"
+    return ""
+
+
+def _choice_of_old(one: Bootstrap) -> AddressRow | None:
+    return choose(one.net, values(one.env), (0,)).row

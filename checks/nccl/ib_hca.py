@@ -1,0 +1,251 @@
+"""The HCA ports that NCCL would use on each node."""
+
+from collections.abc import Callable, Iterator, Mapping, Set
+from functools import cache, partial
+from typing import Any
+
+from netdoctor.check import check
+from netdoctor.checks._shared.env import change, export, unread
+from netdoctor.checks._shared.majority import majority
+from netdoctor.checks._shared.nccl_advice import propose_hcas
+from netdoctor.checks._shared.rdma import NO_HCAS, is_plain_name
+from netdoctor.checks._shared.text import listing
+from netdoctor.facts.rdma import Hca, HcaPort, RdmaFacts
+from netdoctor.facts.software import EnvFacts, Job, SoftwareFacts
+from netdoctor.model import DERIVED, LIKELY, Cause, Finding, Fix, Status, in_job, ok, seen, skip, unknown
+from netdoctor.records import record
+from netdoctor.rules.nccl_ib import prefix_surprises, selected_ports, switched_off_by
+from netdoctor.rules.variables import Environment, effective_env, values
+from netdoctor.rules.versions import Version, nccl_version
+
+VARIABLE = "NCCL_IB_HCA"
+
+OFF = Cause("nccl-ib-off", "NCCL is told not to use the HCAs of {nodes}")
+NO_MATCH = Cause("nccl-ib-hca-nomatch", "NCCL_IB_HCA matches none of the HCAs of {nodes}")
+PREFIX = Cause("nccl-ib-hca-prefix", "NCCL_IB_HCA matches more HCAs of {nodes} than it names")
+MIXED = Cause("nccl-ib-mixed-transport", "NCCL on {nodes} would use TCP while other nodes use their HCAs")
+LAYER = Cause(
+    "nccl-ib-link-layer", "NCCL on {nodes} would use HCAs of another link layer than the other nodes"
+)
+FEWER = Cause("nccl-ib-fewer", "NCCL would use fewer HCA ports on {nodes} than on other nodes")
+TWO_LAYERS = Cause("nccl-ib-two-layers", "NCCL would mix InfiniBand and RoCE ports on {nodes}")
+
+
+@record(frozen=True, slots=True)
+class Transport:
+    """A node as NCCL's InfiniBand transport sees it. active: ports in state ACTIVE; used: of these, the ones
+    that the variables leave; off: the variable that leaves none."""
+
+    node: str
+    hcas: tuple[Hca, ...]
+    env: Environment
+    active: tuple[HcaPort, ...]
+    used: tuple[HcaPort, ...]
+    off: str | None
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        return tuple(sorted({port.link_layer for port in self.used}))
+
+    @property
+    def are_active(self) -> str:
+        names = listing([port.name for port in self.active])
+        return f"{names} {'is' if len(self.active) == 1 else 'are'} active"
+
+    def told(self, **more: Any) -> dict[str, Any]:
+        """What a finding about this node says, unless `more` says otherwise."""
+        ports = listing([f"{port.name} {port.link_layer} ACTIVE" for port in self.active], 10)
+        evidence = [seen("/sys/class/infiniband", ports or "no active port", "file")]
+        names = (VARIABLE, "NCCL_IB_DISABLE", "NCCL_NET")
+        if given := ", ".join(str(self.env[name]) for name in names if name in self.env):
+            evidence.append(seen("environment", given, "file"))
+        return {
+            "at": self.node,
+            "observed": listing([port.name for port in self.used], 10) or "TCP",
+            "expected": "the active HCA ports, as on the other nodes",
+            "expected_from": DERIVED,
+            "seen": evidence,
+            **more,
+        }
+
+
+@check(
+    source="https://github.com/NVIDIA/nccl/blob/v2.30.7-1/src/transport/net_ib/init.cc",
+)
+def nccl_ib_hca(
+    nodes: Mapping[str, RdmaFacts],
+    envs: Mapping[str, EnvFacts] | None,
+    softwares: Mapping[str, SoftwareFacts] | None,
+    job: Job,
+) -> Iterator[Finding]:
+    """NCCL uses the HCAs, and equally many of one kind on every node.
+
+    Looks at:
+        Active HCA ports, and NCCL_IB_HCA, NCCL_IB_DISABLE and NCCL_NET of the job, the login session
+        and NCCL's configuration files. Names are prefixes unless the list begins with ``=``:
+        ``mlx5_1`` also selects mlx5_10 to mlx5_19.
+
+    Matters because:
+        A list that matches nothing is no error for NCCL: it goes on over TCP, many times slower,
+        or hangs when other nodes use their HCAs. Fewer ports on one node hold back all. InfiniBand
+        and RoCE ports do not connect to each other.
+
+    Fix:
+        Set NCCL_IB_HCA to exact names, or take it out where all HCAs belong to the job.
+    """
+    if job.backend == "gloo":
+        yield skip("the job uses gloo")
+        return
+    logins = envs or {}
+    transports: dict[str, Transport] = {}
+    for node, facts in nodes.items():
+        version = nccl_version((softwares or {}).get(node))
+        transports[node] = _transport(node, facts, effective_env(logins.get(node), job, version), version)
+    spoken: dict[str, Status] = {}
+    if not any(facts.hcas for facts in nodes.values()):
+        yield skip(NO_HCAS)
+        return
+    if not any(one.active for one in transports.values()):
+        yield skip("no active HCA port that could be opened on any node")
+    for finding in _troubles(transports):
+        spoken[finding.target] = finding.status
+        yield finding
+    for node, one in transports.items():
+        gap = _unread_port(one.hcas) or (unread(logins.get(node)) if one.active else "")
+        if gap and spoken.get(node) is not Status.FAIL:
+            yield unknown(node, f"which HCAs NCCL uses cannot be told: {gap}")
+        elif node not in spoken and one.used:
+            text = listing([port.name for port in one.used], 10)
+            yield ok(node, f"NCCL uses {text}", observed=text)
+
+
+def _transport(node: str, facts: RdmaFacts, env: Environment, version: Version | None) -> Transport:
+    plain = values(env)
+    off = switched_off_by(plain, version)
+    active = tuple(port for _, port in selected_ports(facts.hcas, None, version))
+    used = () if off else tuple(port for _, port in selected_ports(facts.hcas, plain.get(VARIABLE), version))
+    return Transport(node, facts.hcas, env, active, used, off)
+
+
+def _unread_port(hcas: tuple[Hca, ...]) -> str:
+    for hca in hcas:
+        for port in hca.ports:
+            if not port.state or not port.link_layer:
+                return f"the state or the link layer of {port.name} could not be read"
+        if not hca.ports:
+            return f"the ports of {hca.name} could not be read"
+    return ""
+
+
+# Tried on every node, so only where there is something to mend.
+Fixes = Callable[[], tuple[Fix, ...]]
+
+
+def _troubles(nodes: Mapping[str, Transport]) -> Iterator[Finding]:
+    mixed = any(len({port.link_layer for port in one.active}) > 1 for one in nodes.values())
+    exact = cache(partial(_name_exactly, nodes, one_layer=mixed))
+    some_use = any(one.used for one in nodes.values())
+    spoken: set[str] = set()
+    for one in nodes.values():
+        finding = _none_used(one, some_use, exact) if one.active and not one.used else _prefix(one)
+        if finding:
+            spoken.add(one.node)
+            yield finding
+    if some_use:
+        yield from _unlike(nodes, spoken, exact)
+
+
+def _none_used(one: Transport, peers_use: bool, exact: Fixes) -> Finding:
+    if one.off:
+        why = "switches them off" if one.off == "NCCL_IB_DISABLE" else "asks for TCP"
+        # The same everywhere may be wanted, for a test; on some nodes only it is a hang.
+        say = OFF.fail if peers_use else OFF.warn
+        return say(
+            f"{one.are_active}, and NCCL would use TCP: {one.env[one.off]} {why}",
+            **one.told(fixes=change(one.env[one.off])),
+        )
+    setting = one.env[VARIABLE]
+    first, *others = change(setting)
+    return NO_MATCH.fail(
+        f"{one.are_active}, and NCCL would use TCP without a word: {setting} matches none of them"
+        f"{_mistaken(setting.value, one.hcas)}",
+        # Without the variable NCCL takes all active ports; with exact names it takes these.
+        **one.told(fixes=(first, *exact(), *others)),
+    )
+
+
+def _mistaken(value: str, hcas: tuple[Hca, ...]) -> str:
+    names = {name for hca in hcas for name in hca.netdevs}
+    asked = [item.partition(":")[0] for item in value.lstrip("^=").split(",")]
+    if any(item in names or item.startswith(("eth", "ens", "eno", "enp", "bond")) for item in asked):
+        return "; it takes names of RDMA devices, not of network interfaces"
+    if any(item != item.strip() for item in asked):
+        return "; the space in the list belongs to the name"
+    return ""
+
+
+def _prefix(one: Transport) -> Finding | None:
+    setting = one.env.get(VARIABLE)
+    surprises = prefix_surprises(one.hcas, setting.value) if setting and one.used else {}
+    if not setting or not surprises:
+        return None
+    name, more = next(iter(surprises.items()))
+    excluding = setting.value.startswith("^")
+    value = "^=" + setting.value[1:] if excluding else "=" + setting.value
+    plain = all(is_plain_name(part) for part in value.lstrip("^=").replace(":", ",").split(","))
+    fix = in_job("match the names exactly", export(VARIABLE, value), persistent=True)
+    also = f"also {'excludes' if excluding else 'selects'} {listing(more)}"
+    return PREFIX.warn(
+        f"{setting} {also}, because {name} is a prefix",
+        **one.told(fixes=fix if plain else ()),
+    )
+
+
+def _unlike(nodes: Mapping[str, Transport], spoken: Set[str], exact: Fixes) -> Iterator[Finding]:
+    """Nodes that use none, fewer ports or another link layer than most nodes."""
+    using = {node: one for node, one in nodes.items() if one.used}
+    layers = {node: one.layers for node, one in using.items()}
+    counts = {node: len(one.used) for node, one in using.items()}
+    kinds, spread = majority(layers), majority(counts)
+    usual = spread.value or max(counts.values())
+    one_layer = cache(partial(_name_exactly, nodes, one_layer=True))
+    peers = listing(using, 3)
+    for node, one in nodes.items():
+        if node in spoken:
+            continue
+        here = " and ".join(one.layers)
+        if not one.used:
+            yield MIXED.fail(
+                f"no active HCA port that it may open, so NCCL would use TCP here and the HCAs on {peers}",
+                **one.told(observed="no active port that can be opened"),
+            )
+        elif node in kinds.minority:
+            there = " and ".join(next(other for other in layers.values() if other != one.layers))
+            cause = LAYER.but(confidence=LIKELY) if kinds.tie else LAYER
+            yield cause.fail(
+                f"NCCL would use {here} ports here, {there} on other nodes: they do not connect",
+                **one.told(observed=here, fixes=one_layer()),
+            )
+        elif counts[node] < usual:
+            cause = FEWER.but(confidence=LIKELY) if spread.tie else FEWER
+            yield cause.warn(
+                f"NCCL would use {counts[node]} HCA port{'s' if counts[node] > 1 else ''} here,"
+                f" {usual} on {'another node' if spread.tie else 'most nodes'}",
+                **one.told(fixes=exact() if VARIABLE in one.env else ()),
+            )
+        elif len(one.layers) > 1:
+            yield TWO_LAYERS.warn(
+                "NCCL would use InfiniBand and RoCE ports side by side: where their order differs"
+                " between nodes they do not connect",
+                **one.told(fixes=one_layer()),
+            )
+
+
+def _name_exactly(nodes: Mapping[str, Transport], *, one_layer: bool) -> tuple[Fix, ...]:
+    """A value that selects the active ports on every node, or those of the link layer that most have."""
+    active = {node: one.hcas for node, one in nodes.items() if one.active}
+    value = propose_hcas(active, one_layer=one_layer)
+    if value is None:
+        return ()
+    text = f"name the HCAs exactly; tried with {len(active)} nodes"
+    return (in_job(text, export(VARIABLE, value), persistent=True),)

@@ -1,0 +1,267 @@
+"""The interface and address that NCCL would use on each node."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import cache, partial
+
+from netdoctor.check import check
+from netdoctor.checks._shared.addresses import usual_network
+from netdoctor.checks._shared.env import unread
+from netdoctor.checks._shared.nccl_advice import bring_up, is_bridge_name, is_tunnel_name, set_ifname
+from netdoctor.checks._shared.text import is_ifname, listing, title_text
+from netdoctor.checks.nccl._bootstrap import VARIABLE, Bootstrap, bootstrap, untold
+from netdoctor.facts.net import AddressRow, NetFacts, ResolveFacts, RouteFacts
+from netdoctor.facts.software import EnvFacts, Job, NcclAnswer, SoftwareFacts
+from netdoctor.model import CONFIG, LIKELY, Cause, Finding, Status, in_job, ok, skip, unknown
+from netdoctor.rules.addresses import (
+    IPNetwork,
+    ip,
+    is_usable,
+    leads_to,
+    network,
+    networks_by_reach,
+    repeated_addresses,
+    rows_of,
+)
+from netdoctor.rules.nccl import (
+    is_ifname_set,
+    is_running,
+)
+from netdoctor.rules.variables import parse_filter, values
+from netdoctor.rules.versions import nccl_version
+
+COMM_ID = Cause("nccl-comm-id", "{nodes} {has} no address in the network that NCCL_COMM_ID names")
+NONE = Cause("nccl-ifname-none", "{nodes} {has} no interface that NCCL could use")
+DOWN = Cause("nccl-ifname-down", "the interface that NCCL_SOCKET_IFNAME asks for is down on {nodes}")
+BARE = Cause(
+    "nccl-ifname-no-address", "the interface that NCCL_SOCKET_IFNAME asks for has no address on {nodes}"
+)
+NO_MATCH = Cause("nccl-ifname-nomatch", "NCCL_SOCKET_IFNAME matches no interface on {nodes}")
+LOOPBACK = Cause("nccl-ifname-loopback", "NCCL on {nodes} would use the loopback interface")
+LINK_LOCAL = Cause("nccl-ifname-link-local", "NCCL on {nodes} would use a link-local address")
+SAME = Cause("nccl-ifname-same-address", "NCCL on {nodes} would use an address that other nodes have too")
+NETWORK = Cause("nccl-ifname-network", "NCCL on {nodes} would use another network than the other nodes")
+OVERLAY = Cause("nccl-ifname-overlay", "NCCL on {nodes} would use an overlay network", LIKELY)
+
+
+Nodes = Mapping[str, Bootstrap]
+Rows = Mapping[str, AddressRow]
+Routes = Mapping[str, RouteFacts]
+
+
+@check(
+    explains=("bw.*",),
+    source="https://github.com/NVIDIA/nccl/blob/v2.30.7-1/src/misc/socket.cc",
+)
+def nccl_ifname(
+    nets: Mapping[str, NetFacts],
+    envs: Mapping[str, EnvFacts] | None,
+    softwares: Mapping[str, SoftwareFacts] | None,
+    routes: Mapping[str, RouteFacts] | None,
+    resolves: Mapping[str, ResolveFacts] | None,
+    answers: Mapping[str, NcclAnswer] | None,
+    job: Job,
+) -> Iterator[Finding]:
+    """NCCL picks, on every node, an address that the other nodes can reach.
+
+    Looks at:
+        Interfaces in the kernel's order, NCCL_SOCKET_IFNAME, NCCL_SOCKET_FAMILY and NCCL_COMM_ID
+        of the job, the login session, ~/.nccl.conf and /etc/nccl.conf, and the release of NCCL.
+        From these, by NCCL's own rules: names are prefixes unless the list begins with ``=``, a
+        list that begins with ``^`` excludes, a list that matches nothing ends the job, and without
+        the variable it is ``ib*``, then whatever is not ``docker*``, ``lo*`` or ``virbr*``. Where
+        the job's Python has a libnccl, launch and full scans ask that library, and its answer
+        counts: a finding says what NCCL itself chose, or that it is predicted.
+
+    Matters because:
+        Each process picks alone and tells its peers that address; nothing checks that they can
+        reach it. A bridge of Docker has the same address on every node, so that nodes dial
+        themselves ("Connection refused"); an interface that another node lacks ends the job there
+        ("Bootstrap : no socket interface found").
+
+    Fix:
+        Set NCCL_SOCKET_IFNAME to a value that the same rules were tried with on every node.
+    """
+    if job.backend == "gloo":
+        yield skip("the job uses gloo")
+        return
+    logins = envs or {}
+    asked = answers or {}
+    nodes: dict[str, Bootstrap] = {}
+    for node, net in nets.items():
+        version = nccl_version((softwares or {}).get(node))
+        resolve, answer = (resolves or {}).get(node), asked.get(node)
+        nodes[node] = bootstrap(node, net, logins.get(node), job, version, resolve, answer)
+    effective = {node: one.env for node, one in nodes.items()}
+    versions = {node: one.version for node, one in nodes.items()}
+    troubles = {finding.target: finding for finding in _troubles(nodes, routes or {}, job)}
+    if troubles:
+        # Trying values on every node costs more than the judgement: only where there is something to mend.
+        fixes = set_ifname(nets, effective, versions, job)
+        for node, trouble in troubles.items():
+            if trouble.cause and trouble.cause.key not in (COMM_ID.key, NONE.key):
+                hint = replace(trouble.cause, fixes=(*trouble.cause.fixes, *fixes))
+                troubles[node] = replace(trouble, cause=hint)
+        troubles = _one_value(troubles, nodes)
+    for node, one in nodes.items():
+        if node in troubles:
+            yield troubles[node]
+        gap = "" if one.choice.asked else unread(logins.get(node)) or untold(one)
+        if gap and not (node in troubles and troubles[node].status is Status.FAIL):
+            yield unknown(node, f"which address NCCL uses cannot be told: {gap}")
+        elif node not in troubles:
+            told = one.told()
+            yield ok(node, one.summary, observed=str(one), evidence=told["seen"])
+
+
+def _one_value(troubles: Mapping[str, Finding], nodes: Nodes) -> dict[str, Finding]:
+    """Where a value fits no interface of most nodes it is the value that is wrong, whatever it finds on the
+    others: one cause."""
+    none = {n: f.cause for n, f in troubles.items() if f.cause and f.cause.key == NO_MATCH.key}
+    settings = {nodes[n].setting for n in none}
+    if 2 * len(none) <= len(nodes) or len(settings) != 1:
+        return dict(troubles)
+    common = replace(next(iter(none.values())), culprits=tuple(none))
+    return {n: replace(f, cause=common) if nodes[n].setting in settings else f for n, f in troubles.items()}
+
+
+def _troubles(nodes: Nodes, routes: Routes, job: Job) -> Iterator[Finding]:
+    empty = [one for one in nodes.values() if one.choice.row is None and not one.choice.untold]
+    alike = len({one.setting for one in empty}) == 1
+    yield from (_nothing(one, alike) for one in empty)
+    if len(nodes) < 2:
+        return
+    repeated = repeated_addresses({node: one.net for node, one in nodes.items()})
+    owners = cache(partial(_owners, nodes))
+    fit: dict[str, AddressRow] = {}
+    for node, one in nodes.items():
+        row = one.choice.row
+        if row is None:
+            continue
+        if ip(row.address).is_loopback:
+            cause, what = LOOPBACK, f"loopback ({row.address}), which no other node can reach"
+        elif not is_usable(row):
+            cause, what = LINK_LOCAL, f"{one}, a link-local address that peers cannot dial"
+        elif row.address in repeated:
+            others = [other for other in owners()[row.address][:5] if other != node]
+            have = "has" if len(others) == 1 else "have"
+            theirs = f"{listing(others, 3)} also {have}: peers would dial themselves"
+            cause, what = SAME, f"{one}, an address that {theirs}"
+        else:
+            fit[node] = row
+            continue
+        yield cause.fail(f"{one.uses} {what}", **one.told())
+    if fit:
+        yield from _networks(nodes, fit, routes, job)
+
+
+def _owners(nodes: Nodes) -> dict[str, list[str]]:
+    """The nodes that have each address."""
+    found: dict[str, list[str]] = {}
+    for node, one in nodes.items():
+        for address in {row.address for row in rows_of(one.net)}:
+            found.setdefault(address, []).append(node)
+    return found
+
+
+def _networks(nodes: Nodes, fit: Rows, routes: Routes, job: Job) -> Iterator[Finding]:
+    """Nodes whose choice is in another network than that of the others, or on an overlay."""
+    reach = networks_by_reach({node: one.net for node, one in nodes.items()})
+    usual, certain = usual_network(fit.values(), reach)
+    direct = any(
+        len(rows) == len(nodes) and not any(is_tunnel_name(row.ifname) for row in rows.values())
+        for rows in reach.values()
+    )
+    # Two nodes of each network stand for all of it: one of them is not the node that asks.
+    peers: dict[IPNetwork, list[str]] = {}
+    for node, row in fit.items():
+        peers.setdefault(network(row), []).append(node)
+    dialled = {peer: fit[peer] for group in peers.values() for peer in group[:2]}
+    for node, row in fit.items():
+        one = nodes[node]
+        if ip(row.address) in usual:
+            if is_tunnel_name(row.ifname) and direct:
+                what = f"{one}, an overlay network, although a direct one connects all nodes"
+                yield OVERLAY.warn(f"{one.uses} {what}", **one.told())
+            continue
+        inside, here = reach.get(usual, {}), reach.get(network(row), {})
+        reason = _outside(one, row, inside, here) or _cut_off(one, dialled, routes.get(node), job)
+        if reason:
+            cause = NETWORK if certain else NETWORK.but(confidence=LIKELY)
+            what = f"{one}, while {'most' if certain else 'other'} nodes use {usual}: {reason}"
+            yield cause.fail(f"{one.uses} {what}", **one.told(expected=f"an address in {usual}"))
+
+
+def _outside(one: Bootstrap, row: AddressRow, inside: Rows, here: Rows) -> str:
+    """Why an address outside the usual network is wrong; empty where routers may well connect them.
+
+    inside, here: the nodes that have an address in the usual network, and in this one.
+    """
+    if one.node in inside:
+        return f"this node has {inside[one.node].ifname} {inside[one.node].address} there"
+    if is_bridge_name(row.ifname):
+        return f"{row.ifname} exists on this node only"
+    if is_tunnel_name(row.ifname):
+        return f"{row.ifname} is an overlay that they do not use"
+    if 2 * len(here) > len(inside) and len(here) > 1:
+        return "this node has no address there, and falls back to a network that they do not use"
+    return ""
+
+
+def _cut_off(one: Bootstrap, dialled: Rows, asked: RouteFacts | None, job: Job) -> str:
+    """Which of these addresses the node has no route to; empty where it can send to all."""
+    for peer, theirs in dialled.items():
+        if asked and peer in asked.routes and job.data_addresses.get(peer) == theirs.address:
+            lost = asked.routes[peer].error is not None
+        else:
+            # Rules of routing are not among the facts: only a node without any route there is sure.
+            lost = asked is None and not leads_to(one.net, ip(theirs.address))
+        if lost:
+            return f"it has no route to {theirs.address} of {peer}"
+    return ""
+
+
+def _nothing(one: Bootstrap, alike: bool) -> Finding:
+    """NCCL finds no interface at all: because of a variable, or because there is none."""
+    if one.predicted.row and one.answer:
+        return NONE.fail(f"NCCL itself found no interface: {one.answer.error}{one.remark}", **one.told())
+    if one.choice.rule == "NCCL_COMM_ID":
+        text, value = "torch passes NCCL's id by itself: unset the variable", one.env["NCCL_COMM_ID"].value
+        fix = in_job(text, "unset NCCL_COMM_ID", persistent=True)
+        return COMM_ID.fail(f"no address in the network of NCCL_COMM_ID={value}", **one.told(fixes=fix))
+    if not is_ifname_set(values(one.env)):
+        return NONE.fail("no interface has an address that NCCL could use", **one.told())
+    value = one.env[VARIABLE].value
+    with_address = dict.fromkeys(row.ifname for row in rows_of(one.net))
+    matching = [dev.name for dev in one.net.netdevs if parse_filter(value).accepts(dev.name)]
+    asked = f"which {one.setting} asks for"
+    idle = [name for name in matching if name in with_address and not is_running(one.net, name)]
+    if idle:
+        told = one.told(observed=f"{listing(idle)} not running", fixes=bring_up(idle))
+        return DOWN.fail(f"{listing(idle)}, {asked}, is not running", **told)
+    bare = [name for name in matching if name not in with_address]
+    if matching:
+        names = listing(bare or matching)
+        family = values(one.env).get("NCCL_SOCKET_FAMILY")
+        of_family = f" of {family}" if family and not bare else ""
+        told = one.told(observed=f"{names} without an address")
+        return BARE.fail(f"{names}, {asked}, has no address{of_family}", **told)
+    plain = value.lstrip("=")
+    name_it = "{nodes} {has} no interface " + title_text(plain) + ", which NCCL_SOCKET_IFNAME asks for"
+    cause = NO_MATCH.but(title=name_it) if alike and is_ifname(plain) else NO_MATCH
+    have = f"this node has {listing(with_address) or 'none with an address'}"
+    told = one.told(observed=have, expected=f"an interface that {value} matches", expected_from=CONFIG)
+    return cause.fail(f"{one.setting} matches no interface: {have}{_trap(value)}", **told)
+
+
+def _trap(value: str) -> str:
+    """What is odd about a list that matches nothing."""
+    if value.endswith("\r"):
+        return "; the carriage return at its end, as of a file from Windows, belongs to the name"
+    if any(item != item.strip() for item in value.split(",")):
+        return "; the space in the list belongs to the name"
+    if value.startswith("=^"):
+        return "; to exclude exactly, write ^= and not =^"
+    if any(item[:1] in "=^" for item in value.lstrip("^=").split(",") if item):
+        return "; = and ^ count at the start of the list only"
+    return ""

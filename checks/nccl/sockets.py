@@ -1,0 +1,77 @@
+"""The interfaces that NCCL's socket transport would use together."""
+
+from collections.abc import Iterator, Mapping
+
+from netdoctor.check import check
+from netdoctor.checks._shared.nccl_advice import keep_ifnames
+from netdoctor.checks._shared.paths import socket_rows
+from netdoctor.checks._shared.text import listing
+from netdoctor.facts.net import NetFacts
+from netdoctor.facts.paths import SOCKET, Paths
+from netdoctor.facts.software import EnvFacts, Job, SoftwareFacts
+from netdoctor.model import CLUSTER, DERIVED, Cause, Finding, ok, seen, skip
+from netdoctor.rules.variables import effective_env
+from netdoctor.rules.versions import nccl_version
+
+SAME = Cause("nccl-sockets-same-address", "NCCL on {nodes} would also use an address that other nodes have")
+OLDER = SAME.but(title="NCCL before 2.28.3 on {nodes} would also use an address that other nodes have")
+LOCAL = Cause("nccl-sockets-link-local", "NCCL on {nodes} would also use link-local addresses")
+UNEVEN = Cause("nccl-sockets-uneven", "NCCL on {nodes} would use a slow interface beside a fast one")
+
+
+@check(explains=("bw.*",), source="https://github.com/NVIDIA/nccl/blob/v2.30.7-1/src/transport/net_socket.cc")
+def nccl_sockets(
+    paths: Paths,
+    nets: Mapping[str, NetFacts],
+    job: Job,
+    envs: Mapping[str, EnvFacts] | None,
+    softwares: Mapping[str, SoftwareFacts] | None,
+) -> Iterator[Finding]:
+    """Every interface over which NCCL would send is one that all peers reach, and as fast as the others.
+
+    Looks at:
+        The interfaces that NCCL's socket transport takes by its own rules, where its data goes over sockets:
+        up to 16 at once, each advertised to every peer. Whether another node has the same address, whether it
+        is link-local, the speed of the link, and whether it is an overlay beside a direct network.
+
+    Matters because:
+        A bridge of a container engine has one address on every node: peers would dial themselves, and the job
+        hangs or ends with "Connection refused" once a channel uses it. A management network beside a fast one
+        gets its share of the data, and all ranks wait for it.
+
+    Fix:
+        Set NCCL_SOCKET_IFNAME to the interfaces that are meant, by a value that was tried with NCCL's rules.
+    """
+    versions = {node: nccl_version((softwares or {}).get(node)) for node in nets}
+    settings = {node: effective_env((envs or {}).get(node), job) for node in nets}
+    taken = socket_rows(paths, nets, settings, versions)
+    if len(nets) < 2 or not taken:
+        yield skip("one node" if len(nets) < 2 else paths.left_out.get(SOCKET, "NCCL finds no interface"))
+        return
+    bad: dict[str, dict[str, tuple[Cause, str]]] = {}
+    for node, rows in taken.items():
+        for one in rows:
+            if one.is_repeated:
+                cause = OLDER if one.is_older else SAME
+                found = cause, f"{one}, an address that other nodes have too: peers would dial themselves"
+            elif one.is_link_local:
+                found = LOCAL, f"{one}, which peers reach on the same link only"
+            elif behind := one.behind(rows):
+                found = UNEVEN, f"{one}, {behind}"
+            else:
+                continue
+            bad.setdefault(node, {})[one.row.ifname] = found
+    good = {n: [one.row for one in rows if one.row.ifname not in bad.get(n, ())] for n, rows in taken.items()}
+    fixes = keep_ifnames(nets, settings, versions, good) if bad else ()
+    for node, cause, what in ((node, *one) for node, ones in bad.items() for one in ones.values()):
+        yield (cause.fail if cause is SAME else cause.warn)(
+            f"NCCL would use {what}",
+            at=node,
+            observed=what,
+            expected=DERIVED(listing(row.ifname for row in good[node]) or "interfaces that all peers reach"),
+            seen=seen("ip address", listing(map(str, taken[node])), "command"),
+            fixes=fixes,
+        )
+    if not bad:
+        names = dict.fromkeys(row.ifname for rows in good.values() for row in rows)
+        yield ok(CLUSTER, f"NCCL sends over {listing(names)}")

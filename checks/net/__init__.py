@@ -1,0 +1,1 @@
+"""Checks of the network: one file each, `checks/net/<property>.py` is `net.<property>`."""

@@ -1,0 +1,236 @@
+"""Commands that let peers through the firewall that a node really runs, or say where else to look."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from netdoctor.checks._shared.addresses import cover, parse, spans
+from netdoctor.checks._shared.matrix import Kind
+from netdoctor.checks._shared.paths import addresses
+from netdoctor.checks._shared.ports import RENDEZVOUS, PortCause
+from netdoctor.checks._shared.text import listing, quoted
+from netdoctor.checks.net._clouds import let_in, of_nodes
+from netdoctor.facts.host import HostFacts
+from netdoctor.facts.net import FirewallFacts, Ruleset
+from netdoctor.facts.software import Job
+from netdoctor.memo import by_identity
+from netdoctor.model import Fix, look, run
+
+# A rule as the agent reports it: "inet site_firewall gate (hook input): tcp dport 29500 counter drop". The
+# braces and the words of `nft list ruleset` are tolerated too.
+_CHAIN = re.compile(
+    r"^\s*(?:table\s+)?(?P<family>ip6?|inet)\s+(?P<table>[\w.-]+)\s+(?:chain\s+)?(?P<chain>[\w.-]+)"
+)
+_HOOK = re.compile(r"\(hook ([a-z,]+)\)")
+# How many runs of addresses a rule may list, and the word in the comment of a rule of ours.
+MOST_SPANS, MARK = 32, "netdoctor"
+# Where packets to the node itself, and from it, pass. What it forwards is somebody else's.
+_WAYS = {"input": True, "prerouting": True, "ingress": True, "output": False, "postrouting": False}
+
+
+def inbound(node: str, cause: PortCause) -> bool:
+    """Whether connections end on their way into `node` (rather than out of it)."""
+    if cause.fault.kind is Kind.PATH:
+        return node == cause.fault.nodes[1]
+    return cause.fault.kind is not Kind.OUT
+
+
+def remedies(
+    node: str,
+    cause: PortCause,
+    firewalls: Mapping[str, FirewallFacts],
+    job: Job,
+    hosts: Mapping[str, HostFacts] | None = None,
+) -> tuple[Fix, ...]:
+    """What to change for `node`'s part in `cause`: its own rules, what lies between, or where to look."""
+    ends = sorted(cause.others.get(node, set()) - {node})
+    peers = [one for end in ends for one in addresses(end, cause.paths, job.data_addresses)]
+    if cause.outcome == "no_route":
+        text = "see how the kernel would send, and add the route or the address that is missing"
+        return tuple(look(text, f"ip route get {peer}", on=node) for peer in peers[:1] if parse(peer))
+    facts = firewalls.get(node)
+    incoming = inbound(node, cause)
+    rules = look(
+        "find the rule that stops them, and accept the other nodes before it",
+        "nft list ruleset || iptables-save",
+        on=node,
+        root=True,
+    )
+    if facts is not None and any(relevant(one, incoming) for one in active(facts)):
+        fixes = allow(node, facts, peers, inbound=incoming)
+        if cause.fault.kind in (Kind.NODE, Kind.ALL):
+            fixes = _both(fixes, allow(node, facts, peers, inbound=False))
+        return fixes or (rules,)
+    between = (*let_in(of_nodes([node], hosts)), _ask(cause, job))
+    return between if cause.fabric else (rules, *between)
+
+
+def _both(inward: tuple[Fix, ...], outward: tuple[Fix, ...]) -> tuple[Fix, ...]:
+    """One fix for both directions of each front end that filters; one direction alone heals nothing."""
+    if len(inward) != len(outward):
+        return (*inward, *outward)
+    return tuple(
+        replace(
+            one,
+            commands=(*one.commands, *other.commands),
+            undo=(*one.undo, *other.undo),
+            widens=f"{one.widens}; {other.widens}",
+        )
+        for one, other in zip(inward, outward, strict=True)
+    )
+
+
+@by_identity
+def _ask(cause: PortCause, job: Job) -> Fix:
+    """What to ask of whoever runs the network, with the addresses they need."""
+    sources, targets = (
+        listing(
+            cover(
+                one
+                for n in {cell[end] for cell in cause.fault.cells}
+                for one in addresses(n, cause.paths, job.data_addresses)
+            )
+        )
+        for end in (0, 1)
+    )
+    ports = f"TCP {job.master_port}" if cause.ports == RENDEZVOUS else "all TCP ports"
+    pairs = f"from {sources} to {targets}" if sources != targets else f"between {sources}"
+    where = "the ACL of the switch ports and any firewall between them, or in a cloud the security group"
+    return Fix(text=f"ask whoever runs the network to let {ports} through {pairs}: {where}")
+
+
+def active(facts: FirewallFacts | None) -> list[Ruleset]:
+    return [one for one in facts.rulesets if one.active] if facts else []
+
+
+def relevant(ruleset: Ruleset, inbound: bool) -> list[str]:
+    """Rules that act on this direction: those of its hook, or all that could where none is known to."""
+    ways = [(rule, _ways(rule)) for rule in ruleset.rules]
+    return [rule for rule, way in ways if inbound in way] or [rule for rule, way in ways if None in way]
+
+
+def _ways(rule: str) -> set[bool | None]:
+    """Whether a rule acts inbound: by its chain's hook, or else the chain's name; None where neither says."""
+    head = rule.partition(": ")[0]
+    if match := _HOOK.search(head):
+        return {_WAYS[hook] for hook in match[1].split(",") if hook in _WAYS}
+    named: set[bool | None] = {way for hook, way in _WAYS.items() if hook in head.lower()}
+    return named if named or "forward" in head.lower() else {None}
+
+
+def chains(ruleset: Ruleset, inbound: bool) -> list[tuple[str, str, str]]:
+    """(family, table, chain) of the rules that act on this direction, once each."""
+    found: dict[tuple[str, str, str], None] = {}
+    for rule in relevant(ruleset, inbound):
+        match = _CHAIN.match(rule)
+        if match:
+            found.setdefault((match["family"], match["table"], match["chain"]))
+    return list(found)
+
+
+def allow(node: str, facts: FirewallFacts, peers: Iterable[str], *, inbound: bool) -> tuple[Fix, ...]:
+    """Fixes that let `peers` in (or out to them) on `node`, one for each front end that filters there."""
+    peers = list(peers)
+    who = cover(peers)
+    kinds = {one.kind: one for one in active(facts)}
+    if not who or not kinds:
+        return ()
+    v4 = [a for a in who if ":" not in a]
+    v6 = [a for a in who if ":" in a]
+    fixes: list[Fix] = []
+
+    def add(
+        text: str,
+        commands: Sequence[str],
+        back: Sequence[str] = (),
+        trusted: Sequence[str] = who,
+        **more: Any,
+    ) -> None:
+        if commands:
+            verb = "trusts" if inbound else "lets out to"
+            widens, undo = f"{verb} {', '.join(trusted)}, all ports", " && ".join(back)
+            shell = " && ".join(commands)
+            fixes.append(run(text, shell, undo=undo, on=node, root=True, widens=widens, **more))
+
+    if "firewalld" in kinds:
+        if inbound:
+            sources = " ".join(f"--add-source={quoted(a)}" for a in who)
+            rules = [f"firewall-cmd --permanent --zone=trusted {sources}"]
+        else:
+            rules = [
+                f"firewall-cmd --permanent --direct --add-rule {family} filter OUTPUT 0 -d {a} -j ACCEPT"
+                for family, group in (("ipv4", v4), ("ipv6", v6))
+                for a in group
+            ]
+        rules.append("firewall-cmd --reload")
+        text = "put the other nodes into firewalld's trusted zone"
+        add(text, rules, [rule.replace("--add-", "--remove-") for rule in rules])
+    if "ufw" in kinds:
+        word = "from" if inbound else "out to"
+        rules = [f"allow {word} {quoted(a)}" for a in who]
+        add(
+            "let the other nodes through ufw", [f"ufw {r}" for r in rules], [f"ufw delete {r}" for r in rules]
+        )
+    text = "accept the other nodes before the rule that stops them"
+    if "nftables" in kinds:
+        exact = spans(peers)
+        trusted = exact if len(exact) <= MOST_SPANS else who
+        places = [
+            (family, table, chain)
+            for family, table, chain in chains(kinds["nftables"], inbound)
+            # What firewalld and ufw wrote is theirs to change.
+            if not (table == "firewalld" and "firewalld" in kinds) and not ("ufw" in kinds and "ufw" in chain)
+        ]
+        lines = [(place, line) for place in places for line in _nft(place, trusted, inbound)]
+        now = [f"nft {line.replace('{', _OPEN).replace('}', _CLOSE)}" for _, line in lines]
+        back = [
+            _NFT_BACK.format(chain=" ".join(place)) for place in dict.fromkeys(place for place, _ in lines)
+        ]
+        add(text, now, back, trusted, persistent=False)
+        later = [_NFT_FILE.format(table=" ".join(place[:2]), line=line) for place, line in lines]
+        text = "the same after each boot, where nftables.service loads these rules"
+        add(text, later, [_NFT_FILE_BACK] if later else [], trusted, **_AT_BOOT)
+    if not fixes:
+        chain, side = ("INPUT", "-s") if inbound else ("OUTPUT", "-d")
+        rules = [
+            f"{kind} -I {chain} {side} {','.join(group)} -j ACCEPT"
+            for kind, group in (("iptables", v4), ("ip6tables", v6))
+            if kind in kinds and group and relevant(kinds[kind], inbound)
+        ]
+        add(text, rules, [rule.replace(" -I ", " -D ") for rule in rules], persistent=False)
+        text = "keep it, where iptables-persistent or iptables-services restores the rules"
+        add(text, [_SAVE] if rules else [], **_AT_BOOT)
+    return tuple(fixes)
+
+
+_OPEN, _CLOSE = "'{", "}'"
+_AT_BOOT: dict[str, Any] = {"effect": "after reboot"}
+# Debian's and Red Hat's file; a line for a table that no file makes would stop the whole of it from loading.
+_NFT_FILE = (
+    'f=$(grep -lsF "table {table} " /etc/nftables.conf /etc/sysconfig/nftables.conf | head -n 1) && '
+    '[ "$f" ] && (grep -qxF "{line}" $f || echo "{line}" >> $f)'
+)
+# Whatever of ours is in a chain, once or pasted more often: " # handle 7" ends its line.
+_NFT_BACK = (
+    'nft -a list chain {chain} | sed -n "s/.* comment .'
+    f"{MARK}"
+    '. # handle /delete rule {chain} handle /p" | nft -f -'
+)
+_NFT_FILE_BACK = (
+    f'sed -i "/^insert rule .* accept comment {MARK}$/d" '
+    "$(ls /etc/nftables.conf /etc/sysconfig/nftables.conf 2>/dev/null)"
+)
+_SAVE = "netfilter-persistent save || service iptables save"
+
+
+def _nft(place: tuple[str, str, str], trusted: Sequence[str], inbound: bool) -> list[str]:
+    """The rule in nft's words, for each family that the table can hold; marked, so that it is found again."""
+    family, table, chain = place
+    side = "saddr" if inbound else "daddr"
+    groups = {proto: [a for a in trusted if (":" in a) == (proto == "ip6")] for proto in ("ip", "ip6")}
+    return [
+        f"insert rule {family} {table} {chain} {proto} {side} {{ {', '.join(group)} }} accept comment {MARK}"
+        for proto, group in groups.items()
+        if group and family in ("inet", proto)
+    ]

@@ -1,0 +1,73 @@
+"""Interfaces by their names, held to what was typed of them."""
+
+import ipaddress
+from collections.abc import Callable, Iterator, Mapping
+
+from netdoctor.checks._shared.parity import named
+from netdoctor.facts.net import Netdev, NetFacts
+from netdoctor.facts.wanted import Wanted
+from netdoctor.model import Cause, Evidence, Finding, Status, seen
+
+MTU, SPEED, DRIVER, NETWORK = "net.mtu.*", "net.speed.*", "net.driver.*", "net.network.*"
+KEYS: dict[str, type] = {SPEED: float, DRIVER: str, NETWORK: str}
+OTHER = Cause("net-not-as-typed", "an interface of {nodes} is not as expected", explains=False)
+# What stays on a node that is well: others come and go with containers and tunnels.
+_LASTING = ("physical", "bond", "ipoib", "vlan")
+
+Read = Callable[[NetFacts, Netdev], str | None]
+
+
+def as_typed(
+    nets: Mapping[str, NetFacts],
+    read: Read,
+    noun: str,
+    cause: Cause,
+    key: str,
+    expect: Wanted | None,
+    least: bool = False,
+) -> Iterator[Finding]:
+    """Hold what nodes have on interfaces to what was typed. read: None where it could not be read."""
+    if expect is None:
+        return
+    asked = expect.names(key)
+    have = {
+        node: {
+            dev.name: read(net, dev)
+            for dev in net.netdevs
+            if dev.name in asked or (dev.kind in _LASTING and dev.up and read(net, dev))
+        }
+        for node, net in nets.items()
+    }
+
+    def source(node: str) -> Evidence:
+        return seen("/sys/class/net", ", ".join(f"{k} {v}" for k, v in have[node].items()), "file")
+
+    yield from named(have, noun, cause, key, expect, status=Status.WARN, least=least, seen=source)
+
+
+def others_as_typed(nets: Mapping[str, NetFacts], slow: Cause, expect: Wanted | None) -> Iterator[Finding]:
+    """Of interfaces: the speed (Gbit/s, at least), the driver and the IPv4 network."""
+    yield from as_typed(nets, _speed, "speed (Gbit/s)", slow, SPEED, expect, least=True)
+    yield from as_typed(nets, lambda _, dev: dev.driver, "driver", OTHER, DRIVER, expect)
+    yield from as_typed(nets, _network, "network", OTHER, NETWORK, expect)
+
+
+def _speed(_: NetFacts, dev: Netdev) -> str | None:
+    return f"{dev.speed_mbit_s / 1000:g}" if dev.speed_mbit_s and dev.speed_mbit_s > 0 else None
+
+
+def _network(net: NetFacts, dev: Netdev) -> str | None:
+    """``10.20.0.0/24``; of several the first, and None without an IPv4 address."""
+    for row in net.addresses:
+        if row.ifname.partition(":")[0] == dev.name and row.family == "inet" and row.scope == "global":
+            return str(ipaddress.ip_interface(f"{row.address}/{row.prefix_len}").network)
+    return None
+
+
+def untyped(devs: Mapping[str, Netdev], key: str, expect: Wanted | None) -> Mapping[str, Netdev]:
+    """The nodes of whose interface nothing was typed, which are compared with each other."""
+    asked = expect.names(key) if expect else set()
+    if expect is None or not asked:
+        return devs
+    said = {name: expect.typed(key, devs, name) for name in asked}
+    return {node: dev for node, dev in devs.items() if node not in said.get(dev.name, ())}

@@ -1,0 +1,70 @@
+"""Tables and queues of the kernel that a large job fills."""
+
+from collections.abc import Iterator, Mapping
+
+from netdoctor.check import check
+from netdoctor.checks._shared.job import ranks_on
+from netdoctor.checks.net._sysctl import set_to
+from netdoctor.facts.gpu import GpuFacts
+from netdoctor.facts.host import Node
+from netdoctor.facts.net import NetFacts
+from netdoctor.facts.software import Job
+from netdoctor.model import DERIVED, LIKELY, Cause, Finding, seen, skip
+
+QUEUE = Cause("accept-queue-short", "{nodes} queue{s} fewer connections than the job has ranks", LIKELY)
+TRACKED = Cause("conntrack-full", "{nodes} track{s} nearly as many connections as the packet filter can hold")
+# The share at which the alert NodeHighNumberConntrackEntriesUsed of prometheus/node_exporter's mixin speaks.
+CROWDED = 0.75
+
+
+@check(
+    required=False,
+    source="https://github.com/prometheus/node_exporter/blob/master/docs/node-mixin/alerts/alerts.libsonnet",
+)
+def net_capacity(
+    nodes: Mapping[str, NetFacts], listed: Mapping[str, Node], gpus: Mapping[str, GpuFacts] | None, job: Job
+) -> Iterator[Finding]:
+    """The kernel's queue on rank 0 and its connection tables have room for the job.
+
+    Looks at:
+        net.core.somaxconn of the node of rank 0 against the number of ranks, by slots, GPUs or one a node;
+        and nf_conntrack_count against nf_conntrack_max of every node whose packet filter tracks connections.
+
+    Matters because:
+        All ranks connect to rank 0 at once: torch's store, gloo and NCCL's bootstrap ask for long queues,
+        and the kernel cuts them to somaxconn, 128 before Linux 5.4. What does not fit waits for a second and
+        more. A full conntrack table drops new connections of everybody, and says so in the kernel log alone.
+
+    Fix:
+        Raise net.core.somaxconn on rank 0, and nf_conntrack_max where it is short; or track fewer
+        connections.
+    """
+    ranks = sum(ranks_on(one, (gpus or {}).get(node)) for node, one in listed.items())
+    tracked = [net for net in nodes.values() if net.conntrack_max]
+    first = job.master_node or ""
+    queue = nodes[first].somaxconn if first in nodes else None
+    if queue is None and not tracked:
+        yield skip("neither the accept queue nor a connection table is shown here")
+        return
+    if queue is not None and queue < ranks:
+        wanted = {"net/core/somaxconn": (1 << (ranks - 1).bit_length(), queue)}
+        yield QUEUE.warn(
+            f"net.core.somaxconn is {queue}, and {ranks} ranks connect to it at once",
+            at=first,
+            observed=str(queue),
+            expected=DERIVED(f"{ranks} and more, one for each rank"),
+            seen=seen("/proc/sys/net/core/somaxconn", str(queue), "file"),
+            fixes=set_to("let the kernel queue as many connections as ranks come", wanted, "queue"),
+        )
+    for node, net in nodes.items():
+        count, most = net.conntrack or 0, net.conntrack_max or 0
+        if most and count >= CROWDED * most:
+            more = {"net/netfilter/nf_conntrack_max": (2 * most, most)}
+            yield TRACKED.warn(
+                f"{count} connections are tracked, {most} at the most",
+                at=node,
+                observed=f"{count} of {most}",
+                expected=DERIVED(f"fewer than {CROWDED:.0%} of {most}"),
+                seen=seen("/proc/sys/net/netfilter/nf_conntrack_count", str(count), "file"),
+                fixes=set_to("let it track twice as many", more, "conntrack"),
+            )

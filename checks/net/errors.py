@@ -1,0 +1,113 @@
+"""Errors of network interfaces and changes of their links, as rates while a scan measures."""
+
+from collections.abc import Iterator
+
+from netdoctor.check import check
+from netdoctor.checks._shared.counters import Grown, Rule, grown, judged, told, unseen
+from netdoctor.checks._shared.link_fixes import Fixes, of_interface
+from netdoctor.facts.counters import Counted, CounterFacts, LaterCounters
+from netdoctor.facts.net import NetFacts
+from netdoctor.facts.rdma import RdmaFacts
+from netdoctor.model import HERE, LIKELY, Action, Cause, Finding, seen, skip, unknown
+
+ERRORS = Cause("net-link-errors", "the link of an interface of {nodes} damages packets", action=Action.DRAIN)
+FLAP = Cause("net-link-flap", "the link of an interface of {nodes} goes down and up", action=Action.DRAIN)
+MISSED = Cause("net-missed", "{nodes} take{s} packets too slowly from an interface")
+PAUSES = Cause("net-pauses", "NICs of {nodes} stop their switch, as they cannot take what arrives", LIKELY)
+
+# IEEE 802.3 allows one bad bit in 10^12: one of 14 million frames of 9000 bytes. Who damages one in a
+# million is broken. What the node is too slow for looks like loss on the path: one packet in 10,000 holds a
+# TCP stream to 14 Gbit/s over 100 us (Mathis et al., 1997). A NIC whose PCIe link keeps up sends no pauses
+# (Guo et al., "RDMA over Commodity Ethernet at Scale", 4.4); a tenth of the time is a tenth of the rate. The
+# driver counts a storm by its own limits (mlx5: Documentation/networking/.../mellanox/mlx5/counters.rst).
+RULES = (
+    Rule("rx_errors", ERRORS, of_packets=1e-6, least=5),
+    Rule("tx_errors", ERRORS, of_packets=1e-6, least=5),
+    Rule("carrier_changes", FLAP),
+    Rule("rx_missed_errors", MISSED, of_packets=1e-4, least=100),
+    Rule("tx_pause_storm_error_events", PAUSES),
+    Rule("tx_pause_storm_warning_events", PAUSES),
+    Rule("tx_pause_us", PAUSES, per_s=1e5),
+)
+PARTS = (*RULES, Rule("rx_crc_errors", ERRORS), Rule("rx_length_errors", ERRORS))
+SHOWN = (*PARTS, *(Rule(name, PAUSES) for name in ("tx_pauses", "rx_pauses", "rx_pause_us")))
+
+
+# Azure's node health checks call 5 losses in 24 h flapping. A boot and its settings come to some more. Of a
+# node that has been up for longer nobody knows when they were.
+LOSSES, OF_BOOT, DAY_S = 5, 10, 86400
+
+
+@check(
+    after=["ssh.login", "net.interface"],
+    profile="launch",
+    required=False,
+    source="https://github.com/Azure/azurehpc-health-checks/blob/main/customTests/azure_ib_link_flapping.nhc",
+)
+def net_errors(
+    counters: CounterFacts, later: LaterCounters, net: NetFacts, rdma: RdmaFacts | None
+) -> Iterator[Finding]:
+    """Network interfaces count no errors, and their links stay up.
+
+    Looks at:
+        The kernel's counters of each interface that carries an address or RDMA, itself or below a bond,
+        bridge or VLAN, at login and again after everything that loads the network. What was added in
+        between is judged: more than one damaged packet in a million, more than one in ten thousand that
+        the node missed, any change of the carrier. Of those that carry RDMA also the pauses that they send:
+        more than a tenth of the time (tx_pause_us, where mlx5 tells it), and any storm that the driver
+        counts. Pauses of the switch are told and not judged. Of a node that booted less than a day ago,
+        fifteen losses of the carrier, too. rx_dropped is not judged: it counts what nobody asked for.
+
+    Matters because:
+        TCP and RoCE take a damaged packet for congestion and slow down. A link that goes down ends what runs
+        over it, and both show on one node where nobody looks. A NIC that sends pauses holds back its switch,
+        and with it nodes that have nothing to do with it.
+
+    Fix:
+        Clean or swap cable and transceiver, then try another port of the switch. For missed packets larger
+        receive rings, and interrupts on more cores. Behind pauses that a NIC sends is mostly its PCIe link:
+        look at rdma.pcie and rdma.gpudirect.
+    """
+    found = [one for one in grown(counters, later, "netdevs") if _carries(one.totals, net, rdma)]
+    there = _wired(net)
+    yield from unseen(there, counters, later, "netdevs")
+    if not any(one.read and _carries(one, net, rdma) for one in counters.netdevs) and not there:
+        yield skip("no interface with counters carries an address here")
+    elif not found and counters.netdevs:
+        yield unknown(HERE, "the two readings of the counters do not follow each other")
+    trouble: list[Finding] = []
+    for one in found:
+        errors, flap, missed, paused = of_interface(one.name)
+        fixes = {ERRORS.key: errors, FLAP.key: flap, MISSED.key: missed, PAUSES.key: paused}
+        folder = f"/sys/class/net/{one.name}/"
+        trouble += [*judged(one, RULES, folder, fixes, SHOWN), *_since_boot(one, later.reading, folder, flap)]
+    yield from trouble or told(found, "interfaces", [r for r in PARTS if r.cause not in (FLAP, PAUSES)])
+
+
+def _wired(net: NetFacts) -> set[str]:
+    """Interfaces with a device that carry an address, or do in a bond. Wireless ones (``wlan0``, systemd's
+    ``wlp3s0``) are not counted."""
+    bonds = {dev.name: dev.slaves for dev in net.netdevs}
+    carrying = {row.ifname.partition(":")[0] for row in net.addresses if row.scope == "global"}
+    carrying |= {slave for name in carrying for slave in bonds.get(name, ())}
+    physical = {dev.name for dev in net.netdevs if dev.kind == "physical" and dev.up}
+    return {name for name in carrying & physical if not name.startswith("wl")}
+
+
+def _carries(one: Counted, net: NetFacts, rdma: RdmaFacts | None) -> bool:
+    """Whether an address beyond the link, or RDMA, is on it or on what is on top of it."""
+    addressed = {row.ifname.partition(":")[0] for row in net.addresses if row.scope == "global"}
+    of_hcas = {name for hca in rdma.hcas for name in hca.netdevs} if rdma else set()
+    return not (addressed | of_hcas).isdisjoint((one.name, *one.uppers))
+
+
+def _since_boot(one: Grown, later: CounterFacts, folder: str, fixes: Fixes) -> Iterator[Finding]:
+    losses, hours = one.totals.values.get("carrier_changes", 0) // 2, later.uptime_s / 3600
+    if losses >= OF_BOOT + LOSSES and later.uptime_s < DAY_S and not one.by["carrier_changes"]:
+        yield FLAP.but(confidence=LIKELY).warn(
+            f"the link of {one.name} went down {losses} times since the node booted {hours:.1f} hours ago",
+            observed=f"{losses} in {hours:.1f} hours",
+            expected=f"fewer than {LOSSES} a day, and {OF_BOOT} at boot",
+            seen=seen(folder + "carrier_changes", str(one.totals.values["carrier_changes"]), "file"),
+            fixes=fixes,
+        )

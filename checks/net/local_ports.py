@@ -1,0 +1,90 @@
+"""Ports that the kernel gives to whoever asks for any: how many ranks need, and how many are left."""
+
+from collections.abc import Iterator, Mapping
+
+from netdoctor.check import check
+from netdoctor.checks._shared.job import only_gloo, ranks_on
+from netdoctor.checks.net._sysctl import set_to
+from netdoctor.facts.gpu import GpuFacts
+from netdoctor.facts.host import Node
+from netdoctor.facts.net import NetFacts
+from netdoctor.facts.software import Job
+from netdoctor.model import DERIVED, LIKELY, SUSPECTED, Cause, Finding, Fix, look, seen
+from netdoctor.rules.local_ports import pool
+
+SHORT = Cause("local-ports-short", "{nodes} {has} fewer ports to give away than the ranks need")
+TAKEN = Cause("local-ports-taken", "{nodes} {has} too few ports left to give away", LIKELY)
+# A rank has a port to itself to listen on, as bind() gives none that any socket has, and one to the store:
+# all ranks dial the same address and port there. Measured: four ranks of gloo start with 8, not with 5.
+STARTS = 2
+# NCCL listens on one port for each channel (32 at the most for long, MAXCHANNELS), and on some four besides:
+# its ring, its root, its proxy, RAS. connect() keeps to every other port while it can, and bind() to the rest
+# [Linux net/ipv4/inet_hashtables.c, inet_connection_sock.c], so that listeners have half of the range.
+NCCL = 2 * (32 + 4)
+USUAL = "32768 60999"
+ROOM = "net/ipv4/ip_local_port_range"
+WIDEN = "give it the usual range, and let the firewall pass it"
+AGAIN = "let new connections take ports in TIME_WAIT again, after a second"
+CONNECTED = "ss -Htan | awk '{print $1, $5}' | sort | uniq -c | sort -rn | head"
+
+
+@check(required=False, source="https://docs.kernel.org/networking/ip-sysctl.html#ip-variables")
+def net_local_ports(
+    nodes: Mapping[str, NetFacts], listed: Mapping[str, Node], gpus: Mapping[str, GpuFacts] | None, job: Job
+) -> Iterator[Finding]:
+    """The kernel has ports left for what each node's ranks listen on and dial from.
+
+    Looks at:
+        net.ipv4.ip_local_port_range without ip_local_reserved_ports, and how many of these ports have a
+        socket, TIME_WAIT included: against two for each rank (slots, GPUs, or one a node), which every
+        backend needs to start, and against the listeners that NCCL opens at the most.
+
+    Matters because:
+        Ranks listen on ports that the kernel picks, and dial the store from others. Where a firewall had the
+        range narrowed, or a program leaves thousands of connections behind, bind() ends with "Address already
+        in use" and connect() with "Cannot assign requested address".
+
+    Fix:
+        Widen the range, on all nodes and in the firewall; or find out who opens so many connections.
+    """
+    for node, net in nodes.items():
+        gpu = (gpus or {}).get(node)
+        ranks = ranks_on(listed[node], gpu) if node in listed else 1
+        gloo = only_gloo(job, [gpu])
+        wanted = ranks * (STARTS if gloo else NCCL)
+        has, taken = pool(net), net.ports_taken or 0
+        if has < wanted:
+            yield _short(node, net, has, ranks, wanted)
+        elif has - taken < wanted:
+            yield (TAKEN if has - taken < STARTS * ranks else TAKEN.but(confidence=SUSPECTED)).warn(
+                f"{taken} of the {has} ports that the kernel gives away are in use"
+                + (f", {net.time_wait} sockets are in TIME_WAIT" if net.time_wait else ""),
+                at=node,
+                observed=f"{has - taken} ports left",
+                expected=DERIVED(f"{wanted} for {ranks} rank{'s' * (ranks > 1)}"),
+                seen=seen("/proc/net/tcp", f"{taken} local ports of the range", "file"),
+                fixes=_freed(net),
+            )
+
+
+def _short(node: str, net: NetFacts, has: int, ranks: int, wanted: int) -> Finding:
+    low, high = net.ephemeral_ports
+    stops, many = has < STARTS * ranks, f"{ranks} rank{'s' * (ranks > 1)}"
+    need = f"at least {STARTS * ranks}" if stops else f"up to {wanted}"
+    files = {"ip_local_port_range": f"{low} {high}", "ip_local_reserved_ports": net.reserved_ports[:200]}
+    fixes = look("see what reserves so many", "grep -rns reserved_ports /etc/sysctl.conf /etc/sysctl.d")
+    return (SHORT.fail if stops else SHORT.but(confidence=SUSPECTED).warn)(
+        f"the kernel may give away {has} of the ports {low}-{high}; {many} may need {need}",
+        at=node,
+        observed=f"{has} ports",
+        expected=DERIVED(f"{need}, for {many}"),
+        seen=[seen(f"/proc/sys/net/ipv4/{name}", said, "file") for name, said in files.items() if said],
+        fixes=fixes if high - low + 1 >= wanted else set_to(WIDEN, {ROOM: (USUAL, f"{low} {high}")}, "ports"),
+    )
+
+
+def _freed(net: NetFacts) -> list[Fix]:
+    who = look("see which connections those are, and end or mend what opens them", CONNECTED)
+    if net.tw_reuse == 1 or 2 * (net.time_wait or 0) < (net.ports_taken or 0):
+        return [who]
+    return [who, *set_to(AGAIN, {"net/ipv4/tcp_tw_reuse": (1, net.tw_reuse or 0)}, "ports")]

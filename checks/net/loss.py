@@ -1,0 +1,167 @@
+"""Packets that get lost between nodes."""
+
+from collections.abc import Iterator, Mapping
+
+from netdoctor.check import check
+from netdoctor.checks._shared.addresses import dialled
+from netdoctor.checks._shared.matrix import left_out
+from netdoctor.checks._shared.paths import about, by_path, on_path
+from netdoctor.checks._shared.text import listing, on_dev
+from netdoctor.facts.bandwidth import LossMatrix, LossProbe
+from netdoctor.facts.net import NetFacts
+from netdoctor.facts.paths import Paths
+from netdoctor.facts.software import Job
+from netdoctor.localise.binomial import at_least
+from netdoctor.localise.loss import Cell, Counts, Loss, culprits, total
+from netdoctor.model import (
+    CLUSTER,
+    LIKELY,
+    SUSPECTED,
+    Cause,
+    Command,
+    Finding,
+    Fix,
+    Measure,
+    ok,
+    pair,
+    seen,
+    skip,
+    unknown,
+)
+
+# TCP's rate falls as 1/sqrt(loss): 0.5 % holds a connection to some 15 segments per round trip (Mathis et
+# al., "The macroscopic behavior of the TCP congestion avoidance algorithm", 1997), about 200 Mbit/s over 1
+# ms.
+LIMIT = 0.005
+CAUSES = {
+    "in": Cause("packet-loss-in", "Packets on the way to {nodes} get lost"),
+    "out": Cause("packet-loss-out", "Packets that {nodes} send{s} get lost"),
+    "both": Cause("packet-loss", "Packets to and from {nodes} get lost"),
+    "path": Cause("packet-loss-path", "Packets on the way {nodes} get lost", LIKELY),
+    "all": Cause("packet-loss", "Packets between nodes get lost, whichever nodes they are"),
+}
+
+
+@check(
+    after=["ssh.login", "net.interface", "net.ports"],
+    explains=["bw.*"],
+    profile="launch",
+    cost="opens-port",
+    required=False,
+    source="https://doi.org/10.1145/263932.264023",
+)
+def net_loss(
+    losses: LossMatrix, job: Job, nets: Mapping[str, NetFacts], paths: Paths | None = None
+) -> Iterator[Finding]:
+    """No packets get lost between nodes.
+
+    Looks at:
+        A few hundred small UDP packets from every node to every other (to a sample of eight above 16
+        nodes), at an even pace of 200 a second, counted by the receiver and again when its answers come
+        back, so that both directions are told apart. What is counted on the pairs of a node is put
+        together.
+
+    Matters because:
+        TCP takes a lost packet for congestion: its rate falls as one over the square root of the share
+        lost.
+        Half a percent already costs most of a fast link, and shows nowhere but in retransmissions. RoCE
+        suffers more, because a lost packet sends the whole window again.
+
+    Fix:
+        Look at the error counters of the node that is named and of its switch port, then at the cable or
+        transceiver between them. Loss at everybody points at an overloaded switch.
+    """
+    if len(nets) < 2:
+        yield skip("one node: there is no path")
+        return
+    yield from left_out("packet loss was not measured", losses, nets)
+    counted = [p for p in losses.probes if p.sent > 0]
+    for probe in losses.probes:
+        if probe.sent == 0:
+            text = f": {probe.detail}" if probe.detail else ""
+            yield unknown(pair(probe.src, probe.dst), f"no packet could be sent{text}")
+    # Silence is a filter or a dead path, which other checks name; it is no share of anything.
+    silent = [p for p in counted if p.answered == 0 and p.arrived == 0]
+    for path, some in by_path(silent, paths):
+        for probe in some:
+            said = "no UDP packet was answered (filtered?): loss not measured"
+            yield on_path(unknown(pair(probe.src, probe.dst), said), path)
+    heard = [p for p in counted if p.answered or p.arrived]
+    ways = [(path, _cells(some)) for path, some in by_path(heard, paths)]
+    if not any(cells for _, cells in ways):
+        if not losses.failed_nodes and not silent:
+            yield unknown(CLUSTER, "no packet was sent")
+        return
+    blamed: set[tuple[str, tuple[str, ...]]] = set()
+    for path, cells in ways:
+        for one in culprits(cells, LIMIT):
+            # A node that loses packets on each of its paths is one cause.
+            say = about if (one.side, one.nodes) in blamed else on_path
+            blamed.add((one.side, one.nodes))
+            for finding in _findings(one, cells, path.ifnames if path else _ifnames(job, nets)):
+                yield say(finding, path)
+    if not blamed:
+        parts = [total((), "all", cells, cells) for _, cells in ways]
+        lost, sent = sum(part.lost for part in parts), sum(part.sent for part in parts)
+        measure = Measure(value=100.0 * lost / sent, unit="%")
+        said = f"{lost} of {sent}"
+        yield ok(CLUSTER, f"{said} packets lost", observed=said, measures={"net.loss": measure})
+
+
+def _ifnames(job: Job, nets: Mapping[str, NetFacts]) -> dict[str, str]:
+    return {node: dev.name for node in nets if (dev := dialled(node, nets, job)) is not None}
+
+
+def _cells(probes: list[LossProbe]) -> dict[Cell, tuple[int, int]]:
+    """(lost, sent) by direction. An answer that did not come back was lost on the way back."""
+    cells: dict[Cell, tuple[int, int]] = {}
+    for p in probes:
+        arrived = min(max(p.arrived, p.answered), p.sent)
+        for cell, lost, sent in (
+            ((p.src, p.dst), p.sent - arrived, p.sent),
+            ((p.dst, p.src), arrived - min(p.answered, arrived), arrived),
+        ):
+            before = cells.get(cell, (0, 0))
+            cells[cell] = (before[0] + lost, before[1] + sent)
+    return {cell: counts for cell, counts in cells.items() if counts[1] > 0}
+
+
+def _findings(one: Loss, cells: Counts, ifnames: Mapping[str, str]) -> Iterator[Finding]:
+    share, low = 100.0 * one.lost / one.sent, 100.0 * at_least(one.lost, one.sent)
+    said = f"{one.lost} of {one.sent} packets lost ({share:.1f} %, at least {low:.1f} %)"
+    lossy = sorted(
+        (cell for cell in one.cells if cells[cell][0]), key=lambda c: (-cells[c][0] / cells[c][1], c)
+    )
+    cause, named = CAUSES[one.side], one.nodes or (CLUSTER,)
+    two = len({n for cell in cells for n in cell}) == 2
+    if two:
+        settle = "scan with a third node: its pairs show which end it is"
+        cause = cause.but(title=CAUSES["path"].title, confidence=SUSPECTED, settle_by=settle)
+    if two or one.side == "path":
+        named = tuple(pair(*cell) for cell in lossy)
+    counts = {pair(*cell): f"{cells[cell][0]} of {cells[cell][1]}" for cell in lossy}
+    for target in named:
+        yield cause.warn(
+            said if len(named) == 1 else f"{counts[target]} packets lost",
+            at=target,
+            culprits=named,
+            observed=f"{share:.2f} %",
+            expected=f"under {100 * LIMIT:g} %",
+            seen=[seen(f"UDP from {a} to {b}", f"{counts[pair(a, b)]} lost", at=a) for a, b in lossy[:4]],
+            fixes=_fix(one, ifnames),
+            measures={"net.loss": Measure(value=share, unit="%", error=share - low)},
+            pairs=tuple(counts),
+        )
+
+
+def _fix(one: Loss, ifnames: Mapping[str, str]) -> Fix:
+    if one.side == "all":
+        return Fix(text="look at the switch: queue drops, flow control, the speed of its uplinks")
+    commands = []
+    for node in one.nodes[:8]:
+        counters = "ip -s link show dev {0}; ethtool -S {0} | grep -iE 'drop|err|crc|discard'"
+        if shell := on_dev(ifnames.get(node), counters):
+            commands.append(Command(run_on=node, shell=shell))
+    where = listing(one.nodes, 3)
+    text = f"read the error counters of {where}, then swap the cable, transceiver or switch port"
+    return Fix(text=text, commands=tuple(commands))

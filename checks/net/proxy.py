@@ -1,0 +1,67 @@
+"""Proxy variables that take what nodes say to each other over HTTP."""
+
+from collections.abc import Iterator, Mapping
+
+from netdoctor.check import check
+from netdoctor.checks._shared.addresses import parse
+from netdoctor.checks._shared.text import listing
+from netdoctor.facts.ray import RayFacts
+from netdoctor.facts.software import EnvFacts, Job
+from netdoctor.model import DERIVED, LIKELY, Cause, Finding, in_job, seen, skip
+from netdoctor.rules.proxies import is_bypassed, proxy
+from netdoctor.rules.variables import effective_env, values
+
+CAPTURED = Cause(
+    "proxy-captures", "Proxy variables on {nodes} take HTTP that is meant for other nodes", LIKELY
+)
+# What speaks HTTP from node to node; torch's store, gloo and NCCL never ask for a proxy.
+SPEAKERS = {"ray", "vllm", "sglang", "verl"}
+# More do not fit well into a variable: there no_proxy names a domain, or a network where clients know those.
+MOST = 64
+
+
+@check(
+    required=False,
+    source="https://docs.python.org/3/library/urllib.request.html#urllib.request.getproxies",
+)
+def net_proxy(
+    envs: Mapping[str, EnvFacts], job: Job, rays: Mapping[str, RayFacts] | None
+) -> Iterator[Finding]:
+    """Where nodes speak HTTP to each other, no proxy variable takes it.
+
+    Looks at:
+        http_proxy, all_proxy and no_proxy of the job's environment and the login session, as Python's clients
+        take them, for the addresses at which nodes dial each other. Only where Ray runs, or the job is
+        launched by Ray, meets at etcd, or asks for Ray, vLLM, SGLang or verl.
+
+    Matters because:
+        Requests to another node's server go to the proxy, which does not know it: 502, 503, or silence.
+        torch's store, gloo and NCCL use no proxy, so that nothing else shows it.
+
+    Fix:
+        Name the nodes in no_proxy, and in NO_PROXY for those that read that, before Ray or a server starts.
+    """
+    asked = SPEAKERS.intersection(job.packages) or job.launcher == "ray" or rays
+    if not asked and not job.env.get("PET_RDZV_BACKEND", "").startswith("etcd"):
+        yield skip("nothing that is known of the job speaks HTTP between nodes")
+        return
+    peers = {node: address for node, address in job.data_addresses.items() if parse(address)}
+    names = ",".join(dict.fromkeys(peers.values()))
+    add = f'export no_proxy="${{no_proxy:+$no_proxy,}}{names}"; export NO_PROXY="$no_proxy"'
+    # Most nodes say the same: what is kept from the proxy is worked out once for each way to say it.
+    known: dict[str, list[str]] = {}
+    for node, facts in envs.items():
+        env = values(effective_env(facts, job))
+        through, said = proxy(env), env.get("no_proxy", env.get("NO_PROXY", ""))
+        if through and said not in known:
+            known[said] = [one for one in peers.values() if not is_bypassed(one, env)]
+        caught = known[said][:MOST] if through else []
+        if caught and caught != [peers.get(node)]:
+            yield CAPTURED.warn(
+                f"HTTP to {listing(caught)} goes to the proxy {through}",
+                at=node,
+                observed=f"no_proxy={said}",
+                expected=DERIVED("the nodes' addresses in no_proxy"),
+                seen=seen("env | grep -i _proxy", f"http_proxy={through}", "command"),
+                fixes=in_job("name the nodes in no_proxy", add if len(peers) <= MOST else ""),
+            )

@@ -1,0 +1,139 @@
+"""URLs outside of the cluster that somebody named."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from netdoctor.check import check
+from netdoctor.checks._shared.addresses import parse
+from netdoctor.checks._shared.majority import majority
+from netdoctor.checks._shared.text import is_host_name, listing
+from netdoctor.facts.mesh import Reach, Reached
+from netdoctor.facts.software import Job
+from netdoctor.model import CLUSTER, CONFIG, PEERS, Cause, Finding, Fix, look, ok, run, seen, skip, unknown
+
+CAUSES = {
+    "dns": Cause("reach-dns", "{nodes} cannot look up a host of --reach"),
+    "connect": Cause("reach-connect", "{nodes} cannot connect to a host of --reach"),
+    "proxy": Cause("reach-proxy", "{nodes} get{s} no further than the proxy on the way to --reach"),
+    "tls": Cause("reach-tls", "{nodes} cannot verify what a host of --reach shows", follows=("time.skew",)),
+    "http": Cause("reach-http", "{nodes} get{s} no answer of HTTP from a host of --reach"),
+}
+WRONG = Cause("reach-status", "A host of --reach answers {nodes} that it is not well")
+OTHER = Cause("reach-differs", "A host of --reach refuses {nodes} what most nodes get")
+_HOST = re.compile(r"https?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::([0-9]{1,5}))?(?=[/]|$)")
+# Without what stands before an @.
+_PROXIES = "env | grep -i _proxy= | sed 's|//.*@|//***@|'"
+
+
+def found(row: Reached) -> str | None:
+    """What is wrong: a stage of CAUSES, ``status`` for a server's own trouble; None for an answer."""
+    if row.stage in CAUSES:
+        return row.stage
+    if row.stage or row.status is None:
+        return "untried" if row.stage == "untried" else "http"
+    return "status" if row.status >= 500 else None
+
+
+def fixes(row: Reached, good: Sequence[str]) -> tuple[Fix, ...]:
+    """good: nodes that reach it."""
+    parts = _HOST.match(row.url)
+    host, port = (parts[1].strip("[]"), parts[2] or "443") if parts else ("", "443")
+    plain = host if is_host_name(host) or parse(host) else ""
+    as_others = f", as on {listing(good, 2)}" if good else ""
+    ask = f"getent ahosts {plain}" if plain else ""
+    if row.stage == "dns":
+        servers = f"{ask}; cat /etc/resolv.conf" if ask else ""
+        return (look(f"give it a name server that knows the host{as_others}", servers),)
+    if row.stage in ("connect", "http"):
+        text = "let it out to that host and port, or give the job the proxy (https_proxy) that leads there"
+        return (look(text + as_others, _PROXIES, f"{ask}; ip route" if plain else ""),)
+    if row.stage == "proxy":
+        text = "see that the proxy of its environment is the right one, knows it, and lets this host pass"
+        return (look(text + as_others, _PROXIES),)
+    if row.stage == "tls":
+        shown = f"openssl s_client -connect {plain}:{port} -servername {plain} </dev/null 2>/dev/null"
+        text = "see who signed the certificate and until when it holds, and what time it is here"
+        return (
+            look(text, f"{shown} | openssl x509 -noout -issuer -subject -dates; date" if plain else ""),
+            run(
+                "install the CAs; one of your own goes into /usr/local/share/ca-certificates, then "
+                "update-ca-certificates, and REQUESTS_CA_BUNDLE names the bundle to Python",
+                "apt-get install -y ca-certificates || dnf install -y ca-certificates",
+                root=True,
+            ),
+        )
+    return (run(f"ask whoever runs that host what it has against this address{as_others}"),)
+
+
+@check(
+    profile="asked",
+    required=False,
+    source="https://docs.python.org/3/library/urllib.request.html#urllib.request.getproxies",
+)
+def net_reach(reach: Reach, job: Job) -> Iterator[Finding]:
+    """Every node reaches the URLs that are named with ``--reach``.
+
+    Looks at:
+        For each URL and node: the name, the connection, the proxy that the job's environment or the login
+        session names (``no_proxy`` too), the certificate against the node's CAs (REQUESTS_CA_BUNDLE and the
+        like), and the status of one HEAD request. Only these URLs are asked; a redirect is an answer, and
+        nobody follows it. No user, password or query is kept or sent.
+
+    Matters because:
+        A mirror of packages, a model hub or a code host that one node does not reach ends the job there,
+        after all others have started: a missing proxy variable, a CA that is not installed, a clock that is
+        off.
+
+    Fix:
+        Make the node as those are that reach it: name server, proxy variables, CA certificates, or the list
+        of addresses that the far end lets in.
+    """
+    if not job.reach:
+        yield skip("no URL was named: --reach URL")
+        return
+    for node, why in reach.failed_nodes.items():
+        yield unknown(node, f"URLs were not tried: {why}")
+    for url in job.reach:
+        rows = [row for row in reach.rows if row.url == url]
+        good = [row.node for row in rows if found(row) is None]
+        for row in rows:
+            if row.stage == "untried":
+                yield unknown(row.node, f"{url}: {row.detail}")
+            elif found(row) is not None:
+                yield _stopped(row, good)
+        yield from _differing([row for row in rows if found(row) is None])
+
+
+def _stopped(row: Reached, good: Sequence[str]) -> Finding:
+    kind = found(row) or ""
+    through = f" through the proxy {row.proxy}" if row.proxy else ""
+    what = row.detail or f"the answer is {row.status}"
+    return (WRONG.warn if kind == "status" else CAUSES[kind].fail)(
+        f"{row.url}{through}: {what}",
+        at=row.node,
+        observed=what,
+        expected=PEERS("an answer") if good else CONFIG("an answer"),
+        seen=[
+            seen(f"HEAD {row.url}{through}", what, at=row.node),
+            *([seen(f"HEAD {row.url}", "answered", at=good[0])] if good else []),
+        ],
+        fixes=fixes(row, good),
+    )
+
+
+def _differing(rows: Sequence[Reached]) -> Iterator[Finding]:
+    """One that is refused what the others get, as by a list of addresses."""
+    statuses: Mapping[str, int] = {row.node: row.status or 0 for row in rows}
+    usual = majority(statuses)
+    for row in rows:
+        if usual.value is not None and statuses[row.node] != usual.value and statuses[row.node] >= 400:
+            yield OTHER.warn(
+                f"{row.url} answers {row.status} here, {usual.value} on most nodes",
+                at=row.node,
+                observed=str(row.status),
+                expected=PEERS(str(usual.value)),
+                fixes=fixes(row, list(usual.groups[usual.value])),
+            )
+    if rows:
+        said = listing(str(status) for status in usual.groups)
+        yield ok(CLUSTER, f"{rows[0].url} answers {said} on {len(rows)} nodes")

@@ -1,0 +1,247 @@
+"""What the nodes' names mean, on every node."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
+from itertools import islice
+
+from netdoctor.check import check
+from netdoctor.checks._shared.addresses import holders, holds, is_loopback, parse, same
+from netdoctor.checks._shared.hosts_file import entries, own_name
+from netdoctor.checks._shared.job import ASKING, BY_RENDEZVOUS, names_asked
+from netdoctor.checks._shared.text import listing
+from netdoctor.facts.host import HostFacts, Node
+from netdoctor.facts.net import Lookup, NetFacts, ResolveFacts
+from netdoctor.facts.software import Job
+from netdoctor.model import (
+    CLUSTER,
+    CONFIG,
+    DERIVED,
+    LIKELY,
+    PEERS,
+    Cause,
+    Evidence,
+    Finding,
+    Fix,
+    Status,
+    in_job,
+    look,
+    ok,
+    seen,
+    unknown,
+)
+from netdoctor.rules.addresses import IPAddress
+
+OWN_UNKNOWN = Cause("own-name-unknown", "The own name of {nodes} does not resolve there")
+OWN_LOOPBACK = Cause("hosts-loopback", "The own name of {nodes} resolves to a loopback address there")
+OWN_WRONG = Cause("own-name-wrong", "The own name of {nodes} resolves to an address of another machine")
+PEER_UNKNOWN = Cause("peer-name-unknown", "{nodes} cannot resolve names of other nodes")
+PEER_WRONG = Cause("peer-name-wrong", "{nodes} resolve{s} names of other nodes to wrong addresses")
+SSH_ONLY = Cause("names-ssh-only", "The names in the hosts file mean nothing on {nodes}", LIKELY)
+SLOW = Cause("dns-slow", "Name lookups are slow on {nodes}", LIKELY)
+# A name from /etc/hosts or a near cache takes microseconds, a DNS server milliseconds. A second means that
+# some server did not answer and another was asked (resolv.conf(5): 5 s, or `options timeout:1`).
+SLOW_MS = 1000.0
+RDZV = "torchrun may find nobody to host the rendezvous"
+
+
+@check(
+    explains=["gloo.ifname", "rdzv.addr"],
+    source="https://github.com/pytorch/gloo/blob/main/gloo/transport/tcp/device.cc",
+)
+def net_resolve(
+    resolves: Mapping[str, ResolveFacts],
+    nets: Mapping[str, NetFacts],
+    hosts: Mapping[str, HostFacts],
+    listed: Mapping[str, Node],
+    job: Job,
+) -> Iterator[Finding]:
+    """On every node, its own name and its peers' names lead to addresses where those nodes are.
+
+    Looks at:
+        getaddrinfo() on every node for its own host name and, from profile launch on, for the listed names:
+        above 64 nodes for those of rank 0, of both neighbours and of a sample of 62 others. Which of the own
+        addresses can be bound, and the lines of /etc/hosts behind all that.
+
+    Matters because:
+        Gloo advertises what the own name resolves to: with Debian's ``127.0.1.1 host`` line peers are told to
+        connect to themselves. torchrun decides by the own name who hosts the rendezvous, and then hands out
+        the host name of one node to all others. mpirun, pdsh and DeepSpeed ask for the names of all
+        nodes; where ``--launcher`` says that the job is started otherwise, other names are a warning.
+
+    Fix:
+        Put the address and name of each node into /etc/hosts on all nodes, and take the own name off the
+        127.0.1.1 line.
+    """
+    said: list[Finding] = []
+    if len(resolves) > 1:
+        for node, facts in resolves.items():
+            said += _own(node, facts, nets[node], hosts[node], job)
+        said += _peers(resolves, nets, hosts, listed, job)
+    yield from said
+    spoken = {finding.target for finding in said}
+    asked = any(facts.peers for facts in resolves.values())
+    for node, facts in resolves.items():
+        judged = (facts.own, *facts.peers) if len(resolves) > 1 else facts.peers
+        late = dict.fromkeys(one.name for one in judged if not one.asked)
+        if late and node not in spoken:
+            yield unknown(node, f"there was no time left to look up {listing(late)}")
+        elif asked and not facts.peers and node not in spoken:
+            yield unknown(node, "no name of another node was looked up here")
+        slow = [one for one in (facts.own, *facts.peers) if one.elapsed_ms > SLOW_MS]
+        if slow:
+            worst = max(slow, key=lambda one: one.elapsed_ms)
+            took = f"{worst.elapsed_ms / 1000:.1f} s"
+            summary, wanted = f"looking up {worst.name} takes {took}", f"under {SLOW_MS / 1000:.0f} s"
+            evidence = seen(f"getaddrinfo {listing(one.name for one in slow)}", f"up to {took}")
+            text = "take out the name server that does not answer, or put the nodes into /etc/hosts"
+            fix = look(text, "cat /etc/resolv.conf; resolvectl status")
+            yield SLOW.warn(summary, at=node, observed=took, expected=wanted, seen=evidence, fixes=fix)
+
+
+def _own(node: str, facts: ResolveFacts, net: NetFacts, host: HostFacts, job: Job) -> Iterator[Finding]:
+    own, address = facts.own, job.data_addresses.get(node)
+    said = own.error or listing(own.addresses) or "no address"
+    named = len(job.env.get("GLOO_SOCKET_IFNAME", "")) > 1
+    cause, summary = None, f"its own name {own.name} resolves to {said}, which is none of its addresses"
+    if own.failed:
+        cause = OWN_UNKNOWN
+        summary = f"cannot resolve its own name {own.name}: gloo falls back to loopback ({said})"
+    elif is_loopback(facts.first_bindable) or all(map(is_loopback, own.addresses)):
+        cause = OWN_LOOPBACK
+        gloo = (
+            ""
+            if named
+            else (
+                "gloo tells the others to connect there, so that the job starts only where it is this end "
+                "that dials (the larger address does), and "
+            )
+        )
+        summary = f"its own name {own.name} resolves to {facts.first_bindable or said}: {gloo}{RDZV}"
+    elif not any(holds(net, one) or same(one, address) for one in own.addresses):
+        cause = OWN_WRONG
+    if cause and own.asked:
+        # With an interface named, gloo does not ask what the own name means; torchrun still does.
+        say = cause.warn if named else cause.fail
+        wanted = DERIVED(address or "an address of this node")
+        evidence, fix = _seen(facts, [own]), own_name(own.name, host, address)
+        yield say(summary, at=node, observed=said, expected=wanted, seen=evidence, fixes=fix)
+
+
+def _peers(
+    resolves: Mapping[str, ResolveFacts],
+    nets: Mapping[str, NetFacts],
+    hosts: Mapping[str, HostFacts],
+    listed: Mapping[str, Node],
+    job: Job,
+) -> Iterator[Finding]:
+    """Listed names, as every other node understands them. Addresses are not names."""
+    names = {node: listed[node].host for node in resolves if node in listed}
+    names = {node: name for node, name in names.items() if parse(name) is None}
+    called: dict[str, list[str]] = {}
+    for node, name in names.items():
+        called.setdefault(name, []).append(node)
+    first, everything_right = names_asked(job, hosts), True
+    for alike in called.values():
+        alike.sort(key=lambda node: node not in first)
+    # By name: many nodes may share one.
+    asked: dict[str, dict[str, Lookup]] = {}
+    tried = 0
+    for node, facts in resolves.items():
+        looked_up = {one.name: one for one in facts.peers if one.asked}
+        others = {name: len(called.get(name, ())) - (names.get(node) == name) for name in looked_up}
+        asked[node] = {name: one for name, one in looked_up.items() if others[name]}
+        tried += sum(others.values())
+    possible = sum(len(names) - (node in names) for node in resolves)
+    if tried and all(one.failed for found in asked.values() for one in found.values()):
+        # They are names of the user's ssh config, or of the DNS of the machine that netdoctor runs on.
+        yield SSH_ONLY.warn(
+            f"no node can resolve the listed names ({listing(names.values())}{_part(tried, possible)}): "
+            "launch with addresses, or add the names there",
+            at=CLUSTER,
+            culprits=tuple(resolves),
+            observed="no listed name resolves on any node",
+            expected=CONFIG("names that the nodes know too"),
+            fixes=in_job("give MASTER_ADDR and --rdzv-endpoint as addresses"),
+        )
+        return
+    whose: dict[IPAddress | None, list[str]] = {}
+    for node, found in asked.items():
+        if missing := {_other(node, called[name]): one for name, one in found.items() if one.failed}:
+            everything_right = False
+            said = next(iter(missing.values())).error or "no address"
+            status, whom = _stopped(missing, first, job)
+            summary = f"cannot resolve {listing(one.name for one in missing.values())}: {said}{whom}"
+            wanted = PEERS("an address of that node")
+            evidence, fix = _seen(resolves[node], missing.values()), _entries(missing, job)
+            yield PEER_UNKNOWN.say(
+                status, summary, at=node, observed=said, expected=wanted, seen=evidence, fixes=fix
+            )
+    astray: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+
+    def lost(one: Lookup) -> list[str]:
+        """Two of the nodes called so to which it does not lead."""
+        key = one.name, tuple(one.addresses)
+        if key not in astray:
+            wrong = (peer for peer in called[one.name] if not _leads_to(peer, one, nets, job))
+            astray[key] = list(islice(wrong, 2))
+        return astray[key]
+
+    for node, found in asked.items():
+        resolved = ((one, lost(one)) for one in found.values() if not one.failed)
+        if wrong := {_other(node, far): one for one, far in resolved if far not in ([], [node])}:
+            everything_right = False
+            (peer, one), *more = wrong.items()
+            whose = whose or holders(nets)
+            there = whose.get(parse(one.addresses[0]), ())
+            is_of = f", which is {listing(there)}" if there else ""
+            also = f"; also wrong: {listing(one.name for _, one in more)}" if more else ""
+            said = listing(one.addresses)
+            status, whom = _stopped(wrong, first, job)
+            summary = f"resolves {one.name} to {said}{is_of}{also}{whom}"
+            wanted = DERIVED(job.data_addresses.get(peer, "an address of that node"))
+            evidence, fix = _seen(resolves[node], wrong.values()), _entries(wrong, job)
+            yield PEER_WRONG.say(
+                status, summary, at=node, observed=said, expected=wanted, seen=evidence, fixes=fix
+            )
+    if everything_right and tried < possible and (not tried or all(asked.values())):
+        said = f"{_part(tried, possible)}, all right" if tried else " were not looked up"
+        yield ok(CLUSTER, f"the names of other nodes{said}")
+
+
+def _other(node: str, there: Iterable[str]) -> str:
+    return next(one for one in there if one != node)
+
+
+def _part(tried: int, possible: int) -> str:
+    """Of how many pairs the names were looked up, where it is not all."""
+    return f", looked up over {tried} of {possible} directed pairs" if tried < possible else ""
+
+
+def _stopped(peers: Collection[str], asked: Set[str], job: Job) -> tuple[Status, str]:
+    """(how bad it is that these nodes' names lead nowhere, for which launchers). asked: see names_asked()."""
+    if not asked.isdisjoint(peers):
+        return Status.FAIL, ""
+    if job.launcher in BY_RENDEZVOUS:
+        return Status.WARN, f"; {job.launcher} asks for no such name, {ASKING} would fail"
+    if job.launcher:
+        return Status.FAIL, f"; {job.launcher} asks for it"
+    return Status.FAIL, f"; {ASKING} ask for it, torchrun only for rank 0's (--launcher)"
+
+
+def _leads_to(peer: str, found: Lookup, nets: Mapping[str, NetFacts], job: Job) -> bool:
+    address = job.data_addresses.get(peer)
+    return peer not in nets or any(
+        not is_loopback(one) and (holds(nets[peer], one) or same(one, address)) for one in found.addresses
+    )
+
+
+def _entries(lookups: Mapping[str, Lookup], job: Job) -> Fix:
+    text = "put the names with their addresses into /etc/hosts there, or correct DNS"
+    return entries(text, {one.name: job.data_addresses.get(peer, "") for peer, one in lookups.items()})
+
+
+def _seen(facts: ResolveFacts, lookups: Collection[Lookup]) -> list[Evidence]:
+    """What the resolver said, and the lines of /etc/hosts behind it."""
+    said = {one.name: one.error or listing(one.addresses) for one in lookups}
+    shown = [seen(f"getent ahosts {name}", answer, "command") for name, answer in list(said.items())[:4]]
+    lines = [line for line in facts.hosts_lines if said.keys() & set(line.split()[1:])]
+    return [*shown, seen("/etc/hosts", "\n".join(lines[:4]), "file")] if lines else shown

@@ -1,0 +1,158 @@
+"""The kernel's routes from every node to every other."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from netdoctor.check import check
+from netdoctor.checks._shared.addresses import dialled, owners, parse
+from netdoctor.checks._shared.matrix import Cell, Fault, Kind, decode_to
+from netdoctor.checks._shared.paths import leave_out, on_path
+from netdoctor.checks._shared.text import on_dev
+from netdoctor.facts.net import NetFacts, Route, RouteFacts
+from netdoctor.facts.paths import Path, Paths
+from netdoctor.facts.software import Job
+from netdoctor.model import (
+    CERTAIN,
+    DERIVED,
+    LIKELY,
+    PEERS,
+    SUSPECTED,
+    Cause,
+    Evidence,
+    Finding,
+    Fix,
+    pair,
+    run,
+    seen,
+    skip,
+    unknown,
+)
+
+MISSING = Cause("route-missing", "{nodes} {has} no route to other nodes")
+MISSING_TO = Cause("route-missing-to", "No other node has a route to {nodes}")
+OTHER_WAY = Cause(
+    "route-other-interface",
+    "{nodes} send{s} the job's traffic over another interface than the one it comes in on",
+    LIKELY,
+)
+DUPLICATE = Cause(
+    "address-duplicate", "{nodes} share an address", LIKELY, settle_by="say which node should have it"
+)
+
+
+@check(
+    after=["ssh.login", "net.interface"],
+    explains=["net.ports", "net.path-mtu", "net.loss", "rdzv.reach", "bw.*"],
+    profile="launch",
+    source="https://man7.org/linux/man-pages/man8/ip-route.8.html",
+)
+def net_route(
+    routes: Mapping[str, RouteFacts], nets: Mapping[str, NetFacts], job: Job, paths: Paths | None = None
+) -> Iterator[Finding]:
+    """Every node has a route to every other, over the interface that carries the job's traffic.
+
+    Looks at:
+        The kernel's own answer for each of a peer's addresses that the job dials: interface, source, gateway.
+        No packet is sent.
+
+    Matters because:
+        A missing route ends a launch with "No route to host" or "Network is unreachable". A route over
+        another interface (management LAN, VPN) works and is slow, or is dropped at the far end.
+
+    Fix:
+        Add the route, or correct the address or the prefix length of the interface.
+    """
+    if len(nets) < 2:
+        yield skip("one node: there is nobody to route to")
+        return
+    own = {node: dev.name for node in routes if (dev := dialled(node, nets, job)) is not None}
+    main: dict[Cell, Route] = {}
+    for node, facts in routes.items():
+        if not facts.routes:
+            yield unknown(node, "the kernel was asked for no route to another node")
+        for peer, route in facts.routes.items():
+            if peer == node:
+                continue
+            if owners({node: nets[node]}, route.destination):
+                yield DUPLICATE.fail(
+                    f"{node} has the address of {peer} ({route.destination}) itself",
+                    at=pair(node, peer),
+                    observed=f"{route.destination} is local on {node}",
+                    expected=PEERS("an address that only one node has"),
+                    seen=_asked(route, f"local, dev {route.dev}"),
+                    fixes=Fix(text="give each node an address of its own, or list another one", root=True),
+                )
+                continue
+            main[node, peer] = route
+            if route.error is None and route.dev not in (own.get(node, route.dev), "lo"):
+                yield _other_way(node, peer, route, own[node])
+    yield from _lost(None, main, own)
+    for path in paths.further if paths else ():
+        peers: dict[str, list[str]] = {}
+        for peer, address in path.addresses.items():
+            peers.setdefault(address, []).append(peer)
+        found = {
+            (node, peer): one
+            for node, facts in routes.items()
+            for one in facts.further
+            for peer in peers.get(one.destination, ())
+            if peer != node
+        }
+        for finding in _lost(path, found, path.ifnames):
+            # A network of one node alone is hardly meant.
+            hint, others = finding.cause, leave_out(path, paths) if paths else ()
+            if hint and len(path.addresses) == 1:
+                hint = replace(hint, fixes=(*others, *hint.fixes))
+            elif hint:
+                hint = replace(hint, fixes=(*hint.fixes, *others))
+            yield replace(finding, cause=hint)
+
+
+def _lost(path: Path | None, routes: Mapping[Cell, Route], ifnames: Mapping[str, str]) -> Iterator[Finding]:
+    two = len({node for cell in routes for node in cell}) == 2
+    for fault in decode_to({cell: route.error is not None for cell, route in routes.items()}):
+        for cell in sorted(fault.cells):
+            finding = _missing(cell, routes[cell], fault, ifnames.get(cell[0]), two=two)
+            yield on_path(finding, path)
+
+
+def _other_way(node: str, peer: str, route: Route, own: str) -> Finding:
+    if route.dev is None:
+        return unknown(pair(node, peer), "the kernel did not say over which interface it would send")
+    return OTHER_WAY.warn(
+        f"traffic leaves over {route.dev}, though {node} is dialled on {own}",
+        at=pair(node, peer),
+        culprits=(node,),
+        observed=f"dev {route.dev}" + (f" via {route.gateway}" if route.gateway else ""),
+        expected=DERIVED(f"dev {own}"),
+        seen=_asked(route, f"dev {route.dev} src {route.source}"),
+        fixes=_add(f"route the other nodes over {own}", route, own, risk="medium"),
+    )
+
+
+def _missing(cell: Cell, route: Route, fault: Fault, own: str | None, *, two: bool) -> Finding:
+    into = fault.kind is Kind.IN
+    text = "add the route, or correct the address and prefix length of the interface"
+    if into:
+        text = "give it an address in the network of the other nodes, or route its network there"
+    cause = MISSING_TO if into else MISSING
+    return cause.but(confidence=SUSPECTED if fault.kind is Kind.PATH and two else CERTAIN).fail(
+        f"no route to {route.destination} ({route.error})",
+        at=pair(*cell),
+        culprits={Kind.IN: cell[1:], Kind.NODE: fault.nodes}.get(fault.kind, cell[:1]),
+        observed=route.error,
+        expected="a route",
+        seen=_asked(route, route.error or ""),
+        fixes=_add(text, route, own),
+    )
+
+
+def _asked(route: Route, said: str) -> Evidence:
+    return seen(f"ip route get {route.destination}", said, "command")
+
+
+def _add(text: str, route: Route, ifname: str | None, risk: str = "low") -> Fix:
+    address = parse(route.destination)
+    there = f"{address}/{address.max_prefixlen} dev {{0}}" if address else ""
+    put, take = (on_dev(ifname, f"ip route {word} {there}") if there else "" for word in ("replace", "del"))
+    return run(text, put, undo=take, root=True, persistent=False, risk=risk)

@@ -1,0 +1,107 @@
+"""Several interfaces of a node in one subnet, and which of them its kernel answers on."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from netdoctor.check import check
+from netdoctor.checks._shared.text import is_ifname, listing
+from netdoctor.checks.net._sysctl import set_to
+from netdoctor.facts.net import NetFacts, SharedAddress
+from netdoctor.facts.paths import RAIL, Paths
+from netdoctor.model import DERIVED, HERE, LIKELY, Cause, Evidence, Finding, Fix, at, run, seen, skip, unknown
+from netdoctor.rules import arp
+
+
+def settings(row: SharedAddress) -> Evidence:
+    told = f"rp_filter={row.rp_filter} arp_ignore={row.arp_ignore} arp_announce={row.arp_announce}"
+    told += f", sends from {row.address} over {row.dev}"
+    return seen(f"/proc/sys/net/ipv4/conf/{row.ifname}", told, "file")
+
+
+def each_for_itself(near: Sequence[SharedAddress]) -> tuple[Fix, ...]:
+    """Sysctls of each interface; those of `all` only where an interface's own does not count beside them."""
+    text = "let each interface answer for its own addresses alone"
+    wanted: dict[str, tuple[int, int | None]] = {}
+    for row in near:
+        if not is_ifname(row.ifname):
+            return (run(f"{text}: rp_filter=2, arp_ignore=1 and arp_announce=2 on all of them", root=True),)
+        for key, value, now in (
+            ("rp_filter", 2, row.rp_filter if row.rp_filter == arp.STRICT else 2),
+            ("arp_filter", 0, row.arp_filter),
+            ("arp_ignore", 1, row.arp_ignore),
+            ("arp_announce", 2, row.arp_announce),
+        ):
+            above = ("all",) if now is not None and now > value else ()
+            for scope in (*above, row.ifname) if now != value else ():
+                wanted[f"net/ipv4/conf/{scope}/{key}"] = value, now
+    return set_to(text, wanted, "subnet")
+
+
+SILENT = Cause("subnet-no-answer", "{nodes} answer{s} nobody's ARP for an address of the job")
+OTHER = Cause(
+    "rail-answered-elsewhere",
+    "{nodes} send{s} RDMA of one NIC to another in its subnet: the NIC itself does not answer ARP",
+)
+SEVERAL = Cause(
+    "rail-answered-twice",
+    "{nodes} answer{s} ARP for a RoCE NIC on other interfaces of its subnet, too: RDMA may go astray",
+    LIKELY,
+)
+
+
+@check(
+    after=["ssh.login", "net.interface"],
+    explains=["net.ports", "net.path-mtu", "net.loss", "rdzv.reach", "bw.*"],
+    required=False,
+    source="https://www.kernel.org/doc/Documentation/networking/ip-sysctl.rst",
+)
+def net_same_subnet(nodes: Mapping[str, NetFacts], paths: Paths) -> Iterator[Finding]:
+    """Of several interfaces in one subnet, each answers for its own addresses, and for no other's.
+
+    Looks at:
+        Addresses that the job uses whose subnet another interface of the node is in, too: rp_filter,
+        arp_ignore, arp_announce and arp_filter of these interfaces, and the kernel's own answer over which of
+        them it sends from that address, rules of policy routing included.
+
+    Matters because:
+        Linux answers ARP for any of its addresses on any interface. TCP works all the same, over whichever
+        answered. RDMA does not: a RoCE NIC takes nothing that was meant for another. With rp_filter=1 an
+        interface drops what it would not answer itself, and its ARP is silent, too.
+
+    Fix:
+        Give each NIC a subnet of its own; or set rp_filter=2, arp_ignore=1 and arp_announce=2 on all of
+        them, as for multi-rail RoCE.
+    """
+    if not any(net.shared for net in nodes.values()):
+        yield skip("no node has several interfaces in one subnet")
+        return
+    used = {(use.node, use.address) for use in paths.uses}
+    rails = {(use.node, use.address) for use in paths.uses if use.purpose.startswith(RAIL)}
+    for node, net in nodes.items():
+        for one in net.shared:
+            near = tuple(arp.together(one, net.shared)) if (node, one.address) in used else ()
+            if len(near) > 1:
+                yield from at(node, _judged(one, near, is_rail=(node, one.address) in rails))
+
+
+def _judged(one: SharedAddress, near: Sequence[SharedAddress], *, is_rail: bool) -> Iterator[Finding]:
+    names = listing(dict.fromkeys(row.ifname for row in near))
+    heard = arp.answering(one, near)
+    if not all(map(arp.is_known, near)):
+        if is_rail:
+            yield unknown(HERE, f"{names} are in one subnet; what the kernel does there could not be read")
+        return
+    if not heard:
+        cause, said = SILENT.fail, "no interface answers"
+    elif is_rail and one.ifname not in heard:
+        cause, said = OTHER.fail, f"only {listing(heard)} answers"
+    elif is_rail and len(heard) > 1:
+        cause, said = SEVERAL.warn, f"{listing(heard)} all answer"
+    else:
+        return
+    yield cause(
+        f"{one.ifname} ({one.address}), in one subnet with {names}: {said} ARP for it",
+        observed=f"{said} ARP for {one.address}",
+        expected=DERIVED(f"{one.ifname} alone"),
+        seen=[settings(row) for row in near],
+        fixes=each_for_itself(near),
+    )

@@ -1,0 +1,1 @@
+"""Checks of Ray: one file each, `checks/ray/<property>.py` is `ray.<property>`."""

@@ -1,0 +1,56 @@
+"""Release of Ray and patch of its Python, compared across the cluster."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from netdoctor.check import check
+from netdoctor.checks._shared.parity import differing
+from netdoctor.facts.ray import RayFacts
+from netdoctor.facts.wanted import Wanted
+from netdoctor.model import Cause, Evidence, Finding, Fix, Status, run, seen
+
+RELEASE = Cause("ray-version", "Ray differs between {nodes}")
+PYTHON = Cause("ray-python", "Ray's Python differs between {nodes}")
+COMMIT = Cause("ray-commit", "Ray is built from other sources on {nodes}")
+
+
+@check(
+    source="https://github.com/ray-project/ray/blob/ray-2.44.1/python/ray/_private/utils.py",
+    expects={"ray.version": str},
+)
+def ray_version(nodes: Mapping[str, RayFacts], expect: Wanted | None = None) -> Iterator[Finding]:
+    """Ray, and the Python that runs its workers, are the same on every node, to the patch.
+
+    Looks at:
+        The raylet that runs on each node: version and commit of the Ray that it was started from
+        (``ray/_version.py``), and the version of the interpreter that it starts workers with.
+
+    Matters because:
+        Ray compares release and Python patch when a node or a driver joins (``check_version_info``) and ends
+        it with "Version mismatch". Where a node joined all the same, as from another image, pickles and
+        messages between workers may not be read.
+
+    Fix:
+        One image or one virtual environment for all nodes; then ``ray stop`` and ``ray start`` there.
+    """
+
+    def evidence(node: str) -> Evidence:
+        ray = nodes[node]
+        return seen(
+            f"the raylet of {ray.python}", f"Ray {ray.version} ({ray.commit}), Python {ray.python_version}"
+        )
+
+    def as_elsewhere(what: str) -> Callable[[str, str], Fix]:
+        return lambda _, wanted: run(
+            f"give it {what} {wanted}, then ray stop and ray start", effect="next launch"
+        )
+
+    versions = {node: ray.version for node, ray in nodes.items()}
+    said: dict[str, Any] = {"key": "ray.version", "expect": expect, "tell": True}
+    yield from differing(versions, "Ray", RELEASE, seen=evidence, fixes=as_elsewhere("Ray"), **said)
+    pythons = {node: ray.python_version for node, ray in nodes.items()}
+    yield from differing(pythons, "Ray's Python", PYTHON, seen=evidence, fixes=as_elsewhere("Python"))
+    # Of one release: wheels of a nightly, or a patched build.
+    commits = {node: ray.commit[:12] for node, ray in nodes.items() if ray.commit}
+    if len({ray.version for ray in nodes.values()}) == 1:
+        yield from differing(commits, "Ray's commit", COMMIT, status=Status.WARN, seen=evidence)

@@ -1,0 +1,1 @@
+"""Checks of HCAs and RDMA: one file each, `checks/rdma/<property>.py` is `rdma.<property>`."""

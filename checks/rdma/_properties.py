@@ -1,0 +1,119 @@
+"""What is compared between HCA ports of one name."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from netdoctor.checks._shared.text import listing
+from netdoctor.facts.rdma import Hca, HcaPort
+from netdoctor.model import Fix, look, run
+
+
+class Property(NamedTuple):
+    """What is compared. read: None where it could not be read. layer: of the ports that have it, or empty.
+    file: below the port's folder, or what asks the kernel. of_peers: whether nodes are compared where nothing
+    was typed."""
+
+    key: str
+    word: str
+    layer: str
+    read: Callable[[Hca, HcaPort], str | None]
+    file: str
+    why: str
+    fix: Fix
+    of_peers: bool = True
+
+
+def _pcie(hca: Hca, _: HcaPort) -> str | None:
+    link = hca.pcie
+    return f"{link.gtransfers_s:g} GT/s x{link.width}" if link is not None and link.is_known else None
+
+
+SLOT = look("see which slot it is in", "lspci -vv -d 15b3: | grep -E '^[0-9a-f]|LnkSta:'", root=True)
+FABRIC = look(
+    "see which subnet manager answers, and ask its owner where the port belongs", "sminfo; ibstat", root=True
+)
+PACKETS = look(
+    "see what the ports have, and the subnet manager for the MTU of their partition; a cable's other end "
+    "may be the smaller one",
+    "ibv_devinfo | grep -E 'hca_id|port:|_mtu'",
+)
+ALLOW = run("have the subnet manager's owner give the ports the same partitions")
+CLASS = run("set the traffic class that the other nodes have, and again at each boot")
+DRIVER = run("install the release of the driver that the other nodes have")
+LOSSLESS = look(
+    "see what the NIC has, what its switch port has, and give the odd one what the others have",
+    "for i in /sys/class/infiniband/*/device/net/*; do dcb pfc show dev ${i##*/}; "
+    "dcb app show dev ${i##*/}; ethtool -a ${i##*/}; done",
+    root=True,
+)
+# What is not below the port's folder.
+ASKED = {"DCB": "the kernel's DCB and pause settings", "ibv_query_port": "ibv_query_port, active_mtu"}
+IB, ROCE = "InfiniBand", "Ethernet"
+
+
+def flow_control(port: HcaPort) -> str | None:
+    """``PFC of priority 3``, or the pauses that take its place where there is none."""
+    flow = port.flow
+    if flow is None or flow.pfc is None:
+        return None
+    if flow.pfc:
+        return f"PFC {','.join(map(str, flow.pfc))}"
+    return "none" if flow.pauses in (None, "off") else f"pauses {flow.pauses}"
+
+
+def sorting(port: HcaPort) -> str | None:
+    """By what a NIC sorts packets into priorities: ``VLAN``, ``DSCP``, and what its table has for itself."""
+    flow = port.flow
+    if flow is None or flow.pfc is None:
+        return None
+    # 8 DSCPs a priority is what drivers begin with.
+    own = [f"{i} to {to}" for i, to in enumerate(flow.dscp) if to != str(i >> 3)]
+    return "VLAN" if not flow.dscp else f"DSCP ({listing(own, 6)})" if own else "DSCP"
+
+
+PROPERTIES = (
+    Property(
+        "rdma.sm-lid", "subnet manager's LID", IB,
+        lambda _, port: f"{port.sm_lid:#x}" if port.sm_lid else None, "sm_lid",
+        "they are on fabrics of their own", FABRIC,
+    ),
+    Property(
+        "rdma.subnet", "InfiniBand subnet", IB, lambda _, port: port.subnet or None,
+        "gids/0", "nothing passes between subnets without a router", FABRIC,
+    ),
+    Property(
+        "rdma.pkeys", "partitions", IB, lambda _, port: listing(port.pkeys, 8) or None,
+        "pkeys/*", "ports without one in common cannot talk", ALLOW,
+    ),
+    Property(
+        "rdma.mtu", "active MTU", IB, lambda _, port: str(port.mtu_bytes) if port.mtu_bytes else None,
+        "ibv_query_port", "the peers of that port take its smaller packets", PACKETS,
+    ),
+    Property(
+        "rdma.traffic-class", "RoCE traffic class", ROCE,
+        lambda _, port: "not set" if port.traffic_class is None else str(port.traffic_class),
+        "../../tc/*/traffic_class", "switches put the packets into another queue", CLASS,
+    ),
+    Property(
+        "rdma.pfc", "flow control", ROCE, lambda _, port: flow_control(port), "DCB",
+        "what the switch asks to stop goes on there, and is dropped", LOSSLESS,
+    ),
+    Property(
+        "rdma.trust", "sorting into priorities", ROCE, lambda _, port: sorting(port), "DCB",
+        "the same packet gets another priority there", LOSSLESS,
+    ),
+    Property(
+        "rdma.ecn", "congestion control (ECN)", ROCE, lambda _, port: port.flow.ecn if port.flow else None,
+        "../../device/net/*/ecn/roce_*/enable/*", "one that does not slow down takes the others' share",
+        LOSSLESS,
+    ),
+    Property(
+        "rdma.read-request", "max read request (PCIe)", "",
+        lambda hca, _: str(hca.pcie.read_request) if hca.pcie and hca.pcie.read_request else None,
+        "../../device/config", "it reads memory in smaller pieces, or in larger ones",
+        run("give them the same in the BIOS, or with setpci at each boot"),
+    ),
+    Property("rdma.driver", "driver", "", lambda hca, _: hca.driver, "../../device/driver", "", DRIVER),
+    # rdma.pcie holds a card to what its slot can do; in which slots cards are is the builder's choice.
+    Property("rdma.pcie", "PCIe link", "", _pcie, "../../device/current_link_*", "", SLOT, of_peers=False),
+)  # fmt: skip

@@ -1,0 +1,176 @@
+"""The GID that NCCL would use on each RoCE port."""
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+
+from netdoctor.check import check
+from netdoctor.checks._shared.env import change
+from netdoctor.checks._shared.rdma import NO_HCAS, has_any, is_plain_name, port_evidence, ports_of, unread
+from netdoctor.checks._shared.text import listing
+from netdoctor.checks.rdma._fixes import fill_gids
+from netdoctor.facts.host import HostFacts
+from netdoctor.facts.net import NetFacts
+from netdoctor.facts.rdma import Gid, RdmaFacts
+from netdoctor.facts.software import EnvFacts, Job, SoftwareFacts
+from netdoctor.model import DERIVED, HERE, PEERS, Cause, Finding, at, in_job, ok, run, seen, skip, unknown
+from netdoctor.rules.addresses import rows_of
+from netdoctor.rules.nccl_ib import (
+    GidChoice,
+    choose_gids,
+    gid_ipv4,
+    gid_version,
+    is_link_local,
+    routable_gids,
+)
+from netdoctor.rules.variables import Setting, Source, effective_env
+from netdoctor.rules.versions import nccl_version
+
+OLD_NCCL = Cause(
+    "gid-old-nccl",
+    "NCCL on {nodes} is too old to find the right GID by itself",
+    follows=("sw.torch", "sw.nccl"),
+)
+NO_IPV4 = Cause("gid-no-ipv4", "RoCE ports of {nodes} have no IPv4 address, and so no routable GID")
+NOT_FILLED = NO_IPV4.but(
+    title="RoCE ports of {nodes} have no routable GID, though their interfaces have addresses"
+)
+WRONG_INDEX = Cause("gid-index-wrong", "the GID index that NCCL is told to use does not fit {nodes}")
+WANTED = "an IPv4-mapped RoCE v2 GID"
+BY_ITSELF = Setting("NCCL_IB_GID_INDEX", "", "the job", Source.JOB)
+
+
+@check(
+    source="https://github.com/NVIDIA/nccl/blob/v2.30.7-1/src/transport/net_ib/connect.cc",
+)
+def rdma_gid(
+    nodes: Mapping[str, RdmaFacts],
+    envs: Mapping[str, EnvFacts] | None,
+    softwares: Mapping[str, SoftwareFacts] | None,
+    nets: Mapping[str, NetFacts] | None,
+    hosts: Mapping[str, HostFacts] | None,
+    job: Job,
+) -> Iterator[Finding]:
+    """NCCL uses a routable RoCE v2 GID on every RoCE port.
+
+    Looks at:
+        The GID table of each active RoCE port that NCCL_IB_HCA selects, NCCL_IB_GID_INDEX,
+        NCCL_IB_ADDR_FAMILY, NCCL_IB_ADDR_RANGE and NCCL_IB_ROCE_VERSION_NUM, and the release of
+        NCCL: since 2.21 it takes the first IPv4-mapped RoCE v2 GID, before it took index 0.
+
+    Matters because:
+        Without such a GID NCCL takes index 0 without a word, a link-local RoCE v1 address that no
+        router passes on; a forced index is used blindly, though tables differ between nodes. The
+        job ends with "ibv_modify_qp failed" or "status=12".
+
+    Fix:
+        Give the interface behind the port an IPv4 address, and unset NCCL_IB_GID_INDEX with NCCL
+        2.21 and newer.
+    """
+    if not has_any(nodes):
+        yield skip(NO_HCAS)
+        return
+    silent = list(unread(nodes))
+    roce = [port for _, _, port in ports_of(nodes) if port.is_roce]
+    if not roce and not silent:
+        yield skip("no RoCE port on any node; on InfiniBand the GID index does not matter")
+        return
+    yield from silent
+    unreadable = {finding.target for finding in silent}
+    chosen: dict[str, list[GidChoice]] = {}
+    for node, facts in nodes.items():
+        version = nccl_version((softwares or {}).get(node))
+        env = effective_env((envs or {}).get(node), job, version)
+        chosen[node] = choose_gids(facts.hcas, env, version)
+    # Link-local GIDs work where all ports are in one flat Ethernet, so that is a risk where all are alike.
+    nobody = not any(routable_gids(port) for port in roce)
+    taken = [one for own in chosen.values() for one in own if one.gid]
+    flat = all(one.is_link_local and (one.too_old or not one.good) for one in taken)
+    for node, own in chosen.items():
+        if not own and node not in unreadable:
+            yield skip("no active RoCE port that NCCL would use", node)
+        about = ((nets or {}).get(node), (hosts or {}).get(node))
+        said = [said for one in own for said in _judge(one, flat, nobody, *about)]
+        yield from at(node, said)
+        if own and not said:
+            texts = [f"{one.port.name} index {one.index} ({_text(one.gid)})" for one in own if one.gid]
+            yield ok(node, f"GID {listing(texts)}", observed=listing(texts, 8))
+
+
+def _judge(
+    one: GidChoice, flat: bool, nobody: bool, net: NetFacts | None, host: HostFacts | None
+) -> Iterator[Finding]:
+    port, gid = one.port, one.gid
+    if gid_version(gid) == 2 and not one.is_link_local:
+        return
+    table = partial(port_evidence, one.hca, one.port, gids=True)
+    silent = [row for row in port.gids if not row.type and not is_link_local(row)]
+    if not port.gids:
+        yield unknown(HERE, f"the GID table of {port.name} is empty or cannot be read", evidence=(table(),))
+    elif gid is None:
+        where = f"points at an empty row of the GID table of {port.name}"
+        if one.gives_up:
+            where = f"is beyond the GID table of {port.name}, over which NCCL leaves all HCAs and takes TCP"
+        yield WRONG_INDEX.fail(
+            f"{_asked(one) or 'NCCL'} {where}",
+            observed=f"index {one.index} is empty",
+            expected=WANTED,
+            seen=table(),
+            fixes=change(one.setting or BY_ITSELF),
+        )
+    elif gid in silent or (silent and not one.good and gid_version(gid) != 2):
+        row = gid if gid in silent else silent[0]
+        yield unknown(HERE, f"the RoCE version of GID {row.index} of {port.name} is unreadable")
+    elif one.is_link_local and not one.good:
+        yield _no_ipv4(one, nobody, net, host)
+    elif one.is_link_local and one.too_old:
+        good = one.good[0]
+        summary = f"NCCL before 2.21 uses GID 0 of {port.name}, a link-local one"
+        yield (OLD_NCCL.warn if flat else OLD_NCCL.fail)(
+            f"{summary}; index {good.index} is {_text(good)}",
+            observed="index 0",
+            expected=DERIVED(f"index {good.index}: {_text(good)}"),
+            seen=(table(), seen("libnccl.so.2", "older than 2.21", "file")),
+            fixes=in_job(
+                "tell it the index, if it is the same on every node, or use a newer NCCL",
+                f"export NCCL_IB_GID_INDEX={good.index}",
+            ),
+        )
+    elif one.good and (one.is_link_local or (one.forced and gid_version(gid) == 1)):
+        good = one.good[0]
+        selects = f"{_asked(one)} selects" if one.setting else "NCCL's rules select"
+        yield WRONG_INDEX.fail(
+            f"{selects} {_text(gid)} on {port.name}, while index {good.index} is {_text(good)}",
+            observed=f"index {one.index}: {_text(gid)}",
+            expected=DERIVED(f"index {good.index}: {_text(good)}"),
+            seen=table(),
+            fixes=change(one.setting or BY_ITSELF),
+        )
+
+
+def _asked(one: GidChoice) -> str:
+    return f"NCCL_IB_GID_INDEX={one.index} ({one.setting.origin})" if one.setting else ""
+
+
+def _text(gid: Gid) -> str:
+    return f"{gid_ipv4(gid) or gid.gid!s}, {gid.type or 'RoCE version unknown'}"
+
+
+def _no_ipv4(one: GidChoice, nobody: bool, net: NetFacts | None, host: HostFacts | None) -> Finding:
+    names = [gid.netdev for gid in one.port.gids if gid.netdev] + list(one.hca.netdevs)
+    netdev = next(filter(is_plain_name, names), None)
+    rows = rows_of(net) if net else []
+    own = [row.address for row in rows if row.ifname == netdev and ":" not in row.address]
+    if own:
+        cause, has = NOT_FILLED, f", though its interface {netdev} has {own[0]}"
+        fixes = fill_gids(one.hca, netdev or "", net, host)
+    else:
+        behind = f"its interface {netdev}" if netdev else "the interface behind it"
+        cause, has = NO_IPV4, f": {behind} has no IPv4 address" if net and netdev else ""
+        fixes = (run(f"give {behind} an address of the RoCE network, in the network configuration"),)
+    return (cause.warn if nobody else cause.fail)(
+        f"{one.port.name} has no IPv4 RoCE v2 GID{has}",
+        observed="only link-local GIDs",
+        expected=WANTED if nobody else PEERS(WANTED),
+        seen=port_evidence(one.hca, one.port, gids=True),
+        fixes=fixes,
+    )

@@ -1,0 +1,102 @@
+"""Whether HCAs can read and write the memory of GPUs."""
+
+import re
+from collections.abc import Iterator
+
+from netdoctor.check import check
+from netdoctor.checks._shared.text import listing
+from netdoctor.facts.gpu import GpuFacts
+from netdoctor.facts.host import HostFacts
+from netdoctor.facts.rdma import RdmaFacts
+from netdoctor.model import HERE, LIKELY, Cause, Finding, after_reboot, look, ok, run, seen, skip, unknown
+from netdoctor.rules.versions import at_least, parse_version
+
+NEITHER = Cause("gpudirect-none", "{nodes} {has} no way between HCAs and GPU memory")
+TRANSLATED = Cause("gpudirect-iommu", "the IOMMU of {nodes} translates what goes from HCAs to GPUs", LIKELY)
+REDIRECTED = Cause("gpudirect-acs", "PCIe switches of {nodes} redirect what goes from HCAs to GPUs")
+PASS = after_reboot("add iommu=pt to the kernel's command line in the boot loader")
+OFF = look(
+    "see the switch ports, then switch ACS off in the BIOS",
+    "lspci -vvv | grep -E '^[0-9a-f]|ACSCtl'",
+    root=True,
+)
+# The kernel that registers a DMA-BUF with an HCA; NVIDIA's open modules export one, the closed ones do not.
+DMABUF_KERNEL = (5, 12)
+# Boards that cannot do it.
+CONSUMER = re.compile(r"\b(GeForce|TITAN)\b", re.IGNORECASE)
+LOAD = run(
+    "load the driver's module, now and at every start",
+    "modprobe nvidia-peermem && echo nvidia-peermem > /etc/modules-load.d/nvidia-peermem.conf",
+    root=True,
+    risk="low",
+    undo="modprobe -r nvidia-peermem; rm -f /etc/modules-load.d/nvidia-peermem.conf",
+)
+
+
+@check(
+    after=["ssh.login", "gpu.visible", "rdma.hca"],
+    required=False,
+    source="https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/gpu-operator-rdma.html",
+)
+def rdma_gpudirect(gpu: GpuFacts, rdma: RdmaFacts, host: HostFacts) -> Iterator[Finding]:
+    """HCAs reach the memory of GPUs themselves: by DMA-BUF, or by nvidia-peermem.
+
+    Looks at:
+        Whether nvidia-peermem (or nv_peer_mem) is loaded; else whether the kernel is 5.12 or newer and the
+        NVIDIA driver is of the open kind, which is what DMA-BUF takes. On x86 that is no virtual machine also
+        whether the IOMMU translates for HCAs and, as root, whether PCIe switches above them redirect (ACS).
+        Cloud and software adapters, with ways of their own, and boards without GPUDirect are left out.
+
+    Matters because:
+        Without either, NCCL copies all that goes over the network through the memory of the host and says so
+        only with NCCL_DEBUG=INFO ("GDR 0"). On fast networks that costs more than half of the bandwidth.
+        GPUDirect RDMA is made for addresses that nobody translates; where ACS redirects, everything takes the
+        way through the processor, which halves the rate, or hangs.
+
+    Fix:
+        Load nvidia-peermem, which comes with the driver, or install the driver's open kernel modules. Boot
+        with iommu=pt, and switch ACS off.
+    """
+    if not any(hca for hca in rdma.hcas if not hca.is_virtual):
+        yield skip("no HCA on this node")
+    elif not gpu.devices or all(CONSUMER.search(device.name) for device in gpu.devices):
+        yield skip("no GPU with GPUDirect on this node")
+    elif gpu.peermem is None or (gpu.open_module is None and not gpu.peermem):
+        yield unknown(HERE, "which modules of the NVIDIA driver are loaded was not read")
+    elif not gpu.peermem and not (gpu.open_module and at_least(parse_version(host.kernel), DMABUF_KERNEL)):
+        kind = "open" if gpu.open_module else "closed"
+        text = f"no nvidia-peermem; kernel {host.kernel}, driver {gpu.kernel_driver} ({kind} modules)"
+        yield NEITHER.warn(
+            "HCAs cannot reach the memory of the GPUs: no nvidia-peermem, and no DMA-BUF",
+            observed="neither",
+            expected="nvidia-peermem, or a kernel from 5.12 on with the open driver",
+            seen=seen("/sys/module, /proc/driver/nvidia/version", text, "file"),
+            fixes=LOAD,
+        )
+    else:
+        yield from _way(rdma, host)
+
+
+# https://docs.nvidia.com/cuda/gpudirect-rdma/ ("Supported Systems") on the IOMMU, and on ACS
+# https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html. ARM has it on.
+def _way(rdma: RdmaFacts, host: HostFacts) -> Iterator[Finding]:
+    """What lies between HCAs and GPUs."""
+    cards = [hca for hca in rdma.hcas if not hca.is_virtual and host.arch == "x86_64"]
+    if translated := [hca.name for hca in cards if (hca.iommu or "").startswith("DMA")]:
+        yield TRANSLATED.warn(
+            f"the IOMMU translates for {listing(translated)}",
+            observed="DMA",
+            expected="identity (iommu=pt), or no IOMMU",
+            seen=seen(f"/sys/class/infiniband/{translated[0]}/device/iommu_group/type", "DMA", "file"),
+            fixes=PASS,
+        )
+    if ports := sorted({port for hca in cards for port in hca.acs or ()}):
+        yield REDIRECTED.warn(
+            f"ACS of {listing(ports)} redirects what goes from device to device",
+            observed="on",
+            expected="off on the switch ports above HCAs and GPUs",
+            seen=seen("ACSCtl in the PCI configuration", listing(ports), "file"),
+            fixes=OFF,
+        )
+    elif any(hca.acs is None for hca in cards):
+        yield ok(HERE, "whether PCIe switches redirect (ACS) needs root to be seen")

@@ -1,0 +1,76 @@
+"""Fabric, partitions, flow control and driver of HCA ports, compared between nodes."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+
+from netdoctor.check import check
+from netdoctor.checks._shared.parity import differing
+from netdoctor.checks._shared.rdma import NO_HCAS, has_any, ports_of
+from netdoctor.checks._shared.text import listing
+from netdoctor.checks.rdma._properties import ASKED, PROPERTIES, Property
+from netdoctor.facts.rdma import Hca, HcaPort, RdmaFacts
+from netdoctor.facts.wanted import Wanted
+from netdoctor.model import Cause, Evidence, Finding, Status, seen, skip
+
+
+@check(
+    after=["ssh.login", "rdma.port"],
+    required=False,
+    source="https://docs.kernel.org/admin-guide/abi-stable.html#abi-file-stable-sysfs-class-infiniband",
+    expects={one.key: str for one in PROPERTIES},
+)
+def rdma_parity(nodes: Mapping[str, RdmaFacts], expect: Wanted | None = None) -> Iterator[Finding]:
+    """The same HCA port of every node is on one fabric, in the same partitions, with the same driver.
+
+    Looks at:
+        Of active ports: LID of the subnet manager, prefix of the subnet, partitions and the MTU agreed on
+        (InfiniBand; by libibverbs). Of RoCE the traffic class that the driver sets for all, priority flow
+        control or else pauses, whether packets are sorted by DSCP or VLAN, and ECN where the driver tells
+        (MLNX_OFED). The driver and its own version and, as root, the card's max read request. Compared over
+        nodes, port by port and by kind of card, as rails may well be fabrics of their own. A fabric that is
+        lossy by design has no PFC anywhere, and is silent.
+
+    Matters because:
+        Ports in different subnets or partitions are up, and cannot reach each other: NCCL waits for its
+        timeout. One node with another traffic class, or without PFC where the rest has it, loses packets:
+        RoCE sends a whole window again for one that is lost.
+
+    Fix:
+        Cable the port to the fabric of its rail, or have the subnet manager's owner give it the partitions.
+    """
+    ports: dict[tuple[str, ...], dict[str, tuple[Hca, HcaPort]]] = defaultdict(dict)
+    for node, hca, port in ports_of(nodes):
+        if port.active and (hca.is_efa or not hca.is_virtual):
+            ports[port.link_layer, hca.board_id or "", port.name][node] = hca, port
+    if not ports:
+        yield skip("no active HCA port on any node" if has_any(nodes) else NO_HCAS)
+    for one in PROPERTIES:
+        # Ports that differ in the same way are told together.
+        alike: dict[frozenset[tuple[str, str | None]], list[str]] = defaultdict(list)
+        asked = expect is not None and expect.about(one.key)
+        for (layer, _, name), there in ports.items():
+            if one.layer in ("", layer):
+                values = {node: one.read(*port) for node, port in there.items()}
+                distinct = set(values.values())
+                # What all have alike is of interest where something may be expected of it.
+                if asked or (any(distinct) and (expect is not None or len(distinct) > 1)):
+                    alike[frozenset(values.items())].append(name)
+        for told, names in alike.items():
+            yield from _compared(one, dict(sorted(told)), names, expect)
+
+
+def _compared(
+    one: Property, values: Mapping[str, str | None], names: list[str], expect: Wanted | None
+) -> Iterator[Finding]:
+    def evidence(node: str) -> Evidence:
+        if one.file in ASKED:
+            return seen(ASKED[one.file], values[node] or "")
+        where = f"/sys/class/infiniband/{names[0].replace(':', '/ports/')}/{one.file}"
+        return seen(where, values[node] or "", "file")
+
+    noun = f"{one.word} of {listing(names, 3)}"
+    cause = Cause(one.key.replace(".", "-"), f"{one.word} differs between HCA ports of {{nodes}}")
+    yield from differing(
+        values, noun, cause, key=one.key, expect=expect, status=Status.WARN, why=one.why, seen=evidence,
+        fixes=lambda *_: one.fix, peers=one.of_peers,
+    )  # fmt: skip

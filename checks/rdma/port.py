@@ -1,0 +1,122 @@
+"""State of HCA ports, compared across the cluster."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from netdoctor.check import check
+from netdoctor.checks._shared.parity import differing
+from netdoctor.checks._shared.rdma import NO_HCAS, has_any, port_evidence, ports_of, unread
+from netdoctor.checks.rdma._fixes import link_fixes
+from netdoctor.facts.net import NetFacts
+from netdoctor.facts.rdma import Hca, HcaPort, RdmaFacts
+from netdoctor.facts.wanted import Wanted
+from netdoctor.model import CLUSTER, LIKELY, PEERS, Action, Cause, Finding, look, placed, run, skip
+
+DOWN = Cause(
+    "hca-port-down",
+    "{nodes} {has} HCA ports down that are up on other nodes",
+    verify=("rdma.port", "rdma.rate", "nccl.ib-hca"),
+    action=Action.DRAIN,
+)
+NO_MANAGER = Cause("no-subnet-manager", "no subnet manager runs on the InfiniBand fabric")
+NOT_MANAGED = Cause("hca-port-not-managed", "no subnet manager has configured HCA ports of {nodes}")
+START_ONE = run(
+    "start a subnet manager on one node, or on a managed switch",
+    "systemctl enable --now opensm && sminfo",
+    root=True,
+)
+ASK_IT = look(
+    "the cable is fine: see whether the subnet manager answers here, and whether it knows the port's GUID, "
+    "gave it a partition (pkey) and may use its switch port",
+    "sminfo; ibstat; cat /sys/class/infiniband/*/ports/*/pkeys/0; ibnetdiscover | head",
+    root=True,
+)
+# What phys_state says about a port that is not up.
+WHERE = {
+    "Disabled": "the port is switched off, by software or at the switch",
+    "Polling": "nobody answers on the cable",
+    "Sleep": "the port sleeps",
+    "LinkUp": "the cable is fine, the logical link is not",
+    "PortConfigurationTraining": "the link is still training",
+    "LinkErrorRecovery": "the link loses its signal again and again",
+}
+
+
+@check(
+    explains=("rdma.rate", "rdma.gid", "nccl.ib-hca"),
+    source="https://docs.kernel.org/admin-guide/abi-stable.html#abi-file-stable-sysfs-class-infiniband",
+    expects={"rdma.active": int},
+)
+def rdma_port(
+    nodes: Mapping[str, RdmaFacts], nets: Mapping[str, NetFacts] | None, expect: Wanted | None = None
+) -> Iterator[Finding]:
+    """Every HCA port that is up on most nodes is up on all of them.
+
+    Looks at:
+        ``state`` and ``phys_state`` of each port, link layer, and the LID of the subnet manager. A
+        port that is down on every node is taken for not cabled.
+
+    Matters because:
+        NCCL uses ports in state ACTIVE only, and leaves others out without a word: the rail is
+        missing on that node, and its traffic squeezes through the rest.
+
+    Fix:
+        phys_state tells where to look. Polling or Disabled: cable, transceiver or switch port.
+        LinkUp with state INIT: the cable is fine and no subnet manager has configured the port.
+    """
+    up = {
+        node: str(sum(port.active for hca in facts.hcas for port in hca.ports))
+        for node, facts in nodes.items()
+    }
+    yield from differing(
+        up, "number of active HCA ports", DOWN, key="rdma.active", expect=expect, peers=False, least=True
+    )
+    if not has_any(nodes):
+        yield skip(NO_HCAS)
+        return
+    yield from unread(nodes)
+    for node, facts in nodes.items():
+        if not facts.hcas:
+            yield skip("no HCA on this node", node)
+    ports = [one for one in ports_of(nodes) if one[2].state]
+    active = Counter(port.name for _, _, port in ports if port.active)
+    waiting = any(_waits_for_manager(port) for _, _, port in ports)
+    if not active and not waiting:
+        yield skip("no HCA port is up on any node: taken for not cabled")
+    for node, hca, port in ports:
+        if _waits_for_manager(port):
+            yield placed(_not_managed(hca, port, active[port.name] > 0, everywhere=not active), node)
+        elif active[port.name] and not port.active and port.state != "ACTIVE_DEFER":
+            yield placed(_down(hca, port, active[port.name], (nets or {}).get(node)), node)
+
+
+def _waits_for_manager(port: HcaPort) -> bool:
+    return port.state in ("INIT", "INITIALIZE", "ARMED") and not port.is_roce
+
+
+def _down(hca: Hca, port: HcaPort, peers: int, net: NetFacts | None) -> Finding:
+    others = f"{peers} other node{'s' if peers > 1 else ''}"
+    where = WHERE.get(port.phys_state, "no link")
+    return DOWN.fail(
+        f"{port.name} is {port.state} ({port.phys_state}), and ACTIVE on {others}: {where}",
+        observed=f"{port.state}, {port.phys_state}",
+        expected=PEERS("ACTIVE, LinkUp"),
+        seen=port_evidence(hca, port),
+        fixes=tuple(link_fixes(hca, port, net)),
+    )
+
+
+def _not_managed(hca: Hca, port: HcaPort, active_elsewhere: bool, everywhere: bool) -> Finding:
+    if everywhere:
+        say = (NO_MANAGER.but(confidence=LIKELY) if port.sm_lid else NO_MANAGER).fail
+    else:
+        # Where it waits on every node, while others are up, it may be a spare one.
+        say = NOT_MANAGED.fail if active_elsewhere else NOT_MANAGED.warn
+    return say(
+        f"{port.name} is {port.state}: the cable is fine, no subnet manager has configured it",
+        culprits=(CLUSTER,) if everywhere else (),
+        observed=f"{port.state}, sm_lid {port.sm_lid or 0:#x}",
+        expected=PEERS("ACTIVE") if active_elsewhere else "ACTIVE",
+        seen=port_evidence(hca, port),
+        fixes=START_ONE if everywhere else ASK_IT,
+    )

@@ -1,0 +1,157 @@
+"""Link rate of HCA ports, compared across the cluster."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from netdoctor.check import check
+from netdoctor.checks._shared.parity import unlike_typed
+from netdoctor.checks._shared.rdma import NO_HCAS, has_any, is_plain_name, port_evidence, ports_of, unread
+from netdoctor.facts.net import NetFacts
+from netdoctor.facts.rdma import Hca, HcaPort, RdmaFacts
+from netdoctor.facts.wanted import Wanted, Wish
+from netdoctor.model import PEERS, SUSPECTED, Action, Cause, Finding, look, skip, unknown
+
+READ = "mlxlink -d {0} -p {1} -m -c; ibstat {0} {1}"
+LOW = Cause("hca-rate-low", "HCA ports of {nodes} run slower than on most nodes", action=Action.DRAIN)
+LANES = Cause("hca-rate-lanes", "HCA ports of {nodes} run with too few lanes", action=Action.DRAIN)
+SLOWER_KIND = Cause("hca-rate-kind", "the HCAs of {nodes} are of a slower kind than those of most nodes")
+UNNAMED = Cause("hca-rate-not-known", "the kernel of {nodes} cannot name the rate of HCA ports", SUSPECTED)
+
+
+class Rate(NamedTuple):
+    """What a port runs at; kind: its card's, ``MT4129``."""
+
+    gbit_s: float
+    port: HcaPort
+    kind: str
+
+
+# Not after rdma.port: a port that is down says nothing about the others of its node.
+@check(
+    source="https://docs.kernel.org/admin-guide/abi-stable.html#abi-file-stable-sysfs-class-infiniband",
+    expects={"rdma.rate": float},
+)
+def rdma_rate(
+    nodes: Mapping[str, RdmaFacts], nets: Mapping[str, NetFacts] | None, expect: Wanted | None = None
+) -> Iterator[Finding]:
+    """Every active HCA port runs at the usual rate of that port in the cluster.
+
+    Looks at:
+        ``rate`` of each active port, its number and its lanes (``400 Gb/sec (4X NDR)``), against the same
+        port on the other nodes; for a port that only one node has, against ports of the same kind of card.
+        Where all cards of one kind are slower than another kind, that is a warning. Software and cloud
+        adapters print a fixed number and are left out. With ``--expect`` a port must be no slower than what
+        is typed (Gbit/s).
+
+    Matters because:
+        A collective ends when its slowest ring does: one port that trained at 200 Gbit/s among
+        400s, or with two lanes of four, holds back every rank.
+
+    Fix:
+        Reseat or swap the cable and transceiver, then read ``ibstat`` again. A port that stays
+        slow after the swap points at the HCA or the switch port. A kernel that is older than the
+        HCA prints SDR for speeds that it does not know.
+    """
+    yield from (silent := list(unread(nodes)))
+    ports = [(node, hca, port) for node, hca, port in ports_of(nodes) if port.active and not hca.is_virtual]
+    judged = {node for node, _, _ in ports}.union(finding.target for finding in silent)
+    if not judged:
+        yield skip("no node has an active HCA port with a rate of its own" if has_any(nodes) else NO_HCAS)
+        return
+    for node in (one for one in nodes if one not in judged):
+        yield skip("no active HCA port with a rate of its own on this node", node)
+
+    typed = _typed(ports, expect)
+    alike: dict[str, list[Rate]] = defaultdict(list)
+    kinds: dict[str, set[float]] = defaultdict(set)
+    for node, hca, port in ports:
+        wish = typed.get((node, hca.hca_type or ""))
+        if not port.rate_gbit_s:
+            yield unknown(node, f"the rate of {port.name} could not be read")
+        elif wish:
+            if port.rate_gbit_s < wish.number:
+                text, more = f"{port.rate_gbit_s:g} Gbit/s", port_evidence(hca, port)
+                yield unlike_typed(wish, node, text, f"rate of {port.name}", LOW, seen=more)
+            continue
+        if port.rate_gbit_s:
+            one = Rate(port.rate_gbit_s, port, hca.hca_type or "")
+            kinds[one.kind].add(one.gbit_s)
+            alike[port.name].append(one)
+            alike[_card(hca)].append(one)
+    usual = {key: _usual(group) for key, group in alike.items()}
+    for node, hca, port in ports:
+        if (node, hca.hca_type or "") in typed:
+            continue
+        peers = port.name if len(alike.get(port.name, ())) > 1 else _card(hca)
+        if port.rate_gbit_s and port.rate_gbit_s < usual[peers].gbit_s:
+            most = usual[peers]
+            # Two generations in one cluster: what all cards of a kind have is no fault of one.
+            if hca.hca_type and most.kind not in ("", hca.hca_type) and len(kinds[hca.hca_type]) == 1:
+                yield _of_slower_kind(node, hca, port, most)
+            else:
+                yield _slow(node, hca, port, most, (nets or {}).get(node))
+
+
+def _typed(ports: Sequence[tuple[str, Hca, HcaPort]], expect: Wanted | None) -> dict[tuple[str, str], Wish]:
+    """What the user expects of the cards of a kind on a node."""
+    slowest: dict[str, dict[str, float]] = defaultdict(dict)
+    for node, hca, port in ports if expect else ():
+        if port.rate_gbit_s:
+            rates = slowest[hca.hca_type or ""]
+            rates[node] = min(port.rate_gbit_s, rates.get(node, port.rate_gbit_s))
+    return {
+        (node, kind): wish
+        for kind, rates in slowest.items()
+        for node, wish in (
+            expect.look("rdma.rate", {n: f"{r:g}" for n, r in rates.items()}, kind).items() if expect else ()
+        )
+    }
+
+
+def _card(hca: Hca) -> str:
+    return f"card {hca.board_id or hca.hca_type or hca.name}"  # no port is called so
+
+
+def _usual(ports: Sequence[Rate]) -> Rate:
+    """The commonest rate, and a port that has it. Not the highest: one 800G port among 400s is the odd one
+    out. On a tie, as between two nodes, the slower one is the suspect."""
+    count = Counter(one.gbit_s for one in ports)
+    return max(ports, key=lambda one: (count[one.gbit_s], one.gbit_s))
+
+
+def _of_slower_kind(node: str, hca: Hca, port: HcaPort, most: Rate) -> Finding:
+    now = port.rate_text or f"{port.rate_gbit_s:g} Gbit/s"
+    return SLOWER_KIND.warn(
+        f"{port.name} of this {hca.hca_type} runs at {now}, as all of its kind; the same port of most nodes, "
+        f"of a {most.kind}, at {most.gbit_s:g} Gbit/s",
+        at=node,
+        observed=now,
+        expected=PEERS(most.port.rate_text or f"{most.gbit_s:g} Gbit/s"),
+        seen=port_evidence(hca, port),
+    )
+
+
+def _slow(node: str, hca: Hca, port: HcaPort, most: Rate, net: NetFacts | None) -> Finding:
+    usual, fast = most.gbit_s, most.port
+    if port.speed_is_unnamed and port.lanes and port.lanes == fast.lanes:
+        speeds = [dev.speed_mbit_s or 0 for dev in net.netdevs if dev.name in hca.netdevs] if net else []
+        true = next((f"; its interface says {speed / 1000:g} Gbit/s" for speed in speeds if speed > 0), "")
+        say = UNNAMED.but(settle_by="mlxlink on the port shows the true rate").warn
+        summary = f"prints {port.rate_gbit_s:g} Gbit/s, as kernels do that do not know its speed{true}"
+        fix = "read the true rate from the card"
+    else:
+        narrow = port.lanes is not None and fast.lanes is not None and port.lanes < fast.lanes
+        say = (LANES if narrow else LOW).fail
+        how = f"with {port.lanes} of {fast.lanes} lanes" if narrow else f"at {port.rate_gbit_s:g} Gbit/s"
+        summary = f"runs {how}, the same port of most nodes at {usual:g} Gbit/s"
+        fix = "read the link's own report, then reseat or swap cable and transceiver"
+    device = hca.name if is_plain_name(hca.name) else "mlx5_0"
+    return say(
+        f"{port.name} {summary}",
+        at=node,
+        observed=port.rate_text or f"{port.rate_gbit_s:g} Gbit/s",
+        expected=PEERS(fast.rate_text or f"{usual:g} Gbit/s"),
+        seen=port_evidence(hca, port),
+        fixes=look(fix, READ.format(device, port.number), root=True),
+    )

@@ -1,0 +1,1 @@
+"""Checks of the rendezvous: one file each, `checks/rdzv/<property>.py` is `rdzv.<property>`."""

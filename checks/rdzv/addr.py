@@ -1,0 +1,170 @@
+"""The rendezvous address."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from netdoctor.check import check
+from netdoctor.checks._shared.addresses import holders, is_loopback, owners, parse
+from netdoctor.checks._shared.hosts_file import entries
+from netdoctor.checks._shared.majority import majority
+from netdoctor.checks._shared.text import listing, quoted
+from netdoctor.facts.net import NetFacts, ResolveFacts
+from netdoctor.facts.software import Job
+from netdoctor.model import (
+    CLUSTER,
+    CONFIG,
+    CONTROL,
+    PEERS,
+    Cause,
+    Evidence,
+    Finding,
+    Fix,
+    in_job,
+    ok,
+    seen,
+    skip,
+    unknown,
+)
+
+LOOPBACK = Cause(
+    "master-loopback", "MASTER_ADDR is a loopback address: each node would wait for itself ({nodes})"
+)
+LOOPBACK_THERE = Cause(
+    "master-loopback", "MASTER_ADDR is a loopback address on {nodes}: it would wait for itself"
+)
+FOREIGN = Cause("master-foreign", "MASTER_ADDR belongs to none of the listed nodes ({nodes})")
+SHARED = Cause("master-duplicate", "MASTER_ADDR is an address of several nodes ({nodes})")
+NOT_FIRST = Cause("master-not-first", "MASTER_ADDR names {nodes}, which is not the first node of the list")
+UNRESOLVED = Cause("master-unresolved", "{nodes} cannot resolve MASTER_ADDR")
+DIFFERS = Cause("master-differs", "{nodes} take{s} MASTER_ADDR for another machine than the others do")
+
+
+@check(
+    explains=["rdzv.reach"],
+    source="https://docs.pytorch.org/docs/stable/distributed.html#environment-variable-initialization",
+)
+def rdzv_addr(
+    job: Job, resolves: Mapping[str, ResolveFacts], nets: Mapping[str, NetFacts]
+) -> Iterator[Finding]:
+    """MASTER_ADDR means rank 0's node, on every node.
+
+    Looks at:
+        What MASTER_ADDR resolves to on each node, and which listed node has that address. Without a
+        MASTER_ADDR: which address the first node would be given.
+
+    Matters because:
+        Only rank 0 opens the store; it listens on all addresses and never notices a wrong MASTER_ADDR. Every
+        other rank then waits for "The client socket has timed out". With a loopback address each node waits
+        for itself.
+
+    Fix:
+        Set MASTER_ADDR to the first node's address on the job's network, the same for all ranks.
+    """
+    master, given = job.master_node, job.master_addr
+    address = job.data_addresses.get(master or "")
+    if given:
+        if len(nets) > 1:
+            literal = parse(given) is not None
+            yield from _belongs(given, nets, job) if literal else _name(given, resolves, nets, job)
+    elif master and address:
+        yield ok(CLUSTER, f"MASTER_ADDR is not set; the first node is {master} at {address}")
+    elif master in nets:
+        yield unknown(CLUSTER, f"MASTER_ADDR is not set, and the address of {master} could not be told")
+    else:
+        yield skip(f"MASTER_ADDR is not set, and {master or 'the first node'} could not be asked")
+
+
+def _belongs(address: str, nets: Mapping[str, NetFacts], job: Job) -> Iterator[Finding]:
+    """Whether the address that MASTER_ADDR is, or that its name leads to, is the first node's."""
+    given = str(job.master_addr)
+    having = owners(nets, address)
+    if len(having) == 1:
+        (node,) = having
+        if job.master_node and node != job.master_node:
+            summary = f"MASTER_ADDR={given} is this node, but rank 0 runs on {job.master_node}"
+            fixes = [*_set(job), Fix(text=f"or put {node} first in the hosts file", effect="next launch")]
+            evidence = _seen(job, f"{given} is {node}")
+            yield NOT_FIRST.fail(
+                summary, at=node, observed=node, seen=evidence, fixes=fixes, **_expected(job)
+            )
+        return
+    who = f"{listing(having)} all have" if having else "no listed node has"
+    cause = SHARED if having else FOREIGN
+    summary = (
+        f"{who} the address {given}" if address == given else f"{given} resolves to {address}, which {who}"
+    )
+    if is_loopback(address):
+        cause, summary = LOOPBACK, f"MASTER_ADDR={given} means another machine on every node"
+    yield cause.fail(
+        summary,
+        at=CLUSTER,
+        culprits=having or tuple(nets),
+        observed=given,
+        seen=_seen(job, summary),
+        fixes=_set(job),
+        **_expected(job),
+    )
+
+
+def _name(
+    given: str, resolves: Mapping[str, ResolveFacts], nets: Mapping[str, NetFacts], job: Job
+) -> Iterator[Finding]:
+    """What each node takes the name for. Two addresses of one node are the same answer."""
+    address = job.data_addresses.get(job.master_node or "", "")
+    entry = entries("or give the name its address in /etc/hosts there", {given: address})
+    fixes = [*_set(job), *([entry] if entry.commands else [])]
+    first: dict[str, str] = {}
+    for node, facts in resolves.items():
+        found = next((one for one in (*facts.peers, facts.own) if one.name == given), None)
+        if found is None or not found.asked:
+            yield unknown(node, f"MASTER_ADDR={given} was not looked up here")
+            continue
+        said = found.error or listing(found.addresses) or "no address"
+        elsewhere = [one for one in found.addresses if not is_loopback(one)]
+        if found.failed:
+            cause, summary = UNRESOLVED, f"cannot resolve MASTER_ADDR={given}: {said}"
+        elif elsewhere:
+            first[node] = elsewhere[0]
+            continue
+        elif node == job.master_node:
+            continue  # it may be loopback there: rank 0's client reaches its own server all the same
+        else:
+            cause, summary = LOOPBACK_THERE, f"resolves MASTER_ADDR={given} to {said}, which is itself"
+        evidence = _seen(job, f"{node}: {said}")
+        yield cause.fail(summary, at=node, observed=said, seen=evidence, fixes=fixes, **_expected(job))
+    having = holders(nets) if first else {}
+    owned = {node: having.get(parse(one), []) for node, one in first.items()}
+    leads = {node: owned[node][0] if len(owned[node]) == 1 else one for node, one in first.items()}
+    agreed = majority(leads)
+    for node in agreed.minority:
+        than = f"most nodes mean {agreed.value}" if agreed.value else "the nodes do not agree"
+        yield DIFFERS.fail(
+            f"resolves MASTER_ADDR={given} to {first[node]}; {than}",
+            at=node,
+            observed=first[node],
+            expected=PEERS(agreed.value or "the same on all nodes"),
+            seen=_seen(job, f"{node}: {first[node]}"),
+            fixes=fixes,
+        )
+    if agreed.value:
+        yield from _belongs(next(first[node] for node in first if leads[node] == agreed.value), nets, job)
+
+
+def _seen(job: Job, said: str) -> list[Evidence]:
+    where = job.env_from.get("MASTER_ADDR", "the job's environment")
+    variable = seen(where, f"MASTER_ADDR={job.master_addr}", "file", at=CONTROL)
+    return [variable, seen("addresses of the nodes", said, at=CONTROL)]
+
+
+def _expected(job: Job) -> dict[str, Any]:
+    address = job.data_addresses.get(job.master_node or "")
+    wanted = f"{job.master_node} ({address})" if address else str(job.master_node)
+    return {"expected": wanted, "expected_from": CONFIG}
+
+
+def _set(job: Job) -> list[Fix]:
+    address = job.data_addresses.get(job.master_node or "")
+    if not address or is_loopback(address):
+        return []
+    text = f"use the address of {job.master_node}, for all ranks"
+    return [in_job(text, f"export MASTER_ADDR={quoted(address)}")]

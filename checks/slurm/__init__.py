@@ -1,0 +1,1 @@
+"""Checks of Slurm: one file each, `checks/slurm/<property>.py` is `slurm.<property>`."""

@@ -1,0 +1,1 @@
+"""Checks of SSH: one file each, `checks/ssh/<property>.py` is `ssh.<property>`."""

@@ -1,0 +1,266 @@
+"""Logins from node to node, which pdsh, DeepSpeed and mpirun need."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from netdoctor.check import check
+from netdoctor.checks._shared.addresses import parse
+from netdoctor.checks._shared.matrix import Fault, Kind, decode
+from netdoctor.checks._shared.text import is_host_name
+from netdoctor.checks.ssh._login import more_startups
+from netdoctor.facts.host import HostFacts, Login, Session
+from netdoctor.facts.mesh import Mesh, MeshLogin
+from netdoctor.model import (
+    CLUSTER,
+    CONSTANT,
+    Cause,
+    CauseHint,
+    Finding,
+    Fix,
+    fail,
+    look,
+    ok,
+    pair,
+    run,
+    seen,
+    skip,
+    unknown,
+)
+
+# What ssh writes to stderr under LC_ALL=C, the first that fits: OpenSSH 7.4 to 9.9, sshconnect.c, ssh.c,
+# sshconnect2.c, packet.c. A changed key is followed by "Host key verification failed.", too.
+_SAID: tuple[tuple[str, Login], ...] = (
+    (r"REMOTE HOST IDENTIFICATION HAS CHANGED", Login.HOST_KEY_CHANGED),
+    (r"REVOKED HOST KEY", Login.HOST_KEY_REVOKED),
+    (r"Host key verification failed|host key is known for", Login.HOST_KEY_UNKNOWN),
+    (r"Permission denied|Too many authentication failures", Login.AUTH),
+    (r"Could not resolve hostname", Login.NAME),
+    (r"Connection refused", Login.REFUSED),
+    (r"No route to host|Network is unreachable", Login.UNREACHABLE),
+    (r"timed out", Login.NO_ANSWER),
+    (r"Unable to negotiate", Login.KEX),
+    (r"kex_exchange_identification|Connection (closed|reset) by", Login.TOO_MANY),
+)
+# By class: as a node logs in nowhere, lets nobody in, or as it is between nodes.
+TITLES = {
+    Login.AUTH: (
+        "{nodes} {is} let in on no other node: no key of the user's is accepted there",
+        "{nodes} let{s} no other node in: none of their users' keys is accepted",
+        "Logins between {nodes} are refused: no key of the user's is accepted",
+    ),
+    Login.HOST_KEY_UNKNOWN: (
+        "{nodes} know{s} no other node's host key",
+        "No other node knows the host key of {nodes}",
+        "Logins between {nodes} end at host keys that are not known",
+    ),
+    Login.HOST_KEY_CHANGED: (
+        "{nodes} expect{s} other host keys of the other nodes",
+        "The other nodes expect another host key of {nodes}",
+        "Logins between {nodes} end at host keys other than those known",
+    ),
+    Login.REFUSED: (
+        "{nodes} dial{s} a port on the other nodes where no sshd listens",
+        "{nodes} refuse{s} the other nodes' SSH connections",
+        "SSH connections between {nodes} are refused",
+    ),
+}
+OTHER = (
+    "{nodes} cannot log in to the other nodes",
+    "No other node can log in to {nodes}",
+    "Logins between {nodes} fail",
+)
+FOLLOWS = {
+    Login.NAME: ("net.resolve",),
+    Login.NO_ANSWER: ("net.ports", "net.route", "net.path-mtu"),
+    Login.UNREACHABLE: ("net.ports", "net.route"),
+    Login.REFUSED: ("net.ports",),
+}
+_KEY = re.compile(r"(ssh|ecdsa|sk)-[a-z0-9@.-]{2,60} [A-Za-z0-9+/]{20,16000}={0,2}")
+_INSTALL = "apt-get install -y openssh-client || dnf install -y openssh-clients"
+_MAKE = "[ -e ~/.ssh/id_ed25519.pub ] || ssh-keygen -q -t ed25519 -N '' -f ~/.ssh/id_ed25519"
+
+
+def said(login: MeshLogin) -> str:
+    """The line in which ssh says why it ended; else its last one."""
+    lines = [line.strip("@ ") for line in login.said.splitlines()]
+    found = (line for words, _ in _SAID for line in lines if re.search(words, line))
+    return next(found, lines[-1] if lines else f"exit status {login.code}")
+
+
+def outcome(login: MeshLogin) -> Login:
+    """What became of it. A program that ends by itself was started, so somebody was logged in."""
+    if login.code == 0:
+        return Login.OK
+    found = next((kind for words, kind in _SAID if re.search(words, login.said)), None)
+    if login.code is None:
+        return found or Login.TIMEOUT
+    return (found or Login.LOST) if login.code in (255, -1) else Login.SHELL
+
+
+def no_client() -> Fix:
+    return run("install the SSH client", _INSTALL, root=True)
+
+
+def known_as(login: MeshLogin) -> str:
+    """The name under which known_hosts has the other node; empty for what should stand in no command."""
+    if not (is_host_name(login.host) or parse(login.host)):
+        return ""
+    return f"[{login.host}]:{login.port}" if login.port not in (None, 22) else login.host
+
+
+def _lines(words: Iterable[str]) -> str:
+    return " ".join(f"'{word}'" for word in words)
+
+
+def _known(logins: Sequence[MeshLogin], mesh: Mesh, *, forget: bool) -> Iterator[Fix]:
+    """Every node that lacks keys gets those of all that any of them meets: one command serves all."""
+    names = dict.fromkeys((known_as(one), one.dst) for one in logins if known_as(one))
+    keys = [
+        f"{name} {key}"
+        for name, dst in names
+        for key in (mesh.nodes[dst].host_keys if dst in mesh.nodes else ())
+        if _KEY.fullmatch(key)
+    ]
+    drop = "".join(f"ssh-keygen -q -R '{name}' >/dev/null 2>&1; " for name, _ in names) if forget else ""
+    add = f"printf '%s\\n' {_lines(keys)} >> ~/.ssh/known_hosts"
+    for src in dict.fromkeys(one.src for one in logins):
+        yield run(
+            "give it the host keys that the other nodes have themselves, read there over netdoctor's login",
+            f"(umask 077; mkdir -p ~/.ssh; {drop}{add})" if keys else "",
+            on=src,
+            effect="next login",
+            widens="trusts these keys",
+        )
+
+
+def _let_in(logins: Sequence[MeshLogin], mesh: Mesh) -> Iterator[Fix]:
+    sources = dict.fromkeys(one.src for one in logins)
+    has = {src: mesh.nodes[src].public_keys[:1] for src in sources if src in mesh.nodes}
+    keys = dict.fromkeys(key for own in has.values() for key in own if _KEY.fullmatch(key))
+    each = "; ".join(f"grep -qsF '{k}' $f || echo '{k}' >> $f" for k in keys)
+    for dst in dict.fromkeys(one.dst for one in logins) if keys else ():
+        yield run(
+            "let the nodes' own keys in",
+            f"(umask 077; mkdir -p ~/.ssh; f=~/.ssh/authorized_keys; {each})",
+            on=dst,
+            effect="next login",
+            widens="lets the other nodes log in as this user",
+        )
+    for src in (src for src in sources if not has.get(src)):
+        yield run("make a key for the user, and scan again for who has to let it in", _MAKE, on=src)
+
+
+def _port(logins: Sequence[MeshLogin], sessions: Mapping[str, Session]) -> Iterator[Fix]:
+    other = {
+        one.host: (one.src, sessions[one.dst].port)
+        for one in logins
+        if one.dst in sessions and sessions[one.dst].port != one.port and known_as(one)
+    }
+    for port in dict.fromkeys(port for _, port in other.values()):
+        hosts = " ".join(host for host, (_, theirs) in other.items() if theirs == port)
+        text = f"printf 'Host {hosts}\\n  Port {port}\\n' | cat - ~/.ssh/config"
+        keep = "cat ~/.ssh/config.netdoctor > ~/.ssh/config && rm ~/.ssh/config.netdoctor"
+        for src in dict.fromkeys(one.src for one in logins):
+            yield run(
+                f"tell its ssh the port on which netdoctor reached them, {port}",
+                f"(umask 077; mkdir -p ~/.ssh; touch ~/.ssh/config; {text} > ~/.ssh/config.netdoctor "
+                f"&& {keep})",
+                on=src,
+                effect="next login",
+            )
+    if not other:
+        start = "systemctl enable --now ssh 2>/dev/null || systemctl enable --now sshd"
+        for dst in dict.fromkeys(one.dst for one in logins):
+            yield run(
+                "start the SSH server, and let the other nodes reach its port", start, on=dst, root=True
+            )
+
+
+def fixes(
+    kind: Login, logins: Sequence[MeshLogin], mesh: Mesh, sessions: Mapping[str, Session]
+) -> tuple[Fix, ...]:
+    """How those that failed in this way get through."""
+    if kind in (Login.HOST_KEY_UNKNOWN, Login.HOST_KEY_CHANGED):
+        return tuple(_known(logins, mesh, forget=kind is Login.HOST_KEY_CHANGED))
+    if kind is Login.AUTH:
+        return tuple(_let_in(logins, mesh))
+    if kind is Login.REFUSED:
+        return tuple(_port(logins, sessions))
+    if kind is Login.TOO_MANY:
+        more, back = more_startups()
+        text = "let sshd take more logins at once; launchers will need it too"
+        return tuple(
+            run(text, more, undo=back, on=dst, root=True) for dst in dict.fromkeys(one.dst for one in logins)
+        )
+    first = logins[0]
+    ask = f"ssh -v -o BatchMode=yes {first.host} true" if known_as(first) else ""
+    return (look("see what it says where it stops", ask, on=first.src),)
+
+
+NO_CLIENT = Cause("mesh-no-client", "{nodes} {has} no SSH client, and so logs in nowhere")
+
+
+@check(
+    profile="asked",
+    required=False,
+    source="https://docs.open-mpi.org/en/main/launching-apps/ssh.html",
+)
+def ssh_mesh(
+    mesh: Mesh, hosts: Mapping[str, HostFacts], sessions: Mapping[str, Session]
+) -> Iterator[Finding]:
+    """Every node logs in to every other by itself, without being asked anything.
+
+    Looks at:
+        Each node's own ``ssh -o BatchMode=yes HOST true`` to the others, by the names of the hosts file, with
+        the user's own keys, known hosts and settings there: all pairs up to 32 nodes; beyond, the first node
+        to up to 512 others, and of each node some neighbours. Runs where ``--also ssh.mesh`` asks for it.
+
+    Matters because:
+        pdsh, DeepSpeed's launcher and mpirun start ranks by such logins, from the first node or from node to
+        node in a tree. torchrun, srun and Ray need none of them. That this machine logs in to every node says
+        nothing about it: keys, known hosts and ports are those of the nodes.
+
+    Fix:
+        Give the nodes each other's keys, as printed: the user's into authorized_keys, the hosts' into
+        known_hosts. A changed host key is compared first.
+    """
+    if len(hosts) < 2:
+        yield skip("one node: there is nobody to log in to")
+        return
+    for node, why in mesh.failed_nodes.items():
+        yield unknown(node, f"its logins were not tried: {why}")
+    without = [node for node, one in mesh.nodes.items() if not one.client]
+    for node in without:
+        wanted = "OpenSSH's client"
+        yield NO_CLIENT.fail("there is no ssh", at=node, expected=wanted, fixes=no_client())
+    logins = {(one.src, one.dst): one for one in mesh.logins if one.src not in without}
+    for login in (one for one in logins.values() if not one.tried):
+        yield unknown(pair(login.src, login.dst), "there was no time left for this login")
+    tried = {cell: outcome(one) for cell, one in logins.items() if one.tried}
+    for kind in dict.fromkeys(tried.values()):
+        of_kind = {cell: found is kind for cell, found in tried.items() if found in (kind, Login.OK)}
+        for fault in decode(of_kind) if kind is not Login.OK else ():
+            some = [logins[cell] for cell in sorted(fault.cells)]
+            hint = _cause(kind, fault).hint(fault.culprits, fixes(kind, some, mesh, sessions))
+            yield from (_failed(one, hint) for one in some)
+    if tried and set(tried.values()) == {Login.OK}:
+        yield ok(CLUSTER, f"{len(tried)} of {mesh.possible} directed pairs tried, all let in")
+
+
+def _cause(kind: Login, fault: Fault) -> Cause:
+    logs_in, lets_in, between = TITLES.get(kind, OTHER)
+    title = {Kind.OUT: logs_in, Kind.IN: lets_in}.get(fault.kind, between)
+    name = f"mesh-{kind.replace('_', '-')}-{fault.kind}"
+    return Cause(name, title, follows=FOLLOWS.get(kind, ()))
+
+
+def _failed(login: MeshLogin, hint: CauseHint) -> Finding:
+    return fail(
+        pair(login.src, login.dst),
+        f"ssh {login.host}: {said(login)}",
+        observed=said(login),
+        expected="a login that asks for nothing",
+        expected_from=CONSTANT,
+        evidence=(seen(f"ssh -o BatchMode=yes {login.host} true", login.said, "command", at=login.src),),
+        cause=hint,
+    )

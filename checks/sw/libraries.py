@@ -1,0 +1,173 @@
+"""The libraries that torch finds, against those that it was built with."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from netdoctor.check import check
+from netdoctor.checks._shared.install import install_wanted
+from netdoctor.checks._shared.text import listing, title_text
+from netdoctor.facts.gpu import GpuFacts
+from netdoctor.facts.host import HostFacts
+from netdoctor.facts.software import Requested, SoftwareFacts, Unmet
+from netdoctor.model import DERIVED, Cause, Finding, Fix, Status, in_job, look, seen, skip
+from netdoctor.rules.cuda import major
+from netdoctor.rules.libraries import breaks_cudnn, is_older, pinned
+from netdoctor.rules.packages import applies_to, environment, fits, requirement
+from netdoctor.rules.versions import parse_version
+
+AFTER = ("sw.torch",)
+MISSING = Cause("torch-requires-missing", "{nodes} lack{s} libraries that torch requires", follows=AFTER)
+OLDER = Cause("torch-requires-older", "{nodes} {has} other libraries than torch requires", follows=AFTER)
+OTHER_PYTHON = Cause("torch-other-python", "torch of {nodes} is built for another Python than the job's")
+NCCL_CUDA = Cause("nccl-cuda", "the NCCL of {nodes} needs a newer driver", verify=("sw.libraries", "sw.nccl"))
+CUDNN = Cause("cudnn-overridden", "{nodes} put{s} a cuDNN in front of torch's that torch refuses")
+LIBCUDA = Cause("libcuda-overridden", "{nodes} put{s} an older libcuda in front of the driver's own")
+
+
+def requirements(software: SoftwareFacts, host: HostFacts | None) -> Iterator[Finding]:
+    """What is missing, or another release than required."""
+    here = environment(software, host)
+    by_root: dict[str, list[tuple[Unmet, str, str]]] = defaultdict(list)
+    for row in software.unmet or ():
+        found = requirement(row.requires)
+        if found and applies_to(found[2], here, row.extras):
+            root = f"{row.of}[{','.join(row.extras)}]" if row.extras else row.of
+            by_root[root].append((replace(row, of=root), found[0], found[1]))
+    for root, rows in by_root.items():
+        yield from _of_torch(rows, software) if root == "torch" else _of(root, rows, software)
+
+
+def _of_torch(rows: list[tuple[Unmet, str, str]], software: SoftwareFacts) -> Iterator[Finding]:
+    missing = [(name, specifier) for row, name, specifier in rows if row.installed is None]
+    if missing:
+        yield _finding(MISSING, rows[0][0], missing, "none is installed", software)
+    for row, name, specifier in rows:
+        rule = pinned(name, row.version)
+        if row.installed is None or rule is None or fits(specifier, row.installed) is not False:
+            continue
+        if is_older(row.installed, row.requires) or rule.newer:
+            say = Status.FAIL if rule.ends else Status.WARN
+            cause = OLDER.but(key=f"{OLDER.key}-{rule.name.strip('-')}", see=rule.source)
+            words = f"{row.installed} is installed: {rule.older}"
+            yield _finding(cause, row, [(name, specifier)], words, software, say)
+
+
+def _of(root: str, rows: list[tuple[Unmet, str, str]], software: SoftwareFacts) -> Iterator[Finding]:
+    bad = [(row, n, s) for row, n, s in rows if row.installed is None or fits(s, row.installed) is False]
+    if bad:
+        title = "{nodes} {has} not what " + title_text(root) + " requires"
+        word = re.sub(r"[^a-z0-9]+", "-", root.lower()).strip("-")
+        cause = Cause(f"package-{word}-requires", title, follows=AFTER)
+        have = listing([f"{name} {row.installed}" if row.installed else f"no {name}" for row, name, _ in bad])
+        yield _finding(cause, bad[0][0], [(name, spec) for _, name, spec in bad], f"here is {have}", software)
+
+
+def _finding(
+    cause: Cause,
+    row: Unmet,
+    wanted: list[tuple[str, str]],
+    words: str,
+    software: SoftwareFacts,
+    status: Status = Status.WARN,
+) -> Finding:
+    asked = listing([f"{name}{specifier}" for name, specifier in wanted], 4)
+    return cause.say(
+        status,
+        f"{row.of} {row.version} requires {asked}; {words}",
+        observed=words.partition(":")[0],
+        expected=DERIVED(asked),
+        seen=seen(f"Requires-Dist of {row.of} {row.version}", row.requires, "file"),
+        fixes=[fix for name, specifier in wanted[:4] for fix in _install(software, name, specifier)],
+    )
+
+
+def _install(software: SoftwareFacts, name: str, specifier: str) -> tuple[Fix, ...]:
+    return install_wanted(software, Requested(name=name, specifier=specifier))
+
+
+def torch_python(software: SoftwareFacts) -> Iterator[Finding]:
+    """An extension of torch that the interpreter cannot load, as behind a PYTHONPATH of another one."""
+    if software.torch and software.torch.built_for:
+        tags = listing(software.torch.built_for, 3)
+        yield OTHER_PYTHON.fail(
+            f"torch in {software.torch.path} is built for {tags}, and the interpreter is {software.version}: "
+            "import ends with \"No module named 'torch._C'\"",
+            observed=tags,
+            expected=DERIVED(f"a build for Python {'.'.join(software.version.split('.')[:2])}"),
+            seen=seen(software.torch.path, tags, "file"),
+            fixes=look("see which folder comes first, and name the right interpreter", "echo $PYTHONPATH"),
+        )
+
+
+def nccl_cuda(software: SoftwareFacts, gpu: GpuFacts) -> Iterator[Finding]:
+    """An NCCL whose CUDA runtime, which is linked into it, needs a newer driver than torch's own does; where
+    the driver is too old for torch as well, sw.cuda says so."""
+    offered, torch = major(gpu.cuda_driver), major(software.torch.cuda if software.torch else None)
+    for first in software.nccl[:1]:
+        needs = major(first.cuda)
+        if needs and offered and needs > offered and needs != torch:
+            yield NCCL_CUDA.fail(
+                f"NCCL {first.version or '?'} is built for CUDA {first.cuda}, and the driver offers "
+                f"{gpu.cuda_driver}: its first call ends with an unhandled CUDA error",
+                observed=f"CUDA {gpu.cuda_driver}",
+                expected=DERIVED(f"CUDA {needs}.0 or newer, or an NCCL for CUDA {offered}"),
+                seen=seen(f"{first.path} ({first.origin})", f"built for CUDA {first.cuda}", "file"),
+                fixes=look("see which packages bring an NCCL; keep torch's own", "pip list | grep -i nccl"),
+            )
+
+
+def overridden(software: SoftwareFacts, module: str | None) -> Iterator[Finding]:
+    """cuDNN and libcuda of the environment that do not fit. module: release of the driver's module."""
+    built = next((v for n, v in software.cuda_packages.items() if n.startswith("nvidia-cudnn-cu")), None)
+    for shadow in software.shadows:
+        where = f"{shadow.origin} gives {shadow.name} {shadow.version} ({shadow.path})"
+        unset = in_job(f"take its folder out of {shadow.origin}", f"unset {shadow.origin}", persistent=True)
+        common: dict[str, Any] = {
+            "observed": f"{shadow.version} from {shadow.origin}",
+            "seen": seen(shadow.origin, shadow.path, "file"),
+            "fixes": unset if shadow.origin in ("LD_PRELOAD", "LD_LIBRARY_PATH") else (),
+        }
+        if shadow.name.startswith("libcudnn") and breaks_cudnn(shadow.version, built):
+            words = f'{where}, torch is built with {built}: it ends with "cuDNN version incompatibility"'
+            yield CUDNN.fail(words, expected=DERIVED(f"cuDNN {built} or newer"), **common)
+        version, driver = parse_version(shadow.version), parse_version(module)
+        if shadow.name.startswith("libcuda.") and version and driver and version < driver:
+            # https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html
+            words = f"{where}, the driver's module is {module}: CUDA may not start (error 803)"
+            yield LIBCUDA.warn(words, expected=DERIVED(f"the driver's own, {module}"), **common)
+
+
+@check(
+    after=["ssh.login"],
+    required=False,
+    source="https://packaging.python.org/en/latest/specifications/core-metadata/#requires-dist-multiple-use",
+)
+def sw_libraries(software: SoftwareFacts, host: HostFacts | None, gpu: GpuFacts | None) -> Iterator[Finding]:
+    """torch, and the packages that the job asks for, find the libraries that their metadata require.
+
+    Looks at:
+        Requires-Dist of torch's own metadata and of packages named with ``--packages`` or in
+        ``--requirements``, against what is installed beside them (as ``pip check`` does, for these alone);
+        the CUDA that the first NCCL is built for against the driver's; libcuda and cuDNN in LD_LIBRARY_PATH
+        or LD_PRELOAD; the Python that torch's extension is built for. Of what torch pins only NVIDIA's
+        libraries and triton are told, and NVIDIA's only where they are older: newer ones are compatible.
+
+    Matters because:
+        A later ``pip install`` replaces what torch was linked against, without a word from pip at the next
+        start: an undefined symbol at import, "cuDNN version incompatibility" at the first layer, or an NCCL
+        that the driver is too old for.
+
+    Fix:
+        Install what is required, or unset the variable that puts another library in front.
+    """
+    if software.torch is None and not software.unmet:
+        yield skip("no torch here, and no package that was asked for requires anything")
+        return
+    yield from requirements(software, host)
+    yield from torch_python(software)
+    if gpu is not None:
+        yield from nccl_cuda(software, gpu)
+    yield from overridden(software, gpu.kernel_driver if gpu else None)

@@ -1,0 +1,88 @@
+"""Versions of the packages asked for, compared across the cluster."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from netdoctor.check import check
+from netdoctor.checks._shared.install import install
+from netdoctor.checks._shared.majority import majority
+from netdoctor.checks._shared.parity import as_others, differing
+from netdoctor.checks._shared.text import title_text
+from netdoctor.facts.software import BY_HAND, Job, Requested, SoftwareFacts
+from netdoctor.model import CONFIG, Cause, Finding, Fix, Status, skip, unknown
+from netdoctor.rules.packages import fits
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,80}")  # PEP 508 names
+
+
+@check(
+    source="https://packaging.python.org/en/latest/specifications/core-metadata/",
+)
+def sw_parity(nodes: Mapping[str, SoftwareFacts], job: Job) -> Iterator[Finding]:
+    """The packages asked for have the same version on every node.
+
+    Looks at:
+        Metadata of the distributions named with ``--packages`` or in ``--requirements``, in the job's
+        interpreter. Versions that the job does not ask for are left to ``sw.wanted``.
+
+    Matters because:
+        A library that differs on one node (flash-attn, deepspeed, transformers) gives shapes,
+        numbers or collectives that differ there: the job hangs, or trains something else.
+
+    Fix:
+        Install the majority's version on the nodes that differ.
+    """
+    if not job.packages:
+        yield skip("no packages asked for (--packages)")
+    for package in job.packages:
+        yield from _compare(package, nodes, [wanted for wanted in job.requested if wanted.name == package])
+
+
+def _compare(
+    package: str, nodes: Mapping[str, SoftwareFacts], wanted: Sequence[Requested]
+) -> Iterator[Finding]:
+    word, shown = re.sub(r"[^a-z0-9]+", "-", package.lower()).strip("-"), title_text(package)
+    follows = _follows(word)
+    differ = Cause(f"package-{word}-version", shown + " differs between {nodes}", follows=follows)
+    lacking = Cause(f"package-{word}-missing", "{nodes} {has} no " + shown, follows=follows)
+    absent = Cause(f"package-{word}-absent", shown + " is installed on none of {nodes}")
+
+    def fixes(node: str, wanted: str | None) -> tuple[Fix, ...]:
+        return (install(nodes[node], package, wanted),) if _NAME.fullmatch(package) else ()
+
+    versions: dict[str, str] = {}
+    without: list[str] = []
+    for node, software in nodes.items():
+        if package not in software.packages:
+            yield unknown(node, f"{package} was not looked for on this node")
+        elif (version := software.packages[package]) is None:
+            without += [] if wanted else [node]
+        elif not version or all(fits(one.specifier, version) for one in wanted):  # else sw.wanted tells it
+            versions[node] = version
+    usual = majority(versions).value
+    for node in without:
+        if not versions:
+            yield absent.warn(
+                f"{package} is on no node",
+                at=node,
+                observed="not installed",
+                expected=CONFIG("installed"),
+            )
+        else:
+            yield lacking.fail(
+                f"{package} is not installed here, but is on other nodes",
+                at=node,
+                observed="not installed",
+                expected=as_others(usual or "installed", versions, nodes),
+                fixes=fixes(node, usual),
+            )
+    # A requirements file leaves open what it does not pin.
+    meant = not wanted or any(one.origin == BY_HAND for one in wanted)
+    yield from differing(versions, package, differ, status=Status.FAIL if meant else Status.WARN, fixes=fixes)
+
+
+def _follows(word: str) -> tuple[str, ...]:
+    """The checks that speak of the same difference: torch's wheel brings NVIDIA's and triton's along."""
+    if word == "torch":
+        return ("sw.torch",)
+    return ("sw.torch", "sw.nccl") if word.startswith(("nvidia-", "triton")) else ()

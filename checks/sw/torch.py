@@ -1,0 +1,99 @@
+"""torch of the job's interpreter, compared across the cluster."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from netdoctor.check import check
+from netdoctor.checks._shared.install import install_torch
+from netdoctor.checks._shared.parity import as_others, differing
+from netdoctor.checks._shared.text import listing
+from netdoctor.facts.gpu import GpuFacts
+from netdoctor.facts.software import Job, SoftwareFacts, no_torch
+from netdoctor.facts.wanted import Wanted
+from netdoctor.model import DERIVED, Cause, Evidence, Finding, Fix, seen, skip, unknown
+from netdoctor.rules.packages import meets
+
+MISSING = Cause("torch-missing", "{nodes} {has} no torch in the job's interpreter")
+CPU_BUILD = Cause("torch-cpu-build", "{nodes} {has} GPUs but a torch built without CUDA")
+VERSION = Cause("torch-version", "torch differs between {nodes}", verify=("sw.torch", "sw.nccl", "sw.cuda"))
+
+
+@check(
+    explains=("sw.nccl", "sw.cuda"),
+    source="https://pytorch.org/docs/stable/elastic/run.html",
+    expects={"sw.torch": str},
+)
+def sw_torch(
+    nodes: Mapping[str, SoftwareFacts],
+    gpus: Mapping[str, GpuFacts] | None,
+    expect: Wanted | None = None,
+    job: Job | None = None,
+) -> Iterator[Finding]:
+    """Every node has the same torch, built for the hardware that the node has.
+
+    Looks at:
+        ``torch/version.py`` of the job's interpreter, without importing torch: version, CUDA or
+        ROCm build; and whether the node has NVIDIA GPUs. Where no node's interpreter has one: names of
+        environments that have (the calling shell's, torchrun's, venv, conda, uv, poetry); none is run.
+
+    Matters because:
+        Ranks with different releases of torch disagree about collectives, object layouts and
+        timeouts, and usually bring different NCCLs. A CPU-only build on a GPU node ends with
+        "Torch not compiled with CUDA enabled". In an interpreter that is not the job's nothing is seen.
+
+    Fix:
+        Install the majority's version, from the same index, on the nodes that differ. Name the job's
+        interpreter: ``--python PATH``, ``--python auto`` for one with torch that is found on the nodes. If
+        the job runs in containers, point netdoctor at the interpreter inside them.
+    """
+    have = {node: software.torch for node, software in nodes.items() if software.torch}
+    versions = {node: torch.version for node, torch in have.items()}
+    if not have and not any(software.torch_error for software in nodes.values()):
+        yield skip("no torch on any node: nothing to compare", gap=no_torch(nodes.values()))
+        return
+
+    def evidence(node: str) -> Evidence:
+        torch = have[node]
+        build = f"cuda {torch.cuda}" if torch.cuda else f"hip {torch.hip}" if torch.hip else "cpu"
+        text = f"{torch.version} ({build}) in {nodes[node].executable}"
+        return seen(f"{torch.path or 'torch'}/version.py", text, "file")
+
+    def install(node: str, wanted: str | None) -> Fix:
+        return install_torch(nodes[node], wanted)
+
+    usual = next((version for version, _ in Counter(versions.values()).most_common(1)), None)
+    for node, software in nodes.items():
+        torch, gpu = software.torch, (gpus or {}).get(node)
+        for_gpus = torch and (torch.cuda or torch.hip)
+        if software.torch_error and not for_gpus:
+            yield unknown(node, f"torch could not be read: {software.torch_error}")
+        elif torch is None and usual is not None:
+            who = f"{listing(have, 3)} {'has' if len(have) == 1 else 'have'}"
+            beside = f"; here {software.others[0].python} has it (--python auto)" if software.others else ""
+            yield MISSING.fail(
+                f"no torch in {software.executable}, while {who} it{beside}",
+                at=node,
+                observed="not installed",
+                expected=as_others(usual, have, nodes),
+                seen=seen("torch in the interpreter's search path", listing(software.search_path, 4), "file"),
+                fixes=install(node, usual),
+            )
+        elif torch is None:
+            yield skip("no torch on this node", node)
+        elif gpu is None and not for_gpus:
+            yield unknown(node, f"torch {torch.version} is built without CUDA; GPUs could not be looked for")
+        elif gpu and (gpu.devices or gpu.pci) and not for_gpus:
+            yield CPU_BUILD.fail(
+                f"torch {torch.version} is built without CUDA, and the node has GPUs",
+                at=node,
+                observed=torch.version,
+                expected=DERIVED("a build with CUDA"),
+                seen=evidence(node),
+                fixes=install(node, next((torch.version for torch in have.values() if torch.cuda), None)),
+            )
+    tell, why = len(have) == len(nodes), "ranks would disagree about collectives"
+    if job and not expect:  # what it does not ask for is no majority: sw.wanted names it
+        versions = {node: version for node, version in versions.items() if meets(job, "torch", version)}
+    like: dict[str, Any] = {"key": "sw.torch", "expect": expect, "why": why, "tell": tell}
+    yield from differing(versions, "torch", VERSION, seen=evidence, fixes=install, **like)

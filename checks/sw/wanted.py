@@ -1,0 +1,93 @@
+"""Versions of packages against those that the job asks for."""
+
+import re
+from collections.abc import Iterator
+
+from netdoctor.check import check
+from netdoctor.checks._shared.install import install_wanted
+from netdoctor.checks._shared.text import listing, title_text
+from netdoctor.facts.host import HostFacts
+from netdoctor.facts.software import Job, Requested, SoftwareFacts
+from netdoctor.model import CONFIG, HERE, Cause, Finding, Status, look, skip, unknown
+from netdoctor.rules.packages import applies, environment, fits, nearly
+
+# So many missing at once are another interpreter rather than as many mistakes.
+MANY = 6
+ELSEWHERE = Cause("packages-missing", "{nodes} lack{s} most packages that the job asks for")
+
+
+@check(source="https://packaging.python.org/en/latest/specifications/version-specifiers/")
+def sw_wanted(software: SoftwareFacts, host: HostFacts | None, job: Job) -> Iterator[Finding]:
+    """Every node has the packages, in the versions, that the job asks for.
+
+    Looks at:
+        Metadata of the distributions that ``--packages 'torch==2.6.0,vllm>=0.8'`` or ``--requirements FILE``
+        names, in the job's interpreter. Markers are read for the node's own Python and platform; hashes,
+        addresses and editable folders are not compared, which the report says.
+
+    Matters because:
+        A job that meets another release than it was written for ends with an import error at best. Nodes that
+        agree with each other may all be wrong.
+
+    Fix:
+        Install what is asked for, or ask for what is meant. Where most is missing, ``--python`` names another
+        interpreter than the job's.
+    """
+    if not job.requested:
+        yield skip("no versions asked for (--packages 'torch==2.6.0', --requirements FILE)")
+        return
+    here, lacking, meant = environment(software, host), list[Requested](), 0
+    for wanted in job.requested:
+        there = applies(wanted.marker, here)
+        if there is None:
+            yield unknown(HERE, f"whether {wanted.origin} asks this node for {wanted.name} could not be read")
+        if not there:
+            continue
+        meant += 1
+        version = software.packages.get(wanted.name, "")
+        if wanted.name not in software.packages:
+            yield unknown(HERE, f"{wanted.name} was not looked for on this node")
+        elif version is None:
+            lacking += [] if wanted.only_if_there else [wanted]
+        elif (fitting := fits(wanted.specifier, version)) is None:
+            shown = f"version {version!r}" if version else "a version that could not be read"
+            yield unknown(HERE, f"{wanted.name} has {shown}: it cannot be held against {wanted.specifier}")
+        elif not fitting:
+            yield _differs(wanted, version, software)
+    if len(lacking) >= MANY and 2 * len(lacking) > meant:
+        names = listing([wanted.name for wanted in lacking], 5)
+        yield ELSEWHERE.fail(
+            f"{len(lacking)} of {meant} packages are not in {software.executable}: {names}",
+            observed="not installed",
+            expected=CONFIG(f"installed, as {lacking[0].origin.partition(':')[0]} asks for"),
+            fixes=look(
+                "name the job's interpreter with --python; or look which one this is", "command -v python3"
+            ),
+        )
+        return
+    for wanted in lacking:
+        yield _cause(wanted, "missing", "{nodes} {has} no ").fail(
+            f"{wanted.name} is not installed, and {wanted.origin} asks for it",
+            observed="not installed",
+            expected=CONFIG(wanted.specifier or "installed"),
+            fixes=install_wanted(software, wanted),
+        )
+
+
+def _differs(wanted: Requested, version: str, software: SoftwareFacts) -> Finding:
+    # A vendor's build between two releases, as in NVIDIA's containers: what meets the release mostly runs.
+    early = nearly(wanted.specifier, version)
+    return _cause(wanted, "unwanted", "{nodes} {has} another version than asked for of ").say(
+        Status.WARN if early else Status.FAIL,
+        f"{wanted.name} is {version}{', a pre-release,' if early else ''} and {wanted.origin} asks for "
+        f"{wanted.specifier}",
+        observed=version,
+        expected=CONFIG(wanted.specifier),
+        fixes=install_wanted(software, wanted),
+    )
+
+
+def _cause(wanted: Requested, what: str, title: str) -> Cause:
+    word = re.sub(r"[^a-z0-9]+", "-", wanted.name.lower()).strip("-")
+    follows = ("sw.torch",) if word == "torch" else ()
+    return Cause(f"package-{word}-{what}", title + title_text(wanted.name), follows=follows)

@@ -1,0 +1,73 @@
+"""Where nodes get the time from, compared across the cluster."""
+
+import re
+from collections.abc import Iterator, Mapping
+
+from netdoctor.check import check
+from netdoctor.checks._shared.majority import majority
+from netdoctor.checks._shared.parity import differing
+from netdoctor.checks._shared.text import listing
+from netdoctor.facts.clock import TimeFacts, TimeReport
+from netdoctor.facts.host import HostFacts
+from netdoctor.facts.wanted import Wanted
+from netdoctor.model import PEERS, Cause, Finding, Status, look, seen, skip
+
+OTHER = Cause("time-other-source", "{nodes} {has} another source of time than most nodes")
+# ``2.debian.pool.ntp.org``: any number leads to the same pool.
+_POOL = re.compile(r"[0-3]\.(?=.*pool)")
+
+
+@check(required=False, source="https://developers.google.com/time/smear", expects={"time.source": str})
+def time_source(
+    times: Mapping[str, TimeFacts], hosts: Mapping[str, HostFacts], expect: Wanted | None = None
+) -> Iterator[Finding]:
+    """Nodes get the time from one source.
+
+    Looks at:
+        The source that the time daemon of each node follows, and all those it is set up with. What most nodes
+        of one daemon follow is what is expected; a node that has it among its sources, and follows another
+        one at the moment, is like the others. Where servers come from a pool nobody has a majority, and
+        nothing is said.
+
+    Matters because:
+        Sources differ: a public server that smears a leap second is up to half a second from one that does
+        not, and a forgotten server is as wrong as it likes. Each node then says that it is synchronised.
+
+    Fix:
+        Give the node the time servers of the others.
+    """
+    own = {node: one for node, one in times.items() if not (hosts[node].container if node in hosts else "")}
+    reports: dict[str, dict[str, TimeReport]] = {}
+    for node, time in own.items():
+        for report in time.reports:
+            if report.source:
+                reports.setdefault(report.daemon, {})[node] = report
+    follows = {node: report.source for nodes in reports.values() for node, report in nodes.items()}
+    yield from differing(
+        follows, "source of time", OTHER, key="time.source", expect=expect, status=Status.WARN, peers=False
+    )
+    if expect:
+        typed = expect.typed("time.source", follows)
+        reports = {d: {n: one for n, one in nodes.items() if n not in typed} for d, nodes in reports.items()}
+    if not any(len(nodes) > 1 for nodes in reports.values()):
+        yield skip("no two nodes tell what one time daemon follows")
+    for daemon, nodes in reports.items():
+        followed = {node: _POOL.sub("", report.source) for node, report in nodes.items()}
+        usual = majority(followed)
+        if usual.value is None or 2 * len(usual.groups[usual.value]) <= len(nodes):
+            continue
+        for node, source in usual.minority.items():
+            if usual.value in {_POOL.sub("", one) for one in nodes[node].sources}:
+                continue
+            said = f"{daemon} follows {source}"
+            yield OTHER.warn(
+                f"{said}, and does not know {usual.value}, as {listing(usual.groups[usual.value], 3)} do",
+                at=node,
+                observed=source,
+                expected=PEERS(usual.value),
+                seen=seen(f"sources of {daemon}", listing(nodes[node].sources, 8), "command"),
+                fixes=look(
+                    "give it the time servers of the others",
+                    "grep -rsE '^ *(server|pool|peer|NTP)' /etc/chrony* /etc/ntp* /etc/systemd/timesyncd*",
+                ),
+            )

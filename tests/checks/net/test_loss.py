@@ -1,0 +1,133 @@
+import random
+from dataclasses import replace
+
+import pytest
+
+from netdoctor.checks.net.loss import LIMIT, net_loss
+from netdoctor.facts.bandwidth import LossMatrix, LossProbe
+from netdoctor.localise.binomial import at_least, log_tail
+from netdoctor.localise.loss import culprits
+from netdoctor.model import Finding, Status
+
+from ..build import job, names, net, second
+
+PACKETS = 250
+Share = dict[tuple[str, str], float]
+
+
+def matrix(count: int, share: Share, seed: int = 1, background: float = 0.0) -> LossMatrix:
+    """Counted datagrams between all pairs, each lost with its direction's share."""
+    rng = random.Random(seed)
+    probes = []
+    for a in names(count):
+        for b in names(count):
+            if a != b:
+                there, back = share.get((a, b), background), share.get((b, a), background)
+                arrived = sum(rng.random() >= there for _ in range(PACKETS))
+                answered = sum(rng.random() >= back for _ in range(arrived))
+                probes.append(
+                    LossProbe(
+                        src=a, dst=b, address="10.0.0.1", sent=PACKETS, arrived=arrived, answered=answered
+                    )
+                )
+    return LossMatrix(probes=tuple(probes))
+
+
+def judge(losses: LossMatrix, count: int = 4) -> list[Finding]:
+    return list(net_loss(losses, job(count), {n: net(i) for i, n in enumerate(names(count), start=1)}))
+
+
+def into(count: int, node: str, share: float = 0.02) -> Share:
+    return {(a, node): share for a in names(count) if a != node}
+
+
+def outof(count: int, node: str, share: float = 0.02) -> Share:
+    return {(node, a): share for a in names(count) if a != node}
+
+
+def blamed(findings: list[Finding]) -> set[tuple[str, tuple[str, ...]]]:
+    return {(f.cause.key, f.cause.culprits) for f in findings if f.cause is not None}
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("count", [3, 4, 8])
+def test_names_the_node_and_the_direction(count: int, seed: int) -> None:
+    both = into(count, "n2") | outof(count, "n2")
+    assert blamed(judge(matrix(count, both, seed), count)) == {("packet-loss", ("n2",))}
+    assert blamed(judge(matrix(count, into(count, "n2"), seed), count)) == {("packet-loss-in", ("n2",))}
+    assert blamed(judge(matrix(count, outof(count, "n2"), seed), count)) == {("packet-loss-out", ("n2",))}
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("background", [0.0, 0.001])
+def test_silent_on_healthy_networks(seed: int, background: float) -> None:
+    findings = judge(matrix(4, {}, seed, background))
+    assert [f.status for f in findings] == [Status.PASS]
+    assert "lost" in findings[0].summary
+
+
+def test_two_nodes_are_two_causes() -> None:
+    share = into(8, "n2", 0.03) | outof(8, "n2", 0.03) | into(8, "n7", 0.03)
+    assert blamed(judge(matrix(8, share), 8)) == {("packet-loss", ("n2",)), ("packet-loss-in", ("n7",))}
+
+
+def test_one_path_is_named_as_a_pair() -> None:
+    assert blamed(judge(matrix(4, {("n1", "n3"): 0.05}))) == {("packet-loss-path", ("n1->n3",))}
+
+
+def test_loss_everywhere_is_nobodys() -> None:
+    findings = judge(matrix(4, {}, background=0.03))
+    assert blamed(findings) == {("packet-loss", ("cluster",))}
+
+
+def test_two_nodes_cannot_be_told_apart() -> None:
+    findings = judge(matrix(2, {("n1", "n2"): 0.05}), 2)
+    (finding,) = (f for f in findings if f.status is Status.WARN)
+    assert finding.cause is not None
+    assert finding.cause.settle_by
+
+
+def test_silence_is_no_loss() -> None:
+    probe = LossProbe(src="n1", dst="n2", address="10.0.0.2", sent=250, arrived=0, answered=0)
+    findings = judge(LossMatrix(probes=(probe,)), 2)
+    assert {f.status for f in findings} == {Status.UNKNOWN}
+
+
+def test_a_node_that_did_not_report_is_unknown() -> None:
+    losses = matrix(3, {})
+    spoilt = LossMatrix(probes=losses.probes, failed_nodes={"n1": "no answer"})
+    assert any(f.target == "n1" and f.status is Status.UNKNOWN for f in judge(spoilt, 3))
+
+
+def test_a_node_in_no_pair_is_unknown() -> None:
+    findings = {f.target: f.status for f in judge(matrix(3, {}), 4)}
+    assert findings == {"n4": Status.UNKNOWN, "cluster": Status.PASS}
+
+
+def test_skips_one_node() -> None:
+    assert [f.status for f in judge(LossMatrix(), 1)] == [Status.SKIP]
+
+
+def test_no_packets_no_culprits() -> None:
+    assert culprits({}, LIMIT) == ()
+
+
+def test_the_bound_holds_its_promise() -> None:
+    # One-sided 99 %: for 4 of 200 the textbook's lower bound (Clopper and Pearson) is 0.41 %.
+    assert at_least(4, 200) == pytest.approx(0.0041, abs=0.0002)
+    assert at_least(0, 100) == 0.0
+    assert log_tail(0, 10, 0.5) == 0.0
+
+
+def test_a_further_path_is_counted_by_itself() -> None:
+    whole, lossy = (
+        tuple(replace(p, address=address.format(p.dst[1:])) for p in matrix(4, share).probes)
+        for address, share in (("10.0.0.{}", {}), ("10.1.0.{}", into(4, "n3", 0.05)))
+    )
+    machines = {n: net(i) for i, n in enumerate(names(4), start=1)}
+    findings = list(net_loss(LossMatrix(probes=(*whole, *lossy)), job(4), machines, second(4)))
+    assert blamed(findings) == {("packet-loss-in-net2", ("n3",))}
+    (fix,) = {f.cause.fixes[0] for f in findings if f.cause}
+    assert "eth1" in fix.commands[0].shell
+    (clean,) = net_loss(LossMatrix(probes=(*whole, *whole)), job(4), machines, second(4))
+    assert "0 of" in clean.summary

@@ -1,0 +1,265 @@
+import os
+import pwd
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from netdoctor.checks.ssh.login import OUTCOMES, ssh_login
+from netdoctor.facts.host import Login, Trouble
+from netdoctor.model import Kind, Status
+
+from ..build import node, said, session
+
+SSHD = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin")
+OURS = {"control", "timeout", "lost"}
+
+
+def test_a_plain_login_says_nothing() -> None:
+    assert list(ssh_login(node(), session())) == []
+
+
+def test_a_dead_ipv6_address_beside_a_good_one_is_a_warning() -> None:
+    facts = session(passed_over="2001:db8::1 port 22: no answer within 7 s")
+    (finding,) = said(ssh_login(node(), facts))
+    assert finding.status is Status.WARN
+    assert "2001:db8::1" in finding.summary
+    assert finding.cause is not None
+    assert finding.cause.fixes[0].commands[0].shell == "getent ahosts n1"
+
+
+@pytest.mark.parametrize("outcome", sorted(OUTCOMES))
+def test_each_outcome_has_a_cause_a_title_and_a_fix(outcome: str) -> None:
+    facts = session(outcome=outcome, detail="what happened", stage="connect", via="gate")
+    (finding,) = ssh_login(node(), facts)
+    assert finding.status is (Status.UNKNOWN if outcome in OURS else Status.FAIL)
+    assert finding.cause is not None
+    assert finding.cause.key == "ssh-" + outcome.replace("_", "-")
+    assert finding.cause.fixes
+    assert finding.cause.title.format(nodes="n1", s="s", has="has", **{"is": "is"})
+    for fix in finding.cause.fixes:
+        for command in fix.commands:
+            assert shlex.split(command.shell)
+
+
+def test_every_way_a_login_ends_has_its_words() -> None:
+    of_others = {Login.DRAINED, Login.DOWN, Login.BUSY, Login.STEP, Login.NO_WAY_BACK}
+    assert set(OUTCOMES) == set(Login) - {Login.OK} - of_others
+
+
+def test_cause_keys_are_distinct() -> None:
+    assert len({cause.key for cause in OUTCOMES.values()}) == len(OUTCOMES)
+
+
+def test_our_own_trouble_is_the_control_hosts() -> None:
+    (finding,) = ssh_login(node(), session(outcome="control", detail="too many open files"))
+    assert finding.cause is not None
+    assert finding.cause.culprits == ("control",)
+
+
+@pytest.mark.parametrize("trouble", list(Trouble))
+def test_trouble_of_this_machine_has_its_own_cause_and_way_out(trouble: Trouble) -> None:
+    facts = session(outcome="control", detail="what happened", trouble=trouble, user="ml")
+    (finding,) = ssh_login(node(), facts)
+    assert finding.status is Status.UNKNOWN
+    assert finding.summary == "what happened"  # the same for every node, so that it is said once
+    assert finding.cause is not None
+    assert (finding.cause.key, finding.cause.culprits) == (f"ssh-control-{trouble}", ("control",))
+    assert "{" not in finding.cause.title
+    assert finding.cause.fixes
+    assert all(command.run_on == "control" for fix in finding.cause.fixes for command in fix.commands)
+    if trouble in (Trouble.SETTINGS, Trouble.KEYS):
+        assert any("--user" in fix.text for fix in finding.cause.fixes)
+
+
+@pytest.mark.skipif(shutil.which("ssh-agent") is None, reason="no ssh-agent on this machine")
+@pytest.mark.skipif(os.getuid() != 0, reason="ssh-add reads one's own folder: root puts another there")
+@pytest.mark.parametrize(
+    "begin", ["unset SSH_AUTH_SOCK", "export SSH_AUTH_SOCK=/gone", 'eval "$(ssh-agent -s)"']
+)
+def test_an_encrypted_key_is_unlocked_with_an_agent_or_without(begin: str, tmp_path: Path) -> None:
+    if subprocess.run(["unshare", "-m", "true"], check=False, capture_output=True).returncode:
+        pytest.skip("no mount namespace may be made here")
+    (finding,) = ssh_login(node(), session(outcome="control", trouble=Trouble.KEYS))
+    assert finding.cause is not None
+    unlock = finding.cause.fixes[0]
+    home, ask = tmp_path / "home", tmp_path / "ask"
+    (home / ".ssh").mkdir(parents=True, mode=0o700)
+    key = home / ".ssh/id_ed25519"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "secret", "-C", "mine", "-f", key], check=True)
+    ask.write_text("#!/bin/sh\necho secret\n")
+    ask.chmod(0o700)
+    script = (
+        f"mount --bind {home} {pwd.getpwuid(0).pw_dir} || exit\n"
+        f"{begin}; before=$SSH_AGENT_PID; trap 'kill $SSH_AGENT_PID' EXIT\n"
+        f"{unlock.commands[0].shell}\n"
+        "echo agents: ${before:-none}, $SSH_AGENT_PID; ssh-add -l\n"
+        f"{unlock.undo[0].shell}\n"
+        "ssh-add -l"
+    )
+    there = {**os.environ, "SSH_ASKPASS": str(ask), "SSH_ASKPASS_REQUIRE": "force"}
+    there.pop("SSH_AGENT_PID", None)
+    typed = subprocess.run(
+        ["unshare", "-m", "sh", "-c", script], check=False, capture_output=True, text=True, env=there
+    )
+    assert typed.stdout.count("mine (ED25519)") == 1, typed
+    assert typed.stdout.endswith("The agent has no identities.\n")
+    before, after = typed.stdout.partition("agents: ")[2].partition("\n")[0].split(", ")
+    assert (before == after) == ("eval" in begin)  # one that runs is taken
+
+
+def test_a_name_that_is_not_known_here_is_a_finding_here() -> None:
+    (finding,) = ssh_login(node(), session(outcome="name", detail="n1: Name or service not known"))
+    assert finding.status is Status.FAIL
+    assert finding.cause is not None
+    assert finding.cause.culprits == ("control",)
+
+
+def test_the_jump_host_is_named() -> None:
+    (finding,) = said(ssh_login(node(), session(outcome="jump", via="gate{1}")))
+    assert finding.cause is not None
+    assert "gate{1}" in finding.cause.title.format(nodes="n1")
+    assert finding.cause.culprits == ("n1",)
+
+
+def test_an_old_python_is_named_with_its_version() -> None:
+    facts = session(outcome="old_python", interpreter="/opt/py/bin/python", python_version="3.5.2")
+    (finding,) = ssh_login(node(), facts)
+    assert finding.cause is not None
+    assert "/opt/py/bin/python is Python 3.5.2" in finding.cause.fixes[0].text
+
+
+def test_a_changed_key_is_compared_before_it_is_forgotten() -> None:
+    facts = session(outcome="host_key_changed", port=44222, fingerprint="SHA256:abc")
+    (finding,) = ssh_login(node(), facts)
+    assert finding.cause is not None
+    first, second = finding.cause.fixes
+    assert "ssh-keygen -lf" in first.commands[0].shell
+    assert second.commands[0].shell == (
+        "ssh-keygen -R '[10.0.0.1]:44222' -f ~/.ssh/known_hosts && "
+        "ssh-keyscan -p 44222 10.0.0.1 2>/dev/null >> ~/.ssh/known_hosts"
+    )
+    assert second.risk == "high"
+
+
+def test_keys_are_kept_in_the_file_and_under_the_name_that_was_looked_up() -> None:
+    facts = session(
+        outcome="host_key_changed", address="10.0.0.1", known_as="gpu1", known_hosts="/home/ml/my hosts:4"
+    )
+    (finding,) = ssh_login(node(), facts)
+    assert finding.cause is not None
+    assert finding.cause.fixes[1].commands[0].shell == (
+        "ssh-keygen -R gpu1 -f '/home/ml/my hosts' && "
+        "ssh-keyscan 10.0.0.1 2>/dev/null | sed 's|^[^ ]*|gpu1|' >> '/home/ml/my hosts'"
+    )
+    facts = session(outcome="host_key_unknown", known_hosts="/a, /etc/ssh/ssh_known_hosts", known_as="x; rm")
+    (finding,) = ssh_login(node(), facts)
+    assert finding.cause is not None
+    assert finding.cause.fixes[2].commands[0].shell == "ssh-keyscan 10.0.0.1 2>/dev/null >> /a"
+
+
+def test_the_address_is_said_once() -> None:
+    (finding,) = ssh_login(node(), session(outcome="refused", detail="10.0.0.1 port 22: connection refused"))
+    assert finding.summary == "10.0.0.1 port 22: connection refused"
+    (finding,) = ssh_login(node(), session(outcome="auth", user="ml", detail="user ml was refused"))
+    assert finding.summary == "ml@10.0.0.1: user ml was refused"
+
+
+@pytest.mark.parametrize("outcome", sorted(OUTCOMES))
+def test_commands_can_be_pasted_as_they_are(outcome: str) -> None:
+    (finding,) = ssh_login(node(line=3, source="hosts.txt"), session(outcome=outcome, via="gate", user="ml"))
+    assert finding.cause is not None
+    for fix in finding.cause.fixes:
+        assert "console" not in fix.text
+        for command in fix.commands:
+            assert not {"HOSTS", "PORT", "USER", "FILE", "PATH"} & set(command.shell.split()), command.shell
+
+
+def test_text_of_the_node_reaches_no_command() -> None:
+    facts = session(outcome="auth", address="evil; reboot", user="u")
+    (finding,) = ssh_login(node(host="$(reboot)"), facts)
+    assert finding.cause is not None
+    assert not any("reboot" in command.shell for fix in finding.cause.fixes for command in fix.commands)
+
+
+OFFERED = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
+
+
+@pytest.mark.parametrize(("user", "first"), [("root", ""), ("ml", "control")])
+def test_the_very_key_that_was_refused_is_let_in(user: str, first: str, tmp_path: Path) -> None:
+    (finding,) = ssh_login(node(), session(outcome="auth", user=user, offered=OFFERED))
+    assert finding.cause is not None
+    way, other, elsewhere = finding.cause.fixes
+    # Of root a node seldom takes a password, so its console comes first.
+    assert way.commands[0].run_on == first
+    typed = (way if not first else other).commands[0].shell.replace(f"~{user}", str(tmp_path / "home"))
+    for _ in range(2):
+        run = subprocess.run(["sh", "-c", f"chown() {{ :; }}; {typed}"], check=False, capture_output=True)
+        assert (run.returncode, run.stderr) == (0, b"")
+    keys = tmp_path / "home/.ssh/authorized_keys"
+    assert keys.read_text() == f"{OFFERED}\n"
+    assert keys.stat().st_mode & 0o777 == 0o600
+    assert "ssh-copy-id" not in str(finding.cause.fixes)
+    assert elsewhere.kind is Kind.HOSTS
+
+
+@pytest.mark.parametrize("offered", ["", "ssh-rsa AAAA'; reboot; '", f"{OFFERED}\nx", "x"])
+def test_what_is_no_key_goes_into_no_command(offered: str) -> None:
+    (finding,) = ssh_login(node(), session(outcome="auth", user="root", offered=offered))
+    assert finding.cause is not None
+    assert not any(fix.commands for fix in finding.cause.fixes)
+
+
+def test_a_full_server_is_asked_by_fewer_and_told_to_take_more() -> None:
+    (finding,) = ssh_login(node(), session(outcome="too_many"))
+    assert finding.cause is not None
+    again, more = finding.cause.fixes
+    assert again.commands[0].shell == "netdoctor scan --last -j 2"
+    # Reloaded only when it can be read, under the name that the distribution has for it, and taken back.
+    said = more.commands[0].shell
+    assert said.index("sshd -t") < said.index("systemctl reload ssh ") < said.index("systemctl reload sshd")
+    assert "rm -f /etc/ssh/sshd_config.d/99-startups.conf && " in more.undo[0].shell
+
+
+@pytest.mark.skipif(SSHD is None, reason="no OpenSSH server on this machine")
+@pytest.mark.parametrize("own", ["", "MaxStartups 2:50:4\n", "  maxstartups 2\n"])
+def test_a_full_server_takes_more_whatever_its_own_file_says(own: str, tmp_path: Path) -> None:
+    (finding,) = ssh_login(node(), session(outcome="too_many"))
+    assert finding.cause is not None
+    more = finding.cause.fixes[1]
+    if os.getuid() == 0:
+        os.makedirs("/run/sshd", mode=0o755, exist_ok=True)
+    main, drop_ins = tmp_path / "sshd_config", tmp_path / "sshd_config.d"
+    drop_ins.mkdir()
+    key = tmp_path / "key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+    (drop_ins / "50-site.conf").write_text("MaxStartups 3\n")
+    text = f"Include {drop_ins}/*.conf\n#MaxStartups 10:30:100\n{own}HostKey {key}\n"
+    main.write_text(text)
+
+    def paste(line: str) -> str:
+        """Return what sshd makes of it afterwards."""
+        there = line.replace("/etc/ssh", str(tmp_path)).replace("sshd -t", f"sshd -t -f {main}")
+        there = there.replace("systemctl", "true")
+        subprocess.run(["sh", "-ec", there], check=True)
+        told = subprocess.run([str(SSHD), "-T", "-f", main], check=True, capture_output=True, text=True)
+        (set_,) = [line for line in told.stdout.splitlines() if line.startswith("maxstartups ")]
+        return set_
+
+    assert paste(more.commands[0].shell) == "maxstartups 100:30:200"
+    assert paste(more.commands[0].shell) == "maxstartups 100:30:200"
+    assert paste(more.undo[0].shell) != "maxstartups 100:30:200"
+    assert main.read_text() == text
+
+
+def test_noise_is_tolerated_and_noted() -> None:
+    (finding,) = ssh_login(node(), session(noise="Welcome!"))
+    assert finding.status is Status.PASS
+    assert finding.evidence[0].output == "Welcome!"
+
+
+def test_an_outcome_of_a_later_version_is_unknown() -> None:
+    (finding,) = ssh_login(node(), session(outcome="novel"))
+    assert finding.status is Status.UNKNOWN

@@ -1,0 +1,64 @@
+from netdoctor.checks.sw.nccl import sw_nccl
+from netdoctor.model import CLUSTER, Status
+
+from ..build import cause, causes, found, said
+from ..build_hw import nccl, software, softwares, torch
+
+
+def test_says_the_version_when_equal() -> None:
+    findings = list(sw_nccl(softwares(2)))
+    assert {f.observed for f in findings} == {"2.21.5"}
+    assert {f.status for f in findings} == {Status.PASS}
+
+
+def test_a_patch_release_apart_fails() -> None:
+    findings = list(sw_nccl(softwares(3, n2=software(nccl=(nccl("2.21.6"),)))))
+    assert set(found(findings, Status.FAIL)) == {"n2"}
+    shell = cause(findings, "nccl-version").fixes[0].commands[0].shell
+    assert shell == "/opt/v/bin/python -m pip install 'nvidia-nccl-cu12==2.21.5'"
+
+
+def test_the_build_suffix_does_not_count() -> None:
+    assert not causes(sw_nccl(softwares(2, n2=software(nccl=(nccl("2.21.5+cuda12.4"),)))))
+
+
+def test_the_first_one_counts_and_an_override_is_named() -> None:
+    both = software(nccl=(nccl("2.19.3", "LD_LIBRARY_PATH"), nccl("2.21.5")))
+    findings = list(sw_nccl(softwares(3, n1=both)))
+    assert causes(findings) == {"nccl-version": {"n1"}, "nccl-overridden": {"n1"}}
+    fix = cause(findings, "nccl-overridden").fixes[0]
+    assert fix.commands[0].shell == "unset LD_LIBRARY_PATH"
+
+
+def test_a_later_system_copy_is_harmless() -> None:
+    both = software(nccl=(nccl(), nccl("2.19.3", "system")))
+    assert not causes(sw_nccl(softwares(2, n1=both)))
+
+
+def test_an_equal_preload_is_harmless() -> None:
+    both = software(nccl=(nccl(origin="LD_PRELOAD"), nccl()))
+    assert not causes(sw_nccl(softwares(2, n1=both)))
+
+
+def test_skips_and_missing() -> None:
+    cpu = software(torch=torch(cuda=None), nccl=())
+    assert found(said(sw_nccl({"n1": cpu, "n2": cpu}), CLUSTER))[CLUSTER].status is Status.SKIP
+    findings = list(sw_nccl(softwares(3, n1=cpu, n2=software(nccl=()))))
+    assert found(findings)["n1"].status is Status.SKIP
+    assert causes(findings) == {"nccl-missing": {"n2"}}
+
+
+def test_an_unreadable_version_is_unknown() -> None:
+    findings = found(sw_nccl(softwares(2, n1=software(nccl=(nccl(None),)))))
+    assert findings["n1"].status is Status.UNKNOWN
+
+
+def test_a_tie_blames_both() -> None:
+    findings = list(sw_nccl(softwares(2, n1=software(nccl=(nccl("2.19.3"),)))))
+    assert causes(findings) == {"nccl-version": {"n1", "n2"}}
+
+
+def test_without_knowing_torch_it_is_unknown_which_nccl_it_loads() -> None:
+    broken = software(torch=torch(cuda=None), torch_error="version.py: EACCES", nccl=())
+    findings = found(sw_nccl(softwares(2, n1=broken)))
+    assert findings["n1"].status is Status.UNKNOWN
