@@ -588,8 +588,8 @@ def _times_set(root: Node) -> Counter[str]:
         elif node.type == "unset_command" or (
             node.type == "command" and (node.text or b"").startswith(_SETTERS)
         ):
-            found.update(_NAME.findall((node.text or b"").decode("utf-8", "replace")))
-            found.update(_NAME.findall((node.text or b"").decode("utf-8", "replace")))
+            for name in _NAME.findall((node.text or b"").decode("utf-8", "replace")):
+                found[name] += 2  # as a loop's variable: the value is not in the text
         for name in _loop_variables(node) if node.type == "for_statement" else ():
             found[name] += 2
         stack += node.children

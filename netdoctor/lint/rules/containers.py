@@ -342,9 +342,8 @@ def compose_network(config: Config) -> Iterator[Found]:
 # --- Kubernetes -----------------------------------------------------------------------------------
 
 
-def _pods(config: Config, leave: str = "") -> Iterator[tuple[Item, Item]]:
-    """(specification of a pod, its containers) of all that make pods; not of kinds that begin with
-    `leave`."""
+def _pods(config: Config, leave: str = "") -> Iterator[Item]:
+    """Yield the specification of each pod that has containers; not of kinds that begin with `leave`."""
     if config.kind is not Kind.KUBERNETES:
         return
     for document in config.documents:
@@ -352,7 +351,7 @@ def _pods(config: Config, leave: str = "") -> Iterator[tuple[Item, Item]]:
             continue
         for item in document.walk():
             if item.is_map and (containers := item.get("containers")) is not None and containers.list():
-                yield item, containers
+                yield item
 
 
 def _gpus_of(container: Item) -> int | None:
@@ -392,7 +391,7 @@ def k8s_env_type(config: Config) -> Iterator[Found]:
                 - name: MASTER_PORT
                   value: "29500"
     """
-    for pod, _ in _pods(config):
+    for pod in _pods(config):
         for container in (pod.get("containers") or pod).list():
             env = container.get("env")
             for entry in env.list() if env is not None else ():
@@ -446,7 +445,7 @@ def k8s_dns(config: Config) -> Iterator[Found]:
               env:
                 - {name: MASTER_ADDR, value: train-0.train}
     """
-    for pod, _ in _pods(config):
+    for pod in _pods(config):
         host = pod.get("hostNetwork")
         if host is None or host.text != "true" or pod.get("dnsPolicy") is not None:
             continue
@@ -503,7 +502,7 @@ def k8s_shm(config: Config) -> Iterator[Found]:
             - name: shm
               emptyDir: {medium: Memory}
     """
-    for pod, _ in _pods(config, leave="Ray"):  # KubeRay mounts one by itself
+    for pod in _pods(config, leave="Ray"):  # KubeRay mounts one by itself
         if pod.text_at("hostIPC") == "true":
             continue
         for container in (pod.get("containers") or pod).list():
