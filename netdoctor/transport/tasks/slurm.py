@@ -26,11 +26,12 @@ from netdoctor.inventory.model import COMMAND_LINE, Target
 from netdoctor.inventory.nodeset import fold
 from netdoctor.records import dataclass
 from netdoctor.text import clean
-from netdoctor.transport import bundle, calls, here
-from netdoctor.transport import slurm_words as words
+from netdoctor.transport import bundle, here
 from netdoctor.transport.base import Limits, Reply, Request, SessionEvent
-from netdoctor.transport.calling import Agent, Calling
-from netdoctor.transport.sshconfig import TransportInputError, local_user
+from netdoctor.transport.ssh.sshconfig import TransportInputError, local_user
+from netdoctor.transport.tasks import calls
+from netdoctor.transport.tasks import slurm_output as words
+from netdoctor.transport.tasks.calling import Agent, Calling
 
 DEFAULT_PYTHON = "python3"
 CLOSE_S = 1.5
