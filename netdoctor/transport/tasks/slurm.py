@@ -46,8 +46,6 @@ WORDS_S = 0.5
 DIAL_S = 10.0
 # Where no way to any of the nodes is known here.
 ANYWHERE = "0.0.0.0"  # noqa: S104  # whoever comes has to show the secret
-CLOCK_AT_ONCE = 16
-NEEDS_MAX = 8
 LINE_BYTES = 4096
 SAID_MAX = 400
 # Where one node cannot start a task, others may be told of in the next moment.
