@@ -34,7 +34,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from netdoctor.agent.dial_back import proof  # noqa: E402  # of this checkout
-from netdoctor.transport import bundle, meeting  # noqa: E402
+from netdoctor.transport import bundle  # noqa: E402
+from netdoctor.transport.tasks import meeting  # noqa: E402
 from tests import clusters  # noqa: E402
 
 HERE = "127.0.0.1"
@@ -170,7 +171,7 @@ def met(port: int, count: int) -> tuple[int, float]:
     from netdoctor.facts.base import FACT_TYPES
     from netdoctor.scanning.meeting import invite
     from netdoctor.transport.base import Limits, Reply, Request
-    from netdoctor.transport.meet import MeetOptions, MeetTransport
+    from netdoctor.transport.tasks.meet import MeetOptions, MeetTransport
 
     began = time.process_time()
     place = meeting.Place(host=HERE, port=port)

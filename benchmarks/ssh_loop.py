@@ -24,7 +24,7 @@ def netdoctor(ports: str, known_hosts: str, ssh_config: str) -> int:
     from netdoctor.facts.software import Job
     from netdoctor.inventory.model import Target
     from netdoctor.transport.base import Limits, Request, SessionEvent, SshOptions
-    from netdoctor.transport.ssh import SshTransport
+    from netdoctor.transport.ssh.transport import SshTransport
 
     groups = first_groups({info.group for info in FACT_TYPES.values()}, [], Job(), Profile.QUICK)
     request = Request(op="facts", args={"groups": groups})

@@ -3,8 +3,8 @@
 
     python scripts/house.py
 
-How much code a check is with what it leans on, how large the front ends are, how many files a new check, fact,
-experiment or format touches, and whether modules import each other in a circle.
+How much code a check is with what it leans on, how large the front ends are, how many files a new check,
+fact, experiment or format touches, and whether modules import each other in a circle.
 """
 
 import ast

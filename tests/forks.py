@@ -38,11 +38,11 @@ def runs(listener: socket.socket) -> None:
     import netdoctor.cli.scan
     import netdoctor.report.cli
     import netdoctor.scanning
-    import netdoctor.transport.ssh
+    import netdoctor.transport.ssh.transport
     from netdoctor.cli import run
 
     _begin(run)
-    netdoctor.transport.ssh.worker_process = lambda env, errors: Worker(here, env, errors)  # type: ignore[assignment,return-value]
+    netdoctor.transport.ssh.transport.worker_process = lambda env, errors: Worker(here, env, errors)  # type: ignore[assignment,return-value]
     gc.collect()
     gc.freeze()  # what is only looked through for garbage is copied all the same
     with selectors.DefaultSelector() as selector:
@@ -144,7 +144,7 @@ class Worker:
 
 def workers(asked: socket.socket) -> None:
     """Serve workers until nobody is left who could ask."""
-    from netdoctor.transport import ssh_worker  # first of all: it lets gevent replace what others import
+    from netdoctor.transport.ssh import ssh_worker  # first of all: it lets gevent replace what others import
 
     gc.collect()
     gc.freeze()

@@ -104,7 +104,7 @@ def _run(args: argparse.Namespace) -> int:
 
 def _meet(args: argparse.Namespace, node: str, own: "Task") -> int:
     from netdoctor.scanning.meeting import attend
-    from netdoctor.transport import meeting
+    from netdoctor.transport.tasks import meeting
 
     for number in (signal.SIGTERM, signal.SIGHUP):  # its agent ends with the task
         signal.signal(number, lambda number, frame: sys.exit(128 + number))

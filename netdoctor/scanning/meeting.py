@@ -30,8 +30,9 @@ from netdoctor.report.foreign import stranger
 from netdoctor.report.save import write_whole
 from netdoctor.scanning.request import ScanRequest
 from netdoctor.text import clean
-from netdoctor.transport import attending, bundle, meeting
-from netdoctor.transport.meeting import PLACES_MAX, SECRET, Place
+from netdoctor.transport import bundle
+from netdoctor.transport.tasks import attending, meeting
+from netdoctor.transport.tasks.meeting import PLACES_MAX, SECRET, Place
 
 NAME = "netdoctor.meet"
 SCHEMA = "netdoctor.meet/1"

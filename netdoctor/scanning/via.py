@@ -42,12 +42,12 @@ def nodes(request: ScanRequest, transport: Transport) -> Inventory | None:
     Raises InputError where they cannot be found out.
     """
     if request.via == "ray":
-        from netdoctor.transport.ray import RayTransport
+        from netdoctor.transport.ray.transport import RayTransport
 
         if isinstance(transport, RayTransport):
             return transport.inventory()
     if request.via == "meet":
-        from netdoctor.transport.meet import MeetTransport
+        from netdoctor.transport.tasks.meet import MeetTransport
 
         if isinstance(transport, MeetTransport):
             return transport.inventory()
@@ -55,7 +55,7 @@ def nodes(request: ScanRequest, transport: Transport) -> Inventory | None:
         return None
     named = surroundings.slurm_nodes(request.environ)
     if not named and request.partition:
-        from netdoctor.transport.slurm import partition
+        from netdoctor.transport.tasks.slurm import partition
 
         named = partition(request.partition, request.environ)
     if not named:
@@ -67,8 +67,8 @@ def nodes(request: ScanRequest, transport: Transport) -> Inventory | None:
 
 
 def _slurm(request: ScanRequest, limits: Limits) -> Transport:
-    from netdoctor.transport.slurm import SlurmOptions, SlurmTransport, missing
-    from netdoctor.transport.slurm_words import cpus_of
+    from netdoctor.transport.tasks.slurm import SlurmOptions, SlurmTransport, missing
+    from netdoctor.transport.tasks.slurm_output import cpus_of
 
     environ = request.environ
     job = environ.get("SLURM_JOB_ID") or environ.get("SLURM_JOBID")
@@ -97,8 +97,8 @@ def _slurm(request: ScanRequest, limits: Limits) -> Transport:
 
 def _meet(request: ScanRequest, limits: Limits) -> Transport:
     from netdoctor.scanning.meeting import invite, wait_s
-    from netdoctor.transport import meeting
-    from netdoctor.transport.meet import MeetOptions, MeetTransport
+    from netdoctor.transport.tasks import meeting
+    from netdoctor.transport.tasks.meet import MeetOptions, MeetTransport
 
     if not (request.tasks or request.hosts or request.targets):
         raise InputError("--meet: say how many tasks there are (--tasks N), or name the hosts")
@@ -113,16 +113,16 @@ def _meet(request: ScanRequest, limits: Limits) -> Transport:
 
 
 def _ray(request: ScanRequest, limits: Limits) -> Transport:
-    from netdoctor.transport.ray import RayTransport
-    from netdoctor.transport.raycluster import AUTO
-    from netdoctor.transport.rayhelper import RayOptions
+    from netdoctor.transport.ray.raycluster import AUTO
+    from netdoctor.transport.ray.rayhelper import RayOptions
+    from netdoctor.transport.ray.transport import RayTransport
 
     address = request.ray_address or request.environ.get("RAY_ADDRESS") or AUTO
     return RayTransport(RayOptions(address, request.ray_python, request.environ), limits)
 
 
 def _ssh(request: ScanRequest, limits: Limits) -> Transport:
-    from netdoctor.transport.ssh import SshTransport
+    from netdoctor.transport.ssh.transport import SshTransport
 
     options = SshOptions(
         ssh_config=request.ssh_config,

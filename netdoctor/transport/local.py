@@ -21,7 +21,7 @@ from netdoctor.inventory.model import Target
 from netdoctor.text import clean
 from netdoctor.transport import frames, here
 from netdoctor.transport.base import Interruptible, Limits, Reply, Request, SessionEvent
-from netdoctor.transport.sshconfig import local_user
+from netdoctor.transport.ssh.sshconfig import local_user
 
 CLOSE_S = 1.5
 # How soon `interrupt` is noticed.

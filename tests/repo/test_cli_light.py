@@ -64,11 +64,11 @@ def test_a_scan_loads_no_module_that_it_was_not_asked_for() -> None:
     code, modules = json.loads(done.stderr.strip().splitlines()[-1])
     assert code == 0
     assert "netdoctor.checks.sw.wanted" in modules
-    assert not {"packaging", "netdoctor.launch", "netdoctor.transport.slurm", "paramiko"} & set(modules)
+    assert not {"packaging", "netdoctor.launch", "netdoctor.transport.tasks.slurm", "paramiko"} & set(modules)
 
 
 def test_a_worker_imports_only_what_it_uses() -> None:
-    program = "import netdoctor.transport.ssh_worker, sys; print(*sys.modules)"
+    program = "import netdoctor.transport.ssh.ssh_worker, sys; print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", program],
         check=True,

@@ -1,6 +1,7 @@
 """What scripts/house.py counts, which CI and `make lint` run."""
 
 import importlib.util
+import re
 from pathlib import Path
 from types import ModuleType
 
@@ -21,14 +22,14 @@ def house() -> ModuleType:
 
 def test_what_is_named_to_be_touched_is_there(house: ModuleType) -> None:
     for kind, files in house.touched().items():
-        for folder in (Path(name).parent for name in files):
-            assert (ROOT / folder).is_dir(), f"{kind}: {folder}"
+        for folder in (re.sub("<[^>]*>", "*", str(Path(name).parent)) for name in files):
+            assert any(path.is_dir() for path in ROOT.glob(folder)), f"{kind}: {folder}"
 
 
-def test_lines_of_code_leave_out_docstrings_and_blanks(house: ModuleType, tmp_path: Path) -> None:
+def test_lines_of_code_leave_out_docstrings_comments_and_blanks(house: ModuleType, tmp_path: Path) -> None:
     path = tmp_path / "x.py"
     path.write_text('"""Two\nlines."""\n\nX = 1\n\n\ndef f():\n    """One."""\n    # why\n    return X\n')
-    assert house.code_lines(path) == 4
+    assert house.code_lines(path) == 3
 
 
 def test_a_circle_is_seen(house: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,13 +66,13 @@ def _imports(path: Path) -> Iterator[str]:
 def test_programs_are_started_in_few_places() -> None:
     assert imported("subprocess", "os.exec", "pty", "multiprocessing", "invoke") == {
         "subprocess": {
-            "netdoctor/transport/attending.py",  # the agent of netdoctor facts --meet
-            "netdoctor/transport/dial.py",  # ProxyCommand
-            "netdoctor/transport/ray_driver.py",  # the agent, on nodes of a Ray cluster
-            "netdoctor/transport/rayhelper.py",  # the driver, under the cluster's Python
-            "netdoctor/transport/slurm.py",  # srun, salloc, sinfo, scontrol, scancel
-            "netdoctor/transport/forks.py",  # several workers
-            "netdoctor/transport/ssh.py",  # workers
+            "netdoctor/transport/tasks/attending.py",  # the agent of netdoctor facts --meet
+            "netdoctor/transport/ssh/dial.py",  # ProxyCommand
+            "netdoctor/transport/ray/ray_driver.py",  # the agent, on nodes of a Ray cluster
+            "netdoctor/transport/ray/rayhelper.py",  # the driver, under the cluster's Python
+            "netdoctor/transport/tasks/slurm.py",  # srun, salloc, sinfo, scontrol, scancel
+            "netdoctor/transport/ssh/forks.py",  # several workers
+            "netdoctor/transport/ssh/transport.py",  # workers
             "netdoctor/transport/local.py",  # --local
             "tui/stage.py",  # the shell and the editor, when their keys are pressed
         },

@@ -113,7 +113,7 @@ def _workers() -> socket.socket:
 
 
 def forked_worker(env: Mapping[str, str], errors: int) -> Worker:
-    """`netdoctor.transport.ssh.worker_process`, without the imports."""
+    """`netdoctor.transport.ssh.transport.worker_process`, without the imports."""
     return Worker(_workers(), env, errors)
 
 

@@ -17,7 +17,7 @@ import pytest
 from netdoctor.facts.host import Session
 from netdoctor.inventory.model import Target
 from netdoctor.transport.base import Limits, Reply, Request, SessionEvent, SshOptions
-from netdoctor.transport.ssh import SshTransport
+from netdoctor.transport.ssh.transport import SshTransport
 
 SSHD = shutil.which("sshd") or ("/usr/sbin/sshd" if os.path.exists("/usr/sbin/sshd") else None)
 KEYGEN = shutil.which("ssh-keygen")

@@ -13,7 +13,7 @@ from netdoctor.facts.base import Why
 from netdoctor.inventory.model import Target
 from netdoctor.transport.base import Limits, Request, SshOptions
 from netdoctor.transport.local import LocalTransport
-from netdoctor.transport.ssh import SLACK_S, SshTransport
+from netdoctor.transport.ssh.transport import SLACK_S, SshTransport
 
 from .conftest import FACTS, FAST, Server, collect, target
 

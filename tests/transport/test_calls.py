@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from netdoctor.agent.dial_back import NOT_REACHED, proof
-from netdoctor.transport import bundle, calls, frames, provide, slurm_words
+from netdoctor.transport import bundle, frames, provide
+from netdoctor.transport.tasks import calls
+from netdoctor.transport.tasks import slurm_output as slurm_words
 
 HERE = "127.0.0.1"
 MARKER = "c0ffee"

@@ -5,9 +5,9 @@ import socket
 import pytest
 
 from netdoctor.facts.host import Login
-from netdoctor.transport.dial import dial
-from netdoctor.transport.messages import Endpoint
-from netdoctor.transport.record import Record
+from netdoctor.transport.ssh.dial import dial
+from netdoctor.transport.ssh.messages import Endpoint
+from netdoctor.transport.ssh.record import Record
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ SHORT = Limits(parallel=8, login_timeout_s=3, node_budget_s=6)
 @pytest.fixture(autouse=True)
 def forked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers without their imports; tests/transport/test_ssh.py has real ones."""
-    monkeypatch.setattr("netdoctor.transport.ssh.worker_process", forked_worker)
+    monkeypatch.setattr("netdoctor.transport.ssh.transport.worker_process", forked_worker)
 
 
 @pytest.fixture
@@ -322,7 +322,8 @@ def test_interpreters(server: Server, tmp_path: Path) -> None:
 
 DIALLING = """
 import errno, socket
-from netdoctor.transport import dial, here
+from netdoctor.transport.ssh import dial
+from netdoctor.transport import here
 def dialled(code): return dial._no_connection(OSError(code, 'x'), '10.0.0.1', 22)
 def looked_up(code): return dial._no_address('node', socket.gaierror(code, 'x'))
 for cut_off in (False, True):

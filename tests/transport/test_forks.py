@@ -15,9 +15,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from netdoctor.transport import forks
 from netdoctor.transport.base import Limits, Reply, Request, SessionEvent, SshOptions
-from netdoctor.transport.ssh import SshTransport
+from netdoctor.transport.ssh import forks
+from netdoctor.transport.ssh.transport import SshTransport
 
 from .conftest import FACTS, Server, log_in, target
 from .test_ssh import SCAN
@@ -33,14 +33,14 @@ LIMITS = Limits(node_budget_s=20, login_timeout_s=10)
 def three(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three workers for six nodes."""
     monkeypatch.setattr(os, "cpu_count", lambda: 3)
-    monkeypatch.setattr("netdoctor.transport.ssh.NODES_PER_WORKER", 2)
+    monkeypatch.setattr("netdoctor.transport.ssh.transport.NODES_PER_WORKER", 2)
 
 
 def workers() -> list[psutil.Process]:
     found = []
     for process in psutil.Process().children(recursive=True):  # sshd's, too, which end meanwhile
         with contextlib.suppress(psutil.NoSuchProcess):
-            if "netdoctor.transport.ssh_worker" in process.cmdline():
+            if "netdoctor.transport.ssh.ssh_worker" in process.cmdline():
                 found.append(process)
     return found
 
@@ -112,7 +112,7 @@ def test_one_that_hangs_is_killed_at_the_end(transport: SshTransport) -> None:
 
 def test_nothing_stays_when_the_main_process_is_killed(server: Server) -> None:
     program = (
-        "import os, netdoctor.transport.ssh as ssh\n"
+        "import os, netdoctor.transport.ssh.transport as ssh\n"
         "os.cpu_count, ssh.NODES_PER_WORKER = lambda: 3, 2\n" + SCAN
     )
     argv = [sys.executable, "-c", program, str(server.config()), ",".join(n.id for n in NODES), "stay"]

@@ -19,7 +19,7 @@ from netdoctor.transport.frames import (
     decode_result,
     request_frame,
 )
-from netdoctor.transport.messages import HEAD_BYTES, Splitter, framed
+from netdoctor.transport.ssh.messages import HEAD_BYTES, Splitter, framed
 
 MARKER = "0123abcd"
 

@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 
 from netdoctor.facts.host import Login, Session, Trouble
-from netdoctor.transport import here, keys, sshconfig
+from netdoctor.transport import here
 from netdoctor.transport.base import Limits, SshOptions
-from netdoctor.transport.ssh import SshTransport
-from netdoctor.transport.sshconfig import Resolver, TransportInputError
+from netdoctor.transport.ssh import keys, sshconfig
+from netdoctor.transport.ssh.sshconfig import Resolver, TransportInputError
+from netdoctor.transport.ssh.transport import SshTransport
 
 from .conftest import log_in, target
 

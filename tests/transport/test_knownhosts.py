@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from netdoctor.transport.knownhosts import HostKey, KnownHosts, hash_name
+from netdoctor.transport.ssh.knownhosts import HostKey, KnownHosts, hash_name
 
 
 def blob(kind: str, body: bytes = b"x" * 32) -> bytes:

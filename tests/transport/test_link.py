@@ -231,7 +231,7 @@ assert ours.get_remainder() == ours.asbytes()
 """,
     "what is agreed is remembered, and as paramiko has it": """
 import os
-from netdoctor.transport import agreement
+from netdoctor.transport.ssh import agreement
 base = paramiko.Transport
 server = link.NodeTransport(link.Wire(b))
 server.add_server_key(paramiko.ECDSAKey.generate()); server.server_mode = True
@@ -403,7 +403,7 @@ assert g.get(timeout=2) == b""
 PRELUDE = """
 from gevent import monkey; monkey.patch_all(ssl=False)
 import json, socket, sys, threading, traceback, paramiko
-from netdoctor.transport import link
+from netdoctor.transport.ssh import link
 link.fence_paramiko()
 def refused(call, why):
     try:

@@ -18,7 +18,7 @@ from netdoctor.facts.host import Login, Session
 from netdoctor.transport.base import Limits, Request, SshOptions, Transport
 from netdoctor.transport.fake import FakeTransport
 from netdoctor.transport.local import LocalTransport
-from netdoctor.transport.ssh import SshTransport
+from netdoctor.transport.ssh.transport import SshTransport
 
 from .conftest import FACTS, collect, target
 
@@ -132,7 +132,7 @@ def test_a_fake_is_interrupted_where_it_is_asked_next() -> None:
     "module",
     [
         "netdoctor.transport.base",
-        "netdoctor.transport.ssh",
+        "netdoctor.transport.ssh.transport",
         "netdoctor.transport.local",
         "netdoctor.transport.fake",
     ],

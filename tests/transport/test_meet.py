@@ -29,9 +29,9 @@ from netdoctor.report.save import write_whole
 from netdoctor.rerun import ScanRunner
 from netdoctor.scanning import ScanRequest, assemble, prepare
 from netdoctor.scanning import meeting as rooms
-from netdoctor.transport import attending, calls, meeting
 from netdoctor.transport.base import Limits, Reply, Request, SessionEvent
-from netdoctor.transport.meet import MeetOptions, MeetTransport
+from netdoctor.transport.tasks import attending, calls, meeting
+from netdoctor.transport.tasks.meet import MeetOptions, MeetTransport
 from netdoctor.tui import runner as runs
 from netdoctor.tui.events import Began, Ended, Failed
 from netdoctor.tui.state import fold, opened

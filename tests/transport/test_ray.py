@@ -6,9 +6,9 @@ import pytest
 
 from netdoctor.errors import InputError
 from netdoctor.inventory import Target
-from netdoctor.transport.ray import Rows, listed
-from netdoctor.transport.raycluster import Raylet
-from netdoctor.transport.rayhelper import RayNode, RayOptions, checked, interpreter
+from netdoctor.transport.ray.raycluster import Raylet
+from netdoctor.transport.ray.rayhelper import RayNode, RayOptions, checked, interpreter
+from netdoctor.transport.ray.transport import Rows, listed
 
 
 def row(number: int, *, alive: bool = True, **changes: object) -> RayNode:

@@ -12,10 +12,10 @@ import pytest
 from netdoctor.errors import InputError
 from netdoctor.facts.host import Login, Session
 from netdoctor.inventory import Target
-from netdoctor.transport import raycluster
 from netdoctor.transport.base import Limits, Request, SessionEvent
-from netdoctor.transport.ray import RayTransport
-from netdoctor.transport.rayhelper import MESSAGE_BYTES_MAX, RayOptions
+from netdoctor.transport.ray import raycluster
+from netdoctor.transport.ray.rayhelper import MESSAGE_BYTES_MAX, RayOptions
+from netdoctor.transport.ray.transport import RayTransport
 
 pytestmark = pytest.mark.process
 

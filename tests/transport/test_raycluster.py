@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from netdoctor.errors import InputError
-from netdoctor.transport.raycluster import Raylet, head_of, lacking, of_cluster, raylets, reach
+from netdoctor.transport.ray.raycluster import Raylet, head_of, lacking, of_cluster, raylets, reach
 
 
 def put(root: Path, pid: int, *words: str, environ: str = "", home: str = "ray") -> str:

@@ -3,8 +3,8 @@
 import pytest
 
 from netdoctor.facts.host import Login
-from netdoctor.transport import slurm_words as words
-from netdoctor.transport.slurm_words import Booked
+from netdoctor.transport.tasks import slurm_output as words
+from netdoctor.transport.tasks.slurm_output import Booked
 
 # sinfo of 22.05.8, -N -o FORMAT; the reason of gpu3 has two lines and a bar, gpu4 is in two partitions.
 SINFO = """\

@@ -16,8 +16,8 @@ import pytest
 
 from netdoctor.facts.base import Why
 from netdoctor.transport.base import Limits, Request, SessionEvent, SshOptions
-from netdoctor.transport.ssh import SshTransport
-from netdoctor.transport.sshconfig import TransportInputError
+from netdoctor.transport.ssh.sshconfig import TransportInputError
+from netdoctor.transport.ssh.transport import SshTransport
 from tests import cheap
 
 from .conftest import FACTS, FAST, USER, Server, ServerMaker, collect, free_port, log_in, target
@@ -370,7 +370,7 @@ import sys, time
 from pathlib import Path
 from netdoctor.inventory.model import Target
 from netdoctor.transport.base import *
-from netdoctor.transport.ssh import SshTransport
+from netdoctor.transport.ssh.transport import SshTransport
 limits = Limits(node_budget_s=60, login_timeout_s=20)
 t = SshTransport(SshOptions(ssh_config=Path(sys.argv[1])), limits)
 n = [Target(id=h, host=h, order=i) for i, h in enumerate(sys.argv[2].split(","))]

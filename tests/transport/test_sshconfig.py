@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from netdoctor.transport.base import SshOptions
-from netdoctor.transport.messages import Endpoint
-from netdoctor.transport.sshconfig import Resolver, TransportInputError, in_list
+from netdoctor.transport.ssh.messages import Endpoint
+from netdoctor.transport.ssh.sshconfig import Resolver, TransportInputError, in_list
 
 from .conftest import target
 

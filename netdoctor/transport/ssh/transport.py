@@ -25,7 +25,7 @@ from netdoctor.records import dataclass
 from netdoctor.text import clean
 from netdoctor.transport import frames, here
 from netdoctor.transport.base import Interruptible, Limits, Reply, Request, SessionEvent, SshOptions
-from netdoctor.transport.messages import (
+from netdoctor.transport.ssh.messages import (
     LOOKUP_THREADS,
     Answer,
     Call,
@@ -39,10 +39,10 @@ from netdoctor.transport.messages import (
     WireRequest,
     framed,
 )
-from netdoctor.transport.sshconfig import Resolver
+from netdoctor.transport.ssh.sshconfig import Resolver
 
 if TYPE_CHECKING:
-    from netdoctor.transport.forks import Forked
+    from netdoctor.transport.ssh.forks import Forked
 
 DEFAULT_PYTHON = "python3"
 NODES_PER_WORKER = 256
@@ -85,7 +85,7 @@ class _Worker:
 def worker_process(environment: Mapping[str, str], errors: int) -> subprocess.Popen[bytes]:
     """A new process of `ssh_worker`, its streams unbuffered, its stderr in `errors`. Raises OSError."""
     return subprocess.Popen(  # our own module
-        [sys.executable, "-P", "-m", "netdoctor.transport.ssh_worker"],
+        [sys.executable, "-P", "-m", "netdoctor.transport.ssh.ssh_worker"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=errors,
@@ -268,7 +268,7 @@ class SshTransport(Interruptible):
             self._add(environment)
 
     def _fork(self, count: int, environment: Mapping[str, str]) -> None:
-        from netdoctor.transport.forks import forked
+        from netdoctor.transport.ssh.forks import forked
 
         errors: list[int] = []
         try:

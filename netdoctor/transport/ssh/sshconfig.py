@@ -30,7 +30,7 @@ from netdoctor.records import dataclass
 from netdoctor.text import clean
 from netdoctor.transport import here
 from netdoctor.transport.base import SshOptions
-from netdoctor.transport.messages import Endpoint
+from netdoctor.transport.ssh.messages import Endpoint
 
 SSH_PORT = 22
 INCLUDE_DEPTH = 16

@@ -13,11 +13,20 @@ from netdoctor.facts.base import Why
 from netdoctor.facts.host import Login, Session
 from netdoctor.text import clean
 from netdoctor.transport import bundle, frames, provide
-from netdoctor.transport.agentlink import AgentLink, Lost
-from netdoctor.transport.link import NodeTransport
-from netdoctor.transport.login import Logins
-from netdoctor.transport.messages import Answer, Call, Ended, FromWorker, NodePlan, Note, Start, WireRequest
-from netdoctor.transport.record import Failed, Record
+from netdoctor.transport.ssh.agentlink import AgentLink, Lost
+from netdoctor.transport.ssh.link import NodeTransport
+from netdoctor.transport.ssh.login import Logins
+from netdoctor.transport.ssh.messages import (
+    Answer,
+    Call,
+    Ended,
+    FromWorker,
+    NodePlan,
+    Note,
+    Start,
+    WireRequest,
+)
+from netdoctor.transport.ssh.record import Failed, Record
 
 FDS_RESERVED = 16
 

@@ -34,8 +34,8 @@ import msgspec  # noqa: E402
 from gevent.event import Event  # noqa: E402
 
 from netdoctor.transport import bundle  # noqa: E402
-from netdoctor.transport.link import fence_paramiko  # noqa: E402
-from netdoctor.transport.messages import (  # noqa: E402
+from netdoctor.transport.ssh.link import fence_paramiko  # noqa: E402
+from netdoctor.transport.ssh.messages import (  # noqa: E402
     LOOKUP_THREADS,
     FromWorker,
     Splitter,
@@ -43,7 +43,7 @@ from netdoctor.transport.messages import (  # noqa: E402
     ToWorker,
     framed,
 )
-from netdoctor.transport.nodes import Worker  # noqa: E402
+from netdoctor.transport.ssh.nodes import Worker  # noqa: E402
 
 # What many nodes say within so long goes to the main process at once: to wake it up costs both more than to
 # say it. Of few nodes each is waited for.

@@ -21,12 +21,20 @@ from netdoctor.facts.host import Login, Trouble
 from netdoctor.records import dataclass
 from netdoctor.text import clean
 from netdoctor.transport import here
-from netdoctor.transport.dial import CLOSED_EARLY, CONTROL_ERRNOS, NO_NETWORK, Names, Proxy, dial, no_tunnel
-from netdoctor.transport.keys import ATTEMPTS_MAX, Identities, KeyRing, NotSigned
-from netdoctor.transport.knownhosts import HostKey, Known, KnownHosts
-from netdoctor.transport.link import PACKETS_PER_S, NodeTransport, Verify, Wire, key_algorithms
-from netdoctor.transport.messages import Endpoint
-from netdoctor.transport.record import Failed, Record
+from netdoctor.transport.ssh.dial import (
+    CLOSED_EARLY,
+    CONTROL_ERRNOS,
+    NO_NETWORK,
+    Names,
+    Proxy,
+    dial,
+    no_tunnel,
+)
+from netdoctor.transport.ssh.keys import ATTEMPTS_MAX, Identities, KeyRing, NotSigned
+from netdoctor.transport.ssh.knownhosts import HostKey, Known, KnownHosts
+from netdoctor.transport.ssh.link import PACKETS_PER_S, NodeTransport, Verify, Wire, key_algorithms
+from netdoctor.transport.ssh.messages import Endpoint
+from netdoctor.transport.ssh.record import Failed, Record
 
 HANDSHAKES_PER_JUMP = 16
 HOP_ENDS_S = 0.5

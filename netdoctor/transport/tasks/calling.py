@@ -13,9 +13,10 @@ from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.host import Login, Session
 from netdoctor.records import dataclass
 from netdoctor.text import clean
-from netdoctor.transport import calls, frames, provide
+from netdoctor.transport import frames, provide
 from netdoctor.transport.base import Interruptible, Reply, Request, SessionEvent
-from netdoctor.transport.sshconfig import local_user
+from netdoctor.transport.ssh.sshconfig import local_user
+from netdoctor.transport.tasks import calls
 
 NOTICED_S = 0.25
 CLOCK_AT_ONCE = 16

@@ -18,9 +18,9 @@ from gevent.lock import BoundedSemaphore
 from netdoctor.facts.host import Login, Trouble
 from netdoctor.text import clean
 from netdoctor.transport import here
-from netdoctor.transport.link import no_delay
-from netdoctor.transport.messages import LOOKUP_THREADS, Endpoint
-from netdoctor.transport.record import Failed, Record
+from netdoctor.transport.ssh.link import no_delay
+from netdoctor.transport.ssh.messages import LOOKUP_THREADS, Endpoint
+from netdoctor.transport.ssh.record import Failed, Record
 
 CONTROL_ERRNOS = frozenset(
     {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EADDRNOTAVAIL, errno.EACCES}

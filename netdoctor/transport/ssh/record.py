@@ -3,7 +3,7 @@
 from netdoctor.facts.host import Login, Session, Trouble
 from netdoctor.records import dataclass
 from netdoctor.text import clean
-from netdoctor.transport.messages import Endpoint
+from netdoctor.transport.ssh.messages import Endpoint
 
 
 class Failed(Exception):

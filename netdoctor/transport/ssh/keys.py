@@ -18,7 +18,7 @@ from netdoctor.files import read_regular
 from netdoctor.inventory.names import printable
 from netdoctor.records import dataclass
 from netdoctor.transport import here
-from netdoctor.transport.messages import Endpoint
+from netdoctor.transport.ssh.messages import Endpoint
 
 AGENT_TIMEOUT_S = 5.0
 CONNECTIONS_PER_AGENT = 16

@@ -13,8 +13,8 @@ from gevent.lock import RLock
 from netdoctor.facts.host import Login
 from netdoctor.text import clean
 from netdoctor.transport import frames
-from netdoctor.transport.link import NodeTransport, Wire
-from netdoctor.transport.record import Failed, Record
+from netdoctor.transport.ssh.link import NodeTransport, Wire
+from netdoctor.transport.ssh.record import Failed, Record
 
 STDERR_KEPT_BYTES = 4096
 NEEDS_MAX = 8

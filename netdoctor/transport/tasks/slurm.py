@@ -26,11 +26,12 @@ from netdoctor.inventory.model import COMMAND_LINE, Target
 from netdoctor.inventory.nodeset import fold
 from netdoctor.records import dataclass
 from netdoctor.text import clean
-from netdoctor.transport import bundle, calls, here
-from netdoctor.transport import slurm_words as words
+from netdoctor.transport import bundle, here
 from netdoctor.transport.base import Limits, Reply, Request, SessionEvent
-from netdoctor.transport.calling import Agent, Calling
-from netdoctor.transport.sshconfig import TransportInputError, local_user
+from netdoctor.transport.ssh.sshconfig import TransportInputError, local_user
+from netdoctor.transport.tasks import calls
+from netdoctor.transport.tasks import slurm_output as words
+from netdoctor.transport.tasks.calling import Agent, Calling
 
 DEFAULT_PYTHON = "python3"
 CLOSE_S = 1.5
@@ -45,8 +46,6 @@ WORDS_S = 0.5
 DIAL_S = 10.0
 # Where no way to any of the nodes is known here.
 ANYWHERE = "0.0.0.0"  # noqa: S104  # whoever comes has to show the secret
-CLOCK_AT_ONCE = 16
-NEEDS_MAX = 8
 LINE_BYTES = 4096
 SAID_MAX = 400
 # Where one node cannot start a task, others may be told of in the next moment.

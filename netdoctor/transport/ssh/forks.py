@@ -93,7 +93,7 @@ def _subreaper() -> Iterator[None]:
 def _launched(environment: Mapping[str, str], streams: Sequence[int], look: Callable[[], None]) -> list[int]:
     """The process ids of the workers, which are our children when this returns."""
     launcher = subprocess.Popen(  # noqa: S603  our own module
-        [sys.executable, "-P", "-m", "netdoctor.transport.ssh_worker", *map(str, streams)],
+        [sys.executable, "-P", "-m", "netdoctor.transport.ssh.ssh_worker", *map(str, streams)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import paramiko
 from paramiko.common import cMSG_KEXINIT
 
-from netdoctor.transport.packed import PeerMessage
+from netdoctor.transport.ssh.packed import PeerMessage
 
 COOKIE_BYTES = 16
 # A server says what it likes: what is remembered has an end. OpenSSH's announcement is a KiB.

@@ -19,9 +19,9 @@ from netdoctor.errors import InputError
 from netdoctor.inventory.names import python_fault
 from netdoctor.records import dataclass
 from netdoctor.text import clean
-from netdoctor.transport import raycluster
-from netdoctor.transport.ray_driver import FATAL, HEAD, RELEASE, TABLE
-from netdoctor.transport.raycluster import ADDRESS, AUTO, Raylet
+from netdoctor.transport.ray import raycluster
+from netdoctor.transport.ray.ray_driver import FATAL, HEAD, RELEASE, TABLE
+from netdoctor.transport.ray.raycluster import ADDRESS, AUTO, Raylet
 
 CLOSE_S = 1.5
 # How soon an interruption is noticed.
@@ -143,7 +143,7 @@ class Helper:
         self._release = ""
         self._said = b""
         self._buffer = bytearray()
-        text = (resources.files("netdoctor.transport") / "ray_driver.py").read_bytes()
+        text = (resources.files("netdoctor.transport.ray") / "ray_driver.py").read_bytes()
         first = "import sys;sys.path[:]=[p for p in sys.path if p];"
         program = f"{first}exec(compile(sys.stdin.buffer.read({len(text)}),'ray_driver','exec'))"
         # What is said to ray.init counts; and PYTHONPATH is netdoctor's own.

@@ -30,9 +30,9 @@ from paramiko.common import DEFAULT_WINDOW_SIZE, MSG_CHANNEL_FAILURE, cMSG_CHANN
 from paramiko.packet import Packetizer
 from paramiko.ssh_exception import PartialAuthentication
 
-from netdoctor.transport.agreement import QuickKeys
-from netdoctor.transport.keys import NotSigned
-from netdoctor.transport.packed import PACKET_BYTES_MAX, PeerMessage
+from netdoctor.transport.ssh.agreement import QuickKeys
+from netdoctor.transport.ssh.keys import NotSigned
+from netdoctor.transport.ssh.packed import PACKET_BYTES_MAX, PeerMessage
 
 RECEIVE_BYTES = 1 << 18
 PRELUDE_LINES_MAX = 32

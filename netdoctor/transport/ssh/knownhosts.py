@@ -15,7 +15,7 @@ from hashlib import sha256
 
 from netdoctor.files import read_regular
 from netdoctor.records import dataclass
-from netdoctor.transport.sshconfig import in_list
+from netdoctor.transport.ssh.sshconfig import in_list
 
 FILE_BYTES_MAX = 64 << 20
 NOTES_PER_FILE = 5

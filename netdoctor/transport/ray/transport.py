@@ -26,8 +26,8 @@ from netdoctor.transport import frames
 from netdoctor.transport.base import Interruptible, Limits, Reply, Request, SessionEvent
 from netdoctor.transport.bundle import argv, build_bundle
 from netdoctor.transport.provide import provide_bytes
-from netdoctor.transport.ray_driver import BUNDLE, CLOSE, DATA, ENDED, OPEN, WRITE
-from netdoctor.transport.rayhelper import (
+from netdoctor.transport.ray.ray_driver import BUNDLE, CLOSE, DATA, ENDED, OPEN, WRITE
+from netdoctor.transport.ray.rayhelper import (
     DIED,
     Helper,
     HelperGone,

@@ -16,9 +16,10 @@ from netdoctor.inventory import Inventory, Target, fold
 from netdoctor.inventory.names import host_of
 from netdoctor.records import dataclass
 from netdoctor.text import clean
-from netdoctor.transport import calls, frames, meeting
+from netdoctor.transport import frames
 from netdoctor.transport.base import Limits, Reply, Request, SessionEvent
-from netdoctor.transport.calling import NOTICED_S, Agent, Calling
+from netdoctor.transport.tasks import calls, meeting
+from netdoctor.transport.tasks.calling import NOTICED_S, Agent, Calling
 
 ANYWHERE = ("0.0.0.0", "::")  # noqa: S104  # whoever comes has to show the secret
 # Of an agent that nobody has asked anything yet.
