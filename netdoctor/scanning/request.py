@@ -48,7 +48,7 @@ class ScanRequest:
     ray_address, ray_python: where the cluster is, and an interpreter with its Ray, for ``ray``.
     partition: of Slurm, where an allocation is asked for.
     facts: folders, patterns and files with what tasks have written, instead of reaching them: via is FILED.
-    meet: where tasks of a job call by themselves, as of transport.tasks.meeting, which nobody then reaches: via is
+    meet: where tasks of a job call by themselves, as of transport.tasks.meeting, unreached: via is
     MEET; tasks: how many there are; secret_file: a file with the secret that they have, too.
     facts_age: seconds; facts_nodes: how many nodes there have to be; facts_uid: whose files count, too;
     facts_job: which job of several that wrote.
