@@ -57,15 +57,15 @@ def modules() -> dict[str, Path]:
 
 
 def imports(name: str, path: Path, known: dict[str, Path]) -> Iterator[str]:
-    """The modules of the package that this one imports, wherever in the file."""
+    """The modules of the package that this one imports, wherever in the file, relative imports included."""
+    package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
-            names = [
-                inner if (inner := f"{node.module}.{alias.name}") in known else node.module
-                for alias in node.names
-            ]
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) + 1 - node.level] if node.level else []
+            module = ".".join([*above, *filter(None, [node.module])])
+            names = [inner if (inner := f"{module}.{one.name}") in known else module for one in node.names]
         else:
             continue
         yield from (n for n in names if n in known and n != name)
