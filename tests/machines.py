@@ -302,7 +302,9 @@ def ask(machines: Sequence[Machine]) -> list[dict[str, Any]]:
 
 def _asked(machine: Machine, root: Path) -> dict[str, Any]:
     """In the fork: everything that a collector asks of this machine's kernel is answered by the machine."""
-    from netdoctor.agent import facts_host, facts_net, runtime
+    from netdoctor.agent import runtime
+    from netdoctor.agent.facts import host as facts_host
+    from netdoctor.agent.facts import net as facts_net
 
     spec = machine.spec
     root.mkdir()
@@ -364,9 +366,9 @@ def _asked(machine: Machine, root: Path) -> dict[str, Any]:
 def collectors() -> dict[str, Any]:
     """The agent's collectors of groups that are read from files, by group."""
     found = {}
-    for path in sorted(AGENT.glob("facts_*.py")):
-        group = path.stem.removeprefix("facts_")
-        collect = import_module(f"netdoctor.agent.{path.stem}").collect
+    for path in sorted((AGENT / "facts").glob("[a-z]*.py")):
+        group = path.stem
+        collect = import_module(f"netdoctor.agent.facts.{group}").collect
         if group not in BY_CALLS:
             assert "root" in inspect.signature(collect).parameters, (
                 f"{path.name}: collect() takes no root; let it read below one, or name it in BY_CALLS of "

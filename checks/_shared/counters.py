@@ -10,7 +10,7 @@ from netdoctor.records import dataclass
 
 # In less, one burst more or less is everything.
 APART_S = 1.0
-# As many as are counted (agent/facts_counters.py, MAX_PORTS and MAX_NETDEVS).
+# As many as are counted (agent/facts/counters.py, MAX_PORTS and MAX_NETDEVS).
 COUNTED = {"ports": 128, "netdevs": 64}
 # Counters of 4, 8 and 16 bits stop there: PORT_PMA_ATTR in drivers/infiniband/core/sysfs.c.
 STOPS = {

@@ -27,7 +27,7 @@ ABSENT = ("ENOENT", "ENOTDIR")
 # What may be expected of a mount point, or of a --path: what `of` says of it.
 MOUNT = "fs.mount.*"
 NOT_MOUNTED = Cause("fs-not-as-typed", "file systems of {nodes} are not as expected")
-# As many of a node's network mounts as are looked at (agent/facts_places.py, MOUNTS_AT_MOST).
+# As many of a node's network mounts as are looked at (agent/facts/places.py, MOUNTS_AT_MOST).
 MOUNTS_TOLD = 8
 KEY_LETTERS = 40
 # Of these the server is named, and numbers the inodes. Elsewhere (FUSE, 9p, virtiofs) the source is a word

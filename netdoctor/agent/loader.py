@@ -31,14 +31,14 @@ def tag() -> str:
 
 
 class Importer(object):
-    """Finds `ndagent` and `ndagent.NAME` among what has arrived, and asks for what has not.
+    """Finds `ndagent` and `ndagent.FOLDER.NAME` among what has arrived, and asks for what has not.
 
     Of no class of importlib.abc: importing that alone costs a node a fifth of what the rest does.
-    names: the modules that there are. ask: has a module sent, and says whether it came.
+    folders: names of modules by folder, "" is that of those in none. ask: has one sent, says whether it came.
     """
 
-    def __init__(self, names: "list[str]") -> None:
-        self.names = frozenset(names)
+    def __init__(self, folders: "dict[str, str]") -> None:
+        self.folders = folders
         self.tag = tag()
         self.signals = signals()
         self.modules = {}  # type: dict[str, Union[bytes, str]]
@@ -53,29 +53,35 @@ class Importer(object):
             self.modules.update(marshal.loads(zlib.decompress(packed)))
 
     def find_spec(self, fullname: str, path: "Any" = None, target: "Any" = None) -> "Any":
-        if fullname == PACKAGE:
-            return Spec(fullname, self, origin="<agent>", is_package=True)
-        package, _, name = fullname.rpartition(".")
-        if package != PACKAGE or name not in self.names:
+        package, _, name = fullname.partition(".")
+        if package != PACKAGE:
             return None
-        if name in self.modules or (self.ask is not None and self.ask(name)):
-            return Spec(fullname, self, origin="<agent>/" + name + ".py")
+        if name in self.folders:
+            return Spec(fullname, self, origin="<agent>", is_package=True)
+        folder, _, last = name.rpartition(".")
+        known = last in self.folders.get(folder, "").split()
+        if known and (name in self.modules or (self.ask is not None and self.ask(name))):
+            return Spec(fullname, self, origin=origin(name))
         return None
 
     def create_module(self, spec: "Any") -> None:
         return None
 
     def exec_module(self, module: "ModuleType") -> None:
-        name = module.__name__.rpartition(".")[2]
-        if module.__name__ != PACKAGE:
+        name = module.__name__.partition(".")[2]
+        if name not in self.folders:
             what = self.modules[name]  # type: Any
             if isinstance(what, bytes):
                 import marshal
 
                 code = marshal.loads(what)
             else:
-                code = compile(what, "<agent>/" + name + ".py", "exec", 0, True)
+                code = compile(what, origin(name), "exec", 0, True)
             exec(code, module.__dict__)
+
+
+def origin(name: str) -> str:
+    return "<agent>/" + name.replace(".", "/") + ".py"
 
 
 def say(marker: str, text: str) -> None:
@@ -128,7 +134,7 @@ def start(bundle: "dict[str, Any]") -> None:
     """Say hello, get the modules, and hand over to main with what was said meanwhile."""
     sys.dont_write_bytecode = True
     # Whatever happens until main keeps a clock of its own: the kernel's timer ends this process.
-    importer = Importer(bundle["names"])
+    importer = Importer(bundle["folders"])
     signal = importer.signals
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, bundle["deadline_s"] + 2.0)

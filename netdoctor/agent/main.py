@@ -7,7 +7,8 @@ import select
 import sys
 import time
 
-from . import private, runtime, wire
+from . import runtime, wire
+from .system import private
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,21 +23,20 @@ MAX_RUNNING = 16
 GARBAGE_OBJECTS = 10000
 DEFAULT_DEADLINE_S = 300.0
 
-# Operation -> (module, function) where that is not op_NAME.NAME; compiled when it is first needed.
+# Operation -> (module of operations/, function) where that is not NAME.NAME; compiled when first needed.
 OPERATIONS = {
-    "facts": ("collect", "facts"),
-    "unlisten": ("op_listen", "unlisten"),
-    "udp_echo": ("op_listen", "udp_echo"),
-    "path_mtu": ("op_mtu", "path_mtu"),
-    "udp_loss": ("op_loss", "udp_loss"),
-    "stream_serve": ("op_stream", "serve"),
-    "stream_send": ("op_stream", "send"),
-    "stream_receive": ("op_stream", "receive"),
-    "converse": ("op_spawn", "converse"),
-    "shell_env": ("op_shell", "shell_env"),
-    "read_shared": ("op_share", "read"),
-    "remove_shared": ("op_share", "remove"),
-    "stop": ("op_spawn", "stop"),
+    "unlisten": ("listen", "unlisten"),
+    "udp_echo": ("listen", "udp_echo"),
+    "path_mtu": ("mtu", "path_mtu"),
+    "udp_loss": ("loss", "udp_loss"),
+    "stream_serve": ("stream", "serve"),
+    "stream_send": ("stream", "send"),
+    "stream_receive": ("stream", "receive"),
+    "converse": ("spawn", "converse"),
+    "shell_env": ("shell", "shell_env"),
+    "read_shared": ("share", "read"),
+    "remove_shared": ("share", "remove"),
+    "stop": ("spawn", "stop"),
 }
 
 collectors = {}  # type: dict[str, str]
@@ -128,8 +128,8 @@ class Agent:
         runtime.scope.request = number
         try:
             try:
-                name, function = OPERATIONS.get(op) or ("op_" + op, op)
-                module = runtime.module(name, "unknown operation " + repr(op)[:80])
+                name, function = OPERATIONS.get(op) or (op, op)
+                module = runtime.module("operations." + name, "unknown operation " + repr(op)[:80])
                 result = getattr(module, function)(args)
             except BaseException as e:
                 why, detail = runtime.explain(e)

@@ -69,10 +69,10 @@ class Unavailable(Exception):
 
 
 def module(name: str, missing: str) -> "Any":
-    """Return the agent's module of this name. Raises Unavailable, with `missing`, where there is none."""
+    """Return the agent's module FOLDER.NAME. Raises Unavailable, with `missing`, where there is none."""
     full = __name__.rpartition(".")[0] + "." + name
     try:
-        if name.isidentifier():
+        if name.replace(".", "").isidentifier():
             return __import__(full, fromlist=["_"])
     except ImportError as e:
         if e.name != full:  # something that it imports itself
@@ -472,10 +472,10 @@ def library(name: str) -> "Optional[ModuleType]":
     with _library_lock:
         if name not in _libraries:
             try:
-                from . import dists
+                from .system import site_path
 
                 # -E -s hold: what the interpreter itself has installed.
-                dists.own_path()
+                site_path.own_path()
                 _libraries[name] = __import__(name)
             except Exception:  # absent, or a broken installation that is not ours to judge
                 _drop(name)

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from netdoctor.agent.private import masked
+from netdoctor.agent.system.private import masked
 from netdoctor.explain.model import Hit, Quote
 from netdoctor.text import clean, inert_line
 

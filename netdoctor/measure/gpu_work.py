@@ -52,7 +52,7 @@ class Event(msgspec.Struct):
 @cache
 def program() -> str:
     """The text that every node runs."""
-    return resources.files("netdoctor.agent").joinpath("gpu_program.py").read_text("utf-8")
+    return resources.files("netdoctor.agent.programs").joinpath("gpu.py").read_text("utf-8")
 
 
 @experiment(

@@ -29,7 +29,7 @@ class Event(msgspec.Struct):
 @cache
 def program() -> str:
     """The text that every node runs."""
-    return resources.files("netdoctor.agent").joinpath("import_program.py").read_text("utf-8")
+    return resources.files("netdoctor.agent.programs").joinpath("import_.py").read_text("utf-8")
 
 
 @experiment(needs=["software"], bound_s=bound_s(THROUGH_S))

@@ -92,7 +92,7 @@ def join_s(world: int) -> float:
 @cache
 def program() -> str:
     """The text that every rank runs."""
-    return resources.files("netdoctor.agent").joinpath("rank_program.py").read_text("utf-8")
+    return resources.files("netdoctor.agent.programs").joinpath("rank.py").read_text("utf-8")
 
 
 class Failed(Exception):

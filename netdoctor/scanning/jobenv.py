@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from netdoctor.agent.private import is_secret, shown
+from netdoctor.agent.system.private import is_secret, shown
 from netdoctor.errors import InputError
 from netdoctor.facts.software import BACKENDS, CALLING, LAUNCHERS, TASKS, Job, Requested
 from netdoctor.files import read_regular

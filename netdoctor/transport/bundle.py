@@ -18,42 +18,42 @@ from typing import Any
 # The loader travels first, and alone; the programs of torch with the request that starts them, to the job's
 # own interpreter.
 _LOADER = "loader"
-_LATER = frozenset({"__init__", "rank_program", "gpu_program", "import_program", _LOADER})
+_LATER = "programs"
 # What a scan asks every node for, at once or (routes) when it knows all, and what most then need. Everything
 # else is sent when it is needed.
 FIRST = (
     "main",
-    "collect",
-    "aside",
-    "facts_accelerators",
-    "facts_counters",
-    "facts_env",
-    "facts_gpu",
-    "facts_host",
-    "facts_kernel_log",
-    "facts_launch",
-    "facts_limits",
-    "facts_nccl_answer",
-    "facts_net",
-    "facts_places",
-    "facts_port_holder",
-    "facts_ray",
-    "facts_rdma",
-    "facts_resolve",
-    "facts_routes",
-    "facts_software",
-    "facts_time",
-    "facts_tuning",
-    "nvml",
+    "operations.facts",
+    "system.aside",
+    "facts.accelerators",
+    "facts.counters",
+    "facts.env",
+    "facts.gpu",
+    "facts.host",
+    "facts.kernel_log",
+    "facts.launch",
+    "facts.limits",
+    "facts.nccl_answer",
+    "facts.net",
+    "facts.places",
+    "facts.port_holder",
+    "facts.ray",
+    "facts.rdma",
+    "facts.resolve",
+    "facts.routes",
+    "facts.software",
+    "facts.time",
+    "facts.tuning",
+    "system.nvml",
 )
 # In front of modules in a frame, where a request has JSON. As the loader has it.
 _PACKED = b"\0"
 # Read by every Python from 2.5 on, where it holds no code.
 _MARSHAL = 2
 
-# from . import files, runtime
-# from .sockets import Socket
-_IMPORT = re.compile(r"\nfrom \.(\w*) import (.+)")
+# from ..system import files, icmp
+# from ..system.sockets import Socket
+_IMPORT = re.compile(r"\nfrom (\.+)([\w.]*) import (.+)")
 _COMMENT = re.compile(r"^[ \t]*#.*$", re.MULTILINE)
 
 # One line that every login shell passes on unchanged inside single quotes: sh, csh and fish differ in what
@@ -77,7 +77,7 @@ BOOTSTRAP = (
 
 
 # Without the user's environment, and without `site`: that runs what lies in site-packages, which may take
-# longer than all else of a start. Facts that are about that have it do so (agent/dists.py).
+# longer than all else of a start. Facts that are about that have it do so (agent/system/site_path.py).
 FLAGS = ("-E", "-S", "-s")
 
 
@@ -108,12 +108,19 @@ def modules() -> dict[str, str]:
 
 @cache
 def _names() -> tuple[str, ...]:
-    found = (entry.name.partition(".") for entry in resources.files("netdoctor.agent").iterdir())
-    return tuple(sorted(name for name, _, suffix in found if suffix == "py" and name not in _LATER))
+    found = []
+    for entry in resources.files("netdoctor.agent").iterdir():
+        if entry.is_dir() and entry.name != _LATER:
+            found += [f"{entry.name}.{one.name}" for one in entry.iterdir()]
+        else:
+            found.append(entry.name)
+    python = (name.removesuffix(".py") for name in found if name.endswith(".py"))
+    return tuple(sorted(name for name in python if name != _LOADER and not name.endswith("__init__")))
 
 
 def _source(name: str) -> str:
-    return resources.files("netdoctor.agent").joinpath(f"{name}.py").read_text(encoding="utf-8")
+    path = name.replace(".", "/")
+    return resources.files("netdoctor.agent").joinpath(f"{path}.py").read_text(encoding="utf-8")
 
 
 def text(name: str) -> str:
@@ -122,11 +129,15 @@ def text(name: str) -> str:
 
 @lru_cache(maxsize=4)
 def _bundle(marker: str, deadline_s: float, collectors: tuple[tuple[str, str], ...], dial: str) -> bytes:
+    folders: dict[str, str] = {}
+    for name in _names():
+        folder, _, last = name.rpartition(".")
+        folders[folder] = f"{folders.get(folder, '')} {last}".strip()
     about = {
         "marker": marker,
         "deadline_s": deadline_s,
         "collectors": dict(collectors),
-        "names": list(_names()),
+        "folders": folders,
         "dial": json.loads(dial),
         # Needed before there is anybody to ask for it.
         "dial_back": text("dial_back") if json.loads(dial) else "",
@@ -159,8 +170,10 @@ def needed(*wanted: str) -> frozenset[str]:
         if module in found or module not in _names():
             continue
         found.add(module)
-        for package, names in _IMPORT.findall(_source(module)):
-            waiting += [package] if package else names.split(", ")
+        for dots, base, names in _IMPORT.findall(_source(module)):
+            package = [*module.split(".")[: -len(dots)], *filter(None, [base])]
+            waiting.append(".".join(package))
+            waiting += [".".join([*package, name.split()[0]]) for name in names.split(",")]
     return frozenset(found)
 
 
@@ -194,7 +207,7 @@ def _code(name: str) -> bytes:
     assert isinstance(spec.loader, InspectLoader)
     code = spec.loader.get_code(spec.name)
     assert code is not None
-    return marshal.dumps(bare(code, f"<agent>/{name}.py", ours=True))
+    return marshal.dumps(bare(code, f"<agent>/{name.replace('.', '/')}.py", ours=True))
 
 
 def bare(code: CodeType, file: str, *, ours: bool = False) -> CodeType:

@@ -142,7 +142,7 @@ class AgentProcess:
     def start(self, op: str, args: Mapping[str, Any] | None = None) -> int:
         """Send a request, return its number."""
         # Its modules go first: who waits for one agent does not look at what another needs.
-        module = main.OPERATIONS.get(op, ("op_" + op, ""))[0]
+        module = "operations." + main.OPERATIONS.get(op, (op, ""))[0]
         if module in bundle.modules():
             self.send_raw(bundle.pack(self.tag, module))
         self.sequence += 1

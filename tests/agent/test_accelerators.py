@@ -8,8 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from netdoctor.agent import facts_accelerators, facts_gpu, facts_software
-from netdoctor.agent.amd_boards import gfx, properties
+from netdoctor.agent.facts import accelerators as facts_accelerators
+from netdoctor.agent.facts import gpu as facts_gpu
+from netdoctor.agent.facts import software as facts_software
+from netdoctor.agent.system.amd_boards import gfx, properties
 from netdoctor.facts.accelerators import AcceleratorFacts, AmdGpu, AmdSensor
 
 from . import trees

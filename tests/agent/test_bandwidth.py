@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from netdoctor.agent.op_spawn import environment
-from netdoctor.agent.op_stream import summary
+from netdoctor.agent.operations.spawn import environment
+from netdoctor.agent.operations.stream import summary
 from tests.agent import harness
 
 TOKEN = "0123456789abcdef"

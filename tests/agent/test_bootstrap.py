@@ -63,7 +63,9 @@ def test_agent_says_hello_and_answers_ping(version: str) -> None:
 
 def test_what_travels_is_the_same_program() -> None:
     for name in (*bundle.modules(), "loader"):
-        source = resources.files("netdoctor.agent").joinpath(f"{name}.py").read_text("utf-8")
+        source = (
+            resources.files("netdoctor.agent").joinpath(f"{name.replace('.', '/')}.py").read_text("utf-8")
+        )
         assert ast.dump(ast.parse(bundle.text(name)), include_attributes=True) == ast.dump(
             ast.parse(source), include_attributes=True
         )
@@ -92,8 +94,8 @@ def test_modules_come_as_code_for_this_python_and_as_text_for_others() -> None:
     assert set(first.values()) == {bytes}
     assert set(kinds("cpython-36-3379").values()) == set(kinds("").values()) == {str}
     # Whatever is asked for comes with what it imports, once.
-    assert set(kinds(own, "op_connect")) == {"op_connect", "op_listen", "icmp"}
-    assert kinds(own, "files") == kinds(own, "os") == kinds(own, "x" * 10_000) == {}
+    assert set(kinds(own, "operations.connect")) == {"operations.connect", "operations.listen", "system.icmp"}
+    assert kinds(own, "system.files") == kinds(own, "os") == kinds(own, "x" * 10_000) == {}
     everything = set(first).union(*(kinds(own, name) for name in bundle.modules()))
     assert everything == set(bundle.modules())
 
@@ -149,7 +151,7 @@ def passive(profile: Profile) -> dict[str, dict[str, Any]]:
 
 def test_first_of_all_go_the_facts_that_every_scan_asks_for() -> None:
     asked = {*passive(Profile.LAUNCH), "routes"}  # of routes as soon as all nodes have said where they are
-    assert {name for name in bundle.FIRST if name.startswith("facts_")} == {f"facts_{g}" for g in asked}
+    assert {name for name in bundle.FIRST if name.startswith("facts.")} == {f"facts.{g}" for g in asked}
 
 
 def test_passive_facts_import_next_to_nothing(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -16,36 +16,27 @@ import msgspec
 import pytest
 from packaging.utils import canonicalize_name
 
-from netdoctor.agent import (
-    aside,
-    dists,
-    facts_counters,
-    facts_env,
-    facts_firewall,
-    facts_gpu,
-    facts_host,
-    facts_kernel_log,
-    facts_launch,
-    facts_limits,
-    facts_nccl_answer,
-    facts_net,
-    facts_places,
-    facts_port_holder,
-    facts_ray,
-    facts_rdma,
-    facts_resolve,
-    facts_software,
-    facts_time,
-    facts_tuning,
-    files,
-    libs,
-    nvml,
-    op_spawn,
-    procs,
-    pythons,
-    runtime,
-    subnets,
-)
+from netdoctor.agent import runtime
+from netdoctor.agent.facts import counters as facts_counters
+from netdoctor.agent.facts import env as facts_env
+from netdoctor.agent.facts import firewall as facts_firewall
+from netdoctor.agent.facts import gpu as facts_gpu
+from netdoctor.agent.facts import host as facts_host
+from netdoctor.agent.facts import kernel_log as facts_kernel_log
+from netdoctor.agent.facts import launch as facts_launch
+from netdoctor.agent.facts import limits as facts_limits
+from netdoctor.agent.facts import nccl_answer as facts_nccl_answer
+from netdoctor.agent.facts import net as facts_net
+from netdoctor.agent.facts import places as facts_places
+from netdoctor.agent.facts import port_holder as facts_port_holder
+from netdoctor.agent.facts import ray as facts_ray
+from netdoctor.agent.facts import rdma as facts_rdma
+from netdoctor.agent.facts import resolve as facts_resolve
+from netdoctor.agent.facts import software as facts_software
+from netdoctor.agent.facts import time as facts_time
+from netdoctor.agent.facts import tuning as facts_tuning
+from netdoctor.agent.operations import spawn as op_spawn
+from netdoctor.agent.system import aside, dists, files, libs, nvml, procs, pythons, subnets
 from netdoctor.facts import FACT_TYPES
 from netdoctor.facts.accelerators import AcceleratorFacts
 from netdoctor.facts.clock import ChronyTracking, TimeReport
@@ -1610,7 +1601,7 @@ def test_what_the_agent_cannot_do_is_not_collected(op: str, args: dict[str, Any]
 def test_every_fact_of_the_agent_has_its_collector() -> None:
     asked = {info.group for info in FACT_TYPES.values() if info.origin == "agent" and info.collector is None}
     by_experiments = {"routes", "firewall"}
-    assert asked | by_experiments == {n[6:] for n in bundle.modules() if n.startswith("facts_")}
+    assert asked | by_experiments == {n[6:] for n in bundle.modules() if n.startswith("facts.")}
 
 
 # --- kernel_log -------------------------------------------------------------------------------------------

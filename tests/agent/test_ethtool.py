@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from netdoctor.agent import ethtool
+from netdoctor.agent.system import ethtool
 
 pytestmark = pytest.mark.process
 

@@ -5,7 +5,7 @@ import socket
 import struct
 from pathlib import Path
 
-from netdoctor.agent import flow
+from netdoctor.agent.system import flow
 
 BY_EIGHTS = "".join(str(i >> 3) for i in range(64))
 

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from netdoctor.agent import collect, runtime, wire
+from netdoctor.agent import runtime, wire
+from netdoctor.agent.operations import facts as collect
 from netdoctor.transport import bundle
 from tests.agent import harness
 from tests.agent.test_bootstrap import SUPPORTED, python_or_skip

@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
-from netdoctor.agent import dists, facts_host, facts_rdma, files, private, wire
+from netdoctor.agent import wire
+from netdoctor.agent.facts import host as facts_host
+from netdoctor.agent.facts import rdma as facts_rdma
+from netdoctor.agent.system import dists, files, private
 
 DICE = random.Random(1)
 PCI = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.process
 # Below a network namespace of its own: a range, then listeners and connections, and after each how it is.
 PLAY = """
 import json, socket, subprocess, sys
-from netdoctor.agent import facts_net
+from netdoctor.agent.facts import net as facts_net
 subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
 stores = [socket.create_server(("127.0.0.1", 29500 + i), backlog=256) for i in (0, 1)]
 

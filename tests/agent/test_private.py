@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from netdoctor.agent import facts_env, main, private, procs, runtime
+from netdoctor.agent import main, runtime
+from netdoctor.agent.facts import env as facts_env
+from netdoctor.agent.system import private, procs
 from netdoctor.scanning import jobenv
 from tests.agent import trees
 

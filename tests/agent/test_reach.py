@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from netdoctor.agent import op_reach
+from netdoctor.agent.operations import reach as op_reach
 
 CONFIG = "[req]\ndistinguished_name=dn\n[dn]\n[ext]\nsubjectAltName=DNS:localhost\n"
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from netdoctor.agent import facts_places, op_share
+from netdoctor.agent.facts import places as facts_places
+from netdoctor.agent.operations import share as op_share
 from netdoctor.measure import sharing
 from tests.scan.harness import until
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from netdoctor.agent import op_shell
+from netdoctor.agent.operations import shell as op_shell
 
 pytestmark = pytest.mark.process
 MARK = "0123456789abcdef"

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from netdoctor.agent import op_verbs, runtime
+from netdoctor.agent import runtime
+from netdoctor.agent.operations import verbs as op_verbs
 
 RAIL = {"device": "mlx5_0", "ib_port": 1, "tcp_port": 18515, "address": "10.0.0.2"}
 # The tables of perftest 4.5 in Debian 12, without what is above them.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from netdoctor.agent import verbs_ports
+from netdoctor.agent.system import verbs_ports
 
 # struct ibv_port_attr as rdma-core has it; bad0 cannot be opened, odd0 says what is no MTU.
 LIBRARY = """
@@ -58,7 +58,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def asked(ports: list[tuple[str, int]], folder: Path | None) -> tuple[dict[str, int], str]:
     """What a Python of its own is told, and what it writes to stderr."""
     program = (
-        "import json; from netdoctor.agent import verbs_ports; verbs_ports.PATIENCE_S = 0.5; "
+        "import json; from netdoctor.agent.system import verbs_ports; verbs_ports.PATIENCE_S = 0.5; "
         f"print(json.dumps(verbs_ports.mtus({ports!r})))"
     )
     env = {**os.environ, **({"LD_LIBRARY_PATH": str(folder)} if folder else {})}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from netdoctor.agent import rank_program
+from netdoctor.agent.programs import rank as rank_program
 from netdoctor.facts.bandwidth import (
     Baseline,
     BaselineRate,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from netdoctor.agent import import_program
+from netdoctor.agent.programs import import_ as import_program
 from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.software import Import, Imports, Job
 from netdoctor.measure import imports as module

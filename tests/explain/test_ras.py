@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from netdoctor.agent import op_ras
+from netdoctor.agent.operations import ras as op_ras
 from netdoctor.cli.explain_ras import taken_apart
 from netdoctor.errors import InputError
 from netdoctor.explain import ras

@@ -23,7 +23,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from netdoctor.agent import facts_rdma
+from netdoctor.agent.facts import rdma as facts_rdma
 from netdoctor.facts.rdma import RdmaFacts
 from netdoctor.rules.nccl_ib import choose_gid_index, gives_up_over_index, selected_ports, switched_off_by
 from netdoctor.store import decode

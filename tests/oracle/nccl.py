@@ -18,7 +18,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from netdoctor.agent import facts_env, facts_nccl_answer, facts_net, facts_resolve
+from netdoctor.agent.facts import env as facts_env
+from netdoctor.agent.facts import nccl_answer as facts_nccl_answer
+from netdoctor.agent.facts import net as facts_net
+from netdoctor.agent.facts import resolve as facts_resolve
 from netdoctor.agent.main import MEMORY_CAP_BYTES
 from netdoctor.check import Profile
 from netdoctor.engine.gathering import first_groups

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from netdoctor.agent import subnets
+from netdoctor.agent.system import subnets
 from netdoctor.facts.net import SharedAddress
 from netdoctor.rules import arp
 from tests.oracle import spaces

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from netdoctor.agent import op_verbs
+from netdoctor.agent.operations import verbs as op_verbs
 from netdoctor.lab import Lab, load
 from netdoctor.lab import node as nodes
 from tests.scan.faults import found

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from netdoctor.agent.facts_ray import COMMAND_CAP, options, runs
+from netdoctor.agent.facts.ray import COMMAND_CAP, options, runs
 from netdoctor.errors import InputError
 from netdoctor.records import dataclass
 from netdoctor.text import clean

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from netdoctor.agent import facts_gpu
+from netdoctor.agent.facts import gpu as facts_gpu
 from netdoctor.checks.gpu.visible import gpu_visible
 from netdoctor.facts.gpu import PciGpu
 from netdoctor.lab import hardware

@@ -1,0 +1,1 @@
+"""Collectors: what a node sees of itself, a module for each group of facts."""

@@ -1,0 +1,241 @@
+"""Group `gpu`: NVIDIA GPUs through NVML, /proc and the PCI tree. Never a CUDA context."""
+
+import os
+
+from .. import runtime
+from ..system import clib, files, libs, procs
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Optional
+
+# Under the group's own bound, so that a hang is reported with its reason.
+NVML_S = 18.0
+_NVIDIA = "0x10de"
+_SONAME = "libnvidia-ml.so.1"
+# Services that have to be of the driver's release, and Debian's list of what is installed.
+_SERVICES = {"nvidia-fabricmanager": "/usr/bin/nv-fabricmanager", "nvidia-imex": "/usr/bin/nvidia-imex"}
+_DPKG = "/var/lib/dpkg/status"
+_DPKG_BYTES = 32 << 20
+_IMEX_NODES = "/etc/nvidia-imex/nodes_config.cfg"
+MAX_IMEX_NODES = 256
+_PEERMEM = ("nvidia_peermem", "nv_peer_mem")
+
+
+def kernel_driver(root: str) -> "Optional[str]":
+    """Return the version of the loaded kernel module.
+
+    ``NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5 22:23:56 UTC 2024`` or
+    ``NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  550.54.15  Release Build  (…)``
+    """
+    text = files.text_or_none(files.under(root, "/proc/driver/nvidia/version"))
+    if text:
+        import re
+
+        found = re.search(r"Kernel Module.*?\s(\d+\.\d+(?:\.\d+)?)\b", text)
+        if found:
+            return found.group(1)
+    return files.text_or_none(files.under(root, "/sys/module/nvidia/version")) or None
+
+
+def library_version(paths: "list[str]", root: str) -> "Optional[str]":
+    """Return 550.54.15 of the real name libnvidia-ml.so.550.54.15."""
+    if not paths:
+        return None
+    import re
+
+    for path in paths:
+        real = os.path.basename(os.path.realpath(files.under(root, path)))
+        found = re.search(r"\.so\.(\d+\.\d+(?:\.\d+)?)$", real)
+        if found:
+            return found.group(1)
+    return None
+
+
+def pci_gpus(root: str) -> "tuple[list[dict[str, Any]], int]":
+    """Return (facts.gpu.PciGpu rows, number of NVSwitches): bridges of NVIDIA's of no other class."""
+    found, switches = [], 0
+    folder = files.under(root, "/sys/bus/pci/devices")
+    for address in files.pci_of(root, _NVIDIA):
+        base = os.path.join(folder, address)
+        kind = files.text_or_none(base + "/class") or ""
+        switches += kind.startswith("0x0680")
+        if not kind.startswith("0x03"):
+            continue
+        try:
+            driver = os.path.basename(os.readlink(base + "/driver")) or None
+        except OSError:
+            driver = None
+        found.append(
+            {
+                "address": address,
+                "device_id": files.text_or_none(base + "/device") or "",
+                "driver": driver,
+                "path": files.pci_path(os.path.realpath(base)),
+                "numa_node": files.int_or_none(base + "/numa_node"),
+            }
+        )
+    return found, switches
+
+
+def services(root: str, switches: bool, domain: bool) -> "dict[str, Any]":
+    """Return which of the services of NVLink fabrics run, and their releases; nothing of those where /proc
+    does not show other users' processes, or is a container's.
+
+    switches, domain: whether there are NVSwitches, and whether GPUs are in a domain of several nodes.
+    """
+    if procs.comm(1, root) is None or procs.comm(2, root) != "kthreadd":
+        return {}
+    running = procs.running(root) if switches or domain else ()  # a file of each process
+    found = {"fabric_packages": packages(root)}  # type: dict[str, Any]
+    if switches:
+        found["fabric_manager"] = "nv-fabricmanage" in running  # as much of a name as the kernel keeps
+    if domain:
+        found.update(imex="nvidia-imex" in running, imex_nodes=imex_nodes(root))
+    return found
+
+
+def packages(root: str) -> "dict[str, list[str]]":
+    """Return the releases of _SERVICES that Debian's packages have installed: 550.54.15 of 550.54.15-1.
+
+    ``Package: nvidia-fabricmanager-550``, ``Status: install ok installed``, ``Version: 550.54.15-1``.
+    """
+    wanted = [name for name, path in _SERVICES.items() if os.path.exists(files.under(root, path))]
+    found = {}  # type: dict[str, list[str]]
+    try:
+        listed = b"\n" + files.read_bytes(files.under(root, _DPKG), _DPKG_BYTES) if wanted else b""
+    except OSError:
+        return found
+    for name in wanted:
+        begin = b"\nPackage: " + name.encode("ascii")
+        at = listed.find(begin)
+        while at >= 0:
+            end = listed.find(b"\n\n", at)
+            text = listed[at : end if end >= 0 else len(listed)].decode("utf-8", "replace")
+            said = dict(line.partition(": ")[::2] for line in text.splitlines())
+            release = said.get("Version", "").rpartition(":")[2].partition("-")[0]
+            branch = said["Package"][len(name) :].lstrip("-")  # -dev is another package
+            if said.get("Status", "").endswith(" ok installed") and (branch.isdecimal() or not branch):
+                found.setdefault(name, []).append(release)
+            at = listed.find(begin, at + 1)
+    return found
+
+
+def imex_nodes(root: str) -> "Optional[list[str]]":
+    """Return the addresses that IMEX is to talk to; None where it has no such list."""
+    text = files.text_or_none(files.under(root, _IMEX_NODES), 65536)
+    if text is None:
+        return None
+    said = [line.partition("#")[0].strip()[:64] for line in text.splitlines()]
+    return sorted(line for line in said if line)[:MAX_IMEX_NODES]
+
+
+def open_module(root: str) -> "Optional[bool]":
+    """Return whether the loaded kernel module is the open one, None where none is."""
+    text = files.text_or_none(files.under(root, "/proc/driver/nvidia/version"))
+    return None if not text else "Open Kernel Module" in text
+
+
+def up_s(root: str) -> "Optional[float]":
+    """Return for how long the kernel runs."""
+    text = files.text_or_none(files.under(root, "/proc/uptime")) or ""  # 350735.47 234388.90
+    word = text.partition(" ")[0]
+    return float(word) if word.replace(".", "", 1).isdecimal() else None
+
+
+def device_nodes(root: str) -> "list[str]":
+    """Return /dev/nvidia0 and the like."""
+    names = files.names(files.under(root, "/dev"))
+    found = [n for n in names if n.startswith("nvidia") and n[6:].isdecimal()]
+    return ["/dev/" + n for n in sorted(found, key=lambda n: int(n[6:]))]
+
+
+def mode_allows(about: "os.stat_result") -> bool:
+    """Return whether we may read and write a file, as far as its mode goes."""
+    if os.geteuid() == 0:
+        return True
+    if about.st_uid == os.geteuid():
+        wanted = 0o600
+    elif about.st_gid == os.getegid() or about.st_gid in os.getgroups():
+        wanted = 0o060
+    else:
+        wanted = 0o006
+    return about.st_mode & wanted == wanted
+
+
+def blocked(paths: "list[str]", root: str) -> "list[str]":
+    """Return the device nodes that their mode allows to open, and a device cgroup does not.
+
+    access(2) asks the cgroup as well (inode_permission in fs/namei.c), version 1 or 2, and wakes no GPU up.
+    """
+    found = []
+    for path in paths:
+        at = files.under(root, path)
+        try:
+            if mode_allows(os.stat(at)) and not os.access(at, os.R_OK | os.W_OK):
+                found.append(path)
+        except OSError:
+            pass
+    return found
+
+
+def job_of(cgroups: str) -> str:
+    """Return the Slurm job that a process belongs to, by /proc/self/cgroup: ``42``, or nothing.
+
+    ``5:devices:/slurm/uid_1000/job_42/step_extern``,
+    ``0::/system.slice/slurmstepd.scope/job_42/step_0/user/task_0``
+    """
+    import re
+
+    found = re.search(r"/slurm[^\n]*/job_(\d{1,12})/", cgroups)
+    return found.group(1) if found else ""
+
+
+def loadable() -> bool:
+    """Say whether the loader finds NVML in a place that is not searched here."""
+    try:
+        clib.load(_SONAME)
+        return True
+    except OSError:
+        return False
+
+
+def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
+    """Return facts.gpu.GpuFacts. Raises Unavailable: timed_out where NVML hangs, failed without pynvml."""
+    library_path = os.environ.get("LD_LIBRARY_PATH", "")
+    paths = libs.find(_SONAME, root, library_path, libs.NVIDIA_DIRECTORIES)
+    boards, switches = pci_gpus(root)
+    found = {
+        "pci": boards,
+        "kernel_driver": kernel_driver(root),
+        "library_driver": library_version(paths, root),
+        "device_nodes": device_nodes(root),
+        "peermem": any(os.path.isdir(files.under(root, "/sys/module/" + name)) for name in _PEERMEM),
+        "open_module": open_module(root),
+        "cuda_visible_devices": os.environ.get("CUDA_VISIBLE_DEVICES"),
+        "nvidia_visible_devices": os.environ.get("NVIDIA_VISIBLE_DEVICES"),
+    }  # type: dict[str, Any]
+    found["blocked"] = blocked(found["device_nodes"] + ["/dev/nvidiactl"], root)
+    if found["blocked"]:
+        found["login_job"] = job_of(files.text_or_none(files.under(root, "/proc/self/cgroup"), 16384) or "")
+        found["slurmd"] = "slurmd" in procs.running(root)
+    if found["pci"]:
+        found["up_s"] = up_s(root)
+        found["nvswitches"] = switches
+    if not paths and not (root == "/" and loadable()):
+        found.update(services(root, True, False) if switches else {}, nvml="no_library")
+        return found
+    library = runtime.library("pynvml")
+    if library is None:
+        # Nothing is known of the GPUs then, and none of that is the node's doing.
+        raise runtime.Unavailable("failed", "netdoctor's own pynvml did not get to the node")
+    counters = bool(args.get("counters"))
+    # Not compiled where there is no NVIDIA GPU.
+    from ..system import nvml
+
+    found.update(runtime.bounded(lambda: nvml.query(library, counters), NVML_S))
+    domain = any("nvlink_domain" in device for device in found.get("devices", ()))
+    fabric = switches or domain or any(device.get("fabric_state") for device in found.get("devices", ()))
+    if fabric and not counters:
+        found.update(services(root, bool(switches), domain))
+    return found

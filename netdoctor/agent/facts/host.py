@@ -1,0 +1,165 @@
+"""Group `host`: identity and size of the machine."""
+
+import os
+
+from .. import runtime, wire
+from ..system import files, procs, sockets
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Mapping, Optional
+
+FQDN_WAIT_S = 1.5
+LAB_FILE = "/run/netdoctor-lab.json"
+
+_VENDORS = (
+    ("amazon ec2", "aws"),
+    ("google", "gcp"),
+    ("alibaba", "alibaba"),
+    ("digitalocean", "digitalocean"),
+    ("hetzner", "hetzner"),
+    ("openstack", "openstack"),
+    ("nebius", "nebius"),
+)
+
+
+def os_name(root: str) -> str:
+    """Return PRETTY_NAME of os-release: ``Debian GNU/Linux 12 (bookworm)``; empty where there is none."""
+    for path in ("/etc/os-release", "/usr/lib/os-release"):
+        values = {}
+        for line in (files.text_or_none(files.under(root, path), 16384) or "").splitlines():
+            key, _, value = line.partition("=")
+            values[key.strip()] = value.strip().strip("\"'")
+        if values.get("PRETTY_NAME") or values.get("NAME"):
+            return (values.get("PRETTY_NAME") or values["NAME"])[:200]
+    return ""
+
+
+def memory_bytes(root: str) -> "tuple[int, int]":
+    """Return (total, available) of /proc/meminfo; its "kB" are KiB."""
+    found = {}
+    for line in (files.text_or_none(files.under(root, "/proc/meminfo"), 16384) or "").splitlines():
+        key, _, rest = line.partition(":")
+        number = rest.split()[:1]
+        if number and number[0].isdigit():
+            found[key] = int(number[0]) * 1024
+    total = found.get("MemTotal", 0)
+    return total, found.get("MemAvailable", found.get("MemFree", 0))
+
+
+def container(root: str, environ: "Mapping[str, str]") -> "Optional[str]":
+    """Return which kind of container this is, or None."""
+    exists = os.path.exists
+    # A login through sshd in a pod does not inherit the pod's environment; the mounted secret is still there.
+    if "KUBERNETES_SERVICE_HOST" in environ or exists(
+        files.under(root, "/var/run/secrets/kubernetes.io/serviceaccount")
+    ):
+        return "kubernetes"
+    said = files.text_or_none(files.under(root, "/run/systemd/container")) or ""
+    if not said:
+        # Readable for root only: "container=lxc".
+        for item in (files.text_or_none(files.under(root, "/proc/1/environ"), 65536) or "").split("\0"):
+            if item.startswith("container="):
+                said = item[len("container=") :]
+    if said.startswith("lxc"):
+        return "lxc"
+    if said.startswith(("docker", "podman")):
+        return said.split()[0]
+    if exists(files.under(root, "/run/.containerenv")):
+        return "podman"
+    if exists(files.under(root, "/.dockerenv")):
+        return "docker"
+    groups = files.text_or_none(files.under(root, "/proc/1/cgroup"), 16384) or ""
+    for mark, kind in (
+        ("kubepods", "kubernetes"),
+        ("libpod", "podman"),
+        ("docker", "docker"),
+        ("lxc", "lxc"),
+    ):
+        if mark in groups:
+            return kind
+    return None
+
+
+def cloud(root: str) -> "Optional[str]":
+    """Return a hint from the firmware tables: ``aws``, ``gcp``, ``azure``, ``oci``…, or None."""
+
+    def dmi(name: str) -> str:
+        return (files.text_or_none(files.under(root, "/sys/class/dmi/id/" + name)) or "").lower()
+
+    if "oraclecloud" in dmi("chassis_asset_tag"):
+        return "oci"
+    vendor, product = dmi("sys_vendor"), dmi("product_name")
+    if vendor.startswith("microsoft") and product.startswith("virtual machine"):
+        # Hyper-V at home says the same, without Azure's asset tag.
+        return "azure" if dmi("chassis_asset_tag").startswith("7783-7084-3265") else None
+    for mark, name in _VENDORS:
+        if mark in vendor or (name == "gcp" and "google compute engine" in product):
+            return name
+    return "aws" if dmi("bios_vendor").startswith("amazon ec2") else None
+
+
+def lab(root: str) -> "tuple[bool, list[str]]":
+    """Return whether netdoctor's lab made this node, and which hardware it pretends."""
+    text = files.text_or_none(files.under(root, LAB_FILE))
+    if text is None:
+        return False, []
+    try:
+        said = wire.loads(text)
+    except (ValueError, RecursionError):
+        return True, []
+    if not isinstance(said, dict):
+        return True, []
+    fakes = said.get("fake")
+    return bool(said.get("lab", True)), [str(f) for f in fakes] if isinstance(fakes, list) else []
+
+
+def fqdn(hostname: str) -> str:
+    """Return socket.getfqdn(), or the plain name when the resolver takes too long."""
+    try:
+        return str(runtime.bounded(lambda: _getfqdn(hostname), FQDN_WAIT_S))
+    except Exception:  # slow or broken lookups are the business of group `resolve`
+        return hostname
+
+
+def _getfqdn(hostname: str) -> str:
+    """Return the first of a host's names that has a dot. [cpython Lib/socket.py getfqdn]"""
+    try:
+        # In bytes: of text Python would ask for the form that IDNA gives it, and load the tables for that.
+        asked = hostname.encode("utf-8", "surrogateescape")  # type: Any
+        name, aliases, _ = sockets.raw.gethostbyaddr(asked)
+    except OSError:
+        return hostname
+    return next((one for one in [name, *aliases] if "." in one), name)
+
+
+def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
+    """Return facts.host.HostFacts."""
+    uname = os.uname()
+    total, available = memory_bytes(root)
+    connection = os.environ.get("SSH_CONNECTION", "").split()
+    in_lab, fakes = lab(root)
+
+    def small(path: str) -> "Optional[str]":
+        return files.text_or_none(files.under(root, path), 256) or None
+
+    return {
+        "hostname": uname.nodename,
+        "fqdn": fqdn(uname.nodename),
+        "machine_id": small("/etc/machine-id"),
+        "boot_id": small("/proc/sys/kernel/random/boot_id"),
+        "product_uuid": small("/sys/class/dmi/id/product_uuid"),
+        "os_name": os_name(root),
+        "kernel": uname.release,
+        "arch": uname.machine,
+        "user": procs.user_name(os.getuid()),
+        "uid": os.getuid(),
+        "cpu_count": os.cpu_count() or 1,
+        "memory_total_bytes": total,
+        "memory_available_bytes": available,
+        "container": container(root, os.environ),
+        "cloud": cloud(root),
+        "ssh_server_address": connection[2] if len(connection) == 4 else None,
+        "in_lab": in_lab,
+        "lab_fakes": fakes,
+    }

@@ -1,0 +1,148 @@
+"""Group `launch`: what a launcher needs on a node, and the container image of a job, where they are named.
+
+Programs are looked for on the PATH of this session, which is no login shell's, and beside the job's
+interpreter. Images are read from the stores of docker and podman, as files; their programs are not run.
+"""
+
+import os
+import sys
+
+from .. import runtime
+from ..system import files
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Iterator, Optional
+
+# By launcher; orted, prted and hydra_pmi_proxy are what mpirun starts on the other nodes.
+PROGRAMS = {
+    "torchrun": ("torchrun",),
+    "accelerate": ("accelerate",),
+    "ray": ("ray",),
+    "srun": ("srun",),
+    "mpirun": ("mpirun", "orted", "prted", "hydra_pmi_proxy"),
+    "pdsh": ("pdsh",),
+    "deepspeed": ("deepspeed", "pdsh"),
+}
+VERSION = {"mpirun": "--version", "srun": "--version", "pdsh": "-V"}
+STORE_CAP = 4 << 20
+_DOCKER = "/var/lib/docker/image/overlay2/repositories.json"
+_PODMAN = ("/var/lib/containers/storage", "~/.local/share/containers/storage")
+
+
+def which(name: str, path: str, root: str) -> "Optional[str]":
+    for folder in path.split(os.pathsep):
+        here = os.path.join(folder, name)
+        on_disk = files.under(root, here)
+        if os.path.isabs(here) and os.path.isfile(on_disk) and os.access(on_disk, os.X_OK):
+            return here
+    return None
+
+
+def program(name: str, root: str) -> "dict[str, Optional[str]]":
+    """Return facts.launching.Program."""
+    path = which(name, os.environ.get("PATH", ""), root)
+    beside = which(name, os.path.dirname(sys.executable or ""), root)
+    said = ""
+    if path is not None and name in VERSION and root == "/":
+        result = runtime.run_tool([path, VERSION[name]], 5.0)
+        said = (result.out or result.err)[:400]
+    return {"name": name, "path": path, "beside": beside, "said": said}
+
+
+def toolkit(root: str) -> "list[str]":
+    """Return by what containers get NVIDIA's GPUs: a runtime of docker's, the hook's program, CDI files."""
+    found = []
+    text = files.text_or_none(files.under(root, "/etc/docker/daemon.json"), 65536)
+    if text:
+        import json
+
+        try:
+            runtimes = json.loads(text).get("runtimes")
+        except (ValueError, AttributeError, RecursionError):
+            runtimes = None
+        if isinstance(runtimes, dict) and "nvidia" in runtimes:
+            found.append("/etc/docker/daemon.json")
+    for name in ("nvidia-ctk", "nvidia-container-runtime", "nvidia-container-cli"):
+        here = which(name, "/usr/bin:/usr/local/bin:/usr/local/nvidia/toolkit", root)
+        if here is not None:
+            found.append(here)
+    for folder in ("/etc/cdi", "/var/run/cdi"):
+        names = files.names(files.under(root, folder))
+        found += [os.path.join(folder, name) for name in names if "nvidia" in name]
+    return found[:16]
+
+
+def spellings(image: str) -> "list[str]":
+    """Return the names that stores have for an image: ``pytorch`` is docker.io/library/pytorch:latest."""
+    name, at, digest = image.partition("@")
+    last = name.rpartition("/")[2]
+    full = name if at or ":" in last else name + ":latest"
+    first = full.partition("/")[0]
+    whole = [full]
+    if "/" not in full:
+        whole += ["docker.io/library/" + full, "localhost/" + full]
+    elif "." not in first and ":" not in first and first != "localhost":
+        whole.append("docker.io/" + full)
+    return [one + at + digest for one in whole]
+
+
+def _stored(root: str) -> "Iterator[tuple[str, Any]]":
+    """Yield (store's file, its content); an OSError in place of content that cannot be read."""
+    import json
+
+    places = [_DOCKER] + [folder + "/overlay-images/images.json" for folder in _PODMAN]
+    for place in places:
+        path = os.path.expanduser(place)
+        try:
+            yield path, json.loads(files.read_text(files.under(root, path), STORE_CAP))
+        except FileNotFoundError:
+            continue
+        except OSError as e:
+            yield path, e
+        except (ValueError, RecursionError):
+            yield path, OSError("it is no JSON, or larger than expected")
+
+
+def image(name: str, root: str) -> "tuple[dict[str, str], list[str], list[str]]":
+    """Return ({store: id or digest of the image}, stores that were read, those that could not be)."""
+    wanted = spellings(name)
+    found = {}
+    unread = []
+    stores = []
+    for path, content in _stored(root):
+        if isinstance(content, OSError):
+            unread.append(path + ": " + files.errno_name(content))
+            continue
+        stores.append(path)
+        if isinstance(content, dict):
+            # {"Repositories": {"pytorch": {"pytorch:2.6": "sha256:…", "pytorch@sha256:…": "sha256:…"}}}
+            for tags in (content.get("Repositories") or {}).values():
+                for one in wanted if isinstance(tags, dict) else ():
+                    if isinstance(tags.get(one), str):
+                        found[path] = tags[one][:100]
+        elif isinstance(content, list):
+            # [{"id": "…", "digest": "sha256:…", "names": ["docker.io/library/pytorch:2.6"]}]
+            for entry in content:
+                names = entry.get("names") if isinstance(entry, dict) else None
+                if isinstance(names, list) and any(one in names for one in wanted):
+                    found[path] = str(entry.get("digest") or entry.get("id"))[:100]
+    return found, stores, unread
+
+
+def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
+    """Return facts.launching.LaunchFacts. args: {"launcher": name or None, "image": name or None}."""
+    launcher, wanted = args.get("launcher"), args.get("image")
+    if launcher not in PROGRAMS and not wanted:
+        said = "no launcher and no image was named (--launcher, --image)"
+        raise runtime.Unavailable("not_applicable", said)
+    images, stores, unread = image(str(wanted)[:400], root) if wanted else ({}, [], [])
+    return {
+        "programs": [program(name, root) for name in PROGRAMS.get(str(launcher), ())],
+        "pdsh_rcmd": os.environ.get("PDSH_RCMD_TYPE"),
+        "runtimes": [name for name in ("docker", "podman") if which(name, os.environ.get("PATH", ""), root)],
+        "toolkit": toolkit(root) if wanted else [],
+        "images": images,
+        "stores": stores,
+        "unread": unread,
+    }

@@ -1,0 +1,156 @@
+"""Group `limits`: resource limits of the login session, and the memory file systems."""
+
+import os
+import resource
+import time
+
+from .. import runtime
+from ..system import files, procs
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Mapping, Optional
+
+# NCCL's segments, torch's shared tensors, PSM2's and POSIX semaphores.
+_SHM = ("nccl-", "torch_", "psm_", "sem.")
+STALE_AFTER_S = 60
+MAX_STALE_NAMES = 50
+SCAN_S = 2.0
+
+
+def limit(name: str, which: int, limits: "Mapping[str, tuple[int, int]]") -> "Optional[int]":
+    """Return a soft (0) or hard (1) limit of the session; None is unlimited."""
+    pair = limits.get(name)
+    return None if pair is None or pair[which] == resource.RLIM_INFINITY else pair[which]
+
+
+def mount_types(root: str) -> "dict[str, str]":
+    """Return file system type by mount point, from mountinfo; the last mount on a point wins."""
+    # 36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue
+    found = {}
+    text = files.text_or_none(files.under(root, "/proc/self/mountinfo"), 1 << 20) or ""
+    for line in text.splitlines():
+        left, _, right = line.partition(" - ")
+        part, kind = left.split(), right.split()
+        if len(part) > 4 and kind:
+            found[plain(part[4])] = kind[0]
+    return found
+
+
+def plain(path: str) -> str:
+    """Return a path of mountinfo without its escapes: ``/my\\040disk``."""
+    if "\\" not in path:
+        return path
+    import re
+
+    return re.sub(r"\\([0-7]{3})", lambda m: chr(int(m.group(1), 8)), path)
+
+
+def file_system(path: str, mounts: "Mapping[str, str]", root: str = "/") -> "dict[str, Any]":
+    """Return facts.host.FileSystem. A full or read-only file system is found without writing to it."""
+    real = files.under(root, path)
+    reply = {"path": path, "fs_type": mounts.get(path), "is_mount": path in mounts}  # type: dict[str, Any]
+    try:
+        stat = os.statvfs(real)
+    except OSError as e:
+        reply.update(writable=False, error=os.strerror(e.errno) if e.errno else str(e))
+        return reply
+    if reply["fs_type"] is None:
+        above = [m for m in mounts if path.startswith(m.rstrip("/") + "/")]
+        reply["fs_type"] = mounts[max(above, key=len)] if above else None
+    reply.update(
+        total_bytes=stat.f_blocks * stat.f_frsize,
+        free_bytes=stat.f_bavail * stat.f_frsize,
+        writable=os.access(real, os.W_OK) and not stat.f_flag & os.ST_RDONLY,
+    )
+    return reply
+
+
+def _in_use(wanted: "set[str]", root: str, end: float) -> "tuple[set[str], bool]":
+    """Return names of /dev/shm that processes have mapped or open, and whether all were readable."""
+    import re
+
+    found = set()  # type: set[str]
+    complete = True
+    for pid in procs.pids(root):
+        if time.monotonic() > end:
+            return found, False
+        base = files.under(root, "/proc/%d" % pid)
+        try:
+            maps = files.read_text(base + "/maps", 4 << 20)
+            for name in re.findall(r"/dev/shm/(\S+)", maps):
+                found.add(name)
+            for fd in os.listdir(base + "/fd"):
+                target = os.readlink(base + "/fd/" + fd)
+                if target.startswith("/dev/shm/"):
+                    found.add(target[len("/dev/shm/") :].split(" (deleted)")[0])
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        except OSError:
+            complete = False
+        if wanted <= found:
+            break
+    return found, complete
+
+
+def stale_shm(root: str, now: float) -> "tuple[list[str], int]":
+    """Return names and total size of shared-memory files that no living process uses.
+
+    A file of another user whose processes we may not look into is left out, unless its name carries the
+    pid of a process that is gone. Where /proc does not show all processes, only files of our own count.
+    """
+    folder = files.under(root, "/dev/shm")
+    candidates = {}
+    for name in files.names(folder):
+        if name.startswith(_SHM):
+            try:
+                stat = os.lstat(os.path.join(folder, name))
+            except OSError:
+                continue
+            if now - stat.st_mtime > STALE_AFTER_S:
+                candidates[name] = stat
+    if not candidates:
+        return [], 0
+    used, complete = _in_use(set(candidates), root, time.monotonic() + SCAN_S)
+    shows_all = procs.comm(2, root) == "kthreadd"  # no container's own, and no hidepid
+    stale = []
+    size = 0
+    for name, stat in sorted(candidates.items()):
+        # torch_1234_567_0: its maker
+        _, pid, *rest = name.split("_") if name.startswith("torch_") else ("", "")
+        owner_gone = bool(rest) and pid.isdecimal() and not os.path.exists(files.under(root, "/proc/" + pid))
+        ours = stat.st_uid == os.getuid()
+        if name not in used and (ours or (shows_all and (complete or owner_gone))):
+            stale.append(name)
+            size += stat.st_blocks * 512
+    return stale[:MAX_STALE_NAMES], size
+
+
+def temporary(wanted: "Optional[str]", root: str) -> str:
+    """Return where the job's temporary files go: its TMPDIR or the session's if it can be used, else /tmp.
+
+    Python goes on to /tmp where TMPDIR cannot be written. [cpython Lib/tempfile.py _candidate_tempdir_list]
+    """
+    path = wanted or os.environ.get("TMPDIR") or "/tmp"
+    real = files.under(root, path)
+    usable = path.startswith("/") and os.path.isdir(real) and os.access(real, os.W_OK)
+    return os.path.normpath(path) if usable else "/tmp"
+
+
+def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
+    """Return facts.host.LimitFacts."""
+    limits = runtime.session_limits
+    mounts = mount_types(root)
+    stale, stale_bytes = stale_shm(root, time.time())
+    return {
+        "memlock_soft_bytes": limit("MEMLOCK", 0, limits),
+        "memlock_hard_bytes": limit("MEMLOCK", 1, limits),
+        "nofile_soft": limit("NOFILE", 0, limits),
+        "nofile_hard": limit("NOFILE", 1, limits),
+        "stack_soft_bytes": limit("STACK", 0, limits),
+        "nproc_soft": limit("NPROC", 0, limits),
+        "shm": file_system("/dev/shm", mounts, root),
+        "tmp": file_system(temporary(args.get("tmpdir"), root), mounts, root),
+        "stale_shm_files": stale,
+        "stale_shm_bytes": stale_bytes,
+    }

@@ -1,0 +1,358 @@
+"""Group `places`: file systems and paths that a job uses, each asked with a bound of its own."""
+
+import errno
+import os
+import stat
+
+from ..system import aside, files
+from . import limits as facts_limits
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Optional
+
+# A mount that answers at all does so in milliseconds; a cold automount, or a busy server, in a second or two.
+PATIENCE_S = 4.0
+HUNG_AT_MOST = 3
+MOUNTS_AT_MOST = 8
+PATHS_AT_MOST = 32
+CACHES = ("HF_HOME", "TORCH_HOME", "XDG_CACHE_HOME")
+
+# Served by another machine, so that they may hang. [fs/*/ in Linux, and the clients' own names]
+NETWORK = frozenset(
+    (
+        *("nfs", "nfs4", "cifs", "smb3", "ceph", "lustre", "gpfs", "beegfs", "glusterfs", "wekafs", "panfs"),
+        *("pvfs2", "orangefs", "afs", "9p", "virtiofs", "gfs2", "ocfs2", "vastnfs", "daos", "fuse"),
+    )
+)
+# Of FUSE, what serves a session or a container and no job.
+_FUSE_OWN = ("portal", "gvfsd-fuse", "lxcfs", "snapfuse", "fuse-overlayfs", "rofiles-fuse", "kio-fuse")
+_OWN_PLACES = ("/run/", "/var/lib/kubelet/", "/var/lib/docker/", "/var/lib/containers/", "/snap/")
+
+# Contents of a file: the whole of it up to here, of a longer one windows from end to end.
+SAMPLE_BYTES = 16 << 20
+WINDOW_BYTES = 256 << 10
+# Of a folder: so many entries by name, of each so many below it; contents of what is small enough to be code.
+ENTRIES_AT_MOST = 64
+BELOW_AT_MOST = 128
+LISTED_AT_MOST = 20000
+SMALL_BYTES = 64 << 10
+READ_BYTES = 256 << 10
+DEPTH = 4
+# What differs from node to node, or from minute to minute, where all is well.
+_PASSING = frozenset(
+    (
+        *(
+            "__pycache__",
+            ".git",
+            ".cache",
+            ".ipynb_checkpoints",
+            ".mypy_cache",
+            ".pytest_cache",
+            ".ruff_cache",
+        ),
+        *("wandb", "logs", "nohup.out", "lost+found", ".snapshot", ".snapshots", ".Trash-0", ".locks"),
+    )
+)
+_PASSING_ENDS = (".pyc", ".pyo", ".log", ".lock", ".pid", ".tmp", ".swp", ".out", ".err")
+_PASSING_STARTS = (".nfs", "core.", "slurm-", "events.out.", ".fuse_hidden")
+
+_sha256 = []  # type: list[Callable[..., Any]]  # once it is imported
+
+
+class Mount(object):
+    """One line of mountinfo."""
+
+    def __init__(self, point: str, kind: str, source: str, root: str, own: str, whole: str) -> None:
+        self.point = point
+        self.kind = kind
+        self.source = source
+        self.root = root
+        self.options = whole
+        self.read_only = "ro" in own.split(",") or "ro" in whole.split(",")
+        # Mounted for writing, and read-only as a whole: ext4 and btrfs do that to themselves after an error.
+        # Since Linux 6.15 ext4 says so in words instead.
+        fell = (
+            "ro" in whole.split(",") and "rw" in own.split(",") and kind in ("ext4", "ext3", "btrfs", "f2fs")
+        )
+        self.fell = fell or not {"emergency_ro", "shutdown"}.isdisjoint(whole.split(","))
+
+    @property
+    def is_network(self) -> bool:
+        kind, _, sub = self.kind.partition(".")
+        return kind in NETWORK and sub not in _FUSE_OWN
+
+
+def read_mounts(root: str) -> "list[Mount]":
+    """Return what is mounted; a later mount hides an earlier one on its point.
+
+    ``36 35 0:48 /exp /data rw,relatime shared:1 - nfs4 10.0.0.5:/export rw,vers=4.2``
+    """
+    found = {}
+    text = files.text_or_none(files.under(root, "/proc/self/mountinfo"), 1 << 20) or ""
+    for line in text.splitlines():
+        left, _, right = line.partition(" - ")
+        own, whole = left.split(), right.split()
+        if len(own) > 5 and len(whole) > 1:
+            point, source = facts_limits.plain(own[4]), facts_limits.plain(whole[1])
+            options = whole[2] if len(whole) > 2 else ""
+            below = facts_limits.plain(own[3])
+            found[point] = Mount(point, whole[0], source[:400], below, own[5], options)
+    return list(found.values())
+
+
+def mount_of(path: str, mounts: "list[Mount]") -> "Optional[Mount]":
+    """Return the mount that a path without links lies on."""
+    above = [m for m in mounts if path == m.point or path.startswith(m.point.rstrip("/") + "/")]
+    return max(above, key=lambda m: len(m.point)) if above else None
+
+
+# --- in the child -----------------------------------------------------------------------------------------
+
+
+def look(place: "dict[str, Any]", mounts: "list[Mount]", root: str) -> "dict[str, Any]":
+    """Return facts.places.Place of one path. Whatever this touches may hang."""
+    found = dict(place)
+    real = os.path.realpath(files.under(root, place["path"]))
+    inside = real if root == "/" else "/" + os.path.relpath(real, os.path.realpath(root))
+    mount = mount_of(inside, mounts)
+    if mount is not None:
+        below = inside[len(mount.point.rstrip("/")) :]
+        found.update(
+            fs_type=mount.kind,
+            mount_point=mount.point,
+            source=mount.source,
+            inside=(mount.root.rstrip("/") + below) or "/",
+            network=mount.is_network,
+            read_only=mount.read_only,
+            fell_read_only=mount.fell,
+        )
+    try:
+        about = os.stat(real)
+        space = os.statvfs(real)
+        folder = stat.S_ISDIR(about.st_mode)
+        found.update(
+            kind="directory" if folder else "file" if stat.S_ISREG(about.st_mode) else "other",
+            readable=os.access(real, os.R_OK | os.X_OK if folder else os.R_OK),
+            writable=os.access(real, os.W_OK) and not space.f_flag & os.ST_RDONLY,
+            total_bytes=space.f_blocks * space.f_frsize,
+            free_bytes=space.f_bavail * space.f_frsize,
+            inodes_total=space.f_files,
+            inodes_free=space.f_favail,
+        )
+        if place["role"] == "path":
+            found.update(
+                device="%d:%d" % (os.major(about.st_dev), os.minor(about.st_dev)),
+                inode=str(about.st_ino),
+                changed=str(about.st_ctime_ns),
+            )
+            if found["readable"]:
+                found.update(contents(real, about, folder))
+    except OSError as e:
+        found["error"] = files.errno_name(e)
+    return found
+
+
+def contents(real: str, about: "os.stat_result", folder: bool) -> "dict[str, Any]":
+    """Return what tells one content from another: a digest, for a folder those of its entries, a revision."""
+    found = {"revision": revision(real if folder else os.path.dirname(real))}  # type: dict[str, Any]
+    if folder:
+        every = _listed(real)
+        if every is None:
+            return dict(found, entries_total=LISTED_AT_MOST, sampled=True)
+        entries = {}
+        sampled = len(every) > ENTRIES_AT_MOST
+        for name in every[:ENTRIES_AT_MOST]:
+            budget = [BELOW_AT_MOST, READ_BYTES]
+            digest = _sha256[0]()
+            _add(digest, os.path.join(real, name), budget, DEPTH)
+            entries[_shown(name)] = digest.hexdigest()[:12]
+            sampled = sampled or budget[0] <= 0
+        names = _sha256[0]("\0".join(map(_shown, every)).encode("utf-8", "replace"))
+        found.update(
+            entries=entries, entries_total=len(every), digest=names.hexdigest()[:16], sampled=sampled
+        )
+    elif stat.S_ISREG(about.st_mode):
+        digest = _sha256[0](b"%d" % about.st_size)
+        _add_file(digest, real, about.st_size, SAMPLE_BYTES, WINDOW_BYTES)
+        sampled = about.st_size > SAMPLE_BYTES
+        found.update(size_bytes=about.st_size, digest=digest.hexdigest()[:16], sampled=sampled)
+    return found
+
+
+def _shown(name: str) -> str:
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")[:120]
+
+
+def _listed(folder: str) -> "Optional[list[str]]":
+    """Return the names in a folder but for what comes and goes, sorted; None where there are too many."""
+    found = []  # type: list[str]
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            name = entry.name
+            if len(found) >= LISTED_AT_MOST:
+                return None
+            if not (name in _PASSING or name.endswith(_PASSING_ENDS) or name.startswith(_PASSING_STARTS)):
+                found.append(name)
+    return sorted(found)
+
+
+def _add(digest: "Any", path: str, budget: "list[int]", depth: int) -> None:
+    """Add names, kinds, sizes and small contents of a tree. budget: entries and bytes that are left."""
+    budget[0] -= 1
+    try:
+        about = os.lstat(path)
+        if stat.S_ISLNK(about.st_mode):
+            # Caches of models link to what holds the bytes; a link to a folder may lead round in a circle.
+            target = os.stat(path)
+            if not stat.S_ISREG(target.st_mode):
+                digest.update(b"link" + os.fsencode(os.readlink(path)))
+                return
+            about = target
+        if stat.S_ISDIR(about.st_mode):
+            every = _listed(path) if depth else []
+            digest.update(b"folder %d" % len(every or "") if depth else b"folder")
+            for name in every or ():
+                if budget[0] <= 0:
+                    break
+                digest.update(b"\0" + os.fsencode(name) + b"\0")
+                _add(digest, os.path.join(path, name), budget, depth - 1)
+        elif stat.S_ISREG(about.st_mode):
+            digest.update(b"file %d" % about.st_size)
+            if budget[1] > 0:
+                budget[1] -= _add_file(digest, path, about.st_size, SMALL_BYTES, SMALL_BYTES // 2)
+        else:
+            digest.update(b"other")
+    except OSError as e:
+        digest.update(b"errno %d" % (e.errno or 0))
+
+
+def _add_file(digest: "Any", path: str, size: int, whole: int, window: int) -> int:
+    """Add a file's contents; of one longer than `whole`, windows that make so much. Return what was read."""
+    if size <= whole:
+        starts = [0]
+        window = whole
+    else:
+        count = max(2, whole // window)
+        starts = [(size - window) * i // (count - 1) for i in range(count)]
+    read = 0
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        for start in starts:
+            done = 0
+            while done < window:
+                part = os.pread(fd, min(window - done, 1 << 18), start + done)
+                if not part:
+                    break
+                digest.update(part)
+                done += len(part)
+            read += done
+    finally:
+        os.close(fd)
+    return read
+
+
+def revision(folder: str) -> "Optional[str]":
+    """Return the commit that git has checked out in a folder or above it, read from git's own files."""
+    for _ in range(12):
+        place = os.path.join(folder, ".git")
+        if os.path.lexists(place):
+            return _head(place)
+        above = os.path.dirname(folder)
+        if above == folder:
+            break
+        folder = above
+    return None
+
+
+def _head(place: str) -> "Optional[str]":
+    # A linked work tree has a file there: "gitdir: /repo/.git/worktrees/x". [gitrepository-layout(5)]
+    said = files.text_or_none(place) if os.path.isfile(place) else None
+    if said and said.startswith("gitdir: "):
+        place = os.path.join(os.path.dirname(place), said[8:].strip())
+    head = files.text_or_none(os.path.join(place, "HEAD")) or ""
+    common = files.text_or_none(os.path.join(place, "commondir"))
+    shared = os.path.join(place, common) if common else place
+    if head.startswith("ref: refs/"):
+        name = head[5:]
+        if ".." in name:
+            return None
+        head = ""
+        for where in (place, shared):
+            head = head or files.text_or_none(os.path.join(where, name)) or ""
+        packed = files.text_or_none(os.path.join(shared, "packed-refs"), 4 << 20) if not head else None
+        for line in (packed or "").splitlines():
+            commit, _, ref = line.partition(" ")
+            if ref == name:
+                head = commit
+    return head if len(head) in (40, 64) and not head.strip("0123456789abcdef") else None
+
+
+# --- what is looked at ------------------------------------------------------------------------------------
+
+
+def wanted(args: "dict[str, Any]", mounts: "list[Mount]", root: str) -> "list[dict[str, Any]]":
+    """Return the places: /, /tmp, home, caches, what the user named, and network mounts."""
+    home = os.environ.get("HOME") or ""
+    places = [("tmp", facts_limits.temporary(args.get("tmpdir"), root)), ("root", "/"), ("home", home)]
+    told = args.get("env")
+    env = told if isinstance(told, dict) else {}
+    places += [("cache", str(env.get(name) or os.environ.get(name) or "")) for name in CACHES]
+    paths = args.get("paths")
+    said = {}  # type: dict[str, str]
+    for path in paths[:PATHS_AT_MOST] if isinstance(paths, list) else ():
+        text = str(path)
+        if text == "~" or text.startswith("~/"):
+            text = home + text[1:]
+        places.append(("path", text))
+        said[text] = str(path)
+    network = [m.point for m in mounts if m.is_network and not m.point.startswith(_OWN_PLACES)]
+    places += [("mount", point) for point in sorted(network)[:MOUNTS_AT_MOST]]
+    found = []  # type: list[dict[str, Any]]
+    seen = set()  # type: set[str]
+    # What the user named comes first: it is looked at more closely than a mount at the same place.
+    for role, path in sorted(places, key=lambda one: one[0] != "path"):
+        if path.startswith("/") and path not in seen:
+            seen.add(path)
+            found.append({"role": role, "path": path, "asked": said.get(path)})
+    return found
+
+
+def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
+    """Return facts.places.PlaceFacts. args: {"paths": of the job, "env": its variables, "tmpdir"}."""
+    mounts = read_mounts(root)
+    places = wanted(args, mounts, root)
+    if any(one["role"] == "path" for one in places) and not _sha256:
+        # Here: a child that imports may wait for a lock that nobody holds any more.
+        _sha256.append(_hash())
+    found = []
+    answers = aside.answers(lambda place: look(place, mounts, root), places, PATIENCE_S, HUNG_AT_MOST)
+    hung = 0
+    for place, answer in zip(places, answers):  # noqa: B905  strict= is of 3.10
+        if isinstance(answer, dict):
+            found.append(answer)
+            continue
+        late = dict(place, error=HUNG if hung < HUNG_AT_MOST else UNTRIED)
+        mount = mount_of(place["path"], mounts)
+        if mount is not None:
+            late.update(fs_type=mount.kind, mount_point=mount.point, source=mount.source)
+            late["network"] = mount.is_network
+        found.append(late)
+        hung += 1
+    return {"places": found, "patience_s": PATIENCE_S}
+
+
+# Beside the names of errno.
+HUNG = "hangs"
+UNTRIED = "not tried"
+
+
+def _hash() -> "Callable[..., Any]":
+    """Return SHA-256 without OpenSSL, which costs megabytes."""
+    for name in ("_sha2", "_sha256", "hashlib"):
+        try:
+            function = __import__(name).sha256  # type: Callable[..., Any]
+            return function
+        except (ImportError, AttributeError):
+            continue
+    raise OSError(errno.ENOSYS, "no SHA-256")

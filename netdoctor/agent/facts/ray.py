@@ -1,0 +1,147 @@
+"""Group `ray`: the raylet that runs here, as its command line and its files say."""
+
+import os
+import sys
+
+from .. import runtime
+from ..system import files, procs
+from . import port_holder as facts_port_holder
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Optional
+
+COMMAND_CAP = 256 * 1024
+SOCKETS_CAP = 32 << 20
+MOST_PORTS = 16
+_VERSION = r'(?m)^(version|commit) = "([^"]{1,80})"'
+# 0000000052d4ad44: 00000002 00000000 00010000 0001 01 115967 /tmp/ray/session_2026-…/sockets/raylet
+_RAYLET = r"(?m)^\S+: \S+ \S+ 00010000 0001 01 \d+ (/\S*/sockets/raylet[.\d]*)$"
+
+
+def options(arguments: "list[str]") -> "dict[str, str]":
+    """Return ``--name=value`` of a command line by name; Ray's commands in values stay in one piece."""
+    pairs = (word[2:].partition("=") for word in arguments if word.startswith("--"))
+    return {name: value for name, sep, value in pairs if sep}
+
+
+def resources(text: str) -> "dict[str, float]":
+    """Return what ``CPU,8,GPU,2,memory,1e9`` hands out, by name."""
+    words = text.split(",")
+    found = {}  # type: dict[str, float]
+    for name, count in zip(words[::2], words[1::2]):  # noqa: B905  not on Python 3.6
+        try:
+            found[name] = float(count)
+        except ValueError:
+            pass
+    return found
+
+
+def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
+    """Return facts.ray.RayFacts."""
+    if not runs(root):
+        raise runtime.Unavailable("not_applicable", "no Ray runs here")
+    found = []  # type: list[tuple[int, list[str]]]
+    for pid in procs.pids(root):
+        words = _text(files.under(root, "/proc/%d/cmdline" % pid), COMMAND_CAP).split("\0")
+        if os.path.basename(words[0]) == "raylet" and options(words):
+            found.append((pid, words))
+    if not found:
+        why = "a raylet runs here, and this user does not see its process"
+        raise runtime.Unavailable("no_permission", why)
+    pid, words = found[0]
+    alike = [options(more) for _, more in found if _node(more) == _node(words)]
+    return _facts(pid, words, alike, root)
+
+
+def _node(words: "list[str]") -> "tuple[Optional[str], Optional[str]]":
+    """What raylets have in common that one `ray start` after another has left on a machine."""
+    said = options(words)
+    return said.get("gcs-address"), said.get("node_ip_address")
+
+
+def runs(root: str = "/") -> bool:
+    """Return whether a raylet listens here, whoever's it is and whatever Ray's folder is called: one read."""
+    table = _text(files.under(root, "/proc/net/unix"), SOCKETS_CAP)
+    return "/sockets/raylet" in table and bool(_found(_RAYLET, table))
+
+
+def _found(pattern: str, text: str) -> "list[Any]":
+    import re  # most nodes without Ray get by without
+
+    return re.findall(pattern, text)
+
+
+def _text(path: str, cap: int) -> str:
+    try:
+        return files.read_bytes(path, cap).decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def _facts(pid: int, words: "list[str]", alike: "list[dict[str, str]]", root: str) -> "dict[str, Any]":
+    """Of the raylet `pid`. alike: options of all of one cluster at one address, its own among them."""
+    said = options(words[1:])
+    # …/site-packages/ray/core/src/ray/raylet/raylet
+    home = words[0]
+    for _ in range(5):
+        home = os.path.dirname(home)
+    release = dict(_found(_VERSION, _text(files.under(root, home + "/_version.py"), 4096)))
+    python = said.get("python_worker_command", "").split(" ")[0]
+    low, high = _number(said.get("min_worker_port")), _number(said.get("max_worker_port"))
+    handed = {}  # type: dict[str, float]
+    for each in alike:
+        for name, count in resources(each.get("static_resource_list", "")).items():
+            handed[name] = handed.get(name, 0.0) + count
+    return {
+        "version": release.get("version"),
+        "commit": release.get("commit"),
+        "python": python,
+        "python_version": _python_version(python) if root == "/" else None,
+        "address": said.get("node_ip_address", ""),
+        "gcs_address": said.get("gcs-address", ""),
+        "ports": _ports(pid, root),
+        "worker_ports": [low, high] if low and high else None,
+        "raylets": len(alike),
+        "cpus": handed.get("CPU"),
+        "gpus": handed.get("GPU"),
+        "object_store_bytes": _number(said.get("object_store_memory")),
+        "object_store_dir": said.get("plasma_directory", ""),
+    }
+
+
+def _number(text: "Optional[str]") -> "Optional[int]":
+    return int(text) if text and text.isdigit() else None
+
+
+def _python_version(python: str) -> "Optional[str]":
+    """Return ``3.11.7`` of an interpreter."""
+    if not python.startswith("/"):
+        return None
+    if os.path.realpath(python) == os.path.realpath(sys.executable or "/"):
+        return "%d.%d.%d" % tuple(sys.version_info[:3])
+    code = "import sys; print('%d.%d.%d' % sys.version_info[:3])"
+    try:
+        found = runtime.run_tool([python, "-E", "-S", "-s", "-c", code], 5.0)
+    except OSError:
+        return None
+    return found.out.strip()[:20] if found.code == 0 else None
+
+
+def _ports(pid: int, root: str) -> "list[int]":
+    """Return the TCP ports on which a process listens; none where its descriptors are not shown."""
+    folder = files.under(root, "/proc/%d/fd" % pid)
+    held = set()
+    for fd in files.names(folder):
+        try:
+            held.add(os.readlink(os.path.join(folder, fd)))
+        except OSError:
+            continue
+    found = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        text = _text(files.under(root, table), facts_port_holder.TABLE_CAP)
+        for line in text.splitlines()[1:]:
+            part = line.split()
+            if len(part) > 9 and part[3] == "0A" and "socket:[" + part[9] + "]" in held:
+                found.add(int(part[1].rpartition(":")[2], 16))
+    return sorted(found)[:MOST_PORTS]

@@ -1,0 +1,1 @@
+"""Experiments: what a node does when it is asked to."""

@@ -1,0 +1,1 @@
+"""Programs of torch: sent as text to the job's own interpreter."""

@@ -1,0 +1,1 @@
+"""What collectors and operations share to ask kernel, drivers and libraries."""
