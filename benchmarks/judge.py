@@ -42,12 +42,12 @@ def measured(nodes: int, shape: str, hcas: int, folder: Path) -> Row:
     """What each step takes, in order."""
     from netdoctor.check import Profile
     from netdoctor.engine import registry
+    from netdoctor.engine.assemble.context import Context
+    from netdoctor.engine.assemble.report import build
     from netdoctor.engine.gathering import Answers, addresses, all_paths, first_groups, put_control_facts
     from netdoctor.engine.run import rejudge
     from netdoctor.facts.software import Job
     from netdoctor.report import kept
-    from netdoctor.report.build import build
-    from netdoctor.report.context import Context
     from netdoctor.report.model import Run
     from netdoctor.report.output import FORMATS, render
     from netdoctor.report.save import load, save

@@ -11,11 +11,11 @@ from itertools import groupby
 from pathlib import Path
 
 from netdoctor.check import Check, Profile
+from netdoctor.engine.assemble.families import place
+from netdoctor.engine.assemble.scope import SUBJECTS
 from netdoctor.engine.registry import load_builtin
 from netdoctor.lint.engine import rules
 from netdoctor.lint.model import Kind, Rule
-from netdoctor.report.families import place
-from netdoctor.report.scope import SUBJECTS
 
 CHECKS = Path(__file__).resolve().parent.parent / "docs" / "checks"
 VERDICT = CHECKS.parent / "verdict.md"

@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 # ruff: noqa: E402  imported from the checkout, whose tests hold the samples
 
-from netdoctor.report import html
+from netdoctor.report.formats import html
 from netdoctor.report.model import Report
 from netdoctor.report.save import load
 from netdoctor.tui.app import NetdoctorApp

@@ -9,7 +9,7 @@ from dataclasses import asdict, field
 from typing import Any
 
 from netdoctor.records import dataclass
-from netdoctor.report.json_ import from_dict, to_dict
+from netdoctor.report.formats.json_ import from_dict, to_dict
 from netdoctor.report.model import Report
 
 Cell = tuple[int, int, str]

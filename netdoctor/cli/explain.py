@@ -151,7 +151,7 @@ def _log(args: argparse.Namespace, names: Sequence[str]) -> int:
     if args.output == "json":
         sys.stdout.write(rendering.json_text(said, manuals))
     elif args.output == "markdown":
-        from netdoctor.report.markdown import escape
+        from netdoctor.report.formats.markdown import escape
 
         sys.stdout.write(rendering.markdown(said, manuals, escape))
     else:

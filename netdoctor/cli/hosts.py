@@ -169,7 +169,8 @@ def _table(targets: "Sequence[Target]") -> Iterator[str]:
 
 def _pick(args: argparse.Namespace) -> int:
     """Write the good or the bad hosts of a report, and say on stderr who is in neither list."""
-    from netdoctor.report import hosts, scope, words
+    from netdoctor.report import words
+    from netdoctor.report.formats import hosts
     from netdoctor.report.save import load
 
     words_said = host_words(args)
@@ -179,7 +180,7 @@ def _pick(args: argparse.Namespace) -> int:
         raise InputError(f"{path}: a redacted report names no node that could be logged in to")
     part = report.verdict.part
     if part is not None and args.verb == "good":
-        raise InputError(f"{path}: only {scope.part_text(part)} were looked at: no node is known to be good")
+        raise InputError(f"{path}: only {words.part_text(part)} were looked at: no node is known to be good")
     listed = path != LAST or not words_said
     targets = hosts.targets(report) if listed else list(_inventory(args, words_said).targets)
     kinds = _kinds(report, [target.id for target in targets])

@@ -73,7 +73,7 @@ def scanned(
 ) -> "tuple[Outcome, int | None]":
     """(outcome, signal number that stopped the scan or None)."""
     from netdoctor.cli.progress import Progress  # which loads the engine, and --help does not
-    from netdoctor.report import live
+    from netdoctor.scanning import live
 
     with (
         Progress(sys.stderr, [target.id for target in plan.targets], enabled=not args.quiet) as progress,

@@ -114,9 +114,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _run(args: argparse.Namespace) -> int:
     from netdoctor import scanning
-    from netdoctor.report import live
     from netdoctor.report.output import parse_outputs
     from netdoctor.report.places import opened
+    from netdoctor.scanning import live
 
     said = given(args)
     outputs = parse_outputs(args.output)
@@ -199,7 +199,7 @@ def _deliver(
         except OSError:
             break
     if args.exit_style == "nagios":
-        from netdoctor.report.nagios import VERDICT_CODES, exit_code
+        from netdoctor.report.formats.nagios import VERDICT_CODES, exit_code
 
         return exit_code(report) if code in VERDICT_CODES else code
     return code

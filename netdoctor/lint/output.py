@@ -10,7 +10,7 @@ from netdoctor.jsontext import encode
 from netdoctor.lint.engine import OWN, rules
 from netdoctor.lint.files import Read
 from netdoctor.lint.model import SEVERITIES, Finding, Severity
-from netdoctor.report import github, sarif
+from netdoctor.report.formats import github, sarif
 from netdoctor.text import clean
 
 MOST_ANNOTATIONS = github.MOST

@@ -58,7 +58,7 @@ class Output:
 
 
 def _text(report: Report, options: RenderOptions) -> str:
-    from netdoctor.report.text import render
+    from netdoctor.report.formats.text import render
 
     return render(
         report,
@@ -71,79 +71,79 @@ def _text(report: Report, options: RenderOptions) -> str:
 
 
 def _short(report: Report, options: RenderOptions) -> str:
-    from netdoctor.report.short import render
+    from netdoctor.report.formats.short import render
 
     return render(report)
 
 
 def _json(report: Report, options: RenderOptions) -> bytes:
-    from netdoctor.report.json_ import dumps
+    from netdoctor.report.formats.json_ import dumps
 
     return dumps(report, options.json_detail, options.pretty)
 
 
 def _jsonl(report: Report, options: RenderOptions) -> bytes:
-    from netdoctor.report.jsonl import render
+    from netdoctor.report.formats.jsonl import render
 
     return render(report, detail=options.json_detail)
 
 
 def _junit(report: Report, options: RenderOptions) -> str:
-    from netdoctor.report.junit import render
+    from netdoctor.report.formats.junit import render
 
     return render(report, by=options.junit_by)
 
 
 def _markdown(report: Report, options: RenderOptions) -> str:
-    from netdoctor.report.markdown import render
+    from netdoctor.report.formats.markdown import render
 
     return render(report)
 
 
 def _html(report: Report, options: RenderOptions) -> str:
-    from netdoctor.report.html import render
+    from netdoctor.report.formats.html import render
 
     return render(report)
 
 
 def _github(report: Report, options: RenderOptions) -> str:
-    from netdoctor.report.github import render
+    from netdoctor.report.formats.github import render
 
     return render(report, width=options.width or FILE_WIDTH)
 
 
 def _prom(report: Report, options: RenderOptions) -> str:
-    from netdoctor.report.prom import render
+    from netdoctor.report.formats.prom import render
 
     return render(report)
 
 
 def _hosts(report: Report, options: RenderOptions) -> str:
-    from netdoctor.report.hosts import render
+    from netdoctor.report.formats.hosts import render
 
     return render(report)
 
 
 def _sarif(report: Report, options: RenderOptions) -> bytes:
-    from netdoctor.report.sarif import render
+    from netdoctor.report.formats.sarif import render
 
     return render(report, pretty=options.pretty)
 
 
 def _nagios(report: Report, options: RenderOptions) -> str:
-    from netdoctor.report.nagios import render
+    from netdoctor.report.formats.nagios import render
 
     return render(report)
 
 
 def _slurm(report: Report, options: RenderOptions) -> str:
-    from netdoctor.report.drain import slurm
+    from netdoctor.report.formats.drain import slurm
 
     return slurm(report)
 
 
 def _kubectl(report: Report, options: RenderOptions) -> str:
-    from netdoctor.report.drain import kubectl
+    from netdoctor.report.formats.drain import kubectl
 
     return kubectl(report)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from netdoctor.report import LAST, history
 from netdoctor.report.foreign import disowned, stranger
-from netdoctor.report.json_ import SIZE_MAX, ReportError, dumps, loads
+from netdoctor.report.formats.json_ import SIZE_MAX, ReportError, dumps, loads
 from netdoctor.report.model import Report
 from netdoctor.report.moved import moved
 

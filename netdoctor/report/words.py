@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from netdoctor.report.model import Cause, CommandRecord, Counts, FamilyRow, FixRecord, Report, Result
+from netdoctor.report.model import Cause, CommandRecord, Counts, FamilyRow, FixRecord, Part, Report, Result
 from netdoctor.text import clean, has_ci_command
 
 STATUSES = ("pass", "warn", "fail", "blocked", "skip", "unknown")
@@ -107,6 +107,18 @@ def counts_line(report: Report) -> str:
 
 def number(n: int, noun: str) -> str:
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
+def part_text(part: Part) -> str:
+    """Return how much was looked at: ``1 of 43 checks on 1 of 6 nodes``."""
+    checks = f"{part.checks} of {number(part.of_checks, 'check')}"
+    nodes = f"{part.nodes} of {number(part.of_nodes, 'node')}"
+    if part.checks == part.of_checks:
+        checks = f"all {part.checks} checks"
+    if part.nodes == part.of_nodes:
+        nodes = f"all {part.nodes} nodes" if part.nodes > 1 else "the one node"
+    in_parts = (part.checks, part.nodes) == (part.of_checks, part.of_nodes)
+    return f"{checks} on {nodes}{', in parts' if in_parts else ''}"
 
 
 def seconds(ms: float) -> str:

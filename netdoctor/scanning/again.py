@@ -9,6 +9,8 @@ from typing import Any
 from netdoctor import __version__
 from netdoctor.check import LOGINS, Check, Profile
 from netdoctor.engine import registry
+from netdoctor.engine.assemble.context import Context
+from netdoctor.engine.assemble.report import build
 from netdoctor.engine.registry import Registry
 from netdoctor.engine.run import Outcome
 from netdoctor.engine.run import rejudge as judge_again
@@ -19,8 +21,6 @@ from netdoctor.inventory import Inventory, Target, restrict
 from netdoctor.measure.declare import EXPERIMENTS
 from netdoctor.records import dataclass
 from netdoctor.report import LAST, baseline, baselines
-from netdoctor.report.build import build
-from netdoctor.report.context import Context
 from netdoctor.report.foreign import disowned
 from netdoctor.report.kept import of as facts_kept
 from netdoctor.report.model import Report

@@ -8,6 +8,8 @@ from dataclasses import replace
 from netdoctor import store
 from netdoctor.check import Check
 from netdoctor.engine import registry
+from netdoctor.engine.assemble.context import Context
+from netdoctor.engine.assemble.report import build
 from netdoctor.engine.gathering import all_paths
 from netdoctor.engine.registry import Registry
 from netdoctor.engine.run import Outcome
@@ -17,8 +19,6 @@ from netdoctor.facts.host import MEET
 from netdoctor.facts.software import PYTHON_PLACES, Job
 from netdoctor.inventory.nodeset import fold
 from netdoctor.report import LAST, words
-from netdoctor.report.build import build
-from netdoctor.report.context import Context
 from netdoctor.report.kept import of as facts_kept
 from netdoctor.report.model import Note, Report
 from netdoctor.scanning.plan import Plan, part

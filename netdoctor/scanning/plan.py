@@ -8,6 +8,8 @@ from pathlib import Path
 
 from netdoctor.check import Check, Profile
 from netdoctor.engine import registry
+from netdoctor.engine.assemble.accepted import Suppression
+from netdoctor.engine.assemble.scope import part_of
 from netdoctor.engine.registry import Registry
 from netdoctor.engine.run import Listener, Options, Scan
 from netdoctor.errors import InputError
@@ -19,10 +21,8 @@ from netdoctor.inventory import Inventory, Target, load, restrict
 from netdoctor.inventory.reading import file_exists
 from netdoctor.records import dataclass
 from netdoctor.report import baseline, baselines
-from netdoctor.report.accepted import Suppression
 from netdoctor.report.model import Part, Report
 from netdoctor.report.places import keep_apart
-from netdoctor.report.scope import part_of
 from netdoctor.scanning import expecting, filing, jobenv, packages, settings, via
 from netdoctor.scanning.request import PATHS, ScanRequest
 from netdoctor.scanning.via import make_transport

@@ -26,7 +26,7 @@ from netdoctor.inventory.nodeset import fold
 from netdoctor.inventory.task import Task
 from netdoctor.records import dataclass
 from netdoctor.report.foreign import stranger
-from netdoctor.report.json_ import NODES_MAX
+from netdoctor.report.formats.json_ import NODES_MAX
 from netdoctor.report.kept import of as facts_kept
 from netdoctor.report.save import load
 from netdoctor.scanning.factfile import HEAD, MEETING, SUFFIX, Fault, Written, decode

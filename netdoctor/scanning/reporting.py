@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from netdoctor import __version__
+from netdoctor.engine.assemble.report import Context, Remote, build, check_records
 from netdoctor.engine.gathering import AUTO
 from netdoctor.engine.run import Outcome
 from netdoctor.facts.base import Missing
@@ -21,7 +22,6 @@ from netdoctor.facts.software import CALLING, PYTHON_PLACES, Job
 from netdoctor.inventory import Target
 from netdoctor.inventory.nodeset import fold
 from netdoctor.report import baselines
-from netdoctor.report.build import Context, Remote, build, check_records
 from netdoctor.report.model import Counts, Note, Phase, Report, Run, TargetRecord, Tool, Verdict
 from netdoctor.report.moved import last_argv
 from netdoctor.rules import profiles

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from netdoctor.check import Check
+from netdoctor.engine.assemble.accepted import Suppression
 from netdoctor.engine.registry import matches
 from netdoctor.errors import InputError
 from netdoctor.inventory.nodeset import expand
 from netdoctor.inventory.reading import file_exists
 from netdoctor.records import dataclass
-from netdoctor.report.accepted import Suppression
 from netdoctor.scanning.request import ScanRequest
 from netdoctor.scanning.tomlfile import load, meant, shown
 from netdoctor.text import clean

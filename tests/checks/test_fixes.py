@@ -13,10 +13,10 @@ from netdoctor.checks.gpu.visible import gpu_visible
 from netdoctor.checks.rdma._fixes import fill_gids, link_fixes
 from netdoctor.checks.rdzv.port_free import rdzv_port_free
 from netdoctor.checks.ssh.login import FIXES
+from netdoctor.engine.assemble.commands import guarded
 from netdoctor.facts.host import Login
 from netdoctor.facts.net import Listener, PortHolderFacts
 from netdoctor.model import Fix, Kind
-from netdoctor.report.commands import guarded
 from netdoctor.rules.variables import Setting, Source
 from tests.hostile import HOSTILE
 

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from netdoctor.check import Check
+from netdoctor.engine.assemble.report import Context, Remote, build
 from netdoctor.engine.judge import Judgement, judge
 from netdoctor.engine.run import Outcome
 from netdoctor.facts.base import Missing, Why
@@ -40,12 +41,11 @@ from netdoctor.model import (
     unknown,
     warn,
 )
-from netdoctor.report.build import Context, Remote, build
-from netdoctor.report.json_ import dumps, loads
+from netdoctor.report.formats.json_ import dumps, loads
+from netdoctor.report.formats.text import render
 from netdoctor.report.model import Cause, Part, Report, Run
 from netdoctor.report.output import FORMATS
 from netdoctor.report.output import render as shown_as
-from netdoctor.report.text import render
 from netdoctor.store import Store
 from tests.checks import build as healthy
 from tests.core.fake import hint, login, make, saying, store_of

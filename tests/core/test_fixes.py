@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from netdoctor.engine.assemble.commands import guarded
 from netdoctor.facts.host import Login
 from netdoctor.model import (
     CONTROL,
@@ -23,11 +24,10 @@ from netdoctor.model import (
     run,
 )
 from netdoctor.report import words
-from netdoctor.report.commands import guarded
-from netdoctor.report.json_ import dumps, from_dict, loads, to_dict
+from netdoctor.report.formats.json_ import dumps, from_dict, loads, to_dict
+from netdoctor.report.formats.text import render
 from netdoctor.report.model import Report
 from netdoctor.report.redact import redact
-from netdoctor.report.text import render
 from netdoctor.tui.export import fixes_script
 from tests.checks import build as healthy
 from tests.core.fake import saying, store_of

@@ -9,14 +9,14 @@ from netdoctor.check import Profile
 from netdoctor.checks._shared.matrix import around, decode
 from netdoctor.checks.net.resolve import net_resolve
 from netdoctor.engine import registry
+from netdoctor.engine.assemble.context import Context
+from netdoctor.engine.assemble.report import build as report_of
 from netdoctor.engine.gathering import Answers, addresses, all_paths, first_groups, put_control_facts
 from netdoctor.engine.run import rejudge
 from netdoctor.facts.host import Node
 from netdoctor.facts.software import Job
 from netdoctor.report import kept
-from netdoctor.report.build import build as report_of
-from netdoctor.report.context import Context
-from netdoctor.report.json_ import dumps, loads
+from netdoctor.report.formats.json_ import dumps, loads
 from netdoctor.report.model import Report, Run
 from netdoctor.report.output import FORMATS, render
 from netdoctor.store import Store

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from netdoctor.check import REGISTERED, Check
+from netdoctor.engine.assemble.report import Context, build
 from netdoctor.engine.judge import judge
 from netdoctor.engine.registry import load_builtin
 from netdoctor.engine.run import Outcome
@@ -26,7 +27,6 @@ from netdoctor.facts.bandwidth import (
 from netdoctor.facts.bandwidth import Session as Ranks
 from netdoctor.facts.net import PortMatrix
 from netdoctor.model import CLUSTER, Finding, fail, pair, skip, warn
-from netdoctor.report.build import Context, build
 from netdoctor.report.model import PairRecord, Run
 from netdoctor.store import Store
 from tests.checks import build as healthy

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from netdoctor.engine.assemble.report import Context, Remote, build
 from netdoctor.engine.judge import judge
 from netdoctor.engine.run import Outcome
 from netdoctor.facts.net import Lookup, PortMatrix, PortProbe, ResolveFacts, Route, RouteFacts
@@ -19,8 +20,7 @@ from netdoctor.facts.software import Job
 from netdoctor.inventory import fold
 from netdoctor.model import Command, Evidence, Fix, fail, pair
 from netdoctor.report import redact as redact_module
-from netdoctor.report.build import Context, Remote, build
-from netdoctor.report.json_ import dumps, loads
+from netdoctor.report.formats.json_ import dumps, loads
 from netdoctor.report.model import Note, Report, Run
 from netdoctor.report.redact import redact
 from netdoctor.store import Store

@@ -31,7 +31,7 @@ from netdoctor.facts.base import Why
 from netdoctor.facts.host import Login
 from netdoctor.report import words
 from netdoctor.report.foreign import MARK
-from netdoctor.report.json_ import loads, to_dict
+from netdoctor.report.formats.json_ import loads, to_dict
 from netdoctor.report.model import Report
 from netdoctor.report.output import FORMATS
 from netdoctor.report.save import load

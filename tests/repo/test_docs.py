@@ -8,9 +8,9 @@ from types import ModuleType
 
 import pytest
 
+from netdoctor.engine.assemble.scope import SUBJECTS
 from netdoctor.engine.registry import load_builtin
 from netdoctor.lint.engine import rules
-from netdoctor.report.scope import SUBJECTS
 
 ROOT = Path(__file__).parents[2]
 

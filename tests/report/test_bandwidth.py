@@ -4,9 +4,9 @@ import dataclasses
 
 import pytest
 
-from netdoctor.report.bandwidth import matrix
+from netdoctor.report.formats.bandwidth import matrix
+from netdoctor.report.formats.text import render
 from netdoctor.report.model import PairRecord, Report
-from netdoctor.report.text import render
 from tests.report.build import sample_report
 
 

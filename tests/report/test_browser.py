@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from netdoctor.report import words
-from netdoctor.report.html import render
+from netdoctor.report.formats.html import render
 from netdoctor.report.model import CommandRecord, EvidenceRecord, Report
 from tests.hostile import HOSTILE
 from tests.report.browser import NAMES, Browser, find

@@ -17,7 +17,7 @@ import pytest
 
 from netdoctor.errors import InputError
 from netdoctor.report.cli import add_parser
-from netdoctor.report.json_ import ReportError, dumps
+from netdoctor.report.formats.json_ import ReportError, dumps
 from netdoctor.report.output import (
     FORMATS,
     UTF_8,

@@ -10,7 +10,7 @@ import pytest
 
 from netdoctor.errors import InputError
 from netdoctor.report.foreign import MARK, disowned
-from netdoctor.report.json_ import dumps, loads
+from netdoctor.report.formats.json_ import dumps, loads
 from netdoctor.report.model import Report
 from netdoctor.report.output import FORMATS, render
 from netdoctor.report.save import load, save

@@ -12,18 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from netdoctor.report import words
-from netdoctor.report.drain import kubectl, slurm
-from netdoctor.report.github import render as github
-from netdoctor.report.html import render as html
-from netdoctor.report.json_ import dumps, loads
-from netdoctor.report.jsonl import render as jsonl
-from netdoctor.report.junit import render as junit
-from netdoctor.report.markdown import render as markdown
+from netdoctor.report.formats.drain import kubectl, slurm
+from netdoctor.report.formats.github import render as github
+from netdoctor.report.formats.html import render as html
+from netdoctor.report.formats.json_ import dumps, loads
+from netdoctor.report.formats.jsonl import render as jsonl
+from netdoctor.report.formats.junit import render as junit
+from netdoctor.report.formats.markdown import render as markdown
+from netdoctor.report.formats.nagios import render as nagios
+from netdoctor.report.formats.prom import render as prom
+from netdoctor.report.formats.sarif import render as sarif
+from netdoctor.report.formats.text import render as text
 from netdoctor.report.model import Counts, Gap, Matrix, MeasureRecord, Report, Verdict
-from netdoctor.report.nagios import render as nagios
-from netdoctor.report.prom import render as prom
-from netdoctor.report.sarif import render as sarif
-from netdoctor.report.text import render as text
 from tests.report import strict
 from tests.report.build import STATUS, sample_report
 

@@ -13,19 +13,19 @@ import pytest
 
 from netdoctor.report import changes, words
 from netdoctor.report.diff import diff
-from netdoctor.report.github import render as github
-from netdoctor.report.html import render as html
-from netdoctor.report.json_ import dumps, loads
-from netdoctor.report.jsonl import render as jsonl
-from netdoctor.report.junit import render as junit
-from netdoctor.report.markdown import render as markdown
+from netdoctor.report.formats.github import render as github
+from netdoctor.report.formats.html import render as html
+from netdoctor.report.formats.json_ import dumps, loads
+from netdoctor.report.formats.jsonl import render as jsonl
+from netdoctor.report.formats.junit import render as junit
+from netdoctor.report.formats.markdown import render as markdown
+from netdoctor.report.formats.nagios import render as nagios
+from netdoctor.report.formats.prom import render as prom
+from netdoctor.report.formats.sarif import render as sarif
+from netdoctor.report.formats.short import render as short
+from netdoctor.report.formats.text import render as text
 from netdoctor.report.model import CommandRecord, Report
-from netdoctor.report.nagios import render as nagios
-from netdoctor.report.prom import render as prom
-from netdoctor.report.sarif import render as sarif
 from netdoctor.report.schema import report_schema
-from netdoctor.report.short import render as short
-from netdoctor.report.text import render as text
 from tests.hostile import HOSTILE, each_of
 from tests.report import strict
 from tests.report.build import sample_report

@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from netdoctor.report.html import render
+from netdoctor.report.formats.html import render
 from netdoctor.report.model import CommandRecord, MeasureRecord, PairRecord, Report
 from tests.report.build import sample_report, with_evidence
 

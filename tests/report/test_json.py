@@ -10,8 +10,8 @@ import time
 import jsonschema_rs
 import pytest
 
-from netdoctor.report.json_ import DEPTH_MAX, ReportError, dumps, loads
-from netdoctor.report.jsonl import render as jsonl
+from netdoctor.report.formats.json_ import DEPTH_MAX, ReportError, dumps, loads
+from netdoctor.report.formats.jsonl import render as jsonl
 from netdoctor.report.model import MeasureRecord, PairRecord, PathRecord, Result
 from netdoctor.report.schema import report_schema
 from netdoctor.report.words import LETTERS
@@ -174,7 +174,7 @@ def test_hostile_files_are_refused(name: str) -> None:
 
 
 def test_too_large_is_refused_before_reading(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("netdoctor.report.json_.SIZE_MAX", 100)
+    monkeypatch.setattr("netdoctor.report.formats.json_.SIZE_MAX", 100)
     with pytest.raises(ReportError, match="100 are allowed"):
         loads(dumps(sample_report("ready")))
 

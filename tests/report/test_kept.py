@@ -20,7 +20,7 @@ from netdoctor.errors import InputError
 from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.software import Job
 from netdoctor.report import kept
-from netdoctor.report.json_ import dumps, loads
+from netdoctor.report.formats.json_ import dumps, loads
 from netdoctor.report.kept import Live, pair_checks, pairs_of
 from netdoctor.report.model import PairRecord, PathRecord, Report
 from netdoctor.report.redact import redact
@@ -165,7 +165,7 @@ def test_a_process_that_has_imported_no_fact_loses_none(
 def test_what_would_be_too_large_to_be_read_is_packed(monkeypatch: pytest.MonkeyPatch) -> None:
     report = launched()
     size = len(dumps(report, facts=True))
-    monkeypatch.setattr("netdoctor.report.json_.SIZE_MAX", size - 1)
+    monkeypatch.setattr("netdoctor.report.formats.json_.SIZE_MAX", size - 1)
     assert plain(loads(dumps(report, "all"))) == plain(report)
 
 

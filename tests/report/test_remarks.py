@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from netdoctor.report.remarks import remarks
+from netdoctor.engine.assemble.remarks import remarks
 from netdoctor.store import Store
 from tests.checks import build as healthy
 from tests.core.fake import store_of

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from netdoctor.report.json_ import dumps, loads
-from netdoctor.report.jsonl import render as jsonl
-from netdoctor.report.junit import render as junit
-from netdoctor.report.markdown import render as markdown
+from netdoctor.report.formats.json_ import dumps, loads
+from netdoctor.report.formats.jsonl import render as jsonl
+from netdoctor.report.formats.junit import render as junit
+from netdoctor.report.formats.markdown import render as markdown
+from netdoctor.report.formats.short import render as short
+from netdoctor.report.formats.text import render
 from netdoctor.report.model import (
     Cause,
     CommandRecord,
@@ -23,8 +25,6 @@ from netdoctor.report.model import (
     Report,
     Result,
 )
-from netdoctor.report.short import render as short
-from netdoctor.report.text import render
 from tests.counting import calls
 from tests.report.build import lost, sample_report, with_evidence
 

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from netdoctor.lab import Lab
-from netdoctor.report.json_ import loads
+from netdoctor.report.formats.json_ import loads
 from tests.inventory.test_readers import PODS
 from tests.report import strict
 from tests.scan.harness import REPO, environment, forked

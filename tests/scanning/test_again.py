@@ -9,7 +9,7 @@ import pytest
 from netdoctor.errors import InputError
 from netdoctor.facts.software import CALLING
 from netdoctor.model import Finding, fail, run, skip, warn
-from netdoctor.report.json_ import dumps, loads
+from netdoctor.report.formats.json_ import dumps, loads
 from netdoctor.report.model import Report
 from netdoctor.scanning import ScanRequest, rejudge, replay, rerun
 from netdoctor.store import load

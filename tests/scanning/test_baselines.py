@@ -11,9 +11,9 @@ from netdoctor import cli
 from netdoctor.errors import InputError
 from netdoctor.model import Finding, fail, warn
 from netdoctor.report import baselines, words
+from netdoctor.report.formats.text import render
 from netdoctor.report.model import Report
 from netdoctor.report.save import load, save
-from netdoctor.report.text import render
 from netdoctor.scanning import ScanRequest, rejudge, replay
 from tests.core.fake import hint, saying
 from tests.scanning.ground import Ground

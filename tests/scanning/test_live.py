@@ -13,8 +13,8 @@ from netdoctor import cli
 from netdoctor.engine.run import Progress
 from netdoctor.facts.host import Login, Session
 from netdoctor.model import fail
-from netdoctor.report.live import Live
 from netdoctor.report.save import load
+from netdoctor.scanning.live import Live
 from tests.core.fake import saying
 from tests.report import strict
 from tests.report.build import sample_report

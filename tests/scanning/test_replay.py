@@ -11,7 +11,7 @@ from netdoctor.checks.ssh.login import OUTCOMES, ssh_login
 from netdoctor.errors import InputError
 from netdoctor.facts.host import Login, Node, Session
 from netdoctor.inventory import Target
-from netdoctor.report.json_ import dumps, loads
+from netdoctor.report.formats.json_ import dumps, loads
 from netdoctor.report.model import Report
 from netdoctor.scanning import ScanRequest, replay
 from netdoctor.scanning.record import facts_of, record

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from netdoctor.inventory import Target
-from netdoctor.report.text import render
+from netdoctor.report.formats.text import render
 from netdoctor.scanning import ScanRequest, rejudge, rerun
 from netdoctor.scanning.reporting import verify_prefix
 from tests.scanning.ground import Ground

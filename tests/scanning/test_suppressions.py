@@ -11,21 +11,21 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from netdoctor import cli
+from netdoctor.engine.assemble.accepted import Suppression, is_open
+from netdoctor.engine.assemble.report import Context, build
 from netdoctor.engine.judge import judge
 from netdoctor.engine.run import Outcome
 from netdoctor.errors import InputError
 from netdoctor.model import CLUSTER, Finding, Status, fail, nodes_of, pair, unknown, warn
-from netdoctor.report import html, markdown, prom, short
-from netdoctor.report.accepted import Suppression, is_open
-from netdoctor.report.build import Context, build
 from netdoctor.report.diff import diff
-from netdoctor.report.json_ import dumps, loads
-from netdoctor.report.junit import render as junit
+from netdoctor.report.formats import html, markdown, prom, short
+from netdoctor.report.formats.json_ import dumps, loads
+from netdoctor.report.formats.junit import render as junit
+from netdoctor.report.formats.sarif import render as sarif
+from netdoctor.report.formats.text import render
 from netdoctor.report.model import Report
 from netdoctor.report.redact import redact
-from netdoctor.report.sarif import render as sarif
 from netdoctor.report.save import load, save
-from netdoctor.report.text import render
 from netdoctor.scanning import ScanRequest, rejudge, replay
 from netdoctor.tui import pages
 from netdoctor.tui.state import opened

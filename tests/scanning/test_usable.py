@@ -10,10 +10,10 @@ import pytest
 from netdoctor.facts.host import Session
 from netdoctor.inventory import Target, load
 from netdoctor.model import fail
-from netdoctor.report.hosts import render
+from netdoctor.report.formats.hosts import render
+from netdoctor.report.formats.text import render as text
 from netdoctor.report.model import Part, Report
 from netdoctor.report.redact import redact
-from netdoctor.report.text import render as text
 from netdoctor.scanning import ScanRequest
 from tests.core.fake import hint, saying
 from tests.core.test_build import made

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from netdoctor.report.drain import slurm as commands
+from netdoctor.report.formats.drain import slurm as commands
 from tests.report.build import sample_report
 from tests.scan.faults import put
 from tests.scan.harness import REPO, Scanned, scan, until

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from netdoctor.report import LAST, history
-from netdoctor.report.json_ import ReportError
+from netdoctor.report.formats.json_ import ReportError
 from netdoctor.report.save import load
 from netdoctor.tui import where
 from netdoctor.tui.actions.table import does

@@ -1,8 +1,7 @@
 """The report as lines of JSON, one event each: ``start``, ``result``, ``measure``, ``cause``, ``end``.
 
 The objects are those of the JSON report; a consumer reads line by line and ignores events it does not know. A
-scan writes them while it runs (`netdoctor.report.live`): ``start`` is then what was known before, ``end`` is
-whole.
+scan writes them while it runs (`scanning/live.py`): ``start`` is then what was known before, ``end`` is all.
 """
 
 from collections.abc import Iterator
@@ -10,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from netdoctor.jsontext import encode
-from netdoctor.report.json_ import to_dict
+from netdoctor.report.formats.json_ import to_dict
 from netdoctor.report.model import Report
 
 

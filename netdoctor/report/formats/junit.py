@@ -13,8 +13,8 @@ from xml.etree import ElementTree as ET
 
 from netdoctor.records import dataclass
 from netdoctor.report import words
+from netdoctor.report.formats.text import cause_text
 from netdoctor.report.model import Cause, Report
-from netdoctor.report.text import cause_text
 from netdoctor.text import REPLACEMENT
 
 FOLD_ABOVE = 64

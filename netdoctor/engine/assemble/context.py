@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import field
 from datetime import UTC, date, datetime
 
+from netdoctor.engine.assemble.accepted import Suppression
 from netdoctor.records import dataclass
-from netdoctor.report.accepted import Suppression
 from netdoctor.report.model import Note, Part, Run
 
 

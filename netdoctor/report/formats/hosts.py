@@ -13,7 +13,7 @@ from netdoctor.inventory.names import (
     leaf_fault,
 )
 from netdoctor.inventory.writers import WRITERS
-from netdoctor.report import scope, words
+from netdoctor.report import words
 from netdoctor.report.model import Report
 
 
@@ -26,7 +26,7 @@ def render(report: Report) -> str:
         return "# a redacted report names no node that could be logged in to\n"
     part = report.verdict.part
     if part is not None:
-        return f"# only {scope.part_text(part)} were looked at: no node is known to be usable\n"
+        return f"# only {words.part_text(part)} were looked at: no node is known to be usable\n"
     healthy = set(report.healthy_nodes)
     lines = list(WRITERS["plain"].write([target for target in targets(report) if target.id in healthy]))
     when = words.plain(report.run.finished, 40)

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from netdoctor.report import words
+from netdoctor.report.formats.text import render as render_text
 from netdoctor.report.model import Cause, Report
-from netdoctor.report.text import render as render_text
 
 MOST = 10  # GitHub shows ten annotations of a level per step
 

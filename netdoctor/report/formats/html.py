@@ -10,8 +10,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-from netdoctor.report import plots, words
-from netdoctor.report.elements import CLASSES, add, badge, command, hidden, table
+from netdoctor.report import words
+from netdoctor.report.formats import plots
+from netdoctor.report.formats.elements import CLASSES, add, badge, command, hidden, table
 from netdoctor.report.model import Cause, EvidenceRecord, FixRecord, Report
 
 # Rows of the matrix, one for all nodes that say the same; of other tables; results with evidence of a cause.

@@ -1,8 +1,7 @@
 """``-o jsonl`` while the scan runs: each event is a line, written and flushed when it happens.
 
-The lines are those of `netdoctor.report.jsonl`, with ``progress`` and ``node`` between ``start`` and what was
-found. A thread of its own writes them: a signal that ends the scan cuts none, and a slow reader holds nothing
-up.
+The lines are those of `report/formats/jsonl.py`, with ``progress`` and ``node`` between ``start`` and the
+results. A thread of its own writes them: a signal that ends the scan cuts none, a slow reader delays nothing.
 """
 
 import os
@@ -16,7 +15,7 @@ from pathlib import Path
 from netdoctor.engine.run import Listener, Progress
 from netdoctor.errors import InputError
 from netdoctor.jsontext import encode
-from netdoctor.report import jsonl
+from netdoctor.report.formats import jsonl
 from netdoctor.report.model import Report
 from netdoctor.report.output import Output, put
 from netdoctor.report.save import pour, write_whole

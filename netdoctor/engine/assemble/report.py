@@ -5,6 +5,14 @@ from dataclasses import replace
 from typing import Any
 
 from netdoctor.check import Check
+from netdoctor.engine.assemble import accepted
+from netdoctor.engine.assemble.accepted import Accepted
+from netdoctor.engine.assemble.causes import cause_record
+from netdoctor.engine.assemble.context import Context, Remote
+from netdoctor.engine.assemble.families import families, header_facts
+from netdoctor.engine.assemble.pairs import pairs
+from netdoctor.engine.assemble.remarks import remarks
+from netdoctor.engine.assemble.verdict import counts_of, verdict_of
 from netdoctor.engine.diagnose import Group, diagnose
 from netdoctor.engine.judge import Judgement, ready_nodes
 from netdoctor.engine.run import Outcome
@@ -14,11 +22,6 @@ from netdoctor.facts.host import Login, Node, Session
 from netdoctor.inventory.nodeset import fold
 from netdoctor.memo import keeping
 from netdoctor.model import CLUSTER, Finding, Status, letters
-from netdoctor.report import accepted
-from netdoctor.report.accepted import Accepted
-from netdoctor.report.causes import cause_record
-from netdoctor.report.context import Context, Remote
-from netdoctor.report.families import families, header_facts
 from netdoctor.report.kept import Live
 from netdoctor.report.model import (
     Cause,
@@ -35,9 +38,6 @@ from netdoctor.report.model import (
     Tool,
 )
 from netdoctor.report.moved import aimed
-from netdoctor.report.pairs import pairs
-from netdoctor.report.remarks import remarks
-from netdoctor.report.verdict import counts_of, verdict_of
 
 __all__ = ["Context", "Remote", "build"]
 

@@ -4,12 +4,13 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 
 from netdoctor.check import LOGINS
+from netdoctor.engine.assemble import accepted, scope
+from netdoctor.engine.assemble.context import Context
 from netdoctor.engine.diagnose import Group
 from netdoctor.engine.judge import Judgement, count, left_open
 from netdoctor.engine.run import Outcome
 from netdoctor.model import Status
-from netdoctor.report import accepted, scope
-from netdoctor.report.context import Context
+from netdoctor.report import words
 from netdoctor.report.model import Counts, Gap, Suppressed, Verdict
 
 
@@ -128,7 +129,7 @@ def _headline(
         parts.append(f"required and not examined: {named}")
     said, looked_at = ", ".join(parts), ""
     if context.part is not None:
-        looked_at = scope.part_text(context.part)
+        looked_at = words.part_text(context.part)
         if state == "partial_pass":
             passes = "passes" if context.part.checks == 1 else "pass"
             passes = f"{counts.pass_} pass, {counts.skip} skip" if counts.skip else passes

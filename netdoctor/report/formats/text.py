@@ -6,7 +6,8 @@ Depends on nothing but the report object, so that a saved report shown later is 
 import textwrap
 from collections.abc import Iterable, Iterator
 
-from netdoctor.report import bandwidth, words
+from netdoctor.report import words
+from netdoctor.report.formats import bandwidth
 from netdoctor.report.model import Cause, FixRecord, Report, Result
 from netdoctor.text import REPLACEMENT, inert_line
 

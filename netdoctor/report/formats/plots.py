@@ -5,8 +5,9 @@ import statistics
 from collections.abc import Sequence
 from xml.etree import ElementTree as ET
 
-from netdoctor.report import bandwidth, words
-from netdoctor.report.elements import add, hidden, table
+from netdoctor.report import words
+from netdoctor.report.formats import bandwidth
+from netdoctor.report.formats.elements import add, hidden, table
 from netdoctor.report.kept import pair_checks, pairs_of
 from netdoctor.report.model import PairRecord, Report
 

@@ -5,12 +5,12 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from netdoctor.engine.assemble.context import Context
 from netdoctor.engine.run import Outcome
 from netdoctor.facts.host import WITHOUT_SSH, Login, Node, Session
 from netdoctor.inventory import fold
 from netdoctor.model import CONTROL, JOB, Command, Fix
 from netdoctor.report import words
-from netdoctor.report.context import Context
 from netdoctor.report.model import CommandRecord, FixRecord
 
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Collection, Iterable, Sequence
 
+from netdoctor.engine.assemble.context import Context
+from netdoctor.engine.assemble.families import place
 from netdoctor.engine.judge import Judgement
 from netdoctor.model import Status
-from netdoctor.report.context import Context
-from netdoctor.report.families import place
 from netdoctor.report.model import Gap, Part
 
 # What the checks of a family look at, as it stands behind "not seen"; `the checks of site` for a plug-in's.
@@ -88,22 +88,6 @@ def part_of(
     if not before and len(checks) == len(every) and nodes == of_nodes:
         return None
     return Part(checks=len(checks), of_checks=len(every), nodes=nodes, of_nodes=of_nodes)
-
-
-def part_text(part: Part) -> str:
-    """``1 of 43 checks on 1 of 6 nodes``."""
-    checks = f"{part.checks} of {_many(part.of_checks, 'check')}"
-    nodes = f"{part.nodes} of {_many(part.of_nodes, 'node')}"
-    if part.checks == part.of_checks:
-        checks = f"all {part.checks} checks"
-    if part.nodes == part.of_nodes:
-        nodes = f"all {part.nodes} nodes" if part.nodes > 1 else "the one node"
-    in_parts = (part.checks, part.nodes) == (part.of_checks, part.of_nodes)
-    return f"{checks} on {nodes}{', in parts' if in_parts else ''}"
-
-
-def _many(n: int, noun: str) -> str:
-    return f"{n} {noun}{'s' if n != 1 else ''}"
 
 
 def named(missed: Sequence[Gap]) -> str:

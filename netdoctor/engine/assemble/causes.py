@@ -4,14 +4,14 @@ import re
 import shlex
 from collections.abc import Sequence
 
+from netdoctor.engine.assemble.commands import fix_records
+from netdoctor.engine.assemble.context import Context
 from netdoctor.engine.diagnose import Group
 from netdoctor.engine.judge import UNMEASURED
 from netdoctor.engine.run import Outcome
 from netdoctor.inventory import fold
 from netdoctor.model import CLUSTER, CONTROL, Evidence, ExpectedFrom, Status, nodes_of
 from netdoctor.report import words
-from netdoctor.report.commands import fix_records
-from netdoctor.report.context import Context
 from netdoctor.report.model import Cause, Explained, Verify
 
 SEEN_LINES = 6

@@ -1,0 +1,1 @@
+"""From judged results to a report: causes, commands to paste, verdict."""

@@ -1,0 +1,1 @@
+"""A report in each format: one module, one `render`."""
