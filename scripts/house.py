@@ -4,7 +4,7 @@
     python scripts/house.py
 
 How much code a check is with what it leans on, how large the front ends are, how many files a new check,
-fact, experiment or format touches, and whether modules import each other in a circle.
+fact, experiment or format touches, how many files lie side by side, and whether modules import in a circle.
 """
 
 import ast
@@ -17,6 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 # Code of checks/ with the helpers and without imports, per check; and the longest file of one.
 CHECK_MEAN, CHECK_MOST = 117, 250
+FOLDER_MOST = 25
 FILES = {"cli/scan.py": ("netdoctor/cli/scan.py", 300), "tui/app.py": ("tui/app.py", 500)}
 TOUCHED = {"check": 2, "fact": 3, "experiment": 4, "format": 2}
 # Not code that somebody edits to add one: tests of everything, and pages that are generated.
@@ -93,6 +94,11 @@ def touched() -> dict[str, list[str]]:
     return found
 
 
+def folders() -> set[Path]:
+    """Every folder of the product and of its tests."""
+    return {path.parent for top in (*PRODUCT, "tests") for path in (ROOT / top).rglob("*.py")}
+
+
 def importers_of_checks() -> list[str]:
     """Who imports a check, though checks are found and not listed: ``importer -> check``."""
     known = modules()
@@ -125,6 +131,9 @@ def main() -> int:
     for kind, most in TOUCHED.items():
         files = listed.get(kind, [])
         held(f"files touched to add a {kind}", len(files) or 99, most, ", ".join(files))
+    crowded = {folder: len(list(folder.glob("*.py"))) for folder in folders()}
+    fullest = max(crowded, key=lambda folder: crowded[folder])
+    held("files in one folder, most", crowded[fullest], FOLDER_MOST, str(fullest.relative_to(ROOT)))
     known = importers_of_checks()
     held("files that import a check", len(known), 0, "; ".join(known[:3]))
     round_trip = circle()

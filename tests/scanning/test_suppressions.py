@@ -30,7 +30,7 @@ from netdoctor.scanning import ScanRequest, rejudge, replay
 from netdoctor.tui import pages
 from netdoctor.tui.state import opened
 from tests.core.fake import hint, saying, store_of
-from tests.core.test_build import RUN
+from tests.engine.test_build import RUN
 from tests.report import strict
 from tests.scanning.ground import Ground
 

@@ -16,7 +16,7 @@ from netdoctor.report.model import Part, Report
 from netdoctor.report.redact import redact
 from netdoctor.scanning import ScanRequest
 from tests.core.fake import hint, saying
-from tests.core.test_build import made
+from tests.engine.test_build import made
 from tests.report.build import sample_report
 from tests.scanning.ground import Ground
 

@@ -49,7 +49,7 @@ from netdoctor.report.output import render as shown_as
 from netdoctor.store import Store
 from tests.checks import build as healthy
 from tests.core.fake import hint, login, make, saying, store_of
-from tests.core.test_judge import CHECKS, HOSTS, SESSIONS, random_judgement
+from tests.engine.test_judge import CHECKS, HOSTS, SESSIONS, random_judgement
 
 RUN = Run(id="x", started="", finished="", duration_ms=1, complete=True, ended_by="end", profile="launch")
 

@@ -26,8 +26,8 @@ from netdoctor.model import (
 )
 from tests.checks import build as healthy
 from tests.core.fake import LOST, hint, login, saying, store_of
-from tests.core.test_judge import CHECKS, HOSTS, SESSIONS, random_judgement
 from tests.counting import calls
+from tests.engine.test_judge import CHECKS, HOSTS, SESSIONS, random_judgement
 
 
 def causes(*checks: Check, nodes: int = 4) -> list[Group]:

@@ -21,7 +21,7 @@ from netdoctor.store import dump
 from netdoctor.transport.base import Reply, Request
 from tests.checks import build_hw as hw
 from tests.core.fake import LOST, FakeTransport, login, plain, targets
-from tests.core.test_engine import cluster
+from tests.engine.test_engine import cluster
 
 ALL = {group for one in EXPERIMENTS.values() for group in one.groups}
 MEASURED = {info.group for info in FACT_TYPES.values() if info.origin == "measure"}

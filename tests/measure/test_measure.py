@@ -38,7 +38,7 @@ from netdoctor.transport.base import Request
 from tests.checks import build as healthy
 from tests.checks import build_hw
 from tests.core.fake import LOST, FakeTransport, plain
-from tests.core.test_engine import cluster
+from tests.engine.test_engine import cluster
 
 
 def ground(count: int, **changes: Any) -> Ground:

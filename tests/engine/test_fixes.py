@@ -31,7 +31,7 @@ from netdoctor.report.redact import redact
 from netdoctor.tui.export import fixes_script
 from tests.checks import build as healthy
 from tests.core.fake import saying, store_of
-from tests.core.test_build import made, parses
+from tests.engine.test_build import made, parses
 from tests.hostile import HOSTILE
 
 KEY = Cause("k", "{nodes} {has} it")
