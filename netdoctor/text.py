@@ -1,6 +1,7 @@
 """Text from outside made inert: one function, for every room that shows or stores it."""
 
 import re
+import shlex
 from collections.abc import Iterable, Mapping
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
@@ -86,3 +87,21 @@ def columns_said(environ: Mapping[str, str]) -> int | None:
     """How wide an exported COLUMNS wants lines, 40 at least, as it does of other tools; None without one."""
     said = environ.get("COLUMNS", "")
     return max(int(said), 40) if said.isascii() and said.isdecimal() and 0 < int(said[:6]) <= 4096 else None
+
+
+_IFNAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,14}")
+
+
+def is_ifname(text: str | None) -> bool:
+    """Return whether `text` is an interface name that may stand in a command to paste."""
+    return text is not None and _IFNAME.fullmatch(text) is not None
+
+
+def quoted(text: str) -> str:
+    """`text` as one word of a POSIX shell command, and of zsh, which expands a leading ``=``."""
+    return f"'{text}'" if text.startswith("=") and "'" not in text else shlex.quote(text)
+
+
+def is_plain_name(name: str) -> bool:
+    """Whether a device name may stand in a command and in NCCL_IB_HCA."""
+    return re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", name) is not None

@@ -1,8 +1,8 @@
 """What to look at where the counters of a link say that something is wrong, and what heals it."""
 
-from netdoctor.checks._shared.rdma import is_plain_name
 from netdoctor.checks._shared.text import on_dev
 from netdoctor.model import Fix, look, run
+from netdoctor.text import is_plain_name
 
 Fixes = tuple[Fix, ...]
 SWAP = run("clean or swap cable and transceiver, then try another port of the switch")

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from netdoctor.advice import is_tunnel_name
 from netdoctor.checks._shared.addresses import device, holds
 from netdoctor.checks._shared.env import export
-from netdoctor.checks._shared.nccl_advice import is_tunnel_name
 from netdoctor.checks._shared.text import is_ifname, listing, title_text
 from netdoctor.facts.net import AddressRow, Netdev, NetFacts
 from netdoctor.facts.paths import BOOTSTRAP, RAIL, SOCKET, Path, Paths, Probe, path_of

@@ -1,7 +1,6 @@
 """What the checks about HCAs share."""
 
 import ipaddress
-import re
 from collections.abc import Iterator, Mapping
 
 from netdoctor.checks._shared.text import listing
@@ -33,11 +32,6 @@ def unread(nodes: Mapping[str, RdmaFacts]) -> Iterator[Finding]:
 
 def has_any(nodes: Mapping[str, RdmaFacts]) -> bool:
     return any(facts.hcas for facts in nodes.values())
-
-
-def is_plain_name(name: str) -> bool:
-    """Whether a device name may stand in a command and in NCCL_IB_HCA."""
-    return re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", name) is not None
 
 
 def short(gid: str) -> str:

@@ -1,10 +1,11 @@
 """Small words: lists of names, sizes, text that goes into titles and commands."""
 
 import re
-import shlex
 
 from netdoctor.text import SHOWN as SHOWN  # noqa: PLC0414  passed on
+from netdoctor.text import is_ifname as is_ifname  # noqa: PLC0414  passed on
 from netdoctor.text import listing as listing  # noqa: PLC0414  passed on
+from netdoctor.text import quoted as quoted  # noqa: PLC0414  passed on
 
 MIB = 1024 * 1024
 GIB = 1024 * MIB
@@ -12,7 +13,6 @@ GIB = 1024 * MIB
 # What may stand in a command that a person pastes: names as DNS and the kernel allow them. Anything else is
 # shown as text only.
 _HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9_])?")
-_IFNAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,14}")
 
 
 def size(value: int) -> str:
@@ -31,15 +31,6 @@ def is_host_name(text: str) -> bool:
     return _HOST.fullmatch(text) is not None
 
 
-def is_ifname(text: str | None) -> bool:
-    return text is not None and _IFNAME.fullmatch(text) is not None
-
-
 def on_dev(ifname: str | None, shell: str) -> str:
     """`shell` with the interface's name for ``{0}``; empty where that name should stand in no command."""
     return shell.format(ifname) if is_ifname(ifname) else ""
-
-
-def quoted(text: str) -> str:
-    """`text` as one word of a POSIX shell command, and of zsh, which expands a leading ``=``."""
-    return f"'{text}'" if text.startswith("=") and "'" not in text else shlex.quote(text)

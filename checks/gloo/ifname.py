@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Mapping, Set
 from typing import Any
 
+from netdoctor.advice import target_rows
 from netdoctor.check import check
 from netdoctor.checks._shared.addresses import usual_network
 from netdoctor.checks._shared.env import each_its_own, export, unread
 from netdoctor.checks._shared.hosts_file import own_name
 from netdoctor.checks._shared.majority import majority
-from netdoctor.checks._shared.nccl_advice import target_rows
 from netdoctor.checks._shared.text import is_ifname, listing
 from netdoctor.facts.host import HostFacts
 from netdoctor.facts.net import NetFacts, ResolveFacts

@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator, Mapping, Set
 from functools import cache, partial
 from typing import Any
 
+from netdoctor.advice import propose_hcas
 from netdoctor.check import check
 from netdoctor.checks._shared.env import change, export, unread
 from netdoctor.checks._shared.majority import majority
-from netdoctor.checks._shared.nccl_advice import propose_hcas
-from netdoctor.checks._shared.rdma import NO_HCAS, is_plain_name
+from netdoctor.checks._shared.rdma import NO_HCAS
 from netdoctor.checks._shared.text import listing
 from netdoctor.facts.rdma import Hca, HcaPort, RdmaFacts
 from netdoctor.facts.software import EnvFacts, Job, SoftwareFacts
@@ -17,6 +17,7 @@ from netdoctor.records import record
 from netdoctor.rules.nccl_ib import prefix_surprises, selected_ports, switched_off_by
 from netdoctor.rules.variables import Environment, effective_env, values
 from netdoctor.rules.versions import Version, nccl_version
+from netdoctor.text import is_plain_name
 
 VARIABLE = "NCCL_IB_HCA"
 

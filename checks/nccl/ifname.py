@@ -4,10 +4,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache, partial
 
+from netdoctor.advice import is_bridge_name, is_tunnel_name
 from netdoctor.check import check
 from netdoctor.checks._shared.addresses import usual_network
 from netdoctor.checks._shared.env import unread
-from netdoctor.checks._shared.nccl_advice import bring_up, is_bridge_name, is_tunnel_name, set_ifname
+from netdoctor.checks._shared.nccl_advice import bring_up, set_ifname
 from netdoctor.checks._shared.text import is_ifname, listing, title_text
 from netdoctor.checks.nccl._bootstrap import VARIABLE, Bootstrap, bootstrap, untold
 from netdoctor.facts.net import AddressRow, NetFacts, ResolveFacts, RouteFacts

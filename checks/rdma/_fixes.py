@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
-from netdoctor.checks._shared.rdma import is_plain_name
 from netdoctor.facts.host import HostFacts
 from netdoctor.facts.net import NetFacts
 from netdoctor.facts.rdma import Hca, HcaPort
 from netdoctor.model import Fix, look, run
 from netdoctor.rules.addresses import rows_of
+from netdoctor.text import is_plain_name
 
 # Reloading it makes the RDMA devices anew, and their GID tables with them (rdma_roce_rescan_device in
 # drivers/infiniband/core/roce_gid_mgmt.c), while mlx5_core keeps the Ethernet interfaces up.

@@ -5,7 +5,7 @@ from functools import partial
 
 from netdoctor.check import check
 from netdoctor.checks._shared.env import change
-from netdoctor.checks._shared.rdma import NO_HCAS, has_any, is_plain_name, port_evidence, ports_of, unread
+from netdoctor.checks._shared.rdma import NO_HCAS, has_any, port_evidence, ports_of, unread
 from netdoctor.checks._shared.text import listing
 from netdoctor.checks.rdma._fixes import fill_gids
 from netdoctor.facts.host import HostFacts
@@ -24,6 +24,7 @@ from netdoctor.rules.nccl_ib import (
 )
 from netdoctor.rules.variables import Setting, Source, effective_env
 from netdoctor.rules.versions import nccl_version
+from netdoctor.text import is_plain_name
 
 OLD_NCCL = Cause(
     "gid-old-nccl",

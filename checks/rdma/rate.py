@@ -6,11 +6,12 @@ from typing import NamedTuple
 
 from netdoctor.check import check
 from netdoctor.checks._shared.parity import unlike_typed
-from netdoctor.checks._shared.rdma import NO_HCAS, has_any, is_plain_name, port_evidence, ports_of, unread
+from netdoctor.checks._shared.rdma import NO_HCAS, has_any, port_evidence, ports_of, unread
 from netdoctor.facts.net import NetFacts
 from netdoctor.facts.rdma import Hca, HcaPort, RdmaFacts
 from netdoctor.facts.wanted import Wanted, Wish
 from netdoctor.model import PEERS, SUSPECTED, Action, Cause, Finding, look, skip, unknown
+from netdoctor.text import is_plain_name
 
 READ = "mlxlink -d {0} -p {1} -m -c; ibstat {0} {1}"
 LOW = Cause("hca-rate-low", "HCA ports of {nodes} run slower than on most nodes", action=Action.DRAIN)

@@ -459,9 +459,9 @@ def _listed(args: argparse.Namespace, there: _There) -> str:
 def _planned(report: "Report", there: _There) -> dict[str, str]:
     """What the job is to have in its environment by what was measured; what would be guessed stays away."""
     from netdoctor import launch
-    from netdoctor.scanning import evidence
+    from netdoctor.cli.launch_evidence import evidence_of
 
-    found = launch.environment(there.targets, evidence(report, there.path))
+    found = launch.environment(there.targets, evidence_of(report, there.path))
     return {name: one.text for name, one in found.items() if one.origin is not launch.Origin.GUESSED}
 
 

@@ -141,6 +141,7 @@ def _text(args: argparse.Namespace) -> str:
 def _hosts(args: argparse.Namespace) -> "tuple[tuple[Target, ...], Evidence | None, str]":
     """(nodes in rank order, what a report knows of them, what names them)."""
     from netdoctor import scanning
+    from netdoctor.cli.launch_evidence import evidence_of, newest_evidence
     from netdoctor.inventory import load
 
     hosts = host_words(args)
@@ -150,11 +151,11 @@ def _hosts(args: argparse.Namespace) -> "tuple[tuple[Target, ...], Evidence | No
         path = args.report or LAST
         report = scanning.load_own(path)
         targets = scanning.replay(report, {}, path).targets or ()
-        return targets, scanning.evidence(report, path), str(path)
+        return targets, evidence_of(report, path), str(path)
     if not hosts:
         raise InputError("no hosts: name a hosts file, hosts, or --last (see netdoctor plan -h)")
     found = load(hosts, environ=os.environ, format=args.format or "auto")
-    return found.targets, scanning.known(found.targets, args.report), found.source
+    return found.targets, newest_evidence(found.targets, args.report), found.source
 
 
 def _options(args: argparse.Namespace) -> "Options":

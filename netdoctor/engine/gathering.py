@@ -15,7 +15,7 @@ from netdoctor.facts.places import CACHES
 from netdoctor.facts.software import PYTHON_PLACES, Job, SoftwareFacts, in_all
 from netdoctor.facts.wanted import Wanted
 from netdoctor.inventory import Target
-from netdoctor.inventory.names import python_fault
+from netdoctor.inventory.names import is_python_path
 from netdoctor.measure.common import peers
 from netdoctor.memo import keeping
 from netdoctor.rules.nccl import comm_id_host
@@ -272,10 +272,6 @@ def chosen_pythons(found: Mapping[str, SoftwareFacts]) -> dict[str, str]:
         node: ([software.executable] if software.torch else []) + [other.python for other in software.others]
         for node, software in found.items()
     }
-    usable = {node: [path for path in paths if is_path(path)] for node, paths in having.items()}
+    usable = {node: [path for path in paths if is_python_path(path)] for node, paths in having.items()}
     shared = in_all(list(usable.values()))
     return {node: shared or paths[0] for node, paths in usable.items() if paths}
-
-
-def is_path(python: str) -> bool:
-    return python.startswith("/") and python_fault(python) is None

@@ -253,6 +253,11 @@ def is_valid_python_path(text: str) -> bool:
     return python_fault(text) is None
 
 
+def is_python_path(text: str) -> bool:
+    """Return whether `text` is an absolute path of an interpreter."""
+    return text.startswith("/") and python_fault(text) is None
+
+
 def is_valid_port(port: int) -> bool:
     """Return whether `port` is a TCP port that a server can listen on."""
     return 1 <= port <= PORT_MAX

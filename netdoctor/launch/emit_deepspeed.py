@@ -5,11 +5,11 @@ Read of 0.16.4: deepspeed/launcher/runner.py and multinode_runner.py.
 
 import re
 
-from netdoctor.checks._shared.text import quoted
 from netdoctor.errors import InputError
 from netdoctor.launch import shell
 from netdoctor.launch.model import LaunchPlan, Part, Parts, Value
 from netdoctor.launch.shell import comment
+from netdoctor.text import quoted
 
 ENV_FILE = ".deepspeed_env"
 # The command line of each node goes through pdsh, which replaces %h and the like, and then through a shell.

@@ -1,9 +1,9 @@
 """Open MPI: a hostfile, and an mpirun whose ranks get the variables that torch reads."""
 
-from netdoctor.checks._shared.text import quoted
 from netdoctor.launch import shell
 from netdoctor.launch.model import LaunchPlan, Part, Parts
 from netdoctor.launch.shell import comment
+from netdoctor.text import quoted
 
 # Open MPI's own names for what torch's env:// reads.
 RANKS = {

@@ -2,11 +2,11 @@
 
 import ipaddress
 
-from netdoctor.checks._shared.text import quoted
 from netdoctor.launch import shell
 from netdoctor.launch.emit_deepspeed import job_env
 from netdoctor.launch.model import LaunchPlan, Part, Parts, PlanNode
 from netdoctor.launch.shell import comment
+from netdoctor.text import quoted
 
 PORT = 6379
 # Ray leaves these to chance; fixed, they can be let through a firewall. Beside them: workers at 10002-19999,

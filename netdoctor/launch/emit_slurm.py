@@ -3,13 +3,13 @@
 import re
 from collections.abc import Mapping
 
-from netdoctor.checks._shared.text import quoted
 from netdoctor.errors import InputError
 from netdoctor.inventory.nodeset import fold
 from netdoctor.launch import shell
 from netdoctor.launch.emit_torchrun import torchrun
 from netdoctor.launch.model import LaunchPlan, Part, Parts, PlanNode
 from netdoctor.launch.shell import comment
+from netdoctor.text import quoted
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 

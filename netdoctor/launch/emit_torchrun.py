@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 
-from netdoctor.checks._shared.text import quoted
 from netdoctor.launch import shell
 from netdoctor.launch.model import LaunchPlan, Part, Parts, PlanNode
 from netdoctor.launch.shell import comment
+from netdoctor.text import quoted
 
 
 def scripts(plan: LaunchPlan) -> Parts:

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from netdoctor.engine.gathering import is_path
 from netdoctor.errors import InputError
 from netdoctor.inventory import Target
+from netdoctor.inventory.names import is_python_path
 from netdoctor.inventory.nodeset import fold
 from netdoctor.launch.model import (
     Evidence,
@@ -106,7 +106,7 @@ def environment(
 
     Each Value says whether it was measured, given or guessed, and where it comes from; what differs from
     node to node, or is not known, is not among them. `targets` in rank order: the first is MASTER_ADDR's.
-    evidence: of a report (netdoctor.scanning.evidence). port, env: what the user says, which wins.
+    evidence: of a report (cli/launch_evidence.py). port, env: what the user says, which wins.
     """
     if not targets:
         raise InputError("no node is left to launch on")
@@ -187,9 +187,9 @@ def _python(target: Target, seen: Seen) -> Value | None:
     """The interpreter that has torch there."""
     software = seen.of("software").get(target.id)
     seen_there = software.executable if software is not None and software.torch else ""
-    if target.python and is_path(target.python) and target.python != seen_there:
+    if target.python and is_python_path(target.python) and target.python != seen_there:
         return given(target.python, target.source or "--python")
-    if software is not None and software.torch and is_path(seen_there):
+    if software is not None and software.torch and is_python_path(seen_there):
         return measured(seen_there, f"has torch {software.torch.version}")
     return None
 

@@ -3,9 +3,8 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from netdoctor.checks._shared.text import quoted
 from netdoctor.launch.model import LaunchPlan, PlanNode, Value
-from netdoctor.text import clean
+from netdoctor.text import clean, quoted
 
 _PLAIN = re.compile(r"[A-Za-z0-9._-]+")
 COMMENT_AT = 44

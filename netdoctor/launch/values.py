@@ -5,8 +5,7 @@ from dataclasses import field
 from functools import cached_property
 from typing import Any
 
-from netdoctor.checks._shared.nccl_advice import propose_hcas, propose_ifname
-from netdoctor.checks._shared.text import is_ifname
+from netdoctor.advice import propose_hcas, propose_ifname
 from netdoctor.facts.base import Missing
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.net import NetFacts, PortMatrix
@@ -28,6 +27,7 @@ from netdoctor.rules.nccl_ib import (
 from netdoctor.rules.paths import release
 from netdoctor.rules.variables import effective_env, values
 from netdoctor.rules.versions import at_least
+from netdoctor.text import is_ifname
 
 PORT = 29500
 # Outside the kernel's usual ephemeral range, 32768 to 60999, and not below 1024.

@@ -2,7 +2,7 @@
 
 from netdoctor.scanning.again import Rerun, costs, rejudge, rerun
 from netdoctor.scanning.hosts import reread
-from netdoctor.scanning.known import evidence, known, newest
+from netdoctor.scanning.known import newest
 from netdoctor.scanning.merging import into
 from netdoctor.scanning.plan import Plan, prepare, reads
 from netdoctor.scanning.record import load_own, replay
@@ -16,9 +16,7 @@ __all__ = [
     "assemble",
     "costs",
     "destination",
-    "evidence",
     "into",
-    "known",
     "load_own",
     "newest",
     "opening",

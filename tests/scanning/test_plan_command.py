@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from netdoctor import cli, scanning, store
+from netdoctor import cli, store
+from netdoctor.cli.launch_evidence import newest_evidence
 from netdoctor.inventory import load
 from netdoctor.model import fail
 from netdoctor.report import LAST
@@ -149,6 +150,6 @@ def test_files_and_variables(ground: Ground, typed: Typed) -> None:
     assert pairs["NCCL_SOCKET_IFNAME"] == "=eth0"
     assert pairs["NCCL_DEBUG"] == "INFO"
     assert all(line.startswith("#") or re.fullmatch(r"[A-Z_]+=\S+", line) for line in lines)
-    found = scanning.known(load(["hosts.txt"]).targets)
+    found = newest_evidence(load(["hosts.txt"]).targets)
     assert found is not None
     assert found.state == "ready"

@@ -1,6 +1,6 @@
 """Values of NCCL_SOCKET_IFNAME that are proposed."""
 
-from netdoctor.checks._shared.nccl_advice import Proposal, propose_ifname
+from netdoctor.advice import Proposal, propose_ifname
 from netdoctor.facts.net import NetFacts
 from tests.rules.machines import DOCKER, ETH0, LO, NEW, cluster, machine
 
