@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from netdoctor.facts.net import AddressRow, NetFacts
 from netdoctor.facts.rdma import Hca
-from netdoctor.records import dataclass
 from netdoctor.rules.addresses import is_usable, networks_by_reach, repeated_addresses, rows_of
 from netdoctor.rules.nccl import choose
 from netdoctor.rules.nccl_ib import MAX_IB_DEVS, selected_ports

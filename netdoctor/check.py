@@ -5,13 +5,12 @@ import re
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TypeVar
 
 from netdoctor.facts.base import FACT_TYPES, FactInfo
 from netdoctor.model import Finding
-from netdoctor.records import dataclass
 
 CheckFunction = Callable[..., Iterable[Finding]]
 

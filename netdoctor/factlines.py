@@ -25,6 +25,7 @@ import io
 import re
 import zlib
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -32,7 +33,6 @@ import msgspec
 
 from netdoctor.errors import InputError
 from netdoctor.jsontext import depth, encode_line, has_more
-from netdoctor.records import dataclass
 from netdoctor.text import clean
 
 SCHEMA = "netdoctor.facts/1"

@@ -1,11 +1,9 @@
 """The words of a verdict: status, finding, cause, fix. Plain data; nothing here reads, runs or draws."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, NamedTuple
-
-from netdoctor.records import changed, dataclass, record
 
 CLUSTER = "cluster"
 CONTROL = "control"
@@ -117,7 +115,7 @@ class Action(StrEnum):
     REPLACE = "replace"
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """Something seen. kind: ``command``, ``file``, ``probe``; where: node id; what: command or path."""
 
@@ -138,7 +136,7 @@ class Kind(StrEnum):
     OWNER = "owner"  # words alone, for whoever owns the network or the machine
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
     """A POSIX shell command. run_on: a node id, ``control``, or ``job`` (goes into the job's environment or
     script). `shell` is what runs there, without ssh or sudo; renderers add those."""
@@ -147,7 +145,7 @@ class Command:
     shell: str
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Fix:
     """A way to heal a cause. netdoctor never runs it.
 
@@ -174,7 +172,7 @@ class Fix:
     risk: str = "low"
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CauseHint:
     """What a finding says about its cause. Findings with the same key become one cause.
 
@@ -202,7 +200,7 @@ class CauseHint:
     action: Action | None = None
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """What a check has to say about one target (node id, ``a->b``, ``cluster``, ``control``).
 
@@ -227,7 +225,7 @@ class Finding:
     path: str = ""
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
     """A number worth keeping: name ``time.skew``, unit ``ms``, error in the same unit."""
 
@@ -423,12 +421,12 @@ def placed(finding: Finding, here: str) -> Finding:
     ends = nodes_of(target)
     node = ends[0] if ends else target
     if is_open:
-        evidence = tuple([one if one.where else changed(one, where=node) for one in evidence])
+        evidence = tuple([one if one.where else replace(one, where=node) for one in evidence])
     if hint is not None:
         hint = _placed_hint(hint, node, ends or (target,))
     if hint is finding.cause and evidence is finding.evidence and target == finding.target:
         return finding
-    return changed(finding, target=target, evidence=evidence, cause=hint)
+    return replace(finding, target=target, evidence=evidence, cause=hint)
 
 
 def _placed_hint(hint: CauseHint, node: str, ends: tuple[str, ...]) -> CauseHint:
@@ -438,12 +436,12 @@ def _placed_hint(hint: CauseHint, node: str, ends: tuple[str, ...]) -> CauseHint
     fixes = hint.fixes
     if any(not command.run_on for fix in fixes for command in (*fix.commands, *fix.undo)):
         fixes = tuple(
-            changed(fix, commands=_at(node, fix.commands), undo=_at(node, fix.undo)) for fix in fixes
+            replace(fix, commands=_at(node, fix.commands), undo=_at(node, fix.undo)) for fix in fixes
         )
     if culprits is hint.culprits and fixes is hint.fixes:
         return hint
-    return changed(hint, culprits=culprits, fixes=fixes)
+    return replace(hint, culprits=culprits, fixes=fixes)
 
 
 def _at(node: str, commands: tuple[Command, ...]) -> tuple[Command, ...]:
-    return tuple(changed(command, run_on=command.run_on or node) for command in commands)
+    return tuple(replace(command, run_on=command.run_on or node) for command in commands)

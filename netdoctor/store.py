@@ -3,7 +3,7 @@
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from typing import Any, Generic, TypeVar
 
@@ -12,7 +12,6 @@ import msgspec
 from netdoctor import facts
 from netdoctor.facts.base import FACT_TYPES, FactInfo, Missing, Why
 from netdoctor.jsontext import depth, has_more
-from netdoctor.records import dataclass
 from netdoctor.text import clean
 
 T = TypeVar("T")

@@ -5,10 +5,9 @@ Cells are plain tuples (row, column, letter) because thousands of them come each
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from netdoctor.records import dataclass
 from netdoctor.report.formats.json_ import from_dict, to_dict
 from netdoctor.report.model import Report
 

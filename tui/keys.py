@@ -1,6 +1,6 @@
 """Every action once: its id, keys, title, and where it works. Keys, help and palette read this."""
 
-from netdoctor.records import dataclass
+from dataclasses import dataclass
 
 VIEWS = ("causes", "cause", "evidence", "matrix", "pairs", "pair", "node", "diff")
 _CAUSES = ("causes", "cause", "evidence")

@@ -1,9 +1,8 @@
 """Where the columns of the matrix stand: one per check if they fit, closer if not, or one per family."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from netdoctor.records import dataclass
 from netdoctor.report import words
 from netdoctor.tui.state import Cells
 

@@ -2,9 +2,9 @@
 
 import textwrap
 from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
-from netdoctor.records import dataclass
 from netdoctor.report import words
 
 Span = tuple[str, str]

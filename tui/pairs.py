@@ -3,11 +3,10 @@
 import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from netdoctor.errors import InputError
-from netdoctor.records import dataclass
 from netdoctor.report import words
 from netdoctor.report.kept import pair_checks, pairs_of
 from netdoctor.report.model import MeasureRecord, PairRecord, Report

@@ -4,10 +4,10 @@ import fnmatch
 import operator
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from netdoctor.errors import InputError
-from netdoctor.records import dataclass
 from netdoctor.report.words import LETTERS
 from netdoctor.tui.state import Cells, Known, natural
 

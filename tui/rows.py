@@ -1,9 +1,9 @@
 """The rows of the matrix: which nodes, in which order, alike ones together; and which cell is next."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
-from netdoctor.records import dataclass
 from netdoctor.tui import query
 from netdoctor.tui.state import (
     RANK,

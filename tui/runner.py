@@ -2,9 +2,9 @@
 
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
-from netdoctor.records import dataclass
 from netdoctor.report.model import Report
 from netdoctor.tui.events import Event
 

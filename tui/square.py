@@ -4,8 +4,8 @@ Lines for a given width. The cursor is a row and a column, each a node's name.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from netdoctor.records import dataclass
 from netdoctor.report import words
 from netdoctor.report.model import PairRecord, Report
 from netdoctor.tui import pairs

@@ -6,10 +6,9 @@ filled: ``~`` for a result that is under way and a space for one that has not be
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from netdoctor.records import dataclass
 from netdoctor.report import words
 from netdoctor.report.model import Cause, Report, Result, TargetRecord
 from netdoctor.tui.events import Began, Ended, Event, Failed, NodeDone, Phase

@@ -5,10 +5,9 @@ nodes; never by numbers and never by results. Moves are pure functions from one 
 """
 
 from collections.abc import Hashable, Sequence, Set
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 
-from netdoctor.records import dataclass
 from netdoctor.tui.state import GROUPS_ABOVE, SORTS, Cells, Known
 
 T = TypeVar("T")

@@ -1,12 +1,12 @@
 """What counters of links added between two readings, and when that is more than a healthy link adds."""
 
 from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from netdoctor.checks._shared.text import listing
 from netdoctor.facts.counters import Counted, CounterFacts, LaterCounters
 from netdoctor.model import HERE, Cause, Evidence, Finding, Fix, ok, seen, unknown
-from netdoctor.records import dataclass
 
 # In less, one burst more or less is everything.
 APART_S = 1.0

@@ -1,9 +1,8 @@
 """What most nodes say, and who says otherwise."""
 
 from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
 from typing import Generic, TypeVar
-
-from netdoctor.records import dataclass
 
 H = TypeVar("H", bound=Hashable)
 

@@ -1,14 +1,13 @@
 """From a directed matrix of good and bad pairs to the fewest faults that account for it."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from heapq import heapify, heappop, heappush
 
 from netdoctor.facts.bandwidth import LossMatrix, TcpRates
 from netdoctor.facts.net import PathMtus, PortMatrix
 from netdoctor.model import CLUSTER, Finding, pair, unknown
-from netdoctor.records import dataclass
 
 Cell = tuple[str, str]
 # Whatever one node sends (0) or is sent (1).

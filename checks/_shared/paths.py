@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from netdoctor.advice import is_tunnel_name
@@ -12,7 +12,6 @@ from netdoctor.checks._shared.text import is_ifname, listing, title_text
 from netdoctor.facts.net import AddressRow, Netdev, NetFacts
 from netdoctor.facts.paths import BOOTSTRAP, RAIL, SOCKET, Path, Paths, Probe, path_of
 from netdoctor.model import CauseHint, Finding, Fix, in_job
-from netdoctor.records import record
 from netdoctor.rules.addresses import is_usable, repeated_addresses
 from netdoctor.rules.nccl import candidates
 from netdoctor.rules.variables import Environment, values
@@ -112,7 +111,7 @@ LINKS = ("physical", "bond", "vlan", "ipoib")
 FAR_APART = 5
 
 
-@record(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class SocketRow:
     """An address that NCCL's socket transport advertises. mbit_s: 0 where the link does not say.
 

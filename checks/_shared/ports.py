@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from netdoctor.check import derived
@@ -13,7 +13,6 @@ from netdoctor.facts.net import FirewallFacts, PortMatrix, PortProbe
 from netdoctor.facts.paths import MAIN, STORE, Path, Paths
 from netdoctor.facts.software import Job
 from netdoctor.model import Cause, CauseHint, Confidence, Evidence, nodes_of, seen
-from netdoctor.records import dataclass
 
 RENDEZVOUS = "rendezvous"
 EPHEMERAL = "ephemeral"

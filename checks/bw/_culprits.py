@@ -1,14 +1,13 @@
 """Who is behind slow pairs, worked out of the rates that a scan measured, for every check that asks."""
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from netdoctor.check import derived
 from netdoctor.facts.bandwidth import PairRates, RdmaRates, TcpRates
 from netdoctor.facts.host import Node
 from netdoctor.facts.localisation import Decision
 from netdoctor.localise import decide
-from netdoctor.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,12 @@
 """What ranks of a torch experiment could not do, as findings: who died, froze or never arrived."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from netdoctor.checks._shared.text import listing
 from netdoctor.facts.bandwidth import NO_GPU, AllReduce, PairRates, RankTrouble, Session
 from netdoctor.facts.paths import Path, Paths
 from netdoctor.model import CERTAIN, CLUSTER, LIKELY, SUSPECTED, Cause, Finding, Fix, run, seen, skip, unknown
-from netdoctor.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """From the localiser's decision to findings: who is slow, in which direction, how sure that is."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
@@ -31,7 +31,6 @@ from netdoctor.model import (
     run,
     seen,
 )
-from netdoctor.records import dataclass
 
 # At less than half of what is usual a cluster is no longer one that anybody wants to start a job on; above
 # that it works, slower. Shipped floors lie between 0.25 and 1.1 of a link (docs/bandwidth.md), so this

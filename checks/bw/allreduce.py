@@ -1,6 +1,7 @@
 """All-reduce over all nodes, as a job does it."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from netdoctor.check import check
 from netdoctor.checks._shared.text import GIB, MIB, listing, size
@@ -27,7 +28,6 @@ from netdoctor.model import (
     ok,
     seen,
 )
-from netdoctor.records import dataclass
 
 # Below these sizes latency and start-up rule, and no bound of a link says anything.
 LEAST_BYTES = {"nccl": GIB, "gloo": 4 * MIB}

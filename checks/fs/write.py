@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from netdoctor.check import check
 from netdoctor.checks._shared.positions import at
@@ -10,7 +11,6 @@ from netdoctor.facts.places import HUNG
 from netdoctor.facts.sharing import SharedRead, SharedWrite, Sharing
 from netdoctor.facts.software import Job
 from netdoctor.model import CLUSTER, CONFIG, PEERS, Cause, Finding, Status, look, ok, run, seen, skip, unknown
-from netdoctor.records import dataclass
 
 WRITING = "https://man7.org/linux/man-pages/man5/nfs.5.html"  # "Directory entry caching", "root_squash"
 

@@ -1,6 +1,7 @@
 """The address that gloo would use on each node."""
 
 from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass
 from typing import Any
 
 from netdoctor.advice import target_rows
@@ -27,7 +28,6 @@ from netdoctor.model import (
     skip,
     unknown,
 )
-from netdoctor.records import record
 from netdoctor.rules.addresses import ip, leads_to, networks_by_reach, repeated_addresses, rows_of
 from netdoctor.rules.gloo import Device, choose, interface_names, is_loopback
 from netdoctor.rules.variables import Setting, effective_env, exported, values
@@ -54,7 +54,7 @@ COUNT = Cause("gloo-ifname-count", "GLOO_SOCKET_IFNAME lists another number of i
 NETWORK = Cause("gloo-ifname-network", "gloo on {nodes} would use another network than the other nodes")
 
 
-@record(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Process:
     """A node as a gloo process of the job sees it. devices: those that it makes; setting: of the variable;
     fixes: a value of the variable that would do."""

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from statistics import median, median_high
 
 from netdoctor.checks._shared.text import listing
@@ -21,7 +22,6 @@ from netdoctor.model import (
     seen,
     unknown,
 )
-from netdoctor.records import dataclass
 from netdoctor.rules.boards import board, least
 
 CUDA_FAILS = Cause("gpu-work-fails", "torch cannot use GPUs of {nodes}", follows=("sw.cuda", "gpu.fabric"))

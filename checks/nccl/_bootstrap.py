@@ -1,12 +1,12 @@
 """A node as NCCL's bootstrap sees it, and what NCCL chooses there: its own answer, else a prediction."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from netdoctor.checks._shared.text import listing
 from netdoctor.facts.net import AddressRow, NetFacts, ResolveFacts
 from netdoctor.facts.software import EnvFacts, Job, NcclAnswer
 from netdoctor.model import DERIVED, seen
-from netdoctor.records import record
 from netdoctor.rules.addresses import rows_of
 from netdoctor.rules.nccl import RUNNING_SINCE, Choice, choose, corrected, device_of
 from netdoctor.rules.variables import Environment, effective_env, values
@@ -15,7 +15,7 @@ from netdoctor.rules.versions import Version, at_least, parse_version
 VARIABLE = "NCCL_SOCKET_IFNAME"
 
 
-@record(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Bootstrap:
     """A node as NCCL's bootstrap sees it, and the address that it takes there.
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 
 from netdoctor.check import check
@@ -11,7 +12,6 @@ from netdoctor.checks._shared.text import listing
 from netdoctor.facts.rdma import RdmaFacts
 from netdoctor.facts.software import EnvFacts, Job, SoftwareFacts
 from netdoctor.model import CERTAIN, CONSTANT, LIKELY, PEERS, Cause, Finding, Fix, in_job, seen, unknown
-from netdoctor.records import dataclass
 from netdoctor.rules import variables as rules
 from netdoctor.rules.variables import Environment, Setting, Source, effective_env, param
 from netdoctor.rules.versions import Version, at_least, nccl_version

@@ -1,6 +1,7 @@
 """The HCA ports that NCCL would use on each node."""
 
 from collections.abc import Callable, Iterator, Mapping, Set
+from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
@@ -13,7 +14,6 @@ from netdoctor.checks._shared.text import listing
 from netdoctor.facts.rdma import Hca, HcaPort, RdmaFacts
 from netdoctor.facts.software import EnvFacts, Job, SoftwareFacts
 from netdoctor.model import DERIVED, LIKELY, Cause, Finding, Fix, Status, in_job, ok, seen, skip, unknown
-from netdoctor.records import record
 from netdoctor.rules.nccl_ib import prefix_surprises, selected_ports, switched_off_by
 from netdoctor.rules.variables import Environment, effective_env, values
 from netdoctor.rules.versions import Version, nccl_version
@@ -32,7 +32,7 @@ FEWER = Cause("nccl-ib-fewer", "NCCL would use fewer HCA ports on {nodes} than o
 TWO_LAYERS = Cause("nccl-ib-two-layers", "NCCL would mix InfiniBand and RoCE ports on {nodes}")
 
 
-@record(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Transport:
     """A node as NCCL's InfiniBand transport sees it. active: ports in state ACTIVE; used: of these, the ones
     that the variables leave; off: the variable that leaves none."""

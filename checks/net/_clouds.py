@@ -5,10 +5,10 @@ knows are shell variables in the commands, and the shell says which one is not s
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from netdoctor.facts.host import HostFacts
 from netdoctor.model import CONTROL, Fix, look, run
-from netdoctor.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

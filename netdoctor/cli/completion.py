@@ -4,10 +4,10 @@ import argparse
 import shlex
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from netdoctor.cli.parser import subcommands, tree
-from netdoctor.records import dataclass
 
 SHELLS = ("bash", "zsh", "fish")
 EPILOG = """\

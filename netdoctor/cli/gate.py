@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +30,6 @@ from netdoctor.cli.options import (
 from netdoctor.cli.parser import EXIT_BAD_INPUT, Listed, words
 from netdoctor.cli.running import facts_asked, prepared, request_of, saved_report, scanned, signals_noted
 from netdoctor.errors import InputError
-from netdoctor.records import dataclass
 from netdoctor.report import LAST
 from netdoctor.text import clean
 

@@ -5,7 +5,7 @@ Generic over what checks declare (`CauseHint.key`, `explains=`); no check is nam
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from netdoctor.check import Check
@@ -13,7 +13,6 @@ from netdoctor.engine.judge import UNMEASURED, Blame, Judgement, is_about_all
 from netdoctor.engine.registry import matches
 from netdoctor.facts.base import Why
 from netdoctor.model import CLUSTER, CONTROL, Action, CauseHint, Confidence, Finding, Fix, Status, nodes_of
-from netdoctor.records import dataclass
 
 _TROUBLE = (Status.FAIL, Status.UNKNOWN, Status.WARN)
 _CONFIDENCE = (Confidence.CERTAIN, Confidence.LIKELY, Confidence.SUSPECTED)

@@ -4,7 +4,7 @@ import importlib
 import pkgutil
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -14,7 +14,6 @@ from netdoctor.engine.plugins import is_ours, whole
 from netdoctor.errors import DeadlineReached
 from netdoctor.facts.base import Missing, Why
 from netdoctor.measure.declare import EXPERIMENTS, Context, Experiment, Made, ordered
-from netdoctor.records import dataclass
 from netdoctor.store import Store
 from netdoctor.transport.base import Reply, Request, Transport
 

@@ -7,7 +7,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import chain, islice
 from types import MappingProxyType
 from typing import Any
@@ -28,7 +28,6 @@ from netdoctor.model import (
     Status,
     nodes_of,
 )
-from netdoctor.records import dataclass
 from netdoctor.store import NOT_COLLECTED, Store
 
 # A pair check over 1,000 nodes and 64 peers has 64,000 things to say at the very worst.

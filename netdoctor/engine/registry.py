@@ -11,7 +11,7 @@ import importlib.util
 import pkgutil
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -21,7 +21,6 @@ from netdoctor.errors import InputError
 from netdoctor.facts.base import FACT_TYPES, FactInfo
 from netdoctor.measure.declare import EXPERIMENTS
 from netdoctor.measure.declare import ordered as ordered_experiments
-from netdoctor.records import dataclass
 from netdoctor.text import clean
 
 ENTRY_POINTS = "netdoctor.checks"

@@ -5,7 +5,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -46,12 +46,11 @@ from netdoctor.inventory import Target
 from netdoctor.measure.common import Ground
 from netdoctor.measure.declare import Context
 from netdoctor.model import Status
-from netdoctor.records import dataclass, record
 from netdoctor.store import Store
 from netdoctor.transport.base import Request, SessionEvent, Transport
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
     """Something happened.
 

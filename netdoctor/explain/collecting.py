@@ -1,13 +1,12 @@
 """The recognised lines of many logs, in bounded number; the first ones of each kind and rank are kept."""
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from netdoctor.explain.knowledge import UNKNOWN, Pattern, Role
 from netdoctor.explain.lines import FRAME, RAISED, Moment, Speaker, moment, named, speaker
 from netdoctor.explain.literals import fold
 from netdoctor.explain.matching import Found
 from netdoctor.explain.model import Hit, Source
-from netdoctor.records import dataclass
 
 RANK_HITS_MAX = 4  # of one pattern and rank
 PATTERN_HITS_MAX = 600

@@ -7,10 +7,10 @@ is told; what comes after it is its doing.
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from netdoctor.explain.flight import Operation, Record
-from netdoctor.records import dataclass
 
 SIZES_DIFFER = ("all_to_all", "all_gather_v", "reduce_scatter_v")
 MAY_BE_UNEVEN = ("all_gather", "reduce_scatter", "gather", "scatter")

@@ -10,10 +10,10 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from netdoctor.explain import plain_pickle
-from netdoctor.records import dataclass
 
 PICKLE_MAX = 32 << 20
 JSON_MAX = 12 << 20  # lists of one character each are the most expensive

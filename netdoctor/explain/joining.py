@@ -5,12 +5,11 @@ admit: a cause that a line names stays, with a remark.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
 from netdoctor.explain.knowledge import Knowledge, Role
 from netdoctor.explain.model import Confidence, Explanation, Reason
-from netdoctor.records import dataclass
 from netdoctor.text import listing
 
 

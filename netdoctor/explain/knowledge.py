@@ -6,14 +6,13 @@ docs/explain-knowledge.md describes the form for whoever adds a cause.
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from netdoctor.explain.literals import required
-from netdoctor.records import dataclass
 
 FOLDER = Path(__file__).parent / "knowledge"
 CERTAIN = 100

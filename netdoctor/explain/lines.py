@@ -2,9 +2,8 @@
 
 import calendar
 import re
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
-
-from netdoctor.records import dataclass
 
 # Colours and other escape sequences: ECMA-48 5.4 and 5.6, as netdoctor.text knows them, on bytes.
 ESCAPES = re.compile(

@@ -1,12 +1,11 @@
 """What the engine says of logs; every text in it is made inert and holds no secret."""
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from netdoctor.explain.knowledge import Known, Pattern, Role
 from netdoctor.explain.lines import Moment, Speaker
-from netdoctor.records import dataclass
 
 SCHEMA = "netdoctor.explain/1"
 

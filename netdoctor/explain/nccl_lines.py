@@ -7,10 +7,8 @@ A process is told by host and pid, a rank by these and the device in brackets:
 
 import re
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import lru_cache
-
-from netdoctor.records import dataclass
 
 LINES_MAX = 200_000
 PROCESSES_MAX = 20_000

@@ -1,13 +1,12 @@
 """What a saved report says of a word: the reader's own values and results, folded over nodes."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from netdoctor.explain.words import Word
 from netdoctor.facts.software import EnvFacts, Job
 from netdoctor.inventory.nodeset import fold
 from netdoctor.model import BY_LETTER
-from netdoctor.records import dataclass
 from netdoctor.rules.variables import effective_env
 from netdoctor.store import Store
 from netdoctor.text import clean

@@ -7,10 +7,8 @@ v2.30.7-1. Pure.
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
-
-from netdoctor.records import dataclass
 
 SIZE_MAX = 8 << 20
 SHOWN = 10

@@ -15,11 +15,10 @@ import stat
 import sys
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import BinaryIO
 
 from netdoctor.errors import InputError
-from netdoctor.records import dataclass
 from netdoctor.text import clean
 
 BLOCK = 1 << 20

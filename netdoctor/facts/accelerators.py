@@ -1,10 +1,9 @@
 """Facts about GPUs of AMD, and which accelerators of others there are, from sysfs and files."""
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from netdoctor.facts.base import fact
 from netdoctor.facts.gpu import GpuProcess
-from netdoctor.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

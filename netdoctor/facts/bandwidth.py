@@ -1,9 +1,8 @@
 """What the bandwidth experiments measured: packet loss, TCP streams, pairs and all-reduces of torch."""
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from netdoctor.facts.base import fact
-from netdoctor.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,10 +1,9 @@
 """What a fact is: a frozen dataclass, the group it travels under, and why it may be missing."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
-
-from netdoctor.records import dataclass
 
 T = TypeVar("T", bound=type)
 

@@ -1,10 +1,10 @@
 """Facts about clocks."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from statistics import median
 
 from netdoctor.facts.base import fact
-from netdoctor.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,11 +1,10 @@
 """Facts about what links count: errors and link events of RDMA ports and of network interfaces."""
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from netdoctor.facts.base import fact
 from netdoctor.facts.gpu import GpuFacts
-from netdoctor.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

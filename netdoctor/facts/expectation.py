@@ -1,6 +1,6 @@
 """What hardware should reach, and which part of it sets the limit. Data only."""
 
-from netdoctor.records import dataclass
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

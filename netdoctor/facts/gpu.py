@@ -1,9 +1,8 @@
 """Facts about GPUs, from NVML (through pynvml), /proc and the PCI tree."""
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from netdoctor.facts.base import fact
-from netdoctor.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,10 +1,10 @@
 """Facts about a machine as such: identity, limits, memory file systems."""
 
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal, get_args
 
 from netdoctor.facts.base import fact
-from netdoctor.records import dataclass, record
 
 # What reaches the nodes, as --via has it.
 Via = Literal["ssh", "slurm", "ray"]
@@ -18,7 +18,7 @@ WITHOUT_SSH = (FILED, MEET)
 
 
 @fact("node", origin="control")
-@record(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
     """A node as the user listed it. order: its place in the hosts file (rank order). leaf: its switch."""
 

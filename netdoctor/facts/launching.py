@@ -1,9 +1,8 @@
 """Facts about what a named launcher, or a named container image, finds on a node."""
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from netdoctor.facts.base import fact
-from netdoctor.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,9 +1,7 @@
 """What pair measurements say and who can be behind a slow one: data, decided on in netdoctor/localise/."""
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import StrEnum
-
-from netdoctor.records import dataclass
 
 
 class Kind(StrEnum):

@@ -1,10 +1,9 @@
 """Facts about logins from node to node, and about what nodes reach outside of the cluster."""
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from netdoctor.facts.base import fact
-from netdoctor.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,10 +1,9 @@
 """Facts about a node's IP network."""
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from netdoctor.facts.base import fact
-from netdoctor.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

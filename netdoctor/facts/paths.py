@@ -1,11 +1,10 @@
 """The ways over which a job's nodes dial each other, worked out before anything is tried."""
 
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from netdoctor.facts.base import fact
-from netdoctor.records import dataclass, record
 from netdoctor.text import listing
 
 MAIN = "main"
@@ -16,7 +15,7 @@ SOCKET = "NCCL socket"
 RAIL = "RoCE"
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
     """One address that a node advertises to its peers.
 

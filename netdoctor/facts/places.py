@@ -1,10 +1,9 @@
 """Facts about file systems and paths that a job uses."""
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from netdoctor.facts.base import fact
-from netdoctor.records import dataclass
 
 # Variables that say where libraries keep what they download.
 CACHES = ("HF_HOME", "TORCH_HOME", "XDG_CACHE_HOME")

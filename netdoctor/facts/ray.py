@@ -1,11 +1,10 @@
 """Facts about a node of a Ray cluster, and about connections between them."""
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from netdoctor.facts.base import fact
 from netdoctor.facts.net import PortProbe
-from netdoctor.records import dataclass
 
 
 @fact("ray", absent=True)

@@ -1,9 +1,9 @@
 """Facts about RDMA devices, from /sys/class/infiniband."""
 
 import re
+from dataclasses import dataclass
 
 from netdoctor.facts.base import fact
-from netdoctor.records import dataclass
 
 # Soft RDMA and cloud adapters print a fixed rate that says nothing about a link
 # (drivers/infiniband/sw, drivers/infiniband/hw/efa of the kernel).

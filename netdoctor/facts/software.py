@@ -1,11 +1,10 @@
 """Facts about the interpreter that the job will use, read without importing torch."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from netdoctor.facts.base import fact
-from netdoctor.records import dataclass
 
 Launcher = Literal["torchrun", "srun", "mpirun", "deepspeed", "pdsh", "ray", "accelerate"]
 Backend = Literal["nccl", "gloo"]

@@ -1,10 +1,9 @@
 """Facts about how a machine is set up."""
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from netdoctor.facts.base import fact
-from netdoctor.records import dataclass
 
 
 @fact("tuning")

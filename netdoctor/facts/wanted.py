@@ -2,11 +2,10 @@
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from netdoctor.facts.base import fact
-from netdoctor.records import dataclass
 
 # Instead of a value, of a node that has nothing of a name: no expectation is met by it.
 ABSENT = "(absent)"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from netdoctor.errors import InputError
 from netdoctor.inventory.names import masked, printable
-from netdoctor.records import dataclass
 
 SHOWN_MAX = 50
 KEPT_MAX = 1000

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import Enum
 
 from netdoctor.inventory.errors import Problems
 from netdoctor.inventory.names import PORT_MAX, SSH_PORT
 from netdoctor.inventory.reading import Line
-from netdoctor.records import dataclass
 
 FIRST_FREE_PORT = 1024
 

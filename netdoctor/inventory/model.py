@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from netdoctor.inventory.nodeset import fold
-from netdoctor.records import dataclass, record
 
 # Target.source of what was named there.
 COMMAND_LINE = "command line"
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
     """One machine to examine, as listed. Every string has passed the rules in `names`."""
 

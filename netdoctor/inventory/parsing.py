@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from netdoctor.inventory.errors import Problems
@@ -28,7 +28,6 @@ from netdoctor.inventory.nodeset import (
     split,
     write_out,
 )
-from netdoctor.records import dataclass
 
 SLOTS_MAX = 65_536
 GPUS_MAX = 1024

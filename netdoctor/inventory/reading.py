@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,6 @@ from netdoctor.files import read_regular
 from netdoctor.inventory.errors import Problems
 from netdoctor.inventory.names import host_fault, printable
 from netdoctor.inventory.nodeset import RANGE_MAX, TOO_MANY
-from netdoctor.records import dataclass
 
 if TYPE_CHECKING:
     from typing import TextIO

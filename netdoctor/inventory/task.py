@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from netdoctor.inventory import surroundings
 from netdoctor.inventory.errors import InventoryError
 from netdoctor.inventory.loader import load
 from netdoctor.inventory.names import is_valid_host
 from netdoctor.inventory.nodeset import fold
-from netdoctor.records import dataclass
 
 # A number of a task is far below; what is not is none.
 COUNT_MAX = 100_000_000

@@ -11,7 +11,7 @@ import ipaddress
 import re
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from netdoctor.inventory.errors import Problems
@@ -21,7 +21,6 @@ from netdoctor.inventory.nodeset import SyntaxFault, write_out
 from netdoctor.inventory.readers.clusters import HOSTS_SCHEMA
 from netdoctor.inventory.readers.columns import OWN_NAMES
 from netdoctor.inventory.reading import FILE_MAX
-from netdoctor.records import dataclass
 
 # What is told of a field that a format cannot hold.
 WAY_ON = {

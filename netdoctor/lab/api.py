@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,6 @@ from netdoctor.lab.requirements import missing_requirements
 from netdoctor.lab.service import Site
 from netdoctor.lab.state import Active, State
 from netdoctor.lab.system import LabError
-from netdoctor.records import dataclass
 
 __all__ = ["FAULTS", "Fault", "Lab", "LabError", "NodeStatus", "load", "missing_requirements", "up"]
 

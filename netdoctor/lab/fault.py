@@ -7,7 +7,7 @@ again from all faults in force, so that two faults on one file do not undo each 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from netdoctor.lab import node as nodes
 from netdoctor.lab import processes
@@ -15,7 +15,6 @@ from netdoctor.lab.processes import Process
 from netdoctor.lab.service import Site
 from netdoctor.lab.state import Active
 from netdoctor.lab.system import LabError
-from netdoctor.records import dataclass
 
 
 @dataclass(frozen=True)

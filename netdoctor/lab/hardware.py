@@ -6,11 +6,10 @@ The values are those of public documentation (ConnectX-7, H100 SXM), not a copy 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from netdoctor.lab import links
 from netdoctor.lab.state import State
-from netdoctor.records import dataclass
 
 DRIVER = "550.127.05"
 OTHER_DRIVER = "535.183.01"

@@ -6,9 +6,8 @@ import os
 import signal
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
-
-from netdoctor.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from netdoctor.lab import node as nodes
@@ -15,7 +16,6 @@ from netdoctor.lab import processes, sshd, system
 from netdoctor.lab.processes import Process
 from netdoctor.lab.state import State
 from netdoctor.lab.system import LabError
-from netdoctor.records import dataclass
 
 PID_FILE = "/run/sshd.pid"
 SILENT = ("sshd-down", "not-ssh")

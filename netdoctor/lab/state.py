@@ -7,13 +7,12 @@ import fcntl
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import asdict, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from netdoctor.lab.processes import Process
 from netdoctor.lab.system import LabError
-from netdoctor.records import dataclass
 
 FILE = "state.json"
 FIRST_HOST = 10

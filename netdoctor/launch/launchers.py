@@ -1,6 +1,7 @@
 """The launchers that a plan can be written for."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from netdoctor.launch import (
     emit_accelerate,
@@ -14,7 +15,6 @@ from netdoctor.launch import (
 )
 from netdoctor.launch.model import LaunchPlan, Parts
 from netdoctor.launch.values import PORT
-from netdoctor.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

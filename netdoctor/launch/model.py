@@ -1,12 +1,11 @@
 """What a launch plan is: nodes with process counts, and values that each say where they come from."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 
 from netdoctor.errors import InputError
-from netdoctor.records import dataclass
 from netdoctor.store import Store
 
 

@@ -1,7 +1,7 @@
 """What a job's variables should be, from what a scan saw. Nothing that was not seen is called measured."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -13,7 +13,6 @@ from netdoctor.facts.software import Job
 from netdoctor.inventory import Target
 from netdoctor.inventory.nodeset import fold
 from netdoctor.launch.model import Evidence, Value, given, guessed, measured
-from netdoctor.records import dataclass
 from netdoctor.rules import gloo
 from netdoctor.rules.addresses import network, parse, rows_of
 from netdoctor.rules.local_ports import hands_out

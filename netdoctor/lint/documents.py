@@ -1,12 +1,12 @@
 """YAML and JSON with the places of everything, bounded, and without making objects of it."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import yaml
 
 from netdoctor.errors import InputError
 from netdoctor.lint.model import Place
-from netdoctor.records import dataclass
 from netdoctor.text import clean
 
 EVENTS_MOST = 200_000

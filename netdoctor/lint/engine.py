@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 
 from netdoctor.lint.files import Config, Read, Shell
 from netdoctor.lint.model import RULES, Finding, Found, Place, Rule, Severity
 from netdoctor.lint.rules.groups import Together  # and with its package, all rules
-from netdoctor.records import dataclass
 
 MOST_PER_RULE = 50  # in one file
 _IGNORE = re.compile(r"#\s*netdoctor:\s*ignore(?:\[([^\]]*)\])?[ \t]*:?[ \t]*(.*?)\s*$")

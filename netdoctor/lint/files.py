@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
 from netdoctor.errors import InputError
@@ -13,7 +13,6 @@ from netdoctor.lint.model import Kind, Place
 from netdoctor.lint.slurm import Request, read_request
 from netdoctor.lint.syntax import parse
 from netdoctor.lint.values import Script, Value, known
-from netdoctor.records import dataclass
 from netdoctor.text import clean
 
 FILE_MOST = 1024 * 1024

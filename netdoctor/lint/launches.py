@@ -1,7 +1,7 @@
 """Who starts what: commands taken apart into launchers, their options, and what lies around them."""
 
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from netdoctor.lint import options as known
 from netdoctor.lint.model import Place
@@ -9,7 +9,6 @@ from netdoctor.lint.options import Options
 from netdoctor.lint.syntax import SHELLS, STARTERS
 from netdoctor.lint.values import Command, Hole, Script, Value, Variable, Word, join
 from netdoctor.lint.values import known as known_value
-from netdoctor.records import dataclass
 
 TORCH = ("torchrun", "torch.distributed.launch")
 PROGRAMS = frozenset({*TORCH, "accelerate", "deepspeed", "ray", "python", "script", "docker"})

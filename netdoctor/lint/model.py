@@ -4,10 +4,10 @@ import inspect
 import re
 import textwrap
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from netdoctor.records import dataclass
 from netdoctor.text import clean
 
 MESSAGE_MOST = 600

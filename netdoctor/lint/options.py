@@ -5,9 +5,7 @@ Written after torch 2.15 (torch/distributed/run.py), Slurm 26.05 (src/common/slu
 5.
 """
 
-from dataclasses import field
-
-from netdoctor.records import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)

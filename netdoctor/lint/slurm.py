@@ -6,13 +6,12 @@ sbatch stops at the first line that is neither blank nor a comment (src/sbatch/o
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from netdoctor.lint import options
 from netdoctor.lint.launches import Given, Launch, take
 from netdoctor.lint.model import Place
 from netdoctor.lint.values import Value, Word, known
-from netdoctor.records import dataclass
 
 NODE_COUNTS = frozenset({"SLURM_NNODES", "SLURM_JOB_NUM_NODES"})
 _LINE = re.compile(r"#SBATCH(?:[ \t]+(.*))?$")

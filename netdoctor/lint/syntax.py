@@ -8,7 +8,7 @@ unknown around it.
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 
 import tree_sitter
@@ -18,7 +18,6 @@ from tree_sitter import Node
 from netdoctor.lint.model import Place
 from netdoctor.lint.values import Assignment, Command, Script, Value, Variable, Word, join, known
 from netdoctor.lint.words import WORDS_MOST, Expander, bounded, is_literal, unknown
-from netdoctor.records import dataclass
 
 DEPTH_MOST = 120
 NESTED_MOST = 3  # bash -c in bash -c

@@ -1,10 +1,9 @@
 """What a word of a shell script is worth when nothing is run: text with holes in it."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from netdoctor.lint.model import Place
-from netdoctor.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

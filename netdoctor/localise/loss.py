@@ -2,10 +2,9 @@
 
 import math
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from netdoctor.localise.binomial import log_tail
-from netdoctor.records import dataclass
 
 # What healthy networks may lose under other people's load, and how improbable a culprit's loss must be if
 # it were no worse: with the 30 or so questions asked of a small cluster, one in 10,000 clean runs blames

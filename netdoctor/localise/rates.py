@@ -4,11 +4,11 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from netdoctor.facts.bandwidth import PairRate, PairRates, RdmaRates, TcpRate, TcpRates
 from netdoctor.facts.localisation import Decision, PairSample
 from netdoctor.localise.verdict import decode
-from netdoctor.records import dataclass
 
 # From here on the sender's threads hardly ever waited for the network: the rate is the machine's.
 BUSY = 0.6

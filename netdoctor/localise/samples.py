@@ -2,12 +2,11 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from statistics import median
 
 from netdoctor.facts.localisation import PairSample
 from netdoctor.localise.noise import LEAST_NOISE, scale
-from netdoctor.records import dataclass
 
 # The log of a rate that is nothing at all stands this far below the healthy one: a thousandth.
 DEAD = -math.log(1000)

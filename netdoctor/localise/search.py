@@ -3,14 +3,13 @@
 import heapq
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from statistics import median
 
 from netdoctor.facts.localisation import Kind
 from netdoctor.localise.noise import USUAL_NOISE, edge, mode, scale, spread
 from netdoctor.localise.samples import DEAD, Class, Data, framed
 from netdoctor.localise.suspects import LOCAL, Suspect, rarity, suspects
-from netdoctor.records import dataclass
 
 CASUAL = -math.log(0.02)
 WONDER = 12.0

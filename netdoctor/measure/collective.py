@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
@@ -55,7 +55,6 @@ from netdoctor.measure.ranks import (
     only_import,
     passed_on,
 )
-from netdoctor.records import dataclass
 from netdoctor.rules.nccl_ib import selected_ports
 from netdoctor.rules.variables import effective_env, param, values
 

@@ -3,7 +3,7 @@
 import random
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
@@ -12,7 +12,6 @@ from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.net import PortMatrix
 from netdoctor.facts.paths import STORE, Path, Paths
 from netdoctor.facts.software import Job
-from netdoctor.records import dataclass
 from netdoctor.store import Store, decode
 from netdoctor.transport.base import Reply, Request
 

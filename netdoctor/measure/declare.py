@@ -5,13 +5,12 @@ import math
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from netdoctor.facts.base import FACT_TYPES, FactInfo, Missing
 from netdoctor.facts.software import Job
 from netdoctor.measure.common import Caller, Ground
-from netdoctor.records import dataclass
 from netdoctor.store import Store
 
 

@@ -14,13 +14,13 @@ them. A machine whose parts are not known gets no expectation: a wrong floor is 
 import math
 import re
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
 from netdoctor.facts.expectation import Expectation, NoExpectation, Term
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.host import HostFacts
 from netdoctor.facts.net import Netdev, NetFacts
 from netdoctor.facts.rdma import HcaPort, RdmaFacts
-from netdoctor.records import dataclass
 
 PUBLISHED = "NVIDIA/nccl-tests issues 119 and 290; stas00/ml-engineering network/README.md"
 INSIDE = "NVIDIA/nccl-tests issues 175, 212, 272; NVIDIA/nccl issue 1807; Azure/azurehpc-health-checks conf/"

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import msgspec
@@ -9,7 +10,6 @@ import msgspec
 from netdoctor.facts.base import Missing, Why
 from netdoctor.measure.common import Caller, reason, replies, token
 from netdoctor.measure.ranks import ANSWER_S, ENDING_S, SPAWN_S, Heard, pause
-from netdoctor.records import dataclass
 from netdoctor.transport.base import Request
 
 POLL_S = 10.0

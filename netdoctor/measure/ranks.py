@@ -8,7 +8,7 @@ import re
 import signal
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
 from types import MappingProxyType
@@ -20,7 +20,6 @@ from netdoctor.facts.bandwidth import RankTrouble
 from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.software import Job
 from netdoctor.measure.common import Caller, reason, replies, token
-from netdoctor.records import dataclass
 from netdoctor.transport.base import Request
 
 # Importing torch takes a second where it is cached, and many from a busy network file system.

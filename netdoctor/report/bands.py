@@ -6,9 +6,9 @@ Several runs of a baseline show it: then the band is a prediction interval for o
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import NormalDist, median
 
-from netdoctor.records import dataclass
 from netdoctor.report.model import Report
 
 Key = tuple[str, str]

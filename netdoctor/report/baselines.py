@@ -8,11 +8,10 @@ import difflib
 import re
 import shutil
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from netdoctor.errors import InputError
-from netdoctor.records import dataclass
 from netdoctor.report import LAST, history
 from netdoctor.report.diff import is_healed
 from netdoctor.report.model import Against, Cause, Healed, Report

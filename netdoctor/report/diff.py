@@ -1,9 +1,9 @@
 """What changed between two reports: worse, better, moved, and who came and went. Pure."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from netdoctor.records import dataclass
 from netdoctor.report import bands
 from netdoctor.report.model import Cause, Report
 from netdoctor.report.words import LETTERS

@@ -2,9 +2,9 @@
 
 import os
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
-from netdoctor.records import dataclass
 from netdoctor.report import LAST
 from netdoctor.report.model import Report
 

@@ -5,10 +5,8 @@ Strings that came from nodes are stored as received (capped); each renderer esca
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
-
-from netdoctor.records import dataclass, record
 
 SCHEMA = "netdoctor.report/1"
 
@@ -111,7 +109,7 @@ class Verdict:
     part: Part | None = None
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TargetRecord:
     """One node as listed. login_ms: from TCP connect to authenticated. facts: the few that headers show
     (gpus, gpu_model, driver, torch, nccl, python)."""
@@ -148,7 +146,7 @@ class Matrix:
     cells: tuple[str, ...]
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceRecord:
     kind: str
     where: str
@@ -157,7 +155,7 @@ class EvidenceRecord:
     truncated: bool = False
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
     """One (check, target) with exactly one status. cause: id of the cause it belongs to or waits for."""
 
@@ -204,7 +202,7 @@ class PairRecord:
     paths: tuple[PathRecord, ...] = ()
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MeasureRecord:
     name: str
     target: str

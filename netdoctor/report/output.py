@@ -5,13 +5,12 @@ import os
 import select
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 from netdoctor.errors import InputError
-from netdoctor.records import dataclass
 from netdoctor.report.model import Note, Report
 from netdoctor.text import columns_said
 

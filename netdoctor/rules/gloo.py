@@ -5,15 +5,15 @@ Written after torch 2.15 (c10d/init.cpp, ProcessGroupGloo.cpp) and gloo 70dc360
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from netdoctor.facts.net import AddressRow, NetFacts, ResolveFacts
-from netdoctor.records import record
 from netdoctor.rules.addresses import ip, parse, rows_of
 
 LOOPBACK = "127.0.0.1"
 
 
-@record(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Device:
     """One device of a Gloo process. row: None when the interface is not there, has no address, or
     the address is of no interface listed. address: what it advertises, None when it fails. ifname:

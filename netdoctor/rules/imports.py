@@ -1,8 +1,7 @@
 """What the last line of a failed import says: patterns with a real line each, and what helps."""
 
 import re
-
-from netdoctor.records import dataclass
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)

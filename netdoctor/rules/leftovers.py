@@ -1,8 +1,7 @@
 """Variables that are set to look for a fault, and what it costs to leave them."""
 
 import re
-
-from netdoctor.records import dataclass
+from dataclasses import dataclass
 
 # What torch takes for on where it asks getCvarBool (torch/csrc/distributed/c10d/Utils.hpp).
 ON = r"(?i)1|t|true|y|yes"

@@ -1,6 +1,7 @@
 """What happens where torch finds other libraries than its release pins (Requires-Dist of its wheel)."""
 
-from netdoctor.records import dataclass
+from dataclasses import dataclass
+
 from netdoctor.rules.packages import requirement
 from netdoctor.rules.versions import Version, at_least, parse_version
 

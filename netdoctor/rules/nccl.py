@@ -6,13 +6,12 @@ release as an argument. Where the release is unknown the newest rules are used.
 
 import ipaddress
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from netdoctor.facts.net import AddressRow, Lookup, NetFacts, ResolveFacts
 from netdoctor.facts.software import NcclAnswer
 from netdoctor.memo import of_one
-from netdoctor.records import dataclass, record
 from netdoctor.rules.addresses import IPAddress, ip, network, parse, rows_of
 from netdoctor.rules.variables import MAX_IFS, parse_filter
 from netdoctor.rules.versions import Version, at_least
@@ -20,7 +19,7 @@ from netdoctor.rules.versions import Version, at_least
 RUNNING_SINCE = (2, 28, 3)  # IFF_RUNNING and virbr: tags v2.27.7-1 against v2.28.3-1
 
 
-@record(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Choice:
     """The address that NCCL would advertise, and the rule that led to it.
 

@@ -8,13 +8,13 @@ import ipaddress
 import re
 from bisect import insort
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count
 from typing import NamedTuple
 
 from netdoctor.facts.rdma import Gid, Hca, HcaPort
 from netdoctor.memo import by_identity
-from netdoctor.records import record
 from netdoctor.rules.addresses import CACHED, IPNetwork, bits_of, dotted
 from netdoctor.rules.variables import Environment, Setting, param, parse_filter, values
 from netdoctor.rules.versions import Version, at_least
@@ -162,7 +162,7 @@ def gives_up_over_index(port: HcaPort, index: int, version: Version | None) -> b
     return beyond and port.is_roce and at_least(version, GID_CHECKED_SINCE)
 
 
-@record(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class GidChoice:
     """The row of a port's GID table that NCCL takes, and why.
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import permutations
 
 from netdoctor.facts.gpu import GpuFacts
@@ -11,7 +11,6 @@ from netdoctor.facts.paths import BOOTSTRAP, GLOO, MAIN, RAIL, SOCKET, STORE, Pa
 from netdoctor.facts.rdma import RdmaFacts
 from netdoctor.facts.software import Job, NcclAnswer, SoftwareFacts
 from netdoctor.memo import by_members
-from netdoctor.records import record
 from netdoctor.rules import gloo
 from netdoctor.rules.addresses import (
     IPNetwork,
@@ -74,7 +73,7 @@ def data_addresses(
     return result
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
     """What is known of one node; None where it was not asked or did not say."""
 

@@ -3,12 +3,12 @@ built, or rented, in another way is none of our business."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.host import HostFacts
 from netdoctor.facts.rdma import RdmaFacts
 from netdoctor.facts.wanted import Wanted
-from netdoctor.records import dataclass
 
 WHAT = {
     "gpu.count": "GPUs",

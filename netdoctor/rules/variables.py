@@ -5,12 +5,12 @@ Written after NCCL 2.30.7 (src/misc/param.cc, src/misc/utils.cc) and torch 2.15.
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 
 from netdoctor.facts.software import CALLING, ConfFile, EnvFacts, Job
 from netdoctor.memo import by_identity, of_one
-from netdoctor.records import dataclass
 from netdoctor.rules.versions import Version, at_least
 
 MAX_IFS = 16  # src/transport/net_socket.cc, src/os/linux.cc

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ from netdoctor.facts.software import Job
 from netdoctor.facts.wanted import Wanted
 from netdoctor.inventory import Inventory, Target, restrict
 from netdoctor.measure.declare import EXPERIMENTS
-from netdoctor.records import dataclass
 from netdoctor.report import LAST, baseline, baselines
 from netdoctor.report.foreign import disowned
 from netdoctor.report.kept import of as facts_kept

@@ -14,7 +14,7 @@ line that no task wrote has none.
 import re
 import zlib
 from collections.abc import Mapping
-from dataclasses import asdict, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any
@@ -26,7 +26,6 @@ from netdoctor.factlines import SCHEMA
 from netdoctor.inventory.names import is_valid_host, node_id
 from netdoctor.inventory.task import COUNT_MAX, NODES_MAX, TEXT_MAX, Task
 from netdoctor.jsontext import encode_line
-from netdoctor.records import dataclass
 from netdoctor.text import clean
 
 NAME, _, MAJOR = SCHEMA.partition("/")

@@ -2,12 +2,12 @@
 
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from netdoctor.errors import InputError
 from netdoctor.facts.host import FILED, Login, Session
 from netdoctor.inventory import Inventory, Target, load
 from netdoctor.inventory.task import task
-from netdoctor.records import dataclass
 from netdoctor.scanning.factfile import Written
 from netdoctor.scanning.pool import SOURCE, Rules, pooled, read
 from netdoctor.scanning.request import ScanRequest

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 from typing import Any
@@ -10,7 +11,6 @@ from netdoctor import __version__
 from netdoctor.check import Profile
 from netdoctor.facts.software import Job
 from netdoctor.inventory.nodeset import fold
-from netdoctor.records import dataclass
 from netdoctor.report import words
 from netdoctor.report.kept import of as facts_kept
 from netdoctor.report.model import Report

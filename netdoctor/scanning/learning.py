@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from netdoctor.engine.registry import Registry
@@ -9,7 +10,6 @@ from netdoctor.engine.run import rejudge
 from netdoctor.errors import InputError
 from netdoctor.facts.wanted import ABSENT, Watched
 from netdoctor.inventory.nodeset import fold
-from netdoctor.records import dataclass
 from netdoctor.report import words
 from netdoctor.report.model import Report
 from netdoctor.scanning.expecting import GROUP, VALUE_MAX, keys_of

@@ -14,6 +14,7 @@ import stat
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -25,7 +26,6 @@ from netdoctor.errors import InputError
 from netdoctor.files import read_regular
 from netdoctor.inventory.names import host_fault, printable, python_fault
 from netdoctor.inventory.task import Task
-from netdoctor.records import dataclass
 from netdoctor.report.foreign import stranger
 from netdoctor.report.save import write_whole
 from netdoctor.scanning.request import ScanRequest

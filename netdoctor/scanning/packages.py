@@ -5,13 +5,12 @@ https://pip.pypa.io/en/stable/reference/requirements-file-format/
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from netdoctor.errors import InputError
 from netdoctor.facts.software import BY_HAND, Requested
 from netdoctor.files import read_regular
-from netdoctor.records import dataclass
 from netdoctor.rules.packages import MOST
 from netdoctor.text import clean
 

@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from netdoctor.check import Check, Profile
@@ -19,7 +19,6 @@ from netdoctor.facts.software import Job
 from netdoctor.facts.wanted import Wanted
 from netdoctor.inventory import Inventory, Target, load, restrict
 from netdoctor.inventory.reading import file_exists
-from netdoctor.records import dataclass
 from netdoctor.report import baseline, baselines
 from netdoctor.report.model import Part, Report
 from netdoctor.report.places import keep_apart

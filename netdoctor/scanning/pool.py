@@ -8,7 +8,7 @@ import shlex
 import stat
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -24,7 +24,6 @@ from netdoctor.inventory import InventoryError, Target, expand
 from netdoctor.inventory.names import host_of, is_valid_host, node_id
 from netdoctor.inventory.nodeset import fold
 from netdoctor.inventory.task import Task
-from netdoctor.records import dataclass
 from netdoctor.report.foreign import stranger
 from netdoctor.report.formats.json_ import NODES_MAX
 from netdoctor.report.kept import of as facts_kept

@@ -1,12 +1,11 @@
 """What a scan is asked for, whoever asks."""
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 from netdoctor.inventory import Target
-from netdoctor.records import dataclass
 from netdoctor.report import LAST
 from netdoctor.transport.base import LOGINS_AT_ONCE
 

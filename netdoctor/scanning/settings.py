@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,6 @@ from netdoctor.engine.registry import matches
 from netdoctor.errors import InputError
 from netdoctor.inventory.nodeset import expand
 from netdoctor.inventory.reading import file_exists
-from netdoctor.records import dataclass
 from netdoctor.scanning.request import ScanRequest
 from netdoctor.scanning.tomlfile import load, meant, shown
 from netdoctor.text import clean

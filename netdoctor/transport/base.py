@@ -1,14 +1,13 @@
 """The one small interface between the engine and whatever reaches the nodes."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from netdoctor.facts.base import Missing
 from netdoctor.facts.host import Session
 from netdoctor.inventory import Target
-from netdoctor.records import dataclass, record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +38,7 @@ class Limits:
     node_budget_s: float = 30.0
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """One request to an agent.
 
@@ -54,7 +53,7 @@ class Request:
     by_group: bool = False
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SessionEvent:
     """A login ended, well or badly."""
 
@@ -62,7 +61,7 @@ class SessionEvent:
     session: Session
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
     """The answer to a request: `result` (plain JSON data, untrusted), or `missing` with the reason."""
 

@@ -1,7 +1,7 @@
 """A transport without machines, for tests: nodes that live in a dictionary and answer at once, in order."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field, is_dataclass
+from dataclasses import dataclass, field, is_dataclass
 from typing import Any
 
 import msgspec
@@ -9,7 +9,6 @@ import msgspec
 from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.host import Login, Session
 from netdoctor.inventory.model import Target
-from netdoctor.records import dataclass
 from netdoctor.transport.base import Reply, Request, SessionEvent
 
 Answer = Callable[[str, Request], Any]

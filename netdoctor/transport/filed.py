@@ -1,12 +1,12 @@
 """Answers that tasks of a job have written down: as agents give them, and nobody is asked anything more."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.host import Login, Session
 from netdoctor.inventory.model import Target
-from netdoctor.records import dataclass
 from netdoctor.transport.base import Reply, Request, SessionEvent
 from netdoctor.transport.frames import AgentTrouble, decode_members
 

@@ -5,7 +5,7 @@ problem was not examined: both leave the verdict open. See docs/verdict.md.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import date
 
 from netdoctor.check import Check
@@ -13,7 +13,6 @@ from netdoctor.engine.diagnose import Group
 from netdoctor.engine.judge import Judgement, is_about_all
 from netdoctor.engine.registry import matches
 from netdoctor.model import CauseHint, Finding, Status, nodes_of
-from netdoctor.records import dataclass
 from netdoctor.report.model import Note, Suppressed
 
 _TROUBLE, _UNKNOWN = (Status.FAIL, Status.WARN), Status.UNKNOWN

@@ -1,11 +1,10 @@
 """What a report says about its run beside the results: how to reach the nodes by hand, how to scan again."""
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 
 from netdoctor.engine.assemble.accepted import Suppression
-from netdoctor.records import dataclass
 from netdoctor.report.model import Note, Part, Run
 
 

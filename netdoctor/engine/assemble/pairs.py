@@ -4,6 +4,7 @@ One record a pair and check, whatever the number of the job's paths: the worst s
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 from netdoctor.engine.judge import Judgement
 from netdoctor.engine.run import Outcome
@@ -11,7 +12,6 @@ from netdoctor.facts.bandwidth import LossMatrix, PairRates, RdmaRates, TcpRates
 from netdoctor.facts.net import PathMtus, PortMatrix
 from netdoctor.facts.paths import Path, Paths, Probe, path_of
 from netdoctor.model import Status, pair
-from netdoctor.records import dataclass
 from netdoctor.report.model import PairRecord, PathRecord
 
 # Of several ports the worst speaks: what could not be tried is worse than good and better than anything bad.

@@ -7,11 +7,10 @@ program, type and allowed values of a Word.
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any
-
-from netdoctor.records import dataclass
 
 KINDS = ("variable", "option", "program", "error code", "term", "verdict")
 # What a value has to look like; `switch` is 0 or 1, `endpoint` HOST:PORT, `index` counts from 0.

@@ -12,14 +12,13 @@ import shlex
 import string
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from netdoctor.inventory import formats
 from netdoctor.inventory.names import printable
 from netdoctor.inventory.readers import documents
 from netdoctor.inventory.readers.base import Source, Stop
-from netdoctor.records import dataclass
 
 # What is taken, the stronger name first.
 TAKEN = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from netdoctor.inventory.errors import KEPT_MAX, Problems
@@ -11,7 +11,6 @@ from netdoctor.inventory.names import PORT_MAX, host_fault, printable, user_faul
 from netdoctor.inventory.nodeset import TOO_MANY
 from netdoctor.inventory.parsing import GPUS_MAX, SLOTS_MAX, Entry
 from netdoctor.inventory.reading import Line
-from netdoctor.records import dataclass
 
 _BOUNDS = {"port": PORT_MAX, "slots": SLOTS_MAX, "gpus": GPUS_MAX}
 _NOTED_MAX = 5

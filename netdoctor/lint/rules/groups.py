@@ -3,6 +3,7 @@
 import os
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from netdoctor.lint.files import Config, Shell
 from netdoctor.lint.launches import TORCH, Launch
@@ -10,7 +11,6 @@ from netdoctor.lint.model import Found, Kind, Severity, rule
 from netdoctor.lint.rules.env import is_loopback
 from netdoctor.lint.rules.torch import nodes_of
 from netdoctor.lint.values import Word
-from netdoctor.records import dataclass
 
 RUN = "https://docs.pytorch.org/docs/stable/elastic/run.html"
 EQUAL = ("nnodes", "rdzv-id", "rdzv-backend", "rdzv-endpoint", "master-addr", "master-port")

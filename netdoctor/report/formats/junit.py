@@ -9,9 +9,9 @@ that of a scan of a part is skipped, and not green.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from xml.etree import ElementTree as ET
 
-from netdoctor.records import dataclass
 from netdoctor.report import words
 from netdoctor.report.formats.text import cause_text
 from netdoctor.report.model import Cause, Report

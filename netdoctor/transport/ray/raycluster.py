@@ -9,11 +9,11 @@ import re
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from netdoctor.agent.facts.ray import COMMAND_CAP, options, runs
 from netdoctor.errors import InputError
-from netdoctor.records import dataclass
 from netdoctor.text import clean
 
 AUTO = "auto"

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
@@ -17,7 +18,6 @@ import msgspec
 
 from netdoctor.errors import InputError
 from netdoctor.inventory.names import python_fault
-from netdoctor.records import dataclass
 from netdoctor.text import clean
 from netdoctor.transport.ray import raycluster
 from netdoctor.transport.ray.ray_driver import FATAL, HEAD, RELEASE, TABLE

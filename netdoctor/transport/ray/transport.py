@@ -11,7 +11,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -20,7 +20,6 @@ from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.host import Login, Session
 from netdoctor.inventory.model import Inventory, Target
 from netdoctor.inventory.names import RESERVED, is_valid_host
-from netdoctor.records import dataclass
 from netdoctor.text import clean
 from netdoctor.transport import frames
 from netdoctor.transport.base import Interruptible, Limits, Reply, Request, SessionEvent

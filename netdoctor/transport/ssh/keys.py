@@ -5,7 +5,7 @@ import os
 import socket
 import stat
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import paramiko
@@ -16,7 +16,6 @@ from paramiko.agent import AgentSSH
 
 from netdoctor.files import read_regular
 from netdoctor.inventory.names import printable
-from netdoctor.records import dataclass
 from netdoctor.transport import here
 from netdoctor.transport.ssh.messages import Endpoint
 

@@ -10,11 +10,10 @@ import fcntl
 import hmac
 import os
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from hashlib import sha256
 
 from netdoctor.files import read_regular
-from netdoctor.records import dataclass
 from netdoctor.transport.ssh.sshconfig import in_list
 
 FILE_BYTES_MAX = 64 << 20

@@ -7,7 +7,7 @@ import time
 from base64 import b64encode
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from types import MappingProxyType, SimpleNamespace
 from typing import Any, NoReturn
 
@@ -18,7 +18,6 @@ from gevent.event import AsyncResult
 from gevent.lock import BoundedSemaphore
 
 from netdoctor.facts.host import Login, Trouble
-from netdoctor.records import dataclass
 from netdoctor.text import clean
 from netdoctor.transport import here
 from netdoctor.transport.ssh.dial import (

@@ -1,7 +1,8 @@
 """What is known about a login while it goes on, and how one ends badly."""
 
+from dataclasses import dataclass
+
 from netdoctor.facts.host import Login, Session, Trouble
-from netdoctor.records import dataclass
 from netdoctor.text import clean
 from netdoctor.transport.ssh.messages import Endpoint
 

@@ -17,7 +17,7 @@ import re
 import shlex
 import socket
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,6 @@ from netdoctor.errors import InputError
 from netdoctor.files import read_regular
 from netdoctor.inventory import names
 from netdoctor.inventory.model import Target
-from netdoctor.records import dataclass
 from netdoctor.text import clean
 from netdoctor.transport import here
 from netdoctor.transport.base import SshOptions

@@ -11,7 +11,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,6 @@ import netdoctor
 from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.host import Login, Session, Trouble
 from netdoctor.inventory.model import Target
-from netdoctor.records import dataclass
 from netdoctor.text import clean
 from netdoctor.transport import frames, here
 from netdoctor.transport.base import Interruptible, Limits, Reply, Request, SessionEvent, SshOptions

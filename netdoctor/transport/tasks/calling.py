@@ -4,14 +4,13 @@ import heapq
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.host import Login, Session
-from netdoctor.records import dataclass
 from netdoctor.text import clean
 from netdoctor.transport import frames, provide
 from netdoctor.transport.base import Interruptible, Reply, Request, SessionEvent

@@ -18,11 +18,10 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from netdoctor.agent.dial_back import LET_IN, proof
-from netdoctor.records import dataclass
 from netdoctor.text import clean
 from netdoctor.transport import frames
 

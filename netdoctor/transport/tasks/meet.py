@@ -5,7 +5,7 @@ import math
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,7 +14,6 @@ from netdoctor.errors import InputError
 from netdoctor.facts.host import MEET, Login
 from netdoctor.inventory import Inventory, Target, fold
 from netdoctor.inventory.names import host_of
-from netdoctor.records import dataclass
 from netdoctor.text import clean
 from netdoctor.transport import frames
 from netdoctor.transport.base import Limits, Reply, Request, SessionEvent

@@ -7,13 +7,13 @@ import ipaddress
 import re
 import socket
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from netdoctor import __version__
 from netdoctor.errors import InputError
 from netdoctor.files import read_regular
 from netdoctor.inventory.names import is_valid_host, is_valid_port, node_id
-from netdoctor.records import dataclass
 from netdoctor.text import clean
 
 SECRET = "NETDOCTOR_MEET_SECRET"  # noqa: S105  # the name of a variable

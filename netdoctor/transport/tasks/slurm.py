@@ -18,13 +18,12 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from netdoctor.facts.host import Login, Trouble
 from netdoctor.inventory.model import COMMAND_LINE, Target
 from netdoctor.inventory.nodeset import fold
-from netdoctor.records import dataclass
 from netdoctor.text import clean
 from netdoctor.transport import bundle, here
 from netdoctor.transport.base import Limits, Reply, Request, SessionEvent

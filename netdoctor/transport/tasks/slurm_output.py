@@ -6,12 +6,12 @@ Sources: sinfo(1), srun(1), salloc(1) and slurm.conf(5) of 22.05 and 24.05.
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import msgspec
 
 from netdoctor.facts.host import Login
 from netdoctor.inventory.nodeset import SyntaxFault, fold, write_out
-from netdoctor.records import dataclass
 from netdoctor.text import clean
 
 SINFO = ("sinfo", "--noheader", "--Node")
