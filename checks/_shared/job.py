@@ -27,7 +27,7 @@ def most_ranks(listed: Mapping[str, Node], hosts: Mapping[str, HostFacts]) -> in
     ranks = 0
     for node, host in hosts.items():
         said = listed.get(node)
-        cpus = 1 if host.in_lab else max(1, host.cpu_count)  # the nodes of a lab share those of one machine
+        cpus = 1 if host.shares_machine else max(1, host.cpu_count)
         ranks += (said and (said.slots or said.gpus)) or cpus
     return ranks
 

@@ -105,12 +105,12 @@ def of_slurmd(text: str, item: str, unit: str) -> Fix:
 
 
 def of_the_machine(hosts: Mapping[str, HostFacts], softs: Mapping[str, int | None], node: str) -> bool:
-    """Whether a lab node has the limit of the machine that carries the lab: no lab node has a higher one.
+    """Whether a node that shares its machine has the machine's limit: none of those nodes has a higher one.
 
-    Nobody inside the lab can raise it, so it stops no launch there; a node below the others is a fault. One
+    Nobody inside can raise it, so it stops no launch there; a node below the others is a fault. One
     that is heard alone, as where a scan was stopped, is below nobody.
     """
-    if not hosts[node].in_lab:
+    if not hosts[node].shares_machine:
         return False
     own = softs[node]
     others = [soft for other, soft in softs.items() if other != node and other in hosts]

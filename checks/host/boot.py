@@ -30,7 +30,7 @@ def host_boot(tunings: Mapping[str, TuningFacts], hosts: Mapping[str, HostFacts]
     usual = median([t.uptime_s for t in tunings.values() if t.uptime_s is not None] or [0.0])
     for node, tuning in tunings.items():
         host = hosts.get(node)
-        if host and (host.container or host.in_lab):
+        if host and (host.container or host.shares_machine):
             yield skip("its kernel is the machine's", node)
         elif tuning.modules_gone:
             release = host.kernel if host else "the running kernel"

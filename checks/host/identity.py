@@ -134,7 +134,11 @@ def _one_name(hosts: Mapping[str, HostFacts]) -> Iterator[Finding]:
 def _cloned(hosts: Mapping[str, HostFacts]) -> Iterator[Finding]:
     """One machine-id on machines that booted apart: an image that was copied after first boot."""
     # Container images carry one machine-id as a matter of course.
-    own = {n: host for n, host in hosts.items() if host.boot_id and not host.container and not host.in_lab}
+    own = {
+        n: host
+        for n, host in hosts.items()
+        if host.boot_id and not host.container and not host.shares_machine
+    }
     for nodes in _alike(own, lambda host: host.machine_id):
         if len({own[node].boot_id for node in nodes}) < 2:
             continue

@@ -46,7 +46,7 @@ def host_memlock(
         elif devices is None:
             yield unknown(node, f"at most {size(soft)} may be locked; RDMA devices could not be read")
         elif of_the_machine(hosts, softs, node):
-            yield skip(f"lab node: has the machine's {size(soft)}; pretended HCAs lock nothing", node)
+            yield skip(f"shares one machine and has its {size(soft)}; pretended HCAs lock nothing", node)
         else:
             yield _low(node, hosts[node], soft, one.memlock_hard_bytes, (sessions or {}).get(node))
 

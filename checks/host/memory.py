@@ -29,8 +29,8 @@ def host_memory(host: HostFacts) -> Iterator[Finding]:
         End what still holds the memory.
     """
     total, available = host.memory_total_bytes, host.memory_available_bytes
-    if host.in_lab:
-        yield skip("lab node: shares the memory of the machine that carries the lab")
+    if host.shares_machine:
+        yield skip("shares one machine with other nodes: its memory is theirs, too")
     elif total <= 0:
         yield unknown(HERE, "/proc/meminfo does not say how much memory there is")
     elif available < total * LEAST_SHARE:

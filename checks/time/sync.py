@@ -49,8 +49,8 @@ def time_sync(time: TimeFacts, host: HostFacts) -> Iterator[Finding]:
     running = listing(daemons)
     if host.container:
         yield skip("container: its clock is the machine's, kept outside")
-    elif host.in_lab and not time.daemons:
-        yield skip("lab node: shares the clock and time daemon of the machine that carries the lab")
+    elif host.shares_machine and not time.daemons:
+        yield skip("shares one machine with other nodes: its clock is kept there")
     elif len(daemons) > 1:
         said = f"{running} run at the same time"
         keep = run(f"keep one of {running} and disable the others", root=True)

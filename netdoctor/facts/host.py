@@ -123,7 +123,9 @@ class HostFacts:
 
     ssh_server_address: the node's own end of the login connection (SSH_CONNECTION), or None.
     container: ``docker``, ``podman``, ``kubernetes``, ``lxc`` or None.
-    lab_fakes: hardware that netdoctor's own lab pretends (``hca``, ``gpu``); empty elsewhere.
+    shares_machine: whether it is one of several nodes of one machine, whose processors, memory and links
+        are theirs, too, as those of `netdoctor lab` are.
+    pretended: hardware that the node only plays (``hca``, ``gpu``); empty for a real one.
     """
 
     hostname: str
@@ -142,8 +144,8 @@ class HostFacts:
     container: str | None = None
     cloud: str | None = None
     ssh_server_address: str | None = None
-    in_lab: bool = False
-    lab_fakes: tuple[str, ...] = ()
+    shares_machine: bool = False
+    pretended: tuple[str, ...] = ()
 
     def lacks(self) -> str:
         return "" if self.kernel and self.cpu_count > 0 else "kernel and processors"

@@ -204,8 +204,8 @@ def _memory(context: Context, counts: Mapping[str, int], gpus: Mapping[str, Sequ
             free = [(d.memory_total_bytes or 0) - (d.memory_used_bytes or 0) for d in gpus[node]]
             room.append(min(free, default=GIB) // 2)
         elif isinstance(host, HostFacts):
-            # The nodes of a lab share one machine's memory.
-            share = len(counts) if host.in_lab else 1
+            # Nodes that share one machine share its memory.
+            share = len(counts) if host.shares_machine else 1
             room.append(int((host.memory_available_bytes or GIB) * MEMORY_SHARE / count / share))
     return max(min(room, default=GIB), 16 * MIB)
 

@@ -111,8 +111,8 @@ def hardware(
     ``mlx5_0:1``) that the job uses; None for all. With fewer GPUs than the node holds, their share of the
     rails counts.
     """
-    if host is not None and host.in_lab:
-        return _nothing("the nodes of a lab share one machine's cores, and their links hide their limits")
+    if host is not None and host.shares_machine:
+        return _nothing("the nodes share one machine's cores, and their links hide their limits")
     model, name, seen = _gpus(gpu)
     nvlinks, pcie = _links(gpu)
     pcie = pcie if pcie is not None else model.pcie_gbyte_s if model is not None else None

@@ -20,7 +20,7 @@ def of_job(context: Context, node: str) -> tuple[int, tuple[Gpu, ...]]:
     """(how many GPUs a job on this node would use, which): all of them where that cannot be told, none where
     they are pretended."""
     host, facts = context.store.get("host", node), context.store.get("gpu", node)
-    if not isinstance(facts, GpuFacts) or (isinstance(host, HostFacts) and "gpu" in host.lab_fakes):
+    if not isinstance(facts, GpuFacts) or (isinstance(host, HostFacts) and "gpu" in host.pretended):
         return 0, ()
     devices = facts.devices
     able = sum(1 for device in devices if device.error is None)

@@ -94,7 +94,7 @@ def profile(gpu: GpuFacts, host: HostFacts | None) -> Profile | None:
     """The kind of system that a node is, None where it is none of the known."""
     names = {device.name for device in gpu.devices}
     cloud = host.cloud if host else None
-    if len(names) != 1 or (host and host.in_lab):
+    if len(names) != 1 or (host and host.shares_machine):
         return None
     (name,) = names
     fitting = (one for one in PROFILES if one.cloud == cloud and len(gpu.devices) >= one.least)

@@ -132,12 +132,12 @@ def test_host_of_an_aws_node_in_the_lab(tmp_path: Path) -> None:
     )
     assert (fact.os_name, fact.cloud, fact.container) == ("Ubuntu 22.04.4 LTS", "aws", None)
     assert fact.memory_total_bytes == 24683116 * 1024
-    assert (fact.in_lab, fact.lab_fakes) == (True, ("hca", "gpu"))
+    assert (fact.shares_machine, fact.pretended) == (True, ("hca", "gpu"))
 
 
 @pytest.mark.parametrize("lab", ["", "{", "[]", "null", '{"fake": 5}', "[" * 100000])
 def test_damaged_lab_file_is_survived(tmp_path: Path, lab: str) -> None:
-    assert host(tmp_path, {"/run/netdoctor-lab.json": lab}).lab_fakes == ()
+    assert host(tmp_path, {"/run/netdoctor-lab.json": lab}).pretended == ()
 
 
 @pytest.mark.parametrize(

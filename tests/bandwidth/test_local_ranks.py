@@ -190,7 +190,7 @@ def led(python: str, folder: Path, counts: dict[str, int]) -> tuple[PairRates, A
         devices = tuple(build_hw.gpu(i, memory_total_bytes=1 << 30) for i in range(count))
         store.put("software", node, build_hw.software())
         store.put("gpu", node, build_hw.gpus(devices=devices))
-        store.put("host", node, build.host(in_lab=True))
+        store.put("host", node, build.host(shares_machine=True))
     env = {"NCCL_TEST_STAND_IN": str(note), "GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
     agents = Agents(python, list(counts), {**os.environ, "PYTHONPATH": str(folder)})
     context = Context(

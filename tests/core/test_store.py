@@ -164,7 +164,7 @@ def test_decoding_anything_never_raises(group: str, raw: Any) -> None:
     ("group", "change"),
     [
         pytest.param("net", {"addresses": [plain(healthy.net(1).addresses[0])["value"]]}, id="rows"),
-        pytest.param("host", {"lab_fakes": ["x"]}, id="texts"),
+        pytest.param("host", {"pretended": ["x"]}, id="texts"),
         pytest.param("resolve", {"own": {"name": "x", "addresses": ["10.0.0.1"]}}, id="inside"),
     ],
 )

@@ -61,7 +61,7 @@ def netdev(speed_mbit_s: int | None, kind: str = "physical") -> NetFacts:
     return NetFacts(netdevs=(dev,), addresses=())
 
 
-def host(cores: int = 8, *, in_lab: bool = False) -> HostFacts:
+def host(cores: int = 8, *, shares_machine: bool = False) -> HostFacts:
     return HostFacts(
         hostname="n",
         fqdn="n",
@@ -73,7 +73,7 @@ def host(cores: int = 8, *, in_lab: bool = False) -> HostFacts:
         cpu_count=cores,
         memory_total_bytes=1,
         memory_available_bytes=1,
-        in_lab=in_lab,
+        shares_machine=shares_machine,
     )
 
 
@@ -209,7 +209,9 @@ def test_the_job_s_own_hcas_count_and_a_slower_one_for_storage_does_not() -> Non
         pytest.param(hardware(net=netdev(-1), ifname="eth0"), "does not say", id="unknown speed"),
         pytest.param(hardware(net=netdev(10_000, "veth"), ifname="eth0"), "veth", id="veth"),
         pytest.param(hardware(net=netdev(1000), ifname="eth1"), "no interface eth1", id="other name"),
-        pytest.param(hardware(net=netdev(1000), host=host(in_lab=True), ifname="eth0"), "lab", id="lab"),
+        pytest.param(
+            hardware(net=netdev(1000), host=host(shares_machine=True), ifname="eth0"), "lab", id="lab"
+        ),
         pytest.param(
             hardware(rdma=RdmaFacts(hcas=hcas(1, 100, name="rxe")), gpu=gpus(H100), gpus=8),
             "not known",

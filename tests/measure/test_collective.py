@@ -126,7 +126,7 @@ def test_where_the_order_is_not_known_every_gpu_has_to_be_idle() -> None:
 def test_pretended_gpus_and_other_backends_compute_on_the_cpu() -> None:
     pretended = plan(hw.gpus(), hw.gpus())
     for name in ("n1", "n2"):
-        pretended.store.put("host", name, healthy.host(lab_fakes=("gpu",)))
+        pretended.store.put("host", name, healthy.host(pretended=("gpu",)))
     for found in (cast(pretended), cast(plan(hw.gpus(), hw.gpus(), job=Job(backend="gloo")))):
         assert (chosen(found).backend, chosen(found).counts) == ("gloo", {"n1": 1, "n2": 1})
 

@@ -191,7 +191,7 @@ def test_a_gpu_of_many_that_takes_no_part() -> None:
 
 
 def test_pretended_gpus_and_none_do_not_apply() -> None:
-    for gpus, host in ((hw.gpus(1), healthy.host(lab_fakes=("gpu",))), (hw.no_gpus(), None)):
+    for gpus, host in ((hw.gpus(1), healthy.host(pretended=("gpu",))), (hw.no_gpus(), None)):
         found, _, spawned = run(gpus, host=host)
         assert found["n1"] == Missing(Why.NOT_APPLICABLE, "no GPU to work on")
         assert not spawned

@@ -138,7 +138,7 @@ def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
     uname = os.uname()
     total, available = memory_bytes(root)
     connection = os.environ.get("SSH_CONNECTION", "").split()
-    in_lab, fakes = lab(root)
+    shares_machine, fakes = lab(root)
 
     def small(path: str) -> "Optional[str]":
         return files.text_or_none(files.under(root, path), 256) or None
@@ -160,6 +160,6 @@ def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
         "container": container(root, os.environ),
         "cloud": cloud(root),
         "ssh_server_address": connection[2] if len(connection) == 4 else None,
-        "in_lab": in_lab,
-        "lab_fakes": fakes,
+        "shares_machine": shares_machine,
+        "pretended": fakes,
     }

@@ -282,15 +282,15 @@ def _launch(outcome: Outcome) -> dict[str, Any]:
 def _notes(outcome: Outcome, gaps: Sequence[Gap]) -> list[Note]:
     """True statements about the cluster that are no findings: a lab, and what it pretends; where we stand."""
     hosts = outcome.store.present("host", outcome.judgement.nodes)
-    fakes = sorted({fake for h in hosts.values() for fake in h.lab_fakes})
+    fakes = sorted({fake for h in hosts.values() for fake in h.pretended})
     notes = []
-    if any(h.in_lab for h in hosts.values()):
+    if any(h.shares_machine for h in hosts.values()):
         text = "these nodes are netdoctor's own lab on one machine"
         if fakes:
             names = {"hca": "HCAs", "gpu": "GPUs", "clock": "wall-clock shift"}
             text += f"; pretended: {', '.join(names.get(f, f) for f in fakes)}"
         notes.append(Note(level="info", text=text))
-    inside = [node for node, h in hosts.items() if h.container and not h.in_lab]
+    inside = [node for node, h in hosts.items() if h.container and not h.shares_machine]
     if inside and any(gap.family == "sw" for gap in gaps):
         text = f"looked at from inside a container: {fold(inside, 60)}; what is outside of it is not seen"
         notes.append(Note(level="info", text=text))

@@ -22,7 +22,7 @@ def test_a_snapshot_at_another_address_is_only_likely() -> None:
 
 
 def test_containers_on_one_machine_are_nodes_of_their_own() -> None:
-    facts = {f"n{i}": host(i, boot_id="one", machine_id="one", in_lab=True) for i in (1, 2, 3)}
+    facts = {f"n{i}": host(i, boot_id="one", machine_id="one", shares_machine=True) for i in (1, 2, 3)}
     assert list(host_identity(facts, nodes(3))) == []
 
 

@@ -83,15 +83,15 @@ def test_a_container_gets_a_flag() -> None:
 
 def test_in_the_lab_the_machines_limit_does_not_apply() -> None:
     """Its HCAs are pretended. Also not where a scan was stopped before others had answered."""
-    lab = {node: host(i, in_lab=True) for i, node in enumerate(names(3), 1)}
+    lab = {node: host(i, shares_machine=True) for i, node in enumerate(names(3), 1)}
     for heard in (names(3), ["n1"]):
         findings = judge({node: low() for node in heard}, machines={node: lab[node] for node in heard})
         assert {f.target: f.status for f in findings} == dict.fromkeys(heard, Status.SKIP)
-        assert "lab node" in findings[0].summary
+        assert "shares one machine" in findings[0].summary
 
 
 def test_in_the_lab_a_node_below_the_machine_is_at_fault_itself() -> None:
-    lab = {node: host(i, in_lab=True) for i, node in enumerate(names(3), 1)}
+    lab = {node: host(i, shares_machine=True) for i, node in enumerate(names(3), 1)}
     findings = judge({"n1": low(2**23), "n2": low(), "n3": low(2**23)}, machines=lab)
     assert causes(findings) == {"memlock-low": {"n2"}}
     assert set(found(findings, Status.FAIL)) == {"n2"}

@@ -14,7 +14,7 @@ def test_warns_when_little_is_left() -> None:
 
 
 def test_lab_nodes_share_the_machines_memory() -> None:
-    (finding,) = host_memory(host(memory_available_bytes=1, in_lab=True))
+    (finding,) = host_memory(host(memory_available_bytes=1, shares_machine=True))
     assert finding.status is Status.SKIP
 
 

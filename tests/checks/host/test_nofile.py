@@ -67,7 +67,7 @@ def test_a_distribution_s_own_limit_is_enough_for_small_jobs() -> None:
 
 
 def test_one_node_with_a_limit_of_its_own_in_the_lab() -> None:
-    lab = {node: host(i, in_lab=True) for i, node in enumerate(names(3), 1)}
+    lab = {node: host(i, shares_machine=True) for i, node in enumerate(names(3), 1)}
     facts = {"n1": limits(), "n2": limits(nofile_soft=256), "n3": limits()}
     findings = list(judge(facts, lab))
     assert causes(findings) == {"nofile-low": {"n2"}}

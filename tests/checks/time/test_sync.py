@@ -117,7 +117,9 @@ def test_a_daemon_comes_from_the_nodes_own_distribution(name: str, start: str) -
     assert command.shell.endswith("&& chronyc waitsync 60 0 0 2 && chronyc makestep")
 
 
-@pytest.mark.parametrize("machine", [host(container="docker"), host(in_lab=True)], ids=["container", "lab"])
+@pytest.mark.parametrize(
+    "machine", [host(container="docker"), host(shares_machine=True)], ids=["container", "lab"]
+)
 def test_shared_clocks_are_skipped(machine: HostFacts) -> None:
     (finding,) = time_sync(time_facts(**BARE), machine)
     assert finding.status is Status.SKIP
