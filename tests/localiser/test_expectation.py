@@ -210,7 +210,9 @@ def test_the_job_s_own_hcas_count_and_a_slower_one_for_storage_does_not() -> Non
         pytest.param(hardware(net=netdev(10_000, "veth"), ifname="eth0"), "veth", id="veth"),
         pytest.param(hardware(net=netdev(1000), ifname="eth1"), "no interface eth1", id="other name"),
         pytest.param(
-            hardware(net=netdev(1000), host=host(shares_machine=True), ifname="eth0"), "lab", id="lab"
+            hardware(net=netdev(1000), host=host(shares_machine=True), ifname="eth0"),
+            "share one machine",
+            id="lab",
         ),
         pytest.param(
             hardware(rdma=RdmaFacts(hcas=hcas(1, 100, name="rxe")), gpu=gpus(H100), gpus=8),
