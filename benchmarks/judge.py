@@ -45,7 +45,7 @@ def measured(nodes: int, shape: str, hcas: int, folder: Path) -> Row:
     from netdoctor.engine.assemble.context import Context
     from netdoctor.engine.assemble.report import build
     from netdoctor.engine.gathering import Answers, addresses, all_paths, first_groups, put_control_facts
-    from netdoctor.engine.run import rejudge
+    from netdoctor.engine.run import judge_facts
     from netdoctor.facts.software import Job
     from netdoctor.report import kept
     from netdoctor.report.model import Run
@@ -91,7 +91,7 @@ def measured(nodes: int, shape: str, hcas: int, folder: Path) -> Row:
         store.cluster["paths"] = all_paths(store, names, ready)
 
     timed("paths", paths)
-    outcome = timed("judge", lambda: rejudge(store, checks))
+    outcome = timed("judge", lambda: judge_facts(store, checks))
     run = Run(
         id="bench", started="2026-01-01T00:00:00Z", finished="2026-01-01T00:00:10Z", duration_ms=10000,
         complete=True, ended_by="end", profile=profile.value,

@@ -51,6 +51,11 @@ def clean(text: str | bytes, limit: int = 500) -> str:
     return text
 
 
+def comma_words(text: str) -> tuple[str, ...]:
+    """What stands between commas, each once."""
+    return tuple(dict.fromkeys(word for part in text.split(",") if (word := part.strip())))
+
+
 def has_ci_command(text: str) -> bool:
     """Whether a CI would take a part of this line for a command. `clean` leaves none."""
     return _CI.search(text) is not None

@@ -10,6 +10,9 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import gen_tables
+
 from netdoctor.check import Check, Profile
 from netdoctor.engine.assemble.families import place
 from netdoctor.engine.assemble.scope import SUBJECTS
@@ -17,10 +20,9 @@ from netdoctor.engine.registry import load_builtin
 from netdoctor.lint.engine import rules
 from netdoctor.lint.model import Kind, Rule
 
-CHECKS = Path(__file__).resolve().parent.parent / "docs" / "checks"
-VERDICT = CHECKS.parent / "verdict.md"
-EXPECT = CHECKS.parent / "expect.md"
-LINT = CHECKS.parent / "lint"
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+CHECKS, LINT = DOCS / "checks", DOCS / "lint"
+VERDICT, EXPECT = DOCS / "verdict.md", DOCS / "expect.md"
 LINT_GENERATED = "<!-- Generated from netdoctor/lint/rules/ by `make docs`. Edit the docstring. -->"
 # Around what is generated in a page that is written by hand: its word is families or keys.
 BEGIN = "<!-- {}: generated from the checks by `make docs` -->\n"
@@ -185,6 +187,16 @@ def expected(checks: Iterable[Check], text: str) -> str:
     return _around(text, "keys", keys(checks))
 
 
+def written(checks: Iterable[Check]) -> dict[Path, str]:
+    """Pages of docs/ with tables in them: some written by hand around them, some nothing but tables."""
+    return {
+        VERDICT: verdict(checks, VERDICT.read_text("utf-8")),
+        EXPECT: expected(checks, EXPECT.read_text("utf-8")),
+        DOCS / "options.md": gen_tables.options_page(),
+        DOCS / "facts.md": gen_tables.facts_page(),
+    }
+
+
 def _around(text: str, word: str, table: str) -> str:
     begin, end = BEGIN.format(word), END.format(word)
     before, _, rest = text.partition(begin)
@@ -206,11 +218,8 @@ def main() -> int:
     different = stale(wanted)
     wanted_lint = lint_pages(rules().values())
     different_lint = stale(wanted_lint, LINT)
-    found = {path: path.read_text("utf-8") for path in (VERDICT, EXPECT)}
-    tables = {
-        VERDICT: verdict(checks, found[VERDICT]),
-        EXPECT: expected(checks, found[EXPECT]),
-    }
+    tables = written(checks)
+    found = {path: path.read_text("utf-8") if path.exists() else "" for path in tables}
     if options.check:
         for path, text in tables.items():
             if text != found[path]:

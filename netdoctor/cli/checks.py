@@ -9,9 +9,9 @@ from pathlib import Path
 
 from netdoctor.check import Check, Profile
 from netdoctor.cli.options import count
-from netdoctor.cli.parser import EXIT_BAD_INPUT, Listed, columns, fitting, hung, words
+from netdoctor.cli.parser import EXIT_BAD_INPUT, Listed, columns, fitting, hung
 from netdoctor.errors import InputError
-from netdoctor.text import clean
+from netdoctor.text import clean, comma_words
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -23,7 +23,11 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         epilog="examples:\n  netdoctor checks list\n  netdoctor checks list --family net",
     )
     lister.add_argument(
-        "--family", action=Listed, type=words, metavar="FAMILY,...", help="only these: ssh, host, net, …"
+        "--family",
+        action=Listed,
+        type=comma_words,
+        metavar="FAMILY,...",
+        help="only these: ssh, net, …",
     )
     explain = verbs.add_parser(
         "explain",

@@ -4,9 +4,9 @@ import argparse
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from netdoctor.cli.parser import Joined, Listed, did_you_mean, words
+from netdoctor.cli.parser import Joined, Listed, did_you_mean
 from netdoctor.errors import InputError
-from netdoctor.text import clean
+from netdoctor.text import clean, comma_words
 
 PREFIX = "NETDOCTOR_"
 # Of the lab, of what gate tells the command it starts, of our own tests, and a secret.
@@ -26,7 +26,7 @@ def twins(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
     found = {}
     for action in parser._actions:
         flag = next((name for name in action.option_strings if name.startswith("--")), None)
-        if flag and not isinstance(action, argparse._HelpAction):
+        if flag and action.dest not in ("help", "help_all"):
             found[PREFIX + flag[2:].replace("-", "_").upper()] = action
     return found
 
@@ -72,7 +72,8 @@ def _value(name: str, action: argparse.Action, text: str) -> Any:
             raise InputError(f"{name}: {clean(text, 40)!r} is none of 1 and 0")
         return text.lower() in _YES
     if isinstance(action, Listed):
-        return [_one(name, action, word) for word in words(text)]
+        found = [_one(name, action, word) for word in comma_words(text)]
+        return [value for one in found for value in (one if isinstance(one, tuple) else (one,))]
     return text if isinstance(action, Joined) else _one(name, action, text)
 
 
@@ -81,7 +82,7 @@ def _one(name: str, action: argparse.Action, text: str) -> Any:
         known = list(map(str, action.choices))
         hint = did_you_mean(text, known) or f"; there are: {', '.join(known)}"
         raise InputError(f"{name}: {clean(text, 40)!r} is none of the choices{hint}")
-    if action.type is None or action.type is words:
+    if action.type is None:
         return text
     try:
         return action.type(text)  # type: ignore[operator]  # the name of a registered type is not used here

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from netdoctor.cli.options import count, one_per_line
-from netdoctor.cli.parser import EXIT_BAD_INPUT, Parser, columns, words
+from netdoctor.cli.parser import EXIT_BAD_INPUT, Parser, columns
 from netdoctor.errors import InputError
 from netdoctor.facts.host import VIAS
+from netdoctor.text import comma_words
 
 if TYPE_CHECKING:
     from netdoctor.explain.model import Reason
@@ -125,7 +126,7 @@ def _log(args: argparse.Namespace, names: Sequence[str]) -> int:
         from netdoctor.report.save import load
 
         report = load(args.report)
-    elif args.scan and "-" not in (hosts := words(args.scan)):
+    elif args.scan and "-" not in (hosts := comma_words(args.scan)):
         from netdoctor.inventory import load as load_hosts
 
         load_hosts(hosts)

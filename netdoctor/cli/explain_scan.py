@@ -8,12 +8,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from netdoctor.cli.parser import words
 from netdoctor.explain.joining import Measured, Proof, join
 from netdoctor.explain.knowledge import load
 from netdoctor.explain.model import Explanation
 from netdoctor.report.model import FixRecord, Report
-from netdoctor.text import clean
+from netdoctor.text import clean, comma_words
 
 
 def scanned(said: Explanation, args: argparse.Namespace) -> Explanation:
@@ -78,7 +77,7 @@ def _scan(checks: Sequence[str], args: argparse.Namespace) -> Report:
     from netdoctor.scanning import ScanRequest
 
     request = ScanRequest(
-        hosts=words(args.scan), only=tuple(checks), via=args.via, environ=dict(os.environ), save=None
+        hosts=comma_words(args.scan), only=tuple(checks), via=args.via, environ=dict(os.environ), save=None
     )
     for name in ("env_file", "ssh_config", "known_hosts"):
         if getattr(args, name) is not None:

@@ -7,9 +7,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from netdoctor.cli.options import add_secret_file, one_per_line, place, port, seconds
-from netdoctor.cli.parser import EXIT_BAD_INPUT, Joined, Listed
+from netdoctor.cli.options import add_option, one_per_line, option_fields
+from netdoctor.cli.parser import EXIT_BAD_INPUT
 from netdoctor.errors import InputError
+from netdoctor.options import ScanRequest
 
 if TYPE_CHECKING:
     from netdoctor.inventory.task import Task
@@ -28,6 +29,19 @@ exit codes:
   0 written, or left to the first task of this node   2 bad input
   3 nothing could be collected; what was written says why; --meet: it was not asked, and stderr says why
 """
+
+
+JOB = ("env_file", "master_port", "packages", "requirements", "path")
+SAID = ("python", "profile", "checks_dir", "timeout")
+# Of options that say another thing here than of a scan.
+WORDS = {
+    "python": "the job's interpreter (default: the one that runs netdoctor)",
+    "profile": "which facts (launch)",
+    "packages": "distributions to look for: torch,vllm",
+    "requirements": "more of them, in a requirements file of pip's",
+    "path": "of code, data; repeatable",
+    "timeout": "seconds (30)",
+}
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -51,18 +65,11 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         metavar="HOST:PORT|FOLDER",
         help="write nothing, and answer netdoctor scan --meet, which tries ports and rates between nodes too",
     )
-    add_secret_file(parser)
+    add_option(parser, "secret_file")
     add("--name", metavar="NODE", help="what the node is called (default: as its launcher has it)")
     add("--all-tasks", action="store_true", help="every task writes, not the first one of each node alone")
-    add("--python", metavar="PATH", help="the job's interpreter (default: the one that runs netdoctor)")
-    add("-p", "--profile", choices=("quick", "launch", "full"), default="launch", help="which facts (launch)")
-    add("--env-file", type=Path, metavar="F", help="environment that the job will get")
-    add("--master-port", type=port, metavar="N", help="rendezvous port (default: MASTER_PORT, 29500)")
-    add("--packages", action=Joined, metavar="LIST", default="", help="distributions to look for: torch,vllm")
-    add("--requirements", type=Path, metavar="FILE", help="more of them, in a requirements file of pip's")
-    add("--path", action=Listed, type=place, metavar="PATH", default=[], help="of code, data; repeatable")
-    add("--checks-dir", action=Listed, type=Path, metavar="DIR", default=[], help="more checks; repeatable")
-    add("--timeout", type=seconds, metavar="S", default=30.0, help="seconds (30)")
+    for name in (*SAID, *JOB):
+        add_option(parser, name, WORDS.get(name, ""))
     parser.set_defaults(run=run)
 
 
@@ -82,27 +89,15 @@ def _run(args: argparse.Namespace) -> int:
     if not (args.all_tasks or is_first_of_node(own)):
         return 0
     node = args.name or node_name(os.environ)
+    request = ScanRequest(**option_fields(args), environ=dict(os.environ))
     if args.meet is not None:
-        return _meet(args, node, own)
-    line, found = collected(
-        node,
-        own,
-        environ=os.environ,
-        profile=args.profile,
-        python=args.python,
-        env_file=args.env_file,
-        master_port=args.master_port,
-        listed=args.packages,
-        requirements=args.requirements,
-        paths=tuple(args.path),
-        checks_dir=tuple(args.checks_dir),
-        timeout_s=args.timeout,
-    )
+        return _meet(args, request, node, own)
+    line, found = collected(node, own, request)
     _write(args.output, node, line)
     return 0 if found else EXIT_NOTHING
 
 
-def _meet(args: argparse.Namespace, node: str, own: "Task") -> int:
+def _meet(args: argparse.Namespace, request: ScanRequest, node: str, own: "Task") -> int:
     from netdoctor.scanning.meeting import attend
     from netdoctor.transport.tasks import meeting
 
@@ -112,11 +107,8 @@ def _meet(args: argparse.Namespace, node: str, own: "Task") -> int:
         node,
         own,
         place=meeting.place(args.meet),
-        key=meeting.secret(os.environ, args.secret_file),
-        python=args.python,
-        checks_dir=tuple(args.checks_dir),
-        timeout_s=args.timeout,
-        environ=os.environ,
+        key=meeting.secret(os.environ, request.secret_file),
+        request=request,
     )
     if why:
         sys.stderr.write(one_per_line(f"{node}: {why}"))

@@ -18,18 +18,19 @@ from typing import TYPE_CHECKING, Any
 from netdoctor.cli import environ
 from netdoctor.cli.crash import broken
 from netdoctor.cli.options import (
-    BY_TASKS,
-    add_facts_arguments,
+    add_option,
+    add_options,
     add_save_arguments,
     add_scan_arguments,
     count,
     given,
-    list_briefly,
     one_per_line,
+    show_briefly,
 )
-from netdoctor.cli.parser import EXIT_BAD_INPUT, Listed, words
+from netdoctor.cli.parser import EXIT_BAD_INPUT, Listed
 from netdoctor.cli.running import facts_asked, prepared, request_of, saved_report, scanned, signals_noted
 from netdoctor.errors import InputError
+from netdoctor.options import Group
 from netdoctor.report import LAST
 from netdoctor.text import clean
 
@@ -59,6 +60,8 @@ examples:
 exit codes: those of the command once it runs; where it does not:
   1 not ready   3 undecided   4 warnings (--fail-on warn): or --refuse-code
   2 bad input   5 netdoctor broke   126, 127 no command   130, 143 interrupted
+
+netdoctor gate --help-all shows all options.
 """
 
 
@@ -72,7 +75,8 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         epilog=EPILOG + environ.EPILOG,
     )
     add_scan_arguments(parser, hosts="as for scan: a file, '-', or names such as gpu[01-16]")
-    add_facts_arguments(parser)
+    add_options(parser, Group.TASKS)
+    before = {action.dest for action in parser._actions}
     gate = parser.add_argument_group("starting")
     choice: dict[str, Any] = {"choices": ("run", "refuse"), "default": "refuse"}
     gate.add_argument("--on-undecided", **choice, help="where no problem is proven, and not all is known")
@@ -115,16 +119,15 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         metavar="FORMAT[=FILE]",
         help="as for scan, on stderr where no file is named (short, unless another one is there)",
     )
-    out.add_argument(
-        "--fail-on", choices=("fail", "warn", "never"), help="what keeps the command from starting"
-    )
+    add_option(out, "fail_on", "what keeps the command from starting")
     out.add_argument("-q", "--quiet", action="store_true", help="say nothing where the command starts")
+    own = {action.dest for action in parser._actions} - before
     scan = parser.add_argument_group("scan")
-    scan.add_argument("--strict", action=argparse.BooleanOptionalAction, help="gaps leave it UNDECIDED")
-    scan.add_argument("--require", type=words, metavar="FAMILY,...", help="--strict for these families")
+    add_option(scan, "strict", "gaps leave it UNDECIDED")
+    add_option(scan, "require", "--strict for these families")
     scan.add_argument("--redact", action="store_true", help="aliases in what is printed")
     add_save_arguments(scan)
-    list_briefly(parser, ("logging in", "what to look at", BY_TASKS, "bounds", "scan"))
+    show_briefly(parser, [*own, "hosts", "last"])
     parser.set_defaults(run=run, parser=parser)
 
 
@@ -231,11 +234,11 @@ def _by_report(args: argparse.Namespace, source: Path) -> int:
     if why := not_ours_now(report, now=time.time(), max_age_s=max_age_s):
         old = Decision(act=Act.REFUSE, code=3, why=f"{source} says nothing of now: {why} (--facts-age)")
         return _refused(args, _Look(report, old, 0))
-    request, job = scanning.replay(report, asked, source), facts_kept(report.facts).whole("job")
+    request, job = scanning.kept_request(report, asked, source), facts_kept(report.facts).whole("job")
     outputs = _outputs(args, request)
     there = _There(request.targets or (), job.env if isinstance(job, Job) else {}, source)
     _listed(args, there)
-    judged = scanning.rejudge(report, asked, source)
+    judged = scanning.judge_saved(report, asked, source)
     decision = decide(judged, _rules(args))
     if decision.act is Act.START and args.quiet:
         outputs = [output for output in outputs if output.path is not None]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from netdoctor.cli.options import add_host_arguments, count, host_words, one_per_line
+from netdoctor.cli.options import add_host_arguments, add_option, count, host_words, one_per_line
 from netdoctor.cli.parser import EXIT_BAD_INPUT, Joined
 from netdoctor.errors import InputError
 from netdoctor.report import LAST
@@ -54,7 +54,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         add_host_arguments(
             one, f"a file of any kind ({', '.join(READERS)}), '-', or names; several are joined"
         )
-        one.add_argument("--ssh-config", type=Path, metavar="FILE", help="for --from-ssh-config")
+        add_option(one, "ssh_config", "for --from-ssh-config")
         one.add_argument(
             "-n",
             "--node",
@@ -72,6 +72,8 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
             action="store_true",
             help="also where that leaves out more than a fifth of the hosts",
         )
+    for one in (show, convert, good, bad):
+        add_option(one, "format")
     for one in (convert, good, bad):
         one.add_argument(
             "--to",

@@ -10,7 +10,7 @@ from netdoctor.inventory import Target
 from netdoctor.launch import Evidence
 from netdoctor.report.model import Report
 from netdoctor.scanning.known import newest
-from netdoctor.scanning.record import facts_of, load_own, replay
+from netdoctor.scanning.record import facts_of, kept_request, load_own
 
 
 def evidence_of(report: Report, path: Path, now: float | None = None) -> Evidence:
@@ -20,7 +20,7 @@ def evidence_of(report: Report, path: Path, now: float | None = None) -> Evidenc
     """
     if report.run.redacted:
         raise InputError(f"{path}: is redacted: its nodes have other names")
-    request = replay(report, {}, path)
+    request = kept_request(report, {}, path)
     try:
         finished = datetime.fromisoformat(report.run.finished).timestamp()
     except (ValueError, OverflowError):

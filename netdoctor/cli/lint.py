@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from netdoctor.cli.options import count
-from netdoctor.cli.parser import EXIT_BAD_INPUT, Listed, columns, hung, words
+from netdoctor.cli.parser import EXIT_BAD_INPUT, Listed, columns, hung
 from netdoctor.errors import InputError
-from netdoctor.text import clean, inert_line
+from netdoctor.text import clean, comma_words, inert_line
 
 if TYPE_CHECKING:
     from netdoctor.lint.files import Read
@@ -53,10 +53,10 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "--as", dest="kind", choices=KINDS, metavar="KIND", help=f"read every file as {', '.join(KINDS)}"
     )
     parser.add_argument(
-        "--select", action=Listed, type=words, metavar="RULE,...", help="only these rules or families"
+        "--select", action=Listed, type=comma_words, metavar="RULE,...", help="only these rules or families"
     )
     parser.add_argument(
-        "--ignore", action=Listed, type=words, metavar="RULE,...", help="not these rules or families"
+        "--ignore", action=Listed, type=comma_words, metavar="RULE,...", help="not these rules or families"
     )
     parser.add_argument(
         "--fail-on",

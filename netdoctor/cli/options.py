@@ -1,72 +1,69 @@
-"""What `scan` and `tui` have in common: the options that make a request, and how they are read."""
+"""The options of `netdoctor.options` as arguments of scan, gate and tui, and what was typed as a request."""
 
 import argparse
-import math
 import os
-import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from netdoctor.cli.parser import Joined, Listed, words
+from netdoctor.cli.parser import Joined, Listed, Parser
 from netdoctor.errors import InputError
-from netdoctor.facts.host import FILED, MEET, VIAS
-from netdoctor.facts.software import BACKENDS, LAUNCHERS
+from netdoctor.facts.host import FILED, MEET
 from netdoctor.files import read_regular
+from netdoctor.options import COUNT, FILE, OPTIONS, TEXT, Group, Option, Rule
 from netdoctor.report import LAST
 from netdoctor.text import clean
 
 
-def port(text: str) -> int:
-    if not text.isdecimal() or not 0 < int(text) < 65536:
-        raise argparse.ArgumentTypeError(f"{clean(text, 40)!r} is no port; write 1 to 65535")
-    return int(text)
+def typed(rule: Rule) -> Callable[[str], Any]:
+    """What argparse reads a value with, so that an error says what to write."""
+    if rule is TEXT:
+        return str
+    if rule is FILE:
+        return Path
+
+    def read(text: str) -> Any:
+        try:
+            return rule.read(text)
+        except InputError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return read
 
 
-def seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not (math.isfinite(value) and 0 < value <= 86400):
-        raise argparse.ArgumentTypeError(f"{clean(text, 40)!r} is no time; write seconds, such as 30")
-    return value
+count = typed(COUNT)
 
 
-def count(text: str) -> int:
-    if not text.isdecimal() or not 0 < int(text) <= 4096:
-        raise argparse.ArgumentTypeError(f"{clean(text, 40)!r} is no count; write 1 to 4096")
-    return int(text)
+def add_option(
+    group: "argparse._ActionsContainer", option: Option | str, help: str = "", **more: Any
+) -> argparse.Action:
+    """One option of the table. help, more: other words for it, and what else argparse is told."""
+    option = OPTIONS[option] if isinstance(option, str) else option
+    how: dict[str, Any] = {"help": help or option.help, "dest": option.name}
+    if option.rule is None:
+        negatable = argparse.BooleanOptionalAction
+        how |= {"action": negatable} if option.negatable else {"action": "store_true", "default": None}
+    else:
+        how |= {"metavar": option.metavar, "type": typed(option.rule)}
+        how |= {"choices": option.choices} if option.choices else {}
+        how |= {"action": Listed} if option.many else {"action": Joined} if option.joined else {}
+        how |= {"nargs": "+"} if option.open_ended else {}
+    return group.add_argument(*filter(None, [option.short, option.flag]), **{**how, **more})
 
 
-def place(text: str) -> str:
-    """A path on the nodes."""
-    from netdoctor.scanning.request import PLACE
-
-    if not re.match(PLACE, text):
-        raise argparse.ArgumentTypeError(f"{clean(text, 60)!r} is no path on the nodes; write /data or ~/run")
-    if text.startswith(("/proc", "/sys/")):
-        raise argparse.ArgumentTypeError(f"{clean(text, 60)!r} holds nothing of a job")
-    return text.rstrip("/") or "/"
-
-
-def url(text: str) -> str:
-    """A URL of --reach without what may be secret in it, which goes nowhere and is not told either."""
-    from netdoctor.scanning.request import URL, URL_LENGTH
-
-    parts = re.match(r"(https?://)([^/?#]*)([^?#]*)", text)
-    kept = f"{parts[1]}{parts[2].rpartition('@')[2]}{parts[3]}" if parts else ""
-    known = re.match(URL, kept) if len(kept) <= URL_LENGTH else None
-    if known is None or not 0 < int((known[2] or ":443")[1:]) < 65536:
-        raise argparse.ArgumentTypeError("that is no URL; write https://host/path")
-    return kept
+def add_options(parser: argparse.ArgumentParser, *groups: Group, other: Mapping[str, str] = {}) -> None:
+    """The options of some groups, each under its heading. other: help in other words, by name."""
+    for group in groups:
+        into = parser if group is Group.HOSTS else parser.add_argument_group(group)
+        for one in OPTIONS.values():
+            if one.group is group:
+                add_option(into, one, other.get(one.name, ""))
 
 
 def add_host_arguments(parser: argparse.ArgumentParser, hosts: str) -> None:
     """What names the hosts; `host_words` puts it together."""
     add = parser.add_argument
     add("hosts", nargs="*", metavar="HOSTS", help=hosts)
-    add("--format", metavar="FORMAT", help="how to read the host list (default: detect it)")
     add("--from-env", action="store_true", help="the nodes of the Slurm, PBS, LSF or Grid Engine job around")
     add("--from-ssh-config", metavar="GLOB", help="the hosts of the ssh config that match: 'gpu-*'")
 
@@ -98,213 +95,57 @@ def lists_hosts(path: Path) -> bool:
 def add_scan_arguments(parser: argparse.ArgumentParser, hosts: str) -> None:
     """The hosts, how to reach them, what to look at, bounds. None stands for what was not said."""
     add_host_arguments(parser, hosts)
-    add = parser.add_argument
-    add(
+    parser.add_argument(
         "--last",
         action="store_true",
         help="the hosts and options of the last saved report; what is said now wins, and --only, --skip and "
         "--node hold for this run alone",
     )
-    add("--local", action="store_true", default=None, help="this machine only, without SSH")
-    add("--via", choices=VIAS, help="what reaches the nodes (default: ssh); slurm: srun; ray: a Ray cluster")
-    add("--ray-address", metavar="H:P", help="the Ray cluster (default: RAY_ADDRESS, or the one around)")
-    add("--ray-python", metavar="PATH", help="an interpreter with the cluster's Ray (default: that of `ray`)")
-    add("--partition", metavar="P", help="of Slurm: where --via slurm asks for nodes")
-    add("-w", "--nodelist", action=Joined, metavar="EXPR", help="as HOSTS, in the words of srun: gpu[01-16]")
-    ssh = parser.add_argument_group("logging in")
-    ssh.add_argument("--ssh-config", type=Path, metavar="FILE", help="instead of ~/.ssh/config")
-    ssh.add_argument("--ssh-user", metavar="U", help="login user")
-    ssh.add_argument("--ssh-port", type=port, metavar="N", help="SSH port")
-    ssh.add_argument("--ssh-key", type=Path, metavar="F", help="private key file")
-    ssh.add_argument(
-        "--known-hosts", type=Path, metavar="FILE", help="instead of the known_hosts of the config"
-    )
-    ssh.add_argument("--jump", metavar="H", help="jump host: [user@]host[:port], several with commas")
-    ssh.add_argument(
-        "--accept-new",
-        action="store_true",
-        default=None,
-        help="learn unknown host keys (never changed ones)",
-    )
-    ssh.add_argument(
-        "--python",
-        metavar="PATH",
-        help="the job's interpreter on the nodes (default: python3); auto: one with torch that they have",
-    )
-    what = parser.add_argument_group("what to look at")
-    what.add_argument(
-        "-p",
-        "--profile",
-        choices=("quick", "launch", "full"),
-        help="quick: passive; launch (default): + ports, clock, path MTU, packet loss, and a short "
-        "all-reduce, for which torch starts on idle GPUs; full: + TCP and torch rates of pairs",
-    )
-    listed: dict[str, Any] = {"action": Listed, "type": words, "metavar": "GLOB,..."}
-    what.add_argument("-c", "--only", help="checks to run; repeatable", **listed)
-    what.add_argument("--skip", help="checks to leave out; repeatable", **listed)
-    also = "checks beside those of the profile: ssh.mesh, env.login; repeatable"
-    what.add_argument("--also", help=also, **listed)
-    what.add_argument(
-        "--reach",
-        action=Listed,
-        type=url,
-        metavar="URL",
-        help="every node asks this for its head, by its name, proxy and CAs; repeatable, no password is sent",
-    )
-    what.add_argument(
-        "-n",
-        "--node",
-        action=Joined,
-        metavar="EXPR",
-        help="judge only these nodes (their peers are still contacted): gpu[01-04],gpu09; repeatable",
-    )
-    what.add_argument("--env-file", type=Path, metavar="F", help="environment that the job will get")
-    what.add_argument(
-        "--master-port", type=port, metavar="N", help="rendezvous port (default: MASTER_PORT, 29500)"
-    )
-    what.add_argument(
-        "--launcher",
-        choices=LAUNCHERS,
-        metavar="NAME",
-        help=f"what starts the job ({', '.join(LAUNCHERS)}): trouble that it does not meet becomes a warning",
-    )
-    what.add_argument("--image", metavar="NAME", help="the job's container image: one digest on all nodes")
-    what.add_argument("--backend", choices=BACKENDS, help="the job's only backend (default: any may be)")
-    what.add_argument(
-        "--packages",
-        action=Joined,
-        metavar="LIST",
-        help="distributions that must be equal, and their versions: 'torch==2.6.0,vllm>=0.8'; @FILE is "
-        "--requirements FILE",
-    )
-    what.add_argument(
-        "--requirements", type=Path, metavar="FILE", help="a requirements file of pip's that nodes must meet"
-    )
-    what.add_argument(
-        "--path",
-        action=Listed,
-        type=place,
-        metavar="PATH",
-        help="code, data or a model on the nodes: that it is there, the same, and shared; repeatable",
-    )
-    what.add_argument(
-        "--write-test",
-        action=Listed,
-        type=place,
-        metavar="DIR",
-        help="a folder that all nodes share and write to: each writes a hidden file of 4 KiB there, others "
-        "read it, and it is removed; repeatable",
-    )
-    what.add_argument(
-        "--baseline",
-        type=Path,
-        metavar="NAME",
-        help="a baseline (netdoctor baseline), or a saved report, to hold bandwidths and causes against",
-    )
-    what.add_argument(
-        "--expect",
-        type=Path,
-        metavar="FILE",
-        help="what nodes should have, instead of what most have (netdoctor expect writes one); '' for none",
-    )
-    what.add_argument(
-        "--suppress",
-        type=Path,
-        metavar="FILE",
-        help="what is accepted, and why (default: netdoctor.toml beside the hosts file); '' accepts nothing",
-    )
-    what.add_argument("--checks-dir", action=Listed, type=Path, metavar="DIR", help="more checks; repeatable")
-    bounds = parser.add_argument_group("bounds")
-    bounds.add_argument("-j", "--parallel", type=count, metavar="N", help="logins at once (512)")
-    bounds.add_argument("--timeout", type=seconds, metavar="S", help="seconds per node (30)")
-    bounds.add_argument("--deadline", type=seconds, metavar="S", help="seconds for the whole run")
-    bounds.add_argument(
-        "--budget", type=seconds, metavar="S", help="seconds for bandwidth experiments (launch 20, full 120)"
-    )
+    nodelist = "as HOSTS, in the words of srun: gpu[01-16]"
+    parser.add_argument("-w", "--nodelist", action=Joined, metavar="EXPR", help=nodelist)
+    add_options(parser, Group.HOSTS, Group.LOGIN, Group.LOOK, Group.JOB, Group.BOUNDS)
 
 
-def _whole(most: int) -> Callable[[str], int]:
-    def number(text: str) -> int:
-        if not (text.isascii() and text.isdecimal()) or int(text[:12]) > most:
-            raise argparse.ArgumentTypeError(f"{clean(text, 40)!r} is no number of up to {most}")
-        return int(text[:12])
-
-    return number
-
-
-# The title of the options by which a job's own tasks say what they see.
-BY_TASKS = "judging what tasks of a job see"
-
-
-def add_secret_file(group: "argparse._ActionsContainer") -> None:
-    text = "file with the secret that both sides have (default: NETDOCTOR_MEET_SECRET)"
-    group.add_argument("--secret-file", type=Path, metavar="FILE", help=text)
-
-
-def add_facts_arguments(parser: argparse.ArgumentParser) -> None:
-    """What tasks have seen, or see when they are asked, instead of hosts that are reached."""
-    facts = parser.add_argument_group(BY_TASKS)
-    facts.add_argument(
-        "--facts",
-        nargs="+",
-        action=Listed,
-        metavar="PLACE",
-        help="a saved report, judged again offline; or what netdoctor facts wrote in a job's tasks: folders, "
-        "files, 'patterns*'; hosts, named before it, say who must have written",
-    )
-    facts.add_argument("--facts-age", type=seconds, metavar="S", help="older facts do not count (3600)")
-    facts.add_argument(
-        "--facts-nodes", type=_whole(100_000), metavar="N", help="so many nodes have to have written"
-    )
-    facts.add_argument(
-        "--facts-uid", type=_whole((1 << 32) - 1), metavar="UID", help="take files of this user, too"
-    )
-    facts.add_argument("--facts-job", metavar="JOB", help="of several that wrote (default: the newest)")
-
-    facts.add_argument(
-        "--meet",
-        metavar="PLACE",
-        help="wait for tasks that run netdoctor facts --meet: at a PORT, or by a folder that all see",
-    )
-    facts.add_argument("--tasks", type=_whole(100_000), metavar="N", help="how many of them, one a node")
-    add_secret_file(facts)
-
-
-def list_briefly(parser: argparse.ArgumentParser, titles: Collection[str]) -> None:
-    """Only name the options in groups with these titles: the help of scan explains them."""
-    groups = [group for group in parser._action_groups if group.title in titles]
-    actions = [action for group in groups for action in group._group_actions]
-    names = [next(name for name in action.option_strings if name.startswith("--")) for action in actions]
-    parser._action_groups = [group for group in parser._action_groups if group not in groups]
-    parser.add_argument_group("as for scan", " ".join(names))
-
-
-def add_save_arguments(group: "argparse._ArgumentGroup") -> None:
-    group.add_argument("--save", type=Path, metavar="FILE", help=f"save the report here (default: {LAST})")
+def add_save_arguments(group: "argparse._ActionsContainer") -> None:
+    add_option(group, "save")
     group.add_argument("--no-save", action="store_true", help="do not save the report")
 
 
-# Fields of ScanRequest that options give.
-_FIELDS = (
-    "format", "local", "via", "ray_address", "ray_python", "partition", "ssh_config", "ssh_user",
-    "ssh_port", "ssh_key", "known_hosts", "jump", "accept_new", "python", "profile", "only", "skip", "node",
-    "checks_dir", "env_file", "master_port", "packages", "requirements", "path", "launcher", "backend",
-    "image", "baseline", "suppress", "expect", "parallel", "timeout", "deadline", "budget", "strict",
-    "require", "fail_on", "facts", "facts_age", "facts_nodes", "facts_uid", "facts_job", "also",
-    "reach", "write_test", "meet", "tasks", "secret_file",
-)  # fmt: skip
+def show_briefly(parser: argparse.ArgumentParser, everyday: Collection[str]) -> None:
+    """-h shows the options of every day, those of the table and `everyday`; --help-all shows all."""
+    assert isinstance(parser, Parser)
+    parser.everyday = {"help", "help_all", *everyday, *(o.name for o in OPTIONS.values() if o.everyday)}
+    parser.add_argument("--help-all", action=_HelpAll, nargs=0, help="show all options and exit")
 
 
-def given(args: argparse.Namespace) -> dict[str, Any]:
-    """What the command line says of a ScanRequest; what it leaves open is left out."""
-    said = {name: getattr(args, name, None) for name in _FIELDS}
+class _HelpAll(argparse.Action):
+    def __init__(self, option_strings: list[str], dest: str, **more: Any) -> None:
+        super().__init__(option_strings, argparse.SUPPRESS, **{**more, "default": argparse.SUPPRESS})
+        self.dest = "help_all"
+
+    def __call__(self, parser: argparse.ArgumentParser, *rest: Any) -> None:
+        assert isinstance(parser, Parser)
+        parser.everyday = None
+        parser.print_help()
+        parser.exit()
+
+
+def option_fields(args: argparse.Namespace) -> dict[str, Any]:
+    """The fields of a ScanRequest that options give; what was not typed is left out."""
+    values = {name: getattr(args, name, None) for name in OPTIONS}
     fields: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value
-        for name, value in said.items()
+        for name, value in values.items()
         if value is not None
     }
     if "@" in fields.get("packages", ""):
         fields.update(_files_apart(fields))
+    return fields
+
+
+def given(args: argparse.Namespace) -> dict[str, Any]:
+    """What the command line says of a ScanRequest; what it leaves open is left out."""
+    fields = option_fields(args)
     if "baseline" in fields:
         from netdoctor.report.baselines import place
 

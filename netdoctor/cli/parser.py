@@ -4,7 +4,7 @@ import argparse
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
 EXIT_BAD_INPUT = 2
@@ -97,11 +97,6 @@ class Joined(argparse.Action):
         setattr(namespace, self.dest, values if before is self.default else f"{before},{values}")
 
 
-def words(text: str) -> tuple[str, ...]:
-    """What stands between commas, each once."""
-    return tuple(dict.fromkeys(word for part in text.split(",") if (word := part.strip())))
-
-
 class Parser(argparse.ArgumentParser):
     """Errors in one line with the way to help, exit 2; no abbreviations, because each becomes a promise.
 
@@ -109,11 +104,25 @@ class Parser(argparse.ArgumentParser):
     """
 
     leftover: Callable[[Any, list[str]], bool] | None = None
+    # What -h shows of the options, by `dest`; None for all.
+    everyday: Collection[str] | None = None
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         kwargs.setdefault("allow_abbrev", False)
         kwargs.setdefault("formatter_class", Help)
         super().__init__(*args, **kwargs)  # type: ignore[arg-type]  # passed through
+
+    def format_help(self) -> str:
+        """The help. What is not of every day is left out where a command says what is."""
+        rare = [one for one in self._actions if self.everyday is not None and one.dest not in self.everyday]
+        before = [(one, one.help) for one in rare]
+        for one in rare:
+            one.help = argparse.SUPPRESS
+        try:
+            return super().format_help()
+        finally:
+            for one, text in before:
+                one.help = text
 
     def error(self, message: str) -> NoReturn:
         from netdoctor.text import clean

@@ -8,9 +8,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from netdoctor.cli.options import add_host_arguments, count, host_words, one_per_line, port
+from netdoctor.cli.options import add_host_arguments, add_option, count, host_words, one_per_line, typed
 from netdoctor.cli.parser import EXIT_BAD_INPUT
 from netdoctor.errors import InputError
+from netdoctor.options import PORT
 from netdoctor.report import LAST
 from netdoctor.text import clean
 
@@ -57,7 +58,8 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         epilog=EPILOG,
     )
     add_host_arguments(parser, "hosts files, - or names, in rank order")
-    parser.add_argument("--ssh-config", type=Path, metavar="FILE", help="for --from-ssh-config")
+    add_option(parser, "format")
+    add_option(parser, "ssh_config", "for --from-ssh-config")
     add = parser.add_argument
     add("--last", action="store_true", help="the hosts of the last report")
     add(
@@ -150,7 +152,7 @@ def _hosts(args: argparse.Namespace) -> "tuple[tuple[Target, ...], Evidence | No
             raise InputError("--last takes the hosts of the last report; leave the host list out")
         path = args.report or LAST
         report = scanning.load_own(path)
-        targets = scanning.replay(report, {}, path).targets or ()
+        targets = scanning.kept_request(report, {}, path).targets or ()
         return targets, evidence_of(report, path), str(path)
     if not hosts:
         raise InputError("no hosts: name a hosts file, hosts, or --last (see netdoctor plan -h)")
@@ -195,7 +197,7 @@ def _nproc(text: str) -> int:
 
 
 def _auto_port(text: str) -> int:
-    return 0 if text == "auto" else port(text)
+    return 0 if text == "auto" else int(typed(PORT)(text))
 
 
 def _assignment(text: str) -> tuple[str, str]:

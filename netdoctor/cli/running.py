@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def request_of(args: argparse.Namespace, said: dict[str, Any]) -> "tuple[ScanRequest, Report | None]":
     """What is asked for: with --last the last scan once more, whose report comes along."""
-    from netdoctor.scanning import ScanRequest, load_own, replay, reread
+    from netdoctor.scanning import ScanRequest, kept_request, load_own, reread
 
     if not args.last:
         return ScanRequest(**said), None
@@ -33,7 +33,7 @@ def request_of(args: argparse.Namespace, said: dict[str, Any]) -> "tuple[ScanReq
         raise InputError("--last takes the hosts of the last report; leave the host list out")
     path = args.save or LAST
     report = load_own(path)
-    return reread(replay(report, said, path), report.run.replay), report
+    return reread(kept_request(report, said, path), report.run.replay), report
 
 
 def saved_report(words: "Sequence[str] | None") -> Path | None:

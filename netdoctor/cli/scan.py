@@ -11,17 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 from netdoctor.cli import environ
 from netdoctor.cli.options import (
-    add_facts_arguments,
+    add_option,
+    add_options,
     add_save_arguments,
     add_scan_arguments,
     count,
     given,
     one_per_line,
+    show_briefly,
 )
-from netdoctor.cli.parser import EXIT_BAD_INPUT, NAGIOS_UNKNOWN, Listed, columns, words
+from netdoctor.cli.parser import EXIT_BAD_INPUT, NAGIOS_UNKNOWN, Listed, columns
 from netdoctor.cli.running import facts_asked, prepared, request_of, saved_report, scanned, signals_noted
 from netdoctor.errors import InputError
 from netdoctor.facts.host import MEET
+from netdoctor.options import Group
 from netdoctor.text import clean, columns_said
 
 if TYPE_CHECKING:
@@ -32,10 +35,13 @@ if TYPE_CHECKING:
 EPILOG = """\
 examples:
   netdoctor scan hosts.txt
-  netdoctor scan 'gpu[01-16]' --profile quick -o short
-  netdoctor scan hosts.txt --env-file train.env -o text -o junit=report.xml
+  netdoctor scan 'gpu[01-16]' --env-file train.env -o text -o junit=report.xml
   netdoctor scan --last --only net.ports --node gpu03
+
+netdoctor scan --help-all shows all options; so does docs/options.md.
 """
+# Of the options that are declared here; those of netdoctor.options say it themselves.
+EVERYDAY = ("hosts", "last", "tui", "output", "plan", "verbose")
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -44,15 +50,16 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser = subparsers.add_parser(
         "scan",
         help="examine nodes over SSH, print the report, save it",
+        usage="netdoctor scan [options] HOSTS ... | --last | --local",
         description="Log in to every node, measure, and say whether a multi-node job will start and be fast.",
         epilog=EPILOG + environ.EPILOG,
     )
     add_scan_arguments(
         parser, hosts="a file, '-', or names such as gpu[01-16] or user@host:port; several are joined"
     )
-    add_facts_arguments(parser)
+    add_options(parser, Group.TASKS)
     parser.add_argument("--tui", action="store_true", help="watch the scan, and its report, in the TUI")
-    out = parser.add_argument_group("output")
+    out = parser.add_argument_group(Group.OUTPUT)
     out.add_argument(
         "-o",
         "--output",
@@ -61,25 +68,15 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         metavar="FORMAT[=FILE]",
         help=f"{', '.join(FORMATS)}; repeatable",
     )
-    out.add_argument("--fail-on", choices=("fail", "warn", "never"), help="what makes the exit code")
+    add_option(out, "fail_on")
     out.add_argument(
         "--exit-style",
         choices=("default", "nagios"),
         default="default",
         help="nagios: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN, which is also all that is no verdict",
     )
-    out.add_argument(
-        "--strict",
-        action=argparse.BooleanOptionalAction,
-        help="READY only where nothing was left out that could have been examined: --require of all families",
-    )
-    out.add_argument(
-        "--require",
-        type=words,
-        metavar="FAMILY,...",
-        help="families of checks (sw, gpu, bw, ...): what could have been examined there and was not leaves "
-        "the verdict UNDECIDED; '' takes it back",
-    )
+    add_option(out, "strict")
+    add_option(out, "require")
     out.add_argument("--plan", action="store_true", help="print what would run where, and contact nothing")
     add_save_arguments(out)
     out.add_argument(
@@ -100,6 +97,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     out.add_argument(
         "--theme", choices=("auto", "dark", "light"), default="auto", help="with --tui: its background"
     )
+    show_briefly(parser, EVERYDAY)
     parser.set_defaults(run=run, parser=parser)
 
 
@@ -121,7 +119,7 @@ def _run(args: argparse.Namespace) -> int:
     said = given(args)
     outputs = parse_outputs(args.output)
     if (saved := saved_report(args.facts)) is not None:
-        return _rejudge(args, said, saved, opened(outputs, args.save, [(f"--facts {saved}", saved)]))
+        return _judge_saved(args, said, saved, opened(outputs, args.save, [(f"--facts {saved}", saved)]))
     request, before = request_of(args, said)
     outputs = opened(outputs, request.save, scanning.reads(request))
     if args.plan and request.via == MEET:
@@ -164,13 +162,13 @@ def _shown(
     return code
 
 
-def _rejudge(
+def _judge_saved(
     args: argparse.Namespace, said: dict[str, Any], source: Path, outputs: "Sequence[Output]"
 ) -> int:
     from netdoctor.report.save import load
-    from netdoctor.scanning import rejudge
+    from netdoctor.scanning import judge_saved
 
-    report = rejudge(load(source), facts_asked(args, said), source)
+    report = judge_saved(load(source), facts_asked(args, said), source)
     return _deliver(args, report, outputs, args.save)
 
 

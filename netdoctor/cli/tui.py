@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from netdoctor.cli import environ
 from netdoctor.cli.crash import broken
-from netdoctor.cli.options import add_save_arguments, add_scan_arguments, given, lists_hosts, one_per_line
+from netdoctor.cli.options import (
+    add_save_arguments,
+    add_scan_arguments,
+    given,
+    lists_hosts,
+    one_per_line,
+    show_briefly,
+)
 from netdoctor.cli.parser import EXIT_BAD_INPUT
 from netdoctor.cli.running import prepared
 from netdoctor.errors import InputError
@@ -29,13 +36,17 @@ examples:
   netdoctor tui report.json          any report
   netdoctor tui --last --log out/    with the causes that logs name
   netdoctor tui --last > fixes.sh    E writes fixes to standard output when that is no terminal
+
+netdoctor tui --help-all shows all options.
 """
+EVERYDAY = ("hosts", "last", "log", "base", "export", "theme")
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = subparsers.add_parser(
         "tui",
         help="look at a report, or at a scan while it runs, in the terminal",
+        usage="netdoctor tui [options] HOSTS ... | REPORT | --last",
         description="Causes, matrix, pairs, nodes and changes as screens; ? shows the keys.",
         epilog=EPILOG + environ.EPILOG,
     )
@@ -57,6 +68,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         default="auto",
         help="background of the TUI (auto: COLORFGBG, else dark)",
     )
+    show_briefly(parser, EVERYDAY)
     parser.set_defaults(run=run, parser=parser)
 
 
@@ -133,7 +145,7 @@ def show(
 
     _check_places(args, said, first, path)
     _check_expected(said)
-    from netdoctor.rerun import ScanRunner
+    from netdoctor.runner import ScanRunner
     from netdoctor.tui.app import NetdoctorApp
     from netdoctor.tui.runner import Request
     from netdoctor.tui.state import State, opened

@@ -388,7 +388,7 @@ def _stopped(work: Callable[[], None]) -> str | None:
     return None
 
 
-def rejudge(
+def judge_facts(
     store: Store, checks: Sequence[Check], judged: Iterable[str] | None = None, ended_by: str = "end"
 ) -> Outcome:
     """Judge saved facts again, without any contact. Facts that the earlier scan did not collect make `skip`.

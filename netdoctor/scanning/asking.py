@@ -5,8 +5,8 @@ from typing import Any
 
 from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.host import Login
+from netdoctor.options import ScanRequest
 from netdoctor.scanning.plan import listed
-from netdoctor.scanning.request import ScanRequest
 from netdoctor.scanning.via import make_transport
 from netdoctor.transport.base import Reply, Request
 

@@ -8,9 +8,9 @@ from netdoctor.errors import InputError
 from netdoctor.facts.host import FILED, Login, Session
 from netdoctor.inventory import Inventory, Target, load
 from netdoctor.inventory.task import task
+from netdoctor.options import ScanRequest
 from netdoctor.scanning.factfile import Written
 from netdoctor.scanning.pool import SOURCE, Rules, pooled, read
-from netdoctor.scanning.request import ScanRequest
 from netdoctor.text import listing
 from netdoctor.transport.filed import Answer, FiledTransport
 

@@ -11,12 +11,13 @@ from netdoctor import __version__
 from netdoctor.check import Profile
 from netdoctor.facts.software import Job
 from netdoctor.inventory.nodeset import fold
+from netdoctor.options import Group, of_group
 from netdoctor.report import words
 from netdoctor.report.kept import of as facts_kept
 from netdoctor.report.model import Report
 from netdoctor.scanning.merging import listed_as, other_job
 from netdoctor.scanning.plan import Plan
-from netdoctor.scanning.record import record
+from netdoctor.scanning.record import keep_request
 from netdoctor.text import clean
 
 # Without --min-nodes: what is left has to be so much of what was listed.
@@ -24,7 +25,7 @@ LEAST_SHARE = 0.8
 # Causes that are netdoctor's own: engine/judge.py.
 OWN_TROUBLE = ("check-crashed-", "check-hung-")
 # Options that change how long a scan takes or where it goes, and not what it looks at.
-NO_MATTER = ("profile", "parallel", "timeout", "deadline", "budget")
+NO_MATTER = {"profile", *of_group(Group.BOUNDS)}
 NAMED = 60
 
 
@@ -121,7 +122,7 @@ def stale(report: Report, plan: Plan, *, now: float, max_age_s: float, touched: 
     changed = sorted(name for name, when in touched.items() if when >= began)
     if changed:
         return f"{changed[0]} has changed since"
-    mine, its = record(request, plan.inventory.targets), run.replay
+    mine, its = keep_request(request, plan.inventory.targets), run.replay
     if list(listed_as(mine).items()) != list(listed_as(its).items()):
         return "it is of other hosts, or they are reached in another way"
     nodes = plan.judged or [target.id for target in plan.inventory.targets]

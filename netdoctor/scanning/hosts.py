@@ -13,7 +13,7 @@ from netdoctor.facts.host import MEET
 from netdoctor.inventory import Inventory, Target, load
 from netdoctor.inventory.nodeset import fold
 from netdoctor.inventory.reading import file_exists
-from netdoctor.scanning.request import ScanRequest
+from netdoctor.options import ScanRequest
 from netdoctor.text import clean
 
 _Word = Annotated[str, Meta(min_length=1, max_length=4096, pattern=r"\A[^\0\n\r]*\Z")]

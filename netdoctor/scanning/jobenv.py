@@ -9,10 +9,11 @@ from types import MappingProxyType
 
 from netdoctor.agent.system.private import is_secret, shown
 from netdoctor.errors import InputError
-from netdoctor.facts.software import BACKENDS, CALLING, LAUNCHERS, TASKS, Job, Requested
+from netdoctor.facts.software import BACKENDS, CALLING, LAUNCHERS, TASKS, Job
 from netdoctor.files import read_regular
+from netdoctor.options import OPTIONS, ScanRequest
 from netdoctor.rules.packages import MOST
-from netdoctor.scanning.request import PLACE
+from netdoctor.scanning.packages import Asked
 from netdoctor.text import clean
 
 # Variables of the calling shell that a launcher would hand on; everything else stays private.
@@ -121,8 +122,12 @@ def checked(known: Job) -> Job:
         raise InputError("the report's job cannot be used: its launcher or backend is none that is known")
     if any(max(len(w.specifier), len(w.marker), len("".join(w.extras))) > MOST for w in known.requested):
         raise InputError("the report's job cannot be used: it asks for versions that nobody would write")
-    if not all(re.match(PLACE, path) for path in (*known.paths, *known.write_test)):
-        raise InputError("the report's job cannot be used: its paths are none that --path takes")
+    asked = {"path": known.paths, "write_test": known.write_test, "reach": known.reach}
+    for name, values in asked.items():
+        try:
+            OPTIONS[name].from_report(values)
+        except InputError as error:
+            raise InputError(f"the report's job cannot be used: {OPTIONS[name].flag}: {error}") from None
     _image(known.image)
     if not 0 < known.master_port < 65536:
         raise InputError(f"the report's job cannot be used: port {known.master_port}")
@@ -141,37 +146,29 @@ def _image(name: str | None) -> str | None:
 
 
 def job(
-    *,
-    env_file: Path | None,
-    environ: Mapping[str, str],
-    master_port: int | None,
-    packages: Sequence[str],
+    request: ScanRequest,
     nodes: Sequence[str],
-    requested: Sequence[Requested] = (),
-    launcher: str | None = None,
-    backend: str | None = None,
-    image: str | None = None,
-    paths: Sequence[str] = (),
-    reach: Sequence[str] = (),
-    write_test: Sequence[str] = (),
+    asked: Asked | None = None,
     tasks: Mapping[str, str] = MappingProxyType({}),
 ) -> Job:
     """The Job fact. What tasks that wrote facts say (MASTER_ADDR, MASTER_PORT) wins over the calling
     environment, the env file over both, a flag over all.
 
-    launcher: what is not said is torchrun where variables say how it is to run (PET_NNODES and the like).
+    asked: of the packages of the request. The launcher is torchrun where nothing else is said and variables
+    say how that is to run (PET_NNODES and the like).
 
     Raises InputError for an unusable env file, port or master address.
     """
+    environ, packages = request.environ, asked or Asked()
     carried = (name for name in environ if CARRIED.match(name) and not is_secret(name))
     env = {name: shown(name, environ[name]) for name in carried}
     origins = dict.fromkeys(env, CALLING) | dict.fromkeys(tasks, TASKS)
     env |= tasks
-    if env_file is not None:
-        values, places = read_env_file(env_file)
+    if request.env_file is not None:
+        values, places = read_env_file(request.env_file)
         env |= values
         origins |= places
-    port = master_port
+    port = request.master_port
     if port is None:
         text = env.get("MASTER_PORT", "").strip() or "29500"
         if not text.isdecimal() or not 0 < int(text) < 65536:
@@ -180,20 +177,21 @@ def job(
         port = int(text)
     address = env.get("MASTER_ADDR", "").strip() or None
     _check_address(address, origins.get("MASTER_ADDR", ""))
+    torchrun = any(name.startswith("PET_") for name in [*env, *environ])
     return Job(
         env=env,
         env_from=origins,
         master_addr=address,
         master_port=port,
         master_node=nodes[0] if nodes else None,
-        packages=tuple(packages),
-        requested=tuple(requested),
-        launcher=launcher or ("torchrun" if any(n.startswith("PET_") for n in [*env, *environ]) else None),
-        backend=backend,
-        image=_image(image),
-        paths=tuple(paths),
-        reach=tuple(reach),
-        write_test=tuple(write_test),
+        packages=packages.packages,
+        requested=tuple(packages.requested),
+        launcher=request.launcher or ("torchrun" if torchrun else None),
+        backend=request.backend,
+        image=_image(request.image),
+        paths=request.path,
+        reach=request.reach,
+        write_test=request.write_test,
     )
 
 

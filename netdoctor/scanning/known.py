@@ -9,7 +9,7 @@ from netdoctor.report import LAST, history
 from netdoctor.report.kept import of
 from netdoctor.report.model import Report
 from netdoctor.report.save import load
-from netdoctor.scanning.record import replay
+from netdoctor.scanning.record import kept_request
 
 
 def newest(targets: Sequence[Target], last: Path = LAST) -> tuple[Report, Path] | None:
@@ -31,5 +31,5 @@ def newest(targets: Sequence[Target], last: Path = LAST) -> tuple[Report, Path] 
 def _contacted(report: Report, path: Path) -> set[tuple[str, str, int | None]]:
     """Who was contacted, not only listed. Raises InputError for one that may not be taken at its word."""
     there = of(report.facts).nodes()
-    listed = replay(report, {}, path).targets or ()
+    listed = kept_request(report, {}, path).targets or ()
     return {(target.id, target.host, target.port) for target in listed if target.id in there}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from netdoctor.engine.registry import Registry
-from netdoctor.engine.run import rejudge
+from netdoctor.engine.run import judge_facts
 from netdoctor.errors import InputError
 from netdoctor.facts.wanted import ABSENT, Watched
 from netdoctor.inventory.nodeset import fold
@@ -36,7 +36,7 @@ def values(report: Report, known: Registry) -> Values:
     store = facts_of(report)
     watched = Watched()
     store.cluster["wanted"] = watched
-    rejudge(store, every_check(report, known))
+    judge_facts(store, every_check(report, known))
     return watched.seen
 
 

@@ -24,11 +24,11 @@ from msgspec import Meta, Struct
 from netdoctor.engine import registry
 from netdoctor.errors import InputError
 from netdoctor.files import read_regular
-from netdoctor.inventory.names import host_fault, printable, python_fault
+from netdoctor.inventory.names import host_fault, printable
 from netdoctor.inventory.task import Task
+from netdoctor.options import ScanRequest
 from netdoctor.report.foreign import stranger
 from netdoctor.report.save import write_whole
-from netdoctor.scanning.request import ScanRequest
 from netdoctor.text import clean
 from netdoctor.transport import bundle
 from netdoctor.transport.tasks import attending, meeting
@@ -165,24 +165,19 @@ def attend(
     *,
     place: Place,
     key: str | None,
-    python: str | None,
-    checks_dir: tuple[Path, ...],
-    timeout_s: float,
-    environ: Mapping[str, str],
+    request: ScanRequest,
 ) -> str:
     """Let this task be asked; returns when it is over, with '' or why it was not. Raises InputError."""
     if fault := host_fault(node):
         raise InputError(f"{printable(node)}: {fault.message}; --name says what this node is called")
-    if python is not None and (fault := python_fault(python)):
-        raise InputError(f"--python {printable(python)}: {fault.message}")
     if key is None and place.folder is None:
         raise InputError(f"--meet HOST:PORT asks for the secret of who judges: {SECRET} or --secret-file")
     if place.folder is None and not place.host:
         raise InputError("--meet: a task has to know where: HOST:PORT, or a folder")
-    interpreter = os.path.expanduser(python) if python else sys.executable
-    inherited = {name: value for name, value in environ.items() if name != SECRET}
+    interpreter = os.path.expanduser(request.python) if request.python else sys.executable
+    inherited = {name: value for name, value in request.environ.items() if name != SECRET}
     inherited[CALLED] = meeting.claim(own.rank if own.rank is not None else own.node_rank, node)
-    finish, why = time.monotonic() + timeout_s, ""
+    finish, why = time.monotonic() + request.timeout, ""
     while True:
         spots, secret, why = _spots(place, key, why)
         left = finish - time.monotonic()
@@ -192,7 +187,7 @@ def attend(
             packed = bundle.build_bundle(
                 marker=meeting.marker(secret),
                 deadline_s=STAY_S,
-                collectors=_collectors(checks_dir),
+                collectors=_collectors(request.checks_dir),
                 dial=dial,
             )
             try:
@@ -202,7 +197,7 @@ def attend(
             if not why:
                 return ""
         if (left := finish - time.monotonic()) <= 0:
-            return f"nobody took this task within {timeout_s:g} s: {why}"
+            return f"nobody took this task within {request.timeout:g} s: {why}"
         time.sleep(min(TRY_S, left))
 
 

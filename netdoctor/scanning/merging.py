@@ -12,17 +12,17 @@ from netdoctor.engine.assemble.context import Context
 from netdoctor.engine.assemble.report import build
 from netdoctor.engine.gathering import all_paths
 from netdoctor.engine.registry import Registry
-from netdoctor.engine.run import Outcome
-from netdoctor.engine.run import rejudge as judge_again
+from netdoctor.engine.run import Outcome, judge_facts
 from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.host import MEET
 from netdoctor.facts.software import PYTHON_PLACES, Job
 from netdoctor.inventory.nodeset import fold
+from netdoctor.options import OPTIONS
 from netdoctor.report import LAST, words
 from netdoctor.report.kept import of as facts_kept
 from netdoctor.report.model import Note, Report
 from netdoctor.scanning.plan import Plan, part
-from netdoctor.scanning.record import facts_of, record, replay
+from netdoctor.scanning.record import facts_of, keep_request, kept_request
 from netdoctor.scanning.reporting import (
     SETTINGS,
     TAKEN,
@@ -39,8 +39,8 @@ RERUN = "run again "
 NOTES_AT_MOST = 20
 # What a request says of reaching nodes, and of itself.
 _HOW = (
-    *("ssh_config", "ssh_user", "ssh_port", "ssh_key", "known_hosts", "jump", "accept_new"),
-    *("via", "ray_address", "ray_python", "checks_dir", "environ", "format", "save"),
+    *(name for name, one in OPTIONS.items() if one.reaches),
+    *("checks_dir", "environ", "format", "save"),
 )
 
 
@@ -60,7 +60,7 @@ def merged(
     request, targets = plan.request, plan.inventory.targets
     nodes = [t.id for t in targets if t.id in {*report.matrix.nodes, *outcome.judgement.nodes}]
     facts = _facts(report, outcome, [target.id for target in targets], moved)
-    again = judge_again(facts, every, nodes, report.run.ended_by)
+    again = judge_facts(facts, every, nodes, report.run.ended_by)
     now = rfc3339(time.time())
     shown = words.number(len(outcome.judgement.nodes), "node")
     what = ", ".join(checks) if len(checks) <= 6 else f"{len(checks)} checks"
@@ -71,7 +71,7 @@ def merged(
     ids, before = [check.id for check in every], report.verdict.part
     context = Context(
         part=part(plan.known, request, ids, len(nodes), len(targets), before=True) if before else None,
-        run=replace(report.run, finished=now, replay=record(request, targets)),
+        run=replace(report.run, finished=now, replay=keep_request(request, targets)),
         fail_on=request.fail_on,
         strict=request.strict,
         require=request.require,
@@ -124,7 +124,7 @@ def into(report: Report, plan: Plan, outcome: Outcome, shown: Report) -> tuple[R
     union = registry.ordered({c.id: c for c in [*every_check(report, plan.known), *plan.checks]}.values())
     # How to judge was said for this part alone; how to log in holds from now on.
     said = {name: getattr(plan.request, name) for name in _HOW}
-    then = replace(replay(report, said, plan.request.source), hosts=plan.request.hosts)
+    then = replace(kept_request(report, said, plan.request.source), hosts=plan.request.hosts)
     ids = [check.id for check in plan.checks]
     moved = _moved(report, plan)
     whole = merged(report, replace(plan, request=then), outcome, union, ids, moved)
@@ -143,7 +143,7 @@ def _again(plan: Plan) -> str:
 
 def _apart(report: Report, plan: Plan, outcome: Outcome) -> str:
     """Why what was measured now cannot stand beside the report's facts; nothing where it can."""
-    options = record(plan.request, plan.inventory.targets)
+    options = keep_request(plan.request, plan.inventory.targets)
     moved = _moved(report, plan) - set(outcome.judgement.nodes)
     unknown = {check for check in report.matrix.checks if check not in plan.known.checks}
     if outcome.ended_by != "end":
@@ -163,7 +163,7 @@ def _apart(report: Report, plan: Plan, outcome: Outcome) -> str:
 
 def _moved(report: Report, plan: Plan) -> set[str]:
     """The nodes that are listed in another way than they were."""
-    before, now = listed_as(report.run.replay), listed_as(record(plan.request, plan.inventory.targets))
+    before, now = listed_as(report.run.replay), listed_as(keep_request(plan.request, plan.inventory.targets))
     return {node for node in before if now.get(node) != before[node]}
 
 

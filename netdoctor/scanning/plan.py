@@ -19,11 +19,11 @@ from netdoctor.facts.software import Job
 from netdoctor.facts.wanted import Wanted
 from netdoctor.inventory import Inventory, Target, load, restrict
 from netdoctor.inventory.reading import file_exists
+from netdoctor.options import FILE, OPTIONS, ScanRequest
 from netdoctor.report import baseline, baselines
 from netdoctor.report.model import Part, Report
 from netdoctor.report.places import keep_apart
 from netdoctor.scanning import expecting, filing, jobenv, packages, settings, via
-from netdoctor.scanning.request import PATHS, ScanRequest
 from netdoctor.scanning.via import make_transport
 from netdoctor.transport.base import Transport
 
@@ -121,21 +121,7 @@ def prepare(
         tasks = filed.job if filed else {}
         apart = jobenv.apart(tasks, request.environ) if request.env_file is None else ()
         inventory = replace(inventory, notes=(*inventory.notes, *apart, *asked.notes))
-        job = jobenv.job(
-            env_file=request.env_file,
-            environ=request.environ,
-            tasks=tasks,
-            master_port=request.master_port,
-            packages=asked.packages,
-            requested=asked.requested,
-            nodes=nodes,
-            launcher=request.launcher,
-            backend=request.backend,
-            image=request.image,
-            paths=request.path,
-            reach=request.reach,
-            write_test=request.write_test,
-        )
+        job = jobenv.job(request, nodes, asked, tasks)
     if request.via == "slurm" and not job.session_limits:  # a replayed job has those of then
         job = replace(job, session_limits=jobenv.session_limits())
     return Plan(
@@ -170,10 +156,10 @@ def reads(request: ScanRequest) -> list[tuple[str, Path]]:
     Not the report that it was asked for by, which the new one replaces.
     """
     found = [(word, Path(word)) for word in request.hosts if file_exists(word)]
-    for name in PATHS:
-        path = getattr(request, name)
-        if path is not None:
-            found.append((f"--{name.replace('_', '-')} {path}", path))
+    for one in OPTIONS.values():
+        path = getattr(request, one.name)
+        if one.rule is FILE and not one.many and one.name != "save" and path is not None:
+            found.append((f"{one.flag} {path}", path))
     found += [(f"--facts {word}", Path(word)) for word in request.facts if Path(word).is_file()]
     if request.suppress is None and (beside := settings.place(request)) is not None:
         found.append((str(beside), beside))

@@ -1,19 +1,15 @@
 """A report says how it was made; the same is asked for again, with what is said now put in its place."""
 
-import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, NoReturn
 
 import msgspec
-from msgspec import UNSET, Meta, Struct, UnsetType
 
-from netdoctor.check import Profile
 from netdoctor.errors import InputError
-from netdoctor.facts.host import Node, Session, Via
-from netdoctor.facts.software import Backend, Launcher
+from netdoctor.facts.host import Node, Session
 from netdoctor.inventory import Target
 from netdoctor.inventory.names import (
     host_fault,
@@ -24,98 +20,30 @@ from netdoctor.inventory.names import (
     python_fault,
     user_fault,
 )
+from netdoctor.options import OPTIONS, ScanRequest, Selection
 from netdoctor.report.kept import of
 from netdoctor.report.model import Report
 from netdoctor.report.save import load
 from netdoctor.scanning.hosts import recorded
-from netdoctor.scanning.request import PARTITION, PATHS, PLACE, URL, URL_LENGTH, URLS, ScanRequest, Selection
 from netdoctor.store import Store
 from netdoctor.text import clean
-
-_Text = Annotated[str, Meta(pattern=r"\A[^\0]*\Z", max_length=1 << 16)] | UnsetType
-# Without users, passwords and queries: as the command line takes them.
-_Url = Annotated[str, Meta(pattern=URL, max_length=URL_LENGTH)]
-_Urls = Annotated[tuple[_Url, ...], Meta(max_length=URLS)] | UnsetType
-_Globs = Annotated[tuple[Annotated[str, Meta(max_length=200)], ...], Meta(max_length=1000)] | UnsetType
-# What is in it reaches a shell by way of ssh, which runs another ssh for each hop.
-_Jump = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_.@:%,/\[\] -]*\Z", max_length=4096)] | UnsetType
-_Port = Annotated[int, Meta(ge=1, le=65535)] | UnsetType
-_Seconds = Annotated[float, Meta(gt=0, le=86400)] | UnsetType
-_Flag = bool | UnsetType
-_File = Annotated[str, Meta(pattern=r"\A[^\0]+\Z", max_length=4096)]
-# Words behind --facts. Of more than these a part would be another cluster, and none is kept.
-FACTS_MAX = 10_000
-_Places = Annotated[tuple[Annotated[str, Meta(pattern=PLACE)], ...], Meta(max_length=32)] | UnsetType
-_Files = Annotated[tuple[_File, ...], Meta(max_length=FACTS_MAX)] | UnsetType
 
 _IN_BRACKETS = re.compile(r"\[([^\]]*)\]:[0-9]+")
 
 
-class _Options(Struct, kw_only=True):
-    """The fields of a request that a report keeps, and the rules of the command line for them.
-
-    Not checks_dir: code is loaded only from places that are named now; verify commands name it again. Not
-    accept_new and facts_uid: who may be trusted is said each time.
-    """
-
-    ssh_config: _Text = UNSET
-    ssh_key: _Text = UNSET
-    known_hosts: _Text = UNSET
-    env_file: _Text = UNSET
-    baseline: _Text = UNSET
-    suppress: _Text = UNSET
-    expect: _Text = UNSET
-    ssh_user: _Text = UNSET
-    ssh_port: _Port = UNSET
-    jump: _Jump = UNSET
-    python: _Text = UNSET
-    profile: Profile | UnsetType = UNSET
-    only: _Globs = UNSET
-    skip: _Globs = UNSET
-    also: _Globs = UNSET
-    reach: _Urls = UNSET
-    write_test: _Places = UNSET
-    node: _Text = UNSET
-    master_port: _Port = UNSET
-    packages: _Text = UNSET
-    requirements: _Text = UNSET
-    path: _Places = UNSET
-    launcher: Launcher | UnsetType = UNSET
-    backend: Backend | UnsetType = UNSET
-    image: _Text = UNSET
-    parallel: Annotated[int, Meta(ge=1, le=4096)] | UnsetType = UNSET
-    timeout: _Seconds = UNSET
-    deadline: _Seconds = UNSET
-    budget: _Seconds = UNSET
-    local: _Flag = UNSET
-    via: Via | Literal["facts", "meet"] | UnsetType = UNSET
-    meet: _Text = UNSET
-    secret_file: _Text = UNSET
-    tasks: Annotated[int, Meta(ge=1, le=100_000)] | UnsetType = UNSET
-    ray_address: _Text = UNSET
-    ray_python: _Text = UNSET
-    partition: Annotated[str, Meta(pattern=PARTITION)] | UnsetType = UNSET
-    facts: _Files = UNSET
-    facts_age: _Seconds = UNSET
-    facts_nodes: Annotated[int, Meta(ge=1, le=100_000)] | UnsetType = UNSET
-    facts_job: _Text = UNSET
-    strict: _Flag = UNSET
-    require: _Globs = UNSET
-    fail_on: Literal["fail", "warn", "never"] | UnsetType = UNSET
-
-
-def record(request: ScanRequest, targets: Sequence[Target]) -> dict[str, Any]:
+def keep_request(request: ScanRequest, targets: Sequence[Target]) -> dict[str, Any]:
     """What a report keeps of its request: enough to ask again, and no secrets.
 
     targets: all that were listed, also those that this scan left alone.
     """
-    said = {name: getattr(request, name) for name in _Options.__struct_fields__}
+    values = {name: getattr(request, name) for name, option in OPTIONS.items() if not option.not_kept}
     if request.usual is not None:
-        said |= request.usual._asdict()
+        values |= request.usual._asdict()
+    options = {n: OPTIONS[n].to_report(value) for n, value in values.items() if value is not None}
     return {
         **recorded(request),
         "targets": [_builtins(_as_listed(target, request)) for target in targets],
-        "options": {name: _plain(name, value) for name, value in said.items() if value is not None},
+        "options": options,
     }
 
 
@@ -128,15 +56,6 @@ def _as_listed(target: Target, request: ScanRequest) -> Target:
     """The target without the interpreter that an option gave it: another option may give it another."""
     given = target.python is not None and target.python == request.python
     return replace(target, python=None) if given else target
-
-
-def _plain(name: str, value: Any) -> Any:
-    """An option as the report keeps it: paths absolute, so that `--last` works from elsewhere."""
-    if name in PATHS:
-        return str(Path(value).absolute())
-    if name == "facts":
-        return [os.path.abspath(word) for word in value] if len(value) <= FACTS_MAX else []
-    return list(value) if isinstance(value, tuple) else value
 
 
 def load_own(path: Path) -> Report:
@@ -153,7 +72,7 @@ def _refuse_foreign(report: Report, shown: Path) -> None:
         raise InputError(f"{shown}: belongs to somebody else, {whose}; name the hosts instead")
 
 
-def replay(report: Report, given: Mapping[str, Any], source: Path | None = None) -> ScanRequest:
+def kept_request(report: Report, given: Mapping[str, Any], source: Path | None = None) -> ScanRequest:
     """The request that a report was made by, with the fields in `given` as they are there.
 
     Where only, skip or node are given they hold for this run alone: what they were before is asked for again
@@ -183,7 +102,7 @@ def replay(report: Report, given: Mapping[str, Any], source: Path | None = None)
 def _taken(targets: Sequence[Target], options: Mapping[str, Any], source: Path) -> dict[str, Any]:
     """The options, where they keep the rules for hosts files and command lines. Raises InputError."""
 
-    def refuse(what: str, why: object) -> None:
+    def refuse(what: str, why: object) -> NoReturn:
         raise InputError(f"{source}: its {what} cannot be used ({why}); name the hosts instead")
 
     for target in targets:
@@ -199,21 +118,16 @@ def _taken(targets: Sequence[Target], options: Mapping[str, Any], source: Path) 
             refuse(f"leaf {clean(target.leaf, 60)!r}", fault.message)
         if target.port is not None and not is_valid_port(target.port):
             refuse("port", target.port)
-    said = {name: value for name, value in options.items() if value is not None}
-    try:
-        checked = msgspec.convert(said, type=_Options)
-    except msgspec.ValidationError as error:
-        refuse("options", clean(str(error), 200))
-    found = {name: getattr(checked, name) for name in _Options.__struct_fields__}
-    found = {name: value for name, value in found.items() if value is not UNSET}
-    if (user := found.get("ssh_user")) and (fault := user_fault(user)):
-        refuse("option ssh_user", fault.message)
-    for name in ("python", "ray_python"):
-        if (python := found.get(name)) and (fault := python_fault(python)):
-            refuse(f"option {name}", fault.message)
-    if any(hop.strip().startswith("-") for hop in found.get("jump", "").split(",")):
-        refuse("option jump", "it begins with '-'")
-    return {name: Path(value) if name in PATHS and value else value for name, value in found.items()}
+    found = {}
+    for name, option in OPTIONS.items():
+        value = options.get(name)
+        if option.not_kept or value is None:
+            continue
+        try:
+            found[name] = option.from_report(value)
+        except InputError as error:
+            refuse(f"option {name}", error)
+    return found
 
 
 def _is_id(text: str) -> bool:

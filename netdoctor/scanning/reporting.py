@@ -10,27 +10,27 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 
 from netdoctor import __version__
 from netdoctor.engine.assemble.report import Context, Remote, build, check_records
 from netdoctor.engine.gathering import AUTO
 from netdoctor.engine.run import Outcome
 from netdoctor.facts.base import Missing
-from netdoctor.facts.host import FILED, MEET
+from netdoctor.facts.host import MEET
 from netdoctor.facts.software import CALLING, PYTHON_PLACES, Job
 from netdoctor.inventory import Target
 from netdoctor.inventory.nodeset import fold
+from netdoctor.options import OPTIONS, ScanRequest
 from netdoctor.report import baselines
 from netdoctor.report.model import Counts, Note, Phase, Report, Run, TargetRecord, Tool, Verdict
 from netdoctor.report.moved import last_argv
 from netdoctor.rules import profiles
 from netdoctor.scanning.plan import Plan
-from netdoctor.scanning.record import record
-from netdoctor.scanning.request import PATHS, ScanRequest
+from netdoctor.scanning.record import keep_request
 from netdoctor.store import Store
 
 SETTINGS = "ssh: "
+_DEFAULTS = ScanRequest()
 WHOSE = {"slurm": "slurm: ", MEET: "meet: "}
 TAKEN = "taken from this shell for the job: "
 TAKEN_AT_MOST = 12
@@ -57,7 +57,7 @@ def opening(plan: Plan) -> Report:
         },
         control_host={"name": platform.node(), "python": platform.python_version()},
         ssh_command=ssh_command(plan.request),
-        replay=record(plan.request, plan.inventory.targets),
+        replay=keep_request(plan.request, plan.inventory.targets),
     )
     return Report(
         tool=Tool(version=__version__, plugins=_plugins(plan)),
@@ -237,34 +237,20 @@ def destination(target: Target, request: ScanRequest) -> tuple[str, ...]:
     return (*port, f"{user}@{target.host}" if user else target.host)
 
 
-# Whom to ask, and what about: without it the same check would have nothing to judge.
-_SAID = (
-    *("ssh_user", "ssh_port", "jump", "python", "ray_address", "ray_python", "partition"),
-    *("master_port", "launcher", "backend", "image", "packages", "path", "reach", "write_test"),
-)
-
-
 def verify_prefix(request: ScanRequest) -> tuple[str, ...]:
     """What to type to look again: --last where a report is saved, else the same hosts and options."""
     report = request.save or request.source
     argv = [*last_argv(report)] if report is not None else ["netdoctor", "scan", *request.hosts]
     if request.save is None:
-        for name in (*PATHS, *_SAID):
-            value = getattr(request, name) or ()
-            for one in value if isinstance(value, tuple) else (value,):
-                argv += [f"--{name.replace('_', '-')}", str(one)]
-        if request.local:
-            argv.append("--local")
-        if request.via == FILED:
-            argv += ["--facts", *request.facts]
-            argv += ["--facts-job", request.facts_job] if request.facts_job else []
-        elif request.via == MEET:
-            argv += ["--meet", str(request.meet), *(["--tasks", str(request.tasks)] if request.tasks else [])]
-        elif request.via != "ssh":
-            argv += ["--via", request.via]
-    return (*argv, *folders(request.checks_dir))
+        argv += [word for name in OPTIONS for word in repeated(request, name)]
+        return tuple(argv)
+    return (*argv, *repeated(request, "checks_dir"))
 
 
-def folders(checks_dir: Sequence[Path]) -> list[str]:
-    """The options that name folders of checks: no report does."""
-    return [word for folder in checks_dir for word in ("--checks-dir", str(folder))]
+def repeated(request: ScanRequest, name: str) -> list[str]:
+    """The words by which a command says an option as this request has it; none for its default."""
+    option, value = OPTIONS[name], getattr(request, name)
+    if option.not_repeated or value == getattr(_DEFAULTS, name) or value is None:
+        return []
+    # --facts and --meet stand for their way to the nodes.
+    return option.argv(value) if not option.choices or value in option.choices else []

@@ -13,13 +13,14 @@ from netdoctor.engine.registry import matches
 from netdoctor.errors import InputError
 from netdoctor.inventory.nodeset import expand
 from netdoctor.inventory.reading import file_exists
-from netdoctor.scanning.request import ScanRequest
+from netdoctor.options import OPTIONS, ScanRequest
 from netdoctor.scanning.tomlfile import load, meant, shown
 from netdoctor.text import clean
 
 NAME = "netdoctor.toml"
 MOST = 1000
-_TABLES = ("expect", "suppress")
+_KEYS_OF_OPTIONS = tuple(name for name, one in OPTIONS.items() if one.in_settings)
+_TABLES = (*_KEYS_OF_OPTIONS, "suppress")
 _KEYS = ("check", "cause", "nodes", "reason", "until")
 _HEADER = re.compile(r"\s*\[\[\s*suppress\s*\]\]")
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from netdoctor.errors import InputError
 from netdoctor.inventory import Inventory, expand, load, surroundings
-from netdoctor.scanning.request import ScanRequest
+from netdoctor.options import ScanRequest
 from netdoctor.text import clean
 from netdoctor.transport.base import Limits, SshOptions, Transport
 

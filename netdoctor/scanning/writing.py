@@ -1,7 +1,5 @@
 """A node's own facts, collected where its task runs, as the line that `scan --facts` reads."""
 
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from netdoctor import __version__
@@ -15,6 +13,7 @@ from netdoctor.facts.host import Login, Session
 from netdoctor.inventory import InventoryError, Target, expand
 from netdoctor.inventory.names import host_fault, printable
 from netdoctor.inventory.task import Task
+from netdoctor.options import ScanRequest
 from netdoctor.scanning import factfile, jobenv, packages
 from netdoctor.transport.base import Limits, Request, SessionEvent
 from netdoctor.transport.local import LocalTransport
@@ -23,37 +22,21 @@ from netdoctor.transport.local import LocalTransport
 def collected(
     node: str,
     own: Task,
-    *,
-    environ: Mapping[str, str],
-    profile: str,
-    python: str | None,
-    env_file: Path | None,
-    master_port: int | None,
-    listed: str,
-    requirements: Path | None,
-    paths: tuple[str, ...],
-    checks_dir: tuple[Path, ...],
-    timeout_s: float,
+    request: ScanRequest,
 ) -> tuple[bytes, bool]:
     """(the line, whether anything was found out). Raises InputError."""
     if fault := host_fault(node):
         raise InputError(f"{printable(node)}: {fault.message}; --name says what this node is called")
-    known = registry.load(folders=checks_dir)
-    checks = registry.select(known.checks, Profile(profile))
+    profile = Profile(request.profile)
+    known = registry.load(folders=request.checks_dir)
+    checks = registry.select(known.checks, profile)
     needed = {p.info.group for check in checks for p in check.needs} | {"host"}
-    job = jobenv.job(
-        env_file=env_file,
-        environ=environ,
-        master_port=master_port,
-        packages=packages.asked(listed, requirements).packages,
-        nodes=[node],
-        paths=paths,
-    )
-    here = Target(id=node, host=node, python=python)
-    asked = first_groups(needed, _in_job(own, here), job, Profile(profile))
-    transport = LocalTransport(Limits(node_budget_s=timeout_s))
-    request = Request(op="facts", args={"groups": asked}, timeout_s=timeout_s)
-    session, facts = _asked(transport, here, request, needed)
+    job = jobenv.job(request, [node], packages.asked(request.packages, request.requirements))
+    here = Target(id=node, host=node, python=request.python)
+    asked = first_groups(needed, _in_job(own, here), job, profile)
+    transport = LocalTransport(Limits(node_budget_s=request.timeout))
+    question = Request(op="facts", args={"groups": asked}, timeout_s=request.timeout)
+    session, facts = _asked(transport, here, question, needed)
     if facts is None:  # what there is to say goes to whoever judges
         why = {"why": "failed", "detail": f"netdoctor facts found nothing out: {session['detail']}"}
         facts = {group: {"missing": why} for group in asked}

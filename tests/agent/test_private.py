@@ -10,6 +10,7 @@ import pytest
 from netdoctor.agent import main, runtime
 from netdoctor.agent.facts import env as facts_env
 from netdoctor.agent.system import private, procs
+from netdoctor.options import ScanRequest
 from netdoctor.scanning import jobenv
 from tests.agent import trees
 
@@ -79,10 +80,10 @@ def test_no_secret_is_told_of_a_variable(shape: str, tmp_path: Path) -> None:
     # What netdoctor itself is called with: the shell, and an env file.
     file = tmp_path / "train.env"
     file.write_text(f"{name}={shlex.quote(value)}\n" if "\n" not in value else "")
-    told.append(jobenv.job(env_file=file, environ={name: value}, master_port=1, packages=(), nodes=()))
+    told.append(jobenv.job(ScanRequest(env_file=file, environ={name: value}, master_port=1), ()))
     if value != S and shape not in BY_NAME_ALONE:
         carried = {"NCCL_X": value}
-        told.append(jobenv.job(env_file=None, environ=carried, master_port=1, packages=(), nodes=()))
+        told.append(jobenv.job(ScanRequest(environ=carried, master_port=1), ()))
         # Whatever else holds it: evidence, an error's text, a plug-in's answer.
         told.append(private.masked_in({"x": [f"failed: {value}", {value: (1, value)}]}))
     assert S not in str(told)

@@ -4,7 +4,6 @@ import os
 import subprocess
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -12,7 +11,8 @@ from hypothesis import strategies as st
 
 from netdoctor.errors import InputError
 from netdoctor.facts.software import Job
-from netdoctor.scanning import jobenv
+from netdoctor.options import ScanRequest
+from netdoctor.scanning import jobenv, packages
 
 
 def job(tmp_path: Path, text: str | bytes | None = None, port: int | None = None, **environ: str) -> Job:
@@ -20,9 +20,8 @@ def job(tmp_path: Path, text: str | bytes | None = None, port: int | None = None
     if text is not None:
         path = tmp_path / "train.env"
         path.write_bytes(text.encode() if isinstance(text, str) else text)
-    return jobenv.job(
-        env_file=path, environ=environ, master_port=port, packages=["torch"], nodes=["n1", "n2"]
-    )
+    request = ScanRequest(env_file=path, environ=environ, master_port=port)
+    return jobenv.job(request, ["n1", "n2"], packages.asked("torch"))
 
 
 def test_nothing_said(tmp_path: Path) -> None:
@@ -39,12 +38,11 @@ def test_the_calling_environment_by_allow_list(tmp_path: Path) -> None:
 
 
 def test_an_image_has_a_name_that_may_stand_in_a_command() -> None:
-    usual: dict[str, Any] = {"env_file": None, "environ": {}, "master_port": 1, "packages": (), "nodes": ()}
     for name in ("nvcr.io/nvidia/pytorch:25.03", "a@sha256:0"):
-        assert jobenv.job(**usual, image=name).image == name
+        assert jobenv.job(ScanRequest(image=name), ()).image == name
     for name in ("-v", "a b", "", "a;b"):
         with pytest.raises(InputError, match="--image"):
-            jobenv.job(**usual, image=name)
+            jobenv.job(ScanRequest(image=name), ())
 
 
 def test_the_file_wins_over_the_environment_and_the_flag_over_both(tmp_path: Path) -> None:
@@ -162,8 +160,8 @@ def test_the_launcher_is_what_was_said_or_what_variables_say(tmp_path: Path) -> 
     assert job(tmp_path, PATH="/bin").launcher is None
     assert job(tmp_path, PET_NNODES="4").launcher == "torchrun"
     assert job(tmp_path, "PET_RDZV_ENDPOINT=n1:29500\n").launcher == "torchrun"
-    more: dict[str, Any] = {"env_file": None, "environ": {"PET_NNODES": "4"}, "packages": (), "nodes": ()}
-    said = jobenv.job(**more, master_port=None, launcher="mpirun", backend="gloo")
+    request = ScanRequest(environ={"PET_NNODES": "4"}, launcher="mpirun", backend="gloo")
+    said = jobenv.job(request, ())
     assert (said.launcher, said.backend) == ("mpirun", "gloo")
     assert jobenv.checked(said) == said
     for odd in ({"launcher": "make"}, {"backend": "mpi"}):

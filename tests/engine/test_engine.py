@@ -13,7 +13,7 @@ from netdoctor.engine import run as engine_run
 from netdoctor.engine.diagnose import diagnose
 from netdoctor.engine.gathering import AUTO, lookups
 from netdoctor.engine.judge import ready_nodes
-from netdoctor.engine.run import Options, Outcome, Progress, Scan, rejudge
+from netdoctor.engine.run import Options, Outcome, Progress, Scan, judge_facts
 from netdoctor.errors import DeadlineReached
 from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.clock import ClockSample
@@ -389,7 +389,7 @@ def test_saved_facts_judge_the_same() -> None:
     facts = dict(cluster().facts)
     facts["n2"] = LOST
     outcome = run(cluster(facts=facts))
-    again = rejudge(load(dump(outcome.store)), everything())
+    again = judge_facts(load(dump(outcome.store)), everything())
     assert rows(again) == rows(outcome)
     assert {c: [f.summary for f in fs] for c, fs in again.judgement.findings.items()} == {
         c: [f.summary for f in fs] for c, fs in outcome.judgement.findings.items()
@@ -398,7 +398,7 @@ def test_saved_facts_judge_the_same() -> None:
 
 def test_saved_facts_without_what_a_check_needs_skip() -> None:
     outcome = run(cluster(), [login()])
-    again = rejudge(load(dump(outcome.store)), [login(), limits()])
+    again = judge_facts(load(dump(outcome.store)), [login(), limits()])
     assert rows(again) == {"ssh.login": "...", "host.limits": "---"}
 
 

@@ -12,7 +12,7 @@ from netdoctor.engine import registry
 from netdoctor.engine.assemble.context import Context
 from netdoctor.engine.assemble.report import build as report_of
 from netdoctor.engine.gathering import Answers, addresses, all_paths, first_groups, put_control_facts
-from netdoctor.engine.run import rejudge
+from netdoctor.engine.run import judge_facts
 from netdoctor.facts.host import Node
 from netdoctor.facts.software import Job
 from netdoctor.report import kept
@@ -62,7 +62,7 @@ def work(count: int, shape: str) -> int:
         unread.read()
         store.cluster["job"] = replace(job, data_addresses=dict(addresses(store, names, job)))
         store.cluster["paths"] = all_paths(store, names, store.cluster["job"])
-        report = report_of(rejudge(store, checks), Context(run=RUN))
+        report = report_of(judge_facts(store, checks), Context(run=RUN))
         assert report.verdict.state == ("ready" if shape == "healthy" else "not_ready")
         for name in FORMATS if shape == "different" else ("text",):
             render(report, name)

@@ -35,8 +35,8 @@ from netdoctor.report.formats.json_ import loads, to_dict
 from netdoctor.report.model import Report
 from netdoctor.report.output import FORMATS
 from netdoctor.report.save import load
-from netdoctor.rerun import ScanRunner
-from netdoctor.scanning import rejudge
+from netdoctor.runner import ScanRunner
+from netdoctor.scanning import judge_saved
 from netdoctor.store import dump
 from netdoctor.text import has_ci_command
 from netdoctor.tui.app import NetdoctorApp
@@ -102,7 +102,7 @@ def corpus() -> tuple[dict[str, Any], ...]:
     for store in (healthy(), healthy(), shut_out):
         bare = sample_report("ready", nodes=3)
         run = dataclasses.replace(bare.run, profile="launch", replay={"targets": targets, "options": options})
-        whole.append(rejudge(dataclasses.replace(bare, run=run, facts=dump(store)), {}, Path("r.json")))
+        whole.append(judge_saved(dataclasses.replace(bare, run=run, facts=dump(store)), {}, Path("r.json")))
     recorded = json.loads((ROOT / "docs/demo-report.json").read_bytes())
     return (*(to_dict(one) for one in (*whole, *shown)), recorded)
 

@@ -59,6 +59,11 @@ def test_links_between_pages_lead_somewhere(generator: ModuleType) -> None:
             assert target in wanted, f"{name} links to {target}"
 
 
+def test_pages_of_options_and_facts_are_what_the_code_says(generator: ModuleType) -> None:
+    for path, text in generator.written(load_builtin().values()).items():
+        assert path.read_text("utf-8") == text, f"{path.name}: run `make docs`"
+
+
 def test_the_tables_of_verdict_and_expect_are_what_the_checks_say(generator: ModuleType) -> None:
     checks = load_builtin().values()
     page = generator.EXPECT.read_text("utf-8")

@@ -14,7 +14,7 @@ from netdoctor.report.formats.json_ import dumps, loads
 from netdoctor.report.model import Report
 from netdoctor.report.output import FORMATS, render
 from netdoctor.report.save import load, save
-from netdoctor.scanning import load_own, replay
+from netdoctor.scanning import kept_request, load_own
 from netdoctor.tui.actions.files import export
 from tests.report.build import sample_report
 from tests.tui.harness import FakeRunner, application, drive
@@ -73,7 +73,7 @@ def test_the_mark_stays_when_the_report_is_saved_by_another(
     mine.write_bytes(dumps(marked, facts=True))
     again = load(mine)
     assert again == marked == disowned(again, again.run.foreign or "")
-    for use in (lambda: load_own(mine), lambda: replay(again, {}, mine)):
+    for use in (lambda: load_own(mine), lambda: kept_request(again, {}, mine)):
         with pytest.raises(InputError, match=r"mine\.json: belongs to somebody else"):
             use()
 

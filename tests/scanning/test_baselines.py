@@ -14,7 +14,7 @@ from netdoctor.report import baselines, words
 from netdoctor.report.formats.text import render
 from netdoctor.report.model import Report
 from netdoctor.report.save import load, save
-from netdoctor.scanning import ScanRequest, rejudge, replay
+from netdoctor.scanning import ScanRequest, judge_saved, kept_request
 from tests.core.fake import hint, saying
 from tests.scanning.ground import Ground
 
@@ -54,14 +54,15 @@ def test_causes_are_new_known_or_healed(ground: Ground, capsys: pytest.CaptureFi
     shown = render(report)
     assert "    since     known: in the baseline good, 2 runs\n" in shown
     assert "    since     new: not in the baseline good, 2 runs\n" in shown
-    assert [c.baseline for c in rejudge(load(), {"baseline": against}, Path("x")).causes] == ["known", "new"]
+    again = judge_saved(load(), {"baseline": against}, Path("x"))
+    assert [c.baseline for c in again.causes] == ["known", "new"]
 
     scan(ground, NEW)
     command(capsys, "baseline", "save", "bad")
     healed = scan(ground, baseline=baselines.place(Path("bad")))
     assert words.healed(healed) == ["WARN net.one n2 is bad"]
     assert "\nhealed    WARN net.one n2 is bad\n" in render(healed)
-    assert replay(load(), {}).baseline == baselines.place(Path("bad")).absolute()
+    assert kept_request(load(), {}).baseline == baselines.place(Path("bad")).absolute()
 
 
 def test_a_name_that_nobody_has_contacts_nobody(ground: Ground, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,7 +17,7 @@ from netdoctor.model import Finding, fail, run, skip
 from netdoctor.report.history import kept
 from netdoctor.report.model import Report
 from netdoctor.report.save import load
-from netdoctor.rerun import ScanRunner
+from netdoctor.runner import ScanRunner
 from netdoctor.scanning import ScanRequest
 from netdoctor.tui.events import Began, Ended
 from netdoctor.tui.runner import Request

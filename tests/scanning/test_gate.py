@@ -22,14 +22,14 @@ from netdoctor.model import fail, warn
 from netdoctor.report.model import Cause, Counts, Report, Run, Verdict
 from netdoctor.scanning import ScanRequest, load_own, prepare
 from netdoctor.scanning.gate import Act, Rules, decide, stale
-from netdoctor.scanning.record import record
+from netdoctor.scanning.record import keep_request
 from tests.checks import build
 from tests.core.fake import hint, plain, saying
 from tests.scanning import test_pool
 from tests.scanning.ground import Ground, counting
 
 NODES = ("n1", "n2", "n3", "n4")
-REPLAY = record(ScanRequest(), [Target(id=node, host=node, order=i) for i, node in enumerate(NODES)])
+REPLAY = keep_request(ScanRequest(), [Target(id=node, host=node, order=i) for i, node in enumerate(NODES)])
 HEALTHY = {"healthy_nodes": NODES}
 ONE_BAD = {"healthy_nodes": NODES[:3], "unhealthy_nodes": NODES[3:]}
 ONE_OPEN = {"healthy_nodes": NODES[:3], "undecided_nodes": NODES[3:]}

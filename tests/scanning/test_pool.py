@@ -21,7 +21,7 @@ from netdoctor.inventory import Target
 from netdoctor.inventory.names import RESERVED
 from netdoctor.inventory.task import Task, node_name, task
 from netdoctor.report.save import load, save
-from netdoctor.scanning import ScanRequest, assemble, prepare, replay
+from netdoctor.scanning import ScanRequest, assemble, kept_request, prepare
 from netdoctor.scanning.factfile import Fault, Written, decode, encode
 from netdoctor.scanning.gate import not_ours_now
 from netdoctor.scanning.pool import Pool, Rules, pooled, read
@@ -272,7 +272,7 @@ def test_a_node_whose_name_stands_for_something_else_is_told_apart(name: str, tm
     plan = prepare(request, known=registry.load(plugins=False))
     save(assemble(plan, plan.scan().run(plan.transport), 1.0), tmp_path / "r.json")
     assert [(one.node, one.fault) for one in read([str(tmp_path / "r.json")])] == [(f"{name}:22", None)]
-    again = replay(load(tmp_path / "r.json"), {}, tmp_path / "r.json")
+    again = kept_request(load(tmp_path / "r.json"), {}, tmp_path / "r.json")
     assert [(t.id, t.host) for t in again.targets or ()] == [(f"{name}:22", name)]
 
 

@@ -11,11 +11,11 @@ from netdoctor.checks.ssh.login import OUTCOMES, ssh_login
 from netdoctor.errors import InputError
 from netdoctor.facts.host import Login, Node, Session
 from netdoctor.inventory import Target
+from netdoctor.options import OPTIONS, Selection
 from netdoctor.report.formats.json_ import dumps, loads
 from netdoctor.report.model import Report
-from netdoctor.scanning import ScanRequest, replay
-from netdoctor.scanning.record import facts_of, record
-from netdoctor.scanning.request import Selection
+from netdoctor.scanning import ScanRequest, kept_request
+from netdoctor.scanning.record import facts_of, keep_request
 from netdoctor.store import Store
 from tests.report.build import sample_report
 
@@ -51,13 +51,27 @@ SAID: dict[str, Any] = {
     "partition": "train,debug",
     "ray_address": "10.0.0.1:6379",
     "ray_python": "/opt/ray/bin/python",
+    "also": ("ssh.mesh",),
+    "reach": ("https://hub.example.org/models",),
+    "write_test": ("/scratch",),
+    "requirements": Path("/j/requirements.txt"),
+    "image": "nvcr.io/nvidia/pytorch:25.03",
+    "suppress": Path(__file__),  # one that has gone is not asked for again
+    "expect": Path("/c/expect.toml"),
+    "facts": ("/shared/facts",),
+    "facts_age": 7200.0,
+    "facts_nodes": 4,
+    "facts_job": "slurm 12",
+    "meet": "29900",
+    "tasks": 4,
+    "secret_file": Path("/k/secret"),
 }
 TARGETS = (Target(id="n1", host="n1", user="ml", port=2201), Target(id="n2", host="10.0.0.2"))
 
 
 def made_by(request: ScanRequest, **options: Any) -> Report:
     """The report of a request as it is read from a file; options that it holds beside, or instead."""
-    kept = record(request, TARGETS)
+    kept = keep_request(request, TARGETS)
     kept["options"] = {**kept["options"], **options}
     report = sample_report()
     report = dataclasses.replace(report, run=dataclasses.replace(report.run, replay=kept))
@@ -73,9 +87,13 @@ def old_report(**options: Any) -> Report:
     return dataclasses.replace(report, run=run)
 
 
+def test_every_option_is_kept_or_says_why_not() -> None:
+    assert SAID.keys() == {name for name, option in OPTIONS.items() if not option.not_kept}
+
+
 @pytest.mark.parametrize("name", SAID)
 def test_what_was_said_is_asked_for_again(name: str) -> None:
-    again = replay(made_by(ScanRequest(**{name: SAID[name]})), {})
+    again = kept_request(made_by(ScanRequest(**{name: SAID[name]})), {})
     assert getattr(again, name) == SAID[name]
     assert again.targets == TARGETS
     others = {field: getattr(again, field) for field in SAID if field != name}
@@ -85,13 +103,13 @@ def test_what_was_said_is_asked_for_again(name: str) -> None:
 @pytest.mark.parametrize("name", SAID)
 def test_what_is_said_now_wins_also_when_it_is_the_default(name: str) -> None:
     default = getattr(ScanRequest(), name)
-    again = replay(made_by(ScanRequest(**SAID)), {name: default})
+    again = kept_request(made_by(ScanRequest(**SAID)), {name: default})
     assert getattr(again, name) == default
 
 
 def test_nobody_is_trusted_and_no_code_is_loaded_by_what_a_report_says() -> None:
     odd = made_by(ScanRequest(), checks_dir=["/evil"], accept_new=True, save="/etc/passwd", hosts=["x"])
-    again = replay(odd, {})
+    again = kept_request(odd, {})
     fresh = ScanRequest()
     assert (again.checks_dir, again.accept_new, again.save) == ((), False, fresh.save)
     assert again.hosts == ()
@@ -101,7 +119,7 @@ def test_paths_are_kept_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     monkeypatch.chdir(tmp_path)
     report = made_by(ScanRequest(env_file=Path("train.env")))
     monkeypatch.chdir("/")
-    assert replay(report, {}).env_file == tmp_path / "train.env"
+    assert kept_request(report, {}).env_file == tmp_path / "train.env"
 
 
 # Selections
@@ -110,9 +128,9 @@ def test_paths_are_kept_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 def test_a_narrowed_run_narrows_no_other() -> None:
     """A verify command is such a run; what --last asks for after it is what it asked for before."""
     first = ScanRequest(only=("net.*",), skip=("net.loss",), node="n1")
-    verify = replay(made_by(first), {"only": ("host.shm",), "node": "n2"})
+    verify = kept_request(made_by(first), {"only": ("host.shm",), "node": "n2"})
     assert (verify.only, verify.skip, verify.node) == (("host.shm",), (), "n2")
-    after = replay(made_by(verify), {})
+    after = kept_request(made_by(verify), {})
     assert (after.only, after.skip, after.node) == (("net.*",), ("net.loss",), "n1")
 
 
@@ -128,27 +146,27 @@ def test_a_narrowed_run_narrows_no_other() -> None:
 )
 def test_each_part_of_a_selection_is_replaced_by_itself(given: dict[str, Any], then: Selection) -> None:
     """But for --skip of then: who names a check asks for it."""
-    again = replay(made_by(ScanRequest(only=("net.*",), skip=("net.loss",), node="n1")), given)
+    again = kept_request(made_by(ScanRequest(only=("net.*",), skip=("net.loss",), node="n1")), given)
     assert Selection(again.only, again.skip, again.node) == then
     assert again.usual == Selection(("net.*",), ("net.loss",), "n1")
 
 
 def test_bounds_said_now_stay() -> None:
-    again = replay(made_by(ScanRequest(timeout=30.0)), {"timeout": 120.0, "only": ("ssh.login",)})
-    assert replay(made_by(again), {}).timeout == 120.0
+    again = kept_request(made_by(ScanRequest(timeout=30.0)), {"timeout": 120.0, "only": ("ssh.login",)})
+    assert kept_request(made_by(again), {}).timeout == 120.0
 
 
 # Reports of others, and of old
 
 
 def test_an_old_report_is_taken_as_it_was() -> None:
-    again = replay(old_report(profile="full", ssh_user="ml"), {})
+    again = kept_request(old_report(profile="full", ssh_user="ml"), {})
     assert (again.profile, again.ssh_user) == ("full", "ml")
     assert Selection(again.only, again.skip, again.node) == Selection()
     assert (again.strict, again.deadline) == (False, None)
     warned = old_report()
     verdict = dataclasses.replace(warned.verdict, fail_on="warn")
-    assert replay(dataclasses.replace(warned, verdict=verdict), {}).fail_on == "warn"
+    assert kept_request(dataclasses.replace(warned, verdict=verdict), {}).fail_on == "warn"
 
 
 @pytest.mark.parametrize(
@@ -168,7 +186,7 @@ def test_an_old_report_is_taken_as_it_was() -> None:
 )  # fmt: skip
 def test_what_no_command_line_could_say_is_refused(name: str, value: object) -> None:
     with pytest.raises(InputError, match=rf"r\.json: its option.*{name}"):
-        replay(made_by(ScanRequest(), **{name: value}), {}, Path("r.json"))
+        kept_request(made_by(ScanRequest(), **{name: value}), {}, Path("r.json"))
 
 
 # Each field of a login that ends in a command, and what a stranger's report may say there.

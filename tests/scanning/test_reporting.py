@@ -10,7 +10,7 @@ import pytest
 
 from netdoctor.inventory import Target
 from netdoctor.report.formats.text import render
-from netdoctor.scanning import ScanRequest, rejudge, rerun
+from netdoctor.scanning import ScanRequest, judge_saved, plan_part
 from netdoctor.scanning.reporting import verify_prefix
 from tests.scanning.ground import Ground
 
@@ -38,7 +38,7 @@ def test_what_this_shell_gave_the_job_is_said_by_name(ground: Ground) -> None:
     said = "taken from this shell for the job: GLOO_SOCKET_IFNAME, MASTER_PORT, NCCL_SOCKET_IFNAME"
     assert said in [note.text for note in report.notes]
     assert f"note      {said}\n" in render(report)
-    kept = rejudge(report, {}, Path("r.json"))
+    kept = judge_saved(report, {}, Path("r.json"))
     assert said in [note.text for note in kept.notes]
     assert not [
         n for n in ground.scan(replace(N3, environ={"VIRTUAL_ENV": "/venv"})).notes if "shell" in n.text
@@ -67,7 +67,7 @@ def test_a_partial_run_keeps_what_was_said_and_adds_to_it(ground: Ground) -> Non
     report = ground.scan(N3)
     ground.transport.notes = ("n2: unknown key accepted", "known_hosts:1: line skipped")
     for times in (1, 2):
-        part = rerun(report, {"save": None}, None, checks=("net.two",), nodes=("n2",))
+        part = plan_part(report, {"save": None}, None, checks=("net.two",), nodes=("n2",))
         report = part.assemble(part.plan.scan().run(ground.transport))
         assert [n.text for n in report.notes if n.level == "warn"] == [
             "ssh: n1: unknown key accepted",
@@ -90,7 +90,7 @@ OLD = {"targets": (Target(id="n1", host="n1"),)}
         pytest.param({"save": None}, "n[1-3] -", id="not saved"),
         pytest.param(
             {"save": None, "ssh_config": Path("/c"), "ssh_port": 22, "python": "py", "local": True},
-            "n[1-3] - --ssh-config /c --ssh-port 22 --python py --local",
+            "n[1-3] - --local --ssh-config /c --ssh-port 22 --python py",
             id="not saved, options",
         ),
         pytest.param(

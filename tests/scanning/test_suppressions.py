@@ -26,7 +26,7 @@ from netdoctor.report.formats.text import render
 from netdoctor.report.model import Report
 from netdoctor.report.redact import redact
 from netdoctor.report.save import load, save
-from netdoctor.scanning import ScanRequest, rejudge, replay
+from netdoctor.scanning import ScanRequest, judge_saved, kept_request
 from netdoctor.tui import pages
 from netdoctor.tui.state import opened
 from tests.core.fake import hint, saying, store_of
@@ -208,10 +208,10 @@ def test_it_lies_beside_the_hosts_file_and_is_found_again(ground: Ground) -> Non
     assert (
         ground.scan(ScanRequest(hosts=("cluster/hosts.txt",), suppress=Path(""))).verdict.state == "not_ready"
     )
-    assert ground.scan(replay(load(), {})).verdict.state == "ready"
-    assert rejudge(load(), {}, Path("x")).verdict.state == "ready"
+    assert ground.scan(kept_request(load(), {})).verdict.state == "ready"
+    assert judge_saved(load(), {}, Path("x")).verdict.state == "ready"
     Path("cluster/netdoctor.toml").unlink()
-    again = ground.scan(replay(load(), {}))
+    again = ground.scan(kept_request(load(), {}))
     assert again.verdict.state == "not_ready"
     assert "cannot be found any more: what it accepted counts again" in notes(again)
 

@@ -26,7 +26,7 @@ from netdoctor.facts.host import MEET, Login
 from netdoctor.inventory import Target
 from netdoctor.inventory.task import Task
 from netdoctor.report.save import write_whole
-from netdoctor.rerun import ScanRunner
+from netdoctor.runner import ScanRunner
 from netdoctor.scanning import ScanRequest, assemble, prepare
 from netdoctor.scanning import meeting as rooms
 from netdoctor.transport.base import Limits, Reply, Request, SessionEvent
@@ -498,7 +498,7 @@ def test_mistakes_are_told_before_anybody_is_waited_for(
         "scan --meet 29900 --tasks 2": "asks for a secret",
         "scan --meet meet": "say how many tasks there are",
         "scan --tasks 2": "--tasks goes with --meet",
-        "scan --meet meet --tasks 0": "say how many tasks there are",
+        "scan --meet meet --tasks 0": "'0' is no number of nodes; write 1 to 100000",
         "scan --meet meet --tasks 2 --via slurm": "leave --via",
         "scan --meet meet --tasks 2 --local": "leave --via",
         "scan --meet meet --tasks 2 --plan": "--plan contacts nobody",

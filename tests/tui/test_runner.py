@@ -22,10 +22,10 @@ from netdoctor.model import Finding, Status, fail
 from netdoctor.report.foreign import disowned
 from netdoctor.report.model import Report
 from netdoctor.report.save import load, save
-from netdoctor.rerun import ScanRunner
-from netdoctor.scanning import ScanRequest, replay
-from netdoctor.scanning.again import widened as widen
+from netdoctor.runner import ScanRunner
+from netdoctor.scanning import ScanRequest, kept_request
 from netdoctor.scanning.merging import RERUN
+from netdoctor.scanning.part import widened as widen
 from netdoctor.store import Store, merge
 from netdoctor.tui.events import Began, Ended, Failed, NodeDone, Phase
 from netdoctor.tui.runner import Request
@@ -235,7 +235,7 @@ def test_no_code_is_loaded_from_where_a_strangers_report_says(ground: Ground) ->
     report = ground.run(Request(), None)[-1].report
     kept = {**report.run.replay, "options": {**report.run.replay["options"], "checks_dir": ["/evil"]}}
     odd = dataclasses.replace(report, run=dataclasses.replace(report.run, replay=kept))
-    assert replay(odd, {}).checks_dir == ()
+    assert kept_request(odd, {}).checks_dir == ()
 
 
 def test_which_checks_come_along() -> None:

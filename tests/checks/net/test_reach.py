@@ -3,9 +3,9 @@ from typing import Any
 import pytest
 
 from netdoctor.checks.net.reach import net_reach
-from netdoctor.cli.options import url
 from netdoctor.facts.mesh import Reach, Reached
 from netdoctor.model import Finding, Status
+from netdoctor.options import url
 
 from ..build import cause, causes, found, job, names
 

@@ -18,6 +18,7 @@ from netdoctor.facts.host import MEET
 from netdoctor.inventory import InventoryError, Problem, Target
 from netdoctor.inventory.readers import READERS
 from netdoctor.inventory.reading import file_exists
+from netdoctor.options import OPTIONS
 from netdoctor.report import LAST
 from netdoctor.report.model import Report
 from netdoctor.report.save import save
@@ -31,10 +32,7 @@ from netdoctor.tui.state import by_family
 
 CLOSE_S = 4.0
 # Settings that decide which programs run and who is trusted, and what they are called.
-_TRUSTED = {
-    "ssh_config": "ssh config", "known_hosts": "known hosts", "ssh_key": "key", "jump": "jump host",
-    "python": "interpreter",
-}  # fmt: skip
+_TRUSTED = {name: one.decides for name, one in OPTIONS.items() if one.decides}
 # Editors that go to a line with +N.
 TAKE_A_LINE = frozenset(
     ["vi", "vim", "nvim", "nano", "pico", "emacs", "emacsclient", "micro", "kak", "joe", "mg", "ne"]
@@ -100,7 +98,7 @@ class ScanRunner:
         return ", ".join(words)
 
     def _replayed(self, report: Report) -> ScanRequest:
-        return scanning.replay(report, self._given, self._source)
+        return scanning.kept_request(report, self._given, self._source)
 
     def _know(self, request: ScanRequest, targets: Sequence[Target]) -> None:
         self._request = request
@@ -213,7 +211,9 @@ class ScanRunner:
         self._ended(scanning.assemble(plan, outcome, time.monotonic() - started), request)
 
     def _partial(self, request: Request, report: Report) -> None:
-        part = scanning.rerun(report, self._given, self._source, checks=request.checks, nodes=request.nodes)
+        part = scanning.plan_part(
+            report, self._given, self._source, checks=request.checks, nodes=request.nodes
+        )
         scan = part.plan.scan()
         self._began(scan, part.nodes, part.checks, part.plan, partial=True, asked=request.checks or ())
         self._ended(part.assemble(self._run(scan, part.plan)), part.plan.request)

@@ -1,0 +1,637 @@
+"""Every option of a scan, once: a field of ScanRequest says its type, rule, help, group and what keeps it.
+
+The command lines of `scan`, `gate` and `tui`, ``NETDOCTOR_<FLAG>``, completion, `--last`, the commands that
+verify a fix, `netdoctor.toml` and docs/options.md are made of this table. CONTRIBUTING, "Add an option".
+"""
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from netdoctor.errors import InputError
+from netdoctor.facts.host import VIAS
+from netdoctor.facts.software import BACKENDS, LAUNCHERS
+from netdoctor.inventory import Target
+from netdoctor.inventory.names import python_fault, user_fault
+from netdoctor.report import LAST
+from netdoctor.text import clean, comma_words
+
+PROFILES = ("quick", "launch", "full")
+# Words behind an option that a report may hold: of --facts, of which a part would be another cluster, and of
+# any other.
+FACTS_MAX, MANY_MAX = 10_000, 1000
+
+
+class Group(StrEnum):
+    """The headings of the help."""
+
+    HOSTS = "hosts"
+    LOGIN = "logging in"
+    LOOK = "what to look at"
+    JOB = "the job"
+    BOUNDS = "bounds"
+    TASKS = "judging what tasks of a job see"
+    OUTPUT = "output"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What may stand behind an option, in a command line as in a saved report.
+
+    read: the value of a text; a tuple stands for several values. Raises InputError. kept: the types that a
+    report keeps such a value as.
+    """
+
+    read: Callable[[str], Any]
+    kept: tuple[type, ...] = (str,)
+
+
+def _text(text: str) -> str:
+    if "\0" in text or len(text) > 1 << 16:
+        raise InputError("that is no text of an option")
+    return text
+
+
+def _file(text: str) -> Path:
+    return Path(_text(text))
+
+
+def port(text: str) -> int:
+    """A TCP port."""
+    if not text.isdecimal() or not 0 < int(text) < 65536:
+        raise InputError(f"{clean(text, 40)!r} is no port; write 1 to 65535")
+    return int(text)
+
+
+def seconds(text: str) -> float:
+    """A time above 0, up to a day."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and 0 < value <= 86400):
+        raise InputError(f"{clean(text, 40)!r} is no time; write seconds, such as 30")
+    return value
+
+
+def count(text: str) -> int:
+    """1 to 4096."""
+    if not text.isdecimal() or not 0 < int(text) <= 4096:
+        raise InputError(f"{clean(text, 40)!r} is no count; write 1 to 4096")
+    return int(text)
+
+
+def _number(least: int, most: int, what: str) -> Callable[[str], int]:
+    def number(text: str) -> int:
+        if not (text.isascii() and text.isdecimal()) or not least <= int(text[:12]) <= most:
+            raise InputError(f"{clean(text, 40)!r} is no number of {what}; write {least} to {most}")
+        return int(text[:12])
+
+    return number
+
+
+def _globs(text: str) -> tuple[str, ...]:
+    found = comma_words(_text(text))
+    if any(len(word) > 200 for word in found):
+        raise InputError("no check has so long a name")
+    return found
+
+
+def node_path(text: str) -> str:
+    """A path on the nodes."""
+    if not re.match(r"\A(/|~/|~\Z)[^\x00-\x1f\x7f]{0,1000}\Z", text):
+        raise InputError(f"{clean(text, 60)!r} is no path on the nodes; write /data or ~/run")
+    if text.startswith(("/proc", "/sys/")):
+        raise InputError(f"{clean(text, 60)!r} holds nothing of a job")
+    return text.rstrip("/") or "/"
+
+
+_URL = re.compile(
+    r"https?://(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9][A-Za-z0-9._-]{0,252})(:[0-9]{1,5})?(/[!-\"$->A-~]*)?"
+)
+
+
+def url(text: str) -> str:
+    """A URL without user, password and query, where secrets would be: they go nowhere and are not told."""
+    parts = re.match(r"(https?://)([^/?#]*)([^?#]*)", text)
+    kept = f"{parts[1]}{parts[2].rpartition('@')[2]}{parts[3]}" if parts else ""
+    known = _URL.fullmatch(kept) if len(kept) <= 1000 else None
+    if known is None or not 0 < int((known[2] or ":443")[1:]) < 65536:
+        raise InputError("that is no URL; write https://host/path")
+    return kept
+
+
+def _user(text: str) -> str:
+    if fault := user_fault(text):
+        raise InputError(f"{clean(text, 60)!r}: {fault.message}")
+    return text
+
+
+def _python(text: str) -> str:
+    if fault := python_fault(text):
+        raise InputError(f"{clean(text, 60)!r}: {fault.message}")
+    return text
+
+
+def _jump(text: str) -> str:
+    # What is in it reaches a shell by way of ssh, which runs another ssh for each hop.
+    safe = re.fullmatch(r"[A-Za-z0-9_.@:%,/\[\] -]{0,4096}", text)
+    if not safe or any(hop.strip().startswith("-") for hop in text.split(",")):
+        raise InputError(f"{clean(text, 60)!r} is no jump host; write [user@]host[:port]")
+    return text
+
+
+def _partition(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.,-]{0,200}", text):
+        raise InputError(f"{clean(text, 60)!r} is no partition of Slurm's")
+    return text
+
+
+TEXT = Rule(_text)
+FILE = Rule(_file)
+PORT = Rule(port, (int,))
+SECONDS = Rule(seconds, (int, float))
+COUNT = Rule(count, (int,))
+NODES = Rule(_number(1, 100_000, "nodes"), (int,))
+USER_ID = Rule(_number(0, (1 << 32) - 1, "a user"), (int,))
+GLOBS = Rule(_globs)
+NODE_PATH = Rule(node_path)
+URL = Rule(url)
+USER = Rule(_user)
+PYTHON = Rule(_python)
+JUMP = Rule(_jump)
+PARTITION = Rule(_partition)
+
+# Why a report does not keep an option, or a command that verifies a fix does not repeat it.
+NAMED_EACH_TIME = "code is loaded only from folders that are named now"
+TRUST = "who may be trusted is said each time"
+LISTED = "a report holds the hosts themselves"
+NAMES_CHECKS = "the command names its checks and nodes"
+ONE_CHECK = "the command runs one check, within the usual bounds"
+OWN_VERDICT = "the command's verdict is that of its one check"
+FILE_ITSELF = "it says where the report goes"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """An option, which is called as its field: ``--write-test`` is `write_test`.
+
+    short: ``-p``. rule: what may stand behind it; None for a switch. many: it is given again for further
+    values; joined: also, and they make one text with commas; open_ended: several words may follow at once.
+    negatable: ``--no-…`` takes it back. everyday: `scan -h` shows it. not_kept: why --last asks for it no
+    more; not_repeated: why the command that verifies a fix leaves it out where no report was saved.
+    reaches: it says how nodes are reached. decides: what it is called where it decides which programs run
+    and who is trusted. asks_nodes: it needs an answer of nodes, which a saved report may not hold.
+    in_settings: netdoctor.toml has it too.
+    """
+
+    name: str
+    group: Group
+    help: str
+    short: str = ""
+    rule: Rule | None = TEXT
+    metavar: str | None = None
+    choices: tuple[str, ...] = ()
+    many: bool = False
+    joined: bool = False
+    open_ended: bool = False
+    negatable: bool = False
+    everyday: bool = False
+    not_kept: str = ""
+    not_repeated: str = ""
+    reaches: bool = False
+    decides: str = ""
+    asks_nodes: bool = False
+    in_settings: bool = False
+
+    @property
+    def flag(self) -> str:
+        return f"--{self.name.replace('_', '-')}"
+
+    @property
+    def variable(self) -> str:
+        return f"NETDOCTOR_{self.name.upper()}"
+
+    def from_report(self, value: object) -> Any:
+        """What a report says of it, held to the rule of the command line. Raises InputError."""
+        if self.many:
+            if not isinstance(value, list | tuple) or len(value) > (
+                FACTS_MAX if self.open_ended else MANY_MAX
+            ):
+                raise InputError("that is no list")
+            found = [self._one(one) for one in value]
+            return tuple(x for one in found for x in (one if isinstance(one, tuple) else (one,)))
+        return self._one(value)
+
+    def _one(self, value: object) -> Any:
+        if self.rule is None:
+            if type(value) is not bool:
+                raise InputError(f"{clean(str(value), 40)!r} is neither true nor false")
+            return value
+        if type(value) not in self.rule.kept:
+            raise InputError(f"{clean(str(value), 40)!r} is of another type")
+        if self.choices and value not in (*self.choices, *_BY_OTHERS.get(self.name, ())):
+            raise InputError(f"{clean(str(value), 40)!r} is none of {', '.join(self.choices)}")
+        return self.rule.read(str(value))
+
+    def to_report(self, value: Any) -> Any:
+        """A value as a report keeps it: paths absolute, so that `--last` works from elsewhere."""
+        if self.rule is FILE:
+            return [str(one.absolute()) for one in value] if self.many else str(value.absolute())
+        if self.name == "facts":
+            return [str(Path(word).absolute()) for word in value] if len(value) <= FACTS_MAX else []
+        return list(value) if isinstance(value, tuple) else value
+
+    def argv(self, value: Any) -> list[str]:
+        """The words of a command line that say `value`; none for a switch that is off."""
+        if self.rule is None:
+            return [self.flag] if value else []
+        if self.open_ended:
+            return [self.flag, *map(str, value)] if value else []
+        found = value if self.many else (value,)
+        return [word for one in found for word in (self.flag, str(one))]
+
+
+# What options stand for that have a field of their own: --via is "facts" where --facts is given.
+_BY_OTHERS = {"via": ("facts", "meet")}
+
+
+def option(group: Group, help: str, default: Any = None, **how: Any) -> Any:
+    """A field of ScanRequest that is an option. how: as of Option."""
+    return field(default=default, metadata={"option": (group, help, how)})
+
+
+class Selection(NamedTuple):
+    """Which checks, by globs on their ids, and which nodes, by a node-set expression; None for all."""
+
+    only: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
+    node: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanRequest:
+    """What a scan is asked for, whoever asks. What a field of an option means its help says."""
+
+    # What names the nodes: files, "-", names.
+    hosts: tuple[str, ...] = ()
+    # Instead of them the nodes of an earlier report, that report's file, and what is to be told of them.
+    targets: tuple[Target, ...] | None = None
+    source: Path | None = None
+    remarks: tuple[str, ...] = ()
+    # What --last shall ask for the next time, where only, skip and node hold for this run alone.
+    usual: Selection | None = None
+    # Of the shell that the job would be launched from.
+    environ: Mapping[str, str] = field(default_factory=dict)
+
+    format: str = option(
+        Group.HOSTS,
+        "how to read the host list (default: detect it)",
+        "auto",
+        metavar="FORMAT",
+        not_kept=LISTED,
+    )
+    local: bool = option(
+        Group.HOSTS, "this machine only, without SSH", default=False, rule=None, everyday=True
+    )
+    via: str = option(
+        Group.HOSTS,
+        "what reaches the nodes (default: ssh); slurm: srun; ray: a Ray cluster",
+        "ssh",
+        choices=VIAS,
+        everyday=True,
+        reaches=True,
+    )
+    ray_address: str | None = option(
+        Group.HOSTS,
+        "the Ray cluster (default: RAY_ADDRESS, or the one around)",
+        metavar="H:P",
+        reaches=True,
+    )
+    ray_python: str | None = option(
+        Group.HOSTS,
+        "an interpreter with the cluster's Ray (default: that of `ray`)",
+        rule=PYTHON,
+        metavar="PATH",
+        reaches=True,
+    )
+    partition: str | None = option(
+        Group.HOSTS, "of Slurm: where --via slurm asks for nodes", rule=PARTITION, metavar="P"
+    )
+
+    ssh_config: Path | None = option(
+        Group.LOGIN,
+        "instead of ~/.ssh/config",
+        rule=FILE,
+        metavar="FILE",
+        reaches=True,
+        decides="ssh config",
+    )
+    ssh_user: str | None = option(
+        Group.LOGIN, "login user", rule=USER, metavar="U", everyday=True, reaches=True
+    )
+    ssh_port: int | None = option(Group.LOGIN, "SSH port", rule=PORT, metavar="N", reaches=True)
+    ssh_key: Path | None = option(
+        Group.LOGIN,
+        "private key file",
+        rule=FILE,
+        metavar="F",
+        everyday=True,
+        reaches=True,
+        decides="key",
+    )
+    known_hosts: Path | None = option(
+        Group.LOGIN,
+        "instead of the known_hosts of the config",
+        rule=FILE,
+        metavar="FILE",
+        reaches=True,
+        decides="known hosts",
+    )
+    jump: str | None = option(
+        Group.LOGIN,
+        "jump host: [user@]host[:port], several with commas",
+        rule=JUMP,
+        metavar="H",
+        everyday=True,
+        reaches=True,
+        decides="jump host",
+    )
+    accept_new: bool = option(
+        Group.LOGIN,
+        "learn unknown host keys (never changed ones)",
+        default=False,
+        rule=None,
+        everyday=True,
+        reaches=True,
+        not_kept=TRUST,
+        not_repeated="the keys have been learned by then",
+    )
+    python: str | None = option(
+        Group.LOGIN,
+        "the job's interpreter on the nodes (default: python3); auto: one with torch that they have",
+        rule=PYTHON,
+        metavar="PATH",
+        everyday=True,
+        decides="interpreter",
+    )
+
+    profile: str = option(
+        Group.LOOK,
+        "quick: passive; launch (default): + ports, clock, path MTU, packet loss, and a short all-reduce, "
+        "for which torch starts on idle GPUs; full: + TCP and torch rates of pairs",
+        "launch",
+        short="-p",
+        choices=PROFILES,
+        everyday=True,
+        not_repeated=NAMES_CHECKS,
+    )
+    only: tuple[str, ...] = option(
+        Group.LOOK,
+        "checks to run; repeatable",
+        (),
+        short="-c",
+        rule=GLOBS,
+        metavar="GLOB,...",
+        many=True,
+        everyday=True,
+        not_repeated=NAMES_CHECKS,
+    )
+    skip: tuple[str, ...] = option(
+        Group.LOOK,
+        "checks to leave out; repeatable",
+        (),
+        rule=GLOBS,
+        metavar="GLOB,...",
+        many=True,
+        everyday=True,
+        not_repeated=NAMES_CHECKS,
+    )
+    also: tuple[str, ...] = option(
+        Group.LOOK,
+        "checks beside those of the profile: ssh.mesh, env.login; repeatable",
+        (),
+        rule=GLOBS,
+        metavar="GLOB,...",
+        many=True,
+        not_repeated=NAMES_CHECKS,
+    )
+    node: str | None = option(
+        Group.LOOK,
+        "judge only these nodes (their peers are still contacted): gpu[01-04],gpu09; repeatable",
+        short="-n",
+        metavar="EXPR",
+        joined=True,
+        everyday=True,
+        not_repeated=NAMES_CHECKS,
+    )
+    baseline: Path | None = option(
+        Group.LOOK,
+        "a baseline (netdoctor baseline), or a saved report, to hold bandwidths and causes against",
+        rule=FILE,
+        metavar="NAME",
+    )
+    expect: Path | None = option(
+        Group.LOOK,
+        "what nodes should have, instead of what most have (netdoctor expect writes one); '' for none",
+        rule=FILE,
+        metavar="FILE",
+        in_settings=True,
+    )
+    suppress: Path | None = option(
+        Group.LOOK,
+        "what is accepted, and why (default: netdoctor.toml beside the hosts file); '' accepts nothing",
+        rule=FILE,
+        metavar="FILE",
+    )
+    checks_dir: tuple[Path, ...] = option(
+        Group.LOOK,
+        "more checks; repeatable",
+        (),
+        rule=FILE,
+        metavar="DIR",
+        many=True,
+        not_kept=NAMED_EACH_TIME,
+    )
+
+    env_file: Path | None = option(
+        Group.JOB, "environment that the job will get", rule=FILE, metavar="F", everyday=True, asks_nodes=True
+    )
+    master_port: int | None = option(
+        Group.JOB, "rendezvous port (default: MASTER_PORT, 29500)", rule=PORT, metavar="N"
+    )
+    launcher: str | None = option(
+        Group.JOB,
+        f"what starts the job ({', '.join(LAUNCHERS)}): trouble that it does not meet becomes a warning",
+        choices=LAUNCHERS,
+        metavar="NAME",
+        everyday=True,
+    )
+    image: str | None = option(
+        Group.JOB, "the job's container image: one digest on all nodes", metavar="NAME"
+    )
+    backend: str | None = option(Group.JOB, "the job's only backend (default: any may be)", choices=BACKENDS)
+    packages: str = option(
+        Group.JOB,
+        "distributions that must be equal, and their versions: 'torch==2.6.0,vllm>=0.8'; @FILE is "
+        "--requirements FILE",
+        "",
+        metavar="LIST",
+        joined=True,
+        asks_nodes=True,
+    )
+    requirements: Path | None = option(
+        Group.JOB,
+        "a requirements file of pip's that nodes must meet",
+        rule=FILE,
+        metavar="FILE",
+        asks_nodes=True,
+    )
+    path: tuple[str, ...] = option(
+        Group.JOB,
+        "code, data or a model on the nodes: that it is there, the same, and shared; repeatable",
+        (),
+        rule=NODE_PATH,
+        metavar="PATH",
+        many=True,
+        asks_nodes=True,
+    )
+    write_test: tuple[str, ...] = option(
+        Group.JOB,
+        "a folder that all nodes share and write to: each writes a hidden file of 4 KiB there, others read "
+        "it, and it is removed; repeatable",
+        (),
+        rule=NODE_PATH,
+        metavar="DIR",
+        many=True,
+        asks_nodes=True,
+    )
+    reach: tuple[str, ...] = option(
+        Group.JOB,
+        "every node asks this for its head, by its name, proxy and CAs; repeatable, no password is sent",
+        (),
+        rule=URL,
+        metavar="URL",
+        many=True,
+        asks_nodes=True,
+    )
+
+    parallel: int = option(
+        Group.BOUNDS,
+        "logins at once (512)",
+        512,
+        short="-j",
+        rule=COUNT,
+        metavar="N",
+        not_repeated=ONE_CHECK,
+    )
+    timeout: float = option(
+        Group.BOUNDS, "seconds per node (30)", 30.0, rule=SECONDS, metavar="S", not_repeated=ONE_CHECK
+    )
+    deadline: float | None = option(
+        Group.BOUNDS,
+        "seconds for the whole run",
+        rule=SECONDS,
+        metavar="S",
+        everyday=True,
+        not_repeated=ONE_CHECK,
+    )
+    budget: float | None = option(
+        Group.BOUNDS,
+        "seconds for bandwidth experiments (launch 20, full 120)",
+        rule=SECONDS,
+        metavar="S",
+        not_repeated=ONE_CHECK,
+    )
+
+    facts: tuple[str, ...] = option(
+        Group.TASKS,
+        "a saved report, judged again offline; or what netdoctor facts wrote in a job's tasks: folders, "
+        "files, 'patterns*'; hosts, named before it, say who must have written",
+        (),
+        metavar="PLACE",
+        many=True,
+        open_ended=True,
+        everyday=True,
+    )
+    facts_age: float = option(
+        Group.TASKS, "older facts do not count (3600)", 3600.0, rule=SECONDS, metavar="S"
+    )
+    facts_nodes: int | None = option(
+        Group.TASKS, "so many nodes have to have written", rule=NODES, metavar="N"
+    )
+    facts_uid: int | None = option(
+        Group.TASKS, "take files of this user, too", rule=USER_ID, metavar="UID", not_kept=TRUST
+    )
+    facts_job: str | None = option(Group.TASKS, "of several that wrote (default: the newest)", metavar="JOB")
+    meet: str | None = option(
+        Group.TASKS,
+        "wait for tasks that run netdoctor facts --meet: at a PORT, or by a folder that all see",
+        metavar="PLACE",
+    )
+    tasks: int | None = option(Group.TASKS, "how many of them, one a node", rule=NODES, metavar="N")
+    secret_file: Path | None = option(
+        Group.TASKS,
+        "file with the secret that both sides have (default: NETDOCTOR_MEET_SECRET)",
+        rule=FILE,
+        metavar="FILE",
+    )
+
+    fail_on: str = option(
+        Group.OUTPUT,
+        "what makes the exit code",
+        "fail",
+        choices=("fail", "warn", "never"),
+        everyday=True,
+        not_repeated=OWN_VERDICT,
+    )
+    strict: bool = option(
+        Group.OUTPUT,
+        "READY only where nothing was left out that could have been examined: --require of all families",
+        default=False,
+        rule=None,
+        negatable=True,
+        everyday=True,
+        not_repeated=OWN_VERDICT,
+    )
+    require: tuple[str, ...] = option(
+        Group.OUTPUT,
+        "families of checks (sw, gpu, bw, ...): what could have been examined there and was not leaves the "
+        "verdict UNDECIDED; '' takes it back",
+        (),
+        rule=GLOBS,
+        metavar="FAMILY,...",
+        many=True,
+        not_repeated=OWN_VERDICT,
+    )
+    save: Path | None = option(
+        Group.OUTPUT,
+        f"save the report here (default: {LAST})",
+        LAST,
+        rule=FILE,
+        metavar="FILE",
+        not_kept=FILE_ITSELF,
+        not_repeated=FILE_ITSELF,
+    )
+
+
+def _declared() -> dict[str, Option]:
+    found = {}
+    for one in fields(ScanRequest):
+        if "option" in one.metadata:
+            group, text, how = one.metadata["option"]
+            found[one.name] = Option(name=one.name, group=group, help=text, **how)
+    return found
+
+
+# Every option by its name, in the order of the help.
+OPTIONS: Mapping[str, Option] = _declared()
+
+
+def of_group(*groups: Group) -> frozenset[str]:
+    """The names of the options in some groups."""
+    return frozenset(name for name, one in OPTIONS.items() if one.group in groups)
