@@ -4,11 +4,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from netdoctor.errors import ProtocolError
 from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.host import Login, Session
 from netdoctor.inventory.model import Target
 from netdoctor.transport.base import Reply, Request, SessionEvent
-from netdoctor.transport.frames import AgentTrouble, decode_members
+from netdoctor.transport.frames import decode_members
 
 # Of a group of facts that is asked for and not in the file.
 UNSAID = {
@@ -50,7 +51,7 @@ class FiledTransport:
                 found = decode_members(answer.facts)
                 asked = dict.fromkeys(first[target.id].args["groups"], UNSAID)
                 yield Reply(node=target.id, result={**asked, **found})
-            except (AgentTrouble, TypeError) as error:
+            except (ProtocolError, TypeError) as error:
                 yield Reply(node=target.id, missing=Missing(Why.UNPARSABLE, str(error)))
 
     def bound_s(self, targets: Sequence[Target]) -> float:

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from netdoctor.errors import ProtocolError, UnreadableReply
 from netdoctor.jsontext import has_more
 from netdoctor.text import clean
 
@@ -20,14 +21,6 @@ NOISE_KEPT_BYTES = 2048
 NOISE_SHOWN = 200
 MAX_DEPTH = 64
 MAX_VALUES = 200_000  # facts of 8 GPUs and 64 HCA ports are some 10,000
-
-
-class AgentTrouble(Exception):
-    """The node's bytes are not what an agent sends. The text is for people."""
-
-
-class Unreadable(AgentTrouble):
-    """A frame that is whole, and useless: it costs one answer, and the next frame is found."""
 
 
 class Hello(msgspec.Struct):
@@ -59,25 +52,25 @@ _decode = msgspec.json.Decoder(Frame).decode
 
 
 def decode_frame(payload: bytes) -> Frame:
-    """Return the message in a frame. Raises Unreadable when it is not strict JSON of the right shape."""
+    """Return the message in a frame. Raises UnreadableReply when it is not strict JSON of the right shape."""
     try:
         return _decode(payload)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as e:
-        raise Unreadable(f"the agent's reply cannot be read: {clean(str(e), 120)}") from e
+        raise UnreadableReply(f"the agent's reply cannot be read: {clean(str(e), 120)}") from e
 
 
 _NESTED = frozenset({dict, list})
 
 
 def decode_result(raw: bytes) -> Any:
-    """Return a node's result as plain data. Raises Unreadable: bad JSON, too many values, too deep."""
+    """Return a node's result as plain data. Raises UnreadableReply: bad JSON, too many values, too deep."""
     # Before anything is made of it: 8 MiB of "[],[],…" would become 300 MiB of lists.
     if has_more(raw, MAX_VALUES):
-        raise Unreadable(f"the result has more than {MAX_VALUES} values")
+        raise UnreadableReply(f"the result has more than {MAX_VALUES} values")
     try:
         value = msgspec.json.decode(raw)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as e:
-        raise Unreadable(f"the result cannot be read: {clean(str(e), 120)}") from e
+        raise UnreadableReply(f"the result cannot be read: {clean(str(e), 120)}") from e
     level = [value] if type(value) in _NESTED else []
     for _ in range(MAX_DEPTH):
         if not level:
@@ -88,20 +81,20 @@ def decode_result(raw: bytes) -> Any:
             for inner in (outer.values() if type(outer) is dict else outer)
             if type(inner) in _NESTED
         ]
-    raise Unreadable(f"the result is nested more than {MAX_DEPTH} levels deep")
+    raise UnreadableReply(f"the result is nested more than {MAX_DEPTH} levels deep")
 
 
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 def decode_members(raw: bytes) -> dict[str, msgspec.Raw]:
-    """Return the members of a node's result, each as it came and not looked at. Raises Unreadable."""
+    """Return the members of a node's result, each as it came and not looked at. Raises UnreadableReply."""
     if has_more(raw, MAX_VALUES):
-        raise Unreadable(f"the result has more than {MAX_VALUES} values")
+        raise UnreadableReply(f"the result has more than {MAX_VALUES} values")
     try:
         return _members(raw)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as e:
-        raise Unreadable(f"the result cannot be read: {clean(str(e), 120)}") from e
+        raise UnreadableReply(f"the result cannot be read: {clean(str(e), 120)}") from e
 
 
 def length_prefixed(message: Mapping[str, Any]) -> bytes:
@@ -142,7 +135,7 @@ class FrameReader:
         return clean(self.kept, NOISE_SHOWN)
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Return the payloads that `data` completes. Raises AgentTrouble over the caps or on a bad length."""
+        """Return the payloads that `data` completes. Raises ProtocolError: over the caps, a bad length."""
         self._buffer += data
         found: list[bytes] = []
         while True:
@@ -167,14 +160,14 @@ class FrameReader:
         end = self._buffer.find(b"\n", len(self._head), len(self._head) + 12)
         if end < 0:
             if len(self._buffer) >= len(self._head) + 12:
-                raise AgentTrouble("a frame without a length")
+                raise ProtocolError("a frame without a length")
             return False
         digits = bytes(self._buffer[len(self._head) : end])
         if not digits.isdigit():
-            raise AgentTrouble("a frame without a length")
+            raise ProtocolError("a frame without a length")
         self._wanted = int(digits)
         if self._wanted > FRAME_CAP_BYTES:
-            raise AgentTrouble(f"a reply of {self._wanted} bytes, the limit is {FRAME_CAP_BYTES}")
+            raise ProtocolError(f"a reply of {self._wanted} bytes, the limit is {FRAME_CAP_BYTES}")
         del self._buffer[: end + 1]
         return True
 
@@ -188,4 +181,4 @@ class FrameReader:
         del self._buffer[:count]
         self._noise_bytes += count
         if self._noise_bytes > NOISE_CAP_BYTES:
-            raise AgentTrouble(f"more than {NOISE_CAP_BYTES >> 20} MiB of output around the agent's replies")
+            raise ProtocolError(f"more than {NOISE_CAP_BYTES >> 20} MiB of output around the agent's replies")

@@ -11,37 +11,31 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-import msgspec
-
+from netdoctor.errors import AgentLost
 from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.host import Login, Session
 from netdoctor.inventory.model import Target
 from netdoctor.text import clean
-from netdoctor.transport import frames, here
+from netdoctor.transport import here
 from netdoctor.transport.base import Interruptible, Limits, Reply, Request, SessionEvent
+from netdoctor.transport.session import Answer, Broken, Conversation, Greeting, Send, too_old
 from netdoctor.transport.ssh.sshconfig import local_user
 
 CLOSE_S = 1.5
 # How soon `interrupt` is noticed.
 NOTICED_S = 0.1
 STDERR_KEPT_BYTES = 4096
-NEEDS_MAX = 8
-
-
-class _Ended(Exception):
-    """The agent is gone, or the time is up; `why` as in a missing fact."""
-
-    def __init__(self, why: Why, detail: str) -> None:
-        super().__init__(detail)
-        self.why = why
 
 
 class _Agent:
-    """A running agent and the two ends of its pipes."""
+    """A running agent, its conversation, and the two ends of its pipes."""
 
-    def __init__(self, argv: Sequence[str], marker: str, interrupted: Callable[[], None]) -> None:
+    def __init__(
+        self, argv: Sequence[str], marker: str, anchor_s: float, interrupted: Callable[[], None]
+    ) -> None:
         self.interrupted = interrupted
         self.process = subprocess.Popen(  # noqa: S603  # our own bootstrap, no shell
             argv,
@@ -52,11 +46,9 @@ class _Agent:
             start_new_session=True,
             bufsize=0,
         )
-        self.reader = frames.FrameReader(marker)
-        self.hello = frames.Hello()
+        self.talk = Conversation(marker, anchor_s)
         self.errors = b""
-        self.number = 0
-        self._payloads: deque[bytes] = deque()
+        self._events: deque[Greeting | Answer | Broken] = deque()
         self._selector = selectors.DefaultSelector()
         for stream in (self.process.stdout, self.process.stderr):
             assert stream is not None
@@ -64,7 +56,7 @@ class _Agent:
             self._selector.register(stream, selectors.EVENT_READ)
 
     def send(self, data: bytes, finish: float) -> None:
-        """Write all of it. Raises _Ended."""
+        """Write all of it. Raises AgentLost, and TimeoutError where the agent does not read."""
         assert self.process.stdin is not None
         descriptor = self.process.stdin.fileno()
         os.set_blocking(descriptor, False)
@@ -73,57 +65,63 @@ class _Agent:
             writable.register(descriptor, selectors.EVENT_WRITE)
             while view:
                 if not writable.select(max(0.0, finish - time.monotonic())):
-                    raise _Ended(Why.TIMED_OUT, "the agent does not read")
+                    raise TimeoutError("the agent does not read")
                 try:
                     view = view[os.write(descriptor, view) :]
                 except BlockingIOError:
                     continue
                 except OSError as e:
-                    raise _Ended(Why.LOST, "the agent ended") from e
+                    raise AgentLost("the agent ended") from e
 
-    def frame(self, finish: float) -> frames.Frame:
-        """Return the next message. Raises _Ended and AgentTrouble."""
-        while not self._payloads:
+    def next(self, finish: float) -> Greeting | Answer | Broken:
+        """What the agent does next. Raises AgentLost, and TimeoutError."""
+        while not self._events:
             self.interrupted()
             left = finish - time.monotonic()
             ready = self._selector.select(min(left, NOTICED_S)) if left > 0 else []
             if not ready and left <= 0:
-                raise _Ended(Why.TIMED_OUT, "no answer in time")
+                raise TimeoutError("no answer in time")
             for key, _ in ready:
-                self._take(key.fileobj)
-        return frames.decode_frame(self._payloads.popleft())
+                self._take(key.fileobj, finish)
+        return self._events.popleft()
 
-    def _take(self, stream: Any) -> None:
+    def _take(self, stream: Any, finish: float) -> None:
+        data = self._read(stream)
+        if data is None:
+            return
+        if not data:
+            raise AgentLost("the agent ended")
+        for event in self.talk.feed(data):
+            if isinstance(event, Send):
+                self.send(event.data, finish)
+            else:
+                self._events.append(event)
+
+    def _read(self, stream: Any) -> bytes | None:
+        """What its stdout has, b'' at its end, None for nothing. What stderr has is kept."""
         try:
             data = os.read(stream.fileno(), 1 << 18)
         except BlockingIOError:
-            return
-        if stream is self.process.stderr and stream is not None:
-            self.errors = (self.errors + data)[-STDERR_KEPT_BYTES:]
-            if not data:
-                self._selector.unregister(stream)
-        elif data:
-            self._payloads.extend(self.reader.feed(data))
-        else:
-            raise _Ended(Why.LOST, "the agent ended")
+            return None
+        if stream is self.process.stdout:
+            return data
+        self.errors = (self.errors + data)[-STDERR_KEPT_BYTES:]
+        if not data:
+            self._selector.unregister(stream)
+        return None
 
-    def request(self, op: str, args: bytes, finish: float) -> bytes:
-        """Send a request and return its result as JSON. Raises _Ended and AgentTrouble."""
-        from netdoctor.transport.provide import provide_bytes
-
-        self.number += 1
-        self.send(frames.request_frame(self.number, op, args), finish)
-        needs = 0
-        while True:
-            frame = self.frame(finish)
-            if frame.need is not None and needs < NEEDS_MAX:
-                needs += 1
-                self.send(provide_bytes(frame.need, self.hello.machine, self.hello.bits), finish)
-            elif frame.id == self.number:
-                if frame.ok:
-                    return bytes(frame.result)
-                why = Why(frame.why) if frame.why in list(Why) else Why.FAILED
-                raise _Ended(why, clean(frame.detail, 400))
+    def answer(self, request: Request, finish: float) -> Answer:
+        """What comes of a request."""
+        try:
+            self.send(self.talk.ask_for(request), finish)
+            while not isinstance(event := self.next(finish), Answer):
+                if isinstance(event, Broken):
+                    return Answer(missing=Missing(Why.LOST, event.why))
+        except AgentLost as error:
+            return self.talk.gone(str(error)) or Answer(missing=Missing(Why.LOST, str(error)))
+        except TimeoutError as error:
+            return self.talk.late(str(error)) or Answer(missing=Missing(Why.TIMED_OUT, str(error)))
+        return event
 
     def stop(self) -> None:
         """Close its stdin; the agent leaves when it sees the end."""
@@ -216,80 +214,53 @@ class LocalTransport(Interruptible):
         python = target.python or self._python
         marker = secrets.token_hex(8)
         bundle = build_bundle(marker=marker, deadline_s=deadline_s, collectors=collectors)
-        base = {"user": local_user(), "interpreter": python, "transport": "local", "address": None}
+        session = partial(Session, user=local_user(), interpreter=python, transport="local")
         began = time.monotonic()
         try:
-            agent = _Agent(argv(python, marker), marker, self._raise_interruption)
+            agent = _Agent(argv(python, marker), marker, self._anchor, self._raise_interruption)
         except OSError as e:
-            missing = isinstance(e, FileNotFoundError | PermissionError)
-            trouble, detail = (None, f"{python}: {e.strerror}") if missing else here.no_process(e)
-            outcome = Login.INTERPRETER if missing else Login.CONTROL
-            told = {"outcome": outcome, "stage": "shell", "detail": clean(detail, 200), "trouble": trouble}
-            return msgspec.convert({**base, **told}, Session), None
-        failed = {**base, "stage": "agent"}
-        with contextlib.suppress(_Ended):  # an old interpreter speaks and leaves without reading
+            if isinstance(e, FileNotFoundError | PermissionError):
+                detail = clean(f"{python}: {e.strerror}", 200)
+                return session(outcome=Login.INTERPRETER, stage="shell", detail=detail), None
+            trouble, detail = here.no_process(e)
+            detail = clean(detail, 200)
+            return session(outcome=Login.CONTROL, stage="shell", detail=detail, trouble=trouble), None
+        with contextlib.suppress(AgentLost, TimeoutError):  # an old interpreter leaves without reading
             agent.send(bundle, finish)
+        outcome, why, version = Login.SHELL, "", None
         try:
-            hello = agent.frame(finish).hello
-        except (_Ended, frames.AgentTrouble) as e:
-            timed_out = isinstance(e, _Ended) and e.why is Why.TIMED_OUT
-            said = clean(agent.errors, 200)
-            failed["outcome"] = Login.TIMEOUT if timed_out else Login.SHELL
-            failed["detail"] = clean(f"the agent did not start: {said or e}", 400)
-            self._drop(agent)
-            return msgspec.convert(failed, Session), None
+            event = agent.next(finish)
+        except (AgentLost, TimeoutError) as e:
+            outcome = Login.TIMEOUT if isinstance(e, TimeoutError) else Login.SHELL
+            event = Broken(str(e))
         except BaseException:  # an interruption: `close` has to know of it
             self._drop(agent)
             raise
-        if hello is None or hello.old_python is not None:
-            version = clean(hello.old_python or "", 20) if hello else ""
-            failed["outcome"] = Login.OLD_PYTHON if version else Login.SHELL
-            failed["detail"] = f"{python} is Python {version}, 3.6 or newer is needed"
+        if not isinstance(event, Greeting):
+            said = clean(agent.errors, 200) or (event.why if isinstance(event, Broken) else "it gave up")
+            why = f"the agent did not start: {said}"
+        else:
+            version = clean(event.hello.old_python or event.hello.python, 20)
+            if why := too_old(event.hello, python):
+                outcome = Login.OLD_PYTHON
+        if why:
             self._drop(agent)
-            return msgspec.convert({**failed, "python_version": version or None}, Session), None
-        agent.hello = hello
-        session = {
-            **base,
-            "outcome": Login.OK,
-            "stage": "agent",
-            "python_version": clean(hello.python, 20),
-            "first_byte_ms": (time.monotonic() - began) * 1e3,
-            "noise": agent.reader.noise,
-        }
-        return msgspec.convert(session, Session), agent
+            detail = clean(why, 400)
+            return session(outcome=outcome, stage="agent", detail=detail, python_version=version), None
+        return session(
+            outcome=Login.OK,
+            stage="agent",
+            python_version=version,
+            first_byte_ms=(time.monotonic() - began) * 1e3,
+            noise=agent.talk.noise,
+        ), agent
 
     def _ask(self, node: str, request: Request, finish: float) -> Reply:
-        finish = min(finish, time.monotonic() + request.timeout_s)
         agent = self._agents.get(node)
-        if agent is None:
-            return Reply(node=node, missing=Missing(Why.LOST, "no open session"))
-        try:
-            if request.op == "clock":
-                result: Any = self._clock(agent, int(request.args.get("exchanges", 8)), finish)
-            else:
-                args = msgspec.json.encode(dict(request.args))
-                result = frames.decode_result(agent.request(request.op, args, finish))
-        except _Ended as e:
-            missing = Missing(e.why, str(e))
-        except frames.AgentTrouble as e:
-            missing = Missing(Why.UNPARSABLE, str(e))
-        else:
-            return Reply(node=node, result=result)
-        return Reply(node=node, missing=missing)
-
-    def _clock(self, agent: _Agent, exchanges: int, finish: float) -> dict[str, Any]:
-        samples = []
-        for _ in range(max(1, min(exchanges, 64))):
-            sent = time.monotonic()
-            there = frames.decode_result(agent.request("ping", b"{}", finish))
-            back = time.monotonic()
-            if not isinstance(there, dict):
-                raise frames.AgentTrouble("the reply to a ping cannot be read")
-            times = [there.get("recv_s"), there.get("send_s")]
-            if not all(isinstance(t, float | int) for t in times):
-                raise frames.AgentTrouble("the reply to a ping cannot be read")
-            samples.append([self._anchor + sent, *times, self._anchor + back])
-        return {"samples": samples}
+        if agent is None or agent.talk.broken:
+            why = agent.talk.broken if agent else "no open session"
+            return Reply(node=node, missing=Missing(Why.LOST, why))
+        return agent.answer(request, min(finish, time.monotonic() + request.timeout_s)).reply(node)
 
     def _dismiss(self, node: str) -> None:
         self._drop(self._agents.pop(node))

@@ -10,6 +10,7 @@ from functools import cache
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
+from netdoctor.errors import TransportError
 from netdoctor.text import clean
 from netdoctor.transport import bundle
 from netdoctor.transport.frames import length_prefixed
@@ -20,7 +21,7 @@ _PSUTIL = ("__init__.py", "_common.py", "_ntuples.py", "_pslinux.py", "_psposix.
 LIBRARIES = frozenset({"pynvml", "psutil"})
 
 
-class NotProvided(LookupError):
+class NotProvided(TransportError):
     """The library cannot be sent; the text says why."""
 
 

@@ -31,7 +31,7 @@ from paramiko.common import (
     cMSG_USERAUTH_BANNER,
 )
 
-from netdoctor.transport.frames import AgentTrouble, FrameReader
+from netdoctor.transport.frames import FrameReader, ProtocolError
 
 IDENT = b"SSH-2.0-OpenSSH_9.9 hostile\r\n"
 KEY = paramiko.ECDSAKey.generate()
@@ -397,7 +397,7 @@ def answers(session: Session, rng: Random) -> None:
     session.channel.sendall(session.frame(encoded(hello)))
     number = 1
     wrong = rng.choice(ANSWERS)
-    with contextlib.suppress(AgentTrouble):
+    with contextlib.suppress(ProtocolError):
         while session.transport.is_active() and number < 200:
             said = wrong(number, rng)
             session.channel.sendall(b"".join(map(session.frame, said)))

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from netdoctor.agent.dial_back import NOT_REACHED, proof
-from netdoctor.transport import bundle, frames, provide
+from netdoctor.transport import bundle
+from netdoctor.transport.session import Answer, Conversation, Greeting, Send
 from netdoctor.transport.tasks import calls
 from netdoctor.transport.tasks import slurm_output as slurm_words
 
@@ -23,7 +24,7 @@ WHY = ("twice", "though nobody asked it to")
 
 @pytest.fixture
 def board() -> Iterator[calls.Board]:
-    one = calls.Board(["n1", "n2"], [HERE], None, MARKER)
+    one = calls.Board(["n1", "n2"], [HERE], None)
     yield one
     one.close()
 
@@ -50,14 +51,14 @@ def happens(board: calls.Board, wanted: Callable[[list[Any]], bool]) -> list[Any
     return events
 
 
-def answered(board: calls.Board, events: list[Any]) -> bool:
-    """Whether request 1 is; what the agent asks for meanwhile it gets."""
-    said = [frames.decode_frame(one.payload) for one in events]
+def answered(board: calls.Board, talk: Conversation, events: list[Any]) -> bool:
+    """Whether its request is; what the agent asks for meanwhile it gets."""
+    said = [found for one in events for found in talk.feed(one.data)]
     events.clear()
-    for frame in said:
-        if frame.need is not None:
-            board.send("n1", provide.provide_bytes(frame.need, "", 64))
-    return any(frame.id == 1 and frame.ok for frame in said)
+    for one in said:
+        if isinstance(one, Send):
+            board.send("n1", one.data)
+    return any(isinstance(one, Answer) and one.missing is None for one in said)
 
 
 def ended(process: "subprocess.Popen[bytes]", board: calls.Board) -> tuple[int, str]:
@@ -72,9 +73,10 @@ def test_an_agent_that_knows_the_secret_is_served_and_leaves_with_its_connection
     process = agent(board)
     came, first, *_ = happens(board, lambda events: len(events) >= 2)
     assert (came, first.node) == (calls.Came("n1", HERE), "n1")
-    assert frames.decode_frame(first.payload).hello is not None
-    board.send("n1", frames.request_frame(1, "ping", b"{}"))
-    happens(board, lambda events: answered(board, events))
+    talk = Conversation(MARKER)
+    assert [type(event) for event in talk.feed(first.data)] == [Greeting]
+    board.send("n1", talk.ask("ping", b"{}", 30.0))
+    happens(board, lambda events: answered(board, talk, events))
     board.drop("n1")
     assert ended(process, board) == (0, "")
 
@@ -204,7 +206,7 @@ def test_ports_are_taken_of_the_range_that_is_open() -> None:
         taken.bind((HERE, 0))
         port = taken.getsockname()[1]
         with pytest.raises(OSError, match="in use"):
-            calls.Board(["n1"], [HERE], range(port, port + 1), MARKER)
-    one = calls.Board(["n1"], [HERE], range(port, port + 1), MARKER)
+            calls.Board(["n1"], [HERE], range(port, port + 1))
+    one = calls.Board(["n1"], [HERE], range(port, port + 1))
     assert one.places == [[HERE, port]]
     one.close()

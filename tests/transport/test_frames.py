@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from netdoctor.transport.frames import (
     MAX_VALUES,
     NOISE_CAP_BYTES,
-    AgentTrouble,
     FrameReader,
-    Unreadable,
+    ProtocolError,
+    UnreadableReply,
     decode_frame,
     decode_result,
     request_frame,
@@ -48,7 +48,7 @@ def test_finds_frames_however_they_are_cut(parts: list[tuple[bytes, bytes]], cut
 @given(st.binary(max_size=200))
 def test_survives_anything(data: bytes) -> None:
     reader = FrameReader(MARKER)
-    with contextlib.suppress(AgentTrouble):
+    with contextlib.suppress(ProtocolError):
         for payload in reader.feed(data + frame(b"{}") + data):
             decode_frame(payload)
     assert reader.tail.isprintable()
@@ -56,7 +56,7 @@ def test_survives_anything(data: bytes) -> None:
 
 @pytest.mark.parametrize("length", [b"x", b"-1", b"", b"99999999", b"1" * 20])
 def test_refuses_a_bad_length(length: bytes) -> None:
-    with pytest.raises(AgentTrouble):
+    with pytest.raises(ProtocolError):
         FrameReader(MARKER).feed(b"\x1e" + MARKER.encode() + b" " + length + b"\n" + b"x" * 20)
 
 
@@ -64,7 +64,7 @@ def test_noise_is_capped() -> None:
     reader = FrameReader(MARKER)
     for _ in range(NOISE_CAP_BYTES // 1024):
         assert reader.feed(b"n" * 1024) == []
-    with pytest.raises(AgentTrouble, match="output around"):
+    with pytest.raises(ProtocolError, match="output around"):
         reader.feed(b"n" * 1024)
     assert reader.noise.startswith("nnn")
 
@@ -78,7 +78,7 @@ def test_noise_is_capped() -> None:
     ],
 )  # fmt: skip
 def test_frames_are_strict(payload: bytes) -> None:
-    with pytest.raises(Unreadable):
+    with pytest.raises(UnreadableReply):
         decode_frame(payload)
 
 
@@ -90,7 +90,7 @@ def test_frames_are_strict(payload: bytes) -> None:
     ],
 )  # fmt: skip
 def test_results_are_strict(raw: bytes) -> None:
-    with pytest.raises(Unreadable):
+    with pytest.raises(UnreadableReply):
         decode_result(raw)
 
 

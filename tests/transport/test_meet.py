@@ -69,10 +69,10 @@ def spoken(one: socket.socket) -> None:
 
 
 def attended(node: str, port: int, rank: int | None = None, key: str = KEY, within_s: float = 30.0) -> str:
+    request = ScanRequest(timeout=within_s, environ=dict(os.environ))
     return rooms.attend(
-        node, Task(rank=rank), place=meeting.Place(host=HERE, port=port), key=key, python=None,
-        checks_dir=(), timeout_s=within_s, environ=dict(os.environ),
-    )  # fmt: skip
+        node, Task(rank=rank), place=meeting.Place(host=HERE, port=port), key=key, request=request
+    )
 
 
 @pytest.mark.process
@@ -251,7 +251,7 @@ def test_a_task_that_was_never_asked_anything_says_so() -> None:
 @pytest.mark.process
 def test_a_silent_stranger_at_another_address_holds_up_no_task() -> None:
     port, silent = free_port(), socket.create_server((HERE, 0))
-    board = calls.Board(1, [HERE], range(port, port + 1), meeting.marker(KEY), KEY)
+    board = calls.Board(1, [HERE], range(port, port + 1), KEY)
     places = [[HERE, silent.getsockname()[1]], [HERE, port]]
     tried: dict[str, str] = {}
     found: list[socket.socket | None] = []
@@ -356,7 +356,7 @@ def test_the_file_in_the_folder_is_our_own_or_nothing_is_done_by_it(tmp_path: Pa
             rooms.invited(folder)
         os.chown(path, 0, 0)
     # Where somebody waits nobody else does.
-    board = calls.Board(1, [HERE], None, meeting.marker(KEY), KEY)
+    board = calls.Board(1, [HERE], None, KEY)
     ours = [(str(host), int(port)) for host, port in board.places]
     rooms.invite(folder, ours, KEY)
     thread = threading.Thread(target=lambda: [list(board.events(0.1)) for _ in range(10)])
@@ -409,10 +409,9 @@ def test_of_two_scans_that_begin_at_one_moment_in_a_folder_one_goes_on(tmp_path:
         waiting = [pool.submit(scan.inventory) for scan in scans]
         lost = next(one for one in as_completed(waiting, timeout=15) if one.exception() is not None)
         assert "another netdoctor scan has taken the folder meanwhile" in str(lost.exception())
-        assert rooms.attend(
-            "n1", Task(rank=0), place=place, key=None, python=None, checks_dir=(),
-            timeout_s=0.0, environ=dict(os.environ),
-        ).startswith("nobody took this task")  # fmt: skip
+        request = ScanRequest(timeout=0.0, environ=dict(os.environ))
+        why = rooms.attend("n1", Task(rank=0), place=place, key=None, request=request)
+        assert why.startswith("nobody took this task")
         for scan in scans:
             scan.interrupt(KeyboardInterrupt())
     assert os.listdir(tmp_path) == []

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from netdoctor.errors import InputError
+from netdoctor.errors import InputError, TransportError
 from netdoctor.inventory.names import python_fault
 from netdoctor.text import clean
 from netdoctor.transport.ray import raycluster
@@ -81,7 +81,7 @@ class Table(msgspec.Struct):
     nodes: list[RayNode]
 
 
-class HelperGone(Exception):
+class HelperGone(TransportError):
     """The helper ended, or does not answer; the text says how."""
 
 

@@ -9,9 +9,9 @@ import secrets
 import socket
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -21,10 +21,8 @@ from netdoctor.facts.host import Login, Session
 from netdoctor.inventory.model import Inventory, Target
 from netdoctor.inventory.names import RESERVED, is_valid_host
 from netdoctor.text import clean
-from netdoctor.transport import frames
 from netdoctor.transport.base import Interruptible, Limits, Reply, Request, SessionEvent
 from netdoctor.transport.bundle import argv, build_bundle
-from netdoctor.transport.provide import provide_bytes
 from netdoctor.transport.ray.ray_driver import BUNDLE, CLOSE, DATA, ENDED, OPEN, WRITE
 from netdoctor.transport.ray.rayhelper import (
     DIED,
@@ -36,44 +34,36 @@ from netdoctor.transport.ray.rayhelper import (
     checked,
     in_order,
 )
+from netdoctor.transport.session import CLOCK_AT_ONCE, Answer, Broken, Conversation, Greeting, Send, too_old
 
 SLACK_S = 10.0
-CLOCK_AT_ONCE = 8
 # Each has Ray start a process, which its head knows of.
 ACTORS_AT_ONCE = 64
-NEEDS_MAX = 8
-UNHEARD_AT_MOST = 8
 ALIKE_AT_MOST = 4
 # How it ends where no agent comes to answer, by what the driver says was going on.
 OUTCOMES = {"late": Login.TIMEOUT, "interpreter": Login.INTERPRETER, "dead": Login.UNREACHABLE}
 
-# What an agent is asked: it is sent frames, and returns what came of it.
-Talk = Generator[None, frames.Frame, Any]
 
+@dataclass(frozen=True, slots=True)
+class _Over:
+    """An agent has ended, or is late; why: as in a missing fact; stage: as the driver names it."""
 
-class _Over(Exception):
-    """A talk has come to nothing; `why` as in a missing fact, stage as the driver names it."""
-
-    def __init__(self, why: Why, detail: str, stage: str = "") -> None:
-        super().__init__(detail)
-        self.why = why
-        self.stage = stage
+    why: Why
+    detail: str
+    stage: str = ""
 
 
 @dataclass(slots=True, eq=False)
 class _Agent:
-    """An agent at the other end of a channel. talk, finish: what it is asked now, and until when."""
+    """An agent at the other end of a channel. waited_for, finish: whether something is to come of it, and
+    until when."""
 
     node: str
     channel: int
-    reader: frames.FrameReader
+    talk: Conversation
     session: dict[str, Any]
     finish: float
-    talk: Talk | None = None
-    hello: frames.Hello = field(default_factory=frames.Hello)
-    number: int = 0
-    # What it said while nothing was asked: its own wishes, and answers that come too late.
-    unheard: deque[bytes] = field(default_factory=lambda: deque(maxlen=UNHEARD_AT_MOST))
+    waited_for: bool = True
 
 
 class RayTransport(Interruptible):
@@ -90,7 +80,6 @@ class RayTransport(Interruptible):
         self._gone = ""
         self._agents: dict[int, _Agent] = {}
         self._open: dict[str, _Agent] = {}
-        self._waiting: deque[_Agent] = deque()  # who said something before it was asked
         self._channels = 0
         self._anchor = time.time() - time.monotonic()
         self.notes: tuple[str, ...] = ()
@@ -188,7 +177,7 @@ class RayTransport(Interruptible):
                     self._dismiss(agent)
             elif agent in asked:
                 asked.discard(agent)
-                yield _reply(agent.node, said)
+                yield _reply(agent, said)
                 if not keep_open:
                     self._dismiss(agent)
             yield from fill()
@@ -215,13 +204,11 @@ class RayTransport(Interruptible):
         agent = _Agent(
             node=target.id,
             channel=self._channels,
-            reader=frames.FrameReader(marker),
+            talk=Conversation(marker, self._anchor),
             session=session,
             finish=time.monotonic() + budget_s,
         )
         self._agents[agent.channel] = self._open[agent.node] = agent
-        agent.talk = _hello()
-        next(agent.talk)
         # A little less than ours, so that what is late is told apart.
         within_s = max(0.9 * budget_s, budget_s - 2.0)
         ids = [row.id for row in rows]
@@ -229,24 +216,23 @@ class RayTransport(Interruptible):
         self._send(OPEN, agent.channel, msgspec.json.encode(plan))
         return agent
 
-    def _session(self, agent: _Agent, said: Any) -> Session:
+    def _session(self, agent: _Agent, event: "Greeting | Answer | Broken | _Over") -> Session:
         told: dict[str, Any] = {"outcome": Login.SHELL, "stage": "agent"}
-        if isinstance(said, _Over) and said.why is Why.FAILED:
-            told["outcome"], told["detail"] = Login.CONTROL, str(said)
-        elif isinstance(said, _Over):
-            late = Login.TIMEOUT if said.why is Why.TIMED_OUT else Login.SHELL
-            told["outcome"], told["stage"] = OUTCOMES.get(said.stage, late), said.stage or "agent"
-            told["detail"] = clean(str(said) or agent.reader.tail or "the agent ended", 400)
-        elif isinstance(said, frames.AgentTrouble):
+        if isinstance(event, _Over) and event.why is Why.FAILED:
+            told["outcome"], told["detail"] = Login.CONTROL, event.detail
+        elif isinstance(event, _Over):
+            late = Login.TIMEOUT if event.why is Why.TIMED_OUT else Login.SHELL
+            told["outcome"], told["stage"] = OUTCOMES.get(event.stage, late), event.stage or "agent"
+            told["detail"] = clean(event.detail or agent.talk.tail or "the agent ended", 400)
+        elif not isinstance(event, Greeting):
+            said = event.why if isinstance(event, Broken) else "it answers what nobody asked"
             told["detail"] = f"the agent did not start: {said}"
-        elif said.old_python is not None:
-            version = clean(said.old_python, 20)
-            told |= {"outcome": Login.OLD_PYTHON, "python_version": version}
-            told["detail"] = f"{agent.session['interpreter']} is Python {version}, 3.6 or newer is needed"
+        elif why := too_old(event.hello, agent.session["interpreter"]):
+            told |= {"outcome": Login.OLD_PYTHON, "detail": why}
+            told["python_version"] = clean(event.hello.old_python or "", 20)
         else:
-            agent.hello = said
-            told |= {"outcome": Login.OK, "python_version": clean(said.python, 20)}
-            told |= {"interpreter": clean(said.executable, 200), "noise": agent.reader.noise}
+            told |= {"outcome": Login.OK, "python_version": clean(event.hello.python, 20)}
+            told |= {"interpreter": clean(event.hello.executable, 200), "noise": agent.talk.noise}
         return msgspec.convert({**agent.session, **told}, Session)
 
     # Asking
@@ -274,50 +260,14 @@ class RayTransport(Interruptible):
         for agent, said in self._heard(lambda: bool(left or asked), finish):
             if agent in asked:
                 asked.discard(agent)
-                yield _reply(agent.node, said)
+                yield _reply(agent, said)
             yield from fill()
         for node in [*(agent.node for agent in asked), *(node for node, _ in left)]:
             yield Reply(node=node, missing=Missing(Why.TIMED_OUT, "no answer in time"))
 
     def _ask(self, agent: _Agent, request: Request, finish: float) -> None:
-        agent.finish = min(finish, time.monotonic() + request.timeout_s)
-        agent.talk = self._clock(agent, request) if request.op == "clock" else self._answer(agent, request)
-        next(agent.talk)
-        if agent.unheard:
-            self._waiting.append(agent)
-
-    def _answer(self, agent: _Agent, request: Request) -> Talk:
-        args = msgspec.json.encode(dict(request.args))
-        return frames.decode_result((yield from self._exchange(agent, request.op, args)))
-
-    def _clock(self, agent: _Agent, request: Request) -> Talk:
-        """Exchange pings: [[sent, received there, sent there, received], …], seconds."""
-        samples = []
-        for _ in range(max(1, min(int(request.args.get("exchanges", 8)), 64))):
-            sent = time.monotonic()
-            there = frames.decode_result((yield from self._exchange(agent, "ping", b"{}")))
-            back = time.monotonic()
-            times = [there.get(key) for key in ("recv_s", "send_s")] if isinstance(there, dict) else [None]
-            if not all(isinstance(t, float | int) for t in times):
-                raise frames.AgentTrouble("the reply to a ping cannot be read")
-            samples.append([self._anchor + sent, *times, self._anchor + back])
-        return {"samples": samples}
-
-    def _exchange(self, agent: _Agent, op: str, args: bytes) -> Generator[None, frames.Frame, bytes]:
-        """Send a request; its result as JSON. Raises _Over and AgentTrouble."""
-        agent.number += 1
-        self._send(WRITE, agent.channel, frames.request_frame(agent.number, op, args))
-        needs = 0
-        while True:
-            frame = yield
-            if frame.need is not None and needs < NEEDS_MAX:
-                needs += 1
-                found = provide_bytes(frame.need, agent.hello.machine, agent.hello.bits)
-                self._send(WRITE, agent.channel, found)
-            elif frame.id == agent.number:
-                if frame.ok:
-                    return bytes(frame.result)
-                raise _Over(Why(frame.why) if frame.why in set(Why) else Why.FAILED, clean(frame.detail, 400))
+        agent.finish, agent.waited_for = min(finish, time.monotonic() + request.timeout_s), True
+        self._send(WRITE, agent.channel, agent.talk.ask_for(request))
 
     # The helper
 
@@ -325,8 +275,10 @@ class RayTransport(Interruptible):
         if self._helper is not None:
             self._helper.send(kind, channel, payload)
 
-    def _heard(self, wanted: Callable[[], bool], finish: float = math.inf) -> Iterator[tuple[_Agent, Any]]:
-        """Yield agents whose talk is over, and what came of it: a value, _Over or AgentTrouble.
+    def _heard(
+        self, wanted: Callable[[], bool], finish: float = math.inf
+    ) -> Iterator[tuple[_Agent, Greeting | Answer | Broken | _Over]]:
+        """Yield agents that something was waited for of, and what came of it.
 
         Ends when nothing is wanted any more, or `finish` has passed.
         """
@@ -336,53 +288,45 @@ class RayTransport(Interruptible):
         try:
             for kind, channel, payload in helper.messages(finish):
                 late: list[_Agent] = []
-                while self._waiting:
-                    one = self._waiting.popleft()
-                    yield from ((one, said) for said in self._said(one, b""))
                 if not kind:
                     now = time.monotonic()
-                    late = [a for a in self._agents.values() if a.talk is not None and a.finish <= now]
+                    late = [a for a in self._agents.values() if a.waited_for and a.finish <= now]
                     over = _Over(Why.TIMED_OUT, "no answer in time")
                 elif (agent := self._agents.get(channel)) is None:
                     continue
                 elif kind == DATA:
-                    yield from ((agent, said) for said in self._said(agent, payload))
+                    yield from ((agent, event) for event in self._from_agent(agent, payload))
                 elif kind == ENDED:
                     del self._agents[channel]
                     if self._open.get(agent.node) is agent:
                         del self._open[agent.node]
-                    late, over = [agent] if agent.talk is not None else [], _lost(payload)
+                    late, over = [agent] if agent.waited_for else [], _lost(payload)
                 for one in late:
-                    one.talk = None
+                    one.waited_for = False
                     yield one, over
                 if not wanted():
                     return
         except HelperGone as e:
             self._gone = str(e)
-            for one in [agent for agent in self._agents.values() if agent.talk is not None]:
-                one.talk = None
+            for one in [agent for agent in self._agents.values() if agent.waited_for]:
+                one.waited_for = False
                 yield one, _Over(Why.FAILED, self._gone)
 
-    def _said(self, agent: _Agent, data: bytes) -> Iterator[Any]:
-        """Take an agent's bytes; yield what its talk has come to, if it has."""
-        try:
-            agent.unheard.extend(agent.reader.feed(data))
-            while agent.talk is not None and agent.unheard:
-                agent.talk.send(frames.decode_frame(agent.unheard.popleft()))
-        except StopIteration as over:
-            agent.talk = None
-            yield over.value
-        except (_Over, frames.AgentTrouble) as trouble:
-            asked, agent.talk = agent.talk is not None, None
-            if not isinstance(trouble, _Over | frames.Unreadable):
-                self._dismiss(agent)  # out of step: no frame of it can be found any more
-            if asked:
-                yield trouble
+    def _from_agent(self, agent: _Agent, data: bytes) -> Iterator[Greeting | Answer | Broken]:
+        """Take an agent's bytes; yield what came of them, where something was waited for."""
+        for event in agent.talk.feed(data):
+            if isinstance(event, Send):
+                self._send(WRITE, agent.channel, event.data)
+                continue
+            if isinstance(event, Broken):
+                self._dismiss(agent)
+            if agent.waited_for:
+                agent.waited_for = False
+                yield event
 
     def _dismiss(self, agent: _Agent) -> None:
         """End an agent: its actor ends with it."""
         self._send(CLOSE, agent.channel)
-        agent.talk = None
         if self._open.get(agent.node) is agent:
             del self._open[agent.node]
 
@@ -439,13 +383,6 @@ class Rows:
         return None
 
 
-def _hello() -> Talk:
-    while True:
-        frame = yield
-        if frame.hello is not None:
-            return frame.hello
-
-
 def _lost(payload: bytes) -> _Over:
     """Why an agent is gone, as the driver says it."""
     try:
@@ -455,9 +392,10 @@ def _lost(payload: bytes) -> _Over:
     return _Over(Why.LOST, clean(said.get("detail", ""), 400) or "the agent ended", said.get("stage", ""))
 
 
-def _reply(node: str, said: Any) -> Reply:
-    if isinstance(said, _Over):
-        return Reply(node=node, missing=Missing(said.why, str(said)))
-    if isinstance(said, frames.AgentTrouble):
-        return Reply(node=node, missing=Missing(Why.UNPARSABLE, str(said)))
-    return Reply(node=node, result=said)
+def _reply(agent: _Agent, event: Greeting | Answer | Broken | _Over) -> Reply:
+    if isinstance(event, _Over):
+        agent.talk.late()
+        return Reply(node=agent.node, missing=Missing(event.why, event.detail))
+    if isinstance(event, Answer):
+        return event.reply(agent.node)
+    return Reply(node=agent.node, missing=Missing(Why.UNPARSABLE, "the agent began anew"))

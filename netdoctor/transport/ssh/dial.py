@@ -20,7 +20,7 @@ from netdoctor.text import clean
 from netdoctor.transport import here
 from netdoctor.transport.ssh.link import no_delay
 from netdoctor.transport.ssh.messages import LOOKUP_THREADS, Endpoint
-from netdoctor.transport.ssh.record import Failed, Record
+from netdoctor.transport.ssh.record import LoginFailed, Record
 
 CONTROL_ERRNOS = frozenset(
     {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EADDRNOTAVAIL, errno.EACCES}
@@ -56,15 +56,15 @@ class Names:
         gevent.spawn(_look_up, *key, result).link(lambda _: self._threads.release())
 
     def addresses(self, endpoint: Endpoint) -> list[Any]:
-        """Return addresses to dial. Raises Failed."""
+        """Return addresses to dial. Raises LoginFailed."""
         key = _name(endpoint)
         if key is None:
             family = socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET
             return [(family, (endpoint.host, endpoint.port))]
         self.begin(endpoint)
         found = self._lookups[key].get()
-        if isinstance(found, Failed):
-            raise Failed(found.outcome, found.detail, found.trouble)
+        if isinstance(found, LoginFailed):
+            raise LoginFailed(found.outcome, found.detail, found.trouble)
         return [(family, (address[0], endpoint.port, *address[2:])) for family, address in found]
 
 
@@ -78,37 +78,37 @@ def _name(endpoint: Endpoint) -> tuple[str, int] | None:
 
 
 def _look_up(host: str, family: int, result: AsyncResult) -> None:
-    """Set the addresses of a name, or a Failed that says what is wrong with it."""
+    """Set the addresses of a name, or a LoginFailed that says what is wrong with it."""
     try:
         found = socket.getaddrinfo(host, None, family, socket.SOCK_STREAM)
     except socket.gaierror as e:
         result.set(_no_address(host, e))
     except UnicodeError:
-        result.set(Failed(Login.NAME, f"{host}: not a name that can be looked up"))
+        result.set(LoginFailed(Login.NAME, f"{host}: not a name that can be looked up"))
     except (OSError, RuntimeError) as e:  # RuntimeError: no thread for it
-        result.set(Failed(Login.CONTROL, f"nothing could be looked up: {e}", here.trouble_of(e)))
+        result.set(LoginFailed(Login.CONTROL, f"nothing could be looked up: {e}", here.trouble_of(e)))
     else:
         # In the resolver's order, each address once.
         unique = dict.fromkeys((entry[0], entry[4]) for entry in found)
-        result.set(list(unique) or Failed(Login.NAME, f"{host}: no address"))
+        result.set(list(unique) or LoginFailed(Login.NAME, f"{host}: no address"))
 
 
-def _no_address(host: str, error: socket.gaierror) -> Failed:
+def _no_address(host: str, error: socket.gaierror) -> LoginFailed:
     """Return the failure class of a lookup. Silence of the resolver says nothing of the name."""
     if error.errno not in UNASKED:
-        return Failed(Login.NAME, f"{host}: {error.strerror or 'not found'}")
+        return LoginFailed(Login.NAME, f"{host}: {error.strerror or 'not found'}")
     if here.is_cut_off():
-        return Failed(Login.CONTROL, NO_NETWORK, Trouble.NETWORK)
+        return LoginFailed(Login.CONTROL, NO_NETWORK, Trouble.NETWORK)
     said = (error.strerror or "no answer").lower()
-    return Failed(Login.CONTROL, f"no name server answers this machine: {said}", Trouble.NAMES)
+    return LoginFailed(Login.CONTROL, f"no name server answers this machine: {said}", Trouble.NAMES)
 
 
 def dial(
     endpoint: Endpoint, addresses: Sequence[tuple[int, Any]], limit_s: float, record: Record
 ) -> socket.socket:
-    """Return a socket connected to the first address that answers. Raises Failed."""
+    """Return a socket connected to the first address that answers. Raises LoginFailed."""
     finish = time.monotonic() + min(endpoint.connect_timeout_s or limit_s, limit_s)
-    failure: Failed | None = None
+    failure: LoginFailed | None = None
     dead: list[str] = []
     for place, (family, address) in enumerate(addresses):
         share = (finish - time.monotonic()) / (len(addresses) - place)
@@ -120,10 +120,10 @@ def dial(
             return opened
         except TimeoutError:
             where = f"{address[0]} port {endpoint.port}"
-            failed = Failed(Login.NO_ANSWER, f"{where}: no answer within {share:.0f} s")
+            failed = LoginFailed(Login.NO_ANSWER, f"{where}: no answer within {share:.0f} s")
         except ConnectionResetError:
             # Whoever turns a connection away says "refused"; this one was taken, and ended before a word.
-            failed = Failed(Login.TOO_MANY, CLOSED_EARLY)
+            failed = LoginFailed(Login.TOO_MANY, CLOSED_EARLY)
         except OSError as e:
             failed = _no_connection(e, address[0], endpoint.port)
         if failed.outcome != Login.CONTROL:  # a family that this machine does not speak is no dead address
@@ -154,24 +154,24 @@ def _open_socket(family: int, address: Any, bind: str | None, timeout_s: float) 
     return sock
 
 
-def _no_connection(error: OSError, address: str, port: int) -> Failed:
+def _no_connection(error: OSError, address: str, port: int) -> LoginFailed:
     """Return the failure class of a TCP connection that was not made."""
     where = f"{address} port {port}"
     if error.errno == errno.ECONNREFUSED:
-        return Failed(Login.REFUSED, f"{where}: {os.strerror(error.errno).lower()}")
+        return LoginFailed(Login.REFUSED, f"{where}: {os.strerror(error.errno).lower()}")
     if error.errno in UNREACHABLE_ERRNOS:
         if here.is_cut_off():
-            return Failed(Login.CONTROL, NO_NETWORK, Trouble.NETWORK)
-        return Failed(Login.UNREACHABLE, f"{where}: {os.strerror(error.errno).lower()}")
+            return LoginFailed(Login.CONTROL, NO_NETWORK, Trouble.NETWORK)
+        return LoginFailed(Login.UNREACHABLE, f"{where}: {os.strerror(error.errno).lower()}")
     if error.errno == errno.ETIMEDOUT:
-        return Failed(Login.NO_ANSWER, f"{where}: no answer")
+        return LoginFailed(Login.NO_ANSWER, f"{where}: no answer")
     if error.errno in CONTROL_ERRNOS:
         detail = f"this machine, dialling {where}: {os.strerror(error.errno).lower()}"
-        return Failed(Login.CONTROL, detail, here.trouble_of(error))
-    return Failed(Login.UNREACHABLE, f"{where}: {error.strerror or error}")
+        return LoginFailed(Login.CONTROL, detail, here.trouble_of(error))
+    return LoginFailed(Login.UNREACHABLE, f"{where}: {error.strerror or error}")
 
 
-def no_tunnel(refusal: str, endpoint: Endpoint) -> Failed:
+def no_tunnel(refusal: str, endpoint: Endpoint) -> LoginFailed:
     """Return the failure class of a connection that a jump host did not make. The words are OpenSSH's."""
     words = refusal.lower()
     where = f"{endpoint.host} port {endpoint.port}, dialled by the jump host"
@@ -183,8 +183,8 @@ def no_tunnel(refusal: str, endpoint: Endpoint) -> Failed:
         (Login.JUMP, ("prohibited", "unknown channel", "resource")),
     ):
         if any(sign in words for sign in signs):
-            return Failed(outcome, f"{where}: {refusal}")
-    return Failed(Login.JUMP, f"{where}: {refusal or 'refused'}")
+            return LoginFailed(outcome, f"{where}: {refusal}")
+    return LoginFailed(Login.JUMP, f"{where}: {refusal or 'refused'}")
 
 
 class Proxy:
@@ -202,7 +202,7 @@ class Proxy:
         except OSError as e:
             self.sock.close()
             os.close(self._errors)
-            raise Failed(Login.JUMP, f"ProxyCommand {argv[0]}: {e.strerror}") from e
+            raise LoginFailed(Login.JUMP, f"ProxyCommand {argv[0]}: {e.strerror}") from e
         finally:
             theirs.close()
             os.close(errors)

@@ -33,7 +33,7 @@ from netdoctor.transport.ssh.keys import ATTEMPTS_MAX, Identities, KeyRing, NotS
 from netdoctor.transport.ssh.knownhosts import HostKey, Known, KnownHosts
 from netdoctor.transport.ssh.link import PACKETS_PER_S, NodeTransport, Verify, Wire, key_algorithms
 from netdoctor.transport.ssh.messages import Endpoint
-from netdoctor.transport.ssh.record import Failed, Record
+from netdoctor.transport.ssh.record import LoginFailed, Record
 
 HANDSHAKES_PER_JUMP = 16
 HOP_ENDS_S = 0.5
@@ -103,7 +103,7 @@ class OfferKeys:
                     words = transport.last_words
                     if "authentication failures" in words:
                         break
-                    raise Failed(
+                    raise LoginFailed(
                         Login.LOST,
                         "the server closed the connection during authentication"
                         + (f": {words}" if words else ""),
@@ -112,7 +112,7 @@ class OfferKeys:
             if not more:
                 return []
             methods = list(more)
-            raise Failed(
+            raise LoginFailed(
                 Login.AUTH,
                 f"the key {identity.label} was accepted, and the server asks for more: {', '.join(methods)}",
             )
@@ -128,15 +128,15 @@ class OfferKeys:
         elif untried and not methods:
             detail += f"; {untried} more keys were not tried"
         if unsigned and not methods:  # the node may take the one that it has not seen
-            raise Failed(Login.CONTROL, detail, Trouble.KEYS)
-        raise Failed(Login.AUTH, detail)
+            raise LoginFailed(Login.CONTROL, detail, Trouble.KEYS)
+        raise LoginFailed(Login.AUTH, detail)
 
     def _nothing_to_offer(self, unsigned: Sequence[str] = ()) -> NoReturn:
         faults = [*unsigned, *self._identities.faults]
         said = "no usable key: " + "; ".join(faults)
         if not faults:
             said = "no key to offer: ssh config names none, no default key, none in an agent"
-        raise Failed(Login.CONTROL, said, Trouble.KEYS)
+        raise LoginFailed(Login.CONTROL, said, Trouble.KEYS)
 
 
 @dataclass(slots=True)
@@ -166,7 +166,7 @@ class Logins:
     def way(self, endpoint: Endpoint, record: Record) -> Iterator[Any]:
         """Wait for a place at the endpoint, for the jump host if there is one, and for the resolver's turn.
 
-        Raises Failed.
+        Raises LoginFailed.
         """
         if endpoint.jump:
             record.via = ",".join(hop.name for hop in endpoint.jump)
@@ -182,7 +182,7 @@ class Logins:
                 yield None
 
     def connect(self, endpoint: Endpoint, record: Record, through: Any) -> tuple[Any, Wire]:
-        """Return an authenticated Fabric connection and its wire. Raises Failed."""
+        """Return an authenticated Fabric connection and its wire. Raises LoginFailed."""
         limit = gevent.Timeout(self._timeout_s)
         wire: Wire | None = None
         proxy: Proxy | None = None
@@ -224,44 +224,46 @@ class Logins:
         """End the ProxyCommand of a login that failed, and let it say why, where no server was reached."""
         self._proxies.discard(proxy)
         proxy.kill()
-        if not isinstance(failed, Failed) or record.stage not in ("connect", "banner"):
+        if not isinstance(failed, LoginFailed) or record.stage not in ("connect", "banner"):
             return failed
         if here.is_cut_off():
-            return Failed(Login.CONTROL, NO_NETWORK, Trouble.NETWORK)
+            return LoginFailed(Login.CONTROL, NO_NETWORK, Trouble.NETWORK)
         said = proxy.said() or failed.detail
         if said.startswith("No user exists for uid"):  # main() of OpenSSH's ssh.c
             way_out = "use ProxyJump, or in a container give it a passwd entry: -v /etc/passwd:/etc/passwd:ro"
-            return Failed(Login.CONTROL, f"the ssh of the ProxyCommand says '{said}'; {way_out}")
-        return Failed(Login.JUMP, f"the ProxyCommand gave no SSH server: {said}")
+            return LoginFailed(Login.CONTROL, f"the ssh of the ProxyCommand says '{said}'; {way_out}")
+        return LoginFailed(Login.JUMP, f"the ProxyCommand gave no SSH server: {said}")
 
-    def _slow_login(self, record: Record, wire: Wire | None, through: Any) -> Failed:
+    def _slow_login(self, record: Record, wire: Wire | None, through: Any) -> LoginFailed:
         """Say what a login that took too long was waiting for."""
         seconds = f"{self._timeout_s:g} s"
         if through is not None and not through.is_active():
-            return Failed(Login.JUMP, "the connection to the jump host was lost")
+            return LoginFailed(Login.JUMP, "the connection to the jump host was lost")
         if record.stage == "banner" and wire is not None and wire.banner:
             record.stage = "kex"
         if record.stage == "resolve":
-            return Failed(Login.NAME, f"the name lookup did not end within {seconds}")
+            return LoginFailed(Login.NAME, f"the name lookup did not end within {seconds}")
         if record.stage == "connect":
-            return Failed(Login.NO_ANSWER, f"no answer to the connection within {seconds}")
+            return LoginFailed(Login.NO_ANSWER, f"no answer to the connection within {seconds}")
         if record.stage == "banner":
             if wire is not None and wire.prelude:
-                return Failed(Login.NOT_SSH, f"no SSH version line within {seconds}: {_first_line(wire)}")
-            return Failed(
+                return LoginFailed(
+                    Login.NOT_SSH, f"no SSH version line within {seconds}: {_first_line(wire)}"
+                )
+            return LoginFailed(
                 Login.NO_ANSWER,
                 f"the port is open, and nothing was said within {seconds} (server frozen or overloaded)",
             )
         if record.stage in ("kex", "host_key"):
-            return Failed(Login.KEX, f"the key exchange did not end within {seconds}")
+            return LoginFailed(Login.KEX, f"the key exchange did not end within {seconds}")
         others = self._ring.owed()
         slow = f"; others wait for the SSH agent, too ({others}): -j 8 asks less at once" if others else ""
-        return Failed(Login.TIMEOUT, f"authentication did not end within {seconds}{slow}")
+        return LoginFailed(Login.TIMEOUT, f"authentication did not end within {seconds}{slow}")
 
     def _handshake(
         self, endpoint: Endpoint, record: Record, wire: Wire, known: Known, identities: Identities
     ) -> Any:
-        """Do the SSH handshake over a wire. Raises Failed."""
+        """Do the SSH handshake over a wire. Raises LoginFailed."""
         types = [key.type for key in known.trusted or known.without_port]
 
         def transport(sock: Wire, **options: Any) -> NodeTransport:
@@ -291,7 +293,7 @@ class Logins:
         Verify.all_keys(connection.client, judge)
         try:
             connection.open()
-        except (Failed, gevent.Timeout):
+        except (LoginFailed, gevent.Timeout):
             raise
         except Exception as e:  # paramiko lets its own, socket, struct and cryptography's errors through
             raise self._no_handshake(record, wire, connection, e) from e
@@ -300,39 +302,41 @@ class Logins:
                 record.server_version = clean(wire.banner, 100)
         return connection
 
-    def _no_handshake(self, record: Record, wire: Wire, connection: Any, error: Exception) -> Failed:
+    def _no_handshake(self, record: Record, wire: Wire, connection: Any, error: Exception) -> LoginFailed:
         """Say why a handshake failed, from what the wire saw."""
         code = getattr(wire.error, "errno", None) or getattr(error, "errno", None)
         if code in CONTROL_ERRNOS:
-            return Failed(Login.CONTROL, f"this machine: {os.strerror(code or 0)}", here.trouble_of(error))
+            return LoginFailed(
+                Login.CONTROL, f"this machine: {os.strerror(code or 0)}", here.trouble_of(error)
+            )
         if not wire.banner:
             said = _first_line(wire)
             if any(word in said for word in BUSY_WORDS):
-                return Failed(Login.TOO_MANY, f"the server refuses for now: {said}")
+                return LoginFailed(Login.TOO_MANY, f"the server refuses for now: {said}")
             if wire.strange:
-                return Failed(Login.NOT_SSH, f"{wire.strange}: {said}")
+                return LoginFailed(Login.NOT_SSH, f"{wire.strange}: {said}")
             if wire.prelude:
-                return Failed(Login.NOT_SSH, f"something else than SSH answers: {said}")
-            return Failed(Login.TOO_MANY, CLOSED_EARLY)
+                return LoginFailed(Login.NOT_SSH, f"something else than SSH answers: {said}")
+            return LoginFailed(Login.TOO_MANY, CLOSED_EARLY)
         if record.stage == "banner":
             record.stage = "kex"
         if record.stage in ("kex", "host_key"):
             transport = connection.client.get_transport()
             words = wire.strange or (transport.last_words if transport is not None else "")
             if any(word in words for word in BUSY_WORDS):
-                return Failed(Login.TOO_MANY, words)
+                return LoginFailed(Login.TOO_MANY, words)
             if wire.ended or isinstance(error, EOFError):
-                return Failed(
+                return LoginFailed(
                     Login.KEX,
                     "the server closed the connection during the key exchange"
                     + (f": {words}" if words else ""),
                 )
-            return Failed(Login.KEX, str(error) or type(error).__name__)
+            return LoginFailed(Login.KEX, str(error) or type(error).__name__)
         if wire.ended:
-            return Failed(Login.LOST, "the server closed the connection during authentication")
+            return LoginFailed(Login.LOST, "the server closed the connection during authentication")
         if isinstance(error, paramiko.AuthenticationException):
-            return Failed(Login.AUTH, str(error) or type(error).__name__)
-        return Failed(Login.LOST, f"authentication broke off: {error or type(error).__name__}")
+            return LoginFailed(Login.AUTH, str(error) or type(error).__name__)
+        return LoginFailed(Login.LOST, f"authentication broke off: {error or type(error).__name__}")
 
     def _lookup_keys(self, endpoint: Endpoint) -> Known:
         files = (*endpoint.user_known_hosts, *endpoint.global_known_hosts)
@@ -344,21 +348,21 @@ class Logins:
         return known
 
     def _judge(self, endpoint: Endpoint, record: Record, known: Known, key: HostKey) -> None:
-        """Accept the server's key or raise Failed."""
+        """Accept the server's key or raise LoginFailed."""
         record.fingerprint, record.key_type = key.fingerprint, key.type
         files = (*endpoint.user_known_hosts, *endpoint.global_known_hosts)
         where = ", ".join(files) or "no known_hosts file"
         shown = f"{key.type} {key.fingerprint}"
         if key in known.revoked:
             record.known_hosts = where
-            raise Failed(Login.HOST_KEY_REVOKED, f"the server shows a revoked key: {shown}")
+            raise LoginFailed(Login.HOST_KEY_REVOKED, f"the server shows a revoked key: {shown}")
         if key in known.trusted or (not known.trusted and key in known.without_port):
             return
         record.known_hosts = where
         if known.trusted:
             listed = known.trusted[0]
             record.known_hosts = listed.source or where
-            raise Failed(
+            raise LoginFailed(
                 Login.HOST_KEY_CHANGED,
                 f"{endpoint.known_as} shows {shown}, and {listed.type} {listed.fingerprint} is known"
                 + (f" ({listed.source})" if listed.source else ""),
@@ -374,9 +378,11 @@ class Logins:
         for file in files:
             if barred := here.denied(file):
                 # The key may be known there.
-                raise Failed(Login.CONTROL, f"known host keys were not read: {barred}", Trouble.SETTINGS)
+                raise LoginFailed(Login.CONTROL, f"known host keys were not read: {barred}", Trouble.SETTINGS)
         also = "; host certificates are not supported" if known.any_certificates else ""
-        raise Failed(Login.HOST_KEY_UNKNOWN, f"{endpoint.known_as} shows {shown}, not found in {where}{also}")
+        raise LoginFailed(
+            Login.HOST_KEY_UNKNOWN, f"{endpoint.known_as} shows {shown}, not found in {where}{also}"
+        )
 
     def _remember(self, endpoint: Endpoint, key: HostKey) -> None:
         if not endpoint.user_known_hosts:
@@ -407,27 +413,29 @@ class Logins:
             wire.allow(math.inf)
             connection.transport.packetizer.per_second = PACKETS_PER_S * HANDSHAKES_PER_JUMP
             result.set(connection)
-        except Failed as e:
+        except LoginFailed as e:
             if (e.outcome == Login.JUMP and before) or e.outcome == Login.CONTROL:
                 result.set((e, record))
                 return
-            result.set((Failed(Login.JUMP, f"jump host {last.name}: {e.outcome}: {e.detail}"), record))
+            result.set((LoginFailed(Login.JUMP, f"jump host {last.name}: {e.outcome}: {e.detail}"), record))
         except Exception as e:
-            result.set((Failed(Login.CONTROL, f"netdoctor's own worker: {type(e).__name__}: {e}"), record))
+            result.set(
+                (LoginFailed(Login.CONTROL, f"netdoctor's own worker: {type(e).__name__}: {e}"), record)
+            )
 
     def _through(self, hop: Hop, record: Record) -> NodeTransport:
-        """Return the transport of the last jump host. Raises Failed, with the jump host's stage and key."""
+        """Return the transport of the last jump host. Raises LoginFailed with its stage and key."""
         outcome = hop.result.get()
         if isinstance(outcome, tuple):
             failed, seen = outcome
             record.stage = seen.stage
             record.fingerprint, record.key_type = seen.fingerprint, seen.key_type
             record.known_hosts = seen.known_hosts
-            raise Failed(failed.outcome, failed.detail, failed.trouble)
+            raise LoginFailed(failed.outcome, failed.detail, failed.trouble)
         transport: NodeTransport = outcome.transport
         if not transport.is_active():
             record.stage = "connect"
-            raise Failed(Login.JUMP, f"jump host {outcome.host}: the connection was lost")
+            raise LoginFailed(Login.JUMP, f"jump host {outcome.host}: the connection was lost")
         return transport
 
     def lost_hop(self, endpoint: Endpoint) -> str:
@@ -450,11 +458,11 @@ class Logins:
         return ""
 
     def _tunnel(self, endpoint: Endpoint, transport: NodeTransport) -> Wire:
-        """Return a wire through a jump host. Raises Failed."""
+        """Return a wire through a jump host. Raises LoginFailed."""
         try:
             channel, refusal = transport.open_tunnel((endpoint.host, endpoint.port))
         except (paramiko.SSHException, EOFError, OSError) as e:
-            raise Failed(Login.JUMP, f"the connection to the jump host was lost: {e}") from e
+            raise LoginFailed(Login.JUMP, f"the connection to the jump host was lost: {e}") from e
         if channel is not None:
             return Wire(channel)
         raise no_tunnel(refusal, endpoint)

@@ -9,11 +9,12 @@ import gevent
 import msgspec
 from gevent.lock import BoundedSemaphore
 
+from netdoctor.errors import AgentLost, ProtocolError
 from netdoctor.facts.base import Why
 from netdoctor.facts.host import Login, Session
 from netdoctor.text import clean
-from netdoctor.transport import bundle, frames, provide
-from netdoctor.transport.ssh.agentlink import AgentLink, Lost
+from netdoctor.transport import bundle, session
+from netdoctor.transport.ssh.agentlink import AgentLink
 from netdoctor.transport.ssh.link import NodeTransport
 from netdoctor.transport.ssh.login import Logins
 from netdoctor.transport.ssh.messages import (
@@ -26,7 +27,7 @@ from netdoctor.transport.ssh.messages import (
     Start,
     WireRequest,
 )
-from netdoctor.transport.ssh.record import Failed, Record
+from netdoctor.transport.ssh.record import LoginFailed, Record
 
 FDS_RESERVED = 16
 
@@ -35,13 +36,6 @@ class Emit(Protocol):
     """What tells the main process something."""
 
     def __call__(self, message: FromWorker, result: bytes = b"") -> None: ...
-
-
-class Ping(msgspec.Struct):
-    """An agent's reply to ``ping``: its wall clock, seconds."""
-
-    recv_s: float
-    send_s: float
 
 
 class Worker:
@@ -93,10 +87,10 @@ class Worker:
                 left = began + self._start.node_budget_s - time.monotonic()
                 request = msgspec.structs.replace(request, timeout_s=min(request.timeout_s, max(left, 0.1)))
                 self._reply(index, 0, link, request, pending=pending)
-        except Failed as e:
+        except LoginFailed as e:
             gone = self._logins.lost_hop(plan.endpoint)
             if gone and e.outcome != Login.CONTROL:
-                e = Failed(Login.JUMP, gone)
+                e = LoginFailed(Login.JUMP, gone)
             self._emit(Ended(index, record.session(e.outcome, e.detail, e.trouble)))
         except gevent.Timeout:
             if told:
@@ -123,9 +117,9 @@ class Worker:
     def _login(
         self, plan: NodePlan, record: Record, through: NodeTransport | None, request: WireRequest
     ) -> tuple[AgentLink, bool]:
-        """Return a link to a running agent, and whether the first request went with it. Raises Failed."""
+        """(a link to a running agent, whether the first request went with it). Raises LoginFailed."""
         connection, wire = self._logins.connect(plan.endpoint, record, through)
-        link = AgentLink(connection, connection.transport, wire, self._start.marker)
+        link = AgentLink(connection, connection.transport, wire, self._start.marker, self._start.anchor_s)
         try:
             first = self._bundle
             pending = request.op != "clock"
@@ -133,25 +127,21 @@ class Worker:
                 # Nodes of a cluster have the same Python: no need to wait until each asks for its modules.
                 if plan.python in self._like_ours:
                     first += bundle.pack(bundle.own_tag())
-                first += link.frame_for(request.op, bytes(request.args))
+                first += link.talk.ask(request.op, bytes(request.args), request.timeout_s, bytes)
             hello = link.start(bundle.command(plan.python, self._start.marker), first, record)
-            if hello.old_python is not None:
-                record.python_version = clean(hello.old_python, 20)
-                raise Failed(
-                    Login.OLD_PYTHON,
-                    f"{plan.python} is Python {record.python_version}, 3.6 or newer is needed",
-                )
-            record.python_version = clean(hello.python, 20)
+            record.python_version = clean(hello.old_python or hello.python, 20)
+            if why := session.too_old(hello, plan.python):
+                raise LoginFailed(Login.OLD_PYTHON, why)
             if hello.tag == bundle.own_tag():
                 self._like_ours.add(plan.python)
         except gevent.Timeout as e:
             said, full = link.silence, link.process_limit()
             link.close()
             if record.stage == "shell" and full:
-                raise Failed(Login.PROCESS_LIMIT, full) from e
+                raise LoginFailed(Login.PROCESS_LIMIT, full) from e
             if record.stage == "shell" and said:
                 detail = f"no agent within the node's budget; the shell printed: {said}"
-                raise Failed(Login.SHELL, detail) from e
+                raise LoginFailed(Login.SHELL, detail) from e
             raise
         except BaseException:
             link.close()
@@ -186,24 +176,18 @@ class Worker:
         try:
             if request.op == "clock":
                 with self._clock_slots, link.lock, limit:
-                    result = self._clock(link, bytes(request.args))
+                    answer = link.call(request.op, bytes(request.args), request.timeout_s)
             else:
                 with link.lock, limit:
-                    if pending:
-                        frame = link.answer(provide.provide_bytes)
-                    else:
-                        frame = link.call(request.op, bytes(request.args), provide.provide_bytes)
-                if not frame.ok:
-                    why = frame.why if frame.why in set(Why) else Why.FAILED
-                    self._missing(index, number, why, clean(frame.detail, 400))
-                    return
-                result = bytes(frame.result)
-        except Lost as e:
+                    answer = (
+                        link.answer()
+                        if pending
+                        else link.call(request.op, bytes(request.args), request.timeout_s)
+                    )
+        except AgentLost as e:
             gone = self._logins.lost_hop(self._start.nodes[index].endpoint)
             self._missing(index, number, Why.JUMP if gone else Why.LOST, gone or str(e))
-        except frames.AgentTrouble as e:
-            if not isinstance(e, frames.Unreadable):
-                link.broken = link.broken or "the agent was out of step"
+        except ProtocolError as e:
             self._missing(index, number, Why.UNPARSABLE, str(e))
         except gevent.Timeout as e:
             if e is not limit:
@@ -218,28 +202,17 @@ class Worker:
             detail = f"netdoctor's own worker: {type(e).__name__}: {e}"
             self._missing(index, number, Why.FAILED, detail)
         else:
-            self._emit(Answer(index, number), result)
+            self._told(index, number, answer)
 
     def _missing(self, index: int, call: int, why: str, detail: str) -> None:
         self._emit(Answer(index, call, why=str(why), detail=clean(detail, 400)))
 
-    def _clock(self, link: AgentLink, args: bytes) -> bytes:
-        """Exchange pings: [[sent, received there, sent there, received], …], seconds."""
-        exchanges = msgspec.json.decode(args).get("exchanges", 8)
-        anchor = self._start.anchor_s
-        samples = []
-        for _ in range(max(1, min(int(exchanges), 64))):
-            sent = time.monotonic()
-            frame = link.call("ping", b"{}", provide.provide_bytes)
-            back = link.wire.last_receive_s
-            if not frame.ok:
-                raise frames.AgentTrouble(f"the agent refused a ping: {clean(frame.detail, 100)}")
-            try:
-                there = msgspec.json.decode(frame.result, type=Ping)
-            except (msgspec.MsgspecError, RecursionError) as e:
-                raise frames.Unreadable(f"the reply to a ping cannot be read: {e}") from e
-            samples.append([anchor + sent, there.recv_s, there.send_s, anchor + max(sent, back)])
-        return msgspec.json.encode({"samples": samples})
+    def _told(self, index: int, number: int, answer: session.Answer) -> None:
+        if answer.missing is not None:
+            self._missing(index, number, answer.missing.why, answer.missing.detail)
+        else:  # clocks are read here, all else as it came
+            raw = answer.result if isinstance(answer.result, bytes) else msgspec.json.encode(answer.result)
+            self._emit(Answer(index, number), raw)
 
     def _note(self, text: str) -> None:
         self._emit(Note(clean(text, 300)))

@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass
 
+from netdoctor.errors import TransportError
 from netdoctor.facts.host import Login, Session, Trouble
 from netdoctor.text import clean
 from netdoctor.transport.ssh.messages import Endpoint
 
 
-class Failed(Exception):
+class LoginFailed(TransportError):
     """A login ended badly: how, and one line about it; trouble: of this machine, with Login.CONTROL."""
 
     def __init__(self, outcome: Login, detail: str, trouble: Trouble | None = None) -> None:

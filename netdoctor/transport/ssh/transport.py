@@ -18,12 +18,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 import netdoctor
+from netdoctor.errors import UnreadableReply
 from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.host import Login, Session, Trouble
 from netdoctor.inventory.model import Target
 from netdoctor.text import clean
-from netdoctor.transport import frames, here
+from netdoctor.transport import here
 from netdoctor.transport.base import Interruptible, Limits, Reply, Request, SessionEvent, SshOptions
+from netdoctor.transport.session import CLOCK_AT_ONCE, reader_of
 from netdoctor.transport.ssh.messages import (
     LOOKUP_THREADS,
     Answer,
@@ -53,7 +55,6 @@ CLOSE_S = 1.5
 # How soon `interrupt` is noticed.
 INTERRUPT_S = 0.25
 SLACK_S = 10.0
-CLOCK_AT_ONCE = 16
 HANDSHAKES_PER_ENDPOINT = 8  # below sshd's MaxStartups 10:30:100, also where it is a ProxyCommand's
 
 # A login that came so far had the right address, user and key.
@@ -496,9 +497,8 @@ def _reply(node: str, answer: Answer, result: bytes, by_group: bool = False) -> 
         missing = Missing(Why(answer.why), answer.detail)
         return Reply(node=node, missing=missing)
     try:
-        read = frames.decode_members if by_group else frames.decode_result
-        return Reply(node=node, result=read(result))
-    except frames.Unreadable as e:
+        return Reply(node=node, result=reader_of(by_group)(result))
+    except UnreadableReply as e:
         return Reply(node=node, missing=Missing(Why.UNPARSABLE, clean(str(e), 400)))
 
 

@@ -11,14 +11,14 @@ from typing import Any
 
 from netdoctor.agent import dial_back
 from netdoctor.agent.dial_back import NOT_LET_IN, NOT_REACHED
-from netdoctor.errors import InputError
+from netdoctor.errors import InputError, TransportError
 from netdoctor.text import clean
 
 # The agent was let in, and the connection ended before it was asked anything.
 UNASKED = 76
 
 
-class NotWanted(Exception):
+class NotWanted(TransportError):
     """Who judges does not want this task, and never will. The message says why."""
 
 

@@ -4,29 +4,27 @@ import heapq
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
-
-import msgspec
 
 from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.host import Login, Session
 from netdoctor.text import clean
-from netdoctor.transport import frames, provide
+from netdoctor.transport import frames
 from netdoctor.transport.base import Interruptible, Reply, Request, SessionEvent
+from netdoctor.transport.session import CLOCK_AT_ONCE, Answer, Broken, Conversation, Greeting, Send
 from netdoctor.transport.ssh.sshconfig import local_user
 from netdoctor.transport.tasks import calls
 
 NOTICED_S = 0.25
-CLOCK_AT_ONCE = 16
-NEEDS_MAX = 8
 
 
 @dataclass(eq=False, slots=True)
 class Agent:
     """A node on its way. first: its first request; told: its session is out; ended: it has its first answer.
 
-    host: as it calls itself on the board. failed: it will have no session.
+    host: as it calls itself on the board. failed: it will have no session. talk: with its agent, once that
+    has called.
     """
 
     id: str
@@ -37,21 +35,8 @@ class Agent:
     ended: bool = False
     failed: bool = False
     is_open: bool = False
-    number: int = 0
-    needs: int = 0
     address: str = ""
-    hello: frames.Hello = field(default_factory=frames.Hello)
-    pending: "Pending | None" = None
-
-
-@dataclass(eq=False, slots=True)
-class Pending:
-    """A request that is under way. samples: of the clock, with exchanges still to go."""
-
-    request: Request
-    sent: float
-    exchanges: int = 0
-    samples: list[list[float]] = field(default_factory=list)
+    talk: Conversation | None = None
 
 
 N = TypeVar("N", bound=Agent)
@@ -72,6 +57,7 @@ class Calling(Interruptible, Generic[N]):
         self._times: list[tuple[float, int, N, Any]] = []
         self._turn = 0
         self._anchor = time.time() - time.monotonic()
+        self._marker = ""
 
     # What a transport has of its own
 
@@ -96,21 +82,20 @@ class Calling(Interruptible, Generic[N]):
         until = min(finish, now + NOTICED_S, self._times[0][0] if self._times else math.inf)
         for event in self._board.events(until - now):
             if isinstance(event, calls.Came):
-                self._by_host[event.node].address = event.address
-            elif isinstance(event, calls.Said):
-                yield from self._frame(self._by_host[event.node], event)
+                node = self._by_host[event.node]
+                node.address, node.talk = event.address, Conversation(self._marker, self._anchor)
+            elif isinstance(event, calls.Heard):
+                yield from self._from_agent(self._by_host[event.node], event.data, event.at)
             elif isinstance(event, calls.Gone):
-                yield from self._gone(self._by_host[event.node], event.trouble)
+                yield from self._gone(self._by_host[event.node])
             else:
                 self._serve(event)
         now = time.monotonic()
         while self._times and self._times[0][0] <= now:
             _, _, node, what = heapq.heappop(self._times)
-            if isinstance(what, Pending):
-                if node.pending is what:
-                    node.pending = None
-                    why = f"no answer to {what.request.op} within {what.request.timeout_s:g} s"
-                    yield self._answer(node, Missing(Why.TIMED_OUT, why))
+            if isinstance(what, Conversation):
+                if node.talk is what and (answer := what.expired(now)):
+                    yield self._answered(node, answer)
             else:
                 yield from self._due(node, what)
 
@@ -120,31 +105,22 @@ class Calling(Interruptible, Generic[N]):
 
     # What agents say
 
-    def _frame(self, node: N, event: calls.Said) -> Iterator[SessionEvent | Reply]:
+    def _from_agent(self, node: N, data: bytes, at: float) -> Iterator[SessionEvent | Reply]:
         assert self._board is not None
-        pending = node.pending
-        try:
-            frame = frames.decode_frame(event.payload)
-            if frame.hello is not None and not node.is_open:
-                yield from self._hello(node, frame.hello)
-            elif frame.need is not None and node.needs < NEEDS_MAX:
-                node.needs += 1
-                data = provide.provide_bytes(frame.need, node.hello.machine, node.hello.bits)
-                self._board.send(node.host, data)
-            elif frame.id is None and frame.hello is None:
-                raise frames.AgentTrouble(f"the agent gave up: {clean(frame.detail, 200)}")
-            elif frame.id == node.number and pending is not None:
-                yield from self._result(node, pending, frame, event.at)
-        except frames.Unreadable as e:
-            if pending is not None:
-                node.pending = None
-                yield self._answer(node, Missing(Why.UNPARSABLE, str(e)))
-        except frames.AgentTrouble as e:
-            self._board.drop(node.host)
-            yield from self._gone(node, str(e))
+        assert node.talk is not None
+        for event in node.talk.feed(data, at):
+            if isinstance(event, Send):
+                self._board.send(node.host, event.data)
+            elif isinstance(event, Answer):
+                yield self._answered(node, event)
+            elif isinstance(event, Greeting):
+                yield from self._hello(node, event.hello)
+            else:
+                self._board.drop(node.host)
+                yield from self._gone(node, event)
 
     def _hello(self, node: N, hello: frames.Hello) -> Iterator[SessionEvent | Reply]:
-        node.is_open, node.hello = True, hello
+        node.is_open = True
         if not node.told:
             node.told = True
             yield SessionEvent(node=node.id, session=self._session(node, Login.OK, self._told_of(node)))
@@ -153,69 +129,35 @@ class Calling(Interruptible, Generic[N]):
         else:
             self._ask(node, node.first)
 
-    def _result(self, node: N, pending: Pending, frame: frames.Frame, at: float) -> Iterator[Reply]:
-        if frame.ok and pending.request.op == "clock":
-            there = _ping(bytes(frame.result))
-            pending.samples.append(
-                [self._anchor + pending.sent, *there, self._anchor + max(pending.sent, at)]
-            )
-            pending.exchanges -= 1
-            if pending.exchanges > 0:
-                self._send(node, pending)
-                return
-            answer: Any = {"samples": pending.samples}
-        elif frame.ok:
-            read = frames.decode_members if pending.request.by_group else frames.decode_result
-            answer = read(bytes(frame.result))
-        else:
-            why = Why(frame.why) if frame.why in set(Why) else Why.FAILED
-            answer = Missing(why, clean(frame.detail, 400))
-        node.pending = None
-        yield self._answer(node, answer)
-
-    def _gone(self, node: N, trouble: str) -> Iterator[SessionEvent | Reply]:
-        """An agent's connection has ended."""
+    def _gone(self, node: N, broken: Broken | None = None) -> Iterator[SessionEvent | Reply]:
+        """An agent's connection has ended; broken: as its conversation has it."""
         node.is_open = False
-        said = trouble or self._cancelled or "the agent ended"
-        if node.pending is not None:
-            node.pending = None
-            yield self._answer(node, Missing(Why.UNPARSABLE if trouble else Why.LOST, said))
+        said = broken.why if broken else self._cancelled or "the agent ended"
+        if node.talk is not None and (answer := node.talk.gone(said)):
+            yield self._answered(node, answer)
         elif not node.told and not node.failed:
             yield self._fail(node, Login.LOST, said)
 
-    def _answer(self, node: N, answer: Any) -> Reply:
+    def _answered(self, node: N, answer: Answer) -> Reply:
         node.ended = True
         self._waiting.discard(node.id)
         if not self._keep_open and self._board is not None:
             self._board.drop(node.host)
             node.is_open = False
-        if isinstance(answer, Missing):
-            return Reply(node=node.id, missing=answer)
-        return Reply(node=node.id, result=answer)
+        return answer.reply(node.id)
 
     def _ask(self, node: N, request: Request) -> None:
-        exchanges, node.needs = 0, 0
-        if request.op == "clock":
-            exchanges = max(1, min(int(request.args.get("exchanges", 8)), 64))
-        node.pending = Pending(request, time.monotonic(), exchanges)
-        self._at(time.monotonic() + request.timeout_s, node, node.pending)
-        self._send(node, node.pending)
-
-    def _send(self, node: N, pending: Pending) -> None:
         assert self._board is not None
-        node.number += 1
-        clock = pending.request.op == "clock"
-        args = b"{}" if clock else msgspec.json.encode(dict(pending.request.args))
-        data = frames.request_frame(node.number, "ping" if clock else pending.request.op, args)
-        pending.sent = time.monotonic()
-        self._board.send(node.host, data)
+        assert node.talk is not None
+        self._board.send(node.host, node.talk.ask_for(request))
+        self._at(time.monotonic() + request.timeout_s, node, node.talk)
 
     # Sessions
 
     def _all(self, nodes: Sequence[N], outcome: Login, said: str = "") -> Iterator[SessionEvent | Reply]:
         for node in nodes:
             if node.told and not node.ended:
-                yield self._answer(node, Missing(Why.LOST, said))
+                yield self._answered(node, Answer(missing=Missing(Why.LOST, said)))
             elif not node.told:
                 yield self._fail(node, outcome, said)
 
@@ -225,6 +167,7 @@ class Calling(Interruptible, Generic[N]):
         return SessionEvent(node=node.id, session=self._session(node, outcome, said))
 
     def _session(self, node: N, outcome: Login, said: str = "") -> Session:
+        hello = (node.talk.hello if node.talk is not None else None) or frames.Hello()
         return Session(
             outcome=outcome,
             stage="agent" if outcome == Login.OK else self.stage,
@@ -232,8 +175,8 @@ class Calling(Interruptible, Generic[N]):
             address=node.address or None,
             user=local_user(),
             interpreter=node.python,
-            python_version=clean(node.hello.python, 20) or None,
-            noise=self._board.noise(node.host) if self._board is not None else "",
+            python_version=clean(hello.python, 20) or None,
+            noise=node.talk.noise if node.talk is not None else "",
             transport=self.kind,
         )
 
@@ -269,14 +212,11 @@ class Calling(Interruptible, Generic[N]):
                 if isinstance(event, Reply):
                     yield event
         for name in sorted(self._waiting):
-            self._nodes[name].pending = None
-            yield Reply(node=name, missing=Missing(Why.TIMED_OUT, "no answer in time"))
+            talk = self._nodes[name].talk
+            late = talk.late() if talk is not None else None
+            yield (
+                late.reply(name)
+                if late
+                else Reply(node=name, missing=Missing(Why.TIMED_OUT, "no answer in time"))
+            )
         self._waiting = set()
-
-
-def _ping(raw: bytes) -> tuple[float, float]:
-    try:
-        there = msgspec.json.decode(raw, type=dict[str, float])
-        return there["recv_s"], there["send_s"]
-    except (msgspec.MsgspecError, KeyError, RecursionError) as e:
-        raise frames.Unreadable(f"the reply to a ping cannot be read: {e}") from e

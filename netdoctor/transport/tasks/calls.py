@@ -1,4 +1,4 @@
-"""Agents that call: listeners on this machine, who may come in, and the frames of whoever did.
+"""Agents that call: listeners on this machine, who may come in, and what they send.
 
 For ways to the nodes that start a task there and carry no conversation. One thread, one selector. A task has
 shown that it knows the secret of this run before anything else of it is read; see agent/dial_back.py.
@@ -16,14 +16,12 @@ import secrets
 import selectors
 import socket
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from netdoctor.agent.dial_back import LET_IN, proof
 from netdoctor.text import clean
-from netdoctor.transport import frames
 
 # Connections that have not said who they are: so many, for so long, with so few bytes. Beside so many the
 # kernel keeps whoever calls: where a thousand tasks call at once, none is sent away for others.
@@ -34,8 +32,6 @@ PAUSE_S = 0.1
 HELLO_BYTES = 400
 BACKLOG = 1024
 READ_BYTES = 1 << 18
-# What a node may send between two requests.
-REPLY_BYTES_MAX = 4 * frames.FRAME_CAP_BYTES
 FDS_RESERVED = 64
 OTHERS_MAX = 64
 WHY_MAX = 200
@@ -44,19 +40,16 @@ _HELLO = re.compile(rb"netdoctor-task ([A-Za-z0-9_.:%/+-]{1,300}) ([0-9a-f]{32})
 
 @dataclass(eq=False, slots=True)
 class Caller:
-    """A connection. node: '' until it has shown the secret. allowed: bytes that it may still send."""
+    """A connection. node: '' until it has shown the secret."""
 
     socket: socket.socket
     address: str
     since: float
-    reader: frames.FrameReader
     node: str = ""
     claimed: str = ""
     expected: str = ""
     heard: bytearray = field(default_factory=bytearray)
     out: bytearray = field(default_factory=bytearray)
-    payloads: deque[bytes] = field(default_factory=deque)
-    allowed: int = REPLY_BYTES_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,20 +61,19 @@ class Came:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """A node's agent sent a frame; at: time.monotonic() when its last byte was there."""
+class Heard:
+    """A node's agent sent something; at: time.monotonic() when it was there."""
 
     node: str
-    payload: bytes
+    data: bytes
     at: float
 
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """A node's agent is not to be had any more. trouble: its bytes are not what an agent sends."""
+    """A node's agent is not to be had any more."""
 
     node: str
-    trouble: str = ""
 
 
 class Board:
@@ -92,7 +84,6 @@ class Board:
         nodes: Iterable[str] | int,
         places: Sequence[str],
         ports: range | None,
-        marker: str,
         secret: str | None = None,
         admit: Callable[[str, str], str] | None = None,
     ) -> None:
@@ -107,7 +98,6 @@ class Board:
         self.selector = selectors.DefaultSelector()
         self._nodes = None if isinstance(nodes, int) else frozenset(nodes)
         self._most = nodes if isinstance(nodes, int) else len(self._nodes or ())
-        self._marker = marker
         self._admit = admit or self._expected
         # Whoever began to speak as a task does and has another secret, by address.
         self.others: dict[str, None] = {}
@@ -151,13 +141,8 @@ class Board:
         """Send as soon as the node reads; nothing is waited for here."""
         caller = self._callers.get(node)
         if caller is not None:
-            caller.allowed = REPLY_BYTES_MAX
             caller.out += data
             self._write(caller)
-
-    def noise(self, node: str) -> str:
-        caller = self._callers.get(node)
-        return caller.reader.noise if caller is not None else ""
 
     def drop(self, node: str) -> None:
         """End a node's session; its agent leaves when it sees the end."""
@@ -176,7 +161,7 @@ class Board:
         self._callers.clear()
         self.selector.close()
 
-    def events(self, wait_s: float) -> Iterator[Came | Said | Gone | Any]:
+    def events(self, wait_s: float) -> Iterator[Came | Heard | Gone | Any]:
         """What happened within so long; whatever else is registered at `selector` is given as its data."""
         self._late()
         self._hear(not self._is_crowded() and time.monotonic() >= self._deaf_until)
@@ -219,7 +204,7 @@ class Board:
         connection.setblocking(False)
         with contextlib.suppress(OSError):
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        caller = Caller(connection, str(peer[0]), time.monotonic(), frames.FrameReader(self._marker))
+        caller = Caller(connection, str(peer[0]), time.monotonic())
         self._strangers[caller] = None
         self.selector.register(connection, selectors.EVENT_READ, caller)
 
@@ -247,7 +232,7 @@ class Board:
         with contextlib.suppress(KeyError, ValueError):
             self.selector.modify(caller.socket, wanted, caller)
 
-    def _read(self, caller: Caller) -> Iterator[Came | Said | Gone]:
+    def _read(self, caller: Caller) -> Iterator[Came | Heard | Gone]:
         try:
             data = caller.socket.recv(READ_BYTES if caller.node else HELLO_BYTES)
         except BlockingIOError:
@@ -257,16 +242,13 @@ class Board:
         if not caller.node:
             yield from self._stranger(caller, data)
         elif data:
-            yield from self._heard(caller, data)
+            yield Heard(caller.node, data, time.monotonic())
         else:
-            yield self._gone(caller)
+            self._end(caller)
+            self._callers.pop(caller.node, None)
+            yield Gone(caller.node)
 
-    def _gone(self, caller: Caller, trouble: str = "") -> Gone:
-        self._end(caller)
-        self._callers.pop(caller.node, None)
-        return Gone(caller.node, trouble)
-
-    def _stranger(self, caller: Caller, data: bytes) -> Iterator[Came | Said | Gone]:
+    def _stranger(self, caller: Caller, data: bytes) -> Iterator[Came | Heard | Gone]:
         """Hear who it is; anybody who is not one of ours is not answered twice."""
         caller.heard += data
         line, newline, rest = caller.heard.partition(b"\n")
@@ -308,20 +290,6 @@ class Board:
             return ""
         self.notes[f"a task called as {clean(node, 60)} {why}; it was not let in"] = None
         return f"it called {why}"
-
-    def _heard(self, caller: Caller, data: bytes) -> Iterator[Said | Gone]:
-        """Bytes of an agent."""
-        now = time.monotonic()
-        caller.allowed -= len(data)
-        try:
-            if caller.allowed < 0:
-                raise frames.AgentTrouble("the agent sends without end")
-            payloads = caller.reader.feed(data)
-        except frames.AgentTrouble as error:
-            yield self._gone(caller, str(error))
-            return
-        for payload in payloads:
-            yield Said(caller.node, payload, now)
 
 
 def _listener(place: str, ports: range | None) -> socket.socket:

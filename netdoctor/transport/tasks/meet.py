@@ -17,12 +17,13 @@ from netdoctor.inventory.names import host_of
 from netdoctor.text import clean
 from netdoctor.transport import frames
 from netdoctor.transport.base import Limits, Reply, Request, SessionEvent
+from netdoctor.transport.session import Conversation
 from netdoctor.transport.tasks import calls, meeting
 from netdoctor.transport.tasks.calling import NOTICED_S, Agent, Calling
 
 ANYWHERE = ("0.0.0.0", "::")  # noqa: S104  # whoever comes has to show the secret
 # Of an agent that nobody has asked anything yet.
-EARLY_MAX = 4
+EARLY_BYTES = 1 << 16
 # How often what was left in a folder is looked at.
 STANDS_S = 0.5
 # Room for those that are dropped while others come.
@@ -62,7 +63,7 @@ class _Guest:
     address: str
     trouble: str = ""
     gone: bool = False
-    early: list[calls.Said] = field(default_factory=list)
+    early: bytearray = field(default_factory=bytearray)
 
 
 class MeetTransport(Calling[Agent]):
@@ -79,7 +80,7 @@ class MeetTransport(Calling[Agent]):
         self._limits, self._options = limits, options
         # Who was not let in, by why.
         self._turned: dict[str, list[str]] = {}
-        self._said: list[str] = []
+        self._remarks: list[str] = []
         self._most = 0
         self._count = 0
         self._listed: frozenset[str] | None = None
@@ -92,7 +93,7 @@ class MeetTransport(Calling[Agent]):
     def notes(self) -> Sequence[str]:
         """Who was not let in."""
         turned = [f"{clean(fold(names), 300)}: {why}" for why, names in self._turned.items()]
-        return [*turned, *self._said, *(_of_board(self._board) if self._board else ())]
+        return [*turned, *self._remarks, *(_of_board(self._board) if self._board else ())]
 
     def describe(self, target: Target) -> dict[str, Any]:
         """Who is waited for."""
@@ -161,10 +162,10 @@ class MeetTransport(Calling[Agent]):
         if not wanted:
             raise InputError(f"--meet {clean(host, 80)}: this name has no address")
         trouble = ""
-        marker = meeting.marker(key)
+        self._marker = meeting.marker(key)
         for some in (wanted, *([[one] for one in wanted] if not host else [])):  # a machine without IPv6
             try:
-                return calls.Board(most, some, ports, marker, key, self._admit)
+                return calls.Board(most, some, ports, key, self._admit)
             except OSError as error:
                 trouble = trouble or error.strerror or str(error)
         where = f"port {ports.start}" if ports else "any port"
@@ -195,17 +196,17 @@ class MeetTransport(Calling[Agent]):
 
     def _heard(self, event: Any) -> None:
         """What happens before anybody is asked anything."""
-        if isinstance(event, calls.Said):
+        if isinstance(event, calls.Heard):
             guest = self._claims[event.node]
-            guest.early.append(event)
-            if len(guest.early) > EARLY_MAX:
+            guest.early += event.data
+            if len(guest.early) > EARLY_BYTES:
                 guest.trouble = "its agent speaks before it is asked"
                 assert self._board is not None
                 self._board.drop(event.node)
         elif isinstance(event, calls.Gone):
             guest = self._claims[event.node]
             guest.gone = True
-            guest.trouble = guest.trouble or event.trouble or "its task ended before it was asked anything"
+            guest.trouble = guest.trouble or "its task ended before it was asked anything"
 
     # Sessions
 
@@ -245,14 +246,14 @@ class MeetTransport(Calling[Agent]):
                 yield self._fail(node, Login.LOST, guest.trouble)
             else:
                 node.host, node.address = guest.host, guest.address
+                node.talk = Conversation(self._marker, self._anchor)
                 self._by_host[guest.host] = node
         for guest in self._guests.values():
             if guest.host not in self._by_host:
                 board.drop(guest.host)
         self._waiting = {node.id for node in self._nodes.values() if not node.failed}
         for node in list(self._by_host.values()):
-            for event in self._claims[node.host].early:
-                yield from self._frame(node, event)
+            yield from self._from_agent(node, bytes(self._claims[node.host].early), time.monotonic())
         while self._waiting and time.monotonic() < finish:
             yield from self._events(finish)
         late = [node for node in self._nodes.values() if not node.ended and not node.failed]
@@ -284,7 +285,7 @@ class MeetTransport(Calling[Agent]):
         """End all sessions and listeners; the tasks end with them."""
         board, self._board = self._board, None
         if board is not None:
-            self._said += _of_board(board)
+            self._remarks += _of_board(board)
             board.close()
         for node in self._nodes.values():
             node.is_open = False

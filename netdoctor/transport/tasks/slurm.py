@@ -27,6 +27,7 @@ from netdoctor.inventory.nodeset import fold
 from netdoctor.text import clean
 from netdoctor.transport import bundle, here
 from netdoctor.transport.base import Limits, Reply, Request, SessionEvent
+from netdoctor.transport.session import Broken
 from netdoctor.transport.ssh.sshconfig import TransportInputError, local_user
 from netdoctor.transport.tasks import calls
 from netdoctor.transport.tasks import slurm_output as words
@@ -198,12 +199,10 @@ class SlurmTransport(Calling[_Node]):
         if not goes:
             return
         try:
-            marker = secrets.token_hex(8)
+            marker = self._marker = secrets.token_hex(8)
             self._cut_off = []
             places = calls.own_addresses(self._booked[node.host].address for node in goes)
-            self._board = calls.Board(
-                [node.host for node in goes], places or [ANYWHERE], self._ports(), marker
-            )
+            self._board = calls.Board([node.host for node in goes], places or [ANYWHERE], self._ports())
         except OSError as e:
             yield from self._all(goes, Login.CONTROL, f"no port to listen on here: {e.strerror or e}")
             return
@@ -231,7 +230,7 @@ class SlurmTransport(Calling[_Node]):
                 yield from self._unlaunched([n for n in goes if n.launch])
                 for node in goes:
                     self._board.drop(node.host)
-                    node.is_open, node.pending, node.exit = False, None, ""
+                    node.is_open, node.talk, node.exit = False, None, ""
                     node.launched = node.runs = False
             elif cpus and any(_CORES.search(said) for said in self._trouble):
                 cpus = 0  # some are Slurm's own
@@ -407,14 +406,14 @@ class SlurmTransport(Calling[_Node]):
     def _outputs(self) -> list[_Stream]:
         return [one for one in self._streams if one.pipe is not getattr(self._process, "stdin", None)]
 
-    def _gone(self, node: _Node, trouble: str) -> Iterator[SessionEvent | Reply]:
+    def _gone(self, node: _Node, broken: Broken | None = None) -> Iterator[SessionEvent | Reply]:
         """An agent's connection has ended: with the whole step, it is started again."""
         for stream in self._outputs():  # why it was ended may stand there
             self._pull(stream)
         if self._launch_failed:
             node.is_open = False
         else:
-            yield from super()._gone(node, trouble)
+            yield from super()._gone(node, broken)
 
     def _due(self, node: _Node, what: Any) -> Iterator[SessionEvent]:
         if not (node.is_open or node.failed or node.told or self._launch_failed):
