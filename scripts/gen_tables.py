@@ -1,13 +1,16 @@
 """docs/options.md and docs/facts.md: what netdoctor.options and netdoctor.facts say. See gen_docs."""
 
 import dataclasses
+import importlib
 import inspect
+import pkgutil
 import re
 import typing
 from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
+import netdoctor.facts
 from netdoctor.check import DERIVED_FACTS
 from netdoctor.engine.registry import load_builtin
 from netdoctor.facts.base import FACT_TYPES, FactInfo
@@ -62,6 +65,8 @@ def _option_row(one: Option) -> str:
 def facts_page() -> str:
     """docs/facts.md."""
     load_builtin()
+    for module in pkgutil.iter_modules(netdoctor.facts.__path__):  # also those that no check judges yet
+        importlib.import_module(f"netdoctor.facts.{module.name}")
     rows = ["| group | what it is | of | who collects it |", "|---|---|---|---|"]
     known = sorted(FACT_TYPES.items(), key=lambda item: item[1].group)
     for cls, info in known:

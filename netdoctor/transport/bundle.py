@@ -19,33 +19,8 @@ from typing import Any
 # own interpreter.
 _LOADER = "loader"
 _LATER = "programs"
-# What a scan asks every node for, at once or (routes) when it knows all, and what most then need. Everything
-# else is sent when it is needed.
-FIRST = (
-    "main",
-    "operations.facts",
-    "system.aside",
-    "facts.accelerators",
-    "facts.counters",
-    "facts.env",
-    "facts.gpu",
-    "facts.host",
-    "facts.kernel_log",
-    "facts.launch",
-    "facts.limits",
-    "facts.nccl_answer",
-    "facts.net",
-    "facts.places",
-    "facts.port_holder",
-    "facts.ray",
-    "facts.rdma",
-    "facts.resolve",
-    "facts.routes",
-    "facts.software",
-    "facts.time",
-    "facts.tuning",
-    "system.nvml",
-)
+# Facts that few nodes are asked for: they are sent when they are.
+_RARE = frozenset({"facts.firewall"})
 # In front of modules in a frame, where a request has JSON. As the loader has it.
 _PACKED = b"\0"
 # Read by every Python from 2.5 on, where it holds no code.
@@ -116,6 +91,16 @@ def _names() -> tuple[str, ...]:
             found.append(entry.name)
     python = (name.removesuffix(".py") for name in found if name.endswith(".py"))
     return tuple(sorted(name for name in python if name != _LOADER and not name.endswith("__init__")))
+
+
+@cache
+def first() -> tuple[str, ...]:
+    """What a scan asks every node for, at once or (routes) when it knows all, and what most then need.
+
+    Everything else is sent when it is needed.
+    """
+    facts = (name for name in _names() if name.startswith("facts.") and name not in _RARE)
+    return ("main", "operations.facts", "system.aside", *facts, "system.nvml")
 
 
 def _source(name: str) -> str:
@@ -191,7 +176,7 @@ def pack(tag: str = "", name: str = "") -> bytes:
 
 @cache
 def _pack(as_code: bool, name: str) -> bytes:
-    wanted = needed(name) - needed(*FIRST) if name else needed(*FIRST)
+    wanted = needed(name) - needed(*first()) if name else needed(*first())
     content = {one: _code(one) if as_code else modules()[one] for one in sorted(wanted)}
     return _packed(own_tag() if as_code else "", content)
 

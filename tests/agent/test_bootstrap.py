@@ -151,7 +151,7 @@ def passive(profile: Profile) -> dict[str, dict[str, Any]]:
 
 def test_first_of_all_go_the_facts_that_every_scan_asks_for() -> None:
     asked = {*passive(Profile.LAUNCH), "routes"}  # of routes as soon as all nodes have said where they are
-    assert {name for name in bundle.FIRST if name.startswith("facts.")} == {f"facts.{g}" for g in asked}
+    assert {name for name in bundle.first() if name.startswith("facts.")} >= {f"facts.{g}" for g in asked}
 
 
 def test_passive_facts_import_next_to_nothing(tmp_path_factory: pytest.TempPathFactory) -> None:

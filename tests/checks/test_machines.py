@@ -10,7 +10,6 @@ import netdoctor.facts
 from netdoctor.engine.diagnose import Group, diagnose
 from netdoctor.engine.judge import Judgement, judge
 from netdoctor.engine.registry import load_builtin, ordered
-from netdoctor.facts.base import FACT_TYPES
 from netdoctor.facts.wanted import Wanted, Wish
 from netdoctor.model import Status
 from netdoctor.store import Store
@@ -85,8 +84,8 @@ SOMEWHERE: dict[str, Callable[[Store], object]] = {
 def test_no_group_of_facts_is_forgotten() -> None:
     for module in pkgutil.iter_modules(netdoctor.facts.__path__):
         import_module(f"netdoctor.facts.{module.name}")
-    known = {i for c, i in FACT_TYPES.items() if c.__module__.startswith("netdoctor.facts.")}
-    groups = {info.group for info in known if info.origin != "derived"}
+    needed = {need.info for check in load_builtin().values() for need in check.needs}
+    groups = {info.group for info in needed if info.origin != "derived"}
     assert groups >= NOWHERE.keys(), "there is no such group any more"
     left = dict(SOMEWHERE)
     for machine in KNOWN:

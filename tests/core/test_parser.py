@@ -9,6 +9,8 @@ from netdoctor import cli
 from netdoctor.cli import environ
 from netdoctor.cli.options import given
 from netdoctor.cli.parser import columns, fitting, subcommands, tree
+from netdoctor.options import OPTIONS
+from tests.core.test_options import EXAMPLES
 
 
 @pytest.mark.parametrize(
@@ -124,16 +126,10 @@ def _parsed(line: list[str], variables: dict[str, str]) -> tuple[dict[str, objec
 
 
 # A value for each kind of option; what is not here is a switch.
-VALUES = {
-    "via": "slurm",
-    "profile": "quick", "fail_on": "warn", "launcher": "srun", "backend": "gloo", "json_detail": "all",
-    "exit_style": "nagios", "color": "never", "theme": "dark", "only": "a,b", "skip": "c",
-    "require": "sw,gpu", "node": "n1,n2",
-    "packages": "x,y", "path": "/d", "write_test": "/d", "reach": "https://example.org/x",
-    "timeout": "3", "deadline": "4", "budget": "5", "parallel": "6", "width": "70",
-    "facts_age": "9", "facts_nodes": "10", "facts_uid": "11", "tasks": "12",
-    "facts_job": "slurm 12",
-    "ssh_port": "7", "master_port": "8", "output": "short", "checks_dir": "d",
+VALUES = {name: OPTIONS[name].argv(value)[1] for name, value in EXAMPLES.items() if OPTIONS[name].rule}
+VALUES |= {
+    "json_detail": "all", "exit_style": "nagios", "color": "never", "theme": "dark", "width": "70",
+    "output": "short", "suppress": "netdoctor.toml",
 }  # fmt: skip
 
 
