@@ -3,8 +3,10 @@
 
     python scripts/house.py
 
-How much code a check is with what it leans on, how large the front ends are, how many files a new check,
-fact, experiment or format touches, how many files lie side by side, and whether modules import in a circle.
+How many lines the product has, room by room; how much code a check is with what it leans on; how large the
+front ends are; how many files a new check, fact, option or format really touches, by the patches that
+tests/repo/test_newcomer.py applies; how many modules name an option; how long functions are and how they are
+called; how many files lie side by side, and whether modules import in a circle.
 """
 
 import ast
@@ -19,7 +21,24 @@ ROOT = Path(__file__).resolve().parents[1]
 CHECK_MEAN, CHECK_MOST = 117, 250
 FOLDER_MOST = 25
 FILES = {"cli/scan.py": ("netdoctor/cli/scan.py", 300), "tui/app.py": ("tui/app.py", 500)}
-TOUCHED = {"check": 2, "fact": 3, "experiment": 4, "format": 2}
+TOUCHED = {"check": 2, "fact": 3, "option": 5, "format": 4}
+OPTION_MODULES = 3
+FUNCTION_MOST = 60
+# Such functions, and names as below, that are left from before: none is to be added.
+LONG_MOST, BARE_MOST = 18, 300
+# Lines of Python in all rooms. Whoever needs more takes them from somewhere, or says here why not.
+PRODUCT_MOST = 96_000
+# Names of functions that say neither what they return nor what they do.
+BARE = frozenset(
+    (
+        *("about", "alike", "among", "apart", "around", "asked", "beside", "both", "given", "gone", "heard"),
+        *("held", "kept", "known", "listed", "made", "meant", "measured", "mine", "named", "odd", "of"),
+        *("other", "others", "own", "place", "said", "seen", "shown", "taken", "theirs", "there", "told"),
+        *("trouble", "typed", "usual", "wanted", "which", "whole", "whose"),
+    )
+)
+# Words of netdoctor.model that plug-ins write, and names that Python or a library gives.
+PUBLIC = frozenset({"netdoctor.model"})
 # Not code that somebody edits to add one: tests of everything, and pages that are generated.
 PRODUCT = ("netdoctor", "checks", "tui")
 
@@ -84,13 +103,56 @@ def circle() -> list[str]:
 
 
 def touched() -> dict[str, list[str]]:
-    """The files that CONTRIBUTING lists under "Add a …", by what is added."""
-    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
-    found = {}
-    for section in re.split(r"^## Add an? ", text, flags=re.MULTILINE)[1:]:
-        kind = section.partition("\n")[0]
-        listed = re.search(r"^Files: (.+?)\n\n", section, re.MULTILINE | re.DOTALL)
-        found[kind] = re.findall(r"`([^`]+)`", listed[1]) if listed else []
+    """The files of the patch that adds one, by what is added: generated pages are not among them."""
+    patches = (ROOT / "tests" / "repo" / "newcomer").glob("*.patch")
+    names = re.compile(r"^diff --git a/(\S+) b/\1$", re.MULTILINE)
+    return {path.stem: names.findall(path.read_text("utf-8")) for path in sorted(patches)}
+
+
+def rooms() -> dict[str, int]:
+    """Lines of Python in each room of the product, the largest first."""
+    found: dict[str, int] = {}
+    for name, path in modules().items():
+        parts = name.split(".")
+        room = (
+            parts[1] if len(parts) > 2 or (path.name == "__init__.py" and len(parts) > 1) else "loose modules"
+        )
+        found[room] = found.get(room, 0) + len(path.read_text("utf-8").splitlines())
+    return dict(sorted(found.items(), key=lambda item: -item[1]))
+
+
+def functions() -> Iterator[tuple[str, str, int]]:
+    """(module, name, lines without its docstring) of every function of the product."""
+    for module, path in modules().items():
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                first = node.body[0]
+                docstring = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
+                doc = (first.end_lineno or first.lineno) - first.lineno + 1 if docstring else 0
+                yield module, node.name, (node.end_lineno or node.lineno) - node.lineno + 1 - doc
+
+
+def modules_of_options() -> dict[str, set[str]]:
+    """The modules of a scan's way that write an option's name, as a string: lists that are kept by hand."""
+    table = ROOT / "netdoctor" / "options.py"
+    fields = [
+        node.target.id
+        for node in ast.walk(ast.parse(table.read_text("utf-8")))
+        if isinstance(node, ast.AnnAssign)
+        and isinstance(node.target, ast.Name)
+        and isinstance(node.value, ast.Call)
+        and getattr(node.value.func, "id", "") == "option"
+    ]
+    found: dict[str, set[str]] = {name: {"netdoctor.options"} for name in fields if "_" in name}
+    for module, path in modules().items():
+        if module.startswith(
+            ("netdoctor.scanning", "netdoctor.cli.options", "netdoctor.cli.scan", "netdoctor.runner")
+        ):
+            for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+                text = node.value if isinstance(node, ast.Constant) else None
+                name = text.removeprefix("--").replace("-", "_") if isinstance(text, str) else ""
+                if name in found:
+                    found[name].add(module)
     return found
 
 
@@ -119,6 +181,9 @@ def main() -> int:
         if value > most:
             wrong.append(what)
 
+    by_room = rooms()
+    print("lines: " + ", ".join(f"{room} {lines}" for room, lines in by_room.items()))
+    held("lines of the product", sum(by_room.values()), PRODUCT_MOST)
     lengths = {f"{path.parent.name}.{path.stem}": code_lines(path) for path in check_files()}
     longest = max(lengths, key=lambda name: lengths[name])
     print(f"{len(lengths)} checks; lines without docstrings and blanks")
@@ -131,6 +196,14 @@ def main() -> int:
     for kind, most in TOUCHED.items():
         files = listed.get(kind, [])
         held(f"files touched to add a {kind}", len(files) or 99, most, ", ".join(files))
+    naming = modules_of_options()
+    option = max(naming, key=lambda name: len(naming[name]))
+    held("modules that name an option, most", len(naming[option]), OPTION_MODULES, option)
+    long = [f"{module}.{name}" for module, name, lines in functions() if lines > FUNCTION_MOST]
+    held(f"functions over {FUNCTION_MOST} lines", len(long), LONG_MOST, ", ".join(long[:3]))
+    bare = [f"{module}.{name}" for module, name, _ in functions() if name.strip("_") in BARE]
+    bare = [name for name in bare if name.rpartition(".")[0] not in PUBLIC]
+    held("functions called by a bare participle", len(bare), BARE_MOST, ", ".join(bare[:3]))
     crowded = {folder: len(list(folder.glob("*.py"))) for folder in folders()}
     fullest = max(crowded, key=lambda folder: crowded[folder])
     held("files in one folder, most", crowded[fullest], FOLDER_MOST, str(fullest.relative_to(ROOT)))

@@ -2,7 +2,7 @@
 
 import argparse
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -51,13 +51,17 @@ def add_option(
     return group.add_argument(*filter(None, [option.short, option.flag]), **{**how, **more})
 
 
-def add_options(parser: argparse.ArgumentParser, *groups: Group, other: Mapping[str, str] = {}) -> None:
-    """The options of some groups, each under its heading. other: help in other words, by name."""
+def add_options(parser: argparse.ArgumentParser, *groups: Group) -> None:
+    """The options of some groups, each under its heading."""
     for group in groups:
-        into = parser if group is Group.HOSTS else parser.add_argument_group(group)
-        for one in OPTIONS.values():
-            if one.group is group:
-                add_option(into, one, other.get(one.name, ""))
+        add_group(parser if group is Group.HOSTS else parser.add_argument_group(group), group)
+
+
+def add_group(into: "argparse._ActionsContainer", group: Group) -> None:
+    """The options of one group."""
+    for one in OPTIONS.values():
+        if one.group is group:
+            add_option(into, one)
 
 
 def add_host_arguments(parser: argparse.ArgumentParser, hosts: str) -> None:

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from netdoctor.cli import environ
 from netdoctor.cli.options import (
-    add_option,
+    add_group,
     add_options,
-    add_save_arguments,
     add_scan_arguments,
     count,
     given,
@@ -68,17 +67,15 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         metavar="FORMAT[=FILE]",
         help=f"{', '.join(FORMATS)}; repeatable",
     )
-    add_option(out, "fail_on")
+    add_group(out, Group.OUTPUT)
+    out.add_argument("--no-save", action="store_true", help="do not save the report")
     out.add_argument(
         "--exit-style",
         choices=("default", "nagios"),
         default="default",
         help="nagios: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN, which is also all that is no verdict",
     )
-    add_option(out, "strict")
-    add_option(out, "require")
     out.add_argument("--plan", action="store_true", help="print what would run where, and contact nothing")
-    add_save_arguments(out)
     out.add_argument(
         "--redact",
         action="store_true",

@@ -1,4 +1,4 @@
-"""The walk-through of CONTRIBUTING: a patch adds a check, a fact, an option, a format, and passes its suite."""
+"""The walk-through of CONTRIBUTING: patches that add a check, a fact, an option, a format, and their tests."""
 
 import os
 import re
