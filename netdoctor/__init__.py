@@ -1,3 +1,3 @@
 """netdoctor: preflight diagnostics for multi-node GPU training."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -1,4 +1,4 @@
-"""The walk-through of CONTRIBUTING: patches that add a check, a fact, an option, a format, and their tests."""
+"""CONTRIBUTING's walk-through: patches that add a check, a fact, an option and a format, and their tests."""
 
 import os
 import re
