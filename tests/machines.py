@@ -431,7 +431,7 @@ def _keep(path: Path, data: bytes) -> None:
 def _code() -> str:
     """A digest of all that answers depend on."""
     lab = Path(netdoctor.lab.__file__).parent
-    files = [Path(__file__), Path(build.__file__), *FOLDER.rglob("*.toml"), *AGENT.glob("*.py")]
+    files = [Path(__file__), Path(build.__file__), *FOLDER.rglob("*.toml"), *AGENT.rglob("*.py")]
     files += [lab / name for name in ("hardware.py", "links.py", "state.py", "nvml.c")]
     digest = blake2s(f"{sys.version} {nvml_library()}".encode(), digest_size=8)
     for path in sorted(files):
