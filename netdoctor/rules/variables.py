@@ -1,6 +1,7 @@
 """Variables of a job: where their values come from, how NCCL reads them, and which there are.
 
-Written after NCCL 2.30.7 (src/misc/param.cc, src/misc/utils.cc) and torch 2.15.
+Which there are is in data/variables.toml. Written after NCCL 2.30.7 (src/misc/param.cc, src/misc/utils.cc)
+and torch 2.15.
 """
 
 import re
@@ -9,6 +10,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 
+from msgspec import Struct
+
+from netdoctor import tables
 from netdoctor.facts.software import CALLING, ConfFile, EnvFacts, Job
 from netdoctor.memo import by_identity, of_one
 from netdoctor.rules.versions import Version, at_least
@@ -16,59 +20,27 @@ from netdoctor.rules.versions import Version, at_least
 MAX_IFS = 16  # src/transport/net_socket.cc, src/os/linux.cc
 LLONG_MAX = 2**63 - 1
 
-# NCCL_PARAM variables, read with strtoll(base 0): src/misc/param.cc ncclLoadParam and its users.
-INTEGERS = frozenset(
-    """
-    NCCL_IB_DISABLE NCCL_IB_GID_INDEX NCCL_IB_TIMEOUT NCCL_IB_RETRY_CNT NCCL_IB_TC NCCL_IB_SL
-    NCCL_IB_PKEY NCCL_IB_QPS_PER_CONNECTION NCCL_IB_SPLIT_DATA_ON_QPS NCCL_IB_ADAPTIVE_ROUTING
-    NCCL_IB_PCI_RELAXED_ORDERING NCCL_IB_MERGE_NICS NCCL_IB_MERGE_VFS NCCL_IB_ROCE_VERSION_NUM
-    NCCL_IB_CUDA_SUPPORT NCCL_P2P_DISABLE NCCL_P2P_DIRECT_DISABLE NCCL_SHM_DISABLE NCCL_CROSS_NIC
-    NCCL_BUFFSIZE NCCL_NTHREADS NCCL_MIN_CTAS NCCL_MAX_CTAS NCCL_MIN_NCHANNELS NCCL_MAX_NCHANNELS
-    NCCL_SOCKET_NTHREADS NCCL_NSOCKS_PERTHREAD NCCL_SOCKET_RETRY_CNT NCCL_SOCKET_RETRY_SLEEP_MSEC
-    NCCL_NVLS_ENABLE NCCL_CUMEM_ENABLE NCCL_CUMEM_HOST_ENABLE NCCL_DMABUF_ENABLE NCCL_MNNVL_ENABLE
-    NCCL_NET_SHARED_BUFFERS NCCL_LAUNCH_MODE_PARALLEL NCCL_COLLNET_ENABLE NCCL_RAS_ENABLE
-    NCCL_IGNORE_CPU_AFFINITY NCCL_CHECKS_DISABLE NCCL_OOB_NET_ENABLE NCCL_PXN_DISABLE
-    """.split()  # noqa: SIM905  one name per word reads better than forty quoted ones
-)
-# Words that are compared with their case: src/misc/socket.cc, src/graph/paths.cc ncclGetLevel.
-LEVELS = ("LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS")
-WORDS: dict[str, tuple[str, ...]] = {
-    "NCCL_SOCKET_FAMILY": ("AF_INET", "AF_INET6"),
-    "NCCL_IB_ADDR_FAMILY": ("AF_INET", "AF_INET6"),
-    "NCCL_P2P_LEVEL": LEVELS,
-    "NCCL_NET_GDR_LEVEL": LEVELS,
-    "NCCL_NET_MERGE_LEVEL": ("PORT", *LEVELS),
-}
-NUMBERS_TOO = frozenset({"NCCL_P2P_LEVEL", "NCCL_NET_GDR_LEVEL"})  # the old levels 0 to 5
-# Compared by nobody, and different values hang or corrupt the schedule.
-MUST_BE_EQUAL = frozenset(
-    """
-    NCCL_ALGO NCCL_PROTO NCCL_MIN_CTAS NCCL_MAX_CTAS NCCL_MIN_NCHANNELS NCCL_MAX_NCHANNELS
-    NCCL_BUFFSIZE NCCL_NTHREADS NCCL_NET NCCL_NET_PLUGIN NCCL_IB_DISABLE NCCL_IB_MERGE_NICS
-    NCCL_IB_QPS_PER_CONNECTION NCCL_IB_SPLIT_DATA_ON_QPS NCCL_CROSS_NIC NCCL_COLLNET_ENABLE
-    NCCL_NVLS_ENABLE NCCL_P2P_DISABLE NCCL_SHM_DISABLE NCCL_IB_ROCE_VERSION_NUM
-    NCCL_SOCKET_FAMILY NCCL_IB_ADDR_FAMILY NCCL_IB_TC NCCL_IB_SL NCCL_COMM_ID
-    NCCL_SOCKET_NTHREADS NCCL_NSOCKS_PERTHREAD
-    MASTER_ADDR MASTER_PORT WORLD_SIZE
-    """.split()  # noqa: SIM905  as above
-)
-# torch 2.2 took its own variables out of NCCL's name space (c10d/ProcessGroupNCCL.hpp).
-RENAMED = {
-    "NCCL_ASYNC_ERROR_HANDLING": "TORCH_NCCL_ASYNC_ERROR_HANDLING",
-    "NCCL_BLOCKING_WAIT": "TORCH_NCCL_BLOCKING_WAIT",
-    "NCCL_DESYNC_DEBUG": "TORCH_NCCL_DESYNC_DEBUG",
-}
-# torchrun sets them for each process it starts (torch/distributed/elastic/agent/server).
-RANKS = (
-    "RANK",
-    "LOCAL_RANK",
-    "GROUP_RANK",
-    "NODE_RANK",
-    "WORLD_SIZE",
-    "LOCAL_WORLD_SIZE",
-    "TORCHELASTIC_USE_AGENT_STORE",
-    "TORCHELASTIC_RUN_ID",
-)
+
+class _Variables(Struct, forbid_unknown_fields=True):
+    """data/variables.toml, which says what each means."""
+
+    integers: str
+    numbers_too: str
+    must_be_equal: str
+    ranks: tuple[str, ...]
+    levels: tuple[str, ...]
+    words: dict[str, tuple[str, ...]]
+    renamed: dict[str, str]
+
+
+_TABLE = tables.table("netdoctor.rules", "variables.toml", _Variables)
+INTEGERS = tables.names(_TABLE.integers)
+LEVELS = _TABLE.levels
+WORDS = _TABLE.words
+NUMBERS_TOO = tables.names(_TABLE.numbers_too)
+MUST_BE_EQUAL = tables.names(_TABLE.must_be_equal)
+RENAMED = _TABLE.renamed
+RANKS = _TABLE.ranks
 
 
 # --- where a value comes from --------------------------------------------------------------------

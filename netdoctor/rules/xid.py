@@ -1,13 +1,15 @@
 """What NVIDIA's driver means by an Xid: the numbers it writes into the kernel log for trouble with a GPU.
 
-Source: NVIDIA's Xid catalogue for Ampere and newer, column "Resolution Bucket (Immediate Need)",
-https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html; names as in nverror.h of
-NVIDIA/open-gpu-kernel-modules.
+The catalogue is data/xid.toml.
 """
 
 import re
 from enum import StrEnum
 from typing import NamedTuple
+
+from msgspec import Struct
+
+from netdoctor import tables
 
 
 class Need(StrEnum):
@@ -27,45 +29,23 @@ class Xid(NamedTuple):
     action: Need
 
 
-_RESET = {
-    46: "the GPU stopped processing",
-    48: "uncorrectable memory error",
-    62: "the GPU's micro-controller halted",
-    64: "a faulty memory row could not be recorded for remapping",
-    74: "NVLink error",
-    95: "uncontained memory error",
-    109: "a context switch timed out",
-    110: "security fault",
-    119: "the GPU's firmware (GSP) does not answer",
-    120: "error in the GPU's firmware (GSP)",
-    136: "an NVLink did not train",
-    140: "uncorrectable memory error that could not be recorded",
-    143: "the GPU did not initialise",
-    155: "an NVLink went down",
-    156: "a faulty part of the GPU is to be retired",
-    158: "fatal timeout of the GPU",
-}
-_REBOOT = {79: "the GPU has fallen off the bus"}
+class _Catalogue(Struct, forbid_unknown_fields=True):
+    """data/xid.toml: what messages say, by code; needs of recovery actions, by their number."""
+
+    last: int
+    reset: dict[int, str]
+    reboot: dict[int, str]
+    recoveries: dict[int, Need]
+
+
+_TABLE = tables.table("netdoctor.rules", "xid.toml", _Catalogue)
+_RESET, _REBOOT, _RECOVERIES, LAST = _TABLE.reset, _TABLE.reboot, _TABLE.recoveries, _TABLE.last
 # Of these only messages that call themselves fatal need a reset: "XID 144-150 Decode" of the catalogue.
 _NVLINK5 = range(144, 151)
 _FATAL = re.compile(r"\b(?<!Non)(?<!Non-)(?<!non)(?<!non-)[Ff]atal\b")
-# The catalogue's last entry. What comes after it is not known here.
-LAST = 172
 # "GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)": the driver's own summary.
 RECOVERY = 154
 _TO = re.compile(r"\bto 0x([0-9a-fA-F]{1,2})\b")
-# nvmlDeviceGpuRecoveryAction_t of nvml.h, which Xid 154 prints as well. 3 waits for peers to end before it
-# becomes another; 5 restarts the domain of an NVL72.
-_RECOVERIES = {
-    0: Need.NONE,
-    1: Need.RESET,
-    2: Need.REBOOT,
-    3: Need.RESET,
-    4: Need.RESET,
-    5: Need.REBOOT,
-    6: Need.RESET,
-    7: Need.REBOOT,
-}
 
 
 def meaning(code: int, text: str) -> Xid | None:

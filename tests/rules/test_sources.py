@@ -13,8 +13,8 @@ REPOSITORY = re.compile(r"https://github\.com/[^/]+/[^/]+(/(blob|tree|wiki|issue
 
 
 def sources() -> Iterator[tuple[str, str]]:
-    for pattern, board in boards._BOARDS:
-        yield f"board {pattern}", board.source
+    for board in boards._ROWS:
+        yield f"board {board.name}", board.source
     for profile in profiles.PROFILES:
         yield f"profile {profile.name}", profile.source
     for leftover in leftovers.LEFTOVERS:
@@ -49,7 +49,7 @@ def test_every_entry_has_a_source_that_can_be_opened() -> None:
 
 def test_figures_fit_each_other() -> None:
     """No board of a later kind is below its predecessor; a profile has an NVSwitch for several GPUs."""
-    known = dict(boards._BOARDS)
+    known = {board.name: board for board in boards._ROWS}
     order = ["T4", r"V100-SXM\S*", r"A100-SXM\S*-80GB", "H100 80GB HBM3", "B200", "GB200"]
     rates = [known[name] for name in order]
     assert rates == sorted(rates, key=lambda board: (board.tflop_s, board.gbyte_s))
