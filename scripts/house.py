@@ -25,9 +25,9 @@ TOUCHED = {"check": 2, "fact": 3, "option": 5, "format": 4}
 OPTION_MODULES = 3
 FUNCTION_MOST = 60
 # Such functions, and names as below, that are left from before: none is to be added.
-LONG_MOST, BARE_MOST = 18, 300
+LONG_MOST, BARE_MOST = 12, 235
 # Lines of Python in all rooms. Whoever needs more takes them from somewhere, or says here why not.
-PRODUCT_MOST = 96_000
+PRODUCT_MOST = 95_500
 # Names of functions that say neither what they return nor what they do.
 BARE = frozenset(
     (

@@ -1,6 +1,7 @@
 """Number and kind of GPUs, against the hosts file and across the cluster."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from netdoctor.check import check
 from netdoctor.checks._shared.majority import majority
@@ -11,7 +12,7 @@ from netdoctor.facts.accelerators import AcceleratorFacts
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.host import Node
 from netdoctor.facts.software import EnvFacts
-from netdoctor.facts.wanted import Wanted
+from netdoctor.facts.wanted import Wanted, Wish
 from netdoctor.model import (
     CONFIG,
     DERIVED,
@@ -74,54 +75,81 @@ def gpu_count(
         (``--nproc-per-node gpu``).
     """
     others = others or {}
-    foreign = [n for n, one in gpus.items() if _unknown(one, others.get(n))]
-    for node in foreign:
-        yield skip("GPUs that are not known here, or that this login may not see, are not counted", node)
-    silent = [n for n, one in gpus.items() if one.nvml == "error" and not one.devices and n not in foreign]
-    for node in silent:
-        yield unknown(node, f"the GPUs could not be counted: {gpus[node].nvml_message or 'NVML is silent'}")
-    gpus = {node: facts for node, facts in gpus.items() if node not in (*silent, *foreign)}
+    uncountable = list(_uncountable(gpus, others))
+    yield from uncountable
+    gpus = {node: gpu for node, gpu in gpus.items() if node not in {found.target for found in uncountable}}
     if not gpus:
         return
-    counts = {n: len(facts.devices) or len(others[n].kfd if n in others else ()) for n, facts in gpus.items()}
-    told = {n: given_by_slurm(nodes[n], facts, (envs or {}).get(n)) for n, facts in gpus.items()}
-    given = {n: number for n, number in told.items() if number is not None}
+    counts = {n: len(gpu.devices) or len(others[n].kfd if n in others else ()) for n, gpu in gpus.items()}
+    by_slurm = {n: given_by_slurm(nodes[n], gpu, (envs or {}).get(n)) for n, gpu in gpus.items()}
+    shares = {n: number for n, number in by_slurm.items() if number is not None}
     typed = expect.look("gpu.count", {node: str(count) for node, count in counts.items()}) if expect else {}
-    if not any((*counts.values(), *given.values(), *(nodes[node].gpus for node in gpus))) and not typed:
+    if not any((*counts.values(), *shares.values(), *(nodes[node].gpus for node in gpus))) and not typed:
         yield skip("no GPU on any node, and none listed")
         return
-    listed = {node: wanted for node in gpus if (wanted := nodes[node].gpus) is not None}
-    slots = {node: n for node in gpus if node not in listed and (n := nodes[node].slots) is not None}
+    expected = _expected_counts(counts, nodes, shares, typed)
+    yield from _unlike_expected(counts, expected, gpus)
+    yield from _models(gpus, counts, expect)
+
+
+@dataclass(frozen=True, slots=True)
+class _Expected:
+    """How many GPUs a node should have. source: who says so, in words; stated: the user or Slurm, and not the
+    other nodes; exact: more of them are wrong, too; tie: as many nodes have another number."""
+
+    count: int
+    source: str
+    stated: bool = False
+    exact: bool = True
+    tie: bool = False
+
+
+def _expected_counts(
+    counts: Mapping[str, int], nodes: Mapping[str, Node], shares: Mapping[str, int], typed: Mapping[str, Wish]
+) -> dict[str, _Expected]:
+    """What --expect says of each node, else the hosts file, else Slurm's share of the job, else most."""
+    found = {n: _Expected(share, "Slurm gave the task", True, exact=False) for n, share in shares.items()}
+    listed = {node: number for node in counts if (number := nodes[node].gpus) is not None}
+    slots = {node: n for node in counts if node not in listed and (n := nodes[node].slots) is not None}
     # slots= are processes per node. They stand for GPUs where some node has that many.
     if any(counts[node] == slot for node, slot in slots.items()):
         listed |= slots
-    places = dict.fromkeys(listed, "the hosts file lists")
-    # What Slurm says of a job's share stands where nobody has said more.
-    places |= {node: "Slurm gave the task" for node in given if node not in listed}
-    listed = given | listed
-    listed |= {n: counts[n] if one.is_met_by(f"{counts[n]}") else int(one.number) for n, one in typed.items()}
-    places |= {node: f"{wish.place} expects" for node, wish in typed.items()}
-    peers = majority({node: count for node, count in counts.items() if node not in listed})
+    found |= {n: _Expected(number, "the hosts file lists", True, exact=False) for n, number in listed.items()}
+    for node, wish in typed.items():
+        number = counts[node] if wish.is_met_by(f"{counts[node]}") else int(wish.number)
+        found[node] = _Expected(number, f"{wish.place} expects", True)
+    peers = majority({node: count for node, count in counts.items() if node not in found})
     # With as many nodes on either side the smaller are the suspects.
-    usual = max(peers.groups) if peers.tie else peers.value
-    numbers = _numbers(counts)
-    for node, count in counts.items():
-        own = node in listed
-        wanted = listed[node] if own else usual or 0
-        if count == wanted:
-            continue
-        words = places[node] if own else "another node has" if peers.tie else "most nodes have"
-        said = {"at": node, "observed": str(count), "expected": str(wanted), "seen": _seen(gpus[node])}
-        summary = f"{count} GPU{'' if count == 1 else 's'}, {words} {wanted}"
-        if count < wanted and (own or not count):
-            yield FEWER.fail(summary, expected_from=CONFIG if own else PEERS, fixes=SEARCH, **said)
-        elif count < wanted:
-            cause = OTHER.but(confidence=LIKELY) if peers.tie else OTHER
-            summary += f"; torchrun needs --nproc-per-node {count} here"
-            yield cause.warn(summary, expected_from=PEERS, fixes=(*numbers, SEARCH), **said)
-        elif count > wanted and (not own or node in typed):
-            yield MORE.warn(summary, expected_from=CONFIG if own else PEERS, fixes=numbers, **said)
+    typical = max(peers.groups) if peers.tie else peers.value
+    source = "another node has" if peers.tie else "most nodes have"
+    rest = _Expected(typical or 0, source, tie=bool(peers.tie))
+    return {node: found.get(node, rest) for node in counts}
 
+
+def _unlike_expected(
+    counts: Mapping[str, int], expected: Mapping[str, _Expected], gpus: Mapping[str, GpuFacts]
+) -> Iterator[Finding]:
+    ranks = _numbers(counts)
+    for node, count in counts.items():
+        want = expected[node]
+        if count == want.count:
+            continue
+        about = {"at": node, "observed": str(count), "expected": str(want.count), "seen": _seen(gpus[node])}
+        summary = f"{count} GPU{'' if count == 1 else 's'}, {want.source} {want.count}"
+        origin = CONFIG if want.stated else PEERS
+        if count < want.count and (want.stated or not count):
+            yield FEWER.fail(summary, expected_from=origin, fixes=SEARCH, **about)
+        elif count < want.count:
+            cause = OTHER.but(confidence=LIKELY) if want.tie else OTHER
+            summary += f"; torchrun needs --nproc-per-node {count} here"
+            yield cause.warn(summary, expected_from=PEERS, fixes=(*ranks, SEARCH), **about)
+        elif want.exact:
+            yield MORE.warn(summary, expected_from=origin, fixes=ranks, **about)
+
+
+def _models(
+    gpus: Mapping[str, GpuFacts], counts: Mapping[str, int], expect: Wanted | None
+) -> Iterator[Finding]:
     models = {
         node: listing(sorted({device.name for device in facts.devices}), 3)
         for node, facts in gpus.items()
@@ -153,6 +181,15 @@ def gpu_count(
         for node, count in counts.items():
             text = f"{count} x {models.get(node, 'GPU')}"
             yield ok(node, text, observed=text)
+
+
+def _uncountable(gpus: Mapping[str, GpuFacts], others: Mapping[str, AcceleratorFacts]) -> Iterator[Finding]:
+    foreign = [n for n, one in gpus.items() if _unknown(one, others.get(n))]
+    for node in foreign:
+        yield skip("GPUs that are not known here, or that this login may not see, are not counted", node)
+    for node, gpu in gpus.items():
+        if gpu.nvml == "error" and not gpu.devices and node not in foreign:
+            yield unknown(node, f"the GPUs could not be counted: {gpu.nvml_message or 'NVML is silent'}")
 
 
 def _unknown(gpu: GpuFacts, found: AcceleratorFacts | None) -> bool:

@@ -1,9 +1,10 @@
 """Commands that let peers through the firewall that a node really runs, or say where else to look."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from netdoctor.checks._shared.addresses import cover, parse, spans
 from netdoctor.checks._shared.matrix import Kind
@@ -136,72 +137,96 @@ def allow(node: str, facts: FirewallFacts, peers: Iterable[str], *, inbound: boo
     kinds = {one.kind: one for one in active(facts)}
     if not who or not kinds:
         return ()
-    v4 = [a for a in who if ":" not in a]
-    v6 = [a for a in who if ":" in a]
-    fixes: list[Fix] = []
-
-    def add(
-        text: str,
-        commands: Sequence[str],
-        back: Sequence[str] = (),
-        trusted: Sequence[str] = who,
-        **more: Any,
-    ) -> None:
-        if commands:
-            verb = "trusts" if inbound else "lets out to"
-            widens, undo = f"{verb} {', '.join(trusted)}, all ports", " && ".join(back)
-            shell = " && ".join(commands)
-            fixes.append(run(text, shell, undo=undo, on=node, root=True, widens=widens, **more))
-
-    if "firewalld" in kinds:
-        if inbound:
-            sources = " ".join(f"--add-source={quoted(a)}" for a in who)
-            rules = [f"firewall-cmd --permanent --zone=trusted {sources}"]
-        else:
-            rules = [
-                f"firewall-cmd --permanent --direct --add-rule {family} filter OUTPUT 0 -d {a} -j ACCEPT"
-                for family, group in (("ipv4", v4), ("ipv6", v6))
-                for a in group
-            ]
-        rules.append("firewall-cmd --reload")
-        text = "put the other nodes into firewalld's trusted zone"
-        add(text, rules, [rule.replace("--add-", "--remove-") for rule in rules])
-    if "ufw" in kinds:
-        word = "from" if inbound else "out to"
-        rules = [f"allow {word} {quoted(a)}" for a in who]
-        add(
-            "let the other nodes through ufw", [f"ufw {r}" for r in rules], [f"ufw delete {r}" for r in rules]
+    rules = [*_by_firewalld(who, inbound)] if "firewalld" in kinds else []
+    rules += _by_ufw(who, inbound) if "ufw" in kinds else ()
+    rules += _by_nftables(kinds, peers, who, inbound) if "nftables" in kinds else ()
+    rules = [one for one in rules if one.commands] or [*_by_iptables(kinds, who, inbound)]
+    verb = "trusts" if inbound else "lets out to"
+    return tuple(
+        run(
+            one.text,
+            " && ".join(one.commands),
+            undo=" && ".join(one.back),
+            on=node,
+            root=True,
+            widens=f"{verb} {', '.join(one.trusted)}, all ports",
+            **one.more,
         )
-    text = "accept the other nodes before the rule that stops them"
-    if "nftables" in kinds:
-        exact = spans(peers)
-        trusted = exact if len(exact) <= MOST_SPANS else who
-        places = [
-            (family, table, chain)
-            for family, table, chain in chains(kinds["nftables"], inbound)
-            # What firewalld and ufw wrote is theirs to change.
-            if not (table == "firewalld" and "firewalld" in kinds) and not ("ufw" in kinds and "ufw" in chain)
-        ]
-        lines = [(place, line) for place in places for line in _nft(place, trusted, inbound)]
-        now = [f"nft {line.replace('{', _OPEN).replace('}', _CLOSE)}" for _, line in lines]
-        back = [
-            _NFT_BACK.format(chain=" ".join(place)) for place in dict.fromkeys(place for place, _ in lines)
-        ]
-        add(text, now, back, trusted, persistent=False)
-        later = [_NFT_FILE.format(table=" ".join(place[:2]), line=line) for place, line in lines]
-        text = "the same after each boot, where nftables.service loads these rules"
-        add(text, later, [_NFT_FILE_BACK] if later else [], trusted, **_AT_BOOT)
-    if not fixes:
-        chain, side = ("INPUT", "-s") if inbound else ("OUTPUT", "-d")
+        for one in rules
+        if one.commands
+    )
+
+
+class _Rules(NamedTuple):
+    """What one front end is told. back: takes it back; trusted: addresses that it lets through."""
+
+    text: str
+    commands: Sequence[str]
+    back: Sequence[str]
+    trusted: Sequence[str]
+    more: Mapping[str, Any] = MappingProxyType({})
+
+
+_BEFORE = "accept the other nodes before the rule that stops them"
+
+
+def _families(who: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Addresses of IPv4, and those of IPv6."""
+    return [a for a in who if ":" not in a], [a for a in who if ":" in a]
+
+
+def _by_firewalld(who: Sequence[str], inbound: bool) -> Iterator[_Rules]:
+    if inbound:
+        sources = " ".join(f"--add-source={quoted(a)}" for a in who)
+        rules = [f"firewall-cmd --permanent --zone=trusted {sources}"]
+    else:
         rules = [
-            f"{kind} -I {chain} {side} {','.join(group)} -j ACCEPT"
-            for kind, group in (("iptables", v4), ("ip6tables", v6))
-            if kind in kinds and group and relevant(kinds[kind], inbound)
+            f"firewall-cmd --permanent --direct --add-rule {family} filter OUTPUT 0 -d {a} -j ACCEPT"
+            for family, group in zip(("ipv4", "ipv6"), _families(who), strict=True)
+            for a in group
         ]
-        add(text, rules, [rule.replace(" -I ", " -D ") for rule in rules], persistent=False)
-        text = "keep it, where iptables-persistent or iptables-services restores the rules"
-        add(text, [_SAVE] if rules else [], **_AT_BOOT)
-    return tuple(fixes)
+    rules.append("firewall-cmd --reload")
+    back = [rule.replace("--add-", "--remove-") for rule in rules]
+    yield _Rules("put the other nodes into firewalld's trusted zone", rules, back, who)
+
+
+def _by_ufw(who: Sequence[str], inbound: bool) -> Iterator[_Rules]:
+    rules = [f"allow {'from' if inbound else 'out to'} {quoted(a)}" for a in who]
+    back = [f"ufw delete {rule}" for rule in rules]
+    yield _Rules("let the other nodes through ufw", [f"ufw {rule}" for rule in rules], back, who)
+
+
+def _by_nftables(
+    kinds: Mapping[str, Ruleset], peers: list[str], who: Sequence[str], inbound: bool
+) -> Iterator[_Rules]:
+    exact = spans(peers)
+    trusted = exact if len(exact) <= MOST_SPANS else who
+    found = [
+        (family, table, chain)
+        for family, table, chain in chains(kinds["nftables"], inbound)
+        # What firewalld and ufw wrote is theirs to change.
+        if not (table == "firewalld" and "firewalld" in kinds) and not ("ufw" in kinds and "ufw" in chain)
+    ]
+    lines = [(where, line) for where in found for line in _nft(where, trusted, inbound)]
+    now = [f"nft {line.replace('{', _OPEN).replace('}', _CLOSE)}" for _, line in lines]
+    back = [_NFT_BACK.format(chain=" ".join(where)) for where in dict.fromkeys(where for where, _ in lines)]
+    yield _Rules(_BEFORE, now, back, trusted, {"persistent": False})
+    later = [_NFT_FILE.format(table=" ".join(where[:2]), line=line) for where, line in lines]
+    text = "the same after each boot, where nftables.service loads these rules"
+    yield _Rules(text, later, [_NFT_FILE_BACK] if later else [], trusted, _AT_BOOT)
+
+
+def _by_iptables(kinds: Mapping[str, Ruleset], who: Sequence[str], inbound: bool) -> Iterator[_Rules]:
+    chain, side = ("INPUT", "-s") if inbound else ("OUTPUT", "-d")
+    rules = [
+        f"{kind} -I {chain} {side} {','.join(group)} -j ACCEPT"
+        for kind, group in zip(("iptables", "ip6tables"), _families(who), strict=True)
+        if kind in kinds and group and relevant(kinds[kind], inbound)
+    ]
+    back = [rule.replace(" -I ", " -D ") for rule in rules]
+    yield _Rules(_BEFORE, rules, back, who, {"persistent": False})
+    text = "keep it, where iptables-persistent or iptables-services restores the rules"
+    yield _Rules(text, [_SAVE] if rules else [], (), who, _AT_BOOT)
 
 
 _OPEN, _CLOSE = "'{", "}'"

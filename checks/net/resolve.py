@@ -139,7 +139,7 @@ def _peers(
     called: dict[str, list[str]] = {}
     for node, name in names.items():
         called.setdefault(name, []).append(node)
-    first, everything_right = names_asked(job, hosts), True
+    first = names_asked(job, hosts)
     for alike in called.values():
         alike.sort(key=lambda node: node not in first)
     # By name: many nodes may share one.
@@ -163,18 +163,46 @@ def _peers(
             fixes=in_job("give MASTER_ADDR and --rdzv-endpoint as addresses"),
         )
         return
-    whose: dict[IPAddress | None, list[str]] = {}
+    wrong = [
+        *_unresolved(asked, called, first, resolves, job),
+        *_astray(asked, called, first, resolves, nets, job),
+    ]
+    yield from wrong
+    if not wrong and tried < possible and (not tried or all(asked.values())):
+        said = f"{_part(tried, possible)}, all right" if tried else " were not looked up"
+        yield ok(CLUSTER, f"the names of other nodes{said}")
+
+
+def _unresolved(
+    asked: Mapping[str, Mapping[str, Lookup]],
+    called: Mapping[str, list[str]],
+    first: Set[str],
+    resolves: Mapping[str, ResolveFacts],
+    job: Job,
+) -> Iterator[Finding]:
+    """Names of others that a node cannot resolve. asked: its lookups by name; called: the nodes of a name."""
     for node, found in asked.items():
         if missing := {_other(node, called[name]): one for name, one in found.items() if one.failed}:
-            everything_right = False
-            said = next(iter(missing.values())).error or "no address"
+            error = next(iter(missing.values())).error or "no address"
             status, whom = _stopped(missing, first, job)
-            summary = f"cannot resolve {listing(one.name for one in missing.values())}: {said}{whom}"
+            summary = f"cannot resolve {listing(one.name for one in missing.values())}: {error}{whom}"
             wanted = PEERS("an address of that node")
             evidence, fix = _seen(resolves[node], missing.values()), _entries(missing, job)
             yield PEER_UNKNOWN.say(
-                status, summary, at=node, observed=said, expected=wanted, seen=evidence, fixes=fix
+                status, summary, at=node, observed=error, expected=wanted, seen=evidence, fixes=fix
             )
+
+
+def _astray(
+    asked: Mapping[str, Mapping[str, Lookup]],
+    called: Mapping[str, list[str]],
+    first: Set[str],
+    resolves: Mapping[str, ResolveFacts],
+    nets: Mapping[str, NetFacts],
+    job: Job,
+) -> Iterator[Finding]:
+    """Names of others that lead a node somewhere else. Arguments as of `_unresolved`."""
+    owners: dict[IPAddress | None, list[str]] = {}
     astray: dict[tuple[str, tuple[str, ...]], list[str]] = {}
 
     def lost(one: Lookup) -> list[str]:
@@ -188,23 +216,19 @@ def _peers(
     for node, found in asked.items():
         resolved = ((one, lost(one)) for one in found.values() if not one.failed)
         if wrong := {_other(node, far): one for one, far in resolved if far not in ([], [node])}:
-            everything_right = False
             (peer, one), *more = wrong.items()
-            whose = whose or holders(nets)
-            there = whose.get(parse(one.addresses[0]), ())
+            owners = owners or holders(nets)
+            there = owners.get(parse(one.addresses[0]), ())
             is_of = f", which is {listing(there)}" if there else ""
             also = f"; also wrong: {listing(one.name for _, one in more)}" if more else ""
-            said = listing(one.addresses)
+            addresses = listing(one.addresses)
             status, whom = _stopped(wrong, first, job)
-            summary = f"resolves {one.name} to {said}{is_of}{also}{whom}"
+            summary = f"resolves {one.name} to {addresses}{is_of}{also}{whom}"
             wanted = DERIVED(job.data_addresses.get(peer, "an address of that node"))
             evidence, fix = _seen(resolves[node], wrong.values()), _entries(wrong, job)
             yield PEER_WRONG.say(
-                status, summary, at=node, observed=said, expected=wanted, seen=evidence, fixes=fix
+                status, summary, at=node, observed=addresses, expected=wanted, seen=evidence, fixes=fix
             )
-    if everything_right and tried < possible and (not tried or all(asked.values())):
-        said = f"{_part(tried, possible)}, all right" if tried else " were not looked up"
-        yield ok(CLUSTER, f"the names of other nodes{said}")
 
 
 def _other(node: str, there: Iterable[str]) -> str:

@@ -77,6 +77,30 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     add_scan_arguments(parser, hosts="as for scan: a file, '-', or names such as gpu[01-16]")
     add_options(parser, Group.TASKS)
     before = {action.dest for action in parser._actions}
+    _add_starting(parser)
+    out = parser.add_argument_group("output")
+    out.add_argument(
+        "-o",
+        "--output",
+        action=Listed,
+        default=[],
+        metavar="FORMAT[=FILE]",
+        help="as for scan, on stderr where no file is named (short, unless another one is there)",
+    )
+    add_option(out, "fail_on", "what keeps the command from starting")
+    out.add_argument("-q", "--quiet", action="store_true", help="say nothing where the command starts")
+    own = {action.dest for action in parser._actions} - before
+    scan = parser.add_argument_group("scan")
+    add_option(scan, "strict", "gaps leave it UNDECIDED")
+    add_option(scan, "require", "--strict for these families")
+    scan.add_argument("--redact", action="store_true", help="aliases in what is printed")
+    add_save_arguments(scan)
+    show_briefly(parser, [*own, "hosts", "last"])
+    parser.set_defaults(run=run, parser=parser)
+
+
+def _add_starting(parser: argparse.ArgumentParser) -> None:
+    """What lets the command start, and on which nodes."""
     gate = parser.add_argument_group("starting")
     choice: dict[str, Any] = {"choices": ("run", "refuse"), "default": "refuse"}
     gate.add_argument("--on-undecided", **choice, help="where no problem is proven, and not all is known")
@@ -110,25 +134,6 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     )
     gate.add_argument("--no-env", action="store_true", help="leave the command's environment as it is")
     gate.add_argument("--dry-run", action="store_true", help="print what would start, and start nothing")
-    out = parser.add_argument_group("output")
-    out.add_argument(
-        "-o",
-        "--output",
-        action=Listed,
-        default=[],
-        metavar="FORMAT[=FILE]",
-        help="as for scan, on stderr where no file is named (short, unless another one is there)",
-    )
-    add_option(out, "fail_on", "what keeps the command from starting")
-    out.add_argument("-q", "--quiet", action="store_true", help="say nothing where the command starts")
-    own = {action.dest for action in parser._actions} - before
-    scan = parser.add_argument_group("scan")
-    add_option(scan, "strict", "gaps leave it UNDECIDED")
-    add_option(scan, "require", "--strict for these families")
-    scan.add_argument("--redact", action="store_true", help="aliases in what is printed")
-    add_save_arguments(scan)
-    show_briefly(parser, [*own, "hosts", "last"])
-    parser.set_defaults(run=run, parser=parser)
 
 
 def _age(text: str) -> float:

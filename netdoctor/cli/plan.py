@@ -93,6 +93,11 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     add("--any-nodes", action="store_true", help="Slurm, k8s: as many nodes, not these")
     add("--image", metavar="NAME", help="k8s: the container's image")
     add("--job", metavar="NAME", default="job1", help="name of the job (job1)")
+    _add_sizes_and_output(parser)
+    parser.set_defaults(run=run)
+
+
+def _add_sizes_and_output(parser: argparse.ArgumentParser) -> None:
     sizes = parser.add_argument_group("sizes to multiply out")
     for name, text in (
         ("dp", "data parallel (default: what is left)"),
@@ -110,7 +115,6 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     out.add_argument(
         "-o", "--output", choices=FORMATS, default="shell", metavar="FORMAT", help="shell, json or dotenv"
     )
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -101,6 +101,18 @@ def _starters(command: Command) -> Iterator[Launch]:
             yield launch
 
 
+# Programs that start ranks themselves, by the word that they are called by, or by that and their first word.
+_PLAIN: dict[str, tuple[str, Options]] = {
+    "torchrun": ("torchrun", known.TORCHRUN),
+    "deepspeed": ("deepspeed", known.DEEPSPEED),
+    "ds": ("deepspeed", known.DEEPSPEED),
+}
+_WITH_VERB: dict[tuple[str, str | None], Options] = {
+    ("accelerate", "launch"): known.ACCELERATE,
+    ("ray", "start"): known.RAY_START,
+}
+
+
 def _peel(
     words: tuple[Word, ...],
     command: Command,
@@ -142,19 +154,13 @@ def _peel(
         return inside(made("mpirun", known.MPIRUN, words[1:]), starts=True)
     if name in STARTERS:
         return [Launch(name, command, place, open=True, starters=starters)]
-    if name == "torchrun":
-        return [made("torchrun", known.TORCHRUN, words[1:])]
-    if name in ("deepspeed", "ds"):
-        return [made("deepspeed", known.DEEPSPEED, words[1:])]
-    if name == "accelerate" and len(words) > 1 and words[1].text == "launch":
-        return [made("accelerate", known.ACCELERATE, words[2:])]
-    if name == "ray" and len(words) > 1 and words[1].text == "start":
-        return [made("ray", known.RAY_START, words[2:])]
-    if (
-        name in ("docker", "podman", "nvidia-docker")
-        and len(words) > 1
-        and words[1].text in ("run", "create")
-    ):
+    verb = words[1].text if len(words) > 1 else None
+    if name in _PLAIN:
+        program, options = _PLAIN[name]
+        return [made(program, options, words[1:])]
+    if (name, verb) in _WITH_VERB:
+        return [made(name, _WITH_VERB[name, verb], words[2:])]
+    if name in ("docker", "podman", "nvidia-docker") and verb in ("run", "create"):
         docker = made("docker", known.DOCKER_RUN, words[2:])
         return [docker, *_peel(docker.rest[1:], command, (*starters, docker), prefix, depth + 1)]
     if name in ("singularity", "apptainer", "enroot", "conda", "micromamba", "uv", "poetry", "nsys", "ncu"):
