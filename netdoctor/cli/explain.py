@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from netdoctor.cli.options import count, one_per_line
+from netdoctor.cli.options import add_option, count, one_per_line
 from netdoctor.cli.parser import EXIT_BAD_INPUT, Parser, columns
 from netdoctor.errors import InputError
 from netdoctor.facts.host import VIAS
@@ -74,9 +74,8 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         metavar="HOST[:PORT]",
         help="with log: ask NCCL's RAS on this node of a job that hangs, over SSH (port: 28028); repeatable",
     )
-    scan.add_argument("--env-file", type=Path, metavar="F", help="environment that the job gets")
-    scan.add_argument("--ssh-config", type=Path, metavar="FILE", help="instead of ~/.ssh/config")
-    scan.add_argument("--known-hosts", type=Path, metavar="FILE", help="instead of that of the config")
+    for name in ("env_file", "ssh_config", "known_hosts"):
+        add_option(scan, name)
     scan.add_argument("--quiet", action="store_true", help="without the progress of the scan")
     parser.set_defaults(run=run, parser=parser)
     if isinstance(parser, Parser):
