@@ -71,7 +71,7 @@ def holders(nets: Mapping[str, NetFacts]) -> dict[rules.IPAddress | None, list[s
     return found
 
 
-def usual_network(
+def commonest_network(
     rows: Iterable[AddressRow], reach: Mapping[rules.IPNetwork, Mapping[str, AddressRow]]
 ) -> tuple[rules.IPNetwork, bool]:
     """The network that holds most of these addresses, and whether it holds more than half of them.
@@ -79,8 +79,8 @@ def usual_network(
     reach: as of networks_by_reach; of equals the one that more nodes are in. Raises ValueError without rows.
     """
     count = Counter(map(rules.network, rows))
-    usual = max(count, key=lambda net: (count[net], len(reach.get(net, ()))))
-    return usual, 2 * count[usual] > count.total()
+    commonest = max(count, key=lambda net: (count[net], len(reach.get(net, ()))))
+    return commonest, 2 * count[commonest] > count.total()
 
 
 def _families(addresses: Iterable[str]) -> list[list[rules.IPAddress]]:

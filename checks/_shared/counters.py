@@ -91,8 +91,8 @@ def grown(first: CounterFacts, later: LaterCounters, kind: Literal["ports", "net
     return found
 
 
-def unseen(
-    there: Set[str], first: CounterFacts, later: LaterCounters, kind: Literal["ports", "netdevs"]
+def uncounted(
+    expected: Set[str], first: CounterFacts, later: LaterCounters, kind: Literal["ports", "netdevs"]
 ) -> Iterator[Finding]:
     """What was not counted, or the second time less of it, though the node has it.
 
@@ -100,19 +100,19 @@ def unseen(
     """
     before: dict[str, Counted] = {one.name: one for one in getattr(first, kind)}
     after: dict[str, Counted] = {one.name: one for one in getattr(later.reading, kind)}
-    if never := sorted(there - before.keys()) if len(before) < COUNTED[kind] else ():
+    if never := sorted(expected - before.keys()) if len(before) < COUNTED[kind] else ():
         yield unknown(HERE, f"what {listing(never, 4)} counts was not told")
-    gone = [name for name, one in before.items() if one.read > (after[name].read if name in after else 0)]
-    if gone := [name for name in gone if kind == "ports" or name in there]:
-        yield unknown(HERE, f"{listing(gone, 4)} told at the end less of what it counts than at login")
+    fewer = [name for name, one in before.items() if one.read > (after[name].read if name in after else 0)]
+    if fewer := [name for name in fewer if kind == "ports" or name in expected]:
+        yield unknown(HERE, f"{listing(fewer, 4)} told at the end less of what it counts than at login")
 
 
-def judged(
+def rate_findings(
     one: Grown,
     rules: Sequence[Rule],
     where: str,
     fixes: Mapping[str, Sequence[Fix]],
-    shown: Sequence[Rule] = (),
+    reported: Sequence[Rule] = (),
 ) -> Iterator[Finding]:
     """A warning for each cause of which a rule is broken, in the words of the first such rule.
 
@@ -127,18 +127,18 @@ def judged(
             f"{one.name} counted {events} {rule.counter} {meanwhile}",
             observed=f"{events} {meanwhile}",
             expected=rule.expected,
-            seen=counts(one, shown or rules, where),
+            seen=counts(one, reported or rules, where),
             fixes=fixes[key],
         )
 
 
 def counts(one: Grown, rules: Sequence[Rule], where: str) -> Evidence:
     """Everything that grew, and among how many packets."""
-    said = [f"{rule.counter} +{one.by[rule.counter]}" for rule in rules if one.by.get(rule.counter)]
-    return seen(where, f"{', '.join(said)}, of {one.packets} packets, in {one.seconds:.0f} s", "file")
+    grew = [f"{rule.counter} +{one.by[rule.counter]}" for rule in rules if one.by.get(rule.counter)]
+    return seen(where, f"{', '.join(grew)}, of {one.packets} packets, in {one.seconds:.0f} s", "file")
 
 
-def told(found: Sequence[Grown], what: str, rules: Sequence[Rule]) -> Iterator[Finding]:
+def earlier_errors(found: Sequence[Grown], what: str, rules: Sequence[Rule]) -> Iterator[Finding]:
     """The line of a node whose counters had counted before, which nobody judges."""
     names = dict.fromkeys(rule.counter for rule in rules)
     before = {

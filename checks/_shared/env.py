@@ -45,9 +45,9 @@ def change(setting: Setting, value: str | None = None, *, names: Sequence[str] =
     if setting.source is Source.LOGIN:
         pattern = names[0] if len(names) == 1 else quoted("|".join(names))
         gets = f"see where the login session gets {it} from, and {what} there"
-        if value is None and (usual := _DEFAULTS.get(setting.name)):
+        if value is None and (default := _DEFAULTS.get(setting.name)):
             # Where the job sets it, what a login sets counts no more; where it only unsets it, it may.
-            what, line = "give it NCCL's own default", export(setting.name, usual)
+            what, line = "give it NCCL's own default", export(setting.name, default)
         return (
             look(gets, f"grep -rswnE {pattern} {_LOGIN_FILES}"),
             in_job(f"{what} in the job, on every node", line),

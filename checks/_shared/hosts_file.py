@@ -25,9 +25,9 @@ def rewrite(entries: Mapping[str, str], names: Iterable[str] = ()) -> str | None
         if not is_host_name(name) or parse(address) is None:
             return None
         lines.append(f"{parse(address)} {name}")
-    taken = dict.fromkeys([*entries, *(name for name in names if is_host_name(name))])
+    moved = dict.fromkeys([*entries, *(name for name in names if is_host_name(name))])
     # Double quotes inside, so that the whole can stand in single ones after `ssh NODE`.
-    edits = [rf"s/[[:space:]]{name.replace('.', '[.]')}([[:space:]]|$)/\1/g" for name in taken]
+    edits = [rf"s/[[:space:]]{name.replace('.', '[.]')}([[:space:]]|$)/\1/g" for name in moved]
     script = ";".join([*edits, "/^[[:space:]]*[0-9a-fA-F.:]+[[:space:]]*$/d"])
     added = " ".join(f'"{line}"' for line in lines)
     return (

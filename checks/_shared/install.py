@@ -33,26 +33,28 @@ def install(
     package: a plain name. version: from a node, so left out unless it looks like one. called: package and
     version in words. source: where it comes from, in words. options: more of pip's.
     """
-    asked = f"{package}=={version}" if is_version(version) else package
-    return _by_pip(software, asked, called, source, options)
+    requirement = f"{package}=={version}" if is_version(version) else package
+    return _by_pip(software, requirement, called, source, options)
 
 
-def install_wanted(software: SoftwareFacts, wanted: Requested) -> tuple[Fix, ...]:
+def install_requested(software: SoftwareFacts, requested: Requested) -> tuple[Fix, ...]:
     """pip, for what the job asks for; nothing where that is no plain name and specifier."""
-    if not (_NAME.fullmatch(wanted.name) and _SPECIFIER.fullmatch(wanted.specifier)):
+    if not (_NAME.fullmatch(requested.name) and _SPECIFIER.fullmatch(requested.specifier)):
         return ()
-    return (_by_pip(software, f"{wanted.name}{wanted.specifier}"),)
+    return (_by_pip(software, f"{requested.name}{requested.specifier}"),)
 
 
-def _by_pip(software: SoftwareFacts, asked: str, called: str = "", source: str = "", more: str = "") -> Fix:
+def _by_pip(
+    software: SoftwareFacts, requirement: str, called: str = "", source: str = "", more: str = ""
+) -> Fix:
     python = software.executable if _PATH.fullmatch(software.executable) else "python3"
-    whose = ""
+    remark = ""
     if software.externally_managed:
         more = f" --break-system-packages{more}"
-        whose = "; that is the distribution's own, so a virtual environment for the job is the better place"
+        remark = "; that is the distribution's own, so a virtual environment for the job is the better place"
     return run(
-        f"install {called or asked} in the job's interpreter{source}{whose}",
-        f"{shlex.quote(python)} -m pip install{more} '{asked}'",
+        f"install {called or requirement} in the job's interpreter{source}{remark}",
+        f"{shlex.quote(python)} -m pip install{more} '{requirement}'",
         effect="next launch",
         risk="medium",
     )

@@ -26,9 +26,9 @@ def most_ranks(listed: Mapping[str, Node], hosts: Mapping[str, HostFacts]) -> in
     """How many ranks the job has at most, as far as anybody says: slots= or gpus=, else one per CPU."""
     ranks = 0
     for node, host in hosts.items():
-        said = listed.get(node)
+        node_line = listed.get(node)
         cpus = 1 if host.shares_machine else max(1, host.cpu_count)
-        ranks += (said and (said.slots or said.gpus)) or cpus
+        ranks += (node_line and (node_line.slots or node_line.gpus)) or cpus
     return ranks
 
 
@@ -37,7 +37,7 @@ def ranks_on(one: Node, gpu: GpuFacts | None) -> int:
     return max(1, one.slots or one.gpus or (len(gpu.devices) if gpu else 0))
 
 
-def names_asked(job: Job, hosts: Mapping[str, HostFacts]) -> frozenset[str]:
+def resolved_nodes(job: Job, hosts: Mapping[str, HostFacts]) -> frozenset[str]:
     """Nodes whose names a job that finds itself at a rendezvous asks for: those that may be rank 0.
 
     torchrun sorts its agents by their full names, and hands out that of the first.

@@ -29,7 +29,7 @@ def raise_limit(
     *,
     unit: str,
     flag: str,
-    own: str,
+    in_script: str,
     unit_bytes: int = 1,
     session: Session | None = None,
 ) -> list[Fix]:
@@ -39,13 +39,13 @@ def raise_limit(
     unit: what a systemd unit says; flag: the container engine's; own: how a job raises it by itself, empty
     where the hard limit is in the way.
     """
-    itself = in_job("in the job script, where the hard limit allows it (logins stay as they are)", own)
+    itself = in_job("in the job script, where the hard limit allows it (logins stay as they are)", in_script)
     if host.container:
         larger = in_job(
             f"start the {host.container} container with a higher limit",
             f"docker run --ulimit {flag} ...   # Kubernetes: the container runtime's own unit",
         )
-        return [itself, larger] if own else [larger]
+        return [itself, larger] if in_script else [larger]
     running = str(int(value) * unit_bytes) if value.isdecimal() else value
     if session is not None and session.transport == "ray":
         return _of_raylet(item, running, unit, f"ulimit {_ULIMIT[item]} {value}")
@@ -60,13 +60,13 @@ def raise_limit(
         root=True,
         effect="next login",
     )
-    service = of_slurmd(
+    service = slurmd_limit(
         "where a service starts the job, limits.conf does not reach it: the same for slurmd "
         "(or containerd, ssh)",
         item,
         unit,
     )
-    return [logins, itself if own else service]
+    return [logins, itself if in_script else service]
 
 
 def _of_raylet(item: str, value: str, unit: str, shell: str) -> list[Fix]:
@@ -92,7 +92,7 @@ def _of_raylet(item: str, value: str, unit: str, shell: str) -> list[Fix]:
     ]
 
 
-def of_slurmd(text: str, item: str, unit: str) -> Fix:
+def slurmd_limit(text: str, item: str, unit: str) -> Fix:
     """A limit of slurmd's, which all steps have; jobs that run stay. unit: what a systemd unit says."""
     again = "systemctl daemon-reload && systemctl restart slurmd"
     return run(
@@ -104,7 +104,7 @@ def of_slurmd(text: str, item: str, unit: str) -> Fix:
     )
 
 
-def of_the_machine(hosts: Mapping[str, HostFacts], softs: Mapping[str, int | None], node: str) -> bool:
+def is_machine_limit(hosts: Mapping[str, HostFacts], softs: Mapping[str, int | None], node: str) -> bool:
     """Whether a node that shares its machine has the machine's limit: none of those nodes has a higher one.
 
     Nobody inside can raise it, so it stops no launch there; a node below the others is a fault. One
@@ -112,9 +112,9 @@ def of_the_machine(hosts: Mapping[str, HostFacts], softs: Mapping[str, int | Non
     """
     if not hosts[node].shares_machine:
         return False
-    own = softs[node]
+    soft_here = softs[node]
     others = [soft for other, soft in softs.items() if other != node and other in hosts]
-    return own is not None and all(soft is not None and own >= soft for soft in others)
+    return soft_here is not None and all(soft is not None and soft_here >= soft for soft in others)
 
 
 def files_of_nccl(

@@ -8,7 +8,7 @@ Fixes = tuple[Fix, ...]
 SWAP = run("clean or swap cable and transceiver, then try another port of the switch")
 
 
-def of_port(port: str) -> tuple[Fixes, Fixes]:
+def port_fixes(port: str) -> tuple[Fixes, Fixes]:
     """For a port such as ``mlx5_0:1``: of a link that is bad, and of one that is jammed."""
     hca, _, number = port.rpartition(":")
     known = is_plain_name(hca) and number.isascii() and number.isdigit()
@@ -24,7 +24,7 @@ def of_port(port: str) -> tuple[Fixes, Fixes]:
     return (report, SWAP), (jammed, report)
 
 
-def of_interface(name: str) -> tuple[Fixes, Fixes, Fixes, Fixes]:
+def interface_fixes(name: str) -> tuple[Fixes, Fixes, Fixes, Fixes]:
     """For an interface: whose link damages packets, whose link goes down, that is read too slowly, that stops
     its switch."""
     report = look(

@@ -42,9 +42,9 @@ def majority(values: Mapping[str, H]) -> Majority[H]:
         return Majority(value=None, minority={}, groups={})
     if len(ordered) > 1 and len(ordered[0][1]) == len(ordered[1][1]):
         return Majority(value=None, minority=dict(values), groups=groups)
-    usual = ordered[0][0]
+    typical = ordered[0][0]
     return Majority(
-        value=usual,
-        minority={node: value for node, value in values.items() if value != usual},
+        value=typical,
+        minority={node: value for node, value in values.items() if value != typical},
         groups=groups,
     )

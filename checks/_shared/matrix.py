@@ -88,43 +88,43 @@ def decode(cells: Mapping[Cell, bool]) -> tuple[Fault, ...]:
     faults: list[Fault] = []
     for node in nodes:
         if node in into and node in out:
-            kind, own = Kind.NODE, columns[node] | rows[node]
+            kind, own_cells = Kind.NODE, columns[node] | rows[node]
         elif node in into:
-            kind, own = Kind.IN, columns[node]
+            kind, own_cells = Kind.IN, columns[node]
         elif node in out:
-            kind, own = Kind.OUT, rows[node]
+            kind, own_cells = Kind.OUT, rows[node]
         else:
             continue
-        faults.append(Fault(kind=kind, nodes=(node,), cells=frozenset(own)))
+        faults.append(Fault(kind=kind, nodes=(node,), cells=frozenset(own_cells)))
     return (*faults, *_rest(cells, left, nodes))
 
 
-def around(cells: Iterable[Cell], likely: Collection[str]) -> tuple[str, ...]:
+def vertex_cover(cells: Iterable[Cell], likely: Collection[str]) -> tuple[str, ...]:
     """The fewest nodes of which each of these pairs has one; of several that may be it, those that are
     `likely`, else all of them."""
-    own: dict[str, set[Cell]] = {}
+    cells_of: dict[str, set[Cell]] = {}
     for cell in sorted(set(cells)):
         for end in cell:
-            own.setdefault(end, set()).add(cell)
-    place = {node: i for i, node in enumerate(own)}
+            cells_of.setdefault(end, set()).add(cell)
+    position = {node: i for i, node in enumerate(cells_of)}
 
     def entry(node: str) -> tuple[int, bool, int, str]:
-        return -len(own[node]), node not in likely, place[node], node
+        return -len(cells_of[node]), node not in likely, position[node], node
 
-    heap, found = [*map(entry, own)], []
+    heap, found = [*map(entry, cells_of)], []
     heapify(heap)
     while heap and heap[0][0]:
         first: list[str] = []
         most = heap[0][:2]
         while heap and heap[0][:2] == most:
             *_, node = now = heappop(heap)
-            if node in own and now == entry(node):
+            if node in cells_of and now == entry(node):
                 first.append(node)
         found += first
-        for cell in {cell for node in first for cell in own.pop(node)}:
+        for cell in {cell for node in first for cell in cells_of.pop(node)}:
             for node in cell:
-                if node in own:
-                    own[node].discard(cell)
+                if node in cells_of:
+                    cells_of[node].discard(cell)
                     heappush(heap, entry(node))
     return tuple(found)
 
@@ -146,7 +146,7 @@ def _full(cells: Mapping[Cell, bool], nodes: Iterable[str], end: int) -> dict[st
         tried[cell[end]].add(cell)
         if not is_bad:
             fine.add(cell[end])
-    return {node: own for node, own in tried.items() if node not in fine and len(own) > 1}
+    return {node: own_cells for node, own_cells in tried.items() if node not in fine and len(own_cells) > 1}
 
 
 def _necessary(
@@ -166,10 +166,10 @@ def _necessary(
             out.add(src)
     left = {(src, dst) for src, dst in bad if src not in out and dst not in into}
     lines: dict[Line, set[Cell]] = {
-        (1, node): own & left for node, own in columns.items() if node not in into
+        (1, node): own_cells & left for node, own_cells in columns.items() if node not in into
     }
-    lines |= {(0, node): own & left for node, own in rows.items() if node not in out}
-    heap = [(-len(own), line) for line, own in lines.items()]
+    lines |= {(0, node): own_cells & left for node, own_cells in rows.items() if node not in out}
+    heap = [(-len(own_cells), line) for line, own_cells in lines.items()]
     heapify(heap)
     while (best := _largest(heap, lines)) and len(lines[best]) > 1:
         also = _largest(heap, lines)
@@ -216,16 +216,16 @@ def _rest(cells: Mapping[Cell, bool], left: set[Cell], nodes: list[str]) -> list
         # Lines of one direction share no pair; of both, nobody can tell which it is.
         while bool(sources) != bool(targets):
             end, node = (0, next(iter(sources))) if sources else (1, next(iter(targets)))
-            own = frozenset(lines[end, node])
+            own_cells = frozenset(lines[end, node])
             kind = Kind.IN if end == 1 else Kind.OUT
-            faults.append(Fault(kind=kind, nodes=(node,), cells=own, partial=True))
-            for cell in sorted(own):
+            faults.append(Fault(kind=kind, nodes=(node,), cells=own_cells, partial=True))
+            for cell in sorted(own_cells):
                 for side, other in enumerate(cell):
                     size = len(lines[side, other])
                     del by_size[size][side][other]
                     lines[side, other].discard(cell)
                     by_size.setdefault(size - 1, ({}, {}))[side][other] = None
-            left -= own
+            left -= own_cells
         if sources:
             break
     order = {node: i for i, node in enumerate(nodes)}

@@ -38,17 +38,17 @@ def keep_ifnames(
     nets: Mapping[str, NetFacts],
     envs: Mapping[str, Environment],
     versions: Mapping[str, Version | None],
-    wanted: Mapping[str, Sequence[AddressRow]],
+    selected: Mapping[str, Sequence[AddressRow]],
 ) -> tuple[Fix, ...]:
     """A value that leaves NCCL's socket transport exactly these interfaces of each node, where one does."""
-    names = list(dict.fromkeys(row.ifname for rows in wanted.values() for row in rows))
+    names = list(dict.fromkeys(row.ifname for rows in selected.values() for row in rows))
     others = {row.ifname for net in nets.values() for row in rows_of(net)} - set(names)
-    if not all(wanted.values()) or not all(map(is_ifname, (*names, *others))):
+    if not all(selected.values()) or not all(map(is_ifname, (*names, *others))):
         return ()
     for value in (f"={','.join(names)}", f"^={','.join(sorted(others))}"):
         fits = (
             candidates(nets[node], {**values(envs[node]), IFNAME: value}, versions[node])[0] == list(rows)
-            for node, rows in wanted.items()
+            for node, rows in selected.items()
         )
         if value.count(",") < MAX_IFS and all(fits):
             text = f"one value that leaves NCCL {listing(names)}"

@@ -32,7 +32,7 @@ FEW = 8
 _DECIDE = run("decide for one of them, and bring the other nodes to it", effect="next launch")
 
 
-def as_others(value: str, having: Collection[str], nodes: Collection[str]) -> Expected:
+def expected_of_lacking(value: str, having: Collection[str], nodes: Collection[str]) -> Expected:
     """What is expected of nodes that have none, in the words that fit how many of `nodes` have one."""
     if 2 * len(having) > len(nodes):
         return PEERS(value)
@@ -46,13 +46,13 @@ def differing(
     *,
     key: str = "",
     expect: Wanted | None = None,
-    of: str = "",
+    item: str = "",
     status: Status = Status.FAIL,
     why: str = "",
-    tell: bool = False,
+    report_equal: bool = False,
     peers: bool = True,
-    least: bool = False,
-    seen: Callable[[str], Evidence | Sequence[Evidence]] = lambda _: (),
+    at_least: bool = False,
+    evidence_of: Callable[[str], Evidence | Sequence[Evidence]] = lambda _: (),
     fixes: Callable[[str, str], Fix | Sequence[Fix]] = lambda _, __: (),
 ) -> Iterator[Finding]:
     """A finding for each node whose value is not the majority's; on a tie, for every node. What the user has
@@ -66,50 +66,52 @@ def differing(
     fixes(node, wanted): how `node` gets the majority's value.
     """
     known = {node: value for node, value in values.items() if value}
-    typed = expect.look(key, values, of) if expect and key else {}
-    for node in (node for node in values if node not in known and (peers or node in typed)):
+    expectations = expect.look(key, values, item) if expect and key else {}
+    for node in (node for node in values if node not in known and (peers or node in expectations)):
         yield unknown(node, f"{noun} cannot be compared: nothing could be read here")
-    for node, wish in typed.items():
-        if node in known and not wish.is_met_by(known[node], least):
-            fix = fixes(node, wish.exact) if wish.exact else ()
-            yield unlike_typed(wish, node, known[node], noun, cause, status, seen=seen(node), fixes=fix)
-        elif node in known and tell:
-            yield ok(node, f"{noun} {known[node]}, as {wish.place} has it", observed=known[node])
+    for node, expectation in expectations.items():
+        if node in known and not expectation.is_met_by(known[node], at_least):
+            fix = fixes(node, expectation.exact) if expectation.exact else ()
+            yield unlike_expected(
+                expectation, node, known[node], noun, cause, status, seen=evidence_of(node), fixes=fix
+            )
+        elif node in known and report_equal:
+            yield ok(node, f"{noun} {known[node]}, as {expectation.place} has it", observed=known[node])
     if not peers:
         return
-    if typed:
-        known = {node: value for node, value in known.items() if node not in typed}
+    if expectations:
+        known = {node: value for node, value in known.items() if node not in expectations}
     spread = majority(known)
     if spread.equal:
-        for node, value in known.items() if tell else ():
+        for node, value in known.items() if report_equal else ():
             yield ok(node, f"{noun} {value}", observed=value)
         return
-    usual, others = spread.value, sorted(set(spread.minority.values()))
-    if usual is None:
+    typical, others = spread.value, sorted(set(spread.minority.values()))
+    if typical is None:
         title = f"{cause.title}, and no version has a majority"
     elif len(others) == 1:
-        title = "{nodes} {has} " + title_text(f"{noun} {others[0]} where most nodes have {usual}")
+        title = "{nodes} {has} " + title_text(f"{noun} {others[0]} where most nodes have {typical}")
     else:
-        title = "{nodes} {has} " + title_text(f"another {noun} than most nodes ({usual})")
-    cause = cause.but(title=title, confidence=cause.confidence if usual else LIKELY)
+        title = "{nodes} {has} " + title_text(f"another {noun} than most nodes ({typical})")
+    cause = cause.but(title=title, confidence=cause.confidence if typical else LIKELY)
     sides = "; ".join(f"{value} on {listing(nodes)}" for value, nodes in list(spread.groups.items())[:4])
     tail = f": {why}" if why else ""
     # On a tie one hint serves all: each names every node.
-    tie = None if usual else cause.hint(tuple(spread.minority), _DECIDE)
+    tie = None if typical else cause.hint(tuple(spread.minority), _DECIDE)
     for node, value in spread.minority.items():
         finding = cause.say(
             status,
-            f"{noun} {f'{value} here, {usual} on most nodes' if usual else sides}{tail}",
+            f"{noun} {f'{value} here, {typical} on most nodes' if typical else sides}{tail}",
             at=node,
             observed=value,
-            expected=PEERS(usual or "the same on all nodes"),
-            seen=seen(node),
-            fixes=fixes(node, usual) if usual else (),
+            expected=PEERS(typical or "the same on all nodes"),
+            seen=evidence_of(node),
+            fixes=fixes(node, typical) if typical else (),
         )
         yield replace(finding, cause=tie) if tie else finding
 
 
-def named(
+def unlike_expected_by_name(
     have: Mapping[str, Mapping[str, str | None]],
     noun: str,
     cause: Cause,
@@ -124,32 +126,43 @@ def named(
     """
     if expect is None:
         return
-    counts = Counter(name for mine in have.values() for name in mine)
+    counts = Counter(name for values_of in have.values() for name in values_of)
     # What few have is not what nodes have, and 10,000 nodes may have 10,000 names.
-    usual = {name for name, count in counts.items() if FEW * count >= len(have)}
-    for name in sorted(usual | expect.names(key)):
-        values = {node: mine.get(name, ABSENT) for node, mine in have.items()}
+    common = {name for name, count in counts.items() if FEW * count >= len(have)}
+    for name in sorted(common | expect.names(key)):
+        values = {node: values_of.get(name, ABSENT) for node, values_of in have.items()}
         what = f"{noun} of {name}"
-        yield from differing(values, what, cause, key=key, expect=expect, of=name, peers=False, **more)
+        yield from differing(values, what, cause, key=key, expect=expect, item=name, peers=False, **more)
 
 
-def unlike_typed(
-    wish: Wish, node: str, value: str, noun: str, cause: Cause, status: Status = Status.FAIL, **details: Any
+def unlike_expected(
+    expectation: Wish,
+    node: str,
+    value: str,
+    noun: str,
+    cause: Cause,
+    status: Status = Status.FAIL,
+    **details: Any,
 ) -> Finding:
     """The finding of a node that has another value than the user has typed. details: as of `Cause.say`."""
-    own = details.pop("seen", ())
-    title = "{nodes} {has} another " + title_text(f"{noun} than {wish.place} expects ({wish.text})")
+    evidence = details.pop("seen", ())
+    title = "{nodes} {has} another " + title_text(
+        f"{noun} than {expectation.place} expects ({expectation.text})"
+    )
     return cause.but(title=title).say(
         status,
-        f"{noun} {value} here, {wish.place} expects {wish.text}",
+        f"{noun} {value} here, {expectation.place} expects {expectation.text}",
         at=node,
         observed=value,
-        expected=CONFIG(wish.text),
-        seen=(*((own,) if isinstance(own, Evidence) else own), typed_at(wish)),
+        expected=CONFIG(expectation.text),
+        seen=(
+            *((evidence,) if isinstance(evidence, Evidence) else evidence),
+            expectation_evidence(expectation),
+        ),
         **details,
     )
 
 
-def typed_at(wish: Wish) -> Evidence:
+def expectation_evidence(expectation: Wish) -> Evidence:
     """Where something expected was typed."""
-    return evidence(wish.place, f"{wish.said} = {wish.text}", "file", at=CONTROL)
+    return evidence(expectation.place, f"{expectation.said} = {expectation.text}", "file", at=CONTROL)

@@ -27,12 +27,12 @@ def by_path(probes: Iterable[P], paths: Paths | None) -> list[tuple[Path | None,
     for path in paths.beside if paths else ():
         found[path.id] = (path, [])
     for probe in probes:
-        there = find(probe)
-        found[there.id if there else ""][1].append(probe)
+        path_found = find(probe)
+        found[path_found.id if path_found else ""][1].append(probe)
     return [(path, some) for path, some in found.values() if some or path is None]
 
 
-def over(paths: Sequence[Path | None]) -> str:
+def path_text(paths: Sequence[Path | None]) -> str:
     """``, over eth1 (10.1.0.0/24: NCCL)``, for people; empty where the main path is among them."""
     labels = [path.label for path in paths if path is not None]
     return f", over {listing(labels)}" if len(labels) == len(paths) else ""
@@ -44,9 +44,9 @@ def addresses(node: str, paths: Iterable[Path | None], main: Mapping[str, str]) 
     return list(dict.fromkeys(table[node] for table in tables if node in table))
 
 
-def named(hint: CauseHint, paths: Sequence[Path | None]) -> CauseHint:
+def named_by_path(hint: CauseHint, paths: Sequence[Path | None]) -> CauseHint:
     """The cause with its paths in key and title; unchanged where the main path is among them."""
-    where = over(paths)
+    where = path_text(paths)
     if not where or paths[0] is None:
         return hint
     kind = "rail" if paths[0].is_rail else "net"
@@ -58,16 +58,16 @@ def on_path(finding: Finding, path: Path | None) -> Finding:
     """The finding with its path named in summary and cause."""
     if path is None:
         return finding
-    cause = finding.cause and named(finding.cause, (path,))
-    return replace(finding, summary=finding.summary + over((path,)), cause=cause, path=path.id)
+    cause = finding.cause and named_by_path(finding.cause, (path,))
+    return replace(finding, summary=finding.summary + path_text((path,)), cause=cause, path=path.id)
 
 
-def about(finding: Finding, path: Path | None) -> Finding:
+def about_path(finding: Finding, path: Path | None) -> Finding:
     """The finding said of this path, under a cause that may be of several: what a node has in common on all
     its paths is one cause, with the measures of the first."""
     if path is None:
         return finding
-    return replace(finding, summary=finding.summary + over((path,)), path=path.id, measures=None)
+    return replace(finding, summary=finding.summary + path_text((path,)), path=path.id, measures=None)
 
 
 def leave_out(left: Path, paths: Paths) -> tuple[Fix, ...]:
@@ -75,12 +75,12 @@ def leave_out(left: Path, paths: Paths) -> tuple[Fix, ...]:
     if left.is_rail and left.sources != left.addresses:
         text = "where each rail is a network of its own, let NCCL stay on it"
         return (in_job(text, export("NCCL_CROSS_NIC", "0"), persistent=True),)
-    taken = {(use.node, use.address) for use in paths.uses if use.purpose.startswith(SOCKET)}
+    in_use = {(use.node, use.address) for use in paths.uses if use.purpose.startswith(SOCKET)}
     names = dict.fromkeys(
         path.ifnames[node]
         for path in paths.paths
         for node, address in path.addresses.items()
-        if path.id != left.id and (node, address) in taken and node in path.ifnames
+        if path.id != left.id and (node, address) in in_use and node in path.ifnames
     )
     if left.users != ("NCCL",) or not names or not all(map(is_ifname, names)):
         return ()
@@ -100,9 +100,9 @@ def further_devices(
     """The interfaces on these paths, each once: without those of the main one and of earlier ones."""
     done = {(node, dev.name) for node, dev in main.items()}
     for path in paths:
-        there = {n: dev for n, dev in devices_on(path, nets).items() if (n, dev.name) not in done}
-        done |= {(n, dev.name) for n, dev in there.items()}
-        yield path, there
+        devices = {n: dev for n, dev in devices_on(path, nets).items() if (n, dev.name) not in done}
+        done |= {(n, dev.name) for n, dev in devices.items()}
+        yield path, devices
 
 
 # What has a speed of its own; a bridge or a tunnel says something about it, too.

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from netdoctor.check import derived
-from netdoctor.checks._shared.matrix import Cell, Fault, Kind, around, decode_to
-from netdoctor.checks._shared.paths import by_path, leave_out, named, over
+from netdoctor.checks._shared.matrix import Cell, Fault, Kind, decode_to, vertex_cover
+from netdoctor.checks._shared.paths import by_path, leave_out, named_by_path, path_text
 from netdoctor.checks._shared.text import listing, title_text
 from netdoctor.facts.net import FirewallFacts, PortMatrix, PortProbe
 from netdoctor.facts.paths import MAIN, STORE, Path, Paths
@@ -41,7 +41,7 @@ class PortCause:
     ports: str
     numbers: tuple[int, ...]
     fabric: bool
-    seen: tuple[Evidence, ...]
+    evidence: tuple[Evidence, ...]
     paths: tuple[Path | None, ...] = (None,)
 
     @property
@@ -49,7 +49,7 @@ class PortCause:
         return tuple(dict.fromkeys(node for culprit in self.hint.culprits for node in nodes_of(culprit)))
 
     @cached_property
-    def others(self) -> Mapping[str, Set[str]]:
+    def peers(self) -> Mapping[str, Set[str]]:
         """By node at an end of a pair that fails, the other ends."""
         found: dict[str, set[str]] = {}
         for src, dst in self.fault.cells:
@@ -73,7 +73,7 @@ class PortCauses:
     firewalls: Mapping[str, FirewallFacts]
     master: str | None = None
 
-    def of(self, path: Path | None, cell: Cell, *purposes: str) -> PortCause | None:
+    def cause_of(self, path: Path | None, cell: Cell, *purposes: str) -> PortCause | None:
         """The cause for this pair on this path, over the first of these kinds of port that has one."""
         found = (self.by_cell.get((path.id if path else MAIN, cell, purpose)) for purpose in purposes)
         return next((cause for cause in found if cause is not None), None)
@@ -81,13 +81,13 @@ class PortCauses:
     def to_master(self, job: Job) -> dict[str, tuple[Path | None, PortProbe]]:
         """By source, what became of the rendezvous port where MASTER_ADDR points; of the main path where it
         was tried on no other."""
-        wanted = (job.master_node, job.master_port, RENDEZVOUS)
+        rendezvous = (job.master_node, job.master_port, RENDEZVOUS)
         return {
             src: (path, probe)
             for path, by_cell in self.probes
             for (src, _), probes in by_cell.items()
             for probe in probes
-            if (probe.dst, probe.port, probe.purpose) == wanted
+            if (probe.dst, probe.port, probe.purpose) == rendezvous
         }
 
     def stop(self, cause: PortCause, job: Job) -> bool:
@@ -153,10 +153,10 @@ def _on_path(
             larger.setdefault(cell, []).append(f)
     for fault in high:
         # The same pairs may fail over the rendezvous port as part of something larger: one cause is enough.
-        alike = (fault.kind, fault.nodes) in twins or any(
+        covered_by_low = (fault.kind, fault.nodes) in twins or any(
             fault.cells <= f.cells for f in larger.get(next(iter(fault.cells)), ())
         )
-        scope = EPHEMERAL if not alike and _tried(fault, RENDEZVOUS, by_cell) else ALL_PORTS
+        scope = EPHEMERAL if not covered_by_low and _tried(fault, RENDEZVOUS, by_cell) else ALL_PORTS
         causes.append(words.cause(fault, scope))
     covered = {cell for fault in high for cell in fault.cells}
     for fault in low:
@@ -167,34 +167,34 @@ def _on_path(
 
 def _stateless(stray: set[Cell], faults: Sequence[Fault]) -> Fault:
     """The filter at the node of which answers are lost in these pairs, with what else fails there."""
-    nodes = around(stray, {node for fault in faults for node in fault.nodes})
+    nodes = vertex_cover(stray, {node for fault in faults for node in fault.nodes})
     known = set(nodes)
-    there = {cell for fault in faults for cell in fault.cells if not known.isdisjoint(cell)}
-    return Fault(kind=Kind.NODE, nodes=nodes, cells=frozenset(stray | there))
+    failing = {cell for fault in faults for cell in fault.cells if not known.isdisjoint(cell)}
+    return Fault(kind=Kind.NODE, nodes=nodes, cells=frozenset(stray | failing))
 
 
 def _merged(
     found: Sequence[PortCause], known: Paths | None
 ) -> tuple[list[PortCause], dict[PortCause, PortCause]]:
     """Causes that are alike on several paths as one, each with its paths named; and what became of each."""
-    alike: dict[tuple[object, ...], list[PortCause]] = {}
+    groups: dict[tuple[object, ...], list[PortCause]] = {}
     for one in found:
         # Of one path these are never alike.
         key: tuple[object, ...] = one.fault.kind, one.fault.nodes, one.fault.partial, one.outcome, one.fabric
-        key = key if all(one.paths[0] is not other.paths[0] for other in alike.get(key, ())) else (*key, one)
-        alike.setdefault(key, []).append(one)
-    causes = _one_title([_joined(group, known) for group in alike.values()])
-    return causes, {one: cause for group, cause in zip(alike.values(), causes, strict=True) for one in group}
+        key = key if all(one.paths[0] is not other.paths[0] for other in groups.get(key, ())) else (*key, one)
+        groups.setdefault(key, []).append(one)
+    causes = _one_title([_joined(group, known) for group in groups.values()])
+    return causes, {one: cause for group, cause in zip(groups.values(), causes, strict=True) for one in group}
 
 
 def _joined(group: Sequence[PortCause], known: Paths | None) -> PortCause:
     first, paths = group[0], tuple(one.paths[0] for one in group)
-    hint = named(first.hint, paths)
+    hint = named_by_path(first.hint, paths)
     if known and len(paths) == 1 and paths[0] is not None:
         hint = replace(hint, fixes=leave_out(paths[0], known))
     numbers = tuple(sorted({number for one in group for number in one.numbers}))
-    lines = tuple(line for one in group for line in one.seen)
-    return replace(first, hint=hint, paths=paths, numbers=numbers, seen=lines)
+    lines = tuple(line for one in group for line in one.evidence)
+    return replace(first, hint=hint, paths=paths, numbers=numbers, evidence=lines)
 
 
 def _cells(by_cell: ByCell, purpose: str) -> dict[Cell, bool]:
@@ -281,7 +281,7 @@ _SUFFIXES = {
 }
 _DOES = {"filtered": "drop{s}", "rejected": "reject{s}", "refused": "refuse{s}", "no_route": "drop{s}"}
 _DONE = {"filtered": "dropped", "rejected": "rejected", "refused": "refused", "no_route": "unroutable"}
-_WHICH = {
+_PORTS = {
     ALL_PORTS: "",
     RENDEZVOUS: " to the rendezvous port",
     EPHEMERAL: " to the ports that the kernel picks",
@@ -340,7 +340,7 @@ class _Words:
             ports=ports,
             numbers=tuple(sorted({probe.port for probe in probes})),
             fabric=bool(fabric),
-            seen=tuple(self._evidence(fault, ports, probes, outcome, fabric)),
+            evidence=tuple(self._evidence(fault, ports, probes, outcome, fabric)),
             paths=(self.path,),
         )
 
@@ -351,13 +351,13 @@ class _Words:
         sources, targets = (self._in_order({getattr(p, end) for p in probes}) for end in ("src", "dst"))
         way = f"between {sources}" if sources == targets else f"from {sources} to {targets}"
         numbers = listing(str(n) for n in sorted({probe.port for probe in probes}))
-        said = {
+        meaning = {
             "filtered": f"no answer in {self.timeout_s:.1f} s (filtered)",
             "rejected": "rejected by a firewall on the way",
             "refused": "refused, though netdoctor listens there",
             "no_route": "no route",
         }
-        yield seen(f"TCP {numbers} {way}{over((self.path,))}", said[outcome], at=src)
+        yield seen(f"TCP {numbers} {way}{path_text((self.path,))}", meaning[outcome], at=src)
         tried = {probe.purpose for probe in probes}
         back = (p for a, b in fault.cells for p in self.by_cell.get((b, a), ()) if p.purpose in tried)
         if fault.kind in (Kind.IN, Kind.OUT, Kind.PATH) and any(probe.outcome in OPEN for probe in back):
@@ -391,7 +391,7 @@ def _key(fault: Fault, outcome: str, ports: str, fabric: bool) -> str:
 
 
 def _title(fault: Fault, outcome: str, ports: str, fabric: bool) -> str:
-    does, done, which, peers = _DOES[outcome], _DONE[outcome], _WHICH[ports], _peers(fault)
+    does, done, where, peers = _DOES[outcome], _DONE[outcome], _PORTS[ports], _peers(fault)
     if _only_rendezvous(fault, outcome, ports):
         if fabric:
             return "Only the rendezvous port gets through to {nodes}; NCCL and gloo use others"
@@ -401,13 +401,13 @@ def _title(fault: Fault, outcome: str, ports: str, fabric: bool) -> str:
             if outcome == "no_route":
                 return "The other nodes have no route to {nodes}"
             if fabric:
-                return f"Connections{which} from {peers} are {done} before they reach {{nodes}}"
-            return f"{{nodes}} {does} connections{which} {'' if fault.partial else 'that come '}from {peers}"
+                return f"Connections{where} from {peers} are {done} before they reach {{nodes}}"
+            return f"{{nodes}} {does} connections{where} {'' if fault.partial else 'that come '}from {peers}"
         case Kind.OUT:
             if outcome == "no_route":
                 return "{nodes} {has} no route to the other nodes"
             way = " on their way" if fabric else ""
-            return f"Connections{which} from {{nodes}} to {peers} are {done}{way}"
+            return f"Connections{where} from {{nodes}} to {peers} are {done}{way}"
         case Kind.NODE:
             return "{nodes} can neither reach the other nodes nor be reached by them"
         case Kind.SPLIT:
@@ -416,7 +416,7 @@ def _title(fault: Fault, outcome: str, ports: str, fabric: bool) -> str:
             return "Two halves of the cluster ({nodes}) cannot connect to each other"
         case Kind.ALL:
             if len(fault.nodes) == 2:
-                return f"{{nodes}} cannot connect to each other{which}: connections are {done}"
+                return f"{{nodes}} cannot connect to each other{where}: connections are {done}"
             how = ", by no rule set of theirs" if fabric else ""
-            return f"No node can connect to another: connections{which} are {done} everywhere{how}"
-    return f"Connections{which} on the way {{nodes}} are {done}"
+            return f"No node can connect to another: connections{where} are {done} everywhere{how}"
+    return f"Connections{where} on the way {{nodes}} are {done}"

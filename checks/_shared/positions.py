@@ -4,7 +4,7 @@ import hashlib
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from netdoctor.checks._shared.parity import named
+from netdoctor.checks._shared.parity import unlike_expected_by_name
 from netdoctor.checks._shared.text import size, title_text
 from netdoctor.facts.host import HostFacts
 from netdoctor.facts.places import HUNG, UNTRIED, Place, PlaceFacts
@@ -13,7 +13,7 @@ from netdoctor.facts.wanted import Wanted
 from netdoctor.model import Cause, Finding, Status
 
 # What the kernel says of a mount whose server, or whose user-space half, is gone.
-GONE = {
+MOUNT_ERRORS = {
     "ESTALE": "its handle is stale: the server has another file system there now",
     "EIO": "input/output error",
     "ENOTCONN": "the program that serves it has ended",
@@ -28,14 +28,14 @@ ABSENT = ("ENOENT", "ENOTDIR")
 MOUNT = "fs.mount.*"
 NOT_MOUNTED = Cause("fs-not-as-typed", "file systems of {nodes} are not as expected")
 # As many of a node's network mounts as are looked at (agent/facts/places.py, MOUNTS_AT_MOST).
-MOUNTS_TOLD = 8
+MOUNTS_MAX = 8
 KEY_LETTERS = 40
 # Of these the server is named, and numbers the inodes. Elsewhere (FUSE, 9p, virtiofs) the source is a word
 # that any machine may use, and the numbers are the client's own.
 NUMBERED = ("nfs", "nfs4", "lustre", "ceph", "gpfs", "wekafs")
 
 
-def at(cause: Cause, path: str) -> Cause:
+def cause_at(cause: Cause, path: str) -> Cause:
     """The cause for one path: a key of its own, and the path in its title where that has ``{where}``."""
     return cause.but(key=f"{cause.key}-{_slug(path)}", title=cause.title.replace("{where}", title_text(path)))
 
@@ -52,75 +52,75 @@ def _slug(path: str) -> str:
     return f"{slug[:KEY_LETTERS].rstrip('-')}-{mark}".lstrip("-")
 
 
-def asked(nodes: Mapping[str, PlaceFacts]) -> dict[str, dict[str, Place]]:
+def requested_paths(nodes: Mapping[str, PlaceFacts]) -> dict[str, dict[str, Place]]:
     """What the nodes say of each --path: by the user's word for it, then by node."""
     found: dict[str, dict[str, Place]] = {}
     for node, facts in nodes.items():
-        for place in facts.places:
-            if place.role == "path":
-                found.setdefault(place.asked or place.path, {})[node] = place
+        for location in facts.places:
+            if location.role == "path":
+                found.setdefault(location.asked or location.path, {})[node] = location
     return found
 
 
-def untold(facts: PlaceFacts, paths: Sequence[str]) -> list[str]:
+def unreported(facts: PlaceFacts, paths: Sequence[str]) -> list[str]:
     """The paths of which a node said nothing. One that was named twice, as ~/x and /root/x, is told once."""
-    told = [place for place in facts.places if place.role == "path"]
-    names = {place.asked for place in told} | {place.path for place in told}
+    reported = [location for location in facts.places if location.role == "path"]
+    names = {location.asked for location in reported} | {location.path for location in reported}
     return [
         path
         for path in paths
-        if path not in names and not (path[:1] == "~" and any(p.path.endswith(path[1:]) for p in told))
+        if path not in names and not (path[:1] == "~" and any(p.path.endswith(path[1:]) for p in reported))
     ]
 
 
-def as_typed(nodes: Mapping[str, PlaceFacts], expect: Wanted | None) -> Iterator[Finding]:
+def unexpected_mounts(nodes: Mapping[str, PlaceFacts], expect: Wanted | None) -> Iterator[Finding]:
     """Hold what is mounted to what was typed, by mount point or path."""
     if expect is None:
         return
-    asked_for = expect.names(MOUNT)
+    expected = expect.names(MOUNT)
     have: dict[str, dict[str, str | None]] = {}
     for node, facts in nodes.items():
-        mine = have[node] = {}
-        for place in facts.places:
-            said = None if place.error else of(place)
-            for name in {place.path, place.mount_point, place.asked} & asked_for:
-                mine[str(name)] = said
-            if place.network and place.mount_point and said:
-                mine.setdefault(place.mount_point, said)
+        values = have[node] = {}
+        for location in facts.places:
+            mount = None if location.error else mount_text(location)
+            for name in {location.path, location.mount_point, location.asked} & expected:
+                values[str(name)] = mount
+            if location.network and location.mount_point and mount:
+                values.setdefault(location.mount_point, mount)
         # Of what is not from the network only what was named is looked at; and not of very many mounts.
-        all_told = sum(place.role == "mount" for place in facts.places) < MOUNTS_TOLD
-        for name in asked_for - mine.keys():
+        complete = sum(location.role == "mount" for location in facts.places) < MOUNTS_MAX
+        for name in expected - values.keys():
             local = any(one.startswith("local") for w in expect.wishes if w.of == name for one in w.any_of)
-            mine[name] = MISSING if all_told and not local else None
-    yield from named(have, "mount", NOT_MOUNTED, MOUNT, expect, status=Status.FAIL)
+            values[name] = MISSING if complete and not local else None
+    yield from unlike_expected_by_name(have, "mount", NOT_MOUNTED, MOUNT, expect, status=Status.FAIL)
 
 
-def unseen(place: Place, patience_s: float) -> str:
-    """Why nothing is known of a place; empty where something is."""
-    if place.error == HUNG:
+def unread_reason(location: Place, patience_s: float) -> str:
+    """Why nothing is known of a location; empty where something is."""
+    if location.error == HUNG:
         return f"no answer within {patience_s:g} s"
-    if place.error == UNTRIED:
+    if location.error == UNTRIED:
         return "not looked at, because other places hang"
-    return "" if place.error is None else GONE.get(place.error, place.error)
+    return "" if location.error is None else MOUNT_ERRORS.get(location.error, location.error)
 
 
-def of(place: Place) -> str:
+def mount_text(location: Place) -> str:
     """``nfs4 10.0.0.5:/export/data``, ``local ext4``."""
-    if not place.network:
-        return f"local {place.fs_type or 'file system'}"
-    return f"{place.fs_type} {place.source or ''}".strip()
+    if not location.network:
+        return f"local {location.fs_type or 'file system'}"
+    return f"{location.fs_type} {location.source or ''}".strip()
 
 
-def identity(place: Place, node: str, host: HostFacts | None) -> tuple[str, ...]:
+def identity(location: Place, node: str, host: HostFacts | None) -> tuple[str, ...]:
     """Equal where two nodes certainly see one thing; nodes of one kernel share its devices."""
-    if not place.network:
-        return ((host.boot_id if host else None) or node, place.device or node, place.inode or "")
-    source = place.source or ""
+    if not location.network:
+        return ((host.boot_id if host else None) or node, location.device or node, location.inode or "")
+    source = location.source or ""
     # A helper on the node itself passes some mounts on (127.0.0.1:/ of EFS).
-    if place.fs_type in NUMBERED and source and not source.startswith(("localhost", "127.")):
-        return (_servers(source), place.inside or "", place.inode or "")
+    if location.fs_type in NUMBERED and source and not source.startswith(("localhost", "127.")):
+        return (_servers(source), location.inside or "", location.inode or "")
     # One inode, changed in the same nanosecond.
-    return (place.fs_type or "", place.inside or "", place.inode or node, place.changed or node)
+    return (location.fs_type or "", location.inside or "", location.inode or node, location.changed or node)
 
 
 def _servers(source: str) -> str:
@@ -129,11 +129,11 @@ def _servers(source: str) -> str:
     return ",".join(sorted(names.split(","))) + colon + path.rstrip("/")
 
 
-def served_by(place: Place, names: Collection[str]) -> bool:
+def served_by(location: Place, names: Collection[str]) -> bool:
     """Whether the machine of these names and addresses is the one that serves a mount."""
-    server = (place.source or "").rpartition(":/")[0].strip("[]")
+    server = (location.source or "").rpartition(":/")[0].strip("[]")
     return bool(server) and any(server == name or server.split(".")[0] == name for name in names)
 
 
-def room(place: Place) -> str:
-    return f"{size(place.free_bytes)} free of {size(place.total_bytes)}"
+def free_space(location: Place) -> str:
+    return f"{size(location.free_bytes)} free of {size(location.total_bytes)}"

@@ -7,7 +7,7 @@ from netdoctor.facts.gpu import GpuProcess
 from netdoctor.model import Fix, look, run
 
 
-def ending(pid: int, name: str | None) -> str:
+def end_command(pid: int, name: str | None) -> str:
     """A command that ends a process while the number is still its own; empty where its name tells too little.
 
     Pasted later, the number may be another process's.
@@ -24,7 +24,7 @@ def running_for(seconds: float) -> str:
     return f"running for {seconds:.0f} s"
 
 
-def described(process: GpuProcess) -> str:
+def process_text(process: GpuProcess) -> str:
     """``python3 (pid 4711, alice, 2048 MiB, running for 3 h)``."""
     memory = f", {process.memory_bytes // MIB} MiB" if process.memory_bytes else ""
     age = f", {running_for(process.age_s)}" if process.age_s is not None else ""
@@ -33,10 +33,10 @@ def described(process: GpuProcess) -> str:
     return f"{process.name or 'process'} ({who}{memory}{age}{left})"
 
 
-def ended(busy: Sequence[GpuProcess]) -> tuple[Fix, Fix]:
+def end_processes(busy: Sequence[GpuProcess]) -> tuple[Fix, Fix]:
     """See who they are, and end them."""
     pids = " ".join(str(process.pid) for process in busy[:20])
-    ends = [ending(process.pid, process.name) for process in busy[:20]]
+    ends = [end_command(process.pid, process.name) for process in busy[:20]]
     return (
         look("see what they are", f"ps -o pid,user,etime,args -p {pids}"),
         run(

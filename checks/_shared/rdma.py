@@ -44,8 +44,8 @@ def short(gid: str) -> str:
 
 def hca_evidence(facts: RdmaFacts) -> Evidence:
     """The HCAs of a node as sysfs shows them."""
-    shown = [f"{hca.name} {hca.hca_type or ''} fw {hca.fw_version or '?'}" for hca in facts.hcas]
-    return seen("/sys/class/infiniband", listing(shown, 8) or "empty", "file")
+    rows = [f"{hca.name} {hca.hca_type or ''} fw {hca.fw_version or '?'}" for hca in facts.hcas]
+    return seen("/sys/class/infiniband", listing(rows, 8) or "empty", "file")
 
 
 def unbound_evidence(facts: RdmaFacts) -> Evidence:

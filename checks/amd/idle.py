@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from netdoctor.check import check
-from netdoctor.checks._shared.processes import described, ended
+from netdoctor.checks._shared.processes import end_processes, process_text
 from netdoctor.checks._shared.text import MIB, listing
 from netdoctor.facts.accelerators import AcceleratorFacts
 from netdoctor.model import Action, Cause, Finding, look, seen, skip
@@ -40,11 +40,11 @@ def amd_idle(found: AcceleratorFacts) -> Iterator[Finding]:
     busy = [process for process in found.processes or () if not is_harmless(process)]
     if busy:
         yield BUSY.warn(
-            f"AMD GPUs are in use by {listing([described(process) for process in busy], 3)}",
+            f"AMD GPUs are in use by {listing([process_text(process) for process in busy], 3)}",
             observed=f"{len(busy)} process{'es' if len(busy) > 1 else ''}",
             expected="idle GPUs",
             seen=seen("/sys/class/kfd/kfd/proc", listing(str(process.pid) for process in busy), "file"),
-            fixes=ended(busy),
+            fixes=end_processes(busy),
         )
         return
     held = {one.address: one.vram_used_bytes or 0 for one in found.amd}

@@ -56,8 +56,10 @@ def amd_parity(nodes: Mapping[str, AcceleratorFacts], expect: Wanted | None = No
             key=key,
             expect=expect,
             status=Status.WARN,
-            tell=len(told) == len(having),
-            seen=lambda node, told=told, word=word: seen(f"{word}, sysfs and files", told[node], "file"),  # type: ignore[misc]
+            report_equal=len(told) == len(having),
+            evidence_of=lambda node, told=told, word=word: seen(
+                f"{word}, sysfs and files", told[node], "file"
+            ),  # type: ignore[misc]
         )
 
 

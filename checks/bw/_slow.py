@@ -6,7 +6,7 @@ from statistics import median
 from typing import Any
 
 from netdoctor.checks._shared.addresses import data_device
-from netdoctor.checks._shared.paths import about, on_path
+from netdoctor.checks._shared.paths import about_path, on_path
 from netdoctor.checks._shared.text import is_ifname, listing, title_text
 from netdoctor.checks.bw._culprits import TcpCulprits
 from netdoctor.facts.bandwidth import PairRate, TcpRate, TcpRates
@@ -171,7 +171,7 @@ def slow_on(ways: Sequence[Way]) -> Iterator[Finding]:
         found = [
             (one, (one.cause.key, one.cause.culprits) if one.cause else None) for one in slow(decision, words)
         ]
-        yield from (about(one, path) if key in blamed else on_path(one, path) for one, key in found)
+        yield from (about_path(one, path) if key in blamed else on_path(one, path) for one, key in found)
         blamed.update(key for _, key in found if key is not None)
 
 

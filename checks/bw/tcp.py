@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
 from netdoctor.checks._shared.matrix import left_out
-from netdoctor.checks._shared.paths import over
+from netdoctor.checks._shared.paths import path_text
 from netdoctor.checks.bw._baseline import compared, fallen
 from netdoctor.checks.bw._culprits import TcpCulprits
 from netdoctor.checks.bw._slow import Words, devices, extremes, gbit, slow_on, summary, tcp_ways
@@ -73,7 +73,9 @@ def bw_tcp(
     yield from fallen(culprits.decision, baseline, words)
     text, measures = summary(culprits.decision, tcp.rounds, words), extremes(words, "Gbit/s", 8)
     for path, decision, there in ways[1:]:
-        text += f"{over((path,))}: {summary(decision, tcp.further[path.id].rounds, there)}" if path else ""
+        text += (
+            f"{path_text((path,))}: {summary(decision, tcp.further[path.id].rounds, there)}" if path else ""
+        )
     busy = sum(1 for r in tcp.rates if r.busy >= BUSY)
     if busy and measures:
         text += f"; {busy} of {len(tcp.rates)} runs limited by CPU"

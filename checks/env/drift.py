@@ -7,7 +7,7 @@ from typing import Any
 from netdoctor.check import check
 from netdoctor.checks._shared.env import change, export
 from netdoctor.checks._shared.majority import majority
-from netdoctor.checks._shared.parity import named
+from netdoctor.checks._shared.parity import unlike_expected_by_name
 from netdoctor.checks._shared.text import listing
 from netdoctor.facts.host import HostFacts
 from netdoctor.facts.net import NetFacts
@@ -84,8 +84,8 @@ def as_typed(envs: Mapping[str, Environment], expect: Wanted | None) -> Iterator
     }
 
     more: dict[str, Any] = {"status": Status.WARN, "fixes": lambda *_: BRING}
-    yield from named(have, "value", TYPED, VALUE, expect, **more)
-    yield from named(is_set, "setting", TYPED, SET, expect, **more)
+    yield from unlike_expected_by_name(have, "value", TYPED, VALUE, expect, **more)
+    yield from unlike_expected_by_name(is_set, "setting", TYPED, SET, expect, **more)
 
 
 def _compared(name: str) -> bool:

@@ -4,7 +4,16 @@ from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
 from netdoctor.checks._shared.majority import majority
-from netdoctor.checks._shared.positions import MOUNT, NUMBERED, as_typed, asked, at, identity, of, served_by
+from netdoctor.checks._shared.positions import (
+    MOUNT,
+    NUMBERED,
+    cause_at,
+    identity,
+    mount_text,
+    requested_paths,
+    served_by,
+    unexpected_mounts,
+)
 from netdoctor.checks._shared.text import listing, quoted
 from netdoctor.facts.host import HostFacts
 from netdoctor.facts.places import Place, PlaceFacts
@@ -23,32 +32,32 @@ def other_mounts(
     job: Job,
 ) -> Iterator[Finding]:
     """A finding for each node that has something else at a path than most."""
-    said = majority({node: of(place) for node, place in there.items()})
+    said = majority({node: mount_text(place) for node, place in there.items()})
     usual = said.value or max(said.groups, key=lambda one: (not one.startswith("local"), one))
     pattern = there[said.groups[usual][0]]
     for node, place in there.items():
         # The server has its own export where the others have mounted it.
-        if of(place) == usual or served_by(pattern, _names(node, hosts, job)):
+        if mount_text(place) == usual or served_by(pattern, _names(node, hosts, job)):
             continue
         # One server under two names: the same inode, changed in the same nanosecond.
         if (place.inode, place.changed) == (pattern.inode, pattern.changed) and place.network:
             continue
         missing = pattern.network and not place.network
-        cause = at(NOT_MOUNTED if missing else ANOTHER, path)
+        cause = cause_at(NOT_MOUNTED if missing else ANOTHER, path)
         if said.tie:
             cause = cause.but(confidence=SUSPECTED, settle_by="as many nodes have one as the other")
         yield (cause.fail if missing and not said.tie else cause.warn)(
-            f"{path} is {of(place)}; on {listing(said.groups[usual], 3)} it is {usual}",
+            f"{path} is {mount_text(place)}; on {listing(said.groups[usual], 3)} it is {usual}",
             at=node,
-            observed=of(place),
+            observed=mount_text(place),
             expected=PEERS(usual),
-            seen=seen("/proc/self/mountinfo", f"{place.mount_point} {of(place)}", "file"),
+            seen=seen("/proc/self/mountinfo", f"{place.mount_point} {mount_text(place)}", "file"),
             fixes=look("compare what is mounted there", f"findmnt -T {quoted(path)}; grep -v ^# /etc/fstab"),
         )
-    alike = {node: place.inode or "" for node, place in there.items() if of(place) == usual}
+    alike = {node: place.inode or "" for node, place in there.items() if mount_text(place) == usual}
     if pattern.network and pattern.fs_type in NUMBERED:
         for node, inode in majority(alike).minority.items():
-            yield at(ANOTHER, path).warn(
+            yield cause_at(ANOTHER, path).warn(
                 f"{path} is {usual} here too, and another directory (inode {inode})",
                 at=node,
                 observed=f"inode {inode}",
@@ -90,13 +99,13 @@ def fs_shared(
     Fix:
         Mount it as on the other nodes, and write that into /etc/fstab or the automounter's map.
     """
-    yield from as_typed(places, expect)
+    yield from unexpected_mounts(places, expect)
     if not job.paths:
         yield skip("no --path was given")
         return
     seen_by = {
         path: {node: place for node, place in nodes.items() if place.error is None}
-        for path, nodes in asked(places).items()
+        for path, nodes in requested_paths(places).items()
     }
     if not any(len(there) > 1 for there in seen_by.values()):
         yield skip("not on two nodes: nothing to compare with")
@@ -107,14 +116,14 @@ def fs_shared(
         if len(there) < 2:
             continue
         if spread.equal:
-            words.append(f"{path} is one on {len(there)} nodes: {of(next(iter(there.values())))}")
+            words.append(f"{path} is one on {len(there)} nodes: {mount_text(next(iter(there.values())))}")
         elif not any(place.network for place in there.values()):
             words.append(f"{path} is local: {len(spread.groups)} nodes have one of their own")
         else:
             other = list(other_mounts(path, there, hosts, job))
             yield from other
             if not other:
-                kind = of(next(place for place in there.values() if place.network))
+                kind = mount_text(next(place for place in there.values() if place.network))
                 words.append(f"{path} may be one on {len(there)} nodes, {kind}: only writing would tell")
     if words:
         yield ok(CLUSTER, "; ".join(words))

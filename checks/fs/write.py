@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from netdoctor.check import check
-from netdoctor.checks._shared.positions import at
+from netdoctor.checks._shared.positions import cause_at
 from netdoctor.checks._shared.text import listing, quoted
 from netdoctor.facts.places import HUNG
 from netdoctor.facts.sharing import SharedRead, SharedWrite, Sharing
@@ -82,7 +82,7 @@ def failed_write(one: SharedWrite) -> Finding:
     if cause is DENIED and one.uid == 0:
         words += ", to root: a server takes root for nobody unless the export says no_root_squash"
         advice = "have the job's own user write there, or see the export's options"
-    return at(cause, one.path).fail(
+    return cause_at(cause, one.path).fail(
         f"{one.path} ({one.place}) cannot be written: {words}",
         at=one.node,
         observed=one.error,
@@ -96,7 +96,7 @@ def late(path: str, reads: Sequence[SharedRead]) -> Iterator[Finding]:
     for one in reads:
         if one.error:
             kind = _KINDS.get(one.error, _ODD)
-            yield at(kind.cause, path).say(
+            yield cause_at(kind.cause, path).say(
                 kind.status,
                 f"{path}: what {one.writer} wrote {kind.words.format(error=one.error, after=one.after_s)}",
                 at=one.reader,
@@ -128,7 +128,7 @@ def unremoved(sharing: Sharing) -> Iterator[Finding]:
     for node, paths in sharing.left.items():
         for path, error in paths.items():
             known = NAMES.fullmatch(sharing.names)
-            yield at(LEFT, path).warn(
+            yield cause_at(LEFT, path).warn(
                 f"a file {sharing.names} could not be removed from {path}: {error}",
                 at=node,
                 observed=error,
@@ -186,7 +186,7 @@ def _shared(path: str, writes: list[SharedWrite], sharing: Sharing) -> Iterator[
     most, others = together[0], together[1:]
     if len(most) == len(others[0]):
         words = "; ".join(listing(group, 3) for group in together[:4])
-        yield at(SPLIT, path).fail(
+        yield cause_at(SPLIT, path).fail(
             f"{path} is {len(together)} folders: {words}{'…' if len(together) > 4 else ''}",
             at=CLUSTER,
             observed=f"{len(together)} folders",
@@ -196,7 +196,7 @@ def _shared(path: str, writes: list[SharedWrite], sharing: Sharing) -> Iterator[
         return
     place = {one.node: one.place for one in writes}
     for node in (node for group in others for node in group):
-        yield at(APART, path).fail(
+        yield cause_at(APART, path).fail(
             f"{path} ({place[node]}) has no file that others wrote; {listing(most, 3)} share theirs "
             f"({place[most[0]]})",
             at=node,

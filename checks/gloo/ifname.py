@@ -6,7 +6,7 @@ from typing import Any
 
 from netdoctor.advice import target_rows
 from netdoctor.check import check
-from netdoctor.checks._shared.addresses import usual_network
+from netdoctor.checks._shared.addresses import commonest_network
 from netdoctor.checks._shared.env import each_its_own, export, unread
 from netdoctor.checks._shared.hosts_file import own_name
 from netdoctor.checks._shared.majority import majority
@@ -252,7 +252,7 @@ def _networks(processes: Mapping[str, Process], spoken: Set[str]) -> Iterator[Fi
     }
     if not rows:
         return
-    usual, certain = usual_network(rows.values(), reach)
+    usual, certain = commonest_network(rows.values(), reach)
     for node, row in rows.items():
         one, mixed = processes[node], ip(row.address).version != usual.version
         if ip(row.address) in usual:

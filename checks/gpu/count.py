@@ -163,7 +163,7 @@ def _models(
         expect=expect,
         status=Status.WARN,
         why="the job runs at the pace and with the memory of the smallest",
-        seen=lambda node: _seen(gpus[node]),
+        evidence_of=lambda node: _seen(gpus[node]),
     )
     for node, facts in gpus.items():
         names = sorted({device.name for device in facts.devices if device.name})

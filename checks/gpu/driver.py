@@ -1,7 +1,6 @@
 """NVIDIA driver version, compared across the cluster."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from netdoctor.check import check
 from netdoctor.checks._shared.install import install_driver
@@ -69,14 +68,18 @@ def gpu_driver(nodes: Mapping[str, GpuFacts], expect: Wanted | None = None) -> I
     branches = {node: f"{version[0]}" for node, version in parsed.items() if version}
     warn, why = Status.WARN, "NCCL may pick other paths there"
     apart = list(
-        differing(branches, "driver branch", BRANCH, status=warn, why=why, seen=evidence, fixes=install)
+        differing(
+            branches, "driver branch", BRANCH, status=warn, why=why, evidence_of=evidence, fixes=install
+        )
     )
     yield from apart
     # Within one branch a difference is of little harm, and no reason to touch a node before a launch.
     why = "same branch, so no harm is known"
     left = {node: version for node, version in versions.items() if node in typed or not apart}
-    common: dict[str, Any] = {"key": "gpu.driver", "expect": expect, "status": warn, "why": why, "tell": True}
-    yield from differing(left, "driver", VERSION, seen=evidence, fixes=wait, **common)
+    yield from differing(
+        left, "driver", VERSION, evidence_of=evidence, fixes=wait, key="gpu.driver", expect=expect,
+        status=warn, why=why, report_equal=True,
+    )  # fmt: skip
     for node in versions:
         module, library = nodes[node].kernel_driver, nodes[node].library_driver
         if module and library and module != library and nodes[node].nvml == "ok":

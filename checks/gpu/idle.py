@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from netdoctor.check import check
-from netdoctor.checks._shared.processes import described, ended
+from netdoctor.checks._shared.processes import end_processes, process_text
 from netdoctor.checks._shared.text import MIB, listing
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.model import Action, Cause, Finding, look, seen, skip
@@ -43,13 +43,13 @@ def gpu_idle(gpu: GpuFacts) -> Iterator[Finding]:
     for device in gpu.devices:
         busy = [p for p in device.processes or () if not is_harmless(p)]
         if busy:
-            who = [described(process) for process in busy]
+            who = [process_text(process) for process in busy]
             yield BUSY.warn(
                 f"GPU {device.index} is in use by {listing(who, 3)}",
                 observed=f"{len(busy)} process{'es' if len(busy) > 1 else ''}",
                 expected="an idle GPU",
                 seen=seen(f"NVML, GPU {device.index}", listing(who)),
-                fixes=ended(busy),
+                fixes=end_processes(busy),
             )
         elif used := unseen_bytes(device) // MIB:
             yield BUSY.warn(

@@ -131,7 +131,15 @@ def _typed(
         least[node] = min(count, least.get(node, count))
     values = {node: str(count) for node, count in least.items()}
     yield from differing(
-        values, noun, cause, key=key, expect=expect, of=model, status=Status.WARN, peers=False, least=True
+        values,
+        noun,
+        cause,
+        key=key,
+        expect=expect,
+        item=model,
+        status=Status.WARN,
+        peers=False,
+        at_least=True,
     )
 
 

@@ -86,7 +86,7 @@ def gpu_parity(gpus: Mapping[str, GpuFacts], expect: Wanted | None = None) -> It
                 return (run(f"switch it {wanted}", shell, root=True, risk="medium"),) if shell else ()
 
             cause = Cause(f"gpu-parity-{word.split()[0].lower()}", f"{word} differs between {{nodes}}")
-            like: dict[str, Any] = {"key": key, "expect": expect, "of": model, "status": Status.WARN}
+            like: dict[str, Any] = {"key": key, "expect": expect, "item": model, "status": Status.WARN}
             for found in differing(told, f"{word} of {model}", cause, fixes=fix, **like):
                 named.add(found.target if key == "gpu.vbios" else None)
                 yield found

@@ -3,10 +3,10 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from statistics import median
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from netdoctor.checks._shared.majority import majority
-from netdoctor.checks._shared.parity import differing, named, unlike_typed
+from netdoctor.checks._shared.parity import differing, unlike_expected, unlike_expected_by_name
 from netdoctor.checks._shared.text import GIB, listing, quoted, size
 from netdoctor.facts.host import HostFacts
 from netdoctor.facts.tuning import TuningFacts
@@ -186,8 +186,10 @@ def alike(
         def source(node: str, row: Row = row, known: dict[str, str | None] = known) -> Evidence:
             return seen(row.source, known[node] or "", "file")
 
-        more: dict[str, Any] = {"status": Status.WARN, "seen": source, "fixes": fix, "peers": row.of_peers}
-        yield from differing(known, row.word, cause, key=row.key, expect=expect, **more)
+        yield from differing(
+            known, row.word, cause, key=row.key, expect=expect, status=Status.WARN, evidence_of=source,
+            fixes=fix, peers=row.of_peers,
+        )  # fmt: skip
     yield from sysctls(nodes, tunings, expect)
     yield from _few(nodes, tunings)
 
@@ -200,9 +202,9 @@ def typed(tunings: Tunings, hosts: Mapping[str, HostFacts], expect: Wanted | Non
             yield unknown(node, "how much memory there is could not be read")
         elif float(gib[node]) < LOST[1] * wish.number:
             more = {"seen": seen(_MEMORY.source, f"{gib[node]} GiB", "file"), "fixes": _MEMORY.fix("")}
-            yield unlike_typed(wish, node, gib[node], "memory (GiB)", MEMORY, Status.WARN, **more)
+            yield unlike_expected(wish, node, gib[node], "memory (GiB)", MEMORY, Status.WARN, **more)
     have = {node: tuning.sysctls for node, tuning in tunings.items()}
-    yield from named(have, "kernel setting", SETTINGS, SYSCTL, expect, status=Status.WARN)
+    yield from unlike_expected_by_name(have, "kernel setting", SETTINGS, SYSCTL, expect, status=Status.WARN)
 
 
 def _few(nodes: list[str], tunings: Tunings) -> Iterator[Finding]:

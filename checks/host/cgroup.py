@@ -69,7 +69,7 @@ def host_cgroup(
             "unlimited",
             unit="LimitNPROC=infinity",
             flag="nproc=-1",
-            own="ulimit -u unlimited",
+            in_script="ulimit -u unlimited",
             session=session,
         )
         text = f"{own} processes and threads (RLIMIT_NPROC)"

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from netdoctor.check import check
 from netdoctor.checks._shared.limits import MEMLOCK_ADVISED_BYTES as ADVISED_BYTES
 from netdoctor.checks._shared.limits import MEMLOCK_LEAST_BYTES as LEAST_BYTES
-from netdoctor.checks._shared.limits import of_the_machine, raise_limit
+from netdoctor.checks._shared.limits import is_machine_limit, raise_limit
 from netdoctor.checks._shared.text import size
 from netdoctor.facts.host import HostFacts, LimitFacts, Session
 from netdoctor.facts.rdma import RdmaFacts
@@ -45,7 +45,7 @@ def host_memlock(
             continue
         elif devices is None:
             yield unknown(node, f"at most {size(soft)} may be locked; RDMA devices could not be read")
-        elif of_the_machine(hosts, softs, node):
+        elif is_machine_limit(hosts, softs, node):
             yield skip(f"shares one machine and has its {size(soft)}; pretended HCAs lock nothing", node)
         else:
             yield _low(node, hosts[node], soft, one.memlock_hard_bytes, (sessions or {}).get(node))
@@ -66,7 +66,7 @@ def _low(node: str, host: HostFacts, soft: int, hard: int | None, session: Sessi
         str(hard // 1024) if within and hard is not None else "unlimited",
         unit="LimitMEMLOCK=infinity",
         flag="memlock=-1",
-        own="ulimit -l $(ulimit -H -l)" if within else "",
+        in_script="ulimit -l $(ulimit -H -l)" if within else "",
         unit_bytes=1024,
         session=session,
     )

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from netdoctor.check import check
-from netdoctor.checks._shared.positions import GONE, at, of, room, unseen
+from netdoctor.checks._shared.positions import MOUNT_ERRORS, cause_at, free_space, mount_text, unread_reason
 from netdoctor.checks._shared.text import GIB, MIB, quoted, size
 from netdoctor.facts.places import HUNG, UNTRIED, Place, PlaceFacts
 from netdoctor.model import HERE, Cause, Finding, Fix, Status, look, run, seen, unknown
@@ -60,16 +60,16 @@ def host_mounts(places: PlaceFacts) -> Iterator[Finding]:
 
 def _trouble(place: Place, patience_s: float) -> Iterator[Finding]:
     """What does not answer, or not as it should. A path that is not there is for path.same."""
-    said = unseen(place, patience_s)
+    said = unread_reason(place, patience_s)
     where, status = place.mount_point or place.path, Status.WARN
     if place.role in OF_THE_JOB:
         where, status = place.path, Status.FAIL
     if place.error == UNTRIED:
         yield unknown(HERE, f"{place.path}: {said}")
-    elif place.error == HUNG or place.error in GONE:
-        yield at(HANGS if place.error == HUNG else BROKEN, where).say(
+    elif place.error == HUNG or place.error in MOUNT_ERRORS:
+        yield cause_at(HANGS if place.error == HUNG else BROKEN, where).say(
             status,
-            f"{where} ({of(place)}): {said}",
+            f"{where} ({mount_text(place)}): {said}",
             observed=said,
             expected="an answer at once",
             seen=seen(f"stat {where}", said),
@@ -77,9 +77,9 @@ def _trouble(place: Place, patience_s: float) -> Iterator[Finding]:
         )
     elif place.fell_read_only:
         text = "the kernel made it read-only, as it does after an error"
-        yield at(FELL, where).say(
+        yield cause_at(FELL, where).say(
             status,
-            f"{where} ({of(place)}): {text}",
+            f"{where} ({mount_text(place)}): {text}",
             observed="read-only",
             expected="as it was mounted, for writing",
             seen=seen("/proc/self/mountinfo", f"{place.fs_type} ro", "file"),
@@ -88,7 +88,7 @@ def _trouble(place: Place, patience_s: float) -> Iterator[Finding]:
             ),
         )
     elif place.role == "path" and (place.readable is False or place.error in ("EACCES", "EPERM")):
-        yield at(REFUSED, where).fail(
+        yield cause_at(REFUSED, where).fail(
             f"{where} may not be read by the login user",
             observed=place.error or "no permission",
             expected="a path that the job may read",
@@ -101,8 +101,8 @@ def _space(place: Place) -> Iterator[Finding]:
     # Where temporary files go host.disk has judged the space.
     if place.role != "tmp" and place.free_bytes < min(enough, LEAST_SHARE * place.total_bytes):
         free = f"{size(place.free_bytes)} free"
-        yield at(LITTLE, place.path).warn(
-            f"{place.path} ({of(place)}) has {room(place)}",
+        yield cause_at(LITTLE, place.path).warn(
+            f"{place.path} ({mount_text(place)}) has {free_space(place)}",
             observed=free,
             expected=f"at least {size(int(min(enough, LEAST_SHARE * place.total_bytes)))}",
             seen=seen(f"df {place.path}", free, "command"),
@@ -112,9 +112,9 @@ def _space(place: Place) -> Iterator[Finding]:
     left, total = place.inodes_free, place.inodes_total
     if total and left < min(LEAST_INODES, LEAST_INODE_SHARE * total):
         here = quoted(place.path)
-        yield at(NO_INODES, place.path).say(
+        yield cause_at(NO_INODES, place.path).say(
             Status.FAIL if place.role == "tmp" and not left else Status.WARN,
-            f"{place.path} ({of(place)}) has {left} of {total} inodes left",
+            f"{place.path} ({mount_text(place)}) has {left} of {total} inodes left",
             observed=f"{left} inodes",
             expected=f"at least {max(1, min(LEAST_INODES, int(LEAST_INODE_SHARE * total)))}",
             seen=seen(f"df -i {place.path}", f"{left} of {total}", "command"),

@@ -5,7 +5,7 @@ from typing import Any
 
 from netdoctor.check import check
 from netdoctor.checks._shared.job import most_ranks, only_gloo
-from netdoctor.checks._shared.limits import files_of_nccl, of_the_machine, raise_limit
+from netdoctor.checks._shared.limits import files_of_nccl, is_machine_limit, raise_limit
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.host import HostFacts, LimitFacts, Node, Session
 from netdoctor.facts.software import Job
@@ -60,7 +60,7 @@ def host_nofile(
         if LEAST <= soft >= needed:
             continue
         # What every kernel starts with is no fault of the lab, and less was set by somebody.
-        if soft >= LEAST and of_the_machine(hosts, softs, node):
+        if soft >= LEAST and is_machine_limit(hosts, softs, node):
             continue
         value, own = WANTED, ""
         if hard is None or hard >= ADVISED:
@@ -77,5 +77,5 @@ def host_nofile(
             observed=f"soft {soft}, hard {'unlimited' if hard is None else hard}",
             expected=f"at least {ADVISED}; {WANTED} for large jobs",
             seen=seen("ulimit -n", str(soft), "command"),
-            fixes=raise_limit(hosts[node], "nofile", str(value), own=own, session=session, **how),
+            fixes=raise_limit(hosts[node], "nofile", str(value), in_script=own, session=session, **how),
         )

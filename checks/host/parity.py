@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
 from netdoctor.checks._shared.majority import majority
-from netdoctor.checks._shared.parity import unlike_typed
+from netdoctor.checks._shared.parity import unlike_expected
 from netdoctor.checks._shared.text import listing
 from netdoctor.facts.host import HostFacts
 from netdoctor.facts.wanted import Wanted
@@ -51,7 +51,7 @@ def host_parity(hosts: Mapping[str, HostFacts], expect: Wanted | None = None) ->
         for node, wish in typed.items():
             if values[node] and not wish.is_met_by(values[node]):
                 details = {"seen": seen(source, values[node], "command"), "fixes": after_reboot(advice)}
-                yield unlike_typed(wish, node, values[node], word, cause, status, **details)
+                yield unlike_expected(wish, node, values[node], word, cause, status, **details)
         spread = majority({node: value for node, value in values.items() if value and node not in typed})
         usual = spread.value
         if spread.tie:

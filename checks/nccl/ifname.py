@@ -6,7 +6,7 @@ from functools import cache, partial
 
 from netdoctor.advice import is_bridge_name, is_tunnel_name
 from netdoctor.check import check
-from netdoctor.checks._shared.addresses import usual_network
+from netdoctor.checks._shared.addresses import commonest_network
 from netdoctor.checks._shared.env import unread
 from netdoctor.checks._shared.nccl_advice import bring_up, set_ifname
 from netdoctor.checks._shared.text import is_ifname, listing, title_text
@@ -168,7 +168,7 @@ def _owners(nodes: Nodes) -> dict[str, list[str]]:
 def _networks(nodes: Nodes, fit: Rows, routes: Routes, job: Job) -> Iterator[Finding]:
     """Nodes whose choice is in another network than that of the others, or on an overlay."""
     reach = networks_by_reach({node: one.net for node, one in nodes.items()})
-    usual, certain = usual_network(fit.values(), reach)
+    usual, certain = commonest_network(fit.values(), reach)
     direct = any(
         len(rows) == len(nodes) and not any(is_tunnel_name(row.ifname) for row in rows.values())
         for rows in reach.values()

@@ -45,7 +45,7 @@ def remedies(
     hosts: Mapping[str, HostFacts] | None = None,
 ) -> tuple[Fix, ...]:
     """What to change for `node`'s part in `cause`: its own rules, what lies between, or where to look."""
-    ends = sorted(cause.others.get(node, set()) - {node})
+    ends = sorted(cause.peers.get(node, set()) - {node})
     peers = [one for end in ends for one in addresses(end, cause.paths, job.data_addresses)]
     if cause.outcome == "no_route":
         text = "see how the kernel would send, and add the route or the address that is missing"

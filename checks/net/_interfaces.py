@@ -3,7 +3,7 @@
 import ipaddress
 from collections.abc import Callable, Iterator, Mapping
 
-from netdoctor.checks._shared.parity import named
+from netdoctor.checks._shared.parity import unlike_expected_by_name
 from netdoctor.facts.net import Netdev, NetFacts
 from netdoctor.facts.wanted import Wanted
 from netdoctor.model import Cause, Evidence, Finding, Status, seen
@@ -42,7 +42,9 @@ def as_typed(
     def source(node: str) -> Evidence:
         return seen("/sys/class/net", ", ".join(f"{k} {v}" for k, v in have[node].items()), "file")
 
-    yield from named(have, noun, cause, key, expect, status=Status.WARN, least=least, seen=source)
+    yield from unlike_expected_by_name(
+        have, noun, cause, key, expect, status=Status.WARN, at_least=least, evidence_of=source
+    )
 
 
 def others_as_typed(nets: Mapping[str, NetFacts], slow: Cause, expect: Wanted | None) -> Iterator[Finding]:

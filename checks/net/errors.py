@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from netdoctor.check import check
-from netdoctor.checks._shared.counters import Grown, Rule, grown, judged, told, unseen
-from netdoctor.checks._shared.link_fixes import Fixes, of_interface
+from netdoctor.checks._shared.counters import Grown, Rule, earlier_errors, grown, rate_findings, uncounted
+from netdoctor.checks._shared.link_fixes import Fixes, interface_fixes
 from netdoctor.facts.counters import Counted, CounterFacts, LaterCounters
 from netdoctor.facts.net import NetFacts
 from netdoctor.facts.rdma import RdmaFacts
@@ -70,18 +70,23 @@ def net_errors(
     """
     found = [one for one in grown(counters, later, "netdevs") if _carries(one.totals, net, rdma)]
     there = _wired(net)
-    yield from unseen(there, counters, later, "netdevs")
+    yield from uncounted(there, counters, later, "netdevs")
     if not any(one.read and _carries(one, net, rdma) for one in counters.netdevs) and not there:
         yield skip("no interface with counters carries an address here")
     elif not found and counters.netdevs:
         yield unknown(HERE, "the two readings of the counters do not follow each other")
     trouble: list[Finding] = []
     for one in found:
-        errors, flap, missed, paused = of_interface(one.name)
+        errors, flap, missed, paused = interface_fixes(one.name)
         fixes = {ERRORS.key: errors, FLAP.key: flap, MISSED.key: missed, PAUSES.key: paused}
         folder = f"/sys/class/net/{one.name}/"
-        trouble += [*judged(one, RULES, folder, fixes, SHOWN), *_since_boot(one, later.reading, folder, flap)]
-    yield from trouble or told(found, "interfaces", [r for r in PARTS if r.cause not in (FLAP, PAUSES)])
+        trouble += [
+            *rate_findings(one, RULES, folder, fixes, SHOWN),
+            *_since_boot(one, later.reading, folder, flap),
+        ]
+    yield from trouble or earlier_errors(
+        found, "interfaces", [r for r in PARTS if r.cause not in (FLAP, PAUSES)]
+    )
 
 
 def _wired(net: NetFacts) -> set[str]:

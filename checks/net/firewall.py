@@ -67,7 +67,7 @@ def _judge(
     unread = [f"{one.kind}: {one.error}" for one in facts.rulesets if one.error]
     if unread:
         return unknown(node, f"rule sets could not be read ({listing(unread)})", cause=fixed)
-    elsewhere = [end for end in sorted(cause.others.get(node, ())) if active(firewalls.get(end))]
+    elsewhere = [end for end in sorted(cause.peers.get(node, ())) if active(firewalls.get(end))]
     if elsewhere:
         return ok(node, f"no rule set here; {listing(elsewhere)} at the other end has one")
     return ok(

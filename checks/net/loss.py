@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from netdoctor.check import check
 from netdoctor.checks._shared.addresses import dialled
 from netdoctor.checks._shared.matrix import left_out
-from netdoctor.checks._shared.paths import about, by_path, on_path
+from netdoctor.checks._shared.paths import about_path, by_path, on_path
 from netdoctor.checks._shared.text import listing, on_dev
 from netdoctor.facts.bandwidth import LossMatrix, LossProbe
 from netdoctor.facts.net import NetFacts
@@ -96,7 +96,7 @@ def net_loss(
     for path, cells in ways:
         for one in culprits(cells, LIMIT):
             # A node that loses packets on each of its paths is one cause.
-            say = about if (one.side, one.nodes) in blamed else on_path
+            say = about_path if (one.side, one.nodes) in blamed else on_path
             blamed.add((one.side, one.nodes))
             for finding in _findings(one, cells, path.ifnames if path else _ifnames(job, nets)):
                 yield say(finding, path)

@@ -240,8 +240,8 @@ def _compared(one: Property, model: str, there: Nics, expect: Wanted | None) -> 
         ),
         key=one.key,
         expect=expect,
-        of=model,
+        item=model,
         status=Status.WARN,
-        seen=lambda node: seen(f"ethtool -i {names[node]}", values[node], "command"),
+        evidence_of=lambda node: seen(f"ethtool -i {names[node]}", values[node], "command"),
         fixes=lambda *_: INSTALL,
     )

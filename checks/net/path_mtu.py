@@ -6,7 +6,7 @@ from dataclasses import replace
 from netdoctor.check import check
 from netdoctor.checks._shared.addresses import data_device
 from netdoctor.checks._shared.matrix import Fault, Kind, decode, left_out
-from netdoctor.checks._shared.paths import about, by_path, on_path
+from netdoctor.checks._shared.paths import about_path, by_path, on_path
 from netdoctor.checks._shared.text import on_dev
 from netdoctor.checks.net._clouds import carry, of_nodes
 from netdoctor.facts.host import HostFacts
@@ -90,7 +90,7 @@ def _on_path(
     count = len({node for cell in told for node in cell})
     for name, cause in CAUSES.items():
         for fault in _merged(decode({cell: outcome == name for cell, outcome in told.items()})):
-            say = about if (name, fault.kind, fault.nodes) in blamed else on_path
+            say = about_path if (name, fault.kind, fault.nodes) in blamed else on_path
             blamed.add((name, fault.kind, fault.nodes))
             said = _worded(cause, fault, count)
             between = carry(of_nodes({node for cell in fault.cells for node in cell}, hosts))

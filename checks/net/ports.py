@@ -6,7 +6,7 @@ from functools import partial
 
 from netdoctor.check import check
 from netdoctor.checks._shared.matrix import Kind, left_out
-from netdoctor.checks._shared.paths import about
+from netdoctor.checks._shared.paths import about_path
 from netdoctor.checks._shared.ports import BAD, EPHEMERAL, OPEN, RENDEZVOUS, PortCauses
 from netdoctor.checks._shared.text import listing
 from netdoctor.checks.net._firewall import remedies
@@ -55,22 +55,26 @@ def net_ports(
         says[cause] = partial(word, expected=EXPECTED, expected_from=CONSTANT)
         fixes = (fix for node in cause.nodes for fix in remedies(node, cause, causes.firewalls, job, hosts))
         fixed[cause] = replace(cause.hint, fixes=tuple(dict.fromkeys([*fixes, *cause.hint.fixes])))
-        summary = f"{cause.seen[0].what}: {cause.seen[0].output}"
+        summary = f"{cause.evidence[0].what}: {cause.evidence[0].output}"
         said = f"TCP {listing(map(str, cause.numbers))}: {cause.outcome.replace('_', ' ')}"
         if cause.fault.kind is not Kind.PATH:  # a single path speaks for itself
             for node in cause.hint.culprits:
-                yield says[cause](node, summary, observed=said, evidence=cause.seen, cause=fixed[cause])
+                yield says[cause](node, summary, observed=said, evidence=cause.evidence, cause=fixed[cause])
     for path, by_cell in causes.probes:
         for cell, probes in by_cell.items():
-            found = causes.of(path, cell, EPHEMERAL, RENDEZVOUS)
+            found = causes.cause_of(path, cell, EPHEMERAL, RENDEZVOUS)
             if found is not None:
                 alone = found.fault.kind is Kind.PATH
-                evidence, hint = (found.seen, fixed[found]) if alone else ((), found.hint)
+                evidence, hint = (found.evidence, fixed[found]) if alone else ((), found.hint)
                 bad = _said(probes)
-                yield about(says[found](pair(*cell), bad, observed=bad, evidence=evidence, cause=hint), path)
+                yield about_path(
+                    says[found](pair(*cell), bad, observed=bad, evidence=evidence, cause=hint), path
+                )
             errors = [probe.detail or "no outcome" for probe in probes if probe.outcome not in (*BAD, *OPEN)]
             if errors and not _said(probes):
-                yield about(unknown(pair(*cell), f"the connection could not be tried: {errors[0]}"), path)
+                yield about_path(
+                    unknown(pair(*cell), f"the connection could not be tried: {errors[0]}"), path
+                )
     if ports.probes and not causes.causes:
         tried = len({cell for _, by_cell in causes.probes for cell in by_cell})
         ways = f" on {len(causes.probes)} paths" if len(causes.probes) > 1 else ""

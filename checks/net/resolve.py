@@ -6,7 +6,7 @@ from itertools import islice
 from netdoctor.check import check
 from netdoctor.checks._shared.addresses import holders, holds, is_loopback, parse, same
 from netdoctor.checks._shared.hosts_file import entries, own_name
-from netdoctor.checks._shared.job import ASKING, BY_RENDEZVOUS, names_asked
+from netdoctor.checks._shared.job import ASKING, BY_RENDEZVOUS, resolved_nodes
 from netdoctor.checks._shared.text import listing
 from netdoctor.facts.host import HostFacts, Node
 from netdoctor.facts.net import Lookup, NetFacts, ResolveFacts
@@ -139,7 +139,7 @@ def _peers(
     called: dict[str, list[str]] = {}
     for node, name in names.items():
         called.setdefault(name, []).append(node)
-    first = names_asked(job, hosts)
+    first = resolved_nodes(job, hosts)
     for alike in called.values():
         alike.sort(key=lambda node: node not in first)
     # By name: many nodes may share one.

@@ -5,7 +5,14 @@ from collections.abc import Iterator, Mapping
 from netdoctor.check import check
 from netdoctor.checks._shared.majority import majority
 from netdoctor.checks._shared.parity import differing
-from netdoctor.checks._shared.positions import ABSENT, asked, at, identity, unseen, untold
+from netdoctor.checks._shared.positions import (
+    ABSENT,
+    cause_at,
+    identity,
+    requested_paths,
+    unread_reason,
+    unreported,
+)
 from netdoctor.checks._shared.text import listing, quoted, size
 from netdoctor.facts.host import HostFacts
 from netdoctor.facts.places import Place, PlaceFacts
@@ -26,11 +33,11 @@ def compared(path: str, there: Mapping[str, Place]) -> Iterator[Finding]:
     revisions = {node: place.revision or "none" for node, place in there.items()}
     if majority(revisions).equal is False:
         told = {node: one[:12] for node, one in revisions.items()}
-        yield from differing(told, f"git revision of {path}", at(REVISION, path), fixes=fixes)
+        yield from differing(told, f"git revision of {path}", cause_at(REVISION, path), fixes=fixes)
         return
     if any(place.kind != "directory" for place in there.values()):
         told = {node: _said(place) for node, place in there.items()}
-        yield from differing(told, path, at(CONTENTS, path), fixes=fixes)
+        yield from differing(told, path, cause_at(CONTENTS, path), fixes=fixes)
         return
     whole = majority({node: (place.digest, *sorted(place.entries.items())) for node, place in there.items()})
     if whole.equal:
@@ -46,7 +53,7 @@ def compared(path: str, there: Mapping[str, Place]) -> Iterator[Finding]:
         if node == usual[0]:
             continue
         what = listing(odd, 4) if odd else f"{own.entries_total} entries, not {pattern.entries_total}"
-        yield at(ENTRIES, path).warn(
+        yield cause_at(ENTRIES, path).warn(
             f"{path} is not as on {listing(usual, 3)}: {what}",
             at=node,
             observed=what,
@@ -98,17 +105,17 @@ def path_same(
     if not job.paths:
         yield skip("no --path was given")
     for node, facts in places.items():
-        for path in untold(facts, job.paths):
+        for path in unreported(facts, job.paths):
             yield unknown(node, f"{path}: the node did not say what is there")
-    for path, seen_by in asked(places).items():
+    for path, seen_by in requested_paths(places).items():
         there = {node: place for node, place in seen_by.items() if place.error is None}
         absent = [node for node, place in seen_by.items() if place.error in ABSENT]
         for node, place in seen_by.items():
             if node not in there and node not in absent:
-                yield unknown(node, f"{path}: {unseen(place, places[node].patience_s)}")
+                yield unknown(node, f"{path}: {unread_reason(place, places[node].patience_s)}")
         for node in absent:
             where = f"; it is there on {listing(there, 3)}" if there else ""
-            yield at(MISSING, path).fail(
+            yield cause_at(MISSING, path).fail(
                 f"{path} does not exist{where}",
                 at=node,
                 observed="does not exist",

@@ -46,11 +46,11 @@ def ray_version(nodes: Mapping[str, RayFacts], expect: Wanted | None = None) -> 
         )
 
     versions = {node: ray.version for node, ray in nodes.items()}
-    said: dict[str, Any] = {"key": "ray.version", "expect": expect, "tell": True}
-    yield from differing(versions, "Ray", RELEASE, seen=evidence, fixes=as_elsewhere("Ray"), **said)
+    said: dict[str, Any] = {"key": "ray.version", "expect": expect, "report_equal": True}
+    yield from differing(versions, "Ray", RELEASE, evidence_of=evidence, fixes=as_elsewhere("Ray"), **said)
     pythons = {node: ray.python_version for node, ray in nodes.items()}
-    yield from differing(pythons, "Ray's Python", PYTHON, seen=evidence, fixes=as_elsewhere("Python"))
+    yield from differing(pythons, "Ray's Python", PYTHON, evidence_of=evidence, fixes=as_elsewhere("Python"))
     # Of one release: wheels of a nightly, or a patched build.
     commits = {node: ray.commit[:12] for node, ray in nodes.items() if ray.commit}
     if len({ray.version for ray in nodes.values()}) == 1:
-        yield from differing(commits, "Ray's commit", COMMIT, status=Status.WARN, seen=evidence)
+        yield from differing(commits, "Ray's commit", COMMIT, status=Status.WARN, evidence_of=evidence)

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from netdoctor.check import check
-from netdoctor.checks._shared.counters import Rule, grown, judged, told, unseen
-from netdoctor.checks._shared.link_fixes import of_port
+from netdoctor.checks._shared.counters import Rule, earlier_errors, grown, rate_findings, uncounted
+from netdoctor.checks._shared.link_fixes import port_fixes
 from netdoctor.checks._shared.text import listing
 from netdoctor.facts.counters import CounterFacts, LaterCounters
 from netdoctor.facts.rdma import RdmaFacts
@@ -74,7 +74,7 @@ def rdma_errors(
     """
     found = grown(counters, later, "ports")
     there = {port.name for hca in rdma.hcas for port in hca.ports} if rdma else set()
-    yield from unseen(there, counters, later, "ports")
+    yield from uncounted(there, counters, later, "ports")
     if not counters.ports and not there:
         yield skip("no HCA on this node")
     elif counters.ports and not any(port.read for port in counters.ports):
@@ -83,14 +83,14 @@ def rdma_errors(
         yield unknown(HERE, "the two readings of the counters do not follow each other")
     trouble: list[Finding] = []
     for one in found:
-        bad, jammed = of_port(one.name)
+        bad, jammed = port_fixes(one.name)
         fixes = dict.fromkeys((LINK.key, FLAP.key), bad) | dict.fromkeys(
             (DROPS.key, RESENDS.key, IGNORES.key), jammed
         )
         where = "/sys/class/infiniband/" + one.name.replace(":", "/ports/")
-        trouble += judged(one, RULES, where, fixes, SHOWN)
+        trouble += rate_findings(one, RULES, where, fixes, SHOWN)
         if one.full:
             trouble.append(
                 unknown(HERE, f"{one.name}: {listing(one.full)} at the highest value, counts no more")
             )
-    yield from trouble or told(found, "HCA ports", TOLD)
+    yield from trouble or earlier_errors(found, "HCA ports", TOLD)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from netdoctor.check import check
 from netdoctor.checks._shared.distribution import install_package
 from netdoctor.checks._shared.majority import majority
-from netdoctor.checks._shared.parity import differing, unlike_typed
+from netdoctor.checks._shared.parity import differing, unlike_expected
 from netdoctor.checks._shared.rdma import NO_HCAS, hca_evidence, unbound_evidence
 from netdoctor.checks._shared.text import listing, title_text
 from netdoctor.facts.host import HostFacts
@@ -123,7 +123,7 @@ def rdma_hca(
         if not wish.is_met_by(number[node]):
             status = Status.FAIL if float(number[node]) < wish.number else Status.WARN
             own = {"seen": hca_evidence(nodes[node]), "fixes": LOOK}
-            yield unlike_typed(wish, node, number[node], "number of HCAs", MISSING, status, **own)
+            yield unlike_expected(wish, node, number[node], "number of HCAs", MISSING, status, **own)
     counts = majority({node: len(facts.hcas) for node, facts in nodes.items() if node not in typed})
     usual = max(counts.groups, default=0) if counts.value is None else counts.value
     example = next((facts for facts in nodes.values() if len(facts.hcas) == usual), RdmaFacts())
@@ -253,7 +253,7 @@ def _firmware(nodes: Mapping[str, RdmaFacts]) -> Iterator[Finding]:
             noun,
             Cause("hca-firmware", title_text(noun) + " differs between {nodes}", explains=False),
             status=Status.WARN,
-            seen=lambda node: hca_evidence(nodes[node]),
+            evidence_of=lambda node: hca_evidence(nodes[node]),
             fixes=lambda _, __: UPDATE,
         )
 

@@ -71,6 +71,6 @@ def _compared(
     noun = f"{one.word} of {listing(names, 3)}"
     cause = Cause(one.key.replace(".", "-"), f"{one.word} differs between HCA ports of {{nodes}}")
     yield from differing(
-        values, noun, cause, key=one.key, expect=expect, status=Status.WARN, why=one.why, seen=evidence,
-        fixes=lambda *_: one.fix, peers=one.of_peers,
+        values, noun, cause, key=one.key, expect=expect, status=Status.WARN, why=one.why,
+        evidence_of=evidence, fixes=lambda *_: one.fix, peers=one.of_peers,
     )  # fmt: skip

@@ -69,7 +69,7 @@ def rdma_port(
         for node, facts in nodes.items()
     }
     yield from differing(
-        up, "number of active HCA ports", DOWN, key="rdma.active", expect=expect, peers=False, least=True
+        up, "number of active HCA ports", DOWN, key="rdma.active", expect=expect, peers=False, at_least=True
     )
     if not has_any(nodes):
         yield skip(NO_HCAS)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from netdoctor.check import check
-from netdoctor.checks._shared.parity import unlike_typed
+from netdoctor.checks._shared.parity import unlike_expected
 from netdoctor.checks._shared.rdma import NO_HCAS, has_any, port_evidence, ports_of, unread
 from netdoctor.facts.net import NetFacts
 from netdoctor.facts.rdma import Hca, HcaPort, RdmaFacts
@@ -73,7 +73,7 @@ def rdma_rate(
         elif wish:
             if port.rate_gbit_s < wish.number:
                 text, more = f"{port.rate_gbit_s:g} Gbit/s", port_evidence(hca, port)
-                yield unlike_typed(wish, node, text, f"rate of {port.name}", LOW, seen=more)
+                yield unlike_expected(wish, node, text, f"rate of {port.name}", LOW, seen=more)
             continue
         if port.rate_gbit_s:
             one = Rate(port.rate_gbit_s, port, hca.hca_type or "")

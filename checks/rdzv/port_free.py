@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
-from netdoctor.checks._shared.processes import ending, running_for
+from netdoctor.checks._shared.processes import end_command, running_for
 from netdoctor.checks._shared.text import title_text
 from netdoctor.facts.net import Listener, NetFacts, PortHolderFacts
 from netdoctor.facts.software import Job
@@ -107,7 +107,7 @@ def _busy(held: PortHolderFacts, another: Fix) -> Finding:
         show = look("see whose it is", f"ps -o pid,user,etime,args -p {pid}")
         end = run(
             "if it was left behind by an earlier job, end it",
-            ending(pid, held.listeners[0].process),
+            end_command(pid, held.listeners[0].process),
             root=True,
             risk="medium",
             loses="what it was doing",

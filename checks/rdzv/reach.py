@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
-from netdoctor.checks._shared.paths import over
+from netdoctor.checks._shared.paths import path_text
 from netdoctor.checks._shared.ports import BAD, RENDEZVOUS, PortCauses
 from netdoctor.facts.host import HostFacts
 from netdoctor.facts.net import PortMatrix
@@ -59,14 +59,14 @@ def rdzv_reach(
             reached += 1
         else:
             said = probe.outcome.replace("_", " ")
-            cause = causes.of(path, (src, master), RENDEZVOUS)
+            cause = causes.cause_of(path, (src, master), RENDEZVOUS)
             yield fail(
                 pair(src, master),
-                f"port {job.master_port} on {master}{over((path,))}: {said}",
+                f"port {job.master_port} on {master}{path_text((path,))}: {said}",
                 observed=said,
                 expected=f"TCP {job.master_port} open",
                 expected_from=CONFIG,
-                evidence=cause.seen if cause else (),
+                evidence=cause.evidence if cause else (),
                 cause=cause.hint if cause else None,
             )
     if reached and reached == len(sources):

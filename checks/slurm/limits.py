@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from netdoctor.check import check
-from netdoctor.checks._shared.limits import MEMLOCK_ADVISED_BYTES, MEMLOCK_LEAST_BYTES, of_slurmd
+from netdoctor.checks._shared.limits import MEMLOCK_ADVISED_BYTES, MEMLOCK_LEAST_BYTES, slurmd_limit
 from netdoctor.checks._shared.text import size
 from netdoctor.facts.host import LimitFacts
 from netdoctor.facts.rdma import RdmaFacts
@@ -58,7 +58,7 @@ def slurm_limits(limits: LimitFacts, job: Job, rdma: RdmaFacts | None) -> Iterat
 def _fixes(item: str, *, within: bool) -> list[Fix]:
     name = item.upper()
     own = in_job(f"hand the session's limit on: sbatch or srun --propagate={name}")
-    service = of_slurmd(
+    service = slurmd_limit(
         "raise it for slurmd, which hands it to all steps", item, f"Limit{name}={UNITS[item]}"
     )
     return [own, service] if within else [service]

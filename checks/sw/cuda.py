@@ -73,7 +73,7 @@ def sw_cuda(nodes: Mapping[str, SoftwareFacts], gpus: Mapping[str, GpuFacts]) ->
         "a torch built for CUDA",
         MAJOR,
         why="such builds bring different NCCLs and libraries",
-        seen=lambda node: _evidence(built[node], gpus[node]),
+        evidence_of=lambda node: _evidence(built[node], gpus[node]),
         fixes=lambda node, wanted: install_torch(nodes[node], like[wanted]),
     )
     for node, software in nodes.items():

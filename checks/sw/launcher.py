@@ -150,7 +150,7 @@ def images(nodes: Mapping[str, LaunchFacts], job: Job, with_gpus: set[str]) -> I
     for store in dict.fromkeys(stores.values()):  # stores name the same image differently
         same = {node: digest for node, digest in digests.items() if stores[node] == store}
         yield from differing(
-            same, job.image or "", IMAGE, why="the job would run other code there", tell=True
+            same, job.image or "", IMAGE, why="the job would run other code there", report_equal=True
         )
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from netdoctor.check import check
-from netdoctor.checks._shared.install import install_wanted
+from netdoctor.checks._shared.install import install_requested
 from netdoctor.checks._shared.text import listing, title_text
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.host import HostFacts
@@ -85,7 +85,7 @@ def _finding(
 
 
 def _install(software: SoftwareFacts, name: str, specifier: str) -> tuple[Fix, ...]:
-    return install_wanted(software, Requested(name=name, specifier=specifier))
+    return install_requested(software, Requested(name=name, specifier=specifier))
 
 
 def torch_python(software: SoftwareFacts) -> Iterator[Finding]:

@@ -65,8 +65,8 @@ def sw_nccl(nodes: Mapping[str, SoftwareFacts], expect: Wanted | None = None) ->
         else:
             yield skip("no torch with CUDA on this node, so no NCCL", node)
     why = 'the job would hang or end with "Message truncated"'
-    said: dict[str, Any] = {"key": "sw.nccl", "expect": expect, "why": why, "tell": True}
-    yield from differing(versions, "NCCL", VERSION, seen=evidence, fixes=wheel, **said)
+    said: dict[str, Any] = {"key": "sw.nccl", "expect": expect, "why": why, "report_equal": True}
+    yield from differing(versions, "NCCL", VERSION, evidence_of=evidence, fixes=wheel, **said)
 
 
 def _overridden(node: str, found: Sequence[Nccl], evidence: Evidence) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from netdoctor.check import check
 from netdoctor.checks._shared.install import install
 from netdoctor.checks._shared.majority import majority
-from netdoctor.checks._shared.parity import as_others, differing
+from netdoctor.checks._shared.parity import differing, expected_of_lacking
 from netdoctor.checks._shared.text import title_text
 from netdoctor.facts.software import BY_HAND, Job, Requested, SoftwareFacts
 from netdoctor.model import CONFIG, Cause, Finding, Fix, Status, skip, unknown
@@ -73,7 +73,7 @@ def _compare(
                 f"{package} is not installed here, but is on other nodes",
                 at=node,
                 observed="not installed",
-                expected=as_others(usual or "installed", versions, nodes),
+                expected=expected_of_lacking(usual or "installed", versions, nodes),
                 fixes=fixes(node, usual),
             )
     # A requirements file leaves open what it does not pin.

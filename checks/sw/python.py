@@ -70,9 +70,9 @@ def sw_python(
     minors = {node: ".".join(map(str, v[:2])) if len(v) > 1 else None for node, v in versions.items()}
     why = "pickled objects may not load"
     said: dict[str, Any] = {"key": "sw.python", "expect": expect, "status": Status.WARN, "why": why}
-    yield from differing(minors, "Python", VERSION, seen=evidence, fixes=use, **said)
+    yield from differing(minors, "Python", VERSION, evidence_of=evidence, fixes=use, **said)
     kinds = {node: software.implementation for node, software in nodes.items()}
-    yield from differing(kinds, "Python implementation", IMPLEMENTATION, seen=evidence)
+    yield from differing(kinds, "Python implementation", IMPLEMENTATION, evidence_of=evidence)
 
     for node, software in nodes.items():
         if software.torch and minors[node] and versions[node] < LEAST:

@@ -6,7 +6,7 @@ from typing import Any
 
 from netdoctor.check import check
 from netdoctor.checks._shared.install import install_torch
-from netdoctor.checks._shared.parity import as_others, differing
+from netdoctor.checks._shared.parity import differing, expected_of_lacking
 from netdoctor.checks._shared.text import listing
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.software import Job, SoftwareFacts, no_torch
@@ -75,7 +75,7 @@ def sw_torch(
                 f"no torch in {software.executable}, while {who} it{beside}",
                 at=node,
                 observed="not installed",
-                expected=as_others(usual, have, nodes),
+                expected=expected_of_lacking(usual, have, nodes),
                 seen=seen("torch in the interpreter's search path", listing(software.search_path, 4), "file"),
                 fixes=install(node, usual),
             )
@@ -95,5 +95,5 @@ def sw_torch(
     tell, why = len(have) == len(nodes), "ranks would disagree about collectives"
     if job and not expect:  # what it does not ask for is no majority: sw.wanted names it
         versions = {node: version for node, version in versions.items() if meets(job, "torch", version)}
-    like: dict[str, Any] = {"key": "sw.torch", "expect": expect, "why": why, "tell": tell}
-    yield from differing(versions, "torch", VERSION, seen=evidence, fixes=install, **like)
+    like: dict[str, Any] = {"key": "sw.torch", "expect": expect, "why": why, "report_equal": tell}
+    yield from differing(versions, "torch", VERSION, evidence_of=evidence, fixes=install, **like)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from netdoctor.check import check
-from netdoctor.checks._shared.install import install_wanted
+from netdoctor.checks._shared.install import install_requested
 from netdoctor.checks._shared.text import listing, title_text
 from netdoctor.facts.host import HostFacts
 from netdoctor.facts.software import Job, Requested, SoftwareFacts
@@ -70,7 +70,7 @@ def sw_wanted(software: SoftwareFacts, host: HostFacts | None, job: Job) -> Iter
             f"{wanted.name} is not installed, and {wanted.origin} asks for it",
             observed="not installed",
             expected=CONFIG(wanted.specifier or "installed"),
-            fixes=install_wanted(software, wanted),
+            fixes=install_requested(software, wanted),
         )
 
 
@@ -83,7 +83,7 @@ def _differs(wanted: Requested, version: str, software: SoftwareFacts) -> Findin
         f"{wanted.specifier}",
         observed=version,
         expected=CONFIG(wanted.specifier),
-        fixes=install_wanted(software, wanted),
+        fixes=install_requested(software, wanted),
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from netdoctor.check import Profile
-from netdoctor.checks._shared.matrix import around, decode
+from netdoctor.checks._shared.matrix import decode, vertex_cover
 from netdoctor.checks.net.resolve import net_resolve
 from netdoctor.engine import registry
 from netdoctor.engine.assemble.context import Context
@@ -109,7 +109,8 @@ def of_one_name(count: int) -> Callable[[], object]:
     ("few", "many", "times"),
     [
         pytest.param(
-            lambda: around(ladder(6), ()), lambda: around(ladder(24), ()), len(ladder(24)) / len(ladder(6)),
+            lambda: vertex_cover(ladder(6), ()), lambda: vertex_cover(ladder(24), ()),
+            len(ladder(24)) / len(ladder(6)),
             id="nodes around bad pairs",
         ),
         pytest.param(

@@ -1,6 +1,6 @@
 from typing import Any
 
-from netdoctor.checks._shared.positions import at
+from netdoctor.checks._shared.positions import cause_at
 from netdoctor.checks.fs.write import fs_write, groups
 from netdoctor.facts.places import HUNG
 from netdoctor.facts.sharing import SharedRead, SharedWrite, Sharing
@@ -10,7 +10,7 @@ from netdoctor.model import Cause, Finding, Status
 from ..build import cause, causes, found, job, names
 
 PATH = "/data/it's here"
-KEY = at(Cause("", ""), PATH).key
+KEY = cause_at(Cause("", ""), PATH).key
 ERRORS = {
     "EROFS": "share-read-only", "ENOSPC": "share-full", "EDQUOT": "share-full", "EACCES": "share-denied",
     "EPERM": "share-denied", "ENOENT": "share-missing", "ENOTDIR": "share-missing", HUNG: "share-hangs",

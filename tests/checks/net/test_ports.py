@@ -293,9 +293,9 @@ def test_thousands_of_pairs_share_one_hint() -> None:
 def test_a_pair_finds_its_cause_for_each_kind_of_port() -> None:
     derived = port_causes(matrix(4, bad_high=inbound(4, "n2"), bad_rdzv={("n1", "n3"): "filtered"}), None)
     high, low = derived.causes
-    assert derived.of(None, ("n1", "n2"), "ephemeral") is high
-    assert derived.of(None, ("n1", "n3"), "rendezvous") is low
-    assert derived.of(None, ("n1", "n2"), "rendezvous") is None
+    assert derived.cause_of(None, ("n1", "n2"), "ephemeral") is high
+    assert derived.cause_of(None, ("n1", "n3"), "rendezvous") is low
+    assert derived.cause_of(None, ("n1", "n2"), "rendezvous") is None
 
 
 def over_two(

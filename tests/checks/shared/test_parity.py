@@ -1,6 +1,6 @@
 from typing import Any
 
-from netdoctor.checks._shared.parity import differing, named
+from netdoctor.checks._shared.parity import differing, unlike_expected_by_name
 from netdoctor.facts.wanted import Wanted, Watched, Wish
 from netdoctor.model import CONFIG, CONTROL, Cause, Confidence, Status, run
 
@@ -10,7 +10,7 @@ DIFFERS = Cause("x-version", "x differs between {nodes}", follows=("sw.torch",))
 def test_silent_when_equal_or_told_to_say_so() -> None:
     values = {"n1": "1", "n2": "1"}
     assert not list(differing(values, "x", DIFFERS))
-    said = list(differing(values, "x", DIFFERS, tell=True))
+    said = list(differing(values, "x", DIFFERS, report_equal=True))
     assert [(f.target, f.status, f.summary) for f in said] == [
         ("n1", Status.PASS, "x 1"),
         ("n2", Status.PASS, "x 1"),
@@ -75,7 +75,7 @@ def test_what_was_typed_takes_the_place_of_the_majority() -> None:
     ]
     for values, wishes, expected in cases:
         assert typed(values, *wishes) == expected, (values, wishes)
-    assert typed(two, wish("9", of="H100"), wish("1"), of="H100") == dict.fromkeys(two, ("fail", "9"))
+    assert typed(two, wish("9", of="H100"), wish("1"), item="H100") == dict.fromkeys(two, ("fail", "9"))
 
 
 def test_what_has_a_name_is_held_to_what_was_typed_of_it() -> None:
@@ -87,27 +87,31 @@ def test_what_has_a_name_is_held_to_what_was_typed_of_it() -> None:
     key = "net.mtu.*"
 
     def judged(*wishes: Wish, **more: Any) -> dict[str, tuple[str, str | None]]:
-        findings = named(have, "MTU", DIFFERS, key, Wanted(wishes=wishes), **more)
+        findings = unlike_expected_by_name(have, "MTU", DIFFERS, key, Wanted(wishes=wishes), **more)
         return {f"{f.target} {f.summary}": (f.status.value, f.expected) for f in findings}
 
     assert judged() == {}, "nodes are not compared with each other"
-    assert list(named(have, "MTU", DIFFERS, key, None)) == []
+    assert list(unlike_expected_by_name(have, "MTU", DIFFERS, key, None)) == []
     assert judged(wish("9000", key=key, of="eth0")) == {
         "n2 MTU of eth0 1500 here, expect.toml:4 expects 9000": ("fail", "9000"),
         "n3 MTU of eth0 cannot be compared: nothing could be read here": ("unknown", None),
     }
     # Who lacks the name has not what was typed, whatever that is; nor has it more.
-    for typed, more in (("1500", {}), ("*", {}), ("10", {"least": True})):
+    for typed, more in (("1500", {}), ("*", {}), ("10", {"at_least": True})):
         said = judged(wish(typed, key=key, of="eth1", nodes=("n1", "n2")), **more)
         assert said == {f"n2 MTU of eth1 (absent) here, expect.toml:4 expects {typed}": ("fail", typed)}
     # For a file to be written: what many have, and what some of them have not.
     watched = Watched()
-    list(named(have | {f"m{i}": {"eth0": "9000"} for i in range(6)}, "MTU", DIFFERS, key, watched))
+    list(
+        unlike_expected_by_name(
+            have | {f"m{i}": {"eth0": "9000"} for i in range(6)}, "MTU", DIFFERS, key, watched
+        )
+    )
     assert {of for _, of in watched.seen} == {"eth0"}
     # A name that no check compared is not green.
     asked = Watched(wishes=(wish("9000", key=key, of="eth7"),))
     assert [node for node, _ in asked.unseen([key], ["n1", "n2"])] == ["n1", "n2"]
-    list(named(have, "MTU", DIFFERS, key, asked))
+    list(unlike_expected_by_name(have, "MTU", DIFFERS, key, asked))
     assert not list(asked.unseen([key], have))
 
 

@@ -1,4 +1,4 @@
-from netdoctor.checks._shared.positions import KEY_LETTERS, at
+from netdoctor.checks._shared.positions import KEY_LETTERS, cause_at
 from netdoctor.model import Cause
 
 FULL = Cause("disk-full", "{where} is full on {nodes}")
@@ -6,7 +6,7 @@ LONG = "/mnt/scratch/projects/a-team/of-many/people/and/their/data"
 
 
 def key(path: str) -> str:
-    return at(FULL, path).key
+    return cause_at(FULL, path).key
 
 
 def test_two_paths_never_share_a_key() -> None:
