@@ -40,15 +40,15 @@ class NotLetIn(Exception):
     """Who judges does not want this task. args: the place, and why."""
 
 
-class Talk:
+class Session:
     """A connection on which we say who we are."""
 
-    def __init__(self, place: str, connection: socket.socket, node: str, secret: str) -> None:
+    def __init__(self, endpoint: str, connection: socket.socket, node: str, secret: str) -> None:
         """Raises OSError."""
-        self.place, self.connection, self.node, self.secret = place, connection, node, secret
-        self.mine, self.theirs, self.line = os.urandom(16).hex(), "", b""
+        self.endpoint, self.connection, self.node, self.secret = endpoint, connection, node, secret
+        self.nonce, self.peer_nonce, self.line = os.urandom(16).hex(), "", b""
         connection.setblocking(True)  # short lines; select says when there is something to read
-        connection.sendall(("netdoctor-task %s %s\n" % (node, self.mine)).encode("utf-8"))
+        connection.sendall(("netdoctor-task %s %s\n" % (node, self.nonce)).encode("utf-8"))
 
     def hear(self) -> str:
         """Read a byte, none of what follows; the line that it ends. Raises Refused, OSError, ValueError."""
@@ -63,21 +63,23 @@ class Talk:
 
     def believe(self, line: str) -> None:
         """Look whether the other side has shown the secret. Raises Refused, OSError."""
-        self.theirs, _, shown = line.partition(" ")
-        if not hmac.compare_digest(shown, proof(self.secret, "control", self.node, self.mine, self.theirs)):
+        self.peer_nonce, _, digest = line.partition(" ")
+        if not hmac.compare_digest(
+            digest, proof(self.secret, "control", self.node, self.nonce, self.peer_nonce)
+        ):
             self.connection.sendall(OTHER_SECRET)
             raise Refused("somebody else answers there, or has another secret")
 
     def enter(self, finish: float) -> None:
         """Show the secret, and wait to be let in. Raises NotLetIn, Refused, OSError and ValueError."""
-        shown = proof(self.secret, "task", self.node, self.mine, self.theirs)
-        self.connection.sendall((shown + "\n").encode("ascii"))
+        answer = proof(self.secret, "task", self.node, self.nonce, self.peer_nonce)
+        self.connection.sendall((answer + "\n").encode("ascii"))
         line = ""
         while not line:
             self.connection.settimeout(max(0.1, finish - time.monotonic()))
             line = self.hear()
         if line != LET_IN:
-            raise NotLetIn(self.place, line)
+            raise NotLetIn(self.endpoint, line)
         self.connection.setblocking(True)
 
 
@@ -92,16 +94,16 @@ def call(dial: "dict[str, Any]", marker: str) -> None:
     dial: places [[address, port], …], secret, node_from (variables that may name this node), within_s. Where
     none is reached one line on stdout says why, and the process ends.
     """
-    named = [os.environ.get(name, "") for name in dial["node_from"]]
-    node = next((name for name in named if name), os.uname().nodename)
+    names = [os.environ.get(name, "") for name in dial["node_from"]]
+    node = next((name for name in names if name), os.uname().nodename)
     tried, code = {}, NOT_REACHED  # type: dict[str, str], int
     try:
-        connection = reached(dial["places"], node, dial["secret"], dial["within_s"], tried)
+        connection = connect(dial["places"], node, dial["secret"], dial["within_s"], tried)
     except NotLetIn as e:
         connection, tried, code = None, dict([e.args]), NOT_LET_IN
     if connection is None:
-        said = {"marker": marker, "node": node, "tried": tried}
-        sys.stdout.write("netdoctor-task " + json.dumps(said)[:900] + "\n")
+        report = {"marker": marker, "node": node, "tried": tried}
+        sys.stdout.write("netdoctor-task " + json.dumps(report)[:900] + "\n")
         sys.stdout.flush()
         os._exit(code)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -110,73 +112,74 @@ def call(dial: "dict[str, Any]", marker: str) -> None:
     connection.close()
 
 
-def reached(
-    places: "list[list[Any]]", node: str, secret: str, within_s: float, tried: "dict[str, str]"
+def connect(
+    endpoints: "list[list[Any]]", node: str, secret: str, within_s: float, tried: "dict[str, str]"
 ) -> "socket.socket | None":
     """A connection that has let us in. tried: why others do not. Raises NotLetIn."""
     finish = time.monotonic() + within_s
-    talk = known(places, node, secret, finish, tried)
-    if talk is None:
+    session = first_proven(endpoints, node, secret, finish, tried)
+    if session is None:
         return None
     try:
-        talk.enter(finish)
+        session.enter(finish)
     except (OSError, ValueError, Refused) as e:
-        tried[talk.place] = str(e) or type(e).__name__
-        talk.connection.close()
+        tried[session.endpoint] = str(e) or type(e).__name__
+        session.connection.close()
         return None
-    return talk.connection
+    return session.connection
 
 
-def known(
-    places: "list[list[Any]]", node: str, secret: str, finish: float, tried: "dict[str, str]"
-) -> "Talk | None":
+def first_proven(
+    endpoints: "list[list[Any]]", node: str, secret: str, finish: float, tried: "dict[str, str]"
+) -> "Session | None":
     """Whoever first shows that it has the secret, of all places at once: a silent one holds up nobody.
 
     To that one alone the secret is shown in return: the others may be other addresses of it.
     """
-    pending, talks = dialled(places, tried), {}  # type: dict[socket.socket, str], dict[socket.socket, Talk]
+    pending = start_dialling(endpoints, tried)
+    sessions = {}  # type: dict[socket.socket, Session]
     try:
-        while pending or talks:
+        while pending or sessions:
             left = max(0.0, finish - time.monotonic())
-            heard, ready, _ = select.select(list(talks), list(pending), [], left)
-            if not (heard or ready):
+            readable, writable, _ = select.select(list(sessions), list(pending), [], left)
+            if not (readable or writable):
                 break
-            for one in ready + heard:
-                place = pending.pop(one, "") or talks[one].place
+            for one in writable + readable:
+                endpoint = pending.pop(one, "") or sessions[one].endpoint
                 try:
-                    if one not in talks:
+                    if one not in sessions:
                         code = one.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
                         if code:
                             raise Refused(os.strerror(code))
-                        tried[place] = "it does not say who it is"
-                        talks[one] = Talk(place, one, node, secret)
+                        tried[endpoint] = "it does not say who it is"
+                        sessions[one] = Session(endpoint, one, node, secret)
                         continue
-                    line = talks[one].hear()
+                    line = sessions[one].hear()
                     if line:
-                        talks[one].believe(line)
-                        return talks.pop(one)
+                        sessions[one].believe(line)
+                        return sessions.pop(one)
                 except (OSError, ValueError, Refused) as e:
-                    tried[place] = str(e) or type(e).__name__
-                    talks.pop(one, None)
+                    tried[endpoint] = str(e) or type(e).__name__
+                    sessions.pop(one, None)
                     one.close()
         return None
     finally:
-        for one in [*pending, *talks]:
+        for one in [*pending, *sessions]:
             one.close()
 
 
-def dialled(places: "list[list[Any]]", tried: "dict[str, str]") -> "dict[socket.socket, str]":
+def start_dialling(endpoints: "list[list[Any]]", tried: "dict[str, str]") -> "dict[socket.socket, str]":
     """Sockets on their way to each place. tried: why others are not."""
     pending = {}
-    for address, port in places:
-        place = "%s port %d" % (address, port)
-        tried[place] = "no answer"
+    for address, port in endpoints:
+        endpoint = "%s port %d" % (address, port)
+        tried[endpoint] = "no answer"
         one = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
         one.setblocking(False)
         code = one.connect_ex((address, port))
         if code in (0, errno.EINPROGRESS):
-            pending[one] = place
+            pending[one] = endpoint
         else:
-            tried[place] = os.strerror(code)
+            tried[endpoint] = os.strerror(code)
             one.close()
     return pending

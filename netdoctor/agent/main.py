@@ -52,14 +52,14 @@ def settle(deadline_s: float, signal: "Any") -> None:
         if number is not None:
             runtime.session_limits[name] = resource.getrlimit(number)
     # Soft limits only: a child that is part of an experiment may raise them again.
-    for number, wanted in (
+    for number, limit in (
         (resource.RLIMIT_DATA, MEMORY_CAP_BYTES),
         (resource.RLIMIT_CORE, 0),
     ):
         try:
             soft, hard = resource.getrlimit(number)
-            if soft == resource.RLIM_INFINITY or soft > wanted:
-                resource.setrlimit(number, (wanted, hard))
+            if soft == resource.RLIM_INFINITY or soft > limit:
+                resource.setrlimit(number, (limit, hard))
         except (OSError, ValueError):
             pass
     if hasattr(gc, "set_threshold"):  # CPython

@@ -130,18 +130,18 @@ class _Extension(Loader):
 def load(name: str, content: "Mapping[str, bytes]") -> "ModuleType":
     """Return library `name` made of {relative path: content}. Raises what the import raises."""
     importer = MemoryImporter(content)
-    _place(importer, first=True)
+    _move_finder(importer, first=True)
     try:
         return importlib.import_module(name)
     finally:
         # Stays reachable for later imports inside the library, behind everything of the node's own.
-        _place(importer, first=False)
+        _move_finder(importer, first=False)
 
 
 _placing = threading.Lock()
 
 
-def _place(importer: MemoryImporter, first: bool) -> None:
+def _move_finder(importer: MemoryImporter, first: bool) -> None:
     """Put a finder at one end of sys.meta_path, in a new list.
 
     Other threads may be importing: one that walks along the old list while an entry is taken out in front of

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from netdoctor.agent.system.private import is_secret, shown
+from netdoctor.agent.system.private import is_secret, masked_variable
 from netdoctor.errors import InputError
 from netdoctor.facts.software import BACKENDS, CALLING, LAUNCHERS, TASKS, Job
 from netdoctor.files import read_regular
@@ -71,7 +71,7 @@ def read_env_file(path: Path) -> tuple[dict[str, str], dict[str, str]]:
             continue
         if not KEPT.fullmatch(name) or is_secret(name):
             continue
-        values[name] = shown(name, value)
+        values[name] = masked_variable(name, value)
         origins[match.group(1)] = f"{path.name}:{number}"
     if problems:
         raise InputError("\n".join(problems[:20]))
@@ -161,7 +161,7 @@ def job(
     """
     environ, packages = request.environ, asked or Asked()
     carried = (name for name in environ if CARRIED.match(name) and not is_secret(name))
-    env = {name: shown(name, environ[name]) for name in carried}
+    env = {name: masked_variable(name, environ[name]) for name in carried}
     origins = dict.fromkeys(env, CALLING) | dict.fromkeys(tasks, TASKS)
     env |= tasks
     if request.env_file is not None:

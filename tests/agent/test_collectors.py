@@ -1273,7 +1273,7 @@ def others(root: Path, *prefixes: str, **environ: str) -> list[tuple[str, str, s
         found, _ = facts_software.find_torch(folders, {})
         return str(found["version"]) if found else None
 
-    rows = pythons.others(environ, "/home/ml", prefixes, torch_in, str(root), "/usr")
+    rows = pythons.find_with_torch(environ, "/home/ml", prefixes, torch_in, str(root), "/usr")
     return [(row["python"], row["origin"], row["torch"]) for row in rows]
 
 
@@ -1319,7 +1319,9 @@ def test_with_torch_only_what_is_named_is_asked(tmp_path: Path) -> None:
     for path in tmp_path.rglob("bin/*"):
         path.chmod(0o755)
     environ = {"PATH": "/usr/local/bin", "VIRTUAL_ENV": "/opt/act"}
-    rows = pythons.others(environ, "/home/ml", [], lambda _: "2.6.0", str(tmp_path), "/usr", named_only=True)
+    rows = pythons.find_with_torch(
+        environ, "/home/ml", [], lambda _: "2.6.0", str(tmp_path), "/usr", named_only=True
+    )
     assert [(row["python"], row["origin"]) for row in rows] == [
         ("/opt/act/bin/python3", "VIRTUAL_ENV"),
         ("/opt/t/bin/python3", "torchrun"),
@@ -1764,7 +1766,9 @@ def test_mounts_of_a_tree(tmp_path: Path) -> None:
     assert below is not None
     assert (below.point, below.root, below.source) == ("/data", "/exp/a", "10.0.0.5:/vol")
     assert facts_places.mount_of("/database", found) is by["/"]
-    roles = {one["path"]: one["role"] for one in facts_places.wanted({"paths": ["/data", "rel"]}, found, "/")}
+    roles = {
+        one["path"]: one["role"] for one in facts_places.select_paths({"paths": ["/data", "rel"]}, found, "/")
+    }
     assert (roles["/data"], roles["/mnt/my bucket"]) == ("path", "mount")
     assert "rel" not in roles
     assert "/run/user/1000/doc" not in roles

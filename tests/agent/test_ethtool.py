@@ -35,7 +35,7 @@ def test_ethtool_says_the_same() -> None:
         pytest.skip("no ethtool")
     asked = 0
     for name in os.listdir("/sys/class/net"):
-        driver, version, firmware = ethtool.about(name)
+        driver, version, firmware = ethtool.driver_info(name)
         got = ethtool.settings(name)
         info = dict(re.findall(r"^([\w-]+): (.*)$", said("-i", name), re.MULTILINE))
         assert (driver or "") == info.get("driver", ""), name

@@ -45,7 +45,7 @@ HERE = "127.0.0.1"
 def called(port: int, claim: str, key: str = KEY) -> socket.socket:
     """A peer that knows the secret, and is no agent."""
     tried: dict[str, str] = {}
-    one = dial_back.reached([[HERE, port]], claim, key, 10.0, tried)
+    one = dial_back.connect([[HERE, port]], claim, key, 10.0, tried)
     assert one is not None, tried
     return one
 
@@ -255,7 +255,7 @@ def test_a_silent_stranger_at_another_address_holds_up_no_task() -> None:
     places = [[HERE, silent.getsockname()[1]], [HERE, port]]
     tried: dict[str, str] = {}
     found: list[socket.socket | None] = []
-    thread = threading.Thread(target=lambda: found.append(dial_back.reached(places, "n0", KEY, 60.0, tried)))
+    thread = threading.Thread(target=lambda: found.append(dial_back.connect(places, "n0", KEY, 60.0, tried)))
     began = time.monotonic()
     thread.start()
     while thread.is_alive():

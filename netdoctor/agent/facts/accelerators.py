@@ -39,11 +39,11 @@ def is_any(root: str) -> bool:
     text = files.text_or_none(files.under(root, "/proc/bus/pci/devices"), 4 << 20)
     if not text:
         return True  # a container without it
-    wanted = tuple(vendor[2:] for vendor in (_AMD, *_NAMES) if vendor != _INTEL)
-    wanted += tuple(_INTEL[2:] + device[2:] for device in _INTEL_GPUS)
+    prefixes = tuple(vendor[2:] for vendor in (_AMD, *_NAMES) if vendor != _INTEL)
+    prefixes += tuple(_INTEL[2:] + device[2:] for device in _INTEL_GPUS)
     for line in text.splitlines():
         ids = line.split("\t", 2)[1:2]
-        if ids and ids[0].startswith(wanted):
+        if ids and ids[0].startswith(prefixes):
             return True
     return False
 
@@ -80,4 +80,4 @@ def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
     # Neither sent nor compiled where there is none.
     from ..system import amd_boards
 
-    return dict(amd_boards.about(amd, root), others=others)
+    return dict(amd_boards.facts_of(amd, root), others=others)

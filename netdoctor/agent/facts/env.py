@@ -70,12 +70,13 @@ _PROXIES = frozenset(("http_proxy", "https_proxy", "all_proxy", "no_proxy"))
 _PRESENCE = frozenset(("HUGGING_FACE_HUB_TOKEN", "WANDB_API_KEY"))
 
 
-def shown(name: str, value: str) -> "Optional[str]":
+def reported_value(name: str, value: str) -> "Optional[str]":
     """Return what is told of a variable, or None where it is none of our business."""
     listed = name in _NAMES or name in _PRESENCE or name.lower() in _PROXIES
     if not listed and not name.startswith(_PREFIXES):
         return None
-    return private.shown(name, value)[:VALUE_CAP]  # cut last: half a URL hides where its password ends
+    # Cut last: half a URL hides where its password ends.
+    return private.masked_variable(name, value)[:VALUE_CAP]
 
 
 def variables(environ: "Mapping[bytes, bytes]") -> "dict[str, str]":
@@ -83,7 +84,7 @@ def variables(environ: "Mapping[bytes, bytes]") -> "dict[str, str]":
     found = {}  # type: dict[str, str]
     for key, raw in environ.items():
         name = key.decode("utf-8", "replace")
-        value = shown(name, raw.decode("utf-8", "replace"))
+        value = reported_value(name, raw.decode("utf-8", "replace"))
         if value is not None and len(found) < MAX_VARIABLES:
             found[name] = value
     return dict(sorted(found.items()))
@@ -101,21 +102,21 @@ def parse_nccl_conf(text: str) -> "dict[str, str]":
         key, equals, value = line.partition("=")
         if line.startswith("#") or not equals or not key or key in found:
             continue
-        seen = shown(key.strip(), value)
-        if seen is not None:
-            found[key[:1023]] = seen[:1023]
+        reported = reported_value(key.strip(), value)
+        if reported is not None:
+            found[key[:1023]] = reported[:1023]
     return found
 
 
-def conf_file(path: str, place: str, root: str) -> "Optional[dict[str, Any]]":
+def conf_file(path: str, origin: str, root: str) -> "Optional[dict[str, Any]]":
     """Return facts.software.ConfFile, or None where there is no such file."""
     # A relative name counts from where the job is started, which the login directory stands for.
     real = files.under(root, path) if path.startswith("/") else os.path.join(runtime.login_directory, path)
-    entry = {"path": path[:VALUE_CAP], "place": place, "values": {}}  # type: dict[str, Any]
+    entry = {"path": path[:VALUE_CAP], "place": origin, "values": {}}  # type: dict[str, Any]
     try:
         entry["values"] = parse_nccl_conf(files.read_text(real, 65536))
     except FileNotFoundError:
-        if place != "named":
+        if origin != "named":
             return None
         entry["error"] = "ENOENT"
     except (OSError, ValueError) as e:
@@ -123,21 +124,23 @@ def conf_file(path: str, place: str, root: str) -> "Optional[dict[str, Any]]":
     return entry
 
 
-def nccl_conf(named: "Optional[str]", home: "Optional[str]", own: "Optional[str]", root: str) -> "list[Any]":
+def nccl_conf(
+    explicit: "Optional[str]", home: "Optional[str]", passwd_home: "Optional[str]", root: str
+) -> "list[Any]":
     """Return NCCL's configuration files in reading order; the first to set a variable wins.
 
-    named: NCCL_CONF_FILE; home: $HOME; own: the home of the passwd entry. Which counts depends on the
+    explicit: NCCL_CONF_FILE; home: $HOME; passwd_home: of the passwd entry. Which counts depends on the
     release.
     """
     found = []  # type: list[Optional[dict[str, Any]]]
-    if named:
-        found.append(conf_file(named, "named", root))
-    if home is not None and home == own:
+    if explicit:
+        found.append(conf_file(explicit, "named", root))
+    if home is not None and home == passwd_home:
         found.append(conf_file(home + "/.nccl.conf", "home", root))
     else:
-        for folder, place in ((home, "home-variable"), (own, "home-passwd")):
+        for folder, origin in ((home, "home-variable"), (passwd_home, "home-passwd")):
             if folder is not None:
-                found.append(conf_file(folder + "/.nccl.conf", place, root))
+                found.append(conf_file(folder + "/.nccl.conf", origin, root))
     found.append(conf_file("/etc/nccl.conf", "system", root))
     return [entry for entry in found if entry is not None]
 
@@ -147,13 +150,13 @@ def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
     import pwd
 
     try:
-        own = pwd.getpwuid(os.getuid()).pw_dir  # type: Optional[str]
+        passwd_home = pwd.getpwuid(os.getuid()).pw_dir  # type: Optional[str]
     except (KeyError, OSError):
-        own = None
-    named = args.get("conf_file")
-    if not isinstance(named, str) or "\0" in named:
-        named = os.environ.get("NCCL_CONF_FILE")
+        passwd_home = None
+    explicit = args.get("conf_file")
+    if not isinstance(explicit, str) or "\0" in explicit:
+        explicit = os.environ.get("NCCL_CONF_FILE")
     return {
         "variables": variables(os.environb),
-        "nccl_conf": nccl_conf(named, os.environ.get("HOME"), own, root),
+        "nccl_conf": nccl_conf(explicit, os.environ.get("HOME"), passwd_home, root),
     }

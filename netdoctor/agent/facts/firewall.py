@@ -129,17 +129,17 @@ def ufw_rules(text: str) -> "list[str]":
 def ask(argv: "list[str]") -> "tuple[str, Optional[str]]":
     """Return (output, error) of a tool."""
     try:
-        said = runtime.run_tool(argv, TOOL_S)
+        done = runtime.run_tool(argv, TOOL_S)
     except OSError as e:
         return "", "no permission" if isinstance(e, PermissionError) else runtime.explain(e)[1]
-    text = " ".join((said.err + " " + said.out).split())
-    if said.code is None:
-        return said.out, "timed out after %g s" % TOOL_S
-    if said.code != 0:
+    text = " ".join((done.err + " " + done.out).split())
+    if done.code is None:
+        return done.out, "timed out after %g s" % TOOL_S
+    if done.code != 0:
         if _DENIED.search(text):
             return "", "no permission"
-        return said.out, text[:200] or "ended with %d" % said.code
-    return said.out, None
+        return done.out, text[:200] or "ended with %d" % done.code
+    return done.out, None
 
 
 def nftables() -> "Optional[dict[str, Any]]":
@@ -168,14 +168,14 @@ def legacy_tables(root: str, name: str) -> "tuple[list[str], Optional[str]]":
 
 def iptables(root: str, kind: str, tables: str, has_nft: bool) -> "Optional[dict[str, Any]]":
     """Return the rules of iptables or ip6tables; those of its nft variant only where nft cannot tell."""
-    held, error = legacy_tables(root, tables)
+    loaded, error = legacy_tables(root, tables)
     plain = runtime.find_tool(kind + "-save")
     legacy = runtime.find_tool(kind + "-legacy-save")
     nft_variant = plain is not None and "nft" in os.path.basename(os.path.realpath(plain))
-    if held:
+    if loaded:
         tool = legacy or plain
         if tool is None:
-            return ruleset(kind, [], "tables %s, but no %s-save" % (" ".join(held), kind))
+            return ruleset(kind, [], "tables %s, but no %s-save" % (" ".join(loaded), kind))
         text, error = ask([tool])
         return ruleset(kind, iptables_rules(text), error)
     if plain is not None and nft_variant and not has_nft:

@@ -100,22 +100,22 @@ def packages(root: str) -> "dict[str, list[str]]":
 
     ``Package: nvidia-fabricmanager-550``, ``Status: install ok installed``, ``Version: 550.54.15-1``.
     """
-    wanted = [name for name, path in _SERVICES.items() if os.path.exists(files.under(root, path))]
+    names = [name for name, path in _SERVICES.items() if os.path.exists(files.under(root, path))]
     found = {}  # type: dict[str, list[str]]
     try:
-        listed = b"\n" + files.read_bytes(files.under(root, _DPKG), _DPKG_BYTES) if wanted else b""
+        listed = b"\n" + files.read_bytes(files.under(root, _DPKG), _DPKG_BYTES) if names else b""
     except OSError:
         return found
-    for name in wanted:
+    for name in names:
         begin = b"\nPackage: " + name.encode("ascii")
         at = listed.find(begin)
         while at >= 0:
             end = listed.find(b"\n\n", at)
             text = listed[at : end if end >= 0 else len(listed)].decode("utf-8", "replace")
-            said = dict(line.partition(": ")[::2] for line in text.splitlines())
-            release = said.get("Version", "").rpartition(":")[2].partition("-")[0]
-            branch = said["Package"][len(name) :].lstrip("-")  # -dev is another package
-            if said.get("Status", "").endswith(" ok installed") and (branch.isdecimal() or not branch):
+            fields = dict(line.partition(": ")[::2] for line in text.splitlines())
+            release = fields.get("Version", "").rpartition(":")[2].partition("-")[0]
+            branch = fields["Package"][len(name) :].lstrip("-")  # -dev is another package
+            if fields.get("Status", "").endswith(" ok installed") and (branch.isdecimal() or not branch):
                 found.setdefault(name, []).append(release)
             at = listed.find(begin, at + 1)
     return found
@@ -126,8 +126,8 @@ def imex_nodes(root: str) -> "Optional[list[str]]":
     text = files.text_or_none(files.under(root, _IMEX_NODES), 65536)
     if text is None:
         return None
-    said = [line.partition("#")[0].strip()[:64] for line in text.splitlines()]
-    return sorted(line for line in said if line)[:MAX_IMEX_NODES]
+    lines = [line.partition("#")[0].strip()[:64] for line in text.splitlines()]
+    return sorted(line for line in lines if line)[:MAX_IMEX_NODES]
 
 
 def open_module(root: str) -> "Optional[bool]":
@@ -150,17 +150,17 @@ def device_nodes(root: str) -> "list[str]":
     return ["/dev/" + n for n in sorted(found, key=lambda n: int(n[6:]))]
 
 
-def mode_allows(about: "os.stat_result") -> bool:
+def mode_allows(status: "os.stat_result") -> bool:
     """Return whether we may read and write a file, as far as its mode goes."""
     if os.geteuid() == 0:
         return True
-    if about.st_uid == os.geteuid():
-        wanted = 0o600
-    elif about.st_gid == os.getegid() or about.st_gid in os.getgroups():
-        wanted = 0o060
+    if status.st_uid == os.geteuid():
+        bits = 0o600
+    elif status.st_gid == os.getegid() or status.st_gid in os.getgroups():
+        bits = 0o060
     else:
-        wanted = 0o006
-    return about.st_mode & wanted == wanted
+        bits = 0o006
+    return status.st_mode & bits == bits
 
 
 def blocked(paths: "list[str]", root: str) -> "list[str]":

@@ -55,16 +55,16 @@ def container(root: str, environ: "Mapping[str, str]") -> "Optional[str]":
         files.under(root, "/var/run/secrets/kubernetes.io/serviceaccount")
     ):
         return "kubernetes"
-    said = files.text_or_none(files.under(root, "/run/systemd/container")) or ""
-    if not said:
+    manager = files.text_or_none(files.under(root, "/run/systemd/container")) or ""
+    if not manager:
         # Readable for root only: "container=lxc".
         for item in (files.text_or_none(files.under(root, "/proc/1/environ"), 65536) or "").split("\0"):
             if item.startswith("container="):
-                said = item[len("container=") :]
-    if said.startswith("lxc"):
+                manager = item[len("container=") :]
+    if manager.startswith("lxc"):
         return "lxc"
-    if said.startswith(("docker", "podman")):
-        return said.split()[0]
+    if manager.startswith(("docker", "podman")):
+        return manager.split()[0]
     if exists(files.under(root, "/run/.containerenv")):
         return "podman"
     if exists(files.under(root, "/.dockerenv")):
@@ -105,13 +105,13 @@ def lab(root: str) -> "tuple[bool, list[str]]":
     if text is None:
         return False, []
     try:
-        said = wire.loads(text)
+        content = wire.loads(text)
     except (ValueError, RecursionError):
         return True, []
-    if not isinstance(said, dict):
+    if not isinstance(content, dict):
         return True, []
-    fakes = said.get("fake")
-    return bool(said.get("lab", True)), [str(f) for f in fakes] if isinstance(fakes, list) else []
+    fakes = content.get("fake")
+    return bool(content.get("lab", True)), [str(f) for f in fakes] if isinstance(fakes, list) else []
 
 
 def fqdn(hostname: str) -> str:
@@ -126,8 +126,8 @@ def _getfqdn(hostname: str) -> str:
     """Return the first of a host's names that has a dot. [cpython Lib/socket.py getfqdn]"""
     try:
         # In bytes: of text Python would ask for the form that IDNA gives it, and load the tables for that.
-        asked = hostname.encode("utf-8", "surrogateescape")  # type: Any
-        name, aliases, _ = sockets.raw.gethostbyaddr(asked)
+        encoded = hostname.encode("utf-8", "surrogateescape")  # type: Any
+        name, aliases, _ = sockets.raw.gethostbyaddr(encoded)
     except OSError:
         return hostname
     return next((one for one in [name, *aliases] if "." in one), name)

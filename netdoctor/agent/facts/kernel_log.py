@@ -29,7 +29,7 @@ _EVENT = (
 _LOADED = "NVRM: loading NVIDIA"
 # The kernel's first message: who sees it in the journal sees the kernel's messages.
 _FIRST = "Linux version "
-_WANTED = _FIRST + "|NVRM|SXid"
+_GREP = _FIRST + "|NVRM|SXid"
 
 
 def records(data: bytes) -> "Iterator[tuple[float, str]]":
@@ -114,7 +114,7 @@ def from_journal() -> "Optional[str]":
     tool = runtime.find_tool("journalctl")
     if tool is None:
         return None
-    argv = [tool, "-k", "-b", "-q", "--no-pager", "-o", "short-monotonic", "-g", _WANTED]
+    argv = [tool, "-k", "-b", "-q", "--no-pager", "-o", "short-monotonic", "-g", _GREP]
     done = runtime.run_tool(argv, 4.0)
     return done.out if _FIRST in done.out else None
 

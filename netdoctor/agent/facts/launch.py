@@ -30,7 +30,7 @@ _DOCKER = "/var/lib/docker/image/overlay2/repositories.json"
 _PODMAN = ("/var/lib/containers/storage", "~/.local/share/containers/storage")
 
 
-def which(name: str, path: str, root: str) -> "Optional[str]":
+def find_program(name: str, path: str, root: str) -> "Optional[str]":
     for folder in path.split(os.pathsep):
         here = os.path.join(folder, name)
         on_disk = files.under(root, here)
@@ -41,13 +41,13 @@ def which(name: str, path: str, root: str) -> "Optional[str]":
 
 def program(name: str, root: str) -> "dict[str, Optional[str]]":
     """Return facts.launching.Program."""
-    path = which(name, os.environ.get("PATH", ""), root)
-    beside = which(name, os.path.dirname(sys.executable or ""), root)
-    said = ""
+    path = find_program(name, os.environ.get("PATH", ""), root)
+    next_to_python = find_program(name, os.path.dirname(sys.executable or ""), root)
+    output = ""
     if path is not None and name in VERSION and root == "/":
         result = runtime.run_tool([path, VERSION[name]], 5.0)
-        said = (result.out or result.err)[:400]
-    return {"name": name, "path": path, "beside": beside, "said": said}
+        output = (result.out or result.err)[:400]
+    return {"name": name, "path": path, "beside": next_to_python, "said": output}
 
 
 def toolkit(root: str) -> "list[str]":
@@ -64,7 +64,7 @@ def toolkit(root: str) -> "list[str]":
         if isinstance(runtimes, dict) and "nvidia" in runtimes:
             found.append("/etc/docker/daemon.json")
     for name in ("nvidia-ctk", "nvidia-container-runtime", "nvidia-container-cli"):
-        here = which(name, "/usr/bin:/usr/local/bin:/usr/local/nvidia/toolkit", root)
+        here = find_program(name, "/usr/bin:/usr/local/bin:/usr/local/nvidia/toolkit", root)
         if here is not None:
             found.append(here)
     for folder in ("/etc/cdi", "/var/run/cdi"):
@@ -79,21 +79,21 @@ def spellings(image: str) -> "list[str]":
     last = name.rpartition("/")[2]
     full = name if at or ":" in last else name + ":latest"
     first = full.partition("/")[0]
-    whole = [full]
+    names = [full]
     if "/" not in full:
-        whole += ["docker.io/library/" + full, "localhost/" + full]
+        names += ["docker.io/library/" + full, "localhost/" + full]
     elif "." not in first and ":" not in first and first != "localhost":
-        whole.append("docker.io/" + full)
-    return [one + at + digest for one in whole]
+        names.append("docker.io/" + full)
+    return [one + at + digest for one in names]
 
 
 def _stored(root: str) -> "Iterator[tuple[str, Any]]":
     """Yield (store's file, its content); an OSError in place of content that cannot be read."""
     import json
 
-    places = [_DOCKER] + [folder + "/overlay-images/images.json" for folder in _PODMAN]
-    for place in places:
-        path = os.path.expanduser(place)
+    stores = [_DOCKER] + [folder + "/overlay-images/images.json" for folder in _PODMAN]
+    for file in stores:
+        path = os.path.expanduser(file)
         try:
             yield path, json.loads(files.read_text(files.under(root, path), STORE_CAP))
         except FileNotFoundError:
@@ -106,7 +106,7 @@ def _stored(root: str) -> "Iterator[tuple[str, Any]]":
 
 def image(name: str, root: str) -> "tuple[dict[str, str], list[str], list[str]]":
     """Return ({store: id or digest of the image}, stores that were read, those that could not be)."""
-    wanted = spellings(name)
+    accepted = spellings(name)
     found = {}
     unread = []
     stores = []
@@ -118,30 +118,32 @@ def image(name: str, root: str) -> "tuple[dict[str, str], list[str], list[str]]"
         if isinstance(content, dict):
             # {"Repositories": {"pytorch": {"pytorch:2.6": "sha256:…", "pytorch@sha256:…": "sha256:…"}}}
             for tags in (content.get("Repositories") or {}).values():
-                for one in wanted if isinstance(tags, dict) else ():
+                for one in accepted if isinstance(tags, dict) else ():
                     if isinstance(tags.get(one), str):
                         found[path] = tags[one][:100]
         elif isinstance(content, list):
             # [{"id": "…", "digest": "sha256:…", "names": ["docker.io/library/pytorch:2.6"]}]
             for entry in content:
                 names = entry.get("names") if isinstance(entry, dict) else None
-                if isinstance(names, list) and any(one in names for one in wanted):
+                if isinstance(names, list) and any(one in names for one in accepted):
                     found[path] = str(entry.get("digest") or entry.get("id"))[:100]
     return found, stores, unread
 
 
 def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
     """Return facts.launching.LaunchFacts. args: {"launcher": name or None, "image": name or None}."""
-    launcher, wanted = args.get("launcher"), args.get("image")
-    if launcher not in PROGRAMS and not wanted:
-        said = "no launcher and no image was named (--launcher, --image)"
-        raise runtime.Unavailable("not_applicable", said)
-    images, stores, unread = image(str(wanted)[:400], root) if wanted else ({}, [], [])
+    launcher, image_name = args.get("launcher"), args.get("image")
+    if launcher not in PROGRAMS and not image_name:
+        detail = "no launcher and no image was named (--launcher, --image)"
+        raise runtime.Unavailable("not_applicable", detail)
+    images, stores, unread = image(str(image_name)[:400], root) if image_name else ({}, [], [])
     return {
         "programs": [program(name, root) for name in PROGRAMS.get(str(launcher), ())],
         "pdsh_rcmd": os.environ.get("PDSH_RCMD_TYPE"),
-        "runtimes": [name for name in ("docker", "podman") if which(name, os.environ.get("PATH", ""), root)],
-        "toolkit": toolkit(root) if wanted else [],
+        "runtimes": [
+            name for name in ("docker", "podman") if find_program(name, os.environ.get("PATH", ""), root)
+        ],
+        "toolkit": toolkit(root) if image_name else [],
         "images": images,
         "stores": stores,
         "unread": unread,

@@ -18,10 +18,10 @@ MAX_STALE_NAMES = 50
 SCAN_S = 2.0
 
 
-def limit(name: str, which: int, limits: "Mapping[str, tuple[int, int]]") -> "Optional[int]":
+def limit(name: str, index: int, limits: "Mapping[str, tuple[int, int]]") -> "Optional[int]":
     """Return a soft (0) or hard (1) limit of the session; None is unlimited."""
     pair = limits.get(name)
-    return None if pair is None or pair[which] == resource.RLIM_INFINITY else pair[which]
+    return None if pair is None or pair[index] == resource.RLIM_INFINITY else pair[index]
 
 
 def mount_types(root: str) -> "dict[str, str]":
@@ -66,7 +66,7 @@ def file_system(path: str, mounts: "Mapping[str, str]", root: str = "/") -> "dic
     return reply
 
 
-def _in_use(wanted: "set[str]", root: str, end: float) -> "tuple[set[str], bool]":
+def _in_use(candidates: "set[str]", root: str, end: float) -> "tuple[set[str], bool]":
     """Return names of /dev/shm that processes have mapped or open, and whether all were readable."""
     import re
 
@@ -88,7 +88,7 @@ def _in_use(wanted: "set[str]", root: str, end: float) -> "tuple[set[str], bool]
             continue
         except OSError:
             complete = False
-        if wanted <= found:
+        if candidates <= found:
             break
     return found, complete
 
@@ -126,12 +126,12 @@ def stale_shm(root: str, now: float) -> "tuple[list[str], int]":
     return stale[:MAX_STALE_NAMES], size
 
 
-def temporary(wanted: "Optional[str]", root: str) -> str:
+def temporary(tmpdir: "Optional[str]", root: str) -> str:
     """Return where the job's temporary files go: its TMPDIR or the session's if it can be used, else /tmp.
 
     Python goes on to /tmp where TMPDIR cannot be written. [cpython Lib/tempfile.py _candidate_tempdir_list]
     """
-    path = wanted or os.environ.get("TMPDIR") or "/tmp"
+    path = tmpdir or os.environ.get("TMPDIR") or "/tmp"
     real = files.under(root, path)
     usable = path.startswith("/") and os.path.isdir(real) and os.access(real, os.W_OK)
     return os.path.normpath(path) if usable else "/tmp"

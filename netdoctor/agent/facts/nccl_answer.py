@@ -34,7 +34,7 @@ os._exit(0)
 """
 
 
-def environment(job: "Mapping[str, Any]", own: "Mapping[str, str]") -> "dict[str, str]":
+def environment(job: "Mapping[str, Any]", session: "Mapping[str, str]") -> "dict[str, str]":
     """Return the environment that the job's processes would have, as far as NCCL cares, and silent.
 
     A line that NCCL prints would load the GPU's driver, and may go to a file. Its network plug-ins choose no
@@ -42,7 +42,7 @@ def environment(job: "Mapping[str, Any]", own: "Mapping[str, str]") -> "dict[str
     """
     from ..operations import spawn as op_spawn
 
-    found = op_spawn.environment(job, own)
+    found = op_spawn.environment(job, session)
     for name in ("NCCL_DEBUG_FILE", "LD_PRELOAD"):
         found.pop(name, None)
     found.update(NCCL_DEBUG="NONE", NCCL_NET_PLUGIN="none")
@@ -106,9 +106,9 @@ def ask(path: str, env: "dict[str, str]") -> "dict[str, Any]":
     if done.code is None:
         raise runtime.Unavailable("timed_out", "NCCL gave no answer within %g s" % ASK_S)
     try:
-        said = json.loads(done.out.strip().splitlines()[-1])
-        version, code, raw = int(said["version"]), int(said["code"]), bytes.fromhex(said["id"])
-        error = " ".join(str(said["error"]).split())
+        answer = json.loads(done.out.strip().splitlines()[-1])
+        version, code, raw = int(answer["version"]), int(answer["code"]), bytes.fromhex(answer["id"])
+        error = " ".join(str(answer["error"]).split())
     except (ValueError, KeyError, IndexError, TypeError):
         last = " ".join(done.err.split())[-200:]
         raise runtime.Unavailable("failed", "libnccl could not be asked: exit %d %s" % (done.code, last))

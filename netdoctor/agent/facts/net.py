@@ -113,9 +113,9 @@ def _kind(base: str, flags: int, driver: "Optional[str]") -> str:
     if os.path.exists(os.path.join(base, "device")):
         return "physical"
     # Without an answer from the driver: a virtual Ethernet whose peer has another index is a veth.
-    own = files.number(os.path.join(base, "ifindex"))
+    ifindex = files.number(os.path.join(base, "ifindex"))
     peer = files.number(os.path.join(base, "iflink"))
-    if driver is None and devtype is None and own and peer and own != peer:
+    if driver is None and devtype is None and ifindex and peer and ifindex != peer:
         return "veth"
     return "other"
 
@@ -136,8 +136,8 @@ def netdev(
         if text("operstate") in ("up", "unknown") and flags & IFF_UP:
             flags |= IFF_RUNNING
     driver = _link_name(os.path.join(base, "device", "driver"))
-    about = ethtool.about(name) if ask_driver and (driver is None or name in carrying) else []
-    driver = driver or (about[0] if about else None)
+    driver_info = ethtool.driver_info(name) if ask_driver and (driver is None or name in carrying) else []
+    driver = driver or (driver_info[0] if driver_info else None)
     kind = _kind(base, flags, driver)
     speed = files.number(os.path.join(base, "speed"))
     # veth and tun answer with a constant that means nothing.
@@ -159,8 +159,8 @@ def netdev(
     uevent = (text("device/uevent") or "").split("\n")
     ids = [line.partition("=")[2] for line in uevent if line.startswith(("PCI_ID=", "PCI_SUBSYS_ID="))]
     nic = None
-    if about and name in carrying and kind in ("physical", "veth"):
-        nic = dict(ethtool.settings(name), version=about[1], firmware=about[2])
+    if driver_info and name in carrying and kind in ("physical", "veth"):
+        nic = dict(ethtool.settings(name), version=driver_info[1], firmware=driver_info[2])
     return {
         **bonded,
         "name": name,
@@ -226,16 +226,16 @@ def routes(root: str) -> "tuple[list[str], list[str]]":
 def by_rules(root: str) -> "list[str]":
     """Return the networks that tables of IPv4 routes lead to which only a rule leads to, ``0.0.0.0/0``."""
     behind = []  # type: list[str]
-    address, theirs = "", False
+    address, in_rule_table = "", False
     trie = files.text_or_none(files.under(root, "/proc/net/fib_trie"), files.CAP_BYTES) or ""
     for line in trie.splitlines():
         # Main: / Id 101: / "  |-- 10.1.0.0" / "     /16 universe UNICAST"
         part = line.split()
         if line[:1].strip():
-            theirs = part[0] == "Id"
-        elif theirs and part[:1] == ["|--"]:
+            in_rule_table = part[0] == "Id"
+        elif in_rule_table and part[:1] == ["|--"]:
             address = part[-1]
-        elif theirs and part[-1:] == ["UNICAST"] and address:
+        elif in_rule_table and part[-1:] == ["UNICAST"] and address:
             behind.append(address + part[0])
     return behind
 
@@ -282,7 +282,7 @@ def _ranges(reserved: str) -> "Iterator[tuple[int, int]]":
 
 def ports_taken(root: str, low: int, high: int, reserved: str) -> "Optional[int]":
     """Return how many ports that the kernel may pick have a socket; None where the tables cannot be read."""
-    kept = list(_ranges(reserved))
+    reserved_ranges = list(_ranges(reserved))
     used = set()  # type: set[int]
     read = False
     for name in ("tcp", "tcp6"):
@@ -298,7 +298,7 @@ def ports_taken(root: str, low: int, high: int, reserved: str) -> "Optional[int]
                 used.add(_hex(part[1].rpartition(":")[2]))
     if not read:
         return None
-    free = (port for first, last in kept for port in range(max(first, low), min(last, high) + 1))
+    free = (port for first, last in reserved_ranges for port in range(max(first, low), min(last, high) + 1))
     return len({port for port in used if low <= port <= high}.difference(free))
 
 

@@ -63,19 +63,23 @@ _sha256 = []  # type: list[Callable[..., Any]]  # once it is imported
 class Mount(object):
     """One line of mountinfo."""
 
-    def __init__(self, point: str, kind: str, source: str, root: str, own: str, whole: str) -> None:
+    def __init__(
+        self, point: str, kind: str, source: str, root: str, mount_options: str, super_options: str
+    ) -> None:
         self.point = point
         self.kind = kind
         self.source = source
         self.root = root
-        self.options = whole
-        self.read_only = "ro" in own.split(",") or "ro" in whole.split(",")
+        self.options = super_options
+        self.read_only = "ro" in mount_options.split(",") or "ro" in super_options.split(",")
         # Mounted for writing, and read-only as a whole: ext4 and btrfs do that to themselves after an error.
         # Since Linux 6.15 ext4 says so in words instead.
         fell = (
-            "ro" in whole.split(",") and "rw" in own.split(",") and kind in ("ext4", "ext3", "btrfs", "f2fs")
+            "ro" in super_options.split(",")
+            and "rw" in mount_options.split(",")
+            and kind in ("ext4", "ext3", "btrfs", "f2fs")
         )
-        self.fell = fell or not {"emergency_ro", "shutdown"}.isdisjoint(whole.split(","))
+        self.fell = fell or not {"emergency_ro", "shutdown"}.isdisjoint(super_options.split(","))
 
     @property
     def is_network(self) -> bool:
@@ -92,12 +96,12 @@ def read_mounts(root: str) -> "list[Mount]":
     text = files.text_or_none(files.under(root, "/proc/self/mountinfo"), 1 << 20) or ""
     for line in text.splitlines():
         left, _, right = line.partition(" - ")
-        own, whole = left.split(), right.split()
-        if len(own) > 5 and len(whole) > 1:
-            point, source = facts_limits.plain(own[4]), facts_limits.plain(whole[1])
-            options = whole[2] if len(whole) > 2 else ""
-            below = facts_limits.plain(own[3])
-            found[point] = Mount(point, whole[0], source[:400], below, own[5], options)
+        mount, source_fields = left.split(), right.split()
+        if len(mount) > 5 and len(source_fields) > 1:
+            point, source = facts_limits.plain(mount[4]), facts_limits.plain(source_fields[1])
+            options = source_fields[2] if len(source_fields) > 2 else ""
+            below = facts_limits.plain(mount[3])
+            found[point] = Mount(point, source_fields[0], source[:400], below, mount[5], options)
     return list(found.values())
 
 
@@ -110,10 +114,10 @@ def mount_of(path: str, mounts: "list[Mount]") -> "Optional[Mount]":
 # --- in the child -----------------------------------------------------------------------------------------
 
 
-def look(place: "dict[str, Any]", mounts: "list[Mount]", root: str) -> "dict[str, Any]":
+def look(entry: "dict[str, Any]", mounts: "list[Mount]", root: str) -> "dict[str, Any]":
     """Return facts.places.Place of one path. Whatever this touches may hang."""
-    found = dict(place)
-    real = os.path.realpath(files.under(root, place["path"]))
+    found = dict(entry)
+    real = os.path.realpath(files.under(root, entry["path"]))
     inside = real if root == "/" else "/" + os.path.relpath(real, os.path.realpath(root))
     mount = mount_of(inside, mounts)
     if mount is not None:
@@ -128,11 +132,11 @@ def look(place: "dict[str, Any]", mounts: "list[Mount]", root: str) -> "dict[str
             fell_read_only=mount.fell,
         )
     try:
-        about = os.stat(real)
+        status = os.stat(real)
         space = os.statvfs(real)
-        folder = stat.S_ISDIR(about.st_mode)
+        folder = stat.S_ISDIR(status.st_mode)
         found.update(
-            kind="directory" if folder else "file" if stat.S_ISREG(about.st_mode) else "other",
+            kind="directory" if folder else "file" if stat.S_ISREG(status.st_mode) else "other",
             readable=os.access(real, os.R_OK | os.X_OK if folder else os.R_OK),
             writable=os.access(real, os.W_OK) and not space.f_flag & os.ST_RDONLY,
             total_bytes=space.f_blocks * space.f_frsize,
@@ -140,24 +144,24 @@ def look(place: "dict[str, Any]", mounts: "list[Mount]", root: str) -> "dict[str
             inodes_total=space.f_files,
             inodes_free=space.f_favail,
         )
-        if place["role"] == "path":
+        if entry["role"] == "path":
             found.update(
-                device="%d:%d" % (os.major(about.st_dev), os.minor(about.st_dev)),
-                inode=str(about.st_ino),
-                changed=str(about.st_ctime_ns),
+                device="%d:%d" % (os.major(status.st_dev), os.minor(status.st_dev)),
+                inode=str(status.st_ino),
+                changed=str(status.st_ctime_ns),
             )
             if found["readable"]:
-                found.update(contents(real, about, folder))
+                found.update(contents(real, status, folder))
     except OSError as e:
         found["error"] = files.errno_name(e)
     return found
 
 
-def contents(real: str, about: "os.stat_result", folder: bool) -> "dict[str, Any]":
+def contents(real: str, status: "os.stat_result", folder: bool) -> "dict[str, Any]":
     """Return what tells one content from another: a digest, for a folder those of its entries, a revision."""
     found = {"revision": revision(real if folder else os.path.dirname(real))}  # type: dict[str, Any]
     if folder:
-        every = _listed(real)
+        every = list_folder(real)
         if every is None:
             return dict(found, entries_total=LISTED_AT_MOST, sampled=True)
         entries = {}
@@ -166,25 +170,25 @@ def contents(real: str, about: "os.stat_result", folder: bool) -> "dict[str, Any
             budget = [BELOW_AT_MOST, READ_BYTES]
             digest = _sha256[0]()
             _add(digest, os.path.join(real, name), budget, DEPTH)
-            entries[_shown(name)] = digest.hexdigest()[:12]
+            entries[printable(name)] = digest.hexdigest()[:12]
             sampled = sampled or budget[0] <= 0
-        names = _sha256[0]("\0".join(map(_shown, every)).encode("utf-8", "replace"))
+        names = _sha256[0]("\0".join(map(printable, every)).encode("utf-8", "replace"))
         found.update(
             entries=entries, entries_total=len(every), digest=names.hexdigest()[:16], sampled=sampled
         )
-    elif stat.S_ISREG(about.st_mode):
-        digest = _sha256[0](b"%d" % about.st_size)
-        _add_file(digest, real, about.st_size, SAMPLE_BYTES, WINDOW_BYTES)
-        sampled = about.st_size > SAMPLE_BYTES
-        found.update(size_bytes=about.st_size, digest=digest.hexdigest()[:16], sampled=sampled)
+    elif stat.S_ISREG(status.st_mode):
+        digest = _sha256[0](b"%d" % status.st_size)
+        _add_file(digest, real, status.st_size, SAMPLE_BYTES, WINDOW_BYTES)
+        sampled = status.st_size > SAMPLE_BYTES
+        found.update(size_bytes=status.st_size, digest=digest.hexdigest()[:16], sampled=sampled)
     return found
 
 
-def _shown(name: str) -> str:
+def printable(name: str) -> str:
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")[:120]
 
 
-def _listed(folder: str) -> "Optional[list[str]]":
+def list_folder(folder: str) -> "Optional[list[str]]":
     """Return the names in a folder but for what comes and goes, sorted; None where there are too many."""
     found = []  # type: list[str]
     with os.scandir(folder) as entries:
@@ -201,39 +205,39 @@ def _add(digest: "Any", path: str, budget: "list[int]", depth: int) -> None:
     """Add names, kinds, sizes and small contents of a tree. budget: entries and bytes that are left."""
     budget[0] -= 1
     try:
-        about = os.lstat(path)
-        if stat.S_ISLNK(about.st_mode):
+        status = os.lstat(path)
+        if stat.S_ISLNK(status.st_mode):
             # Caches of models link to what holds the bytes; a link to a folder may lead round in a circle.
             target = os.stat(path)
             if not stat.S_ISREG(target.st_mode):
                 digest.update(b"link" + os.fsencode(os.readlink(path)))
                 return
-            about = target
-        if stat.S_ISDIR(about.st_mode):
-            every = _listed(path) if depth else []
+            status = target
+        if stat.S_ISDIR(status.st_mode):
+            every = list_folder(path) if depth else []
             digest.update(b"folder %d" % len(every or "") if depth else b"folder")
             for name in every or ():
                 if budget[0] <= 0:
                     break
                 digest.update(b"\0" + os.fsencode(name) + b"\0")
                 _add(digest, os.path.join(path, name), budget, depth - 1)
-        elif stat.S_ISREG(about.st_mode):
-            digest.update(b"file %d" % about.st_size)
+        elif stat.S_ISREG(status.st_mode):
+            digest.update(b"file %d" % status.st_size)
             if budget[1] > 0:
-                budget[1] -= _add_file(digest, path, about.st_size, SMALL_BYTES, SMALL_BYTES // 2)
+                budget[1] -= _add_file(digest, path, status.st_size, SMALL_BYTES, SMALL_BYTES // 2)
         else:
             digest.update(b"other")
     except OSError as e:
         digest.update(b"errno %d" % (e.errno or 0))
 
 
-def _add_file(digest: "Any", path: str, size: int, whole: int, window: int) -> int:
-    """Add a file's contents; of one longer than `whole`, windows that make so much. Return what was read."""
-    if size <= whole:
+def _add_file(digest: "Any", path: str, size: int, sample: int, window: int) -> int:
+    """Add a file's contents; of one longer than `sample`, windows that make so much. Return what was read."""
+    if size <= sample:
         starts = [0]
-        window = whole
+        window = sample
     else:
-        count = max(2, whole // window)
+        count = max(2, sample // window)
         starts = [(size - window) * i // (count - 1) for i in range(count)]
     read = 0
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -255,9 +259,9 @@ def _add_file(digest: "Any", path: str, size: int, whole: int, window: int) -> i
 def revision(folder: str) -> "Optional[str]":
     """Return the commit that git has checked out in a folder or above it, read from git's own files."""
     for _ in range(12):
-        place = os.path.join(folder, ".git")
-        if os.path.lexists(place):
-            return _head(place)
+        git = os.path.join(folder, ".git")
+        if os.path.lexists(git):
+            return _head(git)
         above = os.path.dirname(folder)
         if above == folder:
             break
@@ -265,20 +269,20 @@ def revision(folder: str) -> "Optional[str]":
     return None
 
 
-def _head(place: str) -> "Optional[str]":
+def _head(git: str) -> "Optional[str]":
     # A linked work tree has a file there: "gitdir: /repo/.git/worktrees/x". [gitrepository-layout(5)]
-    said = files.text_or_none(place) if os.path.isfile(place) else None
-    if said and said.startswith("gitdir: "):
-        place = os.path.join(os.path.dirname(place), said[8:].strip())
-    head = files.text_or_none(os.path.join(place, "HEAD")) or ""
-    common = files.text_or_none(os.path.join(place, "commondir"))
-    shared = os.path.join(place, common) if common else place
+    link = files.text_or_none(git) if os.path.isfile(git) else None
+    if link and link.startswith("gitdir: "):
+        git = os.path.join(os.path.dirname(git), link[8:].strip())
+    head = files.text_or_none(os.path.join(git, "HEAD")) or ""
+    common = files.text_or_none(os.path.join(git, "commondir"))
+    shared = os.path.join(git, common) if common else git
     if head.startswith("ref: refs/"):
         name = head[5:]
         if ".." in name:
             return None
         head = ""
-        for where in (place, shared):
+        for where in (git, shared):
             head = head or files.text_or_none(os.path.join(where, name)) or ""
         packed = files.text_or_none(os.path.join(shared, "packed-refs"), 4 << 20) if not head else None
         for line in (packed or "").splitlines():
@@ -291,49 +295,49 @@ def _head(place: str) -> "Optional[str]":
 # --- what is looked at ------------------------------------------------------------------------------------
 
 
-def wanted(args: "dict[str, Any]", mounts: "list[Mount]", root: str) -> "list[dict[str, Any]]":
+def select_paths(args: "dict[str, Any]", mounts: "list[Mount]", root: str) -> "list[dict[str, Any]]":
     """Return the places: /, /tmp, home, caches, what the user named, and network mounts."""
     home = os.environ.get("HOME") or ""
-    places = [("tmp", facts_limits.temporary(args.get("tmpdir"), root)), ("root", "/"), ("home", home)]
-    told = args.get("env")
-    env = told if isinstance(told, dict) else {}
-    places += [("cache", str(env.get(name) or os.environ.get(name) or "")) for name in CACHES]
+    paths_by_role = [("tmp", facts_limits.temporary(args.get("tmpdir"), root)), ("root", "/"), ("home", home)]
+    job_env = args.get("env")
+    env = job_env if isinstance(job_env, dict) else {}
+    paths_by_role += [("cache", str(env.get(name) or os.environ.get(name) or "")) for name in CACHES]
     paths = args.get("paths")
-    said = {}  # type: dict[str, str]
+    requested = {}  # type: dict[str, str]
     for path in paths[:PATHS_AT_MOST] if isinstance(paths, list) else ():
         text = str(path)
         if text == "~" or text.startswith("~/"):
             text = home + text[1:]
-        places.append(("path", text))
-        said[text] = str(path)
+        paths_by_role.append(("path", text))
+        requested[text] = str(path)
     network = [m.point for m in mounts if m.is_network and not m.point.startswith(_OWN_PLACES)]
-    places += [("mount", point) for point in sorted(network)[:MOUNTS_AT_MOST]]
+    paths_by_role += [("mount", point) for point in sorted(network)[:MOUNTS_AT_MOST]]
     found = []  # type: list[dict[str, Any]]
-    seen = set()  # type: set[str]
+    visited = set()  # type: set[str]
     # What the user named comes first: it is looked at more closely than a mount at the same place.
-    for role, path in sorted(places, key=lambda one: one[0] != "path"):
-        if path.startswith("/") and path not in seen:
-            seen.add(path)
-            found.append({"role": role, "path": path, "asked": said.get(path)})
+    for role, path in sorted(paths_by_role, key=lambda one: one[0] != "path"):
+        if path.startswith("/") and path not in visited:
+            visited.add(path)
+            found.append({"role": role, "path": path, "asked": requested.get(path)})
     return found
 
 
 def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
     """Return facts.places.PlaceFacts. args: {"paths": of the job, "env": its variables, "tmpdir"}."""
     mounts = read_mounts(root)
-    places = wanted(args, mounts, root)
-    if any(one["role"] == "path" for one in places) and not _sha256:
+    entries = select_paths(args, mounts, root)
+    if any(one["role"] == "path" for one in entries) and not _sha256:
         # Here: a child that imports may wait for a lock that nobody holds any more.
         _sha256.append(_hash())
     found = []
-    answers = aside.answers(lambda place: look(place, mounts, root), places, PATIENCE_S, HUNG_AT_MOST)
+    answers = aside.answers(lambda entry: look(entry, mounts, root), entries, PATIENCE_S, HUNG_AT_MOST)
     hung = 0
-    for place, answer in zip(places, answers):  # noqa: B905  strict= is of 3.10
+    for entry, answer in zip(entries, answers):  # noqa: B905  strict= is of 3.10
         if isinstance(answer, dict):
             found.append(answer)
             continue
-        late = dict(place, error=HUNG if hung < HUNG_AT_MOST else UNTRIED)
-        mount = mount_of(place["path"], mounts)
+        late = dict(entry, error=HUNG if hung < HUNG_AT_MOST else UNTRIED)
+        mount = mount_of(entry["path"], mounts)
         if mount is not None:
             late.update(fs_type=mount.kind, mount_point=mount.point, source=mount.source)
             late["network"] = mount.is_network

@@ -35,10 +35,10 @@ def listening(table: str, port: int) -> "Iterator[tuple[str, int, str]]":
 
     ``   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000  0 23456 1 …``
     """
-    wanted = ":%04X" % port
+    suffix = ":%04X" % port
     for line in table.splitlines()[1:]:
         part = line.split()
-        if len(part) > 9 and part[3] == _LISTEN and part[1].endswith(wanted):
+        if len(part) > 9 and part[3] == _LISTEN and part[1].endswith(suffix):
             try:
                 yield decode_address(part[1])[0], int(part[7]), part[9]
             except (ValueError, OSError, struct.error):

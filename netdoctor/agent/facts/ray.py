@@ -50,14 +50,14 @@ def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
         why = "a raylet runs here, and this user does not see its process"
         raise runtime.Unavailable("no_permission", why)
     pid, words = found[0]
-    alike = [options(more) for _, more in found if _node(more) == _node(words)]
-    return _facts(pid, words, alike, root)
+    cluster = [options(more) for _, more in found if _node(more) == _node(words)]
+    return _facts(pid, words, cluster, root)
 
 
 def _node(words: "list[str]") -> "tuple[Optional[str], Optional[str]]":
     """What raylets have in common that one `ray start` after another has left on a machine."""
-    said = options(words)
-    return said.get("gcs-address"), said.get("node_ip_address")
+    given = options(words)
+    return given.get("gcs-address"), given.get("node_ip_address")
 
 
 def runs(root: str = "/") -> bool:
@@ -79,18 +79,18 @@ def _text(path: str, cap: int) -> str:
         return ""
 
 
-def _facts(pid: int, words: "list[str]", alike: "list[dict[str, str]]", root: str) -> "dict[str, Any]":
-    """Of the raylet `pid`. alike: options of all of one cluster at one address, its own among them."""
-    said = options(words[1:])
+def _facts(pid: int, words: "list[str]", cluster: "list[dict[str, str]]", root: str) -> "dict[str, Any]":
+    """Of the raylet `pid`. cluster: options of all of its cluster at one address, its own among them."""
+    given = options(words[1:])
     # …/site-packages/ray/core/src/ray/raylet/raylet
     home = words[0]
     for _ in range(5):
         home = os.path.dirname(home)
     release = dict(_found(_VERSION, _text(files.under(root, home + "/_version.py"), 4096)))
-    python = said.get("python_worker_command", "").split(" ")[0]
-    low, high = _number(said.get("min_worker_port")), _number(said.get("max_worker_port"))
+    python = given.get("python_worker_command", "").split(" ")[0]
+    low, high = _number(given.get("min_worker_port")), _number(given.get("max_worker_port"))
     handed = {}  # type: dict[str, float]
-    for each in alike:
+    for each in cluster:
         for name, count in resources(each.get("static_resource_list", "")).items():
             handed[name] = handed.get(name, 0.0) + count
     return {
@@ -98,15 +98,15 @@ def _facts(pid: int, words: "list[str]", alike: "list[dict[str, str]]", root: st
         "commit": release.get("commit"),
         "python": python,
         "python_version": _python_version(python) if root == "/" else None,
-        "address": said.get("node_ip_address", ""),
-        "gcs_address": said.get("gcs-address", ""),
+        "address": given.get("node_ip_address", ""),
+        "gcs_address": given.get("gcs-address", ""),
         "ports": _ports(pid, root),
         "worker_ports": [low, high] if low and high else None,
-        "raylets": len(alike),
+        "raylets": len(cluster),
         "cpus": handed.get("CPU"),
         "gpus": handed.get("GPU"),
-        "object_store_bytes": _number(said.get("object_store_memory")),
-        "object_store_dir": said.get("plasma_directory", ""),
+        "object_store_bytes": _number(given.get("object_store_memory")),
+        "object_store_dir": given.get("plasma_directory", ""),
     }
 
 
@@ -131,10 +131,10 @@ def _python_version(python: str) -> "Optional[str]":
 def _ports(pid: int, root: str) -> "list[int]":
     """Return the TCP ports on which a process listens; none where its descriptors are not shown."""
     folder = files.under(root, "/proc/%d/fd" % pid)
-    held = set()
+    sockets = set()
     for fd in files.names(folder):
         try:
-            held.add(os.readlink(os.path.join(folder, fd)))
+            sockets.add(os.readlink(os.path.join(folder, fd)))
         except OSError:
             continue
     found = set()
@@ -142,6 +142,6 @@ def _ports(pid: int, root: str) -> "list[int]":
         text = _text(files.under(root, table), facts_port_holder.TABLE_CAP)
         for line in text.splitlines()[1:]:
             part = line.split()
-            if len(part) > 9 and part[3] == "0A" and "socket:[" + part[9] + "]" in held:
+            if len(part) > 9 and part[3] == "0A" and "socket:[" + part[9] + "]" in sockets:
                 found.add(int(part[1].rpartition(":")[2], 16))
     return sorted(found)[:MOST_PORTS]

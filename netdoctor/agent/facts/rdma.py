@@ -45,10 +45,10 @@ def state_word(text: "Optional[str]") -> str:
 def rate(text: str) -> "Optional[float]":
     """Return 400.0 of ``400 Gb/sec (4X NDR)``; the number may end in .5."""
     number, unit, _ = text.partition("Gb/sec")
-    whole, dot, part = number.strip().partition(".")
-    if not unit or not whole.isdecimal() or (dot and not part.isdecimal()):
+    integer, dot, part = number.strip().partition(".")
+    if not unit or not integer.isdecimal() or (dot and not part.isdecimal()):
         return None
-    return float(whole + dot + part)
+    return float(integer + dot + part)
 
 
 def gids(base: str, rows: "list[str]") -> "list[dict[str, Any]]":
@@ -165,7 +165,7 @@ def sizes(device: str) -> "Optional[list[int]]":
     return [found[0][0], found[0][1], min(found[0][2], found[1][2])]
 
 
-def is_guest(root: str) -> bool:
+def is_virtual_machine(root: str) -> bool:
     """Whether this is a virtual machine, as x86 tells: what its IOMMU does is the host's."""
     flags = files.text_or_none(files.under(root, "/proc/cpuinfo"), 8192) or ""
     return " hypervisor" in flags
@@ -226,8 +226,8 @@ def port(
     flow = None
     if layer == "Ethernet":
         # A function may have one for each of its ports, and those of virtual switches; a bond has GIDs, too.
-        own = [gid["netdev"] for gid in found if gid["netdev"] in netdevs] or netdevs[:1]
-        flow = flow_control(own[0], root, known) if own else None
+        netdev = [gid["netdev"] for gid in found if gid["netdev"] in netdevs] or netdevs[:1]
+        flow = flow_control(netdev[0], root, known) if netdev else None
     return {
         "name": hca + ":" + number,
         "number": int(number),
@@ -246,7 +246,7 @@ def port(
     }
 
 
-def pcie_link(here: str, guest: bool) -> "Optional[dict[str, Any]]":
+def pcie_link(here: str, is_vm: bool) -> "Optional[dict[str, Any]]":
     """Return facts.rdma.PcieLink of a function (its real path); None where it, or the port above, tells of no
     link. guest: what its configuration says is made up by the host."""
     above = os.path.dirname(here)
@@ -263,7 +263,7 @@ def pcie_link(here: str, guest: bool) -> "Optional[dict[str, Any]]":
     def least(name: str) -> float:
         return min(number(here, "max_link_" + name), number(above, "max_link_" + name))
 
-    read_request, payload, payload_most = (None if guest else sizes(here)) or (0, 0, 0)
+    read_request, payload, payload_most = (None if is_vm else sizes(here)) or (0, 0, 0)
     return {
         "read_request": read_request,
         "payload": payload,
@@ -277,10 +277,10 @@ def pcie_link(here: str, guest: bool) -> "Optional[dict[str, Any]]":
 
 def uverbs_name(hca: str, base: str, root: str) -> "Optional[str]":
     """Return ``uverbs0``, from the device or from the class of all uverbs."""
-    own = base + "/device/infiniband_verbs/"
-    for name in files.names(own):
+    folder_of_device = base + "/device/infiniband_verbs/"
+    for name in files.names(folder_of_device):
         # Two devices of one PCI function (mlx5 with SFs) share the folder.
-        if name.startswith("uverbs") and (files.attribute(own + name + "/ibdev") or hca) == hca:
+        if name.startswith("uverbs") and (files.attribute(folder_of_device + name + "/ibdev") or hca) == hca:
             return name
     folder = files.under(root, "/sys/class/infiniband_verbs/")
     for name in files.names(folder):
@@ -289,7 +289,7 @@ def uverbs_name(hca: str, base: str, root: str) -> "Optional[str]":
     return None
 
 
-def is_there(path: str) -> "Optional[bool]":
+def exists_or_none(path: str) -> "Optional[bool]":
     """Whether there is such a file; None where that is not to be seen."""
     try:
         os.stat(path)
@@ -301,7 +301,7 @@ def is_there(path: str) -> "Optional[bool]":
 def hca(
     name: str,
     root: str,
-    guest: bool,
+    is_vm: bool,
     known: "Optional[Mapping[str, dict[str, Any]]]",
     above: "dict[str, Optional[bool]]",
 ) -> "dict[str, Any]":
@@ -317,14 +317,14 @@ def hca(
     uverbs = uverbs_name(name, base, root)
     uverbs_ok = None
     # Without ib_uverbs, or in a container that was not given the devices, the HCA is in sysfs alone.
-    there = False  # type: Optional[bool]
+    exists = False  # type: Optional[bool]
     if uverbs is not None:
         node = files.under(root, "/dev/infiniband/" + uverbs)
-        there = is_there(node)
-        if there:
+        exists = exists_or_none(node)
+        if exists:
             uverbs_ok = os.access(node, os.R_OK | os.W_OK)
-    elif not is_there(base + "/ports"):
-        there = None
+    elif not exists_or_none(base + "/ports"):
+        exists = None
     ports = [n for n in files.names(base + "/ports") if n.isdigit()]
     netdevs = files.names(device + "/net", 256)
     return {
@@ -337,13 +337,13 @@ def hca(
         "pci_address": address,
         "pci_path": files.pci_path(real),
         "numa_node": files.number(device + "/numa_node"),
-        "pcie": pcie_link(real, guest),
+        "pcie": pcie_link(real, is_vm),
         "netdevs": netdevs,
         "uverbs": uverbs,
-        "uverbs_there": there,
+        "uverbs_there": exists,
         "uverbs_ok": uverbs_ok,
         "driver": driver(device),
-        "iommu": None if guest else text("device/iommu_group/type"),
+        "iommu": None if is_vm else text("device/iommu_group/type"),
         "acs": acs(real, above),
         "ports": [port(name, n, netdevs, root, known) for n in sorted(ports, key=numeric)[:MAX_PORTS]],
     }
@@ -398,9 +398,9 @@ def collect(
     if known is None and root != "/":
         known = {}
     names = files.names(files.under(root, _CLASS), MAX_HCAS)
-    guest = bool(names) and is_guest(root)
+    is_vm = bool(names) and is_virtual_machine(root)
     above = {}  # type: dict[str, Optional[bool]]
-    hcas = [hca(name, root, guest, known, above) for name in names]
+    hcas = [hca(name, root, is_vm, known, above) for name in names]
     give_mtus(hcas, known)
     library_path = os.environ.get("LD_LIBRARY_PATH", "")
     verbs = libs.find("libibverbs.so.1", root, library_path)

@@ -120,24 +120,24 @@ def first_bindable(rows: "Sequence[Any]") -> "Optional[str]":
 
 def hosts_lines(names: "Sequence[str]", root: str = "/") -> "list[str]":
     """Return the lines of /etc/hosts that mention one of the names."""
-    wanted = {name.lower() for name in names}
+    lower_names = {name.lower() for name in names}
     found = []
     text = files.text_or_none(files.under(root, "/etc/hosts"), 1 << 20) or ""
     for line in text.splitlines():
         words = line.partition("#")[0].lower().split()
-        if wanted.intersection(words[1:]):
+        if lower_names.intersection(words[1:]):
             found.append(" ".join(line.split())[:200])
     return found[:100]
 
 
 def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
     """Return facts.net.ResolveFacts. args: {"names": [name, …]}."""
-    own = socket.gethostname()
-    asked = [str(name)[:255] for name in (args.get("names") or [])][:MAX_NAMES]
-    lookups = look_up(list(dict.fromkeys([own, *asked])))
+    hostname = socket.gethostname()
+    names = [str(name)[:255] for name in (args.get("names") or [])][:MAX_NAMES]
+    lookups = look_up(list(dict.fromkeys([hostname, *names])))
     return {
-        "own": lookups[own].reply,
-        "first_bindable": first_bindable(lookups[own].rows),
-        "peers": [lookups[name].reply for name in dict.fromkeys(asked)],
-        "hosts_lines": hosts_lines([own, *asked], root),
+        "own": lookups[hostname].reply,
+        "first_bindable": first_bindable(lookups[hostname].rows),
+        "peers": [lookups[name].reply for name in dict.fromkeys(names)],
+        "hosts_lines": hosts_lines([hostname, *names], root),
     }

@@ -19,8 +19,8 @@ DISCARD_PORT = 9
 def parse_address(text: str) -> "tuple[int, Any]":
     """Return (family, sockaddr) of a literal address, scope included. Raises OSError, ValueError."""
     # As bytes: text goes through the encoding of international names, whose import is half of a route's cost.
-    asked, kind, flags = text.encode("ascii"), socket.SOCK_DGRAM, socket.AI_NUMERICHOST
-    row = socket.getaddrinfo(asked, DISCARD_PORT, type=kind, flags=flags)[0]
+    host, kind, flags = text.encode("ascii"), socket.SOCK_DGRAM, socket.AI_NUMERICHOST
+    row = socket.getaddrinfo(host, DISCARD_PORT, type=kind, flags=flags)[0]
     return row[0], row[4]
 
 

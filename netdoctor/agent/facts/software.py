@@ -70,19 +70,19 @@ def find_torch(
         if not os.path.exists(file) and not os.path.exists(os.path.join(home, "__init__.py")):
             continue
         error = None
-        said = {}  # type: dict[str, Any]
+        fields = {}  # type: dict[str, Any]
         try:
-            said = version_py(files.read_text(file))
+            fields = version_py(files.read_text(file))
         except OSError as e:
             error = file + ": " + files.errno_name(e)
-        version = said.get("__version__")
+        version = fields.get("__version__")
         if not isinstance(version, str):
             error = error or file + " names no version"
             known = packages.get("torch")
             version = known.version() if known is not None else None
         if version is None:
             return None, error
-        cuda, hip = said.get("cuda"), said.get("hip")
+        cuda, hip = fields.get("cuda"), fields.get("hip")
         return {
             "version": version[:100],
             "cuda": cuda[:50] if isinstance(cuda, str) else None,
@@ -122,7 +122,7 @@ class Library(object):
     def __init__(self, root: str, wheels: "Mapping[str, tuple[Optional[str], Optional[str]]]") -> None:
         self._root = root
         self._wheels = wheels
-        self._seen = set()  # type: set[str]
+        self._visited = set()  # type: set[str]
         self.rows = []  # type: list[dict[str, Any]]
 
     def add(self, path: str, origin: str) -> None:
@@ -130,14 +130,14 @@ class Library(object):
         if not os.path.isfile(on_disk):
             return
         real = os.path.realpath(on_disk)
-        if real in self._seen:
+        if real in self._visited:
             return
-        self._seen.add(real)
+        self._visited.add(real)
         import re
 
-        named = re.search(_REAL_NAME, real)
+        in_name = re.search(_REAL_NAME, real)
         version, cuda = self._wheels.get(real, (None, None))
-        version = version or (named.group(1) if named else None)
+        version = version or (in_name.group(1) if in_name else None)
         if version is None:
             version, cuda = scan_version(real)
         self.rows.append({"version": version, "origin": origin, "path": path, "cuda": cuda})
@@ -214,9 +214,9 @@ def find_nccl(
 
 def _extras(args: "dict[str, Any]") -> "dict[str, list[str]]":
     """Return the extras that are asked for, by distribution."""
-    told = args.get("extras")
+    given = args.get("extras")
     found = {}  # type: dict[str, list[str]]
-    for name, extras in list(told.items())[:MAX_ROOTS] if isinstance(told, dict) else ():
+    for name, extras in list(given.items())[:MAX_ROOTS] if isinstance(given, dict) else ():
         found[str(name)[:200]] = [str(extra)[:100] for extra in extras[:MAX_ROOTS]] if extras else []
     return found
 
@@ -243,33 +243,38 @@ def unmet(
     """
     rows = []  # type: list[dict[str, Any]]
     read = False
-    asked = {dists.normalise(name): set(map(dists.normalise, of)) for name, of in (extras or {}).items()}
+    requested = {
+        dists.normalise(name): set(map(dists.normalise, marker_extras))
+        for name, marker_extras in (extras or {}).items()
+    }
     names = [dists.normalise(root) for root in roots[:MAX_ROOTS]]
-    todo = [(name, asked.get(name, set()), True) for name in names]
+    todo = [(name, requested.get(name, set()), True) for name in names]
     followed = set()  # type: set[tuple[str, str]]
     while todo:
-        root, wanted_extras, whole = todo.pop(0)
+        root, wanted_extras, is_root = todo.pop(0)
         known = packages.get(root)
         lines = known.requires() if known is not None else None
         if known is None or lines is None:
             continue
         read = True
         for line in lines:
-            wanted, _, marker = line.partition(";")
-            of, alone = _extras_of(marker)
-            mine = sorted(of & wanted_extras)
-            if not mine and (of or not whole):
+            requirement, _, marker = line.partition(";")
+            marker_extras, alone = _extras_of(marker)
+            active = sorted(marker_extras & wanted_extras)
+            if not active and (marker_extras or not is_root):
                 continue
-            end = next((i for i, c in enumerate(wanted) if not (c.isalnum() or c in "._-")), len(wanted))
-            name = dists.normalise(wanted[:end])
+            end = next(
+                (i for i, c in enumerate(requirement) if not (c.isalnum() or c in "._-")), len(requirement)
+            )
+            name = dists.normalise(requirement[:end])
             found = packages.get(name)
             version = found.written() if found is not None else None
-            inner, _, rest = wanted[end:].partition("]")
+            inner, _, rest = requirement[end:].partition("]")
             if inner[:1] != "[":
-                inner, rest = "", wanted[end:]
+                inner, rest = "", requirement[end:]
             further = {dists.normalise(one.strip()) for one in inner[1:].split(",") if one.strip()}
             further -= {extra for extra in further if (name, extra) in followed}
-            if mine and alone and further and len(followed) < MAX_ROOTS:
+            if active and alone and further and len(followed) < MAX_ROOTS:
                 followed.update((name, extra) for extra in further)
                 todo.append((name, further, False))
             pin = rest.strip(" ()")
@@ -277,7 +282,9 @@ def unmet(
             met = version is not None and (pin == "" or exact == version.partition("+")[0])
             if not met and len(rows) < MAX_UNMET:
                 row = {"of": known.name, "version": known.written()[:100], "requires": line[:300]}
-                rows.append(dict(row, installed=None if version is None else version[:100], extras=mine[:8]))
+                rows.append(
+                    dict(row, installed=None if version is None else version[:100], extras=active[:8])
+                )
     return rows if read else None
 
 
@@ -334,9 +341,9 @@ def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
     paths = dists.search_path(site_path.own_path(), os.environ, home, runtime.login_directory)
     packages = dists.installed(paths)
     torch, torch_error = find_torch(paths, packages)
-    asked = [str(name)[:200] for name in (args.get("packages") or [])][:MAX_PACKAGES]
+    requested = [str(name)[:200] for name in (args.get("packages") or [])][:MAX_PACKAGES]
     versions = {}  # type: dict[str, Optional[str]]
-    for name in asked:
+    for name in requested:
         known = packages.get(dists.normalise(name))
         versions[name] = None if known is None else known.version() or ""
     implementation = sys.implementation.name
@@ -346,15 +353,15 @@ def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
         torch["archs"] = archs(torch["path"]) if torch["cuda"] else []
 
     def torch_in(folders: "list[str]") -> "Optional[str]":
-        there, _ = find_torch(folders, {})
-        return str(there["version"]) if there else None
+        row, _ = find_torch(folders, {})
+        return str(row["version"]) if row else None
 
     others = []  # type: list[dict[str, str]]
     if torch_error is None:
         # With torch here, too, a launch may take another one: a few places that name theirs are asked.
         prefixes = [str(prefix)[:400] for prefix in (args.get("prefixes") or [])][:8]
-        there = torch is not None
-        others = pythons.others(os.environ, home, prefixes, torch_in, root, sys.prefix, there)
+        has_torch = torch is not None
+        others = pythons.find_with_torch(os.environ, home, prefixes, torch_in, root, sys.prefix, has_torch)
     return {
         "executable": sys.executable or "",
         "version": "%d.%d.%d" % sys.version_info[:3],
@@ -373,6 +380,6 @@ def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
         "packages": versions,
         "search_path": paths[:100],
         "others": others,
-        "unmet": unmet(["torch", *[name for name in asked if name != "torch"]], packages, _extras(args)),
+        "unmet": unmet(["torch", *[name for name in requested if name != "torch"]], packages, _extras(args)),
         "shadows": shadows(os.environ, home_of_torch, root),
     }

@@ -74,17 +74,17 @@ def chrony() -> "tuple[Optional[dict[str, Any]], Optional[str], list[str]]":
     if tool is None:
         return None, "chronyc is not installed", []
     try:
-        said = runtime.run_tool([tool, "-n", "-c", "-m", "tracking", "sources"], CHRONYC_S)
+        done = runtime.run_tool([tool, "-n", "-c", "-m", "tracking", "sources"], CHRONYC_S)
     except OSError as e:
         return None, runtime.explain(e)[1], []
-    if said.code is None:
+    if done.code is None:
         return None, "no answer within %g s" % CHRONYC_S, []
-    if said.code != 0:
-        text = " ".join((said.out + " " + said.err).split())[:200]
-        return None, text or "chronyc ended with %d" % said.code, []
-    lines = [line for line in said.out.splitlines() if line.count(",") >= 13]
+    if done.code != 0:
+        text = " ".join((done.out + " " + done.err).split())[:200]
+        return None, text or "chronyc ended with %d" % done.code, []
+    lines = [line for line in done.out.splitlines() if line.count(",") >= 13]
     try:
-        return parse_tracking("\n".join(lines[:1])), None, parse_sources(said.out)
+        return parse_tracking("\n".join(lines[:1])), None, parse_sources(done.out)
     except ValueError as e:
         return None, str(e), []
 
@@ -96,7 +96,7 @@ ASK_S = 1.0
 NTP_PORT = 123
 
 
-def _said(tool: str, *args: str) -> str:
+def _output(tool: str, *args: str) -> str:
     """Return what a tool prints. Raises OSError."""
     path = runtime.find_tool(tool)
     if path is None:
@@ -125,39 +125,39 @@ def parse_timesyncd(text: str) -> "dict[str, Any]":
 
     ``Server: 185.125.190.56 (ntp.ubuntu.com)``, ``Stratum: 2``, ``Offset: -1.234ms``, ``Packet count: 5``.
     """
-    said = {}
+    fields = {}
     for line in text.splitlines():
         key, _, value = line.strip().partition(": ")
-        said[key] = value.strip()
-    address, _, name = said.get("Server", "").partition(" (")
-    stratum = said.get("Stratum", "")
+        fields[key] = value.strip()
+    address, _, name = fields.get("Server", "").partition(" (")
+    stratum = fields.get("Stratum", "")
     return {
         "source": (name.rstrip(")") or address)[:100].replace("n/a", ""),
-        "offset_s": seconds(said.get("Offset", "")),
+        "offset_s": seconds(fields.get("Offset", "")),
         "stratum": int(stratum) if stratum.isdigit() else None,
-        "synchronized": False if said.get("Packet count") == "0" or "Offset" not in said else None,
+        "synchronized": False if fields.get("Packet count") == "0" or "Offset" not in fields else None,
     }
 
 
 def timesyncd() -> "dict[str, Any]":
     """Return TimeReport of systemd-timesyncd. Raises OSError."""
-    return parse_timesyncd(_said("timedatectl", "--no-pager", "timesync-status"))
+    return parse_timesyncd(_output("timedatectl", "--no-pager", "timesync-status"))
 
 
 def parse_pmc(text: str) -> "dict[str, Any]":
     """Return what pmc says to ``GET TIME_STATUS_NP``: ``master_offset -12``, in ns, ``gmPresent true``."""
     rows = [line.split() for line in text.splitlines()]
-    said = {row[0]: row[1] for row in rows if len(row) == 2}
-    offset, present = said.get("master_offset", ""), said.get("gmPresent")
+    fields = {row[0]: row[1] for row in rows if len(row) == 2}
+    offset, present = fields.get("master_offset", ""), fields.get("gmPresent")
     return {
-        "source": said.get("gmIdentity", "")[:100] if present == "true" else "",
+        "source": fields.get("gmIdentity", "")[:100] if present == "true" else "",
         "offset_s": abs(int(offset)) * 1e-9 if offset.lstrip("-").isdigit() and present == "true" else None,
     }
 
 
 def ptp4l() -> "dict[str, Any]":
     """Return TimeReport of ptp4l, whose socket is root's. Raises OSError."""
-    return parse_pmc(_said("pmc", "-u", "-b", "0", "GET TIME_STATUS_NP"))
+    return parse_pmc(_output("pmc", "-u", "-b", "0", "GET TIME_STATUS_NP"))
 
 
 def control(operation: int, association: int, data: bytes) -> bytes:
@@ -232,13 +232,13 @@ def _is_number(text: str) -> bool:
     return digits.isdigit()
 
 
-_ASKED = (("systemd-timesyncd", timesyncd), ("ntpd", ntpd), ("ptp4l", ptp4l))
+_DAEMON_REPORTS = (("systemd-timesyncd", timesyncd), ("ntpd", ntpd), ("ptp4l", ptp4l))
 
 
 def reports(daemons: "list[str]") -> "list[dict[str, Any]]":
     """Return facts.clock.TimeReport of each daemon that runs, but chrony."""
     found = []
-    for name, ask in _ASKED:
+    for name, ask in _DAEMON_REPORTS:
         if name in daemons:
             report = {"daemon": name}  # type: dict[str, Any]
             try:
@@ -270,9 +270,9 @@ def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
         reply["chrony"], reply["chrony_error"], sources = chrony()
         tracking = reply["chrony"]
         if tracking is not None:
-            own = {"daemon": "chronyd", "source": tracking["reference"], "sources": sources}
-            own.update(offset_s=abs(tracking["offset_s"]), stratum=tracking["stratum"])
-            reply["reports"] = [own]
+            chrony_report = {"daemon": "chronyd", "source": tracking["reference"], "sources": sources}
+            chrony_report.update(offset_s=abs(tracking["offset_s"]), stratum=tracking["stratum"])
+            reply["reports"] = [chrony_report]
     if "systemd-timesyncd" in daemons:
         reply["timesyncd_synchronized"] = os.path.exists(files.under(root, TIMESYNCD_FLAG))
     if root == "/":

@@ -167,8 +167,8 @@ def governors(root: str) -> "Optional[str]":
     folder = files.under(root, "/sys/devices/system/cpu/cpufreq")
     policies = [name for name in files.names(folder) if name.startswith("policy")]
     step = max(1, len(policies) // POLICIES_AT_MOST)
-    said = {files.text_or_none(folder + "/" + name + "/scaling_governor", 64) for name in policies[::step]}
-    return "+".join(sorted(one for one in said if one)) or None
+    names = {files.text_or_none(folder + "/" + name + "/scaling_governor", 64) for name in policies[::step]}
+    return "+".join(sorted(one for one in names if one)) or None
 
 
 def modules_gone(root: str, release: str) -> bool:

@@ -21,26 +21,26 @@ ANSWER_CAP = 512
 HANDSHAKE_S = 4.0
 
 
-def judge(number: int, queued: "list[icmp.Report]", own: "Optional[str]", far: str) -> "tuple[str, str]":
+def judge(number: int, queued: "list[icmp.Report]", local: "Optional[str]", far: str) -> "tuple[str, str]":
     """Return (outcome, detail) for an errno of connect() and what the error queue held.
 
-    own, far: the two addresses. The kernel reports a failed neighbour lookup as an ICMP "host unreachable"
+    local, far: the two addresses. The kernel reports a failed neighbour lookup as an ICMP "host unreachable"
     that it sends to itself, which is how it is told from one that a router or a firewall sent.
     """
     name = errno.errorcode.get(number, "errno %d" % number)
-    said = next((r for r in queued if r.origin in (icmp.ORIGIN_ICMP, icmp.ORIGIN_ICMP6)), None)
-    detail = name if said is None else name + ", " + said.text()
-    if said is not None and said.unreachable:
-        by_self = said.offender is not None and said.offender == own != far
-        if said.prohibited:
+    report = next((r for r in queued if r.origin in (icmp.ORIGIN_ICMP, icmp.ORIGIN_ICMP6)), None)
+    detail = name if report is None else name + ", " + report.text()
+    if report is not None and report.unreachable:
+        by_self = report.offender is not None and report.offender == local != far
+        if report.prohibited:
             return "rejected", detail
-        if said.port_unreachable:
+        if report.port_unreachable:
             # TCP itself answers a closed port with a reset; only a filter sends this for TCP.
             where = " (a reject rule of this node)" if by_self else " (a reject rule)"
             return "rejected", detail + where
         if by_self:
             return "no_route", name + ", no answer to neighbour discovery for the next hop"
-        if said.offender == far:
+        if report.offender == far:
             return "rejected", detail + " (the node itself says so: a reject rule)"
         return "no_route", detail
     # ICMPv6 "prohibited" also reads EACCES, so that this comes after the queue.
@@ -49,7 +49,7 @@ def judge(number: int, queued: "list[icmp.Report]", own: "Optional[str]", far: s
     if number == errno.ECONNREFUSED:
         return "refused", name
     if number in (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN):
-        if number == errno.EHOSTUNREACH and said is None:
+        if number == errno.EHOSTUNREACH and report is None:
             # Kernels before 5.10 queue nothing for TCP.
             return "no_route", name + ", no answer to neighbour discovery, or a reject rule"
         return "no_route", detail
@@ -79,8 +79,8 @@ class Attempt(object):
         self.started = time.monotonic()
         self.deadline = 0.0
         self.connected = False
-        self.own = None  # type: Optional[str]
-        self.heard = b""
+        self.local = None  # type: Optional[str]
+        self.answer = b""
 
     def end(self, outcome: str, detail: str = "") -> None:
         # Once connected the time is that of the connection, not of the answer.
@@ -91,7 +91,7 @@ class Attempt(object):
 
     def fail(self, number: int) -> None:
         queued = icmp.reports(self.socket) if self.socket is not None else []
-        self.end(*judge(number, queued, self.own, self.reply["address"]))
+        self.end(*judge(number, queued, self.local, self.reply["address"]))
 
     def begin(self, timeout_s: float, names: "dict[str, str]") -> bool:
         """Start connecting; say whether there is something to wait for. names: interfaces by address."""
@@ -123,7 +123,7 @@ class Attempt(object):
             return False
         try:
             name = s.getsockname()
-            self.own, self.reply["source_port"] = str(name[0]), int(name[1])
+            self.local, self.reply["source_port"] = str(name[0]), int(name[1])
         except OSError:
             pass
         return True
@@ -155,13 +155,13 @@ class Attempt(object):
         except OSError as e:
             self.end("in_use", "connected, then " + files.errno_name(e))
             return False
-        self.heard += part
-        wanted = b"ok " + token + b"\n"
-        if self.heard.startswith(wanted):
+        self.answer += part
+        expected = b"ok " + token + b"\n"
+        if self.answer.startswith(expected):
             self.end("open")
         elif not part:
             self.end("in_use", "connected, then closed without our token")
-        elif wanted.startswith(self.heard):
+        elif expected.startswith(self.answer):
             return True
         else:
             self.end("in_use", "something else answers there")
@@ -174,11 +174,11 @@ class Attempt(object):
             self.end("filtered", "no answer within %g s" % timeout_s)
 
 
-def parallelism(asked: "Any") -> int:
+def parallelism(requested: "Any") -> int:
     """Return how many sockets to have open at once, leaving room under the limit on descriptors."""
     soft = runtime.session_limits.get("NOFILE", (1024, 1024))[0]
     room = soft - len(files.names("/proc/self/fd")) - 16 if soft > 0 else MAX_PARALLEL
-    return max(1, min(int(asked or 64), MAX_PARALLEL, room))
+    return max(1, min(int(requested or 64), MAX_PARALLEL, room))
 
 
 def connect(args: "dict[str, Any]") -> "list[dict[str, Any]]":

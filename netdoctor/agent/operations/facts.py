@@ -28,7 +28,7 @@ def module_of(group: str) -> "Any":
     if group in main.collectors:
         from ..system import site_path
 
-        site_path.own_path(whole=True)
+        site_path.own_path(every_line=True)
         module = type(sys)("ndagent_collector_" + group)
         code = compile(main.collectors[group], "<collector " + group + ">", "exec")
         sys.modules[module.__name__] = module
@@ -67,9 +67,9 @@ def standing(thread: str) -> "tuple[bool, float]":
     thread: its folder in /proc. False and 0 where the kernel does not say.
     """
     # 123 (python3) R 1 …; fields 14 and 15 count ticks. Running, or waiting for a processor, is R.
-    said = (files.attribute(thread + "/stat") or "").rpartition(") ")[2].split()
+    fields = (files.attribute(thread + "/stat") or "").rpartition(") ")[2].split()
     try:
-        return said[0] == "R", (int(said[11]) + int(said[12])) / os.sysconf("SC_CLK_TCK")
+        return fields[0] == "R", (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
     except (IndexError, ValueError):
         return False, 0.0
 
@@ -114,7 +114,7 @@ def facts(args: "dict[str, Any]") -> "dict[str, Any]":
     groups = args.get("groups")
     if not isinstance(groups, dict):
         raise runtime.Unavailable("failed", "facts wants groups")
-    asked = args.get("timeout_s")
+    requested_s = args.get("timeout_s")
     jobs = [
         _Job(str(name), group_args if isinstance(group_args, dict) else {})
         for name, group_args in list(groups.items())[:MAX_GROUPS]
@@ -123,7 +123,7 @@ def facts(args: "dict[str, Any]") -> "dict[str, Any]":
     reply = {}  # type: dict[str, Any]
     timings = {}  # type: dict[str, float]
     for job in jobs:
-        timeout_s = float(asked or LONGER.get(job.group, GROUP_TIMEOUT_S))
+        timeout_s = float(requested_s or LONGER.get(job.group, GROUP_TIMEOUT_S))
         ended = runtime.join_until(job, job.started + timeout_s)
         outcome = job.outcome
         if not ended or outcome is None:

@@ -85,12 +85,12 @@ def interfaces(rows: "Any", key: str) -> "dict[str, str]":
     return {row.address: row.name for row in facts_net.getifaddrs() if row.address}
 
 
-class Guest(object):
+class Client(object):
     """A connection that has not shown the token yet."""
 
     def __init__(self, deadline: float) -> None:
         self.deadline = deadline
-        self.heard = b""
+        self.received = b""
 
 
 class Server(object):
@@ -104,7 +104,7 @@ class Server(object):
         self._selector = selectors.DefaultSelector()
         self._listeners = []  # type: list[socket.socket]
         self._echoes = []  # type: list[socket.socket]
-        self._guests = {}  # type: dict[socket.socket, Guest]
+        self._clients = {}  # type: dict[socket.socket, Client]
         self._counts = {}  # type: dict[Any, int]
         self._unhurried = False
         self._wake_r, self._wake_w = os.pipe()
@@ -161,7 +161,7 @@ class Server(object):
             if self._closed.is_set():
                 return
             self._closed.set()
-            for s in self._listeners + self._echoes + list(self._guests):
+            for s in self._listeners + self._echoes + list(self._clients):
                 try:
                     s.close()
                 except OSError:
@@ -179,7 +179,7 @@ class Server(object):
                 now = time.monotonic()
                 if now >= self.expires:
                     break
-                ends = [self.expires] + [guest.deadline for guest in self._guests.values()]
+                ends = [self.expires] + [client.deadline for client in self._clients.values()]
                 for key, _ in self._selector.select(max(0.0, min(ends) - now)):
                     with self._lock:
                         if self._closed.is_set():
@@ -190,7 +190,7 @@ class Server(object):
                     self._unhurried = False
                     time.sleep(COUNT_EVERY_S)
                 now = time.monotonic()
-                for s in [s for s, guest in self._guests.items() if guest.deadline <= now]:
+                for s in [s for s, client in self._clients.items() if client.deadline <= now]:
                     with self._lock:
                         self._dismiss(s)
         except (OSError, ValueError, KeyError):
@@ -202,7 +202,7 @@ class Server(object):
             os.close(self._wake_w)
 
     def _handle(self, what: "Any") -> None:
-        if what in self._guests:
+        if what in self._clients:
             self._hear(what)
         elif what in self._listeners:
             self._accept(what)
@@ -214,34 +214,34 @@ class Server(object):
             s, _ = listener.accept()
         except OSError:
             return
-        if len(self._guests) >= MAX_WAITING:
+        if len(self._clients) >= MAX_WAITING:
             # Who has said nothing for longest goes: a peer shows its token at once, a stranger holds a place.
-            self._dismiss(next(iter(self._guests)))
+            self._dismiss(next(iter(self._clients)))
         s.setblocking(False)
-        self._guests[s] = Guest(time.monotonic() + HANDSHAKE_S)
+        self._clients[s] = Client(time.monotonic() + HANDSHAKE_S)
         self._selector.register(s, selectors.EVENT_READ)
 
     def _hear(self, s: socket.socket) -> None:
-        guest = self._guests[s]
+        client = self._clients[s]
         try:
             part = s.recv(TOKEN_CAP + 1)
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
             part = b""
-        guest.heard += part
-        line, newline, _ = guest.heard.partition(b"\n")
+        client.received += part
+        line, newline, _ = client.received.partition(b"\n")
         if newline and hmac.compare_digest(line, self.token):
             try:
                 s.send(b"ok " + self.token + b"\n")
             except OSError:
                 pass
             self._dismiss(s)
-        elif newline or not part or len(guest.heard) > TOKEN_CAP:
+        elif newline or not part or len(client.received) > TOKEN_CAP:
             self._dismiss(s)
 
     def _dismiss(self, s: socket.socket) -> None:
-        self._guests.pop(s, None)
+        self._clients.pop(s, None)
         try:
             self._selector.unregister(s)
         except (KeyError, ValueError, OSError):
@@ -316,8 +316,8 @@ def _listen_when_free(server: Server, address: "Any", port: int, name: "Optional
         try:
             return server.listen(address, port, name)
         except OSError as e:
-            held = e.errno == errno.EADDRINUSE and time.monotonic() < end
-            if not held or not facts_port_holder.is_free_soon(port):
+            is_retried = e.errno == errno.EADDRINUSE and time.monotonic() < end
+            if not is_retried or not facts_port_holder.is_free_soon(port):
                 raise
         time.sleep(0.1)
 
@@ -331,21 +331,21 @@ def listen(args: "dict[str, Any]") -> "list[dict[str, Any]]":
     """
     server = _new_server(args)
     rows = []
-    asked = list(args.get("listeners") or [])[:MAX_LISTENERS]
-    names = interfaces(asked, "rail")
-    for wanted in asked:
-        name = names.get(str(wanted.get("address"))) if wanted.get("rail") else None
-        port = wanted.get("port") or 0
+    requests = list(args.get("listeners") or [])[:MAX_LISTENERS]
+    names = interfaces(requests, "rail")
+    for request in requests:
+        name = names.get(str(request.get("address"))) if request.get("rail") else None
+        port = request.get("port") or 0
         error = None  # type: Optional[str]
         try:
-            port = _listen_when_free(server, wanted.get("address"), port, name)
+            port = _listen_when_free(server, request.get("address"), port, name)
         except (OSError, ValueError) as e:
             error = _error(e)
         rows.append(
             {
-                "address": str(wanted.get("address")),
+                "address": str(request.get("address")),
                 "port": port,
-                "purpose": str(wanted.get("purpose", "")),
+                "purpose": str(request.get("purpose", "")),
                 "error": error,
             }
         )
@@ -376,8 +376,8 @@ def unlisten(args: "dict[str, Any]") -> "dict[str, Any]":
     token = args.get("token")
     closed = 0
     for server in list(_servers):
-        mine = not isinstance(token, str) or server.token == token.encode("utf-8", "replace")
-        if mine and not server.closed:
+        selected = not isinstance(token, str) or server.token == token.encode("utf-8", "replace")
+        if selected and not server.closed:
             server.close()
             closed += 1
     return {"closed": closed}

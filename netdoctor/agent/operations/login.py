@@ -53,10 +53,10 @@ def public_keys(folder: str, suffix: str = ".pub") -> "list[str]":
 def settings(ssh: str, host: str) -> "dict[str, Any]":
     """Return the port and the user of a login, as ssh works them out; nothing is sent."""
     try:
-        said = runtime.run_tool([ssh, "-G", host], 5.0).out
+        text = runtime.run_tool([ssh, "-G", host], 5.0).out
     except OSError:
         return {}
-    pairs = dict(line.split(" ", 1) for line in said.splitlines() if " " in line)
+    pairs = dict(line.split(" ", 1) for line in text.splitlines() if " " in line)
     port = pairs.get("port", "")
     return {"port": int(port) if port.isdigit() else None, "user": pairs.get("user", "")[:64]}
 

@@ -41,7 +41,7 @@ _IP_MTU_DISCOVER, _IP_MTU, _PMTUDISC_PROBE = 10, 14, 3
 _IPV6_MTU_DISCOVER, _IPV6_MTU, _IPV6_DONTFRAG = 23, 24, 62
 
 
-class Told(object):
+class PathErrors(object):
     """What somebody said: sizes that do not fit, and refusals."""
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class Prober(object):
         self.where = where
         self.sequence = 0
         self.longest_s = self.wait_s = wait_s
-        self.told = Told()
+        self.errors = PathErrors()
 
     def connect(self, source: str, names: "dict[str, str]") -> None:
         """Raises OSError: ENETUNREACH and others. source, names: as in op_listen.bind_to; '' for none."""
@@ -111,19 +111,19 @@ class Prober(object):
 
     def _note(self, e: OSError) -> None:
         if e.errno == errno.EMSGSIZE:
-            self.told.size(0, "")
+            self.errors.size(0, "")
         elif e.errno not in (errno.EAGAIN, errno.EINTR):
             # ENOBUFS: a veth whose peer takes less; EPERM: an output rule.
-            self.told.local = files.errno_name(e)
+            self.errors.local = files.errno_name(e)
         self._read_queue()
 
     def _read_queue(self) -> None:
         for report in icmp.reports(self.socket):
-            own = report.origin == icmp.ORIGIN_LOCAL and report.errno == errno.EMSGSIZE
-            if report.too_big or own:
-                self.told.size(report.info, report.text())
+            is_local = report.origin == icmp.ORIGIN_LOCAL and report.errno == errno.EMSGSIZE
+            if report.too_big or is_local:
+                self.errors.size(report.info, report.text())
             elif report.unreachable:
-                self.told.refusal = report.text()
+                self.errors.refusal = report.text()
 
     def _receive(self, waiting: "dict[bytes, int]") -> "Optional[int]":
         """Return the size of a datagram that was answered, or None when nothing is left to read."""
@@ -197,7 +197,7 @@ def candidates(low: int, high: int, well_known: bool) -> "list[int]":
 
 def search(prober: Prober, dev_mtu: int, end: float) -> "dict[str, Any]":
     """Return small_ok, largest_ok, outcome, detail for one target."""
-    told = prober.told
+    errors = prober.errors
 
     def verdict(outcome: str, largest: "Optional[int]", detail: str = "") -> "dict[str, Any]":
         return {
@@ -209,7 +209,7 @@ def search(prober: Prober, dev_mtu: int, end: float) -> "dict[str, Any]":
 
     top = max(SMALL, min(dev_mtu, 65535))
     if not prober.round([SMALL], end, FIRST_TRIES):
-        detail = told.refusal or told.local or "no small packet came back"
+        detail = errors.refusal or errors.local or "no small packet came back"
         return verdict("no_answer", None, detail)
     if top == SMALL or top in prober.round([SMALL, top], end):
         return verdict("ok", top)
@@ -219,7 +219,7 @@ def search(prober: Prober, dev_mtu: int, end: float) -> "dict[str, Any]":
     well_known = True
     quiet_rounds = 0
     while high - low > 1 and time.monotonic() < end:
-        hint = told.mtu
+        hint = errors.mtu
         if hint is not None and hint != tried_hint and low <= hint < high:
             tried_hint = hint
             sizes = [size for size in (hint, hint + 1) if low < size < high]
@@ -250,9 +250,9 @@ def search(prober: Prober, dev_mtu: int, end: float) -> "dict[str, Any]":
         bound = "%d bytes pass, %d do not" % (low, high)
     else:
         bound = "the limit lies between %d and %d bytes" % (low, high)
-    if told.too_big:
-        return verdict("small", low, bound + "; said by " + (told.by or "this node's own kernel"))
-    local = "; send() says " + told.local if told.local else ""
+    if errors.too_big:
+        return verdict("small", low, bound + "; said by " + (errors.by or "this node's own kernel"))
+    local = "; send() says " + errors.local if errors.local else ""
     return verdict("black_hole", low, bound + ", and nothing says so" + local)
 
 
@@ -298,7 +298,7 @@ def probe(
         reply["dev_mtu"] = mtu or prober.known_mtu() or 1500
         reply.update(search(prober, reply["dev_mtu"], min(end, time.monotonic() + TARGET_S)))
         known = prober.known_mtu()
-        learned = [m for m in (prober.told.mtu, known) if m and m < reply["dev_mtu"]]
+        learned = [m for m in (prober.errors.mtu, known) if m and m < reply["dev_mtu"]]
         reply["learned_mtu"] = min(learned) if learned else None
     except OSError as e:
         reply["outcome"] = "no_answer" if e.errno in (errno.ENETUNREACH, errno.EHOSTUNREACH) else "error"

@@ -21,14 +21,14 @@ DEFAULT_WAIT_S = 5
 PROTOCOL = b"CLIENT PROTOCOL 2\n"
 
 
-class Talk(object):
+class Connection(object):
     """A connection with a deadline for all of it."""
 
     def __init__(self, address: str, port: int, timeout_s: float) -> None:
         self.finish = time.monotonic() + timeout_s
         family, where = op_listen.resolve(address, port, socket.SOCK_STREAM)
         self.socket = socket.socket(family, socket.SOCK_STREAM)
-        self.kept = b""
+        self.pending = b""
         try:
             self.arm(3.0)
             self.socket.connect(where)
@@ -47,20 +47,20 @@ class Talk(object):
         self.socket.sendall(line)
 
     def line(self) -> bytes:
-        while b"\n" not in self.kept:
+        while b"\n" not in self.pending:
             self.arm()
             more = self.socket.recv(LINE_CAP)
             if not more:
-                raise ValueError("the connection ended after %r" % self.kept[-80:])
-            self.kept += more
-            if len(self.kept) > LINE_CAP:
-                raise ValueError("not a RAS server: a long line of %r" % self.kept[:80])
-        line, _, self.kept = self.kept.partition(b"\n")
+                raise ValueError("the connection ended after %r" % self.pending[-80:])
+            self.pending += more
+            if len(self.pending) > LINE_CAP:
+                raise ValueError("not a RAS server: a long line of %r" % self.pending[:80])
+        line, _, self.pending = self.pending.partition(b"\n")
         return line
 
     def rest(self) -> "tuple[bytes, str]":
         """What comes until the end, and why it is not all."""
-        parts, size = [self.kept], len(self.kept)
+        parts, size = [self.pending], len(self.pending)
         try:
             while size <= ANSWER_CAP:
                 self.arm()
@@ -90,19 +90,19 @@ def ras(args: "dict[str, Any]") -> "dict[str, Any]":
 def ask(address: str, args: "dict[str, Any]") -> "dict[str, Any]":
     """Return what `ras` does, of one address."""
     wait_s = min(max(int(args.get("wait_s") or DEFAULT_WAIT_S), 1), 60)
-    talk = None  # type: Optional[Talk]
+    connection = None  # type: Optional[Connection]
     try:
-        talk = Talk(address, int(args.get("port") or 28028), float(args.get("timeout_s") or 25))
-        talk.send(PROTOCOL)
-        hello = talk.line()
+        connection = Connection(address, int(args.get("port") or 28028), float(args.get("timeout_s") or 25))
+        connection.send(PROTOCOL)
+        hello = connection.line()
         if not hello.upper().startswith(b"SERVER PROTOCOL "):
             return {"error": "another service answers there: %r" % hello[:80]}
-        talk.send(b"SET FORMAT json\n")
-        talk.line()  # OK, or an error of a release that knows only text
-        talk.send(b"TIMEOUT %d\n" % wait_s)
-        talk.line()
-        talk.send(b"VERBOSE STATUS\n")
-        data, cut = talk.rest()
+        connection.send(b"SET FORMAT json\n")
+        connection.line()  # OK, or an error of a release that knows only text
+        connection.send(b"TIMEOUT %d\n" % wait_s)
+        connection.line()
+        connection.send(b"VERBOSE STATUS\n")
+        data, cut = connection.rest()
         version = hello[16:40].decode("ascii", "replace")
         return {"text": data.decode("utf-8", "replace"), "cut": cut, "protocol": version}
     except socket.timeout:
@@ -112,5 +112,5 @@ def ask(address: str, args: "dict[str, Any]") -> "dict[str, Any]":
     except ValueError as e:
         return {"error": str(e)[:200]}
     finally:
-        if talk is not None:
-            talk.socket.close()
+        if connection is not None:
+            connection.socket.close()

@@ -34,13 +34,13 @@ def proxy_for(scheme: str, host: str, env: "Mapping[str, str]") -> str:
     """Return the proxy that Python's clients take, empty for none. Lower case wins, as in urllib."""
     from urllib import request
 
-    def said(name: str) -> str:
+    def variable(name: str) -> str:
         return env.get(name) or env.get(name.upper()) or ""
 
     # Not in everybody's type stubs; there since Python 3.4.
-    if getattr(request, "proxy_bypass_environment")(host, {"no": said("no_proxy")}):  # noqa: B009
+    if getattr(request, "proxy_bypass_environment")(host, {"no": variable("no_proxy")}):  # noqa: B009
         return ""
-    return said(scheme + "_proxy") or said("all_proxy")
+    return variable(scheme + "_proxy") or variable("all_proxy")
 
 
 def _dial(host: str, port: int, row: "dict[str, Any]") -> "socket.socket":
@@ -144,9 +144,9 @@ def _ask(method: str, url: str, env: "Mapping[str, str]", row: "dict[str, Any]")
                 raise Stopped("proxy", "the proxy answers %d" % status, status)
         if secure:
             sock = _secured(sock, host, env)
-        place = (parts.path or "/") if secure or not proxy else url
+        target = (parts.path or "/") if secure or not proxy else url
         more = "User-Agent: netdoctor\r\nRange: bytes=0-0\r\n" + ("" if secure else secret)
-        ask = "%s %s HTTP/1.1\r\nHost: %s\r\n%sConnection: close\r\n\r\n" % (method, place, name, more)
+        ask = "%s %s HTTP/1.1\r\nHost: %s\r\n%sConnection: close\r\n\r\n" % (method, target, name, more)
         row["status"] = _status(sock, ask, "http")
         if proxy and not secure and row["status"] == 407:
             raise Stopped("proxy", "the proxy answers 407", 407)
@@ -178,8 +178,8 @@ def reach(args: "dict[str, Any]") -> "list[dict[str, Any]]":
     HTTP answered, "status", "detail", "proxy": host and port of one, "address", "elapsed_ms"}.
     """
     env = dict(os.environ)
-    said = args.get("env")
-    env.update((str(k), str(v)) for k, v in (said if isinstance(said, dict) else {}).items())
+    job_env = args.get("env")
+    env.update((str(k), str(v)) for k, v in (job_env if isinstance(job_env, dict) else {}).items())
     urls = [str(url) for url in list(args.get("urls") or [])[:MAX_URLS]]
     rows = {}  # type: dict[str, dict[str, Any]]
 

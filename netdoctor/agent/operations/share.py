@@ -31,7 +31,7 @@ LEEWAY_S = 5.0
 UNCACHED_S = 1.0
 
 _HEX = frozenset("0123456789abcdef")
-_kept = {}  # type: dict[str, _Held]  # by the token of the experiment
+_experiments = {}  # type: dict[str, _Experiment]  # by the token of the experiment
 
 
 def name_of(token: str, number: int) -> str:
@@ -85,7 +85,7 @@ class Folder(object):
         self.token = token
         self.number = number
         self.fd = -1
-        self.made = False
+        self.created = False
 
     def write(self) -> "dict[str, Any]":
         """Make the file, which must not be there yet, and have it on the server."""
@@ -96,7 +96,7 @@ class Folder(object):
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             name = name_of(self.token, self.number)
             file = _stepped("create", lambda: os.open(name, flags, 0o600, dir_fd=self.fd))
-            self.made = True
+            self.created = True
             try:
                 data = content_of(self.token, self.number)
                 while data:
@@ -126,13 +126,13 @@ class Folder(object):
     def remove(self, number: "Optional[int]" = None) -> str:
         """Remove the own file, or another node's; return the error, empty also where it is gone already."""
         try:
-            if self.fd >= 0 and (number is not None or self.made):
+            if self.fd >= 0 and (number is not None or self.created):
                 os.unlink(name_of(self.token, self.number if number is None else number), dir_fd=self.fd)
         except OSError as e:
             if e.errno != errno.ENOENT:
                 return files.errno_name(e)
         if number is None:
-            self.made = False
+            self.created = False
         return ""
 
 
@@ -148,7 +148,7 @@ def _answer(folder: Folder, question: "list[Any]") -> "Any":
 # --- in the agent -----------------------------------------------------------------------------------------
 
 
-class _Held(object):
+class _Experiment(object):
     """The folders of one experiment, each with its child."""
 
     def __init__(self, token: str, number: int) -> None:
@@ -180,8 +180,8 @@ class _Held(object):
 
 
 def _close_all() -> None:
-    while _kept:
-        _kept.popitem()[1].close()
+    while _experiments:
+        _experiments.popitem()[1].close()
 
 
 def _paths(args: "dict[str, Any]") -> "list[str]":
@@ -195,11 +195,11 @@ def share(args: "dict[str, Any]") -> "list[dict[str, Any]]":
     the file, "uid": of this process, "place": what is mounted there, "cached_s": for how long it may be
     unseen}.
     """
-    held = _Held(str(args.get("token")), int(args.get("number") or 0))
-    name_of(held.token, held.number)
-    if not _kept:
+    experiment = _Experiment(str(args.get("token")), int(args.get("number") or 0))
+    name_of(experiment.token, experiment.number)
+    if not _experiments:
         runtime.at_exit(_close_all)
-    _kept[held.token] = held
+    _experiments[experiment.token] = experiment
     mounts = facts_places.read_mounts("/")
     rows = []
     home = os.environ.get("HOME") or ""
@@ -207,8 +207,8 @@ def share(args: "dict[str, Any]") -> "list[dict[str, Any]]":
         real = home + path[1:] if path == "~" or path.startswith("~/") else path
         row = {"path": path, "error": facts_places.HUNG, "step": "folder"}  # type: dict[str, Any]
         row.update(owner=None, uid=os.geteuid())
-        held.open(path, real)
-        answer = held.ask(path, "write")
+        experiment.open(path, real)
+        answer = experiment.ask(path, "write")
         mount = facts_places.mount_of(real, mounts)
         row["place"] = "%s %s" % (mount.kind, mount.source) if mount and mount.is_network else "local"
         row["cached_s"] = cached_s(mount)
@@ -222,7 +222,7 @@ def read(args: "dict[str, Any]") -> "list[dict[str, Any]]":
 
     Rows: {"path", "number", "error", "after_s": how long it took to be seen}.
     """
-    held = _kept.get(str(args.get("token")))
+    experiment = _experiments.get(str(args.get("token")))
     waits = dict(args.get("cached_s") or {})
     waiting = {}  # type: dict[tuple[str, int], dict[str, Any]]
     for path, numbers in dict(args.get("reads") or {}).items():
@@ -232,11 +232,11 @@ def read(args: "dict[str, Any]") -> "list[dict[str, Any]]":
     rows = list(waiting.values())
     started = time.monotonic()
     pause = 0.05
-    while held and waiting:
+    while experiment and waiting:
         for path in sorted({path for path, _ in waiting}):
             numbers = [number for at, number in waiting if at == path]
             after = time.monotonic() - started
-            answer = held.ask(path, "read", numbers) or [facts_places.HUNG] * len(numbers)
+            answer = experiment.ask(path, "read", numbers) or [facts_places.HUNG] * len(numbers)
             cached = min(float(waits.get(path) or 0.0), CACHED_AT_MOST_S)
             limit = cached + LEEWAY_S if cached > 0 else UNCACHED_S
             for number, error in zip(numbers, answer):  # noqa: B905  strict= is of 3.10
@@ -255,13 +255,13 @@ def remove(args: "dict[str, Any]") -> "dict[str, str]":
 
     Result: what went wrong, by path.
     """
-    held = _kept.pop(str(args.get("token")), None)
+    experiment = _experiments.pop(str(args.get("token")), None)
     found = {}
-    for path in list(held.askers) if held else []:
-        assert held is not None
-        error = held.ask(path, "remove", list(args.get("others") or []))
+    for path in list(experiment.askers) if experiment else []:
+        assert experiment is not None
+        error = experiment.ask(path, "remove", list(args.get("others") or []))
         if error or error is None:
             found[path] = str(error or facts_places.HUNG)
-    if held:
-        held.close()
+    if experiment:
+        experiment.close()
     return found

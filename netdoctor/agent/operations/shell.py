@@ -50,9 +50,9 @@ def parse(out: str, mark: str) -> "Optional[tuple[dict[str, str], dict[str, str]
     found = {}  # type: dict[str, str]
     for entry in parts[-3].split("\0"):
         name, equals, value = entry.partition("=")
-        shown = facts_env.shown(name, value) if equals else None
-        if shown is not None and len(found) < VARIABLES_AT_MOST:
-            found[name] = shown
+        text = facts_env.reported_value(name, value) if equals else None
+        if text is not None and len(found) < VARIABLES_AT_MOST:
+            found[name] = text
     tools = {}
     for entry in parts[-2].split("\0"):
         name, _, path = entry.partition("=")
@@ -62,7 +62,7 @@ def parse(out: str, mark: str) -> "Optional[tuple[dict[str, str], dict[str, str]
     return dict(sorted(found.items())), tools
 
 
-def _asked(argv: "list[str]", mark: str) -> "tuple[Any, str]":
+def _ask_shell(argv: "list[str]", mark: str) -> "tuple[Any, str]":
     """Return what `parse` makes of an answer, and why there is none."""
     ask = _ASK % {"mark": mark, "tools": " ".join(TOOLS)}
     try:
@@ -111,10 +111,10 @@ def shell_env(args: "dict[str, Any]") -> "dict[str, Any]":
     home = os.environ.get("HOME") or "/"
     if os.path.basename(shell) == "bash":
         result["guard"] = guard(files.text_or_none(home + "/.bashrc", 65536) or "")
-    own, _ = _asked(["/bin/sh", "-c"], mark)
-    found, result["error"] = _asked([shell, "-l", "-i", "-c"], mark)
-    if own:
-        result["own_tools"] = own[1]
+    plain, _ = _ask_shell(["/bin/sh", "-c"], mark)
+    found, result["error"] = _ask_shell([shell, "-l", "-i", "-c"], mark)
+    if plain:
+        result["own_tools"] = plain[1]
     if found:
         result["variables"], result["tools"] = found
     return result

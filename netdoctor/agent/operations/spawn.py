@@ -32,7 +32,7 @@ STDERR_KEPT_BYTES = 8192
 TERM_GRACE_S = 1.5
 
 # What a rank inherits of the login session. Never everything: tokens and passwords live there too.
-_KEPT = re.compile(
+_INHERITED = re.compile(
     r"(PATH|HOME|USER|LOGNAME|SHELL|LANG|LC_\w+|TMPDIR|LD_LIBRARY_PATH|LD_PRELOAD|PYTHONPATH|PYTHONHOME"
     r"|PYTHONNOUSERSITE|VIRTUAL_ENV|CONDA_PREFIX|CONDA_DEFAULT_ENV|OMP_NUM_THREADS|MKL_NUM_THREADS"
     r"|(NCCL|GLOO|UCX|FI|CUDA|TORCH_NCCL|TORCH_DISTRIBUTED|NVIDIA|TP)_\w+|ROCR?_VISIBLE_DEVICES"
@@ -66,13 +66,13 @@ exec(compile(code, "netdoctor-rank", "exec"), {"__name__": "__main__", "CONFIG":
 """
 
 
-def environment(wanted: "Mapping[str, Any]", own: "Mapping[str, str]") -> "dict[str, str]":
-    """Return the environment of a rank: `own` by allow-list, and `wanted` by the same list on top."""
+def environment(job: "Mapping[str, Any]", session: "Mapping[str, str]") -> "dict[str, str]":
+    """Return a rank's environment: the session's by allow-list, the job's by the same list on top."""
     found = {}
-    for source in (own, wanted):
+    for source in (session, job):
         for name, value in source.items():
             if (
-                _KEPT.match(name)
+                _INHERITED.match(name)
                 and not private.is_secret(name)
                 and isinstance(value, str)
                 and "\0" not in value
@@ -102,7 +102,7 @@ class Rank(object):
         self.events = []  # type: list[Any]
         self.dropped = 0
         self.errors = b""
-        self.heard = time.monotonic()
+        self.last_output = time.monotonic()
         self.finished = {}  # type: dict[str, bool]
         self.ended = threading.Event()
         self._lock = threading.Lock()
@@ -155,7 +155,7 @@ class Rank(object):
                 elif fd == err:
                     self.errors = (self.errors + part)[-STDERR_KEPT_BYTES:]
                 else:
-                    self.heard = time.monotonic()
+                    self.last_output = time.monotonic()
                     pending += part
                     lines = pending.split(b"\n")
                     pending = lines.pop()[-LINE_CAP_BYTES:]
@@ -197,7 +197,7 @@ class Rank(object):
             "running": running,
             "code": code,
             "state": process_state(self.pid) if running else None,
-            "silent_s": round(time.monotonic() - self.heard, 3),
+            "silent_s": round(time.monotonic() - self.last_output, 3),
             "events": self.take_events(),
             "stderr": "" if running else self.errors.decode("utf-8", "replace"),
         }
@@ -270,8 +270,8 @@ def spawn(args: "dict[str, Any]") -> "dict[str, Any]":
         raise ValueError("1 to %d ranks" % MAX_RANKS)
     seconds = min(max(float(args.get("seconds") or 60.0), 1.0), MAX_SECONDS)
     python = args.get("python") or sys.executable
-    wanted = args.get("env")
-    env = environment(wanted if isinstance(wanted, dict) else {}, os.environ)
+    job_env = args.get("env")
+    env = environment(job_env if isinstance(job_env, dict) else {}, os.environ)
     group = Group(bool(args.get("gentle")))
     with _lock:
         for old in [n for n, g in _groups.items() if all(rank.ended.is_set() for rank in g.ranks)]:
@@ -327,10 +327,10 @@ def converse(args: "dict[str, Any]") -> "dict[str, Any]":
 
 def stop(args: "dict[str, Any]") -> "dict[str, Any]":
     """End the ranks of args["session"], or all. Return {"killed": how many were still running}."""
-    wanted = args.get("session")
+    session = args.get("session")
     killed = 0
     for name, group in list(_groups.items()):
-        if wanted in (None, name):
+        if session in (None, name):
             killed += group.stop()
             with _lock:
                 _groups.pop(name, None)

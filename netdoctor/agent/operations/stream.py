@@ -147,14 +147,14 @@ def summary(
     """Return bytes, seconds and per-interval rates (bytes per second) of counter samples (time, bytes)."""
     if started is None or len(samples) < 2:
         return {"bytes": 0, "seconds": 0.0, "rates": []}
-    kept = [row for row in samples if row[0] >= started + omit_s - INTERVAL_S / 2]
-    if len(kept) < 2:
-        kept = samples[-2:]
-    pairs = [(row, later) for row, later in zip(kept, kept[1:]) if later[0] > row[0]]  # noqa: B905,RUF007
+    counted = [row for row in samples if row[0] >= started + omit_s - INTERVAL_S / 2]
+    if len(counted) < 2:
+        counted = samples[-2:]
+    pairs = [(row, later) for row, later in zip(counted, counted[1:]) if later[0] > row[0]]  # noqa: B905,RUF007
     rates = [(later[1] - row[1]) / (later[0] - row[0]) for row, later in pairs]
     return {
-        "bytes": kept[-1][1] - kept[0][1],
-        "seconds": kept[-1][0] - kept[0][0],
+        "bytes": counted[-1][1] - counted[0][1],
+        "seconds": counted[-1][0] - counted[0][0],
         "rates": [round(rate) for rate in rates[:600]],
     }
 
@@ -240,13 +240,13 @@ class Receiver(object):
     def _admit(self, s: socket.socket) -> "Optional[Session]":
         """Take a stream into its session; return the session where this stream completed it."""
         s.settimeout(HANDSHAKE_S)
-        heard = b""
-        while not heard.endswith(b"\n"):
+        greeting = b""
+        while not greeting.endswith(b"\n"):
             part = s.recv(1)
-            if not part or len(heard) > LINE_CAP:
+            if not part or len(greeting) > LINE_CAP:
                 raise ValueError("no greeting")
-            heard += part
-        words = heard.split()
+            greeting += part
+        words = greeting.split()
         if len(words) != 5 or not hmac.compare_digest(words[0], self.token):
             raise ValueError("a stranger")
         name, count = words[1].decode("ascii"), int(words[2])
@@ -355,16 +355,16 @@ def _connect(args: "dict[str, Any]", greeting: bytes, token: bytes, streams: int
                 s.bind(op_listen.resolve(args["source"], 0, socket.SOCK_STREAM)[1])
             s.connect(where)
             s.sendall(greeting)
-        wanted = b"go " + token + b"\n"
+        expected = b"go " + token + b"\n"
         for stream in found:
             stream.socket.settimeout(GATHER_S)
-            heard = b""
-            while not heard.endswith(b"\n"):
+            answer = b""
+            while not answer.endswith(b"\n"):
                 part = stream.socket.recv(LINE_CAP)
-                if not part or len(heard) > LINE_CAP:
+                if not part or len(answer) > LINE_CAP:
                     raise runtime.Unavailable("failed", "the receiver closed the connection")
-                heard += part
-            if heard != wanted:
+                answer += part
+            if answer != expected:
                 raise runtime.Unavailable("failed", "something else answers there")
     except BaseException:
         for stream in found:

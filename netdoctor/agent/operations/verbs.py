@@ -65,19 +65,19 @@ def start(argv: "list[str]") -> "Any":
 
 def finish(process: "Any", until: float) -> "tuple[Optional[int], str]":
     """Return (exit status, what it said); None for a program that had to be ended."""
-    said = b""
+    output = b""
     still = {process.stdout.fileno(), process.stderr.fileno()}
     while still and time.monotonic() < until:
         for fd in select.select(list(still), [], [], 0.2)[0]:
             part = os.read(fd, 65536)
             if not part:
                 still.discard(fd)
-            said = (said + part)[:OUTPUT_CAP_BYTES]
+            output = (output + part)[:OUTPUT_CAP_BYTES]
     while process.poll() is None and time.monotonic() < until:
         time.sleep(0.01)
     code = process.poll()
     end(process)
-    return code, said.decode("utf-8", "replace")
+    return code, output.decode("utf-8", "replace")
 
 
 def end(process: "Any") -> None:
@@ -156,8 +156,8 @@ def serve(args: "dict[str, Any]") -> "list[dict[str, Any]]":
             answer["error"] = str(e)
     # Nobody may be left to say that it is over.
     ttl_s = float(args.get("ttl_s") or 0.0) or 3 * (START_S + MAX_SECONDS)
-    kept = [process for _, process, _ in started]
-    runtime.thread(lambda: end_all(kept, time.monotonic() + ttl_s))
+    processes = [process for _, process, _ in started]
+    runtime.thread(lambda: end_all(processes, time.monotonic() + ttl_s))
     until = time.monotonic() + READY_S
     for answer, process, port in started:
         while process.poll() is None and not listening(port) and time.monotonic() < until:
@@ -166,14 +166,14 @@ def serve(args: "dict[str, Any]") -> "list[dict[str, Any]]":
             answer["ready"] = True
             _servers.append(process)
         else:
-            answer.update(trouble(*finish(process, time.monotonic() + 0.2)))
+            answer.update(failure(*finish(process, time.monotonic() + 0.2)))
     return found
 
 
-def trouble(code: "Optional[int]", text: str) -> "dict[str, Any]":
+def failure(code: "Optional[int]", text: str) -> "dict[str, Any]":
     """Return why there is no figure. dead: the HCAs gave up, and not a program or a setting."""
-    said = private.masked(" ".join(text.split())[-300:]) or "it said nothing"
-    why = "exit status %s: %s" % (code, said) if code is not None else "not done in time: " + said
+    message = private.masked(" ".join(text.split())[-300:]) or "it said nothing"
+    why = "exit status %s: %s" % (code, message) if code is not None else "not done in time: " + message
     return {"error": why, "dead": "Failed status " in text or "Completion with error" in text}
 
 
@@ -192,7 +192,7 @@ def run(args: "dict[str, Any]") -> "list[dict[str, Any]]":
     for answer, process in started:
         code, text = finish(process, until)
         value = figure(text, str(args["test"])) if code == 0 else None
-        answer.update({"value": value} if value is not None else trouble(code, text))
+        answer.update({"value": value} if value is not None else failure(code, text))
     return found
 
 

@@ -87,34 +87,34 @@ class Nvml:
 class Gpu:
     """One GPU: torch's number `place`, and what is said of it in the end."""
 
-    def __init__(self, torch, nvml, place, about):
+    def __init__(self, torch, nvml, number, requested):
         self.torch = torch
         self.nvml = nvml
-        self.place = place
-        self.device = torch.device("cuda", place)
-        self.bus = str(about.get("bus") or "")
-        self.handle = nvml.handle(str(about.get("uuid") or ""))
-        self.said = {"index": int(about["index"]), "clock_idle_mhz": self.clock()}
+        self.number = number
+        self.device = torch.device("cuda", number)
+        self.bus = str(requested.get("bus") or "")
+        self.handle = nvml.handle(str(requested.get("uuid") or ""))
+        self.result = {"index": int(requested["index"]), "clock_idle_mhz": self.clock()}
         self.is_open = False
 
     def clock(self):
         return self.nvml.ask("nvmlDeviceGetClockInfo", self.handle, SM_CLOCK)
 
     def use(self):
-        _now["gpu"] = self.said["index"]
-        self.torch.cuda.set_device(self.place)
+        _now["gpu"] = self.result["index"]
+        self.torch.cuda.set_device(self.number)
 
     def kind(self):
         """What its matrix units are made for."""
-        if self.torch.cuda.get_device_capability(self.place) >= (8, 0):
+        if self.torch.cuda.get_device_capability(self.number) >= (8, 0):
             return self.torch.bfloat16
-        return self.torch.float16 if self.torch.cuda.get_device_capability(self.place) >= (7, 0) else None
+        return self.torch.float16 if self.torch.cuda.get_device_capability(self.number) >= (7, 0) else None
 
     def open(self):
         torch = self.torch
         self.use()
         kind = self.kind() or torch.float32
-        free, total = torch.cuda.mem_get_info(self.place)
+        free, total = torch.cuda.mem_get_info(self.number)
         for side, size in SIZES:
             # Two factors, two products, a part of each to compare, two buffers; cuBLAS takes some, too.
             need = 5 * side * side * (4 if kind is torch.float32 else 2) + 2 * size + 64 * MIB
@@ -131,8 +131,8 @@ class Gpu:
         self.first = self.c.clone()
         self.src = torch.zeros(size, device=self.device, dtype=torch.uint8)
         self.dst = torch.empty(size, device=self.device, dtype=torch.uint8)
-        torch.cuda.synchronize(self.place)
-        self.said.update(kind=str(kind).split(".")[-1], side=side)
+        torch.cuda.synchronize(self.number)
+        self.result.update(kind=str(kind).split(".")[-1], side=side)
         self.is_open = True
 
     def product(self):
@@ -158,7 +158,7 @@ class Gpu:
         return max(events[0].elapsed_time(events[1]) / 1000.0, 1e-9)
 
     def fail(self, error):
-        self.said["error"] = words(error)
+        self.result["error"] = words(error)
         self.is_open = False
 
 
@@ -185,11 +185,11 @@ def timed(gpus, work, seconds, warm_s=0.0, during=None):
         # All go on until the last is through, or the slow one would work alone in the end.
         if not spent or min(spent) >= warm_s + seconds:
             break
-        asked = trying(each, lambda gpu: gpu.ask(work, counts[gpu]))
+        events = trying(each, lambda gpu: gpu.ask(work, counts[gpu]))
         if during is not None and min(spent) >= warm_s:
-            trying(asked, during)
+            trying(events, during)
             during = None
-        for gpu, took in trying(asked, lambda gpu: gpu.took(asked[gpu])).items():  # noqa: B023  called at once
+        for gpu, took in trying(events, lambda gpu: gpu.took(events[gpu])).items():  # noqa: B023  called at once
             times[gpu].append(took)
     return {gpu: median_after(warm_s, times[gpu]) / counts[gpu] for gpu in each if gpu.is_open}
 
@@ -209,7 +209,7 @@ def at_work(gpu):
     ask, handle = gpu.nvml.ask, gpu.handle
     power = ask("nvmlDeviceGetPowerUsage", handle)
     reasons = ask("nvmlDeviceGetCurrentClocksThrottleReasons", handle, kind=ctypes.c_ulonglong)
-    gpu.said.update(
+    gpu.result.update(
         clock_mhz=gpu.clock(),
         power_w=None if power is None else power / 1000.0,
         temperature_c=ask("nvmlDeviceGetTemperature", handle, 0),
@@ -219,24 +219,24 @@ def at_work(gpu):
 
 def compute(gpus):
     for gpu, took in timed(gpus, Gpu.product, COMPUTE_S, WARM_S, at_work).items():
-        gpu.said["tflop_s"] = gpu.flop / took / 1e12
+        gpu.result["tflop_s"] = gpu.flop / took / 1e12
 
     def compare(gpu):
         # The same product of the same numbers, at the first and the last time: apart by more than another
         # order of additions and rounding can do. Of NaN nothing is true. By parts, which takes less memory.
         gpu.use()
-        gpu.said["wrong"] = 0
-        least = 0.01 * gpu.said["side"] ** 0.5
+        gpu.result["wrong"] = 0
+        least = 0.01 * gpu.result["side"] ** 0.5
         for now, then in zip(gpu.c.chunk(8), gpu.first.chunk(8)):
             near = (now - then).abs() <= then.abs() * 0.02 + least
-            gpu.said["wrong"] += int((~near).sum().item())
+            gpu.result["wrong"] += int((~near).sum().item())
 
     trying(gpus, compare)
 
 
 def memory(gpus):
     for gpu, took in timed(gpus, Gpu.move, MEMORY_S).items():
-        gpu.said["memory_gbyte_s"] = 2.0 * gpu.size / took / 1e9  # read once, written once
+        gpu.result["memory_gbyte_s"] = 2.0 * gpu.size / took / 1e9  # read once, written once
 
 
 def near(bus):
@@ -258,26 +258,26 @@ def copies(gpus):
     allowed = os.sched_getaffinity(0)
     buffers = {}
 
-    def both(gpu):
+    def copy_both_ways(gpu):
         gpu.use()
         key, cpus = near(gpu.bus)
         # Memory comes from where the process runs: across sockets a copy is slower, and no fault of the GPU.
         os.sched_setaffinity(0, (cpus & allowed) or allowed)
         if key not in buffers:
             buffers[key] = gpu.torch.empty(PINNED_BYTES, dtype=gpu.torch.uint8, pin_memory=True)
-        pinned, there = buffers[key], gpu.dst[:PINNED_BYTES]
+        pinned, on_device = buffers[key], gpu.dst[:PINNED_BYTES]
         for name, work in (
-            ("to_device_gbyte_s", lambda gpu: there.copy_(pinned, non_blocking=True)),
-            ("to_host_gbyte_s", lambda gpu: pinned.copy_(there, non_blocking=True)),
+            ("to_device_gbyte_s", lambda gpu: on_device.copy_(pinned, non_blocking=True)),
+            ("to_host_gbyte_s", lambda gpu: pinned.copy_(on_device, non_blocking=True)),
         ):
             for one, took in timed([gpu], work, COPY_S).items():
-                one.said[name] = PINNED_BYTES / took / 1e9
+                one.result[name] = PINNED_BYTES / took / 1e9
         # An idle link may run slower than it can: now it has just been at work.
-        gpu.said["pcie_generation"] = gpu.nvml.ask("nvmlDeviceGetCurrPcieLinkGeneration", gpu.handle)
-        gpu.said["pcie_width"] = gpu.nvml.ask("nvmlDeviceGetCurrPcieLinkWidth", gpu.handle)
+        gpu.result["pcie_generation"] = gpu.nvml.ask("nvmlDeviceGetCurrPcieLinkGeneration", gpu.handle)
+        gpu.result["pcie_width"] = gpu.nvml.ask("nvmlDeviceGetCurrPcieLinkWidth", gpu.handle)
 
     try:
-        trying(gpus, both)
+        trying(gpus, copy_both_ways)
     finally:
         os.sched_setaffinity(0, allowed)
 
@@ -297,24 +297,24 @@ def main():
         return 3
     _now["stage"] = "open"
     nvml = Nvml()
-    wanted = CONFIG.get("gpus") or []
+    requested = CONFIG.get("gpus") or []
     try:
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     except Exception as error:
         say(event="error", stage="device", text=words(error), end="done")
         return 4
-    gpus = [Gpu(torch, nvml, place, about) for place, about in enumerate(wanted)]
-    for place, gpu in enumerate(gpus):
+    gpus = [Gpu(torch, nvml, number, row) for number, row in enumerate(requested)]
+    for number, gpu in enumerate(gpus):
         try:
-            if place >= count:
-                raise LookupError("torch %s sees %d of %d GPUs" % (torch.__version__, count, len(wanted)))
+            if number >= count:
+                raise LookupError("torch %s sees %d of %d GPUs" % (torch.__version__, count, len(requested)))
             gpu.open()
         except Exception as error:
             gpu.fail(error)
     for stage in (compute, memory, copies):
         _now["stage"] = stage.__name__
         stage(gpus)
-    say(event="result", torch=str(torch.__version__), gpus=[gpu.said for gpu in gpus], end="done")
+    say(event="result", torch=str(torch.__version__), gpus=[gpu.result for gpu in gpus], end="done")
     return 0
 
 

@@ -39,9 +39,9 @@ def modules_of(name):
         declared = [parts[0] for parts in tops if len(parts) > 1 and parts[1] == "__init__.py"]
         declared += [parts[0][:-3] for parts in tops if len(parts) == 1 and parts[0].endswith(".py")]
     plain = [one for one in dict.fromkeys(declared) if one.isidentifier() and not one.startswith("_")]
-    wanted = name.replace("-", "_").replace(".", "_").lower()
+    import_name = name.replace("-", "_").replace(".", "_").lower()
     # tests and the like lie at the top by mistake: one that is called like the distribution is the one.
-    return [one for one in plain if one.lower() == wanted] or plain[:1]
+    return [one for one in plain if one.lower() == import_name] or plain[:1]
 
 
 def main():

@@ -57,7 +57,7 @@ def dialling():
 
     ``1: 0100007F:8A22 0200000A:7148 02 00000001:...`` holds the far end as bytes in the machine's order.
     """
-    own = set()
+    inodes = set()
     found = []
     try:
         for name in os.listdir("/proc/self/fd"):
@@ -66,12 +66,12 @@ def dialling():
             except OSError:
                 continue
             if link.startswith("socket:["):
-                own.add(link[8:-1])
+                inodes.add(link[8:-1])
         for table in ("tcp", "tcp6"):
             with open("/proc/self/net/" + table) as file:
                 for line in file.readlines()[1:]:
                     words = line.split()
-                    if len(words) > 9 and words[3] == "02" and words[9] in own:
+                    if len(words) > 9 and words[3] == "02" and words[9] in inodes:
                         found.append(far_end(words[2]))
     except (OSError, ValueError, IndexError):
         pass
@@ -97,7 +97,7 @@ def beat():
             os._exit(0)
 
 
-def trouble(error, end=None):
+def report_error(error, end=None):
     text = " ".join(str(error).split())[:600]
     say(event="error", stage=_now["stage"], kind=type(error).__name__, text=text, end=end)
 
@@ -125,8 +125,8 @@ def brought(position):
 
 def sums(world):
     """What `world` ranks bring together: one period."""
-    whole, rest = divmod(world, PERIOD)
-    each = whole * PERIOD * (PERIOD + 1) // 2
+    rounds, rest = divmod(world, PERIOD)
+    each = rounds * PERIOD * (PERIOD + 1) // 2
     return [each + sum(1 + (position + i) % PERIOD for position in range(rest)) for i in range(PERIOD)]
 
 
@@ -188,7 +188,7 @@ class Rank:
         self.group_s = 30.0
         self.store = None
         self.listener = None
-        self.heard = None
+        self.nccl_log = None
 
     def timeout(self, seconds):
         import datetime
@@ -282,14 +282,14 @@ class Rank:
     def inside(self, runs):
         """The ranks of this rank's node, and their group where they are several."""
         nodes = nodes_of(runs)
-        mine = next(ranks for ranks in nodes if self.rank in ranks)
+        local = next(ranks for ranks in nodes if self.rank in ranks)
         if "use_local_synchronization" in inspect.signature(self.dist.new_group).parameters:
             # Made by its own ranks: every group made by all is too much for the store of a large world.
-            return mine, self.group(mine, use_local_synchronization=True) if len(mine) > 1 else None
+            return local, self.group(local, use_local_synchronization=True) if len(local) > 1 else None
         for ranks in nodes:  # torch before 2.1
             if len(ranks) > 1:
                 self.group(ranks)
-        return mine, self.groups.get(tuple(mine))
+        return local, self.groups.get(tuple(local))
 
     def greatest(self, value, group=None):
         """The largest value over the ranks of a group: all of them decide alike."""
@@ -319,12 +319,12 @@ class Rank:
         buffer = self.tiled(brought(position), size)
         self.dist.all_reduce(buffer, group=group)
         self.sync()
-        wanted = self.tiled(sums(world), size)
-        bad = (buffer != wanted).nonzero()
+        expected = self.tiled(sums(world), size)
+        bad = (buffer != expected).nonzero()
         if not len(bad):
             return 0, None
         first = int(bad[0].item())
-        return len(bad), [first, float(buffer[first].item()), float(wanted[first].item())]
+        return len(bad), [first, float(buffer[first].item()), float(expected[first].item())]
 
     def allreduce(self, step):
         """Sizes from small to large, as many as fit the time; times are the slowest rank's."""
@@ -379,7 +379,7 @@ class Rank:
                 }
             )
             del buffer
-        return {"rows": rows, "nccl": nccl_said(self.heard) if self.cuda else {}}
+        return {"rows": rows, "nccl": nccl_said(self.nccl_log) if self.cuda else {}}
 
     def pairs(self, step):
         """Directed pairs at once, each in its own time: the receiver asks for messages and times them."""
@@ -465,7 +465,7 @@ def main():
     watcher.daemon = True
     watcher.start()
     stage("import")
-    heard = hear_nccl() if CONFIG.get("backend") == "nccl" else None
+    nccl_log = hear_nccl() if CONFIG.get("backend") == "nccl" else None
     try:
         import torch
         import torch.distributed as dist
@@ -479,13 +479,13 @@ def main():
     torch.set_num_threads(1)
     try:
         rank = Rank(torch, dist)
-        rank.heard = heard
+        rank.nccl_log = nccl_log
         if rank.cuda:
             torch.cuda.set_device(rank.device)
             torch.zeros(1, device=rank.device)
     except Exception as error:
         _now["stage"] = "device"
-        trouble(error)
+        report_error(error)
         return 4
     _now["stage"] = "imported"
     say(event="imported", torch=torch.__version__, end="imported")
@@ -497,7 +497,7 @@ def main():
         try:
             result = getattr(rank, step["do"])(step)
         except Exception as error:
-            trouble(error)
+            report_error(error)
             return 5
         say(event="result", step=step["step"], result=result, end=step["step"])
     if dist.is_initialized():
@@ -510,7 +510,7 @@ if __name__ == "__main__":
     try:
         code = main()
     except BaseException as error:
-        trouble(error)
+        report_error(error)
         code = 6
     # Not sys.exit: threads of the libraries may keep an interpreter from ending.
     os._exit(code)

@@ -49,15 +49,15 @@ def kfd(root: str, devices: "set[Optional[int]]") -> "tuple[list[tuple[str, str,
     for node in sorted(files.names(folder), key=lambda name: (len(name), name))[:256]:
         base = os.path.join(folder, node)
         try:
-            said = properties(files.read_text(base + "/properties"))
+            fields = properties(files.read_text(base + "/properties"))
         except PermissionError:
             hidden += 1
             continue
         except OSError:
             continue
-        if said.get("simd_count") and said.get("device_id") in devices:
-            bus = "%04x:%02x" % (said.get("domain", 0), said.get("location_id", 0) >> 8 & 0xFF)
-            found.append((gfx(said.get("gfx_target_version", 0)), bus, xgmi_links(base)))
+        if fields.get("simd_count") and fields.get("device_id") in devices:
+            bus = "%04x:%02x" % (fields.get("domain", 0), fields.get("location_id", 0) >> 8 & 0xFF)
+            found.append((gfx(fields.get("gfx_target_version", 0)), bus, xgmi_links(base)))
     return found, hidden
 
 
@@ -159,8 +159,8 @@ def errors(folder: str) -> "dict[str, Any]":
     """
     found = {"ras_blocks": [], "uncorrected": {}, "corrected": {}, "bad_pages": {}}  # type: dict[str, Any]
     for block in _RAS:
-        said = lines("%s/%s_err_count" % (folder, block)) or lines("%s/aca_%s" % (folder, block))
-        counts = {kind.strip(): count.strip() for kind, _, count in (line.partition(":") for line in said)}
+        rows = lines("%s/%s_err_count" % (folder, block)) or lines("%s/aca_%s" % (folder, block))
+        counts = {kind.strip(): count.strip() for kind, _, count in (line.partition(":") for line in rows)}
         if counts.get("ue", "").isdigit():
             found["ras_blocks"].append(block)
             for kind, into in (("ue", "uncorrected"), ("ce", "corrected")):
@@ -202,7 +202,7 @@ def rccl(root: str) -> "Optional[str]":
     return None
 
 
-def about(found_on: "list[tuple[str, str, str, Optional[int]]]", root: str) -> "dict[str, Any]":
+def facts_of(found_on: "list[tuple[str, str, str, Optional[int]]]", root: str) -> "dict[str, Any]":
     """Return what facts.accelerators.AcceleratorFacts has of a node with these boards."""
     boards = [amd_gpu(*one) for one in found_on]
     found = {"amd": boards}  # type: dict[str, Any]

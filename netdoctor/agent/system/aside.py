@@ -31,20 +31,20 @@ class Asker(object):
 
     def __init__(self, function: "Callable[[Any], Any]", last: "Optional[Callable[[], Any]]" = None) -> None:
         """Raises OSError where no process can be started."""
-        theirs, self._out = os.pipe()
+        questions, self._out = os.pipe()
         self._in, answers = os.pipe()
         try:
             self.pid = runtime.fork_child()
         except OSError:
-            for fd in (theirs, self._out, self._in, answers):
+            for fd in (questions, self._out, self._in, answers):
                 os.close(fd)
             raise
         if self.pid == 0:
             try:
-                _serve(function, theirs, answers, last)
+                _serve(function, questions, answers, last)
             finally:
                 os._exit(1)
-        os.close(theirs)
+        os.close(questions)
         os.close(answers)
         try:
             # A lock that another thread held at the fork is held there for ever: that is no mount's fault.
@@ -105,9 +105,9 @@ def _serve(
         got += part
         if got.endswith(b"\n"):
             question = wire.loads(got.decode())
-            told = wire.dumps(None if question is None else function(question)).encode() + b"\n"
-            while told:
-                told = told[os.write(answers, told) :]
+            answer = wire.dumps(None if question is None else function(question)).encode() + b"\n"
+            while answer:
+                answer = answer[os.write(answers, answer) :]
             got = b""
 
 

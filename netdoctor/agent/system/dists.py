@@ -59,17 +59,17 @@ def pth_paths(folder: str) -> "list[str]":
     return found
 
 
-def search_path(own: "Sequence[str]", environ: "Mapping[str, str]", home: str, cwd: str) -> "list[str]":
+def search_path(default: "Sequence[str]", environ: "Mapping[str, str]", home: str, cwd: str) -> "list[str]":
     """Return sys.path of a normal start of this interpreter, without the script's folder.
 
-    own: own_path(), sys.path under -E -s. Order: PYTHONPATH, standard library, user site, site-packages.
+    default: own_path(), sys.path under -E -s. Order: PYTHONPATH, standard library, user site, site-packages.
     """
     python_path = [
         os.path.join(cwd, entry) for entry in environ.get("PYTHONPATH", "").split(os.pathsep) if entry
     ]
     user = user_site(environ, home)
     between = [user, *pth_paths(user)] if user else []
-    paths = list(own)
+    paths = list(default)
     at = next(
         (i for i, p in enumerate(paths) if p.endswith(("site-packages", "dist-packages"))),
         len(paths),

@@ -48,7 +48,7 @@ def ask(name: str, command: int, size: int) -> "Optional[bytes]":
         return None
 
 
-def about(name: str) -> "list[Optional[str]]":
+def driver_info(name: str) -> "list[Optional[str]]":
     """Return driver, its version and the firmware's; the driver is the only way to tell a veth.
 
     A version that is the kernel's own is ``in-kernel``.
@@ -57,8 +57,12 @@ def about(name: str) -> "list[Optional[str]]":
     driver, version, firmware = (
         info[at : at + 32].split(b"\0", 1)[0].decode("utf-8", "replace") or None for at in (4, 36, 68)
     )
-    own = version is None or version == os.uname().release[:31]
-    return [driver, "in-kernel" if driver and own else version, None if firmware == "N/A" else firmware]
+    is_kernels = version is None or version == os.uname().release[:31]
+    return [
+        driver,
+        "in-kernel" if driver and is_kernels else version,
+        None if firmware == "N/A" else firmware,
+    ]
 
 
 def settings(name: str) -> "dict[str, Any]":

@@ -123,7 +123,7 @@ def pci_of(root: str, vendor: str) -> "list[str]":
         known = [(address, attribute(folder + "/" + address + "/vendor")) for address in names(folder)]
         _vendors.clear()
         _vendors[request, root] = known
-    return [address for address, own in known if own == vendor]
+    return [address for address, found in known if found == vendor]
 
 
 def under(root: str, path: str) -> str:

@@ -151,11 +151,11 @@ def ecn(root: str, name: str) -> "Optional[str]":
     where the driver does not say: that of the kernel's tree tells root alone. [MLNX_OFED: Explicit Congestion
     Notification]"""
     base = files.under(root, "/sys/class/net/" + name + "/ecn/")
-    said = []
+    enabled = []
     for side in ("rp", "np"):
         digits = [files.attribute("%sroce_%s/enable/%d" % (base, side, i)) for i in range(8)]
         if digits[0] is None:
             return None
         on = [str(i) for i, digit in enumerate(digits) if digit not in (None, "0")]
-        said.append("%s %s" % (side, "all" if len(on) == 8 else ",".join(on) or "none"))
-    return " ".join(said)
+        enabled.append("%s %s" % (side, "all" if len(on) == 8 else ",".join(on) or "none"))
+    return " ".join(enabled)

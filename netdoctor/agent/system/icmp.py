@@ -102,10 +102,10 @@ def reports(s: socket.socket, cap: int = 64) -> "list[Report]":
         except OSError:
             break
         for level, kind, data in ancillary:
-            wanted = (level, kind) in (
+            is_error = (level, kind) in (
                 (socket.IPPROTO_IP, IP_RECVERR),
                 (socket.IPPROTO_IPV6, IPV6_RECVERR),
             )
-            if wanted and len(data) >= 16:
+            if is_error and len(data) >= 16:
                 found.append(Report(data))
     return found

@@ -86,12 +86,12 @@ def find(
     paths += cached(soname, root)
     paths += [os.path.join(folder, soname) for folder in _DIRECTORIES + more]
     found = []
-    seen = set()
+    visited = set()
     for path in paths:
         if path.startswith("/") and is_file(path, root):
             real = os.path.realpath(files.under(root, path))
-            if real not in seen:
-                seen.add(real)
+            if real not in visited:
+                visited.add(real)
                 found.append(path)
     return found
 
@@ -115,7 +115,7 @@ def dynamic(path: str) -> "Optional[Dynamic]":
             table = struct.unpack_from("<Q", head, 32)[0]
             size, count = struct.unpack_from("<HH", head, 54)
             segments = []
-            place = None
+            dynamic_segment = None
             f.seek(table)
             for _ in range(min(count, 256)):
                 row = f.read(size)
@@ -125,11 +125,11 @@ def dynamic(path: str) -> "Optional[Dynamic]":
                 if kind == 1:  # PT_LOAD
                     segments.append((address, offset, length))
                 elif kind == 2:  # PT_DYNAMIC
-                    place = (offset, length)
-            if place is None:
+                    dynamic_segment = (offset, length)
+            if dynamic_segment is None:
                 return None
-            f.seek(place[0])
-            data = f.read(min(place[1], 1 << 20))
+            f.seek(dynamic_segment[0])
+            data = f.read(min(dynamic_segment[1], 1 << 20))
             entries = []
             for at in range(0, len(data) - 15, 16):
                 tag, value = struct.unpack_from("<qQ", data, at)
@@ -166,14 +166,14 @@ def section(path: str, name: str, cap: int = 8 << 20) -> bytes:
             f.seek(table)
             data = f.read(size * min(count, 256))
             rows = [data[at : at + size] for at in range(0, len(data), size)]
-            place, length = struct.unpack_from("<QQ", rows[strings], 24)
-            f.seek(place)
+            position, length = struct.unpack_from("<QQ", rows[strings], 24)
+            f.seek(position)
             words = f.read(min(length, 65536))
             for row in rows:
                 at = struct.unpack_from("<I", row)[0]
                 if words[at:].startswith(name.encode("ascii") + b"\0"):
-                    place, length = struct.unpack_from("<QQ", row, 24)
-                    f.seek(place)
+                    position, length = struct.unpack_from("<QQ", row, 24)
+                    f.seek(position)
                     return f.read(min(length, cap))
     except (OSError, struct.error, ValueError, IndexError, OverflowError):
         pass

@@ -48,7 +48,7 @@ _STATES = {4: "no_permission", 9: "no_driver", 12: "no_library", 18: "mismatch"}
 # What a device can say that concerns the device and not the one question.
 _DEVICE_FAULTS = (4, 10, 11, 15, 16, 17, 999)
 # The same of questions that not every board, driver and user gets an answer to.
-_GONE = (15, 16)
+_DEVICE_LOST = (15, 16)
 
 
 def text_of(value: "Any") -> str:
@@ -101,23 +101,23 @@ def nvlinks(nvml: "Any", handle: "Any") -> "dict[str, Any]":
     return {"nvlinks": count, "nvlinks_active": count - len(down), "nvlinks_down": down}
 
 
-_asked = {}  # type: dict[tuple[tuple[int, int], ...], bytes]
+_questions = {}  # type: dict[tuple[tuple[int, int], ...], bytes]
 
 
 def answers(
-    nvml: "Any", handle: "Any", asked: "tuple[tuple[int, int], ...]"
+    nvml: "Any", handle: "Any", pairs: "tuple[tuple[int, int], ...]"
 ) -> "Iterator[tuple[int, int, int]]":
     """Yield (field, scope, value) of those fields that the driver answers.
 
-    asked: fields and scopes. A hundred of them a GPU: as bytes, where pynvml makes an object of each.
+    pairs: fields and scopes. A hundred of them a GPU: as bytes, where pynvml makes an object of each.
     """
     import ctypes
 
-    blank = _asked.get(asked)
+    blank = _questions.get(pairs)
     if blank is None:
-        blank = _asked[asked] = b"".join(_FIELD.pack(*one, 0, 0, 0, 0, 0) for one in asked)
+        blank = _questions[pairs] = b"".join(_FIELD.pack(*one, 0, 0, 0, 0, 0) for one in pairs)
     room = ctypes.create_string_buffer(blank, len(blank))
-    code = nvml._nvmlGetFunctionPointer("nvmlDeviceGetFieldValues")(handle, len(asked), room)
+    code = nvml._nvmlGetFunctionPointer("nvmlDeviceGetFieldValues")(handle, len(pairs), room)
     if code:
         raise nvml.NVMLError(code)
     for field, scope, _, _, kind, code, raw in _FIELD.iter_unpack(room.raw):
@@ -175,14 +175,14 @@ def link_speeds(nvml: "Any", handle: "Any", speeds: "dict[int, int]") -> "dict[s
     if not speeds:
         return {}
     values = list(speeds.values())
-    usual = max(values, key=lambda speed: (values.count(speed), speed))
-    others = {link: speed for link, speed in speeds.items() if speed != usual}
+    typical = max(values, key=lambda speed: (values.count(speed), speed))
+    others = {link: speed for link, speed in speeds.items() if speed != typical}
     if others:
-        asked = tuple((_LINK_POWER, link) for link in others)
-        for _, link, power in answers(nvml, handle, asked):
+        pairs = tuple((_LINK_POWER, link) for link in others)
+        for _, link, power in answers(nvml, handle, pairs):
             if power == _LOW_POWER:
                 del others[link]
-    return {"nvlink_mbyte_s": usual, "nvlinks_other_mbyte_s": sorted(others.items())}
+    return {"nvlink_mbyte_s": typical, "nvlinks_other_mbyte_s": sorted(others.items())}
 
 
 def inforom(nvml: "Any", handle: "Any") -> "dict[str, Any]":
@@ -259,7 +259,7 @@ def device(nvml: "Any", index: int, counters: bool = False) -> "dict[str, Any]":
             gpu[field] = value
 
     def add(field: str, question: "Callable[[], Any]") -> None:
-        put(field, question, _GONE)
+        put(field, question, _DEVICE_LOST)
 
     def counts() -> None:
         """NVLinks, and all fields: which ones there are depends on the generation."""
@@ -268,7 +268,7 @@ def device(nvml: "Any", index: int, counters: bool = False) -> "dict[str, Any]":
             gpu["compute_capability"] = "%d.%d" % capability
         gpu.update(ask(lambda: nvlinks(nvml, handle)) or {})
         of_links = _LINK5_FIELDS if capability and capability[0] >= _BLACKWELL else _LINK_FIELDS
-        gpu.update(ask(lambda: fields(nvml, handle, gpu.get("nvlinks", 0), of_links), _GONE) or {})
+        gpu.update(ask(lambda: fields(nvml, handle, gpu.get("nvlinks", 0), of_links), _DEVICE_LOST) or {})
 
     if counters:
         put("uuid", lambda: text_of(nvml.nvmlDeviceGetUUID(handle)))
@@ -285,7 +285,7 @@ def device(nvml: "Any", index: int, counters: bool = False) -> "dict[str, Any]":
     # Uncorrected errors since the driver was loaded.
     put("ecc_uncorrected", lambda: int(nvml.nvmlDeviceGetTotalEccErrors(handle, 1, 0)))
     add("ecc_uncorrected_ever", lambda: int(nvml.nvmlDeviceGetTotalEccErrors(handle, 1, 1)))
-    gpu.update(ask(lambda: sram(nvml, handle), _GONE) or {})
+    gpu.update(ask(lambda: sram(nvml, handle), _DEVICE_LOST) or {})
     rows = ask(lambda: nvml.nvmlDeviceGetRemappedRows(handle))
     if rows is not None:
         gpu["remap_pending"], gpu["remap_failed"] = bool(rows[2]), bool(rows[3])
@@ -311,8 +311,8 @@ def device(nvml: "Any", index: int, counters: bool = False) -> "dict[str, Any]":
     put("ecc_enabled", lambda: bool(nvml.nvmlDeviceGetEccMode(handle)[0]))
     put("power_limit_w", lambda: nvml.nvmlDeviceGetPowerManagementLimit(handle) / 1000.0)
     put("power_default_w", lambda: nvml.nvmlDeviceGetPowerManagementDefaultLimit(handle) / 1000.0)
-    gpu.update(ask(lambda: application_clocks(nvml, handle), _GONE) or {})
-    gpu.update(ask(lambda: inforom(nvml, handle), _GONE) or {})
+    gpu.update(ask(lambda: application_clocks(nvml, handle), _DEVICE_LOST) or {})
+    gpu.update(ask(lambda: inforom(nvml, handle), _DEVICE_LOST) or {})
     add("temperature_c", lambda: int(nvml.nvmlDeviceGetTemperature(handle, 0)))
     add("margin_c", lambda: int(nvml.nvmlDeviceGetMarginTemperature(handle)))
     if "margin_c" not in gpu:  # before Ada, limits are temperatures

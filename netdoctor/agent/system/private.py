@@ -66,15 +66,15 @@ def is_secret(name: str) -> bool:
     return _holds(name.casefold(), _HINTS) and _pattern(_SECRET, "i").search(name) is not None
 
 
-def shown(name: str, value: str) -> str:
+def masked_variable(name: str, value: str) -> str:
     """Return what may be told of a variable: ``set``, or its value with what is secret in it masked."""
     if is_secret(name):
         return "set"
     if name.lower() in _PROXIES:
         # Whatever a password holds: curl takes the last @ for the end of it, and needs no scheme.
         scheme, found, _ = value.rpartition("@")[0].partition("://")
-        kept = scheme + found if found and scheme.isalnum() else ""
-        value = (kept + MASK + "@" if "@" in value else "") + value.rpartition("@")[2]
+        prefix = scheme + found if found and scheme.isalnum() else ""
+        value = (prefix + MASK + "@" if "@" in value else "") + value.rpartition("@")[2]
     return masked(value)
 
 

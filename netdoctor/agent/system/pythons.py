@@ -25,34 +25,38 @@ PATH_CAP = 300
 _SHEBANG = r"\A#!\s*(?:/bin/sh\n'''exec' )?\"?(/[^\s\"]+/bin/python[\d.]*)"
 
 
-def others(
+def find_with_torch(
     environ: "Mapping[str, str]",
     home: str,
     prefixes: "Sequence[str]",
     torch_in: "Callable[[list[str]], Optional[str]]",
     root: str = "/",
-    own: str = "",
+    own_prefix: str = "",
     named_only: bool = False,
 ) -> "list[dict[str, str]]":
     """Return facts.software.Interpreter rows, the likeliest first.
 
     prefixes: environments that the caller's shell is in. torch_in: version of the torch in site directories.
-    own: prefix of the running interpreter, which is left out. named_only: of what a launch from here would
+    own_prefix: of the running interpreter, which is left out. named_only: of what a launch from here would
     take, and nothing that is only found by looking around.
     """
     end = time.monotonic() + BOUND_S
-    seen = {os.path.realpath(own)} if own else set()
+    visited = {os.path.realpath(own_prefix)} if own_prefix else set()
     found = []  # type: list[dict[str, str]]
-    where = named(environ, prefixes, root) if named_only else places(environ, home, prefixes, root)
-    for tried, (prefix, origin) in enumerate(where):
+    prefixes_tried = (
+        named_prefixes(environ, prefixes, root)
+        if named_only
+        else likely_prefixes(environ, home, prefixes, root)
+    )
+    for tried, (prefix, origin) in enumerate(prefixes_tried):
         if tried >= MAX_TRIED or len(found) >= MAX_FOUND or time.monotonic() > end:
             break
         if not os.path.isabs(prefix) or "\0" in prefix:
             continue
         real = os.path.realpath(files.under(root, prefix))
-        if real in seen:
+        if real in visited:
             continue
-        seen.add(real)
+        visited.add(real)
         python = interpreter(prefix, root)
         version = torch_in(site_packages(real)) if python else None
         if python and version:
@@ -85,7 +89,9 @@ def site_packages(prefix: str) -> "list[str]":
     ]
 
 
-def named(environ: "Mapping[str, str]", prefixes: "Sequence[str]", root: str) -> "Iterator[tuple[str, str]]":
+def named_prefixes(
+    environ: "Mapping[str, str]", prefixes: "Sequence[str]", root: str
+) -> "Iterator[tuple[str, str]]":
     """Yield (prefix, origin) of environments that the caller, the session or its PATH name."""
     for prefix in prefixes:
         yield prefix, "calling environment"
@@ -96,7 +102,7 @@ def named(environ: "Mapping[str, str]", prefixes: "Sequence[str]", root: str) ->
         yield prefix, "torchrun"
 
 
-def places(
+def likely_prefixes(
     environ: "Mapping[str, str]", home: str, prefixes: "Sequence[str]", root: str
 ) -> "Iterator[tuple[str, str]]":
     """Yield (prefix, origin) of environments that may be there."""
@@ -105,7 +111,7 @@ def places(
         names = [name for name in files.names(files.under(root, folder)) if matching in name]
         return [os.path.join(folder, name, tail).rstrip("/") for name in names[:MAX_NAMES]]
 
-    for prefix, origin in named(environ, prefixes, root):
+    for prefix, origin in named_prefixes(environ, prefixes, root):
         yield prefix, origin
     for name in (".venv", "venv"):
         yield os.path.join(home, name), "venv"
@@ -123,8 +129,8 @@ def places(
     for prefix in inside(home, ".venv"):
         yield prefix, "uv"
     cache = environ.get("XDG_CACHE_HOME") or os.path.join(home, ".cache")
-    kept = environ.get("POETRY_VIRTUALENVS_PATH") or os.path.join(cache, "pypoetry", "virtualenvs")
-    for prefix in inside(kept):
+    poetry = environ.get("POETRY_VIRTUALENVS_PATH") or os.path.join(cache, "pypoetry", "virtualenvs")
+    for prefix in inside(poetry):
         yield prefix, "poetry"
 
 
@@ -136,8 +142,8 @@ def of_torchrun(path: str, root: str) -> "Iterator[str]":
             continue
         import re
 
-        named = re.search(_SHEBANG, files.text_or_none(files.under(root, script), 512) or "")
-        if named:
-            yield os.path.dirname(os.path.dirname(named.group(1)))
+        shebang = re.search(_SHEBANG, files.text_or_none(files.under(root, script), 512) or "")
+        if shebang:
+            yield os.path.dirname(os.path.dirname(shebang.group(1)))
         yield os.path.dirname(os.path.dirname(script))
         return

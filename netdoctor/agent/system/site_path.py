@@ -17,10 +17,10 @@ _beginning = allocate_lock()
 _left_out = []  # type: list[tuple[str, str]]  # a line, and the folder of its .pth file
 
 
-def own_path(whole: bool = False) -> "list[str]":
+def own_path(every_line: bool = False) -> "list[str]":
     """Return sys.path as the interpreter has it that starts without -S: by its own `site`, when first asked.
 
-    Sets sys.path, and sys.prefix of a virtual environment, and runs sitecustomize. whole: runs the lines that
+    Sets sys.path, and sys.prefix of a virtual environment. Runs sitecustomize. every_line: runs those that
     change no path, too, for who imports what is installed.
     """
     with _beginning:
@@ -31,7 +31,7 @@ def own_path(whole: bool = False) -> "list[str]":
             vars(site)["exec"] = _line
             site.main()
             _begun.append(True)
-        while whole and _left_out:
+        while every_line and _left_out:
             _run(*_left_out.pop(0))
         return list(sys.path)
 

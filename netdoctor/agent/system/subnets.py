@@ -42,11 +42,11 @@ def crowded(rows: "list[tuple[str, str, int]]") -> "list[tuple[str, str, int]]":
 
 def setting(root: str, name: str, what: str) -> "Optional[int]":
     """Return what the kernel goes by on an interface; None where it does not say."""
-    said = [
+    values = [
         files.int_or_none(files.under(root, "/proc/sys/net/ipv4/conf/%s/%s" % (scope, what)))
         for scope in ("all", name)
     ]
-    return None if None in said else max(one or 0 for one in said)
+    return None if None in values else max(one or 0 for one in values)
 
 
 def way(address: str, peer: str) -> "Optional[str]":
@@ -64,12 +64,12 @@ def way(address: str, peer: str) -> "Optional[str]":
 
 def shared(root: str, rows: "list[tuple[str, str, int]]", live: bool) -> "list[dict[str, Any]]":
     """Return facts.net.SharedAddress of the rows that overlap with another interface's."""
-    own = {number(address) for _, address, _ in rows}
+    local = {number(address) for _, address, _ in rows}
     found = []
     for name, address, length in crowded(rows):
         first = number(address) >> (32 - length) << (32 - length)
         # Somebody else there: the first of the network, or of the next ones, that is not this node.
-        peer = next(n for n in range(first + 1, first + 2 + len(own)) if n not in own)
+        peer = next(n for n in range(first + 1, first + 2 + len(local)) if n not in local)
         dev = way(address, socket.inet_ntoa(struct.pack(">I", peer))) if live else None
         fields = {what: setting(root, name, what) for what in _SETTINGS}
         found.append(dict(fields, ifname=name, address=address, prefix_len=length, dev=dev))

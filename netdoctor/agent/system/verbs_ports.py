@@ -22,7 +22,7 @@ PATIENCE_S = 3.0
 def mtus(ports: "Sequence[tuple[str, int]]") -> "dict[str, int]":
     """Return ``{"mlx5_0:1": 4096}``, bytes, of (HCA, port); without those that cannot be asked."""
     try:
-        asker = aside.Asker(_asked)
+        asker = aside.Asker(_query)
     except OSError:
         return {}
     try:
@@ -34,7 +34,7 @@ def mtus(ports: "Sequence[tuple[str, int]]") -> "dict[str, int]":
     return found if isinstance(found, dict) else {}
 
 
-def _asked(ports: "Sequence[Sequence[Any]]") -> "dict[str, int]":
+def _query(ports: "Sequence[Sequence[Any]]") -> "dict[str, int]":
     """What mtus() returns, in the child. The library may write to what it takes for stderr."""
     while os.open(os.devnull, os.O_RDWR) <= 2:
         pass

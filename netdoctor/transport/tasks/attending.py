@@ -46,7 +46,7 @@ def answers(spots: Sequence[tuple[str, int]], within_s: float) -> bool:
 def waits(spots: Sequence[tuple[str, int]], secret: str, within_s: float) -> bool:
     """Whether somebody listens there who has this secret; it learns nothing of us."""
     tried: dict[str, str] = {}
-    talk = dial_back.known([list(s) for s in spots], "-", secret, time.monotonic() + within_s, tried)
+    talk = dial_back.first_proven([list(s) for s in spots], "-", secret, time.monotonic() + within_s, tried)
     if talk is not None:
         talk.connection.close()
     return talk is not None
