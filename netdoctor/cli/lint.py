@@ -177,9 +177,9 @@ def _named(name: str, known: Sequence[str]) -> list[str]:
 
 
 def _shown(finding: "Finding", width: int | None) -> Iterator[str]:
-    from netdoctor.lint.output import place
+    from netdoctor.lint.output import location
 
-    head = f"{place(finding)} {finding.rule} [{finding.severity}] "
+    head = f"{location(finding)} {finding.rule} [{finding.severity}] "
     if width is not None and len(head) > width * 2 // 3:
         yield inert_line(head.rstrip())
         head = "    "

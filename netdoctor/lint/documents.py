@@ -1,4 +1,4 @@
-"""YAML and JSON with the places of everything, bounded, and without making objects of it."""
+"""YAML and JSON with the position of everything, bounded, and without making objects of it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import yaml
 
 from netdoctor.errors import InputError
-from netdoctor.lint.model import Place
+from netdoctor.lint.model import Position
 from netdoctor.text import clean
 
 EVENTS_MOST = 200_000
@@ -20,15 +20,15 @@ _CLOSES = (yaml.MappingEndEvent, yaml.SequenceEndEvent)
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One node. key: under which it stands, "" in a list or at the top."""
+    """One node of a document."""
 
     node: yaml.Node
-    key: str = ""
+    key: str = ""  # under which it stands, "" in a list or at the top
 
     @property
-    def place(self) -> Place:
+    def position(self) -> Position:
         mark = self.node.start_mark
-        return Place(mark.line + 1, mark.column + 1)
+        return Position(mark.line + 1, mark.column + 1)
 
     @property
     def text(self) -> str | None:
@@ -54,11 +54,13 @@ class Item:
     def is_map(self) -> bool:
         return isinstance(self.node, yaml.MappingNode)
 
-    def pairs(self) -> list[tuple[str, "Item"]]:
-        """(key, value) of a mapping, nothing of anything else; ``<<`` brings in what it names."""
+    def pairs(self, *path: str) -> list[tuple[str, "Item"]]:
+        """(key, value) of a mapping below these keys, nothing of anything else; ``<<`` brings in what it
+        names."""
         found: list[tuple[str, Item]] = []
-        if isinstance(self.node, yaml.MappingNode):
-            for key, value in self.node.value:
+        item = self.get(*path)
+        if item is not None and isinstance(item.node, yaml.MappingNode):
+            for key, value in item.node.value:
                 if key.tag.endswith(":merge") and isinstance(value, yaml.MappingNode):
                     found += [
                         (k.value, Item(v, k.value)) for k, v in value.value if isinstance(k, yaml.ScalarNode)
@@ -67,9 +69,11 @@ class Item:
                     found.append((key.value, Item(value, key.value)))
         return found
 
-    def list(self) -> "list[Item]":
-        """The items of a sequence, nothing of anything else."""
-        return [Item(node) for node in self.node.value] if isinstance(self.node, yaml.SequenceNode) else []
+    def list(self, *path: str) -> "list[Item]":
+        """The items of a sequence below these keys, nothing of anything else."""
+        item = self.get(*path)
+        node = item.node if item is not None else None
+        return [Item(value) for value in node.value] if isinstance(node, yaml.SequenceNode) else []
 
     def get(self, *path: str) -> "Item | None":
         """What stands below these keys."""
@@ -90,7 +94,7 @@ class Item:
 
     def walk(self) -> Iterator["Item"]:
         """This item and all below it; what aliases share is met once."""
-        stack, seen = [self], {id(self.node)}
+        stack, visited = [self], {id(self.node)}
         for _ in range(ITEMS_MOST):
             if not stack:
                 return
@@ -98,14 +102,14 @@ class Item:
             yield item
             below = [value for _, value in item.pairs()] + item.list()
             for one in reversed(below):
-                if id(one.node) not in seen:
-                    seen.add(id(one.node))
+                if id(one.node) not in visited:
+                    visited.add(id(one.node))
                     stack.append(one)
 
 
 def documents(path: str, text: str) -> list[Item]:
     """The documents of a file. Raises InputError with the line where it is not YAML, or too deep."""
-    shown = clean(path, 300)
+    name = clean(path, 300)
     depth = aliases = 0
     try:
         for count, event in enumerate(yaml.parse(text, Loader=_LOADER)):
@@ -114,11 +118,11 @@ def documents(path: str, text: str) -> list[Item]:
             aliases += isinstance(event, yaml.AliasEvent)
             if depth > DEPTH_MOST or count > EVENTS_MOST or aliases > ALIASES_MOST:
                 what = "nested too deeply" if depth > DEPTH_MOST else "too large"
-                raise InputError(f"{shown}:{event.start_mark.line + 1}: {what} for a configuration")
+                raise InputError(f"{name}:{event.start_mark.line + 1}: {what} for a configuration")
         return [Item(node) for node in yaml.compose_all(text, Loader=_LOADER) if node is not None]
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f":{mark.line + 1}" if mark is not None else ""
-        raise InputError(f"{shown}{line}: not YAML: {clean(error.problem or str(error), 200)}") from None
+        raise InputError(f"{name}{line}: not YAML: {clean(error.problem or str(error), 200)}") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise InputError(f"{shown}: not YAML: {clean(str(error), 200)}") from None
+        raise InputError(f"{name}: not YAML: {clean(str(error), 200)}") from None

@@ -9,51 +9,34 @@ from netdoctor.errors import InputError
 from netdoctor.files import read_regular
 from netdoctor.lint.documents import Item, documents
 from netdoctor.lint.launches import Launch, launches
-from netdoctor.lint.model import Kind, Place
+from netdoctor.lint.model import Kind, Position
 from netdoctor.lint.slurm import Request, read_request
 from netdoctor.lint.syntax import parse
-from netdoctor.lint.values import Script, Value, known
+from netdoctor.lint.values import Hole, Script, Value, join, text_value
+from netdoctor.tables import names
 from netdoctor.text import clean
 
 FILE_MOST = 1024 * 1024
 SHELL_MOST = 128 * 1024
 LINE_MOST = 64 * 1024
 
-_YAML_KINDS = frozenset(
-    {Kind.COMPOSE, Kind.KUBERNETES, Kind.RAY, Kind.VERL, Kind.ROLL, Kind.ACCELERATE, Kind.DEEPSPEED}
-)
 _SHEBANG = re.compile(r"#!.*\b(ba|da|z|k)?sh\b")
 _LAUNCHER = re.compile(
     r"\b(torchrun|srun|mpirun|deepspeed|accelerate launch|ray start|docker run|torch\.distributed)\b"
 )
 _HOST_LINE = re.compile(r"[\w.@-]+[ \t]+(max[-_])?slots[ \t]*=")
-_OTHERS = (
-    ".py",
-    ".c",
-    ".cc",
-    ".cpp",
-    ".cu",
-    ".h",
-    ".md",
-    ".rst",
-    ".html",
-    ".ipynb",
-    ".toml",
-    ".ini",
-    ".cfg",
-    ".log",
-)
+_OTHERS = tuple(names(".py .c .cc .cpp .cu .h .md .rst .html .ipynb .toml .ini .cfg .log"))
 _SETTING = re.compile(r"[ \t]*(?:export[ \t]+)?[A-Za-z_]\w*=")
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A file as text. path: as it was given; crlf: its lines ended in carriage return and line feed."""
+    """A file as text."""
 
-    path: str
+    path: str  # as it was given
     kind: Kind
     text: str
-    crlf: bool = False
+    crlf: bool = False  # its lines ended in carriage return and line feed
 
     @property
     def lines(self) -> list[str]:
@@ -62,16 +45,15 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A variable that a file sets for a job. by: what sets it; container: only inside of one."""
+    """A variable that a file sets for a job."""
 
     name: str
     value: Value
-    place: Place
-    by: str = "shell"
+    position: Position
     exported: bool = True
     level: int = 0
     literal: bool = False
-    container: bool = False
+    container: bool = False  # only inside of one
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,30 +74,41 @@ class Shell:
     request: Request
     batch: bool
 
+    def launches_of(self, *programs: str, closed: bool = False) -> Iterator[Launch]:
+        """Launches of these programs. closed: only those whose options are all known."""
+        return (one for one in self.launches if one.program in programs and not (closed and one.open))
+
 
 @dataclass(frozen=True, slots=True)
 class Hosts:
-    """A hostfile: (line, its text without comment)."""
+    """A hostfile."""
 
     file: Text
-    lines: tuple[tuple[int, str], ...]
+    lines: tuple[tuple[int, str], ...]  # (number, text without comment) of those that have any
 
 
 @dataclass(frozen=True, slots=True)
 class Dockerfile:
-    """Instructions of a Dockerfile: (place, name, rest), continued lines joined."""
+    """A Dockerfile."""
 
     file: Text
-    instructions: tuple[tuple[Place, str, str], ...]
+    instructions: tuple[tuple[Position, str, str], ...]  # (position, name, rest), continued lines joined
+
+    def instructions_of(self, *names: str) -> Iterator[tuple[Position, str]]:
+        """(position, rest) of the instructions of these names."""
+        return ((position, rest) for position, name, rest in self.instructions if name in names)
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """A YAML or JSON file; one item for each of its documents."""
+    """A YAML or JSON file."""
 
     file: Text
-    kind: Kind
     documents: tuple[Item, ...]
+
+    def documents_of(self, kind: Kind) -> tuple[Item, ...]:
+        """The documents, none where the file is of another kind."""
+        return self.documents if self.file.kind is kind else ()
 
 
 @dataclass(slots=True)
@@ -128,33 +121,32 @@ class Read:
 
 def read(path: str, kind: Kind | None, content: bytes | None = None) -> Read:
     """Read one file. Raises InputError where it is none that can be read."""
-    shown = clean(path, 300)
+    name = clean(path, 300)
     if content is None:
         try:
             content = read_regular(path, FILE_MOST)
         except (OSError, ValueError) as error:
-            said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-            raise InputError(f"{shown}: {clean(said).lower()}") from None
+            reason = getattr(error, "strerror", None) or str(error)
+            raise InputError(f"{name}: {clean(reason).lower()}") from None
     if len(content) > FILE_MOST:
-        raise InputError(f"{shown}: larger than {FILE_MOST // 1024 // 1024} MiB; that is no launch script")
+        raise InputError(f"{name}: larger than {FILE_MOST // 1024 // 1024} MiB; that is no launch script")
     if content.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise InputError(f"{shown}: UTF-16 text, UTF-8 is read; convert it: iconv -f UTF-16 -t UTF-8")
+        raise InputError(f"{name}: UTF-16 text, UTF-8 is read; convert it: iconv -f UTF-16 -t UTF-8")
     if b"\0" in content:
         line = content.count(b"\n", 0, content.index(b"\0")) + 1
-        raise InputError(f"{shown}:{line}: NUL byte: this is not a text file")
+        raise InputError(f"{name}:{line}: NUL byte: this is not a text file")
     text = content.decode("utf-8-sig", "replace")
     crlf = "\r\n" in text
     text = text.replace("\r\n", "\n")
     long = next((n for n, line in enumerate(text.split("\n"), 1) if len(line) > LINE_MOST), None)
     if long is not None:
         raise InputError(
-            f"{shown}:{long}: a line of more than {LINE_MOST} characters; that is no launch script"
+            f"{name}:{long}: a line of more than {LINE_MOST} characters; that is no launch script"
         )
-    if kind is None:
-        kind = kind_of(path, text)
+    kind = kind or kind_of(path, text)
     if kind is None:
         kinds = ", ".join(Kind)
-        raise InputError(f"{shown}: cannot tell what kind of file this is; say --as with one of: {kinds}")
+        raise InputError(f"{name}: cannot tell what kind of file this is; say --as with one of: {kinds}")
     file = Text(path, kind, text, crlf)
     return Read(file, list(_views(file)))
 
@@ -164,7 +156,7 @@ def kind_of(path: str, text: str) -> Kind | None:
     name = PurePath(path).name.lower()
     if name.endswith((".yaml", ".yml", ".json")):
         return _kind_of_config(text)
-    if name in (".deepspeed_env",):
+    if name == ".deepspeed_env":
         return Kind.DEEPSPEED_ENV
     if name.startswith(("dockerfile", "containerfile")) or name.endswith((".dockerfile", ".containerfile")):
         return Kind.DOCKERFILE
@@ -176,7 +168,7 @@ def kind_of(path: str, text: str) -> Kind | None:
         return Kind.SHELL
     if text.startswith("#!"):
         return None
-    if name in (".env",) or name.endswith(".env") or name.startswith(".env."):
+    if name.endswith(".env") or name.startswith(".env."):
         return Kind.ENV
     lines = [line for line in text.split("\n") if line.strip() and not line.lstrip().startswith("#")]
     if lines and all(_HOST_LINE.match(line) for line in lines[:3]):
@@ -237,17 +229,14 @@ def _views(file: Text) -> Iterator[object]:
     elif kind in (Kind.ENV, Kind.DEEPSPEED_ENV):
         yield Settings(file, tuple(_settings_of_env(file)))
     elif kind is Kind.HOSTFILE:
-        lines = [
-            (n, re.split(r"(?:^|(?<=\s))#", line, maxsplit=1)[0].strip())
-            for n, line in enumerate(file.lines, 1)
-        ]
-        yield Hosts(file, tuple((n, line) for n, line in lines if line))
+        lines = (re.split(r"(?:^|(?<=\s))#", line, maxsplit=1)[0].strip() for line in file.lines)
+        yield Hosts(file, tuple((number, line) for number, line in enumerate(lines, 1) if line))
     elif kind is Kind.DOCKERFILE:
         found = Dockerfile(file, tuple(_instructions(file)))
         yield found
         yield Settings(file, tuple(_settings_of_dockerfile(found)))
-    elif kind in _YAML_KINDS:
-        config = Config(file, kind, tuple(documents(file.path, file.text)))
+    else:
+        config = Config(file, tuple(documents(file.path, file.text)))
         yield config
         yield Settings(file, tuple(_settings_of_config(config)))
 
@@ -257,25 +246,22 @@ def _shell(file: Text) -> Shell:
     request = read_request(file.lines) if batch else Request()
     script = parse(file.text, request.variables)
     # Those in a here-document are of a file that is written there.
-    request = replace(request, late=tuple(one for one in request.late if one.place.line in script.comments))
+    request = replace(
+        request, late=tuple(one for one in request.late if one.position.line in script.comments)
+    )
     return Shell(file, script, tuple(launches(script)), request, batch)
 
 
 def _settings_of_shell(shell: Shell) -> Iterator[Setting]:
     for a in shell.script.assignments:
-        yield Setting(a.name, a.value, a.place, "shell", a.exported, a.level, a.literal)
-    for launch in shell.launches:
-        if launch.program == "docker":
-            for word in launch.all("env"):
-                name, equals, rest = word.value.head.partition("=")
-                if equals:
-                    value = Value((rest, *word.value.pieces[1:])) if rest else Value(word.value.pieces[1:])
-                    yield Setting(name, value, word.place, "docker -e", container=True)
-        elif launch.program == "mpirun":
-            for word in launch.all("x"):
-                name, equals, rest = word.value.head.partition("=")
-                if equals:
-                    yield Setting(name, Value((rest, *word.value.pieces[1:])), word.place, "mpirun -x")
+        yield Setting(a.name, a.value, a.position, a.exported, a.level, a.literal)
+    for launch in shell.launches_of("docker", "mpirun"):
+        container = launch.program == "docker"
+        for word in launch.all("env" if container else "x"):
+            name, equals, rest = word.value.head.partition("=")
+            if equals:
+                value = join((rest, *word.value.pieces[1:]))
+                yield Setting(name, value, word.position, container=container)
 
 
 def _settings_of_env(file: Text) -> Iterator[Setting]:
@@ -286,22 +272,16 @@ def _settings_of_env(file: Text) -> Iterator[Setting]:
             quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "\"'"
             if not quoted:
                 text = re.split(r"\s#", text, maxsplit=1)[0].strip()
-            yield Setting(
-                match[1],
-                _template(text[1:-1] if quoted else text),
-                Place(number, match.start(1) + 1),
-                "env file",
-            )
+            value = _template(text[1:-1] if quoted else text)
+            yield Setting(match[1], value, Position(number, match.start(1) + 1))
 
 
 def _template(text: str) -> Value:
     """A value in which whoever reads the file may fill in ``$NAME``: then it is unknown."""
-    from netdoctor.lint.values import Hole
-
-    return Value((Hole(),)) if "$" in text or "{{" in text else known(text)
+    return Value((Hole(),)) if "$" in text or "{{" in text else text_value(text)
 
 
-def _instructions(file: Text) -> Iterator[tuple[Place, str, str]]:
+def _instructions(file: Text) -> Iterator[tuple[Position, str, str]]:
     """Instructions with their continued lines; bodies of here-documents are skipped."""
     lines, index = file.lines, 0
     while index < len(lines):
@@ -320,44 +300,39 @@ def _instructions(file: Text) -> Iterator[tuple[Place, str, str]]:
             while index < len(lines) and lines[index].strip() != marker:
                 index += 1
             index += 1
-        yield Place(start + 1, match.start(1) + 1), match[1].upper(), rest
+        yield Position(start + 1, match.start(1) + 1), match[1].upper(), rest
 
 
 def _settings_of_dockerfile(dockerfile: Dockerfile) -> Iterator[Setting]:
-    for place, name, rest in dockerfile.instructions:
-        if name != "ENV":
-            continue
-        pairs = re.findall(r"([A-Za-z_]\w*)=(\"[^\"]*\"|'[^']*'|\S*)", rest)
+    for position, rest in dockerfile.instructions_of("ENV"):
         if re.match(r"[A-Za-z_]\w*=", rest):
-            for key, value in pairs:
-                yield Setting(key, _template(value.strip("\"'")), place, "Dockerfile", container=True)
+            found = re.findall(r"([A-Za-z_]\w*)=(\"[^\"]*\"|'[^']*'|\S*)", rest)
+            pairs = [(name, value.strip("\"'")) for name, value in found]
         else:
-            key, _, value = rest.partition(" ")
-            yield Setting(key, _template(value.strip()), place, "Dockerfile", container=True)
+            name, _, value = rest.partition(" ")
+            pairs = [(name, value.strip())]
+        for name, value in pairs:
+            yield Setting(name, _template(value), position, container=True)
 
 
 def _settings_of_config(config: Config) -> Iterator[Setting]:
     """Variables that a compose file, a manifest or a Ray configuration sets."""
     for document in config.documents:
         for item in document.walk():
-            if config.kind is Kind.COMPOSE and item.key == "environment":
-                yield from _environment(item, "compose")
-            elif config.kind is Kind.KUBERNETES and item.key == "env":
+            if item.key == "env_vars" or (config.file.kind is Kind.COMPOSE and item.key == "environment"):
+                yield from _environment(item)
+            elif config.file.kind is Kind.KUBERNETES and item.key == "env":
                 for entry in item.list():
-                    name, value = entry.get("name"), entry.get("value")
-                    if name is not None and value is not None and name.text and value.text is not None:
-                        yield Setting(
-                            name.text, _template(value.text), value.place, "manifest", container=True
-                        )
-            elif item.key == "env_vars":
-                yield from _environment(item, "runtime_env")
+                    name, value = entry.text_at("name"), entry.get("value")
+                    if name and value is not None and value.text is not None:
+                        yield Setting(name, _template(value.text), value.position, container=True)
 
 
-def _environment(item: Item, by: str) -> Iterator[Setting]:
+def _environment(item: Item) -> Iterator[Setting]:
     for name, value in item.pairs():
         if value.text is not None:
-            yield Setting(name, _template(value.text), value.place, by, container=True)
+            yield Setting(name, _template(value.text), value.position, container=True)
     for entry in item.list():
         name, equals, text = (entry.text or "").partition("=")
         if equals:
-            yield Setting(name, _template(text), entry.place, by, container=True)
+            yield Setting(name, _template(text), entry.position, container=True)

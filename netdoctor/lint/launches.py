@@ -1,51 +1,61 @@
 """Who starts what: commands taken apart into launchers, their options, and what lies around them."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from netdoctor.lint import options as known
-from netdoctor.lint.model import Place
+from netdoctor.lint.model import Position
+from netdoctor.lint.nested import SHELLS, STARTERS
 from netdoctor.lint.options import Options
-from netdoctor.lint.syntax import SHELLS, STARTERS
-from netdoctor.lint.values import Command, Hole, Script, Value, Variable, Word, join
-from netdoctor.lint.values import known as known_value
+from netdoctor.lint.values import Command, Environment, Hole, Script, Value, Variable, Word, join
+from netdoctor.tables import names
 
 TORCH = ("torchrun", "torch.distributed.launch")
 PROGRAMS = frozenset({*TORCH, "accelerate", "deepspeed", "ray", "python", "script", "docker"})
+# Programs in front of a launcher whose options we do not know.
+_UNKNOWN = names("singularity apptainer enroot conda micromamba uv poetry nsys ncu")
+_ALIASES = {
+    "ds": "deepspeed",
+    **dict.fromkeys(("podman", "nvidia-docker"), "docker"),
+    **dict.fromkeys(("mpiexec", "mpiexec.hydra", "orterun", "prun"), "mpirun"),
+}
+_WITH_VERB = {("accelerate", "launch"), ("ray", "start"), ("docker", "run"), ("docker", "create")}
+_MODULES = {
+    "torch.distributed.run": "torchrun",
+    "torch.distributed.launcher.run": "torchrun",
+    "torch.distributed.launch": "torch.distributed.launch",
+    "deepspeed.launcher.runner": "deepspeed",
+    "deepspeed": "deepspeed",
+    "accelerate.commands.launch": "accelerate",
+}
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """One option as it was given. name: without dashes, ``_`` as ``-``; value: None for a flag."""
+class Option:
+    """One option as it was given."""
 
-    name: str
+    name: str  # without dashes, ``_`` as ``-``
     word: Word
-    value: Word | None = None
+    value: Word | None = None  # None of a flag
 
     @property
-    def place(self) -> Place:
-        return self.word.place
+    def position(self) -> Position:
+        return self.word.position
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One program that starts a job or a part of one.
+    """One program that starts a job or a part of one."""
 
-    program: torchrun, torch.distributed.launch, accelerate, deepspeed, ray, python, script, docker, or a
-    starter's name; given: its options, rest: its own words behind them; open: words that only the shell knows
-    stand among the options, so that one that is missing may be there; starters: what starts it, outermost
-    first.
-    """
-
-    program: str
+    program: str  # one of PROGRAMS, or a starter's name
     command: Command
-    place: Place
-    given: tuple[Given, ...] = ()
-    rest: tuple[Word, ...] = ()
-    open: bool = False
-    starters: tuple["Launch", ...] = ()
-    pairs: tuple[tuple[Word, Word], ...] = ()
-    prefix: dict[str, Variable] = field(default_factory=dict)
+    position: Position
+    given: tuple[Option, ...] = ()
+    rest: tuple[Word, ...] = ()  # its own words behind the options
+    open: bool = False  # words that only the shell knows stand among the options: a missing one may be there
+    starters: tuple["Launch", ...] = ()  # what starts it, outermost first
+    pairs: tuple[tuple[Word, Word], ...] = ()  # of Open MPI's --mca
+    prefix: Environment = field(default_factory=dict)  # variables for it alone
 
     def get(self, *names: str) -> Word | None:
         """The value of the last option of these names."""
@@ -55,6 +65,10 @@ class Launch:
     def all(self, name: str) -> list[Word]:
         """The values of an option that may be given more than once."""
         return [g.value for g in self.given if g.name == name and g.value is not None]
+
+    def texts(self, *names: str) -> list[str]:
+        """The values of these options, "" for those that only the shell knows."""
+        return [word.text or "" for name in names for word in self.all(name)]
 
     def has(self, *names: str) -> bool:
         return any(g.name in names for g in self.given)
@@ -80,162 +94,112 @@ class Launch:
         variable = self.variable(name)
         return variable if variable is not None and variable.exported else None
 
-    @property
-    def words(self) -> tuple[str, ...]:
-        """The known words behind the options."""
-        return tuple(word.text or "" for word in self.rest)
-
 
 def launches(script: Script) -> list[Launch]:
     """Every launch of a script in its order."""
     found: list[Launch] = []
     for command in script.commands:
-        around = tuple(one for outer in command.around for one in _starters(outer))
-        found += _peel(command.words, command, around, {})
+        starters = tuple(
+            launch
+            for outer in command.outer
+            for launch in _launches_in(outer.words, Launch("", outer, outer.position))
+            if launch.program in STARTERS
+        )
+        found += _launches_in(command.words, Launch("", command, command.position, starters=starters))
     return found
 
 
-def _starters(command: Command) -> Iterator[Launch]:
-    for launch in _peel(command.words, command, (), {}):
-        if launch.program in STARTERS:
-            yield launch
-
-
-# Programs that start ranks themselves, by the word that they are called by, or by that and their first word.
-_PLAIN: dict[str, tuple[str, Options]] = {
-    "torchrun": ("torchrun", known.TORCHRUN),
-    "deepspeed": ("deepspeed", known.DEEPSPEED),
-    "ds": ("deepspeed", known.DEEPSPEED),
-}
-_WITH_VERB: dict[tuple[str, str | None], Options] = {
-    ("accelerate", "launch"): known.ACCELERATE,
-    ("ray", "start"): known.RAY_START,
-}
-
-
-def _peel(
-    words: tuple[Word, ...],
-    command: Command,
-    starters: tuple[Launch, ...],
-    prefix: dict[str, Variable],
-    depth: int = 0,
-) -> list[Launch]:
-    """The launches that one command line holds, outermost first."""
+def _launches_in(words: tuple[Word, ...], base: Launch, depth: int = 0) -> list[Launch]:
+    """The launches that one command line holds, outermost first. base: what they have in common."""
     if not words or depth > 8:
         return []
-    name = (words[0].text or "").rpartition("/")[2]
-    place = words[0].place
-
-    def made(program: str, options: Options, rest: tuple[Word, ...]) -> Launch:
-        taken = take(rest, options)
-        return Launch(
-            program, command, place, taken.given, taken.rest, taken.open, starters, taken.pairs, prefix
-        )
-
-    def inside(launch: Launch, *, starts: bool = False) -> list[Launch]:
-        around = (*starters, launch) if starts else starters
-        found = _peel(launch.rest, command, around, prefix, depth + 1)
-        if launch.open and not any(one.program in PROGRAMS for one in found):
-            found = _behind_unknown(
-                launch.rest, command, around, prefix, depth
-            )  # a plug-in's option took a word
-        return [launch, *found]
-
+    name, verb = words[0].program, words[1].text if len(words) > 1 else None
+    base = replace(base, position=words[0].position)
     if name in known.WRAPPERS:
-        taken = take(words[1:], known.WRAPPERS[name])
-        rest = taken.rest[known.POSITIONAL.get(name, 0) :]
+        rest = take(words[1:], known.WRAPPERS[name]).rest[known.POSITIONAL.get(name, 0) :]
+        prefix = dict(base.prefix)
         while name == "env" and rest and _is_assignment(rest[0]):
-            prefix = {**prefix, **_as_variable(rest[0])}
+            variable = rest[0].value.head.partition("=")[0]
+            value = _behind(rest[0], len(variable) + 1).value
+            prefix[variable] = Variable(value, True, None, rest[0].position, rest[0].literal)
             rest = rest[1:]
-        return _peel(rest, command, starters, prefix, depth + 1)
-    if name in ("srun", "salloc"):
-        return inside(made(name, known.SLURM, words[1:]), starts=name == "srun")
-    if name in ("mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prun"):
-        return inside(made("mpirun", known.MPIRUN, words[1:]), starts=True)
+        return _launches_in(rest, replace(base, prefix=prefix), depth + 1)
+    program = _ALIASES.get(name, name)
+    if program in ("srun", "salloc", "mpirun"):
+        return _with_inner(_launch(base, program, words[1:]), depth)
     if name in STARTERS:
-        return [Launch(name, command, place, open=True, starters=starters)]
-    verb = words[1].text if len(words) > 1 else None
-    if name in _PLAIN:
-        program, options = _PLAIN[name]
-        return [made(program, options, words[1:])]
-    if (name, verb) in _WITH_VERB:
-        return [made(name, _WITH_VERB[name, verb], words[2:])]
-    if name in ("docker", "podman", "nvidia-docker") and verb in ("run", "create"):
-        docker = made("docker", known.DOCKER_RUN, words[2:])
-        return [docker, *_peel(docker.rest[1:], command, (*starters, docker), prefix, depth + 1)]
-    if name in ("singularity", "apptainer", "enroot", "conda", "micromamba", "uv", "poetry", "nsys", "ncu"):
-        return _behind_unknown(words[1:], command, starters, prefix, depth)
+        return [replace(base, program=name, open=True)]
+    if program in ("torchrun", "deepspeed"):
+        return [_launch(base, program, words[1:])]
+    if (program, verb) in _WITH_VERB:
+        launch = _launch(base, program, words[2:])
+        if program != "docker":
+            return [launch]
+        inner = replace(base, starters=(*base.starters, launch))
+        return [launch, *_launches_in(launch.rest[1:], inner, depth + 1)]
+    if name in _UNKNOWN:
+        return _behind_unknown(words[1:], base, depth)
     if name.startswith(("python", "pypy")):
-        return _python(words, command, starters, prefix)
+        return [_python(words, base)]
     if name in SHELLS:
-        return [Launch("script", command, place, rest=words[1:], starters=starters, prefix=prefix)]
-    return (
-        [Launch(name, command, place, rest=words[1:], starters=starters, prefix=prefix)] if starters else []
-    )
+        return [replace(base, program="script", rest=words[1:])]
+    return [replace(base, program=name, rest=words[1:])] if base.starters else []
 
 
-def _behind_unknown(
-    words: tuple[Word, ...],
-    command: Command,
-    starters: tuple[Launch, ...],
-    prefix: dict[str, Variable],
-    depth: int,
-) -> list[Launch]:
+def _launch(base: Launch, program: str, words: tuple[Word, ...]) -> Launch:
+    return replace(base, program=program, **take(words, known.PROGRAMS[program])._asdict())
+
+
+def _with_inner(launch: Launch, depth: int) -> list[Launch]:
+    """A launch, and those in the words behind its options."""
+    starters = (*launch.starters, launch) if launch.program in STARTERS else launch.starters
+    base = Launch("", launch.command, launch.position, starters=starters, prefix=launch.prefix)
+    found = _launches_in(launch.rest, base, depth + 1)
+    if launch.open and not any(one.program in PROGRAMS for one in found):
+        found = _behind_unknown(launch.rest, base, depth)  # a plug-in's option took a word
+    return [launch, *found]
+
+
+def _behind_unknown(words: tuple[Word, ...], base: Launch, depth: int) -> list[Launch]:
     """The launcher behind a program whose options we do not know: the first word that is one."""
     for index, word in enumerate(words):
-        name = (word.text or "").rpartition("/")[2]
+        name = word.program
         if name in ("torchrun", "deepspeed", "accelerate", "ray") or name.startswith("python"):
-            return _peel(words[index:], command, starters, prefix, depth + 1)
+            return _launches_in(words[index:], base, depth + 1)
     return []
 
 
-def _python(
-    words: tuple[Word, ...], command: Command, starters: tuple[Launch, ...], prefix: dict[str, Variable]
-) -> list[Launch]:
+def _python(words: tuple[Word, ...], base: Launch) -> Launch:
     """``python -u -m torch.distributed.run …``, or a script."""
     index = 1
     while index < len(words):
         text = words[index].text or ""
         if text == "-m" and index + 1 < len(words):
-            rest = words[index + 2 :]
-            module = words[index + 1].text or ""
-            place = words[0].place
-            for names, program, options in (
-                (("torch.distributed.run", "torch.distributed.launcher.run"), "torchrun", known.TORCHRUN),
-                (("torch.distributed.launch",), "torch.distributed.launch", known.TORCH_LAUNCH),
-                (("deepspeed.launcher.runner", "deepspeed"), "deepspeed", known.DEEPSPEED),
-                (("accelerate.commands.launch",), "accelerate", known.ACCELERATE),
-            ):
-                if module in names:
-                    taken = take(rest, options)
-                    return [
-                        Launch(
-                            program, command, place, taken.given, taken.rest, taken.open, starters, (), prefix
-                        )
-                    ]
-            return [
-                Launch("python", command, place, rest=words[index + 1 :], starters=starters, prefix=prefix)
-            ]
+            index += 1
+            if (module := words[index].text or "") in _MODULES:
+                return _launch(base, _MODULES[module], words[index + 1 :])
+            break
         if text in ("-W", "-X"):
             index += 2
         elif text.startswith("-") and text != "-c":
             index += 1
         else:
             break
-    return [Launch("python", command, words[0].place, rest=words[index:], starters=starters, prefix=prefix)]
+    return replace(base, program="python", rest=words[index:])
 
 
-@dataclass(slots=True)
-class _Taken:
-    given: tuple[Given, ...]
+class Arguments(NamedTuple):
+    """A command line taken apart; the fields are those of a Launch."""
+
+    given: tuple[Option, ...]
     rest: tuple[Word, ...]
     open: bool
-    pairs: tuple[tuple[Word, Word], ...] = ()
+    pairs: tuple[tuple[Word, Word], ...]
 
 
-def take(words: tuple[Word, ...], options: Options) -> _Taken:
+def take(words: tuple[Word, ...], options: Options) -> Arguments:
     """Options up to the first word that is none."""
-    given: list[Given] = []
+    given: list[Option] = []
     pairs: list[tuple[Word, Word]] = []
     unsure = False
     index = 0
@@ -270,8 +234,8 @@ def take(words: tuple[Word, ...], options: Options) -> _Taken:
             if not following.value.head.startswith("-") and index + 1 < len(words):
                 later = words[index + 1].value.head
                 index += later.startswith("-") or following.value.number is not None
-        given.append(Given(bare, word, value))
-    return _Taken(tuple(given), words[index:], unsure, tuple(pairs))
+        given.append(Option(bare, word, value))
+    return Arguments(tuple(given), words[index:], unsure, tuple(pairs))
 
 
 def _short(word: Word, name: str, options: Options) -> tuple[str, Word | None]:
@@ -289,7 +253,7 @@ def _short(word: Word, name: str, options: Options) -> tuple[str, Word | None]:
 
 def _behind(word: Word, start: int) -> Word:
     value = join((word.value.head[start:], *word.value.pieces[1:]))
-    return Word(value, Place(word.place.line, word.place.col), False, word.literal, word.raw)
+    return Word(value, Position(word.position.line, word.position.col), False, word.literal, word.raw)
 
 
 def _is_assignment(word: Word) -> bool:
@@ -297,14 +261,6 @@ def _is_assignment(word: Word) -> bool:
     return bool(equals) and name.isidentifier()
 
 
-def _as_variable(word: Word) -> dict[str, Variable]:
-    name = word.value.head.partition("=")[0]
-    return {name: Variable(_behind(word, len(name) + 1).value, True, None, word.place, word.literal)}
-
-
 def filled_in_early(value: Value, launch: Launch, names: frozenset[str]) -> Hole | None:
     """A part of `value` that a shell outside of the started processes fills in, made of one of `names`."""
     return next((h for h in value.holes if h.names & names and h.level < launch.level), None)
-
-
-__all__ = ["TORCH", "Given", "Launch", "filled_in_early", "known_value", "launches", "take"]

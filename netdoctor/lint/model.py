@@ -32,18 +32,18 @@ class Kind(StrEnum):
 
 
 class Severity(StrEnum):
-    """error: cannot work. warning: will hurt. note: worth knowing, and right in some places."""
+    """How bad it is."""
 
-    ERROR = "error"
-    WARNING = "warning"
-    NOTE = "note"
+    ERROR = "error"  # cannot work
+    WARNING = "warning"  # will hurt
+    NOTE = "note"  # worth knowing, and right in some places
 
 
 SEVERITIES = tuple(Severity)
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Place:
+class Position:
     """A position in a file, both from 1. col counts characters."""
 
     line: int
@@ -52,11 +52,11 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a rule says about one place. message: what will happen; instead: what to write."""
+    """What a rule says about one position."""
 
-    place: Place
-    message: str
-    instead: str = ""
+    position: Position
+    message: str  # what will happen
+    instead: str = ""  # what to write
     path: str = ""  # of the file where it is not the one that was given to the rule
 
     def __post_init__(self) -> None:
@@ -69,7 +69,7 @@ class Finding:
     """A `Found` with its rule and file."""
 
     path: str
-    place: Place
+    position: Position
     rule: str
     severity: Severity
     message: str
@@ -81,11 +81,11 @@ Judge = Callable[[Any], Iterable[Found]]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule. reads: the type that its function takes; title and sections come from the docstring."""
+    """One rule; title and sections come from the docstring of its function."""
 
     id: str
     severity: Severity
-    reads: type
+    reads: type  # what its function takes
     judge: Judge
     title: str
     happens: str

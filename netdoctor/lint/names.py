@@ -6,13 +6,11 @@ from netdoctor import tables
 
 
 class _Names(Struct, forbid_unknown_fields=True):
-    """nccl: without ``NCCL_`` in front. others: of other programs. meant: what people write for one."""
-
-    nccl: str
+    nccl: str  # without ``NCCL_`` in front
     gloo: str
     launch: str
-    others: str
-    meant: dict[str, str]
+    others: str  # of other programs
+    corrections: dict[str, str]  # what people write for one
 
 
 _TABLE = tables.table("netdoctor.lint", "names.toml", _Names)
@@ -21,7 +19,7 @@ GLOO = tables.names(_TABLE.gloo)
 LAUNCH = tables.names(_TABLE.launch)
 KNOWN = NCCL | GLOO | LAUNCH
 OTHERS = tables.names(_TABLE.others)
-MEANT = _TABLE.meant
+CORRECTIONS = _TABLE.corrections
 
 
 def nearest(name: str) -> str | None:
@@ -29,8 +27,8 @@ def nearest(name: str) -> str | None:
     several."""
     if name in KNOWN or name in OTHERS:
         return None
-    if name in MEANT:
-        return MEANT[name]
+    if name in CORRECTIONS:
+        return CORRECTIONS[name]
     near = [(d, one) for one in KNOWN if abs(len(one) - len(name)) <= 2 and (d := _edits(name, one, 2)) <= 2]
     if not near or len(name) < 8:
         return None

@@ -1,6 +1,6 @@
 """What the programs that start a job take on their command lines: data/options.toml."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from msgspec import Struct
 
@@ -9,16 +9,12 @@ from netdoctor import tables
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options of one program, without dashes, ``_`` as ``-``.
+    """The options of one program, without dashes, ``_`` as ``-``."""
 
-    valued: those that take a value; flags: those that do not; short: single letters, with what they stand
-    for. single: long options have one dash only.
-    """
-
-    valued: frozenset[str] = frozenset()
-    flags: frozenset[str] = frozenset()
-    short: dict[str, str] = field(default_factory=dict)
-    single: bool = False
+    valued: frozenset[str]  # those that take a value
+    flags: frozenset[str]
+    short: dict[str, str]  # single letters, with what they stand for
+    single: bool  # long options have one dash only
 
     @property
     def all(self) -> frozenset[str]:
@@ -37,21 +33,17 @@ class _Table(Struct, forbid_unknown_fields=True):
     wrapper: dict[str, _Program]
 
 
-def _options(one: _Program) -> Options:
-    return Options(tables.names(one.valued), tables.names(one.flags), one.short, one.single)
+def _options(rows: dict[str, _Program]) -> dict[str, Options]:
+    return {
+        name: Options(tables.names(row.valued), tables.names(row.flags), row.short, row.single)
+        for name, row in rows.items()
+    }
 
 
 _TABLE = tables.table("netdoctor.lint", "options.toml", _Table)
-_PROGRAMS = {name: _options(one) for name, one in _TABLE.program.items()}
-TORCHRUN = _PROGRAMS["torchrun"]
-TORCH_LAUNCH = _PROGRAMS["torch-launch"]
-SLURM = _PROGRAMS["slurm"]
-DEEPSPEED = _PROGRAMS["deepspeed"]
-ACCELERATE = _PROGRAMS["accelerate"]
-RAY_START = _PROGRAMS["ray-start"]
-MPIRUN = _PROGRAMS["mpirun"]
-DOCKER_RUN = _PROGRAMS["docker-run"]
+PROGRAMS = _options(_TABLE.program)
+PROGRAMS |= dict.fromkeys(("sbatch", "salloc"), PROGRAMS["srun"])
 MPI_PAIRS = frozenset({"mca", "gmca", "genv", "env", "prtemca", "pmixmca"})
 # Programs that only start another one, with their options that take a value.
-WRAPPERS = {name: _options(one) for name, one in _TABLE.wrapper.items()}
+WRAPPERS = _options(_TABLE.wrapper)
 POSITIONAL = {"timeout": 1, "taskset": 0}  # words of its own before the program

@@ -7,7 +7,7 @@ from typing import Any
 
 from netdoctor import __version__
 from netdoctor.jsontext import encode
-from netdoctor.lint.engine import OWN, rules
+from netdoctor.lint.engine import IGNORE_RULES, rules
 from netdoctor.lint.files import Read
 from netdoctor.lint.model import SEVERITIES, Finding, Severity
 from netdoctor.report.formats import github, sarif
@@ -33,11 +33,11 @@ def summary(findings: Sequence[Finding], files: Sequence[Read]) -> str:
     return f"{', '.join(many)} in {where}" if many else f"no findings in {where}"
 
 
-def place(finding: Finding) -> str:
+def location(finding: Finding) -> str:
     """``job.sbatch:4:8``, with a path that cannot steer a terminal or a CI."""
     path = clean(finding.path, 1000)
     path = f"./{path}" if path.startswith(("::", "##")) else path
-    return f"{path}:{finding.place.line}:{finding.place.col}"
+    return f"{path}:{finding.position.line}:{finding.position.col}"
 
 
 def as_json(findings: Sequence[Finding], files: Sequence[Read], errors: Sequence[str]) -> bytes:
@@ -51,8 +51,8 @@ def as_json(findings: Sequence[Finding], files: Sequence[Read], errors: Sequence
         "findings": [
             {
                 "path": clean(finding.path, 1000),
-                "line": finding.place.line,
-                "col": finding.place.col,
+                "line": finding.position.line,
+                "col": finding.position.col,
                 "rule": finding.rule,
                 "severity": finding.severity.value,
                 "message": finding.message,
@@ -70,9 +70,9 @@ def as_github(findings: Sequence[Finding]) -> str:
     for severity, level in LEVELS.items():
         chosen = [finding for finding in findings if finding.severity is severity]
         for finding in chosen[:MOST_ANNOTATIONS]:
-            where = f"file={github.property_(finding.path)},line={finding.place.line},col={finding.place.col}"
-            text = github.data(_said(finding))
-            lines.append(f"::{level} {where},title={github.property_(finding.rule)}::{text}")
+            line, col, rule = finding.position.line, finding.position.col, github.property_(finding.rule)
+            where = f"file={github.property_(finding.path)},line={line},col={col},title={rule}"
+            lines.append(f"::{level} {where}::{github.data(_text(finding))}")
         if len(chosen) > MOST_ANNOTATIONS:
             lines.append(f"and {len(chosen) - MOST_ANNOTATIONS} more of this level")
     return "".join(f"{line}\n" for line in lines)
@@ -80,7 +80,7 @@ def as_github(findings: Sequence[Finding]) -> str:
 
 def as_sarif(findings: Sequence[Finding], errors: Sequence[str]) -> bytes:
     """One SARIF 2.1.0 log with one run; a file that could not be read makes it an unsuccessful one."""
-    known = {name: rule.title for name, rule in rules().items()} | OWN
+    known = {name: rule.title for name, rule in rules().items()} | IGNORE_RULES
     index = {name: number for number, name in enumerate(known)}
     run = {
         "tool": {
@@ -111,13 +111,16 @@ def as_sarif(findings: Sequence[Finding], errors: Sequence[str]) -> bytes:
                 "ruleId": finding.rule,
                 "ruleIndex": index[finding.rule],
                 "level": finding.severity.value,
-                "message": sarif.message(_said(finding)),
+                "message": sarif.message(_text(finding)),
                 "partialFingerprints": {FINGERPRINT: _fingerprint(finding)},
                 "locations": [
                     {
                         "physicalLocation": {
                             "artifactLocation": {"uri": _uri(finding.path)},
-                            "region": {"startLine": finding.place.line, "startColumn": finding.place.col},
+                            "region": {
+                                "startLine": finding.position.line,
+                                "startColumn": finding.position.col,
+                            },
                         }
                     }
                 ],
@@ -140,5 +143,5 @@ def _uri(path: str) -> str:
     return f"file://{path}" if path.startswith("/") else path
 
 
-def _said(finding: Finding) -> str:
+def _text(finding: Finding) -> str:
     return f"{finding.message}\nwrite instead: {finding.instead}" if finding.instead else finding.message

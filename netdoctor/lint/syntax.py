@@ -7,7 +7,7 @@ unknown around it.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -15,9 +15,10 @@ import tree_sitter
 import tree_sitter_bash
 from tree_sitter import Node
 
-from netdoctor.lint.model import Place
-from netdoctor.lint.values import Assignment, Command, Script, Value, Variable, Word, join, known
-from netdoctor.lint.words import WORDS_MOST, Expander, bounded, is_literal, unknown
+from netdoctor.lint.expansion import WORDS_MOST, Expander, bounded, is_literal, unknown
+from netdoctor.lint.model import Position
+from netdoctor.lint.nested import REMOTE, inner_script
+from netdoctor.lint.values import Assignment, Command, Script, Value, Variable, Word, join, text_value
 
 DEPTH_MOST = 120
 NESTED_MOST = 3  # bash -c in bash -c
@@ -27,36 +28,18 @@ LOOPS_MOST = 8  # in each other
 # tree-sitter-bash takes time that grows with the square of their number.
 HEREDOCS_MOST = 1000
 
-SHELLS = frozenset({"bash", "sh", "zsh", "dash", "ksh"})
-# Programs that start what they are given somewhere else: once for each task or host.
-STARTERS = frozenset(
-    {
-        "srun",
-        "mpirun",
-        "mpiexec",
-        "mpiexec.hydra",
-        "orterun",
-        "prun",
-        "jsrun",
-        "ssh",
-        "pdsh",
-        "clush",
-        "parallel-ssh",
-    }
-)
-REMOTE = frozenset({"ssh", "pdsh", "clush", "parallel-ssh"})  # the environment stays behind
 _NAME = re.compile(r"[A-Za-z_]\w*")
 
 
 @dataclass(frozen=True, slots=True)
-class _Around:
+class _Context:
     """What lies around the node that is walked."""
 
     depth: int = 0
     function: str = ""
     branch: bool = False
     loop: int = 0
-    lost: str = ""
+    lost: str = ""  # where assignments are gone at the end: a subshell, a pipeline
     background: bool = False
 
 
@@ -69,28 +52,10 @@ def parse(text: str, seeds: Mapping[str, Value] | None = None) -> Script:
     """Read a script. seeds: variables that its environment is known to hold."""
     script = Script(lines=text.split("\n"))
     data = text.encode("utf-8", "surrogatepass")
-    if data.count(b"<<") > HEREDOCS_MOST:
-        script.incomplete = True
-        return script
-    columns = _Columns(script.lines)
-    environment = {name: Variable(value, exported=True) for name, value in (seeds or {}).items()}
-    reader = _Reader(script, data, columns.place, environment)
-    reader.walk()
+    if data.count(b"<<") <= HEREDOCS_MOST:
+        environment = {name: Variable(value, exported=True) for name, value in (seeds or {}).items()}
+        _Reader(script, data, environment).walk()
     return script
-
-
-class _Columns:
-    """Bytes to characters, a line at a time."""
-
-    def __init__(self, lines: list[str]) -> None:
-        self.lines = lines
-
-    def place(self, node: Node) -> Place:
-        row, column = node.start_point
-        line = self.lines[row] if row < len(self.lines) else ""
-        if not line.isascii():
-            column = len(line.encode("utf-8", "surrogatepass")[:column].decode("utf-8", "replace"))
-        return Place(row + 1, column + 1)
 
 
 class _Reader(Expander):
@@ -100,74 +65,65 @@ class _Reader(Expander):
         self,
         script: Script,
         data: bytes,
-        place: Callable[[Node], Place],
-        environment: dict[str, Variable],
+        environment: Mapping[str, Variable],
         *,
         level: int = 0,
-        around: tuple[Command, ...] = (),
-        nested: int = 0,
+        outer: tuple[Command, ...] = (),
+        position: Position | None = None,
     ) -> None:
-        super().__init__(script, data, place, environment, level)
-        self.shared = False
-        self.around = around
-        self.nested = nested
+        super().__init__(script, data, environment, level, position)
+        self.outer = outer
+        # Variables that functions may set: nobody knows when those are called.
         self.volatile: frozenset[str] = frozenset()
-        self.later: list[tuple[Node, str, dict[str, Variable]]] = []
+        # Bodies of functions with their names and the variables where they are defined.
+        self.functions: list[tuple[Node, str, Mapping[str, Variable]]] = []
 
     def walk(self) -> None:
         root = _parser().parse(self.data).root_node
         self.volatile = frozenset(_assigned(root, inside_functions=True))
-        self.visit(root, _Around())
-        self.volatile = frozenset()
-        if not self.later:
-            return
-        top, times = self.env, _times_set(root)
-        bodies = self.later[:SNAPSHOTS_MOST]
+        self.visit(root, _Context())
+        times = _times_set(root) if self.functions else Counter()
+        bodies = self.functions[:SNAPSHOTS_MOST]
         sets = [_assigned(body) for body, _, _ in bodies]
         for index, (body, name, before) in enumerate(bodies):
-            # Nobody knows when it is called: what is set once, above it, is what it finds; and what it calls
-            # may set what other functions set.
+            # What is set once, above a function, is what it finds; what it calls may set what others set.
             self.env = {
                 key: variable if times[key] <= 1 else replace(variable, value=unknown(key, 0), words=None)
                 for key, variable in before.items()
             }
-            self.shared = False
             others = (names for at, names in enumerate(sets) if at != index)
             self.volatile = frozenset().union(_assigned(body, inside_functions=True), *others)
-            self.visit(body, _Around(function=name))
-        self.env, self.volatile = top, frozenset()
+            self.visit(body, _Context(function=name))
 
     # --- statements ------------------------------------------------------------------------------
 
-    def visit(self, node: Node, around: _Around) -> None:
-        if around.depth > DEPTH_MOST:
-            self.script.incomplete = True
+    def visit(self, node: Node, context: _Context) -> None:
+        if context.depth > DEPTH_MOST:
             return
-        around = replace(around, depth=around.depth + 1)
+        context = replace(context, depth=context.depth + 1)
         handler = _HANDLERS.get(node.type)
         if handler is not None:
-            handler(self, node, around)
+            handler(self, node, context)
         else:
-            self.visit_all(node.children, around)
+            self.visit_all(node.children, context)
 
-    def visit_all(self, nodes: list[Node], around: _Around) -> None:
+    def visit_all(self, nodes: list[Node], context: _Context) -> None:
         for index, node in enumerate(nodes):
             if node.is_named:
                 behind = index + 1 < len(nodes) and nodes[index + 1].type == "&"
-                self.visit(node, replace(around, background=True) if behind else around)
+                self.visit(node, replace(context, background=True) if behind else context)
 
-    def in_copies(self, parts: list[list[Node]], around: _Around, *, may_skip: bool) -> None:
+    def in_copies(self, parts: list[list[Node]], context: _Context, *, may_skip: bool) -> None:
         """Walk each part from the same state, then join: what they do not agree on is unknown."""
-        base = self.env
-        self.shared = True
-        ends = [base] if may_skip else []
+        before = self.env
+        ends = [before] if may_skip else []
         for part in parts:
-            self.env, self.shared = base, True
-            self.visit_all(part, around)
+            self.env = before
+            self.visit_all(part, context)
             ends.append(self.env)
-        self.env, self.shared = (_joined(base, ends), False) if ends else (base, True)
+        self.env = _joined(ends)
 
-    def if_(self, node: Node, around: _Around) -> None:
+    def if_(self, node: Node, context: _Context) -> None:
         before: list[Node] = []
         body: list[Node] = []
         clauses: list[list[Node]] = []
@@ -181,83 +137,88 @@ class _Reader(Expander):
                 has_else = has_else or child.type == "else_clause"
             else:
                 target.append(child)
-        self.visit_all(before, around)
-        self.in_copies([body, *clauses], replace(around, branch=True), may_skip=not has_else)
+        self.visit_all(before, context)
+        self.in_copies([body, *clauses], replace(context, branch=True), may_skip=not has_else)
 
-    def case(self, node: Node, around: _Around) -> None:
+    def case(self, node: Node, context: _Context) -> None:
         items = [list(child.children) for child in node.children if child.type == "case_item"]
-        self.in_copies(items, replace(around, branch=True), may_skip=True)
+        self.in_copies(items, replace(context, branch=True), may_skip=True)
 
-    def list_(self, node: Node, around: _Around) -> None:
+    def list_(self, node: Node, context: _Context) -> None:
         """``a && b``, ``a || b``: the second may be left out."""
         parts = [child for child in node.children if child.is_named]
-        for index, part in enumerate(parts):
-            if index == 0:
-                self.visit(part, around)
-            else:
-                self.in_copies([[part]], replace(around, branch=True), may_skip=True)
+        self.visit_all(parts[:1], context)
+        for part in parts[1:]:
+            self.in_copies([[part]], replace(context, branch=True), may_skip=True)
 
-    def loop(self, node: Node, around: _Around) -> None:
-        around = replace(around, loop=around.loop + 1)
-        if around.loop > LOOPS_MOST:
-            self.script.incomplete = True
+    def loop(self, node: Node, context: _Context) -> None:
+        context = replace(context, loop=context.loop + 1)
+        if context.loop > LOOPS_MOST:
             return
         for name in (*_assigned(node), *_loop_variables(node)):
             self.put(name, Variable(unknown(name, self.level)))
-        self.in_copies([list(node.children)], around, may_skip=True)
+        self.in_copies([list(node.children)], context, may_skip=True)
 
-    def pipeline(self, node: Node, around: _Around) -> None:
-        base, found = self.env, []
-        parts = [child for child in node.children if child.is_named]
-        for part in parts:
-            self.env, self.shared = base, True
-            before = len(self.script.commands)
-            self.visit(part, replace(around, lost="a pipeline"))
-            found += self.script.commands[before : before + 1]
-        self.env, self.shared = base, True
-        self.script.pipelines.append(found)
+    def pipeline(self, node: Node, context: _Context) -> None:
+        before, heads = self.env, []
+        for part in (child for child in node.children if child.is_named):
+            count = len(self.script.commands)
+            self.visit(part, replace(context, lost="a pipeline"))
+            heads += self.script.commands[count : count + 1]
+            self.env = before
+        self.script.pipelines.append(heads)
 
-    def subshell(self, node: Node, around: _Around) -> None:
-        base = self.env
-        self.shared = True
-        self.visit_all(node.children, replace(around, lost="a subshell"))
-        self.env, self.shared = base, True
+    def subshell(self, node: Node, context: _Context) -> None:
+        before = self.env
+        self.visit_all(node.children, replace(context, lost="a subshell"))
+        self.env = before
 
-    def compound(self, node: Node, around: _Around) -> None:
-        if around.background:
-            self.subshell(node, around)
+    def compound(self, node: Node, context: _Context) -> None:
+        if context.background:
+            self.subshell(node, context)
         else:
-            self.visit_all(node.children, around)
+            self.visit_all(node.children, context)
 
-    def function(self, node: Node, around: _Around) -> None:
+    def function(self, node: Node, context: _Context) -> None:
         name = next((self.text(child) for child in node.children if child.type == "word"), "")
         self.script.functions.add(name)
-        self.shared = True
         bodies = [child for child in node.children if child.type.endswith(("statement", "subshell"))]
-        self.later += [(body, name, self.env) for body in bodies]
+        self.functions += [(body, name, self.env) for body in bodies]
 
-    def redirected(self, node: Node, around: _Around) -> None:
-        self.visit_all([child for child in node.children if not child.type.endswith("_redirect")], around)
+    def redirected(self, node: Node, context: _Context) -> None:
+        self.visit_all([child for child in node.children if not child.type.endswith("_redirect")], context)
         for child in node.children:
             if child.type == "heredoc_redirect":  # cat <<EOF | bash: the pipeline hangs on the redirection
                 self.visit_all(
-                    [c for c in child.children if c.type in ("pipeline", "list", "command")], around
+                    [c for c in child.children if c.type in ("pipeline", "list", "command")], context
                 )
 
     # --- assignments -----------------------------------------------------------------------------
 
     def put(self, name: str, variable: Variable) -> None:
-        if self.shared:
-            self.env, self.shared = dict(self.env), False
-        if name in self.volatile and not self.around:
+        if name in self.volatile and not self.outer:
             variable = replace(variable, value=unknown(name, self.level), words=None)
-        self.env[name] = variable
+        self.env = {**self.env, name: variable}
 
-    def assignment(self, node: Node, around: _Around) -> None:
-        how = "export" if self.script.allexport else ""
-        self.assign(node, around, how)
+    def note(self, name: str, variable: Variable, node: Node, context: _Context, how: str) -> None:
+        self.script.assignments.append(
+            Assignment(
+                name=name,
+                value=variable.value,
+                position=self.position(node),
+                exported=variable.exported,
+                lost=context.lost,
+                how=how,
+                literal=variable.literal,
+                level=self.level,
+                statement=len(self.script.commands),
+            )
+        )
 
-    def assign(self, node: Node, around: _Around, how: str) -> None:
+    def assignment(self, node: Node, context: _Context) -> None:
+        self.assign(node, context, "export" if self.script.allexport else "")
+
+    def assign(self, node: Node, context: _Context, how: str) -> None:
         target = node.child_by_field_name("name")
         if target is None:
             return
@@ -276,40 +237,14 @@ class _Reader(Expander):
             else:
                 value, words = unknown(name, self.level), None
         exported = how == "export" or (before is not None and before.exported)
-        place = self.place(node)
-        self.put(name, Variable(value, exported, words, place, literal))
-        self.note(name, value, node, around, exported=exported, how=how, literal=literal)
-
-    def note(
-        self,
-        name: str,
-        value: Value,
-        node: Node,
-        around: _Around,
-        *,
-        exported: bool,
-        how: str,
-        literal: bool = False,
-    ) -> None:
-        self.script.assignments.append(
-            Assignment(
-                name=name,
-                value=value,
-                place=self.place(node),
-                exported=exported,
-                lost=around.lost,
-                certain=not (around.branch or around.loop or around.function),
-                how=how,
-                literal=literal,
-                level=self.level,
-                statement=len(self.script.commands),
-            )
-        )
+        variable = Variable(value, exported, words, self.position(node), literal)
+        self.put(name, variable)
+        self.note(name, variable, node, context, how)
 
     def right_side(self, node: Node | None) -> tuple[Value, tuple[Word, ...] | None, bool]:
         """The value, the items of an array, and whether it stood in single quotes."""
         if node is None:
-            return known(""), None, False
+            return text_value(""), None, False
         if node.type == "array":
             items = [child for child in node.children if child.is_named and child.type != "comment"]
             words = [word for child in items for word in self.words(child)]
@@ -317,7 +252,7 @@ class _Reader(Expander):
         pieces = [piece for piece, _ in self.pieces(node, 0)]
         return bounded(join(pieces)), None, is_literal(node)
 
-    def declaration(self, node: Node, around: _Around) -> None:
+    def declaration(self, node: Node, context: _Context) -> None:
         """export, declare, local, readonly, typeset."""
         keyword = node.children[0].type
         flags = [self.text(child) for child in node.children if child.type == "word"]
@@ -327,42 +262,36 @@ class _Reader(Expander):
         how = "export" if exports else keyword if keyword == "local" else ""
         for child in node.children[1:]:
             if child.type == "variable_assignment":
-                self.assign(child, around, how)
+                self.assign(child, context, how)
             elif child.type == "variable_name" and exports:
-                self.export(self.text(child), child, around)
+                self.export(self.text(child), child, context)
             elif child.type in ("string", "concatenation", "raw_string") and exports:  # export "A=$B"
                 value = join(piece for piece, _ in self.pieces(child, 0))
                 name, equals, rest = value.head.partition("=")
                 if equals and _NAME.fullmatch(name):
                     right = join((rest, *value.pieces[1:]))
-                    self.put(name, Variable(right, True, None, self.place(child)))
-                    self.note(name, right, child, around, exported=True, how=how)
+                    variable = Variable(right, True, None, self.position(child))
+                    self.put(name, variable)
+                    self.note(name, variable, child, context, how)
         words = [word for child in node.children[1:] for word in self.words(child) if child.is_named]
-        self.command_of((Word(known(keyword), self.place(node)), *words), node, around, {})
+        self.command_of((Word(text_value(keyword), self.position(node)), *words), node, context, {})
 
-    def export(self, name: str, node: Node, around: _Around) -> None:
-        before = self.env.get(name)
-        if before is None:
-            self.put(name, Variable(unknown(name, self.level), exported=True))
-            self.note(name, unknown(name, self.level), node, around, exported=True, how="export")
-        else:
-            self.put(name, replace(before, exported=True))
-            self.note(name, before.value, node, around, exported=True, how="export", literal=before.literal)
+    def export(self, name: str, node: Node, context: _Context) -> None:
+        variable = replace(self.env.get(name) or Variable(unknown(name, self.level)), exported=True)
+        self.put(name, variable)
+        self.note(name, variable, node, context, "export")
 
-    def comment(self, node: Node, around: _Around) -> None:
-        if not self.nested:
+    def comment(self, node: Node, context: _Context) -> None:
+        if not self.outer:
             self.script.comments.add(node.start_point[0] + 1)
 
-    def unset(self, node: Node, around: _Around) -> None:
-        for child in node.children:
-            if child.type in ("variable_name", "word") and self.text(child) in self.env:
-                if self.shared:
-                    self.env, self.shared = dict(self.env), False
-                del self.env[self.text(child)]
+    def unset(self, node: Node, context: _Context) -> None:
+        names = {self.text(child) for child in node.children if child.type in ("variable_name", "word")}
+        self.env = {name: variable for name, variable in self.env.items() if name not in names}
 
     # --- commands --------------------------------------------------------------------------------
 
-    def command(self, node: Node, around: _Around) -> None:
+    def command(self, node: Node, context: _Context) -> None:
         prefix: dict[str, Variable] = {}
         words: list[Word] = []
         for child in node.children:
@@ -370,47 +299,40 @@ class _Reader(Expander):
                 target = child.child_by_field_name("name")
                 value, _, literal = self.right_side(child.child_by_field_name("value"))
                 if target is not None:
-                    name, place = self.text(target), self.place(child)
-                    prefix[name] = Variable(value, True, None, place, literal)
-                    self.note(name, value, child, around, exported=True, how="command", literal=literal)
+                    name = self.text(target)
+                    prefix[name] = Variable(value, True, None, self.position(child), literal)
+                    self.note(name, prefix[name], child, context, "command")
             elif child.type == "command_name":
                 words += [word for inner in child.children for word in self.words(inner)]
             elif child.is_named and not child.type.endswith("_redirect") and len(words) < WORDS_MOST:
                 words += self.words(child)
-        self.command_of(tuple(words), node, around, prefix)
+        self.command_of(tuple(words), node, context, prefix)
 
     def command_of(
-        self, words: tuple[Word, ...], node: Node, around: _Around, prefix: dict[str, Variable]
+        self, words: tuple[Word, ...], node: Node, context: _Context, prefix: dict[str, Variable]
     ) -> None:
         if not words:
             return
         script = self.script
-        snapshot: Mapping[str, Variable] = {}
-        if script.snapshots < SNAPSHOTS_MOST:
-            if words[0].text not in _QUIET:
-                script.snapshots += 1
-                snapshot, self.shared = self.env, True
-        else:
-            script.incomplete = True
-        row = node.end_point[0] + 1 if not self.nested else words[0].place.line
-        made = Command(
+        has_environment = script.snapshots < SNAPSHOTS_MOST and words[0].text not in _QUIET
+        script.snapshots += has_environment
+        command = Command(
             words=words,
-            place=self.place(node),
-            end=row,
-            environment=snapshot,
+            position=self.position(node),
+            end=words[0].position.line if self.outer else node.end_point[0] + 1,
+            environment=self.env if has_environment else {},
             prefix=prefix,
             level=self.level,
-            around=self.around,
-            function=around.function,
-            branch=around.branch,
-            loop=around.loop > 0,
-            background=around.background,
+            outer=self.outer,
+            function=context.function,
+            branch=context.branch,
+            loop=context.loop > 0,
             raw=self.text(node)[:4000],
         )
-        script.commands.append(made)
-        self.effects(made)
-        if self.nested < NESTED_MOST and snapshot is self.env:
-            self.inner(made)
+        script.commands.append(command)
+        self.effects(command)
+        if has_environment and len(self.outer) < NESTED_MOST:
+            self.inner(command)
 
     def effects(self, command: Command) -> None:
         """What a builtin does to variables."""
@@ -421,8 +343,6 @@ class _Reader(Expander):
                 self.script.allexport = "+a" not in flags and not ("+o" in flags and "allexport" in texts)
             elif "+a" in flags:
                 self.script.allexport = False
-        elif name in ("source", "."):
-            self.script.sources = True
         elif name in ("read", "mapfile", "readarray", "getopts") or (name == "printf" and "-v" in texts):
             for text in texts:
                 if _NAME.fullmatch(text):
@@ -430,40 +350,35 @@ class _Reader(Expander):
 
     def inner(self, command: Command) -> None:
         """The script in ``bash -c '…'``, ``ssh host '…'`` or ``eval``, read as one."""
-        found = _inner_text(command)
-        if found is None:
+        words, starters = inner_script(command)
+        if not words:
             return
-        words, starters = found
-        remote = any(name in REMOTE for name in starters)
-        level = self.level + (1 if starters else 0)
-        base = {} if remote else {n: v for n, v in {**self.env, **command.prefix}.items() if v.exported}
+        variables = {} if REMOTE.intersection(starters) else {**self.env, **command.prefix}
+        environment = {name: variable for name, variable in variables.items() if variable.exported}
         if command.name == "eval":
-            base = dict(self.env)
+            environment = dict(self.env)
         pieces: list[str] = []
         for word in words:
             for piece in word.value.pieces:
                 if isinstance(piece, str):
                     pieces.append(piece)
                 else:
-                    name = f"__hole{len(base)}"
-                    base[name] = Variable(Value((piece,)))
+                    name = f"__hole{len(environment)}"
+                    environment[name] = Variable(Value((piece,)))
                     pieces.append(f"${{{name}}}")
             pieces.append(" ")
         text = "".join(pieces)
         if len(text) > NESTED_TEXT_MOST or text.count("<<") > 20:
             return
-        place = words[0].place
-        reader = _Reader(
+        allexport = self.script.allexport
+        _Reader(
             self.script,
             text.encode("utf-8", "surrogatepass"),
-            lambda _: place,
-            base,
-            level=level,
-            around=(*self.around, command),
-            nested=self.nested + 1,
-        )
-        allexport = self.script.allexport
-        reader.walk()
+            environment,
+            level=self.level + bool(starters),
+            outer=(*self.outer, command),
+            position=words[0].position,
+        ).walk()
         self.script.allexport = allexport
 
 
@@ -476,7 +391,7 @@ _QUIET = frozenset(
     unset shopt
     """.split()  # noqa: SIM905  as in rules/variables.py
 )
-_HANDLERS: dict[str, Callable[[_Reader, Node, _Around], None]] = {
+_HANDLERS: dict[str, Callable[[_Reader, Node, _Context], None]] = {
     "if_statement": _Reader.if_,
     "case_statement": _Reader.case,
     "list": _Reader.list_,
@@ -497,81 +412,24 @@ _HANDLERS: dict[str, Callable[[_Reader, Node, _Around], None]] = {
 }
 
 
-def _inner_text(command: Command) -> tuple[list[Word], list[str]] | None:
-    """(the words that are a script together, the starters before it)."""
-    words, starters = command.words, []
-    name = command.name
-    if name == "eval":
-        return (list(words[1:]), []) if len(words) > 1 else None
-    if name in STARTERS:
-        starters.append(name)
-    if name == "ssh":
-        rest = _behind_ssh(words)
-        return (rest, starters) if rest else None
-    if name in ("pdsh", "clush"):
-        last = words[-1]
-        return ([last], starters) if len(words) > 2 and " " in str(last) else None
-    for index, word in enumerate(words[:-2]):
-        program = (word.text or "").rpartition("/")[2]
-        if program in SHELLS and (index == 0 or name in STARTERS or name in _WRAPPERS):
-            for at in range(index + 1, min(index + 4, len(words) - 1)):
-                flag = words[at].text or ""
-                if not flag.startswith("-"):
-                    break
-                if re.fullmatch(r"-[a-z]*c", flag):
-                    return [words[at + 1]], starters
-            return None
-    return None
-
-
-_WRAPPERS = frozenset(
-    {
-        "sudo",
-        "nohup",
-        "timeout",
-        "env",
-        "exec",
-        "time",
-        "numactl",
-        "docker",
-        "podman",
-        "singularity",
-        "apptainer",
-        "kubectl",
-    }
-)
-_SSH_WITH_VALUE = frozenset(f"-{letter}" for letter in "BbcDEeFIiJLlmOopQRSWw")
-
-
-def _behind_ssh(words: tuple[Word, ...]) -> list[Word]:
-    at = 1
-    while at < len(words):
-        text = words[at].text or ""
-        if not text.startswith("-"):
-            return list(words[at + 1 :])
-        at += 2 if text in _SSH_WITH_VALUE else 1
-    return []
+def _target(node: Node) -> str:
+    """The variable that an assignment sets, "" for any other node."""
+    target = node.child_by_field_name("name") if node.type == "variable_assignment" else None
+    return (target.text or b"").decode("utf-8", "replace").partition("[")[0] if target is not None else ""
 
 
 def _assigned(root: Node, *, inside_functions: bool = False) -> set[str]:
     """Names that are assigned below a node; or only those inside of its functions, local ones left out."""
     found: set[str] = set()
-    stack = [(root, False)]
+    stack = [(root, not inside_functions)]
     while stack:
-        node, inside = stack.pop()
-        inside = inside or node.type == "function_definition"
-        if node.type == "variable_assignment" and (inside or not inside_functions):
-            parent, target = node.parent, node.child_by_field_name("name")
-            local = (
-                parent is not None
-                and parent.type == "declaration_command"
-                and parent.children[0].type == "local"
-            )
-            of_command = parent is not None and parent.type == "command"
-            hidden = of_command or (local and inside_functions)
-            if target is not None and target.text is not None and not hidden:
-                found.add(target.text.decode("utf-8", "replace").partition("[")[0])
-        stack += [(child, inside) for child in node.children]
+        node, counts = stack.pop()
+        counts = counts or node.type == "function_definition"
+        if counts and (name := _target(node)) and (parent := node.parent) is not None:
+            is_local = parent.type == "declaration_command" and parent.children[0].type == "local"
+            if parent.type != "command" and not (is_local and inside_functions):
+                found.add(name)
+        stack += [(child, counts) for child in node.children]
     return found
 
 
@@ -581,9 +439,8 @@ def _times_set(root: Node) -> Counter[str]:
     stack = [root]
     while stack:
         node = stack.pop()
-        target = node.child_by_field_name("name") if node.type == "variable_assignment" else None
-        if target is not None and target.text is not None:
-            found[target.text.decode("utf-8", "replace").partition("[")[0]] += 1
+        if name := _target(node):
+            found[name] += 1
         elif node.type == "unset_command" or (
             node.type == "command" and (node.text or b"").startswith(_SETTERS)
         ):
@@ -601,16 +458,15 @@ def _loop_variables(node: Node) -> Iterator[str]:
             yield child.text.decode("utf-8", "replace")
 
 
-def _joined(base: Mapping[str, Variable], ends: Iterable[Mapping[str, Variable]]) -> dict[str, Variable]:
+def _joined(ends: Sequence[Mapping[str, Variable]]) -> dict[str, Variable]:
     """One state of several: what differs is unknown."""
-    every = list(ends)
-    found = dict(base)
-    for name in {name for end in every for name in end}:
-        versions = [end.get(name) for end in every]
-        one = versions[0]
-        if all(version is one or version == one for version in versions) and one is not None:
-            found[name] = one
+    found: dict[str, Variable] = {}
+    for name in dict.fromkeys(name for end in ends for name in end):
+        versions = [end.get(name) for end in ends]
+        first = versions[0]
+        if first is not None and versions.count(first) == len(versions):
+            found[name] = first
         else:
-            exported = any(v is not None and v.exported for v in versions)
+            exported = any(version is not None and version.exported for version in versions)
             found[name] = Variable(unknown(name, 0), exported)
-    return {name: v for name, v in found.items() if any(name in end for end in every)}
+    return found

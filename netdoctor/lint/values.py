@@ -3,22 +3,17 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from netdoctor.lint.model import Place
+from netdoctor.lint.model import Position
 
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """A part whose text only the running shell knows.
+    """A part whose text only the running shell knows."""
 
-    names: the variables that it is made of, down to those that the script does not set; plain: it is the
-    value of one of them and nothing else; level: how many shells were started around the one that fills it
-    in; command: the text of a command substitution.
-    """
-
-    names: frozenset[str] = frozenset()
-    plain: bool = False
-    level: int = 0
-    command: str = ""
+    names: frozenset[str] = frozenset()  # the variables in it, down to those that the script does not set
+    plain: bool = False  # it is the value of one of them and nothing else
+    level: int = 0  # how many shells were started around the one that fills it in
+    command: str = ""  # of a command substitution
 
 
 Piece = str | Hole
@@ -61,10 +56,10 @@ class Value:
 
     def __str__(self) -> str:
         """The value for people."""
-        return "".join(_shown(piece) for piece in self.pieces)
+        return "".join(_text_of(piece) for piece in self.pieces)
 
 
-def _shown(piece: Piece) -> str:
+def _text_of(piece: Piece) -> str:
     if isinstance(piece, str):
         return piece
     if piece.command:
@@ -83,28 +78,29 @@ def join(pieces: Iterable[Piece]) -> Value:
     return Value(tuple(found))
 
 
-def known(text: str) -> Value:
+def text_value(text: str) -> Value:
     """A value that is known."""
     return Value((text,) if text else ())
 
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A word of a command, after expansion.
-
-    many: it may become any number of words, or none, when the shell expands it; literal: it stood in single
-    quotes; raw: as written.
-    """
+    """A word of a command, after expansion."""
 
     value: Value
-    place: Place
-    many: bool = False
-    literal: bool = False
-    raw: str = ""
+    position: Position
+    many: bool = False  # the shell may make any number of words of it, or none
+    literal: bool = False  # it stood in single quotes
+    raw: str = ""  # as written
 
     @property
     def text(self) -> str | None:
         return self.value.text
+
+    @property
+    def program(self) -> str:
+        """The file name of a program, "" where it is unknown."""
+        return (self.text or "").rpartition("/")[2]
 
     def __str__(self) -> str:
         return str(self.value)
@@ -112,16 +108,12 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """What is known of a variable at a point of the script. words: the items of an array, None for a plain
-    one.
-
-    assigned: where it got this value, None where the script did not set it.
-    """
+    """What is known of a variable at a point of the script."""
 
     value: Value
     exported: bool = False
-    words: tuple[Word, ...] | None = None
-    assigned: Place | None = None
+    words: tuple[Word, ...] | None = None  # the items of an array
+    assigned: Position | None = None  # where it got this value, None where the script did not set it
     literal: bool = False
 
 
@@ -130,66 +122,50 @@ Environment = Mapping[str, Variable]
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """``NAME=value`` where it stands. lost: it is gone at the end of its subshell or pipeline; certain: no
-    branch, loop or function lies around it; how: export, local, the command's own, or nothing."""
+    """``NAME=value`` where it stands."""
 
     name: str
     value: Value
-    place: Place
+    position: Position
     exported: bool = False
-    lost: str = ""
-    certain: bool = True
-    how: str = ""
+    lost: str = ""  # a subshell or pipeline, at whose end it is gone
+    how: str = ""  # export, local, command (for that one alone), or nothing
     literal: bool = False
     level: int = 0
-    statement: int = 0
+    statement: int = 0  # how many commands stand before it
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One simple command. words: after expansion, the first one names it.
+    """One simple command."""
 
-    level: how many shells were started around it (``bash -c``, ``ssh host '…'``); around: names of the
-    programs that started those; prefix: variables for it alone.
-    """
-
-    words: tuple[Word, ...]
-    place: Place
-    end: int
+    words: tuple[Word, ...]  # after expansion, the first one names it
+    position: Position
+    end: int  # line
     environment: Environment
-    prefix: Mapping[str, Variable] = field(default_factory=dict)
-    level: int = 0
-    around: tuple["Command", ...] = ()
+    prefix: Environment = field(default_factory=dict)  # variables for it alone
+    level: int = 0  # how many shells were started around it: ``bash -c``, ``ssh host '…'``
+    outer: tuple["Command", ...] = ()  # the commands that started those
     function: str = ""
     branch: bool = False
     loop: bool = False
-    background: bool = False
     raw: str = ""
-    piped_to: str = ""
 
     @property
     def name(self) -> str:
-        """The program's file name, "" where it is unknown."""
-        text = self.words[0].text if self.words else None
-        return (text or "").rpartition("/")[2]
+        return self.words[0].program
 
 
 @dataclass(slots=True)
 class Script:
-    """What was read of one script.
-
-    pipelines: for each the commands that begin its parts; functions: names; redefines: variables that
-    functions assign; sources: it reads in another file; incomplete: a bound was met.
-    """
+    """What was read of one script."""
 
     lines: list[str]
     commands: list[Command] = field(default_factory=list)
     assignments: list[Assignment] = field(default_factory=list)
-    pipelines: list[list[Command]] = field(default_factory=list)
+    pipelines: list[list[Command]] = field(default_factory=list)  # the commands that begin their parts
     functions: set[str] = field(default_factory=set)
-    used: set[str] = field(default_factory=set)
-    comments: set[int] = field(default_factory=set)
-    sources: bool = False
+    used: set[str] = field(default_factory=set)  # variables
+    comments: set[int] = field(default_factory=set)  # lines
     allexport: bool = False
-    incomplete: bool = False
-    snapshots: int = 0
+    snapshots: int = 0  # commands whose environment is kept

@@ -181,4 +181,4 @@ def test_nothing_breaks_it(kind: Kind) -> None:
         for one in found:
             assert one.message.isprintable()
             assert one.instead.isprintable()
-            assert one.place.line >= 1
+            assert one.position.line >= 1

@@ -169,7 +169,9 @@ BAD: dict[str, list[tuple[int, str, str]]] = {
 def test_what_cannot_work_is_caught() -> None:
     for files, expected in BAD.items():
         found = lint([read(str(HERE / "bad" / name), None) for name in files.split()])
-        assert [(one.place.line, one.rule) for one in found] == [(n, rule) for n, rule, _ in expected], files
+        assert [(one.position.line, one.rule) for one in found] == [(n, rule) for n, rule, _ in expected], (
+            files
+        )
         for one, (_, _, words) in zip(found, expected, strict=True):
             assert words in one.message, files
 

@@ -183,5 +183,5 @@ def test_options_of_torchrun_are_its_own() -> None:
     for strings, is_flag in json.loads(done.stdout):
         names = {s.lstrip("-").replace("_", "-") for s in strings if s.startswith("--")}
         (flags if is_flag else valued).update(names)
-    assert valued == options.TORCHRUN.valued
-    assert flags == options.TORCHRUN.flags
+    assert valued == options.PROGRAMS["torchrun"].valued
+    assert flags == options.PROGRAMS["torchrun"].flags

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 
 from netdoctor.lint.documents import Item
 from netdoctor.lint.files import Config, Shell
-from netdoctor.lint.model import Found, Kind, Place, Severity, rule
-from netdoctor.lint.values import Word
+from netdoctor.lint.model import Found, Kind, Position, Severity, rule
 
 VERL = "https://verl.readthedocs.io/en/latest/examples/config.html"
 ROLL = "alibaba/ROLL roll/configs/worker_config.py, roll/distributed/scheduler/resource_manager.py"
@@ -54,7 +53,7 @@ def cfg_devices(config: Config) -> Iterator[Found]:
         each = worker.number_at("num_gpus_per_worker")
         if each and len(found) % each:
             yield Found(
-                mapping.place,
+                mapping.position,
                 f"{name}: {len(found)} devices are not divided by {each} for each worker",
                 "a multiple",
             )
@@ -84,19 +83,19 @@ def cfg_nodes(config: Config) -> Iterator[Found]:
     for document, name, _, mapping, found in _mappings(config):
         per_node, nodes = document.number_at("num_gpus_per_node"), document.number_at("num_nodes")
         if per_node and nodes and max(found) >= per_node * nodes:
-            wanted = max(found) // per_node + 1
+            needed = max(found) // per_node + 1
             yield Found(
-                mapping.place,
-                f"{name}: device {max(found)} lies on node {wanted} of {nodes}: ROLL waits for {wanted} "
+                mapping.position,
+                f"{name}: device {max(found)} lies on node {needed} of {nodes}: ROLL waits for {needed} "
                 "nodes, whatever num_nodes says",
-                f"num_nodes: {wanted}",
+                f"num_nodes: {needed}",
             )
             return
 
 
 def _mappings(config: Config) -> Iterator[tuple[Item, str, Item, Item, list[int]]]:
     """(document, worker's name, worker, its mapping, the devices) of a ROLL configuration."""
-    for document in config.documents if config.kind is Kind.ROLL else ():
+    for document in config.documents_of(Kind.ROLL):
         for name, worker in document.pairs():
             mapping = worker.get("device_mapping")
             found = devices(mapping.text) if mapping is not None and mapping.text else None
@@ -113,7 +112,7 @@ def _strategy(name: str, worker: Item, mapping: Item, ranks: int) -> Iterator[Fo
         product *= sizes.number_at(key) or 1
     if ranks % product:
         yield Found(
-            mapping.place,
+            mapping.position,
             f"{name}: {ranks} ranks are not divided by tensor x pipeline x context = {product}",
             "a multiple",
         )
@@ -143,22 +142,18 @@ def cfg_verl(config: Config) -> Iterator[Found]:
           rollout:
             tensor_model_parallel_size: 4
     """
-    if config.kind is not Kind.VERL:
-        return
-    for document in config.documents:
-        nodes, gpus = (
-            document.number_at("trainer", "nnodes"),
-            document.number_at("trainer", "n_gpus_per_node"),
-        )
-        tensor = document.get("actor_rollout_ref", "rollout", "tensor_model_parallel_size")
-        if tensor is not None and tensor.number and nodes and gpus:
-            yield from _tensor(tensor.number, nodes, gpus, tensor.place)
+    for document in config.documents_of(Kind.VERL):
+        nodes = document.number_at("trainer", "nnodes")
+        gpus = document.number_at("trainer", "n_gpus_per_node")
+        tensor = document.get("actor_rollout_ref", *TENSOR.split("."))
+        if tensor is not None:
+            yield from _tensor(tensor.number, nodes, gpus, tensor.position)
 
 
-def _tensor(tensor: int, nodes: int, gpus: int, place: Place) -> Iterator[Found]:
-    if nodes * gpus % tensor:
+def _tensor(tensor: int | None, nodes: int | None, gpus: int | None, position: Position) -> Iterator[Found]:
+    if tensor and nodes and gpus and nodes * gpus % tensor:
         yield Found(
-            place,
+            position,
             f"tensor parallel {tensor} does not divide {nodes} x {gpus} = {nodes * gpus} GPUs: the job ends "
             "with an assertion",
             f"a divisor of {nodes * gpus}",
@@ -180,18 +175,16 @@ def cfg_verl_line(shell: Shell) -> Iterator[Found]:
         python3 -m verl.trainer.main_ppo trainer.nnodes=2 trainer.n_gpus_per_node=8 \
             actor_rollout_ref.rollout.tensor_model_parallel_size=2
     """
-    for launch in shell.launches:
-        if launch.program != "python":
-            continue
-        given: dict[str, tuple[int, Word]] = {}
+    for launch in shell.launches_of("python"):
+        numbers: dict[str, int] = {}
+        positions: dict[str, Position] = {}
         for word in launch.rest:
-            name, equals, text = (word.text or "").partition("=")
-            if equals and text.isdecimal() and len(text) < 7:
-                given[name.lstrip("+")] = (int(text), word)
-        nodes, gpus = given.get("trainer.nnodes"), given.get("trainer.n_gpus_per_node")
-        tensor = given.get(f"actor_rollout_ref.{TENSOR}")
-        if nodes and gpus and tensor and nodes[0] and gpus[0] and tensor[0]:
-            yield from _tensor(tensor[0], nodes[0], gpus[0], tensor[1].place)
+            name, _, text = (word.text or "").lstrip("+").partition("=")
+            if text.isdecimal() and len(text) < 7:
+                numbers[name], positions[name] = int(text), word.position
+        nodes, gpus = numbers.get("trainer.nnodes"), numbers.get("trainer.n_gpus_per_node")
+        if (tensor := f"actor_rollout_ref.{TENSOR}") in numbers:
+            yield from _tensor(numbers[tensor], nodes, gpus, positions[tensor])
 
 
 @rule(Severity.ERROR, Config, Kind.DEEPSPEED, DS)
@@ -208,16 +201,14 @@ def cfg_batch(config: Config) -> Iterator[Found]:
     Right:
         {"train_batch_size": 128, "train_micro_batch_size_per_gpu": 8, "gradient_accumulation_steps": 4}
     """
-    if config.kind is not Kind.DEEPSPEED:
-        return
-    for document in config.documents:
-        whole = document.get("train_batch_size")
+    for document in config.documents_of(Kind.DEEPSPEED):
+        total = document.get("train_batch_size")
         micro = document.number_at("train_micro_batch_size_per_gpu")
         steps = document.number_at("gradient_accumulation_steps")
-        if whole is not None and whole.number and micro and steps and whole.number % (micro * steps):
+        if total is not None and total.number and micro and steps and total.number % (micro * steps):
             yield Found(
-                whole.place,
-                f"{whole.number} is no multiple of {micro} x {steps}: it fits no number of ranks, and "
+                total.position,
+                f"{total.number} is no multiple of {micro} x {steps}: it fits no number of ranks, and "
                 "DeepSpeed ends",
                 "leave one of the three out",
             )

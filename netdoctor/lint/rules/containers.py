@@ -1,8 +1,9 @@
 """Containers: what they share with their host, and what they do not."""
 
-import json
 import re
 from collections.abc import Iterator
+
+import msgspec
 
 from netdoctor.lint.documents import Item
 from netdoctor.lint.files import Config, Dockerfile, Shell
@@ -23,12 +24,7 @@ LAUNCHERS = (*TORCH, "accelerate", "deepspeed", "ray", "mpirun")
 
 
 def _has_gpus(launch: Launch) -> bool:
-    return launch.has("gpus") or any((w.text or "") == "nvidia" for w in launch.all("runtime"))
-
-
-def _network(launch: Launch) -> str | None:
-    word = launch.get("network", "net")
-    return word.text if word is not None else "bridge"
+    return launch.has("gpus") or "nvidia" in launch.texts("runtime")
 
 
 def _published(text: str) -> str:
@@ -51,34 +47,29 @@ def docker_shm(shell: Shell) -> Iterator[Found]:
     Right:
         docker run --gpus all --network host --ipc=host image sleep infinity
     """
-    for launch in shell.launches:
-        if launch.program != "docker" or launch.open:
-            continue
+    for launch in shell.launches_of("docker", closed=True):
         ipc, size = launch.get("ipc"), launch.get("shm-size")
         if ipc is not None and ipc.text == "host" and size is not None:
             yield Found(
-                size.place,
+                size.position,
                 f"--ipc=host wins: --shm-size={size} is ignored, the host's /dev/shm counts",
                 "one of the two",
             )
         elif ipc is None and size is None and _has_gpus(launch) and _starts_many(shell, launch):
-            mounted = any(
-                SHM in (w.text or "")
-                for w in (*launch.all("volume"), *launch.all("tmpfs"), *launch.all("mount"))
+            if any(SHM in text for text in launch.texts("volume", "tmpfs", "mount")):
+                continue
+            yield Found(
+                launch.position,
+                "no --ipc=host and no --shm-size: /dev/shm has 64 MB, and NCCL and data loaders end with a "
+                "bus error",
+                "--ipc=host",
             )
-            if not mounted:
-                yield Found(
-                    launch.place,
-                    "no --ipc=host and no --shm-size: /dev/shm has 64 MB, and NCCL and data loaders end "
-                    "with a bus error",
-                    "--ipc=host",
-                )
 
 
 def _starts_many(shell: Shell, docker: Launch) -> bool:
     """Whether what runs in the container is a launcher of several processes."""
-    for launch in shell.launches:
-        if docker in launch.starters and launch.program in LAUNCHERS:
+    for launch in shell.launches_of(*LAUNCHERS):
+        if docker in launch.starters:
             count = launch.number("nproc-per-node")
             return count is None or count > 1
     return False
@@ -99,14 +90,15 @@ def container_network(shell: Shell) -> Iterator[Found]:
     Right:
         docker run -dit --gpus all --network host --ipc=host --name train image
     """
-    for launch in shell.launches:
-        if launch.program != "docker" or launch.open or _network(launch) not in ("bridge", "default", "none"):
+    for launch in shell.launches_of("docker", closed=True):
+        network = launch.get("network", "net")
+        if network is not None and network.text not in ("bridge", "default", "none"):
             continue
         published = [w for w in launch.all("publish") if _published(w.text or "") in JOB_PORTS]
         if published and _has_gpus(launch):
             port = _published(published[0].text or "")
             yield Found(
-                published[0].place,
+                published[0].position,
                 f"port {port} is published, and no other: what peers dial besides, Ray's and NCCL's random "
                 "ports, does not reach a container on Docker's bridge, which calls itself 172.17.0.x",
                 "--network host",
@@ -128,29 +120,30 @@ def container_rdma(shell: Shell) -> Iterator[Found]:
         docker run --gpus all --network host --ipc=host --device /dev/infiniband --ulimit memlock=-1 \
             -e NCCL_IB_HCA=mlx5_0 image sleep infinity
     """
-    for launch in shell.launches:
-        if launch.program != "docker" or launch.open or not _has_gpus(launch):
+    for launch in shell.launches_of("docker", closed=True):
+        if not _has_gpus(launch):
             continue
-        named = [w.text or "" for w in launch.all("env")]
         wants = [
-            t for t in named if re.match(r"NCCL_IB_HCA=|NCCL_IB_DISABLE=0|NCCL_NET=IB|NCCL_IB_GID_INDEX=", t)
+            text
+            for text in launch.texts("env")
+            if re.match(r"NCCL_IB_HCA=|NCCL_IB_DISABLE=0|NCCL_NET=IB|NCCL_IB_GID_INDEX=", text)
         ]
-        is_node = any(_published(w.text or "") == "22" for w in launch.all("publish"))
-        devices = [w.text or "" for w in (*launch.all("device"), *launch.all("volume"))]
+        is_node = any(_published(text) == "22" for text in launch.texts("publish"))
+        devices = launch.texts("device", "volume")
         has_device = launch.has("privileged") or any(
             d.startswith(("/dev/infiniband", "/dev:")) or d == "/dev" for d in devices
         )
-        locks = any((w.text or "").startswith("memlock") for w in launch.all("ulimit"))
+        locks = any(text.startswith("memlock") for text in launch.texts("ulimit"))
         if (wants or is_node) and not has_device:
             why = f"{wants[0]}, but" if wants else "a node of a job, but"
             yield Found(
-                launch.place,
+                launch.position,
                 f"{why} no /dev/infiniband in the container: NCCL falls back to TCP without a message",
                 "--device /dev/infiniband --ulimit memlock=-1",
             )
         elif has_device and not locks and any(d.startswith("/dev/infiniband") for d in devices):
             yield Found(
-                launch.place,
+                launch.position,
                 "/dev/infiniband without --ulimit memlock=-1: registering memory fails with ENOMEM where "
                 "Docker's limit is low",
                 "--ulimit memlock=-1",
@@ -173,18 +166,18 @@ def docker_run_export(dockerfile: Dockerfile) -> Iterator[Found]:
         FROM ubuntu:24.04
         ENV NCCL_DEBUG=INFO
     """
-    for place, name, rest in dockerfile.instructions:
-        if name != "RUN":
-            continue
+    for position, rest in dockerfile.instructions_of("RUN"):
         match = re.fullmatch(r"\s*export\s+([A-Za-z_]\w*)=(\S*)\s*", rest)
         if match:
             yield Found(
-                place,
+                position,
                 f"{match[1]} is gone at the end of this RUN: containers do not have it",
                 f"ENV {match[1]}={match[2]}",
             )
         elif re.fullmatch(r"\s*ulimit\s+.*", rest):
-            yield Found(place, "the limit is gone at the end of this RUN", "docker run --ulimit memlock=-1")
+            yield Found(
+                position, "the limit is gone at the end of this RUN", "docker run --ulimit memlock=-1"
+            )
 
 
 @rule(Severity.ERROR, Dockerfile, Kind.DOCKERFILE, BUILD)
@@ -203,21 +196,17 @@ def docker_exec_form(dockerfile: Dockerfile) -> Iterator[Found]:
         FROM ubuntu:24.04
         CMD ["bash", "-c", "exec torchrun --nnodes 2 --node-rank $NODE_RANK --master-addr node0 train.py"]
     """
-    for place, name, rest in dockerfile.instructions:
-        if name not in ("CMD", "ENTRYPOINT") or not rest.lstrip().startswith("["):
-            continue
+    for position, rest in dockerfile.instructions_of("CMD", "ENTRYPOINT"):
         try:
-            words = json.loads(rest)
-        except ValueError:
-            continue
-        if not isinstance(words, list) or not all(isinstance(word, str) for word in words) or not words:
+            words = msgspec.json.decode(rest, type=list[str])
+        except msgspec.MsgspecError:
             continue
         if any(word.rpartition("/")[2] in ("bash", "sh", "zsh", "dash") for word in words[:2]):
             continue
         literal = next((word for word in words if re.search(r"\$\{?[A-Za-z_]\w*\}?", word)), None)
         if literal is not None:
             yield Found(
-                place,
+                position,
                 f"no shell is started here: the program gets the text {literal} itself",
                 '["bash", "-c", "exec …"]',
             )
@@ -238,11 +227,10 @@ def docker_env_spaces(dockerfile: Dockerfile) -> Iterator[Found]:
         FROM ubuntu:24.04
         ENV MASTER_PORT=29500
     """
-    for place, name, rest in dockerfile.instructions:
-        match = re.match(r"([A-Za-z_]\w*)\s+=\s*(\S*)", rest)
-        if name == "ENV" and match:
+    for position, rest in dockerfile.instructions_of("ENV"):
+        if match := re.match(r"([A-Za-z_]\w*)\s+=\s*(\S*)", rest):
             yield Found(
-                place, f"the value of {match[1]} becomes '= {match[2]}'", f"ENV {match[1]}={match[2]}"
+                position, f"the value of {match[1]} becomes '= {match[2]}'", f"ENV {match[1]}={match[2]}"
             )
 
 
@@ -250,18 +238,14 @@ def docker_env_spaces(dockerfile: Dockerfile) -> Iterator[Found]:
 
 
 def _services(config: Config) -> Iterator[tuple[str, Item]]:
-    if config.kind is Kind.COMPOSE:
-        for document in config.documents:
-            services = document.get("services")
-            yield from services.pairs() if services is not None else ()
+    for document in config.documents_of(Kind.COMPOSE):
+        yield from document.pairs("services")
 
 
 def _uses_gpus(service: Item) -> bool:
-    devices = service.get("deploy", "resources", "reservations", "devices")
-    asked = devices is not None and any(
-        "gpu" in [c.text for c in (d.get("capabilities") or d).list()] for d in devices.list()
-    )
-    return asked or service.get("gpus") is not None or service.text_at("runtime") == "nvidia"
+    devices = service.list("deploy", "resources", "reservations", "devices")
+    reserved = any("gpu" in [c.text for c in (d.get("capabilities") or d).list()] for d in devices)
+    return reserved or service.get("gpus") is not None or service.text_at("runtime") == "nvidia"
 
 
 @rule(Severity.WARNING, Config, Kind.COMPOSE, COMPOSE)
@@ -287,7 +271,7 @@ def compose_shm(config: Config) -> Iterator[Found]:
     for name, service in _services(config):
         size = service.get("shm_size")
         if size is not None and service.text_at("ipc") == "host":
-            yield Found(size.place, f"{name}: ipc: host wins, shm_size is ignored", "one of the two")
+            yield Found(size.position, f"{name}: ipc: host wins, shm_size is ignored", "one of the two")
 
 
 @rule(Severity.ERROR, Config, Kind.COMPOSE, COMPOSE)
@@ -320,7 +304,7 @@ def compose_network(config: Config) -> Iterator[Found]:
             continue
         if mode == "host":
             yield Found(
-                ports.place,
+                ports.position,
                 f"{name}: ports beside network_mode: host; Compose refuses that or ignores them",
                 "no ports",
             )
@@ -331,7 +315,7 @@ def compose_network(config: Config) -> Iterator[Found]:
             text = port.text_at("target") or port.text or ""
             if _published(text) in JOB_PORTS:
                 yield Found(
-                    port.place,
+                    port.position,
                     f"{name}: port {_published(text)} is published, and NCCL's random ports are not: peers "
                     "on other machines do not reach the container",
                     "network_mode: host",
@@ -343,20 +327,13 @@ def compose_network(config: Config) -> Iterator[Found]:
 
 
 def _pods(config: Config, leave: str = "") -> Iterator[Item]:
-    """Yield the specification of each pod that has containers; not of kinds that begin with `leave`."""
-    if config.kind is not Kind.KUBERNETES:
-        return
-    for document in config.documents:
+    """The specification of each pod that has containers; not of kinds that begin with `leave`."""
+    for document in config.documents_of(Kind.KUBERNETES):
         if leave and (document.text_at("kind") or "").startswith(leave):
             continue
         for item in document.walk():
-            if item.is_map and (containers := item.get("containers")) is not None and containers.list():
+            if item.is_map and item.list("containers"):
                 yield item
-
-
-def _gpus_of(container: Item) -> int | None:
-    limits = container.get("resources", "limits") or container.get("resources", "requests")
-    return limits.number_at("nvidia.com/gpu") if limits is not None else None
 
 
 @rule(Severity.ERROR, Config, Kind.KUBERNETES, f"{K8S}configuration/")
@@ -392,9 +369,8 @@ def k8s_env_type(config: Config) -> Iterator[Found]:
                   value: "29500"
     """
     for pod in _pods(config):
-        for container in (pod.get("containers") or pod).list():
-            env = container.get("env")
-            for entry in env.list() if env is not None else ():
+        for container in pod.list("containers"):
+            for entry in container.list("env"):
                 value = entry.get("value")
                 if (
                     value is not None
@@ -404,7 +380,7 @@ def k8s_env_type(config: Config) -> Iterator[Found]:
                 ):
                     what = {"bool": "true and false are no text"}.get(value.tag, "a number is no text")
                     yield Found(
-                        value.place,
+                        value.position,
                         f"{entry.text_at('name')}: {what}, and the API server refuses the manifest",
                         f'value: "{value.text}"',
                     )
@@ -449,23 +425,19 @@ def k8s_dns(config: Config) -> Iterator[Found]:
         host = pod.get("hostNetwork")
         if host is None or host.text != "true" or pod.get("dnsPolicy") is not None:
             continue
-        wanted = [e.text_at("value") or "" for c in (pod.get("containers") or pod).list() for e in _env(c)]
+        addresses = [
+            entry.text_at("value") or ""
+            for container in pod.list("containers")
+            for entry in container.list("env")
+            if entry.text_at("name") in ("MASTER_ADDR", "RAY_ADDRESS")
+        ]
         operator = any(d.text_at("kind") in ("PyTorchJob", "MPIJob") for d in config.documents)
-        if operator or any(re.fullmatch(r"[a-z][\w-]*-\d+(\.[\w.-]+)?", text) for text in wanted):
+        if operator or any(re.fullmatch(r"[a-z][\w-]*-\d+(\.[\w.-]+)?", text) for text in addresses):
             yield Found(
-                host.place,
+                host.position,
                 "names of services do not resolve with the node's resolver",
                 "dnsPolicy: ClusterFirstWithHostNet",
             )
-
-
-def _env(container: Item) -> list[Item]:
-    env = container.get("env")
-    return (
-        [e for e in env.list() if e.text_at("name") in ("MASTER_ADDR", "RAY_ADDRESS")]
-        if env is not None
-        else []
-    )
 
 
 @rule(Severity.NOTE, Config, Kind.KUBERNETES, f"{K8S}storage/volumes/#emptydir")
@@ -505,13 +477,16 @@ def k8s_shm(config: Config) -> Iterator[Found]:
     for pod in _pods(config, leave="Ray"):  # KubeRay mounts one by itself
         if pod.text_at("hostIPC") == "true":
             continue
-        for container in (pod.get("containers") or pod).list():
-            gpus, mounts = _gpus_of(container), container.get("volumeMounts")
-            paths = [m.text_at("mountPath") for m in mounts.list()] if mounts is not None else []
-            if gpus is not None and gpus >= MANY_GPUS and SHM not in [(p or "").rstrip("/") for p in paths]:
-                place = (container.get("resources") or container).place
+        for container in pod.list("containers"):
+            limits = container.get("resources", "limits") or container.get("resources", "requests")
+            gpus = (limits.number_at("nvidia.com/gpu") if limits is not None else None) or 0
+            paths = [
+                (mount.text_at("mountPath") or "").rstrip("/") for mount in container.list("volumeMounts")
+            ]
+            if gpus >= MANY_GPUS and SHM not in paths:
+                position = (container.get("resources") or container).position
                 yield Found(
-                    place,
+                    position,
                     f"{gpus} GPUs and 64 MB of /dev/shm: NCCL and data loaders may run out of it",
                     "emptyDir: {medium: Memory}",
                 )
@@ -550,23 +525,20 @@ def k8s_pytorchjob(config: Config) -> Iterator[Found]:
               replicas: 1
               template: {spec: {containers: [{name: pytorch, image: train}]}}
     """
-    if config.kind is not Kind.KUBERNETES:
-        return
-    for document in config.documents:
+    for document in config.documents_of(Kind.KUBERNETES):
         if document.text_at("kind") != "PyTorchJob":
             continue
-        specs = document.get("spec", "pytorchReplicaSpecs")
-        for name, spec in specs.pairs() if specs is not None else ():
+        for name, spec in document.pairs("spec", "pytorchReplicaSpecs"):
             replicas, containers = spec.get("replicas"), spec.get("template", "spec", "containers")
             if name == "Master" and replicas is not None and (replicas.number or 1) != 1:
                 yield Found(
-                    replicas.place,
+                    replicas.position,
                     f"{replicas.text} masters: the operator refuses the job",
                     "replicas: 1, and Workers",
                 )
             if containers is not None and "pytorch" not in [c.text_at("name") for c in containers.list()]:
                 yield Found(
-                    containers.place,
+                    containers.position,
                     f"{name}: no container is called pytorch: the operator refuses the job",
                     "name: pytorch",
                 )

@@ -8,6 +8,7 @@ from netdoctor.lint.files import Setting, Settings, Shell
 from netdoctor.lint.launches import TORCH, Launch
 from netdoctor.lint.model import Found, Kind, Severity, rule
 from netdoctor.lint.names import GLOO, NCCL, nearest
+from netdoctor.lint.slurm import step
 from netdoctor.lint.values import Value
 from netdoctor.rules import variables as nccl
 
@@ -37,7 +38,7 @@ def is_address(text: str) -> bool:
     return True
 
 
-def _named(settings: Settings, *names: str) -> Iterator[tuple[Setting, str]]:
+def settings_of(settings: Settings, *names: str) -> Iterator[tuple[Setting, str]]:
     for item in settings.items:
         if item.name in names and item.value.text is not None:
             yield item, item.value.text
@@ -59,21 +60,19 @@ def env_unknown_name(settings: Settings) -> Iterator[Found]:
         NCCL_SOCKET_IFNAME=bond0
         NCCL_IB_HCA=mlx5_0
     """
-    told: set[str] = set()
+    reported: set[str] = set()
     for item in settings.items:
-        if item.name in told or not item.exported or not item.name.startswith(PREFIXES):
+        if item.name in reported or not item.exported or not item.name.startswith(PREFIXES):
             continue
-        meant = nearest(item.name)
-        if meant and not item.name.startswith(("MASTER_", "WORLD", "LOCAL_", "CUDA_")):
-            told.add(item.name)
-            yield Found(item.place, f"nothing reads {item.name}: it has no effect", f"{meant}={item.value}")
-        elif meant and not (settings.file.text.count(item.name) > 1):
-            told.add(item.name)
-            yield Found(
-                item.place,
-                f"nothing here reads {item.name}, and torch reads {meant}",
-                f"{meant}={item.value}",
-            )
+        correct = nearest(item.name)
+        if correct and not item.name.startswith(("MASTER_", "WORLD", "LOCAL_", "CUDA_")):
+            text = f"nothing reads {item.name}: it has no effect"
+        elif correct and settings.file.text.count(item.name) < 2:
+            text = f"nothing here reads {item.name}, and torch reads {correct}"
+        else:
+            continue
+        reported.add(item.name)
+        yield Found(item.position, text, f"{correct}={item.value}")
 
 
 @rule(Severity.NOTE, Settings, Kind.ENV, "https://github.com/pytorch/pytorch/pull/114880")
@@ -93,7 +92,7 @@ def env_old_name(settings: Settings) -> Iterator[Found]:
     for item in settings.items:
         new = nccl.RENAMED.get(item.name)
         if new and new not in names:
-            yield Found(item.place, f"since torch 2.2 {item.name} is called {new}", f"{new}={item.value}")
+            yield Found(item.position, f"since torch 2.2 {item.name} is called {new}", f"{new}={item.value}")
 
 
 @rule(Severity.WARNING, Settings, Kind.ENV, "NCCL src/misc/param.cc ncclLoadParam")
@@ -114,16 +113,18 @@ def env_number(settings: Settings) -> Iterator[Found]:
         text = item.value.text
         if item.name not in nccl.INTEGERS or not text or nccl.is_plain_number(text.strip()):
             continue
-        meant = {"true": "1", "yes": "1", "on": "1", "false": "0", "no": "0", "off": "0"}.get(text.lower())
+        correct = {"true": "1", "yes": "1", "on": "1", "false": "0", "no": "0", "off": "0"}.get(text.lower())
         read = nccl.param(text, 0)
-        if meant == "1":
+        if correct == "1":
             what = f"NCCL reads a number here, and {text!r} has no digits: it counts as 0, not as 1"
-        elif meant == "0":
+        elif correct == "0":
             what = f"NCCL reads a number here, and {text!r} has no digits: it counts as 0 only by accident"
         else:
             what = f"NCCL reads a number here, and takes {text!r} for {read}"
         yield Found(
-            item.place, f"{item.name}={text}: {what}", f"{item.name}={meant}" if meant else "a plain number"
+            item.position,
+            f"{item.name}={text}: {what}",
+            f"{item.name}={correct}" if correct else "a plain number",
         )
 
 
@@ -149,17 +150,16 @@ def env_word(settings: Settings) -> Iterator[Found]:
         if not text:
             continue
         if item.name == "NCCL_DEBUG" and text.upper() not in DEBUG_WORDS:
-            if text.isdecimal():
-                text = f"the number {text}"
+            number = "the number " if text.isdecimal() else ""
             yield Found(
-                item.place,
-                f"NCCL_DEBUG knows {', '.join(DEBUG_WORDS)} and not {text}: nothing is printed",
+                item.position,
+                f"NCCL_DEBUG knows {', '.join(DEBUG_WORDS)} and not {number}{text}: nothing is printed",
                 "NCCL_DEBUG=INFO",
             )
         elif item.name in nccl.WORDS and not nccl.is_known_word(item.name, text):
             known = ", ".join(nccl.WORDS[item.name])
             yield Found(
-                item.place,
+                item.position,
                 f"{item.name} knows {known} and not {text}: the setting is ignored",
                 f"one of {known}",
             )
@@ -188,7 +188,7 @@ def env_ifname(settings: Settings) -> Iterator[Found]:
         NCCL_SOCKET_IFNAME=bond0
         NCCL_IB_HCA=mlx5_0,mlx5_1
     """
-    for item, text in _named(
+    for item, text in settings_of(
         settings, "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "NCCL_IB_HCA", "NCCL_OOB_NET_IFNAME"
     ):
         name, entries = item.name, [e for e in text.split(",") if e.strip()]
@@ -196,32 +196,32 @@ def env_ifname(settings: Settings) -> Iterator[Found]:
         ends = "NCCL falls back to TCP" if hca else "the job ends at its start"
         if address := next((e.strip() for e in entries if is_address(e.strip("^= "))), None):
             yield Found(
-                item.place,
+                item.position,
                 f"{name} takes names, and {address} is an address: no interface is called so, and {ends}",
                 f"the name that `ip -br address` shows beside {address}",
             )
         elif any(entry != entry.strip() for entry in text.split(",")):
             yield Found(
-                item.place,
+                item.position,
                 f"{name}={text!r}: the space belongs to the name, and that entry matches nothing",
                 f"{name}={','.join(e.strip() for e in entries)}",
             )
         elif text.startswith("=^"):
             yield Found(
-                item.place,
+                item.position,
                 f"{name}={text}: = before ^ looks for a name that begins with ^",
                 f"{name}=^={text[2:]}",
             )
         elif not gloo and any(entry.startswith(("^", "=")) for entry in entries[1:]):
             yield Found(
-                item.place,
+                item.position,
                 f"{name}={text}: ^ and = are read at the start of the list only; later ones are part of a "
                 "name",
                 f"{name}={text[0] if text[0] in '^=' else ''}{','.join(e.lstrip('^=') for e in entries)}",
             )
         elif gloo and text.startswith(("^", "=")):
             yield Found(
-                item.place,
+                item.position,
                 f"gloo takes exact names: it looks for an interface called {entries[0]} and ends the job",
                 "the name of the interface itself",
             )
@@ -231,7 +231,7 @@ def env_ifname(settings: Settings) -> Iterator[Found]:
             )
         ):
             yield Found(
-                item.place,
+                item.position,
                 f"NCCL_IB_HCA takes RDMA devices, and {netdev} is a network interface: nothing matches, and "
                 "NCCL falls back to TCP without a message",
                 "the names that `ls /sys/class/infiniband` shows, such as mlx5_0",
@@ -257,7 +257,7 @@ def env_ifname_guess(settings: Settings) -> Iterator[Found]:
     """
     guessed = [
         item
-        for item, text in _named(settings, "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
+        for item, text in settings_of(settings, "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
         if text.lstrip("=") == "eth0"
         and not item.container
         and settings.file.kind in (Kind.SHELL, Kind.SBATCH, Kind.ENV)
@@ -265,7 +265,7 @@ def env_ifname_guess(settings: Settings) -> Iterator[Found]:
     for item in guessed[:1]:
         names = " and ".join(dict.fromkeys(one.name for one in guessed))
         yield Found(
-            item.place,
+            item.position,
             f"{names}: eth0 is the name in guides; on a node without it the job ends at its start",
             "leave it out, or write what `netdoctor scan` found on these nodes",
         )
@@ -285,23 +285,23 @@ def env_port(settings: Settings) -> Iterator[Found]:
     Right:
         MASTER_PORT=29500
     """
-    for item, text in _named(settings, "MASTER_PORT"):
+    for item, text in settings_of(settings, "MASTER_PORT"):
         if not text:
             continue
         number = int(text) if text.isdecimal() and len(text) < 10 else None
         if number is None:
             if re.fullmatch(r"[\w.:/-]+", text):
                 yield Found(
-                    item.place,
+                    item.position,
                     f"MASTER_PORT={text} is no number: the rendezvous ends at once",
                     "MASTER_PORT=29500",
                 )
         elif not 0 < number < 65536:
             if number != 0:
-                yield Found(item.place, f"{number} is no port: they end at 65535", "MASTER_PORT=29500")
+                yield Found(item.position, f"{number} is no port: they end at 65535", "MASTER_PORT=29500")
         elif number < 1024:
             yield Found(
-                item.place, f"port {number} is root's: rank 0 may not listen there", "MASTER_PORT=29500"
+                item.position, f"port {number} is root's: rank 0 may not listen there", "MASTER_PORT=29500"
             )
 
 
@@ -319,10 +319,10 @@ def env_port_ephemeral(settings: Settings) -> Iterator[Found]:
     Right:
         MASTER_PORT=29500
     """
-    for item, text in _named(settings, "MASTER_PORT"):
+    for item, text in settings_of(settings, "MASTER_PORT"):
         if text.isdecimal() and len(text) < 6 and int(text) in EPHEMERAL:
             yield Found(
-                item.place,
+                item.position,
                 f"Linux gives ports {EPHEMERAL.start} to {EPHEMERAL.stop - 1} to outgoing connections: "
                 f"{text} may be taken when the job starts",
                 "MASTER_PORT=29500",
@@ -344,23 +344,23 @@ def env_address(settings: Settings) -> Iterator[Found]:
         MASTER_ADDR=node0
         MASTER_PORT=29500
     """
-    for item, text in _named(settings, "MASTER_ADDR"):
+    for item, text in settings_of(settings, "MASTER_ADDR"):
         if "://" in text:
             yield Found(
-                item.place,
+                item.position,
                 f"MASTER_ADDR={text}: a name is wanted, and no name has a scheme in it",
                 "MASTER_ADDR=node0",
             )
         elif re.fullmatch(r"[^:\[\]]+:\d+", text):
             host, _, port = text.partition(":")
             yield Found(
-                item.place,
+                item.position,
                 f"MASTER_ADDR={text}: the port is taken for a part of the name, which then does not resolve",
                 f"MASTER_ADDR={host} and MASTER_PORT={port}",
             )
         elif " " in text.strip():
             yield Found(
-                item.place, f"MASTER_ADDR={text!r} is more than one name: it does not resolve", "one name"
+                item.position, f"MASTER_ADDR={text!r} is more than one name: it does not resolve", "one name"
             )
 
 
@@ -388,11 +388,9 @@ def env_master_addr(shell: Shell) -> Iterator[Found]:
         export MASTER_PORT=29500
         srun python train.py
     """
-    for launch in shell.launches:
-        if launch.program != "python" or not _several(launch, shell):
-            continue
+    for launch in shell.launches_of("python"):
         address = launch.exported("MASTER_ADDR")
-        if address is None or address.assigned is None:
+        if address is None or address.assigned is None or not _several(launch, shell):
             continue
         if is_loopback(address.value):
             yield Found(
@@ -414,8 +412,6 @@ def env_master_addr(shell: Shell) -> Iterator[Found]:
 
 def _several(launch: Launch, shell: Shell) -> bool:
     """Whether a launch certainly starts on more than one node."""
-    from netdoctor.lint.slurm import step
-
     srun = launch.starter("srun")
     if srun is not None:
         nodes = step(srun, shell.request).nodes
@@ -443,17 +439,15 @@ def env_shadowed(shell: Shell) -> Iterator[Found]:
     Right:
         torchrun --nnodes 2 --nproc-per-node 4 --node-rank 1 --master-addr node0 train.py
     """
-    told: set[str] = set()
-    for launch in shell.launches:
-        if launch.program not in (*TORCH, "accelerate", "deepspeed"):
-            continue
+    reported: set[str] = set()
+    for launch in shell.launches_of(*TORCH, "accelerate", "deepspeed"):
         for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
             variable = launch.exported(name)
-            if variable is None or variable.assigned is None or name in told or name in shell.script.used:
+            if variable is None or variable.assigned is None or name in reported or name in shell.script.used:
                 continue
             if name in variable.value.names:  # export WORLD_SIZE=${WORLD_SIZE:-1}, or unknown
                 continue
-            told.add(name)
+            reported.add(name)
             yield Found(
                 variable.assigned,
                 f"{launch.program} sets {name} for each process by itself: {name}={variable.value} is "
@@ -489,19 +483,17 @@ def env_world_size(shell: Shell) -> Iterator[Found]:
         export WORLD_SIZE=$SLURM_NTASKS
         srun bash -c 'RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID python train.py'
     """
-    from netdoctor.lint.slurm import step
-
-    for launch in shell.launches:
+    for launch in shell.launches_of("python"):
         srun = launch.starter("srun")
         world = launch.exported("WORLD_SIZE")
-        if launch.program != "python" or world is None or world.assigned is None or srun is None:
+        if world is None or world.assigned is None or srun is None:
             continue
-        said, tasks = world.value.number, step(srun, shell.request).tasks
-        if said is not None and tasks is not None and said != tasks:
-            what = "wait for ranks that nobody starts" if said > tasks else "refuse the ranks beyond it"
+        world_size, tasks = world.value.number, step(srun, shell.request).tasks
+        if world_size is not None and tasks is not None and world_size != tasks:
+            what = "wait for ranks that nobody starts" if world_size > tasks else "refuse the ranks beyond it"
             yield Found(
                 world.assigned,
-                f"WORLD_SIZE is {said}, and srun starts {tasks} processes: they {what}",
+                f"WORLD_SIZE is {world_size}, and srun starts {tasks} processes: they {what}",
                 "WORLD_SIZE=$SLURM_NTASKS",
             )
 
@@ -519,22 +511,18 @@ def env_cuda_devices(shell: Shell) -> Iterator[Found]:
     Right:
         CUDA_VISIBLE_DEVICES=0,1,2,3 torchrun --nproc-per-node 4 train.py
     """
-    for launch in shell.launches:
-        if launch.program not in TORCH:
-            continue
+    for launch in shell.launches_of(*TORCH):
         variable = launch.exported("CUDA_VISIBLE_DEVICES")
-        if variable is None or variable.assigned is None or not variable.value.text:
+        text = (variable.value.text if variable is not None else "") or ""
+        if variable is None or variable.assigned is None or not re.fullmatch(r"\d+(,\d+)*", text):
             continue
-        text = variable.value.text
-        if not re.fullmatch(r"\d+(,\d+)*", text):
-            continue
-        shown, processes = len(text.split(",")), launch.number("nproc-per-node")
-        if processes is not None and processes > shown:
+        visible, processes = len(text.split(",")), launch.number("nproc-per-node")
+        if processes is not None and processes > visible:
             yield Found(
                 variable.assigned,
-                f"{processes} processes are started, and CUDA_VISIBLE_DEVICES={text} shows {shown} GPUs: "
-                f"local rank {shown} ends with 'invalid device ordinal'",
-                f"--nproc-per-node {shown}, or list {processes} GPUs",
+                f"{processes} processes are started, and CUDA_VISIBLE_DEVICES={text} shows {visible} GPUs: "
+                f"local rank {visible} ends with 'invalid device ordinal'",
+                f"--nproc-per-node {visible}, or list {processes} GPUs",
             )
 
 
@@ -561,13 +549,13 @@ def env_contradiction(settings: Settings) -> Iterator[Found]:
     for item in certain:
         if item.name == "NCCL_NET" and (item.value.text or "").upper() == "IB":
             yield Found(
-                off.place,
+                off.position,
                 "NCCL_NET=IB allows InfiniBand only, and NCCL_IB_DISABLE=1 forbids it",
                 "one of the two",
             )
         elif item.name in ("NCCL_IB_HCA", "NCCL_IB_GID_INDEX"):
             yield Found(
-                off.place,
+                off.position,
                 f"NCCL_IB_DISABLE={off.value} wins: {item.name} has no effect, the job runs over TCP",
             )
             return
@@ -597,14 +585,14 @@ def env_not_exported(shell: Shell) -> Iterator[Found]:
     by_launcher = programs & {*TORCH, "accelerate", "deepspeed", "docker", "script", "mpirun"}
     reads_job = "python" in programs and not by_launcher and {"MASTER_ADDR", "MASTER_PORT"} <= given
     exported = {a.name for a in script.assignments if a.exported}
-    told: set[str] = set()
+    reported: set[str] = set()
     for a in script.assignments:
         relevant = a.name in NCCL | GLOO or (a.name in JOB and reads_job)
-        if not relevant or a.exported or a.name in exported | told | script.used or a.how or a.lost:
+        if not relevant or a.exported or a.name in exported | reported | script.used or a.how or a.lost:
             continue
-        told.add(a.name)
+        reported.add(a.name)
         yield Found(
-            a.place,
+            a.position,
             f"{a.name} is not exported: the programs that are started here do not see it",
             f"export {a.name}={a.value}",
         )

@@ -9,8 +9,7 @@ from netdoctor.lint.files import Config, Shell
 from netdoctor.lint.launches import TORCH, Launch
 from netdoctor.lint.model import Found, Kind, Severity, rule
 from netdoctor.lint.rules.env import is_loopback
-from netdoctor.lint.rules.torch import nodes_of
-from netdoctor.lint.values import Word
+from netdoctor.lint.rules.torch import nodes_of, several
 
 RUN = "https://docs.pytorch.org/docs/stable/elastic/run.html"
 EQUAL = ("nnodes", "rdzv-id", "rdzv-backend", "rdzv-endpoint", "master-addr", "master-port")
@@ -28,22 +27,17 @@ class Together:
         words."""
         found: dict[tuple[str, ...], list[tuple[Shell, Launch]]] = defaultdict(list)
         for shell in self.shells:
-            for launch in shell.launches:
-                nodes = nodes_of(launch) if launch.program in TORCH else None
+            for launch in shell.launches_of(*TORCH, closed=True):
                 words = tuple(word.text or str(word) for word in launch.rest)
-                if nodes is not None and nodes > 1 and words and not launch.level and not launch.open:
+                if several(launch) and words and not launch.level:
                     found[os.path.dirname(shell.file.path), *words].append((shell, launch))
-        jobs = [members for members in found.values() if len({shell.file.path for shell, _ in members}) > 1]
-        jobs = [members for members in jobs if len(members) == len({shell.file.path for shell, _ in members})]
         # More scripts than nodes are those of more than one job.
         return [
-            members for members in jobs if len(members) <= max(nodes_of(launch) or 0 for _, launch in members)
+            members
+            for members in found.values()
+            if 1 < len(members) == len({shell.file.path for shell, _ in members})
+            and len(members) <= max(nodes_of(launch) or 0 for _, launch in members)
         ]
-
-
-def _number(launch: Launch) -> Word | None:
-    word = launch.get("node-rank")
-    return word if word is not None and word.value.number is not None else None
 
 
 @rule(Severity.ERROR, Together, Kind.SHELL, RUN)
@@ -64,31 +58,30 @@ def env_rank_unique(together: Together) -> Iterator[Found]:
         torchrun --nnodes 2 --node-rank 1 --master-addr node0 train.py
     """
     for members in together.jobs():
-        seen: dict[int, Shell] = {}
+        shell_of: dict[int, Shell] = {}
         for shell, launch in members:
-            word = _number(launch)
-            number = word.value.number if word is not None else None
+            word, number = launch.get("node-rank"), launch.number("node-rank")
             if word is None or number is None:
                 continue
-            if number in seen:
+            if number in shell_of:
                 yield Found(
-                    word.place,
-                    f"node rank {number} is that of {seen[number].file.path} already: both wait for a rank "
-                    "that nobody has",
+                    word.position,
+                    f"node rank {number} is that of {shell_of[number].file.path} already: both wait for a "
+                    "rank that nobody has",
                     "another number for each node",
                     shell.file.path,
                 )
-            seen.setdefault(number, shell)
+            shell_of.setdefault(number, shell)
     machines: dict[tuple[str | None, str | None], dict[int, Config]] = defaultdict(dict)
     for config in together.configs:
-        for document in config.documents if config.kind is Kind.ACCELERATE else ():
+        for document in config.documents_of(Kind.ACCELERATE):
             rank = document.get("machine_rank")
             if rank is None or rank.number is None or (document.number_at("num_machines") or 1) < 2:
                 continue
             job = machines[document.text_at("main_process_ip"), document.text_at("main_process_port")]
             if rank.number in job:
                 yield Found(
-                    rank.place,
+                    rank.position,
                     f"machine_rank {rank.number} is that of {job[rank.number].file.path} already: both wait "
                     "for one that is missing",
                     "another number for each machine",
@@ -116,27 +109,21 @@ def env_differs(together: Together) -> Iterator[Found]:
         torchrun --nnodes 2 --node-rank 1 --master-addr node0 --master-port 29500 train.py
     """
     for members in together.jobs():
-        ranks = [word.value.number for _, launch in members if (word := _number(launch)) is not None]
+        ranks = [rank for _, launch in members if (rank := launch.number("node-rank")) is not None]
         if len(set(ranks)) < len(ranks) or (ranks and len(ranks) < len(members)):
             continue  # more than one job, or env.rank-unique has spoken
         first_shell, first = members[0]
         for shell, launch in members[1:]:
             for name in EQUAL:
                 one, other = first.get(name), launch.get(name)
-                if (
-                    one is None
-                    or other is None
-                    or one.text is None
-                    or other.text is None
-                    or one.text == other.text
-                ):
+                if one is None or other is None or None in (one.text, other.text) or one.text == other.text:
                     continue
                 if not ranks and name in ("rdzv-id", "rdzv-endpoint"):
                     continue  # as likely two jobs
                 if name == "master-addr" and (is_loopback(one.value) or is_loopback(other.value)):
                     continue  # the node of rank 0 may call itself so; torch.endpoint speaks of the others
                 yield Found(
-                    other.place,
+                    other.position,
                     f"--{name} is {other.text} here and {one.text} in {first_shell.file.path}: the nodes "
                     "wait for different groups",
                     f"--{name} {one.text}",

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 
 from netdoctor.lint.files import Config, Hosts, Shell, Text
 from netdoctor.lint.launches import Launch, filled_in_early
-from netdoctor.lint.model import Found, Kind, Place, Severity, rule
+from netdoctor.lint.model import Found, Kind, Position, Severity, rule
 from netdoctor.lint.rules.env import is_loopback
 from netdoctor.lint.slurm import step
+from netdoctor.lint.values import text_value
 
 DS = "DeepSpeed deepspeed/launcher/runner.py"
 ACC = "accelerate src/accelerate/utils/launch.py"
@@ -15,7 +16,7 @@ RAY = "Ray python/ray/scripts/scripts.py, python/ray/_private/parameter.py"
 OMPI = "https://docs.open-mpi.org/en/v5.0.x/launching-apps/index.html"
 # What the pdsh launcher hands on: EXPORT_ENVS, and the accelerator's.
 FORWARDED = ("NCCL", "PYTHON", "MLFLOW", "MV2", "UCX", "NEBULA")
-WANTED = re.compile(
+JOB_VARIABLES = re.compile(
     r"(GLOO|TORCH|HF|CUDA|OMP|FI|WANDB|TRITON)_\w+|LD_LIBRARY_PATH|PATH|TOKENIZERS_PARALLELISM"
 )
 MPI_RANKS = frozenset(
@@ -48,27 +49,26 @@ def deepspeed_env_forward(shell: Shell) -> Iterator[Found]:
     """
     if ".deepspeed_env" in shell.file.text:
         return
-    told: set[str] = set()
-    for launch in shell.launches:
+    reported: set[str] = set()
+    for launch in shell.launches_of("deepspeed"):
         how = launch.get("launcher")
-        if launch.program != "deepspeed" or not _several_hosts(launch) or launch.level:
+        if not _several_hosts(launch) or launch.level:
             continue
         if how is not None and (how.text or "slurm").lower() != "pdsh":
             continue
         for name, variable in launch.command.environment.items():
             if (
-                not variable.exported
-                or variable.assigned is None
-                or name in told
-                or not WANTED.fullmatch(name)
+                variable.exported
+                and variable.assigned
+                and JOB_VARIABLES.fullmatch(name)
+                and name not in reported
             ):
-                continue
-            told.add(name)
-            yield Found(
-                variable.assigned,
-                f"DeepSpeed takes {name} to no other node: it hands on only {', '.join(FORWARDED)}*",
-                f"{name}={variable.value} in .deepspeed_env",
-            )
+                reported.add(name)
+                yield Found(
+                    variable.assigned,
+                    f"DeepSpeed takes {name} to no other node: it hands on only {', '.join(FORWARDED)}*",
+                    f"{name}={variable.value} in .deepspeed_env",
+                )
 
 
 @rule(Severity.WARNING, Shell, Kind.SBATCH, f"{DS} fetch_hostfile, main")
@@ -92,22 +92,22 @@ def deepspeed_no_hostfile(shell: Shell) -> Iterator[Found]:
         scontrol show hostnames "$SLURM_JOB_NODELIST" | sed 's/$/ slots=8/' > hostfile
         deepspeed --hostfile hostfile train.py
     """
-    for launch in shell.launches:
-        if launch.program != "deepspeed" or launch.open or launch.has("hostfile") or launch.starters:
+    for launch in shell.launches_of("deepspeed", closed=True):
+        if launch.has("hostfile") or launch.starters:
             continue
         if "/job/hostfile" in shell.file.text or launch.command.function:
             continue
-        asked = launch.number("num-nodes")
-        if asked is not None and asked > 1 and not launch.has("no-ssh"):
+        nodes = launch.number("num-nodes")
+        if nodes is not None and nodes > 1 and not launch.has("no-ssh"):
             yield Found(
-                launch.place,
-                f"--num_nodes {asked} without --hostfile: unless there is a /job/hostfile DeepSpeed ends "
+                launch.position,
+                f"--num_nodes {nodes} without --hostfile: unless there is a /job/hostfile DeepSpeed ends "
                 "with 'no extra nodes available via hostfile'",
                 "--hostfile FILE",
             )
-        elif shell.batch and (shell.request.nodes or 0) > 1 and not launch.command.branch and asked is None:
+        elif shell.batch and (shell.request.nodes or 0) > 1 and not launch.command.branch and nodes is None:
             yield Found(
-                launch.place,
+                launch.position,
                 f"no --hostfile: DeepSpeed trains on the first of {shell.request.nodes} nodes, with no more "
                 "than a warning",
                 "--hostfile FILE with a line NODE slots=GPUS for each node",
@@ -127,19 +127,15 @@ def deepspeed_include(shell: Shell) -> Iterator[Found]:
     Right:
         deepspeed --hostfile hostfile --include node0:0,1,2,3@node1:0,1,2,3 train.py
     """
-    for launch in shell.launches:
-        if (
-            launch.program == "deepspeed"
-            and launch.has("include", "exclude")
-            and launch.has("num-nodes", "num-gpus")
-        ):
+    for launch in shell.launches_of("deepspeed"):
+        if launch.has("include", "exclude") and launch.has("num-nodes", "num-gpus"):
             yield Found(
-                launch.place,
+                launch.position,
                 "DeepSpeed refuses --include or --exclude beside --num_nodes or --num_gpus",
                 "one of them",
             )
-        if launch.program == "deepspeed" and launch.has("include") and launch.has("exclude"):
-            yield Found(launch.place, "DeepSpeed refuses --include beside --exclude", "one of them")
+        if launch.has("include") and launch.has("exclude"):
+            yield Found(launch.position, "DeepSpeed refuses --include beside --exclude", "one of them")
 
 
 @rule(Severity.ERROR, Text, Kind.DEEPSPEED_ENV, f"{DS} main, DEEPSPEED_ENVIRONMENT_NAME")
@@ -170,13 +166,13 @@ def deepspeed_env_file(file: Text) -> Iterator[Found]:
                 else "no ="
             )
             yield Found(
-                Place(number),
+                Position(number),
                 f"{what}: DeepSpeed ends with 'not enough values to unpack'",
                 "NAME=value on each line",
             )
         elif line.startswith("export "):
             yield Found(
-                Place(number),
+                Position(number),
                 "'export ' becomes a part of the variable's name",
                 line.removeprefix("export ").strip(),
             )
@@ -202,38 +198,36 @@ def deepspeed_hostfile(hosts: Hosts) -> Iterator[Found]:
     matched = [(number, line, _DS_LINE.match(line)) for number, line in hosts.lines]
     if any(re.search(r"\s(?!slots)\w+=|[<>]|\bx\.x|^[xX]+[.\s]", line) for _, line in hosts.lines):
         return  # another program's, or a template
-    theirs = any("max_slots" in line or "max-slots" in line for _, line, _ in matched)
-    if theirs or not any(match for _, _, match in matched):
+    for_mpi = any("max_slots" in line or "max-slots" in line for _, line, _ in matched)
+    if for_mpi or not any(match for _, _, match in matched):
         loose = [(n, line) for n, line, _ in matched if re.match(r"\S+\s+slots\s+=|\S+\s+slots=\s+\d", line)]
-        if theirs or len(loose) != len(matched):
+        if for_mpi or len(loose) != len(matched):
             return
-    seen: dict[str, int] = {}
+    line_of: dict[str, int] = {}
     for number, line, match in matched:
         host = line.split()[0]
         if match is None:
             yield Found(
-                Place(number), f"DeepSpeed refuses this line: {line}", f"{host.partition(':')[0]} slots=N"
+                Position(number), f"DeepSpeed refuses this line: {line}", f"{host.partition(':')[0]} slots=N"
             )
-        elif host in seen:
+        elif host in line_of:
             yield Found(
-                Place(number),
-                f"{host} stands in line {seen[host]} already: DeepSpeed refuses the file",
+                Position(number),
+                f"{host} stands in line {line_of[host]} already: DeepSpeed refuses the file",
                 "one line for each node",
             )
         elif int(match[2][:9]) == 0:
-            yield Found(Place(number), f"{host} has no slots: nothing is started there", f"{host} slots=8")
-        seen.setdefault(host, number)
+            yield Found(Position(number), f"{host} has no slots: nothing is started there", f"{host} slots=8")
+        line_of.setdefault(host, number)
     local = next((n for n, line, _ in matched if is_loopback_name(line.split()[0])), None)
-    if local is not None and len(seen) > 1:
+    if local is not None and len(line_of) > 1:
         yield Found(
-            Place(local), "localhost is another machine for each of the other nodes", "the node's own name"
+            Position(local), "localhost is another machine for each of the other nodes", "the node's own name"
         )
 
 
 def is_loopback_name(host: str) -> bool:
-    from netdoctor.lint.values import known
-
-    return is_loopback(known(host.partition("@")[2] or host))
+    return is_loopback(text_value(host.partition("@")[2] or host))
 
 
 # --- accelerate -----------------------------------------------------------------------------------
@@ -255,36 +249,33 @@ def accelerate_num_processes(shell: Shell) -> Iterator[Found]:
         accelerate launch --num_machines 2 --num_processes 16 --machine_rank 0 \
             --main_process_ip node0 --main_process_port 29500 train.py
     """
-    for launch in shell.launches:
-        if launch.program != "accelerate":
-            continue
-        machines, word = launch.number("num-machines"), launch.get("num-processes")
-        processes = word.value.number if word is not None else None
-        if word is None or processes is None or machines is None or machines < 2:
-            continue
-        srun = launch.starter("srun")
-        gpus = step(srun, shell.request).gpus_per_node if srun is not None else shell.request.gpus_per_node
-        if found := _divided(processes, machines, gpus):
-            yield Found(word.place, *found)
+    for launch in shell.launches_of("accelerate"):
+        machines, word = launch.number("num-machines") or 1, launch.get("num-processes")
+        if word is not None and machines > 1:
+            srun = launch.starter("srun")
+            gpus = (step(srun, shell.request) if srun is not None else shell.request).gpus_per_node
+            yield from _divided(word.position, word.value.number, machines, gpus)
 
 
-def _divided(processes: int, machines: int, gpus: int | None) -> tuple[str, str] | None:
-    each = processes // machines
-    if processes % machines:
-        lost = processes - each * machines
+def _divided(position: Position, processes: int | None, machines: int, gpus: int | None) -> Iterator[Found]:
+    if processes is None:
+        return
+    each, lost = divmod(processes, machines)
+    if lost:
         many = "one is" if lost == 1 else f"{lost} are"
-        return (
+        yield Found(
+            position,
             f"{processes} processes on {machines} machines: {each} start on each, {many} dropped without a "
             "message",
             "a multiple of the machines: num_processes counts those of all machines",
         )
-    if gpus is not None and processes == gpus:
-        return (
+    elif processes == gpus:
+        yield Found(
+            position,
             f"num_processes counts those of all machines: {each} start on each of {machines}, beside {gpus} "
             "GPUs",
             f"{gpus * machines}",
         )
-    return None
 
 
 @rule(Severity.ERROR, Config, Kind.ACCELERATE, f"{ACC}, commands/config/config_args.py")
@@ -313,39 +304,33 @@ def accelerate_config(config: Config) -> Iterator[Found]:
         main_process_ip: node0
         main_process_port: 29500
     """
-    if config.kind is not Kind.ACCELERATE:
-        return
-    for document in config.documents:
-        machines = document.number_at("num_machines")
-        if machines is None or machines < 2 or document.get("mpirun_config") is not None:
+    for document in config.documents_of(Kind.ACCELERATE):
+        machines = document.number_at("num_machines") or 1
+        if machines < 2 or document.get("mpirun_config") is not None:
             continue
         rank, processes = document.get("machine_rank"), document.get("num_processes")
         address = document.get("main_process_ip")
         if rank is not None and rank.number is not None and rank.number >= machines:
             yield Found(
-                rank.place,
+                rank.position,
                 f"machine {rank.number} of {machines}: they are numbered from 0",
                 f"0 to {machines - 1}",
             )
-        if (
-            processes is not None
-            and processes.number
-            and (found := _divided(processes.number, machines, None))
-        ):
-            yield Found(processes.place, *found)
+        if processes is not None:
+            yield from _divided(processes.position, processes.number, machines, None)
         hostfile = document.get("deepspeed_config", "deepspeed_hostfile")
         main = rank is not None and rank.number == 0
         if not main and address is not None and address.text is not None and is_loopback_name(address.text):
             yield Found(
-                address.place,
+                address.position,
                 f"{address.text} is another machine on each of {machines}: they wait for each other until "
                 "the time is over",
                 "the name of machine 0",
             )
         elif (address is None or address.text in ("", "null", "~", None)) and hostfile is None:
-            place = (address or document.get("num_machines") or document).place
+            position = (address or document.get("num_machines") or document).position
             yield Found(
-                place,
+                position,
                 f"no main_process_ip for {machines} machines: accelerate ends with 'you need to specify the "
                 "main process IP'",
                 "main_process_ip: node0",
@@ -367,22 +352,22 @@ def accelerate_main_process(shell: Shell) -> Iterator[Found]:
         accelerate launch --num_machines 2 --num_processes 16 --machine_rank "$1" \
             --main_process_ip node0 --main_process_port 29500 train.py
     """
-    for launch in shell.launches:
-        machines = launch.number("num-machines")
-        if launch.program != "accelerate" or machines is None or machines < 2:
+    for launch in shell.launches_of("accelerate"):
+        machines = launch.number("num-machines") or 1
+        if machines < 2:
             continue
         address, rank = launch.get("main-process-ip"), launch.get("machine-rank")
         main = rank is not None and rank.value.number == 0  # it may call itself so
         if address is not None and not main and is_loopback(address.value):
             yield Found(
-                address.place,
+                address.position,
                 f"{address.value} is another machine on each of {machines}: they wait for each other until "
                 "the time is over",
                 "the name of machine 0",
             )
         if rank is not None and rank.value.number is not None and rank.value.number >= machines:
             yield Found(
-                rank.place,
+                rank.position,
                 f"machine {rank.value} of {machines}: they are numbered from 0",
                 f"0 to {machines - 1}",
             )
@@ -405,30 +390,21 @@ def ray_port(shell: Shell) -> Iterator[Found]:
     Right:
         ray start --head --port=6379
     """
-    for launch in shell.launches:
-        if launch.program != "ray" or not launch.has("head"):
+    for launch in shell.launches_of("ray"):
+        word, port = launch.get("port"), launch.number("port")
+        if word is None or port is None or not launch.has("head"):
             continue
-        word = launch.get("port")
-        port = 6379 if word is None and not launch.open else word.value.number if word is not None else None
-        place = word.place if word is not None else launch.place
         low, high = launch.number("min-worker-port"), launch.number("max-worker-port")
         moved = launch.has("min-worker-port", "max-worker-port", "worker-port-list") or launch.open
         workers = range(10002, 20000) if not moved else range(low, high + 1) if low and high else range(0)
-        clients = (
-            10001 if not launch.has("ray-client-server-port") else launch.number("ray-client-server-port")
-        )
-        if port is not None and word is not None and port in workers:
-            yield Found(
-                place,
-                f"port {port} is among those of Ray's workers: ray start ends with a ValueError",
-                "--port=6379",
-            )
-        elif port is not None and word is not None and port in (clients, 8265):
-            yield Found(
-                place,
-                f"port {port} is one that Ray uses itself: ray start ends with a ValueError",
-                "--port=6379",
-            )
+        clients = launch.number("ray-client-server-port") if launch.has("ray-client-server-port") else 10001
+        if port in workers:
+            what = f"port {port} is among those of Ray's workers"
+        elif port in (clients, 8265):
+            what = f"port {port} is one that Ray uses itself"
+        else:
+            continue
+        yield Found(word.position, f"{what}: ray start ends with a ValueError", "--port=6379")
 
 
 @rule(Severity.NOTE, Shell, Kind.SHELL, RAY)
@@ -449,17 +425,12 @@ def ray_master_port(shell: Shell) -> Iterator[Found]:
         ray start --head --port=6379
         python train.py
     """
-    for launch in shell.launches:
-        if launch.program != "ray" or not launch.has("head") or launch.open:
-            continue
+    for launch in shell.launches_of("ray", closed=True):
         word, master = launch.get("port"), launch.exported("MASTER_PORT")
         port = 6379 if word is None else word.value.number
-        if (
-            master is not None
-            and master.assigned is not None
-            and port is not None
-            and master.value.number == port
-        ):
+        if master is None or master.assigned is None or port is None or not launch.has("head"):
+            continue
+        if master.value.number == port:
             yield Found(
                 master.assigned,
                 f"Ray listens on {port} itself: a job that does finds it taken",
@@ -498,45 +469,41 @@ def ray_yaml(config: Config) -> Iterator[Found]:
           head_ip: node0
           worker_ips: [node1, node2]
     """
-    if config.kind is not Kind.RAY:
-        return
-    for document in config.documents:
+    for document in config.documents_of(Kind.RAY):
         most = document.number_at("max_workers")
         least = document.get("min_workers")
         if least is not None and least.number is not None and most is not None and least.number > most:
             yield Found(
-                least.place,
+                least.position,
                 f"min_workers is {least.number}, max_workers {most}: Ray refuses the file",
                 f"at most {most}",
             )
-        for name, kind in ((types := document.get("available_node_types")) and types.pairs()) or []:
+        for name, kind in document.pairs("available_node_types"):
             low, high = kind.get("min_workers"), kind.number_at("max_workers")
             if low is not None and low.number is not None and high is not None and low.number > high:
                 yield Found(
-                    low.place,
+                    low.position,
                     f"{name}: min_workers is {low.number}, max_workers {high}: Ray refuses the file",
                 )
-        provider = document.get("provider")
-        head = provider.text_at("head_ip") if provider is not None else None
-        workers = provider.get("worker_ips") if provider is not None else None
-        for worker in workers.list() if workers is not None else ():
+        head = document.text_at("provider", "head_ip")
+        for worker in document.list("provider", "worker_ips"):
             if head and worker.text == head:
                 yield Found(
-                    worker.place, f"{head} is the head already: it would be started twice", "leave it out"
+                    worker.position, f"{head} is the head already: it would be started twice", "leave it out"
                 )
-        commands = document.get("worker_start_ray_commands")
-        starts = [c for c in commands.list() if "ray start" in (c.text or "")] if commands is not None else []
-        for command in starts:
+        for command in document.list("worker_start_ray_commands"):
             text = command.text or ""
+            if "ray start" not in text:
+                continue
             if "--head" in text:
                 yield Found(
-                    command.place,
+                    command.position,
                     "--head on a worker: it starts a cluster of its own",
                     "--address=$RAY_HEAD_IP:6379",
                 )
             elif "--address" not in text and "RAY_ADDRESS" not in text:
                 yield Found(
-                    command.place,
+                    command.position,
                     "no --address: ray start ends on the workers",
                     "--address=$RAY_HEAD_IP:6379",
                 )
@@ -559,33 +526,23 @@ def mpi_slots(shell: Shell) -> Iterator[Found]:
     Right:
         mpirun -np 16 -H node0:8,node1:8 -x NCCL_DEBUG python train.py
     """
-    for launch in shell.launches:
-        if launch.program != "mpirun" or shell.batch or not _is_openmpi(launch):
+    for launch in shell.launches_of("mpirun"):
+        hosts, processes = launch.get("H", "host"), launch.number("np", "n", "c")
+        if hosts is None or hosts.text is None or processes is None:
             continue
-        hosts, wanted = launch.get("H", "host"), launch.number("np", "n", "c")
-        if (
-            hosts is None
-            or hosts.text is None
-            or wanted is None
-            or "oversubscribe" in shell.file.text.lower()
-        ):
+        if shell.batch or not _is_openmpi(launch) or "oversubscribe" in shell.file.text.lower():
             continue
-        slots = 0
-        for part in hosts.text.split(","):
-            count = part.partition(":")[2]
-            if count and not count.isdecimal():
-                break
-            slots += int(count[:6]) if count else 1
-        else:
-            if wanted > slots and launch.get("hostfile", "machinefile") is None:
-                yield Found(
-                    hosts.place,
-                    f"{wanted} processes and {slots} slots: Open MPI ends with 'not enough slots available'",
-                    ",".join(
-                        f"{p.partition(':')[0]}:{-(-wanted // len(hosts.text.split(',')))}"
-                        for p in hosts.text.split(",")
-                    ),
-                )
+        pairs = [part.partition(":")[::2] for part in hosts.text.split(",")]
+        if any(count and not count.isdecimal() for _, count in pairs):
+            continue
+        slots = sum(int(count[:6] or 1) for _, count in pairs)
+        if processes > slots and launch.get("hostfile", "machinefile") is None:
+            each = -(-processes // len(pairs))
+            yield Found(
+                hosts.position,
+                f"{processes} processes and {slots} slots: Open MPI ends with 'not enough slots available'",
+                ",".join(f"{host}:{each}" for host, _ in pairs),
+            )
 
 
 def _is_openmpi(launch: Launch) -> bool:
@@ -608,22 +565,20 @@ def mpi_rank_outside(shell: Shell) -> Iterator[Found]:
     Right:
         mpirun -np 16 -H node0:8,node1:8 bash -c 'RANK=$OMPI_COMM_WORLD_RANK python train.py'
     """
-    for launch in shell.launches:
-        mpirun = launch.starter("mpirun")
-        if launch.program == "mpirun":
-            for word in launch.all("x"):
-                if any(h.names & MPI_RANKS for h in word.value.holes):
-                    yield _early(word.place)
-        elif launch.program == "python" and mpirun is not None:
-            for name in ("RANK", "LOCAL_RANK"):
-                variable = launch.exported(name)
-                if variable and variable.assigned and filled_in_early(variable.value, launch, MPI_RANKS):
-                    yield _early(variable.assigned)
+    for launch in shell.launches_of("mpirun"):
+        for word in launch.all("x"):
+            if any(h.names & MPI_RANKS for h in word.value.holes):
+                yield _early(word.position)
+    for launch in shell.launches_of("python"):
+        for name in ("RANK", "LOCAL_RANK") if launch.starter("mpirun") is not None else ():
+            variable = launch.exported(name)
+            if variable and variable.assigned and filled_in_early(variable.value, launch, MPI_RANKS):
+                yield _early(variable.assigned)
 
 
-def _early(place: Place) -> Found:
+def _early(position: Position) -> Found:
     return Found(
-        place,
+        position,
         "filled in before mpirun starts anything, where there are no ranks yet: every process gets an "
         "empty value",
         "mpirun … bash -c 'RANK=$OMPI_COMM_WORLD_RANK …'",
@@ -646,23 +601,20 @@ def mpi_env_forward(shell: Shell) -> Iterator[Found]:
         export NCCL_SOCKET_IFNAME=bond0
         mpirun -np 16 -H node0:8,node1:8 -x LD_LIBRARY_PATH -x NCCL_SOCKET_IFNAME python train.py
     """
-    told: set[str] = set()
-    for launch in shell.launches:
-        if launch.program != "mpirun" or shell.batch or launch.open or not launch.has("x"):
+    reported: set[str] = set()
+    for launch in shell.launches_of("mpirun", closed=True):
+        if shell.batch or not launch.has("x"):
             continue
         hosts = launch.get("H", "host")
         if not (launch.has("hostfile", "machinefile") or (hosts is not None and "," in (hosts.text or ""))):
             continue
         if any("mca_base_env_list" in (name.text or "") for name, _ in launch.pairs):
             continue
-        taken = {word.value.head.partition("=")[0] for word in launch.all("x")}
+        forwarded = {word.value.head.partition("=")[0] for word in launch.all("x")}
         if any(word.text is None and not word.value.head for word in launch.all("x")):
             continue
         for name, variable in launch.command.environment.items():
-            wanted = name.startswith(("NCCL_", "GLOO_", "TORCH_NCCL_")) or name in (
-                "MASTER_ADDR",
-                "MASTER_PORT",
-            )
-            if wanted and variable.exported and variable.assigned and name not in taken | told:
-                told.add(name)
+            relevant = re.match(r"(NCCL|GLOO|TORCH_NCCL)_|MASTER_(ADDR|PORT)$", name)
+            if relevant and variable.exported and variable.assigned and name not in forwarded | reported:
+                reported.add(name)
                 yield Found(variable.assigned, f"mpirun takes {name} to no other node", f"-x {name}")

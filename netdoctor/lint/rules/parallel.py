@@ -68,7 +68,7 @@ def cfg_parallel(shell: Shell) -> Iterator[Found]:
             terms = " x ".join(str(number) for number, _ in sizes.values())
             terms += f" = {product}" if len(sizes) > 1 else ""
             yield Found(
-                last.place,
+                last.position,
                 f"{nodes} x {each} = {nodes * each} processes are not divided by {terms}: every rank ends",
                 f"sizes whose product divides {nodes * each}",
             )
@@ -99,7 +99,7 @@ def cfg_tensor_nodes(shell: Shell) -> Iterator[Found]:
             and world[0] * world[1] % tensor[0] == 0 < world[1] < tensor[0]
         ):
             yield Found(
-                tensor[1].place,
+                tensor[1].position,
                 f"tensor parallel {tensor[0]} is more than the {world[1]} processes of a node: each layer's "
                 "sums cross the network",
                 f"at most {world[1]}",

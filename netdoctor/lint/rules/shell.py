@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from netdoctor.lint.files import Dockerfile, Shell, Text
 from netdoctor.lint.launches import TORCH
-from netdoctor.lint.model import Found, Kind, Place, Severity, rule
+from netdoctor.lint.model import Found, Kind, Position, Severity, rule
 
 BASH = "https://www.gnu.org/software/bash/manual/bash.html"
 LAUNCHERS = (*TORCH, "accelerate", "deepspeed", "ray", "mpirun", "srun", "docker", "python")
@@ -44,7 +44,7 @@ def shell_assign_spaces(shell: Shell) -> Iterator[Found]:
             continue
         rest = sign[1:] or (words[2] if len(words) > 2 else "")
         what = f"{keyword} refuses the =" if keyword else f"the shell runs a program called {name}"
-        yield Found(words[0].place, f"spaces around =: {what}, and {name} is not set", f"{name}={rest}")
+        yield Found(words[0].position, f"spaces around =: {what}, and {name} is not set", f"{name}={rest}")
 
 
 @rule(Severity.WARNING, Shell, Kind.SHELL, f"{BASH}#Command-Execution-Environment")
@@ -64,19 +64,19 @@ def shell_export_lost(shell: Shell) -> Iterator[Found]:
         torchrun --nnodes 2 --node-rank 0 --master-addr "$MASTER_ADDR" train.py
     """
     script = shell.script
-    kept = {a.name for a in script.assignments if not a.lost and a.how != "command"}
+    outside = {a.name for a in script.assignments if not a.lost and a.how != "command"}
     starts = [(index, c) for index, c in enumerate(script.commands) if c.name in (*LAUNCHERS, "bash", "sh")]
     for a in script.assignments:
-        if not a.lost or a.how not in ("export", "") or a.name in kept or not RELEVANT.fullmatch(a.name):
+        if not a.lost or a.how not in ("export", "") or a.name in outside or not RELEVANT.fullmatch(a.name):
             continue
-        later = [c for index, c in starts if index >= a.statement and c.place.line > a.place.line]
+        later = [c for index, c in starts if index >= a.statement and c.position.line > a.position.line]
         if later and (
             a.how == "export" or any(f"${a.name}" in c.raw or f"${{{a.name}" in c.raw for c in later)
         ):
             yield Found(
-                a.place,
+                a.position,
                 f"{a.name} is set in {a.lost} and gone at its end: {later[-1].name} in line "
-                f"{later[-1].place.line} does not see it",
+                f"{later[-1].position.line} does not see it",
                 "set it outside",
             )
 
@@ -106,18 +106,16 @@ def shell_single_quotes(shell: Shell) -> Iterator[Found]:
             and re.fullmatch(r"\$(\w+|\{\w+\}|\(.*\))(:\d+)?", text)
         ):
             yield Found(
-                a.place,
+                a.position,
                 f"single quotes: the value of {a.name} is the text {text} itself, which nothing fills in",
                 f'{a.name}="{text}"',
             )
-    for launch in shell.launches:
-        if launch.program not in (*TORCH, "accelerate", "ray") or launch.level:
-            continue
-        for given in launch.given:
+    for launch in shell.launches_of(*TORCH, "accelerate", "ray"):
+        for given in launch.given if not launch.level else ():
             word = given.value
             if word is not None and word.literal and re.search(r"\$\w|\$\{|\$\(", word.text or ""):
                 yield Found(
-                    word.place,
+                    word.position,
                     f"single quotes: --{given.name} gets the text {word.text} itself, which nothing fills in",
                     "double quotes",
                 )
@@ -146,20 +144,20 @@ def shell_continuation(shell: Shell) -> Iterator[Found]:
     last = -9  # the line of the piece before
     for command in shell.script.commands:
         first = command.words[0]
-        row = first.place.line - 1  # of the line above, from 1
+        row = first.position.line - 1  # of the line above, from 1
         if command.level or not first.raw.startswith("--") or len(first.raw) < 4 or not 0 < row <= len(lines):
             continue
-        if lines[row][: first.place.col - 1].strip():
+        if lines[row][: first.position.col - 1].strip():
             continue  # not the first word of its line
         above = lines[row - 1]
         if re.search(r"\\[ \t]+$", above):
-            place = Place(row, len(above.rstrip()))
+            position = Position(row, len(above.rstrip()))
             what = "a space behind the backslash"
         elif above.lstrip().startswith("#"):
-            place = Place(row, len(above) - len(above.lstrip()) + 1)
+            position = Position(row, len(above) - len(above.lstrip()) + 1)
             what = "a comment inside of the command"
         elif above.strip() and not above.rstrip().endswith("\\"):
-            place = Place(row, len(above.rstrip()))
+            position = Position(row, len(above.rstrip()))
             what = "no backslash at the end of the line"
         else:
             continue
@@ -167,7 +165,7 @@ def shell_continuation(shell: Shell) -> Iterator[Found]:
         if row - before <= 3:
             continue  # the next piece of what is told already
         yield Found(
-            place,
+            position,
             f"{what}: the command ends here, and the shell looks for a program called "
             f"{first.raw.split('=')[0]}",
             "a backslash as the very last character of the line, and no comment between",
@@ -198,7 +196,7 @@ def shell_crlf(file: Text) -> Iterator[Found]:
             if file.kind is Kind.SBATCH
             else "the carriage return becomes a part of the last word"
         )
-        yield Found(Place(1), f"the lines end as on Windows: {what}", "dos2unix, or sed -i 's/\\r$//'")
+        yield Found(Position(1), f"the lines end as on Windows: {what}", "dos2unix, or sed -i 's/\\r$//'")
 
 
 @rule(Severity.ERROR, Shell, Kind.SHELL, "https://docs.github.com/en/repositories/working-with-files")
@@ -224,7 +222,7 @@ def pipe_html(shell: Shell) -> Iterator[Found]:
         for word in pipeline[0].words:
             if _VIEW.match(word.text or ""):
                 yield Found(
-                    word.place,
+                    word.position,
                     "this is the address of a web page: the shell is given HTML and ends with a syntax error",
                     "the raw file's address, saved and read first",
                 )
@@ -246,10 +244,10 @@ def docker_html(dockerfile: Dockerfile) -> Iterator[Found]:
         FROM ubuntu:24.04
         RUN curl -fsSL https://raw.githubusercontent.com/example/tool/main/install.sh | bash
     """
-    for place, name, rest in dockerfile.instructions:
-        if name == "RUN" and re.search(
-            r"\b(curl|wget)\b[^|;&]*" + _VIEW.pattern + r"[^|;&]*\|\s*(sudo\s+)?(ba|z)?sh\b", rest
-        ):
+    for position, rest in dockerfile.instructions_of("RUN"):
+        if re.search(r"\b(curl|wget)\b[^|;&]*" + _VIEW.pattern + r"[^|;&]*\|\s*(sudo\s+)?(ba|z)?sh\b", rest):
             yield Found(
-                place, "this is the address of a web page: the shell is given HTML", "the raw file's address"
+                position,
+                "this is the address of a web page: the shell is given HTML",
+                "the raw file's address",
             )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from netdoctor.lint import options
 from netdoctor.lint.files import Shell
 from netdoctor.lint.launches import TORCH, Launch, filled_in_early
-from netdoctor.lint.model import Found, Kind, Place, Severity, rule
+from netdoctor.lint.model import Found, Kind, Position, Severity, rule
 from netdoctor.lint.slurm import step
 
 SBATCH = "https://slurm.schedmd.com/sbatch.html"
@@ -32,9 +32,8 @@ def starts_itself(shell: Shell) -> bool:
     """Whether the script is run again in each task, by ``srun bash "$0"`` or the like."""
     return any(
         launch.starter("srun") is not None
-        and launch.program == "script"
         and any(h.names & {"0", "BASH_SOURCE"} for word in launch.rest for h in word.value.holes)
-        for launch in shell.launches
+        for launch in shell.launches_of("script")
     ) or bool(
         re.search(
             r"SLURM_(PROCID|LOCALID|NODEID)\W+(==|-eq|!=|-ne)|-z +\"?\$\{?SLURM_(PROCID|STEP)",
@@ -69,18 +68,18 @@ def slurm_rank_in_batch(shell: Shell) -> Iterator[Found]:
     """
     if not shell.batch or alone(shell) or starts_itself(shell):
         return
-    told: set[Place] = set()
+    reported: set[Position] = set()
     for launch in shell.launches:
         starter = launch.starter("srun")
         if starter is None:
             continue
         for name in RANKS:
             variable = launch.exported(name)
-            if variable is None or variable.assigned in told:
+            if variable is None or variable.assigned in reported:
                 continue
             hole = filled_in_early(variable.value, launch, TASK)
             if hole is not None and variable.assigned is not None and launch.program != "script":
-                told.add(variable.assigned)
+                reported.add(variable.assigned)
                 source = next(iter(hole.names & TASK))
                 yield Found(
                     variable.assigned,
@@ -88,19 +87,18 @@ def slurm_rank_in_batch(shell: Shell) -> Iterator[Found]:
                     f"starts has {name}=0, and the group never forms",
                     f"srun bash -c '{name}=${source} …'",
                 )
+        backend = launch.get("rdzv-backend")
+        if backend is not None and backend.text != "static":
+            continue  # c10d hands the numbers out, and does not look at this one
         for given in launch.given:
             if given.value is None or given.name not in ("node-rank", "machine-rank"):
                 continue
-            meeting = launch.get("rdzv-backend")
-            if meeting is not None and meeting.text != "static":
-                continue  # c10d hands the numbers out, and does not look at this one
-            place = given.value.place
             hole = filled_in_early(given.value.value, launch, NODE)
-            if hole is not None and place not in told:
-                told.add(place)
+            if hole is not None and given.value.position not in reported:
+                reported.add(given.value.position)
                 source = next(iter(hole.names & NODE))
                 yield Found(
-                    place,
+                    given.value.position,
                     f"{source} is filled in once, in the batch body, where it is 0: every node that srun "
                     f"starts this on has --{given.name} 0, and the job hangs without a message",
                     f"srun bash -c '… --{given.name} ${source} …' in single quotes, or --rdzv-backend c10d",
@@ -132,10 +130,9 @@ def slurm_no_srun(shell: Shell) -> Iterator[Found]:
     nodes = shell.request.nodes
     if not shell.batch or not nodes or nodes < 2 or starts_itself(shell):
         return
-    for launch in shell.launches:
-        if launch.program not in (*TORCH, "accelerate") or launch.starters:
-            continue
-        if launch.command.function or launch.command.branch or launch.command.loop:
+    for launch in shell.launches_of(*TORCH, "accelerate"):
+        command = launch.command
+        if launch.starters or command.function or command.branch or command.loop:
             continue
         if launch.program == "accelerate" and (launch.has("deepspeed-hostfile") or launch.has("config-file")):
             continue
@@ -144,7 +141,7 @@ def slurm_no_srun(shell: Shell) -> Iterator[Found]:
             what = f"trains on the first of {nodes} nodes, and the others idle"
         else:
             what = f"runs on the first of {nodes} nodes only and waits there for the others"
-        yield Found(launch.place, f"no srun: {launch.program} {what}", f"srun {launch.program} …")
+        yield Found(launch.position, f"no srun: {launch.program} {what}", f"srun {launch.program} …")
 
 
 @rule(Severity.ERROR, Shell, Kind.SBATCH, SRUN)
@@ -170,14 +167,12 @@ def slurm_srun_launcher(shell: Shell) -> Iterator[Found]:
         HEAD=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
         srun torchrun --nnodes 2 --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint "$HEAD:29500" train.py
     """
-    for launch in shell.launches:
+    for launch in shell.launches_of(*TORCH, "accelerate", "deepspeed", "ray"):
         srun = launch.starter("srun")
-        if launch.program not in (*TORCH, "accelerate", "deepspeed", "ray") or srun is None:
-            continue
-        per_node = step(srun, shell.request).per_node
+        per_node = step(srun, shell.request).per_node if srun is not None else None
         if per_node is not None and per_node > 1 and launch.number("nproc-per-node") != 1:
             yield Found(
-                launch.place,
+                launch.position,
                 f"srun starts {per_node} of these on each node, and each one starts the processes of a "
                 "whole node",
                 "#SBATCH --ntasks-per-node=1",
@@ -210,7 +205,7 @@ def slurm_late_directive(shell: Shell) -> Iterator[Found]:
         return
     for late in shell.request.late[:5]:
         yield Found(
-            late.place,
+            late.position,
             f"below the first command (line {late.behind}): sbatch does not read it, and "
             f"{late.text[7:].strip()} is not asked for",
             "move it above",
@@ -239,7 +234,7 @@ def slurm_variable(shell: Shell) -> Iterator[Found]:
         text = given.value.text if given.value is not None else None
         if shell.batch and text and re.search(r"\$[A-Za-z_{(]", text) and given.name != "wrap":
             yield Found(
-                given.place,
+                given.position,
                 f"sbatch fills in no variables: --{given.name} is the text {text} itself",
                 "the value itself",
             )
@@ -262,11 +257,9 @@ def slurm_option(shell: Shell) -> Iterator[Found]:
         #SBATCH --ntasks-per-node=8
         srun hostname
     """
-    every = options.SLURM.all
+    every = options.PROGRAMS["sbatch"].all
     lists = [(shell.request.given, "sbatch")] if shell.batch else []
-    lists += [
-        (launch.given, launch.program) for launch in shell.launches if launch.program in ("srun", "salloc")
-    ]
+    lists += [(launch.given, launch.program) for launch in shell.launches_of("srun", "salloc")]
     for given, program in lists:
         for one in given:
             written = re.match(r"--([A-Za-z][\w-]*)", one.word.raw or one.word.value.head)
@@ -274,16 +267,13 @@ def slurm_option(shell: Shell) -> Iterator[Found]:
                 continue
             if any(name.startswith(written[1]) for name in every):  # getopt takes what is unique
                 continue
+            close = difflib.get_close_matches(written[1], every, n=1, cutoff=0.88)
             if "_" in written[1] and one.name in every:
-                meant = one.name
-            else:
-                close = difflib.get_close_matches(written[1], every, n=1, cutoff=0.88)
-                if not close or close[0].startswith(written[1]):
-                    continue
-                meant = close[0]
-            yield Found(
-                one.place, f"{program} has no option --{written[1]}: the job is not started", f"--{meant}"
-            )
+                close = [one.name]
+            elif not close or close[0].startswith(written[1]):
+                continue
+            text = f"{program} has no option --{written[1]}: the job is not started"
+            yield Found(one.position, text, f"--{close[0]}")
 
 
 @rule(Severity.ERROR, Shell, Kind.SBATCH, "Slurm src/sbatch/sbatch.c, This does not look like a batch script")
@@ -305,7 +295,7 @@ def slurm_shebang(shell: Shell) -> Iterator[Found]:
     """
     if shell.batch and shell.request.given and not shell.file.text.startswith("#!"):
         yield Found(
-            Place(1), "the first line is no #!: sbatch refuses the file", "#!/bin/bash as the first line"
+            Position(1), "the first line is no #!: sbatch refuses the file", "#!/bin/bash as the first line"
         )
 
 
@@ -342,7 +332,7 @@ def slurm_shape(shell: Shell) -> Iterator[Found]:
         given = request.get("ntasks")
         if request.ntasks > most and given is not None:
             yield Found(
-                given.place,
+                given.position,
                 f"{request.ntasks} tasks do not fit on {request.nodes} nodes with at most "
                 f"{request.ntasks_per_node} each",
                 f"--ntasks={most}, or leave it out",
@@ -359,49 +349,41 @@ def _shape_of(shell: Shell, launch: Launch) -> Iterator[Found]:
     gpus = here.gpus_per_node if here is not None else request.gpus_per_node
     per_task = here.gpus_per_task if here is not None else request.gpus_per_task
     if launch.program in TORCH:
-        processes, nnodes = launch.get("nproc-per-node"), launch.get("nnodes")
-        count = processes.value.number if processes is not None else None
-        if processes is not None and count is not None:
+        word, count = launch.get("nproc-per-node"), launch.number("nproc-per-node")
+        if word is not None and count is not None:
             if per_task is not None and count > per_task and srun is not None:
                 yield Found(
-                    processes.place,
+                    word.position,
                     f"{count} processes, and --gpus-per-task shows torchrun's task {per_task} "
                     f"GPU{'s' * (per_task > 1)}: the rest end with 'invalid device ordinal'",
                     f"--gpus-per-node={count} in place of --gpus-per-task",
                 )
             elif gpus is not None and count > gpus and per_task is None:
                 yield Found(
-                    processes.place,
+                    word.position,
                     f"{count} processes on each node, and the job has {gpus} GPU{'s' * (gpus > 1)} there: "
                     f"local rank {gpus} ends with 'invalid device ordinal'",
                     f"--nproc-per-node {gpus}, or ask for {count} GPUs",
                 )
+        word, expected = launch.get("nnodes"), launch.number("nnodes")
         nodes = here.nodes if here is not None else None
-        said = nnodes.value.number if nnodes is not None else None
-        if (
-            nnodes is not None
-            and said is not None
-            and nodes is not None
-            and said != nodes
-            and srun is not None
-        ):
+        if word is not None and expected is not None and nodes is not None and expected != nodes:
             ends = (
                 "waits for nodes that never come"
-                if said > nodes
+                if expected > nodes
                 else "starts without the others, which wait outside"
             )
             yield Found(
-                nnodes.place,
-                f"srun starts this on {nodes} node{'s' * (nodes > 1)}, and --nnodes says {said}: the job "
+                word.position,
+                f"srun starts this on {nodes} node{'s' * (nodes > 1)}, and --nnodes says {expected}: the job "
                 f"{ends}",
                 "--nnodes $SLURM_NNODES",
             )
     elif launch.program == "python" and here is not None and launch.exported("MASTER_ADDR"):
         many = here.per_node or 0
         if gpus and many > gpus and per_task is None:
-            word = request.get("ntasks-per-node")
             yield Found(
-                word.place if word is not None else launch.place,
+                (request.get("ntasks-per-node") or launch).position,
                 f"{many} tasks on each node share {gpus} GPU{'s' * (gpus > 1)}: NCCL refuses two ranks on "
                 "one GPU ('Duplicate GPU detected')",
                 f"--ntasks-per-node={gpus}",
@@ -449,7 +431,7 @@ def slurm_nodelist(shell: Shell) -> Iterator[Found]:
                 or re.fullmatch(r"\$\{\w+%%,\*\}", hole.command)
             ):
                 yield Found(
-                    a.place,
+                    a.position,
                     f"the node list is folded, as node[01-04]: {a.name} becomes no host's name, and nobody "
                     "finds rank 0",
                     HEAD,
@@ -479,10 +461,10 @@ def slurm_gpu_per_task(shell: Shell) -> Iterator[Found]:
         #SBATCH --gpus-per-node=8
         srun bash -c 'RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID python train.py'
     """
-    for launch in shell.launches:
+    for launch in shell.launches_of("python"):
         srun = launch.starter("srun")
         local = launch.exported("LOCAL_RANK")
-        if launch.program != "python" or srun is None or local is None or local.assigned is None:
+        if srun is None or local is None or local.assigned is None:
             continue
         here = step(srun, shell.request)
         if here.gpus_per_task == 1 and "SLURM_LOCALID" in local.value.names and here.per_node != 1:

@@ -18,7 +18,9 @@ C10D = ("c10d", "etcd", "etcd-v2")
 # Different each time that a shell fills them in.
 _FRESH = re.compile(r"\b(uuidgen|date|openssl rand|mktemp|shuf)\b")
 # torchrun's own, in front of the script; few scripts have options of these names.
-_OWN = re.compile(r"--(nproc[-_]per[-_]node|nnodes|node[-_]rank|rdzv[-_]\w+|master[-_](addr|port))(=|$)")
+_TORCHRUN_OPTION = re.compile(
+    r"--(nproc[-_]per[-_]node|nnodes|node[-_]rank|rdzv[-_]\w+|master[-_](addr|port))(=|$)"
+)
 
 
 def most_nodes(value: Value | None) -> int | None:
@@ -68,8 +70,8 @@ def torch_endpoint(shell: Shell) -> Iterator[Found]:
     Right:
         torchrun --nnodes 2 --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint node0:29500 train.py
     """
-    for launch in shell.launches:
-        if launch.program not in TORCH or launch.has("standalone") or not several(launch):
+    for launch in shell.launches_of(*TORCH):
+        if launch.has("standalone") or not several(launch):
             continue
         how, endpoint, address = backend(launch), launch.get("rdzv-endpoint"), launch.get("master-addr")
         nodes = nodes_of(launch)
@@ -79,7 +81,7 @@ def torch_endpoint(shell: Shell) -> Iterator[Found]:
         if given is not None:
             if is_loopback(given.value):
                 yield Found(
-                    given.place,
+                    given.position,
                     f"{given.value} is another machine on each of {nodes} nodes: every node waits at its "
                     "own for the others, and all give up after ten minutes",
                     "the name of one node, the same on all",
@@ -89,7 +91,7 @@ def torch_endpoint(shell: Shell) -> Iterator[Found]:
             unread = launch.exported("MASTER_ADDR") if how == "static" or address is None else None
             more = "; MASTER_ADDR of the environment is not read" if unread is not None else ""
             yield Found(
-                launch.place,
+                launch.position,
                 f"no {option} for {nodes} nodes: it is the own machine on each{more}, and they never meet",
                 f'{option} "$MASTER_ADDR"' + ("" if how == "static" else ":29500"),
             )
@@ -114,10 +116,10 @@ def torch_standalone(shell: Shell) -> Iterator[Found]:
     Right:
         torchrun --standalone --nproc-per-node 8 train.py
     """
-    for launch in shell.launches:
-        if launch.program in TORCH and launch.has("standalone") and several(launch):
+    for launch in shell.launches_of(*TORCH):
+        if launch.has("standalone") and several(launch):
             yield Found(
-                launch.place,
+                launch.position,
                 f"--standalone meets on the own machine only: of {nodes_of(launch)} nodes none finds another",
                 "--rdzv-backend c10d --rdzv-endpoint node0:29500",
             )
@@ -137,24 +139,22 @@ def torch_node_rank(shell: Shell) -> Iterator[Found]:
     Right:
         torchrun --nnodes 2 --nproc-per-node 8 --node-rank "$1" --master-addr node0 train.py
     """
-    for launch in shell.launches:
-        if launch.program not in TORCH or not several(launch) or launch.has("standalone"):
-            continue
-        if backend(launch) != "static" or launch.exported("PET_NODE_RANK") is not None:
+    for launch in shell.launches_of(*TORCH):
+        if not several(launch) or backend(launch) != "static" or launch.exported("PET_NODE_RANK") is not None:
             continue
         word, nodes = launch.get("node-rank"), nodes_of(launch) or 0
         number = word.value.number if word is not None else None
         if word is None:
             if not launch.open and (not shell.batch or launch.starter("srun")):
                 yield Found(
-                    launch.place,
+                    launch.position,
                     f"no --node-rank: each of {nodes} nodes takes itself for number 0, and all wait without "
                     "a message",
                     "--node-rank, or --rdzv-backend c10d --rdzv-endpoint node0:29500",
                 )
         elif number is not None and number >= nodes:
             yield Found(
-                word.place,
+                word.position,
                 f"--node-rank {number} of {nodes} nodes: they are numbered 0 to {nodes - 1}, and number "
                 f"{nodes - 1} never comes",
                 f"0 to {nodes - 1}",
@@ -163,7 +163,7 @@ def torch_node_rank(shell: Shell) -> Iterator[Found]:
             here = step(srun, shell.request)
             if here.nodes is not None and here.nodes > 1 and not starts_itself(shell):
                 yield Found(
-                    word.place,
+                    word.position,
                     f"srun starts this on {here.nodes} nodes, all with --node-rank {number}: they wait for "
                     "each other for ever",
                     "srun bash -c '… --node-rank $SLURM_NODEID …', or --rdzv-backend c10d",
@@ -184,11 +184,11 @@ def torch_backend(shell: Shell) -> Iterator[Found]:
     Right:
         torchrun --nnodes 2 --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint node0:29500 train.py
     """
-    for launch in shell.launches:
-        word = launch.get("rdzv-backend") if launch.program in TORCH else None
+    for launch in shell.launches_of(*TORCH):
+        word = launch.get("rdzv-backend")
         if word is not None and (word.text or "").lower() in ("nccl", "gloo", "mpi", "ucc", "tcp", "env"):
             yield Found(
-                word.place,
+                word.position,
                 f"torchrun knows no rendezvous called {word.text}, and ends at once",
                 "--rdzv-backend c10d",
             )
@@ -209,19 +209,19 @@ def torch_nproc(shell: Shell) -> Iterator[Found]:
         torchrun --nproc-per-node gpu train.py
     """
     words = ("gpu", "cpu", "auto", "xpu", "npu", "mps", "hpu", "mtia")
-    for launch in shell.launches:
-        if launch.program not in TORCH:
-            continue
+    for launch in shell.launches_of(*TORCH):
         processes, nodes = launch.get("nproc-per-node"), launch.get("nnodes")
         if processes is not None and (text := processes.text) and not text.isdecimal() and text not in words:
             yield Found(
-                processes.place, f"--nproc-per-node takes a number, gpu, cpu or auto, and not {text}", "gpu"
+                processes.position,
+                f"--nproc-per-node takes a number, gpu, cpu or auto, and not {text}",
+                "gpu",
             )
         elif processes is not None and processes.value.number == 0:
-            yield Found(processes.place, "--nproc-per-node 0 starts nothing", "the number of GPUs, or gpu")
+            yield Found(processes.position, "--nproc-per-node 0 starts nothing", "the number of GPUs, or gpu")
         if nodes is not None and nodes.text and most_nodes(nodes.value) in (None, 0):
             yield Found(
-                nodes.place,
+                nodes.position,
                 f"--nnodes takes a number or MIN:MAX, and not {nodes.text}",
                 "the number of nodes",
             )
@@ -248,10 +248,8 @@ def torch_option(shell: Shell) -> Iterator[Found]:
         "main-process-port": "master-port", "master-address": "master-addr",
         "rdzv-address": "rdzv-endpoint", "use-env": "",
     }  # fmt: skip
-    for launch in shell.launches:
-        if launch.program not in TORCH:
-            continue
-        every = options.TORCH_LAUNCH.all if launch.program != "torchrun" else options.TORCHRUN.all
+    for launch in shell.launches_of(*TORCH):
+        every = options.PROGRAMS[launch.program].all
         for given in launch.given:
             raw = given.word.raw or given.word.value.head
             if (
@@ -260,17 +258,14 @@ def torch_option(shell: Shell) -> Iterator[Found]:
                 or any(name.startswith(given.name) for name in every)
             ):
                 continue
-            meant = others.get(given.name)
-            if meant is None:
-                close = difflib.get_close_matches(given.name, every, n=1, cutoff=0.86)
-                if not close:
-                    continue
-                meant = close[0]
-            what = f"torchrun has no option {raw.partition('=')[0]}, and ends with 'unrecognized arguments'"
+            close = difflib.get_close_matches(given.name, every, n=1, cutoff=0.86)
+            correct = others.get(given.name, close[0] if close else None)
+            if correct is None:
+                continue
             yield Found(
-                given.place,
-                what,
-                f"--{meant}" if meant else "leave it out; torchrun always sets the environment",
+                given.position,
+                f"torchrun has no option {raw.partition('=')[0]}, and ends with 'unrecognized arguments'",
+                f"--{correct}" if correct else "leave it out; torchrun always sets the environment",
             )
 
 
@@ -288,15 +283,17 @@ def torch_behind_script(shell: Shell) -> Iterator[Found]:
     Right:
         torchrun --nproc_per_node 8 --nnodes 1 train.py
     """
-    for launch in shell.launches:
-        if launch.program not in TORCH or launch.open:
-            continue
-        own = {given.name for given in launch.given}
+    for launch in shell.launches_of(*TORCH, closed=True):
+        given_names = {given.name for given in launch.given}
         for word in launch.rest[1:]:
-            match = _OWN.match(word.value.head)
-            if match and match[1].replace("_", "-") not in own and match[1].replace("_", "-") != "nnodes":
+            match = _TORCHRUN_OPTION.match(word.value.head)
+            if (
+                match
+                and match[1].replace("_", "-") not in given_names
+                and match[1].replace("_", "-") != "nnodes"
+            ):
                 yield Found(
-                    word.place,
+                    word.position,
                     f"behind the script, so --{match[1]} is the script's: torchrun itself starts "
                     f"{launch.number('nproc-per-node') or 1} process on each node",
                     f"--{match[1]} before {launch.rest[0]}",
@@ -318,13 +315,13 @@ def torch_python(shell: Shell) -> Iterator[Found]:
     Right:
         torchrun --nproc-per-node 8 train.py
     """
-    for launch in shell.launches:
-        if launch.program not in TORCH or not launch.rest or launch.has("no-python", "module"):
+    for launch in shell.launches_of(*TORCH):
+        if not launch.rest or launch.has("no-python", "module"):
             continue
         text = launch.rest[0].text or ""
         if re.fullmatch(r"python[\d.]*", text):
             yield Found(
-                launch.rest[0].place,
+                launch.rest[0].position,
                 f"torchrun starts `python {text} …`: each process ends with \"can't open file '{text}'\"",
                 "leave the word out, or give --no-python",
             )
@@ -349,19 +346,14 @@ def torch_launch(shell: Shell) -> Iterator[Found]:
     Right:
         torchrun --nproc_per_node 8 train.py
     """
-    for launch in shell.launches:
-        if launch.program == "torch.distributed.launch":
-            more = (
-                ""
-                if launch.has("use-env")
-                else ", and gives the script --local-rank, which older ones do not know"
-            )
-            given = [g.word.raw for g in launch.given if g.name not in ("use-env",) and "=" in g.word.raw][:4]
-            yield Found(
-                launch.place,
-                f"torch.distributed.launch is deprecated{more}",
-                " ".join(["torchrun", *given, "…"]) + ", and LOCAL_RANK from the environment in the script",
-            )
+    for launch in shell.launches_of("torch.distributed.launch"):
+        more = ", and gives the script --local-rank, which older ones do not know"
+        given = [option.word.raw for option in launch.given if "=" in option.word.raw][:4]
+        yield Found(
+            launch.position,
+            f"torch.distributed.launch is deprecated{'' if launch.has('use-env') else more}",
+            " ".join(["torchrun", *given, "…"]) + ", and LOCAL_RANK from the environment in the script",
+        )
 
 
 @rule(Severity.ERROR, Shell, Kind.SHELL, RUN)
@@ -380,8 +372,8 @@ def torch_rdzv_id(shell: Shell) -> Iterator[Found]:
         torchrun --nnodes 2 --nproc-per-node 8 --rdzv-id run1 \
             --rdzv-backend c10d --rdzv-endpoint node0:29500 train.py
     """
-    for launch in shell.launches:
-        word = launch.get("rdzv-id") if launch.program in TORCH else None
+    for launch in shell.launches_of(*TORCH):
+        word = launch.get("rdzv-id")
         if word is None or not several(launch) or backend(launch) == "static":
             continue
         for hole in word.value.holes:
@@ -390,7 +382,7 @@ def torch_rdzv_id(shell: Shell) -> Iterator[Found]:
             once = hole.level < launch.level or shell.batch or bool(launch.starters)
             if fresh and not once:
                 yield Found(
-                    word.place,
+                    word.position,
                     f"{word.value} is another text on each of {nodes_of(launch)} nodes: they wait for peers "
                     "of their own id",
                     "--rdzv-id with a fixed word",
@@ -414,19 +406,14 @@ def torch_init_alone(shell: Shell) -> Iterator[Found]:
         export RANK=0 WORLD_SIZE=1 MASTER_ADDR=localhost MASTER_PORT=29500
         python -c "import torch.distributed as d; d.init_process_group('nccl')"
     """
-    for launch in shell.launches:
-        if (
-            launch.program != "python"
-            or launch.starters
-            or len(launch.rest) < 2
-            or launch.rest[0].text != "-c"
-        ):
+    for launch in shell.launches_of("python"):
+        if launch.starters or len(launch.rest) < 2 or launch.rest[0].text != "-c":
             continue
         text = launch.rest[1].text or ""
         given = "init_method" in text or "store=" in text or "environ" in text or "rank=" in text
         if "init_process_group(" in text and not given and launch.variable("RANK") is None:
             yield Found(
-                launch.rest[1].place,
+                launch.rest[1].position,
                 "nothing sets RANK here: it ends at once with 'environment variable RANK expected, but not "
                 "set', whatever the network is like",
                 "torchrun --standalone --nproc-per-node 2 FILE, or netdoctor scan",

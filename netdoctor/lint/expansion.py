@@ -1,18 +1,20 @@
 """What the words of a script become: quotes taken off, and filled in what is known."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from tree_sitter import Node
 
-from netdoctor.lint.model import Place
-from netdoctor.lint.values import Hole, Piece, Script, Value, Variable, Word, join, known
+from netdoctor.lint.model import Position
+from netdoctor.lint.values import Hole, Piece, Script, Value, Variable, Word, join, text_value
+from netdoctor.tables import names
 
 _BRACES = re.compile(r"\{[^{}]*(?:,|\.\.)[^{}]*\}")
 _VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)")
 _ESCAPE = re.compile(r"\\(\n|.)", re.DOTALL)
 _QUOTED_ESCAPE = re.compile(r'\\([\n$`"\\])')
+_PLAIN = names("word number variable_name extglob_pattern regex command_name test_operator")
 _QUOTES = frozenset({"string", "raw_string"})
 _BARE = frozenset({"simple_expansion", "expansion", "command_substitution"})
 WORDS_MOST = 2000
@@ -22,33 +24,39 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 
 
 class Expander:
-    """Words of one tree, with the variables as they are at this point of its walk.
-
-    level: how many shells were started around it; place: of a node, in the file.
-    """
+    """Words of one tree, with the variables as they are at this point of its walk."""
 
     def __init__(
         self,
         script: Script,
         data: bytes,
-        place: Callable[[Node], Place],
-        env: dict[str, Variable],
+        env: Mapping[str, Variable],
         level: int,
+        fixed: Position | None,
     ) -> None:
         self.script = script
         self.data = data
-        self.place = place
         self.env = env
-        self.level = level
+        self.level = level  # how many shells were started around it
+        self.fixed = fixed  # of a script that is a word of a command: where that stands in the file
+
+    def position(self, node: Node) -> Position:
+        if self.fixed is not None:
+            return self.fixed
+        row, column = node.start_point
+        line = self.script.lines[row]
+        if not line.isascii():  # bytes to characters
+            column = len(line.encode("utf-8", "surrogatepass")[:column].decode("utf-8", "replace"))
+        return Position(row + 1, column + 1)
 
     def text(self, node: Node) -> str:
         return self.data[node.start_byte : node.end_byte].decode("utf-8", "replace")
 
     def words(self, node: Node) -> list[Word]:
         """The words that a node of a command becomes."""
-        raw, place = self.text(node)[:2000], self.place(node)
-        if (whole := self.array(node)) is not None:
-            return list(whole) if node.type == "string" else list(_split_again(whole))
+        raw, position = self.text(node)[:2000], self.position(node)
+        if (items := self.array(node)) is not None:
+            return list(items) if node.type == "string" else list(_split_again(items))
         words: list[list[Piece]] = [[]]
         # Whether the last word exists, though it may be empty.
         started = node.type in _QUOTES or any(child.type in _QUOTES for child in node.children)
@@ -74,27 +82,30 @@ class Expander:
         if not started:
             words.pop()
         literal = is_literal(node)
-        made = [
+        # A variable whose known text has several words and holes: which hole is many cannot be told.
+        return [
             Word(
-                bounded(join(pieces)), place, many and any(isinstance(p, Hole) for p in pieces), literal, raw
+                bounded(join(pieces)),
+                position,
+                many and any(isinstance(p, Hole) for p in pieces),
+                literal,
+                raw,
             )
             for pieces in words[:WORDS_MOST]
         ]
-        # A variable whose known text has several words and holes: which hole is many cannot be told.
-        return made
 
     def array(self, node: Node) -> tuple[Word, ...] | None:
         """The items of ``"${A[@]}"``, with and without its quotes."""
         inner = node
         if node.type == "string":
-            named = [child for child in node.children if child.is_named]
+            children = [child for child in node.children if child.is_named]
             if (
-                len(named) != 1
-                or named[0].type != "expansion"
-                or len(self.text(named[0])) + 2 != len(self.text(node))
+                len(children) != 1
+                or children[0].type != "expansion"
+                or len(self.text(children[0])) + 2 != len(self.text(node))
             ):
                 return None
-            inner = named[0]
+            inner = children[0]
         if inner.type != "expansion":
             return None
         match = re.fullmatch(r"\$\{(\w+)\[[@*]\]\}", self.text(inner))
@@ -108,15 +119,7 @@ class Expander:
         kind = node.type
         if depth > 20:
             yield Hole(), False
-        elif kind in (
-            "word",
-            "number",
-            "variable_name",
-            "extglob_pattern",
-            "regex",
-            "command_name",
-            "test_operator",
-        ):
+        elif kind in _PLAIN:
             text = self.text(node)
             if _BRACES.search(text):
                 yield Hole(level=self.level), False
@@ -156,9 +159,10 @@ class Expander:
         elif kind == "translated_string":
             for child in node.children:
                 yield from self.pieces(child, depth + 1)
-        elif kind in ('"', "$"):
-            if kind == "$":
-                yield "$", False
+        elif kind == "$":
+            yield "$", False
+        elif kind == '"':
+            return
         else:  # ansi_c_string, process_substitution, brace_expression, ERROR
             yield Hole(self.leaves(self.text(node)), False, self.level), False
 
@@ -255,7 +259,7 @@ def _split_again(words: Iterable[Word]) -> Iterator[Word]:
         if word.text is None:
             yield replace(word, many=True)
         else:
-            yield from (replace(word, value=known(text)) for text in word.text.split())
+            yield from (replace(word, value=text_value(text)) for text in word.text.split())
 
 
 def unknown(name: str, level: int) -> Value:
